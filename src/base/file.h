@@ -1,0 +1,21 @@
+// Whole files in and out, so that a reader sees all of a file and a writer leaves all or nothing.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "perseus/base/result.h"
+
+namespace perseus {
+
+// The file's bytes. Fails (kSystem) with the operating system's reason, and with a remedy where one
+// is known (a directory was given, for instance).
+Result<std::string> ReadFile(const std::filesystem::path& path);
+
+// Replaces `path` by `contents` in one step: writes a temporary file beside it, flushes it to disk,
+// renames. Whatever happens, `path` holds either its old contents or all of the new ones.
+// Creates missing parent directories.
+Result<void> WriteFileAtomically(const std::filesystem::path& path, std::string_view contents);
+
+}  // namespace perseus

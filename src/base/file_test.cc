@@ -1,0 +1,66 @@
+#include "perseus/base/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace perseus {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "perseus_file_test.XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+
+  fs::path directory_;
+};
+
+TEST_F(FileTest, WhatWasWrittenIsRead) {
+  const fs::path path = directory_ / "deep" / "er" / "file";
+  const std::string contents("a\0b\r\n", 5);
+  ASSERT_TRUE(WriteFileAtomically(path, contents));
+  const Result<std::string> read = ReadFile(path);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(*read, contents);
+}
+
+TEST_F(FileTest, AWriteReplacesAndLeavesNothingBeside) {
+  const fs::path path = directory_ / "file";
+  ASSERT_TRUE(WriteFileAtomically(path, "old"));
+  ASSERT_TRUE(WriteFileAtomically(path, "new"));
+  EXPECT_EQ(*ReadFile(path), "new");
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
+}
+
+TEST_F(FileTest, AFailedWriteKeepsTheOldContentsAndSaysWhy) {
+  // The target is a directory, so the last step, the rename, fails.
+  const fs::path path = directory_ / "taken";
+  fs::create_directories(path / "child");
+  const Result<void> written = WriteFileAtomically(path, "new");
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().kind, ErrorKind::kSystem);
+  EXPECT_NE(written.error().message.find("taken: cannot write: "), std::string::npos);
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
+}
+
+TEST_F(FileTest, ReadingWhatIsNotThereNamesIt) {
+  const Result<std::string> read = ReadFile(directory_ / "absent");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().kind, ErrorKind::kSystem);
+  EXPECT_NE(read.error().message.find("absent: cannot read: No such file"), std::string::npos);
+}
+
+TEST_F(FileTest, ReadingADirectorySaysSo) {
+  const Result<std::string> read = ReadFile(directory_);
+  ASSERT_FALSE(read);
+  EXPECT_NE(read.error().message.find("is a directory"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace perseus

@@ -1,0 +1,55 @@
+// What a function that can fail returns, and what a user is told when it did.
+//
+// An Error's message is one line with the cause and the remedy, and where in the input:
+//   profile.csv:17: frequency "14l0" is not a number (expected MHz, such as 1410)
+// Libraries return errors; only cli/ prints them, and only tests abort.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <tl/expected.hpp>
+#include <utility>
+
+namespace perseus {
+
+// Who can do something about an error; cli/ turns it into the exit status.
+enum class ErrorKind {
+  kInput,        // The input is wrong; the message says where and how to mend it. Exit status 2.
+  kSystem,       // The machine refused: no such file, disk full. Exit status 1.
+  kUnreachable,  // A well-formed request that nothing can meet, such as a deadline below the least
+                 // possible time; the message says what can be met. Exit status 3.
+};
+
+struct Error {
+  std::string message;
+  ErrorKind kind = ErrorKind::kInput;
+};
+
+// A value or an Error. The compiler complains if the caller ignores it.
+template <typename T>
+class [[nodiscard]] Result : public tl::expected<T, Error> {
+ public:
+  using tl::expected<T, Error>::expected;
+};
+
+// `return Fail("{}: stage {} is missing", file, stage);`
+template <typename... Args>
+[[nodiscard]] tl::unexpected<Error> Fail(fmt::format_string<Args...> format, Args&&... args) {
+  return tl::unexpected<Error>(
+      Error{fmt::format(format, std::forward<Args>(args)...), ErrorKind::kInput});
+}
+
+template <typename... Args>
+[[nodiscard]] tl::unexpected<Error> FailAs(ErrorKind kind, fmt::format_string<Args...> format,
+                                           Args&&... args) {
+  return tl::unexpected<Error>(Error{fmt::format(format, std::forward<Args>(args)...), kind});
+}
+
+// Passes another result's error on, whatever that result would have held.
+template <typename T>
+[[nodiscard]] tl::unexpected<Error> Fail(const Result<T>& failed) {
+  return tl::unexpected<Error>(failed.error());
+}
+
+}  // namespace perseus
