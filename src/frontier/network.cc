@@ -1,0 +1,168 @@
+#include "perseus/frontier/network.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+
+namespace perseus {
+namespace {
+
+// Sets of events that coincide (union-find with path halving).
+class EventSets {
+ public:
+  explicit EventSets(std::size_t count) : parent_(count) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+  }
+  std::int32_t Find(std::int32_t event) {
+    while (parent(event) != event) {
+      parent(event) = parent(parent(event));
+      event = parent(event);
+    }
+    return event;
+  }
+  void Unite(std::int32_t a, std::int32_t b) { parent(Find(a)) = Find(b); }
+
+ private:
+  std::int32_t& parent(std::int32_t event) { return parent_[static_cast<std::size_t>(event)]; }
+  std::vector<std::int32_t> parent_;
+};
+
+// Nodes in an order in which every arc points forward.
+std::vector<std::int32_t> TopologicalOrder(const Network& network) {
+  const auto nodes = static_cast<std::size_t>(network.nodes);
+  std::vector<std::int32_t> arcs_into(nodes, 0);
+  std::vector<std::int32_t> first_out(nodes + 1, 0);
+  for (const Arc& arc : network.arcs) {
+    ++arcs_into[static_cast<std::size_t>(arc.head)];
+    ++first_out[static_cast<std::size_t>(arc.tail) + 1];
+  }
+  std::partial_sum(first_out.begin(), first_out.end(), first_out.begin());
+  std::vector<std::int32_t> heads(network.arcs.size());
+  std::vector<std::int32_t> next_slot(first_out.begin(), first_out.end() - 1);
+  for (const Arc& arc : network.arcs) {
+    heads[static_cast<std::size_t>(next_slot[static_cast<std::size_t>(arc.tail)]++)] = arc.head;
+  }
+  std::vector<std::int32_t> order;
+  order.reserve(nodes);
+  for (std::int32_t node = 0; node < network.nodes; ++node) {
+    if (arcs_into[static_cast<std::size_t>(node)] == 0) order.push_back(node);
+  }
+  for (std::size_t next = 0; next < order.size(); ++next) {
+    const auto node = static_cast<std::size_t>(order[next]);
+    for (std::int32_t i = first_out[node]; i < first_out[node + 1]; ++i) {
+      const std::int32_t head = heads[static_cast<std::size_t>(i)];
+      if (--arcs_into[static_cast<std::size_t>(head)] == 0) order.push_back(head);
+    }
+  }
+  return order;
+}
+
+}  // namespace
+
+Result<Network> BuildNetwork(std::span<const Curve> curves,
+                             std::span<const std::int32_t> curve_of_operation,
+                             std::span<const Dependency> dependencies) {
+  const std::size_t operations = curve_of_operation.size();
+  if (operations == 0) return Fail("the graph has no operations (nothing to plan)");
+
+  // Event 2i is the start of operation i and 2i + 1 its end; then the source and the sink.
+  const auto start = [](std::int32_t operation) { return 2 * operation; };
+  const auto end = [](std::int32_t operation) { return 2 * operation + 1; };
+  const auto source = static_cast<std::int32_t>(2 * operations);
+  const std::int32_t sink = source + 1;
+  EventSets events(2 * operations + 2);
+
+  std::vector<std::int32_t> waits_for(operations, 0);   // Dependencies into each operation,
+  std::vector<std::int32_t> awaited_by(operations, 0);  // and out of it.
+  for (const Dependency& dependency : dependencies) {
+    ++waits_for[static_cast<std::size_t>(dependency.to)];
+    ++awaited_by[static_cast<std::size_t>(dependency.from)];
+  }
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(operations); ++i) {
+    if (waits_for[static_cast<std::size_t>(i)] == 0) events.Unite(start(i), source);
+    if (awaited_by[static_cast<std::size_t>(i)] == 0) events.Unite(end(i), sink);
+  }
+  const auto coincide = [&](const Dependency& dependency) {
+    return dependency.delay == 0 && (waits_for[static_cast<std::size_t>(dependency.to)] == 1 ||
+                                     awaited_by[static_cast<std::size_t>(dependency.from)] == 1);
+  };
+  for (const Dependency& dependency : dependencies) {
+    if (coincide(dependency)) events.Unite(start(dependency.to), end(dependency.from));
+  }
+
+  Network network;
+  network.operations = static_cast<std::int32_t>(operations);
+  network.curves.assign(curves.begin(), curves.end());
+  std::vector<std::int32_t> node_of_event(2 * operations + 2, -1);
+  const auto node_of = [&](std::int32_t event) {
+    std::int32_t& node = node_of_event[static_cast<std::size_t>(events.Find(event))];
+    if (node < 0) node = network.nodes++;
+    return node;
+  };
+  network.source = node_of(source);
+  network.arcs.reserve(operations + dependencies.size());
+  for (std::int32_t i = 0; i < network.operations; ++i) {
+    network.arcs.push_back(
+        {node_of(start(i)), node_of(end(i)), curve_of_operation[static_cast<std::size_t>(i)]});
+  }
+  std::map<Nanoseconds, std::int32_t> curve_of_delay;
+  for (const Dependency& dependency : dependencies) {
+    if (coincide(dependency)) continue;
+    const auto [found, inserted] = curve_of_delay.try_emplace(
+        dependency.delay, static_cast<std::int32_t>(network.curves.size()));
+    if (inserted) network.curves.push_back(Curve{{dependency.delay}, {}, {}, 0});
+    network.arcs.push_back(
+        {node_of(end(dependency.from)), node_of(start(dependency.to)), found->second});
+  }
+  network.sink = node_of(sink);
+
+  Nanoseconds total = 0;
+  for (const Arc& arc : network.arcs) {
+    const Nanoseconds slowest = network.curve_of(arc).slowest();
+    // An eighth of the range leaves room for sums and differences of event times.
+    if (slowest > std::numeric_limits<Nanoseconds>::max() / 8 - total) {
+      return Fail("the durations of all operations add up to more than 36 years, which does not "
+                  "fit the planner's nanoseconds (are the profile's times in seconds?)");
+    }
+    total += slowest;
+  }
+  return network;
+}
+
+Result<Network> BuildNetwork(const OperationGraph& graph, std::span<const Curve> curves) {
+  std::vector<std::int32_t> curve_of_operation;
+  curve_of_operation.reserve(graph.operations.size());
+  for (const Operation& operation : graph.operations) {
+    curve_of_operation.push_back(operation.option_set);
+  }
+  return BuildNetwork(curves, curve_of_operation, graph.dependencies);
+}
+
+std::vector<Nanoseconds> EarliestTimes(const Network& network, Pace pace) {
+  // Arcs by tail, in topological order of their tails.
+  const std::vector<std::int32_t> order = TopologicalOrder(network);
+  std::vector<std::int32_t> rank(static_cast<std::size_t>(network.nodes));
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    rank[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
+  }
+  std::vector<std::int32_t> arcs(network.arcs.size());
+  std::iota(arcs.begin(), arcs.end(), 0);
+  const auto rank_of_tail = [&](std::int32_t arc) {
+    return rank[static_cast<std::size_t>(network.arcs[static_cast<std::size_t>(arc)].tail)];
+  };
+  std::sort(arcs.begin(), arcs.end(), [&](std::int32_t a, std::int32_t b) {
+    return rank_of_tail(a) < rank_of_tail(b);
+  });
+  std::vector<Nanoseconds> times(static_cast<std::size_t>(network.nodes), 0);
+  for (const std::int32_t i : arcs) {
+    const Arc& arc = network.arcs[static_cast<std::size_t>(i)];
+    const Curve& curve = network.curve_of(arc);
+    const Nanoseconds duration = pace == Pace::kFastest ? curve.fastest() : curve.slowest();
+    Nanoseconds& head = times[static_cast<std::size_t>(arc.head)];
+    head = std::max(head, times[static_cast<std::size_t>(arc.tail)] + duration);
+  }
+  return times;
+}
+
+}  // namespace perseus
