@@ -20,6 +20,7 @@ constexpr std::string_view kExpectedHeader = "stage,instruction,frequency,time,e
 constexpr double kLeastSeconds = 0.5e-9;      // Less would round to no time at all.
 constexpr double kHighestFrequencyMhz = 1e5;  // A clock in Hz or kHz is far above.
 constexpr int kLargestStage = 1'000'000;
+constexpr std::size_t kMostColumns = 256;  // Names are compared with each other.
 
 // What a column must hold.
 struct Quantity {
@@ -65,6 +66,10 @@ std::optional<std::size_t>* KnownColumn(Columns& columns, std::string_view name)
 
 Result<Columns> ReadHeader(const CsvReader& reader) {
   const std::string where = reader.Where();
+  if (reader.fields().size() > kMostColumns) {
+    return Fail("{}: {} columns are too many (expected {}, and at most {} in all)", where,
+                reader.fields().size(), kExpectedHeader, kMostColumns);
+  }
   Columns columns;
   for (const std::string_view name : reader.fields()) {
     const std::size_t place = columns.count++;

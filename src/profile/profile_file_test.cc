@@ -133,6 +133,8 @@ const Mistake kMistakes[] = {
     {"MissingColumn", "stage,instruction,frequency,time\n", "p.csv:1: ", "\"energy\" is missing",
      "expected the header stage,instruction,frequency,time,energy, in any order"},
     {"ColumnTwice", "stage,time,time\n", "p.csv:1: ", "column \"time\" is there twice", "keep one"},
+    {"TooManyColumns", std::string(300, ','), "p.csv:1: ", "301 columns are too many",
+     "at most 256"},
     {"ColumnWithoutName", ",stage,time\n", "p.csv:1: ", "column 1 has no name", "remove it"},
     {"ColumnNameOfTwoLines", "stage,\"a\nb\"\n", "p.csv:1: ", "\"a\\x0Ab\" is not text", "UTF-8"},
     Row("FieldMissing", "0,forward,1410,0.05\n", "has 4 fields but the header 5", "complete"),
