@@ -1,0 +1,54 @@
+// Can any bytes crash the profile reader, and does whatever it accepts survive being written and
+// read again, and bend into a curve?
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "perseus/profile/curve.h"
+#include "perseus/profile/profile.h"
+
+namespace {
+
+// Formatting drops `samples` alone: what was averaged is one row afterwards.
+bool Same(const perseus::ProfileEntry& a, const perseus::ProfileEntry& b) {
+  if (a.stage != b.stage || a.chunk != b.chunk || a.kind != b.kind) return false;
+  if (a.options.size() != b.options.size()) return false;
+  for (std::size_t i = 0; i < a.options.size(); ++i) {
+    const perseus::Option& x = a.options[i];
+    const perseus::Option& y = b.options[i];
+    if (!x.SameKnobs(y) || x.time != y.time || x.energy_j != y.energy_j) return false;
+  }
+  return true;
+}
+
+bool Same(const perseus::Profile& a, const perseus::Profile& b) {
+  if (a.other_knob_names() != b.other_knob_names()) return false;
+  if (a.entries().size() != b.entries().size()) return false;
+  for (std::size_t i = 0; i < a.entries().size(); ++i) {
+    if (!Same(a.entries()[i], b.entries()[i])) return false;
+  }
+  return true;
+}
+
+void Require(bool holds) {
+  if (!holds) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const perseus::Result<perseus::Profile> profile = perseus::ParseProfile(text, "input");
+  if (!profile) {
+    Require(profile.error().message.find('\n') == std::string::npos);
+    return 0;
+  }
+  const perseus::Result<perseus::Profile> again =
+      perseus::ParseProfile(perseus::FormatProfile(*profile), "input");
+  Require(again && Same(*profile, *again));
+  for (const perseus::ProfileEntry& entry : profile->entries()) {
+    if (perseus::LowerHull(entry.options, 80)) (void)perseus::FitExponential(entry.options, 80);
+  }
+  return 0;
+}
