@@ -28,6 +28,7 @@ function(perseus_room name)
     target_link_libraries(${name}_test PRIVATE perseus::${name} perseus_flags GTest::gmock_main)
     target_compile_definitions(${name}_test PRIVATE
       PERSEUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60)
+    gtest_discover_tests(${name}_test TEST_PREFIX ${PERSEUS_TEST_PREFIX}${name}.
+      DISCOVERY_TIMEOUT 60)
   endif()
 endfunction()
