@@ -6,8 +6,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # What Debian 12 has to provide, by what needs it. Nowhere else are packages listed.
-packages_build=(cmake ninja-build g++ ccache libexpected-dev libfmt-dev libcli11-dev nlohmann-json3-dev
-  libtomlplusplus-dev)
+packages_build=(cmake ninja-build g++ ccache libexpected-dev libfmt-dev libcli11-dev
+  nlohmann-json3-dev libtomlplusplus-dev)
 packages_test=(libgtest-dev libgmock-dev coinor-libclp-dev coinor-libcbc-dev libbenchmark-dev
   pkg-config clang-format-14)
 packages_fuzz=(clang-14 libclang-rt-14-dev)
@@ -19,12 +19,9 @@ die() {
   exit 1
 }
 
-missing_packages() {
-  local installed package
-  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' 2>/dev/null | sed -n 's/^installed //p')
-  for package in "$@"; do
-    grep -qxF -e "$package" <<<"$installed" || printf '%s\n' "$package"
-  done
+is_installed() {
+  # One per architecture; the first state tells.
+  [[ $(dpkg-query -W -f '${db:Status-Status} ' "$1" 2>/dev/null) == installed* ]]
 }
 
 # install_packages PACKAGE... installs those that are missing. With none missing it asks neither
@@ -34,8 +31,10 @@ install_packages() {
     say "no apt on this system; going on with what is installed (needed: $*)"
     return 0
   fi
-  local missing
-  mapfile -t missing < <(missing_packages "$@")
+  local package missing=()
+  for package in "$@"; do
+    is_installed "$package" || missing+=("$package")
+  done
   [[ ${#missing[@]} -gt 0 ]] || return 0
 
   local as_root=()
@@ -55,9 +54,9 @@ install_packages() {
   # The lists of packages may be absent (a fresh machine) or stale, so a failure is tried once more
   # with new ones.
   if ! "${install[@]}" >"$log" 2>&1; then
-    "${as_root[@]}" apt-get -q update >>"$log" 2>&1 || true
+    "${as_root[@]}" apt-get -q update >"$log" 2>&1 || true
     if ! "${install[@]}" >>"$log" 2>&1; then
-      say "apt cannot install ${missing[*]}: $(grep '^E:' "$log" | tail -1) (is there a network?" \
+      say "apt cannot install ${missing[*]}: $(grep '^E:' "$log" | head -1) (is there a network?" \
         "all of apt's output is in $log)"
       return 1
     fi
@@ -70,8 +69,7 @@ configure() {
   local log="build/configure-$1.log"
   if ! cmake --preset "$@" >"$log" 2>&1; then
     cat "$log" >&2
-    die "configuring build/$1 failed; a library that apt should have installed is missing, or" \
-      "build/$1 is of another checkout (then remove it)"
+    die "configuring build/$1 failed, see above (remove build/$1 if another checkout made it)"
   fi
 }
 
