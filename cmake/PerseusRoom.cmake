@@ -17,10 +17,13 @@ function(perseus_room name)
     $<BUILD_INTERFACE:${include_root}>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(perseus_${name} PUBLIC cxx_std_20)
-  target_link_libraries(perseus_${name} PUBLIC ${ROOM_LINKS} PRIVATE $<BUILD_INTERFACE:perseus_flags>)
+  target_link_libraries(perseus_${name}
+    PUBLIC ${ROOM_LINKS}
+    PRIVATE $<BUILD_INTERFACE:perseus_flags>)
 
   install(TARGETS perseus_${name} EXPORT perseusTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/perseus/${name}
+  install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/perseus/${name}
           FILES_MATCHING PATTERN "*.h")
 
   if(PERSEUS_BUILD_TESTS AND ROOM_TESTS)
@@ -28,6 +31,7 @@ function(perseus_room name)
     target_link_libraries(${name}_test PRIVATE perseus::${name} perseus_flags GTest::gmock_main)
     target_compile_definitions(${name}_test PRIVATE
       PERSEUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60)
+    gtest_discover_tests(${name}_test TEST_PREFIX ${PERSEUS_TEST_PREFIX}${name}.
+      DISCOVERY_TIMEOUT 60)
   endif()
 endfunction()

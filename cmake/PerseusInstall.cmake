@@ -1,0 +1,16 @@
+# The package that `find_package(perseus)` finds in another project: targets perseus::base,
+# perseus::profile, ... one a room (PerseusRoom.cmake puts each into the export).
+include(CMakePackageConfigHelpers)
+
+set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/perseus)
+configure_package_config_file(
+  ${CMAKE_CURRENT_LIST_DIR}/perseusConfig.cmake.in ${PROJECT_BINARY_DIR}/perseusConfig.cmake
+  INSTALL_DESTINATION ${package_directory})
+# Before 1.0 a minor version may break what it likes.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/perseusConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/perseusConfig.cmake
+              ${PROJECT_BINARY_DIR}/perseusConfigVersion.cmake
+        DESTINATION ${package_directory})
+install(EXPORT perseusTargets NAMESPACE perseus:: DESTINATION ${package_directory})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
