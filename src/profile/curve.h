@@ -30,7 +30,7 @@ namespace perseus {
 struct Curve {
   std::vector<Nanoseconds> times;
   std::vector<Microwatts> slopes;
-  std::vector<int> options;           // At each vertex, the index of its option.
+  std::vector<int> options;             // At each vertex, the index of its option.
   double least_effective_energy_j = 0;  // At times[k].
 
   Nanoseconds fastest() const { return times.front(); }

@@ -1,0 +1,53 @@
+#include "perseus/profile/excerpt.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace perseus {
+namespace {
+
+TEST(Excerpt, TextIsShownAsItIsInQuotes) {
+  EXPECT_EQ(Excerpt("14l0"), "\"14l0\"");
+  EXPECT_EQ(Excerpt(""), "\"\"");
+  EXPECT_EQ(Excerpt("Größe 频率"), "\"Größe 频率\"");
+}
+
+TEST(Excerpt, LongTextIsCutBetweenCharacters) {
+  EXPECT_EQ(Excerpt(std::string(40, 'x')), '"' + std::string(40, 'x') + '"');
+  EXPECT_EQ(Excerpt(std::string(41, 'x')), '"' + std::string(40, 'x') + "...\"");
+}
+
+TEST(Excerpt, WhatCouldSteerATerminalIsEscaped) {
+  EXPECT_EQ(Excerpt("a\nb\x1B[2J"), "\"a\\x0Ab\\x1B[2J\"");
+  EXPECT_EQ(Excerpt("\xC2\x9B"), "\"\\xC2\\x9B\"");  // U+009B: a control sequence introducer.
+  EXPECT_EQ(Excerpt(std::string_view("\0", 1)), "\"\\x00\"");
+}
+
+TEST(IsPrintable, AcceptsExactlyUtf8WithoutControlCharacters) {
+  for (const std::string_view good : {"", "a b", "é", "频", "\U0001F600", "\xEF\xBF\xBF"}) {
+    EXPECT_TRUE(IsPrintable(good)) << good;
+  }
+  const std::array<std::string_view, 9> bad = {"a\n",               // control
+                                               "\x7F",              // delete
+                                               "\x80",              // continuation without a start
+                                               "\xC3",              // cut short
+                                               "\xC0\xAF",          // overlong, two bytes
+                                               "\xE0\x80\xAF",      // overlong, three bytes
+                                               "\xED\xA0\x80",      // surrogate
+                                               "\xF4\x90\x80\x80",  // above U+10FFFF
+                                               "\xFF\xFE"};         // the byte order mark of UTF-16
+  for (const std::string_view text : bad) EXPECT_FALSE(IsPrintable(text)) << Excerpt(text);
+}
+
+TEST(NearestName, FindsWhatSomebodyMeant) {
+  constexpr std::array<std::string_view, 3> kNames = {"forward", "backward", "recompute"};
+  EXPECT_EQ(NearestName("foward", kNames), "forward");
+  EXPECT_EQ(NearestName("Backward", kNames), "backward");
+  EXPECT_EQ(NearestName("fwd", kNames), "");
+  EXPECT_EQ(NearestName("", kNames), "");
+  EXPECT_EQ(NearestName(std::string(1'000'000, 'f'), kNames), "");
+}
+
+}  // namespace
+}  // namespace perseus

@@ -1,0 +1,81 @@
+// Running averages of repeated measurements: what ParseProfile keeps of the rows it has read.
+//
+// Memory is proportional to the number of distinct options, not of rows. A row costs one hash
+// lookup, and none where it measures the same option as the row before.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/profile/profile.h"
+
+namespace perseus {
+
+// One row of a profile.
+struct Measurement {
+  int stage = 0;
+  int chunk = 0;
+  InstructionKind kind = InstructionKind::kForward;
+  std::span<const double> knobs;  // The frequency (MHz), then the other knobs. No NaN.
+  double time_s = 0;
+  double energy_j = 0;
+  std::int64_t line = 0;
+};
+
+class OptionSums {
+ public:
+  // Rows have `knobs` knobs each, and repeats differ by no more than this factor.
+  OptionSums(std::size_t knobs, double largest_repeat_ratio);
+  OptionSums(const OptionSums&) = delete;  // The index refers to its owner.
+  OptionSums& operator=(const OptionSums&) = delete;
+
+  // Fails, with a message that names the other line but lacks the file, if the row cannot be a
+  // measurement of the same thing as the first row of its option.
+  Result<void> Add(const Measurement& row);
+
+  // The averages, by entry. Times are rounded to nanoseconds after averaging.
+  std::vector<ProfileEntry> Entries() const;
+
+ private:
+  struct Sum {
+    int stage = 0;
+    int chunk = 0;
+    InstructionKind kind = InstructionKind::kForward;
+    double time_s = 0;  // Totals.
+    double energy_j = 0;
+    double first_time_s = 0;  // Of the first row, which further ones are compared with.
+    double first_energy_j = 0;
+    std::int64_t first_line = 0;
+    int samples = 0;
+  };
+  // Options are looked up by their place in sums_ and knobs_.
+  struct Hash {
+    const OptionSums* owner;
+    std::size_t operator()(std::size_t index) const;
+  };
+  struct Equal {
+    const OptionSums* owner;
+    bool operator()(std::size_t a, std::size_t b) const;
+  };
+
+  std::span<const double> KnobsOf(std::size_t index) const {
+    return std::span(knobs_).subspan(index * knob_count_, knob_count_);
+  }
+  bool Matches(std::size_t index, const Measurement& row) const;
+  std::size_t FindOrAppend(const Measurement& row);
+
+  std::size_t knob_count_;
+  double largest_repeat_ratio_;
+  std::vector<Sum> sums_;
+  std::vector<double> knobs_;  // knob_count_ values an option.
+  std::unordered_set<std::size_t, Hash, Equal> index_;
+  std::size_t last_ = 0;
+};
+
+}  // namespace perseus
