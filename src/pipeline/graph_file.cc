@@ -10,9 +10,9 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "perseus/pipeline/nearest_name.h"
 #include "perseus/pipeline/operation_graph.h"
-#include "perseus/pipeline/quoted.h"
+#include "perseus/pipeline/wording.h"
+#include "perseus/profile/excerpt.h"
 
 namespace perseus {
 namespace {
@@ -44,7 +44,7 @@ json ParseStrictly(std::string_view text) {
     if (event == Event::object_start) keys.emplace_back();
     if (event == Event::object_end) keys.pop_back();
     if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      Throw("key {} stands twice in one object (remove one)", Quoted(parsed.get<std::string>()));
+      Throw("key {} stands twice in one object (remove one)", Excerpt(parsed.get<std::string>()));
     }
     return true;
   };
@@ -70,7 +70,7 @@ void CheckObject(const Node& node, std::span<const std::string_view> known_keys)
   if (!node.value.is_object()) Throw("{} is not an object (write {{...}})", where);
   for (const auto& [key, value] : node.value.items()) {
     if (std::find(known_keys.begin(), known_keys.end(), key) == known_keys.end()) {
-      Throw("{} has no key {}{}", where, Quoted(key), SuggestName(key, known_keys));
+      Throw("{} has no key {}{}", where, Excerpt(key), DidYouMean(key, known_keys));
     }
   }
 }
@@ -178,7 +178,7 @@ class GraphReader {
     const int operation = static_cast<int>(graph.operations.size());
     std::string name = ReadName(RequireMember(node, "name", "\"a\""));
     if (const auto [same, is_new] = operation_of_name_.emplace(name, operation); !is_new) {
-      Throw("{}.name {} is also the name of operations[{}] (rename one)", node.path, Quoted(name),
+      Throw("{}.name {} is also the name of operations[{}] (rename one)", node.path, Excerpt(name),
             same->second);
     }
     const int rank =
@@ -207,7 +207,7 @@ class GraphReader {
       Throw(
           "{} {} has no resource, so what would draw the blocking power while it waits is unknown "
           "(name its resource, or remove blocking_power)",
-          path, Quoted(name));
+          path, Excerpt(name));
     }
     AddRank(name);
     return ranks() - 1;
@@ -235,7 +235,7 @@ class GraphReader {
     const auto found = operation_of_name_.find(name);
     if (found == operation_of_name_.end()) {
       Throw("{}: there is no operation {} (name one of those in operations)", node.path,
-            Quoted(name));
+            Excerpt(name));
     }
     return found->second;
   }
@@ -285,9 +285,11 @@ Result<GraphFile> ParseOperationGraph(std::string_view text, std::string_view na
   } catch (const json::parse_error& error) {
     const auto upto = text.substr(0, std::min(error.byte, text.size()));
     return Fail("{}:{}: not JSON: {} (see docs/formats.md)", name,
-                1 + std::count(upto.begin(), upto.end(), '\n'), Quoted(Explanation(error.what())));
+                1 + std::count(upto.begin(), upto.end(), '\n'),
+                Explained(Explanation(error.what())));
   } catch (const json::exception& error) {
-    return Fail("{}: not JSON: {} (see docs/formats.md)", name, Quoted(Explanation(error.what())));
+    return Fail("{}: not JSON: {} (see docs/formats.md)", name,
+                Explained(Explanation(error.what())));
   }
 }
 

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <span>
 
-#include "perseus/pipeline/nearest_name.h"
-#include "perseus/pipeline/quoted.h"
+#include "perseus/pipeline/wording.h"
+#include "perseus/profile/excerpt.h"
 
 namespace perseus {
 namespace {
@@ -35,8 +35,8 @@ class TableReader {
       const bool known =
           std::find(known_keys.begin(), known_keys.end(), key.str()) != known_keys.end();
       if (known) continue;
-      FailAt(key.source(), fmt::format("{} has no key {}{}", title_, Quoted(key.str()),
-                                       SuggestName(key.str(), known_keys)));
+      FailAt(key.source(), fmt::format("{} has no key {}{}", title_, Excerpt(key.str()),
+                                       DidYouMean(key.str(), known_keys)));
     }
   }
 
@@ -143,8 +143,8 @@ class JobReader {
     if (const auto names = ScheduleNames();
         !job_.schedule.name.empty() &&
         std::find(names.begin(), names.end(), job_.schedule.name) == names.end()) {
-      reader.FailAt("schedule", fmt::format("unknown schedule {}{}", Quoted(job_.schedule.name),
-                                            SuggestName(job_.schedule.name, names)));
+      reader.FailAt("schedule", fmt::format("unknown schedule {}{}", Excerpt(job_.schedule.name),
+                                            DidYouMean(job_.schedule.name, names)));
     }
     if (reader.Has("schedule") + reader.Has("schedule_file") + reader.Has("graph") > 1) {
       reader.FailHere(
@@ -194,12 +194,12 @@ class JobReader {
       reader.FailHere("[[fixed]] without kind (write kind = \"load\", say)");
     } else if (!reader.Has("time_s")) {
       reader.FailHere(
-          fmt::format("[[fixed]] {} without time_s (write time_s = 0.001, say)", Quoted(kind)));
+          fmt::format("[[fixed]] {} without time_s (write time_s = 0.001, say)", Excerpt(kind)));
     }
     const auto known = std::find(kKinds.begin(), kKinds.end(), kind);
     if (reader.Has("kind") && known == kKinds.end()) {
       reader.FailAt(
-          "kind", fmt::format("no fixed operation {}{}", Quoted(kind), SuggestName(kind, kKinds)));
+          "kind", fmt::format("no fixed operation {}{}", Excerpt(kind), DidYouMean(kind, kKinds)));
     }
     if (kind == "p2p" && reader.Has("energy_j")) {
       reader.FailAt("energy_j",
@@ -239,7 +239,7 @@ Result<Job> ParseJob(std::string_view text, std::string_view name) {
     return JobReader(root, name).Read();
   } catch (const toml::parse_error& error) {
     return Fail("{}:{}: not TOML: {} (see https://toml.io)", name, error.source().begin.line,
-                Quoted(error.description()));
+                Explained(error.description()));
   }
 }
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "perseus/pipeline/quoted.h"
 #include "perseus/pipeline/topological_order.h"
+#include "perseus/profile/excerpt.h"
 
 namespace perseus {
 
@@ -31,7 +31,7 @@ Result<OperationGraph> SortTopologically(OperationGraph graph) {
 std::string Describe(const OperationGraph& graph, int operation) {
   const Operation& described = graph.operations[static_cast<std::size_t>(operation)];
   const OptionSet& options = graph.options_of(operation);
-  if (options.kind == InstructionKind::kOperation) return Quoted(options.name);
+  if (options.kind == InstructionKind::kOperation) return Excerpt(options.name);
 
   std::string text(Name(options.kind));
   if (described.microbatch >= 0) text += fmt::format(" of microbatch {}", described.microbatch);

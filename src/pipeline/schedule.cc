@@ -4,8 +4,9 @@
 #include <array>
 #include <cstdint>
 
-#include "perseus/pipeline/nearest_name.h"
 #include "perseus/pipeline/rank_order.h"
+#include "perseus/pipeline/wording.h"
+#include "perseus/profile/excerpt.h"
 
 namespace perseus {
 namespace {
@@ -128,7 +129,7 @@ Result<Schedule> GenerateSchedule(const ScheduleSpec& spec) {
       std::find_if(kGenerators.begin(), kGenerators.end(),
                    [&](const Generator& candidate) { return candidate.name == spec.name; });
   if (generator == kGenerators.end()) {
-    return Fail("unknown schedule \"{}\"{}", spec.name, SuggestName(spec.name, kNames));
+    return Fail("unknown schedule {}{}", Excerpt(spec.name), DidYouMean(spec.name, kNames));
   }
   if (auto sizes = CheckSizes(spec, *generator); !sizes) return Fail(sizes);
 

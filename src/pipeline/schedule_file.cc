@@ -8,9 +8,9 @@
 #include <map>
 #include <optional>
 
-#include "perseus/pipeline/quoted.h"
 #include "perseus/pipeline/schedule.h"
 #include "perseus/pipeline/schedule_check.h"
+#include "perseus/profile/excerpt.h"
 
 namespace perseus {
 namespace {
@@ -130,7 +130,7 @@ class ScheduleReader {
       return Fail(
           "{}:row {}: cell {} (expected actions side by side, such as "
           "(0F7;7B3)OVERLAP_F_B)",
-          name_, row_number(), Quoted(cell));
+          name_, row_number(), Excerpt(cell));
     }
     while (!actions.empty()) {
       if (auto read = ReadAction(Trimmed(TakeUntil(actions, ';'))); !read) return read;
@@ -140,7 +140,7 @@ class ScheduleReader {
 
   Result<void> ReadAction(std::string_view cell) {
     auto fail = [&] {
-      return Fail("{}:row {}: cell {} is no action ({})", name_, row_number(), Quoted(cell),
+      return Fail("{}:row {}: cell {} is no action ({})", name_, row_number(), Excerpt(cell),
                   kExpectedCell);
     };
     std::string_view rest = cell;
