@@ -87,6 +87,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, JobRefusal,
     ::testing::Values(
         Refusal{"NotToml", "[pipeline]\nstages == 1", "job.toml:2: not TOML: "},
+        Refusal{"OddTableName", "[%pu]", "job.toml:1: not TOML: "},
         Refusal{"NotText", "\xff\xfe", "job.toml:1: not TOML: "},
         Refusal{"DeepNesting", "a = [[[[[[[[[[[[[[[[[[[[[[[[", "job.toml:1: not TOML: "},
         Refusal{"UnknownKey", "[pipeline]\nstage = 8",

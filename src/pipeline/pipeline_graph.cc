@@ -58,6 +58,15 @@ class PipelineGraphBuilder {
           "each rank; profile again, or change the number of ranks)",
           profile_.name(), profile_.stages(), schedule_.name, ranks());
     }
+    // Chunks that the profile tells apart and the schedule does not would be left out in silence.
+    if (const int chunks =
+            1 + *std::max_element(schedule_.chunk_of_stage.begin(), schedule_.chunk_of_stage.end());
+        profile_.chunks() > chunks) {
+      return Fail(
+          "{} tells {} chunks of a stage apart, but schedule {} runs {} on a rank (profile "
+          "again without interleaving, or choose a schedule with {} chunks)",
+          profile_.name(), profile_.chunks(), schedule_.name, chunks, profile_.chunks());
+    }
     if (model_.gpus_per_stage < 1) {
       return Fail("gpus_per_stage is {} (expected at least 1)", model_.gpus_per_stage);
     }

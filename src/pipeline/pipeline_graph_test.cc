@@ -188,6 +188,8 @@ TEST(PipelineGraph, AProfileMustFitTheSchedule) {
   EXPECT_THAT(ErrorOf(BuildOperationGraph(Generate({"zb-h1", 2, 4}),
                                           MakeProfile(2, 1, {kForward, kBackward}), model)),
               HasSubstr("stage 0 backward_input is missing, which schedule zb-h1 runs"));
+  EXPECT_THAT(ErrorOf(BuildOperationGraph(Generate({"1f1b", 2, 4}), MakeProfile(2, 2), model)),
+              HasSubstr("tells 2 chunks of a stage apart, but schedule 1f1b runs 1 on a rank"));
   PipelineModel no_gpus;
   no_gpus.gpus_per_stage = 0;
   EXPECT_THAT(ErrorOf(BuildOperationGraph(Generate({"1f1b", 2, 4}), MakeProfile(2, 1), no_gpus)),
@@ -257,12 +259,13 @@ std::map<std::tuple<InstructionKind, int, int>, Nanoseconds> Execute(const Sched
     progress = false;
     for (std::size_t rank = 0; rank < next.size(); ++rank) {
       if (next[rank] == schedule.ranks[rank].size()) continue;
-      const auto [kind, stage, microbatch] = schedule.ranks[rank][next[rank]];
+      const Action action = schedule.ranks[rank][next[rank]];
+      const auto [kind, stage, microbatch] = action;
       Nanoseconds ready = clock[rank];
       // Ready when any of these alternatives has ended.
       auto need = [&](int of_stage, std::vector<InstructionKind> alternatives) {
         for (InstructionKind alternative : alternatives) {
-          const auto found = end.find({alternative, of_stage, microbatch});
+          const auto found = end.find({alternative, of_stage, action.microbatch});
           if (found == end.end()) continue;
           const bool on_wire = rank_of(of_stage) != static_cast<int>(rank);
           ready = std::max(ready, found->second + (on_wire ? p2p : 0));
@@ -301,7 +304,8 @@ TEST(PipelineGraph, RunsAsTheScheduleDoesForEverySchedule) {
           if (!schedule) continue;
           SCOPED_TRACE(fmt::format("{} with {} ranks, {} microbatches, {} chunks", name, ranks,
                                    microbatches, chunks));
-          const auto graph = BuildOperationGraph(*schedule, MakeProfile(ranks, 3), model);
+          const auto graph =
+              BuildOperationGraph(*schedule, MakeProfile(ranks, schedule->stages() / ranks), model);
           ASSERT_TRUE(graph) << graph.error().message;
           ++graphs;
 

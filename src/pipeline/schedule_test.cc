@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -26,13 +27,9 @@ std::string Drawn(std::string_view drawing) {
   std::string csv;
   std::istringstream rows{std::string(drawing)};
   for (std::string row; std::getline(rows, row);) {
-    std::istringstream cells(row);
-    std::string separator;
-    for (std::string cell; cells >> cell;) {
-      csv += separator + cell;
-      separator = ",";
-    }
-    if (!separator.empty()) csv += '\n';
+    std::istringstream words(row);
+    const std::vector<std::string> cells{std::istream_iterator<std::string>(words), {}};
+    if (!cells.empty()) csv += fmt::format("{}\n", fmt::join(cells, ","));
   }
   return csv;
 }
