@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <tuple>
 #include <unordered_map>
 

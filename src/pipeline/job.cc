@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <array>
-#include <cmath>
+#include <optional>
 #include <span>
 
 #include "perseus/pipeline/wording.h"

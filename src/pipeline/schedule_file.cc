@@ -5,8 +5,10 @@
 #include <charconv>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "perseus/pipeline/schedule.h"
 #include "perseus/pipeline/schedule_check.h"
@@ -173,7 +175,7 @@ class ScheduleReader {
   }
 
   Result<void> PlaceStages() {
-    // Not even one action for each: one is missing, and the table of stages might be huge.
+    // Before the table of stages is made: its size would be whatever number stands in the file.
     for (int stage = 0; const auto& [number, rank] : rank_of_stage_) {
       if (number != stage) {
         return Fail(
