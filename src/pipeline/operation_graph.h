@@ -76,6 +76,10 @@ struct PipelineModel {
 // s+1 -> s, forward -> backward, recompute -> backward, dgrad -> wgrad). Fails (kInput) if the
 // profile lacks an instruction of the schedule, an action is missing or stands twice, or the order
 // would deadlock; the message names the instructions.
+//
+// The profile's (stage, chunk) is where a schedule's stage lives: (rank_of_stage, chunk_of_stage).
+// So the profile has as many stages as the schedule has ranks, and as many chunks as a rank has.
+// A dependency within a rank that its order implies already is left out.
 Result<OperationGraph> BuildOperationGraph(const Schedule& schedule, const Profile& profile,
                                            const PipelineModel& model);
 
@@ -84,8 +88,10 @@ Result<OperationGraph> BuildOperationGraph(const Schedule& schedule, const Profi
 //                    "options": [{"frequency": 1410, "time": 0.05, "energy": 23.8}, ...]}, ...],
 //    "dependencies": [{"from": "a", "to": "b", "delay": 0.001}, ...],
 //    "blocking_power": 83.64}
-// `resource` may be absent (then the operation has one of its own, and blocks nobody). Operations
-// on one resource run in the order of the file.
+// `resource` may be absent unless there is a blocking power (then the operation has one of its own,
+// and blocks nobody). Operations on one resource run in the order of the file. `frequency` (MHz)
+// may be absent where there is but one option. Times in s, energies in J, power in W;
+// `dependencies`, `delay` and `blocking_power` may be absent. Unknown keys are errors.
 struct GraphFile {
   OperationGraph graph;
   double blocking_power_w = 0;

@@ -42,8 +42,24 @@ struct ScheduleSpec {
   int chunks = 1;  // Stages per rank; fixed at 2 for zb-v and dualpipe-v.
 };
 
-// "gpipe", "1f1b", "interleaved-1f1b", "early-recompute-1f1b", "zb-h1", "interleaved-zb", "zb-v",
-// "dualpipe-v".
+// What GenerateSchedule knows. Those that torch.distributed.pipelining has too are equal to its
+// own, action by action.
+//
+//   gpipe                 all forwards, then all backwards
+//   1f1b                  a forward and a backward in turn, so that rank r of R holds the
+//                         activations of R - r microbatches at most
+//   interleaved-1f1b      1f1b over several chunks a rank: a smaller bubble for more communication
+//   early-recompute-1f1b  1f1b with a recompute before each backward, which fills the wait for the
+//                         gradient. As published (Merak), steady state fuses the two; here they
+//                         stay apart in the same order, since a profile has no fused instruction
+//   zb-h1                 1f1b with split backwards; wgrads fill the drain, at the memory of 1f1b
+//   interleaved-zb        the same over several chunks a rank
+//   zb-v                  two chunks a rank in a V, split backwards: no bubble if forward, dgrad
+//   and
+//                         wgrad take equally long
+//   dualpipe-v            two chunks a rank in a V, the forward of one beside the backward of the
+//                         other; wgrads are split off only at the ends. Forward and backward that
+//                         PyTorch overlaps stand one after the other here
 std::span<const std::string_view> ScheduleNames();
 
 // Fails (kInput) for an unknown name, sizes out of range, or sizes that the schedule cannot take

@@ -1,0 +1,55 @@
+// Answers: does any JSON make ParseOperationGraph crash, or accept a graph that is not in order,
+// refers to what is not there, or holds a number out of range?
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "perseus/pipeline/operation_graph.h"
+
+namespace {
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto file = perseus::ParseOperationGraph(text, "fuzz");
+  if (!file) {
+    Require(!file.error().message.empty());
+    Require(file.error().message.find('\n') == std::string::npos);
+    return 0;
+  }
+  const perseus::OperationGraph& graph = file->graph;
+  Require(std::isfinite(file->blocking_power_w) && file->blocking_power_w >= 0);
+  Require(!graph.operations.empty());
+  Require(graph.rank_names.size() == graph.rank_orders.size());
+  const int operations = static_cast<int>(graph.operations.size());
+  for (const auto& dependency : graph.dependencies) {
+    Require(0 <= dependency.from && dependency.from < dependency.to && dependency.to < operations);
+    Require(dependency.delay >= 0);
+  }
+  std::size_t placed = 0;
+  for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
+    int last = -1;
+    for (int operation : graph.rank_orders[rank]) {
+      Require(operation > last);
+      Require(graph.operations[static_cast<std::size_t>(operation)].rank == static_cast<int>(rank));
+      last = operation;
+      ++placed;
+    }
+  }
+  Require(placed == graph.operations.size());
+  for (const perseus::OptionSet& set : graph.option_sets) {
+    Require(!set.options.empty());
+    for (const perseus::Option& option : set.options) {
+      Require(option.time >= 1 && std::isfinite(option.energy_j) && option.energy_j >= 0);
+      Require(option.frequency_mhz <=
+              set.options[static_cast<std::size_t>(set.baseline)].frequency_mhz);
+    }
+  }
+  return 0;
+}

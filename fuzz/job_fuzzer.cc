@@ -1,0 +1,36 @@
+// Answers: does any TOML make ParseJob crash, or accept a number out of range?
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "perseus/pipeline/job.h"
+
+namespace {
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto job = perseus::ParseJob(text, "fuzz");
+  if (!job) {
+    Require(!job.error().message.empty());
+    Require(job.error().message.find('\n') == std::string::npos);
+    return 0;
+  }
+  const perseus::FixedOperations& fixed = job->model.fixed;
+  Require(job->schedule.ranks >= 0 && job->schedule.microbatches >= 0);
+  Require(job->schedule.chunks >= 1 && job->pipelines >= 1 && job->model.gpus_per_stage >= 1);
+  Require(std::isfinite(job->model.blocking_power_w) && job->model.blocking_power_w >= 0);
+  Require(job->switch_latency >= 0 && fixed.p2p >= 0);
+  for (const auto& cost : {fixed.load, fixed.all_reduce, fixed.optimizer}) {
+    Require(cost.time >= 0 && std::isfinite(cost.energy_j));
+  }
+  Require(!job->schedule_path.empty() + !job->graph_path.empty() + !job->schedule.name.empty() <=
+          1);
+  return 0;
+}

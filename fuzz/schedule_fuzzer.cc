@@ -1,0 +1,66 @@
+// Answers: does any text make ParseSchedule crash, accept a schedule that is not whole, or lose
+// something on the way through FormatSchedule?
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "perseus/pipeline/operation_graph.h"
+#include "perseus/pipeline/schedule.h"
+
+namespace {
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+// A profile that has whatever the schedule may ask for, at one option each.
+perseus::Profile MakeProfile(const perseus::Schedule& schedule) {
+  using perseus::InstructionKind;
+  std::vector<perseus::ProfileEntry> entries;
+  for (std::size_t stage = 0; stage < schedule.rank_of_stage.size(); ++stage) {
+    for (InstructionKind kind :
+         {InstructionKind::kForward, InstructionKind::kBackward, InstructionKind::kBackwardInput,
+          InstructionKind::kBackwardWeight, InstructionKind::kRecompute}) {
+      perseus::Option option;
+      option.frequency_mhz = 1410;
+      option.time = 1;
+      option.energy_j = 1;
+      entries.push_back(
+          {schedule.rank_of_stage[stage], schedule.chunk_of_stage[stage], kind, {option}});
+    }
+  }
+  return perseus::Profile("profile", {}, std::move(entries));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto schedule = perseus::ParseSchedule(text, "fuzz");
+  if (!schedule) {
+    Require(!schedule.error().message.empty());
+    Require(schedule.error().message.find('\n') == std::string::npos);
+    return 0;
+  }
+  const std::string formatted = perseus::FormatSchedule(*schedule);
+  const auto again = perseus::ParseSchedule(formatted, "fuzz");
+  Require(again.has_value());
+  Require(again->ranks == schedule->ranks);
+  Require(again->microbatches == schedule->microbatches);
+  Require(again->rank_of_stage == schedule->rank_of_stage);
+  Require(again->chunk_of_stage == schedule->chunk_of_stage);
+  Require(perseus::FormatSchedule(*again) == formatted);
+
+  // What parses is whole, so only its order can be refused.
+  const auto graph =
+      perseus::BuildOperationGraph(*schedule, MakeProfile(*schedule), perseus::PipelineModel());
+  if (!graph) {
+    Require(graph.error().message.find("deadlocks: rank ") != std::string::npos);
+    return 0;
+  }
+  std::size_t actions = 0;
+  for (const auto& rank : schedule->ranks) actions += rank.size();
+  Require(graph->operations.size() == actions);
+  for (const auto& dependency : graph->dependencies) Require(dependency.from < dependency.to);
+  return 0;
+}

@@ -1,0 +1,247 @@
+#include "perseus/pipeline/job.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+
+#include "perseus/pipeline/wording.h"
+#include "perseus/profile/excerpt.h"
+
+namespace perseus {
+namespace {
+
+// Ranges generous enough for any cluster, and narrow enough that a slip of units shows.
+constexpr int kMostStages = 100'000;
+constexpr int kMostMicrobatches = 1'000'000;
+constexpr int kMostChunks = 1'000;
+constexpr int kMostPipelines = 1'000'000;
+constexpr int kMostGpusPerStage = 100'000;
+constexpr double kMostBlockingPowerW = 100'000;
+constexpr double kLongestSwitchMs = 60'000;
+constexpr double kMillisecondsPerSecond = 1e3;
+
+// One table of the file. Reads are typed and ranged; the first thing wrong is kept, and what is
+// read after it does not matter.
+class TableReader {
+ public:
+  // `title` is how messages call the table: "[gpu]", or "the job file" for the outermost.
+  TableReader(const toml::table& table, std::string_view file, std::string_view title,
+              std::span<const std::string_view> known_keys)
+      : table_(table), file_(file), title_(title) {
+    for (const auto& [key, value] : table) {
+      const bool known =
+          std::find(known_keys.begin(), known_keys.end(), key.str()) != known_keys.end();
+      if (known) continue;
+      FailAt(key.source(), fmt::format("{} has no key {}{}", title_, Excerpt(key.str()),
+                                       DidYouMean(key.str(), known_keys)));
+    }
+  }
+
+  bool Has(std::string_view key) const { return table_.contains(key); }
+
+  std::string Text(std::string_view key) {
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return {};
+    const toml::value<std::string>* value = node->as_string();
+    if (value != nullptr && !value->get().empty()) return value->get();
+    FailAt(node->source(), fmt::format("{} is not a text (write {} = \"...\")", key, key));
+    return {};
+  }
+
+  int Count(std::string_view key, int most, int otherwise) {
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return otherwise;
+    const toml::value<std::int64_t>* value = node->as_integer();
+    if (value != nullptr && value->get() >= 1 && value->get() <= most) {
+      return static_cast<int>(value->get());
+    }
+    FailAt(node->source(), fmt::format("{} is not a whole number from 1 to {} (write {} = {})", key,
+                                       most, key, std::max(1, otherwise)));
+    return otherwise;
+  }
+
+  double Number(std::string_view key, double most, double otherwise) {
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return otherwise;
+    const std::optional<double> value = node->value<double>();
+    if (node->is_number() && value && *value >= 0 && *value <= most) return *value;
+    FailAt(node->source(),
+           fmt::format("{} is not a number from 0 to {} (write {} = 0.1, say)", key, most, key));
+    return otherwise;
+  }
+
+  // Keeps the first failure, by where it was found.
+  void FailAt(const toml::source_region& where, std::string_view message) {
+    if (error_) return;
+    error_ = Error{fmt::format("{}:{}: {}", file_, where.begin.line, message), ErrorKind::kInput};
+  }
+  void FailAt(std::string_view key, std::string_view message) {
+    FailAt(table_.get(key)->source(), message);
+  }
+  void FailHere(std::string_view message) { FailAt(table_.source(), message); }
+
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  const toml::table& table_;
+  std::string_view file_;
+  std::string_view title_;
+  std::optional<Error> error_;
+};
+
+class JobReader {
+ public:
+  JobReader(const toml::table& root, std::string_view name) : root_(root), name_(name) {}
+
+  Result<Job> Read() {
+    constexpr std::array<std::string_view, 4> kKeys{"profile", "pipeline", "gpu", "fixed"};
+    TableReader reader(root_, name_, "the job file", kKeys);
+    job_.profile_path = reader.Text("profile");
+    if (Keep(reader)) ReadTable("pipeline", &JobReader::ReadPipeline);
+    if (!error_) ReadTable("gpu", &JobReader::ReadGpu);
+    if (!error_) ReadFixed();
+    if (error_) return tl::unexpected<Error>(*error_);
+    return std::move(job_);
+  }
+
+ private:
+  // Takes over the reader's failure. True if there is none.
+  bool Keep(const TableReader& reader) {
+    if (!error_) error_ = reader.error();
+    return !error_;
+  }
+
+  void FailAt(const toml::node& node, std::string_view message) {
+    error_ = Error{fmt::format("{}:{}: {}", name_, node.source().begin.line, message),
+                   ErrorKind::kInput};
+  }
+
+  void ReadTable(std::string_view key, void (JobReader::*read)(const toml::table&)) {
+    const toml::node* node = root_.get(key);
+    if (node == nullptr) return;
+    if (const toml::table* table = node->as_table()) {
+      (this->*read)(*table);
+    } else {
+      FailAt(*node, fmt::format("{} is not a table (write [{}] on a line of its own)", key, key));
+    }
+  }
+
+  void ReadPipeline(const toml::table& table) {
+    constexpr std::array<std::string_view, 7> kKeys{
+        "schedule", "schedule_file", "graph", "stages", "microbatches", "chunks", "pipelines"};
+    TableReader reader(table, name_, "[pipeline]", kKeys);
+    job_.schedule.name = reader.Text("schedule");
+    job_.schedule_path = reader.Text("schedule_file");
+    job_.graph_path = reader.Text("graph");
+    job_.schedule.ranks = reader.Count("stages", kMostStages, 0);
+    job_.schedule.microbatches = reader.Count("microbatches", kMostMicrobatches, 0);
+    job_.schedule.chunks = reader.Count("chunks", kMostChunks, 1);
+    job_.pipelines = reader.Count("pipelines", kMostPipelines, 1);
+    if (const auto names = ScheduleNames();
+        !job_.schedule.name.empty() &&
+        std::find(names.begin(), names.end(), job_.schedule.name) == names.end()) {
+      reader.FailAt("schedule", fmt::format("unknown schedule {}{}", Excerpt(job_.schedule.name),
+                                            DidYouMean(job_.schedule.name, names)));
+    }
+    if (reader.Has("schedule") + reader.Has("schedule_file") + reader.Has("graph") > 1) {
+      reader.FailHere(
+          "[pipeline] has more than one of schedule, schedule_file and graph (keep the "
+          "one that says what runs)");
+    }
+    Keep(reader);
+  }
+
+  void ReadGpu(const toml::table& table) {
+    constexpr std::array<std::string_view, 3> kKeys{"blocking_power_w", "gpus_per_stage",
+                                                    "switch_latency_ms"};
+    TableReader reader(table, name_, "[gpu]", kKeys);
+    job_.model.blocking_power_w = reader.Number("blocking_power_w", kMostBlockingPowerW, 0);
+    job_.model.gpus_per_stage = reader.Count("gpus_per_stage", kMostGpusPerStage, 1);
+    job_.switch_latency = ToNanoseconds(reader.Number("switch_latency_ms", kLongestSwitchMs, 0) /
+                                        kMillisecondsPerSecond);
+    Keep(reader);
+  }
+
+  void ReadFixed() {
+    const toml::node* node = root_.get("fixed");
+    if (node == nullptr) return;
+    const toml::array* fixed = node->as_array();
+    if (fixed == nullptr) {
+      FailAt(*node, "fixed is not a list of tables (write [[fixed]] above each one)");
+      return;
+    }
+    for (const toml::node& element : *fixed) {
+      if (const toml::table* table = element.as_table()) {
+        ReadFixedOperation(*table);
+      } else {
+        FailAt(element, "fixed holds something that is no table (write [[fixed]] above each one)");
+      }
+      if (error_) return;
+    }
+  }
+
+  void ReadFixedOperation(const toml::table& table) {
+    constexpr std::array<std::string_view, 3> kKeys{"kind", "time_s", "energy_j"};
+    constexpr std::array<std::string_view, 4> kKinds{"load", "p2p", "all_reduce", "optimizer"};
+    TableReader reader(table, name_, "[[fixed]]", kKeys);
+    const std::string kind = reader.Text("kind");
+    const FixedOperations::Cost cost{ToNanoseconds(reader.Number("time_s", kLongestSeconds, 0)),
+                                     reader.Number("energy_j", kMostJoules, -1)};
+    if (!reader.Has("kind")) {
+      reader.FailHere("[[fixed]] without kind (write kind = \"load\", say)");
+    } else if (!reader.Has("time_s")) {
+      reader.FailHere(
+          fmt::format("[[fixed]] {} without time_s (write time_s = 0.001, say)", Excerpt(kind)));
+    }
+    const auto known = std::find(kKinds.begin(), kKinds.end(), kind);
+    if (reader.Has("kind") && known == kKinds.end()) {
+      reader.FailAt(
+          "kind", fmt::format("no fixed operation {}{}", Excerpt(kind), DidYouMean(kind, kKinds)));
+    }
+    if (kind == "p2p" && reader.Has("energy_j")) {
+      reader.FailAt("energy_j",
+                    "p2p takes no energy_j: it delays the next stage and occupies no GPU (remove "
+                    "it)");
+    }
+    if (!Keep(reader)) return;
+
+    bool& seen = seen_[static_cast<std::size_t>(known - kKinds.begin())];
+    if (seen) reader.FailAt("kind", fmt::format("[[fixed]] {} stands twice (keep one)", kind));
+    seen = true;
+    FixedOperations& fixed = job_.model.fixed;
+    if (kind == "p2p") {
+      fixed.p2p = cost.time;
+    } else if (kind == "load") {
+      fixed.load = cost;
+    } else if (kind == "all_reduce") {
+      fixed.all_reduce = cost;
+    } else {
+      fixed.optimizer = cost;
+    }
+    Keep(reader);
+  }
+
+  const toml::table& root_;
+  std::string_view name_;
+  Job job_;
+  std::array<bool, 4> seen_{};  // Of the fixed kinds.
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+Result<Job> ParseJob(std::string_view text, std::string_view name) {
+  try {
+    const toml::table root = toml::parse(text);
+    return JobReader(root, name).Read();
+  } catch (const toml::parse_error& error) {
+    return Fail("{}:{}: not TOML: {} (see https://toml.io)", name, error.source().begin.line,
+                Explained(error.description()));
+  }
+}
+
+}  // namespace perseus

@@ -1,0 +1,44 @@
+#include "perseus/pipeline/operation_graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "perseus/pipeline/topological_order.h"
+#include "perseus/profile/excerpt.h"
+
+namespace perseus {
+
+Result<OperationGraph> SortTopologically(OperationGraph graph) {
+  const TopologicalOrder found = FindTopologicalOrder(graph);
+  if (found.cycle.empty()) return Renumber(std::move(graph), found.order);
+
+  constexpr std::size_t kMostShown = 8;
+  std::string circle;
+  for (std::size_t i = 0; i < std::min(found.cycle.size(), kMostShown); ++i) {
+    circle += Describe(graph, found.cycle[i]) + " -> ";
+  }
+  if (found.cycle.size() > kMostShown) {
+    circle += fmt::format("{} more -> ", found.cycle.size() - kMostShown);
+  }
+  circle += Describe(graph, found.cycle.front());
+  return Fail(
+      "{}: operations wait for each other: {} (remove one of these dependencies; operations "
+      "on one resource also wait for those before them)",
+      graph.name, circle);
+}
+
+std::string Describe(const OperationGraph& graph, int operation) {
+  const Operation& described = graph.operations[static_cast<std::size_t>(operation)];
+  const OptionSet& options = graph.options_of(operation);
+  if (options.kind == InstructionKind::kOperation) return Excerpt(options.name);
+
+  std::string text(Name(options.kind));
+  if (described.microbatch >= 0) text += fmt::format(" of microbatch {}", described.microbatch);
+  const bool has_chunks = std::any_of(graph.option_sets.begin(), graph.option_sets.end(),
+                                      [](const OptionSet& set) { return set.chunk > 0; });
+  if (has_chunks && IsComputation(options.kind)) text += fmt::format(" of chunk {}", options.chunk);
+  return text + " on " + graph.rank_names[static_cast<std::size_t>(described.rank)];
+}
+
+}  // namespace perseus
