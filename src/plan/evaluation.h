@@ -1,0 +1,53 @@
+// What a plan really takes and costs: the measured options it names, laid end to end.
+//
+// Every rank runs its operations in order; an operation starts when its predecessors have ended
+// (and their delays have passed). While a rank of the graph waits, before, between or after its
+// operations, it draws the blocking power, until the last rank has finished:
+//
+//     E = sum of operations' energies + P * (ranks * T - sum of operations' durations)
+//
+// Switching latency. The clock of an operation is requested when the operation begins. Until the
+// switch lands, `switch_latency` later, the operation advances at the rank's previous clock: after
+// the latency L at an option that takes t' the fraction L/t' is done (and L/t' of that option's
+// energy spent), and the rest runs at the option's own pace. Where L covers all of it, the whole
+// operation runs at the previous clock. The first operation of a rank finds the clock already set
+// (by the iteration before). A fixed operation leaves the clock alone. If the previous clock was
+// never measured for this operation, the measured option whose frequency is nearest stands for it.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "perseus/base/units.h"
+#include "perseus/pipeline/operation_graph.h"
+
+namespace perseus {
+
+struct Evaluation {
+  Nanoseconds time = 0;  // Of the iteration.
+  double energy_j = 0;   // Of all ranks; operation_energy_j + blocking_energy_j.
+  double operation_energy_j = 0;
+  double blocking_energy_j = 0;
+  int switches = 0;  // How often an operation finds its rank at another clock.
+  // Per operation.
+  std::vector<Nanoseconds> starts;
+  std::vector<Nanoseconds> durations;
+  std::vector<double> energies_j;
+
+  double average_power_w() const { return energy_j / ToSeconds(time); }
+};
+
+struct ExecutionModel {
+  double blocking_power_w = 0;     // Of one rank: all of its GPUs together.
+  Nanoseconds switch_latency = 0;  // From request to effect.
+};
+
+// `options[i]` is the option of operation i, as an index into its option set.
+// Requires graph.operations in topological order and every index in range.
+Evaluation Evaluate(const OperationGraph& graph, const ExecutionModel& model,
+                    std::span<const int> options);
+
+// Everything at maximum frequency: what the hardware does when nobody plans.
+std::vector<int> BaselineOptions(const OperationGraph& graph);
+
+}  // namespace perseus

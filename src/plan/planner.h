@@ -1,0 +1,92 @@
+// From an operation graph to the frontier and to plans with certificates.
+//
+//   Result<Planner> planner = Planner::Create(graph, model);
+//   Result<Frontier> frontier = planner->ComputeFrontier();
+//   Result<Plan> plan = planner->PlanFor(planner->baseline().time);   // No slowdown.
+//
+// Thread safety: const methods may be called from several threads.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/frontier/network.h"
+#include "perseus/pipeline/operation_graph.h"
+#include "perseus/plan/evaluation.h"
+
+namespace perseus {
+
+// A point of the relaxed frontier: no plan whatsoever that lasts `time` costs less than
+// `bound_j`. The energy is that of an iteration that lasts exactly `time`, waiting included.
+struct FrontierPoint {
+  Nanoseconds time = 0;
+  double bound_j = 0;
+  // Marginal price of time: what operations save per second that the iteration is given, just
+  // above `time` (in watts). Waiting for that second costs ranks * blocking power, so energy falls
+  // with time while price_w exceeds that, and rises after.
+  double price_w = 0;
+};
+
+// The whole frontier, fastest point first: convex, and linear between points.
+struct Frontier {
+  std::vector<FrontierPoint> points;
+  std::size_t least_energy = 0;  // Index of the point of least energy: T*.
+
+  Nanoseconds least_time() const { return points.front().time; }
+  // The bound for an iteration that may last up to `time`: E at min(time, T*). Requires
+  // time >= least_time().
+  double BoundAt(Nanoseconds time) const;
+};
+
+struct Plan {
+  std::string target;        // What was asked for, in words: "no slowdown", "deadline 2.9 s".
+  Nanoseconds deadline = 0;  // evaluation.time <= deadline, always.
+  std::vector<int> options;  // Per operation, an index into its option set.
+  Evaluation evaluation;     // On the measured options, under the model's switching latency.
+  // The certificate: no plan for this profile that meets the deadline costs less.
+  double lower_bound_j = 0;
+
+  // How far the plan may be from the best there is, as a fraction of the bound.
+  double gap() const { return evaluation.energy_j / lower_bound_j - 1; }
+};
+
+// Called now and then with the part that is done, from 0 to 1.
+using Progress = std::function<void(double)>;
+
+class Planner {
+ public:
+  // Fails (kInput) if an option set has too few useful options, naming it, or if numbers overflow.
+  static Result<Planner> Create(OperationGraph graph, const ExecutionModel& model);
+
+  const OperationGraph& graph() const { return graph_; }
+  const ExecutionModel& model() const { return model_; }
+  const Network& network() const { return network_; }
+  const Evaluation& baseline() const { return baseline_; }
+  int ranks() const { return static_cast<int>(graph_.rank_orders.size()); }
+
+  // T_min of the relaxation, which a plan of the fastest options attains.
+  Nanoseconds least_time() const { return least_time_; }
+
+  // Every breakpoint, by the walk (frontier/walk.h).
+  Result<Frontier> ComputeFrontier(const Progress& progress = {}) const;
+
+  // The plan of least energy that takes no longer than `deadline`: relaxed optimum, rounded to
+  // measured options, slack reclaimed (slack.h). Fails with kUnreachable below least_time().
+  Result<Plan> PlanFor(Nanoseconds deadline) const;
+
+ private:
+  Planner() = default;
+
+  OperationGraph graph_;
+  ExecutionModel model_;
+  Network network_;
+  Evaluation baseline_;
+  Nanoseconds least_time_ = 0;
+  double least_effective_energy_j_ = 0;  // Sum over operations, each at its cheapest.
+};
+
+}  // namespace perseus
