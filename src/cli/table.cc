@@ -28,6 +28,7 @@ std::string Table::Format() const {
     for (std::size_t i = 1; i < row.size(); ++i) {
       text += fmt::format("  {:>{}}", row[i], widths[i]);
     }
+    text.erase(text.find_last_not_of(' ') + 1);
     text += '\n';
     if (&row != &rows_.front()) continue;
     for (std::size_t i = 0; i < widths.size(); ++i) {
