@@ -29,8 +29,7 @@ class Descriptor {
 
 tl::unexpected<Error> SystemFailure(std::string_view what, const std::filesystem::path& path,
                                     int error) {
-  return FailAs(ErrorKind::kSystem, "{}: cannot {}: {}", path.string(), what,
-                std::strerror(error));
+  return FailAs(ErrorKind::kSystem, "{}: cannot {}: {}", path.string(), what, std::strerror(error));
 }
 
 Result<void> WriteAll(int fd, std::string_view contents, const std::filesystem::path& path) {

@@ -14,8 +14,8 @@ using Cost = std::int64_t;
 constexpr Cost kNever = std::numeric_limits<Cost>::max() / 2;
 
 constexpr Cost kEpsilonFactor = 8;
-constexpr Cost kTryFinishBelow = 8;   // Nanoseconds of epsilon; flows are rarely optimal before.
-constexpr int kFinishEffort = 100;    // Visits per node before an early attempt to finish gives up.
+constexpr Cost kTryFinishBelow = 8;  // Nanoseconds of epsilon; flows are rarely optimal before.
+constexpr int kFinishEffort = 100;   // Visits per node before an early attempt to finish gives up.
 constexpr std::size_t kPathLength = 12;  // Of a partial augmentation.
 
 struct FlowArc {
@@ -29,8 +29,8 @@ struct FlowArc {
 };
 
 // One direction of an arc, as seen from the node it leaves; what the inner loops read. It may take
-// flow, or give it back, as soon as the potential of its head is less than `limit` above that of its
-// tail ("admissible").
+// flow, or give it back, as soon as the potential of its head is less than `limit` above that of
+// its tail ("admissible").
 struct ResidualArc {
   Cost limit = -kNever;  // -kNever where there is no room.
   std::int32_t head;
@@ -42,7 +42,7 @@ struct ResidualArc {
 
 class CostScaling {
  public:
-  CostScaling(const Network& network, Nanoseconds deadline);
+  CostScaling(const Network& network, Nanoseconds deadline, Microwatts price_floor);
   Solution Solve();
 
  private:
@@ -85,11 +85,12 @@ class CostScaling {
   void Activate(std::int32_t node);
   std::optional<std::vector<Nanoseconds>> ExactEventTimes(std::int64_t effort) const;
 
+  Microwatts price_floor_;
   std::int32_t nodes_;
   std::int32_t source_;
   Cost scale_;
   Cost longest_arc_ = 1;
-  Microwatts unbounded_ = 1;  // More than any optimal flow.
+  Microwatts unbounded_ = 1;  // More than any optimal flow on one arc.
   std::vector<Cost> vertex_costs_;
   std::vector<Microwatts> levels_;  // Beside vertex_costs_: the slope after each vertex, at last 0.
   std::vector<FlowArc> arcs_;       // The network's, then the one from the sink back to the source.
@@ -108,8 +109,11 @@ class CostScaling {
   std::vector<std::int32_t> bucket_, distance_, next_, previous_;
 };
 
-CostScaling::CostScaling(const Network& network, Nanoseconds deadline)
-    : nodes_(network.nodes), source_(network.source), scale_(network.nodes + 1) {
+CostScaling::CostScaling(const Network& network, Nanoseconds deadline, Microwatts price_floor)
+    : price_floor_(price_floor),
+      nodes_(network.nodes),
+      source_(network.source),
+      scale_(network.nodes + 1) {
   std::vector<std::int32_t> first_vertex;
   for (const Curve& curve : network.curves) {
     first_vertex.push_back(static_cast<std::int32_t>(vertex_costs_.size()));
@@ -122,6 +126,7 @@ CostScaling::CostScaling(const Network& network, Nanoseconds deadline)
     const Curve& curve = network.curve_of(network.arcs[At(i)]);
     if (!curve.slopes.empty()) unbounded_ += curve.slopes.front();
   }
+  unbounded_ += price_floor;
   arcs_.reserve(network.arcs.size() + 1);
   for (const Arc& arc : network.arcs) {
     AddArc(arc.tail, arc.head, first_vertex[At(arc.curve)],
@@ -144,6 +149,8 @@ CostScaling::CostScaling(const Network& network, Nanoseconds deadline)
     potentials_[v] = (fast[v] + static_cast<Nanoseconds>(later)) * scale_;
   }
   excess_.assign(At(nodes_), 0);
+  excess_[At(network.source)] += price_floor;
+  excess_[At(network.sink)] -= price_floor;
   current_.assign(At(nodes_), 0);
   is_active_.assign(At(nodes_), 0);
   distance_.resize(At(nodes_));
@@ -395,41 +402,44 @@ Solution CostScaling::Solve() {
   for (Cost epsilon = longest_arc_;; epsilon = std::max<Cost>(1, epsilon / kEpsilonFactor)) {
     Refine(epsilon);
     if (epsilon > 1 && epsilon / scale_ >= kTryFinishBelow) continue;
-    const std::int64_t effort =
-        epsilon == 1 ? std::numeric_limits<std::int64_t>::max() : std::int64_t{kFinishEffort} * nodes_;
+    const std::int64_t effort = epsilon == 1 ? std::numeric_limits<std::int64_t>::max()
+                                             : std::int64_t{kFinishEffort} * nodes_;
     if (auto times = ExactEventTimes(effort)) {
       solution.event_times = std::move(*times);
       break;
     }
   }
   for (const FlowArc& arc : arcs_) solution.flow.push_back(arc.flow);
-  solution.price = solution.flow.back();
+  solution.price = price_floor_ + solution.flow.back();
   solution.flow.pop_back();
   return solution;
 }
 
 }  // namespace
 
-Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline) {
+Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline,
+                               Microwatts price_floor) {
   const auto sink = static_cast<std::size_t>(network.sink);
-  const std::vector<Nanoseconds> fastest = EarliestTimes(network, Pace::kFastest);
-  if (deadline < fastest[sink]) {
+  const Nanoseconds least = EarliestTimes(network, Pace::kFastest)[sink];
+  if (deadline < least) {
     return FailAs(ErrorKind::kUnreachable,
                   "no plan can meet {:.6f} s: the least possible iteration time is {:.6f} s",
-                  ToSeconds(deadline), ToSeconds(fastest[sink]));
+                  ToSeconds(deadline), ToSeconds(least));
   }
   Solution solution;
   solution.event_times = EarliestTimes(network, Pace::kSlowest);
-  if (deadline >= solution.event_times[sink]) {  // Nothing needs to hurry.
+  deadline = std::min(deadline, solution.event_times[sink]);
+  if (deadline == solution.event_times[sink] && price_floor == 0) {  // Nothing needs to hurry.
     solution.flow.assign(network.arcs.size(), 0);
     return solution;
   }
   if (deadline > std::numeric_limits<Nanoseconds>::max() / 8 / (network.nodes + 1)) {
-    return Fail("a deadline of {:.0f} s for {} operations does not fit the solver's 64 bits (walk the "
-                "whole frontier instead)",
-                ToSeconds(deadline), network.operations);
+    return Fail(
+        "a deadline of {:.0f} s for {} operations does not fit the solver's 64 bits (walk the "
+        "whole frontier instead)",
+        ToSeconds(deadline), network.operations);
   }
-  solution = CostScaling(network, deadline).Solve();
+  solution = CostScaling(network, deadline, price_floor).Solve();
   for (std::size_t i = 0; i < static_cast<std::size_t>(network.operations); ++i) {
     const Arc& arc = network.arcs[i];
     solution.extra_energy += network.curve_of(arc).ExtraEnergyAt(

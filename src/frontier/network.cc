@@ -108,10 +108,12 @@ Result<Network> BuildNetwork(std::span<const Curve> curves,
   }
   std::map<Nanoseconds, std::int32_t> curve_of_delay;
   for (const Dependency& dependency : dependencies) {
+    network.arc_of_dependency.push_back(-1);
     if (coincide(dependency)) continue;
     const auto [found, inserted] = curve_of_delay.try_emplace(
         dependency.delay, static_cast<std::int32_t>(network.curves.size()));
     if (inserted) network.curves.push_back(Curve{{dependency.delay}, {}, {}, 0});
+    network.arc_of_dependency.back() = static_cast<std::int32_t>(network.arcs.size());
     network.arcs.push_back(
         {node_of(end(dependency.from)), node_of(start(dependency.to)), found->second});
   }
@@ -122,10 +124,25 @@ Result<Network> BuildNetwork(std::span<const Curve> curves,
     const Nanoseconds slowest = network.curve_of(arc).slowest();
     // An eighth of the range leaves room for sums and differences of event times.
     if (slowest > std::numeric_limits<Nanoseconds>::max() / 8 - total) {
-      return Fail("the durations of all operations add up to more than 36 years, which does not "
-                  "fit the planner's nanoseconds (are the profile's times in seconds?)");
+      return Fail(
+          "the durations of all operations add up to more than 36 years, which does not "
+          "fit the planner's nanoseconds (are the profile's times in seconds?)");
     }
     total += slowest;
+  }
+  // No flow exceeds the sum of the steepest slopes; the solvers keep infinity above it.
+  constexpr Microwatts kMostPower = Microwatts{1} << 59;
+  Microwatts steepest = 0;
+  for (std::int32_t i = 0; i < network.operations; ++i) {
+    const Curve& curve = network.curve_of(network.arcs[static_cast<std::size_t>(i)]);
+    if (curve.slopes.empty()) continue;
+    if (curve.slopes.front() > kMostPower - steepest) {
+      return Fail(
+          "the power that could be saved adds up to more than {:.0f} W, which does not fit "
+          "the planner's microwatts (are the profile's energies in joules?)",
+          ToWatts(kMostPower));
+    }
+    steepest += curve.slopes.front();
   }
   return network;
 }
@@ -151,9 +168,8 @@ std::vector<Nanoseconds> EarliestTimes(const Network& network, Pace pace) {
   const auto rank_of_tail = [&](std::int32_t arc) {
     return rank[static_cast<std::size_t>(network.arcs[static_cast<std::size_t>(arc)].tail)];
   };
-  std::sort(arcs.begin(), arcs.end(), [&](std::int32_t a, std::int32_t b) {
-    return rank_of_tail(a) < rank_of_tail(b);
-  });
+  std::sort(arcs.begin(), arcs.end(),
+            [&](std::int32_t a, std::int32_t b) { return rank_of_tail(a) < rank_of_tail(b); });
   std::vector<Nanoseconds> times(static_cast<std::size_t>(network.nodes), 0);
   for (const std::int32_t i : arcs) {
     const Arc& arc = network.arcs[static_cast<std::size_t>(i)];

@@ -42,6 +42,8 @@ struct Network {
   std::vector<Arc> arcs;  // arcs[i] is operation i for i < operations; then the dependencies.
   std::vector<Curve> curves;
   std::int32_t operations = 0;
+  // [dependency]: its arc, or -1 where the two events coincide.
+  std::vector<std::int32_t> arc_of_dependency;
 
   const Curve& curve_of(const Arc& arc) const {
     return curves[static_cast<std::size_t>(arc.curve)];
@@ -49,7 +51,8 @@ struct Network {
 };
 
 // The relaxation of `graph`: curves[i] is that of graph.option_sets[i]. Requires graph.operations
-// to be in topological order. Fails (kInput) if the longest path does not fit in 64 bits.
+// to be in topological order. Fails (kInput) if all durations, or all slopes, add up to more than
+// the solvers' 64-bit integers take.
 Result<Network> BuildNetwork(const OperationGraph& graph, std::span<const Curve> curves);
 
 // The same from bare parts, for tests and for callers without an OperationGraph: operation i has
@@ -58,8 +61,8 @@ Result<Network> BuildNetwork(std::span<const Curve> curves,
                              std::span<const std::int32_t> curve_of_operation,
                              std::span<const Dependency> dependencies);
 
-// For each node the earliest time it can happen when every arc lasts `at_least(curve)`: the longest
-// path from the source. The sink's is the makespan.
+// For each node the earliest time it can happen when every arc runs at its fastest, or at its
+// slowest (cheapest): the longest path from the source. The sink's is the makespan.
 enum class Pace { kFastest, kSlowest };
 std::vector<Nanoseconds> EarliestTimes(const Network& network, Pace pace);
 

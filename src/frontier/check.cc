@@ -1,0 +1,64 @@
+#include "perseus/frontier/check.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace perseus {
+namespace {
+
+struct FlowRange {
+  Microwatts lowest = 0;
+  Microwatts highest = 0;
+};
+
+constexpr Microwatts kUnbounded = std::numeric_limits<Microwatts>::max();
+
+// The flows that complementary slackness allows on an arc of that length. Requires length >=
+// curve.fastest().
+FlowRange AllowedFlow(const Curve& curve, Nanoseconds length) {
+  if (length > curve.slowest()) return {0, 0};
+  const auto vertex = std::lower_bound(curve.times.begin(), curve.times.end(), length);
+  const auto index = static_cast<std::size_t>(vertex - curve.times.begin());
+  const Microwatts before = index == 0 ? kUnbounded : curve.slopes[index - 1];
+  if (*vertex != length) return {before, before};
+  return {index < curve.slopes.size() ? curve.slopes[index] : 0, before};
+}
+
+}  // namespace
+
+Result<void> CheckOptimality(const Network& network, const Solution& solution) {
+  const auto nodes = static_cast<std::size_t>(network.nodes);
+  if (solution.event_times.size() != nodes || solution.flow.size() != network.arcs.size()) {
+    return Fail("the solution is not of this network ({} event times, {} flows)",
+                solution.event_times.size(), solution.flow.size());
+  }
+  std::vector<Microwatts> balance(nodes, 0);
+  balance[static_cast<std::size_t>(network.source)] = solution.price;
+  balance[static_cast<std::size_t>(network.sink)] -= solution.price;
+  Femtojoules extra_energy = 0;
+  for (std::size_t i = 0; i < network.arcs.size(); ++i) {
+    const Arc& arc = network.arcs[i];
+    const Curve& curve = network.curve_of(arc);
+    const Nanoseconds length = solution.event_times[static_cast<std::size_t>(arc.head)] -
+                               solution.event_times[static_cast<std::size_t>(arc.tail)];
+    const Microwatts flow = solution.flow[i];
+    if (length < curve.fastest()) {
+      return Fail("arc {} lasts {} ns, less than its fastest {} ns", i, length, curve.fastest());
+    }
+    const FlowRange allowed = AllowedFlow(curve, length);
+    if (flow < allowed.lowest || flow > allowed.highest) {
+      return Fail("arc {} of {} ns carries {} uW, outside {}..{}", i, length, flow, allowed.lowest,
+                  allowed.highest);
+    }
+    balance[static_cast<std::size_t>(arc.tail)] -= flow;
+    balance[static_cast<std::size_t>(arc.head)] += flow;
+    extra_energy += curve.ExtraEnergyAt(length);
+  }
+  for (std::size_t node = 0; node < nodes; ++node) {
+    if (balance[node] != 0) return Fail("node {} keeps {} uW of flow", node, balance[node]);
+  }
+  if (extra_energy != solution.extra_energy) return Fail("the stated energy is not the arcs'");
+  return {};
+}
+
+}  // namespace perseus
