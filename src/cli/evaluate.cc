@@ -132,9 +132,9 @@ Result<void> RunEvaluate(const EvaluateFlags& flags) {
   const auto plan =
       LooksLikeJson(*text) ? LoadJsonPlan(*text, flags) : LoadFrequencyLists(*text, flags);
   if (!plan) return Fail(plan);
-  const Evaluation baseline =
-      Evaluate(plan->job.graph, plan->job.model, BaselineOptions(plan->job.graph));
-  const Evaluation evaluation = Evaluate(plan->job.graph, plan->job.model, plan->options);
+  const Evaluator evaluator(plan->job.graph, plan->job.model);
+  const Evaluation baseline = evaluator.Evaluate(BaselineOptions(plan->job.graph));
+  const Evaluation evaluation = evaluator.Evaluate(plan->options);
   (flags.as_json ? PrintJson : PrintTable)(*plan, baseline, evaluation);
   return {};
 }

@@ -81,7 +81,7 @@ class FrequencyListsOfAPlanTest : public testing::Test {
         plan_.options[i] = static_cast<int>(i % 5);
       }
     }
-    plan_.evaluation = Evaluate(graph_, {80, 0}, plan_.options);
+    plan_.evaluation = Evaluator(graph_, {80, 0}).Evaluate(plan_.options);
   }
 
   std::string ErrorOfLists(std::string_view text) const {

@@ -29,8 +29,9 @@ class TraceTest : public testing::Test {
     for (std::size_t i = 0; i < slower.size(); i += 2) {
       if (IsComputation(graph_.options_of(static_cast<int>(i)).kind)) ++slower[i];
     }
+    const Evaluator evaluator(graph_, {80, 0});
     for (const auto& options : {BaselineOptions(graph_), slower}) {
-      timelines_.push_back({"\"quoted\"", options, Evaluate(graph_, {80, 0}, options)});
+      timelines_.push_back({"\"quoted\"", options, evaluator.Evaluate(options)});
     }
     trace_ = json::parse(FormatTrace(graph_, 80, timelines_));
   }
