@@ -43,7 +43,8 @@ namespace perseus {
 // exactly.
 //
 // Requires deadline >= 0, price_floor >= 0. Fails with kUnreachable below the least possible time,
-// naming it; with kInput where deadline * nodes does not fit 64 bits (the walk has no such limit).
+// naming it; with kInput where the length of the cheapest schedule * nodes does not fit 64 bits
+// (the walk has no such limit).
 Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline,
                                Microwatts price_floor = 0);
 
