@@ -433,11 +433,13 @@ Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline,
     solution.flow.assign(network.arcs.size(), 0);
     return solution;
   }
-  if (deadline > std::numeric_limits<Nanoseconds>::max() / 8 / (network.nodes + 1)) {
+  // Curves are scaled up to their slowest vertex, whatever the deadline.
+  const Nanoseconds longest = solution.event_times[sink];
+  if (longest > std::numeric_limits<Nanoseconds>::max() / 8 / (network.nodes + 1)) {
     return Fail(
-        "a deadline of {:.0f} s for {} operations does not fit the solver's 64 bits (walk the "
-        "whole frontier instead)",
-        ToSeconds(deadline), network.operations);
+        "an iteration of {} operations that may last {:.0f} s does not fit the solver's 64 bits "
+        "(walk the whole frontier instead)",
+        network.operations, ToSeconds(longest));
   }
   solution = CostScaling(network, deadline, price_floor).Solve();
   for (std::size_t i = 0; i < static_cast<std::size_t>(network.operations); ++i) {

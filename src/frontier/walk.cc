@@ -26,6 +26,7 @@ Walk::Walk(const Network& network)
   siblings_.resize(At(network.nodes));
   BuildIncidence();
   PlantTrees();
+  Advance(time_);  // Finds the first price.
 }
 
 void Walk::BuildIncidence() {
