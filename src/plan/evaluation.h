@@ -9,10 +9,13 @@
 // Switching latency. The clock of an operation is requested when the operation begins. Until the
 // switch lands, `switch_latency` later, the operation advances at the rank's previous clock: after
 // the latency L at an option that takes t' the fraction L/t' is done (and L/t' of that option's
-// energy spent), and the rest runs at the option's own pace. Where L covers all of it, the whole
-// operation runs at the previous clock. The first operation of a rank finds the clock already set
-// (by the iteration before). A fixed operation leaves the clock alone. If the previous clock was
-// never measured for this operation, the measured option whose frequency is nearest stands for it.
+// energy spent), and the rest runs at the operation's own option. Where L covers all of it, the
+// whole operation runs at the previous clock, and the switch lands later unless another request
+// replaces it. The first operation of a rank finds its clock already set (by the iteration before).
+// Fixed operations (those with one option) leave the clock alone. If the previous clock was never
+// measured for this operation, the measured option whose frequency is nearest stands for it.
+//
+// What runs under a latency is a mix of two options, so the relaxation's bound holds for it, too.
 #pragma once
 
 #include <span>
@@ -42,10 +45,30 @@ struct ExecutionModel {
   Nanoseconds switch_latency = 0;  // From request to effect.
 };
 
-// `options[i]` is the option of operation i, as an index into its option set.
-// Requires graph.operations in topological order and every index in range.
-Evaluation Evaluate(const OperationGraph& graph, const ExecutionModel& model,
-                    std::span<const int> options);
+// Evaluates many plans of one graph. Keeps a reference to the graph.
+// Thread safety: const methods may be called from several threads.
+class Evaluator {
+ public:
+  // Requires graph.operations in topological order.
+  Evaluator(const OperationGraph& graph, const ExecutionModel& model);
+
+  // `options[i]` is the option of operation i, as an index into its option set, in range.
+  Evaluation Evaluate(std::span<const int> options) const;
+
+ private:
+  struct Clock;  // Of a rank, while a plan is evaluated.
+
+  void RunAtPreviousClock(int operation, const Option& wanted, int wanted_setting, Clock& clock,
+                          Nanoseconds start, Evaluation& evaluation) const;
+
+  const OperationGraph& graph_;
+  ExecutionModel model_;
+  // Settings are the distinct clocks (and other knobs) of all options, numbered.
+  std::vector<std::vector<int>> setting_of_option_;  // [option set][option]
+  std::vector<std::vector<int>> option_of_setting_;  // [option set][setting]: that, or the nearest.
+  std::vector<int> first_dependency_;                // By the operation that waits.
+  std::vector<Dependency> dependencies_;
+};
 
 // Everything at maximum frequency: what the hardware does when nobody plans.
 std::vector<int> BaselineOptions(const OperationGraph& graph);

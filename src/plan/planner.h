@@ -8,14 +8,13 @@
 #pragma once
 
 #include <functional>
-#include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "perseus/base/result.h"
 #include "perseus/frontier/network.h"
 #include "perseus/pipeline/operation_graph.h"
+#include "perseus/plan/discretize.h"
 #include "perseus/plan/evaluation.h"
 
 namespace perseus {
@@ -75,11 +74,17 @@ class Planner {
   Result<Frontier> ComputeFrontier(const Progress& progress = {}) const;
 
   // The plan of least energy that takes no longer than `deadline`: relaxed optimum, rounded to
-  // measured options, slack reclaimed (slack.h). Fails with kUnreachable below least_time().
+  // measured options, slack reclaimed (discretize.h); under a switching latency, see switching.h.
+  // Fails with kUnreachable below least_time(), or if no plan is found that meets the deadline in
+  // spite of the latency.
   Result<Plan> PlanFor(Nanoseconds deadline) const;
+
+  // The same as if switches took no time. The plan lacks its evaluation.
+  Result<Plan> PlanWithoutLatency(Nanoseconds deadline, SearchEffort effort) const;
 
  private:
   Planner() = default;
+  double BoundOf(Nanoseconds time, Femtojoules extra_energy) const;
 
   OperationGraph graph_;
   ExecutionModel model_;

@@ -1,0 +1,59 @@
+// Answers: does any text make ParseFrequencyLists crash, or accept a number out of range? What it
+// accepts either fits a job or is refused in one line.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "perseus/plan/frequency_lists.h"
+#include "perseus/profile/synthetic_profile.h"
+
+namespace {
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+void RequireOneLine(const perseus::Error& error) {
+  Require(!error.message.empty() && error.message.find('\n') == std::string::npos);
+}
+
+perseus::OperationGraph MakeGraph() {
+  perseus::SyntheticProfileSpec spec;
+  spec.stages = 2;
+  const auto schedule = perseus::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 2});
+  return *perseus::BuildOperationGraph(*schedule, *perseus::SynthesizeProfile(spec), {});
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const perseus::OperationGraph graph = MakeGraph();
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto lists = perseus::ParseFrequencyLists(text, "fuzz");
+  if (!lists) {
+    RequireOneLine(lists.error());
+    return 0;
+  }
+  Require(!lists->ranks.empty());
+  for (const auto& rank : lists->ranks) {
+    Require(!rank.empty());
+    for (const auto& entry : rank) {
+      Require(entry.frequency_mhz > 0 && entry.frequency_mhz <= 1e6 && entry.line >= 1);
+    }
+  }
+  const auto options = perseus::FindOptions(*lists, graph, "fuzz");
+  if (!options) {
+    RequireOneLine(options.error());
+    return 0;
+  }
+  // What fits comes out the same again.
+  perseus::Plan plan;
+  plan.options = *options;
+  const auto written = perseus::FormatFrequencyLists(graph, plan);
+  Require(written.has_value());
+  const auto again = perseus::ParseFrequencyLists(*written, "again");
+  Require(again.has_value());
+  const auto found = perseus::FindOptions(*again, graph, "again");
+  Require(found && *found == *options);
+  return 0;
+}

@@ -1,0 +1,212 @@
+// `perseus plan`: from a profile to the frontier and to plans.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "job_options.h"
+#include "perseus/plan/frequency_lists.h"
+#include "perseus/plan/plan_file.h"
+#include "perseus/plan/trace.h"
+#include "plan_report.h"
+#include "progress_bar.h"
+#include "results.h"
+#include "target_flags.h"
+#include "verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Plan the clock of every computation of a training iteration.\n"
+    "Prints what the job takes at maximum frequency, with no slowdown, with several slowdowns and\n"
+    "at least energy: time and energy of an iteration of one pipeline. Every plan keeps its "
+    "target\n"
+    "to the nanosecond; `gap` is how far it may be from the best plan there is.";
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  perseus plan profile.csv --schedule 1f1b --stages 8 --microbatches 96 \\\n"
+    "      --blocking-power 83.64 --gpus-per-stage 8 -o out\n"
+    "  perseus plan --job job.toml --slowdown 5 --power-cap 21000 --price 0.12 2 -o out\n"
+    "\n"
+    "DIR then holds frontier.csv (every breakpoint), plans/*.json, trace.json (for\n"
+    "ui.perfetto.dev) and summary.json; what an earlier run wrote there is removed first.";
+
+constexpr double kTableSlowdownsPercent[] = {1, 2, 5, 10, 20};
+// Of the progress bar: the frontier's walk, then the plans.
+constexpr double kShareOfWalk = 0.7;
+
+struct PlanFlags {
+  JobFlags job;
+  TargetFlags targets;
+  std::string directory;
+  bool without_frontier = false;
+  bool with_frequency_lists = false;
+  bool as_json = false;
+};
+
+bool IsSlowdown(const Target& target) { return target.kind == Target::Kind::kSlowdown; }
+
+// Everything that is planned: no slowdown, larger ones, least energy, and then the rest that was
+// asked for. Without a frontier only what was asked for, since a plan may take long then.
+std::vector<Target> TargetsToPlan(const std::vector<Target>& asked, const Planner& planner,
+                                  const std::optional<Frontier>& frontier) {
+  std::vector<double> slowdowns_percent = {0};
+  for (const Target& target : asked) {
+    if (IsSlowdown(target)) slowdowns_percent.push_back(target.value);
+  }
+  std::vector<Target> others;
+  if (frontier) {
+    const double longest = ToSeconds(frontier->points[frontier->least_energy].time);
+    for (double percent : kTableSlowdownsPercent) {
+      const double time = ToSeconds(planner.baseline().time) * (1 + percent / 100);
+      if (time < longest) slowdowns_percent.push_back(percent);
+    }
+    others.push_back({.kind = Target::Kind::kMinEnergy});
+  }
+  std::sort(slowdowns_percent.begin(), slowdowns_percent.end());
+
+  std::vector<Target> targets;
+  std::vector<std::string> slugs;  // Asking twice gives one plan.
+  auto add = [&](const Target& target) {
+    const std::string slug = Slug(target);
+    if (std::find(slugs.begin(), slugs.end(), slug) != slugs.end()) return;
+    slugs.push_back(slug);
+    targets.push_back(target);
+  };
+  for (double percent : slowdowns_percent) {
+    add({.kind = Target::Kind::kSlowdown, .value = percent});
+  }
+  for (const Target& target : others) add(target);
+  for (const Target& target : asked) add(target);
+  return targets;
+}
+
+Result<std::vector<PlannedTarget>> PlanTargets(const Planner& planner,
+                                               const std::optional<Frontier>& frontier,
+                                               const std::vector<Target>& targets,
+                                               ProgressBar& bar) {
+  std::vector<PlannedTarget> planned;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const double done = static_cast<double>(i + 1) / static_cast<double>(targets.size());
+    bar.Begin(Describe(targets[i]), frontier ? kShareOfWalk + (1 - kShareOfWalk) * done : done);
+    auto plan = PlanForTarget(planner, frontier ? &*frontier : nullptr, targets[i]);
+    if (!plan) return Fail(plan);
+    planned.push_back({targets[i], Slug(targets[i]), *std::move(plan)});
+  }
+  return planned;
+}
+
+Result<void> AddFrequencyLists(const PlanOutcome& outcome, std::vector<ResultFile>& files) {
+  std::vector<const PlannedTarget*> slowest_first;
+  for (const PlannedTarget& planned : outcome.targets) slowest_first.push_back(&planned);
+  // As their solver numbers them: from the slow end, so that the last file is the fastest plan.
+  std::stable_sort(slowest_first.begin(), slowest_first.end(), [](const auto* a, const auto* b) {
+    return a->plan.evaluation.time > b->plan.evaluation.time;
+  });
+  for (std::size_t i = 0; i < slowest_first.size(); ++i) {
+    auto lists = FormatFrequencyLists(outcome.planner.graph(), slowest_first[i]->plan);
+    if (!lists) return Fail(lists);
+    files.push_back({fmt::format("freqs_pipeline_{:05}.py", i), *std::move(lists)});
+  }
+  return {};
+}
+
+// `first_asked` is what the trace shows beside the baseline.
+std::string FormatPlanTrace(const PlanOutcome& outcome, std::string_view first_asked) {
+  const auto shown = std::find_if(outcome.targets.begin(), outcome.targets.end(),
+                                  [&](const PlannedTarget& t) { return t.slug == first_asked; });
+  const Planner& planner = outcome.planner;
+  const Timeline timelines[] = {
+      {"maximum frequency", BaselineOptions(planner.graph()), planner.baseline()},
+      {shown->plan.target, shown->plan.options, shown->plan.evaluation}};
+  return FormatTrace(planner.graph(), planner.model().blocking_power_w, timelines);
+}
+
+Result<std::vector<ResultFile>> MakeFiles(const PlanFlags& flags, const PlanOutcome& outcome,
+                                          std::string_view first_asked) {
+  std::vector<ResultFile> files;
+  if (outcome.frontier) files.push_back({"frontier.csv", FormatFrontier(*outcome.frontier)});
+  for (const PlannedTarget& planned : outcome.targets) {
+    files.push_back({fmt::format("plans/{}.json", planned.slug),
+                     FormatPlan(MakePlanFile(outcome.planner, planned.plan, outcome.job.planned))});
+  }
+  files.push_back({"trace.json", FormatPlanTrace(outcome, first_asked)});
+  if (flags.with_frequency_lists) {
+    if (auto added = AddFrequencyLists(outcome, files); !added) return Fail(added);
+  }
+  return files;
+}
+
+Result<void> RunPlan(const PlanFlags& flags) {
+  if (flags.with_frequency_lists && flags.directory.empty()) {
+    return Fail("--frequency-lists needs a directory to write them to (add -o DIR)");
+  }
+  if (!flags.directory.empty()) {
+    if (auto removed = RemoveResults(flags.directory); !removed) return removed;
+  }
+  const auto job = LoadJob(flags.job);
+  if (!job) return Fail(job);
+  const auto planner = Planner::Create(job->graph, job->model);
+  if (!planner) return Fail(planner);
+
+  const std::vector<Target> asked = AskedTargets(flags.targets, job->gpus());
+  std::optional<Frontier> frontier;
+  std::vector<PlannedTarget> planned;
+  {
+    ProgressBar bar;
+    if (!flags.without_frontier) {
+      bar.Begin("frontier", kShareOfWalk);
+      auto computed = planner->ComputeFrontier([&](double part) { bar.Update(part); });
+      if (!computed) return Fail(computed);
+      frontier = *std::move(computed);
+    }
+    auto plans = PlanTargets(*planner, frontier, TargetsToPlan(asked, *planner, frontier), bar);
+    if (!plans) return Fail(plans);
+    planned = *std::move(plans);
+  }
+
+  const PlanOutcome outcome{*job, *planner, frontier, planned};
+  std::vector<std::string> names;
+  std::string summary;
+  if (flags.directory.empty()) {
+    summary = FormatSummary(outcome, names);
+  } else {
+    auto files = MakeFiles(flags, outcome, Slug(asked.front()));
+    if (!files) return Fail(files);
+    for (const ResultFile& file : *files) names.push_back(file.name);
+    summary = FormatSummary(outcome, names);
+    files->push_back({kSummaryName, summary});
+    if (auto written = WriteResults(flags.directory, *files); !written) return written;
+  }
+  if (flags.as_json) {
+    fmt::print("{}", summary);
+  } else {
+    fmt::print("{}\n{}", FormatPlanTable(outcome), FormatFinding(outcome));
+    if (!names.empty()) fmt::print("{} files are in {}\n", names.size() + 1, flags.directory);
+  }
+  return {};
+}
+
+}  // namespace
+
+Verb AddPlanVerb(CLI::App& program) {
+  auto flags = std::make_shared<PlanFlags>();
+  CLI::App* verb = program.add_subcommand("plan", kAbout);
+  verb->footer(kExamples);
+  verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
+      ->type_name("PROFILE.csv");
+  AddJobFlags(*verb, flags->job);
+  AddTargetFlags(*verb, flags->targets);
+  verb->add_option("-o,--output", flags->directory, "Directory for the results")->type_name("DIR");
+  verb->add_flag("--frequency-lists", flags->with_frequency_lists,
+                 "Also write freqs_pipeline_*.py, the lists that other tools of the field read");
+  verb->add_flag("--no-frontier", flags->without_frontier,
+                 "Plan slowdowns, deadlines and least energy alone, for very large jobs");
+  verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+  return {verb, [flags] { return RunPlan(*flags); }};
+}
+
+}  // namespace perseus::cli

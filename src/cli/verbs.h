@@ -1,0 +1,23 @@
+// What `perseus` can do: a file for each verb. Each adds its flags to the program; the action runs
+// once they are parsed, prints its result on standard output, and returns what went wrong.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "perseus/base/result.h"
+
+namespace perseus::cli {
+
+struct Verb {
+  const CLI::App* flags = nullptr;  // Owned by the program.
+  std::function<Result<void>()> run;
+};
+
+Verb AddPlanVerb(CLI::App& program);
+Verb AddEvaluateVerb(CLI::App& program);
+Verb AddSynthVerb(CLI::App& program);
+// Keeps a reference to `program`, whose flags it completes.
+Verb AddCompletionVerb(CLI::App& program);
+
+}  // namespace perseus::cli

@@ -1,0 +1,28 @@
+// From the relaxed optimum to the best plan of measured options that a bounded effort finds.
+//
+// Several relaxed schedules near the optimum, chosen to need little rounding (sharpening.h), are
+// rounded forward and backward in time (rounding.h); each plan is improved a little, and the best a
+// lot (window_search.h).
+//
+// The effort is counted in options looked at, not in seconds, so the same input always gives the
+// same plan.
+#pragma once
+
+#include "perseus/base/result.h"
+#include "perseus/frontier/check.h"
+#include "perseus/frontier/network.h"
+#include "perseus/plan/choices.h"
+
+namespace perseus {
+
+enum class SearchEffort {
+  kFirstLook,  // The relaxed optimum alone, a short search.
+  kFull,
+};
+
+// `solution` is an optimum of `network`, the relaxation of `graph`. The schedule of the choices is
+// no longer than the solution's.
+Result<Choices> Discretize(const ChoiceGraph& graph, const Network& network,
+                           const Solution& solution, SearchEffort effort);
+
+}  // namespace perseus

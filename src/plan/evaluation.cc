@@ -1,0 +1,161 @@
+#include "perseus/plan/evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <utility>
+
+namespace perseus {
+namespace {
+
+std::size_t At(int i) { return static_cast<std::size_t>(i); }
+
+constexpr int kNoSetting = -1;
+
+using Knobs = std::pair<double, std::vector<double>>;
+
+Knobs KnobsOf(const Option& option) { return {option.frequency_mhz, option.other_knobs}; }
+
+// The option with those knobs, or else the one whose frequency is nearest.
+int NearestOption(const OptionSet& set, const Knobs& knobs) {
+  int nearest = 0;
+  double least = -1;
+  for (std::size_t i = 0; i < set.options.size(); ++i) {
+    if (KnobsOf(set.options[i]) == knobs) return static_cast<int>(i);
+    const double distance = std::abs(set.options[i].frequency_mhz - knobs.first);
+    if (least < 0 || distance < least) {
+      least = distance;
+      nearest = static_cast<int>(i);
+    }
+  }
+  return nearest;
+}
+
+}  // namespace
+
+// The setting that a rank runs at, and the one that has been requested and has yet to land.
+struct Evaluator::Clock {
+  int setting = kNoSetting;
+  int pending = kNoSetting;
+  Nanoseconds lands = 0;
+
+  void Settle(Nanoseconds now) {
+    if (pending == kNoSetting || lands > now) return;
+    setting = pending;
+    pending = kNoSetting;
+  }
+};
+
+Evaluator::Evaluator(const OperationGraph& graph, const ExecutionModel& model)
+    : graph_(graph), model_(model), dependencies_(graph.dependencies.size()) {
+  std::map<Knobs, int> settings;
+  for (const OptionSet& set : graph.option_sets) {
+    std::vector<int>& setting_of = setting_of_option_.emplace_back();
+    for (const Option& option : set.options) {
+      const auto next = static_cast<int>(settings.size());
+      setting_of.push_back(settings.try_emplace(KnobsOf(option), next).first->second);
+    }
+  }
+  if (model.switch_latency > 0) {
+    for (const OptionSet& set : graph.option_sets) {
+      std::vector<int>& option_of = option_of_setting_.emplace_back(settings.size());
+      for (const auto& [knobs, setting] : settings) {
+        option_of[At(setting)] = NearestOption(set, knobs);
+      }
+    }
+  }
+  first_dependency_.assign(graph.operations.size() + 1, 0);
+  for (const Dependency& dependency : graph.dependencies) {
+    ++first_dependency_[At(dependency.to) + 1];
+  }
+  std::partial_sum(first_dependency_.begin(), first_dependency_.end(), first_dependency_.begin());
+  std::vector<int> slot(first_dependency_.begin(), first_dependency_.end() - 1);
+  for (const Dependency& dependency : graph.dependencies) {
+    dependencies_[At(slot[At(dependency.to)]++)] = dependency;
+  }
+}
+
+// The operation starts before its clock has landed.
+void Evaluator::RunAtPreviousClock(int operation, const Option& wanted, int wanted_setting,
+                                   Clock& clock, Nanoseconds start, Evaluation& evaluation) const {
+  const int set = graph_.operations[At(operation)].option_set;
+  const int previous_index = option_of_setting_[At(set)][At(clock.setting)];
+  const Option& previous = graph_.option_sets[At(set)].options[At(previous_index)];
+  if (clock.pending != wanted_setting) {
+    clock.pending = wanted_setting;
+    clock.lands = start + model_.switch_latency;
+  }
+  const Nanoseconds wait = clock.lands - start;
+  Nanoseconds& duration = evaluation.durations[At(operation)];
+  double& energy_j = evaluation.energies_j[At(operation)];
+  if (wait >= previous.time) {
+    duration = previous.time;
+    energy_j = previous.energy_j;
+    return;
+  }
+  const double done = static_cast<double>(wait) / static_cast<double>(previous.time);
+  const double rest = std::ceil((1 - done) * static_cast<double>(wanted.time));
+  duration = wait + static_cast<Nanoseconds>(rest);
+  energy_j = done * previous.energy_j + (1 - done) * wanted.energy_j;
+}
+
+Evaluation Evaluator::Evaluate(std::span<const int> options) const {
+  const std::size_t operations = graph_.operations.size();
+  Evaluation evaluation;
+  evaluation.starts.assign(operations, 0);
+  evaluation.durations.assign(operations, 0);
+  evaluation.energies_j.assign(operations, 0);
+  std::vector<Clock> clocks(graph_.rank_orders.size());
+  Nanoseconds busy = 0;
+  for (int i = 0; At(i) < operations; ++i) {
+    const Operation& operation = graph_.operations[At(i)];
+    const OptionSet& set = graph_.option_sets[At(operation.option_set)];
+    const Option& option = set.options[At(options[At(i)])];
+    Nanoseconds start = 0;
+    for (int d = first_dependency_[At(i)]; d < first_dependency_[At(i) + 1]; ++d) {
+      const Dependency& dependency = dependencies_[At(d)];
+      start = std::max(start, evaluation.starts[At(dependency.from)] +
+                                  evaluation.durations[At(dependency.from)] + dependency.delay);
+    }
+    evaluation.starts[At(i)] = start;
+    evaluation.durations[At(i)] = option.time;
+    evaluation.energies_j[At(i)] = option.energy_j;
+    if (set.options.size() > 1) {
+      Clock& clock = clocks[At(operation.rank)];
+      const int wanted = setting_of_option_[At(operation.option_set)][At(options[At(i)])];
+      clock.Settle(start);
+      if (clock.setting == kNoSetting) clock.setting = wanted;
+      if (clock.setting != wanted) {
+        ++evaluation.switches;
+        if (model_.switch_latency > 0) {
+          RunAtPreviousClock(i, option, wanted, clock, start, evaluation);
+          clock.Settle(start + evaluation.durations[At(i)]);
+        } else {
+          clock.setting = wanted;
+        }
+      } else {
+        clock.pending = kNoSetting;
+      }
+    }
+    busy += evaluation.durations[At(i)];
+    evaluation.operation_energy_j += evaluation.energies_j[At(i)];
+    evaluation.time = std::max(evaluation.time, start + evaluation.durations[At(i)]);
+  }
+  const auto ranks = static_cast<Nanoseconds>(graph_.rank_orders.size());
+  evaluation.blocking_energy_j =
+      model_.blocking_power_w * ToSeconds(ranks * evaluation.time - busy);
+  evaluation.energy_j = evaluation.operation_energy_j + evaluation.blocking_energy_j;
+  return evaluation;
+}
+
+std::vector<int> BaselineOptions(const OperationGraph& graph) {
+  std::vector<int> options;
+  options.reserve(graph.operations.size());
+  for (int i = 0; At(i) < graph.operations.size(); ++i) {
+    options.push_back(graph.options_of(i).baseline);
+  }
+  return options;
+}
+
+}  // namespace perseus

@@ -1,0 +1,216 @@
+// MakePlanFile, FormatPlan and FindOptions. ParsePlan has a file of its own, plan_file_reader.cc.
+#include "perseus/plan/plan_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/plan/option_lookup.h"
+
+namespace perseus {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double kMillisecondsPerSecond = 1e3;
+
+// On one line. Paths need not be UTF-8, and JSON must be.
+std::string Dump(const ordered_json& value) {
+  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+ordered_json FixedCost(const FixedOperations::Cost& cost) {
+  ordered_json object{{"time_s", ToSeconds(cost.time)}};
+  if (cost.energy_j >= 0) object["energy_j"] = cost.energy_j;
+  return object;
+}
+
+ordered_json DescribeFixed(const FixedOperations& fixed) {
+  ordered_json object = ordered_json::object();
+  if (fixed.p2p > 0) object["p2p"] = ordered_json{{"time_s", ToSeconds(fixed.p2p)}};
+  if (fixed.load.time > 0) object["load"] = FixedCost(fixed.load);
+  if (fixed.all_reduce.time > 0) object["all_reduce"] = FixedCost(fixed.all_reduce);
+  if (fixed.optimizer.time > 0) object["optimizer"] = FixedCost(fixed.optimizer);
+  return object;
+}
+
+ordered_json DescribeJob(const PlanFile& plan) {
+  const PlannedJob& job = plan.job;
+  ordered_json object;
+  if (job.IsGeneralGraph()) {
+    object["graph"] = job.profile;
+  } else {
+    const auto& chunks = job.schedule.chunk_of_stage;
+    object["profile"] = job.profile;
+    object["schedule"] = job.schedule.name;
+    object["stages"] = job.schedule.ranks.size();
+    object["microbatches"] = job.schedule.microbatches;
+    object["chunks"] = 1 + *std::max_element(chunks.begin(), chunks.end());
+  }
+  object["pipelines"] = job.pipelines;
+  object["gpus_per_stage"] = job.model.gpus_per_stage;
+  object["blocking_power_w"] = job.model.blocking_power_w;
+  object["switch_latency_ms"] = ToSeconds(job.switch_latency) * kMillisecondsPerSecond;
+  object["fixed"] = DescribeFixed(job.model.fixed);
+  if (!plan.other_knob_names.empty()) object["knobs"] = plan.other_knob_names;
+  return object;
+}
+
+ordered_json DescribeInstruction(const PlannedInstruction& instruction,
+                                 const std::vector<std::string>& knob_names) {
+  ordered_json object{{"kind", Name(instruction.kind)}};
+  if (instruction.kind == InstructionKind::kOperation) object["name"] = instruction.name;
+  if (instruction.stage >= 0) {
+    object["stage"] = instruction.stage;
+    object["chunk"] = instruction.chunk;
+  }
+  if (instruction.microbatch >= 0) object["microbatch"] = instruction.microbatch;
+  if (instruction.frequency_mhz > 0) object["frequency"] = instruction.frequency_mhz;
+  for (std::size_t i = 0; i < instruction.knobs.size(); ++i) {
+    object["knobs"][knob_names[i]] = instruction.knobs[i];
+  }
+  object["start_s"] = ToSeconds(instruction.start);
+  object["duration_s"] = ToSeconds(instruction.duration);
+  object["energy_j"] = instruction.energy_j;
+  return object;
+}
+
+// The stage over all ranks, by where it lives.
+std::map<std::pair<int, int>, int> StagesByPlace(const Schedule& schedule) {
+  std::map<std::pair<int, int>, int> stages;
+  for (std::size_t stage = 0; stage < schedule.rank_of_stage.size(); ++stage) {
+    stages[{schedule.rank_of_stage[stage], schedule.chunk_of_stage[stage]}] =
+        static_cast<int>(stage);
+  }
+  return stages;
+}
+
+}  // namespace
+
+PlanFile MakePlanFile(const Planner& planner, const Plan& plan, PlannedJob job) {
+  const OperationGraph& graph = planner.graph();
+  const Evaluation& evaluation = plan.evaluation;
+  PlanFile file{.job = std::move(job),
+                .other_knob_names = graph.other_knob_names,
+                .target = plan.target,
+                .deadline = plan.deadline,
+                .time = evaluation.time,
+                .energy_j = evaluation.energy_j,
+                .lower_bound_j = plan.lower_bound_j,
+                .switches = evaluation.switches,
+                .baseline_time = planner.baseline().time,
+                .baseline_energy_j = planner.baseline().energy_j,
+                .ranks = {}};
+  const auto stages = StagesByPlace(file.job.schedule);
+  for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
+    PlannedRank& planned = file.ranks.emplace_back();
+    planned.name = graph.rank_names[rank];
+    planned.instructions.reserve(graph.rank_orders[rank].size());
+    for (int operation : graph.rank_orders[rank]) {
+      const auto i = static_cast<std::size_t>(operation);
+      const OptionSet& set = graph.options_of(operation);
+      PlannedInstruction instruction;
+      instruction.kind = set.kind;
+      instruction.microbatch = graph.operations[i].microbatch;
+      instruction.start = evaluation.starts[i];
+      instruction.duration = evaluation.durations[i];
+      instruction.energy_j = evaluation.energies_j[i];
+      if (IsPlanned(set.kind)) {
+        const Option& option = set.options[static_cast<std::size_t>(plan.options[i])];
+        instruction.frequency_mhz = option.frequency_mhz;
+        instruction.knobs = option.other_knobs;
+      }
+      if (set.kind == InstructionKind::kOperation) instruction.name = set.name;
+      if (IsComputation(set.kind)) {
+        instruction.stage = stages.at({set.stage, set.chunk});
+        instruction.chunk = set.chunk;
+      }
+      planned.instructions.push_back(std::move(instruction));
+    }
+  }
+  return file;
+}
+
+// A line for each instruction: a plan is read by people too, and compared with diff.
+std::string FormatPlan(const PlanFile& plan) {
+  std::string text = "{\n";
+  auto member = [&](std::string_view key, const ordered_json& value) {
+    fmt::format_to(std::back_inserter(text), "  \"{}\": {},\n", key, Dump(value));
+  };
+  member("format", "perseus-plan");
+  member("version", 1);
+  member("job", DescribeJob(plan));
+  member("target", plan.target);
+  member("deadline_s", ToSeconds(plan.deadline));
+  member("time_s", ToSeconds(plan.time));
+  member("energy_j", plan.energy_j);
+  member("lower_bound_j", plan.lower_bound_j);
+  member("gap", plan.energy_j / plan.lower_bound_j - 1);
+  member("average_power_w", plan.energy_j / ToSeconds(plan.time));
+  member("switches", plan.switches);
+  member("baseline", ordered_json{{"time_s", ToSeconds(plan.baseline_time)},
+                                  {"energy_j", plan.baseline_energy_j}});
+  text += "  \"stages\": [";
+  std::string_view before_rank = "\n";
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    fmt::format_to(std::back_inserter(text),
+                   "{}    {{\"rank\": {}, \"name\": {}, \"instructions\": [", before_rank, rank,
+                   Dump(plan.ranks[rank].name));
+    std::string_view before_instruction = "\n";
+    for (const PlannedInstruction& instruction : plan.ranks[rank].instructions) {
+      fmt::format_to(std::back_inserter(text), "{}      {}", before_instruction,
+                     Dump(DescribeInstruction(instruction, plan.other_knob_names)));
+      before_instruction = ",\n";
+    }
+    text += "\n    ]}";
+    before_rank = ",\n";
+  }
+  text += "\n  ]\n}\n";
+  return text;
+}
+
+Result<std::vector<int>> FindOptions(const PlanFile& plan, const OperationGraph& graph,
+                                     std::string_view name) {
+  if (plan.ranks.size() != graph.rank_orders.size()) {
+    return Fail("{}: stages has {} ranks, but the job has {} (evaluate it with its own job)", name,
+                plan.ranks.size(), graph.rank_orders.size());
+  }
+  std::vector<int> options = BaselineOptions(graph);  // Those of fixed operations stay.
+  const std::vector<std::vector<int>> orders = PlannedOrders(graph);
+  for (std::size_t rank = 0; rank < orders.size(); ++rank) {
+    const std::vector<PlannedInstruction>& instructions = plan.ranks[rank].instructions;
+    std::size_t position = 0;
+    for (int operation : orders[rank]) {
+      while (position < instructions.size() && !IsPlanned(instructions[position].kind)) ++position;
+      const std::string where =
+          fmt::format("{}: stages[{}].instructions[{}]", name, rank, position);
+      const OptionSet& set = graph.options_of(operation);
+      const Operation& expected = graph.operations[static_cast<std::size_t>(operation)];
+      if (position == instructions.size() || instructions[position].kind != set.kind ||
+          instructions[position].microbatch != expected.microbatch ||
+          instructions[position].chunk != set.chunk ||
+          (set.kind == InstructionKind::kOperation && instructions[position].name != set.name)) {
+        return Fail("{}: the job has {} here (evaluate the plan with the job that it was made for)",
+                    where, Describe(graph, operation));
+      }
+      const PlannedInstruction& planned = instructions[position++];
+      const auto option = FindOption(set, {planned.frequency_mhz, planned.knobs}, where);
+      if (!option) return Fail(option);
+      options[static_cast<std::size_t>(operation)] = *option;
+    }
+    while (position < instructions.size() && !IsPlanned(instructions[position].kind)) ++position;
+    if (position < instructions.size()) {
+      return Fail(
+          "{}: stages[{}].instructions[{}]: the job has nothing more on this rank (evaluate the "
+          "plan with the job that it was made for)",
+          name, rank, position);
+    }
+  }
+  return options;
+}
+
+}  // namespace perseus

@@ -1,0 +1,142 @@
+#include "perseus/plan/planner.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "perseus/frontier/check.h"
+#include "perseus/frontier/deadline.h"
+#include "perseus/frontier/walk.h"
+#include "perseus/plan/choices.h"
+#include "perseus/plan/switching.h"
+
+namespace perseus {
+namespace {
+
+// What waiting costs all ranks together, rounded down: a bound stays a bound.
+Microwatts BlockingPrice(const ExecutionModel& model, int ranks) {
+  return static_cast<Microwatts>(
+      std::floor(model.blocking_power_w * static_cast<double>(ranks) * kMicrowattsPerWatt));
+}
+
+Result<std::vector<Curve>> HullsOf(const OperationGraph& graph, double blocking_power_w) {
+  std::vector<Curve> curves;
+  for (const OptionSet& set : graph.option_sets) {
+    const std::size_t useful = ParetoFront(set.options, blocking_power_w).size();
+    if (IsComputation(set.kind) && useful < 2) {
+      return Fail(
+          "{}: {} of {} measured options is useful, since no other one saves effective energy over "
+          "it (at least 2 are needed: measure more frequencies, or check the blocking power)",
+          set.name, useful, set.options.size());
+    }
+    Result<Curve> curve = LowerHull(set.options, blocking_power_w);
+    if (!curve) return Fail("{}: {}", set.name, curve.error().message);
+    curves.push_back(std::move(*curve));
+  }
+  return curves;
+}
+
+}  // namespace
+
+double Frontier::BoundAt(Nanoseconds time) const {
+  const auto end = points.begin() + static_cast<std::ptrdiff_t>(least_energy) + 1;
+  const auto after = std::upper_bound(
+      points.begin(), end, time,
+      [](Nanoseconds limit, const FrontierPoint& point) { return limit < point.time; });
+  if (after == end) return points[least_energy].bound_j;
+  if (after == points.begin()) return points.front().bound_j;
+  const FrontierPoint& fast = *(after - 1);
+  const FrontierPoint& slow = *after;
+  const double part =
+      static_cast<double>(time - fast.time) / static_cast<double>(slow.time - fast.time);
+  return fast.bound_j + part * (slow.bound_j - fast.bound_j);
+}
+
+Result<Planner> Planner::Create(OperationGraph graph, const ExecutionModel& model) {
+  Planner planner;
+  planner.graph_ = std::move(graph);
+  planner.model_ = model;
+  Result<std::vector<Curve>> curves = HullsOf(planner.graph_, model.blocking_power_w);
+  if (!curves) return Fail(curves);
+  Result<Network> network = BuildNetwork(planner.graph_, *curves);
+  if (!network) return Fail(network);
+  planner.network_ = std::move(*network);
+  planner.baseline_ = Evaluator(planner.graph_, model).Evaluate(BaselineOptions(planner.graph_));
+  planner.least_time_ = EarliestTimes(
+      planner.network_, Pace::kFastest)[static_cast<std::size_t>(planner.network_.sink)];
+  for (const Operation& operation : planner.graph_.operations) {
+    planner.least_effective_energy_j_ +=
+        (*curves)[static_cast<std::size_t>(operation.option_set)].least_effective_energy_j;
+  }
+  return planner;
+}
+
+double Planner::BoundOf(Nanoseconds time, Femtojoules extra_energy) const {
+  return least_effective_energy_j_ + ToJoules(extra_energy) +
+         ToWatts(BlockingPrice(model_, ranks())) * ToSeconds(time);
+}
+
+Result<Frontier> Planner::ComputeFrontier(const Progress& progress) const {
+  Walk walk(network_);
+  const Nanoseconds slowest = walk.time();
+  const auto range = static_cast<double>(std::max<Nanoseconds>(slowest - least_time_, 1));
+  Frontier frontier;
+  frontier.points.push_back({slowest, BoundOf(slowest, 0), 0});
+  constexpr std::size_t kPointsPerReport = 1024;
+  while (!walk.finished()) {
+    const Nanoseconds time = walk.time();
+    const Femtojoules extra_energy = walk.extra_energy();
+    walk.Advance(least_time_);
+    if (walk.time() == time) break;
+    const auto price =
+        static_cast<Microwatts>((walk.extra_energy() - extra_energy) / (time - walk.time()));
+    frontier.points.push_back(
+        {walk.time(), BoundOf(walk.time(), walk.extra_energy()), ToWatts(price)});
+    if (progress && frontier.points.size() % kPointsPerReport == 0) {
+      progress(static_cast<double>(slowest - walk.time()) / range);
+    }
+  }
+  if (const Result<void> proof = CheckOptimality(network_, walk.solution()); !proof) {
+    return FailAs(ErrorKind::kSystem, "the frontier failed its own check: {} (please report this)",
+                  proof.error().message);
+  }
+  if (progress) progress(1);
+  std::reverse(frontier.points.begin(), frontier.points.end());
+  const auto least = std::min_element(
+      frontier.points.begin(), frontier.points.end(),
+      [](const FrontierPoint& a, const FrontierPoint& b) { return a.bound_j < b.bound_j; });
+  frontier.least_energy = static_cast<std::size_t>(least - frontier.points.begin());
+  return frontier;
+}
+
+Result<Plan> Planner::PlanWithoutLatency(Nanoseconds deadline, SearchEffort effort) const {
+  const Result<Solution> solution =
+      SolveDeadline(network_, deadline, BlockingPrice(model_, ranks()));
+  if (!solution) return Fail(solution);
+  if (const Result<void> proof = CheckOptimality(network_, *solution); !proof) {
+    return FailAs(ErrorKind::kSystem, "a solution failed its own check: {} (please report this)",
+                  proof.error().message);
+  }
+  const ChoiceGraph choices(graph_, model_.blocking_power_w);
+  const Result<Choices> chosen = Discretize(choices, network_, *solution, effort);
+  if (!chosen) return Fail(chosen);
+  Plan plan;
+  plan.deadline = deadline;
+  plan.options = choices.Options(*chosen);
+  plan.lower_bound_j = BoundOf(solution->time(network_), solution->extra_energy);
+  return plan;
+}
+
+Result<Plan> Planner::PlanFor(Nanoseconds deadline) const {
+  if (model_.switch_latency > 0) return PlanUnderLatency(*this, deadline);
+  Result<Plan> plan = PlanWithoutLatency(deadline, SearchEffort::kFull);
+  if (!plan) return plan;
+  plan->evaluation = Evaluator(graph_, model_).Evaluate(plan->options);
+  if (plan->evaluation.time > deadline) {
+    return FailAs(ErrorKind::kSystem,
+                  "a plan of {} ns misses its deadline of {} ns (please report this)",
+                  plan->evaluation.time, deadline);
+  }
+  return plan;
+}
+
+}  // namespace perseus

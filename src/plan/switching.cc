@@ -1,0 +1,285 @@
+#include "perseus/plan/switching.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace perseus {
+namespace {
+
+std::size_t At(int i) { return static_cast<std::size_t>(i); }
+
+// Operations evaluated in one local search: about a second.
+constexpr std::int64_t kMostWork = 40'000'000;
+constexpr double kNoGain = 1e-9;
+constexpr int kMostAttempts = 8;
+
+// Improves a plan by moves that keep the deadline, on the exact evaluation.
+class ClockSearch {
+ public:
+  ClockSearch(const Planner& planner, Nanoseconds deadline, std::vector<int> options)
+      : graph_(planner.graph()),
+        evaluator_(planner.graph(), planner.model()),
+        deadline_(deadline),
+        options_(std::move(options)),
+        evaluation_(evaluator_.Evaluate(options_)),
+        evaluations_left_(kMostWork / static_cast<std::int64_t>(graph_.operations.size())) {
+    for (const OptionSet& set : graph_.option_sets) {
+      fronts_.push_back(ParetoFront(set.options, planner.model().blocking_power_w));
+    }
+    for (const std::vector<int>& order : graph_.rank_orders) {
+      std::vector<int>& clocked = ranks_.emplace_back();
+      for (const int operation : order) {
+        if (graph_.options_of(operation).options.size() > 1) clocked.push_back(operation);
+      }
+    }
+  }
+
+  // Whole runs first: while a rank keeps one clock, slowing it costs no switch.
+  void Run() {
+    while (SlowRuns()) {
+    }
+    while (ChangeFew() | SlowRuns()) {  // Both, always.
+    }
+  }
+
+  const std::vector<int>& options() const { return options_; }
+  const Evaluation& evaluation() const { return evaluation_; }
+
+ private:
+  using Change = std::vector<std::pair<int, int>>;  // Operation, option.
+
+  const Option& Chosen(int operation) const {
+    return graph_.options_of(operation).options[At(options_[At(operation)])];
+  }
+
+  // Adds "`operation` runs at that clock" if that was measured.
+  bool AddClock(int operation, const Option& clock, Change& change) const {
+    const std::vector<Option>& options = graph_.options_of(operation).options;
+    for (std::size_t i = 0; i < options.size(); ++i) {
+      if (!options[i].SameKnobs(clock)) continue;
+      change.emplace_back(operation, static_cast<int>(i));
+      return true;
+    }
+    return false;
+  }
+  bool AddSameClock(int operation, int like, Change& change) const {
+    return AddClock(operation, Chosen(like), change);
+  }
+
+  // Adds "`operation` takes the next slower useful option" if there is one.
+  bool AddSlower(int operation, Change& change) const {
+    const std::vector<int>& front = fronts_[At(graph_.operations[At(operation)].option_set)];
+    const Nanoseconds time = Chosen(operation).time;
+    for (const int option : front) {
+      if (graph_.options_of(operation).options[At(option)].time <= time) continue;
+      change.emplace_back(operation, option);
+      return true;
+    }
+    return false;
+  }
+
+  bool Try(const Change& change) {
+    if (change.empty() || evaluations_left_ <= 0) return false;
+    std::vector<int> former;
+    bool differs = false;
+    for (const auto& [operation, option] : change) {
+      former.push_back(options_[At(operation)]);
+      differs = differs || option != options_[At(operation)];
+      options_[At(operation)] = option;
+    }
+    if (differs) {
+      --evaluations_left_;
+      Evaluation next = evaluator_.Evaluate(options_);
+      const double saved = evaluation_.energy_j - next.energy_j;
+      const bool calmer = saved >= -kNoGain && next.switches < evaluation_.switches;
+      if (next.time <= deadline_ && (saved > kNoGain || calmer)) {
+        evaluation_ = std::move(next);
+        return true;
+      }
+    }
+    for (std::size_t i = change.size(); i-- > 0;) {
+      options_[At(change[i].first)] = former[i];
+    }
+    return false;
+  }
+
+  // An operation, or two in a row, at the clock of a neighbour; an operation a step slower.
+  bool ChangeFew() {
+    bool improved = false;
+    for (const std::vector<int>& rank : ranks_) {
+      for (std::size_t i = 0; i < rank.size(); ++i) {
+        const bool has_previous = i > 0;
+        const bool has_next = i + 1 < rank.size();
+        Change change;
+        if (has_previous && AddSameClock(rank[i], rank[i - 1], change)) {
+          improved |= Try(change);
+          if (has_next && AddSameClock(rank[i + 1], rank[i - 1], change)) improved |= Try(change);
+        }
+        change.clear();
+        if (has_next && AddSameClock(rank[i], rank[i + 1], change)) improved |= Try(change);
+        change.clear();
+        if (AddSlower(rank[i], change)) improved |= Try(change);
+      }
+    }
+    return improved;
+  }
+
+  // A whole run of one clock a step slower.
+  bool SlowRuns() {
+    bool improved = false;
+    for (const std::vector<int>& rank : ranks_) {
+      for (std::size_t first = 0; first < rank.size();) {
+        std::size_t end = first + 1;
+        while (end < rank.size() && Chosen(rank[end]).SameKnobs(Chosen(rank[first]))) ++end;
+        Change change;
+        bool complete = AddSlower(rank[first], change);
+        if (complete) {
+          const Option& slower = graph_.options_of(rank[first]).options[At(change.front().second)];
+          for (std::size_t i = first + 1; complete && i < end; ++i) {
+            complete = AddClock(rank[i], slower, change);
+          }
+        }
+        if (complete) improved |= Try(change);
+        first = end;
+      }
+    }
+    return improved;
+  }
+
+  const OperationGraph& graph_;
+  Evaluator evaluator_;
+  Nanoseconds deadline_;
+  std::vector<int> options_;
+  Evaluation evaluation_;
+  std::int64_t evaluations_left_;
+  std::vector<std::vector<int>> fronts_;  // [option set]
+  std::vector<std::vector<int>> ranks_;   // Operations that have a clock, in order.
+};
+
+// The operations of one longest path, last first.
+std::vector<int> CriticalPath(const OperationGraph& graph, const Evaluation& evaluation) {
+  const auto end = [&](int i) { return evaluation.starts[At(i)] + evaluation.durations[At(i)]; };
+  std::vector<int> waits_for(graph.operations.size(), -1);
+  for (const Dependency& dependency : graph.dependencies) {
+    if (end(dependency.from) + dependency.delay == evaluation.starts[At(dependency.to)]) {
+      waits_for[At(dependency.to)] = dependency.from;
+    }
+  }
+  int last = 0;
+  while (end(last) != evaluation.time) ++last;
+  std::vector<int> path;
+  for (int i = last; i >= 0; i = waits_for[At(i)]) path.push_back(i);
+  return path;
+}
+
+// The operation before each on its rank that has a clock; -1 if there is none.
+std::vector<int> PreviousOnRank(const OperationGraph& graph) {
+  std::vector<int> previous(graph.operations.size(), -1);
+  for (const std::vector<int>& order : graph.rank_orders) {
+    int latest = -1;
+    for (const int operation : order) {
+      previous[At(operation)] = latest;
+      if (graph.options_of(operation).options.size() > 1) latest = operation;
+    }
+  }
+  return previous;
+}
+
+// Speeds a late plan up until it meets the deadline: what the latency slows on the critical path
+// gets its clock one operation earlier, and where it slows nothing, the path runs a step faster.
+// Clocks only ever rise, so this ends; nothing if it ends late.
+std::optional<std::vector<int>> SpeedUp(const Planner& planner, Nanoseconds deadline,
+                                        std::vector<int> options) {
+  const OperationGraph& graph = planner.graph();
+  const Evaluator evaluator(graph, planner.model());
+  const std::vector<int> previous = PreviousOnRank(graph);
+  const auto option = [&](int i) -> const Option& {
+    return graph.options_of(i).options[At(options[At(i)])];
+  };
+  // Raises `operation` to at least that frequency: to the nearest measured one.
+  const auto raise = [&](int operation, double frequency_mhz) {
+    const std::vector<Option>& measured = graph.options_of(operation).options;
+    int nearest = -1;
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      const Option& candidate = measured[i];
+      if (candidate.frequency_mhz < frequency_mhz || candidate.time >= option(operation).time) {
+        continue;
+      }
+      if (nearest < 0 || candidate.frequency_mhz < measured[At(nearest)].frequency_mhz) {
+        nearest = static_cast<int>(i);
+      }
+    }
+    if (nearest >= 0) options[At(operation)] = nearest;
+    return nearest >= 0;
+  };
+  while (true) {
+    const Evaluation evaluation = evaluator.Evaluate(options);
+    if (evaluation.time <= deadline) return options;
+    const std::vector<int> path = CriticalPath(graph, evaluation);
+    bool raised = false;
+    for (const int i : path) {
+      const int before = previous[At(i)];
+      if (before < 0 || evaluation.durations[At(i)] <= option(i).time) continue;
+      if (option(before).frequency_mhz >= option(i).frequency_mhz) continue;
+      raised |= raise(before, option(i).frequency_mhz);
+    }
+    if (raised) continue;
+    for (const int i : path) raised |= raise(i, option(i).frequency_mhz);
+    if (!raised) return std::nullopt;
+  }
+}
+
+// Plans without latency for ever shorter deadlines until one meets `deadline` in spite of it.
+Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseconds deadline) {
+  const Evaluator evaluator(planner.graph(), planner.model());
+  Nanoseconds aim = deadline;
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    const Result<Plan> plan = planner.PlanWithoutLatency(aim, SearchEffort::kFirstLook);
+    if (!plan) return Fail(plan);
+    const Nanoseconds time = evaluator.Evaluate(plan->options).time;
+    if (time <= deadline) return std::optional<std::vector<int>>(plan->options);
+    if (aim == planner.least_time()) break;
+    aim = std::max(planner.least_time(), aim - (time - deadline));
+  }
+  return std::optional<std::vector<int>>();
+}
+
+}  // namespace
+
+Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline) {
+  Result<Plan> plan = planner.PlanWithoutLatency(deadline, SearchEffort::kFirstLook);
+  if (!plan) return plan;
+
+  std::vector<std::vector<int>> starts;
+  Result<std::optional<std::vector<int>>> shortened = Shorten(planner, deadline);
+  if (!shortened) return Fail(shortened);
+  if (shortened->has_value()) starts.push_back(std::move(**shortened));
+  if (auto faster = SpeedUp(planner, deadline, plan->options)) starts.push_back(std::move(*faster));
+  if (planner.baseline().time <= deadline) starts.push_back(BaselineOptions(planner.graph()));
+  if (starts.empty()) {
+    return FailAs(ErrorKind::kUnreachable,
+                  "no plan found meets {:.6f} s under a switching latency of {:.3f} ms (everything "
+                  "at maximum frequency takes {:.6f} s)",
+                  ToSeconds(deadline), ToSeconds(planner.model().switch_latency) * 1e3,
+                  ToSeconds(planner.baseline().time));
+  }
+  bool first = true;
+  for (std::vector<int>& start : starts) {
+    ClockSearch search(planner, deadline, std::move(start));
+    search.Run();
+    const Evaluation& found = search.evaluation();
+    const double saved = plan->evaluation.energy_j - found.energy_j;
+    const bool calmer = saved >= -kNoGain && found.switches < plan->evaluation.switches;
+    if (first || saved > kNoGain || calmer) {
+      plan->options = search.options();
+      plan->evaluation = found;
+      first = false;
+    }
+  }
+  return plan;
+}
+
+}  // namespace perseus

@@ -1,0 +1,156 @@
+#include "perseus/plan/target.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+namespace perseus {
+namespace {
+
+constexpr double kSecondsPerHour = 3600;
+constexpr double kJoulesPerKilowattHour = 3.6e6;
+// How often a budget may be missed by the gap of a plan before the least energy is tried.
+constexpr int kMostAttempts = 8;
+
+Nanoseconds Scale(Nanoseconds time, double factor) {
+  return static_cast<Nanoseconds>(std::floor(static_cast<double>(time) * factor));
+}
+
+// The least time on the frontier at which `cost(time_s, energy_j)` is at most `limit`; nothing if
+// it is above everywhere. Between points both are linear, so bisection on the segment finds it.
+template <typename Cost>
+std::optional<Nanoseconds> FastestWithin(const Frontier& frontier, double limit, Cost cost) {
+  const auto within = [&](Nanoseconds time) {
+    return cost(ToSeconds(time), frontier.BoundAt(time)) <= limit;
+  };
+  for (std::size_t i = 0; i < frontier.points.size(); ++i) {
+    if (!within(frontier.points[i].time)) continue;
+    if (i == 0) return frontier.points[0].time;
+    Nanoseconds outside = frontier.points[i - 1].time;
+    Nanoseconds inside = frontier.points[i].time;
+    while (inside - outside > 1) {
+      const Nanoseconds middle = outside + (inside - outside) / 2;
+      (within(middle) ? inside : outside) = middle;
+    }
+    return inside;
+  }
+  return std::nullopt;
+}
+
+template <typename Cost>
+Nanoseconds Cheapest(const Frontier& frontier, Cost cost) {
+  // Linear costs and products of time and a linear energy are least at a point of the frontier or,
+  // for products, inside a segment; points are a fraction of a percent apart.
+  const auto best = std::min_element(frontier.points.begin(), frontier.points.end(),
+                                     [&](const FrontierPoint& a, const FrontierPoint& b) {
+                                       return cost(ToSeconds(a.time), a.bound_j) <
+                                              cost(ToSeconds(b.time), b.bound_j);
+                                     });
+  return best->time;
+}
+
+// The fastest plan that stays within `limit`: aims at the bound first, then a little lower by what
+// the plan exceeded it.
+template <typename Cost>
+Result<Plan> PlanWithin(const Planner& planner, const Frontier& frontier, double limit, Cost cost,
+                        std::string_view what, std::string_view unit) {
+  double aim = limit;
+  double least = std::numeric_limits<double>::infinity();
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    const std::optional<Nanoseconds> time = FastestWithin(frontier, aim, cost);
+    if (!time) break;
+    Result<Plan> plan = planner.PlanFor(std::max(*time, planner.least_time()));
+    if (!plan) return plan;
+    const double reached = cost(ToSeconds(plan->evaluation.time), plan->evaluation.energy_j);
+    if (reached <= limit) return plan;
+    least = std::min(least, reached);
+    aim -= reached - limit;
+  }
+  if (!std::isfinite(least)) {
+    for (const FrontierPoint& point : frontier.points) {
+      least = std::min(least, cost(ToSeconds(point.time), point.bound_j));
+    }
+    return FailAs(ErrorKind::kUnreachable,
+                  "no plan can keep to {} of {:.6g} {}: the least that any plan could reach is "
+                  "{:.6g} {}",
+                  what, limit, unit, least, unit);
+  }
+  return FailAs(ErrorKind::kUnreachable,
+                "no plan found keeps to {} of {:.6g} {}: the least found is {:.6g} {}", what, limit,
+                unit, least, unit);
+}
+
+double EnergyOf(double, double energy_j) { return energy_j; }
+double PowerOf(double time_s, double energy_j) { return energy_j / time_s; }
+
+Result<Plan> PlanOf(const Planner& planner, const Frontier* frontier, const Target& target) {
+  switch (target.kind) {
+    case Target::Kind::kSlowdown:
+      return planner.PlanFor(Scale(planner.baseline().time, 1 + target.value / 100));
+    case Target::Kind::kDeadline:
+      if (target.value > kLongestSeconds) {
+        return Fail("a deadline of {} s is out of range (at most {:.0f} s)", target.value,
+                    kLongestSeconds);
+      }
+      return planner.PlanFor(ToNanoseconds(target.value));
+    case Target::Kind::kMinEnergy:
+      return planner.PlanFor(std::max(
+          planner.baseline().time,
+          EarliestTimes(planner.network(),
+                        Pace::kSlowest)[static_cast<std::size_t>(planner.network().sink)]));
+    default:
+      break;
+  }
+  if (frontier == nullptr) {
+    return Fail("{} needs the frontier (leave out --no-frontier)", Describe(target));
+  }
+  switch (target.kind) {
+    case Target::Kind::kEnergyBudget:
+      return PlanWithin(planner, *frontier, target.value, EnergyOf, "an energy budget", "J");
+    case Target::Kind::kPowerCap:
+      return PlanWithin(planner, *frontier, target.value, PowerOf, "a power cap", "W");
+    case Target::Kind::kEdp:
+      return planner.PlanFor(
+          Cheapest(*frontier, [](double time_s, double energy_j) { return time_s * energy_j; }));
+    default:
+      return planner.PlanFor(Cheapest(*frontier, [&](double time_s, double energy_j) {
+        return energy_j / kJoulesPerKilowattHour * target.value +
+               time_s / kSecondsPerHour * target.gpu_hour * target.gpus;
+      }));
+  }
+}
+
+}  // namespace
+
+std::string Describe(const Target& target) {
+  switch (target.kind) {
+    case Target::Kind::kSlowdown:
+      return target.value == 0 ? "no slowdown" : fmt::format("{:g} % slowdown", target.value);
+    case Target::Kind::kDeadline:
+      return fmt::format("deadline {:g} s", target.value);
+    case Target::Kind::kEnergyBudget:
+      return fmt::format("energy budget {:g} J", target.value);
+    case Target::Kind::kPowerCap:
+      return fmt::format("power cap {:g} W", target.value);
+    case Target::Kind::kMinEnergy:
+      return "least energy";
+    case Target::Kind::kEdp:
+      return "least energy-delay product";
+    case Target::Kind::kPrice:
+      break;
+  }
+  return fmt::format("least cost at {:g} $/kWh and {:g} $/GPU-hour", target.value, target.gpu_hour);
+}
+
+Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target) {
+  if (!std::isfinite(target.value) || target.value < 0) {
+    return Fail("{}: {} is not a number that a target can have (0 or more)", Describe(target),
+                target.value);
+  }
+  Result<Plan> plan = PlanOf(planner, frontier, target);
+  if (plan) plan->target = Describe(target);
+  return plan;
+}
+
+}  // namespace perseus

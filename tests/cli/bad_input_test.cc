@@ -1,0 +1,161 @@
+// Whatever is wrong with an input: status 2, one line that says what and what to do, no files.
+#include <gmock/gmock.h>
+
+#include <ostream>
+
+#include "program.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::IsEmpty;
+
+const std::string kHeader = "stage,instruction,frequency,time,energy\n";
+// Three useful options of the forward and backward of stage 0.
+const std::string kRows =
+    "0,forward,1400,0.010,4\n0,forward,1200,0.012,3.2\n0,forward,1000,0.015,2.7\n"
+    "0,backward,1400,0.020,8\n0,backward,1200,0.024,6.4\n0,backward,1000,0.030,5.4\n";
+
+struct BadFile {
+  std::string name;
+  std::string text;
+  std::string complaint;
+};
+
+void PrintTo(const BadFile& file, std::ostream* out) { *out << file.name; }
+
+constexpr auto kNameOf = [](const auto& param_info) { return param_info.param.name; };
+
+class BadProfileTest : public ProgramTest, public testing::WithParamInterface<BadFile> {};
+
+TEST_P(BadProfileTest, IsOneLineAndStatusTwo) {
+  Write("bad.csv", GetParam().text);
+  ExpectComplaint(Run("plan bad.csv --schedule 1f1b --microbatches 2 --blocking-power 80 -o out"),
+                  2, GetParam().complaint);
+  EXPECT_THAT(Files("out"), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadProfileTest,
+    testing::Values(
+        BadFile{"MissingColumn", "stage,instruction,frequency,time\n0,forward,1400,0.01\n",
+                "bad.csv:1: "},
+        BadFile{"ExtraField", kHeader + "0,forward,1400,0.01,4,5\n", "bad.csv:2: "},
+        BadFile{"ColumnOfText",
+                "stage,instruction,frequency,time,energy,note\n"
+                "0,forward,1400,0.01,4,hot\n",
+                "bad.csv:2: "},
+        BadFile{"Typo", kHeader + "0,forward,14l0,0.01,4\n", "bad.csv:2: frequency \"14l0\""},
+        BadFile{"Nan", kHeader + "0,forward,1400,nan,4\n", "bad.csv:2: "},
+        BadFile{"Infinity", kHeader + "0,forward,1400,0.01,inf\n", "bad.csv:2: "},
+        BadFile{"ZeroTime", kHeader + "0,forward,1400,0,4\n", "bad.csv:2: "},
+        BadFile{"NegativeEnergy", kHeader + "0,forward,1400,0.01,-4\n", "bad.csv:2: "},
+        BadFile{"Overflow", kHeader + "0,forward,1400,1e300,4\n", "bad.csv:2: "},
+        BadFile{"DuplicatesDisagree", kHeader + kRows + "0,forward,1400,0.9,4\n", "bad.csv:8: "},
+        BadFile{"UnknownInstruction", kHeader + "0,foreward,1400,0.01,4\n", "\"foreward\""},
+        BadFile{"StageGap", kHeader + kRows + "2,forward,1400,0.01,4\n", "bad.csv"},
+        BadFile{"NoBackward", kHeader + kRows.substr(0, kRows.find("0,backward")), "backward"},
+        BadFile{"OneOption", kHeader + "0,forward,1400,0.01,4\n0,backward,1400,0.01,4\n",
+                "stage 0 forward"},
+        BadFile{"Empty", "", "bad.csv"}, BadFile{"HeaderAlone", kHeader, "bad.csv"},
+        BadFile{"Binary",
+                std::string("\x7f"
+                            "ELF\x02\x01\x01\x00\x00\xff\xfe\n",
+                            12),
+                "bad.csv"}),
+    kNameOf);
+
+class BadGraphTest : public ProgramTest, public testing::WithParamInterface<BadFile> {};
+
+TEST_P(BadGraphTest, IsOneLineAndStatusTwo) {
+  Write("bad.json", GetParam().text);
+  ExpectComplaint(Run("plan --graph bad.json -o out"), 2, GetParam().complaint);
+  EXPECT_THAT(Files("out"), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadGraphTest,
+    testing::Values(BadFile{"Cycle",
+                            R"({"operations": [{"name": "a", "options": [{"time": 1, "energy": 1}]},
+                    {"name": "b", "options": [{"time": 1, "energy": 1}]}],
+                    "dependencies": [{"from": "a", "to": "b"}, {"from": "b", "to": "a"}]})",
+                            "wait for each other"},
+                    BadFile{"NotJson", "{", "bad.json:1: not JSON"}),
+    kNameOf);
+
+struct BadUse {
+  std::string name;
+  std::string arguments;
+  std::string complaint;
+};
+
+void PrintTo(const BadUse& use, std::ostream* out) { *out << use.name; }
+
+class BadUseTest : public ProgramTest, public testing::WithParamInterface<BadUse> {};
+
+TEST_P(BadUseTest, IsOneLineAndStatusTwo) {
+  Write("good.csv", kHeader + kRows);
+  Write("deadlock.csv", "0B0,0F0\n");
+  Write("job.toml", "[pipeline]\nschedul = \"1f1b\"\n");
+  ExpectComplaint(Run(GetParam().arguments + " -o out"), 2, GetParam().complaint);
+  EXPECT_THAT(Files("out"), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadUseTest,
+    testing::Values(
+        BadUse{"NoProfile", "plan", "the profile is missing"},
+        BadUse{"NoSchedule", "plan good.csv --blocking-power 80", "the schedule is missing"},
+        BadUse{"NoMicrobatches", "plan good.csv --blocking-power 80 --schedule 1f1b",
+               "--microbatches"},
+        BadUse{"NoBlockingPower", "plan good.csv --schedule 1f1b --microbatches 2",
+               "--blocking-power"},
+        BadUse{"UnknownSchedule", "plan good.csv --schedule 1f2b", "1f2b"},
+        BadUse{"TwoSchedules", "plan good.csv --schedule 1f1b --schedule-file deadlock.csv",
+               "--schedule"},
+        BadUse{"Deadlock", "plan good.csv --schedule-file deadlock.csv --blocking-power 80",
+               "deadlock"},
+        BadUse{"UnknownKeyOfJob", "plan --job job.toml", "job.toml:2: "},
+        BadUse{"UnknownFlag", "plan good.csv --slowdon 5", "did you mean --slowdown?"},
+        BadUse{"NotANumber", "plan good.csv --slowdown five", "\"five\" is not a number"},
+        BadUse{"NanFlag", "plan good.csv --deadline nan", "\"nan\" is not a number"},
+        BadUse{"NegativeFlag", "plan good.csv --slowdown -5", "\"-5\" is not a number"},
+        BadUse{"ZeroStages", "plan good.csv --stages 0", "\"0\" is not a whole number"},
+        BadUse{"HalfAPrice", "plan good.csv --price 0.12", "--price"},
+        BadUse{"GraphWithStages", "plan --graph g.json --stages 4", "means nothing for a general"},
+        BadUse{"StagesDiffer",
+               "plan good.csv --schedule 1f1b --stages 3 --microbatches 2 --blocking-power 80",
+               "has 1 stages"},
+        BadUse{"ListsOfNothing", "synth --instructions forword", "forword"}),
+    kNameOf);
+
+class UseTest : public ProgramTest {};
+
+TEST_F(UseTest, AVerbIsNeeded) {
+  ExpectComplaint(Run(""), 2, "see perseus --help");
+  ExpectComplaint(Run("plam"), 2, "did you mean plan?");
+}
+
+TEST_F(UseTest, FrequencyListsNeedADirectory) {
+  MakeProfile();
+  ExpectComplaint(Run(std::string("plan profile.csv --frequency-lists") + kJob), 2, "-o DIR");
+}
+
+TEST_F(UseTest, AFileThatIsNotThereIsASystemFailure) {
+  ExpectComplaint(Run(std::string("plan nothing.csv -o out") + kJob), 1,
+                  "nothing.csv: cannot read");
+  EXPECT_THAT(Files("out"), IsEmpty());
+}
+
+TEST_F(UseTest, LineEndsAndByteOrderMarksOfOtherSystemsAreFine) {
+  std::string text = "\xEF\xBB\xBF";
+  for (char c : kHeader + kRows) {
+    if (c == '\n') text += '\r';
+    text += c;
+  }
+  Write("windows.csv", text);
+  RunWell("plan windows.csv --schedule 1f1b --microbatches 2 --blocking-power 80");
+}
+
+}  // namespace
+}  // namespace perseus

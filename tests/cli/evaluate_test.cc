@@ -1,0 +1,104 @@
+// `perseus evaluate`: plans and lists on measured options.
+#include <gmock/gmock.h>
+
+#include "program.h"
+
+namespace perseus {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class EvaluateVerbTest : public ProgramTest {
+ protected:
+  EvaluateVerbTest() {
+    MakeProfile();
+    RunWell(std::string("plan profile.csv --frequency-lists -o out") + kJob);
+  }
+
+  // Changes the first `from` in a file.
+  void Damage(const std::string& name, const std::string& from, const std::string& to) const {
+    std::string text = Read(name);
+    const std::size_t place = text.find(from);
+    ASSERT_NE(place, std::string::npos);
+    Write(name, text.replace(place, from.size(), to));
+  }
+
+  const std::string plan_ = "evaluate out/plans/slowdown-5.json --profile profile.csv";
+};
+
+TEST_F(EvaluateVerbTest, APlanIsExactlyWhatItSays) {
+  const json summary = json::parse(Read("out/summary.json"));
+  for (const json& plan : summary["plans"]) {
+    const json result = RunJson("evaluate out/plans/" + plan["name"].get<std::string>() +
+                                ".json --profile profile.csv");
+    EXPECT_EQ(result["time_s"], plan["time_s"]);
+    EXPECT_EQ(result["energy_j"], plan["energy_j"]);
+    EXPECT_EQ(result["switches"], plan["switches"]);
+    EXPECT_EQ(result["claimed"]["holds"], true);
+    EXPECT_EQ(result["baseline"]["energy_j"], summary["baseline"]["energy_j"]);
+  }
+}
+
+TEST_F(EvaluateVerbTest, TheProfileThatThePlanNamesWillDo) {
+  EXPECT_EQ(RunJson("evaluate out/plans/slowdown-5.json"), RunJson(plan_));
+  EXPECT_THAT(RunWell(plan_), HasSubstr("This is what the plan says of itself."));
+}
+
+TEST_F(EvaluateVerbTest, TheListsSayTheSameAsThePlans) {
+  // The last list is the fastest plan: the one with no slowdown.
+  std::string last;
+  for (const std::string& file : Files("out")) {
+    if (file.ends_with(".py")) last = file;
+  }
+  json of_list = RunJson("evaluate out/" + last + " --profile profile.csv" + kJob);
+  json of_plan = RunJson("evaluate out/plans/no-slowdown.json --profile profile.csv");
+  of_plan.erase("claimed");
+  EXPECT_EQ(of_list, of_plan);
+}
+
+TEST_F(EvaluateVerbTest, SwitchingTakesTime) {
+  const json at_once = RunJson(plan_);
+  const json late = RunJson(plan_ + " --switch-latency 20");
+  EXPECT_GE(late["time_s"], at_once["time_s"]);
+  EXPECT_EQ(late["switch_latency_s"], 0.02);
+  EXPECT_EQ(late["baseline"]["time_s"], at_once["baseline"]["time_s"]);
+}
+
+TEST_F(EvaluateVerbTest, APlanThatClaimsMoreIsFoundOut) {
+  Damage("out/plans/slowdown-5.json", "\"energy_j\": ", "\"energy_j\": 1");
+  EXPECT_THAT(RunWell(plan_), HasSubstr("The plan says otherwise: "));
+  EXPECT_EQ(RunJson(plan_)["claimed"]["holds"], false);
+}
+
+TEST_F(EvaluateVerbTest, AClockThatWasNotMeasuredIsNamedWithTheNearest) {
+  json plan = json::parse(Read("out/plans/no-slowdown.json"));
+  plan["stages"][2]["instructions"][5]["frequency"] = 1203;
+  Write("changed.json", plan.dump());
+  ExpectComplaint(Run("evaluate changed.json"), 2,
+                  "changed.json: stages[2].instructions[5]: stage 2 forward was not measured at "
+                  "1203 MHz, the nearest measured is 1200 MHz (");
+}
+
+TEST_F(EvaluateVerbTest, APlanHoldsItsOwnSchedule) {
+  ExpectComplaint(Run(plan_ + " --schedule gpipe"), 2, "its own schedule");
+  ExpectComplaint(Run(plan_ + " --graph g.json"), 2, "leave out --graph");
+}
+
+TEST_F(EvaluateVerbTest, ListsNeedTheirJob) {
+  ExpectComplaint(Run("evaluate out/freqs_pipeline_00000.py --profile profile.csv"), 2,
+                  "--blocking-power");
+  ExpectComplaint(Run("evaluate out/freqs_pipeline_00000.py --profile profile.csv --schedule 1f1b "
+                      "--microbatches 9 --blocking-power 80"),
+                  2, "out/freqs_pipeline_00000.py:2: rank 0 has 16 frequencies");
+}
+
+TEST_F(EvaluateVerbTest, WhatIsNeitherIsRefused) {
+  Write("other.json", "{\"a\": 1}");
+  ExpectComplaint(Run("evaluate other.json"), 2, "other.json: is not a plan of perseus");
+  Write("os.py", "import os\n");
+  ExpectComplaint(Run("evaluate os.py --profile profile.csv"), 2, "os.py:1: \"import\"");
+}
+
+}  // namespace
+}  // namespace perseus

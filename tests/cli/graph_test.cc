@@ -1,0 +1,47 @@
+// Work that is no pipeline, from plan to evaluate.
+#include <gmock/gmock.h>
+
+#include "program.h"
+
+namespace perseus {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class GraphTest : public ProgramTest {
+ protected:
+  //  gpu0: a ---- c        gpu1 waits for a, and c for b.
+  //          \  /
+  //  gpu1:    b
+  GraphTest() {
+    const std::string options =
+        R"("options": [{"frequency": 2000, "time": 0.010, "energy": 4},
+                       {"frequency": 1500, "time": 0.012, "energy": 3},
+                       {"frequency": 1000, "time": 0.020, "energy": 2.5}]})";
+    Write("work.json", R"({"operations": [
+        {"name": "a", "resource": "gpu0", )" +
+                           options + R"(,
+        {"name": "b", "resource": "gpu1", )" +
+                           options + R"(,
+        {"name": "c", "resource": "gpu0", )" +
+                           options + R"(],
+        "dependencies": [{"from": "a", "to": "b"}, {"from": "b", "to": "c", "delay": 0.001}],
+        "blocking_power": 50})");
+  }
+};
+
+TEST_F(GraphTest, IsPlannedAndEvaluated) {
+  const json summary = RunJson("plan --graph work.json --slowdown 30 --frequency-lists -o out");
+  EXPECT_EQ(summary["job"]["operations"], 3);
+  EXPECT_DOUBLE_EQ(summary["baseline"]["time_s"], 0.031);
+
+  const json of_plan = RunJson("evaluate out/plans/slowdown-30.json --graph work.json");
+  EXPECT_EQ(of_plan["claimed"]["holds"], true);
+  EXPECT_THAT(Read("out/plans/slowdown-30.json"),
+              HasSubstr("\"kind\":\"operation\",\"name\":\"a\""));
+  RunWell("evaluate out/freqs_pipeline_00000.py --graph work.json");
+}
+
+}  // namespace
+}  // namespace perseus

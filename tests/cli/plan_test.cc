@@ -1,0 +1,169 @@
+// `perseus plan`: its table, its files, its targets.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "program.h"
+
+namespace perseus {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class PlanVerbTest : public ProgramTest {
+ protected:
+  PlanVerbTest() { MakeProfile(); }
+
+  const std::string plan_ = std::string("plan profile.csv") + kJob;
+};
+
+const json& PlanNamed(const json& summary, const std::string& name) {
+  const json& plans = summary["plans"];
+  const auto found = std::find_if(plans.begin(), plans.end(),
+                                  [&](const json& plan) { return plan["name"] == name; });
+  EXPECT_NE(found, plans.end()) << name << " is not in " << summary;
+  return *found;
+}
+
+TEST_F(PlanVerbTest, PrintsATableAndAFinding) {
+  const std::string out = RunWell(plan_);
+  EXPECT_THAT(out, StartsWith("plan "));
+  for (const char* row :
+       {"\nmaximum frequency ", "\nno slowdown ", "\n5 % slowdown ", "\nleast energy "}) {
+    EXPECT_THAT(out, HasSubstr(row));
+  }
+  EXPECT_THAT(out, HasSubstr("of this job's energy buys no speed"));
+  EXPECT_THAT(Files("."), ElementsAre("profile.csv"));  // No -o, no files.
+}
+
+TEST_F(PlanVerbTest, WritesTheFilesThatTheSummaryLists) {
+  RunWell(plan_ + "--slowdown 7 --frequency-lists -o out");
+  const std::vector<std::string> files = Files("out");
+  EXPECT_THAT(files, IsSupersetOf({"freqs_pipeline_00000.py", "frontier.csv",
+                                   "plans/least-energy.json", "plans/no-slowdown.json",
+                                   "plans/slowdown-7.json", "summary.json", "trace.json"}));
+  auto listed = json::parse(Read("out/summary.json"))["files"].get<std::vector<std::string>>();
+  listed.emplace_back("summary.json");
+  std::sort(listed.begin(), listed.end());
+  EXPECT_EQ(files, listed);
+  for (const std::string& file : files) {
+    if (file.ends_with(".json")) {
+      EXPECT_TRUE(json::accept(Read("out/" + file))) << file;
+    }
+  }
+  // The trace is of the first target.
+  EXPECT_THAT(Read("out/trace.json"), AllOf(HasSubstr("7 % slowdown"), Not(HasSubstr("least"))));
+}
+
+TEST_F(PlanVerbTest, TheFrontierGoesDownToLeastEnergy) {
+  const json summary = RunJson(plan_ + "-o out");
+  std::istringstream lines(Read("out/frontier.csv"));
+  std::string line;
+  std::getline(lines, line);
+  EXPECT_EQ(line, "time,energy_bound,marginal_watts");
+  std::size_t rows = 0;
+  double last_time = 0;
+  while (std::getline(lines, line)) {
+    ++rows;
+    const double time = std::stod(line);
+    EXPECT_GT(time, last_time);
+    last_time = time;
+  }
+  EXPECT_EQ(summary["frontier"]["breakpoints"], rows);
+}
+
+TEST_F(PlanVerbTest, EveryPlanKeepsItsDeadlineAndItsBound) {
+  const json summary = RunJson(
+      plan_ + "--slowdown 3 --slowdown 0.5 --min-energy --edp --price 0.12 2 --price 0.3 0");
+  EXPECT_GE(summary["plans"].size(), 8U);
+  for (const json& plan : summary["plans"]) {
+    EXPECT_LE(plan["time_s"], plan["deadline_s"]) << plan;
+    EXPECT_GE(plan["gap"], 0) << plan;
+  }
+  EXPECT_LE(PlanNamed(summary, "no-slowdown")["time_s"], summary["baseline"]["time_s"]);
+  EXPECT_EQ(PlanNamed(summary, "slowdown-0.5")["target"], "0.5 % slowdown");
+  PlanNamed(summary, "price-0.3-0");
+}
+
+TEST_F(PlanVerbTest, SummaryIsWhatJsonPrints) {
+  const std::string printed = RunWell(plan_ + "-o out --json");
+  EXPECT_EQ(printed, Read("out/summary.json"));
+}
+
+TEST_F(PlanVerbTest, FlagsOverrideTheJobFile) {
+  Write("jobs/job.toml",
+        "profile = \"../profile.csv\"\n[pipeline]\nschedule = \"gpipe\"\nstages = 4\n"
+        "microbatches = 6\n[gpu]\nblocking_power_w = 83.64\n");
+  const json of_file = RunJson("plan --job jobs/job.toml");
+  EXPECT_EQ(of_file["job"]["schedule"], "gpipe");
+  EXPECT_EQ(of_file["job"]["operations"], 4 * 2 * 6);
+  const json of_flags =
+      RunJson("plan --job jobs/job.toml --schedule 1f1b --microbatches 8 --blocking-power 83.64");
+  EXPECT_EQ(of_flags["job"]["schedule"], "1f1b");
+  EXPECT_EQ(of_flags["plans"], RunJson(plan_)["plans"]);
+}
+
+TEST_F(PlanVerbTest, AScheduleFileIsAsGoodAsAName) {
+  Write("s.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  RunWell("synth --stages 2 -o two.csv");
+  const json summary = RunJson("plan two.csv --schedule-file s.csv --blocking-power 80");
+  EXPECT_EQ(summary["job"]["operations"], 8);
+}
+
+TEST_F(PlanVerbTest, WithoutTheFrontierOnlyWhatWasAsked) {
+  const json summary = RunJson(plan_ + "--no-frontier --slowdown 5 -o out");
+  EXPECT_EQ(summary["plans"].size(), 2U);
+  EXPECT_THAT(Files("out"), Not(Contains("frontier.csv")));
+  ExpectComplaint(Run(plan_ + "--no-frontier --power-cap 900 -o other"), 2, "frontier");
+  EXPECT_THAT(Files("other"), IsEmpty());
+}
+
+TEST_F(PlanVerbTest, ATargetThatNothingMeetsSaysWhatCan) {
+  const Outcome outcome = Run(plan_ + "--deadline 0.001 -o out");
+  ExpectComplaint(outcome, 3, " s");
+  EXPECT_THAT(Files("out"), IsEmpty());
+  ExpectComplaint(Run(plan_ + "--power-cap 1 -o out"), 3, " W");
+  ExpectComplaint(Run(plan_ + "--slowdown 5 --deadline 0.001 -o out"), 3, " s");
+  EXPECT_THAT(Files("out"), IsEmpty());
+}
+
+TEST_F(PlanVerbTest, NothingOfAnEarlierRunSurvivesAFailure) {
+  RunWell(plan_ + "--slowdown 7 --frequency-lists -o out");
+  Write("out/notes.txt", "mine");
+  Write("out/plans/mine.json", "{}");
+  ExpectComplaint(Run(plan_ + "--deadline 0.001 -o out"), 3, "");
+  EXPECT_THAT(Files("out"), ElementsAre("notes.txt", "plans/mine.json"));
+}
+
+TEST_F(PlanVerbTest, ALaterRunLeavesNothingOfAnEarlierOne) {
+  RunWell(plan_ + "--slowdown 7 -o out");
+  RunWell(plan_ + "--no-frontier -o out");
+  EXPECT_THAT(Files("out"), ElementsAre("plans/no-slowdown.json", "summary.json", "trace.json"));
+}
+
+TEST_F(PlanVerbTest, ASummaryOfOtherOriginIsLeftAlone) {
+  Write("out/summary.json", "{\"files\": [\"../profile.csv\"]}");
+  ExpectComplaint(Run(plan_ + "-o out"), 2, "was not written by perseus plan");
+  Write("out/summary.json",
+        R"({"format": "perseus-summary", "files": ["../profile.csv", "plans/../../profile.csv"]})");
+  RunWell(plan_ + "-o out");
+  EXPECT_THAT(Files("."), Contains("profile.csv"));
+}
+
+TEST_F(PlanVerbTest, OutputThatCannotBeWrittenIsASystemFailure) {
+  Write("file", "");
+  ExpectComplaint(Run(plan_ + "-o file/out"), 1, "file/out");
+  ExpectComplaint(Run(plan_ + ">/dev/full"), 1, "standard output");
+}
+
+}  // namespace
+}  // namespace perseus

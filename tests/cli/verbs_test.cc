@@ -1,0 +1,59 @@
+// Help, version, synth and completion.
+#include <gmock/gmock.h>
+
+#include "program.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class VerbsTest : public ProgramTest {};
+
+TEST_F(VerbsTest, HelpTeachesWithAnExample) {
+  EXPECT_THAT(RunWell("--help"), AllOf(HasSubstr("Example"), HasSubstr("Exit status")));
+  for (const char* verb : {"plan", "evaluate", "synth", "completion"}) {
+    EXPECT_THAT(RunWell(std::string(verb) + " --help"),
+                AllOf(HasSubstr("Examples:"), HasSubstr(std::string("perseus ") + verb)));
+  }
+}
+
+TEST_F(VerbsTest, Version) { EXPECT_THAT(RunWell("--version"), StartsWith("perseus 0.")); }
+
+TEST_F(VerbsTest, SynthIsRepeatable) {
+  RunWell("synth --gpu a40 --stages 3 --seed 7 -o a.csv");
+  EXPECT_EQ(RunWell("synth --gpu a40 --stages 3 --seed 7"), Read("a.csv"));
+  EXPECT_NE(RunWell("synth --gpu a40 --stages 3 --seed 8"), Read("a.csv"));
+  EXPECT_THAT(Read("a.csv"), StartsWith("stage,instruction,frequency,time,energy\n"));
+}
+
+TEST_F(VerbsTest, SynthMakesWhatASplitScheduleNeeds) {
+  RunWell(
+      "synth --stages 2 --chunks 2 --instructions forward,backward_input,backward_weight "
+      "-o split.csv");
+  RunWell("plan split.csv --schedule zb-v --microbatches 4 --chunks 2 --blocking-power 80");
+}
+
+TEST_F(VerbsTest, SynthOutOfRangeIsOneLine) {
+  ExpectComplaint(Run("synth --noise 9 -o bad.csv"), 2, "noise");
+  ExpectComplaint(Run("synth --gpu h900 -o bad.csv"), 2, "h900");
+  EXPECT_THAT(Files("."), ElementsAre());
+}
+
+TEST_F(VerbsTest, CompletionIsAScript) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    EXPECT_THAT(RunWell(std::string("completion ") + shell), HasSubstr("blocking-power"));
+  }
+  // bash reads it, and completes a flag with it.
+  RunWell("completion bash > completion");
+  Write("complete",
+        "set -e\n. ./completion\nCOMP_WORDS=(perseus plan --slow) COMP_CWORD=2\n"
+        "_perseus\n[[ ${COMPREPLY[*]} == --slowdown ]]\n");
+  RunWell("completion bash >/dev/null; bash complete");
+}
+
+}  // namespace
+}  // namespace perseus
