@@ -5,8 +5,10 @@
 
 namespace perseus {
 
-Walk::Walk(const Network& network)
-    : source_(network.source), sink_(network.sink), operations_(network.operations) {
+Walk::Walk(const Network& network, std::int64_t patience)
+    : source_(network.source),
+      sink_(network.sink),
+      patience_(patience) {
   std::vector<std::int32_t> first_vertex;
   for (const Curve& curve : network.curves) {
     first_vertex.push_back(static_cast<std::int32_t>(vertex_times_.size()));
@@ -142,7 +144,7 @@ void Walk::Advance(Nanoseconds stop) {
 Walk::Bottleneck Walk::FindBottleneck(std::int32_t early_end, std::int32_t late_end,
                                       Microwatts room) const {
   Bottleneck found{room, -1, Side::kEarly};
-  const bool stalled = stall_ > static_cast<std::int64_t>(arcs_.size());
+  const bool stalled = stall_ > patience_;
   const auto consider = [&](std::int32_t node, Microwatts link_room, Side side) {
     const bool first = stalled && link_room == found.room && found.node >= 0 &&
                        links_[At(node)].arc < links_[At(found.node)].arc;

@@ -168,5 +168,31 @@ TEST(Walk, KnowsThePriceOfTheFirstNanosecond) {
   EXPECT_EQ(Walk(Build({Fixed(5)}, {})).price(), 0);
 }
 
+//   o-->o-->o-->            A grid of twins: operation (row, column) waits for its left and upper
+//   |   |   |               neighbours. All monotone paths cost the same, so nearly every pivot is
+//   v   v   v               degenerate, whichever way ties are broken.
+//   o-->o-->o-->
+TEST(Walk, AGridOfTwinsIsDegenerateAndEnds) {
+  constexpr int kSide = 12;
+  const std::vector<Curve> curves = {Curve{{10, 20, 30}, {5, 3}, {}, 0}};
+  std::vector<Dependency> dependencies;
+  for (int i = 0; i < kSide * kSide; ++i) {
+    if (i % kSide > 0) dependencies.push_back({i - 1, i, 0});
+    if (i >= kSide) dependencies.push_back({i - kSide, i, 0});
+  }
+  const Network network =
+      *BuildNetwork(curves, std::vector<std::int32_t>(kSide * kSide, 0), dependencies);
+  for (const std::int64_t patience : {1'000'000, 0}) {
+    Walk walk(network, patience);
+    while (!walk.finished()) walk.Advance(0);
+    EXPECT_EQ(walk.time(), 10 * (2 * kSide - 1));
+    EXPECT_TRUE(CheckOptimality(network, walk.solution()));
+    const Walk::Statistics& statistics = walk.statistics();
+    EXPECT_GT(statistics.longest_stall, kSide);
+    EXPECT_LT(statistics.degenerate_pivots, statistics.pivots);
+    EXPECT_GE(statistics.nodes_moved, statistics.degenerate_pivots);
+  }
+}
+
 }  // namespace
 }  // namespace perseus

@@ -104,6 +104,24 @@ TEST(Frontier, IsTheSameWhereverTheWalkRests) {
   }
 }
 
+// The random networks never stall for long enough to need it.
+TEST(Frontier, IsTheSameUnderBlandsRule) {
+  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const Network network = RandomNetwork(seed);
+    Walk walk(network);
+    Walk blands_walk(network, 0);
+    while (!walk.finished()) {
+      walk.Advance(0);
+      blands_walk.Advance(0);
+      ASSERT_EQ(blands_walk.time(), walk.time());
+      ASSERT_TRUE(blands_walk.extra_energy() == walk.extra_energy());
+      ASSERT_TRUE(CheckOptimality(network, blands_walk.solution()));
+    }
+    ASSERT_TRUE(blands_walk.finished());
+  }
+}
+
 TEST(SolveDeadline, AgreesWithTheWalk) {
   for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
