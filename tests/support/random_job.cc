@@ -31,11 +31,12 @@ class Draw {
     OptionSet set;
     set.name = "set " + std::to_string(number);
     const int count = 2 + Below(spec_.options - 1);
-    Nanoseconds time = RandomTime(4) + 1'000'000;
+    Nanoseconds time = RandomTime(4) + Unit();
     double energy_j = 20 + Below(1000) / 100.0;
     for (int i = 0; i < count; ++i) {
       set.options.push_back({1400.0 - 100 * i, {}, time, energy_j, 1});
-      const Nanoseconds step = RandomTime(2) + 1'000'000;
+      const Nanoseconds step =
+          spec_.times == JobSpec::Times::kNanoseconds ? 20 + Below(400) : RandomTime(2) + kUnit;
       const double saved_w = 101 + Below(300);
       time += step;
       energy_j -= saved_w * ToSeconds(step);
@@ -43,9 +44,12 @@ class Draw {
     return set;
   }
 
+  static constexpr Nanoseconds kUnit = 1'000'000;
+  Nanoseconds Unit() const { return spec_.times == JobSpec::Times::kNanoseconds ? 1'000 : kUnit; }
+
   Nanoseconds RandomTime(int milliseconds) {
-    if (spec_.times == JobSpec::Times::kAny) return Below(milliseconds * 1'000'000);
-    return Below(milliseconds) * 1'000'000;
+    if (spec_.times == JobSpec::Times::kMilliseconds) return Below(milliseconds) * kUnit;
+    return Below(milliseconds * static_cast<int>(Unit()));
   }
 
   JobSpec spec_;
@@ -60,7 +64,7 @@ OperationGraph Draw::Pipeline() {
   for (int set = 0; set < 4; ++set) graph.option_sets.push_back(RandomOptions(set));
   graph.rank_orders.resize(2);
   graph.rank_names = {"rank 0", "rank 1"};
-  const Nanoseconds delay = Below(3) == 0 ? 100'000 : 0;
+  const Nanoseconds delay = Below(3) == 0 ? Unit() / 10 : 0;
   std::vector<std::vector<int>> forward(2);
   const auto add = [&](int rank, bool backward, int microbatch) {
     const auto index = static_cast<int>(graph.operations.size());

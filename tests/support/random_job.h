@@ -22,8 +22,11 @@ struct JobSpec {
   JobShape shape = JobShape::kAnyOrder;
   int operations = 7;  // At most; kPipeline: 4 for each microbatch.
   int options = 4;     // At most, per option set; at least 2, all of them useful.
-  // To the nanosecond, or a few whole milliseconds, which gives many ties.
-  enum class Times { kAny, kMilliseconds } times = Times::kAny;
+  enum class Times {
+    kAny,           // Milliseconds, to the nanosecond.
+    kMilliseconds,  // A few whole ones, which gives many ties.
+    kNanoseconds,   // A few thousand, options hundreds apart: where rounding shows.
+  } times = Times::kAny;
 };
 
 // Option sets are "set 0", "set 1", ...; kind kOperation. Some dependencies have delays. The same
