@@ -111,7 +111,7 @@ TEST(MeasuredJob, ThePublishedFrontierLiesOnOrAboveOurs) {
         while (walk.time() > time && !walk.finished()) walk.Advance(time);
         ASSERT_LE(walk.time(), time);
         EXPECT_LE(least_effective_energy_j + ToJoules(walk.extra_energy()) +
-                      job.blocking_power_w * kStages * point.time_s,
+                      job.blocking_power_w * kMeasuredStages * point.time_s,
                   point.energy_j)
             << "at " << point.time_s << " s";
       }

@@ -31,7 +31,7 @@ Result<OperationGraph> ReadIteration(const MeasuredJob& job, int microbatches) {
   const Result<Profile> profile = ParseProfile(*text, job.name);
   if (!profile) return Fail(profile);
   const Result<Schedule> schedule = GenerateSchedule(
-      {.name = "1f1b", .ranks = kStages, .microbatches = microbatches, .chunks = 1});
+      {.name = "1f1b", .ranks = kMeasuredStages, .microbatches = microbatches, .chunks = 1});
   if (!schedule) return Fail(schedule);
   PipelineModel model;
   model.blocking_power_w = job.blocking_power_w;
