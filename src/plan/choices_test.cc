@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "random_job.h"
+#include "planning_jobs.h"
 
 namespace perseus {
 namespace {

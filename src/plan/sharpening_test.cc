@@ -7,7 +7,7 @@
 
 #include "perseus/frontier/deadline.h"
 #include "perseus/plan/planner.h"
-#include "random_job.h"
+#include "planning_jobs.h"
 
 namespace perseus {
 namespace {

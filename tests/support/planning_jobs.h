@@ -1,5 +1,5 @@
-// Planning problems for tests: small random ones, an exhaustive search of them, and what others
-// measured.
+// Planning problems for tests: small random ones, an exhaustive search of them, and a synthetic
+// job.
 #pragma once
 
 #include <cstdint>
@@ -42,16 +42,14 @@ struct Exhaustive {
 std::optional<Exhaustive> SearchAll(const OperationGraph& graph, const ExecutionModel& model,
                                     Nanoseconds deadline);
 
-// A profile that others measured, 1F1B over its eight stages. The files are not part of this
-// project
-// (../shared, or the folder that PERSEUS_SHARED_DIR names); nothing where they are absent.
-struct MeasuredPipeline {
-  std::string profile;
-  double blocking_power_w = 0;
+// `stages` alike but for the imbalance, on a synthetic A100. Its blocking power is 84 W.
+struct SyntheticJob {
+  std::string schedule = "1f1b";
+  int stages = 4;
+  int microbatches = 8;
+  double noise = 0.001;
 };
-inline const MeasuredPipeline kGpt3 = {"gpt3-175b_a100-sxm_pp8_tp8.csv", 83.64};
-inline const MeasuredPipeline kBloom = {"bloom-176b_a40_pp8_tp8.csv", 70.38};
-std::optional<OperationGraph> ReadMeasuredPipeline(const MeasuredPipeline& pipeline,
-                                                   int microbatches);
+OperationGraph MakeSyntheticJob(const SyntheticJob& job);
+inline constexpr double kSyntheticBlockingPowerW = 84;
 
 }  // namespace perseus

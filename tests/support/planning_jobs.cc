@@ -1,13 +1,10 @@
-#include "random_job.h"
+#include "planning_jobs.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <random>
 
-#include "perseus/base/file.h"
 #include "perseus/pipeline/schedule.h"
-#include "perseus/profile/profile.h"
+#include "perseus/profile/synthetic_profile.h"
 
 namespace perseus {
 namespace {
@@ -112,11 +109,6 @@ OperationGraph Draw::AnyOrder() {
   return graph;
 }
 
-std::filesystem::path SharedDirectory() {
-  if (const char* directory = std::getenv("PERSEUS_SHARED_DIR")) return directory;
-  return std::filesystem::path(PERSEUS_SOURCE_DIR) / ".." / "shared";
-}
-
 }  // namespace
 
 OperationGraph RandomJob(const JobSpec& spec, std::uint64_t seed) {
@@ -146,15 +138,17 @@ std::optional<Exhaustive> SearchAll(const OperationGraph& graph, const Execution
   }
 }
 
-std::optional<OperationGraph> ReadMeasuredPipeline(const MeasuredPipeline& pipeline,
-                                                   int microbatches) {
-  const Result<std::string> text = ReadFile(SharedDirectory() / "profiles" / pipeline.profile);
-  if (!text) return std::nullopt;
+OperationGraph MakeSyntheticJob(const SyntheticJob& job) {
+  SyntheticProfileSpec spec;
+  spec.stages = job.stages;
+  spec.noise = job.noise;
   PipelineModel model;
-  model.blocking_power_w = pipeline.blocking_power_w;
-  return *BuildOperationGraph(
-      *GenerateSchedule({.name = "1f1b", .ranks = 8, .microbatches = microbatches, .chunks = 1}),
-      *ParseProfile(*text, pipeline.profile), model);
+  model.blocking_power_w = kSyntheticBlockingPowerW;
+  return *BuildOperationGraph(*GenerateSchedule({.name = job.schedule,
+                                                 .ranks = job.stages,
+                                                 .microbatches = job.microbatches,
+                                                 .chunks = 1}),
+                              *SynthesizeProfile(spec), model);
 }
 
 }  // namespace perseus
