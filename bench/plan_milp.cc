@@ -1,7 +1,8 @@
 // Is the gap between our plans and their bound ours, or is the discrete optimum itself that far
-// from the bound? Solves the same problem as a mixed-integer program, starting from our plan.
+// from the bound? Solves the same problem as a mixed-integer program, starting from our plan or
+// (cold) from nothing.
 //
-//   plan_milp PROFILE BLOCKING_POWER_W MICROBATCHES SLOWDOWN_PCT [SECONDS]
+//   plan_milp PROFILE BLOCKING_POWER_W MICROBATCHES SLOWDOWN_PCT [SECONDS [cold]]
 //
 // 1F1B. CBC works on one thread; beyond a few microbatches it does not finish.
 #include <fmt/format.h>
@@ -9,6 +10,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "perseus/base/file.h"
 #include "perseus/pipeline/schedule.h"
@@ -25,6 +29,7 @@ struct Task {
   int microbatches = 0;
   double slowdown_pct = 0;
   double seconds = 300;
+  bool cold = false;
 };
 
 Result<Planner> MakePlanner(const Task& task) {
@@ -53,10 +58,11 @@ Result<void> Compare(const Task& task) {
              plan->evaluation.energy_j, 100 * plan->gap());
   std::fflush(stdout);
 
-  const ProgramOptimum optimum = SolvePlanProgram(*planner, deadline,
-                                                  {.seconds = task.seconds,
-                                                   .report = ProgramLimits::Report::kProgress,
-                                                   .start = plan->options});
+  const ProgramOptimum optimum =
+      SolvePlanProgram(*planner, deadline,
+                       {.seconds = task.seconds,
+                        .report = ProgramLimits::Report::kProgress,
+                        .start = task.cold ? std::vector<int>() : plan->options});
   fmt::print("CBC: {}, best bound {:.4f} J, best plan {:.4f} J\n",
              optimum.proved ? "optimal" : "out of time", optimum.lower_bound_j, optimum.energy_j);
   if (optimum.options.empty()) return {};
@@ -68,12 +74,15 @@ Result<void> Compare(const Task& task) {
 
 int Main(std::span<char*> arguments) {
   if (arguments.size() < 5) {
-    fmt::print(stderr, "usage: plan_milp PROFILE BLOCKING_POWER_W MICROBATCHES SLOWDOWN_PCT [S]\n");
+    fmt::print(
+        stderr,
+        "usage: plan_milp PROFILE BLOCKING_POWER_W MICROBATCHES SLOWDOWN_PCT [SECONDS [cold]]\n");
     return 2;
   }
   Task task{arguments[1], std::atof(arguments[2]), std::atoi(arguments[3]),
             std::atof(arguments[4])};
   if (arguments.size() > 5) task.seconds = std::atof(arguments[5]);
+  task.cold = arguments.size() > 6 && std::string_view(arguments[6]) == "cold";
   if (const Result<void> compared = Compare(task); !compared) {
     fmt::print(stderr, "{}\n", compared.error().message);
     return 1;

@@ -23,7 +23,7 @@ struct ProgramLimits {
   double seconds = 300;
   enum class Report { kSilent, kProgress } report = Report::kSilent;  // On standard output.
   // Where to start from: a plan's options. Empty: from nothing.
-  std::vector<int> start;
+  std::vector<int> start = {};
 };
 
 // CBC's answers are doubles and hold up to its tolerances (1e-6 of a millisecond, about).
