@@ -261,7 +261,7 @@ void CostScaling::Refine(Cost epsilon) {
 void CostScaling::Discharge(std::int32_t node, Cost epsilon) {
   while (excess_[At(node)] > 0) {
     if (ExtendPath(node, epsilon)) PushAlongPath(node);
-    if (relabels_since_update_ > 2 * nodes_) UpdateGlobally(epsilon);
+    if (relabels_since_update_ > std::int64_t{2} * nodes_) UpdateGlobally(epsilon);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <numeric>
 
 namespace perseus {
 namespace {
@@ -16,13 +17,13 @@ constexpr int kNoArc = -1;
 // Operation i lasts i + 1 to 10 * (i + 1) nanoseconds.
 std::vector<Curve> Curves(int count) {
   std::vector<Curve> curves;
-  for (int i = 1; i <= count; ++i) curves.push_back(Curve{{i, 10 * i}, {1}, {}, 0});
+  for (Nanoseconds i = 1; i <= count; ++i) curves.push_back(Curve{{i, 10 * i}, {1}, {}, 0});
   return curves;
 }
 
 Network Build(int operations, const std::vector<Dependency>& dependencies) {
-  std::vector<std::int32_t> curve_of_operation;
-  for (int i = 0; i < operations; ++i) curve_of_operation.push_back(i);
+  std::vector<std::int32_t> curve_of_operation(static_cast<std::size_t>(operations));
+  std::iota(curve_of_operation.begin(), curve_of_operation.end(), 0);
   Result<Network> network = BuildNetwork(Curves(operations), curve_of_operation, dependencies);
   EXPECT_TRUE(network) << network.error().message;
   return *network;

@@ -181,7 +181,7 @@ TEST(Walk, AGridOfTwinsIsDegenerateAndEnds) {
     if (i >= kSide) dependencies.push_back({i - kSide, i, 0});
   }
   const Network network =
-      *BuildNetwork(curves, std::vector<std::int32_t>(kSide * kSide, 0), dependencies);
+      *BuildNetwork(curves, std::vector<std::int32_t>(std::size_t{kSide} * kSide), dependencies);
   for (const std::int64_t patience : {1'000'000, 0}) {
     Walk walk(network, patience);
     while (!walk.finished()) walk.Advance(0);

@@ -53,9 +53,9 @@ Curve Draw::RandomCurve() {
     return (1 + Below(largest)) * unit + (unit > 1 ? Below(1000) : 0);
   };
   Curve curve;
-  std::vector<Microwatts> slopes;
   const int segments = OneIn(6) ? 0 : 1 + Below(scale_ == Scale::kTies ? 3 : 6);
-  for (int i = 0; i < segments; ++i) slopes.push_back(any(slope_unit));
+  std::vector<Microwatts> slopes(static_cast<std::size_t>(segments));
+  for (Microwatts& slope : slopes) slope = any(slope_unit);
   std::sort(slopes.begin(), slopes.end(), std::greater<>());
   slopes.erase(std::unique(slopes.begin(), slopes.end()), slopes.end());
   curve.slopes = slopes;
