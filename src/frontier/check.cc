@@ -11,6 +11,9 @@ struct FlowRange {
   Microwatts highest = 0;
 };
 
+// Flows of a wrong solution may be anything; a sum that wraps around could look right.
+__extension__ using FlowSum = __int128;
+
 constexpr Microwatts kUnbounded = std::numeric_limits<Microwatts>::max();
 
 // The flows that complementary slackness allows on an arc of that length. Requires length >=
@@ -32,7 +35,11 @@ Result<void> CheckOptimality(const Network& network, const Solution& solution) {
     return Fail("the solution is not of this network ({} event times, {} flows)",
                 solution.event_times.size(), solution.flow.size());
   }
-  std::vector<Microwatts> balance(nodes, 0);
+  if (const Nanoseconds start = solution.event_times[static_cast<std::size_t>(network.source)];
+      start != 0) {
+    return Fail("the source happens at {} ns instead of 0", start);
+  }
+  std::vector<FlowSum> balance(nodes, 0);
   balance[static_cast<std::size_t>(network.source)] = solution.price;
   balance[static_cast<std::size_t>(network.sink)] -= solution.price;
   Femtojoules extra_energy = 0;

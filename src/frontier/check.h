@@ -27,7 +27,8 @@ struct Solution {
 };
 
 // Verifies, in exact integers, that
-//   1. every arc lasts at least its curve's fastest time (the schedule is feasible);
+//   1. the source happens at 0, and every arc lasts at least its curve's fastest time (the schedule
+//      is feasible);
 //   2. what flows into a node flows out, `price` from source to sink (the prices are consistent);
 //   3. every arc's flow lies between the slopes on either side of its length (complementary
 //      slackness): no flow beyond the slowest time, exactly the slope strictly inside a segment,

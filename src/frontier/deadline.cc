@@ -32,7 +32,8 @@ struct FlowArc {
 // flow, or give it back, as soon as the potential of its head is less than `limit` above that of
 // its tail ("admissible").
 struct ResidualArc {
-  Cost limit = -kNever;  // -kNever where there is no room.
+  Cost limit = -kNever;           // -kNever where there is no room.
+  Cost opposite_limit = -kNever;  // Of the same arc's other direction.
   std::int32_t head;
   std::int32_t code;  // 2 * arc, and 1 more for the direction in which flow falls.
 
@@ -182,8 +183,10 @@ void CostScaling::BuildResiduals() {
     FlowArc& arc = arcs_[i];
     arc.residual[0] = slot[At(arc.tail)]++;
     arc.residual[1] = slot[At(arc.head)]++;
-    residuals_[At(arc.residual[0])] = {-kNever, arc.head, static_cast<std::int32_t>(2 * i)};
-    residuals_[At(arc.residual[1])] = {-kNever, arc.tail, static_cast<std::int32_t>(2 * i + 1)};
+    residuals_[At(arc.residual[0])].head = arc.head;
+    residuals_[At(arc.residual[0])].code = static_cast<std::int32_t>(2 * i);
+    residuals_[At(arc.residual[1])].head = arc.tail;
+    residuals_[At(arc.residual[1])].code = static_cast<std::int32_t>(2 * i + 1);
     RefreshLimits(arc);
   }
 }
@@ -204,10 +207,12 @@ void CostScaling::RefreshLimits(const FlowArc& arc) {
   // At the end of a vertex's range the next vertex is the one that flow would enter.
   const std::int32_t up = arc.vertex - (arc.flow == HighestFlow(arc, arc.vertex) ? 1 : 0);
   const std::int32_t down = arc.vertex + (arc.flow == LowestFlow(arc, arc.vertex) ? 1 : 0);
-  residuals_[At(arc.residual[0])].limit =
-      up >= 0 ? vertex_costs_[At(arc.first_vertex + up)] : -kNever;
-  residuals_[At(arc.residual[1])].limit =
-      down <= arc.slowest ? -vertex_costs_[At(arc.first_vertex + down)] : -kNever;
+  ResidualArc& rising = residuals_[At(arc.residual[0])];
+  ResidualArc& falling = residuals_[At(arc.residual[1])];
+  rising.limit = up >= 0 ? vertex_costs_[At(arc.first_vertex + up)] : -kNever;
+  falling.limit = down <= arc.slowest ? -vertex_costs_[At(arc.first_vertex + down)] : -kNever;
+  rising.opposite_limit = falling.limit;
+  falling.opposite_limit = rising.limit;
 }
 
 // Requires 0 < amount <= Room(arc, true), or 0 < -amount <= Room(arc, false).
@@ -343,11 +348,10 @@ void CostScaling::UpdateGlobally(Cost epsilon) {
       remove(node);
       if (excess_[At(node)] > 0) --waiting;
       for (const ResidualArc& away : ResidualsOf(node)) {
-        const FlowArc& arc = arcs_[away.arc()];
         const std::int32_t other = away.head;
-        // The residual arc from the other node to here is the same arc's other direction.
+        // Of the residual arc from the other node to here.
         const Cost reluctance =
-            Reluctance(residuals_[At(arc.residual[away.rises() ? 1 : 0])], other);
+            potentials_[At(node)] - potentials_[At(other)] - away.opposite_limit;
         if (reluctance > kNever / 2) continue;
         const std::int64_t distance = d + (reluctance < 0 ? 0 : reluctance / epsilon + 1);
         if (distance > farthest || distance >= distance_[At(other)]) continue;
@@ -433,11 +437,13 @@ Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline,
     solution.flow.assign(network.arcs.size(), 0);
     return solution;
   }
-  if (deadline > std::numeric_limits<Nanoseconds>::max() / 8 / (network.nodes + 1)) {
+  // Curves are scaled up to their slowest vertex, whatever the deadline.
+  const Nanoseconds longest = solution.event_times[sink];
+  if (longest > std::numeric_limits<Nanoseconds>::max() / 8 / (network.nodes + 1)) {
     return Fail(
-        "a deadline of {:.0f} s for {} operations does not fit the solver's 64 bits (walk the "
-        "whole frontier instead)",
-        ToSeconds(deadline), network.operations);
+        "an iteration of {} operations that may last {:.0f} s does not fit the solver's 64 bits "
+        "(walk the whole frontier instead)",
+        network.operations, ToSeconds(longest));
   }
   solution = CostScaling(network, deadline, price_floor).Solve();
   for (std::size_t i = 0; i < static_cast<std::size_t>(network.operations); ++i) {

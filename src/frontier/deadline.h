@@ -39,11 +39,12 @@ namespace perseus {
 // The schedule of at most `deadline` that minimises extra energy + `price_floor` * its length. With
 // price_floor = 0 that is E(deadline). With the power that ranks draw while they wait it is the
 // least total energy: a schedule stops short of the deadline where more time saves less than it
-// costs. The solution's price is at least price_floor, and above it only if the deadline is met
-// exactly.
+// costs. The solution's price is at least price_floor, and above it only if the schedule is as long
+// as the deadline or as the cheapest schedule of all.
 //
 // Requires deadline >= 0, price_floor >= 0. Fails with kUnreachable below the least possible time,
-// naming it; with kInput where deadline * nodes does not fit 64 bits (the walk has no such limit).
+// naming it; with kInput where the length of the cheapest schedule * nodes does not fit 64 bits
+// (the walk has no such limit).
 Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline,
                                Microwatts price_floor = 0);
 

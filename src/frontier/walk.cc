@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 namespace perseus {
 
-Walk::Walk(const Network& network)
-    : source_(network.source), sink_(network.sink), operations_(network.operations) {
+Walk::Walk(const Network& network, std::int64_t patience)
+    : source_(network.source), sink_(network.sink), patience_(patience) {
   std::vector<std::int32_t> first_vertex;
   for (const Curve& curve : network.curves) {
     first_vertex.push_back(static_cast<std::int32_t>(vertex_times_.size()));
@@ -24,8 +25,10 @@ Walk::Walk(const Network& network)
   sides_.assign(At(network.nodes), Side::kEarly);
   links_.resize(At(network.nodes));
   siblings_.resize(At(network.nodes));
+  changed_.resize(At(network.nodes));
   BuildIncidence();
   PlantTrees();
+  Advance(time_);  // Finds the first price.
 }
 
 void Walk::BuildIncidence() {
@@ -141,7 +144,7 @@ void Walk::Advance(Nanoseconds stop) {
 Walk::Bottleneck Walk::FindBottleneck(std::int32_t early_end, std::int32_t late_end,
                                       Microwatts room) const {
   Bottleneck found{room, -1, Side::kEarly};
-  const bool stalled = stall_ > static_cast<std::int64_t>(arcs_.size());
+  const bool stalled = stall_ > patience_;
   const auto consider = [&](std::int32_t node, Microwatts link_room, Side side) {
     const bool first = stalled && link_room == found.room && found.node >= 0 &&
                        links_[At(node)].arc < links_[At(found.node)].arc;
@@ -241,18 +244,21 @@ void Walk::Rehang(std::int32_t from, std::int32_t to, Link link) {
 
 // Moves `root` and all below it to the other tree and watches the arcs that cross now.
 void Walk::ChangeSide(std::int32_t root, Side side) {
-  changed_.assign(1, root);
-  for (std::size_t next = 0; next < changed_.size(); ++next) {
-    const std::int32_t node = changed_[next];
+  const std::span<std::int32_t> changed = changed_;  // Room for all nodes.
+  const Nanoseconds later = side == Side::kLate ? shift_ : -shift_;
+  std::size_t count = 0;
+  changed[count++] = root;
+  for (std::size_t next = 0; next < count; ++next) {
+    const std::int32_t node = changed[next];
     sides_[At(node)] = side;
-    node_times_[At(node)] += side == Side::kLate ? shift_ : -shift_;
+    node_times_[At(node)] += later;
     for (std::int32_t child = siblings_[At(node)].first_child; child >= 0;
          child = siblings_[At(child)].next) {
-      changed_.push_back(child);
+      changed[count++] = child;
     }
   }
-  statistics_.nodes_moved += static_cast<std::int64_t>(changed_.size());
-  for (const std::int32_t node : changed_) {
+  statistics_.nodes_moved += static_cast<std::int64_t>(count);
+  for (const std::int32_t node : changed.first(count)) {
     for (std::int32_t i = first_neighbor_[At(node)]; i < first_neighbor_[At(node) + 1]; ++i) {
       const Neighbor& neighbor = neighbors_[At(i)];
       if (sides_[At(neighbor.node)] != side) Watch(neighbor.arc);

@@ -32,8 +32,8 @@
 // trees.
 //
 // What makes it fast, measured on 8 stages x 96 microbatches of GPT-3 (docs/benchmarks.md):
-//   - Flow and trees are carried along. Searching for the cut afresh after every step costs four
-//     times as much; keeping only the tree from the source, 2.5 times as much.
+//   - Flow and trees are carried along. Searching for the cut afresh after every step costs 3.5
+//     times as much; keeping only the tree from the source, 2.4 times as much.
 //   - Nine of ten pivots are degenerate (the path takes no more flow: many microbatches are alike).
 //     Any arc of the path that is at its bound may leave then, so the path is followed from the
 //     entering arc in both directions at once, only up to the nearest one, and the smaller pieces
@@ -49,6 +49,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "perseus/base/units.h"
@@ -59,8 +60,11 @@ namespace perseus {
 
 class Walk {
  public:
-  // Stands at the slow end: time() is the length when every operation runs at its cheapest.
-  explicit Walk(const Network& network);
+  // Stands at the slow end: time() is the length when every operation runs at its cheapest. After
+  // more than `patience` pivots in a row without progress the walk turns to Bland's rule (so 0 is
+  // for tests of that rule); by default after as many as there are arcs.
+  explicit Walk(const Network& network) : Walk(network, std::ssize(network.arcs)) {}
+  Walk(const Network& network, std::int64_t patience);
 
   Nanoseconds time() const { return time_; }
   // What the next nanosecond of shortening costs.
@@ -164,7 +168,6 @@ class Walk {
 
   std::int32_t source_;
   std::int32_t sink_;
-  std::int32_t operations_;
   std::vector<Nanoseconds> vertex_times_;
   std::vector<Microwatts> slopes_after_;
   std::vector<ArcState> arcs_;
@@ -182,6 +185,7 @@ class Walk {
   Nanoseconds time_ = 0;
   Microwatts price_ = 0;
   Femtojoules extra_energy_ = 0;
+  std::int64_t patience_;
   std::int64_t stall_ = 0;
   bool finished_ = false;
   Statistics statistics_;

@@ -10,19 +10,16 @@ std::size_t At(int i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 
-ChoiceGraph::ChoiceGraph(const OperationGraph& graph, std::span<const Curve> curves,
-                         double blocking_power_w)
+ChoiceGraph::ChoiceGraph(const OperationGraph& graph, double blocking_power_w)
     : graph_(graph),
       predecessors_(CollectNeighbors(graph, Direction::kPredecessors)),
       successors_(CollectNeighbors(graph, Direction::kSuccessors)) {
-  for (std::size_t set = 0; set < graph.option_sets.size(); ++set) {
-    const std::vector<Option>& options = graph.option_sets[set].options;
-    const std::vector<int>& hull = curves[set].options;
+  for (const OptionSet& set : graph.option_sets) {
     std::vector<Candidate>& candidates = candidates_.emplace_back();
-    for (const int option : ParetoFront(options, blocking_power_w)) {
-      candidates.push_back({options[At(option)].time,
-                            perseus::EffectiveEnergy(options[At(option)], blocking_power_w), option,
-                            std::find(hull.begin(), hull.end(), option) != hull.end()});
+    for (const int index : ParetoFront(set.options, blocking_power_w)) {
+      const Option& option = set.options[At(index)];
+      candidates.push_back(
+          {option.time, perseus::EffectiveEnergy(option, blocking_power_w), index});
     }
   }
 }

@@ -19,7 +19,6 @@ struct Candidate {
   Nanoseconds time = 0;
   double effective_energy_j = 0;
   int option = 0;  // Index in the operation's option set.
-  bool on_hull = false;
 };
 
 // A choice for every operation: an index into its candidates.
@@ -33,8 +32,8 @@ class ChoiceGraph {
     int dependency = 0;  // Index in graph.dependencies.
   };
 
-  // `curves[i]` is the hull of option set i. Keeps a reference to `graph`.
-  ChoiceGraph(const OperationGraph& graph, std::span<const Curve> curves, double blocking_power_w);
+  // Keeps a reference to `graph`.
+  ChoiceGraph(const OperationGraph& graph, double blocking_power_w);
 
   int operations() const { return static_cast<int>(graph_.operations.size()); }
   const OperationGraph& graph() const { return graph_; }

@@ -1,11 +1,8 @@
 // From the relaxed optimum to the best plan of measured options that a bounded effort finds.
 //
-// The relaxed optimum is far from unique: a training iteration repeats the same few instructions
-// hundreds of times, and which microbatch gets the slower vertex of a curve and which the faster is
-// all the same to the relaxation, but not to rounding. So several relaxed optima are rounded in
-// several ways (rounding.h), each is improved a little (window_search.h), and the best a lot. Other
-// optima come from tilting the curves at random, per operation or per microbatch, by a thousandth
-// to a tenth: the relaxation then has preferences, and puts most operations on vertices.
+// Several relaxed schedules near the optimum, chosen to need little rounding (sharpening.h), are
+// rounded forward and backward in time (rounding.h); each plan is improved a little, and the best a
+// lot (window_search.h).
 //
 // The effort is counted in options looked at, not in seconds, so the same input always gives the
 // same plan.
@@ -19,7 +16,7 @@
 namespace perseus {
 
 enum class SearchEffort {
-  kFirstLook,  // One relaxed optimum, a short search.
+  kFirstLook,  // The relaxed optimum alone, a short search.
   kFull,
 };
 

@@ -116,8 +116,7 @@ Result<Plan> Planner::PlanWithoutLatency(Nanoseconds deadline, SearchEffort effo
     return FailAs(ErrorKind::kSystem, "a solution failed its own check: {} (please report this)",
                   proof.error().message);
   }
-  const ChoiceGraph choices(graph_, std::span(network_.curves).first(graph_.option_sets.size()),
-                            model_.blocking_power_w);
+  const ChoiceGraph choices(graph_, model_.blocking_power_w);
   const Result<Choices> chosen = Discretize(choices, network_, *solution, effort);
   if (!chosen) return Fail(chosen);
   Plan plan;

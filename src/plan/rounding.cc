@@ -7,19 +7,28 @@ namespace {
 
 std::size_t At(int i) { return static_cast<std::size_t>(i); }
 
-int SlowestWithin(std::span<const Candidate> candidates, Nanoseconds time, CandidateClass wanted) {
+// The last candidate that takes no longer; the fastest if there is none.
+int SlowestWithin(std::span<const Candidate> candidates, Nanoseconds time) {
   const auto beyond = std::upper_bound(
       candidates.begin(), candidates.end(), time,
       [](Nanoseconds limit, const Candidate& candidate) { return limit < candidate.time; });
-  auto index = static_cast<int>(beyond - candidates.begin()) - 1;
-  while (wanted == CandidateClass::kHull && index > 0 && !candidates[At(index)].on_hull) --index;
-  return std::max(index, 0);
+  return std::max(static_cast<int>(beyond - candidates.begin()) - 1, 0);
 }
 
 }  // namespace
 
-Choices DiffuseRounding(const ChoiceGraph& graph, const Windows& windows, TimeDirection direction,
-                        CandidateClass candidates) {
+Windows WindowsOf(const Network& network, const Solution& solution) {
+  Windows windows;
+  windows.length = solution.time(network);
+  for (std::int32_t i = 0; i < network.operations; ++i) {
+    const Arc& arc = network.arcs[At(i)];
+    windows.starts.push_back(solution.event_times[At(arc.tail)]);
+    windows.ends.push_back(solution.event_times[At(arc.head)]);
+  }
+  return windows;
+}
+
+Choices DiffuseRounding(const ChoiceGraph& graph, const Windows& windows, TimeDirection direction) {
   const int operations = graph.operations();
   Choices choices(At(operations), 0);
   // Forward, the actual end of each operation; backward, its actual start.
@@ -30,7 +39,7 @@ Choices DiffuseRounding(const ChoiceGraph& graph, const Windows& windows, TimeDi
       for (const auto& before : graph.predecessors(i)) {
         start = std::max(start, reached[At(before.operation)] + before.delay);
       }
-      choices[At(i)] = SlowestWithin(graph.candidates(i), windows.ends[At(i)] - start, candidates);
+      choices[At(i)] = SlowestWithin(graph.candidates(i), windows.ends[At(i)] - start);
       reached[At(i)] = start + graph.candidates(i)[At(choices[At(i)])].time;
     }
   } else {
@@ -39,7 +48,7 @@ Choices DiffuseRounding(const ChoiceGraph& graph, const Windows& windows, TimeDi
       for (const auto& after : graph.successors(i)) {
         end = std::min(end, reached[At(after.operation)] - after.delay);
       }
-      choices[At(i)] = SlowestWithin(graph.candidates(i), end - windows.starts[At(i)], candidates);
+      choices[At(i)] = SlowestWithin(graph.candidates(i), end - windows.starts[At(i)]);
       reached[At(i)] = end - graph.candidates(i)[At(choices[At(i)])].time;
     }
   }

@@ -7,12 +7,13 @@
 // option that ends no later than the relaxed schedule says. So what one rounds off the next can
 // use. Backward in time it works the same way, and gives other plans.
 //
-// Options beside the hull fit a window better; those on the hull cost less per second. Which is
-// better depends on the profile, so both are to be tried.
+// All useful options take part, not only those on the hull: one beside it often fits better.
 #pragma once
 
 #include <vector>
 
+#include "perseus/frontier/check.h"
+#include "perseus/frontier/network.h"
 #include "perseus/plan/choices.h"
 
 namespace perseus {
@@ -24,11 +25,12 @@ struct Windows {
   std::vector<Nanoseconds> ends;
 };
 
+// Requires `solution` to be of `network`.
+Windows WindowsOf(const Network& network, const Solution& solution);
+
 enum class TimeDirection { kForward, kBackward };
-enum class CandidateClass { kAll, kHull };
 
 // A choice for every operation whose schedule is no longer than windows.length.
-Choices DiffuseRounding(const ChoiceGraph& graph, const Windows& windows, TimeDirection direction,
-                        CandidateClass candidates);
+Choices DiffuseRounding(const ChoiceGraph& graph, const Windows& windows, TimeDirection direction);
 
 }  // namespace perseus

@@ -37,8 +37,11 @@ class ClockSearch {
     }
   }
 
+  // Whole runs first: while a rank keeps one clock, slowing it costs no switch.
   void Run() {
-    while (Round() && evaluations_left_ > 0) {
+    while (SlowRuns()) {
+    }
+    while (ChangeFew() | SlowRuns()) {  // Both, always.
     }
   }
 
@@ -52,15 +55,18 @@ class ClockSearch {
     return graph_.options_of(operation).options[At(options_[At(operation)])];
   }
 
-  // Adds "`operation` runs at the clock of `like`" if that was measured.
-  bool AddSameClock(int operation, int like, Change& change) const {
+  // Adds "`operation` runs at that clock" if that was measured.
+  bool AddClock(int operation, const Option& clock, Change& change) const {
     const std::vector<Option>& options = graph_.options_of(operation).options;
     for (std::size_t i = 0; i < options.size(); ++i) {
-      if (!options[i].SameKnobs(Chosen(like))) continue;
+      if (!options[i].SameKnobs(clock)) continue;
       change.emplace_back(operation, static_cast<int>(i));
       return true;
     }
     return false;
+  }
+  bool AddSameClock(int operation, int like, Change& change) const {
+    return AddClock(operation, Chosen(like), change);
   }
 
   // Adds "`operation` takes the next slower useful option" if there is one.
@@ -100,39 +106,43 @@ class ClockSearch {
     return false;
   }
 
-  bool Round() {
+  // An operation, or two in a row, at the clock of a neighbour; an operation a step slower.
+  bool ChangeFew() {
     bool improved = false;
     for (const std::vector<int>& rank : ranks_) {
       for (std::size_t i = 0; i < rank.size(); ++i) {
+        const bool has_previous = i > 0;
+        const bool has_next = i + 1 < rank.size();
         Change change;
-        if (i > 0 && AddSameClock(rank[i], rank[i - 1], change)) improved |= Try(change);
-        change.clear();
-        if (i + 1 < rank.size() && AddSameClock(rank[i], rank[i + 1], change)) {
+        if (has_previous && AddSameClock(rank[i], rank[i - 1], change)) {
           improved |= Try(change);
+          if (has_next && AddSameClock(rank[i + 1], rank[i - 1], change)) improved |= Try(change);
         }
         change.clear();
-        if (i > 0 && i + 1 < rank.size() && AddSameClock(rank[i], rank[i - 1], change) &&
-            AddSameClock(rank[i + 1], rank[i - 1], change)) {
-          improved |= Try(change);
-        }
+        if (has_next && AddSameClock(rank[i], rank[i + 1], change)) improved |= Try(change);
         change.clear();
         if (AddSlower(rank[i], change)) improved |= Try(change);
       }
-      // A whole run of one clock, one step slower.
+    }
+    return improved;
+  }
+
+  // A whole run of one clock a step slower.
+  bool SlowRuns() {
+    bool improved = false;
+    for (const std::vector<int>& rank : ranks_) {
       for (std::size_t first = 0; first < rank.size();) {
         std::size_t end = first + 1;
         while (end < rank.size() && Chosen(rank[end]).SameKnobs(Chosen(rank[first]))) ++end;
         Change change;
         bool complete = AddSlower(rank[first], change);
         if (complete) {
-          const std::vector<int> kept = options_;
-          options_[At(change[0].first)] = change[0].second;
+          const Option& slower = graph_.options_of(rank[first]).options[At(change.front().second)];
           for (std::size_t i = first + 1; complete && i < end; ++i) {
-            complete = AddSameClock(rank[i], rank[first], change);
+            complete = AddClock(rank[i], slower, change);
           }
-          options_ = kept;
-          if (complete) improved |= Try(change);
         }
+        if (complete) improved |= Try(change);
         first = end;
       }
     }
@@ -149,19 +159,92 @@ class ClockSearch {
   std::vector<std::vector<int>> ranks_;   // Operations that have a clock, in order.
 };
 
+// The operations of one longest path, last first.
+std::vector<int> CriticalPath(const OperationGraph& graph, const Evaluation& evaluation) {
+  const auto end = [&](int i) { return evaluation.starts[At(i)] + evaluation.durations[At(i)]; };
+  std::vector<int> waits_for(graph.operations.size(), -1);
+  for (const Dependency& dependency : graph.dependencies) {
+    if (end(dependency.from) + dependency.delay == evaluation.starts[At(dependency.to)]) {
+      waits_for[At(dependency.to)] = dependency.from;
+    }
+  }
+  int last = 0;
+  while (end(last) != evaluation.time) ++last;
+  std::vector<int> path;
+  for (int i = last; i >= 0; i = waits_for[At(i)]) path.push_back(i);
+  return path;
+}
+
+// The operation before each on its rank that has a clock; -1 if there is none.
+std::vector<int> PreviousOnRank(const OperationGraph& graph) {
+  std::vector<int> previous(graph.operations.size(), -1);
+  for (const std::vector<int>& order : graph.rank_orders) {
+    int latest = -1;
+    for (const int operation : order) {
+      previous[At(operation)] = latest;
+      if (graph.options_of(operation).options.size() > 1) latest = operation;
+    }
+  }
+  return previous;
+}
+
+// Speeds a late plan up until it meets the deadline: what the latency slows on the critical path
+// gets its clock one operation earlier, and where it slows nothing, the path runs a step faster.
+// Clocks only ever rise, so this ends; nothing if it ends late.
+std::optional<std::vector<int>> SpeedUp(const Planner& planner, Nanoseconds deadline,
+                                        std::vector<int> options) {
+  const OperationGraph& graph = planner.graph();
+  const Evaluator evaluator(graph, planner.model());
+  const std::vector<int> previous = PreviousOnRank(graph);
+  const auto option = [&](int i) -> const Option& {
+    return graph.options_of(i).options[At(options[At(i)])];
+  };
+  // Raises `operation` to at least that frequency: to the nearest measured one.
+  const auto raise = [&](int operation, double frequency_mhz) {
+    const std::vector<Option>& measured = graph.options_of(operation).options;
+    int nearest = -1;
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      const Option& candidate = measured[i];
+      if (candidate.frequency_mhz < frequency_mhz || candidate.time >= option(operation).time) {
+        continue;
+      }
+      if (nearest < 0 || candidate.frequency_mhz < measured[At(nearest)].frequency_mhz) {
+        nearest = static_cast<int>(i);
+      }
+    }
+    if (nearest >= 0) options[At(operation)] = nearest;
+    return nearest >= 0;
+  };
+  while (true) {
+    const Evaluation evaluation = evaluator.Evaluate(options);
+    if (evaluation.time <= deadline) return options;
+    const std::vector<int> path = CriticalPath(graph, evaluation);
+    bool raised = false;
+    for (const int i : path) {
+      const int before = previous[At(i)];
+      if (before < 0 || evaluation.durations[At(i)] <= option(i).time) continue;
+      if (option(before).frequency_mhz >= option(i).frequency_mhz) continue;
+      raised |= raise(before, option(i).frequency_mhz);
+    }
+    if (raised) continue;
+    for (const int i : path) raised |= raise(i, option(i).frequency_mhz);
+    if (!raised) return std::nullopt;
+  }
+}
+
 // Plans without latency for ever shorter deadlines until one meets `deadline` in spite of it.
-Result<std::optional<Plan>> ShortenedPlan(const Planner& planner, Nanoseconds deadline) {
+Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseconds deadline) {
   const Evaluator evaluator(planner.graph(), planner.model());
   Nanoseconds aim = deadline;
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-    Result<Plan> plan = planner.PlanWithoutLatency(aim, SearchEffort::kFirstLook);
+    const Result<Plan> plan = planner.PlanWithoutLatency(aim, SearchEffort::kFirstLook);
     if (!plan) return Fail(plan);
-    plan->evaluation = evaluator.Evaluate(plan->options);
-    if (plan->evaluation.time <= deadline) return std::optional<Plan>(std::move(*plan));
+    const Nanoseconds time = evaluator.Evaluate(plan->options).time;
+    if (time <= deadline) return std::optional<std::vector<int>>(plan->options);
     if (aim == planner.least_time()) break;
-    aim = std::max(planner.least_time(), aim - (plan->evaluation.time - deadline));
+    aim = std::max(planner.least_time(), aim - (time - deadline));
   }
-  return std::optional<Plan>();
+  return std::optional<std::vector<int>>();
 }
 
 }  // namespace
@@ -171,9 +254,10 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline) {
   if (!plan) return plan;
 
   std::vector<std::vector<int>> starts;
-  const Result<std::optional<Plan>> shortened = ShortenedPlan(planner, deadline);
+  Result<std::optional<std::vector<int>>> shortened = Shorten(planner, deadline);
   if (!shortened) return Fail(shortened);
-  if (shortened->has_value()) starts.push_back((*shortened)->options);
+  if (shortened->has_value()) starts.push_back(std::move(**shortened));
+  if (auto faster = SpeedUp(planner, deadline, plan->options)) starts.push_back(std::move(*faster));
   if (planner.baseline().time <= deadline) starts.push_back(BaselineOptions(planner.graph()));
   if (starts.empty()) {
     return FailAs(ErrorKind::kUnreachable,

@@ -1,0 +1,179 @@
+// How long does the whole frontier take, against searching the network afresh after each step; how
+// long one deadline; and how does either grow with the iteration?
+//
+//   frontier_benchmark            measured jobs (without ../shared, synthetic ones), and synthetic
+//                                 iterations of up to 32 stages x 128 microbatches: a minute
+//   frontier_benchmark --large    also the naive walk at 32 x 128 and everything at 64 x 512:
+//   minutes
+//
+// Besides Google Benchmark's own flags (--benchmark_filter=..., --benchmark_out=...). Ratios of
+// naive to ours, measured in the same run, are printed at the end.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "measured_job.h"
+#include "naive_walk.h"
+#include "perseus/base/file.h"
+#include "perseus/frontier/deadline.h"
+#include "perseus/frontier/walk.h"
+#include "perseus/profile/synthetic_profile.h"
+
+namespace perseus {
+namespace {
+
+using MakeNetwork = std::function<Network()>;
+
+// Of the process so far; instances are run from small to large.
+double PeakMebibytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+void RunWalk(benchmark::State& state, const MakeNetwork& make_network) {
+  const Network network = make_network();
+  Walk::Statistics statistics;
+  std::int64_t breakpoints = 0;
+  for (auto _ : state) {
+    Walk walk(network);
+    for (breakpoints = 0; !walk.finished(); ++breakpoints) walk.Advance(0);
+    statistics = walk.statistics();
+  }
+  const auto pivots = static_cast<double>(statistics.pivots);
+  state.counters["instructions"] = network.operations;
+  state.counters["breakpoints"] = static_cast<double>(breakpoints);
+  state.counters["pivots"] = pivots;
+  state.counters["degenerate"] = static_cast<double>(statistics.degenerate_pivots) / pivots;
+  state.counters["nodes/pivot"] = static_cast<double>(statistics.nodes_moved) / pivots;
+  state.counters["longest_stall"] = static_cast<double>(statistics.longest_stall);
+  state.counters["peak_MiB"] = PeakMebibytes();
+}
+
+void RunNaive(benchmark::State& state, const MakeNetwork& make_network) {
+  const Network network = make_network();
+  for (auto _ : state) benchmark::DoNotOptimize(NaiveFrontier(network));
+}
+
+void RunDeadline(benchmark::State& state, const MakeNetwork& make_network, int slowdown_percent) {
+  const Network network = make_network();
+  const Nanoseconds least =
+      EarliestTimes(network, Pace::kFastest)[static_cast<std::size_t>(network.sink)];
+  for (auto _ : state) {
+    const Result<Solution> solution =
+        SolveDeadline(network, least + least / 100 * slowdown_percent);
+    if (!solution || !CheckOptimality(network, *solution)) state.SkipWithError("not optimal");
+  }
+  state.counters["instructions"] = network.operations;
+  state.counters["peak_MiB"] = PeakMebibytes();
+}
+
+// Every stage its own work and its own noise, so that no two curves are alike; with so little noise
+// that most options stay on the hull (14 segments a curve; the measured profiles have 9 or 10).
+Network SyntheticNetwork(int stages, int microbatches) {
+  SyntheticProfileSpec spec;
+  spec.stages = stages;
+  spec.imbalance = 0.05;
+  spec.noise = 0.0005;
+  const double blocking_power_w = FindGpuModel(spec.gpu)->blocking_power_w;
+  PipelineModel model;
+  model.blocking_power_w = blocking_power_w;
+  return NetworkOf(*BuildOperationGraph(*GenerateSchedule({"1f1b", stages, microbatches, 1}),
+                                        *SynthesizeProfile(spec), model),
+                   blocking_power_w);
+}
+
+// Each is called NAME/MICROBATCHES/what or STAGESxMICROBATCHES/what.
+enum class Effort { kWithNaive, kWithoutNaive };
+void Register(const std::string& name, const MakeNetwork& make_network, Effort effort) {
+  const auto add = [&](const std::string& what, auto&& run) {
+    return benchmark::RegisterBenchmark((name + "/" + what).c_str(), run)
+        ->Unit(benchmark::kMillisecond);
+  };
+  add("walk", [=](benchmark::State& state) { RunWalk(state, make_network); });
+  if (effort == Effort::kWithNaive) {
+    add("naive", [=](benchmark::State& state) { RunNaive(state, make_network); });
+  }
+  for (const int slowdown_percent : {0, 2, 10}) {
+    add(fmt::format("deadline+{}%", slowdown_percent),
+        [=](benchmark::State& state) { RunDeadline(state, make_network, slowdown_percent); });
+  }
+}
+
+void RegisterAll(bool large) {
+  bool measured = false;
+  for (const MeasuredJob& job : kMeasuredJobs) {
+    if (!std::filesystem::exists(ProfilePath(job))) continue;
+    measured = true;
+    for (const int microbatches : {12, 24, 48, 96}) {
+      Register(
+          fmt::format("{}/{}", job.name, microbatches),
+          [=] { return NetworkOf(*ReadIteration(job, microbatches), job.blocking_power_w); },
+          Effort::kWithNaive);
+    }
+  }
+  struct Size {
+    int stages;
+    int microbatches;
+  };
+  // Both directions apart, then together.
+  std::vector<Size> sizes;
+  if (!measured) sizes = {{8, 12}, {8, 24}, {8, 48}, {8, 96}};
+  for (const Size& size :
+       {Size{8, 32}, Size{8, 128}, Size{32, 32}, Size{16, 64}, Size{8, 512}, Size{32, 128}}) {
+    sizes.push_back(size);
+  }
+  if (large) sizes.push_back({64, 512});
+  for (const Size& size : sizes) {
+    const int instructions = 2 * size.stages * size.microbatches;
+    Register(
+        fmt::format("{}x{}", size.stages, size.microbatches),
+        [=] { return SyntheticNetwork(size.stages, size.microbatches); },
+        instructions <= (large ? 8192 : 2048) ? Effort::kWithNaive : Effort::kWithoutNaive);
+  }
+}
+
+class RatioReporter : public benchmark::ConsoleReporter {
+ public:
+  RatioReporter() : ConsoleReporter(OO_None) {}
+
+  void ReportRuns(const std::vector<Run>& runs) override {
+    ConsoleReporter::ReportRuns(runs);
+    for (const Run& run : runs) {
+      const std::string name = run.benchmark_name();
+      const std::size_t slash = name.rfind('/');
+      times_[name.substr(0, slash)][name.substr(slash + 1)] = run.GetAdjustedRealTime();
+    }
+  }
+
+  void Finalize() override {
+    for (const auto& [name, times] : times_) {
+      const auto naive = times.find("naive");
+      const auto walk = times.find("walk");
+      if (naive == times.end() || walk == times.end()) continue;
+      GetOutputStream() << fmt::format("{}: naive takes {:.1f} times as long as the walk\n", name,
+                                       naive->second / walk->second);
+    }
+  }
+
+ private:
+  std::map<std::string, std::map<std::string, double>> times_;
+};
+
+}  // namespace
+}  // namespace perseus
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  const bool large = argc == 2 && std::string(argv[1]) == "--large";
+  if (!large && benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  perseus::RegisterAll(large);
+  perseus::RatioReporter reporter;
+  benchmark::RunSpecifiedBenchmarks(&reporter);
+}

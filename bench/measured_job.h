@@ -1,0 +1,32 @@
+// The jobs that others measured: their profiles and what they published about them. The files are
+// not part of this project (../shared, or the folder that PERSEUS_SHARED_DIR names).
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "perseus/frontier/network.h"
+#include "perseus/pipeline/operation_graph.h"
+
+namespace perseus {
+
+// 1F1B over eight stages.
+struct MeasuredJob {
+  std::string_view name;
+  double blocking_power_w;   // Of one GPU, as the profile counts.
+  Nanoseconds planner_unit;  // The published planner rounds times down to whole units.
+};
+inline constexpr MeasuredJob kMeasuredJobs[] = {{"gpt3-175b_a100-sxm", 83.64, 1'000'000},
+                                                {"bloom-176b_a40", 70.38, 100'000}};
+inline constexpr int kMeasuredStages = 8;
+
+std::filesystem::path ProfilePath(const MeasuredJob& job);
+std::filesystem::path PublishedFrontierPath(const MeasuredJob& job, int microbatches);
+
+// One iteration. Fails if the profile is absent.
+Result<OperationGraph> ReadIteration(const MeasuredJob& job, int microbatches);
+
+// The relaxation on the lower hulls. Aborts if numbers overflow.
+Network NetworkOf(const OperationGraph& graph, double blocking_power_w);
+
+}  // namespace perseus

@@ -1,0 +1,52 @@
+// Both solvers of src/frontier against CLP, on thousands of random networks.
+#include "linear_program.h"
+
+#include <gtest/gtest.h>
+
+#include "perseus/frontier/deadline.h"
+#include "perseus/frontier/walk.h"
+#include "random_network.h"
+
+namespace perseus {
+namespace {
+
+ProgramUnits UnitsOf(Scale scale) {
+  if (scale == Scale::kMeasured) return {.time = 1'000'000, .slope = 1'000'000};  // ms, W
+  return {};
+}
+
+// CLP's duals prove the walk's energy to 1 ppm, and never more than it. A double's own rounding is
+// a thousandth of that: 1e-16 times a few hundred terms, each up to 1e4 times the result.
+void ExpectAgreement(const Network& network, Nanoseconds deadline, const ProgramUnits& units,
+                     double energy_j) {
+  const LinearOptimum optimum = SolveLinearProgram(network, deadline, units);
+  ASSERT_TRUE(optimum.solved);
+  const double tolerance_j = 1e-6 * energy_j + optimum.slack_j;
+  EXPECT_NEAR(optimum.proved_j, energy_j, tolerance_j);
+  EXPECT_NEAR(optimum.objective_j, energy_j, tolerance_j);
+}
+
+TEST(LinearProgram, AgreesWithBothSolversOnRandomNetworks) {
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const Scale scale = kScales[seed % std::size(kScales)];
+    const Shape shape = kShapes[seed / std::size(kScales) % std::size(kShapes)];
+    const Network network = RandomNetwork(shape, scale, seed);
+    const auto sink = static_cast<std::size_t>(network.sink);
+    const Nanoseconds least = EarliestTimes(network, Pace::kFastest)[sink];
+    const Nanoseconds longest = EarliestTimes(network, Pace::kSlowest)[sink];
+    for (const int part : {0, 1, 3}) {  // Of four, from the least time on.
+      const Nanoseconds deadline = least + (longest - least) * part / 4;
+      Walk walk(network);
+      while (walk.time() > deadline) walk.Advance(deadline);
+      const Result<Solution> solution = SolveDeadline(network, deadline);
+      ASSERT_TRUE(solution) << solution.error().message;
+      ASSERT_TRUE(solution->extra_energy == walk.extra_energy());
+      ExpectAgreement(network, deadline, UnitsOf(scale), ToJoules(walk.extra_energy()));
+    }
+    if (HasFailure()) break;
+  }
+}
+
+}  // namespace
+}  // namespace perseus

@@ -1,0 +1,46 @@
+// The walk against the textbook algorithm that bench/ compares its speed with.
+#include "naive_walk.h"
+
+#include <gtest/gtest.h>
+
+#include "measured_job.h"
+#include "perseus/frontier/walk.h"
+#include "random_network.h"
+
+namespace perseus {
+namespace {
+
+std::vector<FrontierVertex> FrontierOf(const Network& network) {
+  Walk walk(network);
+  std::vector<FrontierVertex> frontier = {{walk.time(), walk.extra_energy()}};
+  while (!walk.finished()) {
+    walk.Advance(0);
+    frontier.push_back({walk.time(), walk.extra_energy()});
+  }
+  return frontier;
+}
+
+TEST(NaiveFrontier, IsTheWalksOnRandomNetworks) {
+  for (std::uint64_t seed = 0; seed < 6000; ++seed) {
+    const Network network = RandomNetwork(seed);
+    ASSERT_TRUE(NaiveFrontier(network) == FrontierOf(network)) << "seed " << seed;
+  }
+}
+
+TEST(NaiveFrontier, IsTheWalksOnMeasuredJobs) {
+  for (const MeasuredJob& job : kMeasuredJobs) {
+    if (!std::filesystem::exists(ProfilePath(job))) {
+      GTEST_SKIP() << ProfilePath(job)
+                   << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
+    }
+    const Result<OperationGraph> graph = ReadIteration(job, 24);
+    ASSERT_TRUE(graph) << graph.error().message;
+    const Network network = NetworkOf(*graph, job.blocking_power_w);
+    const std::vector<FrontierVertex> frontier = FrontierOf(network);
+    EXPECT_GT(frontier.size(), 100U);
+    EXPECT_TRUE(NaiveFrontier(network) == frontier) << job.name;
+  }
+}
+
+}  // namespace
+}  // namespace perseus

@@ -1,0 +1,187 @@
+// What must hold of every frontier, tried on thousands of random networks: each point is proved
+// optimal, the points make a convex curve, and the two solvers, which share no code, agree on it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "perseus/frontier/deadline.h"
+#include "perseus/frontier/walk.h"
+#include "random_network.h"
+
+namespace perseus {
+namespace {
+
+constexpr std::uint64_t kNetworks = 6000;
+
+struct Point {
+  Nanoseconds time;
+  Femtojoules extra_energy;
+  Microwatts price;  // Of the stretch that ends here, coming from above; 0 at the slow end.
+};
+
+// The frontier from slow to fast, with its proof checked at every point.
+std::vector<Point> WalkedFrontier(const Network& network) {
+  Walk walk(network);
+  std::vector<Point> points;
+  for (Microwatts price = 0;;) {
+    points.push_back({walk.time(), walk.extra_energy(), price});
+    const Solution solution = walk.solution();
+    const Result<void> checked = CheckOptimality(network, solution);
+    EXPECT_TRUE(checked) << "at " << walk.time() << " ns: " << checked.error().message;
+    EXPECT_EQ(solution.time(network), walk.time());
+    EXPECT_TRUE(solution.extra_energy == walk.extra_energy());
+    if (walk.finished()) return points;
+    price = walk.price();
+    walk.Advance(0);
+  }
+}
+
+Femtojoules EnergyAt(const std::vector<Point>& frontier, Nanoseconds time) {
+  for (std::size_t i = 0; i + 1 < frontier.size(); ++i) {
+    const Point& faster = frontier[i + 1];
+    if (time >= faster.time) {
+      return faster.extra_energy -
+             Femtojoules{faster.price} * (std::min(time, frontier[i].time) - faster.time);
+    }
+  }
+  return frontier.back().extra_energy;
+}
+
+// Deterministic everywhere, unlike std::uniform_int_distribution.
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : random_(seed) {}
+  std::int64_t Between(std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(high - low + 1));
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+TEST(Frontier, IsConvexAndEveryPointIsProvedOptimal) {
+  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const Network network = RandomNetwork(seed);
+    const auto sink = static_cast<std::size_t>(network.sink);
+    const std::vector<Point> frontier = WalkedFrontier(network);
+    ASSERT_EQ(frontier.front().time, EarliestTimes(network, Pace::kSlowest)[sink]);
+    ASSERT_EQ(frontier.back().time, EarliestTimes(network, Pace::kFastest)[sink]);
+    ASSERT_TRUE(frontier.front().extra_energy == 0);
+    for (std::size_t i = 1; i < frontier.size(); ++i) {
+      const Point& slower = frontier[i - 1];
+      const Point& faster = frontier[i];
+      ASSERT_LT(faster.time, slower.time);
+      ASSERT_GT(faster.price, slower.price);  // Convex, and no breakpoint without a bend.
+      ASSERT_TRUE(faster.extra_energy - slower.extra_energy ==
+                  Femtojoules{faster.price} * (slower.time - faster.time));
+    }
+    if (HasFailure()) break;
+  }
+}
+
+TEST(Frontier, IsTheSameWhereverTheWalkRests) {
+  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const Network network = RandomNetwork(seed);
+    const std::vector<Point> frontier = WalkedFrontier(network);
+    Draw draw(seed);
+    Walk walk(network);
+    while (!walk.finished()) {
+      const Nanoseconds before = walk.time();
+      const Nanoseconds stop = draw.Between(frontier.back().time - 1, before);
+      walk.Advance(stop);
+      const auto next = std::find_if(frontier.begin(), frontier.end(),
+                                     [&](const Point& point) { return point.time < before; });
+      ASSERT_EQ(walk.time(), next == frontier.end() ? before : std::max(stop, next->time));
+      ASSERT_TRUE(walk.extra_energy() == EnergyAt(frontier, walk.time()));
+      const Result<void> checked = CheckOptimality(network, walk.solution());
+      ASSERT_TRUE(checked) << checked.error().message;
+    }
+    ASSERT_EQ(walk.time(), frontier.back().time);
+  }
+}
+
+// The random networks never stall for long enough to need it.
+TEST(Frontier, IsTheSameUnderBlandsRule) {
+  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const Network network = RandomNetwork(seed);
+    Walk walk(network);
+    Walk blands_walk(network, 0);
+    while (!walk.finished()) {
+      walk.Advance(0);
+      blands_walk.Advance(0);
+      ASSERT_EQ(blands_walk.time(), walk.time());
+      ASSERT_TRUE(blands_walk.extra_energy() == walk.extra_energy());
+      ASSERT_TRUE(CheckOptimality(network, blands_walk.solution()));
+    }
+    ASSERT_TRUE(blands_walk.finished());
+  }
+}
+
+TEST(SolveDeadline, AgreesWithTheWalk) {
+  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const Network network = RandomNetwork(seed);
+    const std::vector<Point> frontier = WalkedFrontier(network);
+    const Nanoseconds least = frontier.back().time;
+    const Nanoseconds longest = frontier.front().time;
+    Draw draw(seed);
+    const auto breakpoint = draw.Between(0, static_cast<std::int64_t>(frontier.size()) - 1);
+    for (const Nanoseconds deadline :
+         {least, longest, longest + 1, frontier[static_cast<std::size_t>(breakpoint)].time,
+          draw.Between(least, longest), draw.Between(least, longest)}) {
+      const Result<Solution> solution = SolveDeadline(network, deadline);
+      ASSERT_TRUE(solution) << solution.error().message;
+      const Result<void> checked = CheckOptimality(network, *solution);
+      ASSERT_TRUE(checked) << checked.error().message;
+      ASSERT_EQ(solution->time(network), std::min(deadline, longest));
+      ASSERT_TRUE(solution->extra_energy == EnergyAt(frontier, deadline)) << deadline << " ns";
+    }
+    const Result<Solution> too_fast = SolveDeadline(network, least - 1);
+    ASSERT_FALSE(too_fast);
+    ASSERT_EQ(too_fast.error().kind, ErrorKind::kUnreachable);
+  }
+}
+
+TEST(SolveDeadline, APriceFloorStopsWhereTheFrontierCrossesIt) {
+  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const Network network = RandomNetwork(seed);
+    const std::vector<Point> frontier = WalkedFrontier(network);
+    Draw draw(seed);
+    const auto breakpoint = draw.Between(0, static_cast<std::int64_t>(frontier.size()) - 1);
+    const Microwatts slope = frontier[static_cast<std::size_t>(breakpoint)].price;
+    const Nanoseconds deadline = draw.Between(frontier.back().time, frontier.front().time + 1);
+    for (const Microwatts floor : {slope, slope + 1, std::max<Microwatts>(slope - 1, 0),
+                                   draw.Between(0, 2 * frontier.back().price)}) {
+      const Result<Solution> solution = SolveDeadline(network, deadline, floor);
+      ASSERT_TRUE(solution) << solution.error().message;
+      const Result<void> checked = CheckOptimality(network, *solution);
+      ASSERT_TRUE(checked) << checked.error().message;
+
+      // Energy plus floor * time is convex along the frontier: its least is at the deadline or at
+      // a breakpoint before it.
+      const Nanoseconds time = solution->time(network);
+      ASSERT_LE(time, deadline);
+      const auto cost_at = [&](Nanoseconds t) {
+        return EnergyAt(frontier, t) + Femtojoules{floor} * t;
+      };
+      Femtojoules least = cost_at(std::min(deadline, frontier.front().time));
+      for (const Point& point : frontier) {
+        if (point.time <= deadline) least = std::min(least, cost_at(point.time));
+      }
+      ASSERT_TRUE(solution->extra_energy + Femtojoules{floor} * time == least);
+      ASSERT_GE(solution->price, floor);
+      if (solution->price > floor) {
+        ASSERT_EQ(time, std::min(deadline, frontier.front().time));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace perseus

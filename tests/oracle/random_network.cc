@@ -1,0 +1,199 @@
+#include "random_network.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <random>
+#include <utility>
+
+namespace perseus {
+namespace {
+
+struct Problem {
+  std::vector<Curve> curves;
+  std::vector<std::int32_t> curve_of_operation;
+  std::vector<Dependency> dependencies;
+};
+
+class Draw {
+ public:
+  Draw(Scale scale, std::uint64_t seed) : scale_(scale), random_(seed) {}
+
+  Problem AnyOrder();
+  Problem Layered();
+  Problem SeriesParallel();
+  Problem Pipeline();
+
+ private:
+  // From 0 to end - 1. (std::uniform_int_distribution differs between libraries.)
+  int Below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
+  bool OneIn(int n) { return Below(n) == 0; }
+
+  Curve RandomCurve();
+  void AddCurves();
+  int AddOperation();
+  void AddDependency(int from, int to);
+  struct Ends {
+    std::vector<int> first;
+    std::vector<int> last;
+  };
+  Ends AddBlock(int depth);
+
+  Scale scale_;
+  std::mt19937_64 random_;
+  Problem problem_;
+  bool share_curves_ = false;
+};
+
+Curve Draw::RandomCurve() {
+  const int largest = scale_ == Scale::kTies ? 4 : 1000;
+  const Nanoseconds time_unit = scale_ == Scale::kMeasured ? 100'000 : 1;
+  const Microwatts slope_unit = scale_ == Scale::kMeasured ? 1'000'000 : 1;
+  const auto any = [&](std::int64_t unit) {
+    return (1 + Below(largest)) * unit + (unit > 1 ? Below(1000) : 0);
+  };
+  Curve curve;
+  std::vector<Microwatts> slopes;
+  const int segments = OneIn(6) ? 0 : 1 + Below(scale_ == Scale::kTies ? 3 : 6);
+  for (int i = 0; i < segments; ++i) slopes.push_back(any(slope_unit));
+  std::sort(slopes.begin(), slopes.end(), std::greater<>());
+  slopes.erase(std::unique(slopes.begin(), slopes.end()), slopes.end());
+  curve.slopes = slopes;
+  curve.times.push_back(any(time_unit));
+  for (std::size_t i = 0; i < slopes.size(); ++i) {
+    curve.times.push_back(curve.times.back() + any(time_unit));
+  }
+  return curve;
+}
+
+// With few curves for many operations, as in a pipeline, many cuts cost the same.
+void Draw::AddCurves() {
+  share_curves_ = OneIn(2);
+  if (!share_curves_) return;
+  const int curves = 1 + Below(4);
+  for (int i = 0; i < curves; ++i) problem_.curves.push_back(RandomCurve());
+}
+
+int Draw::AddOperation() {
+  if (!share_curves_) problem_.curves.push_back(RandomCurve());
+  const auto curves = static_cast<std::int32_t>(problem_.curves.size());
+  problem_.curve_of_operation.push_back(share_curves_ ? Below(curves) : curves - 1);
+  return static_cast<int>(problem_.curve_of_operation.size()) - 1;
+}
+
+void Draw::AddDependency(int from, int to) {
+  const Nanoseconds delay = OneIn(8) ? 1 + Below(scale_ == Scale::kTies ? 4 : 1000) : 0;
+  problem_.dependencies.push_back({from, to, delay});
+  if (OneIn(16)) problem_.dependencies.push_back({from, to, 0});
+}
+
+Problem Draw::AnyOrder() {
+  AddCurves();
+  const int operations = 1 + Below(16);
+  const int dependencies = operations * (1 + Below(3));
+  for (int i = 0; i < operations; ++i) AddOperation();
+  for (int i = 0; i < dependencies; ++i) {
+    const int a = Below(operations);
+    const int b = Below(operations);
+    if (a != b) AddDependency(std::min(a, b), std::max(a, b));
+  }
+  return problem_;
+}
+
+Problem Draw::Layered() {
+  AddCurves();
+  std::vector<int> before;
+  const int layers = 1 + Below(6);
+  for (int layer = 0; layer < layers; ++layer) {
+    std::vector<int> present;
+    const int width = 1 + Below(5);
+    for (int i = 0; i < width; ++i) {
+      present.push_back(AddOperation());
+      for (const int from : before) {
+        if (OneIn(2)) AddDependency(from, present.back());
+      }
+    }
+    before = present;
+  }
+  return problem_;
+}
+
+Draw::Ends Draw::AddBlock(int depth) {
+  if (depth == 0 || OneIn(4)) {
+    const int operation = AddOperation();
+    return {{operation}, {operation}};
+  }
+  const bool in_series = OneIn(2);
+  Ends all = AddBlock(depth - 1);
+  for (int parts = 1 + Below(2); parts > 0; --parts) {
+    const Ends next = AddBlock(depth - 1);
+    if (in_series) {
+      for (const int from : all.last) {
+        for (const int to : next.first) AddDependency(from, to);
+      }
+      all.last = next.last;
+    } else {
+      all.first.insert(all.first.end(), next.first.begin(), next.first.end());
+      all.last.insert(all.last.end(), next.last.begin(), next.last.end());
+    }
+  }
+  return all;
+}
+
+Problem Draw::SeriesParallel() {
+  AddCurves();
+  AddBlock(3);
+  return problem_;
+}
+
+// Rank r runs (ranks - r) forwards ahead, then a backward and a forward in turn.
+Problem Draw::Pipeline() {
+  const int ranks = 1 + Below(4);
+  const int microbatches = 1 + Below(5);
+  const auto operation = [&](int rank, bool backward, int microbatch) {
+    return (2 * rank + (backward ? 1 : 0)) * microbatches + microbatch;
+  };
+  const int twins = OneIn(3) ? 2 : 2 * ranks;  // All ranks alike, or each its own.
+  for (int i = 0; i < twins; ++i) problem_.curves.push_back(RandomCurve());
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (int i = 0; i < 2 * microbatches; ++i) {
+      problem_.curve_of_operation.push_back((2 * rank + i / microbatches) % twins);
+    }
+    int last = -1;
+    for (int step = 0; step < microbatches + ranks - rank; ++step) {
+      const int backward = step - (ranks - rank);
+      for (const auto& [is_backward, microbatch] : {std::pair{true, backward}, {false, step}}) {
+        if (microbatch < 0 || microbatch >= microbatches) continue;
+        const int next = operation(rank, is_backward, microbatch);
+        if (last >= 0) AddDependency(last, next);
+        last = next;
+      }
+    }
+    for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
+      if (rank + 1 < ranks) {
+        AddDependency(operation(rank, false, microbatch), operation(rank + 1, false, microbatch));
+        AddDependency(operation(rank + 1, true, microbatch), operation(rank, true, microbatch));
+      }
+      AddDependency(operation(rank, false, microbatch), operation(rank, true, microbatch));
+    }
+  }
+  return problem_;
+}
+
+}  // namespace
+
+Network RandomNetwork(Shape shape, Scale scale, std::uint64_t seed) {
+  Draw draw(scale, seed);
+  const Problem problem = shape == Shape::kAnyOrder         ? draw.AnyOrder()
+                          : shape == Shape::kLayered        ? draw.Layered()
+                          : shape == Shape::kSeriesParallel ? draw.SeriesParallel()
+                                                            : draw.Pipeline();
+  return *BuildNetwork(problem.curves, problem.curve_of_operation, problem.dependencies);
+}
+
+Network RandomNetwork(std::uint64_t seed) {
+  return RandomNetwork(kShapes[seed % std::size(kShapes)],
+                       kScales[seed / std::size(kShapes) % std::size(kScales)], seed);
+}
+
+}  // namespace perseus
