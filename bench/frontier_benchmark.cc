@@ -148,7 +148,7 @@ class RatioReporter : public benchmark::ConsoleReporter {
     for (const Run& run : runs) {
       const std::string name = run.benchmark_name();
       const std::size_t slash = name.rfind('/');
-      times_[name.substr(0, slash)][name.substr(slash + 1)] = run.GetAdjustedRealTime();
+      times_[name.substr(0, slash)][name.substr(slash + 1)] = run.GetAdjustedCPUTime();
     }
   }
 
