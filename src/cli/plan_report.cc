@@ -1,6 +1,7 @@
 #include "plan_report.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -68,7 +69,9 @@ std::string FormatFinding(const PlanOutcome& outcome) {
       "At maximum frequency {} of this job's energy buys no speed: the plan with no slowdown saves "
       "{} an iteration{}.\nNo plan for this profile that is as fast can save more than {}.\n",
       FormatPercent(SavingOf(outcome.planner, plan.evaluation.energy_j)), FormatJoules(saved_j),
-      all, FormatPercent(SavingOf(outcome.planner, plan.lower_bound_j)));
+      all,
+      FormatPercent(
+          SavingOf(outcome.planner, std::min(plan.lower_bound_j, plan.evaluation.energy_j))));
 }
 
 std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files) {

@@ -426,9 +426,12 @@ Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline,
   const auto sink = static_cast<std::size_t>(network.sink);
   const Nanoseconds least = EarliestTimes(network, Pace::kFastest)[sink];
   if (deadline < least) {
+    // Rounded up, so that whoever asks for what the message says gets it.
+    constexpr Nanoseconds kMicrosecond = 1'000;
+    const Nanoseconds digits = (least + kMicrosecond - 1) / kMicrosecond * kMicrosecond;
     return FailAs(ErrorKind::kUnreachable,
                   "no plan can meet {:.6f} s: the least possible iteration time is {:.6f} s",
-                  ToSeconds(deadline), ToSeconds(least));
+                  ToSeconds(deadline), ToSeconds(digits));
   }
   Solution solution;
   solution.event_times = EarliestTimes(network, Pace::kSlowest);

@@ -32,8 +32,8 @@
 // trees.
 //
 // What makes it fast, measured on 8 stages x 96 microbatches of GPT-3 (docs/benchmarks.md):
-//   - Flow and trees are carried along. Searching for the cut afresh after every step costs four
-//     times as much; keeping only the tree from the source, 2.5 times as much.
+//   - Flow and trees are carried along. Searching for the cut afresh after every step costs 3.5
+//     times as much; keeping only the tree from the source, 2.4 times as much.
 //   - Nine of ten pivots are degenerate (the path takes no more flow: many microbatches are alike).
 //     Any arc of the path that is at its bound may leave then, so the path is followed from the
 //     entering arc in both directions at once, only up to the nearest one, and the smaller pieces

@@ -18,8 +18,8 @@ constexpr int kMostTilts = 12;
 constexpr int kMostRelaxedOperations = 24'000;
 
 constexpr WindowSearch::Effort kFirstLook{8, 1'000};
-constexpr WindowSearch::Effort kLongSearch[] = {{10, 5'000}, {12, 20'000}};
-constexpr std::int64_t kMostTries = 60'000'000;  // About half a second.
+constexpr WindowSearch::Effort kLongSearch[] = {{10, 5'000}, {12, 20'000}, {14, 100'000}};
+constexpr std::int64_t kMostTries = 80'000'000;  // About half a second.
 // Gaps, as a part of the effective energy: one that needs no other start, and one not worth a
 // round.
 constexpr double kGoodEnough = 5e-4;

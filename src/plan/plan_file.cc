@@ -149,7 +149,7 @@ std::string FormatPlan(const PlanFile& plan) {
   member("time_s", ToSeconds(plan.time));
   member("energy_j", plan.energy_j);
   member("lower_bound_j", plan.lower_bound_j);
-  member("gap", plan.energy_j / plan.lower_bound_j - 1);
+  member("gap", std::max(0.0, plan.energy_j / plan.lower_bound_j - 1));
   member("average_power_w", plan.energy_j / ToSeconds(plan.time));
   member("switches", plan.switches);
   member("baseline", ordered_json{{"time_s", ToSeconds(plan.baseline_time)},

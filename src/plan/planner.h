@@ -7,6 +7,7 @@
 // Thread safety: const methods may be called from several threads.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -49,8 +50,9 @@ struct Plan {
   // The certificate: no plan for this profile that meets the deadline costs less.
   double lower_bound_j = 0;
 
-  // How far the plan may be from the best there is, as a fraction of the bound.
-  double gap() const { return evaluation.energy_j / lower_bound_j - 1; }
+  // How far the plan may be from the best there is, as a fraction of the bound. At least 0: a plan
+  // that attains its bound may seem below it by the rounding of sums of doubles.
+  double gap() const { return std::max(0.0, evaluation.energy_j / lower_bound_j - 1); }
 };
 
 // Called now and then with the part that is done, from 0 to 1.

@@ -41,7 +41,9 @@ class ClockSearch {
   void Run() {
     while (SlowRuns()) {
     }
-    while (ChangeFew() | SlowRuns()) {  // Both, always.
+    for (bool improved = true; improved;) {
+      improved = ChangeFew();
+      while (SlowRuns()) improved = true;
     }
   }
 

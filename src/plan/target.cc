@@ -4,17 +4,21 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
 
 namespace perseus {
 namespace {
 
+// Far from the end of 64 bits.
+constexpr double kMostNanoseconds = 4e18;
 constexpr double kSecondsPerHour = 3600;
 constexpr double kJoulesPerKilowattHour = 3.6e6;
 // How often a budget may be missed by the gap of a plan before the least energy is tried.
 constexpr int kMostAttempts = 8;
 
-Nanoseconds Scale(Nanoseconds time, double factor) {
-  return static_cast<Nanoseconds>(std::floor(static_cast<double>(time) * factor));
+// The points from the least time to that of least energy. No plan is made for a longer time.
+std::span<const FrontierPoint> UsefulPoints(const Frontier& frontier) {
+  return std::span(frontier.points).first(frontier.least_energy + 1);
 }
 
 // The least time on the frontier at which `cost(time_s, energy_j)` is at most `limit`; nothing if
@@ -24,11 +28,12 @@ std::optional<Nanoseconds> FastestWithin(const Frontier& frontier, double limit,
   const auto within = [&](Nanoseconds time) {
     return cost(ToSeconds(time), frontier.BoundAt(time)) <= limit;
   };
-  for (std::size_t i = 0; i < frontier.points.size(); ++i) {
-    if (!within(frontier.points[i].time)) continue;
-    if (i == 0) return frontier.points[0].time;
-    Nanoseconds outside = frontier.points[i - 1].time;
-    Nanoseconds inside = frontier.points[i].time;
+  const std::span<const FrontierPoint> points = UsefulPoints(frontier);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (!within(points[i].time)) continue;
+    if (i == 0) return points[0].time;
+    Nanoseconds outside = points[i - 1].time;
+    Nanoseconds inside = points[i].time;
     while (inside - outside > 1) {
       const Nanoseconds middle = outside + (inside - outside) / 2;
       (within(middle) ? inside : outside) = middle;
@@ -51,29 +56,31 @@ Nanoseconds Cheapest(const Frontier& frontier, Cost cost) {
 }
 
 // The fastest plan that stays within `limit`: aims at the bound first, then a little lower by what
-// the plan exceeded it.
+// the plan exceeded it, at last at the least energy there is.
 template <typename Cost>
 Result<Plan> PlanWithin(const Planner& planner, const Frontier& frontier, double limit, Cost cost,
                         std::string_view what, std::string_view unit) {
   double aim = limit;
   double least = std::numeric_limits<double>::infinity();
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-    const std::optional<Nanoseconds> time = FastestWithin(frontier, aim, cost);
-    if (!time) break;
+    std::optional<Nanoseconds> time = FastestWithin(frontier, aim, cost);
+    if (!time && attempt == 0) break;
+    const bool last = !time || attempt + 1 == kMostAttempts;
+    if (last) time = frontier.points.back().time;  // The plan of least energy.
     Result<Plan> plan = planner.PlanFor(std::max(*time, planner.least_time()));
     if (!plan) return plan;
     const double reached = cost(ToSeconds(plan->evaluation.time), plan->evaluation.energy_j);
     if (reached <= limit) return plan;
     least = std::min(least, reached);
+    if (last) break;
     aim -= reached - limit;
   }
   if (!std::isfinite(least)) {
-    for (const FrontierPoint& point : frontier.points) {
+    for (const FrontierPoint& point : UsefulPoints(frontier)) {
       least = std::min(least, cost(ToSeconds(point.time), point.bound_j));
     }
     return FailAs(ErrorKind::kUnreachable,
-                  "no plan can keep to {} of {:.6g} {}: the least that any plan could reach is "
-                  "{:.6g} {}",
+                  "no plan on the frontier keeps to {} of {:.6g} {}: the least there is {:.6g} {}",
                   what, limit, unit, least, unit);
   }
   return FailAs(ErrorKind::kUnreachable,
@@ -86,8 +93,14 @@ double PowerOf(double time_s, double energy_j) { return energy_j / time_s; }
 
 Result<Plan> PlanOf(const Planner& planner, const Frontier* frontier, const Target& target) {
   switch (target.kind) {
-    case Target::Kind::kSlowdown:
-      return planner.PlanFor(Scale(planner.baseline().time, 1 + target.value / 100));
+    case Target::Kind::kSlowdown: {
+      const double time = static_cast<double>(planner.baseline().time) * (1 + target.value / 100);
+      if (time > kMostNanoseconds) {
+        return Fail("a slowdown of {:g} % is out of range (it would take {:g} s)", target.value,
+                    time / kNanosecondsPerSecond);
+      }
+      return planner.PlanFor(static_cast<Nanoseconds>(std::floor(time)));
+    }
     case Target::Kind::kDeadline:
       if (target.value > kLongestSeconds) {
         return Fail("a deadline of {} s is out of range (at most {:.0f} s)", target.value,
@@ -144,9 +157,10 @@ std::string Describe(const Target& target) {
 }
 
 Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target) {
-  if (!std::isfinite(target.value) || target.value < 0) {
+  for (const double value : {target.value, target.gpu_hour}) {
+    if (std::isfinite(value) && value >= 0) continue;
     return Fail("{}: {} is not a number that a target can have (0 or more)", Describe(target),
-                target.value);
+                value);
   }
   Result<Plan> plan = PlanOf(planner, frontier, target);
   if (plan) plan->target = Describe(target);

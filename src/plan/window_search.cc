@@ -73,9 +73,11 @@ void WindowSearch::Reschedule(const Choices& choices) {
   std::int64_t part = static_cast<std::int64_t>(random_() % kWhole);
   if (round_ % 3 == 0) part = 0;
   if (round_ % 3 == 1) part = kWhole;
+  // Exactly slack * part / kWhole, rounded down once: then starts keep every dependency, and the
+  // product does not overflow.
   for (std::size_t i = 0; i < starts_.size(); ++i) {
-    starts_[i] += (latest[i] - starts_[i]) / kWhole * part;
-    if (part == kWhole) starts_[i] = latest[i];
+    const Nanoseconds slack = latest[i] - starts_[i];
+    starts_[i] += slack / kWhole * part + slack % kWhole * part / kWhole;
   }
 }
 

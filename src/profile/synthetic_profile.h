@@ -74,7 +74,9 @@ struct SyntheticProfileSpec {
   double work_scale = 1;              // Of a microbatch: twice the sequences, twice the work.
   double language_model_head = 0.07;  // Extra work of the last stage, as a fraction of a stage's.
   double imbalance = 0.02;            // Stages have 1 - imbalance to 1 + imbalance times the work.
-  double noise = 0.005;               // Standard deviation of the logarithm of time, and of power.
+  // Standard deviation of the logarithm of time, and of power: as of averages over many steps. The
+  // more noise, the further any plan is from its bound, for the hull clings to lucky measurements.
+  double noise = 0.001;
   std::uint64_t seed = 1;
 };
 

@@ -13,7 +13,8 @@ class EvaluateVerbTest : public ProgramTest {
  protected:
   EvaluateVerbTest() {
     MakeProfile();
-    RunWell(std::string("plan profile.csv --frequency-lists -o out") + kJob);
+    RunWell(std::string("plan profile.csv --no-frontier --slowdown 5 --frequency-lists -o out") +
+            kJob);
   }
 
   // Changes the first `from` in a file.

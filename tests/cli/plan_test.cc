@@ -95,7 +95,7 @@ TEST_F(PlanVerbTest, EveryPlanKeepsItsDeadlineAndItsBound) {
 }
 
 TEST_F(PlanVerbTest, SummaryIsWhatJsonPrints) {
-  const std::string printed = RunWell(plan_ + "-o out --json");
+  const std::string printed = RunWell(plan_ + "--no-frontier -o out --json");
   EXPECT_EQ(printed, Read("out/summary.json"));
 }
 
@@ -137,7 +137,7 @@ TEST_F(PlanVerbTest, ATargetThatNothingMeetsSaysWhatCan) {
 }
 
 TEST_F(PlanVerbTest, NothingOfAnEarlierRunSurvivesAFailure) {
-  RunWell(plan_ + "--slowdown 7 --frequency-lists -o out");
+  RunWell(plan_ + "--no-frontier --slowdown 7 --frequency-lists -o out");
   Write("out/notes.txt", "mine");
   Write("out/plans/mine.json", "{}");
   ExpectComplaint(Run(plan_ + "--deadline 0.001 -o out"), 3, "");
@@ -155,14 +155,14 @@ TEST_F(PlanVerbTest, ASummaryOfOtherOriginIsLeftAlone) {
   ExpectComplaint(Run(plan_ + "-o out"), 2, "was not written by perseus plan");
   Write("out/summary.json",
         R"({"format": "perseus-summary", "files": ["../profile.csv", "plans/../../profile.csv"]})");
-  RunWell(plan_ + "-o out");
+  RunWell(plan_ + "--no-frontier -o out");
   EXPECT_THAT(Files("."), Contains("profile.csv"));
 }
 
 TEST_F(PlanVerbTest, OutputThatCannotBeWrittenIsASystemFailure) {
   Write("file", "");
-  ExpectComplaint(Run(plan_ + "-o file/out"), 1, "file/out");
-  ExpectComplaint(Run(plan_ + ">/dev/full"), 1, "standard output");
+  ExpectComplaint(Run(plan_ + "--no-frontier -o file/out"), 1, "file/out");
+  ExpectComplaint(Run(plan_ + "--no-frontier >/dev/full"), 1, "standard output");
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
-// What somebody else's program does with the installed libraries: reads a profile and handles an
-// error.
-#include <perseus/base/result.h>
+// What somebody else's program does with the installed libraries: from a profile to a plan, and an
+// error handled.
+#include <perseus/pipeline/operation_graph.h>
+#include <perseus/pipeline/schedule.h>
+#include <perseus/plan/planner.h>
 #include <perseus/profile/profile.h>
 
 #include <cstdio>
@@ -12,13 +14,29 @@ int main() {
       "0,forward,1410,0.010,4.0\n"
       "0,forward,1200,0.011,3.5\n"
       "0,backward,1410,0.020,8.0\n"
-      "0,backward,1200,0.022,7.0\n";
-  const perseus::Result<perseus::Profile> profile = perseus::ParseProfile(kProfile, "profile.csv");
-  if (!profile) {
-    std::fprintf(stderr, "%s\n", profile.error().message.c_str());
+      "0,backward,1200,0.022,7.0\n"
+      "1,forward,1410,0.012,4.8\n"
+      "1,forward,1200,0.0132,4.2\n"
+      "1,backward,1410,0.024,9.6\n"
+      "1,backward,1200,0.0264,8.4\n";
+  const auto fail = [](const perseus::Error& error) {
+    std::fprintf(stderr, "%s\n", error.message.c_str());
     return 1;
-  }
-  const bool read = profile->stages() == 1 && profile->entries().size() == 2;
+  };
+  const auto profile = perseus::ParseProfile(kProfile, "profile.csv");
+  if (!profile) return fail(profile.error());
+  const auto schedule = perseus::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 8});
+  if (!schedule) return fail(schedule.error());
+  const auto graph = perseus::BuildOperationGraph(*schedule, *profile, {.blocking_power_w = 80});
+  if (!graph) return fail(graph.error());
+  const auto planner = perseus::Planner::Create(*graph, {.blocking_power_w = 80});
+  if (!planner) return fail(planner.error());
+  const auto plan = planner->PlanFor(planner->baseline().time);
+  if (!plan) return fail(plan.error());
+
+  const bool no_slower = plan->evaluation.time <= planner->baseline().time;
+  const bool saves = plan->evaluation.energy_j < planner->baseline().energy_j;
+  const bool certified = plan->gap() >= 0;
   const bool typo_found = !perseus::ParseProfile("stage,instructoin\n", "profile.csv");
-  return read && typo_found ? 0 : 1;
+  return no_slower && saves && certified && typo_found ? 0 : 1;
 }

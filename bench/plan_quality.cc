@@ -1,0 +1,194 @@
+// How close are plans to the bound that no plan can beat, and how long does planning take? A row
+// for every job and slowdown: profile, schedule, microbatches, slowdown, iteration time, energy,
+// saving against everything at maximum frequency, gap, and seconds of planning (one core).
+//
+//   plan_quality [all | measured | examples | synthetic]
+//
+// measured   both profiles of ../shared (skipped where absent), 12 to 96 microbatches
+// examples   the profiles of examples/, read as an A100's
+// synthetic  every schedule at 24 microbatches, and 1F1B at all; profiles without noise and with
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "measured_job.h"
+#include "perseus/base/file.h"
+#include "perseus/pipeline/schedule.h"
+#include "perseus/plan/planner.h"
+#include "perseus/profile/synthetic_profile.h"
+
+namespace perseus {
+namespace {
+
+constexpr int kMicrobatches[] = {12, 24, 48, 96};
+constexpr double kSlowdownsPercent[] = {0, 1, 2, 3, 5, 7.5, 10, 15, 20};
+constexpr int kRanks = 8;
+// Of the A100 in synthetic_profile.h; where a profile does not say.
+constexpr double kBlockingPowerW = 84;
+
+struct Job {
+  std::string profile;
+  std::string schedule;
+  int microbatches = 0;
+  double blocking_power_w = 0;
+};
+
+struct Worst {
+  double gap = 0;
+  int rows = 0;
+  int above_goal = 0;
+};
+constexpr double kGoal = 0.0015;
+
+void PrintHead() {
+  fmt::print("{:24} {:>24} {:>4} {:>6} {:>11} {:>12} {:>8} {:>8} {:>7}\n", "profile", "schedule",
+             "mb", "slow %", "time s", "energy J", "saves %", "gap %", "plan s");
+}
+
+Result<void> PrintRows(const Job& job, OperationGraph graph, Worst& worst) {
+  const Result<Planner> planner = Planner::Create(std::move(graph), {job.blocking_power_w, 0});
+  if (!planner) return Fail(planner);
+  const Evaluation& baseline = planner->baseline();
+  for (const double slowdown : kSlowdownsPercent) {
+    const auto deadline = static_cast<Nanoseconds>(
+        std::floor(static_cast<double>(baseline.time) * (1 + slowdown / 100)));
+    const auto before = std::chrono::steady_clock::now();
+    const Result<Plan> plan = planner->PlanFor(deadline);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - before;
+    if (!plan) return Fail(plan);
+    fmt::print("{:24} {:>24} {:4} {:6} {:11.6f} {:12.3f} {:8.3f} {:8.4f} {:7.2f}\n", job.profile,
+               job.schedule, job.microbatches, slowdown, ToSeconds(plan->evaluation.time),
+               plan->evaluation.energy_j, 100 * (1 - plan->evaluation.energy_j / baseline.energy_j),
+               100 * plan->gap(), took.count());
+    std::fflush(stdout);
+    worst.gap = std::max(worst.gap, plan->gap());
+    ++worst.rows;
+    if (plan->gap() > kGoal) ++worst.above_goal;
+  }
+  return {};
+}
+
+Result<void> PrintMeasured(Worst& worst) {
+  for (const MeasuredJob& measured : kMeasuredJobs) {
+    if (!std::filesystem::exists(ProfilePath(measured))) {
+      fmt::print("{} is absent: skipped\n", ProfilePath(measured).string());
+      continue;
+    }
+    for (const int microbatches : kMicrobatches) {
+      Result<OperationGraph> graph = ReadIteration(measured, microbatches);
+      if (!graph) return Fail(graph);
+      const Job job{std::string(measured.name), "1f1b", microbatches, measured.blocking_power_w};
+      if (Result<void> rows = PrintRows(job, *std::move(graph), worst); !rows) return rows;
+    }
+  }
+  return {};
+}
+
+Result<void> PrintSchedule(const Job& job, const Profile& profile, Worst& worst) {
+  const Result<Schedule> schedule = GenerateSchedule({.name = job.schedule,
+                                                      .ranks = profile.stages(),
+                                                      .microbatches = job.microbatches,
+                                                      .chunks = profile.chunks()});
+  if (!schedule) return Fail(schedule);
+  PipelineModel model;
+  model.blocking_power_w = job.blocking_power_w;
+  Result<OperationGraph> graph = BuildOperationGraph(*schedule, profile, model);
+  if (!graph) return Fail(graph);
+  return PrintRows(job, *std::move(graph), worst);
+}
+
+Result<void> PrintExamples(Worst& worst) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(
+           std::filesystem::path(PERSEUS_SOURCE_DIR) / "examples")) {
+    if (entry.path().extension() == ".csv") paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  for (const std::filesystem::path& path : paths) {
+    const Result<std::string> text = ReadFile(path);
+    if (!text) return Fail(text);
+    const Result<Profile> profile = ParseProfile(*text, path.string());
+    if (!profile) return Fail(profile);
+    for (const int microbatches : kMicrobatches) {
+      const Job job{path.stem().string(), "1f1b", microbatches, kBlockingPowerW};
+      if (Result<void> rows = PrintSchedule(job, *profile, worst); !rows) return rows;
+    }
+  }
+  return {};
+}
+
+struct ScheduleProfile {
+  std::string name;
+  int chunks = 1;
+  std::vector<InstructionKind> kinds;
+};
+
+std::vector<ScheduleProfile> Schedules() {
+  using Kind = InstructionKind;
+  const std::vector<Kind> whole = {Kind::kForward, Kind::kBackward};
+  const std::vector<Kind> split = {Kind::kForward, Kind::kBackwardInput, Kind::kBackwardWeight};
+  const std::vector<Kind> both = {Kind::kForward, Kind::kBackward, Kind::kBackwardInput,
+                                  Kind::kBackwardWeight};
+  const std::vector<Kind> recompute = {Kind::kForward, Kind::kBackward, Kind::kRecompute};
+  return {{"1f1b", 1, whole},
+          {"gpipe", 1, whole},
+          {"interleaved-1f1b", 2, whole},
+          {"early-recompute-1f1b", 1, recompute},
+          {"zb-h1", 1, split},
+          {"zb-v", 2, split},
+          {"dualpipe-v", 2, both}};
+}
+
+Result<void> PrintSynthetic(Worst& worst) {
+  for (const double noise : {0.0, 0.001}) {
+    for (const ScheduleProfile& schedule : Schedules()) {
+      SyntheticProfileSpec spec;
+      spec.stages = kRanks;
+      spec.chunks = schedule.chunks;
+      spec.kinds = schedule.kinds;
+      spec.noise = noise;
+      const Result<Profile> profile = SynthesizeProfile(spec);
+      if (!profile) return Fail(profile);
+      for (const int microbatches : kMicrobatches) {
+        if (schedule.name != "1f1b" && microbatches != 24) continue;
+        const Job job{fmt::format("synthetic, noise {}", noise), schedule.name, microbatches,
+                      kBlockingPowerW};
+        if (Result<void> rows = PrintSchedule(job, *profile, worst); !rows) return rows;
+      }
+    }
+  }
+  return {};
+}
+
+int Main(std::span<char*> arguments) {
+  const std::string what = arguments.size() > 1 ? arguments[1] : "all";
+  Worst worst;
+  PrintHead();
+  struct Part {
+    std::string_view name;
+    Result<void> (*print)(Worst& worst);
+  };
+  for (const Part& part : {Part{"measured", PrintMeasured}, Part{"examples", PrintExamples},
+                           Part{"synthetic", PrintSynthetic}}) {
+    if (what != "all" && what != part.name) continue;
+    if (const Result<void> printed = part.print(worst); !printed) {
+      fmt::print(stderr, "{}\n", printed.error().message);
+      return 1;
+    }
+  }
+  fmt::print("{} plans, largest gap {:.4f} %, {} above {} %\n", worst.rows, 100 * worst.gap,
+             worst.above_goal, 100 * kGoal);
+  return 0;
+}
+
+}  // namespace
+}  // namespace perseus
+
+int main(int argc, char** argv) { return perseus::Main({argv, static_cast<std::size_t>(argc)}); }

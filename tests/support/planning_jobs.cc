@@ -1,0 +1,154 @@
+#include "planning_jobs.h"
+
+#include <algorithm>
+#include <random>
+
+#include "perseus/pipeline/schedule.h"
+#include "perseus/profile/synthetic_profile.h"
+
+namespace perseus {
+namespace {
+
+std::size_t At(int i) { return static_cast<std::size_t>(i); }
+
+class Draw {
+ public:
+  Draw(const JobSpec& spec, std::uint64_t seed) : spec_(spec), random_(seed) {}
+
+  OperationGraph Pipeline();
+  OperationGraph AnyOrder();
+
+ private:
+  // From 0 to end - 1. (std::uniform_int_distribution differs between libraries.)
+  int Below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
+
+  // Options of falling effective energy at any blocking power below 100 W: each slower one saves at
+  // least 100 W of energy.
+  OptionSet RandomOptions(int number) {
+    OptionSet set;
+    set.name = "set " + std::to_string(number);
+    const int count = 2 + Below(spec_.options - 1);
+    Nanoseconds time = RandomTime(4) + Unit();
+    double energy_j = 20 + Below(1000) / 100.0;
+    for (int i = 0; i < count; ++i) {
+      set.options.push_back({1400.0 - 100 * i, {}, time, energy_j, 1});
+      const Nanoseconds step =
+          spec_.times == JobSpec::Times::kNanoseconds ? 20 + Below(400) : RandomTime(2) + kUnit;
+      const double saved_w = 101 + Below(300);
+      time += step;
+      energy_j -= saved_w * ToSeconds(step);
+    }
+    return set;
+  }
+
+  static constexpr Nanoseconds kUnit = 1'000'000;
+  Nanoseconds Unit() const { return spec_.times == JobSpec::Times::kNanoseconds ? 1'000 : kUnit; }
+
+  Nanoseconds RandomTime(int milliseconds) {
+    if (spec_.times == JobSpec::Times::kMilliseconds) return Below(milliseconds) * kUnit;
+    return Below(milliseconds * static_cast<int>(Unit()));
+  }
+
+  JobSpec spec_;
+  std::mt19937_64 random_;
+};
+
+//   rank 0: F0 F1 B0 F2 B1 B2        An F of rank 1 waits for that of rank 0, a B of rank 0 for
+//   rank 1: F0 B0 F1 B1 F2 B2        that of rank 1.
+OperationGraph Draw::Pipeline() {
+  const int microbatches = 1 + Below(std::max(1, spec_.operations / 4));
+  OperationGraph graph;
+  for (int set = 0; set < 4; ++set) graph.option_sets.push_back(RandomOptions(set));
+  graph.rank_orders.resize(2);
+  graph.rank_names = {"rank 0", "rank 1"};
+  const Nanoseconds delay = Below(3) == 0 ? Unit() / 10 : 0;
+  std::vector<std::vector<int>> forward(2);
+  const auto add = [&](int rank, bool backward, int microbatch) {
+    const auto index = static_cast<int>(graph.operations.size());
+    graph.operations.push_back({2 * rank + (backward ? 1 : 0), rank, microbatch});
+    std::vector<int>& order = graph.rank_orders[At(rank)];
+    if (!order.empty()) graph.dependencies.push_back({order.back(), index, 0});
+    order.push_back(index);
+    return index;
+  };
+  // In topological order: what rank 1 does with a microbatch, then what rank 0 does after it.
+  std::vector<int> first_forward(At(microbatches));
+  first_forward[0] = add(0, false, 0);
+  for (int m = 0; m < microbatches; ++m) {
+    if (m + 1 < microbatches) first_forward[At(m) + 1] = add(0, false, m + 1);
+    const int f = add(1, false, m);
+    graph.dependencies.push_back({first_forward[At(m)], f, delay});
+    const int last_b = add(1, true, m);
+    const int b = add(0, true, m);
+    graph.dependencies.push_back({last_b, b, delay});
+  }
+  return graph;
+}
+
+OperationGraph Draw::AnyOrder() {
+  OperationGraph graph;
+  const int ranks = 1 + Below(3);
+  const int operations = 1 + Below(spec_.operations);
+  graph.rank_orders.resize(At(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    graph.rank_names.push_back("rank " + std::to_string(rank));
+  }
+  for (int i = 0; i < operations; ++i) {
+    graph.option_sets.push_back(RandomOptions(i));
+    const int rank = Below(ranks);
+    graph.operations.push_back({i, rank, -1});
+    std::vector<int>& order = graph.rank_orders[At(rank)];
+    if (!order.empty()) graph.dependencies.push_back({order.back(), i, 0});
+    order.push_back(i);
+    for (int before = 0; before < i; ++before) {
+      if (Below(4) == 0) {
+        graph.dependencies.push_back({before, i, Below(3) == 0 ? RandomTime(2) : 0});
+      }
+    }
+  }
+  return graph;
+}
+
+}  // namespace
+
+OperationGraph RandomJob(const JobSpec& spec, std::uint64_t seed) {
+  Draw draw(spec, seed);
+  return spec.shape == JobShape::kPipeline ? draw.Pipeline() : draw.AnyOrder();
+}
+
+double RandomBlockingPower(std::uint64_t seed) { return static_cast<double>(seed % 4) * 20; }
+
+std::optional<Exhaustive> SearchAll(const OperationGraph& graph, const ExecutionModel& model,
+                                    Nanoseconds deadline) {
+  const Evaluator evaluator(graph, model);
+  std::vector<int> options(graph.operations.size(), 0);
+  std::optional<Exhaustive> best;
+  while (true) {
+    const Evaluation evaluation = evaluator.Evaluate(options);
+    if (evaluation.time <= deadline && (!best || evaluation.energy_j < best->energy_j)) {
+      best = Exhaustive{options, evaluation.energy_j};
+    }
+    std::size_t i = 0;
+    for (; i < options.size(); ++i) {  // Counts up, the first digit fastest.
+      const auto count = static_cast<int>(graph.options_of(static_cast<int>(i)).options.size());
+      if (++options[i] < count) break;
+      options[i] = 0;
+    }
+    if (i == options.size()) return best;
+  }
+}
+
+OperationGraph MakeSyntheticJob(const SyntheticJob& job) {
+  SyntheticProfileSpec spec;
+  spec.stages = job.stages;
+  spec.noise = job.noise;
+  PipelineModel model;
+  model.blocking_power_w = kSyntheticBlockingPowerW;
+  return *BuildOperationGraph(*GenerateSchedule({.name = job.schedule,
+                                                 .ranks = job.stages,
+                                                 .microbatches = job.microbatches,
+                                                 .chunks = 1}),
+                              *SynthesizeProfile(spec), model);
+}
+
+}  // namespace perseus

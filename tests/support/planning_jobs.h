@@ -1,0 +1,55 @@
+// Planning problems for tests: small random ones, an exhaustive search of them, and a synthetic
+// job.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perseus/pipeline/operation_graph.h"
+#include "perseus/plan/evaluation.h"
+
+namespace perseus {
+
+// How a random graph is laid out.
+enum class JobShape {
+  kPipeline,  // 1F1B over two ranks: a stage's operations of one kind share their options.
+  kAnyOrder,  // Operations on up to three ranks, each with its own options, waiting for any before.
+};
+
+struct JobSpec {
+  JobShape shape = JobShape::kAnyOrder;
+  int operations = 7;  // At most; kPipeline: 4 for each microbatch.
+  int options = 4;     // At most, per option set; at least 2, all of them useful.
+  enum class Times {
+    kAny,           // Milliseconds, to the nanosecond.
+    kMilliseconds,  // A few whole ones, which gives many ties.
+    kNanoseconds,   // A few thousand, options hundreds apart: where rounding shows.
+  } times = Times::kAny;
+};
+
+// Option sets are "set 0", "set 1", ...; kind kOperation. Some dependencies have delays. The same
+// seed gives the same problem everywhere. Its blocking power is RandomBlockingPower(seed).
+OperationGraph RandomJob(const JobSpec& spec, std::uint64_t seed);
+double RandomBlockingPower(std::uint64_t seed);
+
+// The combination of options of least energy that meets the deadline; nothing if none meets it.
+struct Exhaustive {
+  std::vector<int> options;
+  double energy_j = 0;
+};
+std::optional<Exhaustive> SearchAll(const OperationGraph& graph, const ExecutionModel& model,
+                                    Nanoseconds deadline);
+
+// `stages` alike but for the imbalance, on a synthetic A100. Its blocking power is 84 W.
+struct SyntheticJob {
+  std::string schedule = "1f1b";
+  int stages = 4;
+  int microbatches = 8;
+  double noise = 0.001;
+};
+OperationGraph MakeSyntheticJob(const SyntheticJob& job);
+inline constexpr double kSyntheticBlockingPowerW = 84;
+
+}  // namespace perseus
