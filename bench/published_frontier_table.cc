@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
 #include "published_frontier.h"
 
@@ -32,6 +33,11 @@ Comparison Compare(std::span<const PublishedPoint> points, const Bounds& bounds)
 }
 
 int PrintTable() {
+  if (!std::filesystem::exists(ProfilePath(kMeasuredJobs[0]))) {
+    fmt::print(stderr, "{} is absent (set PERSEUS_SHARED_DIR to the folder of measurements)\n",
+               ProfilePath(kMeasuredJobs[0]).string());
+    return 1;
+  }
   fmt::print(
       "| profile, microbatches | points | T_min published, ours (s) | too fast for the measured "
       "times | ours above, at most | ours above on their times, at most "
@@ -42,7 +48,8 @@ int PrintTable() {
       const auto points = ReadPublishedFrontier(PublishedFrontierPath(job, microbatches));
       const Result<OperationGraph> graph = ReadIteration(job, microbatches);
       if (points.empty() || !graph) {
-        fmt::print(stderr, "no measurements (set PERSEUS_SHARED_DIR to their folder)\n");
+        fmt::print(stderr, "{} or its profile cannot be read (are the measurements complete?)\n",
+                   PublishedFrontierPath(job, microbatches).string());
         return 1;
       }
       const Bounds measured = BoundsAt(points, *graph, job, Times::kMeasured);
