@@ -22,7 +22,7 @@ std::optional<double> ParseNumber(const std::string& text) {
 
 }  // namespace
 
-CLI::Validator NumberIn(Range range, std::string unit) {
+CLI::Validator NumberIn(Range range, const std::string& unit) {
   auto check = [range, unit](std::string& text) -> std::string {
     const std::optional<double> number = ParseNumber(text);
     if (number && *number >= range.least && *number <= range.most) return {};

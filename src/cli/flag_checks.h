@@ -12,7 +12,7 @@ struct Range {
 };
 
 // Checks that the text is a finite number in the range; errors name the unit ("seconds").
-CLI::Validator NumberIn(Range range, std::string unit);
+CLI::Validator NumberIn(Range range, const std::string& unit);
 // The same for a whole number.
 CLI::Validator WholeNumberIn(Range range);
 
