@@ -2,11 +2,12 @@
 // for every job and slowdown: profile, schedule, microbatches, slowdown, iteration time, energy,
 // saving against everything at maximum frequency, gap, and seconds of planning (one core).
 //
-//   plan_quality [all | measured | examples | synthetic]
+//   plan_quality [all | measured | examples | synthetic | SCHEDULE]
 //
 // measured   both profiles of ../shared (skipped where absent), 12 to 96 microbatches
 // examples   the profiles of examples/, read as an A100's
 // synthetic  every schedule at 24 microbatches, and 1F1B at all; profiles without noise and with
+// SCHEDULE   of the synthetic ones that alone, such as zb-v
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "measured_job.h"
@@ -75,7 +77,7 @@ Result<void> PrintRows(const Job& job, OperationGraph graph, Worst& worst) {
   return {};
 }
 
-Result<void> PrintMeasured(Worst& worst) {
+Result<void> PrintMeasured(std::string_view, Worst& worst) {
   for (const MeasuredJob& measured : kMeasuredJobs) {
     if (!std::filesystem::exists(ProfilePath(measured))) {
       fmt::print("{} is absent: skipped\n", ProfilePath(measured).string());
@@ -104,7 +106,7 @@ Result<void> PrintSchedule(const Job& job, const Profile& profile, Worst& worst)
   return PrintRows(job, *std::move(graph), worst);
 }
 
-Result<void> PrintExamples(Worst& worst) {
+Result<void> PrintExamples(std::string_view, Worst& worst) {
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(
            std::filesystem::path(PERSEUS_SOURCE_DIR) / "examples")) {
@@ -146,9 +148,10 @@ std::vector<ScheduleProfile> Schedules() {
           {"dualpipe-v", 2, both}};
 }
 
-Result<void> PrintSynthetic(Worst& worst) {
+Result<void> PrintSynthetic(std::string_view only, Worst& worst) {
   for (const double noise : {0.0, 0.001}) {
     for (const ScheduleProfile& schedule : Schedules()) {
+      if (!only.empty() && only != schedule.name) continue;
       SyntheticProfileSpec spec;
       spec.stages = kRanks;
       spec.chunks = schedule.chunks;
@@ -168,17 +171,20 @@ Result<void> PrintSynthetic(Worst& worst) {
 }
 
 int Main(std::span<char*> arguments) {
-  const std::string what = arguments.size() > 1 ? arguments[1] : "all";
+  const std::string_view what = arguments.size() > 1 ? arguments[1] : "all";
+  const auto names = ScheduleNames();
+  const bool one_schedule = std::find(names.begin(), names.end(), what) != names.end();
   Worst worst;
   PrintHead();
   struct Part {
     std::string_view name;
-    Result<void> (*print)(Worst& worst);
+    Result<void> (*print)(std::string_view schedule, Worst& worst);
   };
   for (const Part& part : {Part{"measured", PrintMeasured}, Part{"examples", PrintExamples},
                            Part{"synthetic", PrintSynthetic}}) {
-    if (what != "all" && what != part.name) continue;
-    if (const Result<void> printed = part.print(worst); !printed) {
+    if (what != "all" && what != part.name && (!one_schedule || part.name != "synthetic")) continue;
+    const std::string_view schedule = one_schedule ? what : std::string_view();
+    if (const Result<void> printed = part.print(schedule, worst); !printed) {
       fmt::print(stderr, "{}\n", printed.error().message);
       return 1;
     }
