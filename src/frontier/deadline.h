@@ -6,28 +6,17 @@
 //
 // Its dual is a convex-cost circulation: a unit of flow (a microwatt) on an arc is worth the
 // duration at which the arc's slope is the flow, and must come back from the sink to the source at
-// the price of T. A price floor on time is that much flow from source to sink that need not. Both
-// sides are optimal together when, on every arc,
+// the price of T. A price floor on time is that much flow from source to sink that need not.
+// cost_scaling.h solves it.
 //
-//     flow could rise  =>  pi[head] - pi[tail] >= duration at the flow just above x    (1)
-//     flow could fall  =>  pi[head] - pi[tail] <= duration at the flow just below x    (2)
-//
-// Method: cost scaling (Goldberg & Tarjan 1990; "partial augment-relabel", Goldberg 2008, and the
-// "global update" heuristic of Goldberg 1997). Conditions (1) and (2) may be violated by epsilon;
-// each phase divides epsilon by 8, repairs the flow to satisfy the conditions exactly, which leaves
-// some nodes with too much flow, and pushes the excess to where flow is missing along arcs that
-// violate (1) or (2) slightly, raising potentials where no such arc is left. Curves are never
-// expanded into parallel arcs: an arc knows the vertex that its flow is at and looks one ahead.
-//
-// Times are multiplied by nodes + 1, so that a flow with epsilon = 1 is exactly optimal. Usually
-// the flow is optimal several phases earlier; from a few nanoseconds on each phase ends with an
-// attempt to find integer event times for which (1) and (2) hold exactly. That attempt is the
-// proof, too.
+// At the least possible time itself the critical path leaves no choice, and all its events count as
+// one "ground" node at time 0: flow that would have to travel along the whole iteration is
+// absorbed next door. That makes the case ten times faster. Afterwards the flow that the ground
+// took in at one event and gave out at another is sent along the critical path, where everything
+// runs at its fastest and takes any amount.
 //
 // Against the walk (walk.h), both exact: the walk yields every deadline at once, this only one, but
-// at 65,536 instructions it is about 30 times faster (docs/benchmarks.md). Rivals tried: LEMON's
-// network simplex (twice slower than cost scaling at 1,536 instructions) and expanding the curves
-// into ten times as many arcs (no faster, ten times the memory).
+// at 65,536 instructions it is about 100 times faster (docs/benchmarks.md).
 #pragma once
 
 #include "perseus/base/result.h"

@@ -28,36 +28,6 @@ class EventSets {
   std::vector<std::int32_t> parent_;
 };
 
-// Nodes in an order in which every arc points forward.
-std::vector<std::int32_t> TopologicalOrder(const Network& network) {
-  const auto nodes = static_cast<std::size_t>(network.nodes);
-  std::vector<std::int32_t> arcs_into(nodes, 0);
-  std::vector<std::int32_t> first_out(nodes + 1, 0);
-  for (const Arc& arc : network.arcs) {
-    ++arcs_into[static_cast<std::size_t>(arc.head)];
-    ++first_out[static_cast<std::size_t>(arc.tail) + 1];
-  }
-  std::partial_sum(first_out.begin(), first_out.end(), first_out.begin());
-  std::vector<std::int32_t> heads(network.arcs.size());
-  std::vector<std::int32_t> next_slot(first_out.begin(), first_out.end() - 1);
-  for (const Arc& arc : network.arcs) {
-    heads[static_cast<std::size_t>(next_slot[static_cast<std::size_t>(arc.tail)]++)] = arc.head;
-  }
-  std::vector<std::int32_t> order;
-  order.reserve(nodes);
-  for (std::int32_t node = 0; node < network.nodes; ++node) {
-    if (arcs_into[static_cast<std::size_t>(node)] == 0) order.push_back(node);
-  }
-  for (std::size_t next = 0; next < order.size(); ++next) {
-    const auto node = static_cast<std::size_t>(order[next]);
-    for (std::int32_t i = first_out[node]; i < first_out[node + 1]; ++i) {
-      const std::int32_t head = heads[static_cast<std::size_t>(i)];
-      if (--arcs_into[static_cast<std::size_t>(head)] == 0) order.push_back(head);
-    }
-  }
-  return order;
-}
-
 }  // namespace
 
 Result<Network> BuildNetwork(std::span<const Curve> curves,
@@ -156,22 +126,44 @@ Result<Network> BuildNetwork(const OperationGraph& graph, std::span<const Curve>
   return BuildNetwork(curves, curve_of_operation, graph.dependencies);
 }
 
-std::vector<Nanoseconds> EarliestTimes(const Network& network, Pace pace) {
-  // Arcs by tail, in topological order of their tails.
-  const std::vector<std::int32_t> order = TopologicalOrder(network);
-  std::vector<std::int32_t> rank(static_cast<std::size_t>(network.nodes));
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    rank[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
+// Arcs in an order in which each follows all arcs into its tail.
+std::vector<std::int32_t> ArcsInOrder(const Network& network) {
+  const auto nodes = static_cast<std::size_t>(network.nodes);
+  std::vector<std::int32_t> arcs_into(nodes, 0);
+  std::vector<std::int32_t> first_out(nodes + 1, 0);
+  for (const Arc& arc : network.arcs) {
+    ++arcs_into[static_cast<std::size_t>(arc.head)];
+    ++first_out[static_cast<std::size_t>(arc.tail) + 1];
   }
-  std::vector<std::int32_t> arcs(network.arcs.size());
-  std::iota(arcs.begin(), arcs.end(), 0);
-  const auto rank_of_tail = [&](std::int32_t arc) {
-    return rank[static_cast<std::size_t>(network.arcs[static_cast<std::size_t>(arc)].tail)];
-  };
-  std::sort(arcs.begin(), arcs.end(),
-            [&](std::int32_t a, std::int32_t b) { return rank_of_tail(a) < rank_of_tail(b); });
+  std::partial_sum(first_out.begin(), first_out.end(), first_out.begin());
+  std::vector<std::int32_t> by_tail(network.arcs.size());
+  std::vector<std::int32_t> next_slot(first_out.begin(), first_out.end() - 1);
+  for (std::size_t i = 0; i < network.arcs.size(); ++i) {
+    const auto tail = static_cast<std::size_t>(network.arcs[i].tail);
+    by_tail[static_cast<std::size_t>(next_slot[tail]++)] = static_cast<std::int32_t>(i);
+  }
+  std::vector<std::int32_t> ready;
+  ready.reserve(nodes);
+  for (std::int32_t node = 0; node < network.nodes; ++node) {
+    if (arcs_into[static_cast<std::size_t>(node)] == 0) ready.push_back(node);
+  }
+  std::vector<std::int32_t> order;
+  order.reserve(network.arcs.size());
+  for (std::size_t next = 0; next < ready.size(); ++next) {
+    const auto node = static_cast<std::size_t>(ready[next]);
+    for (std::int32_t i = first_out[node]; i < first_out[node + 1]; ++i) {
+      const std::int32_t arc = by_tail[static_cast<std::size_t>(i)];
+      order.push_back(arc);
+      const std::int32_t head = network.arcs[static_cast<std::size_t>(arc)].head;
+      if (--arcs_into[static_cast<std::size_t>(head)] == 0) ready.push_back(head);
+    }
+  }
+  return order;
+}
+
+std::vector<Nanoseconds> EarliestTimes(const Network& network, Pace pace) {
   std::vector<Nanoseconds> times(static_cast<std::size_t>(network.nodes), 0);
-  for (const std::int32_t i : arcs) {
+  for (const std::int32_t i : ArcsInOrder(network)) {
     const Arc& arc = network.arcs[static_cast<std::size_t>(i)];
     const Curve& curve = network.curve_of(arc);
     const Nanoseconds duration = pace == Pace::kFastest ? curve.fastest() : curve.slowest();

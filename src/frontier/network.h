@@ -61,6 +61,10 @@ Result<Network> BuildNetwork(std::span<const Curve> curves,
                              std::span<const std::int32_t> curve_of_operation,
                              std::span<const Dependency> dependencies);
 
+// The arcs in an order in which each follows all arcs into its tail: one pass over them carries
+// something from the source to the sink, one pass backward from the sink to the source.
+std::vector<std::int32_t> ArcsInOrder(const Network& network);
+
 // For each node the earliest time it can happen when every arc runs at its fastest, or at its
 // slowest (cheapest): the longest path from the source. The sink's is the makespan.
 enum class Pace { kFastest, kSlowest };

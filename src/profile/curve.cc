@@ -68,6 +68,13 @@ Femtojoules Curve::ExtraEnergyAt(Nanoseconds duration) const {
   return extra;
 }
 
+Microwatts Curve::SlopeAfter(Nanoseconds duration) const {
+  const auto passed = std::upper_bound(times.begin() + 1, times.end(), duration) - times.begin();
+  return passed > static_cast<std::ptrdiff_t>(slopes.size())
+             ? 0
+             : slopes[static_cast<std::size_t>(passed - 1)];
+}
+
 std::vector<int> ParetoFront(std::span<const Option> options, double blocking_power_w) {
   std::vector<double> cost;
   cost.reserve(options.size());

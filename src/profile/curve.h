@@ -40,6 +40,8 @@ struct Curve {
   // Effective energy above the least one, for a duration of at least fastest(); 0 from slowest()
   // on.
   Femtojoules ExtraEnergyAt(Nanoseconds duration) const;
+  // What the next nanosecond saves after a duration of at least fastest().
+  Microwatts SlopeAfter(Nanoseconds duration) const;
 };
 
 inline double EffectiveEnergy(const Option& option, double blocking_power_w) {
