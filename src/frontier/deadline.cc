@@ -182,7 +182,7 @@ Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline,
   if (longest > std::numeric_limits<Nanoseconds>::max() / 8 / (network.nodes + 1)) {
     return Fail(
         "an iteration of {} operations that may last {:.0f} s does not fit the solver's 64 bits "
-        "(walk the whole frontier instead)",
+        "(are all times in seconds? fewer microbatches fit)",
         network.operations, ToSeconds(longest));
   }
   return DeadlineProblem(network, deadline, price_floor).Solve();

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <span>
+#include <string>
 
 namespace perseus {
 namespace {
@@ -13,8 +13,9 @@ namespace {
 constexpr double kMostNanoseconds = 4e18;
 constexpr double kSecondsPerHour = 3600;
 constexpr double kJoulesPerKilowattHour = 3.6e6;
-// How often a budget may be missed by the gap of a plan before the least energy is tried.
-constexpr int kMostAttempts = 8;
+// Plans made for one budget, and how close they come to the fastest time that keeps to it.
+constexpr int kMostAttempts = 10;
+constexpr double kTimeTolerance = 1e-4;
 
 // The points from the least time to that of least energy. No plan is made for a longer time.
 std::span<const FrontierPoint> UsefulPoints(const Frontier& frontier) {
@@ -55,37 +56,54 @@ Nanoseconds Cheapest(const Frontier& frontier, Cost cost) {
   return best->time;
 }
 
-// The fastest plan that stays within `limit`: aims at the bound first, then a little lower by what
-// the plan exceeded it, at last at the least energy there is.
+// In six digits, and never below `value`: whoever asks for what a message offers gets it.
+std::string RoundedUp(double value) {
+  const double unit = std::pow(10, std::floor(std::log10(value)) - 5);
+  std::string text = fmt::format("{:.6g}", std::ceil(value / unit) * unit);
+  if (std::stod(text) < value) text = fmt::format("{:.6g}", (std::ceil(value / unit) + 1) * unit);
+  return text;
+}
+
+// The fastest plan that stays within `limit`. The bound tells where to begin. As plans lie a little
+// above it, attempts aim lower by what the last plan was above its bound, then by twice that and
+// so on; once a plan fits they halve what is between it and the last that did not.
 template <typename Cost>
 Result<Plan> PlanWithin(const Planner& planner, const Frontier& frontier, double limit, Cost cost,
                         std::string_view what, std::string_view unit) {
-  double aim = limit;
-  double least = std::numeric_limits<double>::infinity();
-  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-    std::optional<Nanoseconds> time = FastestWithin(frontier, aim, cost);
-    if (!time && attempt == 0) break;
-    const bool last = !time || attempt + 1 == kMostAttempts;
-    if (last) time = frontier.points.back().time;  // The plan of least energy.
-    Result<Plan> plan = planner.PlanFor(std::max(*time, planner.least_time()));
-    if (!plan) return plan;
-    const double reached = cost(ToSeconds(plan->evaluation.time), plan->evaluation.energy_j);
-    if (reached <= limit) return plan;
-    least = std::min(least, reached);
-    if (last) break;
-    aim -= reached - limit;
-  }
-  if (!std::isfinite(least)) {
-    for (const FrontierPoint& point : UsefulPoints(frontier)) {
-      least = std::min(least, cost(ToSeconds(point.time), point.bound_j));
+  const auto cost_of = [&](const Plan& plan) {
+    return cost(ToSeconds(plan.evaluation.time), plan.evaluation.energy_j);
+  };
+  const Nanoseconds longest = UsefulPoints(frontier).back().time;
+  std::optional<Plan> best;
+  if (const std::optional<Nanoseconds> first = FastestWithin(frontier, limit, cost)) {
+    Nanoseconds too_fast = *first;
+    Nanoseconds fits = longest;
+    Nanoseconds time = *first;
+    double margin = 0;  // Between the limit and the bound at the next time.
+    for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+      Result<Plan> plan = planner.PlanFor(std::max(time, planner.least_time()));
+      if (!plan) return plan;
+      const double reached = cost_of(*plan);
+      if (reached <= limit) {
+        fits = time;
+        if (!best || plan->evaluation.time < best->evaluation.time) best = *std::move(plan);
+        if (attempt == 0) break;
+      } else {
+        too_fast = time;
+      }
+      if (static_cast<double>(fits - too_fast) < kTimeTolerance * static_cast<double>(fits)) break;
+      margin = std::max(2 * margin, reached - cost(ToSeconds(time), frontier.BoundAt(time)));
+      time = FastestWithin(frontier, limit - margin, cost).value_or(longest);
+      if (best || time <= too_fast || time >= fits) time = too_fast + (fits - too_fast) / 2;
     }
-    return FailAs(ErrorKind::kUnreachable,
-                  "no plan on the frontier keeps to {} of {:.6g} {}: the least there is {:.6g} {}",
-                  what, limit, unit, least, unit);
   }
+  if (best) return *std::move(best);
+  Result<Plan> least = planner.PlanFor(longest);
+  if (!least || cost_of(*least) <= limit) return least;
   return FailAs(ErrorKind::kUnreachable,
-                "no plan found keeps to {} of {:.6g} {}: the least found is {:.6g} {}", what, limit,
-                unit, least, unit);
+                "no plan between the least time and the least energy keeps to {} of {} {}: the "
+                "least is {} {}",
+                what, limit, unit, RoundedUp(cost_of(*least)), unit);
 }
 
 double EnergyOf(double, double energy_j) { return energy_j; }
@@ -139,13 +157,13 @@ Result<Plan> PlanOf(const Planner& planner, const Frontier* frontier, const Targ
 std::string Describe(const Target& target) {
   switch (target.kind) {
     case Target::Kind::kSlowdown:
-      return target.value == 0 ? "no slowdown" : fmt::format("{:g} % slowdown", target.value);
+      return target.value == 0 ? "no slowdown" : fmt::format("{} % slowdown", target.value);
     case Target::Kind::kDeadline:
-      return fmt::format("deadline {:g} s", target.value);
+      return fmt::format("deadline {} s", target.value);
     case Target::Kind::kEnergyBudget:
-      return fmt::format("energy budget {:g} J", target.value);
+      return fmt::format("energy budget {} J", target.value);
     case Target::Kind::kPowerCap:
-      return fmt::format("power cap {:g} W", target.value);
+      return fmt::format("power cap {} W", target.value);
     case Target::Kind::kMinEnergy:
       return "least energy";
     case Target::Kind::kEdp:
@@ -153,7 +171,7 @@ std::string Describe(const Target& target) {
     case Target::Kind::kPrice:
       break;
   }
-  return fmt::format("least cost at {:g} $/kWh and {:g} $/GPU-hour", target.value, target.gpu_hour);
+  return fmt::format("least cost at {} $/kWh and {} $/GPU-hour", target.value, target.gpu_hour);
 }
 
 Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target) {

@@ -84,7 +84,10 @@ TEST_F(TargetTest, EnergyBudgetBelowTheLeastEnergySaysWhatCanBeMet) {
   for (const double part : {0.5, 0.99, 0.999999}) {
     const Error error = Refuse({.kind = Kind::kEnergyBudget, .value = part * Cheapest().bound_j});
     EXPECT_EQ(error.kind, ErrorKind::kUnreachable);
-    EXPECT_NEAR(LastNumber(error.message), Cheapest().bound_j, 0.01 * Cheapest().bound_j);
+    const double offered_j = LastNumber(error.message);
+    EXPECT_NEAR(offered_j, Cheapest().bound_j, 0.01 * Cheapest().bound_j);
+    EXPECT_LE(Reach({.kind = Kind::kEnergyBudget, .value = offered_j}).evaluation.energy_j,
+              offered_j);
   }
 }
 
@@ -112,14 +115,33 @@ TEST_F(TargetTest, PowerCapIsKept) {
   EXPECT_EQ(easy.evaluation.time, planner_.least_time());
 }
 
-// A little above the power that the message names, a plan is found: 2 % leaves room for its gap.
 TEST_F(TargetTest, PowerCapBelowTheLeastPowerSaysWhatCanBeMet) {
   for (const double cap_w : {1.0, 100.0}) {
     const Error error = Refuse({.kind = Kind::kPowerCap, .value = cap_w});
     EXPECT_EQ(error.kind, ErrorKind::kUnreachable);
-    const double least_w = LastNumber(error.message);
-    const Plan plan = Reach({.kind = Kind::kPowerCap, .value = 1.02 * least_w});
-    EXPECT_LE(plan.evaluation.average_power_w(), 1.02 * least_w) << error.message;
+    const double offered_w = LastNumber(error.message);
+    EXPECT_LE(Reach({.kind = Kind::kPowerCap, .value = offered_w}).evaluation.average_power_w(),
+              offered_w);
+  }
+}
+
+// Whatever the gaps of the plans on the way: a plan that keeps to the budget, found for another
+// target, is not faster by more than the search's tolerance and a plan's own granularity.
+TEST_F(TargetTest, NoPlanForAnotherTargetKeepsABudgetFaster) {
+  std::vector<Plan> others;
+  for (int percent = 0; percent <= 30; percent += 3) {
+    others.push_back(Reach({.kind = Kind::kSlowdown, .value = static_cast<double>(percent)}));
+  }
+  const double fastest_j = frontier_.points.front().bound_j;
+  for (int i = 1; i < 40; i += 3) {
+    const double budget_j = Cheapest().bound_j * (1 - i / 40.0) + fastest_j * i / 40.0;
+    const Plan plan = Reach({.kind = Kind::kEnergyBudget, .value = budget_j});
+    for (const Plan& other : others) {
+      if (other.evaluation.energy_j > budget_j) continue;
+      EXPECT_GE(static_cast<double>(other.evaluation.time) * 1.003,
+                static_cast<double>(plan.evaluation.time))
+          << budget_j << " J, " << other.target;
+    }
   }
 }
 
