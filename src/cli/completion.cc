@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "standard_output.h"
 #include "verbs.h"
 
 namespace perseus::cli {
@@ -146,8 +147,7 @@ Verb AddCompletionVerb(CLI::App& program) {
             const auto format = *shell == "bash"  ? FormatBash
                                 : *shell == "zsh" ? FormatZsh
                                                   : FormatFish;
-            fmt::print("{}", format(program));
-            return {};
+            return Print(format(program));
           }};
 }
 

@@ -13,6 +13,7 @@
 #include "plan_report.h"
 #include "progress_bar.h"
 #include "results.h"
+#include "standard_output.h"
 #include "target_flags.h"
 #include "verbs.h"
 
@@ -182,12 +183,13 @@ Result<void> RunPlan(const PlanFlags& flags) {
     if (auto written = WriteResults(flags.directory, *files); !written) return written;
   }
   if (flags.as_json) {
-    fmt::print("{}", summary);
-  } else {
-    fmt::print("{}\n{}", FormatPlanTable(outcome), FormatFinding(outcome));
-    if (!names.empty()) fmt::print("{} files are in {}\n", names.size() + 1, flags.directory);
+    return Print(summary);
   }
-  return {};
+  std::string text = fmt::format("{}\n{}", FormatPlanTable(outcome), FormatFinding(outcome));
+  if (!names.empty()) {
+    text += fmt::format("{} files are in {}\n", names.size() + 1, flags.directory);
+  }
+  return Print(text);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ constexpr int kWidth = 40;
 ProgressBar::ProgressBar() : is_terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 ProgressBar::~ProgressBar() {
-  if (is_visible_) fmt::print(stderr, "\r\x1b[K");
+  if (is_visible_) std::fputs("\r\x1b[K", stderr);
 }
 
 void ProgressBar::Begin(std::string label, double end) {

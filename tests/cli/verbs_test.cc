@@ -43,6 +43,15 @@ TEST_F(VerbsTest, SynthOutOfRangeIsOneLine) {
   EXPECT_THAT(Files("."), ElementsAre());
 }
 
+// More than a buffer full, so that writing fails before the end.
+TEST_F(VerbsTest, AFullStandardOutputIsASystemFailure) {
+  for (const char* arguments :
+       {"synth --stages 64", "synth --stages 1", "completion bash", "plan --help", "--version"}) {
+    ExpectComplaint(Run(std::string(arguments) + " >/dev/full"), 1, "standard output");
+  }
+  EXPECT_EQ(Run("plam 2>/dev/full").status, 2);
+}
+
 TEST_F(VerbsTest, CompletionIsAScript) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     EXPECT_THAT(RunWell(std::string("completion ") + shell), HasSubstr("blocking-power"));
