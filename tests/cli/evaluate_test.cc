@@ -86,6 +86,26 @@ TEST_F(EvaluateVerbTest, APlanHoldsItsOwnSchedule) {
   ExpectComplaint(Run(plan_ + " --graph g.json"), 2, "leave out --graph");
 }
 
+TEST_F(EvaluateVerbTest, AThousandYearsOfWaitingCountAndMoreIsRefused) {
+  RunWell("synth --stages 32 -o many.csv");
+  const auto lists_of = [](int microbatches) {
+    std::string list = "[\n";
+    for (int rank = 0; rank < 32; ++rank) {
+      list += "[";
+      for (int i = 0; i < 2 * microbatches; ++i) list += "1410,";
+      list += "],\n";
+    }
+    return list + "]\n";
+  };
+  const std::string job = " --profile many.csv --schedule gpipe --blocking-power 83 --load 1e6";
+  // 31 ranks wait for 400 loads of a megasecond each.
+  Write("long.py", lists_of(400));
+  const json result = RunJson("evaluate long.py --microbatches 400" + job);
+  EXPECT_NEAR(result["blocking_energy_j"], 31 * 400e6 * 83, 1e-3 * 31 * 400e6 * 83);
+  Write("longer.py", lists_of(1200));
+  ExpectComplaint(Run("evaluate longer.py --microbatches 1200" + job), 2, "36 years");
+}
+
 TEST_F(EvaluateVerbTest, ListsNeedTheirJob) {
   ExpectComplaint(Run("evaluate out/freqs_pipeline_00000.py --profile profile.csv"), 2,
                   "--blocking-power");
