@@ -48,6 +48,11 @@ struct PlanFlags {
   bool as_json = false;
 };
 
+bool NeedsFrontier(Target::Kind kind) {
+  return kind == Target::Kind::kEnergyBudget || kind == Target::Kind::kPowerCap ||
+         kind == Target::Kind::kEdp || kind == Target::Kind::kPrice;
+}
+
 bool IsSlowdown(const Target& target) { return target.kind == Target::Kind::kSlowdown; }
 
 // Everything that is planned: no slowdown, larger ones, least energy, and then the rest that was
@@ -141,19 +146,36 @@ Result<std::vector<ResultFile>> MakeFiles(const PlanFlags& flags, const PlanOutc
   return files;
 }
 
+Result<void> CheckWithoutFrontier(const std::vector<Target>& asked) {
+  for (const Target& target : asked) {
+    if (NeedsFrontier(target.kind)) {
+      return Fail("{} needs the frontier (leave out --no-frontier)", Describe(target));
+    }
+  }
+  return {};
+}
+
 Result<void> RunPlan(const PlanFlags& flags) {
   if (flags.with_frequency_lists && flags.directory.empty()) {
     return Fail("--frequency-lists needs a directory to write them to (add -o DIR)");
   }
+  // What cannot come to anything is refused before anything is computed.
+  ResultDirectory results(flags.directory);
   if (!flags.directory.empty()) {
-    if (auto removed = RemoveResults(flags.directory); !removed) return removed;
+    if (auto opened = results.Open(); !opened) return opened;
   }
   const auto job = LoadJob(flags.job);
   if (!job) return Fail(job);
+  const std::vector<Target> asked = AskedTargets(flags.targets, job->gpus());
+  if (flags.without_frontier) {
+    if (auto able = CheckWithoutFrontier(asked); !able) return able;
+  }
+  if (flags.with_frequency_lists) {
+    if (auto able = CheckListable(job->graph); !able) return able;
+  }
   const auto planner = Planner::Create(job->graph, job->model);
   if (!planner) return Fail(planner);
 
-  const std::vector<Target> asked = AskedTargets(flags.targets, job->gpus());
   std::optional<Frontier> frontier;
   std::vector<PlannedTarget> planned;
   {
@@ -180,16 +202,18 @@ Result<void> RunPlan(const PlanFlags& flags) {
     for (const ResultFile& file : *files) names.push_back(file.name);
     summary = FormatSummary(outcome, names);
     files->push_back({kSummaryName, summary});
-    if (auto written = WriteResults(flags.directory, *files); !written) return written;
+    if (auto staged = results.Stage(*files); !staged) return staged;
   }
-  if (flags.as_json) {
-    return Print(summary);
+  std::string text = summary;
+  if (!flags.as_json) {
+    text = fmt::format("{}\n{}", FormatPlanTable(outcome), FormatFinding(outcome));
+    if (!names.empty()) {
+      text += fmt::format("{} files are in {}\n", names.size() + 1, flags.directory);
+    }
   }
-  std::string text = fmt::format("{}\n{}", FormatPlanTable(outcome), FormatFinding(outcome));
-  if (!names.empty()) {
-    text += fmt::format("{} files are in {}\n", names.size() + 1, flags.directory);
-  }
-  return Print(text);
+  // Results that could not be told of do not stay.
+  if (auto printed = Print(text); !printed) return printed;
+  return results.Publish();
 }
 
 }  // namespace

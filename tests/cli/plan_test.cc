@@ -159,10 +159,60 @@ TEST_F(PlanVerbTest, ASummaryOfOtherOriginIsLeftAlone) {
   EXPECT_THAT(Files("."), Contains("profile.csv"));
 }
 
+TEST_F(PlanVerbTest, FilesOfOtherOriginAreNeverReplaced) {
+  for (const char* name : {"frontier.csv", "plans/no-slowdown.json", "freqs_pipeline_00000.py"}) {
+    Write(std::string("out/") + name, "mine");
+    ExpectComplaint(Run(plan_ + "--frequency-lists -o out"), 2,
+                    std::string("out/") + name + ": is in the way");
+    EXPECT_EQ(Read(std::string("out/") + name), "mine");
+    EXPECT_THAT(Files("out"), ElementsAre(name));
+    RunWell("--version; rm -r out");
+  }
+}
+
+// As a run leaves them that is killed while it moves its files to their places.
+TEST_F(PlanVerbTest, NothingOfAKilledRunSurvivesTheNextOne) {
+  RunWell(plan_ + "--slowdown 7 -o out");
+  RunWell("--version; mkdir out/.perseus-run; mv out/summary.json out/trace.json out/.perseus-run");
+  Write("out/notes.txt", "mine");
+  Write("out/trace.json", "mine, since theirs has not moved");
+  ExpectComplaint(Run(plan_ + "--no-frontier -o out"), 2, "out/trace.json: is in the way");
+  EXPECT_THAT(Files("out"), ElementsAre("notes.txt", "trace.json"));
+  // And while it writes them.
+  Write("out/.perseus-run/plans/slowdown-7.json", "{}");
+  RunWell("--version; rm out/trace.json");
+  RunWell(plan_ + "--no-frontier -o out");
+  EXPECT_THAT(Files("out"),
+              ElementsAre("notes.txt", "plans/no-slowdown.json", "summary.json", "trace.json"));
+}
+
+TEST_F(PlanVerbTest, WhatCannotBeRemovedIsSaid) {
+  RunWell(plan_ + "--no-frontier -o out");
+  RunWell("--version; rm out/trace.json; mkdir -p out/trace.json/mine");
+  ExpectComplaint(Run(plan_ + "--no-frontier -o out"), 1,
+                  "out/trace.json: cannot remove the results of an earlier run");
+}
+
 TEST_F(PlanVerbTest, OutputThatCannotBeWrittenIsASystemFailure) {
   Write("file", "");
-  ExpectComplaint(Run(plan_ + "--no-frontier -o file/out"), 1, "file/out");
-  ExpectComplaint(Run(plan_ + "--no-frontier >/dev/full"), 1, "standard output");
+  ExpectComplaint(Run(plan_ + "--no-frontier -o file/out"), 1, "file/out: cannot make");
+  ExpectComplaint(Run(plan_ + "--no-frontier >/dev/full -o out"), 1, "standard output");
+  EXPECT_THAT(Files("."), ElementsAre("file", "profile.csv"));
+  // Before anything else is looked at.
+  ExpectComplaint(Run("plan nothing.csv -o /proc/perseus/out"), 1,
+                  "/proc/perseus/out: cannot make the directory: No such file");
+}
+
+TEST_F(PlanVerbTest, WhatCannotComeToAnythingIsRefusedBeforePlanning) {
+  // That no plan meets the deadline is found later.
+  ExpectComplaint(Run(plan_ + "--no-frontier --deadline 0.001 --edp"), 2, "--no-frontier");
+  Write("knobs.csv",
+        "stage,instruction,frequency,sm_count,time,energy\n"
+        "0,forward,1400,8,0.010,4\n0,forward,1200,8,0.012,3.2\n"
+        "0,backward,1400,8,0.020,8\n0,backward,1200,8,0.024,6.4\n");
+  ExpectComplaint(Run("plan knobs.csv --schedule 1f1b --microbatches 2 --blocking-power 80 "
+                      "--deadline 0.001 --frequency-lists -o out"),
+                  2, "sm_count");
 }
 
 }  // namespace
