@@ -77,6 +77,8 @@ Result<LoadedPlan> LoadFrequencyLists(std::string_view text, const EvaluateFlags
 // By content, since the name says nothing: a JSON plan is an object, and a list begins with [, or
 // with a comment.
 bool LooksLikeJson(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && text[first] == '{';
 }

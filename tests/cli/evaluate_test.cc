@@ -66,9 +66,19 @@ TEST_F(EvaluateVerbTest, SwitchingTakesTime) {
   EXPECT_EQ(late["baseline"]["time_s"], at_once["baseline"]["time_s"]);
 }
 
+TEST_F(EvaluateVerbTest, AByteOrderMarkIsFine) {
+  const std::string mark = "\xEF\xBB\xBF";
+  Write("plan.json", mark + Read("out/plans/slowdown-5.json"));
+  RunWell("evaluate plan.json");
+  Write("list.py", mark + Read("out/freqs_pipeline_00000.py"));
+  RunWell(std::string("evaluate list.py --profile profile.csv") + kJob);
+}
+
 TEST_F(EvaluateVerbTest, APlanThatClaimsMoreIsFoundOut) {
   Damage("out/plans/slowdown-5.json", "\"energy_j\": ", "\"energy_j\": 1");
-  EXPECT_THAT(RunWell(plan_), HasSubstr("The plan says otherwise: "));
+  const json claim = RunJson(plan_)["claimed"];
+  EXPECT_THAT(RunWell(plan_), HasSubstr("The plan says otherwise: " + claim["time_s"].dump() +
+                                        " s and " + claim["energy_j"].dump() + " J"));
   EXPECT_EQ(RunJson(plan_)["claimed"]["holds"], false);
 }
 
