@@ -45,6 +45,15 @@ TEST_F(PlanVerbTest, PrintsATableAndAFinding) {
   EXPECT_THAT(Files("."), ElementsAre("profile.csv"));  // No -o, no files.
 }
 
+TEST_F(PlanVerbTest, RowsOfAVeryShortJobDiffer) {
+  Write("short.csv",
+        "stage,instruction,frequency,time,energy\n"
+        "0,forward,1400,0.0000010,0.0004\n0,forward,1200,0.0000012,0.0003\n"
+        "0,backward,1400,0.0000010,0.0004\n0,backward,1200,0.0000012,0.0003\n");
+  EXPECT_THAT(RunWell("plan short.csv --schedule 1f1b --microbatches 1 --blocking-power 8"),
+              AllOf(HasSubstr(" 0.00000200000 "), HasSubstr(" 0.00000220000 ")));
+}
+
 TEST_F(PlanVerbTest, WritesTheFilesThatTheSummaryLists) {
   RunWell(plan_ + "--slowdown 7 --frequency-lists -o out");
   const std::vector<std::string> files = Files("out");
