@@ -1,5 +1,5 @@
-// The job file: what `perseus plan` needs to know besides the profile. TOML; every key has a flag
-// of the same name that overrides it.
+// The job file: what `perseus plan` needs to know besides the profile. TOML; flags override
+// its keys, except for energy_j, which has none.
 //
 //   profile = "profile.csv"           # relative to the job file
 //   [pipeline]
