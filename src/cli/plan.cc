@@ -36,8 +36,8 @@ constexpr const char* kExamples =
     "ui.perfetto.dev) and summary.json; what an earlier run wrote there is removed first.";
 
 constexpr double kTableSlowdownsPercent[] = {1, 2, 5, 10, 20};
-// Of the progress bar: the frontier's walk, then the plans.
-constexpr double kShareOfWalk = 0.7;
+// Of the progress bar. The walk takes about as long as one of the six plans or so that follow.
+constexpr double kShareOfWalk = 0.15;
 
 struct PlanFlags {
   JobFlags job;
