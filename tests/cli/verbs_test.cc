@@ -54,13 +54,19 @@ TEST_F(VerbsTest, AFullStandardOutputIsASystemFailure) {
 
 TEST_F(VerbsTest, CompletionIsAScript) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
-    EXPECT_THAT(RunWell(std::string("completion ") + shell), HasSubstr("blocking-power"));
+    EXPECT_THAT(
+        RunWell(std::string("completion ") + shell),
+        AllOf(HasSubstr("blocking-power"), HasSubstr("gpipe 1f1b "), HasSubstr("bash zsh fish")));
   }
-  // bash reads it, and completes a flag with it.
+  // bash reads it, and completes a flag, a choice and an argument with it.
   RunWell("completion bash > completion");
   Write("complete",
         "set -e\n. ./completion\nCOMP_WORDS=(perseus plan --slow) COMP_CWORD=2\n"
-        "_perseus\n[[ ${COMPREPLY[*]} == --slowdown ]]\n");
+        "_perseus\n[[ ${COMPREPLY[*]} == --slowdown ]]\n"
+        "COMP_WORDS=(perseus plan --schedule 1) COMP_CWORD=3\n"
+        "_perseus\n[[ ${COMPREPLY[*]} == 1f1b ]]\n"
+        "COMP_WORDS=(perseus completion f) COMP_CWORD=2\n"
+        "_perseus\n[[ ${COMPREPLY[*]} == fish ]]\n");
   RunWell("completion bash >/dev/null; bash complete");
 }
 
