@@ -96,7 +96,7 @@ TEST_F(EvaluateVerbTest, APlanHoldsItsOwnSchedule) {
   ExpectComplaint(Run(plan_ + " --graph g.json"), 2, "leave out --graph");
 }
 
-TEST_F(EvaluateVerbTest, AThousandYearsOfWaitingCountAndMoreIsRefused) {
+TEST_F(EvaluateVerbTest, CenturiesOfWaitingCountAndMoreIsRefused) {
   RunWell("synth --stages 32 -o many.csv");
   const auto lists_of = [](int microbatches) {
     std::string list = "[\n";

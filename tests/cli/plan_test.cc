@@ -1,4 +1,5 @@
 // `perseus plan`: its table, its files, its targets.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -145,7 +146,7 @@ TEST_F(PlanVerbTest, ATargetThatNothingMeetsSaysWhatCan) {
     std::istringstream offer(outcome.err.substr(outcome.err.rfind(" is ") + 4));
     std::string offered;
     offer >> offered;
-    RunWell(plan_ + flag + offered);
+    RunWell(fmt::format("{}{}{}", plan_, flag, offered));
   }
 }
 
