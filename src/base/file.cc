@@ -11,6 +11,8 @@
 namespace perseus {
 namespace {
 
+namespace fs = std::filesystem;
+
 // An open file descriptor, closed when it goes out of scope.
 class Descriptor {
  public:
@@ -45,6 +47,25 @@ Result<void> WriteAll(int fd, std::string_view contents, const std::filesystem::
   return {};
 }
 
+// A pipe or a device, whose readers would never see a file that took its place.
+Result<void> WriteInPlace(const fs::path& path, std::string_view contents) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!file.valid()) return SystemFailure("write", path, errno);
+  return WriteAll(file.get(), contents, path);
+}
+
+// Where symbolic links lead, to a file that need not be there yet.
+fs::path TargetOf(fs::path path) {
+  constexpr int kMostLinks = 40;  // As the kernel follows.
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(path, error)); ++i) {
+    const fs::path target = fs::read_symlink(path, error);
+    if (error) break;
+    path = path.parent_path() / target;
+  }
+  return path;
+}
+
 }  // namespace
 
 Result<std::string> ReadFile(const std::filesystem::path& path) {
@@ -72,9 +93,15 @@ Result<std::string> ReadFile(const std::filesystem::path& path) {
   return contents;
 }
 
-Result<void> WriteFileAtomically(const std::filesystem::path& path, std::string_view contents) {
-  std::error_code ignored;  // A directory that cannot be made shows as a failure to open below.
-  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
+Result<void> WriteFileAtomically(const fs::path& given, std::string_view contents) {
+  std::error_code error_code;
+  const fs::file_status status = fs::status(given, error_code);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return WriteInPlace(given, contents);
+  const fs::path path = TargetOf(given);
+  if (path.has_parent_path() && !fs::create_directories(path.parent_path(), error_code) &&
+      error_code) {
+    return SystemFailure("write", path, error_code.value());
+  }
 
   std::string temporary = path.string() + ".XXXXXX";
   {

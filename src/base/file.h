@@ -15,7 +15,8 @@ Result<std::string> ReadFile(const std::filesystem::path& path);
 
 // Replaces `path` by `contents` in one step: writes a temporary file beside it, flushes it to disk,
 // renames. Whatever happens, `path` holds either its old contents or all of the new ones.
-// Creates missing parent directories.
+// Creates missing parent directories. Where `path` is a symbolic link, the file that it leads to is
+// replaced; where it is a pipe or a device, that is written to, and nothing can be taken back.
 Result<void> WriteFileAtomically(const std::filesystem::path& path, std::string_view contents);
 
 }  // namespace perseus

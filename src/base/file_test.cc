@@ -1,5 +1,6 @@
 #include "perseus/base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -47,6 +48,38 @@ TEST_F(FileTest, AFailedWriteKeepsTheOldContentsAndSaysWhy) {
   EXPECT_EQ(written.error().kind, ErrorKind::kSystem);
   EXPECT_NE(written.error().message.find("taken: cannot write: "), std::string::npos);
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
+}
+
+TEST_F(FileTest, AWriteThroughALinkKeepsTheLink) {
+  fs::create_directory(directory_ / "there");
+  ASSERT_TRUE(WriteFileAtomically(directory_ / "there/old", ""));
+  for (const char* name : {"old", "new"}) {
+    const fs::path link = directory_ / (std::string("to ") + name);
+    fs::create_symlink(fs::path("there") / name, link);
+    ASSERT_TRUE(WriteFileAtomically(link, name));
+    EXPECT_TRUE(fs::is_symlink(link));
+    EXPECT_EQ(*ReadFile(directory_ / "there" / name), name);
+  }
+}
+
+TEST_F(FileTest, APipeIsWrittenToAndStays) {
+  const fs::path pipe = directory_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  ASSERT_TRUE(WriteFileAtomically(pipe, "through"));
+  char got[8] = {};
+  EXPECT_EQ(::read(reader, got, sizeof got), 7);
+  EXPECT_STREQ(got, "through");
+  ::close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+}
+
+TEST_F(FileTest, AParentThatCannotBeMadeSaysWhy) {
+  ASSERT_TRUE(WriteFileAtomically(directory_ / "file", ""));
+  const Result<void> written = WriteFileAtomically(directory_ / "file" / "deep" / "er", "");
+  ASSERT_FALSE(written);
+  EXPECT_NE(written.error().message.find("er: cannot write: Not a directory"), std::string::npos);
 }
 
 TEST_F(FileTest, ReadingWhatIsNotThereNamesIt) {

@@ -1,18 +1,21 @@
 // `perseus completion`: shell completion, made from the flags themselves.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "standard_output.h"
 #include "verbs.h"
 
 namespace perseus::cli {
 namespace {
 
-constexpr const char* kAbout = "Print the completion of perseus's verbs and flags for a shell.";
+constexpr const char* kAbout =
+    "Print the completion of perseus's verbs, flags and their choices for a shell.";
 constexpr const char* kExamples =
     "Examples:\n"
     "  source <(perseus completion bash)\n"
@@ -26,6 +29,20 @@ std::vector<std::string> NamesOf(const CLI::Option& option) {
   for (const std::string& name : option.get_snames()) names.push_back("-" + name);
   return names;
 }
+
+// What an option may be, by blanks; empty unless it is one of a few words. CLI11 shows them only
+// in the name of the type: "NAME:{gpipe,1f1b}".
+std::string ChoicesOf(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::size_t open = type.find('{');
+  const std::size_t close = type.find('}');
+  if (open == std::string::npos || close == std::string::npos) return "";
+  std::string choices = type.substr(open + 1, close - open - 1);
+  std::replace(choices.begin(), choices.end(), ',', ' ');
+  return choices;
+}
+
+bool TakesValue(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
 std::string FlagsOf(const CLI::App& verb) {
   std::string flags;
@@ -52,21 +69,35 @@ std::string Brief(const std::string& description) {
 
 std::string FormatBash(const CLI::App& program) {
   std::string cases;
+  std::string choices;
   for (const CLI::App* verb : program.get_subcommands({})) {
     fmt::format_to(std::back_inserter(cases), "    {}) flags='{}' ;;\n", verb->get_name(),
                    FlagsOf(*verb));
+    for (const CLI::Option* option : verb->get_options()) {
+      if (ChoicesOf(*option).empty()) continue;
+      std::vector<std::string> before = NamesOf(*option);
+      if (before.empty()) before.push_back(verb->get_name());  // An argument follows its verb.
+      for (const std::string& name : before) {
+        fmt::format_to(std::back_inserter(choices), "    '{} {}') choices='{}' ;;\n",
+                       verb->get_name(), name, ChoicesOf(*option));
+      }
+    }
   }
   return fmt::format(
       R"(# bash completion of perseus; made by: perseus completion bash
 _perseus() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} flags=''
+  local word=${{COMP_WORDS[COMP_CWORD]}} flags='' choices=''
   if [[ $COMP_CWORD -eq 1 ]]; then
     mapfile -t COMPREPLY < <(compgen -W '{} {}' -- "$word")
     return
   fi
   case ${{COMP_WORDS[1]}} in
 {}  esac
-  if [[ $word == -* ]]; then
+  case "${{COMP_WORDS[1]}} ${{COMP_WORDS[COMP_CWORD-1]}}" in
+{}  esac
+  if [[ -n $choices ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$choices" -- "$word")
+  elif [[ $word == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$word")
   else
     mapfile -t COMPREPLY < <(compgen -f -- "$word")
@@ -74,7 +105,7 @@ _perseus() {{
 }}
 complete -o filenames -F _perseus perseus
 )",
-      VerbsOf(program), FlagsOf(program), cases);
+      VerbsOf(program), FlagsOf(program), cases, choices);
 }
 
 std::string FormatZsh(const CLI::App& program) {
@@ -84,14 +115,20 @@ std::string FormatZsh(const CLI::App& program) {
     fmt::format_to(std::back_inserter(verbs), "    '{}:{}'\n", verb->get_name(),
                    Brief(verb->get_description()));
     fmt::format_to(std::back_inserter(cases), "    {})\n      _arguments \\\n", verb->get_name());
+    std::string argument = "'*:file:_files'";
     for (const CLI::Option* option : verb->get_options()) {
-      const bool takes_value = option->get_items_expected_max() > 0;
+      const std::string choices = ChoicesOf(*option);
+      const std::string values = choices.empty() ? "_files" : fmt::format("({})", choices);
+      const std::string value = TakesValue(*option) ? ":value:" + values : "";
+      if (option->get_positional() && !choices.empty()) {
+        argument = fmt::format("'1:{}:{}'", option->get_name(), values);
+      }
       for (const std::string& name : NamesOf(*option)) {
         fmt::format_to(std::back_inserter(cases), "        '*{}[{}]{}' \\\n", name,
-                       Brief(option->get_description()), takes_value ? ":value:_files" : "");
+                       Brief(option->get_description()), value);
       }
     }
-    cases += "        '*:file:_files' ;;\n";
+    cases += fmt::format("        {} ;;\n", argument);
   }
   return fmt::format(
       R"(#compdef perseus
@@ -121,12 +158,17 @@ std::string FormatFish(const CLI::App& program) {
                    "complete -c perseus -n __fish_use_subcommand -f -a {} -d '{}'\n",
                    verb->get_name(), Brief(verb->get_description()));
     for (const CLI::Option* option : verb->get_options()) {
-      if (option->get_lnames().empty()) continue;
+      const std::string choices = ChoicesOf(*option);
+      if (NamesOf(*option).empty() && choices.empty()) continue;
       fmt::format_to(std::back_inserter(text),
                      "complete -c perseus -n '__fish_seen_subcommand_from {}'", verb->get_name());
       for (const std::string& name : option->get_snames()) text += " -s " + name;
       for (const std::string& name : option->get_lnames()) text += " -l " + name;
-      if (option->get_items_expected_max() > 0) text += " -r";
+      if (!choices.empty()) {
+        text += fmt::format("{} -a '{}'", NamesOf(*option).empty() ? " -f" : " -x", choices);
+      } else if (TakesValue(*option)) {
+        text += " -r";
+      }
       text += fmt::format(" -d '{}'\n", Brief(option->get_description()));
     }
   }
@@ -146,8 +188,7 @@ Verb AddCompletionVerb(CLI::App& program) {
             const auto format = *shell == "bash"  ? FormatBash
                                 : *shell == "zsh" ? FormatZsh
                                                   : FormatFish;
-            fmt::print("{}", format(program));
-            return {};
+            return Print(format(program));
           }};
 }
 

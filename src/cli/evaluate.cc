@@ -10,6 +10,7 @@
 #include "perseus/plan/evaluation.h"
 #include "perseus/plan/frequency_lists.h"
 #include "perseus/plan/plan_file.h"
+#include "standard_output.h"
 #include "table.h"
 #include "verbs.h"
 
@@ -76,6 +77,8 @@ Result<LoadedPlan> LoadFrequencyLists(std::string_view text, const EvaluateFlags
 // By content, since the name says nothing: a JSON plan is an object, and a list begins with [, or
 // with a comment.
 bool LooksLikeJson(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && text[first] == '{';
 }
@@ -89,7 +92,8 @@ ordered_json Describe(const Evaluation& evaluation) {
           {"switches", evaluation.switches}};
 }
 
-void PrintJson(const LoadedPlan& plan, const Evaluation& baseline, const Evaluation& evaluation) {
+std::string FormatJson(const LoadedPlan& plan, const Evaluation& baseline,
+                       const Evaluation& evaluation) {
   ordered_json result = Describe(evaluation);
   result["saving"] = 1 - evaluation.energy_j / baseline.energy_j;
   result["slowdown"] = ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1;
@@ -101,10 +105,11 @@ void PrintJson(const LoadedPlan& plan, const Evaluation& baseline, const Evaluat
                          {"energy_j", plan.claim->energy_j},
                          {"holds", plan.claim->Holds(evaluation)}};
   }
-  fmt::print("{}\n", result.dump(2, ' ', false, ordered_json::error_handler_t::replace));
+  return result.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-void PrintTable(const LoadedPlan& plan, const Evaluation& baseline, const Evaluation& evaluation) {
+std::string FormatTable(const LoadedPlan& plan, const Evaluation& baseline,
+                        const Evaluation& evaluation) {
   Table table({"plan", "time (s)", "energy (J)", "saving", "slowdown", "power (W)", "switches"});
   table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time)),
                 FormatQuantity(baseline.energy_j), "", "",
@@ -114,16 +119,19 @@ void PrintTable(const LoadedPlan& plan, const Evaluation& baseline, const Evalua
                 FormatPercent(1 - evaluation.energy_j / baseline.energy_j),
                 FormatPercent(ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1),
                 FormatQuantity(evaluation.average_power_w()), fmt::to_string(evaluation.switches)});
-  fmt::print("{}", table.Format());
-  if (!plan.claim) return;
+  std::string text = table.Format();
+  if (!plan.claim) return text;
   if (plan.claim->Holds(evaluation)) {
-    fmt::print("\nThis is what the plan says of itself.\n");
+    text += "\nThis is what the plan says of itself.\n";
   } else {
-    fmt::print(
-        "\nThe plan says otherwise: {} s and {} J. It was made for another profile, switching "
-        "latency or job, or changed since.\n",
-        FormatQuantity(ToSeconds(plan.claim->time)), FormatQuantity(plan.claim->energy_j));
+    // In full: what differs may be less than the table shows.
+    text += fmt::format(
+        "\nThe plan says otherwise: {} s and {} J, and not {} s and {} J. It was made for another "
+        "profile, switching latency or job, or changed since.\n",
+        ToSeconds(plan.claim->time), plan.claim->energy_j, ToSeconds(evaluation.time),
+        evaluation.energy_j);
   }
+  return text;
 }
 
 Result<void> RunEvaluate(const EvaluateFlags& flags) {
@@ -135,8 +143,7 @@ Result<void> RunEvaluate(const EvaluateFlags& flags) {
   const Evaluator evaluator(plan->job.graph, plan->job.model);
   const Evaluation baseline = evaluator.Evaluate(BaselineOptions(plan->job.graph));
   const Evaluation evaluation = evaluator.Evaluate(plan->options);
-  (flags.as_json ? PrintJson : PrintTable)(*plan, baseline, evaluation);
-  return {};
+  return Print((flags.as_json ? FormatJson : FormatTable)(*plan, baseline, evaluation));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -73,11 +74,37 @@ Result<Profile> LoadProfile(const std::string& path) {
   return ParseProfile(*text, path);
 }
 
-Result<Schedule> LoadSchedule(const Job& job, const Profile& profile) {
+// What is said of a schedule besides its file has to be so.
+Result<void> CheckSizes(const Job& job, const JobFlags& flags, const Schedule& schedule) {
+  const auto ranks = static_cast<int>(schedule.ranks.size());
+  struct Size {
+    std::string_view name;
+    bool is_said;
+    int said;
+    int actual;
+  };
+  const Size sizes[] = {
+      {"stages", job.schedule.ranks != 0, job.schedule.ranks, ranks},
+      {"microbatches", job.schedule.microbatches != 0, job.schedule.microbatches,
+       schedule.microbatches},
+      {"chunks", flags.chunks || job.Has("chunks"), job.schedule.chunks,
+       1 + *std::max_element(schedule.chunk_of_stage.begin(), schedule.chunk_of_stage.end())}};
+  for (const Size& size : sizes) {
+    if (!size.is_said || size.said == size.actual) continue;
+    return Fail("{}: has {} {}, not {} (leave {} out of the flags and the job file)",
+                job.schedule_path, size.actual, size.name, size.said, size.name);
+  }
+  return {};
+}
+
+Result<Schedule> LoadSchedule(const Job& job, const JobFlags& flags, const Profile& profile) {
   if (!job.schedule_path.empty()) {
     auto text = ReadFile(job.schedule_path);
     if (!text) return Fail(text);
-    return ParseSchedule(*text, job.schedule_path);
+    auto schedule = ParseSchedule(*text, job.schedule_path);
+    if (!schedule) return schedule;
+    if (auto agree = CheckSizes(job, flags, *schedule); !agree) return Fail(agree);
+    return schedule;
   }
   if (job.schedule.name.empty()) {
     return Fail("the schedule is missing (say --schedule with one of {}; or --schedule-file)",
@@ -116,8 +143,8 @@ Result<LoadedJob> LayOutGraph(PlannedJob planned, const std::optional<double>& b
   return job;
 }
 
-// Nothing that describes a pipeline means anything for a general graph.
-Result<void> RefuseWithGraph(const JobFlags& flags) {
+// Nothing that describes a pipeline means anything for a general graph, whoever says it.
+Result<void> RefuseWithGraph(const JobFlags& flags, const Job& job) {
   const std::pair<std::string_view, bool> given[] = {
       {"a profile", !flags.profile.empty()},
       {"--stages", flags.stages.has_value()},
@@ -132,6 +159,14 @@ Result<void> RefuseWithGraph(const JobFlags& flags) {
     if (is_given) {
       return Fail("{} means nothing for a general graph, whose file says it all (leave it out)",
                   flag);
+    }
+  }
+  constexpr std::string_view kKeys[] = {"profile", "stages",         "microbatches",
+                                        "chunks",  "gpus_per_stage", "fixed"};
+  for (const std::string_view key : kKeys) {
+    if (job.Has(key)) {
+      return Fail("{}: {} means nothing for a general graph, whose file says it all (leave it out)",
+                  flags.job_file, key);
     }
   }
   return {};
@@ -192,22 +227,25 @@ Result<LoadedJob> LoadJob(const JobFlags& flags) {
                      .pipelines = job->pipelines,
                      .model = job->model,
                      .switch_latency = job->switch_latency};
+  std::optional<double> blocking_power_w = flags.blocking_power_w;
+  // Flags are in the model by now.
+  if (job->Has("blocking_power_w")) blocking_power_w = job->model.blocking_power_w;
   if (!job->graph_path.empty()) {
-    if (auto fits = RefuseWithGraph(flags); !fits) return Fail(fits);
+    if (auto fits = RefuseWithGraph(flags, *job); !fits) return Fail(fits);
     planned.profile = job->graph_path;
-    return LayOutGraph(std::move(planned), flags.blocking_power_w);
+    return LayOutGraph(std::move(planned), blocking_power_w);
   }
   if (planned.profile.empty()) {
     return Fail("the profile is missing (name a CSV, or make one with perseus synth)");
   }
-  if (flags.job_file.empty() && !flags.blocking_power_w) {
+  if (!blocking_power_w) {
     return Fail(
-        "--blocking-power is missing (what one GPU draws while it waits, in watts; 0 "
-        "counts no waiting at all)");
+        "--blocking-power is missing, or blocking_power_w under [gpu] of a job file (what one GPU "
+        "draws while it waits, in watts; 0 counts no waiting at all)");
   }
   const auto profile = LoadProfile(planned.profile);
   if (!profile) return Fail(profile);
-  auto schedule = LoadSchedule(*job, *profile);
+  auto schedule = LoadSchedule(*job, flags, *profile);
   if (!schedule) return Fail(schedule);
   planned.schedule = *std::move(schedule);
   return LayOut(std::move(planned), *profile);
@@ -224,7 +262,7 @@ Result<LoadedJob> LoadPlannedJob(const PlanFile& plan, const JobFlags& flags) {
   planned.pipelines = flags.pipelines.value_or(planned.pipelines);
   OverrideModel(planned.model, planned.switch_latency, flags);
   if (planned.IsGeneralGraph()) {
-    if (auto fits = RefuseWithGraph(flags); !fits) return Fail(fits);
+    if (auto fits = RefuseWithGraph(flags, Job()); !fits) return Fail(fits);
     if (!flags.graph.empty()) planned.profile = flags.graph;
     return LayOutGraph(std::move(planned), flags.blocking_power_w);
   }

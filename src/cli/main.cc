@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <iostream>
+#include <new>
 #include <string>
+#include <system_error>
 
 #include "perseus/pipeline/wording.h"
 #include "perseus/profile/excerpt.h"
@@ -46,7 +49,8 @@ int StatusOf(ErrorKind kind) {
 }
 
 int Complain(std::string_view message, int status) {
-  fmt::print(stderr, "perseus: {}\n", message);
+  // Not fmt::print, which throws where standard error is closed or full.
+  std::fputs(fmt::format("perseus: {}\n", message).c_str(), stderr);
   return status;
 }
 
@@ -87,6 +91,16 @@ int ComplainOfUsage(const CLI::App& program, const CLI::ParseError& error) {
   return Complain(fmt::format("{} ({})", what, help), kBadInput);
 }
 
+Result<void> RunVerb(const Verb& verb) {
+  try {
+    return verb.run();
+  } catch (const std::bad_alloc&) {
+    return FailAs(ErrorKind::kSystem, "out of memory (plan a smaller job, or on a larger machine)");
+  } catch (const std::system_error& error) {
+    return FailAs(ErrorKind::kSystem, "the system failed: {}", error.what());
+  }
+}
+
 int Run(int argc, const char* const* argv) {
   CLI::App program(kAbout, "perseus");
   program.footer(kExamples);
@@ -98,19 +112,16 @@ int Run(int argc, const char* const* argv) {
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version.
-    return program.exit(request);
+    const int status = program.exit(request);
+    return std::cout.flush() ? status : Complain("cannot write to standard output", kSystemFailure);
   } catch (const CLI::ParseError& error) {
     return ComplainOfUsage(program, error);
   }
   for (const Verb& verb : verbs) {
     if (!verb.flags->parsed()) continue;
-    if (auto done = verb.run(); !done) {
+    if (auto done = RunVerb(verb); !done) {
       return Complain(done.error().message, StatusOf(done.error().kind));
     }
-  }
-  // A full disk behind a redirection shows only now.
-  if (std::fflush(stdout) != 0) {
-    return Complain("cannot write to standard output (is the disk full?)", kSystemFailure);
   }
   return kOk;
 }

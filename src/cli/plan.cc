@@ -13,6 +13,7 @@
 #include "plan_report.h"
 #include "progress_bar.h"
 #include "results.h"
+#include "standard_output.h"
 #include "target_flags.h"
 #include "verbs.h"
 
@@ -35,8 +36,8 @@ constexpr const char* kExamples =
     "ui.perfetto.dev) and summary.json; what an earlier run wrote there is removed first.";
 
 constexpr double kTableSlowdownsPercent[] = {1, 2, 5, 10, 20};
-// Of the progress bar: the frontier's walk, then the plans.
-constexpr double kShareOfWalk = 0.7;
+// Of the progress bar. The walk takes about as long as one of the six plans or so that follow.
+constexpr double kShareOfWalk = 0.15;
 
 struct PlanFlags {
   JobFlags job;
@@ -46,6 +47,11 @@ struct PlanFlags {
   bool with_frequency_lists = false;
   bool as_json = false;
 };
+
+bool NeedsFrontier(Target::Kind kind) {
+  return kind == Target::Kind::kEnergyBudget || kind == Target::Kind::kPowerCap ||
+         kind == Target::Kind::kEdp || kind == Target::Kind::kPrice;
+}
 
 bool IsSlowdown(const Target& target) { return target.kind == Target::Kind::kSlowdown; }
 
@@ -140,19 +146,36 @@ Result<std::vector<ResultFile>> MakeFiles(const PlanFlags& flags, const PlanOutc
   return files;
 }
 
+Result<void> CheckWithoutFrontier(const std::vector<Target>& asked) {
+  for (const Target& target : asked) {
+    if (NeedsFrontier(target.kind)) {
+      return Fail("{} needs the frontier (leave out --no-frontier)", Describe(target));
+    }
+  }
+  return {};
+}
+
 Result<void> RunPlan(const PlanFlags& flags) {
   if (flags.with_frequency_lists && flags.directory.empty()) {
     return Fail("--frequency-lists needs a directory to write them to (add -o DIR)");
   }
+  // What cannot come to anything is refused before anything is computed.
+  ResultDirectory results(flags.directory);
   if (!flags.directory.empty()) {
-    if (auto removed = RemoveResults(flags.directory); !removed) return removed;
+    if (auto opened = results.Open(); !opened) return opened;
   }
   const auto job = LoadJob(flags.job);
   if (!job) return Fail(job);
+  const std::vector<Target> asked = AskedTargets(flags.targets, job->gpus());
+  if (flags.without_frontier) {
+    if (auto able = CheckWithoutFrontier(asked); !able) return able;
+  }
+  if (flags.with_frequency_lists) {
+    if (auto able = CheckListable(job->graph); !able) return able;
+  }
   const auto planner = Planner::Create(job->graph, job->model);
   if (!planner) return Fail(planner);
 
-  const std::vector<Target> asked = AskedTargets(flags.targets, job->gpus());
   std::optional<Frontier> frontier;
   std::vector<PlannedTarget> planned;
   {
@@ -179,15 +202,18 @@ Result<void> RunPlan(const PlanFlags& flags) {
     for (const ResultFile& file : *files) names.push_back(file.name);
     summary = FormatSummary(outcome, names);
     files->push_back({kSummaryName, summary});
-    if (auto written = WriteResults(flags.directory, *files); !written) return written;
+    if (auto staged = results.Stage(*files); !staged) return staged;
   }
-  if (flags.as_json) {
-    fmt::print("{}", summary);
-  } else {
-    fmt::print("{}\n{}", FormatPlanTable(outcome), FormatFinding(outcome));
-    if (!names.empty()) fmt::print("{} files are in {}\n", names.size() + 1, flags.directory);
+  std::string text = summary;
+  if (!flags.as_json) {
+    text = fmt::format("{}\n{}", FormatPlanTable(outcome), FormatFinding(outcome));
+    if (!names.empty()) {
+      text += fmt::format("{} files are in {}\n", names.size() + 1, flags.directory);
+    }
   }
-  return {};
+  // Results that could not be told of do not stay.
+  if (auto printed = Print(text); !printed) return printed;
+  return results.Publish();
 }
 
 }  // namespace

@@ -2,9 +2,12 @@
 //
 // Invariants:
 // 1. A run first removes what an earlier run left, so that afterwards the directory holds this
-//    run's results or none, whatever goes wrong. Files of other origin stay.
+//    run's results or none, whatever goes wrong. Files of other origin are neither removed nor
+//    replaced: what would replace one fails.
 // 2. Each file appears whole or not at all. summary.json comes last and lists the others: where it
 //    is, all of them are.
+// 3. A run that was killed leaves at most DIR/.perseus-run, where files are written before they are
+//    moved to their places, and files that the list in there names. The next run removes both.
 #pragma once
 
 #include <filesystem>
@@ -22,12 +25,29 @@ struct ResultFile {
   std::string contents;
 };
 
-// Removes the files that summary.json lists, and summary.json. A file there that no run of perseus
-// could have written is left alone, whatever the list says.
-Result<void> RemoveResults(const std::filesystem::path& directory);
+class ResultDirectory {
+ public:
+  explicit ResultDirectory(std::filesystem::path path);  // Touches nothing yet.
+  ResultDirectory(const ResultDirectory&) = delete;
+  ResultDirectory& operator=(const ResultDirectory&) = delete;
+  // Removes what was staged and not published, and the directory if this run made it for nothing.
+  ~ResultDirectory();
 
-// In the order given; if one cannot be written, those before it are removed again.
-Result<void> WriteResults(const std::filesystem::path& directory,
-                          const std::vector<ResultFile>& files);
+  // Makes the directory, removes the results of earlier runs, and sees whether new ones can be
+  // written. Fails before it removes anything if summary.json was not written by a run.
+  Result<void> Open();
+
+  // Writes the files out of sight. The last one is the summary. Requires Open().
+  Result<void> Stage(const std::vector<ResultFile>& files);
+
+  // Moves what was staged to its places. If that fails, nothing of it stays.
+  Result<void> Publish();
+
+ private:
+  std::filesystem::path path_;
+  std::vector<std::string> staged_;
+  bool is_open_ = false;
+  bool is_new_ = false;
+};
 
 }  // namespace perseus::cli

@@ -1,6 +1,4 @@
 // `perseus synth`: a profile without a GPU.
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <limits>
 #include <memory>
@@ -8,6 +6,7 @@
 #include "flag_checks.h"
 #include "perseus/base/file.h"
 #include "perseus/profile/synthetic_profile.h"
+#include "standard_output.h"
 #include "verbs.h"
 
 namespace perseus::cli {
@@ -39,8 +38,7 @@ Result<void> RunSynth(SynthFlags flags) {
   if (!profile) return Fail(profile);
   const std::string text = FormatProfile(*profile);
   if (!flags.path.empty()) return WriteFileAtomically(flags.path, text);
-  fmt::print("{}", text);
-  return {};
+  return Print(text);
 }
 
 }  // namespace

@@ -40,9 +40,9 @@ std::string Table::Format() const {
 }
 
 std::string FormatQuantity(double value) {
-  const double magnitude = std::abs(value);
+  // Negative for as many zeros as follow the point.
   const int digits_before =
-      magnitude >= 1 ? 1 + static_cast<int>(std::floor(std::log10(magnitude))) : 1;
+      value == 0 ? 1 : 1 + static_cast<int>(std::floor(std::log10(std::abs(value))));
   return fmt::format("{:.{}f}", value, std::max(0, kSignificantDigits - digits_before));
 }
 

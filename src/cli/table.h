@@ -18,7 +18,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;  // The header first.
 };
 
-// With enough digits to tell plans apart whatever the magnitude: "0.051234", "58321.4".
+// With enough digits to tell plans apart whatever the magnitude: "0.0512341", "58321.4".
 std::string FormatQuantity(double value);
 // A fraction as percent: "15.36 %".
 std::string FormatPercent(double fraction);

@@ -278,6 +278,7 @@ Result<GraphFile> ParseOperationGraph(std::string_view text, std::string_view na
     GraphFile file = GraphReader(name).Read(ParseStrictly(text));
     auto sorted = SortTopologically(std::move(file.graph));
     if (!sorted) return Fail(sorted);
+    if (auto fits = CheckDurations(*sorted); !fits) return Fail(fits);
     file.graph = *std::move(sorted);
     return file;
   } catch (const GraphFileError& error) {

@@ -100,6 +100,7 @@ class JobReader {
   Result<Job> Read() {
     constexpr std::array<std::string_view, 4> kKeys{"profile", "pipeline", "gpu", "fixed"};
     TableReader reader(root_, name_, "the job file", kKeys);
+    KeepKeys(root_);
     job_.profile_path = reader.Text("profile");
     if (Keep(reader)) ReadTable("pipeline", &JobReader::ReadPipeline);
     if (!error_) ReadTable("gpu", &JobReader::ReadGpu);
@@ -109,6 +110,10 @@ class JobReader {
   }
 
  private:
+  void KeepKeys(const toml::table& table) {
+    for (const auto& [key, value] : table) job_.keys.emplace_back(key.str());
+  }
+
   // Takes over the reader's failure. True if there is none.
   bool Keep(const TableReader& reader) {
     if (!error_) error_ = reader.error();
@@ -134,6 +139,7 @@ class JobReader {
     constexpr std::array<std::string_view, 7> kKeys{
         "schedule", "schedule_file", "graph", "stages", "microbatches", "chunks", "pipelines"};
     TableReader reader(table, name_, "[pipeline]", kKeys);
+    KeepKeys(table);
     job_.schedule.name = reader.Text("schedule");
     job_.schedule_path = reader.Text("schedule_file");
     job_.graph_path = reader.Text("graph");
@@ -159,6 +165,7 @@ class JobReader {
     constexpr std::array<std::string_view, 3> kKeys{"blocking_power_w", "gpus_per_stage",
                                                     "switch_latency_ms"};
     TableReader reader(table, name_, "[gpu]", kKeys);
+    KeepKeys(table);
     job_.model.blocking_power_w = reader.Number("blocking_power_w", kMostBlockingPowerW, 0);
     job_.model.gpus_per_stage = reader.Count("gpus_per_stage", kMostGpusPerStage, 1);
     job_.switch_latency = ToNanoseconds(reader.Number("switch_latency_ms", kLongestSwitchMs, 0) /

@@ -1,5 +1,5 @@
-// The job file: what `perseus plan` needs to know besides the profile. TOML; every key has a flag
-// of the same name that overrides it.
+// The job file: what `perseus plan` needs to know besides the profile. TOML; flags override
+// its keys, except for energy_j, which has none.
 //
 //   profile = "profile.csv"           # relative to the job file
 //   [pipeline]
@@ -18,9 +18,10 @@
 //   energy_j = 0.05                   # not for p2p; absent: blocking power
 #pragma once
 
-#include <optional>
+#include <algorithm>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "perseus/base/result.h"
 #include "perseus/pipeline/operation_graph.h"
@@ -37,6 +38,12 @@ struct Job {
   int pipelines = 1;
   PipelineModel model;
   Nanoseconds switch_latency = 0;
+
+  // The keys that the file has, whatever their table: "stages", "blocking_power_w", "fixed".
+  std::vector<std::string> keys;
+  bool Has(std::string_view key) const {
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  }
 };
 
 // Unknown keys, wrong types and values out of range are errors with file and line.

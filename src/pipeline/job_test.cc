@@ -51,9 +51,19 @@ TEST(Job, ReadsEverything) {
   EXPECT_EQ(job->model.fixed.all_reduce.time, 0);
 }
 
+TEST(Job, KnowsWhichKeysItHas) {
+  const Result<Job> job =
+      ParseJob("[gpu]\nblocking_power_w = 0\n[[fixed]]\nkind = \"load\"\ntime_s = 1\n", "job.toml");
+  ASSERT_TRUE(job) << job.error().message;
+  EXPECT_TRUE(job->Has("blocking_power_w"));
+  EXPECT_TRUE(job->Has("fixed"));
+  EXPECT_FALSE(job->Has("stages"));
+}
+
 TEST(Job, WhatIsAbsentIsLeftToFlags) {
   const Result<Job> job = ParseJob("", "job.toml");
   ASSERT_TRUE(job) << job.error().message;
+  EXPECT_FALSE(job->Has("blocking_power_w"));
   EXPECT_EQ(job->profile_path, "");
   EXPECT_EQ(job->schedule.name, "");
   EXPECT_EQ(job->schedule.ranks, 0);

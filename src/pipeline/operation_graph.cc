@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "perseus/pipeline/topological_order.h"
 #include "perseus/profile/excerpt.h"
@@ -26,6 +27,29 @@ Result<OperationGraph> SortTopologically(OperationGraph graph) {
       "{}: operations wait for each other: {} (remove one of these dependencies; operations "
       "on one resource also wait for those before them)",
       graph.name, circle);
+}
+
+Result<void> CheckDurations(const OperationGraph& graph) {
+  std::vector<Nanoseconds> slowest;
+  for (const OptionSet& set : graph.option_sets) {
+    Nanoseconds& longest = slowest.emplace_back(0);
+    for (const Option& option : set.options) longest = std::max(longest, option.time);
+  }
+  Nanoseconds left = std::numeric_limits<Nanoseconds>::max() / 8;
+  bool fits = true;
+  auto take = [&](Nanoseconds duration) {
+    fits = fits && duration <= left;
+    if (fits) left -= duration;
+  };
+  for (const Operation& operation : graph.operations) {
+    take(slowest[static_cast<std::size_t>(operation.option_set)]);
+  }
+  for (const Dependency& dependency : graph.dependencies) take(dependency.delay);
+  if (fits) return {};
+  return Fail(
+      "{}: the durations of all operations add up to more than 36 years, which does not fit the "
+      "planner's nanoseconds (are the times in seconds?)",
+      graph.name);
 }
 
 std::string Describe(const OperationGraph& graph, int operation) {

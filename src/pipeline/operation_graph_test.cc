@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -70,6 +71,7 @@ TEST(SortTopologically, NamesTheCycleAndNothingElse) {
 
 TEST(SortTopologically, ALongCycleStillFitsOnALine) {
   std::vector<Dependency> ring;
+  ring.reserve(20);
   for (int i = 0; i < 20; ++i) ring.push_back({i, (i + 1) % 20});
   EXPECT_THAT(SortTopologically(MakeGraph(20, ring)).error().message, HasSubstr(" -> 12 more -> "));
 }
@@ -102,6 +104,20 @@ TEST(SortTopologically, RandomGraphs) {
       EXPECT_FALSE(SortTopologically(MakeGraph(operations, dependencies)));
     }
   }
+}
+
+//   a -> b: as long as the planner's range, and a delay beyond it.
+TEST(CheckDurations, CountsOperationsAtTheirSlowestAndDelays) {
+  constexpr Nanoseconds kMost = std::numeric_limits<Nanoseconds>::max() / 8;
+  OperationGraph graph = MakeGraph(2, {{0, 1, 0}});
+  graph.option_sets[0].options = {{1400, {}, 1, 1, 1}, {1000, {}, kMost - 1, 1, 1}};
+  graph.option_sets[1].options = {{1400, {}, 1, 1, 1}};
+  EXPECT_TRUE(CheckDurations(graph));
+  graph.dependencies[0].delay = 1;
+  ASSERT_FALSE(CheckDurations(graph));
+  EXPECT_THAT(CheckDurations(graph).error().message, HasSubstr("work.json: the durations"));
+  graph.dependencies[0].delay = std::numeric_limits<Nanoseconds>::max();
+  EXPECT_FALSE(CheckDurations(graph));
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ class PipelineGraphBuilder {
       if (auto laid = LayOutRank(rank); !laid) return Fail(laid);
     }
     AddDataDependencies();
+    if (auto fits = CheckDurations(graph_); !fits) return Fail(fits);
 
     const TopologicalOrder found = FindTopologicalOrder(graph_);
     if (!found.cycle.empty()) return FailWithDeadlock(found.cycle);

@@ -142,9 +142,10 @@ Evaluation Evaluator::Evaluate(std::span<const int> options) const {
     evaluation.operation_energy_j += evaluation.energies_j[At(i)];
     evaluation.time = std::max(evaluation.time, start + evaluation.durations[At(i)]);
   }
-  const auto ranks = static_cast<Nanoseconds>(graph_.rank_orders.size());
-  evaluation.blocking_energy_j =
-      model_.blocking_power_w * ToSeconds(ranks * evaluation.time - busy);
+  const auto ranks = static_cast<Femtojoules>(graph_.rank_orders.size());
+  // The time of all ranks together fits 64 bits only if they are few.
+  const auto waiting = static_cast<double>(ranks * evaluation.time - busy);
+  evaluation.blocking_energy_j = model_.blocking_power_w * (waiting / kNanosecondsPerSecond);
   evaluation.energy_j = evaluation.operation_energy_j + evaluation.blocking_energy_j;
   return evaluation;
 }

@@ -49,7 +49,7 @@ struct ExecutionModel {
 // Thread safety: const methods may be called from several threads.
 class Evaluator {
  public:
-  // Requires graph.operations in topological order.
+  // Requires graph.operations in topological order, and CheckDurations(graph).
   Evaluator(const OperationGraph& graph, const ExecutionModel& model);
 
   // `options[i]` is the option of operation i, as an index into its option set, in range.

@@ -213,12 +213,15 @@ Result<FrequencyLists> ParseFrequencyLists(std::string_view text, std::string_vi
   return ListsReader(text, name).Read();
 }
 
+Result<void> CheckListable(const OperationGraph& graph) {
+  if (graph.other_knob_names.empty()) return {};
+  return Fail(
+      "frequency lists have no place for the knob {} of the profile (use the plans in JSON)",
+      Excerpt(graph.other_knob_names.front()));
+}
+
 Result<std::string> FormatFrequencyLists(const OperationGraph& graph, const Plan& plan) {
-  if (!graph.other_knob_names.empty()) {
-    return Fail(
-        "frequency lists have no place for the knob {} of the profile (use the plans in JSON)",
-        Excerpt(graph.other_knob_names.front()));
-  }
+  if (auto listable = CheckListable(graph); !listable) return Fail(listable);
   std::string text = "[\n";
   for (const std::vector<int>& order : PlannedOrders(graph)) {
     std::string_view separator;

@@ -43,9 +43,12 @@ struct FrequencyLists {
 // Errors (kInput) are one line, "name:line: cause (remedy)".
 Result<FrequencyLists> ParseFrequencyLists(std::string_view text, std::string_view name);
 
+// Fails (kInput) if the graph has other knobs than the frequency, for which lists have no place.
+Result<void> CheckListable(const OperationGraph& graph);
+
 // The newer form, with the target, time and energy as comments at the end. Fails (kInput) if the
-// graph has other knobs than the frequency, or a frequency that is no whole number of MHz, which
-// the tools that read the form do not take.
+// graph is not listable, or a frequency is no whole number of MHz, which the tools that read the
+// form do not take.
 Result<std::string> FormatFrequencyLists(const OperationGraph& graph, const Plan& plan);
 
 // The options that the lists name, per operation of `graph`. Fails (kInput) where the lists do not

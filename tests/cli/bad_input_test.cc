@@ -96,7 +96,14 @@ class BadUseTest : public ProgramTest, public testing::WithParamInterface<BadUse
 TEST_P(BadUseTest, IsOneLineAndStatusTwo) {
   Write("good.csv", kHeader + kRows);
   Write("deadlock.csv", "0B0,0F0\n");
+  Write("s.csv", "0F0,0F1,0B0,0B1\n");
   Write("job.toml", "[pipeline]\nschedul = \"1f1b\"\n");
+  Write("powerless.toml",
+        "profile = \"good.csv\"\n[pipeline]\nschedule = \"1f1b\"\nmicrobatches = 2\n");
+  Write("graph.toml", "[pipeline]\ngraph = \"g.json\"\n[[fixed]]\nkind = \"load\"\ntime_s = 1\n");
+  Write("sizes.toml",
+        "profile = \"good.csv\"\n[pipeline]\nschedule_file = \"s.csv\"\nmicrobatches = 96\n"
+        "[gpu]\nblocking_power_w = 80\n");
   ExpectComplaint(Run(GetParam().arguments + " -o out"), 2, GetParam().complaint);
   EXPECT_THAT(Files("out"), IsEmpty());
 }
@@ -110,6 +117,25 @@ INSTANTIATE_TEST_SUITE_P(
                "--microbatches"},
         BadUse{"NoBlockingPower", "plan good.csv --schedule 1f1b --microbatches 2",
                "--blocking-power"},
+        BadUse{"NoBlockingPowerInTheJob", "plan --job powerless.toml", "blocking_power_w"},
+        BadUse{"MicrobatchesOfAScheduleFile",
+               "plan good.csv --schedule-file s.csv --blocking-power 80 --microbatches 96",
+               "s.csv: has 2 microbatches, not 96"},
+        BadUse{"StagesOfAScheduleFile",
+               "plan good.csv --schedule-file s.csv --blocking-power 80 --stages 3",
+               "s.csv: has 1 stages, not 3"},
+        BadUse{"ChunksOfAScheduleFile",
+               "plan good.csv --schedule-file s.csv --blocking-power 80 --chunks 4",
+               "s.csv: has 1 chunks, not 4"},
+        BadUse{"SizesOfAScheduleFileInTheJob", "plan --job sizes.toml",
+               "s.csv: has 2 microbatches, not 96"},
+        BadUse{"GraphWithFixedOperations", "plan --job graph.toml",
+               "graph.toml: fixed means nothing"},
+        BadUse{"GraphWithAPipelinesJob", "plan --job sizes.toml --graph g.json",
+               "sizes.toml: profile means nothing"},
+        BadUse{"TooLong",
+               "plan good.csv --schedule 1f1b --microbatches 1200 --blocking-power 80 --load 1e6",
+               "36 years"},
         BadUse{"UnknownSchedule", "plan good.csv --schedule 1f2b", "1f2b"},
         BadUse{"TwoSchedules", "plan good.csv --schedule 1f1b --schedule-file deadlock.csv",
                "--schedule"},

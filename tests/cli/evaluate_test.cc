@@ -66,9 +66,19 @@ TEST_F(EvaluateVerbTest, SwitchingTakesTime) {
   EXPECT_EQ(late["baseline"]["time_s"], at_once["baseline"]["time_s"]);
 }
 
+TEST_F(EvaluateVerbTest, AByteOrderMarkIsFine) {
+  const std::string mark = "\xEF\xBB\xBF";
+  Write("plan.json", mark + Read("out/plans/slowdown-5.json"));
+  RunWell("evaluate plan.json");
+  Write("list.py", mark + Read("out/freqs_pipeline_00000.py"));
+  RunWell(std::string("evaluate list.py --profile profile.csv") + kJob);
+}
+
 TEST_F(EvaluateVerbTest, APlanThatClaimsMoreIsFoundOut) {
   Damage("out/plans/slowdown-5.json", "\"energy_j\": ", "\"energy_j\": 1");
-  EXPECT_THAT(RunWell(plan_), HasSubstr("The plan says otherwise: "));
+  const json claim = RunJson(plan_)["claimed"];
+  EXPECT_THAT(RunWell(plan_), HasSubstr("The plan says otherwise: " + claim["time_s"].dump() +
+                                        " s and " + claim["energy_j"].dump() + " J"));
   EXPECT_EQ(RunJson(plan_)["claimed"]["holds"], false);
 }
 
@@ -84,6 +94,26 @@ TEST_F(EvaluateVerbTest, AClockThatWasNotMeasuredIsNamedWithTheNearest) {
 TEST_F(EvaluateVerbTest, APlanHoldsItsOwnSchedule) {
   ExpectComplaint(Run(plan_ + " --schedule gpipe"), 2, "its own schedule");
   ExpectComplaint(Run(plan_ + " --graph g.json"), 2, "leave out --graph");
+}
+
+TEST_F(EvaluateVerbTest, CenturiesOfWaitingCountAndMoreIsRefused) {
+  RunWell("synth --stages 32 -o many.csv");
+  const auto lists_of = [](int microbatches) {
+    std::string list = "[\n";
+    for (int rank = 0; rank < 32; ++rank) {
+      list += "[";
+      for (int i = 0; i < 2 * microbatches; ++i) list += "1410,";
+      list += "],\n";
+    }
+    return list + "]\n";
+  };
+  const std::string job = " --profile many.csv --schedule gpipe --blocking-power 83 --load 1e6";
+  // 31 ranks wait for 400 loads of a megasecond each.
+  Write("long.py", lists_of(400));
+  const json result = RunJson("evaluate long.py --microbatches 400" + job);
+  EXPECT_NEAR(result["blocking_energy_j"], 31 * 400e6 * 83, 1e-3 * 31 * 400e6 * 83);
+  Write("longer.py", lists_of(1200));
+  ExpectComplaint(Run("evaluate longer.py --microbatches 1200" + job), 2, "36 years");
 }
 
 TEST_F(EvaluateVerbTest, ListsNeedTheirJob) {

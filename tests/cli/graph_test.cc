@@ -43,5 +43,12 @@ TEST_F(GraphTest, IsPlannedAndEvaluated) {
   RunWell("evaluate out/freqs_pipeline_00000.py --graph work.json");
 }
 
+TEST_F(GraphTest, TheJobFileMayNameItAndItsBlockingPower) {
+  Write("job.toml", "[pipeline]\ngraph = \"work.json\"\n[gpu]\nblocking_power_w = 70\n");
+  const json of_file = RunJson("plan --job job.toml");
+  EXPECT_EQ(of_file["plans"], RunJson("plan --graph work.json --blocking-power 70")["plans"]);
+  EXPECT_NE(of_file["plans"], RunJson("plan --graph work.json")["plans"]);
+}
+
 }  // namespace
 }  // namespace perseus

@@ -1,4 +1,5 @@
 // `perseus plan`: its table, its files, its targets.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -43,6 +44,15 @@ TEST_F(PlanVerbTest, PrintsATableAndAFinding) {
   }
   EXPECT_THAT(out, HasSubstr("of this job's energy buys no speed"));
   EXPECT_THAT(Files("."), ElementsAre("profile.csv"));  // No -o, no files.
+}
+
+TEST_F(PlanVerbTest, RowsOfAVeryShortJobDiffer) {
+  Write("short.csv",
+        "stage,instruction,frequency,time,energy\n"
+        "0,forward,1400,0.0000010,0.0004\n0,forward,1200,0.0000012,0.0003\n"
+        "0,backward,1400,0.0000010,0.0004\n0,backward,1200,0.0000012,0.0003\n");
+  EXPECT_THAT(RunWell("plan short.csv --schedule 1f1b --microbatches 1 --blocking-power 8"),
+              AllOf(HasSubstr(" 0.00000200000 "), HasSubstr(" 0.00000220000 ")));
 }
 
 TEST_F(PlanVerbTest, WritesTheFilesThatTheSummaryLists) {
@@ -128,12 +138,16 @@ TEST_F(PlanVerbTest, WithoutTheFrontierOnlyWhatWasAsked) {
 }
 
 TEST_F(PlanVerbTest, ATargetThatNothingMeetsSaysWhatCan) {
-  const Outcome outcome = Run(plan_ + "--deadline 0.001 -o out");
-  ExpectComplaint(outcome, 3, " s");
-  EXPECT_THAT(Files("out"), IsEmpty());
-  ExpectComplaint(Run(plan_ + "--power-cap 1 -o out"), 3, " W");
-  ExpectComplaint(Run(plan_ + "--slowdown 5 --deadline 0.001 -o out"), 3, " s");
-  EXPECT_THAT(Files("out"), IsEmpty());
+  for (const std::string flag : {"--deadline ", "--power-cap ", "--energy-budget "}) {
+    const Outcome outcome = Run(plan_ + "--slowdown 5 " + flag + "0.001 -o out");
+    ExpectComplaint(outcome, 3, " is ");
+    EXPECT_THAT(Files("out"), IsEmpty());
+    // What is offered, "... there is 888.085 W", can be had.
+    std::istringstream offer(outcome.err.substr(outcome.err.rfind(" is ") + 4));
+    std::string offered;
+    offer >> offered;
+    RunWell(fmt::format("{}{}{}", plan_, flag, offered));
+  }
 }
 
 TEST_F(PlanVerbTest, NothingOfAnEarlierRunSurvivesAFailure) {
@@ -159,10 +173,60 @@ TEST_F(PlanVerbTest, ASummaryOfOtherOriginIsLeftAlone) {
   EXPECT_THAT(Files("."), Contains("profile.csv"));
 }
 
+TEST_F(PlanVerbTest, FilesOfOtherOriginAreNeverReplaced) {
+  for (const char* name : {"frontier.csv", "plans/no-slowdown.json", "freqs_pipeline_00000.py"}) {
+    Write(std::string("out/") + name, "mine");
+    ExpectComplaint(Run(plan_ + "--frequency-lists -o out"), 2,
+                    std::string("out/") + name + ": is in the way");
+    EXPECT_EQ(Read(std::string("out/") + name), "mine");
+    EXPECT_THAT(Files("out"), ElementsAre(name));
+    RunWell("--version; rm -r out");
+  }
+}
+
+// As a run leaves them that is killed while it moves its files to their places.
+TEST_F(PlanVerbTest, NothingOfAKilledRunSurvivesTheNextOne) {
+  RunWell(plan_ + "--slowdown 7 -o out");
+  RunWell("--version; mkdir out/.perseus-run; mv out/summary.json out/trace.json out/.perseus-run");
+  Write("out/notes.txt", "mine");
+  Write("out/trace.json", "mine, since theirs has not moved");
+  ExpectComplaint(Run(plan_ + "--no-frontier -o out"), 2, "out/trace.json: is in the way");
+  EXPECT_THAT(Files("out"), ElementsAre("notes.txt", "trace.json"));
+  // And while it writes them.
+  Write("out/.perseus-run/plans/slowdown-7.json", "{}");
+  RunWell("--version; rm out/trace.json");
+  RunWell(plan_ + "--no-frontier -o out");
+  EXPECT_THAT(Files("out"),
+              ElementsAre("notes.txt", "plans/no-slowdown.json", "summary.json", "trace.json"));
+}
+
+TEST_F(PlanVerbTest, WhatCannotBeRemovedIsSaid) {
+  RunWell(plan_ + "--no-frontier -o out");
+  RunWell("--version; rm out/trace.json; mkdir -p out/trace.json/mine");
+  ExpectComplaint(Run(plan_ + "--no-frontier -o out"), 1,
+                  "out/trace.json: cannot remove the results of an earlier run");
+}
+
 TEST_F(PlanVerbTest, OutputThatCannotBeWrittenIsASystemFailure) {
   Write("file", "");
-  ExpectComplaint(Run(plan_ + "--no-frontier -o file/out"), 1, "file/out");
-  ExpectComplaint(Run(plan_ + "--no-frontier >/dev/full"), 1, "standard output");
+  ExpectComplaint(Run(plan_ + "--no-frontier -o file/out"), 1, "file/out: cannot make");
+  ExpectComplaint(Run(plan_ + "--no-frontier >/dev/full -o out"), 1, "standard output");
+  EXPECT_THAT(Files("."), ElementsAre("file", "profile.csv"));
+  // Before anything else is looked at.
+  ExpectComplaint(Run("plan nothing.csv -o /proc/perseus/out"), 1,
+                  "/proc/perseus/out: cannot make the directory: No such file");
+}
+
+TEST_F(PlanVerbTest, WhatCannotComeToAnythingIsRefusedBeforePlanning) {
+  // That no plan meets the deadline is found later.
+  ExpectComplaint(Run(plan_ + "--no-frontier --deadline 0.001 --edp"), 2, "--no-frontier");
+  Write("knobs.csv",
+        "stage,instruction,frequency,sm_count,time,energy\n"
+        "0,forward,1400,8,0.010,4\n0,forward,1200,8,0.012,3.2\n"
+        "0,backward,1400,8,0.020,8\n0,backward,1200,8,0.024,6.4\n");
+  ExpectComplaint(Run("plan knobs.csv --schedule 1f1b --microbatches 2 --blocking-power 80 "
+                      "--deadline 0.001 --frequency-lists -o out"),
+                  2, "sm_count");
 }
 
 }  // namespace

@@ -43,15 +43,30 @@ TEST_F(VerbsTest, SynthOutOfRangeIsOneLine) {
   EXPECT_THAT(Files("."), ElementsAre());
 }
 
+// More than a buffer full, so that writing fails before the end.
+TEST_F(VerbsTest, AFullStandardOutputIsASystemFailure) {
+  for (const char* arguments :
+       {"synth --stages 64", "synth --stages 1", "completion bash", "plan --help", "--version"}) {
+    ExpectComplaint(Run(std::string(arguments) + " >/dev/full"), 1, "standard output");
+  }
+  EXPECT_EQ(Run("plam 2>/dev/full").status, 2);
+}
+
 TEST_F(VerbsTest, CompletionIsAScript) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
-    EXPECT_THAT(RunWell(std::string("completion ") + shell), HasSubstr("blocking-power"));
+    EXPECT_THAT(
+        RunWell(std::string("completion ") + shell),
+        AllOf(HasSubstr("blocking-power"), HasSubstr("gpipe 1f1b "), HasSubstr("bash zsh fish")));
   }
-  // bash reads it, and completes a flag with it.
+  // bash reads it, and completes a flag, a choice and an argument with it.
   RunWell("completion bash > completion");
   Write("complete",
         "set -e\n. ./completion\nCOMP_WORDS=(perseus plan --slow) COMP_CWORD=2\n"
-        "_perseus\n[[ ${COMPREPLY[*]} == --slowdown ]]\n");
+        "_perseus\n[[ ${COMPREPLY[*]} == --slowdown ]]\n"
+        "COMP_WORDS=(perseus plan --schedule 1) COMP_CWORD=3\n"
+        "_perseus\n[[ ${COMPREPLY[*]} == 1f1b ]]\n"
+        "COMP_WORDS=(perseus completion f) COMP_CWORD=2\n"
+        "_perseus\n[[ ${COMPREPLY[*]} == fish ]]\n");
   RunWell("completion bash >/dev/null; bash complete");
 }
 
