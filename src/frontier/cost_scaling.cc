@@ -517,10 +517,17 @@ class CostScaling::Finisher {
 };
 
 TimingSolution CostScaling::Solve() {
-  Cost longest = 1;
-  for (const Cost limit : std::span(limits_).subspan(1)) longest = std::max(longest, limit);
-  for (int log_epsilon = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(longest))) - 1;;
-       log_epsilon = std::max(0, log_epsilon - kLogFactor)) {
+  const auto bits = [](Cost cost) {
+    return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(cost)));
+  };
+  Cost widest = 1;
+  for (const FlowArc& arc : arcs_) {
+    widest = std::max(
+        widest, limits_[At(RisingLimit(arc.first_vertex + arc.slowest))] - FastestLength(arc));
+  }
+  // A phase raises potentials by a few nodes * epsilon, which must not come near 2^62.
+  const int first = std::min(bits(widest) - 1, 58 - bits(scale_));
+  for (int log_epsilon = std::max(0, first);; log_epsilon = std::max(0, log_epsilon - kLogFactor)) {
     Refine(log_epsilon);
     if (log_epsilon > 0 && (Cost{1} << log_epsilon) / scale_ >= kFinishBelow) continue;
     // With epsilon = 1 the flow is optimal, and there are no cycles to cancel.

@@ -1,8 +1,10 @@
 #include "perseus/plan/switching.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -11,10 +13,17 @@ namespace {
 
 std::size_t At(int i) { return static_cast<std::size_t>(i); }
 
-// Operations evaluated in one local search: about a second.
+// Operations evaluated in one local search: about a second. Small graphs need no more evaluations
+// than so many for each operation.
 constexpr std::int64_t kMostWork = 40'000'000;
+constexpr std::int64_t kEvaluationsPerOperation = 2'000;
 constexpr double kNoGain = 1e-9;
 constexpr int kMostAttempts = 8;
+// Temperatures as parts of the mean energy of an operation.
+constexpr double kHot = 0.02;
+constexpr double kCold = 0.002;
+constexpr std::int64_t kAnnealingPart = 90;  // Per cent of the evaluations that are left.
+constexpr std::size_t kLongestStep = 3;      // Of a random change, in useful options.
 
 // Improves a plan by moves that keep the deadline, on the exact evaluation.
 class ClockSearch {
@@ -25,7 +34,7 @@ class ClockSearch {
         deadline_(deadline),
         options_(std::move(options)),
         evaluation_(evaluator_.Evaluate(options_)),
-        evaluations_left_(kMostWork / static_cast<std::int64_t>(graph_.operations.size())) {
+        evaluations_left_(MostEvaluations(static_cast<std::int64_t>(graph_.operations.size()))) {
     for (const OptionSet& set : graph_.option_sets) {
       fronts_.push_back(ParetoFront(set.options, planner.model().blocking_power_w));
     }
@@ -38,7 +47,7 @@ class ClockSearch {
   }
 
   // Whole runs first: while a rank keeps one clock, slowing it costs no switch.
-  void Run() {
+  void Descend() {
     while (SlowRuns()) {
     }
     for (bool improved = true; improved;) {
@@ -47,10 +56,38 @@ class ClockSearch {
     }
   }
 
+  // Simulated annealing: an operation takes the clock of a neighbour, or one a few steps from its
+  // own. Ends with the best plan on the way, improved by Descend. Moving several operations in a
+  // row at once was worse the more they were.
+  void Anneal() {
+    std::mt19937_64 random(1);
+    std::vector<int> best_options = options_;
+    Evaluation best = evaluation_;
+    const double typical_j = evaluation_.energy_j / static_cast<double>(graph_.operations.size());
+    const std::int64_t steps = evaluations_left_ * kAnnealingPart / 100;
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const double cooled = static_cast<double>(step) / static_cast<double>(steps);
+      const double temperature_j = typical_j * kHot * std::pow(kCold / kHot, cooled);
+      // In (0, 1], the same on every machine.
+      const double chance = static_cast<double>((random() >> 11) + 1) / 9007199254740992.0;
+      if (!Try(RandomChange(random), -temperature_j * std::log(chance))) continue;
+      if (evaluation_.energy_j >= best.energy_j - kNoGain) continue;
+      best_options = options_;
+      best = evaluation_;
+    }
+    options_ = std::move(best_options);
+    evaluation_ = std::move(best);
+    Descend();
+  }
+
   const std::vector<int>& options() const { return options_; }
   const Evaluation& evaluation() const { return evaluation_; }
 
  private:
+  static std::int64_t MostEvaluations(std::int64_t operations) {
+    return std::min(kMostWork / operations, kEvaluationsPerOperation * operations);
+  }
+
   using Change = std::vector<std::pair<int, int>>;  // Operation, option.
 
   const Option& Chosen(int operation) const {
@@ -83,7 +120,33 @@ class ClockSearch {
     return false;
   }
 
-  bool Try(const Change& change) {
+  Change RandomChange(std::mt19937_64& random) const {
+    const std::vector<int>& rank = ranks_[random() % ranks_.size()];
+    if (rank.empty()) return {};
+    const std::size_t place = random() % rank.size();
+    const int operation = rank[place];
+    Change change;
+    switch (random() % 4) {
+      case 0:
+        if (place > 0) AddSameClock(operation, rank[place - 1], change);
+        return change;
+      case 1:
+        if (place + 1 < rank.size()) AddSameClock(operation, rank[place + 1], change);
+        return change;
+      default: {
+        const std::vector<int>& front = fronts_[At(graph_.operations[At(operation)].option_set)];
+        const auto now = static_cast<std::size_t>(
+            std::find(front.begin(), front.end(), options_[At(operation)]) - front.begin());
+        const std::size_t step = 1 + random() % kLongestStep;
+        const std::size_t next = random() % 2 == 0 ? now + step : now - std::min(now, step);
+        change.emplace_back(operation, front[std::min(next, front.size() - 1)]);
+        return change;
+      }
+    }
+  }
+
+  // Makes the change if it keeps the deadline and costs no more than `allowed_j`.
+  bool Try(const Change& change, double allowed_j = 0) {
     if (change.empty() || evaluations_left_ <= 0) return false;
     std::vector<int> former;
     bool differs = false;
@@ -97,7 +160,7 @@ class ClockSearch {
       Evaluation next = evaluator_.Evaluate(options_);
       const double saved = evaluation_.energy_j - next.energy_j;
       const bool calmer = saved >= -kNoGain && next.switches < evaluation_.switches;
-      if (next.time <= deadline_ && (saved > kNoGain || calmer)) {
+      if (next.time <= deadline_ && (saved > kNoGain || calmer || saved > -allowed_j)) {
         evaluation_ = std::move(next);
         return true;
       }
@@ -268,19 +331,17 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline) {
                   ToSeconds(deadline), ToSeconds(planner.model().switch_latency) * 1e3,
                   ToSeconds(planner.baseline().time));
   }
-  bool first = true;
+  std::optional<ClockSearch> best;
   for (std::vector<int>& start : starts) {
     ClockSearch search(planner, deadline, std::move(start));
-    search.Run();
-    const Evaluation& found = search.evaluation();
-    const double saved = plan->evaluation.energy_j - found.energy_j;
-    const bool calmer = saved >= -kNoGain && found.switches < plan->evaluation.switches;
-    if (first || saved > kNoGain || calmer) {
-      plan->options = search.options();
-      plan->evaluation = found;
-      first = false;
+    search.Descend();
+    if (!best || search.evaluation().energy_j < best->evaluation().energy_j) {
+      best.emplace(std::move(search));
     }
   }
+  best->Anneal();
+  plan->options = best->options();
+  plan->evaluation = best->evaluation();
   return plan;
 }
 

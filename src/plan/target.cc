@@ -46,14 +46,23 @@ std::optional<Nanoseconds> FastestWithin(const Frontier& frontier, double limit,
 
 template <typename Cost>
 Nanoseconds Cheapest(const Frontier& frontier, Cost cost) {
-  // Linear costs and products of time and a linear energy are least at a point of the frontier or,
-  // for products, inside a segment; points are a fraction of a percent apart.
+  // Energy falls linearly with time between points: there, linear costs are linear and the product
+  // of the two is concave, so both are least at a point.
   const auto best = std::min_element(frontier.points.begin(), frontier.points.end(),
                                      [&](const FrontierPoint& a, const FrontierPoint& b) {
                                        return cost(ToSeconds(a.time), a.bound_j) <
                                               cost(ToSeconds(b.time), b.bound_j);
                                      });
   return best->time;
+}
+
+// The plan for `time`, or where a switching latency makes that impossible, for the time that
+// everything at maximum frequency takes.
+Result<Plan> PlanAtOrAfter(const Planner& planner, Nanoseconds time) {
+  Result<Plan> plan = planner.PlanFor(std::max(time, planner.least_time()));
+  const bool retry = !plan && plan.error().kind == ErrorKind::kUnreachable;
+  if (!retry || time >= planner.baseline().time) return plan;
+  return planner.PlanFor(planner.baseline().time);
 }
 
 // In six digits, and never below `value`: whoever asks for what a message offers gets it.
@@ -81,7 +90,7 @@ Result<Plan> PlanWithin(const Planner& planner, const Frontier& frontier, double
     Nanoseconds time = *first;
     double margin = 0;  // Between the limit and the bound at the next time.
     for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-      Result<Plan> plan = planner.PlanFor(std::max(time, planner.least_time()));
+      Result<Plan> plan = PlanAtOrAfter(planner, time);
       if (!plan) return plan;
       const double reached = cost_of(*plan);
       if (reached <= limit) {
@@ -98,7 +107,7 @@ Result<Plan> PlanWithin(const Planner& planner, const Frontier& frontier, double
     }
   }
   if (best) return *std::move(best);
-  Result<Plan> least = planner.PlanFor(longest);
+  Result<Plan> least = PlanAtOrAfter(planner, longest);
   if (!least || cost_of(*least) <= limit) return least;
   return FailAs(ErrorKind::kUnreachable,
                 "no plan between the least time and the least energy keeps to {} of {} {}: the "
@@ -142,13 +151,14 @@ Result<Plan> PlanOf(const Planner& planner, const Frontier* frontier, const Targ
     case Target::Kind::kPowerCap:
       return PlanWithin(planner, *frontier, target.value, PowerOf, "a power cap", "W");
     case Target::Kind::kEdp:
-      return planner.PlanFor(
-          Cheapest(*frontier, [](double time_s, double energy_j) { return time_s * energy_j; }));
+      return PlanAtOrAfter(planner, Cheapest(*frontier, [](double time_s, double energy_j) {
+                             return time_s * energy_j;
+                           }));
     default:
-      return planner.PlanFor(Cheapest(*frontier, [&](double time_s, double energy_j) {
-        return energy_j / kJoulesPerKilowattHour * target.value +
-               time_s / kSecondsPerHour * target.gpu_hour * target.gpus;
-      }));
+      return PlanAtOrAfter(planner, Cheapest(*frontier, [&](double time_s, double energy_j) {
+                             return energy_j / kJoulesPerKilowattHour * target.value +
+                                    time_s / kSecondsPerHour * target.gpu_hour * target.gpus;
+                           }));
   }
 }
 

@@ -145,6 +145,17 @@ TEST_F(TargetTest, NoPlanForAnotherTargetKeepsABudgetFaster) {
   }
 }
 
+// The least time of the frontier cannot be met when clocks take a second to switch.
+TEST_F(TargetTest, GenerousTargetsAreMetUnderAnyLatency) {
+  const Planner slow = *Planner::Create(MakeSyntheticJob({.stages = 2, .microbatches = 6}),
+                                        {kSyntheticBlockingPowerW, ToNanoseconds(1)});
+  for (const Target& target : {Target{Kind::kEnergyBudget, 1e6}, Target{Kind::kPowerCap, 1e6},
+                               Target{Kind::kEdp}, Target{Kind::kPrice, 0, 2}}) {
+    const Result<Plan> plan = PlanForTarget(slow, &frontier_, target);
+    EXPECT_TRUE(plan) << plan.error().message;
+  }
+}
+
 TEST_F(TargetTest, LeastEnergyNeedsNoFrontier) {
   const Target target{.kind = Kind::kMinEnergy};
   const Plan plan = Reach(target);
