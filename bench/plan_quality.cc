@@ -130,6 +130,7 @@ struct ScheduleProfile {
   std::string name;
   int chunks = 1;
   std::vector<InstructionKind> kinds;
+  ChunkPlacement placement = ChunkPlacement::kLoop;
 };
 
 std::vector<ScheduleProfile> Schedules() {
@@ -144,8 +145,8 @@ std::vector<ScheduleProfile> Schedules() {
           {"interleaved-1f1b", 2, whole},
           {"early-recompute-1f1b", 1, recompute},
           {"zb-h1", 1, split},
-          {"zb-v", 2, split},
-          {"dualpipe-v", 2, both}};
+          {"zb-v", 2, split, ChunkPlacement::kV},
+          {"dualpipe-v", 2, both, ChunkPlacement::kV}};
 }
 
 Result<void> PrintSynthetic(std::string_view only, Worst& worst) {
@@ -156,6 +157,7 @@ Result<void> PrintSynthetic(std::string_view only, Worst& worst) {
       spec.stages = kRanks;
       spec.chunks = schedule.chunks;
       spec.kinds = schedule.kinds;
+      spec.placement = schedule.placement;
       spec.noise = noise;
       const Result<Profile> profile = SynthesizeProfile(spec);
       if (!profile) return Fail(profile);

@@ -68,4 +68,39 @@ Result<void> CheckOptimality(const Network& network, const Solution& solution) {
   return {};
 }
 
+Result<void> CheckDeadline(const Network& network, const Solution& solution, Nanoseconds deadline,
+                           Microwatts price_floor) {
+  if (const Result<void> optimal = CheckOptimality(network, solution); !optimal) return optimal;
+  const Nanoseconds time = solution.time(network);
+  if (time > deadline)
+    return Fail("it takes {} ns, longer than the deadline {} ns", time, deadline);
+  if (solution.price < price_floor) {
+    return Fail("its price {} uW is below the floor {} uW", solution.price, price_floor);
+  }
+  if (solution.price > price_floor && time < deadline && solution.extra_energy > 0) {
+    return Fail("it stops at {} ns of {} ns, though its price {} uW is above the floor {} uW", time,
+                deadline, solution.price, price_floor);
+  }
+  return {};
+}
+
+Result<void> CheckConvex(std::span<const Breakpoint> points) {
+  if (points.empty() || points.front().extra_energy != 0) {
+    return Fail("the slowest point is not the cheapest");
+  }
+  Femtojoules last_price = 1;
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    const Nanoseconds faster_by = points[i - 1].time - points[i].time;
+    if (faster_by <= 0) return Fail("point {} is no faster than the one before", i);
+    const Femtojoules dearer_by = points[i].extra_energy - points[i - 1].extra_energy;
+    const Femtojoules price = dearer_by / faster_by;
+    if (price * faster_by != dearer_by || price < last_price) {
+      return Fail("point {} is {} ns faster than the one before, at a price that does not fit", i,
+                  faster_by);
+    }
+    last_price = price;
+  }
+  return {};
+}
+
 }  // namespace perseus

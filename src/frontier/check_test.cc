@@ -162,5 +162,51 @@ TEST_F(CheckOptimalityTest, FlowsTooLargeForTheirSumDoNotWrapAround) {
   EXPECT_THAT(Verdict(), HasSubstr("of flow"));
 }
 
+// CheckDeadline, for the optimum above: 8 ns at a price of 10 uW.
+TEST_F(CheckOptimalityTest, ADeadlineIsKeptAndUsedUp) {
+  const auto verdict = [this](Nanoseconds deadline, Microwatts price_floor) {
+    const Result<void> checked = CheckDeadline(network_, solution_, deadline, price_floor);
+    return checked ? "" : checked.error().message;
+  };
+  EXPECT_EQ(verdict(8, 0), "");
+  EXPECT_EQ(verdict(8, 10), "");
+  EXPECT_EQ(verdict(20, 10), "") << "more time costs as much as it saves";
+  EXPECT_EQ(verdict(7, 0), "it takes 8 ns, longer than the deadline 7 ns");
+  EXPECT_EQ(verdict(8, 11), "its price 10 uW is below the floor 11 uW");
+  EXPECT_EQ(verdict(9, 9),
+            "it stops at 8 ns of 9 ns, though its price 10 uW is above the floor 9 uW");
+  solution_.flow[0] = 8;  // Optimality itself is checked, too.
+  EXPECT_EQ(verdict(8, 0), "arc 0 of 4 ns carries 8 uW, outside 7..7");
+}
+
+//   s ---> t: 1..5 ns at 7 uW, run at 5 ns, where any flow from 0 to 7 will do.
+TEST(CheckDeadline, NobodyWantsMoreTimeThanTheCheapestSchedule) {
+  const std::vector<Curve> curves = {Curve{{1, 5}, {7}, {}, 0}};
+  const Network network = *BuildNetwork(curves, std::vector<std::int32_t>{0}, {});
+  Solution solution{.event_times = {0, 5}, .flow = {3}, .price = 3, .extra_energy = 0};
+  EXPECT_TRUE(CheckDeadline(network, solution, 9, 2));
+  solution = {.event_times = {0, 4}, .flow = {7}, .price = 7, .extra_energy = 7};
+  EXPECT_FALSE(CheckDeadline(network, solution, 9, 2));
+}
+
+TEST(CheckConvex, AcceptsAFrontierAndNothingElse) {
+  const auto verdict = [](const std::vector<Breakpoint>& points) {
+    const Result<void> checked = CheckConvex(points);
+    return checked ? "" : checked.error().message;
+  };
+  EXPECT_EQ(verdict({{30, 0}}), "");
+  EXPECT_EQ(verdict({{30, 0}, {24, 24}, {18, 60}, {16, 80}}), "");
+  EXPECT_EQ(verdict({}), "the slowest point is not the cheapest");
+  EXPECT_EQ(verdict({{30, 1}, {24, 24}}), "the slowest point is not the cheapest");
+  EXPECT_EQ(verdict({{30, 0}, {30, 24}}), "point 1 is no faster than the one before");
+  EXPECT_EQ(verdict({{30, 0}, {24, 24}, {25, 30}}), "point 2 is no faster than the one before");
+  for (const Breakpoint last :
+       {Breakpoint{18, 20}, Breakpoint{18, 24}, Breakpoint{18, 42},
+        Breakpoint{18, 61}}) {  // Cheaper, as dear, flatter, between prices.
+    EXPECT_EQ(verdict({{30, 0}, {24, 24}, last}),
+              "point 2 is 6 ns faster than the one before, at a price that does not fit");
+  }
+}
+
 }  // namespace
 }  // namespace perseus

@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <span>
 #include <tuple>
@@ -117,7 +118,9 @@ Option ReadOption(const Node& node, bool is_only_option) {
   const Node time = RequireMember(node, "time", "0.05");
   option.time = ToNanoseconds(ReadNumber(time, kLongestSeconds, "seconds"));
   if (option.time < 1) Throw("{} is less than a nanosecond (expected seconds)", time.path);
-  option.energy_j = ReadNumber(RequireMember(node, "energy", "23.8"), kMostJoules, "joules");
+  const Node energy = RequireMember(node, "energy", "23.8");
+  option.energy_j = ReadNumber(energy, kMostJoules, "joules");
+  if (option.energy_j <= 0) Throw("{} is not positive (expected joules)", energy.path);
   return option;
 }
 
@@ -142,7 +145,11 @@ std::vector<Option> ReadOptions(const Node& node) {
 
 class GraphReader {
  public:
-  explicit GraphReader(std::string_view name) { file_.graph.name = name; }
+  GraphReader(std::string_view name, std::optional<double> blocking_power_w)
+      : is_power_given_(blocking_power_w.has_value()) {
+    file_.graph.name = name;
+    file_.blocking_power_w = blocking_power_w.value_or(0);
+  }
 
   // Before sorting.
   GraphFile Read(const json& root) {
@@ -150,8 +157,9 @@ class GraphReader {
     const Node file{root, ""};
     CheckObject(file, kKeys);
     if (file.Has("blocking_power")) {
-      file_.blocking_power_w =
+      const double of_file =
           ReadNumber(file.Member("blocking_power"), kMostBlockingPowerW, "watts");
+      if (!is_power_given_) file_.blocking_power_w = of_file;
     }
     const Node operations = RequireMember(file, "operations", "[...]");
     const std::size_t count = RequireList(operations).value.size();
@@ -206,7 +214,7 @@ class GraphReader {
     if (file_.blocking_power_w > 0) {
       Throw(
           "{} {} has no resource, so what would draw the blocking power while it waits is unknown "
-          "(name its resource, or remove blocking_power)",
+          "(name its resource, or leave the blocking power out)",
           path, Excerpt(name));
     }
     AddRank(name);
@@ -259,6 +267,7 @@ class GraphReader {
   int ranks() const { return static_cast<int>(file_.graph.rank_names.size()); }
 
   GraphFile file_;
+  bool is_power_given_;
   std::unordered_map<std::string, int> operation_of_name_;
   std::unordered_map<std::string, int> rank_of_resource_;
 };
@@ -273,9 +282,10 @@ std::string_view Explanation(std::string_view what) {
 
 }  // namespace
 
-Result<GraphFile> ParseOperationGraph(std::string_view text, std::string_view name) {
+Result<GraphFile> ParseOperationGraph(std::string_view text, std::string_view name,
+                                      std::optional<double> blocking_power_w) {
   try {
-    GraphFile file = GraphReader(name).Read(ParseStrictly(text));
+    GraphFile file = GraphReader(name, blocking_power_w).Read(ParseStrictly(text));
     auto sorted = SortTopologically(std::move(file.graph));
     if (!sorted) return Fail(sorted);
     if (auto fits = CheckDurations(*sorted); !fits) return Fail(fits);

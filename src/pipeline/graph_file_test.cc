@@ -60,6 +60,18 @@ TEST(GraphFile, WithoutResourceAnOperationBlocksNobody) {
   EXPECT_TRUE(file->graph.dependencies.empty());
 }
 
+TEST(GraphFile, ABlockingPowerThatIsGivenTakesThePlaceOfTheFiles) {
+  EXPECT_EQ(ParseOperationGraph(kDiamond, "work.json", 50)->blocking_power_w, 50);
+  EXPECT_EQ(ParseOperationGraph(kDiamond, "work.json", 0)->blocking_power_w, 0);
+  const std::string without_resource =
+      R"({"operations": [{"name": "a", "options": [{"time": 1, "energy": 1}]}]})";
+  const Result<GraphFile> file = ParseOperationGraph(without_resource, "work.json", 50);
+  ASSERT_FALSE(file) << "a GPU of its own would idle";
+  EXPECT_THAT(file.error().message,
+              StartsWith("work.json: operations[0] \"a\" has no resource, so what would draw"));
+  EXPECT_TRUE(ParseOperationGraph(without_resource, "work.json", 0));
+}
+
 TEST(GraphFile, ADependencyThatTheResourceImpliesKeepsItsDelay) {
   const Result<GraphFile> file = ParseOperationGraph(R"({"operations": [
       {"name": "a", "resource": "gpu0", "options": [{"time": 1, "energy": 1}]},
@@ -145,6 +157,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"NaN", WithOptions(R"([{"time": NaN, "energy": 1}])"), "work.json:1: not JSON"},
         Refusal{"TextForEnergy", WithOptions(R"([{"time": 1, "energy": "1"}])"),
                 "work.json: operations[0].options[0].energy is not a number"},
+        Refusal{"NoEnergyAtAll", WithOptions(R"([{"time": 1, "energy": 0}])"),
+                "work.json: operations[0].options[0].energy is not positive (expected joules)"},
         Refusal{"BlockingWithoutResource",
                 R"({"blocking_power": 1,
                     "operations": [{"name": "a", "options": [{"time": 1, "energy": 1}]}]})",

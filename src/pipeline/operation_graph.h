@@ -3,6 +3,7 @@
 // one, and so does a JSON file for users whose work is not a training pipeline.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -92,11 +93,14 @@ Result<OperationGraph> BuildOperationGraph(const Schedule& schedule, const Profi
 // and blocks nobody). Operations on one resource run in the order of the file. `frequency` (MHz)
 // may be absent where there is but one option. Times in s, energies in J, power in W;
 // `dependencies`, `delay` and `blocking_power` may be absent. Unknown keys are errors.
+//
+// `blocking_power_w`, where given, takes the place of the file's, and asks for resources likewise.
 struct GraphFile {
   OperationGraph graph;
-  double blocking_power_w = 0;
+  double blocking_power_w = 0;  // That which holds: the one given, or else the file's, or else 0.
 };
-Result<GraphFile> ParseOperationGraph(std::string_view json, std::string_view name);
+Result<GraphFile> ParseOperationGraph(std::string_view json, std::string_view name,
+                                      std::optional<double> blocking_power_w = {});
 
 // Sorts `graph.operations` topologically, renumbering everything that refers to them. Fails with
 // the cycle, by name, if there is one.

@@ -17,21 +17,6 @@ using Knobs = std::pair<double, std::vector<double>>;
 
 Knobs KnobsOf(const Option& option) { return {option.frequency_mhz, option.other_knobs}; }
 
-// The option with those knobs, or else the one whose frequency is nearest.
-int NearestOption(const OptionSet& set, const Knobs& knobs) {
-  int nearest = 0;
-  double least = -1;
-  for (std::size_t i = 0; i < set.options.size(); ++i) {
-    if (KnobsOf(set.options[i]) == knobs) return static_cast<int>(i);
-    const double distance = std::abs(set.options[i].frequency_mhz - knobs.first);
-    if (least < 0 || distance < least) {
-      least = distance;
-      nearest = static_cast<int>(i);
-    }
-  }
-  return nearest;
-}
-
 }  // namespace
 
 // The setting that a rank runs at, and the one that has been requested and has yet to land.
@@ -54,15 +39,18 @@ Evaluator::Evaluator(const OperationGraph& graph, const ExecutionModel& model)
     std::vector<int>& setting_of = setting_of_option_.emplace_back();
     for (const Option& option : set.options) {
       const auto next = static_cast<int>(settings.size());
-      setting_of.push_back(settings.try_emplace(KnobsOf(option), next).first->second);
+      const auto [known, is_new] = settings.try_emplace(KnobsOf(option), next);
+      if (is_new) frequency_mhz_of_setting_.push_back(option.frequency_mhz);
+      setting_of.push_back(known->second);
     }
   }
   if (model.switch_latency > 0) {
     for (const OptionSet& set : graph.option_sets) {
-      std::vector<int>& option_of = option_of_setting_.emplace_back(settings.size());
-      for (const auto& [knobs, setting] : settings) {
-        option_of[At(setting)] = NearestOption(set, knobs);
-      }
+      std::vector<int>& order = by_frequency_.emplace_back(set.options.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+        return set.options[At(a)].frequency_mhz < set.options[At(b)].frequency_mhz;
+      });
     }
   }
   first_dependency_.assign(graph.operations.size() + 1, 0);
@@ -76,11 +64,36 @@ Evaluator::Evaluator(const OperationGraph& graph, const ExecutionModel& model)
   }
 }
 
+int Evaluator::OptionNearest(int option_set, int setting) const {
+  const std::vector<Option>& options = graph_.option_sets[At(option_set)].options;
+  const std::vector<int>& settings = setting_of_option_[At(option_set)];
+  const std::vector<int>& order = by_frequency_[At(option_set)];
+  const double wanted_mhz = frequency_mhz_of_setting_[At(setting)];
+  const auto first_from = [&](double mhz) {
+    return std::lower_bound(order.begin(), order.end(), mhz, [&](int option, double limit) {
+      return options[At(option)].frequency_mhz < limit;
+    });
+  };
+  const auto above = first_from(wanted_mhz);
+  for (auto option = above;
+       option != order.end() && options[At(*option)].frequency_mhz == wanted_mhz; ++option) {
+    if (settings[At(*option)] == setting) return *option;
+  }
+  if (above == order.begin()) return *above;
+  const double below_mhz = options[At(*(above - 1))].frequency_mhz;
+  const int below = *first_from(below_mhz);
+  if (above == order.end()) return below;
+  const double below_by = wanted_mhz - below_mhz;
+  const double above_by = options[At(*above)].frequency_mhz - wanted_mhz;
+  if (below_by == above_by) return std::min(below, *above);
+  return below_by < above_by ? below : *above;
+}
+
 // The operation starts before its clock has landed.
 void Evaluator::RunAtPreviousClock(int operation, const Option& wanted, int wanted_setting,
                                    Clock& clock, Nanoseconds start, Evaluation& evaluation) const {
   const int set = graph_.operations[At(operation)].option_set;
-  const int previous_index = option_of_setting_[At(set)][At(clock.setting)];
+  const int previous_index = OptionNearest(set, clock.setting);
   const Option& previous = graph_.option_sets[At(set)].options[At(previous_index)];
   if (clock.pending != wanted_setting) {
     clock.pending = wanted_setting;

@@ -63,10 +63,15 @@ class Evaluator {
 
   const OperationGraph& graph_;
   ExecutionModel model_;
+  // The option of that setting, or else the first of those whose frequency is nearest.
+  int OptionNearest(int option_set, int setting) const;
+
   // Settings are the distinct clocks (and other knobs) of all options, numbered.
   std::vector<std::vector<int>> setting_of_option_;  // [option set][option]
-  std::vector<std::vector<int>> option_of_setting_;  // [option set][setting]: that, or the nearest.
-  std::vector<int> first_dependency_;                // By the operation that waits.
+  std::vector<double> frequency_mhz_of_setting_;
+  // [option set]: its options, lowest frequency first. Only under a latency.
+  std::vector<std::vector<int>> by_frequency_;
+  std::vector<int> first_dependency_;  // By the operation that waits.
   std::vector<Dependency> dependencies_;
 };
 

@@ -223,6 +223,46 @@ TEST(SwitchLatencyOf, TheNearestFrequencyStandsInForOneNeverMeasured) {
   EXPECT_DOUBLE_EQ(evaluation.energies_j[1], 0.25 * 1.6 + 0.75 * 0.8);
 }
 
+// The options in no order: 1000 MHz is 100 from two of them, of which the first counts; of those
+// at one frequency, the one of the same knobs, or else the first.
+TEST(SwitchLatencyOf, OfSeveralNearestTheFirstStandsIn) {
+  const auto option = [](double mhz, double knob) {
+    return Option{mhz, {knob}, 10 * kMillisecond, mhz + knob, 1};
+  };
+  OptionSet many;
+  many.options = {option(400, 1),  option(1100, 2), option(1100, 1), option(900, 1),
+                  option(1500, 3), option(1500, 1), option(900, 2)};
+  OptionSet previous;
+  previous.options = {option(1000, 1), option(1100, 1), option(1100, 9), option(100, 1),
+                      option(9000, 1), option(901, 1),  option(1500, 1)};
+  const OperationGraph graph = OneRank({previous, many});
+  const auto stand_in_for = [&](int present) {
+    // So long a latency that all of the second operation runs at the first one's clock.
+    const Evaluator evaluator(graph, {0, 20 * kMillisecond});
+    return evaluator.Evaluate(std::vector{present, 0}).energies_j[1];
+  };
+  EXPECT_EQ(stand_in_for(0), 1100 + 2);
+  EXPECT_EQ(stand_in_for(1), 1100 + 1);
+  EXPECT_EQ(stand_in_for(2), 1100 + 2);
+  EXPECT_EQ(stand_in_for(3), 400 + 1);
+  EXPECT_EQ(stand_in_for(4), 1500 + 3);
+  EXPECT_EQ(stand_in_for(5), 900 + 1);
+  EXPECT_EQ(stand_in_for(6), 1500 + 1);
+}
+
+// Each operation with clocks of its own: a table of what stands in for what would take 7 GB.
+TEST(SwitchLatencyOf, AnyNumberOfClocksIsFine) {
+  std::vector<OptionSet> sets(30'000, TwoSpeeds());
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    for (Option& option : sets[i].options) option.frequency_mhz += 0.001 * static_cast<double>(i);
+  }
+  const OperationGraph graph = OneRank(std::move(sets));
+  const Evaluation evaluation =
+      Evaluator(graph, {0, kTwenty}).Evaluate(std::vector<int>(graph.operations.size(), kFast));
+  EXPECT_EQ(evaluation.switches, 29'999);
+  EXPECT_EQ(evaluation.time, 30'000 * kTen);
+}
+
 TEST(SwitchLatencyOf, OtherKnobsAreSwitchedToo) {
   OptionSet set;
   set.options = {{1000, {8}, 10 * kMillisecond, 2.0, 1}, {1000, {4}, 20 * kMillisecond, 1.0, 1}};

@@ -183,7 +183,8 @@ class ListsReader {
 
   Result<void> Close(std::string_view opened) {
     const std::string_view closing = opened == "[" ? "]" : ")";
-    if (token_.text != closing) return FailAtToken(closing);
+    // By kind as well: the text of a string is without its quotes.
+    if (token_.kind != Token::Kind::kClose || token_.text != closing) return FailAtToken(closing);
     Advance();
     return {};
   }

@@ -58,6 +58,7 @@ TEST(FrequencyListsTest, AnythingElseIsAnErrorWithItsLine) {
   EXPECT_THAT(ErrorOf("[[[[[[1]]]]]]"), HasSubstr("expected an instruction"));
   EXPECT_THAT(ErrorOf("[[1410)]"), HasSubstr("\")\" (expected ])"));
   EXPECT_THAT(ErrorOf("[[('forward', 1410]]"), HasSubstr("\"]\" (expected ))"));
+  EXPECT_THAT(ErrorOf("[[('forward', 1410 ')', 1395]]"), HasSubstr("expected ))"));
   EXPECT_THAT(ErrorOf("[[('foreword', 1410)]]"), HasSubstr("expected forward, backward"));
   EXPECT_THAT(ErrorOf("[[('load', 1410)]]"), HasSubstr("expected forward, backward"));
   EXPECT_THAT(ErrorOf("[[('for\\x77ard', 1410)]]"), HasSubstr("expected an instruction"));

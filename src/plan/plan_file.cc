@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "perseus/plan/option_lookup.h"
+#include "perseus/profile/excerpt.h"
 
 namespace perseus {
 namespace {
@@ -87,6 +88,29 @@ std::map<std::pair<int, int>, int> StagesByPlace(const Schedule& schedule) {
         static_cast<int>(stage);
   }
   return stages;
+}
+
+// Where in the plan's list of knobs each knob of the profile stands: columns have no order.
+Result<std::vector<std::size_t>> MatchKnobs(const std::vector<std::string>& of_plan,
+                                            const std::vector<std::string>& of_profile,
+                                            std::string_view name) {
+  for (const std::string& knob : of_plan) {
+    if (std::ranges::find(of_profile, knob) != of_profile.end()) continue;
+    return Fail("{}: the plan sets the knob {}, which the profile lacks (use a profile with it)",
+                name, Excerpt(knob));
+  }
+  std::vector<std::size_t> places;
+  for (const std::string& knob : of_profile) {
+    const auto found = std::ranges::find(of_plan, knob);
+    if (found == of_plan.end()) {
+      return Fail(
+          "{}: the profile has the knob {}, which the plan does not set (plan again with this "
+          "profile)",
+          name, Excerpt(knob));
+    }
+    places.push_back(static_cast<std::size_t>(found - of_plan.begin()));
+  }
+  return places;
 }
 
 }  // namespace
@@ -179,6 +203,9 @@ Result<std::vector<int>> FindOptions(const PlanFile& plan, const OperationGraph&
     return Fail("{}: stages has {} ranks, but the job has {} (evaluate it with its own job)", name,
                 plan.ranks.size(), graph.rank_orders.size());
   }
+  const auto places = MatchKnobs(plan.other_knob_names, graph.other_knob_names, name);
+  if (!places) return Fail(places);
+  std::vector<double> knobs(places->size());
   std::vector<int> options = BaselineOptions(graph);  // Those of fixed operations stay.
   const std::vector<std::vector<int>> orders = PlannedOrders(graph);
   for (std::size_t rank = 0; rank < orders.size(); ++rank) {
@@ -198,7 +225,8 @@ Result<std::vector<int>> FindOptions(const PlanFile& plan, const OperationGraph&
                     where, Describe(graph, operation));
       }
       const PlannedInstruction& planned = instructions[position++];
-      const auto option = FindOption(set, {planned.frequency_mhz, planned.knobs}, where);
+      for (std::size_t i = 0; i < knobs.size(); ++i) knobs[i] = planned.knobs[(*places)[i]];
+      const auto option = FindOption(set, {planned.frequency_mhz, knobs}, where);
       if (!option) return Fail(option);
       options[static_cast<std::size_t>(operation)] = *option;
     }

@@ -78,9 +78,10 @@ std::string FormatPlan(const PlanFile& plan);
 Result<PlanFile> ParsePlan(std::string_view text, std::string_view name);
 
 // The options that the plan names, per operation of `graph`, ready for an Evaluator. Operations
-// match by their order on a rank; fixed ones may differ between plan and graph. Fails (kInput) if
-// the order differs, or if the profile behind `graph` has not measured an option: the message names
-// stage, kind, frequency and the nearest measured one. `name` stands for the plan's file.
+// match by their order on a rank, and knobs by name; fixed operations may differ between plan and
+// graph. Fails (kInput) if the order differs, if one of the two lacks a knob of the other, or if
+// the profile behind `graph` has not measured an option: the message names stage, kind, frequency
+// and the nearest measured one. `name` stands for the plan's file.
 Result<std::vector<int>> FindOptions(const PlanFile& plan, const OperationGraph& graph,
                                      std::string_view name);
 

@@ -120,6 +120,43 @@ TEST(PlanFileTest, OtherKnobsSurvive) {
   ExpectSurvives(planned);
 }
 
+// A rank that runs two microbatches, with a profile of these columns for its knobs.
+OperationGraph TwoKnobs(const std::string& header, const std::string& low,
+                        const std::string& high) {
+  std::string csv = "stage,instruction,frequency,time,energy," + header + "\n";
+  for (const char* kind : {"forward", "backward"}) {
+    csv += fmt::format("0,{0},1400,0.01,4,{1}\n0,{0},1400,0.012,3,{2}\n", kind, low, high);
+  }
+  const auto schedule = GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
+  auto graph = BuildOperationGraph(*schedule, *ParseProfile(csv, "profile.csv"), {});
+  EXPECT_TRUE(graph) << graph.error().message;
+  return *std::move(graph);
+}
+
+TEST(PlanFileTest, KnobsAreFoundByNameWhereverTheirColumnStands) {
+  PlannedJob job;
+  job.profile = "profile.csv";
+  job.schedule = *GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
+  const Planned planned = PlanJob(TwoKnobs("sm,mem", "1,2", "2,1"), std::move(job));
+  const auto parsed = ParsePlan(planned.Text(), "plan.json");
+  ASSERT_TRUE(parsed) << parsed.error().message;
+
+  const OperationGraph swapped = TwoKnobs("mem,sm", "2,1", "1,2");
+  const auto options = FindOptions(*parsed, swapped, "plan.json");
+  ASSERT_TRUE(options) << options.error().message;
+  EXPECT_EQ(Evaluator(swapped, planned.planner.model()).Evaluate(*options).energy_j,
+            planned.plan.evaluation.energy_j);
+
+  const auto renamed = FindOptions(*parsed, TwoKnobs("sm,power", "1,2", "2,1"), "plan.json");
+  ASSERT_FALSE(renamed);
+  EXPECT_THAT(renamed.error().message,
+              StartsWith("plan.json: the plan sets the knob \"mem\", which the profile lacks ("));
+  const auto added = FindOptions(*parsed, TwoKnobs("sm,tc,mem", "1,5,2", "2,5,1"), "plan.json");
+  ASSERT_FALSE(added);
+  EXPECT_THAT(added.error().message,
+              StartsWith("plan.json: the profile has the knob \"tc\", which"));
+}
+
 TEST(PlanFileTest, AGeneralGraphIsListedByName) {
   const std::string options = R"("options": [{"frequency": 2000, "time": 0.01, "energy": 4},
     {"frequency": 1500, "time": 0.012, "energy": 3}, {"frequency": 1000, "time": 0.02, "energy": 2}])";

@@ -12,10 +12,37 @@
 namespace perseus {
 namespace {
 
-// What waiting costs all ranks together, rounded down: a bound stays a bound.
+// What waiting costs all ranks together, rounded down: a bound stays a bound. CheckBlockingPower
+// has seen that it fits.
 Microwatts BlockingPrice(const ExecutionModel& model, int ranks) {
   return static_cast<Microwatts>(
       std::floor(model.blocking_power_w * static_cast<double>(ranks) * kMicrowattsPerWatt));
+}
+
+// Flows reach the blocking price plus all that the operations could save, and the solvers take no
+// more than BuildNetwork allows the latter alone.
+constexpr double kMostPriceW = static_cast<double>(Microwatts{1} << 59) / kMicrowattsPerWatt;
+
+Result<void> CheckBlockingPower(const ExecutionModel& model, int ranks, double could_save_w) {
+  if (model.blocking_power_w * ranks + could_save_w <= kMostPriceW) return {};
+  return Fail(
+      "a blocking power of {} W on each of {} ranks{} is more than the {:.0f} W that fit the "
+      "planner's microwatts (check the blocking power, in watts, and the GPUs per stage)",
+      model.blocking_power_w, ranks,
+      could_save_w > 0
+          ? fmt::format(", with {:.0f} W that their operations could save,", could_save_w)
+          : "",
+      kMostPriceW);
+}
+
+// The most that all operations together save by each second they are given.
+double SteepestSavingW(const Network& network) {
+  Microwatts sum = 0;  // BuildNetwork has checked that it fits.
+  for (std::int32_t i = 0; i < network.operations; ++i) {
+    const Curve& curve = network.curve_of(network.arcs[static_cast<std::size_t>(i)]);
+    if (!curve.slopes.empty()) sum += curve.slopes.front();
+  }
+  return ToWatts(sum);
 }
 
 Result<std::vector<Curve>> HullsOf(const OperationGraph& graph, double blocking_power_w) {
@@ -55,11 +82,17 @@ Result<Planner> Planner::Create(OperationGraph graph, const ExecutionModel& mode
   Planner planner;
   planner.graph_ = std::move(graph);
   planner.model_ = model;
+  const int ranks = planner.ranks();
+  if (const Result<void> fits = CheckBlockingPower(model, ranks, 0); !fits) return Fail(fits);
   Result<std::vector<Curve>> curves = HullsOf(planner.graph_, model.blocking_power_w);
   if (!curves) return Fail(curves);
   Result<Network> network = BuildNetwork(planner.graph_, *curves);
   if (!network) return Fail(network);
   planner.network_ = std::move(*network);
+  if (const auto fits = CheckBlockingPower(model, ranks, SteepestSavingW(planner.network_));
+      !fits) {
+    return Fail(fits);
+  }
   planner.baseline_ = Evaluator(planner.graph_, model).Evaluate(BaselineOptions(planner.graph_));
   planner.least_time_ = EarliestTimes(
       planner.network_, Pace::kFastest)[static_cast<std::size_t>(planner.network_.sink)];
@@ -79,25 +112,30 @@ Result<Frontier> Planner::ComputeFrontier(const Progress& progress) const {
   Walk walk(network_);
   const Nanoseconds slowest = walk.time();
   const auto range = static_cast<double>(std::max<Nanoseconds>(slowest - least_time_, 1));
-  Frontier frontier;
-  frontier.points.push_back({slowest, BoundOf(slowest, 0), 0});
+  std::vector<Breakpoint> breakpoints{{slowest, 0}};
   constexpr std::size_t kPointsPerReport = 1024;
   while (!walk.finished()) {
-    const Nanoseconds time = walk.time();
-    const Femtojoules extra_energy = walk.extra_energy();
     walk.Advance(least_time_);
-    if (walk.time() == time) break;
-    const auto price =
-        static_cast<Microwatts>((walk.extra_energy() - extra_energy) / (time - walk.time()));
-    frontier.points.push_back(
-        {walk.time(), BoundOf(walk.time(), walk.extra_energy()), ToWatts(price)});
-    if (progress && frontier.points.size() % kPointsPerReport == 0) {
+    if (walk.time() == breakpoints.back().time) break;
+    breakpoints.push_back({walk.time(), walk.extra_energy()});
+    if (progress && breakpoints.size() % kPointsPerReport == 0) {
       progress(static_cast<double>(slowest - walk.time()) / range);
     }
   }
-  if (const Result<void> proof = CheckOptimality(network_, walk.solution()); !proof) {
+  Result<void> proof = CheckConvex(breakpoints);
+  if (proof) proof = CheckOptimality(network_, walk.solution());
+  if (!proof) {
     return FailAs(ErrorKind::kSystem, "the frontier failed its own check: {} (please report this)",
                   proof.error().message);
+  }
+  Frontier frontier;
+  frontier.points.reserve(breakpoints.size());
+  frontier.points.push_back({slowest, BoundOf(slowest, 0), 0});
+  for (std::size_t i = 1; i < breakpoints.size(); ++i) {
+    const auto& [time, extra_energy] = breakpoints[i];
+    const auto price = static_cast<Microwatts>((extra_energy - breakpoints[i - 1].extra_energy) /
+                                               (breakpoints[i - 1].time - time));
+    frontier.points.push_back({time, BoundOf(time, extra_energy), ToWatts(price)});
   }
   if (progress) progress(1);
   std::reverse(frontier.points.begin(), frontier.points.end());
@@ -109,10 +147,10 @@ Result<Frontier> Planner::ComputeFrontier(const Progress& progress) const {
 }
 
 Result<Plan> Planner::PlanWithoutLatency(Nanoseconds deadline, SearchEffort effort) const {
-  const Result<Solution> solution =
-      SolveDeadline(network_, deadline, BlockingPrice(model_, ranks()));
+  const Microwatts price_floor = BlockingPrice(model_, ranks());
+  const Result<Solution> solution = SolveDeadline(network_, deadline, price_floor);
   if (!solution) return Fail(solution);
-  if (const Result<void> proof = CheckOptimality(network_, *solution); !proof) {
+  if (const auto proof = CheckDeadline(network_, *solution, deadline, price_floor); !proof) {
     return FailAs(ErrorKind::kSystem, "a solution failed its own check: {} (please report this)",
                   proof.error().message);
   }

@@ -60,7 +60,8 @@ using Progress = std::function<void(double)>;
 
 class Planner {
  public:
-  // Fails (kInput) if an option set has too few useful options, naming it, or if numbers overflow.
+  // Fails (kInput) if an option set has too few useful options, naming it, or if numbers overflow,
+  // naming the input that is too large.
   static Result<Planner> Create(OperationGraph graph, const ExecutionModel& model);
 
   const OperationGraph& graph() const { return graph_; }

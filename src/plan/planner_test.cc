@@ -241,6 +241,32 @@ TEST(Create, RefusesAComputationWithTooFewUsefulOptions) {
   EXPECT_TRUE(Planner::Create(Chain({fine, flat}), {200, 0}));
 }
 
+// What waiting costs all ranks together must fit 64 bits, with room for the solvers' flows.
+TEST(Create, RefusesABlockingPowerTooLargeForItsIntegers) {
+  OperationGraph graph = Chain({Computation(
+      "stage 0 forward", {{1400, {}, 10'000'000, 4.0, 1}, {1200, {}, 13'000'000, 3.5, 1}})});
+  for (const double power_w : {1e11, 6e11, 1e30, std::numeric_limits<double>::infinity(),
+                               std::numeric_limits<double>::quiet_NaN()}) {
+    OperationGraph ranks = graph;
+    ranks.rank_orders.resize(100);
+    ranks.rank_names.resize(100);
+    const Result<Planner> planner = Planner::Create(ranks, {power_w, 0});
+    ASSERT_FALSE(planner) << power_w;
+    EXPECT_EQ(planner.error().kind, ErrorKind::kInput);
+    EXPECT_THAT(planner.error().message,
+                AllOf(HasSubstr("a blocking power of"), HasSubstr("on each of 100 ranks")));
+  }
+  // Just below the limit alone; beyond it with the slope of the operation, which saves the
+  // blocking power and more.
+  graph.rank_orders.resize(64);
+  graph.rank_names.resize(64);
+  const double most_w = 0x1p59 / 1e6 / 64;
+  const Result<Planner> planner = Planner::Create(graph, {most_w - 1, 0});
+  ASSERT_FALSE(planner);
+  EXPECT_THAT(planner.error().message, HasSubstr("that their operations could save"));
+  EXPECT_TRUE(Planner::Create(graph, {most_w / 2, 0}));
+}
+
 TEST(Create, TakesFixedOperations) {
   OptionSet fixed;
   fixed.name = "optimizer";

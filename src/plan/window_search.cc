@@ -11,6 +11,9 @@ std::size_t At(int i) { return static_cast<std::size_t>(i); }
 constexpr double kJoulesPerFemtojoule = 1e-15;
 // Far below any gap worth closing, far above the rounding of sums of joules.
 constexpr double kNoGain = 1e-9;
+// An operation with more neighbours than this (a barrier; no pipeline has one) is in no window but
+// its own: what surrounds a member has to be looked at for every window it is in.
+constexpr std::size_t kMostNeighbors = 64;
 constexpr int kOutside = -1;
 constexpr int kOnFringe = -2;
 
@@ -86,19 +89,25 @@ void WindowSearch::CollectWindow(int center, int size) {
   window_.assign(1, center);
   fringe_.clear();
   member_of_[At(center)] = 0;
+  const auto is_hub = [&](int operation) {
+    return graph_.predecessors(operation).size() + graph_.successors(operation).size() >
+           kMostNeighbors;
+  };
   const auto reach = [&](std::span<const ChoiceGraph::Neighbor> neighbors) {
     for (const auto& neighbor : neighbors) {
       const int operation = neighbor.operation;
       if (member_of_[At(operation)] != kOutside) continue;
-      if (graph_.candidates(operation).size() == 1) continue;
+      if (graph_.candidates(operation).size() == 1 || is_hub(operation)) continue;
       member_of_[At(operation)] = kOnFringe;
       fringe_.push_back(operation);
     }
   };
   const std::size_t shapes[] = {1, 3, std::numeric_limits<std::size_t>::max()};
   const std::size_t choose_from = shapes[random_() % 3];
-  reach(graph_.predecessors(center));
-  reach(graph_.successors(center));
+  if (!is_hub(center)) {
+    reach(graph_.predecessors(center));
+    reach(graph_.successors(center));
+  }
   while (window_.size() < At(size) && !fringe_.empty()) {
     const std::size_t pick = random_() % std::min(choose_from, fringe_.size());
     const int operation = fringe_[pick];

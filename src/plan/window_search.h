@@ -11,7 +11,8 @@
 // does not only say how good a plan is; it says where it is bad, and a lower bound for every part
 // of it that has been decided. That makes exact search of a small window cheap:
 //
-//   - take an operation and some of its neighbours, up to a dozen: a window in both rank and time;
+//   - take an operation and some of its neighbours, up to a dozen: a window in both rank and time
+//     (an operation that very many wait for, or that waits for very many, is a window of its own);
 //   - fix when everything around it ends and starts;
 //   - try all combinations of options in the window, depth first in order of time and of (1), and
 //     cut off wherever the parts (1) and (2) so far exceed the best total.

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <string>
 
 #include "perseus/frontier/deadline.h"
 #include "perseus/plan/planner.h"
@@ -152,6 +154,46 @@ TEST(WindowSearchProperty, IsExactWhereAWindowHoldsAll) {
     ASSERT_LE(job.Makespan(choices), job.length());
     EXPECT_NEAR(job.graph().EffectiveEnergy(choices), job.LeastEnergy(), 1e-8);
   }
+}
+
+//       .--> worker ---.
+//   hub ---> worker ---> join      Windows that hold the hub would each look at all workers.
+//       `--> worker ---'
+OperationGraph Hub(int workers) {
+  OperationGraph graph;
+  OptionSet set;
+  set.options = {{1400, {}, 10'000'000, 4.0, 1},
+                 {1300, {}, 11'300'000, 3.3, 1},
+                 {1200, {}, 13'000'000, 3.0, 1},
+                 {1100, {}, 15'100'000, 2.9, 1}};
+  graph.option_sets = {std::move(set)};
+  const int join = workers + 1;
+  for (int i = 0; i <= join; ++i) {
+    graph.operations.push_back({0, i, 0});
+    graph.rank_orders.push_back({i});
+    graph.rank_names.push_back("rank " + std::to_string(i));
+  }
+  for (int i = 1; i < join; ++i) graph.dependencies.push_back({0, i, 0});
+  for (int i = 1; i < join; ++i) graph.dependencies.push_back({i, join, 0});
+  return graph;
+}
+
+// Options looked at in one round, from a plan with everything at its fastest.
+std::int64_t TriesOfARound(const OperationGraph& job) {
+  const Planner planner = *Planner::Create(job, {0, 0});
+  const ChoiceGraph graph(planner.graph(), 0);
+  const Solution solution = *SolveDeadline(planner.network(), planner.least_time() * 6 / 5);
+  WindowSearch search(graph, planner.network(), solution);
+  Choices choices(At(graph.operations()), 0);
+  EXPECT_GT(search.Improve(choices, {}), 0);
+  return search.tries();
+}
+
+TEST(WindowSearch, DoesNotGrowThroughOperationsOfManyNeighbors) {
+  const OperationGraph narrow = Hub(20);
+  EXPECT_GT(TriesOfARound(narrow), 4 * std::ssize(narrow.operations));
+  const OperationGraph wide = Hub(80);
+  EXPECT_LE(TriesOfARound(wide), 4 * std::ssize(wide.operations)) << "each by itself";
 }
 
 TEST(WindowSearch, StopsAtItsTries) {

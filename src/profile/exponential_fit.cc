@@ -75,8 +75,7 @@ Result<ExponentialFit> FitExponential(std::span<const Option> options, double bl
   if (!(lowest < highest)) {
     return Fail(
         "the times of the options, {} s to {} s, are too close together for an exponential "
-        "(measure "
-        "a wider range of frequencies)",
+        "(measure a wider range of frequencies)",
         samples.times_s.front(), slowest);
   }
   const auto error_at = [&](double log_rate) {

@@ -56,7 +56,10 @@ std::size_t OptionSums::FindOrAppend(const Measurement& row) {
   if (!sums_.empty() && Matches(last_, row)) return last_;
   // The row is appended first, so that the index can hash it in place, and taken back if known.
   const std::size_t appended = sums_.size();
-  sums_.push_back({row.stage, row.chunk, row.kind, 0, 0, row.time_s, row.energy_j, row.line, 0});
+  const Range::End time_s{row.time_s, row.line};
+  const Range::End energy_j{row.energy_j, row.line};
+  sums_.push_back(
+      {row.stage, row.chunk, row.kind, 0, 0, row.line, {time_s, time_s}, {energy_j, energy_j}, 0});
   knobs_.insert(knobs_.end(), row.knobs.begin(), row.knobs.end());
   const auto [place, is_new] = index_.insert(appended);
   if (!is_new) {
@@ -66,35 +69,98 @@ std::size_t OptionSums::FindOrAppend(const Measurement& row) {
   return *place;
 }
 
+const OptionSums::Range::End& OptionSums::Range::Furthest(double value) const {
+  return Ratio(value, least.value) > Ratio(value, most.value) ? least : most;
+}
+
+void OptionSums::Range::Include(double value, std::int64_t line) {
+  if (value < least.value) least = {value, line};
+  if (value > most.value) most = {value, line};
+}
+
 Result<void> OptionSums::Add(const Measurement& row) {
   last_ = FindOrAppend(row);
   Sum& sum = sums_[last_];
-  const double time_ratio = Ratio(row.time_s, sum.first_time_s);
-  const double energy_ratio = Ratio(row.energy_j, sum.first_energy_j);
-  if (sum.samples > 0 && std::max(time_ratio, energy_ratio) > largest_repeat_ratio_) {
-    const bool is_time = time_ratio > largest_repeat_ratio_;
-    const std::string_view unit = is_time ? "s" : "J";
+  const auto check = [&](std::string_view quantity, double value, const Range& range,
+                         std::string_view unit) -> Result<void> {
+    const Range::End& other = range.Furthest(value);
+    if (Ratio(value, other.value) <= largest_repeat_ratio_) return {};
     return Fail(
         "the {} of stage {} {} at {} MHz is {} {} here and {} {} on line {} (remove the wrong row; "
         "repeats of one option may differ by a factor of {})",
-        is_time ? "time" : "energy", row.stage, Name(row.kind), row.knobs.front(),
-        is_time ? row.time_s : row.energy_j, unit, is_time ? sum.first_time_s : sum.first_energy_j,
-        unit, sum.first_line, largest_repeat_ratio_);
-  }
+        quantity, row.stage, Name(row.kind), row.knobs.front(), value, unit, other.value, unit,
+        other.line, largest_repeat_ratio_);
+  };
+  if (const auto near = check("time", row.time_s, sum.times_s, "s"); !near) return near;
+  if (const auto near = check("energy", row.energy_j, sum.energies_j, "J"); !near) return near;
+  sum.times_s.Include(row.time_s, row.line);
+  sum.energies_j.Include(row.energy_j, row.line);
   sum.time_s += row.time_s;
   sum.energy_j += row.energy_j;
   ++sum.samples;
   return {};
 }
 
-std::vector<ProfileEntry> OptionSums::Entries() const {
+std::vector<std::size_t> OptionSums::ByEntryAndFrequency() const {
   std::vector<std::size_t> order(sums_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
-    return EntryKey(sums_[a]) < EntryKey(sums_[b]);
-  });
+  const auto key = [this](std::size_t index) {
+    return std::tuple_cat(EntryKey(sums_[index]), std::tuple(KnobsOf(index).front()));
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
+  return order;
+}
+
+std::optional<OptionSums::Suspect> OptionSums::FindMeasuredKnob() const {
+  const std::vector<std::size_t> order = ByEntryAndFrequency();
+  for (auto first = order.begin(); first != order.end();) {
+    const auto last = std::find_if(first, order.end(), [&](std::size_t index) {
+      return EntryKey(sums_[index]) != EntryKey(sums_[*first]);
+    });
+    for (std::size_t knob = 1; knob < knob_count_; ++knob) {
+      if (auto suspect = FindMeasuredKnob({first, last}, knob)) return suspect;
+    }
+    first = last;
+  }
+  return std::nullopt;
+}
+
+// `entry` holds its options by frequency.
+std::optional<OptionSums::Suspect> OptionSums::FindMeasuredKnob(std::span<const std::size_t> entry,
+                                                                std::size_t knob) const {
+  const auto value_of = [&](std::size_t index) { return KnobsOf(index)[knob]; };
+  std::vector<double> values;  // At the frequencies that have several rows.
+  std::int64_t rows = 0;       // There.
+  int frequencies = 0;
+  std::optional<Suspect> example;
+  for (auto first = entry.begin(); first != entry.end();) {
+    std::int64_t rows_here = 0;
+    auto last = first;
+    for (; last != entry.end() && KnobsOf(*last).front() == KnobsOf(*first).front(); ++last) {
+      rows_here += sums_[*last].samples;
+      if (!example && value_of(*last) != value_of(*first)) {
+        example = {knob, value_of(*last), sums_[*last].first_line, value_of(*first),
+                   sums_[*first].first_line};
+      }
+    }
+    if (rows_here > 1) {
+      ++frequencies;
+      rows += rows_here;
+      for (auto index = first; index != last; ++index) values.push_back(value_of(*index));
+    }
+    first = last;
+  }
+  // A setting swept at one frequency alone differs on every row, too.
+  if (frequencies < 2) return std::nullopt;
+  std::sort(values.begin(), values.end());
+  const auto distinct = std::unique(values.begin(), values.end()) - values.begin();
+  return 4 * distinct > 3 * rows ? example : std::nullopt;
+}
+
+std::vector<ProfileEntry> OptionSums::Entries() const {
   std::vector<ProfileEntry> entries;
-  for (const std::size_t index : order) {
+  for (const std::size_t index : ByEntryAndFrequency()) {
     const Sum& sum = sums_[index];
     if (entries.empty() || EntryKey(entries.back()) != EntryKey(sum)) {
       entries.push_back({sum.stage, sum.chunk, sum.kind, {}});

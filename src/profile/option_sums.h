@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,22 +37,48 @@ class OptionSums {
   OptionSums& operator=(const OptionSums&) = delete;
 
   // Fails, with a message that names the other line but lacks the file, if the row cannot be a
-  // measurement of the same thing as the first row of its option.
+  // measurement of the same thing as each row of its option so far.
   Result<void> Add(const Measurement& row);
+
+  // A knob besides the frequency whose values look measured rather than set, and two rows of one
+  // entry and frequency that differ in it. Where frequencies of an entry are measured repeatedly, a
+  // setting comes up again and again; a power, a temperature or a row's number hardly ever does. As
+  // a knob it would make an option of each row, and the planner would pick the luckiest.
+  struct Suspect {
+    std::size_t knob = 0;  // As in Measurement::knobs.
+    double value = 0;
+    std::int64_t line = 0;
+    double earlier_value = 0;
+    std::int64_t earlier_line = 0;
+  };
+  std::optional<Suspect> FindMeasuredKnob() const;
 
   // The averages, by entry. Times are rounded to nanoseconds after averaging.
   std::vector<ProfileEntry> Entries() const;
 
  private:
+  // Of an option's rows so far, which the next one is compared with.
+  struct Range {
+    struct End {
+      double value = 0;
+      std::int64_t line = 0;
+    };
+    End least;
+    End most;
+
+    // The end that is further from `value`, as a factor.
+    const End& Furthest(double value) const;
+    void Include(double value, std::int64_t line);
+  };
   struct Sum {
     int stage = 0;
     int chunk = 0;
     InstructionKind kind = InstructionKind::kForward;
     double time_s = 0;  // Totals.
     double energy_j = 0;
-    double first_time_s = 0;  // Of the first row, which further ones are compared with.
-    double first_energy_j = 0;
     std::int64_t first_line = 0;
+    Range times_s;
+    Range energies_j;
     int samples = 0;
   };
   // Options are looked up by their place in sums_ and knobs_.
@@ -67,6 +94,9 @@ class OptionSums {
   std::span<const double> KnobsOf(std::size_t index) const {
     return std::span(knobs_).subspan(index * knob_count_, knob_count_);
   }
+  std::vector<std::size_t> ByEntryAndFrequency() const;
+  std::optional<Suspect> FindMeasuredKnob(std::span<const std::size_t> entry,
+                                          std::size_t knob) const;
   bool Matches(std::size_t index, const Measurement& row) const;
   std::size_t FindOrAppend(const Measurement& row);
 

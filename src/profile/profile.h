@@ -5,7 +5,9 @@
 //   stage,instruction,frequency,time,energy        frequency in MHz, time in s, energy in J
 // Optional columns: `chunk` (interleaved schedules; 0 where absent) and `rank`, `dp_rank`,
 // `pp_rank`, `tp_rank` (who measured it; `pp_rank` may stand for `stage`). Any further column is a
-// further knob: a number that, like the frequency, is chosen (`sm_count`, say).
+// further knob: a number that, like the frequency, is chosen (`sm_count`, say). One that differs on
+// nearly every row, though frequencies repeat, was measured instead (a power, a temperature), or is
+// a row's number: that is an error.
 //
 // Repeated measurements of one option (same stage, chunk, kind and knobs: several rows, several
 // ranks) are averaged. Repeats that cannot be measurements of the same thing are an error.

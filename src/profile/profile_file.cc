@@ -304,6 +304,13 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
     }
   }
 
+  if (const auto suspect = sums.FindMeasuredKnob()) {
+    return Fail(
+        "{}:{}: {} is {} here and {} on line {} at the same frequency, and is hardly ever the same "
+        "twice: it looks like a measurement, not a setting (remove the column)",
+        name, suspect->line, Excerpt(columns->other_knob_names[suspect->knob - 1]), suspect->value,
+        suspect->earlier_value, suspect->earlier_line);
+  }
   Profile profile(std::string(name), std::move(columns->other_knob_names), sums.Entries());
   if (profile.entries().empty()) {
     return Fail("{}: there are no rows below the header (add a row for each measured option)",

@@ -56,6 +56,46 @@ TEST(ParseProfile, FurtherColumnsAreKnobs) {
   EXPECT_EQ(options[1].samples, 2);
 }
 
+// Ten clocks, each measured three times, and one more column.
+std::string Repeated(std::string_view column, double (*value)(int mhz, int repeat, int row)) {
+  std::string text = fmt::format("stage,instruction,frequency,time,energy,{}\n", column);
+  int row = 0;
+  for (int mhz = 1000; mhz < 1100; mhz += 10) {
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      text += fmt::format("0,forward,{},0.05,24,{}\n", mhz, value(mhz, repeat, row++));
+    }
+  }
+  return text;
+}
+
+TEST(ParseProfile, AColumnThatWasMeasuredIsNoKnob) {
+  const auto row_number = Repeated("row", [](int, int, int row) { return 1.0 * row; });
+  EXPECT_EQ(Parse(row_number).error().message,
+            "p.csv:3: \"row\" is 1 here and 0 on line 2 at the same frequency, and is hardly ever "
+            "the same twice: it looks like a measurement, not a setting (remove the column)");
+  // A few are alike by chance.
+  const auto power =
+      Repeated("power", [](int mhz, int, int row) { return mhz / 4 + 0.5 * (row * row % 50); });
+  EXPECT_THAT(Parse(power).error().message, HasSubstr("looks like a measurement"));
+}
+
+TEST(ParseProfile, AColumnOfAFewValuesIsAKnob) {
+  const auto sweep = Repeated("sm_count", [](int, int repeat, int) { return 36.0 * (1 + repeat); });
+  EXPECT_EQ(Parse(sweep)->entries()[0].options.size(), 30u);
+  const auto constant = Repeated("gpus", [](int, int, int) { return 8.0; });
+  EXPECT_EQ(Parse(constant)->entries()[0].options.size(), 10u);
+  const auto follows_the_clock = Repeated("voltage", [](int mhz, int, int) { return mhz / 1e3; });
+  EXPECT_EQ(Parse(follows_the_clock)->entries()[0].options.size(), 10u);
+  // Every clock once, and a number on each row: nothing was repeated, so nothing gets lost.
+  EXPECT_TRUE(
+      Parse("stage,instruction,frequency,time,energy,row\n"
+            "0,forward,1410,0.05,24,0\n0,forward,1395,0.06,22,1\n"));
+  // One clock alone, at which the other knob is swept.
+  EXPECT_TRUE(
+      Parse("stage,instruction,frequency,time,energy,sm_count\n"
+            "0,forward,1410,0.05,24,108\n0,forward,1410,0.06,22,54\n"));
+}
+
 TEST(ParseProfile, RanksMeasureTheSameStage) {
   const Result<Profile> profile = Parse(
       "rank,dp_rank,pp_rank,tp_rank,instruction,frequency,time,energy\n"
@@ -192,6 +232,9 @@ const Mistake kMistakes[] = {
     {"RepeatsDisagreeInEnergy", std::string(kHeader) + "0,forward,1,1,9\n\n0,forward,1,1,1\n",
      "p.csv:4: ", "energy of stage 0 forward at 1 MHz is 1 J here and 9 J on line 2",
      "may differ by a factor of 1.5"},
+    {"RepeatsDisagreeWhicheverCameFirst",
+     std::string(kHeader) + "0,forward,1,1.3,1\n0,forward,1,1,1\n0,forward,1,1.6,1\n", "p.csv:4: ",
+     "time of stage 0 forward at 1 MHz is 1.6 s here and 1 s on line 3", "remove the wrong row"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Every, ParseProfileMistake, ::testing::ValuesIn(kMistakes),

@@ -169,12 +169,15 @@ Result<Profile> SynthesizeProfile(const SyntheticProfileSpec& spec) {
   if (!gpu) return Fail(gpu);
   if (const Result<void> checked = Check(spec); !checked) return Fail(checked);
 
+  // A V of an even number of chunks ends where it began.
+  const bool ends_at_first = spec.placement == ChunkPlacement::kV && spec.chunks % 2 == 0;
+  const int head_stage = ends_at_first ? 0 : spec.stages - 1;
   std::mt19937_64 random(spec.seed);
   std::vector<ProfileEntry> entries;
   for (int stage = 0; stage < spec.stages; ++stage) {
     const double stage_work = 1 + spec.imbalance * (2 * Uniform(random) - 1);
     for (int chunk = 0; chunk < spec.chunks; ++chunk) {
-      const bool has_head = stage == spec.stages - 1 && chunk == spec.chunks - 1;
+      const bool has_head = stage == head_stage && chunk == spec.chunks - 1;
       const double scale =
           spec.work_scale * (stage_work / spec.chunks + (has_head ? spec.language_model_head : 0));
       for (const InstructionKind kind : spec.kinds) {

@@ -16,7 +16,7 @@
 // and how power varies within an instruction. It is for trying things out; a plan for real GPUs
 // needs a measured profile.
 //
-// Work. A model's own layers are the same on each stage; the last stage also has the language-model
+// Work. A model's own layers are the same on each stage; its last chunk also has the language-model
 // head, and a seeded imbalance stands for layers that do not divide evenly. backward_input and
 // backward_weight add up to backward; recompute is forward again.
 // Noise is multiplicative and log-normal, on time and on power apart. The same spec gives the same
@@ -66,13 +66,19 @@ std::vector<GpuModel> GpuModels();
 // Fails for a name that is not among them, and lists those that are.
 Result<GpuModel> FindGpuModel(std::string_view name);
 
+// Where the model goes on from chunk to chunk: from the last rank back to rank 0 (interleaved
+// schedules), or on the rank where it is, in the other direction (zb-v, dualpipe-v). It says which
+// stage and chunk are the model's last.
+enum class ChunkPlacement { kLoop, kV };
+
 struct SyntheticProfileSpec {
   std::string gpu = "a100";
   int stages = 8;
   int chunks = 1;  // Each stage's work is divided evenly among its chunks.
+  ChunkPlacement placement = ChunkPlacement::kLoop;
   std::vector<InstructionKind> kinds = {InstructionKind::kForward, InstructionKind::kBackward};
   double work_scale = 1;              // Of a microbatch: twice the sequences, twice the work.
-  double language_model_head = 0.07;  // Extra work of the last stage, as a fraction of a stage's.
+  double language_model_head = 0.07;  // Extra work of the model's last chunk, as a part of a stage.
   double imbalance = 0.02;            // Stages have 1 - imbalance to 1 + imbalance times the work.
   // Standard deviation of the logarithm of time, and of power: as of averages over many steps. The
   // more noise, the further any plan is from its bound, for the hull clings to lucky measurements.

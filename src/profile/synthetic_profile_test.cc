@@ -77,6 +77,30 @@ TEST(SynthesizeProfile, TheLastStageHasTheLanguageModelHead) {
   EXPECT_NEAR(time_s(7, 1), 1.2 * time_s(0, 1), 2e-9);  // A tenth of a stage is a fifth of a chunk.
 }
 
+//   rank      0    1    2         0    1    2
+//   chunk 0   1 -> 2 -> 3         1 -> 2 -> 3
+//   chunk 1   6 <- 5 <- 4                 |
+//   chunk 2                       7 -> 8 -> 9, after 4 to 6 as on the left
+TEST(SynthesizeProfile, TheHeadOfAVIsWhereTheVEnds) {
+  SyntheticProfileSpec spec = PlainSpec("a100");
+  spec.stages = 3;
+  spec.placement = ChunkPlacement::kV;
+  for (const int chunks : {1, 2, 3}) {
+    spec.chunks = chunks;
+    const Result<Profile> profile = SynthesizeProfile(spec);
+    ASSERT_TRUE(profile) << profile.error().message;
+    const Nanoseconds plain = profile->Find(1, 0, Kind::kForward)->options.front().time;
+    const int head_stage = chunks == 2 ? 0 : 2;
+    for (const ProfileEntry& entry : profile->entries()) {
+      const bool has_head = entry.stage == head_stage && entry.chunk == chunks - 1;
+      if (entry.kind == Kind::kForward) {
+        EXPECT_EQ(entry.options.front().time > plain, has_head)
+            << "stage " << entry.stage << " chunk " << entry.chunk << " of " << chunks;
+      }
+    }
+  }
+}
+
 TEST(SynthesizeProfile, PartsOfTheBackwardPassAddUpAndRecomputeIsForward) {
   SyntheticProfileSpec spec = PlainSpec("a40");
   spec.kinds = {Kind::kForward, Kind::kBackward, Kind::kBackwardInput, Kind::kBackwardWeight,
