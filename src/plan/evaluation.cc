@@ -93,7 +93,12 @@ int Evaluator::OptionNearest(int option_set, int setting) const {
 void Evaluator::RunAtPreviousClock(int operation, const Option& wanted, int wanted_setting,
                                    Clock& clock, Nanoseconds start, Evaluation& evaluation) const {
   const int set = graph_.operations[At(operation)].option_set;
-  const int previous_index = OptionNearest(set, clock.setting);
+  // Most profiles have the same clocks for all: then settings are numbered as the options are.
+  const std::vector<int>& settings = setting_of_option_[At(set)];
+  const auto same = At(clock.setting);
+  const int previous_index = same < settings.size() && settings[same] == clock.setting
+                                 ? clock.setting
+                                 : OptionNearest(set, clock.setting);
   const Option& previous = graph_.option_sets[At(set)].options[At(previous_index)];
   if (clock.pending != wanted_setting) {
     clock.pending = wanted_setting;
