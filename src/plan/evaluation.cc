@@ -46,11 +46,11 @@ Evaluator::Evaluator(const OperationGraph& graph, const ExecutionModel& model)
   }
   if (model.switch_latency > 0) {
     for (const OptionSet& set : graph.option_sets) {
-      std::vector<int>& order = by_frequency_.emplace_back(set.options.size());
-      std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-        return set.options[At(a)].frequency_mhz < set.options[At(b)].frequency_mhz;
-      });
+      auto& order = by_frequency_.emplace_back();
+      for (std::size_t i = 0; i < set.options.size(); ++i) {
+        order.emplace_back(set.options[i].frequency_mhz, static_cast<int>(i));
+      }
+      std::sort(order.begin(), order.end());
     }
   }
   first_dependency_.assign(graph.operations.size() + 1, 0);
@@ -65,35 +65,35 @@ Evaluator::Evaluator(const OperationGraph& graph, const ExecutionModel& model)
 }
 
 int Evaluator::OptionNearest(int option_set, int setting) const {
-  const std::vector<Option>& options = graph_.option_sets[At(option_set)].options;
   const std::vector<int>& settings = setting_of_option_[At(option_set)];
-  const std::vector<int>& order = by_frequency_[At(option_set)];
+  const auto& order = by_frequency_[At(option_set)];
   const double wanted_mhz = frequency_mhz_of_setting_[At(setting)];
   const auto first_from = [&](double mhz) {
-    return std::lower_bound(order.begin(), order.end(), mhz, [&](int option, double limit) {
-      return options[At(option)].frequency_mhz < limit;
-    });
+    return std::lower_bound(order.begin(), order.end(), std::pair(mhz, 0));
   };
   const auto above = first_from(wanted_mhz);
-  for (auto option = above;
-       option != order.end() && options[At(*option)].frequency_mhz == wanted_mhz; ++option) {
-    if (settings[At(*option)] == setting) return *option;
+  for (auto same = above; same != order.end() && same->first == wanted_mhz; ++same) {
+    if (settings[At(same->second)] == setting) return same->second;
   }
-  if (above == order.begin()) return *above;
-  const double below_mhz = options[At(*(above - 1))].frequency_mhz;
-  const int below = *first_from(below_mhz);
-  if (above == order.end()) return below;
-  const double below_by = wanted_mhz - below_mhz;
-  const double above_by = options[At(*above)].frequency_mhz - wanted_mhz;
-  if (below_by == above_by) return std::min(below, *above);
-  return below_by < above_by ? below : *above;
+  if (above == order.begin()) return above->second;
+  const auto below = first_from((above - 1)->first);
+  if (above == order.end()) return below->second;
+  const double below_by = wanted_mhz - below->first;
+  const double above_by = above->first - wanted_mhz;
+  if (below_by == above_by) return std::min(below->second, above->second);
+  return below_by < above_by ? below->second : above->second;
 }
 
 // The operation starts before its clock has landed.
 void Evaluator::RunAtPreviousClock(int operation, const Option& wanted, int wanted_setting,
                                    Clock& clock, Nanoseconds start, Evaluation& evaluation) const {
   const int set = graph_.operations[At(operation)].option_set;
-  const int previous_index = OptionNearest(set, clock.setting);
+  // Most profiles have the same clocks for all: then settings are numbered as the options are.
+  const std::vector<int>& settings = setting_of_option_[At(set)];
+  const auto same = At(clock.setting);
+  const int previous_index = same < settings.size() && settings[same] == clock.setting
+                                 ? clock.setting
+                                 : OptionNearest(set, clock.setting);
   const Option& previous = graph_.option_sets[At(set)].options[At(previous_index)];
   if (clock.pending != wanted_setting) {
     clock.pending = wanted_setting;

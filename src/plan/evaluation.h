@@ -19,6 +19,7 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "perseus/base/units.h"
@@ -69,8 +70,8 @@ class Evaluator {
   // Settings are the distinct clocks (and other knobs) of all options, numbered.
   std::vector<std::vector<int>> setting_of_option_;  // [option set][option]
   std::vector<double> frequency_mhz_of_setting_;
-  // [option set]: its options, lowest frequency first. Only under a latency.
-  std::vector<std::vector<int>> by_frequency_;
+  // [option set]: frequency (MHz) and index of its options, in this order. Only under a latency.
+  std::vector<std::vector<std::pair<double, int>>> by_frequency_;
   std::vector<int> first_dependency_;  // By the operation that waits.
   std::vector<Dependency> dependencies_;
 };

@@ -77,10 +77,10 @@ TEST(SynthesizeProfile, TheLastStageHasTheLanguageModelHead) {
   EXPECT_NEAR(time_s(7, 1), 1.2 * time_s(0, 1), 2e-9);  // A tenth of a stage is a fifth of a chunk.
 }
 
-//   rank      0    1    2         0    1    2
-//   chunk 0   1 -> 2 -> 3         1 -> 2 -> 3
-//   chunk 1   6 <- 5 <- 4                 |
-//   chunk 2                       7 -> 8 -> 9, after 4 to 6 as on the left
+//             rank 0   rank 1   rank 2
+//   chunk 0     1  ----> 2  ----> 3
+//   chunk 1     6  <---- 5  <---- 4
+//   chunk 2     7  ----> 8  ----> 9
 TEST(SynthesizeProfile, TheHeadOfAVIsWhereTheVEnds) {
   SyntheticProfileSpec spec = PlainSpec("a100");
   spec.stages = 3;
