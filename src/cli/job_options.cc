@@ -133,10 +133,10 @@ Result<LoadedJob> LayOut(PlannedJob planned, const Profile& profile) {
 Result<LoadedJob> LayOutGraph(PlannedJob planned, const std::optional<double>& blocking_power_w) {
   auto text = ReadFile(planned.profile);
   if (!text) return Fail(text);
-  auto file = ParseOperationGraph(*text, planned.profile);
+  auto file = ParseOperationGraph(*text, planned.profile, blocking_power_w);
   if (!file) return Fail(file);
   planned.model.gpus_per_stage = 1;
-  planned.model.blocking_power_w = blocking_power_w.value_or(file->blocking_power_w);
+  planned.model.blocking_power_w = file->blocking_power_w;
   LoadedJob job{.planned = std::move(planned), .graph = std::move(file->graph), .model = {}};
   job.model.blocking_power_w = job.planned.model.blocking_power_w;
   job.model.switch_latency = job.planned.switch_latency;
@@ -264,7 +264,8 @@ Result<LoadedJob> LoadPlannedJob(const PlanFile& plan, const JobFlags& flags) {
   if (planned.IsGeneralGraph()) {
     if (auto fits = RefuseWithGraph(flags, Job()); !fits) return Fail(fits);
     if (!flags.graph.empty()) planned.profile = flags.graph;
-    return LayOutGraph(std::move(planned), flags.blocking_power_w);
+    const double blocking_power_w = planned.model.blocking_power_w;
+    return LayOutGraph(std::move(planned), blocking_power_w);
   }
   if (!flags.graph.empty()) {
     return Fail("the plan is one for a pipeline, not for a general graph (leave out --graph)");

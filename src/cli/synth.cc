@@ -64,6 +64,9 @@ Verb AddSynthVerb(CLI::App& program) {
   add("--gpu", spec.gpu, "NAME", "What the GPUs are like")->check(CLI::IsMember(gpus));
   add("--stages", spec.stages, "N", "Pipeline stages")->check(WholeNumberIn({1, 100'000}));
   add("--chunks", spec.chunks, "N", "Model chunks on each stage")->check(WholeNumberIn({1, 1'000}));
+  verb->add_flag_function(
+      "--fold", [&spec](std::int64_t) { spec.placement = ChunkPlacement::kV; },
+      "Stages fold back at the last rank, as for zb-v and dualpipe-v");
   verb->add_option("--instructions", flags->instructions,
                    "What the schedule runs (default forward,backward)")
       ->delimiter(',')

@@ -50,5 +50,18 @@ TEST_F(GraphTest, TheJobFileMayNameItAndItsBlockingPower) {
   EXPECT_NE(of_file["plans"], RunJson("plan --graph work.json")["plans"]);
 }
 
+TEST_F(GraphTest, APlanKeepsTheBlockingPowerItWasMadeWith) {
+  RunWell("plan --graph work.json --blocking-power 70 -o out");
+  const json of_plan = RunJson("evaluate out/plans/no-slowdown.json");
+  EXPECT_EQ(of_plan["claimed"]["holds"], true);
+  EXPECT_NE(of_plan["energy_j"],
+            RunJson("evaluate out/plans/no-slowdown.json --blocking-power 50")["energy_j"]);
+}
+
+TEST_F(GraphTest, ABlockingPowerNeedsToKnowWhatWaits) {
+  Write("alone.json", R"({"operations": [{"name": "a", "options": [{"time": 1, "energy": 1}]}]})");
+  ExpectComplaint(Run("plan --graph alone.json --blocking-power 84"), 2, "has no resource");
+}
+
 }  // namespace
 }  // namespace perseus

@@ -70,5 +70,10 @@ TEST_F(VerbsTest, CompletionIsAScript) {
   RunWell("completion bash >/dev/null; bash complete");
 }
 
+TEST_F(VerbsTest, SynthFoldsTheStagesOfAVShapedSchedule) {
+  const std::string loop = RunWell("synth --stages 2 --chunks 2 --noise 0");
+  EXPECT_NE(RunWell("synth --stages 2 --chunks 2 --noise 0 --fold"), loop);
+}
+
 }  // namespace
 }  // namespace perseus

@@ -1,0 +1,79 @@
+// `perseus show`: plans side by side.
+#include <gmock/gmock.h>
+
+#include "program.h"
+
+namespace perseus {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ShowVerbTest : public ProgramTest {
+ protected:
+  ShowVerbTest() {
+    MakeProfile();
+    RunWell(std::string("plan profile.csv --no-frontier --slowdown 0 --slowdown 10 -o out") + kJob);
+  }
+
+  const std::string plans_ = "out/plans/no-slowdown.json out/plans/slowdown-10.json";
+};
+
+TEST_F(ShowVerbTest, SaysWhatTheRunSaid) {
+  const json summary = json::parse(Read("out/summary.json"));
+  for (const json& plan : summary["plans"]) {
+    const json shown =
+        RunJson("show out/plans/" + plan["name"].get<std::string>() + ".json")["plans"][0];
+    for (const char* key : {"target", "time_s", "energy_j", "saving", "lower_bound_j", "gap",
+                            "switches", "average_power_w"}) {
+      EXPECT_EQ(shown.at(key), plan.at(key)) << key;
+    }
+  }
+}
+
+// Recomputed from the instructions of the plan.
+TEST_F(ShowVerbTest, MeanClocksAndWaitingAreThoseOfTheInstructions) {
+  const json plan = json::parse(Read("out/plans/slowdown-10.json"));
+  const json shown = RunJson("show out/plans/slowdown-10.json")["plans"][0];
+  double busy_s = 0;
+  double sum_mhz = 0;
+  int forwards = 0;
+  for (const json& rank : plan["stages"]) {
+    for (const json& instruction : rank["instructions"]) {
+      busy_s += instruction["duration_s"].get<double>();
+      if (instruction["kind"] != "forward" || instruction["stage"] != 1) continue;
+      sum_mhz += instruction["frequency"].get<double>();
+      ++forwards;
+    }
+  }
+  EXPECT_GT(forwards, 0);
+  EXPECT_DOUBLE_EQ(shown["mean_frequency_mhz"]["stage 1 forward"].get<double>(),
+                   sum_mhz / forwards);
+  const double ranks = static_cast<double>(plan["stages"].size());
+  EXPECT_NEAR(shown["waiting"].get<double>(), 1 - busy_s / (ranks * shown["time_s"].get<double>()),
+              1e-12);
+}
+
+TEST_F(ShowVerbTest, PutsPlansSideBySide) {
+  const std::string table = RunWell("show " + plans_);
+  EXPECT_THAT(table, HasSubstr("no slowdown"));
+  EXPECT_THAT(table, HasSubstr("10 % slowdown"));
+  EXPECT_THAT(table, HasSubstr("stage 0 backward (MHz)"));
+  EXPECT_THAT(table, Not(HasSubstr("different jobs")));
+}
+
+TEST_F(ShowVerbTest, SaysThatPlansAreForDifferentJobs) {
+  RunWell(
+      "plan profile.csv --no-frontier --slowdown 0 --schedule gpipe --microbatches 3 "
+      "--blocking-power 80 -o other");
+  EXPECT_THAT(RunWell("show other/plans/no-slowdown.json out/plans/no-slowdown.json"),
+              HasSubstr("different jobs"));
+}
+
+TEST_F(ShowVerbTest, WhatIsNoPlanIsRefusedByName) {
+  ExpectComplaint(Run("show out/plans/no-slowdown.json profile.csv"), 2, "profile.csv:1:");
+}
+
+}  // namespace
+}  // namespace perseus
