@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"NoName", R"({"operations": [{"options": []}]})",
                 "work.json: operations[0].name is missing"},
         Refusal{"NumberAsName", R"({"operations": [{"name": 3, "options": []}]})",
-                "work.json: operations[0].name is not a name"},
+                "work.json: operations[0].name is not a text"},
         Refusal{"NameTwice",
                 R"({"operations": [{"name": "a", "options": [{"time": 1, "energy": 1}]},
                                    {"name": "a", "options": [{"time": 1, "energy": 1}]}]})",

@@ -1,0 +1,66 @@
+// Strict reading of our JSON files, for the readers that know their formats: every value knows its
+// place, every failure names it, and nothing that the format lacks is passed over.
+//
+// Failures are thrown inside, and Read turns them into an Error:
+//
+//   return json_file::Read(text, name, kDeepest, [](const Node& file) { return ...; });
+//
+// Only for .cc files that link nlohmann_json.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "perseus/base/result.h"
+
+namespace perseus::json_file {
+
+struct Failure {
+  std::string message;  // Follows the file's name.
+};
+
+template <typename... Args>
+[[noreturn]] void Throw(fmt::format_string<Args...> format, Args&&... args) {
+  throw Failure{": " + fmt::format(format, std::forward<Args>(args)...)};
+}
+
+// A value of the file and how messages call it: `stages[2].instructions[5]`.
+struct Node {
+  const nlohmann::json& value;
+  std::string path;
+
+  Node operator[](std::size_t index) const;
+  bool Has(std::string_view key) const { return value.contains(key); }
+  // Throws "... is missing (`remedy`)".
+  Node Member(std::string_view key, std::string_view remedy = "add it") const;
+
+  void RequireObject(std::span<const std::string_view> known_keys) const;
+  std::size_t ListSize() const;
+  std::string Text() const;
+  double Number(double least, double most, std::string_view unit) const;
+  int Count(int least, int most, std::string_view unit) const;
+};
+
+// Throws Failure for what is not JSON, for two equal keys in one object and for what lies deeper
+// than the format goes.
+nlohmann::json Parse(std::string_view text, int deepest);
+
+// What `read` makes of the file, or the first failure as an Error (kInput): "name: what and where",
+// "name:line: not JSON: ...".
+template <typename Reader>
+auto Read(std::string_view text, std::string_view name, int deepest, Reader read)
+    -> Result<decltype(read(std::declval<const Node&>()))> {
+  try {
+    const nlohmann::json root = Parse(text, deepest);
+    return read(Node{root, ""});
+  } catch (const Failure& failure) {
+    return Fail("{}{}", name, failure.message);
+  }
+}
+
+}  // namespace perseus::json_file
