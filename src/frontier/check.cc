@@ -70,7 +70,7 @@ Result<void> CheckOptimality(const Network& network, const Solution& solution) {
 
 Result<void> CheckDeadline(const Network& network, const Solution& solution, Nanoseconds deadline,
                            Microwatts price_floor) {
-  if (const Result<void> optimal = CheckOptimality(network, solution); !optimal) return optimal;
+  if (auto optimal = CheckOptimality(network, solution); !optimal) return optimal;
   const Nanoseconds time = solution.time(network);
   if (time > deadline)
     return Fail("it takes {} ns, longer than the deadline {} ns", time, deadline);

@@ -263,7 +263,7 @@ std::map<std::tuple<InstructionKind, int, int>, Nanoseconds> Execute(const Sched
       const auto [kind, stage, microbatch] = action;
       Nanoseconds ready = clock[rank];
       // Ready when any of these alternatives has ended.
-      auto need = [&](int of_stage, std::vector<InstructionKind> alternatives) {
+      auto need = [&](int of_stage, const std::vector<InstructionKind>& alternatives) {
         for (InstructionKind alternative : alternatives) {
           const auto found = end.find({alternative, of_stage, action.microbatch});
           if (found == end.end()) continue;

@@ -46,6 +46,7 @@ std::vector<Action> OneForwardOneBackwardOrder(const ScheduleSpec& spec, int ran
                                                OneForwardOneBackward variant) {
   using Backward = OneForwardOneBackward::Backward;
   std::vector<int> stages;
+  stages.reserve(static_cast<std::size_t>(spec.chunks));
   for (int chunk = 0; chunk < spec.chunks; ++chunk) stages.push_back(chunk * spec.ranks + rank);
   RankOrder order(std::move(stages));
 

@@ -91,8 +91,8 @@ Result<void> OptionSums::Add(const Measurement& row) {
         quantity, row.stage, Name(row.kind), row.knobs.front(), value, unit, other.value, unit,
         other.line, largest_repeat_ratio_);
   };
-  if (const auto near = check("time", row.time_s, sum.times_s, "s"); !near) return near;
-  if (const auto near = check("energy", row.energy_j, sum.energies_j, "J"); !near) return near;
+  if (auto near = check("time", row.time_s, sum.times_s, "s"); !near) return near;
+  if (auto near = check("energy", row.energy_j, sum.energies_j, "J"); !near) return near;
   sum.times_s.Include(row.time_s, row.line);
   sum.energies_j.Include(row.energy_j, row.line);
   sum.time_s += row.time_s;

@@ -75,7 +75,7 @@ TEST(ParseProfile, AColumnThatWasMeasuredIsNoKnob) {
             "the same twice: it looks like a measurement, not a setting (remove the column)");
   // A few are alike by chance.
   const auto power =
-      Repeated("power", [](int mhz, int, int row) { return mhz / 4 + 0.5 * (row * row % 50); });
+      Repeated("power", [](int mhz, int, int row) { return 0.25 * mhz + 0.5 * (row * row % 50); });
   EXPECT_THAT(Parse(power).error().message, HasSubstr("looks like a measurement"));
 }
 

@@ -61,7 +61,7 @@ Result<void> Check(const SyntheticProfileSpec& spec) {
                 {"imbalance", spec.imbalance, 0, 0.9},
                 {"noise", spec.noise, 0, 0.3}};
   for (const auto& range : ranges) {
-    const Result<void> fits = CheckRange(range.field, range.value, range.least, range.most);
+    auto fits = CheckRange(range.field, range.value, range.least, range.most);
     if (!fits) return fits;
   }
   if (spec.stages > kMostEntries / spec.chunks) {
