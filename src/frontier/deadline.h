@@ -11,9 +11,9 @@
 //
 // At the least possible time itself the critical path leaves no choice, and all its events count as
 // one "ground" node at time 0: flow that would have to travel along the whole iteration is
-// absorbed next door. That makes the case ten times faster. Afterwards the flow that the ground
-// took in at one event and gave out at another is sent along the critical path, where everything
-// runs at its fastest and takes any amount.
+// absorbed next door. That makes the case about twice as fast (docs/benchmarks.md). Afterwards the
+// flow that the ground took in at one event and gave out at another is sent along the critical
+// path, where everything runs at its fastest and takes any amount.
 //
 // Against the walk (walk.h), both exact: the walk yields every deadline at once, this only one, but
 // at 65,536 instructions it is about 100 times faster (docs/benchmarks.md).
