@@ -12,7 +12,7 @@
 //   1. divides epsilon by 16,
 //   2. makes the schedule feasible: no arc shorter than its fastest time, nobody late. Without this
 //      the next step would have to send flow without end through the arcs that are too short, and
-//      the rest of the phase would go into bringing it back (twice the time, measured),
+//      the rest of the phase would go into bringing it back (1.6 times the time, measured),
 //   3. sets each arc's flow to what its length asks for, which leaves some nodes with too much,
 //   4. pushes the excess to where flow is missing, along arcs that violate (1) or (2) slightly,
 //      raising the potentials (times) of nodes that have no such arc. Late in a phase a little
