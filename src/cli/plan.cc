@@ -10,6 +10,7 @@
 #include "perseus/plan/frequency_lists.h"
 #include "perseus/plan/plan_file.h"
 #include "perseus/plan/trace.h"
+#include "perseus/report/report.h"
 #include "plan_report.h"
 #include "progress_bar.h"
 #include "results.h"
@@ -131,6 +132,16 @@ std::string FormatPlanTrace(const PlanOutcome& outcome, std::string_view first_a
   return FormatTrace(planner.graph(), planner.model().blocking_power_w, timelines);
 }
 
+Report MakeReport(const PlanOutcome& outcome) {
+  Report report{.planner = outcome.planner, .job = outcome.job.planned, .frontier = {}, .plans = {},
+                .overlays = {}};
+  if (outcome.frontier) report.frontier = {"bound", outcome.frontier->points};
+  for (const PlannedTarget& planned : outcome.targets) {
+    report.plans.push_back({planned.slug, planned.plan});
+  }
+  return report;
+}
+
 Result<std::vector<ResultFile>> MakeFiles(const PlanFlags& flags, const PlanOutcome& outcome,
                                           std::string_view first_asked) {
   std::vector<ResultFile> files;
@@ -142,6 +153,13 @@ Result<std::vector<ResultFile>> MakeFiles(const PlanFlags& flags, const PlanOutc
   files.push_back({"trace.json", FormatPlanTrace(outcome, first_asked)});
   if (flags.with_frequency_lists) {
     if (auto added = AddFrequencyLists(outcome, files); !added) return Fail(added);
+  }
+  if (HasReportPage()) {
+    const auto data = FormatReportData(MakeReport(outcome));
+    if (!data) return Fail(data);
+    auto page = FormatReportPage(*data);
+    if (!page) return Fail(page);
+    files.push_back({"report.html", *std::move(page)});
   }
   return files;
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "table.h"
@@ -99,15 +98,6 @@ std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::str
   }
   summary["files"] = files;
   return summary.dump(2, ' ', false, ordered_json::error_handler_t::replace) + '\n';
-}
-
-std::string FormatFrontier(const Frontier& frontier) {
-  std::string text = "time,energy_bound,marginal_watts\n";
-  for (const FrontierPoint& point : frontier.points) {
-    fmt::format_to(std::back_inserter(text), "{:.9f},{},{}\n", ToSeconds(point.time), point.bound_j,
-                   point.price_w);
-  }
-  return text;
 }
 
 }  // namespace perseus::cli

@@ -33,7 +33,4 @@ std::string FormatFinding(const PlanOutcome& outcome);
 // JSON: what --json prints and summary.json holds. `files` are those written.
 std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files);
 
-// frontier.csv: every breakpoint, in seconds, joules and watts.
-std::string FormatFrontier(const Frontier& frontier);
-
 }  // namespace perseus::cli

@@ -1,6 +1,7 @@
 #include "results.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
@@ -14,11 +15,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kStagingName = ".perseus-run";
+// Whatever is planned; names of the others depend on that.
+constexpr std::string_view kAlwaysWritten[] = {"frontier.csv", "trace.json", "report.html"};
 
 // Whether a run writes files of that name. The list may have been edited, and must not make us
 // remove anything else.
 bool IsResultName(std::string_view name) {
-  if (name == "frontier.csv" || name == "trace.json") return true;
+  if (std::ranges::find(kAlwaysWritten, name) != std::end(kAlwaysWritten)) return true;
   const bool is_plan = name.starts_with("plans/") && name.ends_with(".json");
   const bool is_list = name.starts_with("freqs_pipeline_") && name.ends_with(".py");
   return (is_plan || is_list) && std::count(name.begin(), name.end(), '/') == (is_plan ? 1 : 0);
@@ -106,8 +109,7 @@ Result<void> ResultDirectory::Open() {
   fs::create_directory(path_ / kStagingName, error);
   if (error) return SystemFailure(path_, "write to the directory", error);
   is_open_ = true;
-  // The others depend on what will be planned.
-  for (const char* name : {"frontier.csv", "trace.json"}) {
+  for (const std::string_view name : kAlwaysWritten) {
     if (auto free = RefuseToReplace(path_ / name); !free) return free;
   }
   return {};

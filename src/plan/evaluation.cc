@@ -119,6 +119,7 @@ Evaluation Evaluator::Evaluate(std::span<const int> options) const {
   evaluation.starts.assign(operations, 0);
   evaluation.durations.assign(operations, 0);
   evaluation.energies_j.assign(operations, 0);
+  evaluation.rank_switches.assign(graph_.rank_orders.size(), 0);
   std::vector<Clock> clocks(graph_.rank_orders.size());
   Nanoseconds busy = 0;
   for (int i = 0; At(i) < operations; ++i) {
@@ -141,6 +142,7 @@ Evaluation Evaluator::Evaluate(std::span<const int> options) const {
       if (clock.setting == kNoSetting) clock.setting = wanted;
       if (clock.setting != wanted) {
         ++evaluation.switches;
+        ++evaluation.rank_switches[At(operation.rank)];
         if (model_.switch_latency > 0) {
           RunAtPreviousClock(i, option, wanted, clock, start, evaluation);
           clock.Settle(start + evaluation.durations[At(i)]);

@@ -33,6 +33,7 @@ struct Evaluation {
   double operation_energy_j = 0;
   double blocking_energy_j = 0;
   int switches = 0;  // How often an operation finds its rank at another clock.
+  std::vector<int> rank_switches;  // The same by rank.
   // Per operation.
   std::vector<Nanoseconds> starts;
   std::vector<Nanoseconds> durations;

@@ -1,0 +1,38 @@
+# perseus_web_assets(variable): the C++ file that carries the report page, made by npm from web/.
+# Where npm, or what it has to fetch, is not to be had, `variable` names a file with nothing in it,
+# and a warning says what is missing: all else builds, and the program says so when asked.
+find_program(PERSEUS_NODE node)
+find_program(PERSEUS_NPM npm)
+
+function(perseus_web_assets variable)
+  set(web ${PROJECT_SOURCE_DIR}/web)
+  set(${variable} ${PROJECT_SOURCE_DIR}/src/report/no_assets.cc PARENT_SCOPE)
+  set(remedy "configure again after: apt-get install nodejs npm")
+  if(NOT PERSEUS_NODE OR NOT PERSEUS_NPM)
+    message(WARNING "no node or npm: reports and figures are left out (${remedy})")
+    return()
+  endif()
+
+  # What is installed is as the lock file says: npm keeps a copy of it there.
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${web}/package-lock.json)
+  set(installed ${web}/node_modules/.package-lock.json)
+  if(NOT EXISTS ${installed} OR ${web}/package-lock.json IS_NEWER_THAN ${installed})
+    message(STATUS "npm ci in ${web}")
+    execute_process(COMMAND ${PERSEUS_NPM} ci --no-progress WORKING_DIRECTORY ${web}
+      RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+    if(NOT status EQUAL 0)
+      string(REGEX MATCH "npm (error|ERR!)[^\n]*" reason "${output}")
+      message(WARNING "npm ci failed: reports and figures are left out (${reason})")
+      return()
+    endif()
+    file(TOUCH ${installed})
+  endif()
+
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${web}/src/*)
+  set(assets ${CMAKE_CURRENT_BINARY_DIR}/assets.cc)
+  add_custom_command(OUTPUT ${assets}
+    COMMAND ${PERSEUS_NODE} ${web}/build.mjs ${assets}
+    DEPENDS ${sources} ${web}/build.mjs ${web}/package.json ${web}/package-lock.json
+    COMMENT "Bundling the report page" VERBATIM)
+  set(${variable} ${assets} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,70 @@
+// Axes, grid and labels around a plot, for every chart.
+import type { ScaleLinear } from "d3-scale";
+import type { ComponentChildren } from "preact";
+import type { Palette } from "../color";
+
+export const fontFamily = "system-ui, 'Segoe UI', 'DejaVu Sans', Arial, sans-serif";
+
+export interface Box {
+  width: number;
+  height: number;
+  top: number;
+  right: number;
+  bottom: number;
+  left: number;
+}
+
+export interface Axis {
+  scale: ScaleLinear<number, number>;
+  label: string;
+  ticks: number;
+  format: (value: number) => string;
+}
+
+interface FrameProps {
+  box: Box;
+  x: Axis;
+  y: Axis;
+  palette: Palette;
+  children?: ComponentChildren;
+}
+
+export function Frame({ box, x, y, palette, children }: FrameProps) {
+  const bottom = box.height - box.bottom;
+  const right = box.width - box.right;
+  return (
+    <g font-family={fontFamily} font-size="12">
+      {y.scale.ticks(y.ticks).map((tick) => (
+        <g key={`y${tick}`} transform={`translate(0,${y.scale(tick)})`}>
+          <line x1={box.left} x2={right} stroke={palette.faint} />
+          <text x={box.left - 8} dy="0.32em" text-anchor="end" fill={palette.muted}>
+            {y.format(tick)}
+          </text>
+        </g>
+      ))}
+      {x.scale.ticks(x.ticks).map((tick) => (
+        <g key={`x${tick}`} transform={`translate(${x.scale(tick)},${bottom})`}>
+          <line y2="5" stroke={palette.muted} />
+          <text y="18" text-anchor="middle" fill={palette.muted}>
+            {x.format(tick)}
+          </text>
+        </g>
+      ))}
+      <line x1={box.left} x2={right} y1={bottom} y2={bottom} stroke={palette.muted} />
+      {children}
+      <text x={right} y={bottom + 36} text-anchor="end" fill={palette.ink}>
+        {x.label}
+      </text>
+      <text x={box.left - 8} y={box.top - 12} text-anchor="start" fill={palette.ink}
+        dx={-Math.min(box.left - 10, 44)}>
+        {y.label}
+      </text>
+    </g>
+  );
+}
+
+/** Ticks with as many decimals as their distance asks for. */
+export function tickFormat(scale: ScaleLinear<number, number>, count: number) {
+  const format = scale.tickFormat(count);
+  return (value: number) => format(value).replace("−", "-");
+}

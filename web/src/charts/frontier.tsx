@@ -1,0 +1,163 @@
+// The iteration time-energy frontier: the bound, the plans upon it, and the baseline above.
+import { extent } from "d3-array";
+import { scaleLinear } from "d3-scale";
+import { line } from "d3-shape";
+import type { Palette } from "../color";
+import type { Report } from "../data";
+import { Frame, tickFormat, type Box } from "./frame";
+
+export interface FrontierPoint {
+  time_s: number;
+  energy_j: number;
+}
+
+/** Where everything of the chart lies. One for drawing and for reading what the pointer is on. */
+export function frontierLayout(report: Report, width: number, height: number) {
+  const box: Box = { width, height, top: 34, right: 18, bottom: 46, left: 62 };
+  const curves = [...(report.frontier ? [report.frontier] : []), ...report.overlays];
+  const marks = [report.baseline, ...report.plans];
+  const times = [
+    ...marks.map((mark) => mark.time_ns / 1e9),
+    ...curves.flatMap((curve) => leastEnergyPart(curve).map((p) => p.time_s)),
+  ];
+  const energies = [
+    ...marks.map((mark) => mark.energy_j),
+    ...report.plans.map((plan) => plan.lower_bound_j),
+    ...curves.flatMap((curve) => leastEnergyPart(curve).map((p) => p.energy_j)),
+  ];
+  const unit = Math.max(...energies) >= 2e4 ? { factor: 1e3, name: "kJ" } : { factor: 1, name: "J" };
+  const x = scaleLinear(padded(times, 0.03), [box.left, width - box.right]);
+  const y = scaleLinear(padded(energies, 0.06), [height - box.bottom, box.top]);
+  return { box, x, y, unit };
+}
+
+function padded(values: number[], part: number): [number, number] {
+  const [least, most] = extent(values) as [number, number];
+  const room = (most - least || Math.abs(most) || 1) * part;
+  return [least - room, most + room];
+}
+
+interface Curve {
+  time_s: number[];
+  energy_j: number[];
+}
+
+/** Up to the point of least energy: nobody wants to run slower. */
+export function leastEnergyPart(curve: Curve): FrontierPoint[] {
+  let least = 0;
+  curve.energy_j.forEach((energy, i) => {
+    if (energy < curve.energy_j[least]) least = i;
+  });
+  return curve.time_s
+    .slice(0, least + 1)
+    .map((time_s, i) => ({ time_s, energy_j: curve.energy_j[i] }));
+}
+
+interface Props {
+  report: Report;
+  chosen: number; // Index of a plan.
+  width: number;
+  height: number;
+  palette: Palette;
+}
+
+export function FrontierChart({ report, chosen, width, height, palette }: Props) {
+  const { box, x, y, unit } = frontierLayout(report, width, height);
+  const path = line<FrontierPoint>(
+    (p) => x(p.time_s),
+    (p) => y(p.energy_j),
+  );
+  const baseline = { time_s: report.baseline.time_ns / 1e9, energy_j: report.baseline.energy_j };
+  const plan = report.plans[chosen];
+  const bound = report.frontier ? leastEnergyPart(report.frontier) : [];
+  const scaledY = scaleLinear(
+    y.domain().map((value) => value / unit.factor),
+    y.range(),
+  );
+  const xTicks = Math.max(3, Math.round(width / 110));
+  return (
+    <Frame
+      box={box}
+      palette={palette}
+      x={{ scale: x, label: "iteration time (s)", ticks: xTicks, format: tickFormat(x, xTicks) }}
+      y={{ scale: scaledY, label: `energy of an iteration (${unit.name}), one pipeline`, ticks: 6,
+        format: tickFormat(scaledY, 6) }}
+    >
+      {bound.length > 0 && (
+        <g class="ends">
+          <Upright x={x(bound[0].time_s)} box={box} palette={palette} label="T_min" />
+          <Upright x={x(bound[bound.length - 1].time_s)} box={box} palette={palette} label="T*" />
+          <path d={path(bound)!} fill="none" stroke={palette.bound} stroke-width="2" />
+        </g>
+      )}
+      {report.overlays.map((overlay, i) => (
+        <path
+          key={overlay.name}
+          d={path(leastEnergyPart(overlay))!}
+          fill="none"
+          stroke={palette.series[i % palette.series.length]}
+          stroke-width="1.5"
+          stroke-dasharray="6 3"
+        />
+      ))}
+      {report.plans.map((p, i) => (
+        <circle
+          key={p.name}
+          cx={x(p.time_ns / 1e9)}
+          cy={y(p.energy_j)}
+          r={i === chosen ? 0 : 3.5}
+          fill={palette.paper}
+          stroke={palette.plan}
+          stroke-width="1.5"
+        />
+      ))}
+      <path
+        d={`M-5,-5L5,5M-5,5L5,-5`}
+        transform={`translate(${x(baseline.time_s)},${y(baseline.energy_j)})`}
+        stroke={palette.baseline}
+        stroke-width="2.5"
+      />
+      <Saving x={x(plan.time_ns / 1e9)} from={y(baseline.energy_j)} to={y(plan.energy_j)}
+        palette={palette} />
+      <circle cx={x(plan.time_ns / 1e9)} cy={y(plan.energy_j)} r="6" fill={palette.chosen}
+        stroke={palette.paper} stroke-width="1.5" />
+    </Frame>
+  );
+}
+
+function Upright({ x, box, palette, label }: {
+  x: number;
+  box: Box;
+  palette: Palette;
+  label: string;
+}) {
+  const [name, index] = label.split("_");
+  return (
+    <g transform={`translate(${x},0)`}>
+      <line y1={box.top} y2={box.height - box.bottom} stroke={palette.muted}
+        stroke-dasharray="2 4" />
+      <text y={box.height - box.bottom - 6} x="5" fill={palette.muted} font-style="italic">
+        {name}
+        {index && <tspan dy="3" font-size="9">{index}</tspan>}
+      </text>
+    </g>
+  );
+}
+
+/** From the baseline's energy down to the plan's. */
+function Saving({ x, from, to, palette }: {
+  x: number;
+  from: number;
+  to: number;
+  palette: Palette;
+}) {
+  if (to - from < 14) return null;
+  return (
+    <path
+      d={`M${x},${from + 8}V${to - 9}m-4,-6l4,6l4,-6`}
+      fill="none"
+      stroke={palette.chosen}
+      stroke-width="1.5"
+    />
+  );
+}

@@ -1,0 +1,70 @@
+// Where the lanes of a timeline lie: the baseline above, the plan below, on one scale of time.
+import type { Iteration, Report, Slice } from "../data";
+import { powerOf, powerRange, slicesOf } from "../data";
+import { powerStep } from "../color";
+
+export interface TimelineGroup {
+  title: string;
+  iteration: Iteration;
+  lanes: Slice[][];
+  steps: number[][]; // The colour of each slice.
+  top: number; // Of its first lane.
+}
+
+export interface TimelineLayout {
+  groups: TimelineGroup[];
+  laneHeight: number;
+  gap: number; // Between lanes.
+  height: number;
+  longest: number; // ns
+}
+
+export const titleHeight = 22;
+
+export function laneHeightFor(ranks: number): number {
+  return ranks <= 4 ? 30 : ranks <= 8 ? 22 : ranks <= 16 ? 14 : ranks <= 64 ? 7 : 3;
+}
+
+export function layOutTimeline(
+  report: Report,
+  iterations: { title: string; iteration: Iteration }[],
+  laneHeight: number,
+): TimelineLayout {
+  const range = powerRange(report);
+  const gap = laneHeight >= 14 ? 3 : 1;
+  let top = 0;
+  const groups = iterations.map(({ title, iteration }) => {
+    const lanes = slicesOf(report, iteration);
+    const group = {
+      title,
+      iteration,
+      lanes,
+      steps: lanes.map((lane) => lane.map((slice) => powerStep(powerOf(slice, report), range))),
+      top: top + titleHeight,
+    };
+    top = group.top + lanes.length * (laneHeight + gap) + 10;
+    return group;
+  });
+  return {
+    groups,
+    laneHeight,
+    gap,
+    height: top - 10,
+    longest: Math.max(...iterations.map(({ iteration }) => iteration.time_ns)),
+  };
+}
+
+export const laneTop = (layout: TimelineLayout, group: TimelineGroup, lane: number): number =>
+  group.top + lane * (layout.laneHeight + layout.gap);
+
+/** Index of the first slice that ends after `time`; slices are in order. */
+export function firstEndingAfter(lane: Slice[], time: number): number {
+  let low = 0;
+  let high = lane.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (lane[middle].start + lane[middle].duration > time) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}

@@ -1,0 +1,30 @@
+// What the colours of a timeline mean.
+import { powerColor, powerSteps, type Palette } from "../color";
+import { powerRange, type Report } from "../data";
+import { watts } from "../format";
+import { fontFamily } from "./frame";
+
+export const legendHeight = 30;
+
+export function PowerLegend({ report, palette }: { report: Report; palette: Palette }) {
+  const [least, most] = powerRange(report);
+  const width = 5;
+  const ramp = 92;
+  const end = ramp + width * powerSteps;
+  const blocking = report.job.blocking_power_w / report.job.gpus_per_stage;
+  return (
+    <g font-family={fontFamily} font-size="12" fill={palette.muted}>
+      <text x="0" y="13">{`GPU at ${watts(least, 3)}`}</text>
+      {Array.from({ length: powerSteps }, (_, step) => (
+        <rect key={step} x={ramp + step * width} y="2" width={width + 0.4} height="14"
+          fill={powerColor(step)} />
+      ))}
+      <text x={end + 6} y="13">{watts(most, 3)}</text>
+      <rect x={end + 66} y="2" width="22" height="14" fill={palette.blocking} />
+      <text x={end + 94} y="13">{`waiting, ${watts(blocking, 3)}`}</text>
+      <rect x={end + 196} y="3" width="22" height="12" fill="none" stroke={palette.critical}
+        stroke-width="1.2" />
+      <text x={end + 224} y="13">critical path</text>
+    </g>
+  );
+}

@@ -1,0 +1,106 @@
+// The timeline as SVG, for paper and files. One path for each colour: a job of ten thousand
+// instructions has some fifty elements.
+import { scaleLinear } from "d3-scale";
+import { inkOn, powerColor, powerSteps, type Palette } from "../color";
+import { labelOf, type Report } from "../data";
+import { fontFamily, tickFormat } from "./frame";
+import { laneTop, type TimelineGroup, type TimelineLayout } from "./lanes";
+
+interface Props {
+  report: Report;
+  layout: TimelineLayout;
+  width: number;
+  palette: Palette;
+}
+
+const left = 64;
+const right = 12;
+export const axisHeight = 40;
+
+export function TimelineChart({ report, layout, width, palette }: Props) {
+  const x = scaleLinear([0, layout.longest / 1e9], [left, width - right]);
+  const ticks = Math.max(3, Math.round(width / 120));
+  return (
+    <g font-family={fontFamily} font-size="12">
+      {layout.groups.map((group) => (
+        <Group key={group.title} report={report} layout={layout} group={group} palette={palette}
+          x={(ns) => x(ns / 1e9)} />
+      ))}
+      {x.ticks(ticks).map((tick) => (
+        <g key={tick} transform={`translate(${x(tick)},${layout.height + 4})`}>
+          <line y2="5" stroke={palette.muted} />
+          <text y="18" text-anchor="middle" fill={palette.muted}>
+            {tickFormat(x, ticks)(tick)}
+          </text>
+        </g>
+      ))}
+      <line x1={left} x2={width - right} y1={layout.height + 4} y2={layout.height + 4}
+        stroke={palette.muted} />
+      <text x={width - right} y={layout.height + 34} text-anchor="end" fill={palette.ink}>
+        time (s)
+      </text>
+    </g>
+  );
+}
+
+function Group({ report, layout, group, palette, x }: {
+  report: Report;
+  layout: TimelineLayout;
+  group: TimelineGroup;
+  palette: Palette;
+  x: (ns: number) => number;
+}) {
+  const paths: string[] = Array.from({ length: powerSteps }, () => "");
+  let outline = "";
+  const labels: { x: number; y: number; text: string; step: number }[] = [];
+  const fixed = (value: number) => Math.round(value * 100) / 100;
+  group.lanes.forEach((lane, r) => {
+    const top = laneTop(layout, group, r);
+    lane.forEach((slice, i) => {
+      const from = x(slice.start);
+      const width = x(slice.start + slice.duration) - from;
+      const rect = `M${fixed(from)},${top}h${fixed(width)}v${layout.laneHeight}h${-fixed(width)}z`;
+      paths[group.steps[r][i]] += rect;
+      if (slice.critical) outline += rect;
+      const text = labelOf(slice);
+      if (width > 7 * text.length + 2 && layout.laneHeight >= 12) {
+        labels.push({ x: from + width / 2, y: top + layout.laneHeight / 2, text,
+          step: group.steps[r][i] });
+      }
+    });
+  });
+  const end = x(group.iteration.time_ns);
+  return (
+    <g>
+      <text x="0" y={group.top - 7} fill={palette.ink} font-weight="600">
+        {group.title}
+      </text>
+      {group.lanes.map((_, r) => (
+        <g key={r}>
+          <rect x={x(0)} width={end - x(0)} y={laneTop(layout, group, r)}
+            height={layout.laneHeight} fill={palette.blocking} />
+          {layout.laneHeight >= 9 && (
+            <text x={x(0) - 6} y={laneTop(layout, group, r) + layout.laneHeight / 2} dy="0.34em"
+              text-anchor="end" font-size="11" fill={palette.muted}>
+              {shortened(report.ranks[r].name, 10)}
+            </text>
+          )}
+        </g>
+      ))}
+      {paths.map((d, step) => d && <path key={step} d={d} fill={powerColor(step)} />)}
+      <path d={outline} fill="none" stroke={palette.critical}
+        stroke-width={layout.laneHeight >= 12 ? 1.1 : 0.5} />
+      {labels.map((label) => (
+        <text key={`${label.x},${label.y}`} x={label.x} y={label.y} dy="0.34em" font-size="10"
+          text-anchor="middle" fill={inkOn(label.step)}>
+          {label.text}
+        </text>
+      ))}
+    </g>
+  );
+}
+
+export function shortened(text: string, length: number): string {
+  const characters = Array.from(text);
+  return characters.length <= length ? text : characters.slice(0, length - 1).join("") + "…";
+}

@@ -1,0 +1,63 @@
+// Colours that charts share. In the page they are CSS variables, so that themes switch without
+// drawing anew; in static figures they are the light theme's values.
+import { interpolateRgbBasis } from "d3-interpolate";
+
+export interface Palette {
+  ink: string;
+  faint: string; // Axes, grid.
+  muted: string; // Labels.
+  paper: string;
+  bound: string;
+  plan: string;
+  chosen: string;
+  baseline: string;
+  blocking: string;
+  critical: string;
+  series: string[];
+}
+
+export const light: Palette = {
+  ink: "#1a1f2b",
+  faint: "#d9dde5",
+  muted: "#5a6272",
+  paper: "#ffffff",
+  bound: "#1f5fbf",
+  plan: "#1f5fbf",
+  chosen: "#c2410c",
+  baseline: "#1a1f2b",
+  blocking: "#e3e6ec",
+  critical: "#111111",
+  series: ["#0f766e", "#7c3aed", "#a16207", "#be185d", "#4d7c0f"],
+};
+
+export const dark: Palette = {
+  ink: "#e8ebf2",
+  faint: "#343b4a",
+  muted: "#a3adbf",
+  paper: "#141821",
+  bound: "#7db2ff",
+  plan: "#7db2ff",
+  chosen: "#ff9d5c",
+  baseline: "#e8ebf2",
+  blocking: "#2b3140",
+  critical: "#ffffff",
+  series: ["#4fd1c5", "#c4a4ff", "#eabf4f", "#ff8fc0", "#a8d95b"],
+};
+
+/** How many colours tell powers apart. */
+export const powerSteps = 24;
+
+// From cool to hot, of falling lightness, so that it also reads in grey.
+const ramp = interpolateRgbBasis(["#8ecae6", "#f6d55c", "#ef8a3c", "#c8322d", "#7a1020"]);
+const ramps = Array.from({ length: powerSteps }, (_, i) => ramp(i / (powerSteps - 1)));
+
+/** Which colour a power has: a number below `powerSteps`. */
+export function powerStep(power: number, [least, most]: [number, number]): number {
+  const part = (power - least) / (most - least);
+  return Math.max(0, Math.min(powerSteps - 1, Math.floor(part * powerSteps)));
+}
+
+export const powerColor = (step: number): string => ramps[step];
+
+/** Text upon that colour. */
+export const inkOn = (step: number): string => (step > powerSteps * 0.55 ? "#ffffff" : "#1a1f2b");

@@ -1,0 +1,106 @@
+import type { ComponentChildren } from "preact";
+import { light } from "./color";
+import { firstPlan, type Report } from "./data";
+import { joules, percent, seconds } from "./format";
+import { FrontierChart } from "./charts/frontier";
+import { fontFamily } from "./charts/frame";
+import { laneHeightFor, layOutTimeline } from "./charts/lanes";
+import { legendHeight, PowerLegend } from "./charts/legend";
+import { profileHeight, ProfileChart } from "./charts/profile";
+import { axisHeight, TimelineChart } from "./charts/timeline";
+
+const width = 1000;
+
+function Sheet({ height, title, children }: {
+  height: number;
+  title: string;
+  children: ComponentChildren;
+}) {
+  return (
+    <svg xmlns="http://www.w3.org/2000/svg" width={width} height={height}
+      viewBox={`0 0 ${width} ${height}`}>
+      <title>{title}</title>
+      <rect width={width} height={height} fill={light.paper} />
+      {children}
+    </svg>
+  );
+}
+
+function FrontierFigure({ report }: { report: Report }) {
+  const height = 560;
+  const legend = 30 + 18 * report.overlays.length;
+  const chosen = firstPlan(report);
+  return (
+    <Sheet height={height + legend} title="Iteration time-energy frontier">
+      <FrontierChart report={report} chosen={chosen} width={width} height={height}
+        palette={light} />
+      <g font-family={fontFamily} font-size="12" fill={light.muted}
+        transform={`translate(62,${height + 8})`}>
+        {report.frontier && <path d="M0,0h24" stroke={light.bound} stroke-width="2" />}
+        {report.frontier && <text x="30" y="4">bound: no plan costs less</text>}
+        <circle cx="204" cy="0" r="3.5" fill={light.paper} stroke={light.plan} stroke-width="1.5" />
+        <text x="214" y="4">plans</text>
+        <circle cx="270" cy="0" r="5" fill={light.chosen} />
+        <text x="281" y="4">{report.plans[chosen].target}</text>
+        <path d="M440,-5l10,10m0,-10l-10,10" stroke={light.baseline} stroke-width="2" />
+        <text x="458" y="4">maximum frequency</text>
+        {report.overlays.map((overlay, i) => (
+          <g key={overlay.name} transform={`translate(0,${18 * (i + 1)})`}>
+            <path d="M0,0h24" stroke={light.series[i % light.series.length]} stroke-width="1.5"
+              stroke-dasharray="6 3" />
+            <text x="30" y="4">{overlay.name}</text>
+          </g>
+        ))}
+      </g>
+    </Sheet>
+  );
+}
+
+function TimelineFigure({ report }: { report: Report }) {
+  const plan = report.plans[firstPlan(report)];
+  const { baseline } = report;
+  const layout = layOutTimeline(
+    report,
+    [
+      { title: `Maximum frequency: ${seconds(baseline.time_ns)}, ${joules(baseline.energy_j)}`,
+        iteration: baseline },
+      { title: `Plan, ${plan.target}: ${seconds(plan.time_ns)}, ${joules(plan.energy_j)} (${percent(
+          plan.energy_j / baseline.energy_j - 1,
+        )})`, iteration: plan },
+    ],
+    laneHeightFor(report.ranks.length),
+  );
+  return (
+    <Sheet height={legendHeight + layout.height + axisHeight + 8} title="One iteration">
+      <g transform="translate(4,4)">
+        <PowerLegend report={report} palette={light} />
+      </g>
+      <g transform={`translate(4,${legendHeight + 4})`}>
+        <TimelineChart report={report} layout={layout} width={width - 4} palette={light} />
+      </g>
+    </Sheet>
+  );
+}
+
+function ProfileFigure({ report }: { report: Report }) {
+  return (
+    <Sheet height={profileHeight(report, width - 8) + 8} title="Profile">
+      <g transform="translate(4,6)">
+        <ProfileChart report={report} width={width - 8} palette={light} />
+      </g>
+    </Sheet>
+  );
+}
+
+export function drawFigure(name: string, report: Report) {
+  switch (name) {
+    case "frontier":
+      return <FrontierFigure report={report} />;
+    case "timeline":
+      return <TimelineFigure report={report} />;
+    case "profile":
+      return <ProfileFigure report={report} />;
+    default:
+      throw new Error(`no figure is called ${name}`);
+  }
+}

@@ -1,0 +1,37 @@
+// Numbers for people: as many digits as tell plans apart, units beside them.
+import { format } from "d3-format";
+
+const whole = format(",.0f");
+
+/** A number with about `digits` significant digits and no exponent: 1,234; 12.3; 0.123. */
+export function number(value: number, digits = 4): string {
+  if (value === 0 || !Number.isFinite(value)) return String(value);
+  const before = Math.floor(Math.log10(Math.abs(value))) + 1;
+  if (before >= digits) return whole(value);
+  return format(`,.${Math.min(digits - before, 9)}f`)(value);
+}
+
+/** The value in the largest unit that leaves at least 1 of it. */
+function scaled(value: number, units: [number, string][], digits: number): string {
+  const size = Math.abs(value);
+  const unit = units.find(([of]) => size >= of) ?? units[units.length - 1];
+  return `${number(value / unit[0], digits)} ${unit[1]}`;
+}
+
+export const seconds = (ns: number, digits = 5): string =>
+  scaled(ns, [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]], digits);
+
+export const joules = (j: number, digits = 4): string =>
+  scaled(j, [[1e9, "GJ"], [1e6, "MJ"], [1e3, "kJ"], [1, "J"]], digits);
+
+export const watts = (w: number, digits = 4): string =>
+  scaled(w, [[1e6, "MW"], [1e3, "kW"], [1, "W"]], digits);
+
+export const wattHours = (j: number, digits = 3): string =>
+  scaled(j / 3600, [[1e9, "GWh"], [1e6, "MWh"], [1e3, "kWh"], [1, "Wh"]], digits);
+
+export const kilograms = (kg: number): string => scaled(kg, [[1e3, "t"], [1, "kg"]], 3);
+
+export const money = (amount: number): string => number(amount, amount >= 100 ? 1 : 3);
+
+export const percent = (part: number, digits = 2): string => `${(part * 100).toFixed(digits)} %`;

@@ -1,0 +1,49 @@
+import { useState } from "preact/hooks";
+import { firstPlan, gpusOfPipeline, type Report } from "../data";
+import { FrontierSection } from "./frontier_section";
+import { Headline } from "./headline";
+import { PlanSlider } from "./plan_slider";
+import { StagesSection } from "./stages_section";
+import { ThemeButton, useTheme } from "./theme_button";
+import { TimelineSection } from "./timeline_section";
+
+export function App({ report }: { report: Report }) {
+  const [chosen, setChosen] = useState(() => firstPlan(report));
+  const [theme, nextTheme] = useTheme();
+  return (
+    <>
+      <header class="top">
+        <p class="brand">Perseus</p>
+        <ThemeButton theme={theme} onClick={nextTheme} />
+      </header>
+      <Headline report={report} chosen={chosen} />
+      <PlanSlider report={report} chosen={chosen} onChoose={setChosen} />
+      <FrontierSection report={report} chosen={chosen} onChoose={setChosen} />
+      <TimelineSection report={report} chosen={chosen} theme={theme} />
+      <StagesSection report={report} chosen={chosen} />
+      <Footer report={report} />
+    </>
+  );
+}
+
+function Footer({ report }: { report: Report }) {
+  const { job } = report;
+  return (
+    <footer>
+      <h2>What this is made from</h2>
+      <p>
+        {job.profile !== undefined ? "Profile " : "Graph "}
+        <code>{job.profile ?? job.graph}</code>, schedule {job.schedule}, {report.ranks.length} ranks
+        {job.microbatches !== undefined && ` × ${job.microbatches} microbatches`},{" "}
+        {job.operations.toLocaleString("en")} instructions an iteration, {gpusOfPipeline(report)} GPUs a
+        pipeline.
+      </p>
+      <p>
+        Energies are those of the GPUs, waiting included, and are as true as the profile: each plan is
+        evaluated on the measurements that it names. The bound is exact for this profile: no plan that
+        is as fast takes less. Savings of a month compare the same work: as many iterations as the job
+        runs at maximum frequency in 730 hours.
+      </p>
+    </footer>
+  );
+}

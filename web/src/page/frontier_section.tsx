@@ -1,0 +1,139 @@
+import { bisector } from "d3-array";
+import { useState } from "preact/hooks";
+import { FrontierChart, frontierLayout, leastEnergyPart } from "../charts/frontier";
+import type { Report } from "../data";
+import { joules, number, percent, watts } from "../format";
+import { themed } from "./themed";
+import { useWidth } from "./use_width";
+
+interface Props {
+  report: Report;
+  chosen: number;
+  onChoose: (plan: number) => void;
+}
+
+interface Reading {
+  x: number;
+  y: number;
+  title: string;
+  lines: string[];
+  plan?: number;
+}
+
+export function FrontierSection({ report, chosen, onChoose }: Props) {
+  const { element, width } = useWidth<HTMLDivElement>();
+  const [reading, setReading] = useState<Reading | null>(null);
+  const height = Math.max(260, Math.min(420, width * 0.5));
+  const plan = report.plans[chosen];
+  const title = `Frontier: baseline ${number(report.baseline.time_ns / 1e9)} s and ${joules(
+    report.baseline.energy_j,
+  )}; chosen plan, ${plan.target}, ${number(plan.time_ns / 1e9)} s and ${joules(plan.energy_j)}`;
+
+  const read = (event: PointerEvent) => {
+    const svg = (event.currentTarget as Element).getBoundingClientRect();
+    setReading(readingAt(report, width, height, event.clientX - svg.left, event.clientY - svg.top));
+  };
+  return (
+    <section aria-labelledby="frontier">
+      <h2 id="frontier">The time–energy frontier</h2>
+      <p>
+        Below the line there is no plan. What lies to the left of T* and above the line is energy that
+        buys no speed. Point at it to read numbers; click a plan to choose it.
+      </p>
+      <div class="chart" ref={element}>
+        {width > 0 && (
+          <svg class="frontier" width={width} height={height} role="img" aria-label={title}
+            onPointerMove={read} onPointerLeave={() => setReading(null)}
+            onClick={() => reading?.plan !== undefined && onChoose(reading.plan)}>
+            <FrontierChart report={report} chosen={chosen} width={width} height={height}
+              palette={themed} />
+            {reading && (
+              <circle cx={reading.x} cy={reading.y} r="5" fill="none" stroke="var(--ink)"
+                stroke-width="1.5" />
+            )}
+          </svg>
+        )}
+        {reading && <Tooltip x={reading.x} y={reading.y} width={width} reading={reading} />}
+      </div>
+      <Legend report={report} />
+    </section>
+  );
+}
+
+/** The plan under the pointer, else the bound at its time. */
+function readingAt(report: Report, width: number, height: number, px: number, py: number) {
+  const { x, y } = frontierLayout(report, width, height);
+  const at = (time_ns: number, energy_j: number) => ({ x: x(time_ns / 1e9), y: y(energy_j) });
+  const marks: Reading[] = [
+    {
+      ...at(report.baseline.time_ns, report.baseline.energy_j),
+      title: "maximum frequency",
+      lines: [
+        `${number(report.baseline.time_ns / 1e9, 6)} s, ${joules(report.baseline.energy_j, 5)}`,
+      ],
+    },
+    ...report.plans.map((plan, i) => ({
+      ...at(plan.time_ns, plan.energy_j),
+      title: plan.target,
+      lines: [
+        `${number(plan.time_ns / 1e9, 6)} s, ${joules(plan.energy_j, 5)}`,
+        `saves ${percent(1 - plan.energy_j / report.baseline.energy_j)}`,
+        `bound ${joules(plan.lower_bound_j, 5)}, gap ${percent(plan.gap, 3)}`,
+      ],
+      plan: i,
+    })),
+  ];
+  const distance = (mark: Reading) => Math.hypot(mark.x - px, mark.y - py);
+  const nearest = marks.reduce((a, b) => (distance(b) < distance(a) ? b : a));
+  if (distance(nearest) < 14 || !report.frontier) return distance(nearest) < 40 ? nearest : null;
+  const bound = leastEnergyPart(report.frontier);
+  const i = bisector((p: (typeof bound)[0]) => p.time_s).center(bound, x.invert(px));
+  const point = bound[i];
+  return {
+    x: x(point.time_s),
+    y: y(point.energy_j),
+    title: "bound",
+    lines: [
+      `${number(point.time_s, 6)} s, ${joules(point.energy_j, 5)}`,
+      `${percent(point.time_s / (report.baseline.time_ns / 1e9) - 1)} slowdown`,
+      `next second saves ${watts(report.frontier.marginal_w[i])} of computing`,
+    ],
+  };
+}
+
+function Tooltip({ x, y, width, reading }: {
+  x: number;
+  y: number;
+  width: number;
+  reading: Reading;
+}) {
+  const side = x > width / 2 ? { right: width - x + 12 } : { left: x + 12 };
+  return (
+    <div class="tooltip" role="status" style={{ ...side, top: Math.max(0, y - 20) }}>
+      <strong>{reading.title}</strong>
+      {reading.lines.map((text) => (
+        <div key={text}>{text}</div>
+      ))}
+    </div>
+  );
+}
+
+function Legend({ report }: { report: Report }) {
+  return (
+    <ul class="legend">
+      {report.frontier && (
+        <li><i class="line" style={{ borderColor: themed.bound }} />
+          bound ({report.frontier.breakpoints.toLocaleString("en")} breakpoints)</li>
+      )}
+      <li><i class="ring" style={{ borderColor: themed.plan }} />plans</li>
+      <li><i class="dot" style={{ background: themed.chosen }} />chosen plan</li>
+      <li><b>✕</b> maximum frequency</li>
+      {report.overlays.map((overlay, i) => (
+        <li key={overlay.name}>
+          <i class="line dashed" style={{ borderColor: themed.series[i % themed.series.length] }} />
+          {overlay.name}
+        </li>
+      ))}
+    </ul>
+  );
+}

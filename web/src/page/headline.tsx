@@ -1,0 +1,147 @@
+// What it is worth: energy, money and CO2 of a month, at no slowdown and at the chosen plan.
+import { useState } from "preact/hooks";
+import { firstPlan, gpusOfPipeline, type Plan, type Report } from "../data";
+import { joules, kilograms, money, number, percent, wattHours } from "../format";
+
+export const hoursOfMonth = 730;
+const joulesPerKilowattHour = 3.6e6;
+
+export interface Rates {
+  price: number; // Of a kWh, in whatever currency.
+  gramsPerKilowattHour: number;
+  pipelines: number;
+}
+
+export interface MonthlySaving {
+  energy_j: number;
+  money: number;
+  co2_kg: number;
+  longer_h: number; // The same work takes so much longer.
+}
+
+/** What the iterations of a month at maximum frequency save with the plan. */
+export function savingOfMonth(
+  report: Report,
+  plan: Plan,
+  pipelines: number,
+  rates: Pick<Rates, "price" | "gramsPerKilowattHour">,
+): MonthlySaving {
+  const iterations = (hoursOfMonth * 3600) / (report.baseline.time_ns / 1e9);
+  const energy_j = (report.baseline.energy_j - plan.energy_j) * iterations * pipelines;
+  const kilowattHours = energy_j / joulesPerKilowattHour;
+  return {
+    energy_j,
+    money: kilowattHours * rates.price,
+    co2_kg: (kilowattHours * rates.gramsPerKilowattHour) / 1e3,
+    longer_h: hoursOfMonth * (plan.time_ns / report.baseline.time_ns - 1),
+  };
+}
+
+export function Headline({ report, chosen }: { report: Report; chosen: number }) {
+  const [rates, setRates] = useState<Rates>({
+    price: 0.12,
+    gramsPerKilowattHour: 400,
+    pipelines: report.job.pipelines,
+  });
+  const first = report.plans[firstPlan(report)];
+  const plan = report.plans[chosen];
+  const saving = 1 - first.energy_j / report.baseline.energy_j;
+  const slowdown = first.time_ns / report.baseline.time_ns - 1;
+  const iterations = (hoursOfMonth * 3600) / (report.baseline.time_ns / 1e9);
+  return (
+    <section class="headline" aria-labelledby="headline">
+      <h1 id="headline">
+        {saving > 0 ? (
+          <>
+            <strong>{percent(saving)} less energy</strong>{" "}
+            {slowdown <= 0 ? "with no slowdown" : `at ${percent(slowdown)} slowdown`}
+          </>
+        ) : (
+          "No plan here saves energy"
+        )}
+      </h1>
+      <p>
+        An iteration of one pipeline ({report.ranks.length} ranks, {gpusOfPipeline(report)} GPUs) takes{" "}
+        {number(report.baseline.time_ns / 1e9)} s and {joules(report.baseline.energy_j)} with every GPU
+        at maximum frequency. The plan for <em>{first.target}</em> takes {joules(first.energy_j)}; no
+        plan that is as fast takes less than {joules(first.lower_bound_j)}. In a month of {hoursOfMonth}{" "}
+        hours this job runs {number(iterations, 3)} iterations. The same work would save:
+      </p>
+      <div class="scroll">
+        <SavingsTable report={report} first={first} plan={plan} rates={rates} />
+      </div>
+      <Inputs rates={rates} onChange={setRates} />
+    </section>
+  );
+}
+
+function SavingsTable({ report, first, plan, rates }: {
+  report: Report;
+  first: Plan;
+  plan: Plan;
+  rates: Rates;
+}) {
+  const counts = [1, rates.pipelines];
+  const columns = counts.flatMap((pipelines) =>
+    [first, plan].map((p) => savingOfMonth(report, p, pipelines, rates)),
+  );
+  const rows: [string, (saving: MonthlySaving) => string][] = [
+    ["Energy", (s) => wattHours(s.energy_j)],
+    ["Money", (s) => money(s.money)],
+    ["CO₂", (s) => kilograms(s.co2_kg)],
+    ["Takes longer", (s) => (s.longer_h <= 0 ? "no" : `${number(s.longer_h, 3)} h`)],
+  ];
+  return (
+    <table class="savings">
+      <thead>
+        <tr>
+          <td />
+          <th colSpan={2} scope="colgroup">One pipeline</th>
+          <th colSpan={2} scope="colgroup">
+            Whole job, {rates.pipelines} pipeline{rates.pipelines === 1 ? "" : "s"}
+          </th>
+        </tr>
+        <tr>
+          <th scope="col">saved a month</th>
+          {counts.map((_, i) => [
+            <th scope="col" key={`first${i}`}>{first.target}</th>,
+            <th scope="col" key={`chosen${i}`} class="chosen">chosen: {plan.target}</th>,
+          ])}
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map(([name, cell]) => (
+          <tr key={name}>
+            <th scope="row">{name}</th>
+            {columns.map((saving, i) => (
+              <td key={i} class={i % 2 === 1 ? "chosen" : ""}>{cell(saving)}</td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Inputs({ rates, onChange }: { rates: Rates; onChange: (rates: Rates) => void }) {
+  const fields: [keyof Rates, string, number, number][] = [
+    ["price", "Price of a kWh", 0, 0.01],
+    ["gramsPerKilowattHour", "Grid, g CO₂ per kWh", 0, 10],
+    ["pipelines", "Pipelines", 1, 1],
+  ];
+  return (
+    <form class="rates" onSubmit={(event) => event.preventDefault()}>
+      {fields.map(([name, label, least, step]) => (
+        <label key={name}>
+          {label}
+          <input type="number" name={name} min={least} step={step} value={rates[name]}
+            onInput={(event) => {
+              const value = event.currentTarget.valueAsNumber;
+              // While somebody types it may be no number: what was there stays.
+              if (value >= least) onChange({ ...rates, [name]: value });
+            }} />
+        </label>
+      ))}
+    </form>
+  );
+}

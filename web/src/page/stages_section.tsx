@@ -1,0 +1,144 @@
+// Per rank: how unbalanced, at which clocks, and where the energy goes.
+import type { Iteration, Lane, Report } from "../data";
+import { Histogram, histogramOf } from "../charts/histogram";
+import { joules, number, percent, watts } from "../format";
+import { themed } from "./themed";
+
+export interface ClockSummary {
+  kind: string;
+  least: number;
+  mean: number;
+  most: number;
+}
+
+/** Clocks of a rank's instructions by kind, in MHz; kinds without a clock are left out. */
+export function clocksOf(report: Report, rank: number, lane: Lane): ClockSummary[] {
+  const byKind = new Map<string, number[]>();
+  lane.options.forEach((option, i) => {
+    const set = report.option_sets[report.ranks[rank].option_sets[i]];
+    if (set.frequency_mhz.length < 2) return;
+    const clocks = byKind.get(set.kind) ?? [];
+    clocks.push(set.frequency_mhz[option]);
+    byKind.set(set.kind, clocks);
+  });
+  return Array.from(byKind, ([kind, clocks]) => ({
+    kind,
+    least: Math.min(...clocks),
+    mean: clocks.reduce((a, b) => a + b) / clocks.length,
+    most: Math.max(...clocks),
+  }));
+}
+
+const spoken = (kind: string) => kind.replace("_", " ");
+
+export function StagesSection({ report, chosen }: { report: Report; chosen: number }) {
+  const plan = report.plans[chosen];
+  const kinds = kindsOf(plan);
+  const clockKinds = Array.from(
+    new Set(report.ranks.flatMap((_, r) => clocksOf(report, r, plan.lanes[r]).map((c) => c.kind))),
+  );
+  const longest = Math.max(...report.baseline.lanes.map((lane) => lane.busy_ns));
+  return (
+    <section aria-labelledby="stages">
+      <h2 id="stages">Stage by stage</h2>
+      <p>
+        <b>Balance</b>: how long a rank computes at maximum frequency, as a part of the busiest one’s.{" "}
+        <b>Marginal watts</b>: what a rank’s instructions would save, on average, for each second that
+        they were given more. {plan.marginal_w !== null && (
+          <>
+            For the whole pipeline the next second is worth {watts(plan.marginal_w)} of computing,
+            against {watts(report.job.blocking_power_w * report.ranks.length)} of waiting.
+          </>
+        )}
+      </p>
+      <div class="scroll">
+        <table class="stages">
+          <caption>Plan: {plan.target}. Clocks in MHz: mean (least–most).</caption>
+          <thead>
+            <tr>
+              <th scope="col">rank</th>
+              <th scope="col">balance</th>
+              <th scope="col">clocks</th>
+              {clockKinds.map((kind) => (
+                <th scope="col" key={kind}>{spoken(kind)} MHz</th>
+              ))}
+              <th scope="col">switches</th>
+              {kinds.map((kind) => (
+                <th scope="col" key={kind}>{spoken(kind)} energy</th>
+              ))}
+              <th scope="col">waiting energy</th>
+              <th scope="col">marginal watts</th>
+            </tr>
+          </thead>
+          <tbody>
+            {report.ranks.map((rank, r) => {
+              const lane = plan.lanes[r];
+              const clocks = clocksOf(report, r, lane);
+              const balance = report.baseline.lanes[r].busy_ns / longest;
+              return (
+                <tr key={r}>
+                  <th scope="row">{rank.name}</th>
+                  <td class="balance">
+                    <span style={{ width: `${balance * 100}%` }} />
+                    {percent(balance, 1)}
+                  </td>
+                  <td>
+                    <Histogram histogram={histogramOf(report, r, lane)} palette={themed} />
+                  </td>
+                  {clockKinds.map((kind) => (
+                    <td key={kind}>{clockCell(clocks.find((c) => c.kind === kind))}</td>
+                  ))}
+                  <td>{lane.switches}</td>
+                  {kinds.map((kind) => (
+                    <td key={kind}>{kind in lane.energy_j ? joules(lane.energy_j[kind]) : ""}</td>
+                  ))}
+                  <td>{joules(lane.blocking_energy_j)}</td>
+                  <td>{watts(lane.marginal_w, 3)}</td>
+                </tr>
+              );
+            })}
+          </tbody>
+          <tfoot>
+            <TotalRow name="all" iteration={plan} kinds={kinds} clockKinds={clockKinds} />
+            <TotalRow name="at maximum frequency" iteration={report.baseline} kinds={kinds}
+              clockKinds={clockKinds} />
+          </tfoot>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function clockCell(clock: ClockSummary | undefined) {
+  if (!clock) return "";
+  const mean = number(clock.mean);
+  return clock.least === clock.most ? mean : (
+    <>{mean} <small>({number(clock.least)}–{number(clock.most)})</small></>
+  );
+}
+
+function kindsOf(iteration: Iteration): string[] {
+  return Array.from(new Set(iteration.lanes.flatMap((lane) => Object.keys(lane.energy_j))));
+}
+
+function TotalRow({ name, iteration, kinds, clockKinds }: {
+  name: string;
+  iteration: Iteration;
+  kinds: string[];
+  clockKinds: string[];
+}) {
+  const sumOf = (kind: string) =>
+    iteration.lanes.reduce((sum, lane) => sum + (lane.energy_j[kind] ?? 0), 0);
+  return (
+    <tr>
+      <th scope="row">{name}</th>
+      <td colSpan={2 + clockKinds.length} />
+      <td>{iteration.switches}</td>
+      {kinds.map((kind) => (
+        <td key={kind}>{joules(sumOf(kind))}</td>
+      ))}
+      <td>{joules(iteration.blocking_energy_j)}</td>
+      <td />
+    </tr>
+  );
+}

@@ -1,0 +1,15 @@
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+
+/** The width of an element, kept up to date. */
+export function useWidth<E extends HTMLElement>() {
+  const element = useRef<E>(null);
+  const [width, setWidth] = useState(0);
+  useLayoutEffect(() => {
+    const measure = () => setWidth(element.current!.clientWidth);
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(element.current!);
+    return () => observer.disconnect();
+  }, []);
+  return { element, width };
+}
