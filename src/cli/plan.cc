@@ -2,16 +2,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <utility>
 
+#include "flag_checks.h"
 #include "job_options.h"
 #include "perseus/plan/frequency_lists.h"
 #include "perseus/plan/plan_file.h"
 #include "perseus/plan/trace.h"
 #include "perseus/report/report.h"
 #include "plan_report.h"
+#include "plan_targets.h"
 #include "progress_bar.h"
 #include "results.h"
 #include "standard_output.h"
@@ -36,7 +37,6 @@ constexpr const char* kExamples =
     "DIR then holds frontier.csv (every breakpoint), plans/*.json, trace.json (for\n"
     "ui.perfetto.dev) and summary.json; what an earlier run wrote there is removed first.";
 
-constexpr double kTableSlowdownsPercent[] = {1, 2, 5, 10, 20};
 // Of the progress bar. The walk takes about as long as one of the six plans or so that follow.
 constexpr double kShareOfWalk = 0.15;
 
@@ -44,6 +44,7 @@ struct PlanFlags {
   JobFlags job;
   TargetFlags targets;
   std::string directory;
+  std::optional<int> stops;
   bool without_frontier = false;
   bool with_frequency_lists = false;
   bool as_json = false;
@@ -52,58 +53,6 @@ struct PlanFlags {
 bool NeedsFrontier(Target::Kind kind) {
   return kind == Target::Kind::kEnergyBudget || kind == Target::Kind::kPowerCap ||
          kind == Target::Kind::kEdp || kind == Target::Kind::kPrice;
-}
-
-bool IsSlowdown(const Target& target) { return target.kind == Target::Kind::kSlowdown; }
-
-// Everything that is planned: no slowdown, larger ones, least energy, and then the rest that was
-// asked for. Without a frontier only what was asked for, since a plan may take long then.
-std::vector<Target> TargetsToPlan(const std::vector<Target>& asked, const Planner& planner,
-                                  const std::optional<Frontier>& frontier) {
-  std::vector<double> slowdowns_percent = {0};
-  for (const Target& target : asked) {
-    if (IsSlowdown(target)) slowdowns_percent.push_back(target.value);
-  }
-  std::vector<Target> others;
-  if (frontier) {
-    const double longest = ToSeconds(frontier->points[frontier->least_energy].time);
-    for (double percent : kTableSlowdownsPercent) {
-      const double time = ToSeconds(planner.baseline().time) * (1 + percent / 100);
-      if (time < longest) slowdowns_percent.push_back(percent);
-    }
-    others.push_back({.kind = Target::Kind::kMinEnergy});
-  }
-  std::sort(slowdowns_percent.begin(), slowdowns_percent.end());
-
-  std::vector<Target> targets;
-  std::vector<std::string> slugs;  // Asking twice gives one plan.
-  auto add = [&](const Target& target) {
-    const std::string slug = Slug(target);
-    if (std::find(slugs.begin(), slugs.end(), slug) != slugs.end()) return;
-    slugs.push_back(slug);
-    targets.push_back(target);
-  };
-  for (double percent : slowdowns_percent) {
-    add({.kind = Target::Kind::kSlowdown, .value = percent});
-  }
-  for (const Target& target : others) add(target);
-  for (const Target& target : asked) add(target);
-  return targets;
-}
-
-Result<std::vector<PlannedTarget>> PlanTargets(const Planner& planner,
-                                               const std::optional<Frontier>& frontier,
-                                               const std::vector<Target>& targets,
-                                               ProgressBar& bar) {
-  std::vector<PlannedTarget> planned;
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    const double done = static_cast<double>(i + 1) / static_cast<double>(targets.size());
-    bar.Begin(Describe(targets[i]), frontier ? kShareOfWalk + (1 - kShareOfWalk) * done : done);
-    auto plan = PlanForTarget(planner, frontier ? &*frontier : nullptr, targets[i]);
-    if (!plan) return Fail(plan);
-    planned.push_back({targets[i], Slug(targets[i]), *std::move(plan)});
-  }
-  return planned;
 }
 
 Result<void> AddFrequencyLists(const PlanOutcome& outcome, std::vector<ResultFile>& files) {
@@ -133,7 +82,10 @@ std::string FormatPlanTrace(const PlanOutcome& outcome, std::string_view first_a
 }
 
 Report MakeReport(const PlanOutcome& outcome) {
-  Report report{.planner = outcome.planner, .job = outcome.job.planned, .frontier = {}, .plans = {},
+  Report report{.planner = outcome.planner,
+                .job = outcome.job.planned,
+                .frontier = {},
+                .plans = {},
                 .overlays = {}};
   if (outcome.frontier) report.frontier = {"bound", outcome.frontier->points};
   for (const PlannedTarget& planned : outcome.targets) {
@@ -204,7 +156,10 @@ Result<void> RunPlan(const PlanFlags& flags) {
       if (!computed) return Fail(computed);
       frontier = *std::move(computed);
     }
-    auto plans = PlanTargets(*planner, frontier, TargetsToPlan(asked, *planner, frontier), bar);
+    // Stops are for the report alone.
+    const int stops = flags.directory.empty() ? 0 : flags.stops.value_or(DefaultStops(job->graph));
+    auto plans =
+        PlanTargets(*planner, frontier, TargetsToPlan(asked, *planner, frontier, stops), bar);
     if (!plans) return Fail(plans);
     planned = *std::move(plans);
   }
@@ -245,6 +200,11 @@ Verb AddPlanVerb(CLI::App& program) {
   AddJobFlags(*verb, flags->job);
   AddTargetFlags(*verb, flags->targets);
   verb->add_option("-o,--output", flags->directory, "Directory for the results")->type_name("DIR");
+  verb->add_option("--stops", flags->stops,
+                   "Plans at even distances along the frontier, for the report's slider (default: "
+                   "up to 16, fewer for large jobs)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 1000}));
   verb->add_flag("--frequency-lists", flags->with_frequency_lists,
                  "Also write freqs_pipeline_*.py, the lists that other tools of the field read");
   verb->add_flag("--no-frontier", flags->without_frontier,

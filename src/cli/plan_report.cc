@@ -46,6 +46,7 @@ std::string FormatPlanTable(const PlanOutcome& outcome) {
                 FormatQuantity(baseline.energy_j), "", FormatQuantity(baseline.average_power_w()),
                 fmt::to_string(baseline.switches), ""});
   for (const PlannedTarget& planned : outcome.targets) {
+    if (planned.is_stop) continue;
     const Evaluation& evaluation = planned.plan.evaluation;
     table.AddRow({planned.plan.target, FormatQuantity(ToSeconds(evaluation.time)),
                   FormatQuantity(evaluation.energy_j),

@@ -7,15 +7,9 @@
 
 #include "job_options.h"
 #include "perseus/plan/planner.h"
-#include "perseus/plan/target.h"
+#include "plan_targets.h"
 
 namespace perseus::cli {
-
-struct PlannedTarget {
-  Target target;
-  std::string slug;  // Of its files.
-  Plan plan;
-};
 
 struct PlanOutcome {
   const LoadedJob& job;
@@ -24,7 +18,7 @@ struct PlanOutcome {
   const std::vector<PlannedTarget>& targets;  // The first is "no slowdown".
 };
 
-// One line for the baseline and one for each target.
+// One line for the baseline and one for each target that is no stop.
 std::string FormatPlanTable(const PlanOutcome& outcome);
 
 // The finding in plain words.

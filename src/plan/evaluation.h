@@ -32,7 +32,7 @@ struct Evaluation {
   double energy_j = 0;   // Of all ranks; operation_energy_j + blocking_energy_j.
   double operation_energy_j = 0;
   double blocking_energy_j = 0;
-  int switches = 0;  // How often an operation finds its rank at another clock.
+  int switches = 0;                // How often an operation finds its rank at another clock.
   std::vector<int> rank_switches;  // The same by rank.
   // Per operation.
   std::vector<Nanoseconds> starts;

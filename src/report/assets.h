@@ -6,6 +6,6 @@
 namespace perseus::assets {
 
 extern const std::string_view kReportPage;  // HTML with an empty place for the data.
-extern const std::string_view kFigures;     // JavaScript (ES5): defines figure(name, data, options).
+extern const std::string_view kFigures;  // JavaScript (ES5): defines figure(name, data, options).
 
 }  // namespace perseus::assets

@@ -18,7 +18,7 @@ namespace perseus {
 
 // A frontier as it was read or computed: points by time, fastest first.
 struct FrontierCurve {
-  std::string name;  // For the legend.
+  std::string name;                   // For the legend.
   std::vector<FrontierPoint> points;  // price_w is 0 where a file does not say.
 };
 

@@ -184,12 +184,13 @@ ordered_json DescribeFrontier(const FrontierCurve& frontier) {
 
 Result<std::string> FormatReportData(const Report& report) {
   const OperationGraph& graph = report.planner.graph();
-  if (graph.operations.empty()) return Fail("the job has no operations, so there is nothing to show");
+  if (graph.operations.empty())
+    return Fail("the job has no operations, so there is nothing to show");
   if (report.plans.empty()) return Fail("there is no plan to show (plan at least one target)");
   std::vector<const ReportedPlan*> plans;
   for (const ReportedPlan& plan : report.plans) plans.push_back(&plan);
-  std::ranges::stable_sort(
-      plans, {}, [](const ReportedPlan* plan) { return plan->plan.evaluation.time; });
+  std::ranges::stable_sort(plans, {},
+                           [](const ReportedPlan* plan) { return plan->plan.evaluation.time; });
 
   ordered_json data{{"format", "perseus-report"}, {"version", 1}, {"job", DescribeJob(report)}};
   data["option_sets"] = ordered_json::array();
@@ -204,8 +205,7 @@ Result<std::string> FormatReportData(const Report& report) {
   }
   data["frontier"] = nullptr;
   if (!report.frontier.points.empty()) data["frontier"] = DescribeFrontier(report.frontier);
-  data["baseline"] =
-      DescribeIteration(report, BaselineOptions(graph), report.planner.baseline());
+  data["baseline"] = DescribeIteration(report, BaselineOptions(graph), report.planner.baseline());
   data["plans"] = ordered_json::array();
   for (const ReportedPlan* plan : plans) data["plans"].push_back(DescribePlan(report, *plan));
   data["overlays"] = ordered_json::array();

@@ -48,7 +48,7 @@ export const dark: Palette = {
 export const powerSteps = 24;
 
 // From cool to hot, of falling lightness, so that it also reads in grey.
-const ramp = interpolateRgbBasis(["#8ecae6", "#f6d55c", "#ef8a3c", "#c8322d", "#7a1020"]);
+const ramp = interpolateRgbBasis(["#8fd0ea", "#d8e08a", "#fbc453", "#f0803c", "#c22f3d"]);
 const ramps = Array.from({ length: powerSteps }, (_, i) => ramp(i / (powerSteps - 1)));
 
 /** Which colour a power has: a number below `powerSteps`. */
@@ -60,4 +60,4 @@ export function powerStep(power: number, [least, most]: [number, number]): numbe
 export const powerColor = (step: number): string => ramps[step];
 
 /** Text upon that colour. */
-export const inkOn = (step: number): string => (step > powerSteps * 0.55 ? "#ffffff" : "#1a1f2b");
+export const inkOn = (step: number): string => (step > powerSteps * 0.8 ? "#ffffff" : "#1a1f2b");

@@ -13,7 +13,7 @@ export interface FrontierPoint {
 
 /** Where everything of the chart lies. One for drawing and for reading what the pointer is on. */
 export function frontierLayout(report: Report, width: number, height: number) {
-  const box: Box = { width, height, top: 34, right: 18, bottom: 46, left: 62 };
+  const box: Box = { width, height, top: 34, right: 28, bottom: 46, left: 62 };
   const curves = [...(report.frontier ? [report.frontier] : []), ...report.overlays];
   const marks = [report.baseline, ...report.plans];
   const times = [

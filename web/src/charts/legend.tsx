@@ -5,11 +5,12 @@ import { watts } from "../format";
 import { fontFamily } from "./frame";
 
 export const legendHeight = 30;
+export const legendWidth = 540;
 
 export function PowerLegend({ report, palette }: { report: Report; palette: Palette }) {
   const [least, most] = powerRange(report);
   const width = 5;
-  const ramp = 92;
+  const ramp = 96;
   const end = ramp + width * powerSteps;
   const blocking = report.job.blocking_power_w / report.job.gpus_per_stage;
   return (
@@ -20,11 +21,11 @@ export function PowerLegend({ report, palette }: { report: Report; palette: Pale
           fill={powerColor(step)} />
       ))}
       <text x={end + 6} y="13">{watts(most, 3)}</text>
-      <rect x={end + 66} y="2" width="22" height="14" fill={palette.blocking} />
-      <text x={end + 94} y="13">{`waiting, ${watts(blocking, 3)}`}</text>
-      <rect x={end + 196} y="3" width="22" height="12" fill="none" stroke={palette.critical}
+      <rect x={end + 62} y="2" width="22" height="14" fill={palette.blocking} />
+      <text x={end + 90} y="13">{`waiting, ${watts(blocking, 3)}`}</text>
+      <rect x={end + 212} y="3" width="22" height="12" fill="none" stroke={palette.critical}
         stroke-width="1.2" />
-      <text x={end + 224} y="13">critical path</text>
+      <text x={end + 240} y="13">critical path</text>
     </g>
   );
 }

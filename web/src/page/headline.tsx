@@ -81,9 +81,11 @@ function SavingsTable({ report, first, plan, rates }: {
   plan: Plan;
   rates: Rates;
 }) {
-  const counts = [1, rates.pipelines];
+  const counts = rates.pipelines === 1 ? [1] : [1, rates.pipelines];
+  // The same plan twice tells nothing.
+  const plans = plan === first ? [first] : [first, plan];
   const columns = counts.flatMap((pipelines) =>
-    [first, plan].map((p) => savingOfMonth(report, p, pipelines, rates)),
+    plans.map((p) => savingOfMonth(report, p, pipelines, rates)),
   );
   const rows: [string, (saving: MonthlySaving) => string][] = [
     ["Energy", (s) => wattHours(s.energy_j)],
@@ -96,17 +98,22 @@ function SavingsTable({ report, first, plan, rates }: {
       <thead>
         <tr>
           <td />
-          <th colSpan={2} scope="colgroup">One pipeline</th>
-          <th colSpan={2} scope="colgroup">
-            Whole job, {rates.pipelines} pipeline{rates.pipelines === 1 ? "" : "s"}
-          </th>
+          {counts.map((pipelines, i) => (
+            <th key={i} colSpan={plans.length} scope="colgroup">
+              {i === 1 ? `Whole job, ${pipelines} pipelines` : "One pipeline"}
+              {counts.length === 1 && " (the whole job)"}
+            </th>
+          ))}
         </tr>
         <tr>
           <th scope="col">saved a month</th>
-          {counts.map((_, i) => [
-            <th scope="col" key={`first${i}`}>{first.target}</th>,
-            <th scope="col" key={`chosen${i}`} class="chosen">chosen: {plan.target}</th>,
-          ])}
+          {counts.flatMap((_, i) =>
+            plans.map((p) => (
+              <th scope="col" key={`${i} ${p.name}`} class={p === first ? "" : "chosen"}>
+                {p.target}
+              </th>
+            )),
+          )}
         </tr>
       </thead>
       <tbody>
@@ -114,7 +121,7 @@ function SavingsTable({ report, first, plan, rates }: {
           <tr key={name}>
             <th scope="row">{name}</th>
             {columns.map((saving, i) => (
-              <td key={i} class={i % 2 === 1 ? "chosen" : ""}>{cell(saving)}</td>
+              <td key={i} class={plans[i % plans.length] === first ? "" : "chosen"}>{cell(saving)}</td>
             ))}
           </tr>
         ))}

@@ -34,9 +34,10 @@ const spoken = (kind: string) => kind.replace("_", " ");
 export function StagesSection({ report, chosen }: { report: Report; chosen: number }) {
   const plan = report.plans[chosen];
   const kinds = kindsOf(plan);
-  const clockKinds = Array.from(
-    new Set(report.ranks.flatMap((_, r) => clocksOf(report, r, plan.lanes[r]).map((c) => c.kind))),
+  const clocked = new Set(
+    report.option_sets.filter((set) => set.frequency_mhz.length > 1).map((set) => set.kind),
   );
+  const clockKinds = kinds.filter((kind) => clocked.has(kind));
   const longest = Math.max(...report.baseline.lanes.map((lane) => lane.busy_ns));
   return (
     <section aria-labelledby="stages">
@@ -56,18 +57,24 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
           <caption>Plan: {plan.target}. Clocks in MHz: mean (least–most).</caption>
           <thead>
             <tr>
-              <th scope="col">rank</th>
-              <th scope="col">balance</th>
-              <th scope="col">clocks</th>
+              <th scope="col" rowSpan={2}>rank</th>
+              <th scope="col" rowSpan={2}>balance</th>
+              {clockKinds.length > 0 && (
+                <th scope="colgroup" colSpan={1 + clockKinds.length}>clock (MHz)</th>
+              )}
+              <th scope="col" rowSpan={2}>switches</th>
+              <th scope="colgroup" colSpan={kinds.length + 1}>energy</th>
+              <th scope="col" rowSpan={2}>marginal watts</th>
+            </tr>
+            <tr>
+              {clockKinds.length > 0 && <th scope="col">how often</th>}
               {clockKinds.map((kind) => (
-                <th scope="col" key={kind}>{spoken(kind)} MHz</th>
+                <th scope="col" key={kind}>{spoken(kind)}</th>
               ))}
-              <th scope="col">switches</th>
               {kinds.map((kind) => (
-                <th scope="col" key={kind}>{spoken(kind)} energy</th>
+                <th scope="col" key={kind}>{spoken(kind)}</th>
               ))}
-              <th scope="col">waiting energy</th>
-              <th scope="col">marginal watts</th>
+              <th scope="col">waiting</th>
             </tr>
           </thead>
           <tbody>
@@ -79,12 +86,16 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
                 <tr key={r}>
                   <th scope="row">{rank.name}</th>
                   <td class="balance">
-                    <span style={{ width: `${balance * 100}%` }} />
                     {percent(balance, 1)}
+                    <span>
+                      <i style={{ width: `${balance * 100}%` }} />
+                    </span>
                   </td>
-                  <td>
-                    <Histogram histogram={histogramOf(report, r, lane)} palette={themed} />
-                  </td>
+                  {clockKinds.length > 0 && (
+                    <td>
+                      <Histogram histogram={histogramOf(report, r, lane)} palette={themed} />
+                    </td>
+                  )}
                   {clockKinds.map((kind) => (
                     <td key={kind}>{clockCell(clocks.find((c) => c.kind === kind))}</td>
                   ))}
@@ -117,8 +128,13 @@ function clockCell(clock: ClockSummary | undefined) {
   );
 }
 
+const order = ["forward", "recompute", "backward", "backward_input", "backward_weight"];
+
+/** In the order of a microbatch's way; others after. */
 function kindsOf(iteration: Iteration): string[] {
-  return Array.from(new Set(iteration.lanes.flatMap((lane) => Object.keys(lane.energy_j))));
+  const kinds = new Set(iteration.lanes.flatMap((lane) => Object.keys(lane.energy_j)));
+  const rest = Array.from(kinds).filter((kind) => !order.includes(kind));
+  return [...order.filter((kind) => kinds.has(kind)), ...rest];
 }
 
 function TotalRow({ name, iteration, kinds, clockKinds }: {
@@ -132,7 +148,7 @@ function TotalRow({ name, iteration, kinds, clockKinds }: {
   return (
     <tr>
       <th scope="row">{name}</th>
-      <td colSpan={2 + clockKinds.length} />
+      <td colSpan={clockKinds.length > 0 ? 2 + clockKinds.length : 1} />
       <td>{iteration.switches}</td>
       {kinds.map((kind) => (
         <td key={kind}>{joules(sumOf(kind))}</td>

@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { light } from "../color";
-import { legendHeight, PowerLegend } from "../charts/legend";
+import { legendHeight, legendWidth, PowerLegend } from "../charts/legend";
 import { laneHeightFor, layOutTimeline } from "../charts/lanes";
 import { axisHeight, TimelineChart } from "../charts/timeline";
 import type { Report } from "../data";
@@ -37,8 +37,8 @@ export function TimelineSection({ report, chosen, theme }: {
         A lane for each rank. The hotter the colour, the more power a GPU draws; grey is a GPU that
         waits. Off the critical path the plan runs cooler and longer, into what was waiting before.
       </p>
-      <svg width="460" height={legendHeight} viewBox={`0 0 460 ${legendHeight}`} class="power"
-        role="img" aria-label="Colours: power of a GPU, waiting, critical path">
+      <svg width={legendWidth} height={legendHeight} class="power"
+        viewBox={`0 0 ${legendWidth} ${legendHeight}`} role="img" aria-label="Colours: power of a GPU, waiting, critical path">
         <PowerLegend report={report} palette={themed} />
       </svg>
       <div class="chart" ref={element}>
