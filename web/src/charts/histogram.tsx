@@ -15,15 +15,25 @@ export interface ClockHistogram {
   range: [number, number]; // Of the profile, so that ranks can be compared.
 }
 
-export function histogramOf(report: Report, rank: number, lane: Lane): ClockHistogram {
+export const kindColors = (palette: Palette): string[] => [
+  palette.bound,
+  palette.chosen,
+  ...palette.series,
+];
+
+/** Clocks of a rank's instructions of those kinds. */
+export function histogramOf(
+  report: Report,
+  rank: number,
+  lane: Lane,
+  kinds: string[],
+): ClockHistogram {
   const sets = report.option_sets.filter((set) => set.frequency_mhz.length > 1);
   const all = sets.flatMap((set) => set.frequency_mhz);
-  const kinds: string[] = [];
   const bars = new Map<number, number[]>();
   lane.options.forEach((option, i) => {
     const set = report.option_sets[report.ranks[rank].option_sets[i]];
     if (set.frequency_mhz.length < 2) return;
-    if (!kinds.includes(set.kind)) kinds.push(set.kind);
     const frequency = set.frequency_mhz[option];
     const counts = bars.get(frequency) ?? [];
     const k = kinds.indexOf(set.kind);
@@ -49,7 +59,7 @@ export function Histogram({ histogram, palette }: { histogram: ClockHistogram; p
   const x = scaleLinear(range, [3, width - 3]);
   const total = (bar: Bar) => bar.counts.reduce((a, b) => a + b, 0);
   const y = scaleLinear([0, max(bars, total)!], [0, height - 12]);
-  const colors = [palette.bound, palette.chosen, ...palette.series];
+  const colors = kindColors(palette);
   const text = bars.map((bar) => `${total(bar)} at ${bar.frequency_mhz} MHz`).join(", ");
   return (
     <svg width={width} height={height} role="img" aria-label={text}>

@@ -1,6 +1,6 @@
 // Per rank: how unbalanced, at which clocks, and where the energy goes.
 import type { Iteration, Lane, Report } from "../data";
-import { Histogram, histogramOf } from "../charts/histogram";
+import { Histogram, histogramOf, kindColors } from "../charts/histogram";
 import { joules, number, percent, watts } from "../format";
 import { themed } from "./themed";
 
@@ -54,7 +54,7 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
       </p>
       <div class="scroll">
         <table class="stages">
-          <caption>Plan: {plan.target}. Clocks in MHz: mean (least–most).</caption>
+          <caption>Plan: {plan.target}. Clocks: mean, and least–most below.</caption>
           <thead>
             <tr>
               <th scope="col" rowSpan={2}>rank</th>
@@ -68,8 +68,11 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
             </tr>
             <tr>
               {clockKinds.length > 0 && <th scope="col">how often</th>}
-              {clockKinds.map((kind) => (
-                <th scope="col" key={kind}>{spoken(kind)}</th>
+              {clockKinds.map((kind, k) => (
+                <th scope="col" key={kind}>
+                  <i class="kind" style={{ background: kindColors(themed)[k] }} />
+                  {spoken(kind)}
+                </th>
               ))}
               {kinds.map((kind) => (
                 <th scope="col" key={kind}>{spoken(kind)}</th>
@@ -93,7 +96,7 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
                   </td>
                   {clockKinds.length > 0 && (
                     <td>
-                      <Histogram histogram={histogramOf(report, r, lane)} palette={themed} />
+                      <Histogram histogram={histogramOf(report, r, lane, clockKinds)} palette={themed} />
                     </td>
                   )}
                   {clockKinds.map((kind) => (
@@ -124,7 +127,7 @@ function clockCell(clock: ClockSummary | undefined) {
   if (!clock) return "";
   const mean = number(clock.mean);
   return clock.least === clock.most ? mean : (
-    <>{mean} <small>({number(clock.least)}–{number(clock.most)})</small></>
+    <>{mean}<small>{number(clock.least)}–{number(clock.most)}</small></>
   );
 }
 
