@@ -208,6 +208,7 @@ Result<std::string> FormatReportData(const Report& report) {
   data["baseline"] = DescribeIteration(report, BaselineOptions(graph), report.planner.baseline());
   data["plans"] = ordered_json::array();
   for (const ReportedPlan* plan : plans) data["plans"].push_back(DescribePlan(report, *plan));
+  data["chosen"] = std::ranges::find(plans, &report.plans.at(report.chosen)) - plans.begin();
   data["overlays"] = ordered_json::array();
   for (const FrontierCurve& overlay : report.overlays) {
     data["overlays"].push_back(DescribeFrontier(overlay));
