@@ -15,6 +15,7 @@
 #include "results.h"
 #include "standard_output.h"
 #include "target_flags.h"
+#include "terminal_plot.h"
 #include "verbs.h"
 
 namespace perseus::cli {
@@ -46,6 +47,7 @@ struct PlanFlags {
   bool without_frontier = false;
   bool with_frequency_lists = false;
   bool as_json = false;
+  bool with_plot = false;
 };
 
 bool NeedsFrontier(Target::Kind kind) {
@@ -159,6 +161,9 @@ Result<void> RunPlan(const PlanFlags& flags) {
   if (flags.with_frequency_lists && flags.directory.empty()) {
     return Fail("--frequency-lists needs a directory to write them to (add -o DIR)");
   }
+  if (flags.with_plot && flags.as_json) {
+    return Fail("--plot draws for people and --json prints for programs (leave one of them out)");
+  }
   // What cannot come to anything is refused before anything is computed.
   ResultDirectory results(flags.directory);
   if (!flags.directory.empty()) {
@@ -207,6 +212,7 @@ Result<void> RunPlan(const PlanFlags& flags) {
   std::string text = summary;
   if (!flags.as_json) {
     text = fmt::format("{}\n{}", FormatPlanTable(outcome), FormatFinding(outcome));
+    if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
     if (!names.empty()) {
       text += fmt::format("{} files are in {}\n", names.size() + 1, flags.directory);
     }
@@ -232,6 +238,8 @@ Verb AddPlanVerb(CLI::App& program) {
   verb->add_flag("--no-frontier", flags->without_frontier,
                  "Plan slowdowns, deadlines and least energy alone, for very large jobs");
   verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+  verb->add_flag("--plot", flags->with_plot,
+                 "Also draw the frontier and a timeline of the ranks, as wide as the terminal");
   return {verb, [flags] { return RunPlan(*flags); }};
 }
 
