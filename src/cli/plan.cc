@@ -18,6 +18,7 @@
 #include "results.h"
 #include "standard_output.h"
 #include "target_flags.h"
+#include "terminal_plot.h"
 #include "verbs.h"
 
 namespace perseus::cli {
@@ -51,6 +52,7 @@ struct PlanFlags {
   FigureFlags figures;
   bool with_frequency_lists = false;
   bool as_json = false;
+  bool with_plot = false;
 };
 
 bool NeedsFrontier(Target::Kind kind) {
@@ -134,6 +136,9 @@ Result<void> RunPlan(const PlanFlags& flags) {
   if (flags.with_frequency_lists && flags.directory.empty()) {
     return Fail("--frequency-lists needs a directory to write them to (add -o DIR)");
   }
+  if (flags.with_plot && flags.as_json) {
+    return Fail("--plot draws for people and --json prints for programs (leave one of them out)");
+  }
   if (auto able = CheckFigures(flags.figures); !able) return able;
   auto overlays = LoadOverlays(flags.figures);
   if (!overlays) return Fail(overlays);
@@ -194,8 +199,12 @@ Result<void> RunPlan(const PlanFlags& flags) {
   std::string text = summary;
   if (!flags.as_json) {
     text = fmt::format("{}\n{}", FormatPlanTable(outcome), FormatFinding(outcome));
+    if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
     if (!names.empty()) {
       text += fmt::format("{} files are in {}\n", names.size() + 1, flags.directory);
+      if (!HasReportPage()) {
+        text += "report.html is not among them: this build has no page (it takes nodejs and npm)\n";
+      }
     }
   }
   if (auto written = WriteFigures(flags.figures, report_data); !written) return written;
@@ -226,6 +235,8 @@ Verb AddPlanVerb(CLI::App& program) {
   verb->add_flag("--no-frontier", flags->without_frontier,
                  "Plan slowdowns, deadlines and least energy alone, for very large jobs");
   verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+  verb->add_flag("--plot", flags->with_plot,
+                 "Also draw the frontier and a timeline of the ranks, as wide as the terminal");
   return {verb, [flags] { return RunPlan(*flags); }};
 }
 

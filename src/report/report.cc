@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "perseus/profile/curve.h"
 #include "perseus/report/assets.h"
@@ -189,8 +190,10 @@ Result<std::string> FormatReportData(const Report& report) {
   if (report.plans.empty()) return Fail("there is no plan to show (plan at least one target)");
   std::vector<const ReportedPlan*> plans;
   for (const ReportedPlan& plan : report.plans) plans.push_back(&plan);
-  std::ranges::stable_sort(plans, {},
-                           [](const ReportedPlan* plan) { return plan->plan.evaluation.time; });
+  // Of equally fast ones always in the same order, whoever asks.
+  std::ranges::sort(plans, {}, [](const ReportedPlan* plan) {
+    return std::tuple(plan->plan.evaluation.time, plan->plan.deadline, plan->name);
+  });
 
   ordered_json data{{"format", "perseus-report"}, {"version", 1}, {"job", DescribeJob(report)}};
   data["option_sets"] = ordered_json::array();
