@@ -1,3 +1,4 @@
+# PERSEUS_HAS_PAGE says afterwards whether there is a page.
 # perseus_web_assets(variable): the C++ file that carries the report page, made by npm from web/.
 # Where npm, or what it has to fetch, is not to be had, `variable` names a file with nothing in it,
 # and a warning says what is missing: all else builds, and the program says so when asked.
@@ -7,6 +8,7 @@ find_program(PERSEUS_NPM npm)
 function(perseus_web_assets variable)
   set(web ${PROJECT_SOURCE_DIR}/web)
   set(${variable} ${PROJECT_SOURCE_DIR}/src/report/no_assets.cc PARENT_SCOPE)
+  set(PERSEUS_HAS_PAGE OFF CACHE INTERNAL "Whether this build has the report page")
   set(remedy "configure again after: apt-get install nodejs npm")
   if(NOT PERSEUS_NODE OR NOT PERSEUS_NPM)
     message(WARNING "no node or npm: reports and figures are left out (${remedy})")
@@ -35,4 +37,5 @@ function(perseus_web_assets variable)
     DEPENDS ${sources} ${web}/build.mjs ${web}/package.json ${web}/package-lock.json
     COMMENT "Bundling the report page" VERBATIM)
   set(${variable} ${assets} PARENT_SCOPE)
+  set(PERSEUS_HAS_PAGE ON CACHE INTERNAL "Whether this build has the report page")
 endfunction()
