@@ -21,7 +21,7 @@ export const quit = () => browser?.close();
  * Opens a file, lets `look` at the page, and fails if the page has complained, asked the network for
  * anything, or opened a dialog by the end.
  */
-export async function onPage(file, look, { width = 1280, height = 900, ...options } = {}) {
+export async function onPage(file, look, { width = 1280, height = 900, beforeLoad, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: "light", ...options });
   const complaints = [];
   context.on("request", (request) => {
@@ -38,6 +38,7 @@ export async function onPage(file, look, { width = 1280, height = 900, ...option
     return dialog.dismiss();
   });
   try {
+    if (beforeLoad) await page.addInitScript(beforeLoad);
     await page.goto(pathToFileURL(file).href);
     await settled(page);
     await look(page);

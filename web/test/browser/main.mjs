@@ -16,4 +16,7 @@ after(async () => {
   cleanUp();
 });
 await import("./numbers_test.mjs");
+await import("./charts_test.mjs");
+await import("./appearance_test.mjs");
+await import("./hostile_test.mjs");
 await import("./totals_test.mjs");
