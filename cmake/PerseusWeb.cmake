@@ -1,8 +1,12 @@
 # perseus_web_assets(variable): the C++ file that carries the report page, made by npm from web/.
 # Where npm, or what it has to fetch, is not to be had, `variable` names a file with nothing in it,
 # and a warning says what is missing: all else builds, and the program says so when asked.
+#
+# PERSEUS_HAS_WEB tells afterwards, in every directory, whether this build has the page; where it
+# does, PERSEUS_NODE runs what is in web/.
 find_program(PERSEUS_NODE node)
 find_program(PERSEUS_NPM npm)
+set(PERSEUS_HAS_WEB OFF CACHE INTERNAL "Whether this build has the report page")
 
 function(perseus_web_assets variable)
   set(web ${PROJECT_SOURCE_DIR}/web)
@@ -10,6 +14,14 @@ function(perseus_web_assets variable)
   set(remedy "configure again after: apt-get install nodejs npm")
   if(NOT PERSEUS_NODE OR NOT PERSEUS_NPM)
     message(WARNING "no node or npm: reports and figures are left out (${remedy})")
+    return()
+  endif()
+  execute_process(COMMAND ${PERSEUS_NODE} --version OUTPUT_VARIABLE version
+    OUTPUT_STRIP_TRAILING_WHITESPACE)
+  string(REPLACE "v" "" version "${version}")
+  if(version VERSION_LESS 18)
+    message(WARNING
+      "node ${version} is too old, 18 is needed: reports and figures are left out (${PERSEUS_NODE})")
     return()
   endif()
 
@@ -35,4 +47,5 @@ function(perseus_web_assets variable)
     DEPENDS ${sources} ${web}/build.mjs ${web}/package.json ${web}/package-lock.json
     COMMENT "Bundling the report page" VERBATIM)
   set(${variable} ${assets} PARENT_SCOPE)
+  set(PERSEUS_HAS_WEB ON CACHE INTERNAL "Whether this build has the report page")
 endfunction()
