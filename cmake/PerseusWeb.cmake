@@ -2,15 +2,15 @@
 # Where npm, or what it has to fetch, is not to be had, `variable` names a file with nothing in it,
 # and a warning says what is missing: all else builds, and the program says so when asked.
 #
-# PERSEUS_HAS_WEB tells afterwards, in every directory, whether this build has the page; where it
+# PERSEUS_HAS_PAGE tells afterwards, in every directory, whether this build has the page; where it
 # does, PERSEUS_NODE runs what is in web/.
 find_program(PERSEUS_NODE node)
 find_program(PERSEUS_NPM npm)
-set(PERSEUS_HAS_WEB OFF CACHE INTERNAL "Whether this build has the report page")
 
 function(perseus_web_assets variable)
   set(web ${PROJECT_SOURCE_DIR}/web)
   set(${variable} ${PROJECT_SOURCE_DIR}/src/report/no_assets.cc PARENT_SCOPE)
+  set(PERSEUS_HAS_PAGE OFF CACHE INTERNAL "Whether this build has the report page")
   set(remedy "configure again after: apt-get install nodejs npm")
   if(NOT PERSEUS_NODE OR NOT PERSEUS_NPM)
     message(WARNING "no node or npm: reports and figures are left out (${remedy})")
@@ -47,5 +47,5 @@ function(perseus_web_assets variable)
     DEPENDS ${sources} ${web}/build.mjs ${web}/package.json ${web}/package-lock.json
     COMMENT "Bundling the report page" VERBATIM)
   set(${variable} ${assets} PARENT_SCOPE)
-  set(PERSEUS_HAS_WEB ON CACHE INTERNAL "Whether this build has the report page")
+  set(PERSEUS_HAS_PAGE ON CACHE INTERNAL "Whether this build has the report page")
 endfunction()

@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # What Debian 12 has to provide, by what needs it. Nowhere else are packages listed.
 packages_build=(cmake ninja-build g++ ccache libexpected-dev libfmt-dev libcli11-dev
-  nlohmann-json3-dev libtomlplusplus-dev)
+  nlohmann-json3-dev libtomlplusplus-dev duktape-dev)
 packages_web=(nodejs npm)
 packages_browser=(chromium)
 packages_test=(libgtest-dev libgmock-dev coinor-libclp-dev coinor-libcbc-dev zlib1g-dev libbenchmark-dev

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "figure_flags.h"
 #include "flag_checks.h"
 #include "job_options.h"
 #include "perseus/plan/frequency_lists.h"
@@ -17,6 +18,7 @@
 #include "results.h"
 #include "standard_output.h"
 #include "target_flags.h"
+#include "terminal_plot.h"
 #include "verbs.h"
 
 namespace perseus::cli {
@@ -34,8 +36,9 @@ constexpr const char* kExamples =
     "      --blocking-power 83.64 --gpus-per-stage 8 -o out\n"
     "  perseus plan --job job.toml --slowdown 5 --power-cap 21000 --price 0.12 2 -o out\n"
     "\n"
-    "DIR then holds frontier.csv (every breakpoint), plans/*.json, trace.json (for\n"
-    "ui.perfetto.dev) and summary.json; what an earlier run wrote there is removed first.";
+    "DIR then holds report.html (open it in a browser), frontier.csv (every breakpoint),\n"
+    "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json; what an earlier run wrote\n"
+    "there is removed first.";
 
 // Of the progress bar. The walk takes about as long as one of the six plans or so that follow.
 constexpr double kShareOfWalk = 0.15;
@@ -46,8 +49,10 @@ struct PlanFlags {
   std::string directory;
   std::optional<int> stops;
   bool without_frontier = false;
+  FigureFlags figures;
   bool with_frequency_lists = false;
   bool as_json = false;
+  bool with_plot = false;
 };
 
 bool NeedsFrontier(Target::Kind kind) {
@@ -81,21 +86,25 @@ std::string FormatPlanTrace(const PlanOutcome& outcome, std::string_view first_a
   return FormatTrace(planner.graph(), planner.model().blocking_power_w, timelines);
 }
 
-Report MakeReport(const PlanOutcome& outcome) {
+// The page's data; `first_asked` is the plan that is shown first.
+Result<std::string> MakeReportData(const PlanOutcome& outcome, std::vector<FrontierCurve> overlays,
+                                   std::string_view first_asked) {
   Report report{.planner = outcome.planner,
                 .job = outcome.job.planned,
                 .frontier = {},
                 .plans = {},
-                .overlays = {}};
+                .overlays = std::move(overlays)};
   if (outcome.frontier) report.frontier = {"bound", outcome.frontier->points};
   for (const PlannedTarget& planned : outcome.targets) {
+    if (planned.slug == first_asked) report.chosen = report.plans.size();
     report.plans.push_back({planned.slug, planned.plan});
   }
-  return report;
+  return FormatReportData(report);
 }
 
 Result<std::vector<ResultFile>> MakeFiles(const PlanFlags& flags, const PlanOutcome& outcome,
-                                          std::string_view first_asked) {
+                                          std::string_view first_asked,
+                                          const std::string& report_data) {
   std::vector<ResultFile> files;
   if (outcome.frontier) files.push_back({"frontier.csv", FormatFrontier(*outcome.frontier)});
   for (const PlannedTarget& planned : outcome.targets) {
@@ -107,9 +116,7 @@ Result<std::vector<ResultFile>> MakeFiles(const PlanFlags& flags, const PlanOutc
     if (auto added = AddFrequencyLists(outcome, files); !added) return Fail(added);
   }
   if (HasReportPage()) {
-    const auto data = FormatReportData(MakeReport(outcome));
-    if (!data) return Fail(data);
-    auto page = FormatReportPage(*data);
+    auto page = FormatReportPage(report_data);
     if (!page) return Fail(page);
     files.push_back({"report.html", *std::move(page)});
   }
@@ -129,6 +136,12 @@ Result<void> RunPlan(const PlanFlags& flags) {
   if (flags.with_frequency_lists && flags.directory.empty()) {
     return Fail("--frequency-lists needs a directory to write them to (add -o DIR)");
   }
+  if (flags.with_plot && flags.as_json) {
+    return Fail("--plot draws for people and --json prints for programs (leave one of them out)");
+  }
+  if (auto able = CheckFigures(flags.figures); !able) return able;
+  auto overlays = LoadOverlays(flags.figures);
+  if (!overlays) return Fail(overlays);
   // What cannot come to anything is refused before anything is computed.
   ResultDirectory results(flags.directory);
   if (!flags.directory.empty()) {
@@ -165,12 +178,18 @@ Result<void> RunPlan(const PlanFlags& flags) {
   }
 
   const PlanOutcome outcome{*job, *planner, frontier, planned};
+  std::string report_data;
+  if (!flags.directory.empty() || !flags.figures.figures.empty()) {
+    auto made = MakeReportData(outcome, *std::move(overlays), Slug(asked.front()));
+    if (!made) return Fail(made);
+    report_data = *std::move(made);
+  }
   std::vector<std::string> names;
   std::string summary;
   if (flags.directory.empty()) {
     summary = FormatSummary(outcome, names);
   } else {
-    auto files = MakeFiles(flags, outcome, Slug(asked.front()));
+    auto files = MakeFiles(flags, outcome, Slug(asked.front()), report_data);
     if (!files) return Fail(files);
     for (const ResultFile& file : *files) names.push_back(file.name);
     summary = FormatSummary(outcome, names);
@@ -180,10 +199,15 @@ Result<void> RunPlan(const PlanFlags& flags) {
   std::string text = summary;
   if (!flags.as_json) {
     text = fmt::format("{}\n{}", FormatPlanTable(outcome), FormatFinding(outcome));
+    if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
     if (!names.empty()) {
       text += fmt::format("{} files are in {}\n", names.size() + 1, flags.directory);
+      if (!HasReportPage()) {
+        text += "report.html is not among them: this build has no page (it takes nodejs and npm)\n";
+      }
     }
   }
+  if (auto written = WriteFigures(flags.figures, report_data); !written) return written;
   // Results that could not be told of do not stay.
   if (auto printed = Print(text); !printed) return printed;
   return results.Publish();
@@ -205,11 +229,14 @@ Verb AddPlanVerb(CLI::App& program) {
                    "up to 16, fewer for large jobs)")
       ->type_name("N")
       ->check(WholeNumberIn({0, 1000}));
+  AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--frequency-lists", flags->with_frequency_lists,
                  "Also write freqs_pipeline_*.py, the lists that other tools of the field read");
   verb->add_flag("--no-frontier", flags->without_frontier,
                  "Plan slowdowns, deadlines and least energy alone, for very large jobs");
   verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+  verb->add_flag("--plot", flags->with_plot,
+                 "Also draw the frontier and a timeline of the ranks, as wide as the terminal");
   return {verb, [flags] { return RunPlan(*flags); }};
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "perseus/profile/curve.h"
 #include "perseus/report/assets.h"
@@ -189,8 +190,10 @@ Result<std::string> FormatReportData(const Report& report) {
   if (report.plans.empty()) return Fail("there is no plan to show (plan at least one target)");
   std::vector<const ReportedPlan*> plans;
   for (const ReportedPlan& plan : report.plans) plans.push_back(&plan);
-  std::ranges::stable_sort(plans, {},
-                           [](const ReportedPlan* plan) { return plan->plan.evaluation.time; });
+  // Of equally fast ones always in the same order, whoever asks.
+  std::ranges::sort(plans, {}, [](const ReportedPlan* plan) {
+    return std::tuple(plan->plan.evaluation.time, plan->plan.deadline, plan->name);
+  });
 
   ordered_json data{{"format", "perseus-report"}, {"version", 1}, {"job", DescribeJob(report)}};
   data["option_sets"] = ordered_json::array();
@@ -208,6 +211,7 @@ Result<std::string> FormatReportData(const Report& report) {
   data["baseline"] = DescribeIteration(report, BaselineOptions(graph), report.planner.baseline());
   data["plans"] = ordered_json::array();
   for (const ReportedPlan* plan : plans) data["plans"].push_back(DescribePlan(report, *plan));
+  data["chosen"] = std::ranges::find(plans, &report.plans.at(report.chosen)) - plans.begin();
   data["overlays"] = ordered_json::array();
   for (const FrontierCurve& overlay : report.overlays) {
     data["overlays"].push_back(DescribeFrontier(overlay));

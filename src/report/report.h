@@ -30,6 +30,7 @@ struct Report {
   PlannedJob job;
   FrontierCurve frontier;  // Without points if it is not known.
   std::vector<ReportedPlan> plans;
+  std::size_t chosen = 0;               // The plan that is shown first.
   std::vector<FrontierCurve> overlays;  // Other frontiers, to compare with.
 };
 

@@ -161,7 +161,7 @@ TEST_F(PlanVerbTest, NothingOfAnEarlierRunSurvivesAFailure) {
 TEST_F(PlanVerbTest, ALaterRunLeavesNothingOfAnEarlierOne) {
   RunWell(plan_ + "--slowdown 7 -o out");
   RunWell(plan_ + "--no-frontier -o out");
-  EXPECT_THAT(Files("out"), ElementsAre("plans/no-slowdown.json", "summary.json", "trace.json"));
+  EXPECT_THAT(Results("out"), ElementsAre("plans/no-slowdown.json", "summary.json", "trace.json"));
 }
 
 TEST_F(PlanVerbTest, ASummaryOfOtherOriginIsLeftAlone) {
@@ -196,7 +196,7 @@ TEST_F(PlanVerbTest, NothingOfAKilledRunSurvivesTheNextOne) {
   Write("out/.perseus-run/plans/slowdown-7.json", "{}");
   RunWell("--version; rm out/trace.json");
   RunWell(plan_ + "--no-frontier -o out");
-  EXPECT_THAT(Files("out"),
+  EXPECT_THAT(Results("out"),
               ElementsAre("notes.txt", "plans/no-slowdown.json", "summary.json", "trace.json"));
 }
 

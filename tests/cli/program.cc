@@ -69,6 +69,12 @@ std::vector<std::string> ProgramTest::Files(const std::string& folder) const {
   return names;
 }
 
+std::vector<std::string> ProgramTest::Results(const std::string& folder) const {
+  std::vector<std::string> files = Files(folder);
+  std::erase(files, "report.html");
+  return files;
+}
+
 void ProgramTest::MakeProfile() const { RunWell("synth --stages 4 -o profile.csv"); }
 
 void ExpectComplaint(const Outcome& outcome, int status, const std::string& about) {

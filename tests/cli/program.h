@@ -31,6 +31,8 @@ class ProgramTest : public testing::Test {
   std::string Read(const std::string& name) const;
   // Every file below a folder, relative to it and sorted. None if it is not there.
   std::vector<std::string> Files(const std::string& folder) const;
+  // The same but for the report page, which not every build has (it takes npm).
+  std::vector<std::string> Results(const std::string& folder) const;
 
   // A profile of four stages, profile.csv, and the flags of a small job on it.
   void MakeProfile() const;

@@ -82,6 +82,7 @@ export interface Report {
   frontier: Frontier | null;
   baseline: Iteration;
   plans: Plan[]; // Fastest first.
+  chosen: number; // Index of the plan that is shown first.
   overlays: Frontier[];
 }
 

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { light } from "./color";
-import { firstPlan, type Report } from "./data";
+import type { Report } from "./data";
 import { joules, percent, seconds } from "./format";
 import { FrontierChart } from "./charts/frontier";
 import { fontFamily } from "./charts/frame";
@@ -29,7 +29,7 @@ function Sheet({ height, title, children }: {
 function FrontierFigure({ report }: { report: Report }) {
   const height = 560;
   const legend = 30 + 18 * report.overlays.length;
-  const chosen = firstPlan(report);
+  const { chosen } = report;
   return (
     <Sheet height={height + legend} title="Iteration time-energy frontier">
       <FrontierChart report={report} chosen={chosen} width={width} height={height}
@@ -57,7 +57,7 @@ function FrontierFigure({ report }: { report: Report }) {
 }
 
 function TimelineFigure({ report }: { report: Report }) {
-  const plan = report.plans[firstPlan(report)];
+  const plan = report.plans[report.chosen];
   const { baseline } = report;
   const layout = layOutTimeline(
     report,

@@ -117,8 +117,8 @@ export function FrontierChart({ report, chosen, width, height, palette }: Props)
         stroke={palette.baseline}
         stroke-width="2.5"
       />
-      <Saving x={x(plan.time_ns / 1e9)} from={y(baseline.energy_j)} to={y(plan.energy_j)}
-        palette={palette} />
+      <Saving x={x(plan.time_ns / 1e9)} left={x(baseline.time_s)} from={y(baseline.energy_j)}
+        to={y(plan.energy_j)} palette={palette} />
       <circle cx={x(plan.time_ns / 1e9)} cy={y(plan.energy_j)} r="6" fill={palette.chosen}
         stroke={palette.paper} stroke-width="1.5" />
     </Frame>
@@ -145,19 +145,18 @@ function Upright({ x, box, palette, label }: {
 }
 
 /** From the baseline's energy down to the plan's. */
-function Saving({ x, from, to, palette }: {
+function Saving({ x, left, from, to, palette }: {
   x: number;
+  left: number;
   from: number;
   to: number;
   palette: Palette;
 }) {
   if (to - from < 14) return null;
   return (
-    <path
-      d={`M${x},${from + 8}V${to - 9}m-4,-6l4,6l4,-6`}
-      fill="none"
-      stroke={palette.chosen}
-      stroke-width="1.5"
-    />
+    <g fill="none" stroke={palette.chosen} stroke-width="1.5">
+      {x - left > 16 && <path d={`M${left + 9},${from}H${x}`} stroke-dasharray="2 3" />}
+      <path d={`M${x},${x - left > 16 ? from : from + 8}V${to - 9}m-4,-6l4,6l4,-6`} />
+    </g>
   );
 }

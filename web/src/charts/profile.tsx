@@ -72,7 +72,7 @@ function Panel({ set, blockingPower, palette }: {
     e: set.energy_j[i] - (blockingPower * time) / 1e9,
   }));
   const x = scaleLinear(extent(points, (p) => p.t) as [number, number], [44, panelWidth - 8]);
-  const y = scaleLinear(extent(points, (p) => p.e) as [number, number], [panelHeight - 26, 26]);
+  const y = scaleLinear(extent(points, (p) => p.e) as [number, number], [panelHeight - 32, 30]);
   const path = line<{ t: number; e: number }>(
     (p) => x(p.t),
     (p) => y(p.e),

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { firstPlan, gpusOfPipeline, type Report } from "../data";
+import { gpusOfPipeline, type Report } from "../data";
 import { FrontierSection } from "./frontier_section";
 import { Headline } from "./headline";
 import { PlanSlider } from "./plan_slider";
@@ -8,7 +8,7 @@ import { ThemeButton, useTheme } from "./theme_button";
 import { TimelineSection } from "./timeline_section";
 
 export function App({ report }: { report: Report }) {
-  const [chosen, setChosen] = useState(() => firstPlan(report));
+  const [chosen, setChosen] = useState(report.chosen);
   const [theme, nextTheme] = useTheme();
   return (
     <>

@@ -1,0 +1,99 @@
+#include "perseus/report/figure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "perseus/report/report.h"
+#include "planning_jobs.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+TEST(FigureOf, KnowsNamesAndFormats) {
+  EXPECT_EQ(FigureOf("frontier.svg")->kind, FigureKind::kFrontier);
+  EXPECT_EQ(FigureOf("out.d/bloom-timeline.pdf")->kind, FigureKind::kTimeline);
+  EXPECT_EQ(FigureOf("out.d/bloom-timeline.pdf")->format, FigureFormat::kPdf);
+  EXPECT_EQ(FigureOf("a_profile.png")->format, FigureFormat::kPng);
+  for (const char* name : {"", "frontier", "frontier.gif", "figure.svg", "myfrontier.svg",
+                           "frontier.svg/figure.png", ".svg"}) {
+    const auto figure = FigureOf(name);
+    ASSERT_FALSE(figure) << name;
+    EXPECT_THAT(figure.error().message, HasSubstr("frontier.svg, timeline.svg or profile.svg"));
+  }
+}
+
+class DrawFigureTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasReportPage()) GTEST_SKIP() << "this build has no figures (no npm)";
+    OperationGraph graph = MakeSyntheticJob({.stages = 2, .microbatches = 3});
+    graph.rank_names[1] = "<b>&\"";
+    const Planner planner = *Planner::Create(std::move(graph), {kSyntheticBlockingPowerW, 0});
+    Report report{.planner = planner,
+                  .job = {},
+                  .frontier = {"bound", planner.ComputeFrontier()->points},
+                  .plans = {},
+                  .overlays = {{"a < b", {{1'000'000'000, 900}, {1'100'000'000, 800}}}}};
+    report.plans.push_back({"fast", *planner.PlanFor(planner.baseline().time)});
+    data_ = *FormatReportData(report);
+  }
+
+  std::string Draw(FigureKind kind) const {
+    const auto svg = DrawFigure({kind, FigureFormat::kSvg}, data_);
+    EXPECT_TRUE(svg) << svg.error().message;
+    EXPECT_THAT(*svg, StartsWith("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns="));
+    EXPECT_THAT(*svg, Not(HasSubstr("NaN")));
+    EXPECT_THAT(*svg, Not(HasSubstr("undefined")));
+    return *svg;
+  }
+
+  std::string data_;
+};
+
+TEST_F(DrawFigureTest, DrawsTheFrontierAndOthersBesideIt) {
+  const std::string svg = Draw(FigureKind::kFrontier);
+  EXPECT_THAT(svg, HasSubstr("iteration time (s)"));
+  EXPECT_THAT(svg, HasSubstr("a &lt; b"));
+}
+
+TEST_F(DrawFigureTest, DrawsEveryInstructionToScaleUnderEscapedNames) {
+  const std::string svg = Draw(FigureKind::kTimeline);
+  EXPECT_THAT(svg, HasSubstr("&lt;b>&amp;"));
+  EXPECT_THAT(svg, Not(HasSubstr("<b>")));
+  // Backwards are wide enough for their names: three microbatches, two ranks, two iterations.
+  std::size_t backwards = 0;
+  for (std::size_t at = svg.find(">B"); at != svg.npos; at = svg.find(">B", at + 1)) ++backwards;
+  EXPECT_EQ(backwards, 12U);
+}
+
+TEST_F(DrawFigureTest, DrawsAPanelForEachStageAndKind) {
+  const std::string svg = Draw(FigureKind::kProfile);
+  for (const char* name : {"stage 0 forward", "stage 0 backward", "stage 1 forward"}) {
+    EXPECT_THAT(svg, HasSubstr(name));
+  }
+}
+
+TEST_F(DrawFigureTest, MakesPicturesOfTheSame) {
+  const auto png = DrawFigure({FigureKind::kFrontier, FigureFormat::kPng}, data_);
+  if (!png && png.error().message.find("librsvg2-bin") != std::string::npos) {
+    GTEST_SKIP() << png.error().message;
+  }
+  ASSERT_TRUE(png) << png.error().message;
+  EXPECT_THAT(*png, StartsWith("\x89PNG"));
+  const auto pdf = DrawFigure({FigureKind::kFrontier, FigureFormat::kPdf}, data_);
+  ASSERT_TRUE(pdf) << pdf.error().message;
+  EXPECT_THAT(*pdf, StartsWith("%PDF"));
+}
+
+TEST_F(DrawFigureTest, SaysSoWhenTheDataIsNone) {
+  const auto figure = DrawFigure({}, "{\"format\":");
+  ASSERT_FALSE(figure);
+  EXPECT_THAT(figure.error().message, HasSubstr("cannot be drawn"));
+}
+
+}  // namespace
+}  // namespace perseus

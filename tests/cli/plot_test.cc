@@ -1,0 +1,113 @@
+// `perseus plan --plot`: what it draws after the table.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "program.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Lt;
+using ::testing::Not;
+
+class PlotTest : public ProgramTest {
+ protected:
+  PlotTest() { SetTerminal("C.UTF-8", "60"); }
+
+  // For the programs that the test runs from now on. Their output is a file, so has no colour.
+  static void SetTerminal(const char* locale, const char* columns) {
+    ::setenv("LC_ALL", locale, 1);
+    ::setenv("COLUMNS", columns, 1);
+  }
+
+  // What follows the table and the finding.
+  std::string Plot(const std::string& arguments) const {
+    const std::string out = RunWell(arguments + " --plot");
+    std::string drawing = out.substr(std::min(out.find("\nenergy of"), out.size()));
+    EXPECT_EQ(out.size() - drawing.size(), RunWell(arguments).size()) << out;
+    return drawing;
+  }
+};
+
+TEST_F(PlotTest, DrawsASmallJob) {
+  Write("two.csv",
+        "stage,instruction,frequency,time,energy\n"
+        "0,forward,1400,0.010,4.0\n0,forward,1200,0.012,3.2\n0,forward,1000,0.015,2.8\n"
+        "0,backward,1400,0.020,8.0\n0,backward,1200,0.024,6.4\n0,backward,1000,0.030,5.6\n"
+        "1,forward,1400,0.010,4.0\n1,forward,1200,0.012,3.2\n1,forward,1000,0.015,2.8\n"
+        "1,backward,1400,0.020,8.0\n1,backward,1200,0.024,6.4\n1,backward,1000,0.030,5.6\n");
+  EXPECT_EQ(Plot("plan two.csv --schedule 1f1b --microbatches 2 --blocking-power 80"), R"(
+energy of one pipeline's iteration (J)
+   │ ✕ maximum frequency
+52 ┤
+   │
+50 ┤
+   │
+   │  no slowdown
+48 ┤ ●⠤⡀
+   │   ⠈⠑⢄⡀
+   │      ●⠒⢄⡀ 10 % slowdown
+46 ┤         ⠈●⢄⡀
+   │            ⠈⠢⢄
+44 ┤               ⠉⠢⢄
+   │                  ⠉⠢⣀  20 % slowdown
+   │                     ⠑●⠤⢄⣀⣀⣀⡀             least energy
+42 ┤                            ⠈⠉⠉⠉⠑⠒⠒⠒⠢⠤⠤⠤⢄⣀⣀⣀⡀
+   │                                            ⠈⠉⠉⠉⠑⠒⠒⠒⠢⠤●
+   └─┬───────────┬───────────┬──────────┬───────────┬───────
+   0.09        0.10        0.11       0.12        0.13
+                                          iteration time (s)
+⠤⠤ bound: no plan lies below   ● plan   ✕ maximum frequency
+
+timeline, maximum frequency
+rank 0 F█████F█████············B██████████······B███████████
+rank 1 ······F█████B███████████F████B███████████············
+
+timeline, no slowdown
+rank 0 F█████F░░░░░░░░·········B░░░░░░░░░░░░░░░░B███████████
+rank 1 ······F█████B███████████F████B███████████············
+       ┬──────────┬───────────┬───────────┬───────────┬─────
+     0.00       0.02        0.04        0.06        0.08
+                                                    time (s)
+F forward begins   B backward begins   · waiting
+█ at 1300–1400 MHz   ▓ at 1200–1300 MHz   ▒ at 1100–1200 MHz
+░ at 1000–1100 MHz
+)");
+}
+
+TEST_F(PlotTest, IsAsWideAsToldAndNoWider) {
+  MakeProfile();
+  for (const std::size_t width : {40U, 160U}) {
+    SetTerminal("C", std::to_string(width).c_str());
+    const std::string drawing = Plot(std::string("plan profile.csv") + kJob);
+    EXPECT_THAT(drawing, Each(AllOf(Not(Lt('\n')), Lt('\x7f'))));
+    std::istringstream lines(drawing);
+    std::size_t widest = 0;
+    for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
+    EXPECT_EQ(widest, width) << drawing;
+    for (const char* rank : {"\nrank 0 ", "\nrank 1 ", "\nrank 2 ", "\nrank 3 "}) {
+      EXPECT_THAT(drawing, HasSubstr(rank));
+    }
+  }
+}
+
+TEST_F(PlotTest, WithoutAFrontierAndWithFiles) {
+  MakeProfile();
+  const std::string plan = std::string("plan profile.csv --no-frontier") + kJob;
+  EXPECT_THAT(Plot(plan), AllOf(HasSubstr("● plan"), Not(HasSubstr("bound"))));
+  EXPECT_THAT(RunWell(plan + "-o out --plot"), ContainsRegex("MHz\n[34] files are in out\n"));
+}
+
+TEST_F(PlotTest, IsNotForPrograms) {
+  ExpectComplaint(Run("plan nothing.csv --plot --json"), 2, "leave one of them out");
+}
+
+}  // namespace
+}  // namespace perseus

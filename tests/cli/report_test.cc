@@ -1,0 +1,150 @@
+// `perseus report`, and --figure and --overlay of `perseus plan`.
+#include <gmock/gmock.h>
+
+#include "program.h"
+
+namespace perseus {
+namespace {
+
+using nlohmann::json;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class ReportVerbTest : public ProgramTest {
+ protected:
+  void SetUp() override {
+    MakeProfile();
+    RunWell(plan_ + "--stops 2 --slowdown 3 -o out");
+    if (!HasPage()) GTEST_SKIP() << "this build has no page (no npm)";
+  }
+
+  bool HasPage() const { return Files("out") != Results("out"); }
+
+  json DataOf(const std::string& page) const {
+    const std::string begin = "id=\"perseus-report\">";
+    const std::string text = Read(page);
+    const std::size_t from = text.find(begin) + begin.size();
+    return json::parse(text.substr(from, text.find("</script>", from) - from));
+  }
+
+  const std::string plan_ = std::string("plan profile.csv") + kJob;
+};
+
+TEST_F(ReportVerbTest, MakesThePageThatPlanMade) {
+  RunWell("report out --show slowdown-3 -o again.html");
+  const json ours = DataOf("again.html");
+  const json theirs = DataOf("out/report.html");
+  EXPECT_EQ(ours["plans"], theirs["plans"]);
+  EXPECT_EQ(ours["baseline"], theirs["baseline"]);
+  EXPECT_EQ(ours["option_sets"], theirs["option_sets"]);
+  EXPECT_EQ(ours["job"], theirs["job"]);
+  EXPECT_EQ(ours["plans"][ours["chosen"].get<std::size_t>()]["name"], "slowdown-3");
+  // Through a file: nanoseconds and shortest decimals lose nothing.
+  EXPECT_EQ(ours["frontier"], theirs["frontier"]);
+}
+
+TEST_F(ReportVerbTest, HasAPlanForEveryFileAndItsNumbers) {
+  const json data = DataOf("out/report.html");
+  std::vector<std::string> files;
+  for (const json& plan : data["plans"]) {
+    const json file = json::parse(Read("out/plans/" + plan["name"].get<std::string>() + ".json"));
+    EXPECT_EQ(plan["energy_j"], file["energy_j"]);
+    EXPECT_EQ(plan["lower_bound_j"], file["lower_bound_j"]);
+    EXPECT_EQ(plan["target"], file["target"]);
+    EXPECT_DOUBLE_EQ(plan["time_ns"].get<double>() / 1e9, file["time_s"]);
+    files.push_back(plan["name"].get<std::string>() + ".json");
+  }
+  std::ranges::sort(files);
+  EXPECT_EQ(files, Files("out/plans"));
+  EXPECT_EQ(data["plans"][data["chosen"].get<std::size_t>()]["name"], "slowdown-3");
+}
+
+TEST_F(ReportVerbTest, StopsAreOnTheSliderAndNotInTheTable) {
+  const std::string table = RunWell(plan_ + "--stops 12 -o more");
+  const json slider = DataOf("more/report.html")["plans"];
+  RunWell(plan_ + "--stops 0 -o fewer");
+  EXPECT_GT(slider.size(), DataOf("fewer/report.html")["plans"].size() + 2);
+  EXPECT_EQ(slider.size(), Files("more/plans").size());
+  EXPECT_THAT(table, StartsWith(RunWell(plan_)));
+}
+
+TEST_F(ReportVerbTest, DrawsFiguresFromFilesAsPlanDoes) {
+  RunWell("report out --show no-slowdown --figure a-timeline.svg --figure a-profile.svg");
+  RunWell(plan_ + "--figure b-timeline.svg --figure b-profile.svg");
+  EXPECT_THAT(Read("a-timeline.svg"), HasSubstr("<svg xmlns"));
+  EXPECT_EQ(Read("a-timeline.svg"), Read("b-timeline.svg"));
+  EXPECT_EQ(Read("a-profile.svg"), Read("b-profile.svg"));
+}
+
+TEST_F(ReportVerbTest, DrawsOtherFrontiersBeside) {
+  Write("published.csv", "time,energy\n1.9,2000\n2.0,1900\n");
+  RunWell(plan_ +
+          "--figure frontier.svg --overlay as\\ published=published.csv "
+          "--overlay out/report.html");
+  EXPECT_THAT(Read("frontier.svg"), HasSubstr("as published"));
+  EXPECT_THAT(Read("frontier.svg"), HasSubstr("out/report.html"));
+  RunWell("report out -o with.html --overlay published.csv --overlay other=out/frontier.csv");
+  const json overlays = DataOf("with.html")["overlays"];
+  ASSERT_EQ(overlays.size(), 2U);
+  EXPECT_EQ(overlays[0]["energy_j"], (json{2000.0, 1900.0}));
+  EXPECT_EQ(overlays[1]["time_s"], DataOf("with.html")["frontier"]["time_s"]);
+}
+
+TEST_F(ReportVerbTest, BadInputIsOneLineAndWritesNothing) {
+  const std::string plans = "report out/plans/no-slowdown.json ";
+  ExpectComplaint(Run("report out"), 2, "there is nothing to write");
+  ExpectComplaint(Run("report nowhere -o r.html"), 1, "nowhere");
+  ExpectComplaint(Run("report out/plans -o r.html"), 2, "out/plans: has no plans");
+  ExpectComplaint(Run("report out --show x -o r.html"), 2, "none of the plans is called so");
+  ExpectComplaint(Run("report out --figure picture.svg"), 2, "names no figure");
+  ExpectComplaint(Run("report out --overlay no.csv -o r.html"), 1, "no.csv");
+  Write("bad.csv", "time,energy\n1,x\n");
+  ExpectComplaint(Run("report out --overlay bad.csv -o r.html"), 2, "bad.csv:2: energy \"x\"");
+  ExpectComplaint(Run(plan_ + "--overlay bad.csv -o out2"), 2, "bad.csv:2: energy \"x\"");
+
+  const std::string whole = Read("out/plans/no-slowdown.json");
+  Write("cut.json", whole.substr(0, whole.size() / 2));
+  ExpectComplaint(Run("report cut.json -o r.html"), 2, "cut.json");
+  json empty = json::parse(whole);
+  for (json& stage : empty["stages"]) stage["instructions"] = json::array();
+  Write("empty.json", empty.dump());
+  ExpectComplaint(Run("report empty.json -o r.html"), 2, "empty.json");
+
+  // Another profile than the plan's.
+  RunWell("synth --gpu a100 --stages 4 --seed 7 -o other.csv");
+  ExpectComplaint(Run(plans + "--profile other.csv -o r.html"), 2, "out/plans/no-slowdown.json");
+  RunWell("--version; mv profile.csv moved.csv");
+  ExpectComplaint(Run(plans + "-o r.html"), 2,
+                  "its profile profile.csv is not there (name it with");
+  RunWell(plans + "--profile moved.csv --figure timeline.svg");
+  EXPECT_THAT(Files("."), Not(Contains("r.html")));
+  EXPECT_THAT(Files("."), Not(Contains("out2/summary.json")));
+}
+
+TEST_F(ReportVerbTest, PlansOfTwoJobsAreRefused) {
+  RunWell("plan profile.csv --schedule 1f1b --stages 4 --microbatches 8 --blocking-power 50 -o b");
+  ExpectComplaint(Run("report out/plans/no-slowdown.json b/plans/no-slowdown.json -o r.html"), 2,
+                  "b/plans/no-slowdown.json: says");
+}
+
+TEST_F(ReportVerbTest, ReportsAGeneralGraphWithAnyNames) {
+  Write("work.json", R"({"operations": [
+     {"name": "</script><script>alert(1)</script>", "resource": "<b>gpu",
+      "options": [{"frequency": 1410, "time": 0.05, "energy": 23.8},
+                  {"frequency": 1200, "time": 0.06, "energy": 20.1},
+                  {"frequency": 1000, "time": 0.07, "energy": 19.1}]},
+     {"name": "b", "resource": "other", "options": [{"time": 0.08, "energy": 5}]}],
+    "blocking_power": 80})");
+  RunWell("plan --graph work.json -o graph");
+  EXPECT_EQ(DataOf("graph/report.html")["ranks"][0]["name"], "<b>gpu");
+  EXPECT_THAT(Read("graph/report.html"), Not(HasSubstr("<b>gpu")));
+  RunWell("report graph -o again.html --figure timeline.svg --figure profile.svg");
+  EXPECT_EQ(DataOf("again.html")["plans"], DataOf("graph/report.html")["plans"]);
+  EXPECT_THAT(Read("timeline.svg"), Not(HasSubstr("<b>")));
+  EXPECT_THAT(Read("profile.svg"), Not(HasSubstr("<script>")));
+}
+
+}  // namespace
+}  // namespace perseus
