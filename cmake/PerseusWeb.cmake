@@ -1,7 +1,9 @@
-# PERSEUS_HAS_PAGE says afterwards whether there is a page.
 # perseus_web_assets(variable): the C++ file that carries the report page, made by npm from web/.
 # Where npm, or what it has to fetch, is not to be had, `variable` names a file with nothing in it,
 # and a warning says what is missing: all else builds, and the program says so when asked.
+#
+# PERSEUS_HAS_PAGE tells afterwards, in every directory, whether this build has the page; where it
+# does, PERSEUS_NODE runs what is in web/.
 find_program(PERSEUS_NODE node)
 find_program(PERSEUS_NPM npm)
 
@@ -12,6 +14,14 @@ function(perseus_web_assets variable)
   set(remedy "configure again after: apt-get install nodejs npm")
   if(NOT PERSEUS_NODE OR NOT PERSEUS_NPM)
     message(WARNING "no node or npm: reports and figures are left out (${remedy})")
+    return()
+  endif()
+  execute_process(COMMAND ${PERSEUS_NODE} --version OUTPUT_VARIABLE version
+    OUTPUT_STRIP_TRAILING_WHITESPACE)
+  string(REPLACE "v" "" version "${version}")
+  if(version VERSION_LESS 18)
+    message(WARNING
+      "node ${version} is too old, 18 is needed: reports and figures are left out (${PERSEUS_NODE})")
     return()
   endif()
 

@@ -8,6 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # What Debian 12 has to provide, by what needs it. Nowhere else are packages listed.
 packages_build=(cmake ninja-build g++ ccache libexpected-dev libfmt-dev libcli11-dev
   nlohmann-json3-dev libtomlplusplus-dev duktape-dev)
+packages_web=(nodejs npm)
+packages_browser=(chromium)
 packages_test=(libgtest-dev libgmock-dev coinor-libclp-dev coinor-libcbc-dev zlib1g-dev libbenchmark-dev
   pkg-config clang-format-14)
 packages_fuzz=(clang-14 libclang-rt-14-dev)
@@ -61,6 +63,26 @@ install_packages() {
       return 1
     fi
   fi
+}
+
+# install_web: what makes the report page. All else builds without it, so failing is no error.
+install_web() {
+  # Another node than Debian's has its own npm, and Debian's would be in its way.
+  if command -v node >/dev/null && command -v npm >/dev/null; then
+    local version
+    version=$(node --version)
+    version=${version#v}
+    [[ ${version%%.*} -lt 18 ]] || return 0
+    say "node $version is too old, 18 is needed: reports and figures are left out"
+  elif ! install_packages "${packages_web[@]}"; then
+    say "without ${packages_web[*]} reports and figures are left out"
+  fi
+}
+
+# install_browser: what the tests of the report page look at it with; the others run without.
+install_browser() {
+  command -v chromium >/dev/null || install_packages "${packages_browser[@]}" ||
+    say "without ${packages_browser[*]} the tests of the report page in a browser are left out"
 }
 
 # configure PRESET [CMAKE ARGUMENT...]: quiet unless it fails.

@@ -170,12 +170,12 @@ export function gpusOfPipeline(report: Report): number {
   return report.ranks.length * report.job.gpus_per_stage;
 }
 
-/** The plan with no slowdown, else the fastest. */
+/** The plan of least energy with no slowdown, the first of equal ones; else the fastest. */
 export function firstPlan(report: Report): number {
   const baseline = report.baseline.time_ns;
   let best = 0;
   report.plans.forEach((plan, i) => {
-    const isBetter = plan.time_ns <= baseline && plan.energy_j <= report.plans[best].energy_j;
+    const isBetter = plan.time_ns <= baseline && plan.energy_j < report.plans[best].energy_j;
     if (isBetter) best = i;
   });
   return best;

@@ -7,8 +7,8 @@ const whole = format(",.0f");
 export function number(value: number, digits = 4): string {
   if (value === 0 || !Number.isFinite(value)) return String(value);
   const before = Math.floor(Math.log10(Math.abs(value))) + 1;
-  if (before >= digits) return whole(value);
-  return format(`,.${Math.min(digits - before, 9)}f`)(value);
+  const shown = before >= digits ? whole : format(`,.${Math.min(digits - before, 9)}f`);
+  return shown(value).replace("−", "-");
 }
 
 /** The value in the largest unit that leaves at least 1 of it. */
@@ -34,4 +34,6 @@ export const kilograms = (kg: number): string => scaled(kg, [[1e3, "t"], [1, "kg
 
 export const money = (amount: number): string => number(amount, amount >= 100 ? 1 : 3);
 
-export const percent = (part: number, digits = 2): string => `${(part * 100).toFixed(digits)} %`;
+/** Never "-0.00 %": what rounds to nothing has no sign. */
+export const percent = (part: number, digits = 2): string =>
+  `${(part * 100).toFixed(digits).replace(/^-(?=[0.]*$)/, "")} %`;

@@ -62,7 +62,7 @@ export function Histogram({ histogram, palette }: { histogram: ClockHistogram; p
   const colors = kindColors(palette);
   const text = bars.map((bar) => `${total(bar)} at ${bar.frequency_mhz} MHz`).join(", ");
   return (
-    <svg width={width} height={height} role="img" aria-label={text}>
+    <svg width={width} height={height} viewBox={`0 0 ${width} ${height}`} role="img" aria-label={text}>
       <title>{`${text} (${kinds.join(", ")})`}</title>
       <line x1="0" x2={width} y1={height - 10.5} y2={height - 10.5} stroke={palette.faint} />
       {bars.map((bar) => {

@@ -42,7 +42,8 @@ export function FrontierSection({ report, chosen, onChoose }: Props) {
       </p>
       <div class="chart" ref={element}>
         {width > 0 && (
-          <svg class="frontier" width={width} height={height} role="img" aria-label={title}
+          <svg class="frontier" width={width} height={height} viewBox={`0 0 ${width} ${height}`}
+            role="img" aria-label={title}
             onPointerMove={read} onPointerLeave={() => setReading(null)}
             onClick={() => reading?.plan !== undefined && onChoose(reading.plan)}>
             <FrontierChart report={report} chosen={chosen} width={width} height={height}

@@ -57,7 +57,9 @@ export function Headline({ report, chosen }: { report: Report; chosen: number })
             {slowdown <= 0 ? "with no slowdown" : `at ${percent(slowdown)} slowdown`}
           </>
         ) : (
-          "No plan here saves energy"
+          report.plans.some((p) => p.energy_j < report.baseline.energy_j)
+            ? "Only slower plans save energy here"
+            : "No plan here saves energy"
         )}
       </h1>
       <p>

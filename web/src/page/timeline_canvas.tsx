@@ -275,7 +275,7 @@ function paintNames(
   for (const group of layout.groups) {
     group.lanes.forEach((_, r) => {
       const middle = laneTop(layout, group, r) + layout.laneHeight / 2;
-      context.fillText(shortened(report.ranks[r].name, 9), left - 6, middle);
+      context.fillText(shortened(report.ranks[r].name, 9), left - 6, middle, left - 6);
     });
   }
 }

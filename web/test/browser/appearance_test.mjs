@@ -1,0 +1,295 @@
+// Themes, paper, narrow screens, and use by keyboard and by ear.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { onPage, settled, stopAt, wordsOf } from "./browser.mjs";
+import { jobNames, jobOf } from "./jobs.mjs";
+
+const paper = { light: "rgb(255, 255, 255)", dark: "rgb(20, 24, 33)" };
+const waiting = { light: "227,230,236,255", dark: "43,49,64,255" };
+
+/** The colour of the page, and that of waiting on the canvas: the start of rank 1's lane. */
+const colorsOf = async (page) => {
+  await settled(page);
+  return page.evaluate(() => {
+    const canvas = document.querySelector("canvas");
+    const copy = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    copy.drawImage(canvas, 64, 22 + 33 + 10, 1, 1, 0, 0, 1, 1);
+    return {
+      paper: getComputedStyle(document.body).backgroundColor,
+      waiting: copy.getImageData(0, 0, 1, 1).data.join(),
+    };
+  });
+};
+const colors = (theme) => ({ paper: paper[theme], waiting: waiting[theme] });
+
+describe("themes", () => {
+  it("follows the system until somebody chooses, and again when told to", async () => {
+    const job = await jobOf("2 x 4");
+    await onPage(job.page, async (page) => {
+      const press = async (shown) => {
+        await page.locator("button.theme").click();
+        assert.equal(await page.locator("button.theme").textContent(), `Theme: ${shown}`);
+      };
+      const system = (colorScheme) => page.emulateMedia({ colorScheme });
+      assert.deepEqual(await colorsOf(page), colors("light"));
+      await system("dark");
+      assert.deepEqual(await colorsOf(page), colors("dark"));
+      await press("light");
+      assert.deepEqual(await colorsOf(page), colors("light"));
+      await press("dark");
+      await system("light");
+      assert.deepEqual(await colorsOf(page), colors("dark"));
+      await press("auto");
+      assert.deepEqual(await colorsOf(page), colors("light"));
+    });
+  });
+
+  it("opens dark where the system is", async () => {
+    const job = await jobOf("2 x 4");
+    await onPage(job.page, async (page) => assert.deepEqual(await colorsOf(page), colors("dark")), {
+      colorScheme: "dark",
+    });
+  });
+
+  for (const colorScheme of ["light", "dark"]) {
+    it(`${colorScheme} text stands out from what is behind it (4.5 to 1)`, async () => {
+      const job = await jobOf("8 x 12");
+      await onPage(job.page, async (page) => {
+        await stopAt(page, 2);
+        assert.deepEqual(await page.evaluate(faintTexts), []);
+      }, { colorScheme });
+    });
+  }
+});
+
+/** In the page: texts with too little contrast, as "text: ratio". */
+function faintTexts() {
+  const channels = (color) => color.match(/[\d.]+/g).map(Number);
+  const luminance = (color) => {
+    const [r, g, b] = channels(color).slice(0, 3).map((c) => {
+      const part = c / 255;
+      return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (let e = element; e; e = e.parentElement) {
+      const color = getComputedStyle(e).backgroundColor;
+      if (channels(color)[3] !== 0) return color;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const faint = [];
+  const texts = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    if (!texts.currentNode.data.trim() || element.closest("title")) continue;
+    const style = getComputedStyle(element);
+    const color = element instanceof SVGElement ? style.fill : style.color;
+    const [a, b] = [luminance(color), luminance(behind(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) faint.push(`${texts.currentNode.data}: ${ratio.toFixed(2)}`);
+  }
+  return faint;
+}
+
+describe("paper", () => {
+  for (const name of ["2 x 4 with latency", "8 x 12", "8 x 96", "16 x 512"]) {
+    it(`of ${name} has the timeline as vectors and is light, even from a dark screen`, async () => {
+      const job = await jobOf(name);
+      await onPage(job.page, async (page) => {
+        await page.locator("button.theme").click();
+        await page.locator("button.theme").click();
+        const pdf = await page.pdf({ format: "A4", printBackground: true });
+        assert.ok(pdf.length > 20_000 && pdf.subarray(0, 5).toString() === "%PDF-", `${pdf.length} bytes`);
+        assert.ok(!pdf.includes("/Subtype /Image"), "a picture in the PDF: is it the canvas?");
+
+        await page.emulateMedia({ media: "print" });
+        await settled(page);
+        assert.equal(await page.locator("canvas").count(), 0);
+        const drawn = await page.evaluate(() => {
+          const svg = document.querySelector(".timeline .chart svg");
+          return {
+            texts: Array.from(svg.querySelectorAll("text"), (text) => text.textContent),
+            waiting: getComputedStyle(svg.querySelector("rect")).fill,
+            paper: getComputedStyle(document.body).backgroundColor,
+            ink: getComputedStyle(document.querySelector("h1")).color,
+          };
+        });
+        assert.ok(drawn.texts.includes("Maximum frequency"));
+        assert.ok(drawn.texts.includes("Plan: no slowdown"));
+        assert.equal(drawn.waiting, "rgb(227, 230, 236)");
+        assert.equal(drawn.paper, paper.light);
+        assert.equal(drawn.ink, "rgb(26, 31, 43)");
+
+        await page.emulateMedia({ media: "screen" });
+        await settled(page);
+        assert.equal(await page.locator("canvas").count(), 1);
+        assert.equal((await colorsOf(page)).paper, paper.dark);
+      });
+    });
+  }
+
+  it("is not too narrow for anything on it", async () => {
+    for (const name of ["2 x 4 with latency", "8 x 96"]) {
+      const job = await jobOf(name);
+      await onPage(job.page, async (page) => {
+        await page.emulateMedia({ media: "print" });
+        await settled(page);
+        // A4 less margins; before anything can measure itself again, as when printing.
+        const wide = await page.evaluate(() => {
+          Object.assign(document.querySelector("main").style, { width: "718px", margin: "0" });
+          return Array.from(document.querySelectorAll("main svg, main table, main p, main dl"))
+            .filter((element) => element.getBoundingClientRect().right > 719)
+            .map((element) => `${element.tagName} ${element.className.baseVal ?? element.className}`);
+        });
+        assert.deepEqual(wide, []);
+      });
+    }
+  });
+});
+
+describe("layout", () => {
+  for (const width of [1280, 390]) {
+    for (const name of jobNames) {
+      it(`of ${name} fits into ${width} pixels, at every stop without texts upon each other`, async () => {
+        const job = await jobOf(name);
+        await onPage(job.page, async (page) => {
+          for (const stop of [0, job.plans.length >> 1, job.plans.length - 1]) {
+            await stopAt(page, stop);
+            const { page: wide, overlaps } = await page.evaluate(() => ({
+              page: document.documentElement.scrollWidth,
+              overlaps: window.overlapsIn(".slider"),
+            }));
+            assert.ok(wide <= width, `the page is ${wide} pixels wide`);
+            assert.deepEqual(overlaps, []);
+            for (const place of [".top", ".headline", "svg.frontier", "svg.power", ".stages thead"]) {
+              assert.deepEqual(await page.evaluate((p) => window.overlapsIn(p), place), [], place);
+            }
+          }
+        }, { width, beforeLoad: defineOverlaps });
+      });
+    }
+  }
+
+  it("a tooltip at the edge of a narrow screen does not widen the page", async () => {
+    const job = await jobOf("8 x 12");
+    await onPage(job.page, async (page) => {
+      for (const selector of ["svg.frontier", "canvas"]) {
+        await page.locator(selector).evaluate((e) => e.scrollIntoView({ block: "center" }));
+        const box = await page.locator(selector).boundingBox();
+        for (const part of [0.25, 0.49, 0.51, 0.97]) {
+          await page.mouse.move(box.x + box.width * part, box.y + box.height * 0.4);
+          await settled(page);
+          assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 390);
+          const tooltip = await page.locator(".tooltip").boundingBox();
+          if (tooltip) assert.ok(tooltip.x >= 0 && tooltip.x + tooltip.width <= 390, `${selector} at ${part}`);
+        }
+      }
+    }, { width: 390 });
+  });
+
+  it("fits itself to a window whose size changes", async () => {
+    const job = await jobOf("8 x 12");
+    await onPage(job.page, async (page) => {
+      await page.setViewportSize({ width: 500, height: 800 });
+      await settled(page);
+      assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 500);
+      const widths = await page.evaluate(() =>
+        ["canvas", "svg.frontier"].map((s) => document.querySelector(s).getBoundingClientRect().width));
+      for (const width of widths) assert.ok(width > 440 && width <= 500, `${width} pixels`);
+    });
+  });
+});
+
+/** In the page: window.overlapsIn(selector), pairs of texts that lie upon each other. */
+function defineOverlaps() {
+  window.overlapsIn = (selector) => {
+    const root = document.querySelector(selector);
+    const boxes = [];
+    const texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      const text = texts.currentNode.data.trim();
+      if (!text || texts.currentNode.parentElement.closest("title")) continue;
+      const range = document.createRange();
+      range.selectNodeContents(texts.currentNode);
+      for (const box of range.getClientRects()) boxes.push({ text, box, node: texts.currentNode });
+    }
+    const overlaps = [];
+    boxes.forEach((a, i) => {
+      for (const b of boxes.slice(i + 1)) {
+        if (a.node === b.node) continue;
+        const across = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
+        const down = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
+        // Boxes of lines are higher than their letters, which is why some are allowed to touch.
+        const height = Math.min(a.box.height, b.box.height);
+        if (across > 1 && down > height * 0.3) overlaps.push(`"${a.text}" and "${b.text}"`);
+      }
+    });
+    return overlaps;
+  };
+}
+
+describe("access", () => {
+  it("the keyboard reaches theme, inputs, slider, timeline and its buttons, in this order", async () => {
+    const job = await jobOf("8 x 12");
+    await onPage(job.page, async (page) => {
+      const reached = [];
+      for (let i = 0; i < 20; ++i) {
+        await page.keyboard.press("Tab");
+        reached.push(await page.evaluate(() => {
+          const e = document.activeElement;
+          if (getComputedStyle(e).outlineStyle === "none" && e !== document.body) return "no outline";
+          return e.name || e.type === "range" && "slider" || e.tagName === "CANVAS" && "timeline" || e.textContent;
+        }));
+      }
+      const expected = ["Theme: auto", "price", "gramsPerKilowattHour", "pipelines", "slider", "timeline", "+", "−", "All"];
+      assert.deepEqual(reached.slice(0, expected.length), expected);
+    });
+  });
+
+  it("the theme button works by keyboard", async () => {
+    const job = await jobOf("2 x 4");
+    await onPage(job.page, async (page) => {
+      await page.keyboard.press("Tab");
+      await page.keyboard.press("Enter");
+      await page.keyboard.press("Space");
+      assert.deepEqual(await colorsOf(page), colors("dark"));
+    });
+  });
+
+  it("slider keys go to the ends and by single steps", async () => {
+    const job = await jobOf("8 x 12");
+    await onPage(job.page, async (page) => {
+      await page.locator(".slider input").focus();
+      for (const [key, stop] of [["End", job.plans.length - 1], ["ArrowLeft", job.plans.length - 2], ["Home", 0], ["ArrowUp", 1]]) {
+        await page.keyboard.press(key);
+        await settled(page);
+        assert.equal((await wordsOf(page)).stop, stop, key);
+      }
+    });
+  });
+
+  for (const name of jobNames) {
+    it(`of ${name}: every picture has a name, every input a label, every button words`, async () => {
+      const job = await jobOf(name);
+      await onPage(job.page, async (page) => {
+        // As a screen reader is told: "- img" alone would be a picture without a name.
+        const told = await page.locator("body").ariaSnapshot();
+        const nameless = told.split("\n").filter((line) => /^\s*- (img|slider|spinbutton|button|region)(:|$)/.test(line));
+        assert.deepEqual(nameless, []);
+        for (const name of [/img "Frontier/, /img "Timeline/, /img "Colours/, /slider "Plan/]) assert.match(told, name);
+        const labels = await page.evaluate(() =>
+          Array.from(document.querySelectorAll("input"), (input) => input.labels.length));
+        assert.deepEqual(labels, labels.map(() => 1));
+        assert.equal(await page.locator("h1").count(), 1);
+        const levels = await page.evaluate(() =>
+          Array.from(document.querySelectorAll("h1, h2, h3"), (h) => Number(h.tagName[1])));
+        assert.ok(levels.every((level, i) => level - (levels[i - 1] ?? 0) <= 1), levels.join());
+        assert.equal(await page.evaluate(() => document.documentElement.lang), "en");
+        const ids = await page.evaluate(() => Array.from(document.querySelectorAll("[id]"), (e) => e.id));
+        assert.equal(new Set(ids).size, ids.length);
+      });
+    });
+  }
+});

@@ -1,0 +1,22 @@
+// Tests of the report page in a browser: the program plans jobs, and a browser opens their reports
+// as a reader would, from files.
+//
+//   node test/browser/main.mjs PERSEUS [CHROMIUM]
+import { after, before } from "node:test";
+import { launch, quit } from "./browser.mjs";
+import { cleanUp, program } from "./jobs.mjs";
+
+if (!program) {
+  console.error("usage: node test/browser/main.mjs PERSEUS [CHROMIUM]");
+  process.exit(2);
+}
+before(launch);
+after(async () => {
+  await quit();
+  cleanUp();
+});
+await import("./numbers_test.mjs");
+await import("./charts_test.mjs");
+await import("./appearance_test.mjs");
+await import("./hostile_test.mjs");
+await import("./totals_test.mjs");

@@ -1,0 +1,256 @@
+// What the page says, at every stop of the slider, is what the plan files say.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { onPage, pictureOf, settled, stopAt, wordsOf } from "./browser.mjs";
+import { jobNames, jobOf, pipelineNames } from "./jobs.mjs";
+import { assertShows, sum } from "./quantities.mjs";
+import { instructionsOf, placesOn, waitsOf } from "./timeline.mjs";
+
+const secondsOfMonth = 730 * 3600;
+const price = 0.12;
+const gramsPerKilowattHour = 400;
+
+/** The bar beside the slider. */
+function checkBar(words, plan) {
+  const { baseline } = plan;
+  const expected = {
+    time: plan.time_s,
+    slowdown: plan.time_s / baseline.time_s - 1,
+    energy: plan.energy_j,
+    saving: 1 - plan.energy_j / baseline.energy_j,
+    power: plan.average_power_w,
+    gap: plan.gap,
+  };
+  assert.equal(words.target, plan.target);
+  assert.deepEqual(Object.keys(words.numbers).sort(), Object.keys(expected).sort());
+  for (const [id, value] of Object.entries(expected)) {
+    // What is less than the last digit is shown as nothing, without a sign.
+    assertShows(words.numbers[id], value, `${plan.target}, ${id}`);
+  }
+  const [target, numbers] = words.spoken.split(": ");
+  assert.equal(target, plan.target);
+  const [time, energy] = numbers.split(", ");
+  assertShows(time, plan.time_s, "spoken time");
+  assertShows(energy, plan.energy_j, "spoken energy");
+}
+
+/** The table of savings: each column one plan and so many pipelines. */
+function checkSavings(words, plans, chosen, pipelines) {
+  const [counts, targets] = words.savings.head;
+  const columns = counts.slice(1).flatMap(({ text, columns }) => {
+    const count = text.startsWith("One pipeline") ? 1 : Number(text.match(/(\d+) pipelines/)[1]);
+    return Array(columns).fill(count);
+  });
+  assert.deepEqual([...new Set(columns)], pipelines === 1 ? [1] : [1, pipelines]);
+  const rows = Object.fromEntries(words.savings.body.map(([name, ...cells]) => [name.text, cells]));
+  assert.deepEqual(Object.keys(rows), ["Energy", "Money", "CO₂", "Takes longer"]);
+  columns.forEach((count, i) => {
+    const plan = plans.find((p) => p.target === targets[i + 1].text);
+    const what = `${count} pipelines, ${plan.target}`;
+    const iterations = (secondsOfMonth / plan.baseline.time_s) * count;
+    const energy = (plan.baseline.energy_j - plan.energy_j) * iterations;
+    const kilowattHours = energy / 3.6e6;
+    assertShows(rows.Energy[i].text, energy, what);
+    assertShows(rows.Money[i].text, kilowattHours * price, what);
+    assertShows(rows["CO₂"][i].text, (kilowattHours * gramsPerKilowattHour) / 1e3, what);
+    const longer = 730 * 3600 * (plan.time_s / plan.baseline.time_s - 1);
+    if (longer <= 0) assert.equal(rows["Takes longer"][i].text, "no");
+    else assertShows(rows["Takes longer"][i].text, longer, what);
+  });
+  assert.ok(targets.slice(1).some((cell) => cell.text === chosen.target), "the chosen plan has a column");
+}
+
+/** Rank by rank: clocks, energies and what they sum up to, from the instructions in the plan file. */
+function checkStages(words, job, plan, iteration) {
+  const { body, foot, head, caption } = words.stages;
+  assert.ok(caption.includes(plan.target));
+  const names = head[1].map((cell) => cell.text);
+  const clocks = names.indexOf("how often") < 0 ? 0 : names.findIndex((n, i) => i > 0 && names.indexOf(n) < i) - 1;
+  const clockKinds = names.slice(1, 1 + clocks);
+  const energyKinds = names.slice(1 + clocks, -1);
+  const said = (kind) => kind.replace("_", " ");
+  const longest = Math.max(...job.data.baseline.lanes.map((lane) => lane.busy_ns));
+  plan.stages.forEach((stage, r) => {
+    const [name, balance, ...rest] = body[r];
+    const what = `${plan.target}, rank ${r}`;
+    assert.equal(name.text, stage.name);
+    assertShows(balance.text, job.data.baseline.lanes[r].busy_ns / longest, what);
+    const [histogram, ...cells] = rest;
+    const adjustable = stage.instructions.filter((i) => i.frequency !== undefined);
+    const byClock = new Map();
+    for (const { frequency } of adjustable) byClock.set(frequency, (byClock.get(frequency) ?? 0) + 1);
+    const told = [...byClock].sort(([a], [b]) => a - b).map(([mhz, count]) => `${count} at ${mhz} MHz`);
+    assert.equal(histogram.picture ?? "", told.join(", "), what);
+    clockKinds.forEach((kind, k) => {
+      const mhz = adjustable.filter((i) => said(i.kind) === kind).map((i) => i.frequency);
+      if (mhz.length === 0) return assert.equal(cells[k].text, "");
+      assertShows(cells[k].text, sum(mhz) / mhz.length, `${what}, clock`);
+      const [least, most] = [Math.min(...mhz), Math.max(...mhz)];
+      if (least === most) return assert.equal(cells[k].small, null);
+      const ends = cells[k].small.split("–");
+      assertShows(ends[0], least, what);
+      assertShows(ends[1], most, what);
+    });
+    const [switches, ...energies] = cells.slice(clockKinds.length);
+    assert.equal(switches.text, String(iteration.lanes[r].switches), what);
+    energyKinds.forEach((kind, k) => {
+      const ofKind = stage.instructions.filter((i) => said(i.kind) === kind);
+      if (ofKind.length === 0) assert.equal(energies[k].text, "");
+      else assertShows(energies[k].text, sum(ofKind.map((i) => i.energy_j)), `${what}, ${kind}`);
+    });
+    const busy = sum(stage.instructions.map((i) => i.duration_s));
+    const power = plan.job.blocking_power_w * plan.job.gpus_per_stage;
+    const idle = Math.max(0, plan.time_s - busy);
+    if (idle > 1e-9) assertShows(energies[energyKinds.length].text, power * idle, `${what}, waiting`);
+  });
+  const instructions = plan.stages.flatMap((stage) => stage.instructions);
+  const [, , switches, ...totals] = foot[0];
+  assert.equal(switches.text, String(plan.switches));
+  energyKinds.forEach((kind, k) => {
+    const total = sum(instructions.filter((i) => said(i.kind) === kind).map((i) => i.energy_j));
+    assertShows(totals[k].text, total, `${plan.target}, all ${kind}`);
+  });
+  assertShows(totals[energyKinds.length].text,
+    plan.energy_j - sum(instructions.map((i) => i.energy_j)), `${plan.target}, all waiting`);
+}
+
+/** Instructions are painted where they run, and ranks that wait in the colour of waiting. */
+async function checkCanvas(page, job, iteration) {
+  const width = await page.locator("canvas").evaluate((canvas) => canvas.clientWidth);
+  const place = placesOn(job.data, iteration, width);
+  const points = [];
+  [job.data.baseline, iteration].forEach((shown, group) => {
+    instructionsOf(job.data, shown).forEach((lane, r) => {
+      const add = (isBusy) => ({ start, end }) => {
+        const [from, to] = [place(group, r, start), place(group, r, end)];
+        // Labels stand in the middle, outlines at the edges.
+        const x = from.x + (to.x - from.x) * 0.2;
+        if (x - from.x > 2.5) points.push({ x, y: from.y - from.height / 4, isBusy });
+      };
+      lane.forEach(add(true));
+      waitsOf(lane, shown).forEach(add(false));
+    });
+  });
+  const wrong = await page.evaluate((all) => {
+    const canvas = document.querySelector("canvas");
+    // A copy: the browser complains of a canvas that is often read from.
+    const copy = Object.assign(document.createElement("canvas"), { width: canvas.width, height: canvas.height });
+    const context = copy.getContext("2d", { willReadFrequently: true });
+    context.fillStyle = getComputedStyle(canvas).getPropertyValue("--blocking");
+    context.fillRect(0, 0, 1, 1);
+    const waiting = context.getImageData(0, 0, 1, 1).data.join();
+    context.clearRect(0, 0, 1, 1);
+    context.drawImage(canvas, 0, 0);
+    const { data, width } = context.getImageData(0, 0, copy.width, copy.height);
+    return all.filter(({ x, y, isBusy }) => {
+      const at = (Math.floor(y) * width + Math.floor(x)) * 4;
+      const color = data.slice(at, at + 4);
+      return color[3] !== 255 || (color.join() === waiting) === isBusy;
+    });
+  }, points);
+  assert.deepEqual(wrong, [], `${iteration.target}: ${wrong.length} of ${points.length} places`);
+}
+
+describe("numbers", () => {
+  for (const name of pipelineNames) {
+    it(`of ${name}: the headline says what no slowdown saves`, async () => {
+      const job = await jobOf(name);
+      const [first] = job.summary.plans.filter((plan) => plan.name === "no-slowdown");
+      await onPage(job.page, async (page) => {
+        const words = await wordsOf(page);
+        assert.equal(words.target, "no slowdown");
+        assert.equal(words.title, "Perseus: profile.csv");
+        const [, saving, rest] = words.headline.match(/^(.* %) less energy (.*)$/);
+        assertShows(saving, first.saving, "headline");
+        assert.equal(rest, "with no slowdown");
+        const story = words.story.replace(/\s+/g, " ").match(
+          /\((\d+) ranks, (\d+) GPUs\) takes (.*) and (.*) with every .* The plan for no slowdown takes (.*); no plan that is as fast takes less than (.*)\. In a .* runs (.*) iterations/);
+        assert.equal(Number(story[1]), job.plans[0].stages.length);
+        assert.equal(Number(story[2]), job.summary.job.gpus_per_pipeline);
+        assertShows(story[3], job.summary.baseline.time_s, "time at maximum frequency");
+        assertShows(story[4], job.summary.baseline.energy_j, "energy at maximum frequency");
+        assertShows(story[5], first.energy_j, "energy");
+        assertShows(story[6], first.lower_bound_j, "bound");
+        assertShows(story[7], secondsOfMonth / job.summary.baseline.time_s, "iterations");
+      });
+    });
+
+    it(`of ${name}: bar, tables and timeline follow the slider to every stop`, async () => {
+      const job = await jobOf(name);
+      await onPage(job.page, async (page) => {
+        await page.locator(".slider input").focus();
+        await page.keyboard.press("Home");
+        let before = null;
+        for (let i = 0; i < job.plans.length; ++i) {
+          if (i > 0) await page.keyboard.press("ArrowRight");
+          await settled(page);
+          const words = await wordsOf(page);
+          assert.equal(words.stop, i);
+          assert.equal(words.stops, job.plans.length);
+          checkBar(words, job.plans[i]);
+          checkSavings(words, job.plans, job.plans[i], job.summary.job.pipelines);
+          checkStages(words, job, job.plans[i], job.data.plans[i]);
+          assert.ok(words.frontier.includes(job.plans[i].target));
+          assert.ok(words.timeline.includes(job.plans[i].target));
+          await checkCanvas(page, job, job.data.plans[i]);
+          const picture = await pictureOf(page);
+          assert.notEqual(picture, before, `the timeline of ${job.plans[i].target}`);
+          before = picture;
+        }
+        await page.keyboard.press("ArrowRight");
+        assert.equal((await wordsOf(page)).stop, job.plans.length - 1);
+      });
+    });
+  }
+
+  it("dragging the slider chooses a plan too", async () => {
+    const job = await jobOf("8 x 12");
+    await onPage(job.page, async (page) => {
+      const { x, y, width, height } = await page.locator(".slider input").boundingBox();
+      await page.mouse.move(x + 8, y + height / 2);
+      await page.mouse.down();
+      await page.mouse.move(x + width - 8, y + height / 2, { steps: 5 });
+      await page.mouse.up();
+      await settled(page);
+      checkBar(await wordsOf(page), job.plans.at(-1));
+    });
+  });
+
+  it("price, grid and pipelines change money, CO₂ and energy in proportion", async () => {
+    const job = await jobOf("8 x 12");
+    await onPage(job.page, async (page) => {
+      await stopAt(page, job.plans.length - 1);
+      const plan = job.plans.at(-1);
+      const iterations = secondsOfMonth / plan.baseline.time_s;
+      const last = async () =>
+        Object.fromEntries((await wordsOf(page)).savings.body.map((row) => [row[0].text, row.at(-1).text]));
+      const energy = (plan.baseline.energy_j - plan.energy_j) * iterations;
+      for (const [cents, grams, pipelines] of [[0.36, 400, 16], [0.36, 100, 16], [0.36, 100, 48], [0, 0, 1]]) {
+        await page.fill("[name=price]", String(cents));
+        await page.fill("[name=gramsPerKilowattHour]", String(grams));
+        await page.fill("[name=pipelines]", String(pipelines));
+        await settled(page);
+        const shown = await last();
+        assertShows(shown.Energy, energy * pipelines, `${pipelines} pipelines`);
+        assertShows(shown.Money, (energy / 3.6e6) * pipelines * cents, `at ${cents}`);
+        assertShows(shown["CO₂"], ((energy / 3.6e6) * pipelines * grams) / 1e3, `at ${grams} g`);
+      }
+      // What is no number changes nothing.
+      await page.fill("[name=price]", "0.5");
+      await settled(page);
+      const before = await last();
+      for (const typed of ["", "-3"]) {
+        await page.fill("[name=price]", typed);
+        await settled(page);
+        assert.deepEqual(await last(), before);
+      }
+    });
+  });
+
+  it("every page stays below 2 MB, 8 x 96 among them", async () => {
+    for (const name of jobNames) {
+      const { html } = await jobOf(name);
+      assert.ok(Buffer.byteLength(html) < 2_000_000, `${name}: ${Buffer.byteLength(html)} bytes`);
+    }
+  });
+});

@@ -1,0 +1,141 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { frontierLayout, leastEnergyPart } from "../../src/charts/frontier";
+import { histogramOf } from "../../src/charts/histogram";
+import { firstEndingAfter, laneTop, layOutTimeline } from "../../src/charts/lanes";
+import { powerStep, powerSteps } from "../../src/color";
+import { slicesOf } from "../../src/data";
+import { clocksOf } from "../../src/page/stages_section";
+import { sampleReport } from "./sample_report";
+
+const ms = 1e6;
+
+describe("firstEndingAfter", () => {
+  // ms       0    10   20   30   40   50   60   70
+  // rank 0   [F0  [F1  .......[B0       [B1       ]
+  const report = sampleReport();
+  const [lane] = slicesOf(report, report.baseline);
+  const rows: [what: string, time_ms: number, index: number][] = [
+    ["finds the instruction that runs", 5, 0],
+    ["finds the next one at the very end of one", 10, 1],
+    ["finds the one after a gap", 30, 2],
+    ["finds the last", 74.9, 3],
+    ["finds none after the last", 75, 4],
+    ["finds the first before all", -1, 0],
+  ];
+  for (const [what, time_ms, index] of rows) {
+    it(what, () => assert.equal(firstEndingAfter(lane, time_ms * ms), index));
+  }
+  it("finds none in an empty lane", () => assert.equal(firstEndingAfter([], 5), 0));
+});
+
+describe("layOutTimeline", () => {
+  const report = sampleReport();
+  const layout = layOutTimeline(
+    report,
+    [
+      { title: "above", iteration: report.baseline },
+      { title: "below", iteration: report.plans[1] },
+    ],
+    30,
+  );
+
+  it("puts both iterations on one scale, as long as the slower", () => {
+    assert.equal(layout.longest, 95 * ms);
+  });
+
+  it("lays no lane upon another, and all of them inside", () => {
+    const tops = layout.groups.flatMap((group) => group.lanes.map((_, r) => laneTop(layout, group, r)));
+    for (let i = 1; i < tops.length; ++i) assert.ok(tops[i] >= tops[i - 1] + layout.laneHeight);
+    assert.ok(tops[tops.length - 1] + layout.laneHeight <= layout.height);
+  });
+
+  it("gives the hottest and the coldest instruction the ends of the scale", () => {
+    const steps = layout.groups[0].steps.flat();
+    assert.deepEqual(new Set(steps), new Set([powerSteps - 1]));
+    assert.equal(layout.groups[1].steps[0][3], 0);
+  });
+});
+
+describe("powerStep", () => {
+  it("stays within the scale", () => {
+    assert.equal(powerStep(10, [75, 200]), 0);
+    assert.equal(powerStep(500, [75, 200]), powerSteps - 1);
+  });
+});
+
+describe("histogramOf", () => {
+  // rank 1 of the plan:  .....[f0  [F][B0  [b1      ..........
+  const report = sampleReport();
+  const histogram = histogramOf(report, 1, report.plans[0].lanes[1], ["forward", "backward"]);
+
+  it("counts the instructions of each kind at each clock, slowest clock first", () => {
+    assert.deepEqual(histogram.bars, [
+      { frequency_mhz: 700, counts: [1, 1] },
+      { frequency_mhz: 1400, counts: [1, 1] },
+    ]);
+  });
+
+  it("spans the clocks of the profile, not those in use", () => {
+    const atMaximum = histogramOf(report, 0, report.baseline.lanes[0], ["forward", "backward"]);
+    assert.deepEqual(atMaximum.range, [700, 1400]);
+    assert.deepEqual(atMaximum.bars, [{ frequency_mhz: 1400, counts: [2, 2] }]);
+  });
+
+  it("leaves out what has no choice of a clock", () => {
+    const other = sampleReport();
+    other.option_sets[2] = {
+      ...other.option_sets[2], kind: "load", frequency_mhz: [0, ], time_ns: [ms], energy_j: [1], knobs: [[]],
+    };
+    const lane = { ...other.baseline.lanes[1], options: [0, 0, 0, 1] };
+    const { bars, range } = histogramOf(other, 1, lane, ["backward"]);
+    assert.deepEqual(bars.map((bar) => bar.frequency_mhz), [700, 1400]);
+    assert.deepEqual(range, [700, 1400]);
+  });
+});
+
+describe("clocksOf", () => {
+  it("tells least, mean and most by kind", () => {
+    const report = sampleReport();
+    assert.deepEqual(clocksOf(report, 1, report.plans[0].lanes[1]), [
+      { kind: "forward", least: 700, mean: 1050, most: 1400 },
+      { kind: "backward", least: 700, mean: 1050, most: 1400 },
+    ]);
+  });
+});
+
+describe("leastEnergyPart", () => {
+  // energy   36.7  36  35.7  36.1:   the last is slower and costs more
+  it("ends at the least energy", () => {
+    assert.deepEqual(leastEnergyPart(sampleReport().frontier!), [
+      { time_s: 0.075, energy_j: 36.7 },
+      { time_s: 0.08, energy_j: 36 },
+      { time_s: 0.095, energy_j: 35.7 },
+    ]);
+  });
+
+  it("is a point where energy only rises, and all where it only falls", () => {
+    assert.equal(leastEnergyPart({ time_s: [1, 2], energy_j: [5, 6] }).length, 1);
+    assert.equal(leastEnergyPart({ time_s: [1, 2], energy_j: [6, 5] }).length, 2);
+  });
+});
+
+describe("frontierLayout", () => {
+  it("has room for baseline, plans, bound and overlays", () => {
+    const report = sampleReport();
+    report.overlays = [
+      { name: "other", breakpoints: 2, time_s: [0.07, 0.12], energy_j: [50, 30], marginal_w: [0, 0] },
+    ];
+    const { x, y } = frontierLayout(report, 800, 400);
+    assert.ok(x.domain()[0] < 0.07 && x.domain()[1] > 0.12);
+    assert.ok(y.domain()[0] < 30 && y.domain()[1] > 50);
+  });
+
+  it("has a scale even where there is but one point", () => {
+    const report = sampleReport();
+    report.frontier = null;
+    report.plans = [{ ...report.plans[0], energy_j: 39, lower_bound_j: 39 }];
+    const { x, y } = frontierLayout(report, 800, 400);
+    assert.ok(x.domain()[1] > x.domain()[0] && y.domain()[1] > y.domain()[0]);
+  });
+});

@@ -1,0 +1,187 @@
+// A report small enough to be checked by hand: two stages, two microbatches, two GPUs a stage.
+//
+//   ms           0    10   20   30   40   50   60   70   80   90
+//   maximum      |    |    |    |    |    |    |    |    |    |
+//     rank 0     [F0  [F1  .......[B0       [B1       ]              75 ms, 39 J
+//     rank 1     .....[F].[F][B0  [B1  ...............
+//   no slowdown
+//     rank 0     [F0  [F1  .......[B0       [B1       ]              75 ms, 36.75 J
+//     rank 1     .....[f0  [F][B0  [b1      ..........
+//   slower
+//     rank 0     [F0  [F1  .......[B0       [b1                 ]    95 ms, 35.75 J
+//     rank 1     .....[f0  [F][B0  [b1      ....................
+//
+// Capitals run at 1400 MHz, small letters at 700 MHz: twice as long, at 150 in place of 400 W a
+// stage. Dots wait, at 50 W a stage.
+import type { Iteration, Lane, OptionSet, Plan, Rank, Report } from "../../src/data";
+
+const fast = 0;
+const slow = 1;
+const ms = 1e6;
+
+function optionSet(stage: number, kind: string, time_ms: number): OptionSet {
+  return {
+    name: `stage ${stage} ${kind}`,
+    kind,
+    stage,
+    chunk: 0,
+    baseline: fast,
+    hull: [fast, slow],
+    frequency_mhz: [1400, 700],
+    time_ns: [time_ms * ms, 2 * time_ms * ms],
+    energy_j: [time_ms * 0.4, 2 * time_ms * 0.15],
+    knobs: [[], []],
+  };
+}
+
+const option_sets = [
+  optionSet(0, "forward", 10),
+  optionSet(0, "backward", 20),
+  optionSet(1, "forward", 5),
+  optionSet(1, "backward", 10),
+];
+
+const ranks: Rank[] = [
+  { name: "rank 0", option_sets: [0, 0, 1, 1], microbatches: [0, 1, 0, 1] },
+  { name: "rank 1", option_sets: [2, 2, 3, 3], microbatches: [0, 1, 0, 1] },
+];
+
+interface Told {
+  options: number[];
+  gaps_ms: number[];
+  critical: string;
+  forward_j: number;
+  backward_j: number;
+  waiting_j: number;
+  busy_ms: number;
+  switches: number;
+}
+
+function lane(told: Told): Lane {
+  return {
+    options: told.options,
+    gaps_ns: told.gaps_ms.map((gap) => gap * ms),
+    critical: told.critical,
+    busy_ns: told.busy_ms * ms,
+    energy_j: { forward: told.forward_j, backward: told.backward_j },
+    blocking_energy_j: told.waiting_j,
+    switches: told.switches,
+    marginal_w: 40,
+  };
+}
+
+const firstRank = lane({
+  options: [fast, fast, fast, fast],
+  gaps_ms: [0, 0, 15, 0],
+  critical: "1111",
+  forward_j: 8,
+  backward_j: 16,
+  waiting_j: 0.75,
+  busy_ms: 60,
+  switches: 0,
+});
+
+const cooledRank: Told = {
+  options: [slow, fast, fast, slow],
+  gaps_ms: [10, 0, 0, 0],
+  critical: "0110",
+  forward_j: 3.5,
+  backward_j: 7,
+  waiting_j: 1.5,
+  busy_ms: 45,
+  switches: 2,
+};
+
+const baseline: Iteration = {
+  time_ns: 75 * ms,
+  energy_j: 39,
+  operation_energy_j: 36,
+  blocking_energy_j: 3,
+  switches: 0,
+  lanes: [
+    firstRank,
+    lane({
+      options: [fast, fast, fast, fast],
+      gaps_ms: [10, 5, 0, 0],
+      critical: "0110",
+      forward_j: 4,
+      backward_j: 8,
+      waiting_j: 2.25,
+      busy_ms: 30,
+      switches: 0,
+    }),
+  ],
+};
+
+const noSlowdown: Plan = {
+  name: "no-slowdown",
+  target: "no slowdown",
+  deadline_s: 0.075,
+  lower_bound_j: 36.7,
+  gap: 36.75 / 36.7 - 1,
+  marginal_w: 120,
+  time_ns: 75 * ms,
+  energy_j: 36.75,
+  operation_energy_j: 34.5,
+  blocking_energy_j: 2.25,
+  switches: 2,
+  lanes: [firstRank, lane(cooledRank)],
+};
+
+const slower: Plan = {
+  name: "slower",
+  target: "30 % slowdown",
+  deadline_s: 0.0975,
+  lower_bound_j: 35.7,
+  gap: 35.75 / 35.7 - 1,
+  marginal_w: 60,
+  time_ns: 95 * ms,
+  energy_j: 35.75,
+  operation_energy_j: 32.5,
+  blocking_energy_j: 3.25,
+  switches: 4,
+  lanes: [
+    lane({
+      options: [fast, fast, fast, slow],
+      gaps_ms: [0, 0, 15, 0],
+      critical: "1111",
+      forward_j: 8,
+      backward_j: 14,
+      waiting_j: 0.75,
+      busy_ms: 80,
+      switches: 2,
+    }),
+    lane({ ...cooledRank, waiting_j: 2.5 }),
+  ],
+};
+
+const report: Report = {
+  format: "perseus-report",
+  version: 1,
+  job: {
+    profile: "profile.csv",
+    schedule: "gpipe",
+    operations: 8,
+    microbatches: 2,
+    pipelines: 4,
+    gpus_per_stage: 2,
+    blocking_power_w: 50,
+    switch_latency_s: 0,
+    knobs: [],
+  },
+  option_sets,
+  ranks,
+  frontier: {
+    name: "frontier",
+    breakpoints: 4,
+    time_s: [0.075, 0.08, 0.095, 0.11],
+    energy_j: [36.7, 36, 35.7, 36.1],
+    marginal_w: [240, 120, 60, 0],
+  },
+  baseline,
+  plans: [noSlowdown, slower],
+  overlays: [],
+};
+
+/** A fresh copy, to change as a test likes: nothing in it is shared. */
+export const sampleReport = (): Report => JSON.parse(JSON.stringify(report)) as Report;
