@@ -56,21 +56,23 @@ std::vector<Nanoseconds> TimesOf(const CompareFlags& flags, const Planner& plann
   return times;
 }
 
-// What ours plans for: T_opt = min(T*, T') of each of those, and a few more if they are drawn.
-std::vector<Nanoseconds> DeadlinesFor(const std::vector<Nanoseconds>& times, const Planner& planner,
+// What ours plans for: each of those, and a few more if they are drawn. Beyond the frontier's slow
+// end nothing is left to slow down.
+std::vector<Nanoseconds> PlannedTimes(const std::vector<Nanoseconds>& times, const Planner& planner,
                                       const Frontier& frontier, bool is_drawn) {
-  const Nanoseconds longest =
-      std::max(frontier.points[frontier.least_energy].time, planner.baseline().time);
-  std::vector<Nanoseconds> deadlines;
-  for (const Nanoseconds time : times) deadlines.push_back(std::min(time, longest));
+  std::vector<Nanoseconds> planned = times;
+  const Nanoseconds baseline = planner.baseline().time;
+  const Nanoseconds longest = std::max(frontier.points[frontier.least_energy].time, baseline);
   for (int i = 1; is_drawn && i <= kPlansOfFrontier; ++i) {
-    deadlines.push_back(planner.baseline().time +
-                        (longest - planner.baseline().time) * i / kPlansOfFrontier);
+    planned.push_back(baseline + (longest - baseline) * i / kPlansOfFrontier);
   }
-  std::ranges::sort(deadlines);
-  const auto same = std::ranges::unique(deadlines);
-  deadlines.erase(same.begin(), same.end());
-  return deadlines;
+  for (Nanoseconds& time : planned) {
+    time = std::min(time, std::max(frontier.points.back().time, baseline));
+  }
+  std::ranges::sort(planned);
+  const auto same = std::ranges::unique(planned);
+  planned.erase(same.begin(), same.end());
+  return planned;
 }
 
 struct Cell {
@@ -84,9 +86,8 @@ struct Cell {
 Cell CellOf(const Planner& planner, const PolicyPoints& offered, Nanoseconds time) {
   const OperatingPoint& point = ChooseFor(time, offered.points, planner);
   const Nanoseconds until = std::max(time, point.evaluation.time);
-  const OperatingPoint all_max{"", {}, planner.baseline()};
-  const double energy_j = EnergyUntil(until, point, planner);
-  return {&point, until, energy_j, 1 - energy_j / EnergyUntil(time, all_max, planner),
+  const double energy_j = planner.EnergyUntil(until, point.evaluation);
+  return {&point, until, energy_j, 1 - energy_j / planner.EnergyUntil(time, planner.baseline()),
           ToSeconds(until) / ToSeconds(time) - 1};
 }
 
@@ -198,11 +199,11 @@ Result<void> RunCompare(const CompareFlags& flags) {
 
   const std::vector<Nanoseconds> times = TimesOf(flags, *planner);
   const bool is_drawn = !flags.figures.figures.empty();
-  const std::vector<Nanoseconds> deadlines = DeadlinesFor(times, *planner, *frontier, is_drawn);
+  const std::vector<Nanoseconds> planned = PlannedTimes(times, *planner, *frontier, is_drawn);
   std::vector<std::unique_ptr<Policy>> policies = AllPolicies(ToNanoseconds(flags.unit_ms / 1e3));
   std::vector<Outcome> outcomes;
   for (const auto& policy : policies) {
-    auto offered = policy->Points(*planner, deadlines);
+    auto offered = policy->Points(*planner, planned);
     if (!offered) return Fail(offered);
     outcomes.push_back({std::string(policy->name()), *std::move(offered)});
   }

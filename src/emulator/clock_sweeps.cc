@@ -39,7 +39,7 @@ class AllMax : public Policy {
  public:
   std::string_view name() const override { return "AllMax"; }
   Result<PolicyPoints> Points(const Planner& planner,
-                              std::span<const Nanoseconds> /*deadlines*/) const override {
+                              std::span<const Nanoseconds> /*times*/) const override {
     PolicyPoints offered;
     offered.points.push_back(
         {"maximum frequency", BaselineOptions(planner.graph()), planner.baseline()});
@@ -51,7 +51,7 @@ class ZeusGlobal : public Policy {
  public:
   std::string_view name() const override { return "ZeusGlobal"; }
   Result<PolicyPoints> Points(const Planner& planner,
-                              std::span<const Nanoseconds> /*deadlines*/) const override {
+                              std::span<const Nanoseconds> /*times*/) const override {
     const OperationGraph& graph = planner.graph();
     std::set<double> clocks;
     for (const OptionSet& set : graph.option_sets) {
@@ -66,7 +66,7 @@ class ZeusGlobal : public Policy {
     }
     // Where nothing has a clock.
     if (points.empty()) return MakeAllMax()->Points(planner, {});
-    return PolicyPoints{Undominated(std::move(points)), ""};
+    return PolicyPoints{Undominated(planner, std::move(points)), ""};
   }
 };
 
@@ -88,7 +88,7 @@ class ZeusPerStage : public Policy {
  public:
   std::string_view name() const override { return "ZeusPerStage"; }
   Result<PolicyPoints> Points(const Planner& planner,
-                              std::span<const Nanoseconds> /*deadlines*/) const override {
+                              std::span<const Nanoseconds> /*times*/) const override {
     const OperationGraph& graph = planner.graph();
     std::vector<const OptionSet*> pacing;
     std::set<Nanoseconds> paces;  // Every time of a forward that some stage can have.
@@ -106,7 +106,7 @@ class ZeusPerStage : public Policy {
                                  OptionsAt(graph, clock_of_rank)));
     }
     if (points.empty()) return MakeAllMax()->Points(planner, {});
-    return PolicyPoints{Undominated(std::move(points)), ""};
+    return PolicyPoints{Undominated(planner, std::move(points)), ""};
   }
 
  private:

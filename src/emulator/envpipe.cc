@@ -176,7 +176,7 @@ class EnvPipe : public Policy {
  public:
   std::string_view name() const override { return "EnvPipe"; }
   Result<PolicyPoints> Points(const Planner& planner,
-                              std::span<const Nanoseconds> /*deadlines*/) const override {
+                              std::span<const Nanoseconds> /*times*/) const override {
     return Reconfiguration(planner).Run();
   }
 };

@@ -26,15 +26,15 @@ class Perseus : public Policy {
  public:
   std::string_view name() const override { return "Perseus"; }
   Result<PolicyPoints> Points(const Planner& planner,
-                              std::span<const Nanoseconds> deadlines) const override {
+                              std::span<const Nanoseconds> times) const override {
     std::vector<OperatingPoint> points;
-    for (const Nanoseconds deadline : deadlines) {
-      auto plan = planner.PlanFor(deadline);
+    for (const Nanoseconds time : times) {
+      auto plan = planner.PlanForStraggler(time);
       if (!plan) return Fail(plan);
       points.push_back(
-          {fmt::format("within {} s", ToSeconds(deadline)), plan->options, plan->evaluation});
+          {fmt::format("within {} s", ToSeconds(time)), plan->options, plan->evaluation});
     }
-    return PolicyPoints{Undominated(std::move(points)), ""};
+    return PolicyPoints{Undominated(planner, std::move(points)), ""};
   }
 };
 
@@ -97,7 +97,7 @@ class PerseusPublished : public Policy {
   std::string_view name() const override { return "PerseusPublished"; }
 
   Result<PolicyPoints> Points(const Planner& planner,
-                              std::span<const Nanoseconds> /*deadlines*/) const override {
+                              std::span<const Nanoseconds> /*times*/) const override {
     const OperationGraph& graph = planner.graph();
     std::vector<Quantised> sets;
     std::vector<Curve> curves;
@@ -128,7 +128,7 @@ class PerseusPublished : public Policy {
       while (!walk.finished() && walk.time() > before - unit_) walk.Advance(before - unit_);
       if (walk.time() == before) break;
     }
-    return PolicyPoints{Undominated(std::move(points)), ""};
+    return PolicyPoints{Undominated(planner, std::move(points)), ""};
   }
 
  private:

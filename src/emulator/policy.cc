@@ -17,17 +17,13 @@ std::vector<std::unique_ptr<Policy>> AllPolicies(Nanoseconds unit) {
   return policies;
 }
 
-double EnergyUntil(Nanoseconds time, const OperatingPoint& point, const Planner& planner) {
-  const double waiting_w = planner.model().blocking_power_w * planner.ranks();
-  return point.evaluation.energy_j + waiting_w * ToSeconds(time - point.evaluation.time);
-}
-
 const OperatingPoint& ChooseFor(Nanoseconds time, std::span<const OperatingPoint> points,
                                 const Planner& planner) {
   const OperatingPoint* best = nullptr;
   for (const OperatingPoint& point : points) {
     if (point.evaluation.time > time) continue;
-    if (best == nullptr || EnergyUntil(time, point, planner) < EnergyUntil(time, *best, planner)) {
+    if (best == nullptr ||
+        planner.EnergyUntil(time, point.evaluation) < planner.EnergyUntil(time, best->evaluation)) {
       best = &point;
     }
   }
@@ -42,13 +38,18 @@ OperatingPoint MakePoint(const Planner& planner, std::string setting, std::vecto
   return point;
 }
 
-std::vector<OperatingPoint> Undominated(std::vector<OperatingPoint> points) {
+std::vector<OperatingPoint> Undominated(const Planner& planner,
+                                        std::vector<OperatingPoint> points) {
   std::ranges::stable_sort(points, {}, [](const OperatingPoint& point) {
     return std::tuple(point.evaluation.time, point.evaluation.energy_j);
   });
   std::vector<OperatingPoint> kept;
   for (OperatingPoint& point : points) {
-    if (!kept.empty() && point.evaluation.energy_j >= kept.back().evaluation.energy_j) continue;
+    const Nanoseconds time = point.evaluation.time;
+    if (!kept.empty() && planner.EnergyUntil(time, kept.back().evaluation) <=
+                             planner.EnergyUntil(time, point.evaluation)) {
+      continue;
+    }
     kept.push_back(std::move(point));
   }
   return kept;

@@ -34,7 +34,8 @@ struct OperatingPoint {
 };
 
 struct PolicyPoints {
-  std::vector<OperatingPoint> points;  // Fastest first; each takes less energy than those before.
+  std::vector<OperatingPoint> points;  // Fastest first; each takes less than those
+                                       // before, the waiting for the slowest included.
   std::string note;                    // What went wrong, in words; empty if nothing did.
 };
 
@@ -42,10 +43,11 @@ class Policy {
  public:
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
-  // What it offers. Policies that plan for a time are asked for these (ascending); the others offer
-  // what they have.
+  // What it offers. Policies that plan for a time are asked for these (ascending): how long an
+  // iteration lasts whatever this pipeline does, because a straggler does. The others offer what
+  // they have.
   virtual Result<PolicyPoints> Points(const Planner& planner,
-                                      std::span<const Nanoseconds> deadlines) const = 0;
+                                      std::span<const Nanoseconds> times) const = 0;
 };
 
 std::unique_ptr<Policy> MakeAllMax();
@@ -59,19 +61,16 @@ std::unique_ptr<Policy> MakePerseus();
 // All of them, in the order above; ours is the last. `unit` is of PerseusPublished.
 std::vector<std::unique_ptr<Policy>> AllPolicies(Nanoseconds unit);
 
-// What the point costs when the iteration lasts until `time` >= the point's own, because another
-// pipeline is slower: waiting included (in joules, of one pipeline).
-double EnergyUntil(Nanoseconds time, const OperatingPoint& point, const Planner& planner);
-
-// The point of least EnergyUntil(time) among those that are done by `time`; if there is none, the
-// fastest, which then makes the iteration longer. Requires at least one point.
+// The point of least planner.EnergyUntil(time) among those that are done by `time`; if there is
+// none, the fastest, which then makes the iteration longer. Requires at least one point.
 const OperatingPoint& ChooseFor(Nanoseconds time, std::span<const OperatingPoint> points,
                                 const Planner& planner);
 
 // Evaluated on the planner's graph and model, as all points are.
 OperatingPoint MakePoint(const Planner& planner, std::string setting, std::vector<int> options);
 
-// Sorted by time; those that another point beats in time and energy are dropped.
-std::vector<OperatingPoint> Undominated(std::vector<OperatingPoint> points);
+// Sorted by time; those are dropped that another point beats in time, and in energy however long
+// the iteration lasts.
+std::vector<OperatingPoint> Undominated(const Planner& planner, std::vector<OperatingPoint> points);
 
 }  // namespace perseus

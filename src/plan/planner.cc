@@ -146,8 +146,8 @@ Result<Frontier> Planner::ComputeFrontier(const Progress& progress) const {
   return frontier;
 }
 
-Result<Plan> Planner::PlanWithoutLatency(Nanoseconds deadline, SearchEffort effort) const {
-  const Microwatts price_floor = BlockingPrice(model_, ranks());
+Result<Planner::Discretized> Planner::Solve(Nanoseconds deadline, Microwatts price_floor,
+                                            SearchEffort effort) const {
   const Result<Solution> solution = SolveDeadline(network_, deadline, price_floor);
   if (!solution) return Fail(solution);
   if (const auto proof = CheckDeadline(network_, *solution, deadline, price_floor); !proof) {
@@ -157,24 +157,58 @@ Result<Plan> Planner::PlanWithoutLatency(Nanoseconds deadline, SearchEffort effo
   const ChoiceGraph choices(graph_, model_.blocking_power_w);
   const Result<Choices> chosen = Discretize(choices, network_, *solution, effort);
   if (!chosen) return Fail(chosen);
-  Plan plan;
-  plan.deadline = deadline;
-  plan.options = choices.Options(*chosen);
-  plan.lower_bound_j = BoundOf(solution->time(network_), solution->extra_energy);
-  return plan;
+  Discretized found{.plan = {}, .solution = *solution};
+  found.plan.deadline = deadline;
+  found.plan.options = choices.Options(*chosen);
+  return found;
+}
+
+Result<Plan> Planner::PlanWithoutLatency(Nanoseconds deadline, SearchEffort effort) const {
+  auto found = Solve(deadline, BlockingPrice(model_, ranks()), effort);
+  if (!found) return Fail(found);
+  found->plan.lower_bound_j = BoundOf(found->solution.time(network_), found->solution.extra_energy);
+  return std::move(found->plan);
 }
 
 Result<Plan> Planner::PlanFor(Nanoseconds deadline) const {
   if (model_.switch_latency > 0) return PlanUnderLatency(*this, deadline);
   Result<Plan> plan = PlanWithoutLatency(deadline, SearchEffort::kFull);
   if (!plan) return plan;
-  plan->evaluation = Evaluator(graph_, model_).Evaluate(plan->options);
-  if (plan->evaluation.time > deadline) {
+  return Evaluated(*std::move(plan));
+}
+
+Result<Plan> Planner::PlanForStraggler(Nanoseconds time) const {
+  // Time itself costs nothing: it passes anyhow.
+  auto found = Solve(time, 0, SearchEffort::kFull);
+  if (!found) return Fail(found);
+  Plan plan = std::move(found->plan);
+  plan.lower_bound_j = BoundOf(time, found->solution.extra_energy);
+  if (model_.switch_latency == 0) return Evaluated(std::move(plan));
+  // Made as if switches took no time, it may be late, or cost more than one that knows of them.
+  plan.evaluation = Evaluator(graph_, model_).Evaluate(plan.options);
+  auto other = PlanFor(time);
+  if (!other) return other;
+  if (plan.evaluation.time <= time &&
+      EnergyUntil(time, plan.evaluation) <= EnergyUntil(time, other->evaluation)) {
+    return plan;
+  }
+  other->lower_bound_j = plan.lower_bound_j;
+  return other;
+}
+
+Result<Plan> Planner::Evaluated(Plan plan) const {
+  plan.evaluation = Evaluator(graph_, model_).Evaluate(plan.options);
+  if (plan.evaluation.time > plan.deadline) {
     return FailAs(ErrorKind::kSystem,
                   "a plan of {} ns misses its deadline of {} ns (please report this)",
-                  plan->evaluation.time, deadline);
+                  plan.evaluation.time, plan.deadline);
   }
   return plan;
+}
+
+double Planner::EnergyUntil(Nanoseconds time, const Evaluation& evaluation) const {
+  return evaluation.energy_j +
+         model_.blocking_power_w * ranks() * ToSeconds(time - evaluation.time);
 }
 
 }  // namespace perseus

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/frontier/check.h"
 #include "perseus/frontier/network.h"
 #include "perseus/pipeline/operation_graph.h"
 #include "perseus/plan/discretize.h"
@@ -82,12 +83,33 @@ class Planner {
   // spite of the latency.
   Result<Plan> PlanFor(Nanoseconds deadline) const;
 
-  // The same as if switches took no time. The plan lacks its evaluation.
+  // The plan of least energy of an iteration that lasts `time` whatever this pipeline does, because
+  // another one is so slow: T' of a straggler. Whoever is done earlier waits until then, so more
+  // time is worth taking up to the frontier's slow end, where PlanFor stops at T* already: T* is
+  // where an iteration that may end is cheapest. `lower_bound_j` and EnergyUntil(time) count the
+  // waiting until `time`. Fails as PlanFor does. Under a switching latency the search for fewer
+  // switches is PlanFor's, which ends at T*.
+  Result<Plan> PlanForStraggler(Nanoseconds time) const;
+
+  // The same as PlanFor if switches took no time. The plan lacks its evaluation.
   Result<Plan> PlanWithoutLatency(Nanoseconds deadline, SearchEffort effort) const;
+
+  // What an iteration costs that goes on until `time`, at least its own: all ranks wait (in
+  // joules).
+  double EnergyUntil(Nanoseconds time, const Evaluation& evaluation) const;
 
  private:
   Planner() = default;
   double BoundOf(Nanoseconds time, Femtojoules extra_energy) const;
+  // Of least extra energy + price_floor * time within the deadline. Lacks its evaluation and bound;
+  // `solution` is the relaxed optimum behind it.
+  struct Discretized {
+    Plan plan;
+    Solution solution;
+  };
+  Result<Discretized> Solve(Nanoseconds deadline, Microwatts price_floor,
+                            SearchEffort effort) const;
+  Result<Plan> Evaluated(Plan plan) const;
 
   OperationGraph graph_;
   ExecutionModel model_;
