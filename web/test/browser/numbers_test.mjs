@@ -158,7 +158,8 @@ describe("numbers", () => {
       const [first] = job.summary.plans.filter((plan) => plan.name === "no-slowdown");
       await onPage(job.page, async (page) => {
         const words = await wordsOf(page);
-        assert.equal(words.target, "no slowdown");
+        assert.equal(words.stop, job.shown);
+        assert.equal(words.target, job.plans[job.shown].target);
         assert.equal(words.title, "Perseus: profile.csv");
         const [, saving, rest] = words.headline.match(/^(.* %) less energy (.*)$/);
         assertShows(saving, first.saving, "headline");
