@@ -10,7 +10,11 @@ const execute = promisify(execFile);
 const given = process.argv[2] ?? process.env.PERSEUS;
 export const program = given && resolve(given);
 const scratch = mkdtempSync(join(tmpdir(), "perseus-browser-"));
-export const cleanUp = () => rmSync(scratch, { recursive: true });
+const stopping = new AbortController();
+export function cleanUp() {
+  stopping.abort(); // Where some tests were asked for, some jobs may still be planned.
+  rmSync(scratch, { recursive: true, force: true });
+}
 
 export const hostileNames = [
   "<script>alert(1)</script>",
@@ -58,7 +62,7 @@ async function plan(name) {
   const { stages, graph, flags, shown = "no-slowdown" } = specs[name];
   const directory = join(scratch, name.replaceAll(" ", "-"));
   mkdirSync(directory);
-  const run = (...args) => execute(program, args, { cwd: directory });
+  const run = (...args) => execute(program, args, { cwd: directory, signal: stopping.signal });
   if (graph) {
     writeFileSync(join(directory, "work.json"), JSON.stringify(graph));
     await run("plan", "--graph", "work.json", ...flags, "-o", "out");
