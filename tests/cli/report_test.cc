@@ -29,7 +29,8 @@ class ReportVerbTest : public ProgramTest {
     return json::parse(text.substr(from, text.find("</script>", from) - from));
   }
 
-  const std::string plan_ = std::string("plan profile.csv") + kJob;
+  const std::string plan_ =
+      "plan profile.csv --schedule 1f1b --stages 4 --microbatches 3 --blocking-power 83.64 ";
 };
 
 TEST_F(ReportVerbTest, MakesThePageThatPlanMade) {
@@ -124,7 +125,7 @@ TEST_F(ReportVerbTest, BadInputIsOneLineAndWritesNothing) {
 }
 
 TEST_F(ReportVerbTest, PlansOfTwoJobsAreRefused) {
-  RunWell("plan profile.csv --schedule 1f1b --stages 4 --microbatches 8 --blocking-power 50 -o b");
+  RunWell("plan profile.csv --schedule 1f1b --stages 4 --microbatches 3 --blocking-power 50 -o b");
   ExpectComplaint(Run("report out/plans/no-slowdown.json b/plans/no-slowdown.json -o r.html"), 2,
                   "b/plans/no-slowdown.json: says");
 }

@@ -1,7 +1,7 @@
 // Numbers for people: as many digits as tell plans apart, units beside them.
 import { format } from "d3-format";
 
-const whole = format(",.0f");
+export const whole = format(",.0f");
 
 /** A number with about `digits` significant digits and no exponent: 1,234; 12.3; 0.123. */
 export function number(value: number, digits = 4): string {
@@ -37,3 +37,6 @@ export const money = (amount: number): string => number(amount, amount >= 100 ? 
 /** Never "-0.00 %": what rounds to nothing has no sign. */
 export const percent = (part: number, digits = 2): string =>
   `${(part * 100).toFixed(digits).replace(/^-(?=[0.]*$)/, "")} %`;
+
+/** A clock, without unit: whole ones are exact. */
+export const megahertz = (mhz: number): string => (Number.isInteger(mhz) ? whole(mhz) : number(mhz));

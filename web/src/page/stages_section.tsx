@@ -1,7 +1,7 @@
 // Per rank: how unbalanced, at which clocks, and where the energy goes.
 import type { Iteration, Lane, Report } from "../data";
 import { Histogram, histogramOf, kindColors } from "../charts/histogram";
-import { joules, number, percent, watts } from "../format";
+import { joules, megahertz, percent, watts, whole } from "../format";
 import { themed } from "./themed";
 
 export interface ClockSummary {
@@ -102,7 +102,7 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
                   {clockKinds.map((kind) => (
                     <td key={kind}>{clockCell(clocks.find((c) => c.kind === kind))}</td>
                   ))}
-                  <td>{lane.switches}</td>
+                  <td>{whole(lane.switches)}</td>
                   {kinds.map((kind) => (
                     <td key={kind}>{kind in lane.energy_j ? joules(lane.energy_j[kind]) : ""}</td>
                   ))}
@@ -125,9 +125,9 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
 
 function clockCell(clock: ClockSummary | undefined) {
   if (!clock) return "";
-  const mean = number(clock.mean);
+  const mean = whole(clock.mean);
   return clock.least === clock.most ? mean : (
-    <>{mean}<small>{number(clock.least)}–{number(clock.most)}</small></>
+    <>{mean}<small>{megahertz(clock.least)}–{megahertz(clock.most)}</small></>
   );
 }
 
@@ -152,7 +152,7 @@ function TotalRow({ name, iteration, kinds, clockKinds }: {
     <tr>
       <th scope="row">{name}</th>
       <td colSpan={clockKinds.length > 0 ? 2 + clockKinds.length : 1} />
-      <td>{iteration.switches}</td>
+      <td>{whole(iteration.switches)}</td>
       {kinds.map((kind) => (
         <td key={kind}>{joules(sumOf(kind))}</td>
       ))}

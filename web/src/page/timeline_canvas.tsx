@@ -6,7 +6,7 @@ import { zoom, zoomIdentity, type ZoomBehavior, type ZoomTransform } from "d3-zo
 import { useEffect, useRef, useState } from "preact/hooks";
 import { inkOn, powerColor, powerSteps, type Palette } from "../color";
 import { labelOf, powerOf, type Report, type Slice } from "../data";
-import { joules, number, seconds, watts } from "../format";
+import { joules, megahertz, seconds, watts } from "../format";
 import { fontFamily, tickFormat } from "../charts/frame";
 import { firstEndingAfter, laneTop, type TimelineLayout } from "../charts/lanes";
 import { shortened } from "../charts/timeline";
@@ -127,7 +127,7 @@ function Reading({ report, found, width }: { report: Report; found: Found; width
       <strong>{slice ? `${labelOf(slice)}: ${slice.set.name}` : "waits"}</strong>
       <div>{found.where}</div>
       {slice && slice.set.frequency_mhz[slice.option] > 0 && (
-        <div>{number(slice.set.frequency_mhz[slice.option])} MHz</div>
+        <div>{megahertz(slice.set.frequency_mhz[slice.option])} MHz</div>
       )}
       {slice && slice.set.knobs[slice.option].map((value, i) => (
         <div key={i}>{report.job.knobs[i]} {value}</div>

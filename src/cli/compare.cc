@@ -1,0 +1,242 @@
+// `perseus compare`: every policy on one job.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "figure_flags.h"
+#include "flag_checks.h"
+#include "job_options.h"
+#include "perseus/emulator/policy.h"
+#include "perseus/report/report.h"
+#include "standard_output.h"
+#include "table.h"
+#include "verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kAbout =
+    "Compare ways to choose clocks on one job: AllMax, Zeus (one clock for all, or one a stage),\n"
+    "EnvPipe, Perseus as published, and Perseus. Each is at its best with no slowdown, or at the\n"
+    "least slowdown that it has. With a straggler, a pipeline so many times slower, all others "
+    "may\n"
+    "take as long as it does; savings are of the energy until it is done.";
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  perseus compare profile.csv --schedule 1f1b --microbatches 96 --blocking-power 83.64\n"
+    "  perseus compare --job job.toml --straggler 1.1 --straggler 1.3 --figure frontier.svg";
+
+// Deadlines between the baseline and least energy, for the frontier of ours.
+constexpr int kPlansOfFrontier = 12;
+
+struct CompareFlags {
+  JobFlags job;
+  std::vector<double> stragglers;  // Times the baseline.
+  double unit_ms = 1;
+  FigureFlags figures;
+  bool as_json = false;
+};
+
+struct Outcome {
+  std::string policy;
+  PolicyPoints offered;
+};
+
+// The baseline's time, and those of its stragglers; the first is no straggler.
+std::vector<Nanoseconds> TimesOf(const CompareFlags& flags, const Planner& planner) {
+  std::vector<Nanoseconds> times{planner.baseline().time};
+  for (const double factor : flags.stragglers) {
+    times.push_back(ToNanoseconds(ToSeconds(planner.baseline().time) * factor));
+  }
+  return times;
+}
+
+// What ours plans for: T_opt = min(T*, T') of each of those, and a few more if they are drawn.
+std::vector<Nanoseconds> DeadlinesFor(const std::vector<Nanoseconds>& times, const Planner& planner,
+                                      const Frontier& frontier, bool is_drawn) {
+  const Nanoseconds longest =
+      std::max(frontier.points[frontier.least_energy].time, planner.baseline().time);
+  std::vector<Nanoseconds> deadlines;
+  for (const Nanoseconds time : times) deadlines.push_back(std::min(time, longest));
+  for (int i = 1; is_drawn && i <= kPlansOfFrontier; ++i) {
+    deadlines.push_back(planner.baseline().time +
+                        (longest - planner.baseline().time) * i / kPlansOfFrontier);
+  }
+  std::ranges::sort(deadlines);
+  const auto same = std::ranges::unique(deadlines);
+  deadlines.erase(same.begin(), same.end());
+  return deadlines;
+}
+
+struct Cell {
+  const OperatingPoint* point;
+  Nanoseconds until;  // The straggler's time, or the point's own where that is later.
+  double energy_j;
+  double saving;    // Of what everything at maximum frequency takes until the straggler is done.
+  double slowdown;  // Beyond the straggler's time.
+};
+
+Cell CellOf(const Planner& planner, const PolicyPoints& offered, Nanoseconds time) {
+  const OperatingPoint& point = ChooseFor(time, offered.points, planner);
+  const Nanoseconds until = std::max(time, point.evaluation.time);
+  const OperatingPoint all_max{"", {}, planner.baseline()};
+  const double energy_j = EnergyUntil(until, point, planner);
+  return {&point, until, energy_j, 1 - energy_j / EnergyUntil(time, all_max, planner),
+          ToSeconds(until) / ToSeconds(time) - 1};
+}
+
+std::string FormatTables(const Planner& planner, const std::vector<Nanoseconds>& times,
+                         const std::vector<double>& stragglers,
+                         const std::vector<Outcome>& outcomes) {
+  Table table({"policy", "setting", "time (s)", "energy (J)", "saving", "slowdown", "switches"});
+  for (const Outcome& outcome : outcomes) {
+    const Cell cell = CellOf(planner, outcome.offered, times.front());
+    table.AddRow({outcome.policy, cell.point->setting,
+                  FormatQuantity(ToSeconds(cell.point->evaluation.time)),
+                  FormatQuantity(cell.energy_j), FormatPercent(cell.saving),
+                  FormatPercent(cell.slowdown), fmt::to_string(cell.point->evaluation.switches)});
+  }
+  std::string text = table.Format();
+  if (!stragglers.empty()) {
+    std::vector<std::string> header{"saving with a straggler of"};
+    for (const double factor : stragglers) header.push_back(fmt::format("{:g}", factor));
+    Table savings(std::move(header));
+    for (const Outcome& outcome : outcomes) {
+      std::vector<std::string> row{outcome.policy};
+      for (std::size_t i = 1; i < times.size(); ++i) {
+        row.push_back(FormatPercent(CellOf(planner, outcome.offered, times[i]).saving));
+      }
+      savings.AddRow(std::move(row));
+    }
+    text += "\n" + savings.Format();
+  }
+  for (const Outcome& outcome : outcomes) {
+    if (!outcome.offered.note.empty()) {
+      text += fmt::format("\n{}: {}.\n", outcome.policy, outcome.offered.note);
+    }
+  }
+  return text;
+}
+
+std::string FormatJson(const Planner& planner, const std::vector<Nanoseconds>& times,
+                       const std::vector<Outcome>& outcomes) {
+  ordered_json policies = ordered_json::array();
+  for (const Outcome& outcome : outcomes) {
+    ordered_json policy{{"policy", outcome.policy}, {"note", outcome.offered.note}};
+    for (const Nanoseconds time : times) {
+      const Cell cell = CellOf(planner, outcome.offered, time);
+      policy["results"].push_back({{"straggler", ToSeconds(time) / ToSeconds(times.front())},
+                                   {"setting", cell.point->setting},
+                                   {"time_s", ToSeconds(cell.point->evaluation.time)},
+                                   {"until_s", ToSeconds(cell.until)},
+                                   {"energy_j", cell.energy_j},
+                                   {"saving", cell.saving},
+                                   {"slowdown", cell.slowdown},
+                                   {"switches", cell.point->evaluation.switches}});
+    }
+    for (const OperatingPoint& point : outcome.offered.points) {
+      policy["points"].push_back({{"setting", point.setting},
+                                  {"time_s", ToSeconds(point.evaluation.time)},
+                                  {"energy_j", point.evaluation.energy_j}});
+    }
+    policies.push_back(std::move(policy));
+  }
+  const Evaluation& baseline = planner.baseline();
+  return ordered_json{
+             {"baseline", {{"time_s", ToSeconds(baseline.time)}, {"energy_j", baseline.energy_j}}},
+             {"policies", std::move(policies)}}
+             .dump(2, ' ', false, ordered_json::error_handler_t::replace) +
+         "\n";
+}
+
+// Ours as plans, the others beside them.
+Result<std::string> ReportData(const LoadedJob& job, const Planner& planner,
+                               const Frontier& frontier, const std::vector<Outcome>& outcomes,
+                               std::vector<FrontierCurve> overlays) {
+  Report report{.planner = planner,
+                .job = job.planned,
+                .frontier = {"bound", frontier.points},
+                .plans = {},
+                .overlays = {}};
+  for (const Outcome& outcome : outcomes) {
+    if (&outcome == &outcomes.back()) {
+      for (const OperatingPoint& point : outcome.offered.points) {
+        report.plans.push_back({point.setting,
+                                {.target = point.setting,
+                                 .deadline = point.evaluation.time,
+                                 .options = point.options,
+                                 .evaluation = point.evaluation,
+                                 .lower_bound_j = frontier.BoundAt(point.evaluation.time)}});
+      }
+      continue;
+    }
+    FrontierCurve curve{outcome.policy, {}};
+    for (const OperatingPoint& point : outcome.offered.points) {
+      curve.points.push_back({point.evaluation.time, point.evaluation.energy_j, 0});
+    }
+    report.overlays.push_back(std::move(curve));
+  }
+  std::ranges::move(overlays, std::back_inserter(report.overlays));
+  return FormatReportData(report);
+}
+
+Result<void> RunCompare(const CompareFlags& flags) {
+  if (auto able = CheckFigures(flags.figures); !able) return able;
+  auto overlays = LoadOverlays(flags.figures);
+  if (!overlays) return Fail(overlays);
+  const auto job = LoadJob(flags.job);
+  if (!job) return Fail(job);
+  const auto planner = Planner::Create(job->graph, job->model);
+  if (!planner) return Fail(planner);
+  const auto frontier = planner->ComputeFrontier();
+  if (!frontier) return Fail(frontier);
+
+  const std::vector<Nanoseconds> times = TimesOf(flags, *planner);
+  const bool is_drawn = !flags.figures.figures.empty();
+  const std::vector<Nanoseconds> deadlines = DeadlinesFor(times, *planner, *frontier, is_drawn);
+  std::vector<std::unique_ptr<Policy>> policies = AllPolicies(ToNanoseconds(flags.unit_ms / 1e3));
+  std::vector<Outcome> outcomes;
+  for (const auto& policy : policies) {
+    auto offered = policy->Points(*planner, deadlines);
+    if (!offered) return Fail(offered);
+    outcomes.push_back({std::string(policy->name()), *std::move(offered)});
+  }
+  if (is_drawn) {
+    const auto data = ReportData(*job, *planner, *frontier, outcomes, *std::move(overlays));
+    if (!data) return Fail(data);
+    if (auto written = WriteFigures(flags.figures, *data); !written) return written;
+  }
+  return Print(flags.as_json ? FormatJson(*planner, times, outcomes)
+                             : FormatTables(*planner, times, flags.stragglers, outcomes));
+}
+
+}  // namespace
+
+Verb AddCompareVerb(CLI::App& program) {
+  auto flags = std::make_shared<CompareFlags>();
+  CLI::App* verb = program.add_subcommand("compare", kAbout);
+  verb->footer(kExamples);
+  verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
+      ->type_name("PROFILE.csv");
+  AddJobFlags(*verb, flags->job);
+  verb->add_option("--straggler", flags->stragglers,
+                   "Another pipeline takes so many times as long; may be repeated")
+      ->type_name("TIMES")
+      ->check(NumberIn({1, 100}, "times"))
+      ->expected(1)
+      ->take_all();
+  verb->add_option("--unit", flags->unit_ms,
+                   "What Perseus as published rounds times to (default: 1)")
+      ->type_name("MS")
+      ->check(NumberIn({1e-3, 1e6}, "milliseconds"));
+  AddFigureFlags(*verb, flags->figures);
+  verb->add_flag("--json", flags->as_json, "Print JSON in place of the tables");
+  return {verb, [flags] { return RunCompare(*flags); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,77 @@
+// Ways to choose the clocks of a pipeline's computations, as published, behind one interface: what
+// Perseus is compared with.
+//
+//   AllMax            everything at maximum frequency: what happens when nobody plans.
+//   ZeusGlobal        one frequency for all GPUs, swept (You et al., Zeus, NSDI '23, adapted to
+//   ZeusPerStage      pipelines in Perseus, SOSP '24, section 6.1); a frequency for each stage that
+//                     balances the time of a forward over the stages, swept.
+//   EnvPipe           (Choi et al., ATC '23) the outer envelope at maximum frequency, the rest as
+//                     slow as is cheapest, then raised along the critical path (envpipe.cc).
+//   PerseusPublished  Perseus as its authors' planner computes it: times rounded down to a unit,
+//                     energies by an exponential fit (perseus_policies.cc). Told apart from
+//   Perseus           ours, so that the idea and its execution can be told apart.
+//
+// All are evaluated on the same measured options by the same Evaluator (plan/evaluation.h).
+// Thread safety: const methods may be called from several threads.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/plan/planner.h"
+
+namespace perseus {
+
+// A plan that a policy offers.
+struct OperatingPoint {
+  std::string setting;       // In words: "1200 MHz", "5 % slowdown".
+  std::vector<int> options;  // Per operation of the planner's graph.
+  Evaluation evaluation;
+};
+
+struct PolicyPoints {
+  std::vector<OperatingPoint> points;  // Fastest first; each takes less energy than those before.
+  std::string note;                    // What went wrong, in words; empty if nothing did.
+};
+
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  virtual std::string_view name() const = 0;
+  // What it offers. Policies that plan for a time are asked for these (ascending); the others offer
+  // what they have.
+  virtual Result<PolicyPoints> Points(const Planner& planner,
+                                      std::span<const Nanoseconds> deadlines) const = 0;
+};
+
+std::unique_ptr<Policy> MakeAllMax();
+std::unique_ptr<Policy> MakeZeusGlobal();
+std::unique_ptr<Policy> MakeZeusPerStage();
+std::unique_ptr<Policy> MakeEnvPipe();
+// Times are multiples of `unit`.
+std::unique_ptr<Policy> MakePerseusPublished(Nanoseconds unit);
+std::unique_ptr<Policy> MakePerseus();
+
+// All of them, in the order above; ours is the last. `unit` is of PerseusPublished.
+std::vector<std::unique_ptr<Policy>> AllPolicies(Nanoseconds unit);
+
+// What the point costs when the iteration lasts until `time` >= the point's own, because another
+// pipeline is slower: waiting included (in joules, of one pipeline).
+double EnergyUntil(Nanoseconds time, const OperatingPoint& point, const Planner& planner);
+
+// The point of least EnergyUntil(time) among those that are done by `time`; if there is none, the
+// fastest, which then makes the iteration longer. Requires at least one point.
+const OperatingPoint& ChooseFor(Nanoseconds time, std::span<const OperatingPoint> points,
+                                const Planner& planner);
+
+// Evaluated on the planner's graph and model, as all points are.
+OperatingPoint MakePoint(const Planner& planner, std::string setting, std::vector<int> options);
+
+// Sorted by time; those that another point beats in time and energy are dropped.
+std::vector<OperatingPoint> Undominated(std::vector<OperatingPoint> points);
+
+}  // namespace perseus
