@@ -117,7 +117,7 @@ describe("paper", () => {
           };
         });
         assert.ok(drawn.texts.includes("Maximum frequency"));
-        assert.ok(drawn.texts.includes("Plan: no slowdown"));
+        assert.ok(drawn.texts.includes(`Plan: ${job.plans[job.shown].target}`));
         assert.equal(drawn.waiting, "rgb(227, 230, 236)");
         assert.equal(drawn.paper, paper.light);
         assert.equal(drawn.ink, "rgb(26, 31, 43)");

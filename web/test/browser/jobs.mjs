@@ -10,7 +10,11 @@ const execute = promisify(execFile);
 const given = process.argv[2] ?? process.env.PERSEUS;
 export const program = given && resolve(given);
 const scratch = mkdtempSync(join(tmpdir(), "perseus-browser-"));
-export const cleanUp = () => rmSync(scratch, { recursive: true });
+const stopping = new AbortController();
+export function cleanUp() {
+  stopping.abort(); // Where some tests were asked for, some jobs may still be planned.
+  rmSync(scratch, { recursive: true, force: true });
+}
 
 export const hostileNames = [
   "<script>alert(1)</script>",
@@ -23,6 +27,7 @@ const pipeline = (stages, microbatches, ...more) => ({
   flags: ["--schedule", "1f1b", "--microbatches", String(microbatches), "--blocking-power", "83.64", ...more],
 });
 
+// `shown` is the plan that the page opens with: that of the first flag that asks for one.
 const specs = {
   "2 x 4": pipeline(2, 4),
   // Load, all-reduce and optimizer have no clock; under a latency durations are not the options'.
@@ -32,7 +37,7 @@ const specs = {
   "8 x 12": pipeline(8, 12, "--gpus-per-stage", "8", "--pipelines", "16"),
   "8 x 96": pipeline(8, 96, "--gpus-per-stage", "8", "--pipelines", "16"),
   // Its frontier would take minutes.
-  "16 x 512": pipeline(16, 512, "--no-frontier", "--slowdown", "5", "--min-energy"),
+  "16 x 512": { shown: "slowdown-5", ...pipeline(16, 512, "--no-frontier", "--slowdown", "5", "--min-energy") },
   hostile: {
     graph: {
       operations: hostileNames.map((name, i) => ({
@@ -47,16 +52,17 @@ const specs = {
       blocking_power: 83.64,
     },
     flags: ["--slowdown", "10"],
+    shown: "slowdown-10",
   },
 };
 export const jobNames = Object.keys(specs);
 export const pipelineNames = jobNames.filter((name) => specs[name].stages);
 
 async function plan(name) {
-  const { stages, graph, flags } = specs[name];
+  const { stages, graph, flags, shown = "no-slowdown" } = specs[name];
   const directory = join(scratch, name.replaceAll(" ", "-"));
   mkdirSync(directory);
-  const run = (...args) => execute(program, args, { cwd: directory });
+  const run = (...args) => execute(program, args, { cwd: directory, signal: stopping.signal });
   if (graph) {
     writeFileSync(join(directory, "work.json"), JSON.stringify(graph));
     await run("plan", "--graph", "work.json", ...flags, "-o", "out");
@@ -75,6 +81,7 @@ async function plan(name) {
     html,
     data, // What stands in the page.
     summary,
+    shown: data.plans.findIndex((p) => p.name === shown),
     // The files in plans/, in the order of the slider.
     plans: data.plans.map((p) => JSON.parse(read(`plans/${p.name}.json`))),
     frontier: summary.files.includes("frontier.csv")

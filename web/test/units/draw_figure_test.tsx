@@ -28,6 +28,11 @@ describe("drawFigure", () => {
     assert.ok(texts.includes("Plan, no slowdown: 75.000 ms, 36.75 J (-5.77 %)"), texts.join("|"));
   });
 
+  it("shows the plan that the report has chosen", () => {
+    const texts = textsOf(draw("timeline", { ...sampleReport(), chosen: 1 }));
+    assert.ok(texts.includes("Plan, 30 % slowdown: 95.000 ms, 35.75 J (-8.33 %)"), texts.join("|"));
+  });
+
   it("draws a frontier chart of plans alone, and one with overlays", () => {
     const report = sampleReport();
     report.overlays = [{ ...report.frontier!, name: "another planner" }];

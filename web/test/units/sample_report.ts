@@ -180,6 +180,7 @@ const report: Report = {
   },
   baseline,
   plans: [noSlowdown, slower],
+  chosen: 0,
   overlays: [],
 };
 
