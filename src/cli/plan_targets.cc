@@ -44,6 +44,12 @@ std::vector<double> StopsUpTo(double longest, int stops) {
   return percents;
 }
 
+// Little to choose from gives the same plan for many a target.
+bool IsAmong(const std::vector<PlannedTarget>& planned, const Plan& plan) {
+  return std::ranges::any_of(
+      planned, [&](const PlannedTarget& other) { return other.plan.options == plan.options; });
+}
+
 // In a thread of its own nobody else would catch it.
 Result<Plan> PlanOne(const Planner& planner, const Frontier* frontier, const Target& target) {
   try {
@@ -128,6 +134,7 @@ Result<std::vector<PlannedTarget>> PlanTargets(const Planner& planner,
   std::vector<PlannedTarget> planned;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const auto& [target, is_stop] = wanted[i];
+    if (plans[i] && is_stop && IsAmong(planned, *plans[i])) continue;
     if (plans[i]) {
       planned.push_back({target, Slug(target), *std::move(plans[i]), is_stop});
     } else if (!is_stop) {

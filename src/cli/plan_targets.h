@@ -35,7 +35,8 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<Target>& asked, const 
 int DefaultStops(const OperationGraph& graph);
 
 // In the order of `wanted`, whatever the number of cores. Fails with the first target that cannot
-// be met; a stop that cannot be (a switching latency may have that) is left out.
+// be met; a stop that cannot be (a switching latency may have that), or is no other plan than an
+// earlier one, is left out.
 Result<std::vector<PlannedTarget>> PlanTargets(const Planner& planner,
                                                const std::optional<Frontier>& frontier,
                                                const std::vector<WantedTarget>& wanted,
