@@ -32,6 +32,18 @@ struct Evaluator::Clock {
   }
 };
 
+struct Evaluator::Timing {
+  Nanoseconds time;
+  double energy_j;
+};
+
+// The option at the same power for `factor` times as long.
+Evaluator::Timing Evaluator::Slowed(const Option& option, double factor) {
+  if (factor == 1) return {option.time, option.energy_j};
+  const double time = static_cast<double>(option.time) * factor;
+  return {static_cast<Nanoseconds>(std::llround(time)), option.energy_j * factor};
+}
+
 Evaluator::Evaluator(const OperationGraph& graph, const ExecutionModel& model)
     : graph_(graph), model_(model), dependencies_(graph.dependencies.size()) {
   std::map<Knobs, int> settings;
@@ -85,8 +97,9 @@ int Evaluator::OptionNearest(int option_set, int setting) const {
 }
 
 // The operation starts before its clock has landed.
-void Evaluator::RunAtPreviousClock(int operation, const Option& wanted, int wanted_setting,
-                                   Clock& clock, Nanoseconds start, Evaluation& evaluation) const {
+void Evaluator::RunAtPreviousClock(int operation, const Timing& wanted, int wanted_setting,
+                                   Clock& clock, Nanoseconds start, const Variation& variation,
+                                   Evaluation& evaluation) const {
   const int set = graph_.operations[At(operation)].option_set;
   // Most profiles have the same clocks for all: then settings are numbered as the options are.
   const std::vector<int>& settings = setting_of_option_[At(set)];
@@ -94,10 +107,13 @@ void Evaluator::RunAtPreviousClock(int operation, const Option& wanted, int want
   const int previous_index = same < settings.size() && settings[same] == clock.setting
                                  ? clock.setting
                                  : OptionNearest(set, clock.setting);
-  const Option& previous = graph_.option_sets[At(set)].options[At(previous_index)];
+  const double factor = variation.time_factors.empty() ? 1 : variation.time_factors[At(operation)];
+  const Timing previous = Slowed(graph_.option_sets[At(set)].options[At(previous_index)], factor);
   if (clock.pending != wanted_setting) {
     clock.pending = wanted_setting;
-    clock.lands = start + model_.switch_latency;
+    clock.lands =
+        start + (variation.switch_latencies.empty() ? model_.switch_latency
+                                                    : variation.switch_latencies[At(operation)]);
   }
   const Nanoseconds wait = clock.lands - start;
   Nanoseconds& duration = evaluation.durations[At(operation)];
@@ -114,6 +130,11 @@ void Evaluator::RunAtPreviousClock(int operation, const Option& wanted, int want
 }
 
 Evaluation Evaluator::Evaluate(std::span<const int> options) const {
+  static const Variation kNone;
+  return Evaluate(options, kNone);
+}
+
+Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& variation) const {
   const std::size_t operations = graph_.operations.size();
   Evaluation evaluation;
   evaluation.starts.assign(operations, 0);
@@ -125,8 +146,10 @@ Evaluation Evaluator::Evaluate(std::span<const int> options) const {
   for (int i = 0; At(i) < operations; ++i) {
     const Operation& operation = graph_.operations[At(i)];
     const OptionSet& set = graph_.option_sets[At(operation.option_set)];
-    const Option& option = set.options[At(options[At(i)])];
-    Nanoseconds start = 0;
+    const double factor = variation.time_factors.empty() ? 1 : variation.time_factors[At(i)];
+    const Option& measured = set.options[At(options[At(i)])];
+    const Timing option = Slowed(measured, factor);
+    Nanoseconds start = variation.earliest_starts.empty() ? 0 : variation.earliest_starts[At(i)];
     for (int d = first_dependency_[At(i)]; d < first_dependency_[At(i) + 1]; ++d) {
       const Dependency& dependency = dependencies_[At(d)];
       start = std::max(start, evaluation.starts[At(dependency.from)] +
@@ -144,7 +167,7 @@ Evaluation Evaluator::Evaluate(std::span<const int> options) const {
         ++evaluation.switches;
         ++evaluation.rank_switches[At(operation.rank)];
         if (model_.switch_latency > 0) {
-          RunAtPreviousClock(i, option, wanted, clock, start, evaluation);
+          RunAtPreviousClock(i, option, wanted, clock, start, variation, evaluation);
           clock.Settle(start + evaluation.durations[At(i)]);
         } else {
           clock.setting = wanted;

@@ -47,6 +47,14 @@ struct ExecutionModel {
   Nanoseconds switch_latency = 0;  // From request to effect.
 };
 
+// How one execution differs from what was measured, per operation. An empty list: not at all.
+struct Variation {
+  std::vector<double> time_factors;           // It takes so many times as long, at the same power.
+  std::vector<Nanoseconds> earliest_starts;   // It cannot start before.
+  std::vector<Nanoseconds> switch_latencies;  // Of a switch that it asks for, in place of the
+                                              // model's.
+};
+
 // Evaluates many plans of one graph. Keeps a reference to the graph.
 // Thread safety: const methods may be called from several threads.
 class Evaluator {
@@ -56,12 +64,17 @@ class Evaluator {
 
   // `options[i]` is the option of operation i, as an index into its option set, in range.
   Evaluation Evaluate(std::span<const int> options) const;
+  // The same when things vary: for the emulator.
+  Evaluation Evaluate(std::span<const int> options, const Variation& variation) const;
 
  private:
-  struct Clock;  // Of a rank, while a plan is evaluated.
+  struct Clock;   // Of a rank, while a plan is evaluated.
+  struct Timing;  // What an option takes and costs.
 
-  void RunAtPreviousClock(int operation, const Option& wanted, int wanted_setting, Clock& clock,
-                          Nanoseconds start, Evaluation& evaluation) const;
+  static Timing Slowed(const Option& option, double factor);
+  void RunAtPreviousClock(int operation, const Timing& wanted, int wanted_setting, Clock& clock,
+                          Nanoseconds start, const Variation& variation,
+                          Evaluation& evaluation) const;
 
   const OperationGraph& graph_;
   ExecutionModel model_;

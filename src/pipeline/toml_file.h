@@ -1,0 +1,93 @@
+// Strict reading of our TOML files: every failure names file and line, and nothing that the format
+// lacks is passed over. Only for .cc files that link tomlplusplus.
+#pragma once
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "perseus/base/result.h"
+#include "perseus/pipeline/wording.h"
+#include "perseus/profile/excerpt.h"
+
+namespace perseus::toml_file {
+
+// One table of the file. Reads are typed and ranged; the first thing wrong is kept, and what is
+// read after it does not matter.
+class TableReader {
+ public:
+  // `title` is how messages call the table: "[gpu]", or "the job file" for the outermost.
+  TableReader(const toml::table& table, std::string_view file, std::string_view title,
+              std::span<const std::string_view> known_keys)
+      : table_(table), file_(file), title_(title) {
+    for (const auto& [key, value] : table) {
+      const bool known =
+          std::find(known_keys.begin(), known_keys.end(), key.str()) != known_keys.end();
+      if (known) continue;
+      FailAt(key.source(), fmt::format("{} has no key {}{}", title_, Excerpt(key.str()),
+                                       DidYouMean(key.str(), known_keys)));
+    }
+  }
+
+  bool Has(std::string_view key) const { return table_.contains(key); }
+
+  std::string Text(std::string_view key) {
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return {};
+    const toml::value<std::string>* value = node->as_string();
+    if (value != nullptr && !value->get().empty()) return value->get();
+    FailAt(node->source(), fmt::format("{} is not a text (write {} = \"...\")", key, key));
+    return {};
+  }
+
+  int Count(std::string_view key, int most, int otherwise) {
+    return CountFrom(key, 1, most, otherwise);
+  }
+
+  int CountFrom(std::string_view key, int least, int most, int otherwise) {
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return otherwise;
+    const toml::value<std::int64_t>* value = node->as_integer();
+    if (value != nullptr && value->get() >= least && value->get() <= most) {
+      return static_cast<int>(value->get());
+    }
+    FailAt(node->source(), fmt::format("{} is not a whole number from {} to {} (write {} = {})",
+                                       key, least, most, key, std::max(least, otherwise)));
+    return otherwise;
+  }
+
+  double Number(std::string_view key, double most, double otherwise) {
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return otherwise;
+    const std::optional<double> value = node->value<double>();
+    if (node->is_number() && value && *value >= 0 && *value <= most) return *value;
+    FailAt(node->source(),
+           fmt::format("{} is not a number from 0 to {} (write {} = 0.1, say)", key, most, key));
+    return otherwise;
+  }
+
+  // Keeps the first failure, by where it was found.
+  void FailAt(const toml::source_region& where, std::string_view message) {
+    if (error_) return;
+    error_ = Error{fmt::format("{}:{}: {}", file_, where.begin.line, message), ErrorKind::kInput};
+  }
+  void FailAt(std::string_view key, std::string_view message) {
+    FailAt(table_.get(key)->source(), message);
+  }
+  void FailHere(std::string_view message) { FailAt(table_.source(), message); }
+
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  const toml::table& table_;
+  std::string_view file_;
+  std::string_view title_;
+  std::optional<Error> error_;
+};
+
+}  // namespace perseus::toml_file
