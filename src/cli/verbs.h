@@ -16,6 +16,7 @@ struct Verb {
 
 Verb AddPlanVerb(CLI::App& program);
 Verb AddCompareVerb(CLI::App& program);
+Verb AddEmulateVerb(CLI::App& program);
 Verb AddEvaluateVerb(CLI::App& program);
 Verb AddReportVerb(CLI::App& program);
 Verb AddShowVerb(CLI::App& program);

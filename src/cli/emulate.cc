@@ -1,0 +1,285 @@
+// `perseus emulate`: a whole job, iteration by iteration, with what happens to it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "flag_checks.h"
+#include "job_options.h"
+#include "perseus/base/file.h"
+#include "perseus/emulator/emulation.h"
+#include "perseus/emulator/event_file.h"
+#include "perseus/plan/target.h"
+#include "perseus/plan/trace.h"
+#include "standard_output.h"
+#include "table.h"
+#include "verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr const char* kAbout =
+    "Run a whole job without a GPU: all its pipelines, iteration by iteration, with stragglers, "
+    "power\n"
+    "caps and plans that come and go (--events), noise and switching latency. Tells time, energy\n"
+    "and power, and what everything at maximum frequency would have taken under the same events.";
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  perseus emulate profile.csv --schedule 1f1b --microbatches 96 --blocking-power 83.64 \\\n"
+    "      --gpus-per-stage 8 --pipelines 16 --iterations 1000 --events events.toml --follow 1 -o "
+    "out\n"
+    "  perseus emulate --job job.toml --plan out/plans/slowdown-5.json --noise 0.01";
+
+struct EmulateFlags {
+  JobFlags job;
+  std::string plan;
+  std::string events;
+  int iterations = 100;
+  std::optional<int> follow;
+  double noise = 0;
+  double latency_spread = 0;
+  std::uint64_t seed = 1;
+  int traced = 0;
+  std::string directory;
+  bool as_json = false;
+};
+
+// The options of a plan's file.
+Result<std::vector<int>> ReadOptions(const std::string& path, const OperationGraph& graph) {
+  const auto text = ReadFile(path);
+  if (!text) return Fail(text);
+  const auto plan = ParsePlan(*text, path);
+  if (!plan) return Fail(plan);
+  return FindOptions(*plan, graph, path);
+}
+
+Result<std::vector<int>> BasePlan(const EmulateFlags& flags, const Planner& planner) {
+  if (!flags.plan.empty()) return ReadOptions(flags.plan, planner.graph());
+  auto plan = planner.PlanFor(planner.baseline().time);
+  if (!plan) return Fail(plan);
+  return std::move(plan->options);
+}
+
+Result<void> AddEvents(const EmulateFlags& flags, const Planner& planner, EmulationSpec& spec) {
+  if (flags.events.empty()) return {};
+  const auto text = ReadFile(flags.events);
+  if (!text) return Fail(text);
+  const auto events = ParseEvents(*text, flags.events);
+  if (!events) return Fail(events);
+  spec.disturbances = events->disturbances;
+  for (const Events::PushedPlan& pushed : events->plans) {
+    const std::string path = (fs::path(flags.events).parent_path() / pushed.file).string();
+    auto options = ReadOptions(path, planner.graph());
+    if (!options) return Fail(options);
+    spec.changes.push_back({pushed.from, pushed.file, *std::move(options)});
+  }
+  if (!events->power_caps.empty()) {
+    const auto frontier = planner.ComputeFrontier();
+    if (!frontier) return Fail(frontier);
+    for (const Events::PowerCap& cap : events->power_caps) {
+      const Target target{.kind = Target::Kind::kPowerCap, .value = cap.watts / spec.pipelines};
+      auto plan = PlanForTarget(planner, &*frontier, target);
+      if (!plan) return Fail(plan);
+      spec.changes.push_back({cap.from, plan->target, std::move(plan->options)});
+    }
+  }
+  // The last that has begun holds.
+  std::ranges::stable_sort(spec.changes, {}, &PlanChange::from);
+  return {};
+}
+
+std::string FormatIterations(const Emulation& emulation) {
+  std::string text = "iteration,time,energy,average_power,peak_power,slowest_pipeline,switches\n";
+  for (std::size_t i = 0; i < emulation.iterations.size(); ++i) {
+    const EmulatedIteration& iteration = emulation.iterations[i];
+    fmt::format_to(std::back_inserter(text), "{},{:.9f},{},{},{},{},{}\n", i,
+                   ToSeconds(iteration.time), iteration.energy_j, iteration.average_power_w(),
+                   iteration.peak_power_w, iteration.slowest_pipeline, iteration.switches);
+  }
+  return text;
+}
+
+std::string FormatRanks(const Emulation& emulation, int gpus_per_rank) {
+  std::string text = "pipeline,rank,gpus,busy,computing_energy,waiting_energy,switches\n";
+  for (std::size_t pipeline = 0; pipeline < emulation.ranks.size(); ++pipeline) {
+    for (std::size_t rank = 0; rank < emulation.ranks[pipeline].size(); ++rank) {
+      const RankTotals& totals = emulation.ranks[pipeline][rank];
+      fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{}\n", pipeline, rank,
+                     gpus_per_rank, totals.busy_s, totals.operation_energy_j,
+                     totals.blocking_energy_j, totals.switches);
+    }
+  }
+  return text;
+}
+
+// "pipeline 3", "pipelines 0, 1, 2 and 13 more".
+std::string NameOf(const std::vector<int>& pipelines) {
+  constexpr std::size_t kNamed = 3;
+  std::string name = pipelines.size() == 1 ? "pipeline " : "pipelines ";
+  for (std::size_t i = 0; i < std::min(kNamed, pipelines.size()); ++i) {
+    name += fmt::format("{}{}", i == 0 ? "" : ", ", pipelines[i]);
+  }
+  if (pipelines.size() > kNamed) name += fmt::format(" and {} more", pipelines.size() - kNamed);
+  return name;
+}
+
+Result<std::string> TraceOf(const Planner& planner, const EmulationSpec& spec, int iteration) {
+  auto runs = RunsInIteration(planner, spec, iteration);
+  if (!runs) return Fail(runs);
+  std::vector<Timeline> timelines;
+  for (RunOfPipelines& run : *runs) {
+    timelines.push_back(
+        {NameOf(run.pipelines), std::move(run.run.options), std::move(run.run.evaluation)});
+  }
+  return FormatTrace(planner.graph(), planner.model().blocking_power_w, timelines);
+}
+
+struct Results {
+  Emulation planned;
+  Emulation all_max;
+};
+
+ordered_json Describe(const Emulation& emulation) {
+  return {{"time_s", ToSeconds(emulation.time)},
+          {"energy_j", emulation.energy_j},
+          {"average_power_w", emulation.energy_j / ToSeconds(emulation.time)},
+          {"peak_power_w", emulation.peak_power_w()},
+          {"executions", emulation.executions}};
+}
+
+std::string FormatJson(const EmulationSpec& spec, const Results& results) {
+  ordered_json object{
+      {"pipelines", spec.pipelines},
+      {"iterations", spec.iterations},
+      {"emulated", Describe(results.planned)},
+      {"maximum_frequency", Describe(results.all_max)},
+      {"saving", 1 - results.planned.energy_j / results.all_max.energy_j},
+      {"slowdown", ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1}};
+  return object.dump(2) + "\n";
+}
+
+std::string FormatTable(const EmulationSpec& spec, const Results& results, int gpus) {
+  Table table({"", "time (s)", "energy (J)", "power (W)", "peak (W)"});
+  const auto add = [&](const char* name, const Emulation& emulation) {
+    table.AddRow({name, FormatQuantity(ToSeconds(emulation.time)),
+                  FormatQuantity(emulation.energy_j),
+                  FormatQuantity(emulation.energy_j / ToSeconds(emulation.time)),
+                  FormatQuantity(emulation.peak_power_w())});
+  };
+  add("maximum frequency", results.all_max);
+  add("emulated", results.planned);
+  return fmt::format(
+      "{}\n{} iterations of {} pipelines ({} GPUs): {} less energy than at maximum frequency, {} "
+      "slower.\n",
+      table.Format(), spec.iterations, spec.pipelines, gpus,
+      FormatPercent(1 - results.planned.energy_j / results.all_max.energy_j),
+      FormatPercent(ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1));
+}
+
+Result<void> WriteResults(const EmulateFlags& flags, const Planner& planner,
+                          const EmulationSpec& spec, const Results& results, int gpus_per_rank) {
+  if (flags.directory.empty()) return {};
+  const auto trace = TraceOf(planner, spec, flags.traced);
+  if (!trace) return Fail(trace);
+  const fs::path directory = flags.directory;
+  const std::pair<const char*, std::string> files[] = {
+      {"iterations.csv", FormatIterations(results.planned)},
+      {"ranks.csv", FormatRanks(results.planned, gpus_per_rank)},
+      {"trace.json", *trace},
+      {"emulation.json", FormatJson(spec, results)}};
+  for (const auto& [name, contents] : files) {
+    if (auto written = WriteFileAtomically(directory / name, contents); !written) return written;
+  }
+  return {};
+}
+
+Result<void> RunEmulate(const EmulateFlags& flags) {
+  if (flags.traced >= flags.iterations) {
+    return Fail("--trace {} is not one of the iterations (they are 0 to {})", flags.traced,
+                flags.iterations - 1);
+  }
+  const auto job = LoadJob(flags.job);
+  if (!job) return Fail(job);
+  const auto planner = Planner::Create(job->graph, job->model);
+  if (!planner) return Fail(planner);
+
+  EmulationSpec spec{.pipelines = job->planned.pipelines,
+                     .iterations = flags.iterations,
+                     .options = {},
+                     .changes = {},
+                     .disturbances = {},
+                     .reaction = flags.follow ? Reaction::kFollow : Reaction::kNone,
+                     .delay = flags.follow.value_or(0),
+                     .noise = flags.noise,
+                     .latency_spread = flags.latency_spread,
+                     .seed = flags.seed};
+  auto options = BasePlan(flags, *planner);
+  if (!options) return Fail(options);
+  spec.options = *std::move(options);
+  if (auto added = AddEvents(flags, *planner, spec); !added) return added;
+  auto planned = Emulate(*planner, spec);
+  if (!planned) return Fail(planned);
+
+  // The same weather, and nobody who plans.
+  EmulationSpec unplanned = spec;
+  unplanned.options = BaselineOptions(planner->graph());
+  unplanned.changes.clear();
+  unplanned.reaction = Reaction::kNone;
+  auto all_max = Emulate(*planner, unplanned);
+  if (!all_max) return Fail(all_max);
+
+  const Results results{*std::move(planned), *std::move(all_max)};
+  auto written = WriteResults(flags, *planner, spec, results, job->planned.model.gpus_per_stage);
+  if (!written) return written;
+  return Print(flags.as_json ? FormatJson(spec, results)
+                             : FormatTable(spec, results, spec.pipelines * job->gpus()));
+}
+
+}  // namespace
+
+Verb AddEmulateVerb(CLI::App& program) {
+  auto flags = std::make_shared<EmulateFlags>();
+  CLI::App* verb = program.add_subcommand("emulate", kAbout);
+  verb->footer(kExamples);
+  verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
+      ->type_name("PROFILE.csv");
+  AddJobFlags(*verb, flags->job);
+  verb->add_option("--iterations", flags->iterations, "How many (default: 100)")
+      ->type_name("N")
+      ->check(WholeNumberIn({1, 100'000'000}));
+  verb->add_option("--plan", flags->plan, "What pipelines run (JSON; default: no slowdown)")
+      ->type_name("PLAN.json");
+  verb->add_option("--events", flags->events, "What happens: stragglers, plans, power caps (TOML)")
+      ->type_name("FILE");
+  verb->add_option(
+          "--follow", flags->follow,
+          "Pipelines that a straggler keeps waiting slow down too, so many iterations after "
+          "it is there (0: it is foreseen)")
+      ->type_name("ITERATIONS")
+      ->check(WholeNumberIn({0, 1'000'000}));
+  verb->add_option("--noise", flags->noise,
+                   "Spread of each computation's time (0.01: one per cent)")
+      ->type_name("X")
+      ->check(NumberIn({0, 1}, "as a part"));
+  verb->add_option("--latency-spread", flags->latency_spread, "The same of the switching latency")
+      ->type_name("X")
+      ->check(NumberIn({0, 3}, "as a part"));
+  verb->add_option("--seed", flags->seed, "Of the noise (default: 1)")->type_name("N");
+  verb->add_option("--trace", flags->traced, "The iteration that trace.json shows (default: 0)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 100'000'000}));
+  verb->add_option("-o,--output", flags->directory,
+                   "Directory for iterations.csv, ranks.csv, trace.json and emulation.json")
+      ->type_name("DIR");
+  verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+  return {verb, [flags] { return RunEmulate(*flags); }};
+}
+
+}  // namespace perseus::cli

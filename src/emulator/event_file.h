@@ -1,0 +1,43 @@
+// What happens during an emulation, as a file (TOML; docs/formats.md, "Events"):
+//
+//   [[straggler]]
+//   pipeline = 3
+//   rank = 2                  # absent: all of its ranks
+//   from = 100                # the first iteration, from 0; absent: 0
+//   until = 300               # the first iteration without it; absent: it stays
+//   slowdown = 1.2            # or max_frequency_mhz = 1050, or input_delay_s = 0.4
+//   [[plan]]
+//   from = 500
+//   file = "plans/slowdown-5.json"      # relative to this file
+//   [[power_cap]]
+//   from = 700
+//   watts = 180000            # of the whole job
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/emulator/emulation.h"
+
+namespace perseus {
+
+struct Events {
+  struct PushedPlan {
+    int from = 0;
+    std::string file;  // As written.
+  };
+  struct PowerCap {
+    int from = 0;
+    double watts = 0;
+  };
+  std::vector<Disturbance> disturbances;
+  std::vector<PushedPlan> plans;
+  std::vector<PowerCap> power_caps;
+};
+
+// Unknown keys, wrong types and values out of range are errors with file and line.
+Result<Events> ParseEvents(std::string_view toml, std::string_view name);
+
+}  // namespace perseus
