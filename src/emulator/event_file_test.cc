@@ -1,0 +1,84 @@
+#include "perseus/emulator/event_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace perseus {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ParseEvents, ReadsWhatHappens) {
+  const auto events = ParseEvents(R"(
+[[straggler]]
+pipeline = 3
+rank = 2
+from = 100
+until = 300
+slowdown = 1.2
+[[straggler]]
+pipeline = 0
+max_frequency_mhz = 1050
+[[straggler]]
+pipeline = 1
+input_delay_s = 0.4
+[[plan]]
+from = 500
+file = "plans/slowdown-5.json"
+[[power_cap]]
+from = 700
+watts = 180000
+)",
+                                  "events.toml");
+  ASSERT_TRUE(events) << events.error().message;
+  ASSERT_EQ(events->disturbances.size(), 3U);
+  EXPECT_EQ(events->disturbances[0].pipeline, 3);
+  EXPECT_EQ(events->disturbances[0].rank, 2);
+  EXPECT_EQ(events->disturbances[0].until, 300);
+  EXPECT_EQ(events->disturbances[0].value, 1.2);
+  EXPECT_EQ(events->disturbances[1].kind, Disturbance::Kind::kThrottle);
+  EXPECT_EQ(events->disturbances[1].rank, -1);
+  EXPECT_GT(events->disturbances[1].until, 1'000'000);
+  EXPECT_EQ(events->disturbances[2].kind, Disturbance::Kind::kInput);
+  EXPECT_EQ(events->plans[0].file, "plans/slowdown-5.json");
+  EXPECT_EQ(events->power_caps[0].watts, 180'000);
+}
+
+struct Bad {
+  std::string name;
+  std::string text;
+  std::string complaint;
+};
+
+class BadEvents : public testing::TestWithParam<Bad> {};
+
+TEST_P(BadEvents, AreErrorsWithTheirLine) {
+  const auto events = ParseEvents(GetParam().text, "e.toml");
+  ASSERT_FALSE(events);
+  EXPECT_THAT(events.error().message, HasSubstr(GetParam().complaint));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , BadEvents,
+    testing::Values(
+        Bad{"NotToml", "[[straggler]\n", "e.toml:1: not TOML"},
+        Bad{"UnknownTable", "[[stragler]]\npipeline = 1\n", "e.toml:1: the event file has no key"},
+        Bad{"UnknownKey", "[[straggler]]\npipeline = 1\nslow = 2\n", "no key \"slow\""},
+        Bad{"NotAList", "straggler = 3\n", "e.toml:1: straggler is not a list of tables"},
+        Bad{"NoPipeline", "[[straggler]]\nslowdown = 2\n", "has no pipeline"},
+        Bad{"NegativePipeline", "[[straggler]]\npipeline = -1\nslowdown = 2\n",
+            "e.toml:2: pipeline is not a whole number from 0"},
+        Bad{"NoWay", "[[straggler]]\npipeline = 1\n", "in one way how it is slow"},
+        Bad{"TwoWays", "[[straggler]]\npipeline = 1\nslowdown = 2\ninput_delay_s = 1\n",
+            "in one way how it is slow"},
+        Bad{"Faster", "[[straggler]]\npipeline = 1\nslowdown = 0.5\n",
+            "e.toml:3: slowdown is below 1"},
+        Bad{"EndsBeforeItBegins",
+            "[[straggler]]\npipeline = 1\nslowdown = 2\nfrom = 5\nuntil = 5\n", "ends before"},
+        Bad{"NoFile", "[[plan]]\nfrom = 3\n", "[[plan]] has no file"},
+        Bad{"NoWatts", "[[power_cap]]\nfrom = 3\n", "[[power_cap]] has no watts"},
+        Bad{"WattsAsText", "[[power_cap]]\nwatts = \"many\"\n", "e.toml:2: watts is not a number"}),
+    [](const auto& tested) { return tested.param.name; });
+
+}  // namespace
+}  // namespace perseus
