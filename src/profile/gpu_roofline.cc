@@ -32,7 +32,7 @@ GpuRoofline Ga100() {
           .stall_share = 0.10,
           .memory_efficiency = kMemoryEfficiency,
           .blocking_power_w = 83.64,  // Published with the measured workloads.
-          .static_power_w = 31,
+          .static_power_w = 23,
           .dynamic_power_w_per_mhz = 0.25,
           .voltage_floor_mhz = 1110,
           .voltage_slope_per_mhz = 0.00068,
@@ -76,7 +76,7 @@ GpuRoofline A40() {
           .interconnect_bytes_per_s = kPcie4BytesPerSecond,
           .power_limit_w = 300,
           .blocking_power_w = 70.38,  // Published with the measured workloads.
-          .static_power_w = 67,
+          .static_power_w = 63,
           .dynamic_power_w_per_mhz = 0.16,
           .voltage_floor_mhz = 1140,
           .voltage_slope_per_mhz = 0.00038,
