@@ -28,7 +28,6 @@
 #include "perseus/pipeline/schedule.h"
 #include "perseus/plan/planner.h"
 #include "perseus/profile/csv_reader.h"
-#include "perseus/profile/layer_partition.h"
 #include "perseus/profile/model_profile.h"
 
 namespace perseus {
@@ -96,11 +95,7 @@ Result<Workload> ReadWorkload(const CsvReader& csv, bool recomputes_activations)
   if (!gpu) return Fail(gpu);
   workload.spec.gpu = *gpu;
   if (fields[5] == "uniform_transformer") {
-    const auto layers = LayersOf(workload.spec.workload);
-    if (!layers) return Fail(layers);
-    auto boundaries = UniformBlockBoundaries(*layers, workload.spec.stages);
-    if (!boundaries) return Fail(boundaries);
-    workload.spec.boundaries = *std::move(boundaries);
+    workload.spec.partition = EvenPartition::kBlocks;
   } else {
     workload.spec.boundaries = NumbersOf(fields[5]);
   }

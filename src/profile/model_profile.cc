@@ -68,6 +68,18 @@ Result<void> CheckKinds(const std::vector<InstructionKind>& kinds) {
   return {};
 }
 
+Result<std::vector<int>> BoundariesOf(const ModelProfileSpec& spec,
+                                      std::span<const LayerWork> layers) {
+  const int count = static_cast<int>(layers.size());
+  const int parts = spec.stages * spec.chunks;
+  if (spec.boundaries.empty()) {
+    return spec.partition == EvenPartition::kBlocks ? UniformBlockBoundaries(layers, parts)
+                                                    : UniformBoundaries(count, parts);
+  }
+  if (const auto fits = CheckBoundaries(spec.boundaries, count, parts); !fits) return Fail(fits);
+  return spec.boundaries;
+}
+
 }  // namespace
 
 Result<Profile> SynthesizeModelProfile(const ModelProfileSpec& spec) {
@@ -76,25 +88,24 @@ Result<Profile> SynthesizeModelProfile(const ModelProfileSpec& spec) {
                 spec.stages, spec.chunks, kMostParts);
   }
   if (const auto fits = CheckKinds(spec.kinds); !fits) return Fail(fits);
+  if (!(spec.gpu.power_limit_w > spec.gpu.blocking_power_w)) {
+    return Fail(
+        "model profile: a power limit of {} W is not above the {} W that {} draws waiting "
+        "(raise it)",
+        spec.gpu.power_limit_w, spec.gpu.blocking_power_w, spec.gpu.name);
+  }
   const auto layers = LayersOf(spec.workload);
   if (!layers) return Fail(layers);
-  const int count = static_cast<int>(layers->size());
-  const int parts = spec.stages * spec.chunks;
-  std::vector<int> boundaries = spec.boundaries;
-  if (boundaries.empty()) {
-    auto uniform = UniformBoundaries(count, parts);
-    if (!uniform) return Fail(uniform);
-    boundaries = *std::move(uniform);
-  }
-  if (const auto fits = CheckBoundaries(boundaries, count, parts); !fits) return Fail(fits);
+  const auto boundaries = BoundariesOf(spec, *layers);
+  if (!boundaries) return Fail(boundaries);
 
   std::vector<ProfileEntry> entries;
   for (int stage = 0; stage < spec.stages; ++stage) {
     for (int chunk = 0; chunk < spec.chunks; ++chunk) {
       const auto part = static_cast<std::size_t>(PartOf(stage, chunk, spec.stages, spec.placement));
       const auto held = std::span(*layers).subspan(
-          static_cast<std::size_t>(boundaries[part]),
-          static_cast<std::size_t>(boundaries[part + 1] - boundaries[part]));
+          static_cast<std::size_t>((*boundaries)[part]),
+          static_cast<std::size_t>((*boundaries)[part + 1] - (*boundaries)[part]));
       for (const InstructionKind kind : spec.kinds) {
         entries.push_back({stage, chunk, kind,
                            Sweep(spec.gpu, KernelsOf(kind, held, spec.recomputes_activations))});

@@ -19,15 +19,21 @@
 
 namespace perseus {
 
+// What stages have alike unless boundaries say where each begins.
+enum class EvenPartition {
+  kLayers,  // UniformBoundaries
+  kBlocks,  // UniformBlockBoundaries: embeddings and head come on top.
+};
+
 struct ModelProfileSpec {
   ModelWorkload workload;
   GpuRoofline gpu;
   int stages = 8;
   int chunks = 1;
   ChunkPlacement placement = ChunkPlacement::kLoop;
-  // Where the model is cut, in the model's order: stages * chunks + 1. Empty: as many layers in
-  // each part (UniformBoundaries).
-  std::vector<int> boundaries;
+  // Where the model is cut, in the model's order: stages * chunks + 1. Empty: evenly.
+  std::vector<int> boundaries = {};
+  EvenPartition partition = EvenPartition::kLayers;
   std::vector<InstructionKind> kinds = {InstructionKind::kForward, InstructionKind::kBackward};
   // The backward pass first runs the forward pass of its blocks again. (With the kind `recompute`
   // the schedule does, and this stays off.)
@@ -35,8 +41,8 @@ struct ModelProfileSpec {
 };
 
 // One option for each clock from the highest down to half of it; below, time and energy both grow.
-// Fails for what LayersOf and CheckBoundaries refuse, for kinds that no clock changes, and for
-// repeated ones.
+// Fails for what LayersOf and CheckBoundaries refuse, for more parts than layers, for kinds that no
+// clock changes or that are there twice, and for a power limit that is not above blocking power.
 Result<Profile> SynthesizeModelProfile(const ModelProfileSpec& spec);
 
 // What forward and backward of each layer take at the highest clock: for partitioning.
