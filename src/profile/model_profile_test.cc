@@ -51,11 +51,6 @@ TEST(ModelProfile, EveryModelOnEveryGpuCanBePlanned) {
           EXPECT_LE(option.energy_j, gpu.power_limit_w * (ToSeconds(option.time) + 1e-9) + 1e-6);
         }
         EXPECT_GT(ParetoFront(options, gpu.blocking_power_w).size(), 10u) << model.name;
-        EXPECT_LT(std::min_element(options.begin(), options.end(),
-                                   [](auto& a, auto& b) { return a.energy_j < b.energy_j; })
-                      ->energy_j,
-                  0.98 * options.front().energy_j)
-            << model.name << " on " << gpu.name;
       }
     }
   }

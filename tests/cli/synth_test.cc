@@ -32,8 +32,8 @@ TEST_F(SynthModelTest, EveryFlagChangesTheProfile) {
   EXPECT_EQ(RunWell(base + " --gpu a100-sxm --microbatch-size 1 --sequence-length 2048"), profile);
   for (const char* flag :
        {"--gpu h100-sxm", "--microbatch-size 2", "--sequence-length 1024", "--tensor-parallel 2",
-        "--boundaries blocks", "--power-limit 500", "--recompute-activations"}) {
-    EXPECT_NE(RunWell(base + " " + flag), profile) << flag;
+        "--boundaries blocks", "--power-limit 300", "--recompute-activations"}) {
+    EXPECT_TRUE(RunWell(base + " " + flag) != profile) << flag;  // Not thousands of rows.
   }
   EXPECT_EQ(RunWell(base + " --boundaries layers"), profile);
 }
