@@ -18,7 +18,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -205,7 +204,7 @@ void PrintTable(const std::vector<Comparison>& comparisons) {
   }
 }
 
-void PrintCorrelations(const std::vector<Comparison>& comparisons) {
+void PrintAgreement(const std::vector<Comparison>& comparisons) {
   fmt::print("\n| rank correlation |");
   for (const double slowdown : kSlowdowns) fmt::print(" {} |", slowdown);
   fmt::print("\n|---|");
@@ -224,6 +223,15 @@ void PrintCorrelations(const std::vector<Comparison>& comparisons) {
     }
     fmt::print("\n");
   }
+  fmt::print("| mean distance, points |");
+  for (std::size_t i = 0; i < kSlowdowns.size(); ++i) {
+    double sum = 0;
+    for (const Comparison& comparison : comparisons) {
+      sum += std::abs(comparison.modelled[i] - comparison.workload.measured[i]);
+    }
+    fmt::print(" {:.1f} |", sum / static_cast<double>(comparisons.size()));
+  }
+  fmt::print("\n");
 }
 
 Result<void> Print(bool recomputes_activations) {
@@ -236,7 +244,7 @@ Result<void> Print(bool recomputes_activations) {
     comparisons.push_back(*std::move(comparison));
   }
   PrintTable(comparisons);
-  PrintCorrelations(comparisons);
+  PrintAgreement(comparisons);
   return {};
 }
 

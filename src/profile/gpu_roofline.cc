@@ -7,11 +7,11 @@
 namespace perseus {
 namespace {
 
-// What the SMs switch while they wait for memory, of what they switch while they compute. A round
-// figure: with it, streaming through memory draws 230 W of an A100-SXM's 400, about what such
-// benchmarks show. The calibration cannot tell, for its profiles hardly do so.
+// What the SMs switch while they wait for memory, of what they switch while they compute. Assumed:
+// streaming through memory then draws 245 W of an A100-SXM's 400. The calibration cannot tell, for
+// its profiles hardly do so; docs/reproduction.md says what 0.6 would change.
 constexpr double kWaitingActivity = 0.3;
-// Kernels that stream get this much of the data sheet's bandwidth (STREAM-like benchmarks).
+// Kernels that stream get about this much of the data sheet's bandwidth.
 constexpr double kMemoryEfficiency = 0.85;
 // A byte through memory, at the device and the link to it: about 5 pJ a bit for HBM2e (3.9 of them
 // in the device: O'Connor et al., MICRO 2017), 7.5 for GDDR6.
