@@ -20,7 +20,9 @@ constexpr double kGddr6JoulesPerByte = 60e-12;
 constexpr double kPcie4BytesPerSecond = 31.5e9;  // 16 lanes, each way.
 
 // The GA100 of both A100: 108 SMs of 2,048 dense FP16 flops a cycle, 1,410 MHz: 312 TFLOP/s
-// (NVIDIA A100 white paper; A100 80 GB data sheet). Supported clocks: 210 to 1,410 MHz by 15.
+// (NVIDIA A100 white paper; A100 80 GB data sheet). Supported clocks: 210 to 1,410 MHz by 15. From
+// efficiency to the voltage's slope: calibrated; static power is what the fit gave, less what the
+// products' memory traffic draws.
 GpuRoofline Ga100() {
   return {.name = {},
           .lowest_frequency_mhz = 210,

@@ -9,13 +9,13 @@ constexpr double kAccumulateBytes = 3 * kBytesPerNumber;
 }  // namespace
 
 void AddProduct(const Product& product, LayerWork& layer) {
-  const auto& [m, k, n, count, needs_input_gradient] = product;
+  const auto& [m, k, n, count] = product;
   const double weights = k * n * count;
   const KernelWork kernel{
       .flops = 2 * m * k * n * count,
       .memory_bytes = kBytesPerNumber * (m * k * count + weights + m * n * count)};
   layer.forward.push_back(kernel);
-  if (needs_input_gradient) layer.backward_input.push_back(kernel);
+  layer.backward_input.push_back(kernel);
   layer.backward_weight.push_back(kernel);
   layer.backward_weight.push_back({.memory_bytes = kAccumulateBytes * weights});
 }

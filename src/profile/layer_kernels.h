@@ -7,14 +7,12 @@ namespace perseus {
 
 inline constexpr double kBytesPerNumber = 2;  // FP16 or BF16.
 
-// (m x k)(k x n), where the right side is a weight: `count` such products, each with a weight of
-// its own. The input's gradient is left out where nothing asks for it (the first layer).
+// (m x k)(k x n), where the right side is a weight: `count` such products, each with its own.
 struct Product {
   double m = 0;
   double k = 0;
   double n = 0;
   double count = 1;
-  bool needs_input_gradient = true;
 };
 void AddProduct(const Product& product, LayerWork& layer);
 
