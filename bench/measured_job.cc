@@ -7,14 +7,11 @@
 #include "perseus/base/file.h"
 
 namespace perseus {
-namespace {
 
 std::filesystem::path SharedDirectory() {
   if (const char* directory = std::getenv("PERSEUS_SHARED_DIR")) return directory;
   return std::filesystem::path(PERSEUS_SOURCE_DIR) / ".." / "shared";
 }
-
-}  // namespace
 
 std::filesystem::path ProfilePath(const MeasuredJob& job) {
   return SharedDirectory() / "profiles" / fmt::format("{}_pp8_tp8.csv", job.name);

@@ -20,6 +20,7 @@ inline constexpr MeasuredJob kMeasuredJobs[] = {{"gpt3-175b_a100-sxm", 83.64, 1'
                                                 {"bloom-176b_a40", 70.38, 100'000}};
 inline constexpr int kMeasuredStages = 8;
 
+std::filesystem::path SharedDirectory();
 std::filesystem::path ProfilePath(const MeasuredJob& job);
 std::filesystem::path PublishedFrontierPath(const MeasuredJob& job, int microbatches);
 

@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/profile/chunk_placement.h"
 #include "perseus/profile/instruction_kind.h"
 #include "perseus/profile/profile.h"
 
@@ -65,11 +66,6 @@ struct GpuModel {
 std::vector<GpuModel> GpuModels();
 // Fails for a name that is not among them, and lists those that are.
 Result<GpuModel> FindGpuModel(std::string_view name);
-
-// Where the model goes on from chunk to chunk: from the last rank back to rank 0 (interleaved
-// schedules), or on the rank where it is, in the other direction (zb-v, dualpipe-v). It says which
-// stage and chunk are the model's last.
-enum class ChunkPlacement { kLoop, kV };
 
 struct SyntheticProfileSpec {
   std::string gpu = "a100";

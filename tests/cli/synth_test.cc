@@ -1,0 +1,95 @@
+// `perseus synth --model`: profiles of published architectures. The rest of synth: verbs_test.cc.
+#include <gmock/gmock.h>
+
+#include <ostream>
+
+#include "program.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr const char* kGpt =
+    "synth --model gpt3-xl --gpu a100-pcie --stages 4 --microbatch-size 8 --sequence-length 1024 "
+    "--boundaries 0,8,14,21,27";
+
+class SynthModelTest : public ProgramTest {};
+
+TEST_F(SynthModelTest, MakesAProfileThatPlans) {
+  RunWell(std::string(kGpt) + " -o gpt.csv");
+  EXPECT_EQ(RunWell(kGpt), Read("gpt.csv"));
+  const auto summary =
+      RunJson("plan gpt.csv --schedule 1f1b --microbatches 8 --blocking-power 83.64 --json");
+  EXPECT_FALSE(summary.empty());
+}
+
+TEST_F(SynthModelTest, EveryFlagChangesTheProfile) {
+  const std::string base = "synth --model gpt3-xl --stages 4";
+  const std::string profile = RunWell(base);
+  EXPECT_EQ(RunWell(base + " --gpu a100-sxm --microbatch-size 1 --sequence-length 2048"), profile);
+  for (const char* flag :
+       {"--gpu h100-sxm", "--microbatch-size 2", "--sequence-length 1024", "--tensor-parallel 2",
+        "--boundaries blocks", "--power-limit 300", "--recompute-activations"}) {
+    EXPECT_TRUE(RunWell(base + " " + flag) != profile) << flag;  // Not thousands of rows.
+  }
+  EXPECT_EQ(RunWell(base + " --boundaries layers"), profile);
+}
+
+TEST_F(SynthModelTest, MakesWhatAVShapedScheduleNeeds) {
+  RunWell(
+      "synth --model llama3-8b --stages 2 --chunks 2 --fold --sequence-length 512 "
+      "--instructions forward,backward_input,backward_weight -o v.csv");
+  RunWell("plan v.csv --schedule zb-v --microbatches 4 --chunks 2 --blocking-power 84");
+}
+
+TEST_F(SynthModelTest, ListsTheModels) {
+  EXPECT_THAT(RunWell("synth --list-models"),
+              AllOf(HasSubstr("gpt3-175b"), HasSubstr("Mixtral 8x7B"), HasSubstr("images")));
+}
+
+struct BadModel {
+  std::string name;
+  std::string arguments;
+  std::string complaint;
+};
+
+void PrintTo(const BadModel& bad, std::ostream* out) { *out << bad.name; }
+
+class BadModelTest : public ProgramTest, public testing::WithParamInterface<BadModel> {};
+
+TEST_P(BadModelTest, IsOneLineAndStatusTwo) {
+  ExpectComplaint(Run("synth -o bad.csv " + GetParam().arguments), 2, GetParam().complaint);
+  EXPECT_THAT(Files("."), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadModelTest,
+    testing::Values(
+        BadModel{"UnknownModel", "--model gpt5", "gpt5"},
+        BadModel{"TooFewBoundaries", "--model gpt3-xl --stages 4 --boundaries 0,8,27",
+                 "make 2 parts, not 4"},
+        BadModel{"FallingBoundaries", "--model gpt3-xl --stages 2 --boundaries 0,28,27",
+                 "28 is followed by 27"},
+        BadModel{"ShortBoundaries", "--model gpt3-xl --stages 2 --boundaries 0,8,20",
+                 "the model has 27 layers"},
+        BadModel{"NoNumber", "--model gpt3-xl --boundaries 0,x,27", "\"x\" is not a layer number"},
+        BadModel{"EmptyNumber", "--model gpt3-xl --boundaries 0,,27", "\"\" is not a layer number"},
+        BadModel{"HugeNumber", "--model gpt3-xl --boundaries 0,99999999999", "is not a layer"},
+        BadModel{"TooManyStages", "--model gpt3-xl --stages 28", "cannot fill 28 parts"},
+        BadModel{"GpuOfTheOtherKind", "--model gpt3-xl --gpu a100", "choose one of a40, a100-pcie"},
+        BadModel{"GpuOfModelsAlone", "--gpu h100-sxm", "choose one of a100, a40"},
+        BadModel{"NoiseOfAModel", "--model gpt3-xl --noise 0", "leave it out"},
+        BadModel{"BatchOfNoModel", "--microbatch-size 2", "means nothing without --model"},
+        BadModel{"RecomputationOfNoModel", "--recompute-activations", "without --model"},
+        BadModel{"NoDivisor", "--model gpt3-xl --tensor-parallel 3", "choose a divisor"},
+        BadModel{"SequenceOfImages", "--model wide-resnet101_8 --sequence-length 9",
+                 "leave the sequence length out"},
+        BadModel{"LowLimit", "--model gpt3-xl --power-limit 50", "raise it"},
+        BadModel{"NanLimit", "--model gpt3-xl --power-limit nan", "not a number"}),
+    [](const auto& param_info) { return param_info.param.name; });
+
+}  // namespace
+}  // namespace perseus
