@@ -17,6 +17,7 @@ struct Verb {
 Verb AddPlanVerb(CLI::App& program);
 Verb AddEvaluateVerb(CLI::App& program);
 Verb AddReportVerb(CLI::App& program);
+Verb AddReplayVerb(CLI::App& program);
 Verb AddShowVerb(CLI::App& program);
 Verb AddSynthVerb(CLI::App& program);
 // Keeps a reference to `program`, whose flags it completes.
