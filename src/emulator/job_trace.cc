@@ -185,8 +185,7 @@ class Reader {
       auto lane = lanes.find(unplaced.thread);
       if (lane == lanes.end()) {
         const auto named = lane_names_.find(unplaced.thread);
-        const auto parsed =
-            named == lane_names_.end() ? std::nullopt : ParseLane(named->second);
+        const auto parsed = named == lane_names_.end() ? std::nullopt : ParseLane(named->second);
         const auto [pid, tid] = unplaced.thread;
         const std::string what = fmt::format("event {} ({}, pid {}, tid {})", event.index,
                                              kKnownEvents[Index(event.name)].name, pid, tid);
@@ -205,9 +204,9 @@ class Reader {
         ranks_of_pipeline[event.pipeline].insert(parsed->rank);
       }
       event.rank = lane->second.rank;
-      event.lane = number_of_lane
-                       .try_emplace(lane->second.name, static_cast<int>(number_of_lane.size()))
-                       .first->second;
+      event.lane =
+          number_of_lane.try_emplace(lane->second.name, static_cast<int>(number_of_lane.size()))
+              .first->second;
       trace_.pipelines = std::max(trace_.pipelines, event.pipeline + 1);
       trace_.ranks = std::max(trace_.ranks, event.rank + 1);
     }
@@ -308,9 +307,8 @@ class Reader {
     const JobEvent* previous = nullptr;
     for (const JobEvent& event : events) {
       if (!IsComputation(event.kind)) continue;
-      const auto [same, is_new] =
-          done[event.kind == EventKind::kForward ? 0 : 1].try_emplace(
-              {event.chunk, event.microbatch}, &event);
+      const auto [same, is_new] = done[event.kind == EventKind::kForward ? 0 : 1].try_emplace(
+          {event.chunk, event.microbatch}, &event);
       if (!is_new) {
         return Fail("{}: microbatch {} of chunk {} was computed already by event {} (keep one)",
                     Describe(event, step.number), event.microbatch, event.chunk,

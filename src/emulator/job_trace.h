@@ -30,7 +30,7 @@ namespace perseus {
 
 // What an event waits for, and so what replaying it means.
 enum class EventKind : std::uint8_t {
-  kForward,   // Computations: the only events that a clock makes slower or faster.
+  kForward,  // Computations: the only events that a clock makes slower or faster.
   kBackward,
   kForwardSend,  // To the next rank of the pipeline; done when both sides are there.
   kForwardReceive,

@@ -122,8 +122,7 @@ class Handler : public nlohmann::json_sax<json> {
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
     const std::string_view what = error.what();
     const std::size_t column = what.find("column");
-    const std::size_t colon =
-        column == std::string_view::npos ? column : what.find(": ", column);
+    const std::size_t colon = column == std::string_view::npos ? column : what.find(": ", column);
     const std::string where =
         is_in_list_ ? fmt::format("in or after event {}: ", event_.index) : "";
     return Stop(fmt::format(

@@ -254,8 +254,7 @@ class StepBuilder {
     };
     for (int i = 0; i < events; ++i) at = next(at);
     return Fail("{}: it waits for event {}, which in the end waits for it (is the order recorded?)",
-                Describe(step_.events[At(at)], step_.number),
-                step_.events[At(next(at))].index);
+                Describe(step_.events[At(at)], step_.number), step_.events[At(next(at))].index);
   }
 
   const JobTrace& trace_;
