@@ -139,8 +139,9 @@ class GroupFinder {
   const RecordedStep& step_;
 };
 
-// Of the delays that steps show: (rank, event's name, predecessor's name or -1).
-using DelayKey = std::tuple<int, int, int>;
+// Of the delays that steps show: (rank, event's name, whether it is the first of its name). What ran
+// before is no part of it: of two events that end together, either may come out as the later one.
+using DelayKey = std::tuple<int, int, bool>;
 
 struct Unfinished {
   StepGraph graph;
@@ -218,13 +219,9 @@ class StepBuilder {
       }
     }
     const JobEvent& first = step_.events[At(group.front())];
-    const std::vector<int>& before = waits_[At(group.front())];
-    const auto last = std::ranges::max_element(
-        before, {}, [&](int event) { return step_.events[At(event)].end(); });
-    const int after = last == before.end() ? -1 : step_.events[At(*last)].name;
     for (const int member : group) {
       result_.shown_delays[At(member)] = start - ready;
-      result_.delay_keys[At(member)] = {first.rank, first.name, after};
+      result_.delay_keys[At(member)] = {first.rank, first.name, first.sequence == 0};
     }
   }
 

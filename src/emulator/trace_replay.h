@@ -17,8 +17,9 @@
 // What is left is time that no recorded event explains: launching, loading data, Python. Some of it
 // comes back in every step, and *host delay* is what of it can be known without looking at the step
 // itself: the median over the other steps, where of each step only the least delay counts that any
-// pipeline shows for that event after that predecessor (a rank may wait for something that is not
-// recorded; the one that it waits for does not). A trace of one step has none.
+// pipeline shows for events of that name on that rank, the first one apart from the others (a rank
+// may wait for something that is not recorded; the one that it waits for does not). A trace of one
+// step has none.
 //
 // So the check is honest: a step's replayed time uses nothing of its recorded one but what each
 // event itself took.
