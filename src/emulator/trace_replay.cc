@@ -139,8 +139,9 @@ class GroupFinder {
   const RecordedStep& step_;
 };
 
-// Of the delays that steps show: (rank, event's name, whether it is the first of its name). What ran
-// before is no part of it: of two events that end together, either may come out as the later one.
+// Of the delays that steps show: (rank, event's name, whether it is the first of its name). What
+// ran before is no part of it: of two events that end together, either may come out as the later
+// one.
 using DelayKey = std::tuple<int, int, bool>;
 
 struct Unfinished {

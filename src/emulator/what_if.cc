@@ -333,6 +333,9 @@ JobPowerModel JobPowerModel::Of(const GpuModel& gpu) {
       const double actual_mhz = gpu.ActualFrequencyMhz(mhz);
       const double time_s = work.compute_s * gpu.highest_frequency_mhz / actual_mhz + work.memory_s;
       if (points.empty()) least_time_s = time_s;
+      // Beyond the power limit clocks run alike, but for the last bits of a search for it.
+      constexpr double kAlike = 1 + 1e-9;
+      if (!points.empty() && time_s <= points.back().time_ratio * least_time_s * kAlike) continue;
       points.push_back({mhz, time_s / least_time_s, gpu.UnlimitedPowerW(actual_mhz)});
     }
     std::vector<ClockPoint> useful;
