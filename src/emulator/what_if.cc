@@ -38,11 +38,12 @@ std::vector<Option> OptionsOf(const std::vector<ClockPoint>& points, Nanoseconds
   return options;
 }
 
-// The relaxation of a step, or of one pipeline of it. Operation i is the i-th event taken in the
-// step's order; waits before the first events are operations, too.
+// The relaxation of a step, or of one pipeline of it. Its operations are the computations, in the
+// step's order, and some of what takes its time at any clock. Most of the latter is no operation
+// but a delay between operations, which makes the network about half as large.
 struct Relaxation {
   Network network;
-  std::vector<int> events;              // [operation]; -1 for a wait.
+  std::vector<int> events;              // [operation]; -1 where it is no computation.
   double least_effective_energy_j = 0;  // Sum over computations, each at its cheapest.
 };
 
@@ -53,7 +54,12 @@ class Relaxer {
       : graph_(graph), model_(model), durations_(durations), pipeline_(pipeline) {}
 
   Result<Relaxation> Relax() {
-    operation_of_event_.assign(durations_.size(), -1);
+    ends_.resize(durations_.size());
+    is_awaited_.assign(durations_.size(), false);
+    for (const int event : graph_.order) {
+      if (!IsTaken(event)) continue;
+      for (const int waited : graph_.waits_of(event)) is_awaited_[At(waited)] = true;
+    }
     for (const int event : graph_.order) {
       if (!IsTaken(event)) continue;
       if (auto added = Add(event); !added) return Fail(added);
@@ -65,58 +71,83 @@ class Relaxer {
   }
 
  private:
+  // So much later than an operation ends.
+  struct After {
+    int operation = 0;
+    Nanoseconds delay = 0;
+  };
+
   bool IsTaken(int event) const {
     return pipeline_ == kAllPipelines || graph_.step->events[At(event)].pipeline == pipeline_;
   }
 
   Result<void> Add(int event) {
-    int waits = 0;
-    const Nanoseconds delay = graph_.host_delays[At(event)];
-    const int wait = delay > 0 && !WaitsForAny(event) ? AddOperation(Fixed(delay), -1) : -1;
-    auto curve = CurveOf(event);
-    if (!curve) return Fail(curve);
-    const int operation = AddOperation(*std::move(curve), event);
-    operation_of_event_[At(event)] = operation;
-    for (const int waited : graph_.waits_of(event)) {
-      if (!IsTaken(waited)) continue;
-      dependencies_.push_back({operation_of_event_[At(waited)], operation, delay});
-      ++waits;
+    // A delay in place of an operation takes an arc for each pair of what it waits for and what
+    // waits for it. Four are no more than the operation would take.
+    constexpr std::size_t kMostAfter = 4;
+    const Nanoseconds host_delay = graph_.host_delays[At(event)];
+    std::vector<After> start = StartOf(event, host_delay);
+    const EventKind kind = graph_.step->events[At(event)].kind;
+    const Nanoseconds duration = durations_[At(event)];
+    std::vector<After>& end = ends_[At(event)];
+    if (IsComputation(kind) && duration > 0) {
+      Result<Curve> hull =
+          LowerHull(OptionsOf(model_.points_of(kind), duration), model_.blocking_power_w);
+      if (!hull) return Fail(hull);
+      relaxation_.least_effective_energy_j += hull->least_effective_energy_j;
+      if (start.empty() && host_delay > 0) start = {{AddOperation(Fixed(host_delay), -1, {}), 0}};
+      end = {{AddOperation(*std::move(hull), event, start), 0}};
+    } else if (start.empty()) {
+      end = {{AddOperation(Fixed(host_delay + duration), -1, {}), 0}};
+    } else if (start.size() > kMostAfter || !is_awaited_[At(event)]) {
+      end = {{AddOperation(Fixed(duration), -1, start), 0}};
+    } else {
+      end = std::move(start);
+      for (After& after : end) after.delay += duration;
     }
-    if (waits == 0 && wait >= 0) dependencies_.push_back({wait, operation, 0});
     return {};
   }
 
-  bool WaitsForAny(int event) const {
-    return std::ranges::any_of(graph_.waits_of(event), [&](int other) { return IsTaken(other); });
+  // The event starts when all of these have come; none if it waits for nothing.
+  std::vector<After> StartOf(int event, Nanoseconds host_delay) const {
+    std::vector<After> start;
+    for (const int waited : graph_.waits_of(event)) {
+      if (!IsTaken(waited)) continue;
+      for (const auto& [operation, delay] : ends_[At(waited)]) {
+        start.push_back({operation, delay + host_delay});
+      }
+    }
+    std::sort(start.begin(), start.end(), [](const After& left, const After& right) {
+      return std::tie(left.operation, right.delay) < std::tie(right.operation, left.delay);
+    });
+    // Of the same operation the longest delay counts.
+    const auto last = std::unique(
+        start.begin(), start.end(),
+        [](const After& left, const After& right) { return left.operation == right.operation; });
+    start.erase(last, start.end());
+    return start;
   }
 
   static Curve Fixed(Nanoseconds time) { return Curve{{time}, {}, {}, 0}; }
 
-  Result<Curve> CurveOf(int event) {
-    const EventKind kind = graph_.step->events[At(event)].kind;
-    const Nanoseconds duration = durations_[At(event)];
-    if (!IsComputation(kind) || duration == 0) return Fixed(duration);
-    Result<Curve> hull =
-        LowerHull(OptionsOf(model_.points_of(kind), duration), model_.blocking_power_w);
-    if (hull) relaxation_.least_effective_energy_j += hull->least_effective_energy_j;
-    return hull;
-  }
-
-  int AddOperation(Curve curve, int event) {
-    curve_of_operation_.push_back(static_cast<std::int32_t>(curves_.size()));
+  int AddOperation(Curve curve, int event, const std::vector<After>& start) {
+    const int operation = static_cast<int>(curves_.size());
+    curve_of_operation_.push_back(operation);
     curves_.push_back(std::move(curve));
     relaxation_.events.push_back(event);
-    return static_cast<int>(curves_.size()) - 1;
+    for (const auto& [waited, delay] : start) dependencies_.push_back({waited, operation, delay});
+    return operation;
   }
 
   const StepGraph& graph_;
   const JobPowerModel& model_;
   const std::vector<Nanoseconds>& durations_;
   const int pipeline_;
+  std::vector<std::vector<After>> ends_;  // By event.
+  std::vector<bool> is_awaited_;
   std::vector<Curve> curves_;
   std::vector<std::int32_t> curve_of_operation_;
   std::vector<Dependency> dependencies_;
-  std::vector<int> operation_of_event_;
   Relaxation relaxation_;
 };
 
