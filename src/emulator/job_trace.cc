@@ -276,6 +276,12 @@ class Reader {
   }
 
   Result<void> CheckStep(const RecordedStep& step) const {
+    if (ToSeconds(step.time) > kLongestSeconds) {
+      const auto last = std::ranges::max_element(step.events, {}, &JobEvent::end);
+      return Fail(
+          "{}: it ends {:.0f} s after the step began: its clock jumps (expected {} s at most)",
+          Describe(*last, step.number), ToSeconds(step.time), kLongestSeconds);
+    }
     int next_rank = 0;  // Of all pipelines in a row.
     std::vector<std::pair<int, int>> of_first_rank;
     Result<void> checked = ForEachRank(step, [&](std::span<const JobEvent> events) -> Result<void> {

@@ -193,6 +193,10 @@ TEST(JobTrace, ClockJumpsAreNamed) {
                                                "ended step 7"),
                                      HasSubstr("clock jumps")));
   events = TwoPipelines();
+  events[5].start_ms += 2e9;
+  events[5].end_ms += 2e9;
+  EXPECT_THAT(ErrorOf(events), AllOf(HasSubstr("event 5 ("), HasSubstr("clock jumps")));
+  events = TwoPipelines();
   events[3].start_ms = 2;  // F1 of rank 0, while F0 runs until 10.
   EXPECT_THAT(ErrorOf(events), AllOf(HasSubstr("event 3 (forward-compute, pipeline 0, rank 0"),
                                      HasSubstr("begins 8.000 ms before event 0")));

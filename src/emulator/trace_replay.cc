@@ -298,6 +298,19 @@ void SetHostDelays(std::vector<Unfinished>& steps) {
   }
 }
 
+// One after the other, events and their delays fit an eighth of 64 bits, as the planner wants it.
+Result<void> CheckSums(const StepGraph& graph) {
+  Nanoseconds left = std::numeric_limits<Nanoseconds>::max() / 8;
+  for (std::size_t i = 0; i < graph.durations.size(); ++i) {
+    left -= graph.durations[i] + graph.host_delays[i];
+    if (left >= 0) continue;
+    return Fail(
+        "{}: with it the events of the step last more than 36 years together (is ts in us?)",
+        Describe(graph.step->events[i], graph.step->number));
+  }
+  return {};
+}
+
 template <typename Takes, typename WaitsFor>
 Replay Run(const StepGraph& graph, std::span<const Nanoseconds> durations, HostDelays delays,
            Takes takes, WaitsFor waits_for) {
@@ -326,6 +339,11 @@ Result<TraceGraph> BuildTraceGraph(const JobTrace& trace, Nanoseconds clock_tole
     steps.push_back(*std::move(built));
   }
   SetHostDelays(steps);
+  for (const Unfinished& step : steps) {
+    if (auto fits = CheckSums(step.graph); !fits) {
+      return Fail("{}: {}", trace.name, fits.error().message);
+    }
+  }
   TraceGraph graph;
   for (Unfinished& step : steps) graph.steps.push_back(std::move(step.graph));
   return graph;

@@ -397,7 +397,8 @@ StepOutcome RunStep(const StepGraph& graph, const JobPowerModel& model, const St
     computing += durations[i];
   }
   outcome.time = ReplayStep(graph, durations).time;
-  outcome.waiting_j = model.blocking_power_w * ToSeconds(GpusOf(graph) * outcome.time - computing);
+  outcome.waiting_j =
+      model.blocking_power_w * (GpusOf(graph) * ToSeconds(outcome.time) - ToSeconds(computing));
   outcome.energy_j = outcome.computing_j + outcome.waiting_j;
   return outcome;
 }
