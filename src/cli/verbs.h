@@ -19,6 +19,7 @@ Verb AddCompareVerb(CLI::App& program);
 Verb AddEmulateVerb(CLI::App& program);
 Verb AddEvaluateVerb(CLI::App& program);
 Verb AddReportVerb(CLI::App& program);
+Verb AddReplayVerb(CLI::App& program);
 Verb AddShowVerb(CLI::App& program);
 Verb AddSynthVerb(CLI::App& program);
 // Keeps a reference to `program`, whose flags it completes.

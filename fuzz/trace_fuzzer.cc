@@ -1,0 +1,70 @@
+// Answers: do any bytes make ParseJobTrace or BuildTraceGraph crash, or give a timeline that breaks
+// their invariants, or one that cannot be replayed?
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "perseus/emulator/job_trace.h"
+#include "perseus/emulator/trace_replay.h"
+#include "perseus/emulator/what_if.h"
+
+namespace {
+
+using perseus::StepGraph;
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+void RequireOneLine(const std::string& message) {
+  Require(!message.empty());
+  Require(message.find('\n') == std::string::npos);
+}
+
+void CheckGraph(const StepGraph& graph) {
+  const std::size_t events = graph.step->events.size();
+  Require(graph.order.size() == events && graph.durations.size() == events);
+  Require(graph.host_delays.size() == events && graph.first_waited.size() == events + 1);
+  for (const auto duration : graph.durations) Require(duration >= 0);
+  for (const auto delay : graph.host_delays) Require(delay >= 0);
+  const auto replay = perseus::ReplayStep(graph, graph.durations);
+  Require(replay.time >= 0);
+  for (std::size_t i = 0; i < events; ++i) {
+    for (const int waited : graph.waits_of(static_cast<int>(i))) {
+      Require(replay.ends[static_cast<std::size_t>(waited)] <= replay.ends[i]);
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  perseus::TraceReadOptions options;
+  options.most_bytes = std::size_t{1} << 20;
+  const auto trace = perseus::ParseJobTrace(bytes, "fuzz", options);
+  if (!trace) {
+    RequireOneLine(trace.error().message);
+    return 0;
+  }
+  Require(trace->pipelines > 0 && trace->ranks > 0 && !trace->steps.empty());
+  const auto graph = perseus::BuildTraceGraph(*trace);
+  if (!graph) {
+    RequireOneLine(graph.error().message);
+    return 0;
+  }
+  Require(graph->steps.size() == trace->steps.size());
+  for (const StepGraph& step : graph->steps) CheckGraph(step);
+  const auto model = perseus::JobPowerModel::Of(perseus::GpuModels().front());
+  const auto answer = perseus::AskWhatIf(*graph, model, {0, 1});
+  if (!answer) {
+    RequireOneLine(answer.error().message);
+    Require(answer.error().kind != perseus::ErrorKind::kSystem);
+    return 0;
+  }
+  for (std::size_t s = 0; s < trace->steps.size(); ++s) {
+    Require(answer->controllers[0].steps[s].time <= answer->steps[s].replayed);
+  }
+  return 0;
+}
