@@ -140,6 +140,7 @@ Result<Comparison> Compare(const Workload& workload) {
 
   Comparison comparison{.workload = workload};
   std::vector<Nanoseconds> forward;
+  forward.reserve(static_cast<std::size_t>(stages));
   for (int stage = 0; stage < stages; ++stage) {
     forward.push_back(profile->Find(stage, 0, InstructionKind::kForward)->options.front().time);
   }
