@@ -101,7 +101,7 @@ struct TraceReadOptions {
 
 // Parses `bytes`, gzip or JSON; `name` stands for the file in messages. Errors (kInput) are one
 // line that names the event: "trace.json: event 12 (forward-compute, pipeline 0, rank 1, step 3):
-// cause (remedy)". 21 MB of JSON take about 0.3 s.
+// cause (remedy)". 21 MB of JSON take about 0.2 s.
 Result<JobTrace> ParseJobTrace(std::string_view bytes, std::string_view name,
                                const TraceReadOptions& options = {});
 
