@@ -24,6 +24,7 @@
 
 #include "measured_job.h"
 #include "perseus/base/file.h"
+#include "perseus/emulator/policy.h"
 #include "perseus/pipeline/schedule.h"
 #include "perseus/plan/planner.h"
 #include "perseus/profile/csv_reader.h"
@@ -35,17 +36,25 @@ namespace {
 constexpr std::array kSlowdowns = {1.0, 1.05, 1.1, 1.2, 1.3, 1.4, 1.5};
 using Savings = std::array<double, kSlowdowns.size()>;  // In %.
 
+// With no straggler, in %.
+struct WithEnvPipe {
+  double saving = 0;
+  double slowdown = 0;
+};
+
 struct Workload {
   std::string gpu;  // As the file names it.
   ModelProfileSpec spec;
   int microbatches = 0;
   double blocking_power_w = 0;
   Savings measured = {};
+  WithEnvPipe measured_envpipe;
 };
 
 struct Comparison {
   Workload workload;
   Savings modelled = {};
+  WithEnvPipe modelled_envpipe;
   double imbalance = 0;        // Slowest stage over fastest, forward, maximum frequency.
   double average_power_w = 0;  // Of a GPU, everything at maximum frequency.
   double forward_s = 0;        // Of the slowest stage.
@@ -99,6 +108,7 @@ Result<Workload> ReadWorkload(const CsvReader& csv, bool recomputes_activations)
     workload.spec.boundaries = NumbersOf(fields[5]);
   }
   workload.measured[0] = NumberOf<double>(fields[7]);
+  workload.measured_envpipe = {NumberOf<double>(fields[9]), NumberOf<double>(fields[10])};
   for (std::size_t i = 1; i < kSlowdowns.size(); ++i) {
     workload.measured[i] = NumberOf<double>(fields[10 + i]);
   }
@@ -138,7 +148,8 @@ Result<Comparison> Compare(const Workload& workload) {
   const auto planner = Planner::Create(*std::move(graph), {workload.blocking_power_w, 0});
   if (!planner) return Fail(planner);
 
-  Comparison comparison{.workload = workload};
+  Comparison comparison;
+  comparison.workload = workload;
   std::vector<Nanoseconds> forward;
   forward.reserve(static_cast<std::size_t>(stages));
   for (int stage = 0; stage < stages; ++stage) {
@@ -159,6 +170,11 @@ Result<Comparison> Compare(const Workload& workload) {
     };
     comparison.modelled[i] = 100 * (1 - energy_j(plan->evaluation) / energy_j(baseline));
   }
+  const auto envpipe = MakeEnvPipe()->Points(*planner, {});
+  if (!envpipe) return Fail(envpipe);
+  const Evaluation& run = envpipe->points.front().evaluation;
+  comparison.modelled_envpipe = {100 * (1 - run.energy_j / baseline.energy_j),
+                                 100 * (ToSeconds(run.time) / ToSeconds(baseline.time) - 1)};
   return comparison;
 }
 
@@ -205,6 +221,17 @@ void PrintTable(const std::vector<Comparison>& comparisons) {
   }
 }
 
+void PrintEnvPipe(const std::vector<Comparison>& comparisons) {
+  fmt::print("\n| workload | GPU | saving | slowdown |\n|---|---|---|---|\n");
+  for (const Comparison& comparison : comparisons) {
+    const WithEnvPipe& modelled = comparison.modelled_envpipe;
+    const WithEnvPipe& measured = comparison.workload.measured_envpipe;
+    fmt::print("| {} | {} | {:.1f} ({:.1f}) | {:.1f} ({:.1f}) |\n",
+               comparison.workload.spec.workload.model, comparison.workload.gpu, modelled.saving,
+               measured.saving, modelled.slowdown, measured.slowdown);
+  }
+}
+
 void PrintAgreement(const std::vector<Comparison>& comparisons) {
   fmt::print("\n| rank correlation |");
   for (const double slowdown : kSlowdowns) fmt::print(" {} |", slowdown);
@@ -246,6 +273,7 @@ Result<void> Print(bool recomputes_activations) {
   }
   PrintTable(comparisons);
   PrintAgreement(comparisons);
+  PrintEnvPipe(comparisons);
   return {};
 }
 

@@ -1,0 +1,99 @@
+// How long does a job of thousands of GPUs take to emulate, and how does that grow with pipelines,
+// stages, microbatches and events? Beside it the same with every pipeline of every iteration
+// computed by itself (noise too small to matter), as a simulator would that does not see that most
+// are alike.
+#include <benchmark/benchmark.h>
+
+#include "perseus/emulator/emulation.h"
+#include "perseus/pipeline/operation_graph.h"
+#include "perseus/profile/synthetic_profile.h"
+
+namespace perseus {
+namespace {
+
+struct Size {
+  int pipelines = 128;
+  int stages = 8;
+  int microbatches = 12;
+  int events = 20;
+  int iterations = 1000;
+};
+
+Planner MakePlanner(const Size& size) {
+  PipelineModel model;
+  model.blocking_power_w = 84;
+  const auto profile = SynthesizeProfile({.stages = size.stages});
+  const auto schedule =
+      GenerateSchedule({.name = "1f1b", .ranks = size.stages, .microbatches = size.microbatches});
+  return *Planner::Create(*BuildOperationGraph(*schedule, *profile, model), {84, 0});
+}
+
+// Stragglers of four kinds that come and go, each for a tenth of the time.
+EmulationSpec MakeSpec(const Planner& planner, const Size& size) {
+  EmulationSpec spec{.pipelines = size.pipelines,
+                     .iterations = size.iterations,
+                     .options = planner.PlanFor(planner.baseline().time)->options,
+                     .changes = {},
+                     .disturbances = {}};
+  for (int i = 0; i < size.events; ++i) {
+    const int from = i * size.iterations / (size.events + 1);
+    spec.disturbances.push_back({.kind = Disturbance::Kind::kSlow,
+                                 .pipeline = i * 7 % size.pipelines,
+                                 .rank = i % size.stages,
+                                 .from = from,
+                                 .until = from + size.iterations / 10,
+                                 .value = 1.05 + 0.05 * (i % 4)});
+  }
+  spec.reaction = Reaction::kFollow;
+  spec.delay = 1;
+  return spec;
+}
+
+void Run(benchmark::State& state, const Size& size, double noise) {
+  const Planner planner = MakePlanner(size);
+  EmulationSpec spec = MakeSpec(planner, size);
+  spec.noise = noise;
+  std::int64_t executions = 0;
+  for (auto _ : state) {
+    const auto emulation = Emulate(planner, spec);
+    executions = emulation->executions;
+    benchmark::DoNotOptimize(emulation->energy_j);
+  }
+  state.counters["executions"] = static_cast<double>(executions);
+  state.counters["GPUs"] = size.pipelines * size.stages * 8;
+}
+
+Size SizeOf(const benchmark::State& state) {
+  return {.pipelines = static_cast<int>(state.range(0)),
+          .stages = static_cast<int>(state.range(1)),
+          .microbatches = static_cast<int>(state.range(2)),
+          .events = static_cast<int>(state.range(3)),
+          .iterations = static_cast<int>(state.range(4))};
+}
+
+void Alike(benchmark::State& state) { Run(state, SizeOf(state), 0); }
+void Each(benchmark::State& state) { Run(state, SizeOf(state), 1e-12); }
+
+BENCHMARK(Alike)
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(1)
+    ->ArgNames({"pipelines", "stages", "microbatches", "events", "iterations"})
+    ->Args({128, 8, 12, 20, 1000})
+    ->Args({32, 8, 12, 20, 1000})
+    ->Args({512, 8, 12, 20, 1000})
+    ->Args({128, 16, 12, 20, 1000})
+    ->Args({128, 8, 48, 20, 1000})
+    ->Args({128, 8, 12, 0, 1000})
+    ->Args({128, 8, 12, 80, 1000})
+    ->Args({128, 8, 12, 20, 4000});
+BENCHMARK(Each)
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(1)
+    ->ArgNames({"pipelines", "stages", "microbatches", "events", "iterations"})
+    ->Args({128, 8, 12, 20, 100})
+    ->Args({128, 8, 12, 20, 1000});
+
+}  // namespace
+}  // namespace perseus
+
+BENCHMARK_MAIN();
