@@ -173,8 +173,13 @@ Result<void> RunReport(const ReportFlags& flags) {
     page = *std::move(made);
   }
   if (auto written = WriteFigures(flags.figures, *data); !written) return written;
-  if (!page) return {};
-  return WriteFileAtomically(flags.output, *page);
+  if (page) {
+    if (auto written = WriteFileAtomically(flags.output, *page); !written) return written;
+  }
+  std::string told;
+  for (const std::string& path : flags.figures.figures) told += fmt::format("wrote {}\n", path);
+  if (page) told += fmt::format("wrote {}\n", flags.output);
+  return Print(told);
 }
 
 }  // namespace

@@ -32,6 +32,10 @@ Result<Columns> ReadHeader(const CsvReader& reader) {
     if (fields[i] == "time") columns.time = i;
     if (fields[i] == "energy" || fields[i] == "energy_bound") columns.energy = i;
     if (fields[i] == "marginal_watts") columns.price = i;
+    if (fields[i] == "frequency") {
+      return Fail("{}: is a profile, not a frontier (make one of it: perseus plan ... -o DIR)",
+                  reader.Where());
+    }
   }
   if (!columns.time || !columns.energy) {
     return Fail("{}: no column \"{}\" (a frontier has the columns time, in s, and energy, in J)",

@@ -68,6 +68,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Bad{"Empty", "", "f.csv: is empty"}, Bad{"NoRows", "time,energy\n", "f.csv: has no points"},
         Bad{"NoEnergy", "time,watts\n1,2\n", "f.csv:1: no column \"energy\""},
+        Bad{"Profile", "stage,instruction,frequency,time,energy\n", "f.csv:1: is a profile"},
         Bad{"NotANumber", "time,energy\n1,2\n1.5,2J\n", "f.csv:3: energy \"2J\" is not a number"},
         Bad{"Infinite", "time,energy\n1,inf\n", "f.csv:2: energy \"inf\" is not a number"},
         Bad{"Negative", "time,energy\n-1,2\n", "f.csv:2: time \"-1\" is out of range"},

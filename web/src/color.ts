@@ -51,13 +51,26 @@ export const powerSteps = 24;
 const ramp = interpolateRgbBasis(["#8fd0ea", "#d8e08a", "#fbc453", "#f0803c", "#c22f3d"]);
 const ramps = Array.from({ length: powerSteps }, (_, i) => ramp(i / (powerSteps - 1)));
 
-/** Which colour a power has: a number below `powerSteps`. */
-export function powerStep(power: number, [least, most]: [number, number]): number {
+/** The colour of what draws no more than waiting does: a collective, say. */
+export const idleStep = powerSteps;
+/** How many colours there are in all. */
+export const colorCount = powerSteps + 1;
+const idleColor = "#a7b0c0";
+
+/** Which colour a power has: a number below `colorCount`. */
+export function powerStep(
+  power: number,
+  [least, most]: [number, number],
+  blocking: number,
+): number {
+  // A little more, for what is rounded.
+  if (power <= blocking * 1.02) return idleStep;
   const part = (power - least) / (most - least);
   return Math.max(0, Math.min(powerSteps - 1, Math.floor(part * powerSteps)));
 }
 
-export const powerColor = (step: number): string => ramps[step];
+export const powerColor = (step: number): string =>
+  step === idleStep ? idleColor : ramps[step];
 
 /** Text upon that colour. */
-export const inkOn = (step: number): string => (step > powerSteps * 0.8 ? "#ffffff" : "#1a1f2b");
+export const inkOn = (step: number): string => (step !== idleStep && step > powerSteps * 0.8 ? "#ffffff" : "#1a1f2b");

@@ -133,14 +133,19 @@ export function powerOf(slice: Slice, report: Report): number {
   return slice.energy / (slice.duration / 1e9) / report.job.gpus_per_stage;
 }
 
-/** Least and most power of one GPU that any option draws, and that of waiting: for colours. */
+/** W of one GPU that waits. */
+export const blockingPowerOf = (report: Report): number =>
+  report.job.blocking_power_w / report.job.gpus_per_stage;
+
+/** Least and most power of one GPU that any option draws beyond waiting: for colours. */
 export function powerRange(report: Report): [number, number] {
   let least = Infinity;
   let most = 0;
+  const waiting = blockingPowerOf(report) * 1.02;
   for (const set of report.option_sets) {
-    if (set.time_ns.length < 2) continue;
     set.time_ns.forEach((time, i) => {
       const power = set.energy_j[i] / (time / 1e9) / report.job.gpus_per_stage;
+      if (power <= waiting) return;
       least = Math.min(least, power);
       most = Math.max(most, power);
     });

@@ -32,7 +32,12 @@ export const wattHours = (j: number, digits = 3): string =>
 
 export const kilograms = (kg: number): string => scaled(kg, [[1e3, "t"], [1, "kg"]], 3);
 
-export const money = (amount: number): string => number(amount, amount >= 100 ? 1 : 3);
+/** In dollars, as the program's --price. */
+export const money = (amount: number): string => `$${number(amount, amount >= 100 ? 1 : 3)}`;
+
+/** "1 rank", "8 ranks". */
+export const counted = (count: number, noun: string, plural = "s"): string =>
+  `${whole(count)} ${noun}${count === 1 ? "" : plural}`;
 
 /** Never "-0.00 %": what rounds to nothing has no sign. */
 export const percent = (part: number, digits = 2): string =>

@@ -26,14 +26,16 @@ export function frontierLayout(report: Report, width: number, height: number) {
     ...curves.flatMap((curve) => leastEnergyPart(curve).map((p) => p.energy_j)),
   ];
   const unit = Math.max(...energies) >= 2e4 ? { factor: 1e3, name: "kJ" } : { factor: 1, name: "J" };
-  const x = scaleLinear(padded(times, 0.03), [box.left, width - box.right]);
-  const y = scaleLinear(padded(energies, 0.06), [height - box.bottom, box.top]);
+  const x = scaleLinear(padded(times, 0.03, 0.01), [box.left, width - box.right]);
+  const y = scaleLinear(padded(energies, 0.06, 0.001), [height - box.bottom, box.top]);
   return { box, x, y, unit };
 }
 
-function padded(values: number[], part: number): [number, number] {
+/** Their range and some room; at least `span` of the largest, or nothing would seem a lot. */
+function padded(values: number[], part: number, span: number): [number, number] {
   const [least, most] = extent(values) as [number, number];
-  const room = (most - least || Math.abs(most) || 1) * part;
+  const lacking = Math.max(0, (Math.abs(most) || 1) * span - (most - least)) / 2;
+  const room = (most - least + 2 * lacking) * part + lacking;
   return [least - room, most + room];
 }
 

@@ -1,6 +1,6 @@
 // Where the lanes of a timeline lie: the baseline above, the plan below, on one scale of time.
 import type { Iteration, Report, Slice } from "../data";
-import { powerOf, powerRange, slicesOf } from "../data";
+import { blockingPowerOf, powerOf, powerRange, slicesOf } from "../data";
 import { powerStep } from "../color";
 
 export interface TimelineGroup {
@@ -31,6 +31,7 @@ export function layOutTimeline(
   laneHeight: number,
 ): TimelineLayout {
   const range = powerRange(report);
+  const blocking = blockingPowerOf(report);
   const gap = laneHeight >= 14 ? 3 : 1;
   let top = 0;
   const groups = iterations.map(({ title, iteration }) => {
@@ -39,7 +40,7 @@ export function layOutTimeline(
       title,
       iteration,
       lanes,
-      steps: lanes.map((lane) => lane.map((slice) => powerStep(powerOf(slice, report), range))),
+      steps: lanes.map((lane) => lane.map((slice) => powerStep(powerOf(slice, report), range, blocking))),
       top: top + titleHeight,
     };
     top = group.top + lanes.length * (laneHeight + gap) + 10;

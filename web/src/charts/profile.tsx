@@ -110,10 +110,12 @@ function Panel({ set, blockingPower, palette }: {
       {points.map((p, i) => (
         <circle key={i} cx={x(p.t)} cy={y(p.e)} r="2.2" fill={palette.muted} />
       ))}
-      <path d={path(set.hull.map((i) => points[i])) ?? ""} fill="none" stroke={palette.bound}
+      <path d={path(set.hull.map((i) => points[i]))!} fill="none" stroke={palette.bound}
         stroke-width="2" />
-      <path d={path(fitted) ?? ""} fill="none" stroke={palette.chosen} stroke-width="1.5"
-        stroke-dasharray="4 3" />
+      {fitted.length > 1 && (
+        <path d={path(fitted)!} fill="none" stroke={palette.chosen} stroke-width="1.5"
+          stroke-dasharray="4 3" />
+      )}
       <path d="M-5,-5l10,10m0,-10l-10,10" stroke={palette.ink} stroke-width="2"
         transform={`translate(${x(baseline.t)},${y(baseline.e)})`} />
     </g>

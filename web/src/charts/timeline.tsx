@@ -1,7 +1,7 @@
 // The timeline as SVG, for paper and files. One path for each colour: a job of ten thousand
 // instructions has some fifty elements.
 import { scaleLinear } from "d3-scale";
-import { inkOn, powerColor, powerSteps, type Palette } from "../color";
+import { colorCount, inkOn, powerColor, type Palette } from "../color";
 import { labelOf, type Report } from "../data";
 import { fontFamily, tickFormat } from "./frame";
 import { laneTop, type TimelineGroup, type TimelineLayout } from "./lanes";
@@ -50,7 +50,7 @@ function Group({ report, layout, group, palette, x }: {
   palette: Palette;
   x: (ns: number) => number;
 }) {
-  const paths: string[] = Array.from({ length: powerSteps }, () => "");
+  const paths: string[] = Array.from({ length: colorCount }, () => "");
   let outline = "";
   const labels: { x: number; y: number; text: string; step: number }[] = [];
   const fixed = (value: number) => Math.round(value * 100) / 100;

@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
-import { gpusOfPipeline, type Report } from "../data";
+import { blockingPowerOf, type Report } from "../data";
+import { counted, seconds, watts } from "../format";
 import { FrontierSection } from "./frontier_section";
 import { Headline } from "./headline";
 import { PlanSlider } from "./plan_slider";
@@ -33,10 +34,14 @@ function Footer({ report }: { report: Report }) {
       <h2>What this is made from</h2>
       <p>
         {job.profile !== undefined ? "Profile " : "Graph "}
-        <code>{job.profile ?? job.graph}</code>, schedule {job.schedule}, {report.ranks.length} ranks
-        {job.microbatches !== undefined && ` × ${job.microbatches} microbatches`},{" "}
-        {job.operations.toLocaleString("en")} instructions an iteration, {gpusOfPipeline(report)} GPUs a
-        pipeline.
+        <code>{job.profile ?? job.graph}</code>
+        {job.profile !== undefined && `, schedule ${job.schedule}`},{" "}
+        {counted(report.ranks.length, "rank")}
+        {job.microbatches !== undefined && ` × ${counted(job.microbatches, "microbatch", "es")}`},{" "}
+        {counted(job.operations, "instruction")} an iteration,{" "}
+        {counted(job.gpus_per_stage, "GPU")} a stage. A GPU that waits draws{" "}
+        {watts(blockingPowerOf(report), 4)}; a change of clock takes{" "}
+        {job.switch_latency_s > 0 ? seconds(job.switch_latency_s * 1e9) : "no time"}.
       </p>
       <p>
         Energies are those of the GPUs, waiting included, and are as true as the profile: each plan is

@@ -2,7 +2,7 @@ import { bisector } from "d3-array";
 import { useState } from "preact/hooks";
 import { FrontierChart, frontierLayout, leastEnergyPart } from "../charts/frontier";
 import type { Report } from "../data";
-import { joules, number, percent, watts } from "../format";
+import { joules, number, percent } from "../format";
 import { themed } from "./themed";
 import { useWidth } from "./use_width";
 
@@ -37,8 +37,10 @@ export function FrontierSection({ report, chosen, onChoose }: Props) {
     <section aria-labelledby="frontier">
       <h2 id="frontier">The time–energy frontier</h2>
       <p>
-        Below the line there is no plan. What lies to the left of T* and above the line is energy that
-        buys no speed. Point at it to read numbers; click a plan to choose it.
+        {report.frontier
+          ? "The line is the least energy for each iteration time: no plan lies below it. T_min is the least time there is, T* the time of least energy."
+          : "Each plan was made for its own time; the frontier between them was not computed."}{" "}
+        <span class="screen">Point at it to read numbers; click a plan to choose it.</span>
       </p>
       <div class="chart" ref={element}>
         {width > 0 && (
@@ -97,7 +99,7 @@ function readingAt(report: Report, width: number, height: number, px: number, py
     lines: [
       `${number(point.time_s, 6)} s, ${joules(point.energy_j, 5)}`,
       `${percent(point.time_s / (report.baseline.time_ns / 1e9) - 1)} slowdown`,
-      `next second saves ${watts(report.frontier.marginal_w[i])} of computing`,
+      `a millisecond more saves ${joules(report.frontier.marginal_w[i] / 1e3)} of computing`,
     ],
   };
 }

@@ -1,7 +1,7 @@
 // What it is worth: energy, money and CO2 of a month, at no slowdown and at the chosen plan.
 import { useState } from "preact/hooks";
 import { firstPlan, gpusOfPipeline, type Plan, type Report } from "../data";
-import { joules, kilograms, money, number, percent, wattHours } from "../format";
+import { counted, joules, kilograms, money, number, percent, wattHours } from "../format";
 
 export const hoursOfMonth = 730;
 const joulesPerKilowattHour = 3.6e6;
@@ -63,7 +63,7 @@ export function Headline({ report, chosen }: { report: Report; chosen: number })
         )}
       </h1>
       <p>
-        An iteration of one pipeline ({report.ranks.length} ranks, {gpusOfPipeline(report)} GPUs) takes{" "}
+        An iteration of one pipeline ({counted(report.ranks.length, "rank")}, {counted(gpusOfPipeline(report), "GPU")}) takes{" "}
         {number(report.baseline.time_ns / 1e9)} s and {joules(report.baseline.energy_j)} with every GPU
         at maximum frequency. The plan for <em>{first.target}</em> takes {joules(first.energy_j)}; no
         plan that is as fast takes less than {joules(first.lower_bound_j)}. In a month of {hoursOfMonth}{" "}
@@ -90,10 +90,10 @@ function SavingsTable({ report, first, plan, rates }: {
     plans.map((p) => savingOfMonth(report, p, pipelines, rates)),
   );
   const rows: [string, (saving: MonthlySaving) => string][] = [
-    ["Energy", (s) => wattHours(s.energy_j)],
-    ["Money", (s) => money(s.money)],
-    ["CO₂", (s) => kilograms(s.co2_kg)],
-    ["Takes longer", (s) => (s.longer_h <= 0 ? "no" : `${number(s.longer_h, 3)} h`)],
+    ["Energy saved", (s) => wattHours(s.energy_j)],
+    ["Money saved", (s) => money(s.money)],
+    ["CO₂ saved", (s) => kilograms(s.co2_kg)],
+    ["Takes longer by", (s) => (s.longer_h <= 0 ? "nothing" : `${number(s.longer_h, 3)} h`)],
   ];
   return (
     <table class="savings">
@@ -108,7 +108,7 @@ function SavingsTable({ report, first, plan, rates }: {
           ))}
         </tr>
         <tr>
-          <th scope="col">saved a month</th>
+          <th scope="col">in a month of work</th>
           {counts.flatMap((_, i) =>
             plans.map((p) => (
               <th scope="col" key={`${i} ${p.name}`} class={p === first ? "" : "chosen"}>
@@ -134,7 +134,7 @@ function SavingsTable({ report, first, plan, rates }: {
 
 function Inputs({ rates, onChange }: { rates: Rates; onChange: (rates: Rates) => void }) {
   const fields: [keyof Rates, string, number, number][] = [
-    ["price", "Price of a kWh", 0, 0.01],
+    ["price", "Price of a kWh ($)", 0, 0.01],
     ["gramsPerKilowattHour", "Grid, g CO₂ per kWh", 0, 10],
     ["pipelines", "Pipelines", 1, 1],
   ];
@@ -143,11 +143,14 @@ function Inputs({ rates, onChange }: { rates: Rates; onChange: (rates: Rates) =>
       {fields.map(([name, label, least, step]) => (
         <label key={name}>
           {label}
-          <input type="number" name={name} min={least} step={step} value={rates[name]}
+          {/* Its text is the reader's own: "0." is on the way to 0.35. */}
+          <input type="number" name={name} min={least} step={step} defaultValue={`${rates[name]}`}
             onInput={(event) => {
               const value = event.currentTarget.valueAsNumber;
-              // While somebody types it may be no number: what was there stays.
-              if (value >= least) onChange({ ...rates, [name]: value });
+              const isGood =
+                value >= least && (name !== "pipelines" || Number.isInteger(value));
+              event.currentTarget.setAttribute("aria-invalid", String(!isGood));
+              if (isGood) onChange({ ...rates, [name]: value });
             }} />
         </label>
       ))}

@@ -47,14 +47,15 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
         <b>Marginal watts</b>: what a rank’s instructions would save, on average, for each second that
         they were given more. {plan.marginal_w !== null && (
           <>
-            For the whole pipeline the next second is worth {watts(plan.marginal_w)} of computing,
-            against {watts(report.job.blocking_power_w * report.ranks.length)} of waiting.
+            A millisecond more for the iteration would save {joules(plan.marginal_w / 1e3)} of computing
+            in all, where instructions share the slack, and cost{" "}
+            {joules((report.job.blocking_power_w * report.ranks.length) / 1e3)} of waiting.
           </>
         )}
       </p>
       <div class="scroll">
         <table class="stages">
-          <caption>Plan: {plan.target}. Clocks: mean, and least–most below.</caption>
+          <caption>Plan: {plan.target}. Clocks: mean over instructions, and least–most below. Switches: within an iteration.</caption>
           <thead>
             <tr>
               <th scope="col" rowSpan={2}>rank</th>

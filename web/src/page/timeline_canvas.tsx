@@ -4,9 +4,9 @@ import { scaleLinear } from "d3-scale";
 import { pointer, select } from "d3-selection";
 import { zoom, zoomIdentity, type ZoomBehavior, type ZoomTransform } from "d3-zoom";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { inkOn, powerColor, powerSteps, type Palette } from "../color";
+import { colorCount, inkOn, powerColor, type Palette } from "../color";
 import { labelOf, powerOf, type Report, type Slice } from "../data";
-import { joules, megahertz, seconds, watts } from "../format";
+import { counted, joules, megahertz, seconds, watts } from "../format";
 import { fontFamily, tickFormat } from "../charts/frame";
 import { firstEndingAfter, laneTop, type TimelineLayout } from "../charts/lanes";
 import { shortened } from "../charts/timeline";
@@ -49,6 +49,8 @@ export function TimelineCanvas({ report, layout, width, theme, label }: Props) {
       .scaleExtent([1, mostZoom])
       .extent(area)
       .translateExtent(area)
+      // A notch of the wheel zooms as a key does.
+      .wheelDelta((event) => -event.deltaY * (event.deltaMode === 1 ? 0.08 : 0.004))
       // A plain wheel scrolls the page, and one finger does; with ctrl, or two fingers, it zooms.
       .filter((event) =>
         event.type === "wheel" ? event.ctrlKey || event.metaKey : event.touches ? event.touches.length > 1 : !event.button,
@@ -137,7 +139,8 @@ function Reading({ report, found, width }: { report: Report; found: Found; width
       </div>
       {slice && (
         <div>
-          {joules(slice.energy)}, {watts(powerOf(slice, report), 3)} a GPU
+          {joules(slice.energy)} of {counted(report.job.gpus_per_stage, "GPU")} at{" "}
+          {watts(powerOf(slice, report), 3)}
           {slice.critical && ", critical"}
         </div>
       )}
@@ -207,7 +210,7 @@ function paintSlices(
   palette: Palette,
 ) {
   const [from, to] = [x.invert(left), x.invert(x.range()[1])];
-  const byStep: number[][] = Array.from({ length: powerSteps }, () => []);
+  const byStep: number[][] = Array.from({ length: colorCount }, () => []);
   const outlines: number[] = [];
   const labels: [number, number, string, number][] = [];
   context.fillStyle = palette.blocking;

@@ -35,7 +35,9 @@ export function TimelineSection({ report, chosen, theme }: {
       <h2 id="timeline">One iteration, to scale</h2>
       <p>
         A lane for each rank. The hotter the colour, the more power a GPU draws; grey is a GPU that
-        waits. Off the critical path the plan runs cooler and longer, into what was waiting before.
+        waits. Where nothing waited for a computation, the plan runs it cooler and longer. Outlined is a
+        critical path, which alone decides when the iteration ends; in a good plan nearly everything is
+        close to it.
       </p>
       <svg width={legendWidth} height={legendHeight} class="power"
         viewBox={`0 0 ${legendWidth} ${legendHeight}`} role="img" aria-label="Colours: power of a GPU, waiting, critical path">

@@ -79,7 +79,7 @@ describe("frontier", () => {
         const fits = ([t, bound, watts]) => {
           assertShows(energy, bound, "bound");
           assertShows(lines[1].replace(" slowdown", ""), t / job.summary.baseline.time_s - 1, "slowdown");
-          assertShows(lines[2].match(/next second saves (.*) of computing/)[1], watts, "price");
+          assertShows(lines[2].match(/a millisecond more saves (.*) of computing/)[1], watts / 1e3, "price");
         };
         // Several may share the digits that are shown.
         assert.ok(near.some((row) => {
@@ -297,7 +297,7 @@ function checkTooltip(title, lines, instruction, job, rank, iteration) {
   const [duration, start] = lines.find((line) => line.includes(" from ")).split(" from ");
   assertShows(duration, instruction.duration / 1e9, `duration of ${title}`);
   assertShows(start, instruction.start / 1e9, `start of ${title}`);
-  const [, energy, power, critical] = lines.at(-1).match(/^(.*), (.*) a GPU(, critical)?$/);
+  const [, energy, power, critical] = lines.at(-1).match(/^(.*) of \d+ GPUs? at (.*?)(, critical)?$/);
   assertShows(energy, instruction.energy, `energy of ${title}`);
   const watts = instruction.energy / (instruction.duration / 1e9) / job.data.job.gpus_per_stage;
   assertShows(power, watts, `power of ${title}`);

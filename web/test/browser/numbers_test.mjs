@@ -44,19 +44,19 @@ function checkSavings(words, plans, chosen, pipelines) {
   });
   assert.deepEqual([...new Set(columns)], pipelines === 1 ? [1] : [1, pipelines]);
   const rows = Object.fromEntries(words.savings.body.map(([name, ...cells]) => [name.text, cells]));
-  assert.deepEqual(Object.keys(rows), ["Energy", "Money", "CO₂", "Takes longer"]);
+  assert.deepEqual(Object.keys(rows), ["Energy saved", "Money saved", "CO₂ saved", "Takes longer by"]);
   columns.forEach((count, i) => {
     const plan = plans.find((p) => p.target === targets[i + 1].text);
     const what = `${count} pipelines, ${plan.target}`;
     const iterations = (secondsOfMonth / plan.baseline.time_s) * count;
     const energy = (plan.baseline.energy_j - plan.energy_j) * iterations;
     const kilowattHours = energy / 3.6e6;
-    assertShows(rows.Energy[i].text, energy, what);
-    assertShows(rows.Money[i].text, kilowattHours * price, what);
-    assertShows(rows["CO₂"][i].text, (kilowattHours * gramsPerKilowattHour) / 1e3, what);
+    assertShows(rows["Energy saved"][i].text, energy, what);
+    assertShows(rows["Money saved"][i].text.replace("$", ""), kilowattHours * price, what);
+    assertShows(rows["CO₂ saved"][i].text, (kilowattHours * gramsPerKilowattHour) / 1e3, what);
     const longer = 730 * 3600 * (plan.time_s / plan.baseline.time_s - 1);
-    if (longer <= 0) assert.equal(rows["Takes longer"][i].text, "no");
-    else assertShows(rows["Takes longer"][i].text, longer, what);
+    if (longer <= 0) assert.equal(rows["Takes longer by"][i].text, "nothing");
+    else assertShows(rows["Takes longer by"][i].text, longer, what);
   });
   assert.ok(targets.slice(1).some((cell) => cell.text === chosen.target), "the chosen plan has a column");
 }
@@ -233,10 +233,16 @@ describe("numbers", () => {
         await page.fill("[name=pipelines]", String(pipelines));
         await settled(page);
         const shown = await last();
-        assertShows(shown.Energy, energy * pipelines, `${pipelines} pipelines`);
-        assertShows(shown.Money, (energy / 3.6e6) * pipelines * cents, `at ${cents}`);
-        assertShows(shown["CO₂"], ((energy / 3.6e6) * pipelines * grams) / 1e3, `at ${grams} g`);
+        assertShows(shown["Energy saved"], energy * pipelines, `${pipelines} pipelines`);
+        assertShows(shown["Money saved"].replace("$", ""), (energy / 3.6e6) * pipelines * cents, `at ${cents}`);
+        assertShows(shown["CO₂ saved"], ((energy / 3.6e6) * pipelines * grams) / 1e3, `at ${grams} g`);
       }
+      // As somebody types it: on the way to 0.35 it reads "0.".
+      await page.locator("[name=price]").click({ clickCount: 3 });
+      await page.keyboard.type("0.35");
+      await settled(page);
+      assert.equal(await page.inputValue("[name=price]"), "0.35");
+      assertShows((await last())["Money saved"].replace("$", ""), (energy / 3.6e6) * 0.35, "typed");
       // What is no number changes nothing.
       await page.fill("[name=price]", "0.5");
       await settled(page);

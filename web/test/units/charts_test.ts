@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { frontierLayout, leastEnergyPart } from "../../src/charts/frontier";
 import { histogramOf } from "../../src/charts/histogram";
 import { firstEndingAfter, laneTop, layOutTimeline } from "../../src/charts/lanes";
-import { powerStep, powerSteps } from "../../src/color";
+import { idleStep, powerColor, powerStep, powerSteps } from "../../src/color";
 import { slicesOf } from "../../src/data";
 import { clocksOf } from "../../src/page/stages_section";
 import { sampleReport } from "./sample_report";
@@ -59,8 +59,13 @@ describe("layOutTimeline", () => {
 
 describe("powerStep", () => {
   it("stays within the scale", () => {
-    assert.equal(powerStep(10, [75, 200]), 0);
-    assert.equal(powerStep(500, [75, 200]), powerSteps - 1);
+    assert.equal(powerStep(60, [75, 200], 50), 0);
+    assert.equal(powerStep(500, [75, 200], 50), powerSteps - 1);
+  });
+
+  it("has a colour apart for what draws no more than waiting", () => {
+    assert.equal(powerStep(50, [75, 200], 50), idleStep);
+    assert.notEqual(powerColor(idleStep), powerColor(0));
   });
 });
 

@@ -71,12 +71,16 @@ describe("power", () => {
     assert.equal(powerOf(slice, report), 200);
   });
 
-  it("ranges over all options of what has a choice", () => {
+  it("ranges over all that is drawn, but for what draws no more than waiting", () => {
     const report = sampleReport();
-    report.option_sets.push({
-      ...report.option_sets[0], kind: "all_reduce", frequency_mhz: [0], time_ns: [ms], energy_j: [9], knobs: [[]],
-    });
     assert.deepEqual(powerRange(report), [75, 200]);
+    const fixed = { ...report.option_sets[0], frequency_mhz: [0], time_ns: [ms], knobs: [[]] };
+    const gpus = report.job.gpus_per_stage;
+    const waiting_j = (report.job.blocking_power_w * ms) / 1e9;
+    report.option_sets.push({ ...fixed, kind: "all_reduce", energy_j: [waiting_j] });
+    assert.deepEqual(powerRange(report), [75, 200]);
+    report.option_sets.push({ ...fixed, kind: "optimizer", energy_j: [(250 * gpus * ms) / 1e9] });
+    assert.deepEqual(powerRange(report), [75, 250]);
   });
 
   it("has a range to scale by even where all powers are alike, or there are none", () => {
