@@ -25,10 +25,17 @@ function(perseus_web_assets variable)
     return()
   endif()
 
-  # What is installed is as the lock file says: npm keeps a copy of it there.
+  # npm ci begins by removing what is installed, so it runs only if the lock file has changed since.
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${web}/package-lock.json)
-  set(installed ${web}/node_modules/.package-lock.json)
-  if(NOT EXISTS ${installed} OR ${web}/package-lock.json IS_NEWER_THAN ${installed})
+  set(installed ${web}/node_modules/.perseus-lock.sha256)
+  file(SHA256 ${web}/package-lock.json wanted)
+  set(present "")
+  # Other build directories share it.
+  file(LOCK ${web} DIRECTORY GUARD FUNCTION TIMEOUT 600)
+  if(EXISTS ${installed})
+    file(READ ${installed} present)
+  endif()
+  if(NOT present STREQUAL wanted)
     message(STATUS "npm ci in ${web}")
     execute_process(COMMAND ${PERSEUS_NPM} ci --no-progress WORKING_DIRECTORY ${web}
       RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -37,14 +44,14 @@ function(perseus_web_assets variable)
       message(WARNING "npm ci failed: reports and figures are left out (${reason})")
       return()
     endif()
-    file(TOUCH ${installed})
+    file(WRITE ${installed} ${wanted})
   endif()
 
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${web}/src/*)
   set(assets ${CMAKE_CURRENT_BINARY_DIR}/assets.cc)
   add_custom_command(OUTPUT ${assets}
     COMMAND ${PERSEUS_NODE} ${web}/build.mjs ${assets}
-    DEPENDS ${sources} ${web}/build.mjs ${web}/package.json ${web}/package-lock.json
+    DEPENDS ${sources} ${web}/build.mjs ${web}/tsconfig.json ${web}/package.json ${web}/package-lock.json
     COMMENT "Bundling the report page" VERBATIM)
   set(${variable} ${assets} PARENT_SCOPE)
   set(PERSEUS_HAS_PAGE ON CACHE INTERNAL "Whether this build has the report page")

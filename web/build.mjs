@@ -2,7 +2,7 @@
 // figures as one script for the engine inside the program. Writes them as C++ text.
 //
 //   node build.mjs assets.cc
-import { readFileSync, writeFileSync, mkdirSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
@@ -10,8 +10,10 @@ import ts from "typescript";
 
 const root = dirname(fileURLToPath(import.meta.url));
 
+/** The bundled text, and the packages that are in it. */
 function bundle(entry, options) {
   const result = buildSync({
+    metafile: true,
     absWorkingDir: root,
     entryPoints: [entry],
     bundle: true,
@@ -24,27 +26,45 @@ function bundle(entry, options) {
     define: { "process.env.NODE_ENV": '"production"' },
     ...options,
   });
-  return result.outputFiles[0].text;
+  const packages = new Set(
+    Object.keys(result.metafile.inputs)
+      .map((path) => path.match(/^node_modules\/((?:@[^/]+\/)?[^/]+)\//)?.[1])
+      .filter((name) => name !== undefined),
+  );
+  return { text: result.outputFiles[0].text, packages };
+}
+
+/** Their notices, which have to go where the code goes. */
+function licences(packages) {
+  return [...packages].sort().map((name) => {
+    const folder = `${root}/node_modules/${name}`;
+    const file = readdirSync(folder).find((entry) => /^licen[cs]e/i.test(entry));
+    const { version, license } = JSON.parse(readFileSync(`${folder}/package.json`, "utf8"));
+    const text = file ? readFileSync(`${folder}/${file}`, "utf8").trim() : `Licence: ${license}`;
+    return `${name} ${version}\n\n${text}\n`;
+  }).join("\n");
 }
 
 export function makePage() {
-  const script = bundle("src/page/main.tsx", { minify: true, target: "es2020" });
-  const style = bundle("src/page/page.css", { minify: true });
+  const { text: script, packages } = bundle("src/page/main.tsx", { minify: true, target: "es2020" });
+  const { text: style } = bundle("src/page/page.css", { minify: true });
   const template = readFileSync(`${root}/src/report.html`, "utf8");
   // A function, since a replacement's text may hold "$&". A script must not end its own element.
   return template
+    .replace("/* licences */", () => licences(packages).replaceAll("</", "<\\/"))
     .replace("/* style */", () => style.trim())
     .replace("/* script */", () => script.trim().replaceAll("</script", "<\\/script"));
 }
 
 // Duktape knows ECMAScript 5; core-js, which src/figures.tsx loads first, adds what libraries use.
 export function makeFigures() {
-  const script = bundle("src/figures.tsx", {
+  const { text: script, packages } = bundle("src/figures.tsx", {
     target: "es2020",
     platform: "neutral",
     mainFields: ["module", "main"],
   });
-  return ts.transpileModule(script, {
+  const notice = licences(packages).replaceAll("*/", "* /");
+  return `/*\n${notice}*/\n` + ts.transpileModule(script, {
     compilerOptions: {
       target: ts.ScriptTarget.ES5,
       downlevelIteration: true,

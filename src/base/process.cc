@@ -72,7 +72,10 @@ Result<std::string> RunProgram(const std::vector<std::string>& command, const st
   while (::waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) return SystemFailure(program, errno);
   }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+  if (WIFSIGNALED(status)) {
+    return FailAs(ErrorKind::kSystem, "{} was killed by signal {}", program, WTERMSIG(status));
+  }
+  if (WEXITSTATUS(status) != 0) {
     const std::string text = ReadAll(complaints.get());
     return FailAs(ErrorKind::kSystem, "{} failed: {}", program, text.substr(0, text.find('\n')));
   }

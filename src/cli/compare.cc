@@ -210,7 +210,9 @@ Result<void> RunCompare(const CompareFlags& flags) {
   if (is_drawn) {
     const auto data = ReportData(*job, *planner, *frontier, outcomes, *std::move(overlays));
     if (!data) return Fail(data);
-    if (auto written = WriteFigures(flags.figures, *data); !written) return written;
+    const auto figures = DrawFigures(flags.figures, *data);
+    if (!figures) return Fail(figures);
+    if (auto written = WriteFigures(flags.figures, *figures); !written) return written;
   }
   return Print(flags.as_json ? FormatJson(*planner, times, outcomes)
                              : FormatTables(*planner, times, flags.stragglers, outcomes));

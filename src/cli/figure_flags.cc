@@ -1,5 +1,7 @@
 #include "figure_flags.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "perseus/base/file.h"
@@ -25,7 +27,9 @@ void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
 
 Result<void> CheckFigures(const FigureFlags& flags) {
   for (const std::string& path : flags.figures) {
-    if (const auto figure = FigureOf(path); !figure) return Fail(figure);
+    const auto figure = FigureOf(path);
+    if (!figure) return Fail(figure);
+    if (auto able = CheckDrawable(*figure); !able) return able;
   }
   return {};
 }
@@ -33,7 +37,9 @@ Result<void> CheckFigures(const FigureFlags& flags) {
 Result<std::vector<FrontierCurve>> LoadOverlays(const FigureFlags& flags) {
   std::vector<FrontierCurve> overlays;
   for (const std::string& flag : flags.overlays) {
-    const std::size_t equals = flag.find('=');
+    // A path may have the sign in it.
+    std::error_code error;
+    const std::size_t equals = std::filesystem::exists(flag, error) ? flag.npos : flag.find('=');
     const std::string path = equals == flag.npos ? flag : flag.substr(equals + 1);
     const auto text = ReadFile(path);
     if (!text) return Fail(text);
@@ -45,13 +51,17 @@ Result<std::vector<FrontierCurve>> LoadOverlays(const FigureFlags& flags) {
   return overlays;
 }
 
-Result<void> WriteFigures(const FigureFlags& flags, const std::string& data) {
+Result<std::vector<std::string>> DrawFigures(const FigureFlags& flags, const std::string& data) {
   std::vector<std::string> drawn;
   for (const std::string& path : flags.figures) {
     auto contents = DrawFigure(FigureOf(path).value(), data);
     if (!contents) return Fail(contents);
     drawn.push_back(*std::move(contents));
   }
+  return drawn;
+}
+
+Result<void> WriteFigures(const FigureFlags& flags, const std::vector<std::string>& drawn) {
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     if (auto written = WriteFileAtomically(flags.figures[i], drawn[i]); !written) return written;
   }

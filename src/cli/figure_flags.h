@@ -18,14 +18,16 @@ struct FigureFlags {
 
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags);
 
-// Whether the names say what to draw, before anything is computed.
+// Whether the names say what to draw, and it can be drawn here, before anything is computed.
 Result<void> CheckFigures(const FigureFlags& flags);
 
 // The frontiers to compare with, read.
 Result<std::vector<FrontierCurve>> LoadOverlays(const FigureFlags& flags);
 
-// Draws all figures of the report's data and then writes them: all of them or, if one cannot be
-// drawn, none. Requires CheckFigures.
-Result<void> WriteFigures(const FigureFlags& flags, const std::string& data);
+// The contents of each figure's file, from the report's data. Requires CheckFigures.
+Result<std::vector<std::string>> DrawFigures(const FigureFlags& flags, const std::string& data);
+
+// Writes what was drawn.
+Result<void> WriteFigures(const FigureFlags& flags, const std::vector<std::string>& drawn);
 
 }  // namespace perseus::cli

@@ -40,7 +40,7 @@ constexpr const char* kExamples =
     "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json; what an earlier run wrote\n"
     "there is removed first.";
 
-// Of the progress bar. The walk takes about as long as one of the six plans or so that follow.
+// Of the progress bar: more than the walk takes, so that the bar does not stand still after it.
 constexpr double kShareOfWalk = 0.15;
 
 struct PlanFlags {
@@ -207,10 +207,12 @@ Result<void> RunPlan(const PlanFlags& flags) {
       }
     }
   }
-  if (auto written = WriteFigures(flags.figures, report_data); !written) return written;
+  const auto figures = DrawFigures(flags.figures, report_data);
+  if (!figures) return Fail(figures);
   // Results that could not be told of do not stay.
   if (auto printed = Print(text); !printed) return printed;
-  return results.Publish();
+  if (auto published = results.Publish(); !published) return published;
+  return WriteFigures(flags.figures, *figures);
 }
 
 }  // namespace

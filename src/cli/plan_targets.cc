@@ -57,6 +57,9 @@ Result<Plan> PlanOne(const Planner& planner, const Frontier* frontier, const Tar
   } catch (const std::bad_alloc&) {
     return FailAs(ErrorKind::kSystem,
                   "out of memory (plan fewer targets, with --no-frontier and --stops 0)");
+  } catch (const std::exception& error) {
+    return FailAs(ErrorKind::kSystem, "{} failed: {} (please report this)", Describe(target),
+                  error.what());
   }
 }
 
@@ -115,7 +118,8 @@ Result<std::vector<PlannedTarget>> PlanTargets(const Planner& planner,
     for (std::size_t i = next++; i < wanted.size(); i = next++) {
       plans[i] = PlanOne(planner, frontier ? &*frontier : nullptr, wanted[i].target);
       // What comes after a failure is not needed.
-      if (!plans[i] && !wanted[i].is_stop) next = wanted.size();
+      const bool is_needed = !wanted[i].is_stop;
+      if (!plans[i] && is_needed) next = wanted.size();
       bar.Update(static_cast<double>(++done) / static_cast<double>(wanted.size()));
     }
   };
@@ -137,7 +141,7 @@ Result<std::vector<PlannedTarget>> PlanTargets(const Planner& planner,
     if (plans[i] && is_stop && IsAmong(planned, *plans[i])) continue;
     if (plans[i]) {
       planned.push_back({target, Slug(target), *std::move(plans[i]), is_stop});
-    } else if (!is_stop) {
+    } else if (!is_stop || plans[i].error().kind != ErrorKind::kUnreachable) {
       return Fail(plans[i]);
     }
   }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -104,7 +105,34 @@ Result<Plan> Evaluate(const NamedPlan& plan, const Planner& planner, const Loade
         plan.path, ToSeconds(plan.file.time), plan.file.energy_j, job.planned.profile,
         ToSeconds(evaluation.time), evaluation.energy_j);
   }
+  // Beyond the rounding of sums.
+  if (plan.file.lower_bound_j > evaluation.energy_j * (1 + 1e-9) ||
+      evaluation.time > plan.file.deadline) {
+    return Fail(
+        "{}: its lower bound of {} J is above its energy, or its deadline of {} s before its end, "
+        "which no plan of ours is (was the file edited?)",
+        plan.path, plan.file.lower_bound_j, ToSeconds(plan.file.deadline));
+  }
   return evaluated;
+}
+
+// Whether the frontier is that of the plans: at each deadline it has to say the plan's bound.
+Result<void> CheckSameJob(const FrontierCurve& frontier, const std::vector<ReportedPlan>& plans,
+                          const std::string& path) {
+  Frontier curve{.points = frontier.points, .least_energy = 0};
+  const auto least = std::ranges::min_element(curve.points, {}, &FrontierPoint::bound_j);
+  curve.least_energy = static_cast<std::size_t>(least - curve.points.begin());
+  for (const ReportedPlan& plan : plans) {
+    const double bound_j = curve.BoundAt(plan.plan.deadline);
+    // Files have the breakpoints to the nanosecond.
+    if (std::abs(bound_j / plan.plan.lower_bound_j - 1) <= 1e-6) continue;
+    return Fail(
+        "{}: is not the frontier of these plans: {} J at {} s, where the plan {} has a bound of {} "
+        "J "
+        "(name the run's own frontier.csv; others go beside it with --overlay)",
+        path, bound_j, ToSeconds(plan.plan.deadline), plan.name, plan.plan.lower_bound_j);
+  }
+  return {};
 }
 
 // Where the frontier is, if anywhere: as said, or in the directory of the run.
@@ -150,6 +178,7 @@ Result<std::string> MakeData(const ReportFlags& flags) {
     if (!text) return Fail(text);
     auto frontier = ParseFrontier(*text, path);
     if (!frontier) return Fail(frontier);
+    if (auto same = CheckSameJob(*frontier, report.plans, path); !same) return Fail(same);
     report.frontier = *std::move(frontier);
     report.frontier.name = "bound";
   }
@@ -172,7 +201,9 @@ Result<void> RunReport(const ReportFlags& flags) {
     if (!made) return Fail(made);
     page = *std::move(made);
   }
-  if (auto written = WriteFigures(flags.figures, *data); !written) return written;
+  const auto figures = DrawFigures(flags.figures, *data);
+  if (!figures) return Fail(figures);
+  if (auto written = WriteFigures(flags.figures, *figures); !written) return written;
   if (page) {
     if (auto written = WriteFileAtomically(flags.output, *page); !written) return written;
   }

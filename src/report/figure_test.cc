@@ -3,6 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "perseus/report/report.h"
 #include "planning_jobs.h"
 
@@ -26,13 +32,80 @@ TEST(FigureOf, KnowsNamesAndFormats) {
   }
 }
 
+// Reads XML as far as a drawing needs it: tags that close, attributes with a value in quotes, no
+// character that XML cannot hold.
+class XmlReader {
+ public:
+  explicit XmlReader(std::string_view xml) : rest_(xml) {}
+
+  testing::AssertionResult Read() {
+    for (const char c : rest_) {
+      if (static_cast<unsigned char>(c) < 0x20 && c != '\n') return Failure("a control character");
+    }
+    rest_.remove_prefix(std::min(rest_.find("?>") + 2, rest_.size()));
+    std::vector<std::string_view> open;
+    while (SkipTo('<')) {
+      const bool is_end = Take("/");
+      const std::string_view name = Word();
+      if (name.empty()) return Failure("a tag without a name");
+      while (Take(" ")) {
+        if (Word().empty() || !Take("=\"")) return Failure("an attribute without a value");
+        if (rest_.substr(0, rest_.find('"')).find('<') != rest_.npos)
+          return Failure("< in a value");
+        if (!SkipTo('"')) return Failure("a value that does not end");
+      }
+      const bool is_empty = Take("/");
+      if (!Take(">")) return Failure("a tag that does not end");
+      if (is_end) {
+        if (open.empty() || open.back() != name) return Failure("the end of another tag");
+        open.pop_back();
+      } else if (!is_empty) {
+        open.push_back(name);
+      }
+    }
+    return open.empty() ? testing::AssertionSuccess() : Failure("a tag without an end");
+  }
+
+ private:
+  testing::AssertionResult Failure(std::string_view what) const {
+    return testing::AssertionFailure() << what << " before " << rest_.substr(0, 80);
+  }
+  bool Take(std::string_view text) {
+    if (!rest_.starts_with(text)) return false;
+    rest_.remove_prefix(text.size());
+    return true;
+  }
+  bool SkipTo(char c) {
+    const std::size_t at = rest_.find(c);
+    if (at == rest_.npos) return false;
+    rest_.remove_prefix(at + 1);
+    return true;
+  }
+  std::string_view Word() {
+    std::size_t size = 0;
+    while (size < rest_.size() && (std::isalnum(static_cast<unsigned char>(rest_[size])) != 0 ||
+                                   rest_[size] == '-' || rest_[size] == ':')) {
+      ++size;
+    }
+    const std::string_view word = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return word;
+  }
+
+  std::string_view rest_;
+};
+
 class DrawFigureTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!HasReportPage()) GTEST_SKIP() << "this build has no figures (no npm)";
     OperationGraph graph = MakeSyntheticJob({.stages = 2, .microbatches = 3});
-    graph.rank_names[1] = "<b>&\"";
-    const Planner planner = *Planner::Create(std::move(graph), {kSyntheticBlockingPowerW, 0});
+    graph.rank_names[1] = "<b>&\"\x01\xef\xbf\xbf";
+    // Too few options for a fit.
+    auto& options = graph.option_sets[0].options;
+    options.erase(options.begin() + 1, options.end() - 1);
+    const Planner planner =
+        Planner::Create(std::move(graph), {kSyntheticBlockingPowerW, 0}).value();
     Report report{.planner = planner,
                   .job = {},
                   .frontier = {"bound", planner.ComputeFrontier()->points},
@@ -46,6 +119,7 @@ class DrawFigureTest : public testing::Test {
     const auto svg = DrawFigure({kind, FigureFormat::kSvg}, data_);
     EXPECT_TRUE(svg) << svg.error().message;
     EXPECT_THAT(*svg, StartsWith("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns="));
+    EXPECT_TRUE(XmlReader(*svg).Read());
     EXPECT_THAT(*svg, Not(HasSubstr("NaN")));
     EXPECT_THAT(*svg, Not(HasSubstr("undefined")));
     return *svg;

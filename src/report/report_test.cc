@@ -36,7 +36,8 @@ class ReportData : public testing::TestWithParam<Case> {
     // Out of order, to see that they are sorted.
     for (const double percent : {10., 0., 3.}) {
       auto plan = PlanForTarget(planner_, &*frontier, {.value = percent});
-      if (plan) report.plans.push_back({std::to_string(percent), *std::move(plan)});
+      if (!plan) throw std::runtime_error(plan.error().message);
+      report.plans.push_back({std::to_string(percent), *std::move(plan)});
     }
     plans_ = report.plans;
     report.chosen = 0;

@@ -47,8 +47,8 @@ export const dark: Palette = {
 /** How many colours tell powers apart. */
 export const powerSteps = 24;
 
-// From cool to hot, of falling lightness, so that it also reads in grey.
-const ramp = interpolateRgbBasis(["#8fd0ea", "#d8e08a", "#fbc453", "#f0803c", "#c22f3d"]);
+// From cool to hot, of falling lightness, so that it also reads in grey (a test).
+const ramp = interpolateRgbBasis(["#b9e3f5", "#f3dc7c", "#f0a44a", "#dc5f3c", "#a3203c"]);
 const ramps = Array.from({ length: powerSteps }, (_, i) => ramp(i / (powerSteps - 1)));
 
 /** The colour of what draws no more than waiting does: a collective, say. */
@@ -72,5 +72,24 @@ export function powerStep(
 export const powerColor = (step: number): string =>
   step === idleStep ? idleColor : ramps[step];
 
+/** Relative luminance (WCAG 2) of "rgb(r, g, b)" or "#rrggbb". */
+export function luminance(color: string): number {
+  const parts = color.startsWith("#")
+    ? [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16))
+    : color.match(/\d+/g)!.map(Number);
+  const [r, g, b] = parts.map((part) => {
+    const c = part / 255;
+    return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+const inks = Array.from({ length: colorCount }, (_, step) =>
+  // Whichever of white and black has more contrast.
+  1.05 / (luminance(powerColor(step)) + 0.05) > (luminance(powerColor(step)) + 0.05) / 0.05
+    ? "#ffffff"
+    : "#000000",
+);
+
 /** Text upon that colour. */
-export const inkOn = (step: number): string => (step !== idleStep && step > powerSteps * 0.8 ? "#ffffff" : "#1a1f2b");
+export const inkOn = (step: number): string => inks[step];

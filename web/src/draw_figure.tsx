@@ -40,14 +40,15 @@ function FrontierFigure({ report }: { report: Report }) {
         {report.frontier && <text x="30" y="4">bound: no plan costs less</text>}
         <circle cx="204" cy="0" r="3.5" fill={light.paper} stroke={light.plan} stroke-width="1.5" />
         <text x="214" y="4">plans</text>
-        <circle cx="270" cy="0" r="5" fill={light.chosen} />
-        <text x="281" y="4">{report.plans[chosen].target}</text>
-        <path d="M440,-5l10,10m0,-10l-10,10" stroke={light.baseline} stroke-width="2" />
-        <text x="458" y="4">maximum frequency</text>
+        <path d="M264,-5l10,10m0,-10l-10,10" stroke={light.baseline} stroke-width="2" />
+        <text x="282" y="4">maximum frequency</text>
+        <circle cx="424" cy="0" r="5" fill={light.chosen} />
+        <text x="435" y="4">{report.plans[chosen].target}</text>
         {report.overlays.map((overlay, i) => (
-          <g key={overlay.name} transform={`translate(0,${18 * (i + 1)})`}>
+          <g key={i} transform={`translate(0,${18 * (i + 1)})`}>
             <path d="M0,0h24" stroke={light.series[i % light.series.length]} stroke-width="1.5"
               stroke-dasharray="6 3" />
+            <rect x="9" y="-3" width="6" height="6" fill={light.series[i % light.series.length]} />
             <text x="30" y="4">{overlay.name}</text>
           </g>
         ))}

@@ -55,6 +55,9 @@ export function leastEnergyPart(curve: Curve): FrontierPoint[] {
     .map((time_s, i) => ({ time_s, energy_j: curve.energy_j[i] }));
 }
 
+/** Up to so many points of an overlay are marked. */
+const fewPoints = 60;
+
 interface Props {
   report: Report;
   chosen: number; // Index of a plan.
@@ -92,16 +95,21 @@ export function FrontierChart({ report, chosen, width, height, palette }: Props)
           <path d={path(bound)!} fill="none" stroke={palette.bound} stroke-width="2" />
         </g>
       )}
-      {report.overlays.map((overlay, i) => (
-        <path
-          key={overlay.name}
-          d={path(leastEnergyPart(overlay))!}
-          fill="none"
-          stroke={palette.series[i % palette.series.length]}
-          stroke-width="1.5"
-          stroke-dasharray="6 3"
-        />
-      ))}
+      {report.overlays.map((overlay, i) => {
+        const points = leastEnergyPart(overlay);
+        const color = palette.series[i % palette.series.length];
+        return (
+          <g key={i}>
+            <path d={path(points)!} fill="none" stroke={color} stroke-width="1.5"
+              stroke-dasharray="6 3" />
+            {/* Few points are plans, and one alone is no line. */}
+            {points.length <= fewPoints && points.map((p) => (
+              <rect key={p.time_s} x={x(p.time_s) - 3} y={y(p.energy_j) - 3} width="6" height="6"
+                fill={color} />
+            ))}
+          </g>
+        );
+      })}
       {report.plans.map((p, i) => (
         <circle
           key={p.name}

@@ -85,6 +85,13 @@ function readingAt(report: Report, width: number, height: number, px: number, py
       ],
       plan: i,
     })),
+    ...report.overlays.flatMap((overlay) =>
+      leastEnergyPart(overlay).map((p) => ({
+        ...at(p.time_s * 1e9, p.energy_j),
+        title: overlay.name,
+        lines: [`${number(p.time_s, 6)} s, ${joules(p.energy_j, 5)}`],
+      })),
+    ),
   ];
   const distance = (mark: Reading) => Math.hypot(mark.x - px, mark.y - py);
   const nearest = marks.reduce((a, b) => (distance(b) < distance(a) ? b : a));
@@ -132,7 +139,7 @@ function Legend({ report }: { report: Report }) {
       <li><i class="dot" style={{ background: themed.chosen }} />chosen plan</li>
       <li><b>✕</b> maximum frequency</li>
       {report.overlays.map((overlay, i) => (
-        <li key={overlay.name}>
+        <li key={i}>
           <i class="line dashed" style={{ borderColor: themed.series[i % themed.series.length] }} />
           {overlay.name}
         </li>

@@ -24,7 +24,7 @@ export function PlanSlider({ report, chosen, onChoose }: Props) {
     <section class="slider" aria-label="Plan along the frontier">
       <label>
         <span>
-          Plan: <strong>{plan.target}</strong>
+          Plan: <strong>{plan.target}</strong> <small>plans/{plan.name}.json</small>
         </span>
         <input
           type="range"

@@ -23,9 +23,9 @@ export function clocksOf(report: Report, rank: number, lane: Lane): ClockSummary
   });
   return Array.from(byKind, ([kind, clocks]) => ({
     kind,
-    least: Math.min(...clocks),
+    least: clocks.reduce((a, b) => Math.min(a, b)),
     mean: clocks.reduce((a, b) => a + b) / clocks.length,
-    most: Math.max(...clocks),
+    most: clocks.reduce((a, b) => Math.max(a, b)),
   }));
 }
 

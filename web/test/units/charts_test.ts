@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { frontierLayout, leastEnergyPart } from "../../src/charts/frontier";
 import { histogramOf } from "../../src/charts/histogram";
 import { firstEndingAfter, laneTop, layOutTimeline } from "../../src/charts/lanes";
-import { idleStep, powerColor, powerStep, powerSteps } from "../../src/color";
+import { idleStep, inkOn, luminance, powerColor, powerStep, powerSteps } from "../../src/color";
 import { slicesOf } from "../../src/data";
 import { clocksOf } from "../../src/page/stages_section";
 import { sampleReport } from "./sample_report";
@@ -61,6 +61,16 @@ describe("powerStep", () => {
   it("stays within the scale", () => {
     assert.equal(powerStep(60, [75, 200], 50), 0);
     assert.equal(powerStep(500, [75, 200], 50), powerSteps - 1);
+  });
+
+  it("falls in lightness from cool to hot, and can be written upon", () => {
+    for (let step = 0; step < powerSteps; ++step) {
+      const light = luminance(powerColor(step));
+      if (step > 0) assert.ok(light < luminance(powerColor(step - 1)), `step ${step}`);
+      const ink = luminance(inkOn(step));
+      const contrast = (Math.max(light, ink) + 0.05) / (Math.min(light, ink) + 0.05);
+      assert.ok(contrast >= 4.5, `step ${step}: ${contrast}`);
+    }
   });
 
   it("has a colour apart for what draws no more than waiting", () => {
