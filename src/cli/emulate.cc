@@ -15,6 +15,7 @@
 #include "perseus/emulator/event_file.h"
 #include "perseus/plan/target.h"
 #include "perseus/plan/trace.h"
+#include "perseus/report/figure.h"
 #include "standard_output.h"
 #include "table.h"
 #include "verbs.h"
@@ -48,6 +49,7 @@ struct EmulateFlags {
   std::uint64_t seed = 1;
   int traced = 0;
   std::string directory;
+  std::string figure;
   bool as_json = false;
 };
 
@@ -183,6 +185,45 @@ std::string FormatTable(const EmulationSpec& spec, const Results& results, int g
       FormatPercent(ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1));
 }
 
+ordered_json SeriesOf(const Emulation& emulation) {
+  ordered_json series{{"time_s", ordered_json::array()},
+                      {"average_power_w", ordered_json::array()},
+                      {"peak_power_w", ordered_json::array()}};
+  for (const EmulatedIteration& iteration : emulation.iterations) {
+    series["time_s"].push_back(ToSeconds(iteration.time));
+    series["average_power_w"].push_back(iteration.average_power_w());
+    series["peak_power_w"].push_back(iteration.peak_power_w);
+  }
+  return series;
+}
+
+// Whether the figure's name says that it is an emulation's, and it can be drawn.
+Result<void> CheckFigure(const std::string& path) {
+  if (path.empty()) return {};
+  const auto figure = FigureOf(path);
+  if (!figure) return Fail(figure);
+  if (figure->kind != FigureKind::kEmulation) {
+    return Fail(
+        "{}: an emulation draws emulation.svg alone (.png and .pdf are fine, too; the others "
+        "are perseus plan's)",
+        path);
+  }
+  return CheckDrawable(*figure);
+}
+
+Result<void> WriteFigure(const std::string& path, const EmulationSpec& spec,
+                         const Results& results) {
+  if (path.empty()) return {};
+  const ordered_json data{{"format", "perseus-emulation"},
+                          {"version", 1},
+                          {"pipelines", spec.pipelines},
+                          {"emulated", SeriesOf(results.planned)},
+                          {"maximum_frequency", SeriesOf(results.all_max)}};
+  const auto drawn = DrawFigure(*FigureOf(path), data.dump());
+  if (!drawn) return Fail(drawn);
+  return WriteFileAtomically(path, *drawn);
+}
+
 Result<void> WriteResults(const EmulateFlags& flags, const Planner& planner,
                           const EmulationSpec& spec, const Results& results, int gpus_per_rank) {
   if (flags.directory.empty()) return {};
@@ -205,6 +246,7 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
     return Fail("--trace {} is not one of the iterations (they are 0 to {})", flags.traced,
                 flags.iterations - 1);
   }
+  if (auto able = CheckFigure(flags.figure); !able) return able;
   const auto job = LoadJob(flags.job);
   if (!job) return Fail(job);
   const auto planner = Planner::Create(job->graph, job->model);
@@ -238,6 +280,7 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
   const Results results{*std::move(planned), *std::move(all_max)};
   auto written = WriteResults(flags, *planner, spec, results, job->planned.model.gpus_per_stage);
   if (!written) return written;
+  if (auto drawn = WriteFigure(flags.figure, spec, results); !drawn) return drawn;
   return Print(flags.as_json ? FormatJson(spec, results)
                              : FormatTable(spec, results, spec.pipelines * job->gpus()));
 }
@@ -278,6 +321,9 @@ Verb AddEmulateVerb(CLI::App& program) {
   verb->add_option("-o,--output", flags->directory,
                    "Directory for iterations.csv, ranks.csv, trace.json and emulation.json")
       ->type_name("DIR");
+  verb->add_option("--figure", flags->figure,
+                   "Draw time and power over the iterations: emulation.svg, .png or .pdf")
+      ->type_name("FILE");
   verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
   return {verb, [flags] { return RunEmulate(*flags); }};
 }

@@ -29,6 +29,11 @@ Result<void> CheckFigures(const FigureFlags& flags) {
   for (const std::string& path : flags.figures) {
     const auto figure = FigureOf(path);
     if (!figure) return Fail(figure);
+    if (figure->kind == FigureKind::kEmulation) {
+      return Fail(
+          "{}: is for perseus emulate to draw (there are frontier, timeline and profile here)",
+          path);
+    }
     if (auto able = CheckDrawable(*figure); !able) return able;
   }
   return {};

@@ -20,7 +20,8 @@ struct KindName {
 constexpr const char* kConverter = "rsvg-convert";
 constexpr KindName kKinds[] = {{"frontier", FigureKind::kFrontier},
                                {"timeline", FigureKind::kTimeline},
-                               {"profile", FigureKind::kProfile}};
+                               {"profile", FigureKind::kProfile},
+                               {"emulation", FigureKind::kEmulation}};
 struct FormatName {
   std::string_view name;
   FigureFormat format;

@@ -15,9 +15,10 @@
 namespace perseus {
 
 enum class FigureKind {
-  kFrontier,  // The bound, the plans, the baseline, other frontiers.
-  kTimeline,  // An iteration at maximum frequency above the chosen plan's.
-  kProfile,   // Measured options, hull and fit of each stage and kind.
+  kFrontier,   // The bound, the plans, the baseline, other frontiers.
+  kTimeline,   // An iteration at maximum frequency above the chosen plan's.
+  kProfile,    // Measured options, hull and fit of each stage and kind.
+  kEmulation,  // Time and power of an emulated job over its iterations.
 };
 
 enum class FigureFormat { kSvg, kPng, kPdf };
@@ -35,9 +36,10 @@ Result<Figure> FigureOf(std::string_view file_name);
 // rsvg-convert is not installed and the format needs it.
 Result<void> CheckDrawable(const Figure& figure);
 
-// The figure's file. `data` is what FormatReportData makes. SVG becomes PNG (two pixels a unit) or
-// PDF by rsvg-convert, a program of librsvg. Fails (kSystem) as CheckDrawable does, or where
-// rsvg-convert fails.
+// The figure's file. `data` is what FormatReportData makes; for an
+// emulation {"format": "perseus-emulation", "version": 1, ...} (web/src/charts/emulation.tsx). SVG
+// becomes PNG (two pixels a unit) or PDF by rsvg-convert, a program of librsvg. Fails (kSystem) as
+// CheckDrawable does, or where rsvg-convert fails.
 Result<std::string> DrawFigure(const Figure& figure, const std::string& data);
 
 }  // namespace perseus

@@ -1,5 +1,5 @@
 // Figures for papers: the charts of the page as text, in an engine without a browser. The program
-// calls figure(name, data) with the report's data and gets SVG back.
+// calls figure(name, data) with the report's data, or an emulation's, and gets SVG back.
 import "core-js/es/map";
 import "core-js/es/set";
 import "core-js/es/symbol";
@@ -15,8 +15,10 @@ import "core-js/es/math/hypot";
 import "core-js/es/math/log10";
 import "core-js/es/number/is-finite";
 import { renderToString } from "preact-render-to-string";
-import { drawFigure } from "./draw_figure";
+import { drawEmulation, drawFigure } from "./draw_figure";
 import { parseReport } from "./data";
 
 (globalThis as unknown as { figure: unknown }).figure = (name: string, data: string): string =>
-  renderToString(drawFigure(name, parseReport(data)));
+  renderToString(
+    name === "emulation" ? drawEmulation(data) : drawFigure(name, parseReport(data)),
+  );

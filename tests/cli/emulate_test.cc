@@ -1,0 +1,168 @@
+// `perseus emulate` and `perseus compare`, as a user runs them.
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+#include "program.h"
+
+namespace perseus {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class EmulateTest : public ProgramTest {
+ protected:
+  EmulateTest() { MakeProfile(); }
+
+  const std::string job_ =
+      "profile.csv --schedule 1f1b --stages 4 --microbatches 4 --blocking-power 83.64 "
+      "--pipelines 3 ";
+};
+
+TEST_F(EmulateTest, TakesWhatThePlanSaysTimesPipelinesAndIterations) {
+  RunWell("plan " + job_ + "--stops 0 -o out");
+  const json plan = json::parse(Read("out/plans/no-slowdown.json"));
+  const json emulation =
+      RunJson("emulate " + job_ + "--iterations 7 --plan out/plans/no-slowdown.json --json");
+  EXPECT_NEAR(emulation["emulated"]["energy_j"], 21 * plan["energy_j"].get<double>(), 1e-6);
+  EXPECT_NEAR(emulation["emulated"]["time_s"], 7 * plan["time_s"].get<double>(), 1e-9);
+  EXPECT_NEAR(emulation["maximum_frequency"]["energy_j"],
+              21 * plan["baseline"]["energy_j"].get<double>(), 1e-6);
+  EXPECT_EQ(emulation["slowdown"].get<double>() <= 0, true);
+}
+
+TEST_F(EmulateTest, WritesIterationsRanksAndATraceThatAddUp) {
+  Write("events.toml",
+        "[[straggler]]\npipeline = 1\nrank = 2\nfrom = 2\nuntil = 5\nslowdown = 1.5\n");
+  const std::string command =
+      "emulate " + job_ + "--iterations 8 --events events.toml --follow 1 --trace 3 -o emu";
+  RunWell(command);
+  EXPECT_THAT(Files("emu"),
+              ElementsAre("emulation.json", "iterations.csv", "ranks.csv", "trace.json"));
+  const json emulation = json::parse(Read("emu/emulation.json"));
+  double energy_j = 0;
+  int rows = 0;
+  std::istringstream iterations(Read("emu/iterations.csv"));
+  std::string line;
+  std::getline(iterations, line);
+  EXPECT_EQ(line, "iteration,time,energy,average_power,peak_power,slowest_pipeline,switches");
+  for (; std::getline(iterations, line); ++rows) {
+    std::istringstream cells(line);
+    std::string cell;
+    for (int i = 0; i < 3; ++i) std::getline(cells, cell, ',');
+    energy_j += std::stod(cell);
+  }
+  EXPECT_EQ(rows, 8);
+  EXPECT_NEAR(energy_j, emulation["emulated"]["energy_j"], 1e-6);
+  double ranks_j = 0;
+  std::istringstream ranks(Read("emu/ranks.csv"));
+  std::getline(ranks, line);
+  while (std::getline(ranks, line)) {
+    std::istringstream cells(line);
+    std::vector<std::string> row;
+    for (std::string cell; std::getline(cells, cell, ',');) row.push_back(cell);
+    ranks_j += std::stod(row.at(4)) + std::stod(row.at(5));
+  }
+  EXPECT_NEAR(ranks_j, energy_j, 1e-9 * energy_j);
+  // The straggler and the others are different kinds of pipeline.
+  EXPECT_THAT(Read("emu/trace.json"), HasSubstr("pipelines 0, 2"));
+  EXPECT_THAT(Read("emu/trace.json"), HasSubstr("pipeline 1"));
+}
+
+TEST_F(EmulateTest, FollowingSavesEnergyAndForeseeingLosesNoTime) {
+  Write("events.toml", "[[straggler]]\npipeline = 0\nfrom = 1\nuntil = 9\nslowdown = 1.3\n");
+  const std::string command = "emulate " + job_ + "--iterations 10 --events events.toml --json ";
+  const json alone = RunJson(command);
+  const json foreseen = RunJson(command + "--follow 0");
+  EXPECT_LT(foreseen["emulated"]["energy_j"], alone["emulated"]["energy_j"]);
+  EXPECT_EQ(foreseen["emulated"]["time_s"], alone["emulated"]["time_s"]);
+  EXPECT_EQ(foreseen["maximum_frequency"], alone["maximum_frequency"]);
+}
+
+TEST_F(EmulateTest, PushedPlansAndPowerCapsTakeEffect) {
+  RunWell("plan " + job_ + "--slowdown 5 --stops 0 -o out");
+  const json summary = json::parse(Read("out/summary.json"));
+  const double least_w = 3 * summary["plans"].back()["average_power_w"].get<double>();
+  Write("out/events.toml",
+        "[[plan]]\nfrom = 2\nfile = \"plans/slowdown-5.json\"\n[[power_cap]]\nfrom = 4\nwatts = " +
+            std::to_string(least_w * 1.02) + "\n");
+  RunWell("emulate " + job_ + "--iterations 6 --events out/events.toml -o emu");
+  std::istringstream iterations(Read("emu/iterations.csv"));
+  std::vector<double> times;
+  std::vector<double> powers;
+  std::string line;
+  std::getline(iterations, line);
+  while (std::getline(iterations, line)) {
+    std::istringstream cells(line);
+    std::vector<std::string> row;
+    for (std::string cell; std::getline(cells, cell, ',');) row.push_back(cell);
+    times.push_back(std::stod(row.at(1)));
+    powers.push_back(std::stod(row.at(3)));
+  }
+  EXPECT_GT(times.at(2), times.at(1));
+  EXPECT_GT(powers.at(3), least_w * 1.02);
+  EXPECT_LE(powers.at(4), least_w * 1.02);
+}
+
+TEST_F(EmulateTest, BadInputIsOneLine) {
+  const std::string command = "emulate " + job_;
+  Write("events.toml", "[[straggler]]\npipeline = 3\nslowdown = 2\n");
+  ExpectComplaint(Run(command + "--events events.toml"), 2, "there is no pipeline 3 to slow down");
+  Write("events.toml", "[[straggler]]\npipeline = 0\nslowdwn = 2\n");
+  ExpectComplaint(Run(command + "--events events.toml"), 2,
+                  "events.toml:3: [[straggler]] has no key");
+  Write("events.toml", "[[power_cap]]\nwatts = 1\n");
+  ExpectComplaint(Run(command + "--events events.toml"), 3, "power cap");
+  Write("events.toml", "[[plan]]\nfile = \"nowhere.json\"\n");
+  ExpectComplaint(Run(command + "--events events.toml"), 1, "nowhere.json");
+  ExpectComplaint(Run(command + "--iterations 5 --trace 5"), 2, "--trace 5 is not one of");
+  ExpectComplaint(Run(command + "--figure frontier.svg"), 2, "emulation.svg alone");
+}
+
+TEST_F(EmulateTest, DrawsTimeAndPower) {
+  const Outcome drawn = Run("emulate " + job_ + "--iterations 5 --figure emulation.svg");
+  if (drawn.status == 1 && drawn.err.find("no figures") != std::string::npos) {
+    GTEST_SKIP() << drawn.err;
+  }
+  ASSERT_EQ(drawn.status, 0) << drawn.err;
+  EXPECT_THAT(Read("emulation.svg"), HasSubstr("power of the job"));
+}
+
+TEST_F(EmulateTest, ComparesEveryPolicyAndOursIsBest) {
+  const json comparison =
+      RunJson("compare " + job_ + "--straggler 1.1 --straggler 1.4 --unit 0.1 --json");
+  const json& policies = comparison["policies"];
+  ASSERT_EQ(policies.size(), 6U);
+  EXPECT_EQ(policies.back()["policy"], "Perseus");
+  for (const json& policy : policies) {
+    ASSERT_EQ(policy["results"].size(), 3U);
+    for (std::size_t i = 0; i < 3; ++i) {
+      const json& result = policy["results"][i];
+      const json& ours = policies.back()["results"][i];
+      EXPECT_LE(ours["slowdown"], 0.0);
+      // At no more time than ours takes, nobody saves more.
+      if (result["slowdown"] <= 0.0) {
+        EXPECT_LE(result["saving"].get<double>(), ours["saving"].get<double>() + 1e-9)
+            << policy["policy"] << ", " << i;
+      }
+    }
+  }
+  EXPECT_THAT(RunWell("compare " + job_), HasSubstr("EnvPipe"));
+}
+
+TEST_F(EmulateTest, ComparesOnOnePicture) {
+  const Outcome drawn = Run("compare " + job_ + "--unit 0.1 --figure frontier.svg");
+  if (drawn.status == 1 && drawn.err.find("no figures") != std::string::npos) {
+    GTEST_SKIP() << drawn.err;
+  }
+  ASSERT_EQ(drawn.status, 0) << drawn.err;
+  for (const char* policy :
+       {"AllMax", "ZeusGlobal", "ZeusPerStage", "EnvPipe", "PerseusPublished"}) {
+    EXPECT_THAT(Read("frontier.svg"), HasSubstr(policy));
+  }
+}
+
+}  // namespace
+}  // namespace perseus
