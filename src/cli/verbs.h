@@ -18,6 +18,7 @@ Verb AddPlanVerb(CLI::App& program);
 Verb AddCompareVerb(CLI::App& program);
 Verb AddEmulateVerb(CLI::App& program);
 Verb AddEvaluateVerb(CLI::App& program);
+Verb AddPartitionVerb(CLI::App& program);
 Verb AddReportVerb(CLI::App& program);
 Verb AddReplayVerb(CLI::App& program);
 Verb AddShowVerb(CLI::App& program);

@@ -146,14 +146,26 @@ Result<Frontier> Planner::ComputeFrontier(const Progress& progress) const {
   return frontier;
 }
 
-Result<Planner::Discretized> Planner::Solve(Nanoseconds deadline, Microwatts price_floor,
-                                            SearchEffort effort) const {
-  const Result<Solution> solution = SolveDeadline(network_, deadline, price_floor);
-  if (!solution) return Fail(solution);
+Result<Solution> Planner::Relax(Nanoseconds deadline, Microwatts price_floor) const {
+  Result<Solution> solution = SolveDeadline(network_, deadline, price_floor);
+  if (!solution) return solution;
   if (const auto proof = CheckDeadline(network_, *solution, deadline, price_floor); !proof) {
     return FailAs(ErrorKind::kSystem, "a solution failed its own check: {} (please report this)",
                   proof.error().message);
   }
+  return solution;
+}
+
+Result<double> Planner::BoundFor(Nanoseconds deadline) const {
+  const Result<Solution> solution = Relax(deadline, BlockingPrice(model_, ranks()));
+  if (!solution) return Fail(solution);
+  return BoundOf(solution->time(network_), solution->extra_energy);
+}
+
+Result<Planner::Discretized> Planner::Solve(Nanoseconds deadline, Microwatts price_floor,
+                                            SearchEffort effort) const {
+  const Result<Solution> solution = Relax(deadline, price_floor);
+  if (!solution) return Fail(solution);
   const ChoiceGraph choices(graph_, model_.blocking_power_w);
   const Result<Choices> chosen = Discretize(choices, network_, *solution, effort);
   if (!chosen) return Fail(chosen);

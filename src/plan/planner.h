@@ -83,6 +83,10 @@ class Planner {
   // spite of the latency.
   Result<Plan> PlanFor(Nanoseconds deadline) const;
 
+  // What no plan that meets the deadline costs less than (in joules): PlanFor's certificate without
+  // the plan, in a fraction of the time. Fails with kUnreachable below least_time().
+  Result<double> BoundFor(Nanoseconds deadline) const;
+
   // The plan of least energy of an iteration that lasts `time` whatever this pipeline does, because
   // another one is so slow: T' of a straggler. Whoever is done earlier waits until then, so more
   // time is worth taking up to the frontier's slow end, where PlanFor stops at T* already: T* is
@@ -107,6 +111,7 @@ class Planner {
     Plan plan;
     Solution solution;
   };
+  Result<Solution> Relax(Nanoseconds deadline, Microwatts price_floor) const;
   Result<Discretized> Solve(Nanoseconds deadline, Microwatts price_floor,
                             SearchEffort effort) const;
   Result<Plan> Evaluated(Plan plan) const;

@@ -186,6 +186,20 @@ TEST(PlanFor, StopsAtTheTimeOfLeastEnergy) {
   }
 }
 
+TEST(BoundFor, IsThatOfThePlan) {
+  const Planner planner = Synthetic();
+  const Nanoseconds least = planner.least_time();
+  for (const Nanoseconds deadline : {least, least + least / 10, 2 * SlowestTime(planner)}) {
+    const auto plan = planner.PlanFor(deadline);
+    const auto bound = planner.BoundFor(deadline);
+    ASSERT_TRUE(plan && bound);
+    EXPECT_EQ(*bound, plan->lower_bound_j);
+  }
+  const auto below = planner.BoundFor(least - 1);
+  ASSERT_FALSE(below);
+  EXPECT_EQ(below.error().kind, ErrorKind::kUnreachable);
+}
+
 TEST(PlanFor, MeetsTheLeastTimeAndNothingBelow) {
   const Planner planner = Synthetic();
   const Result<Plan> plan = planner.PlanFor(planner.least_time());

@@ -27,9 +27,10 @@ auto EntryKey(const Sum& sum) {
 
 }  // namespace
 
-OptionSums::OptionSums(std::size_t knobs, double largest_repeat_ratio)
+OptionSums::OptionSums(std::size_t knobs, double largest_repeat_ratio, std::string_view part)
     : knob_count_(knobs),
       largest_repeat_ratio_(largest_repeat_ratio),
+      part_(part),
       index_(16, Hash{this}, Equal{this}) {}
 
 std::size_t OptionSums::Hash::operator()(std::size_t index) const {
@@ -86,10 +87,10 @@ Result<void> OptionSums::Add(const Measurement& row) {
     const Range::End& other = range.Furthest(value);
     if (Ratio(value, other.value) <= largest_repeat_ratio_) return {};
     return Fail(
-        "the {} of stage {} {} at {} MHz is {} {} here and {} {} on line {} (remove the wrong row; "
+        "the {} of {} {} {} at {} MHz is {} {} here and {} {} on line {} (remove the wrong row; "
         "repeats of one option may differ by a factor of {})",
-        quantity, row.stage, Name(row.kind), row.knobs.front(), value, unit, other.value, unit,
-        other.line, largest_repeat_ratio_);
+        quantity, part_, row.stage, Name(row.kind), row.knobs.front(), value, unit, other.value,
+        unit, other.line, largest_repeat_ratio_);
   };
   if (auto near = check("time", row.time_s, sum.times_s, "s"); !near) return near;
   if (auto near = check("energy", row.energy_j, sum.energies_j, "J"); !near) return near;

@@ -31,8 +31,9 @@ struct Measurement {
 
 class OptionSums {
  public:
-  // Rows have `knobs` knobs each, and repeats differ by no more than this factor.
-  OptionSums(std::size_t knobs, double largest_repeat_ratio);
+  // Rows have `knobs` knobs each, and repeats differ by no more than this factor. `part` is what
+  // messages call a stage; it must outlive this.
+  OptionSums(std::size_t knobs, double largest_repeat_ratio, std::string_view part = "stage");
   OptionSums(const OptionSums&) = delete;  // The index refers to its owner.
   OptionSums& operator=(const OptionSums&) = delete;
 
@@ -102,6 +103,7 @@ class OptionSums {
 
   std::size_t knob_count_;
   double largest_repeat_ratio_;
+  std::string_view part_;
   std::vector<Sum> sums_;
   std::vector<double> knobs_;  // knob_count_ values an option.
   std::unordered_set<std::size_t, Hash, Equal> index_;

@@ -65,7 +65,14 @@ class Profile {
   std::vector<ProfileEntry> entries_;
 };
 
+enum class ProfileRows {
+  kStages,
+  // `layer` in place of `stage`, and no chunk, pp_rank or further knob: what layer_profile.h reads.
+  kLayers,
+};
+
 struct ProfileReadOptions {
+  ProfileRows rows = ProfileRows::kStages;
   // Two measurements of the same option may differ by this factor in time or energy before they
   // are taken for a mistake rather than noise.
   double largest_repeat_ratio = 1.5;

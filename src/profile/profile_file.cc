@@ -16,7 +16,18 @@
 namespace perseus {
 namespace {
 
-constexpr std::string_view kExpectedHeader = "stage,instruction,frequency,time,energy";
+// What a row measures, and how that changes the words.
+struct Wording {
+  std::string_view part;  // The column that says of what, and "part 3" in messages.
+  std::string_view header;
+};
+constexpr Wording kStageWording{"stage", "stage,instruction,frequency,time,energy"};
+constexpr Wording kLayerWording{"layer", "layer,instruction,frequency,time,energy"};
+
+Wording WordingOf(ProfileRows rows) {
+  return rows == ProfileRows::kLayers ? kLayerWording : kStageWording;
+}
+
 constexpr double kLeastSeconds = 0.5e-9;      // Less would round to no time at all.
 constexpr double kHighestFrequencyMhz = 1e5;  // A clock in Hz or kHz is far above.
 constexpr int kLargestStage = 1'000'000;
@@ -50,43 +61,48 @@ struct Columns {
   std::size_t count = 0;
 };
 
-std::optional<std::size_t>* KnownColumn(Columns& columns, std::string_view name) {
-  if (name == "stage") return &columns.stage;
+std::optional<std::size_t>* KnownColumn(Columns& columns, std::string_view name, ProfileRows rows) {
+  if (name == WordingOf(rows).part) return &columns.stage;
   if (name == "instruction") return &columns.instruction;
   if (name == "frequency") return &columns.frequency;
   if (name == "time") return &columns.time;
   if (name == "energy") return &columns.energy;
-  if (name == "chunk") return &columns.chunk;
   if (name == "rank") return &columns.rank;
   if (name == "dp_rank") return &columns.dp_rank;
-  if (name == "pp_rank") return &columns.pp_rank;
   if (name == "tp_rank") return &columns.tp_rank;
+  if (rows == ProfileRows::kLayers) return nullptr;
+  if (name == "chunk") return &columns.chunk;
+  if (name == "pp_rank") return &columns.pp_rank;
   return nullptr;
 }
 
-Result<Columns> ReadHeader(const CsvReader& reader) {
+Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
   const std::string where = reader.Where();
+  const Wording wording = WordingOf(rows);
   if (reader.fields().size() > kMostColumns) {
     return Fail("{}: {} columns are too many (expected {}, and at most {} in all)", where,
-                reader.fields().size(), kExpectedHeader, kMostColumns);
+                reader.fields().size(), wording.header, kMostColumns);
   }
   Columns columns;
   for (const std::string_view name : reader.fields()) {
     const std::size_t place = columns.count++;
     if (!IsPrintable(name)) {
       return Fail("{}: {} is not text (expected CSV in UTF-8, beginning with {})", where,
-                  Excerpt(name), kExpectedHeader);
+                  Excerpt(name), wording.header);
     }
     if (name.empty()) {
       return Fail("{}: column {} has no name (name or remove it; expected {})", where, place + 1,
-                  kExpectedHeader);
+                  wording.header);
     }
     const std::span<const std::string_view> before = reader.fields().first(place);
     if (std::ranges::find(before, name) != before.end()) {
       return Fail("{}: column {} is there twice (keep one of them)", where, Excerpt(name));
     }
-    if (std::optional<std::size_t>* known = KnownColumn(columns, name)) {
+    if (std::optional<std::size_t>* known = KnownColumn(columns, name, rows)) {
       *known = place;
+    } else if (rows == ProfileRows::kLayers) {
+      return Fail("{}: column {} has no place among layers (remove it; expected the header {})",
+                  where, Excerpt(name), wording.header);
     } else {
       columns.other_knobs.push_back(place);
       columns.other_knob_names.emplace_back(name);
@@ -94,15 +110,21 @@ Result<Columns> ReadHeader(const CsvReader& reader) {
   }
   if (!columns.stage && columns.pp_rank) columns.stage = std::exchange(columns.pp_rank, {});
   const std::array<std::pair<bool, std::string_view>, 5> required = {
-      {{columns.stage.has_value(), "stage"},
+      {{columns.stage.has_value(), wording.part},
        {columns.instruction.has_value(), "instruction"},
        {columns.frequency.has_value(), "frequency"},
        {columns.time.has_value(), "time"},
        {columns.energy.has_value(), "energy"}}};
   for (const auto& [is_there, name] : required) {
     if (is_there) continue;
+    if (name == "stage" && std::ranges::find(reader.fields(), "layer") != reader.fields().end()) {
+      return Fail(
+          "{}: column \"stage\" is missing, but there are layers (perseus partition cuts them into "
+          "stages)",
+          where);
+    }
     return Fail("{}: column \"{}\" is missing (expected the header {}, in any order)", where, name,
-                kExpectedHeader);
+                wording.header);
   }
   return columns;
 }
@@ -110,7 +132,8 @@ Result<Columns> ReadHeader(const CsvReader& reader) {
 // Measurements out of the reader's current record.
 class RowParser {
  public:
-  RowParser(const CsvReader& reader, const Columns& columns) : reader_(reader), columns_(columns) {
+  RowParser(const CsvReader& reader, const Columns& columns, std::string_view part)
+      : reader_(reader), columns_(columns), part_(part) {
     knobs_.resize(1 + columns.other_knobs.size());
   }
 
@@ -131,6 +154,7 @@ class RowParser {
 
   const CsvReader& reader_;
   const Columns& columns_;
+  std::string_view part_;
   std::vector<double> knobs_;
 };
 
@@ -201,7 +225,7 @@ Result<InstructionKind> RowParser::Kind() const {
 }
 
 Result<int> RowParser::Stage() const {
-  Result<int> stage = Index(*columns_.stage, "stage");
+  Result<int> stage = Index(*columns_.stage, part_);
   if (!stage || !columns_.pp_rank) return stage;
   Result<int> pp_rank = Index(*columns_.pp_rank, "pp_rank");
   if (pp_rank && *pp_rank != *stage) {
@@ -255,15 +279,16 @@ Result<Measurement> RowParser::Parse() {
 }
 
 // Stages are numbered 0, 1, ..., and so are the chunks of each stage.
-Result<void> CheckNoGaps(const Profile& profile) {
+Result<void> CheckNoGaps(const Profile& profile, std::string_view part) {
   int stage = -1;
   int chunk = -1;
   for (const ProfileEntry& entry : profile.entries()) {
     if (entry.stage > stage + 1) {
       return Fail(
-          "{}: stage {} is missing (add its rows, or number the stages 0, 1, ... without a "
-          "gap; there is a stage {})",
-          profile.name(), stage + 1, entry.stage);
+          "{0}: {1} {2} is missing (add its rows, or number the {1}s 0, 1, ... without a gap; "
+          "there "
+          "is a {1} {3})",
+          profile.name(), part, stage + 1, entry.stage);
     }
     if (entry.stage != stage) chunk = -1;
     if (entry.chunk > chunk + 1) {
@@ -283,16 +308,17 @@ Result<void> CheckNoGaps(const Profile& profile) {
 Result<Profile> ParseProfile(std::string_view text, std::string_view name,
                              const ProfileReadOptions& options) {
   CsvReader reader(text, name);
+  const Wording wording = WordingOf(options.rows);
   const Result<bool> has_header = reader.Next();
   if (!has_header) return Fail(has_header);
   if (!*has_header) {
-    return Fail("{}: the file is empty (expected CSV with the header {})", name, kExpectedHeader);
+    return Fail("{}: the file is empty (expected CSV with the header {})", name, wording.header);
   }
-  Result<Columns> columns = ReadHeader(reader);
+  Result<Columns> columns = ReadHeader(reader, options.rows);
   if (!columns) return Fail(columns);
 
-  RowParser parser(reader, *columns);
-  OptionSums sums(1 + columns->other_knobs.size(), options.largest_repeat_ratio);
+  RowParser parser(reader, *columns, wording.part);
+  OptionSums sums(1 + columns->other_knobs.size(), options.largest_repeat_ratio, wording.part);
   while (true) {
     const Result<bool> has_row = reader.Next();
     if (!has_row) return Fail(has_row);
@@ -316,7 +342,8 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
     return Fail("{}: there are no rows below the header (add a row for each measured option)",
                 name);
   }
-  if (const Result<void> complete = CheckNoGaps(profile); !complete) return Fail(complete);
+  if (const Result<void> complete = CheckNoGaps(profile, wording.part); !complete)
+    return Fail(complete);
   return profile;
 }
 

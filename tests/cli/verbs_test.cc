@@ -15,7 +15,7 @@ class VerbsTest : public ProgramTest {};
 
 TEST_F(VerbsTest, HelpTeachesWithAnExample) {
   EXPECT_THAT(RunWell("--help"), AllOf(HasSubstr("Example"), HasSubstr("Exit status")));
-  for (const char* verb : {"plan", "evaluate", "replay", "synth", "completion"}) {
+  for (const char* verb : {"plan", "evaluate", "partition", "replay", "synth", "completion"}) {
     EXPECT_THAT(RunWell(std::string(verb) + " --help"),
                 AllOf(HasSubstr("Examples:"), HasSubstr(std::string("perseus ") + verb)));
   }

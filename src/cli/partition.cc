@@ -1,0 +1,179 @@
+// `perseus partition`: where to cut a model into stages.
+#include "perseus/plan/partition.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "flag_checks.h"
+#include "perseus/base/file.h"
+#include "perseus/profile/layer_profile.h"
+#include "standard_output.h"
+#include "table.h"
+#include "verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kAbout =
+    "Cut a model into pipeline stages, from the measured time and energy of each layer.\n"
+    "Shows the split that is most even in time, and the one whose plan costs least energy at the\n"
+    "same iteration time. Imbalance is the longest stage over the shortest, at maximum frequency.";
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  perseus partition layers.csv --stages 4 --schedule 1f1b --microbatches 32 \\\n"
+    "      --blocking-power 83.64 -o profile.csv\n"
+    "  perseus plan profile.csv --schedule 1f1b --microbatches 32 --blocking-power 83.64";
+
+constexpr const char* kBalanced = "balanced";
+constexpr const char* kEnergy = "energy";
+
+struct PartitionFlags {
+  std::string layers;
+  std::string schedule = "1f1b";
+  int stages = 0;
+  int microbatches = 0;
+  double blocking_power_w = 0;
+  int gpus_per_stage = 1;
+  std::string split = kEnergy;
+  std::string profile;
+  bool as_json = false;
+};
+
+double SavingOf(const Partition& partition, const PlannedSplit& split) {
+  return 1 - split.plan.evaluation.energy_j / partition.balanced.baseline.energy_j;
+}
+
+ordered_json SplitJson(const Partition& partition, const PlannedSplit& split) {
+  ordered_json stage_times = ordered_json::array();
+  for (const Nanoseconds time : split.stage_times) stage_times.push_back(ToSeconds(time));
+  return {{"boundaries", split.boundaries},
+          {"stage_times_s", std::move(stage_times)},
+          {"imbalance", ImbalanceRatio(split.stage_times)},
+          {"baseline",
+           {{"time_s", ToSeconds(split.baseline.time)}, {"energy_j", split.baseline.energy_j}}},
+          {"plan",
+           {{"deadline_s", ToSeconds(split.plan.deadline)},
+            {"time_s", ToSeconds(split.plan.evaluation.time)},
+            {"energy_j", split.plan.evaluation.energy_j},
+            {"lower_bound_j", split.plan.lower_bound_j},
+            {"saving", SavingOf(partition, split)}}}};
+}
+
+std::string FormatJson(const Partition& partition) {
+  ordered_json json{{"format", "perseus-partition"},
+                    {"version", 1},
+                    {kBalanced, SplitJson(partition, partition.balanced)},
+                    {kEnergy, SplitJson(partition, partition.least_energy)},
+                    {"candidates", partition.candidates},
+                    {"bounded", partition.bounded},
+                    {"tried_all", partition.tried_all}};
+  if (partition.tried_all) {
+    json["lower_bound_j"] = partition.lower_bound_j;
+    json["gap"] = partition.gap();
+  }
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+// What was gained, and how sure that is.
+std::string FormatVerdict(const Partition& partition) {
+  const double balanced_j = partition.balanced.plan.evaluation.energy_j;
+  const double least_j = partition.least_energy.plan.evaluation.energy_j;
+  const bool is_better = partition.least_energy.boundaries != partition.balanced.boundaries;
+  const std::string gained =
+      is_better ? fmt::format("Cut at {}, the model costs {} less than balanced, and is no slower",
+                              fmt::join(partition.least_energy.boundaries, ","),
+                              FormatPercent(1 - least_j / balanced_j))
+                : "No split was found that costs less than the balanced one";
+  if (!partition.tried_all) {
+    return fmt::format(
+        "{}; {} of {}{} splits that may keep the time were tried, so there may be a better one.\n",
+        gained, partition.bounded, partition.counts_all() ? "" : "more than ",
+        partition.candidates);
+  }
+  return fmt::format(
+      "{}; of all {} that may keep the time none has a plan that costs more than {:.3f} % less.\n",
+      gained, partition.candidates, std::max(0.0, 1 - partition.lower_bound_j / least_j) * 100);
+}
+
+std::string FormatTable(const Partition& partition) {
+  Table table({"split", "cut at layers", "imbalance", "time (s)", "energy (J)", "planned time (s)",
+               "planned energy (J)", "saving"});
+  for (const auto& [name, split] :
+       {std::pair(kBalanced, &partition.balanced), std::pair(kEnergy, &partition.least_energy)}) {
+    table.AddRow({name, fmt::format("{}", fmt::join(split->boundaries, ",")),
+                  fmt::format("{:.3f}", ImbalanceRatio(split->stage_times)),
+                  FormatQuantity(ToSeconds(split->baseline.time)),
+                  FormatQuantity(split->baseline.energy_j),
+                  FormatQuantity(ToSeconds(split->plan.evaluation.time)),
+                  FormatQuantity(split->plan.evaluation.energy_j),
+                  FormatPercent(SavingOf(partition, *split))});
+  }
+  return table.Format() + "\n" + FormatVerdict(partition);
+}
+
+Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
+  if (is_split_given && flags.profile.empty()) {
+    return Fail("--split says which profile is written (add -o PROFILE.csv)");
+  }
+  const auto text = ReadFile(flags.layers);
+  if (!text) return Fail(text);
+  auto layers = ParseLayers(*text, flags.layers);
+  if (!layers) return Fail(layers);
+  auto schedule = GenerateSchedule({flags.schedule, flags.stages, flags.microbatches, 1});
+  if (!schedule) return Fail(schedule);
+  PartitionJob job{.layers = *std::move(layers), .schedule = *std::move(schedule), .model = {}};
+  job.model.blocking_power_w = flags.blocking_power_w;
+  job.model.gpus_per_stage = flags.gpus_per_stage;
+  const auto partition = PartitionLayers(job);
+  if (!partition) return Fail(partition);
+  if (!flags.profile.empty()) {
+    const PlannedSplit& split =
+        flags.split == kBalanced ? partition->balanced : partition->least_energy;
+    const std::string profile = FormatProfile(StageProfile(job.layers, split.boundaries));
+    if (auto written = WriteFileAtomically(flags.profile, profile); !written) return written;
+  }
+  return Print(flags.as_json ? FormatJson(*partition) : FormatTable(*partition));
+}
+
+}  // namespace
+
+Verb AddPartitionVerb(CLI::App& program) {
+  auto flags = std::make_shared<PartitionFlags>();
+  CLI::App* verb = program.add_subcommand("partition", kAbout);
+  verb->footer(kExamples);
+  const auto count = WholeNumberIn({1, 1'000'000});
+  const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
+    return verb->add_option(name, value, help)->type_name(type);
+  };
+  add("layers", flags->layers, "LAYERS.csv", "Measured time and energy of each layer (CSV)")
+      ->required();
+  add("--stages", flags->stages, "N", "Stages to cut it into")->check(count)->required();
+  const auto names = ScheduleNames();
+  add("--schedule", flags->schedule, "NAME", "What each stage runs when")
+      ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())))
+      ->capture_default_str();
+  add("--microbatches", flags->microbatches, "N", "Microbatches of one iteration of one pipeline")
+      ->check(count)
+      ->required();
+  add("--blocking-power", flags->blocking_power_w, "W", "What one GPU draws while it waits")
+      ->check(NumberIn({0, 100'000}, "watts"))
+      ->required();
+  add("--gpus-per-stage", flags->gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)")
+      ->check(count)
+      ->capture_default_str();
+  CLI::Option* split = add("--split", flags->split, "NAME", "Whose profile is written")
+                           ->check(CLI::IsMember({kBalanced, kEnergy}))
+                           ->capture_default_str();
+  add("-o,--output", flags->profile, "PROFILE.csv",
+      "Write the profile of a split's stages, for perseus plan");
+  verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+  return {verb, [flags, split] { return RunPartition(*flags, split->count() > 0); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,134 @@
+// `perseus partition`: from layers to a profile that plans.
+#include <gmock/gmock.h>
+
+#include <ostream>
+
+#include "program.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::string kLayers = "'" PERSEUS_SOURCE_DIR "/examples/gpt-layers.csv'";
+constexpr const char* kFlags = " --stages 4 --microbatches 8 --blocking-power 70 ";
+
+class PartitionTest : public ProgramTest {};
+
+TEST_F(PartitionTest, ShowsBothSplitsAndSaysHowSureItIs) {
+  EXPECT_THAT(RunWell("partition " + kLayers + kFlags),
+              AllOf(HasSubstr("imbalance"), HasSubstr("balanced   0,8,14,20,27"),
+                    HasSubstr("energy     0,9,15,21,27"), HasSubstr("is no slower; of all ")));
+}
+
+TEST_F(PartitionTest, TheProfileOfASplitPlansAsPromised) {
+  for (const char* split : {"balanced", "energy"}) {
+    SCOPED_TRACE(split);
+    const auto partition =
+        RunJson("partition " + kLayers + kFlags + "-o profile.csv --split " + split);
+    const auto& plan = partition[split]["plan"];
+    const auto summary = RunJson(
+        "plan profile.csv --schedule 1f1b --microbatches 8 --blocking-power 70 --deadline " +
+        plan["deadline_s"].dump());
+    EXPECT_EQ(summary["baseline"]["time_s"], partition[split]["baseline"]["time_s"]);
+    EXPECT_EQ(summary["baseline"]["energy_j"], partition[split]["baseline"]["energy_j"]);
+    bool found = false;
+    for (const auto& planned : summary["plans"]) {
+      if (planned["deadline_s"] != plan["deadline_s"]) continue;
+      found = true;
+      EXPECT_EQ(planned["time_s"], plan["time_s"]);
+      EXPECT_EQ(planned["energy_j"], plan["energy_j"]);
+    }
+    EXPECT_TRUE(found);
+  }
+}
+
+TEST_F(PartitionTest, TheEnergySplitIsWrittenUnlessAskedOtherwise) {
+  RunWell("partition " + kLayers + kFlags + "-o default.csv");
+  RunWell("partition " + kLayers + kFlags + "-o energy.csv --split energy");
+  RunWell("partition " + kLayers + kFlags + "-o balanced.csv --split balanced");
+  EXPECT_TRUE(Read("default.csv") == Read("energy.csv"));  // Not hundreds of rows.
+  EXPECT_FALSE(Read("default.csv") == Read("balanced.csv"));
+}
+
+TEST_F(PartitionTest, JsonHasTheWholeAnswer) {
+  const auto partition = RunJson("partition " + kLayers + kFlags + "--gpus-per-stage 2");
+  EXPECT_THAT(partition["balanced"]["boundaries"], ElementsAre(0, 8, 14, 20, 27));
+  EXPECT_EQ(partition["balanced"]["stage_times_s"].size(), 4U);
+  EXPECT_EQ(partition["tried_all"], true);
+  EXPECT_LE(partition["energy"]["plan"]["time_s"], partition["balanced"]["baseline"]["time_s"]);
+  EXPECT_LE(partition["energy"]["plan"]["energy_j"], partition["balanced"]["plan"]["energy_j"]);
+  EXPECT_LE(partition["lower_bound_j"], partition["energy"]["plan"]["energy_j"]);
+}
+
+struct BadPartition {
+  std::string name;
+  std::string arguments;
+  std::string complaint;
+};
+
+void PrintTo(const BadPartition& bad, std::ostream* out) { *out << bad.name; }
+
+class BadPartitionTest : public ProgramTest, public testing::WithParamInterface<BadPartition> {};
+
+TEST_P(BadPartitionTest, IsOneLineAndStatusTwo) {
+  const std::string header = "layer,instruction,frequency,time,energy\n";
+  std::string rows;
+  for (const char* layer : {"0", "1", "2"}) {
+    for (const char* kind : {"forward", "backward"}) {
+      rows += std::string(layer) + "," + kind + ",1400,0.010,4\n";
+      rows += std::string(layer) + "," + kind + ",1200,0.012,3.2\n";
+    }
+  }
+  Write("good.csv", header + rows);
+  Write("gap.csv", header + rows + "4,forward,1400,0.01,4\n");
+  Write("clock.csv", header + rows + "1,forward,1300,0.011,3.6\n");
+  Write("cut.csv", header + rows + "3,forw");
+  const std::vector<std::string> before = Files(".");
+  ExpectComplaint(Run("partition " + GetParam().arguments), 2, GetParam().complaint);
+  EXPECT_EQ(Files("."), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadPartitionTest,
+    testing::Values(
+        BadPartition{"FewerLayersThanStages",
+                     "good.csv --stages 4 --microbatches 8 --blocking-power 70 -o p.csv",
+                     "good.csv: 3 layers cannot fill 4 stages (choose 1 to 3 stages)"},
+        BadPartition{"Gap", "gap.csv --stages 2 --microbatches 8 --blocking-power 70 -o p.csv",
+                     "gap.csv: layer 3 is missing"},
+        BadPartition{"MissingClock",
+                     "clock.csv --stages 2 --microbatches 8 --blocking-power 70 -o p.csv",
+                     "clock.csv: layer 0 lacks forward at 1300 MHz, which layer 1 has"},
+        BadPartition{"TruncatedRow",
+                     "cut.csv --stages 2 --microbatches 8 --blocking-power 70 -o p.csv",
+                     "cut.csv:14: the row has 2 fields but the header 5"},
+        BadPartition{"SeveralChunks",
+                     "good.csv --stages 2 --microbatches 8 --blocking-power 70 --schedule zb-v",
+                     "single chunk"},
+        BadPartition{"SplitBackward",
+                     "good.csv --stages 2 --microbatches 8 --blocking-power 70 --schedule zb-h1",
+                     "good.csv: layer 0 has no backward_input"},
+        BadPartition{"SplitOfNothing",
+                     "good.csv --stages 2 --microbatches 8 --blocking-power 70 --split energy",
+                     "add -o PROFILE.csv"},
+        BadPartition{"UnknownSplit",
+                     "good.csv --stages 2 --microbatches 8 --blocking-power 70 --split even",
+                     "even"},
+        BadPartition{"NoStages", "good.csv --microbatches 8 --blocking-power 70", "--stages"},
+        BadPartition{"NoLayers", "--stages 2 --microbatches 8 --blocking-power 70", "layers"},
+        BadPartition{"NoBlockingPower", "good.csv --stages 2 --microbatches 8",
+                     "--blocking-power"}),
+    [](const auto& param_info) { return param_info.param.name; });
+
+TEST_F(PartitionTest, AFileThatIsNotThereIsASystemFailure) {
+  ExpectComplaint(Run(std::string("partition nothing.csv") + kFlags), 1,
+                  "nothing.csv: cannot read");
+  EXPECT_THAT(Files("."), IsEmpty());
+}
+
+}  // namespace
+}  // namespace perseus
