@@ -10,7 +10,7 @@ packages_build=(cmake ninja-build g++ ccache libexpected-dev libfmt-dev libcli11
   nlohmann-json3-dev libtomlplusplus-dev duktape-dev zlib1g-dev)
 packages_web=(nodejs npm)
 packages_browser=(chromium)
-packages_test=(libgtest-dev libgmock-dev coinor-libclp-dev coinor-libcbc-dev libbenchmark-dev
+packages_test=(libgtest-dev libgmock-dev coinor-libclp-dev coinor-libcbc-dev libbenchmark-dev librsvg2-bin
   pkg-config clang-format-14)
 packages_fuzz=(clang-14 libclang-rt-14-dev)
 packages_lint=(clang-14 clang-tidy-14 clang-tools-14 python3 shellcheck)
