@@ -70,8 +70,7 @@ std::vector<Nanoseconds> PlannedTimes(const std::vector<Nanoseconds>& times, con
     time = std::min(time, std::max(frontier.points.back().time, baseline));
   }
   std::ranges::sort(planned);
-  const auto same = std::ranges::unique(planned);
-  planned.erase(same.begin(), same.end());
+  planned.erase(std::unique(planned.begin(), planned.end()), planned.end());
   return planned;
 }
 

@@ -73,9 +73,10 @@ class Reconfiguration {
     std::ranges::sort(order, {}, [&](int i) {
       return std::pair(set.options[At(i)].frequency_mhz, set.options[At(i)].time);
     });
-    const auto same =
-        std::ranges::unique(order, {}, [&](int i) { return set.options[At(i)].frequency_mhz; });
-    order.erase(same.begin(), same.end());
+    const auto has_same_clock = [&](int a, int b) {
+      return set.options[At(a)].frequency_mhz == set.options[At(b)].frequency_mhz;
+    };
+    order.erase(std::unique(order.begin(), order.end(), has_same_clock), order.end());
     return order;
   }
 
