@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <new>
-#include <system_error>
-#include <thread>
 #include <utility>
 
+#include "perseus/base/parallel.h"
 #include "target_flags.h"
 
 namespace perseus::cli {
@@ -48,19 +46,6 @@ std::vector<double> StopsUpTo(double longest, int stops) {
 bool IsAmong(const std::vector<PlannedTarget>& planned, const Plan& plan) {
   return std::ranges::any_of(
       planned, [&](const PlannedTarget& other) { return other.plan.options == plan.options; });
-}
-
-// In a thread of its own nobody else would catch it.
-Result<Plan> PlanOne(const Planner& planner, const Frontier* frontier, const Target& target) {
-  try {
-    return PlanForTarget(planner, frontier, target);
-  } catch (const std::bad_alloc&) {
-    return FailAs(ErrorKind::kSystem,
-                  "out of memory (plan fewer targets, with --no-frontier and --stops 0)");
-  } catch (const std::exception& error) {
-    return FailAs(ErrorKind::kSystem, "{} failed: {} (please report this)", Describe(target),
-                  error.what());
-  }
 }
 
 }  // namespace
@@ -112,28 +97,16 @@ Result<std::vector<PlannedTarget>> PlanTargets(const Planner& planner,
                                                const std::vector<WantedTarget>& wanted,
                                                ProgressBar& bar) {
   std::vector<Result<Plan>> plans(wanted.size(), Fail("not planned"));
-  std::atomic<std::size_t> next = 0;
   std::atomic<std::size_t> done = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < wanted.size(); i = next++) {
-      plans[i] = PlanOne(planner, frontier ? &*frontier : nullptr, wanted[i].target);
-      // What comes after a failure is not needed.
-      const bool is_needed = !wanted[i].is_stop;
-      if (!plans[i] && is_needed) next = wanted.size();
-      bar.Update(static_cast<double>(++done) / static_cast<double>(wanted.size()));
-    }
-  };
+  std::atomic<bool> has_failed = false;
   bar.Begin(fmt::format("{} plans", wanted.size()), 1);
-  {
-    const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-    std::vector<std::jthread> helpers;
-    try {
-      for (std::size_t i = 1; i < std::min(cores, wanted.size()); ++i) helpers.emplace_back(work);
-    } catch (const std::system_error&) {
-      // No more threads are to be had: those that there are do it all.
-    }
-    work();
-  }
+  ForEachOnAllCores(wanted.size(), [&](std::size_t i) {
+    // What comes after a failure is not needed, for the first one is told.
+    if (has_failed) return;
+    plans[i] = PlanForTarget(planner, frontier ? &*frontier : nullptr, wanted[i].target);
+    if (!plans[i] && !wanted[i].is_stop) has_failed = true;
+    bar.Update(static_cast<double>(++done) / static_cast<double>(wanted.size()));
+  });
 
   std::vector<PlannedTarget> planned;
   for (std::size_t i = 0; i < wanted.size(); ++i) {

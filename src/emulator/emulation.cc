@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <optional>
 #include <random>
 #include <set>
 #include <utility>
+
+#include "perseus/base/random.h"
 
 namespace perseus {
 namespace {
@@ -14,21 +15,6 @@ namespace {
 std::size_t At(int i) { return static_cast<std::size_t>(i); }
 
 constexpr int kPowerBins = 256;  // Of the baseline's iteration time.
-
-// Normally distributed, the same everywhere (the standard library's distributions are not).
-class Normal {
- public:
-  explicit Normal(std::uint64_t seed) : generator_(seed) {}
-  // Box and Muller's; one of its two numbers is enough.
-  double operator()() {
-    const double radius = std::sqrt(-2 * std::log(1 - Uniform()));
-    return radius * std::cos(2 * std::numbers::pi * Uniform());
-  }
-
- private:
-  double Uniform() { return static_cast<double>(generator_() >> 11) * 0x1.0p-53; }
-  std::mt19937_64 generator_;
-};
 
 // What an emulation needs to know of a pipeline's iteration.
 struct Run {
@@ -54,7 +40,7 @@ class Engine {
         graph_(planner.graph()),
         spec_(spec),
         evaluator_(planner.graph(), planner.model()),
-        normal_(spec.seed),
+        random_(spec.seed),
         bin_(std::max<Nanoseconds>(planner.baseline().time / kPowerBins, 1)) {
     plans_.push_back(spec.options);
     for (const PlanChange& change : spec.changes) plans_.push_back(change.options);
@@ -229,12 +215,12 @@ class Engine {
   struct Run RunWithNoise(const State& state) {
     Variation variation = VariationOf(state);
     variation.time_factors.resize(graph_.operations.size(), 1);
-    for (double& factor : variation.time_factors) factor *= std::exp(spec_.noise * normal_());
+    for (double& factor : variation.time_factors) factor *= std::exp(spec_.noise * Normal(random_));
     if (spec_.latency_spread > 0 && planner_.model().switch_latency > 0) {
       const auto latency = static_cast<double>(planner_.model().switch_latency);
       for (std::size_t i = 0; i < graph_.operations.size(); ++i) {
         variation.switch_latencies.push_back(static_cast<Nanoseconds>(
-            std::llround(latency * std::exp(spec_.latency_spread * normal_()))));
+            std::llround(latency * std::exp(spec_.latency_spread * Normal(random_)))));
       }
     }
     ++executions_;
@@ -391,7 +377,7 @@ class Engine {
   const OperationGraph& graph_;
   const EmulationSpec& spec_;
   Evaluator evaluator_;
-  Normal normal_;
+  std::mt19937_64 random_;
   Nanoseconds bin_;
   std::vector<std::vector<int>> plans_;
   std::vector<std::vector<int>> disturbed_;  // [pipeline]: indices of its disturbances.

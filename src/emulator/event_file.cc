@@ -124,13 +124,9 @@ class EventReader {
 }  // namespace
 
 Result<Events> ParseEvents(std::string_view text, std::string_view name) {
-  try {
-    const toml::table root = toml::parse(text);
-    return EventReader(root, name).Read();
-  } catch (const toml::parse_error& error) {
-    return Fail("{}:{}: not TOML: {} (see https://toml.io)", name, error.source().begin.line,
-                std::string_view(error.description()));
-  }
+  const auto root = toml_file::Parse(text, name);
+  if (!root) return Fail(root);
+  return EventReader(*root, name).Read();
 }
 
 }  // namespace perseus

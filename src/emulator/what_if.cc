@@ -1,15 +1,13 @@
 #include "perseus/emulator/what_if.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <map>
 #include <optional>
-#include <system_error>
-#include <thread>
 #include <tuple>
 #include <utility>
 
+#include "perseus/base/parallel.h"
 #include "perseus/frontier/check.h"
 #include "perseus/frontier/deadline.h"
 #include "perseus/frontier/network.h"
@@ -242,17 +240,19 @@ struct PlannedStep {
   std::map<ComputationKey, int> for_later;  // Clocks that a controller takes from this step.
 };
 
-Result<StepClocks> PlanWhole(const StepGraph& graph, const JobPowerModel& model,
-                             const std::vector<Nanoseconds>& durations,
-                             double* effective_energy_j) {
+struct WholePlan {
+  StepClocks clocks;
+  double effective_energy_j = 0;  // Of the relaxed optimum.
+};
+
+Result<WholePlan> PlanWhole(const StepGraph& graph, const JobPowerModel& model,
+                            const std::vector<Nanoseconds>& durations) {
   const auto relaxation = Relaxer(graph, model, durations, kAllPipelines).Relax();
   if (!relaxation) return Fail(relaxation);
   const auto solution = Solve(*relaxation, ReplayStep(graph, durations).time);
   if (!solution) return Fail(solution);
-  if (effective_energy_j != nullptr) {
-    *effective_energy_j = EffectiveEnergyOf(*relaxation, *solution);
-  }
-  return RoundToClocks(graph, model, durations, *relaxation, *solution);
+  return WholePlan{RoundToClocks(graph, model, durations, *relaxation, *solution),
+                   EffectiveEnergyOf(*relaxation, *solution)};
 }
 
 double EffectiveEnergyAtHighest(const StepGraph& graph, const JobPowerModel& model, int pipeline) {
@@ -277,11 +277,11 @@ Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
   bloat.replayed = highest.time;
   bloat.energy_j = highest.energy_j;
 
-  double least_j = 0;
-  auto oracle = PlanWhole(graph, model, graph.durations, &least_j);
+  auto oracle = PlanWhole(graph, model, graph.durations);
   if (!oracle) return Fail(oracle);
-  planned.oracle = *std::move(oracle);
-  bloat.bound_j = least_j + model.blocking_power_w * GpusOf(graph) * ToSeconds(highest.time);
+  planned.oracle = std::move(oracle->clocks);
+  bloat.bound_j =
+      oracle->effective_energy_j + model.blocking_power_w * GpusOf(graph) * ToSeconds(highest.time);
 
   for (int pipeline = 0; pipeline < PipelinesOf(graph); ++pipeline) {
     const Nanoseconds time = ReplayPipeline(graph, pipeline, graph.durations).time;
@@ -298,11 +298,11 @@ Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
   bloat.extrinsic_j = bloat.energy_j - bloat.bound_j - bloat.intrinsic_j;
 
   if (needs_for_later) {
-    const auto clocks = PlanWhole(graph, model, MeanDurations(graph), nullptr);
-    if (!clocks) return Fail(clocks);
-    for (std::size_t i = 0; i < clocks->size(); ++i) {
+    const auto plan = PlanWhole(graph, model, MeanDurations(graph));
+    if (!plan) return Fail(plan);
+    for (std::size_t i = 0; i < plan->clocks.size(); ++i) {
       const JobEvent& event = graph.step->events[i];
-      if (IsComputation(event.kind)) planned.for_later[KeyOf(event)] = (*clocks)[i];
+      if (IsComputation(event.kind)) planned.for_later[KeyOf(event)] = plan->clocks[i];
     }
   }
   return planned;
@@ -322,22 +322,9 @@ StepClocks Carry(const std::map<ComputationKey, int>& clocks, const StepGraph& g
 Result<std::vector<PlannedStep>> PlanSteps(const TraceGraph& trace, const JobPowerModel& model,
                                            bool needs_for_later) {
   std::vector<Result<PlannedStep>> results(trace.steps.size(), Fail("not planned"));
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < results.size(); i = next++) {
-      results[i] = PlanStep(trace.steps[i], model, needs_for_later);
-    }
-  };
-  {
-    const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-    std::vector<std::jthread> helpers;
-    try {
-      for (std::size_t i = 1; i < std::min(cores, results.size()); ++i) helpers.emplace_back(work);
-    } catch (const std::system_error&) {
-      // No more threads are to be had: those that there are do it all.
-    }
-    work();
-  }
+  ForEachOnAllCores(results.size(), [&](std::size_t i) {
+    results[i] = PlanStep(trace.steps[i], model, needs_for_later);
+  });
   std::vector<PlannedStep> planned;
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (!results[i]) {

@@ -176,13 +176,9 @@ class JobReader {
 }  // namespace
 
 Result<Job> ParseJob(std::string_view text, std::string_view name) {
-  try {
-    const toml::table root = toml::parse(text);
-    return JobReader(root, name).Read();
-  } catch (const toml::parse_error& error) {
-    return Fail("{}:{}: not TOML: {} (see https://toml.io)", name, error.source().begin.line,
-                Explained(error.description()));
-  }
+  const auto root = toml_file::Parse(text, name);
+  if (!root) return Fail(root);
+  return JobReader(*root, name).Read();
 }
 
 }  // namespace perseus

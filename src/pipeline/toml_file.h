@@ -90,4 +90,14 @@ class TableReader {
   std::optional<Error> error_;
 };
 
+// The text as a table. Fails (kInput) with file and line for what is not TOML.
+inline Result<toml::table> Parse(std::string_view text, std::string_view name) {
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    return Fail("{}:{}: not TOML: {} (see https://toml.io)", name, error.source().begin.line,
+                Explained(error.description()));
+  }
+}
+
 }  // namespace perseus::toml_file

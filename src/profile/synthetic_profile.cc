@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "perseus/base/random.h"
 #include "perseus/base/units.h"
 
 namespace perseus {
@@ -16,17 +17,6 @@ constexpr int kMostEntries = 1'000'000;
 // Attention has matrix products without weights, so the gradient of the activations is the larger
 // part of the backward pass.
 constexpr double kBackwardInputShare = 0.53;
-
-// Uniform in [0, 1), in exact arithmetic.
-double Uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1p-53; }
-
-// A standard normal sample, nearly (Irwin-Hall): the sum of twelve uniform ones has variance 1 and
-// never leaves +-6. Additions alone, so every machine draws the same.
-double Normal(std::mt19937_64& random) {
-  double sum = -6;
-  for (int i = 0; i < 12; ++i) sum += Uniform(random);
-  return sum;
-}
 
 StageWork WorkOf(InstructionKind kind, const GpuModel& gpu) {
   const auto part = [](const StageWork& work, double share) {
