@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "perseus/profile/excerpt.h"
+#include "perseus/base/excerpt.h"
 
 namespace perseus::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <system_error>
 
-#include "perseus/pipeline/wording.h"
-#include "perseus/profile/excerpt.h"
+#include "perseus/base/excerpt.h"
+#include "perseus/base/wording.h"
 #include "verbs.h"
 
 namespace perseus::cli {

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "perseus/profile/excerpt.h"
+#include "perseus/base/excerpt.h"
 
 namespace perseus::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 #include <random>
 
-#include "perseus/profile/excerpt.h"
+#include "perseus/base/excerpt.h"
 
 namespace perseus::cli {
 namespace {

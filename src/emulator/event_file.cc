@@ -5,7 +5,7 @@
 #include <array>
 #include <optional>
 
-#include "perseus/pipeline/toml_file.h"
+#include "perseus/base/toml_file.h"
 
 namespace perseus {
 namespace {

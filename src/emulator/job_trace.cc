@@ -11,10 +11,10 @@
 #include <unordered_set>
 #include <utility>
 
+#include "perseus/base/excerpt.h"
+#include "perseus/base/wording.h"
 #include "perseus/emulator/gzip.h"
 #include "perseus/emulator/trace_events.h"
-#include "perseus/pipeline/wording.h"
-#include "perseus/profile/excerpt.h"
 
 namespace perseus {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "perseus/pipeline/wording.h"
+#include "perseus/base/wording.h"
 
 namespace perseus {
 namespace {

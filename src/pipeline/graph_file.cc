@@ -9,9 +9,9 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "perseus/pipeline/json_file.h"
+#include "perseus/base/excerpt.h"
+#include "perseus/base/json_file.h"
 #include "perseus/pipeline/operation_graph.h"
-#include "perseus/profile/excerpt.h"
 
 namespace perseus {
 namespace {

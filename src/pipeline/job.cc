@@ -8,9 +8,9 @@
 #include <optional>
 #include <span>
 
-#include "perseus/pipeline/toml_file.h"
-#include "perseus/pipeline/wording.h"
-#include "perseus/profile/excerpt.h"
+#include "perseus/base/excerpt.h"
+#include "perseus/base/toml_file.h"
+#include "perseus/base/wording.h"
 
 namespace perseus {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/pipeline/topological_order.h"
-#include "perseus/profile/excerpt.h"
 
 namespace perseus {
 

@@ -4,9 +4,9 @@
 #include <array>
 #include <cstdint>
 
+#include "perseus/base/excerpt.h"
+#include "perseus/base/wording.h"
 #include "perseus/pipeline/rank_order.h"
-#include "perseus/pipeline/wording.h"
-#include "perseus/profile/excerpt.h"
 
 namespace perseus {
 namespace {

@@ -10,9 +10,9 @@
 #include <optional>
 #include <utility>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/pipeline/schedule.h"
 #include "perseus/pipeline/schedule_check.h"
-#include "perseus/profile/excerpt.h"
 
 namespace perseus {
 namespace {

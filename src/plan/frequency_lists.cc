@@ -6,8 +6,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/plan/option_lookup.h"
-#include "perseus/profile/excerpt.h"
 
 namespace perseus {
 namespace {

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/plan/option_lookup.h"
-#include "perseus/profile/excerpt.h"
 
 namespace perseus {
 namespace {

@@ -7,10 +7,10 @@
 #include <set>
 #include <span>
 
-#include "perseus/pipeline/json_file.h"
+#include "perseus/base/excerpt.h"
+#include "perseus/base/json_file.h"
 #include "perseus/plan/option_lookup.h"
 #include "perseus/plan/plan_file.h"
-#include "perseus/profile/excerpt.h"
 
 namespace perseus {
 namespace {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/profile/csv_reader.h"
-#include "perseus/profile/excerpt.h"
 #include "perseus/profile/option_sums.h"
 #include "perseus/profile/profile.h"
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/base/process.h"
-#include "perseus/profile/excerpt.h"
 #include "perseus/report/assets.h"
 
 namespace perseus {

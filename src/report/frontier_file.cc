@@ -10,8 +10,8 @@
 #include <optional>
 #include <span>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/profile/csv_reader.h"
-#include "perseus/profile/excerpt.h"
 #include "perseus/report/page_marks.h"
 
 namespace perseus {

@@ -1,8 +1,8 @@
-#include "perseus/pipeline/wording.h"
+#include "perseus/base/wording.h"
 
 #include <fmt/format.h>
 
-#include "perseus/profile/excerpt.h"
+#include "perseus/base/excerpt.h"
 
 namespace perseus {
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <string_view>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/base/result.h"
-#include "perseus/pipeline/wording.h"
-#include "perseus/profile/excerpt.h"
+#include "perseus/base/wording.h"
 
 namespace perseus::toml_file {
 

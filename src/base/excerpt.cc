@@ -1,4 +1,4 @@
-#include "perseus/profile/excerpt.h"
+#include "perseus/base/excerpt.h"
 
 #include <fmt/format.h>
 

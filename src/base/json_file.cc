@@ -1,12 +1,12 @@
-#include "perseus/pipeline/json_file.h"
+#include "perseus/base/json_file.h"
 
 #include <algorithm>
 #include <limits>
 #include <set>
 #include <vector>
 
-#include "perseus/pipeline/wording.h"
-#include "perseus/profile/excerpt.h"
+#include "perseus/base/excerpt.h"
+#include "perseus/base/wording.h"
 
 namespace perseus::json_file {
 
