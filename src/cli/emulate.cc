@@ -92,8 +92,6 @@ Result<void> AddEvents(const EmulateFlags& flags, const Planner& planner, Emulat
       spec.changes.push_back({cap.from, plan->target, std::move(plan->options)});
     }
   }
-  // The last that has begun holds.
-  std::ranges::stable_sort(spec.changes, {}, &PlanChange::from);
   return {};
 }
 
@@ -132,8 +130,9 @@ std::string NameOf(const std::vector<int>& pipelines) {
   return name;
 }
 
-Result<std::string> TraceOf(const Planner& planner, const EmulationSpec& spec, int iteration) {
-  auto runs = RunsInIteration(planner, spec, iteration);
+Result<std::string> TraceOf(const Planner& planner, const EmulationSpec& spec,
+                            const Emulation& emulation, int iteration) {
+  auto runs = RunsInIteration(planner, spec, emulation, iteration);
   if (!runs) return Fail(runs);
   std::vector<Timeline> timelines;
   for (RunOfPipelines& run : *runs) {
@@ -227,7 +226,7 @@ Result<void> WriteFigure(const std::string& path, const EmulationSpec& spec,
 Result<void> WriteResults(const EmulateFlags& flags, const Planner& planner,
                           const EmulationSpec& spec, const Results& results, int gpus_per_rank) {
   if (flags.directory.empty()) return {};
-  const auto trace = TraceOf(planner, spec, flags.traced);
+  const auto trace = TraceOf(planner, spec, results.planned, flags.traced);
   if (!trace) return Fail(trace);
   const fs::path directory = flags.directory;
   const std::pair<const char*, std::string> files[] = {

@@ -55,6 +55,7 @@ class Engine {
     emulation.ranks.assign(At(spec_.pipelines), std::vector<RankTotals>(graph_.rank_orders.size()));
     emulation.iterations.reserve(At(spec_.iterations));
     for (int iteration = 0; iteration < spec_.iterations; ++iteration) {
+      starts_.push_back(emulation.time);
       auto states = StatesIn(iteration);
       if (!states) return Fail(states);
       const EmulatedIteration result = HasNoise() ? RunEach(*states, emulation) : RunAlike(*states);
@@ -67,7 +68,12 @@ class Engine {
     return emulation;
   }
 
-  Result<std::vector<RunOfPipelines>> RunsIn(int iteration) {
+  Result<std::vector<RunOfPipelines>> RunsIn(const Emulation& emulation, int iteration) {
+    Nanoseconds start = 0;
+    for (int i = 0; i <= iteration; ++i) {
+      starts_.push_back(start);
+      start += emulation.iterations[At(i)].time;
+    }
     auto states = StatesIn(iteration);
     if (!states) return Fail(states);
     std::vector<RunOfPipelines> runs;
@@ -84,10 +90,25 @@ class Engine {
 
   bool HasNoise() const { return spec_.noise > 0 || spec_.latency_spread > 0; }
 
+  // When it is or was, if its iteration has begun.
+  std::optional<Nanoseconds> TimeOf(const Moment& moment, int iteration) const {
+    if (moment.iteration > iteration) return std::nullopt;
+    return starts_[At(moment.iteration)] + moment.after;
+  }
+
+  bool HasCome(const Moment& moment, int iteration) const {
+    const auto time = TimeOf(moment, iteration);
+    return time && *time <= starts_[At(iteration)];
+  }
+
   int BasePlan(int iteration) const {
     int plan = 0;
+    Nanoseconds latest = 0;
     for (std::size_t i = 0; i < spec_.changes.size(); ++i) {
-      if (spec_.changes[i].from <= iteration) plan = static_cast<int>(i) + 1;
+      const Moment& from = spec_.changes[i].from;
+      if (!HasCome(from, iteration) || *TimeOf(from, iteration) < latest) continue;
+      latest = *TimeOf(from, iteration);
+      plan = static_cast<int>(i) + 1;
     }
     return plan;
   }
@@ -96,7 +117,9 @@ class Engine {
     std::vector<int> active;
     for (const int i : disturbed_[At(pipeline)]) {
       const Disturbance& disturbance = spec_.disturbances[At(i)];
-      if (disturbance.from <= iteration && iteration < disturbance.until) active.push_back(i);
+      if (HasCome(disturbance.from, iteration) && !HasCome(disturbance.until, iteration)) {
+        active.push_back(i);
+      }
     }
     return active;
   }
@@ -125,18 +148,28 @@ class Engine {
     for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
       State state{base, ActiveIn(iteration, pipeline)};
       if (straggler) {
-        // The straggler itself, by what was known, hurries.
-        const bool is_waiting =
-            RunOf({BasePlan(known), ActiveIn(known, pipeline)}).time < *straggler;
-        if (is_waiting) {
-          auto plan = PlanFollowing(*straggler);
-          if (!plan) return Fail(plan);
-          state.plan = *plan;
-        }
+        const auto plan = PlanBeside(*straggler, {BasePlan(known), ActiveIn(known, pipeline)});
+        if (!plan) return Fail(plan);
+        if (*plan) state.plan = **plan;
       }
       states[std::move(state)].push_back(pipeline);
     }
     return states;
+  }
+
+  // The index of the plan that a pipeline, known to be in `state`, runs beside a straggler of that
+  // time; none for one that has no time to take, as the straggler itself.
+  Result<std::optional<int>> PlanBeside(Nanoseconds straggler, const State& state) {
+    const Nanoseconds own = RunOf(state).time;
+    if (own >= straggler) return std::nullopt;
+    // What makes it slow takes its part of the time.
+    const double slowness =
+        static_cast<double>(own) / static_cast<double>(RunOf({state.plan, {}}).time);
+    const auto time = static_cast<Nanoseconds>(static_cast<double>(straggler) / slowness);
+    auto plan = PlanFollowing(state.disturbances.empty() ? straggler : time);
+    if (!plan) return Fail(plan);
+    if (RunOf({*plan, state.disturbances}).time > straggler) return std::nullopt;
+    return *plan;
   }
 
   // The index of the plan for a straggler of that time.
@@ -379,6 +412,7 @@ class Engine {
   Evaluator evaluator_;
   std::mt19937_64 random_;
   Nanoseconds bin_;
+  std::vector<Nanoseconds> starts_;  // Of the iterations so far, this one included.
   std::vector<std::vector<int>> plans_;
   std::vector<std::vector<int>> disturbed_;  // [pipeline]: indices of its disturbances.
   std::map<Nanoseconds, int> following_;     // By the straggler's time.
@@ -419,9 +453,10 @@ Result<Emulation> Emulate(const Planner& planner, const EmulationSpec& spec) {
 }
 
 Result<std::vector<RunOfPipelines>> RunsInIteration(const Planner& planner,
-                                                    const EmulationSpec& spec, int iteration) {
+                                                    const EmulationSpec& spec,
+                                                    const Emulation& emulation, int iteration) {
   if (auto checked = Check(planner, spec); !checked) return Fail(checked);
-  return Engine(planner, spec).RunsIn(iteration);
+  return Engine(planner, spec).RunsIn(emulation, iteration);
 }
 
 }  // namespace perseus

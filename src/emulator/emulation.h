@@ -12,8 +12,9 @@
 //
 // Controllers. The job runs its base plan. `kFollow` moves the pipelines that a straggler keeps
 // waiting to the plan for its time (Planner::PlanForStraggler), `delay` iterations after it is
-// there, and back when it has gone. What it believes is that all others run the base plan: T' is
-// the time of the slowest pipeline under it.
+// there, and back when it has gone. T' is the time of the slowest pipeline under the base plan,
+// which it goes on running. One that is slow, too, but not the slowest, gets what its own slowness
+// leaves of T', and keeps the base plan where that would be too late.
 //
 // Energy. A straggler that is throttled runs the fastest measured option within its clock. One that
 // is slow (a degree, a neighbour on its host) takes so many times as long, at the same power. One
@@ -33,7 +34,18 @@
 
 namespace perseus {
 
-// What makes one pipeline slower for some iterations.
+// When something happens: `after` later than the beginning of an iteration, seen by the next
+// iteration to begin. {0, t} is time t of the job, whose first iteration begins at 0.
+struct Moment {
+  // NOLINTNEXTLINE(google-explicit-constructor): an iteration is a moment.
+  Moment(int of_iteration = 0, Nanoseconds later = 0) : iteration(of_iteration), after(later) {}
+  static Moment Never() { return {std::numeric_limits<int>::max()}; }
+
+  int iteration = 0;
+  Nanoseconds after = 0;
+};
+
+// What makes one pipeline slower for a while.
 struct Disturbance {
   enum class Kind {
     kThrottle,  // The clock is at most `value` MHz.
@@ -42,15 +54,15 @@ struct Disturbance {
   };
   Kind kind = Kind::kSlow;
   int pipeline = 0;
-  int rank = -1;  // -1: all of them. kInput: rank 0 where none is named.
-  int from = 0;   // Iterations [from, until).
-  int until = std::numeric_limits<int>::max();
+  int rank = -1;                   // -1: all of them. kInput: rank 0 where none is named.
+  Moment from = 0;                 // The first iteration that has it.
+  Moment until = Moment::Never();  // The first one without it.
   double value = 1;
 };
 
-// From iteration `from` on all pipelines run another base plan.
+// From then on all pipelines run another base plan; of several the one that came last.
 struct PlanChange {
-  int from = 0;
+  Moment from;
   std::string name;
   std::vector<int> options;
 };
@@ -108,13 +120,14 @@ struct Emulation {
 // does.
 Result<Emulation> Emulate(const Planner& planner, const EmulationSpec& spec);
 
-// What each pipeline did in one iteration of the same emulation, alike ones once: the pipelines and
-// what they ran. Without noise.
+// What each pipeline did in one iteration of `emulation`, alike ones once: the pipelines and what
+// they ran. Without noise.
 struct RunOfPipelines {
   std::vector<int> pipelines;
   PipelineRun run;
 };
 Result<std::vector<RunOfPipelines>> RunsInIteration(const Planner& planner,
-                                                    const EmulationSpec& spec, int iteration);
+                                                    const EmulationSpec& spec,
+                                                    const Emulation& emulation, int iteration);
 
 }  // namespace perseus

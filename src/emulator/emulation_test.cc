@@ -8,6 +8,7 @@
 namespace perseus {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class EmulationTest : public testing::Test {
@@ -97,7 +98,7 @@ TEST_F(EmulationTest, OneThrottledGpuSlowsItsPipelineAlone) {
                          .from = 0,
                          .until = 10,
                          .value = lowest}};
-  const auto runs = RunsInIteration(planner_, spec_, 0);
+  const auto runs = RunsInIteration(planner_, spec_, Run(), 0);
   ASSERT_TRUE(runs);
   ASSERT_EQ(runs->size(), 2U);
   for (const RunOfPipelines& run : *runs) {
@@ -162,6 +163,62 @@ TEST_F(EmulationTest, APushedPlanHoldsFromItsIterationOn) {
   EXPECT_EQ(emulation.iterations[3].time, base_time());
   EXPECT_EQ(emulation.iterations[4].time, slower.evaluation.time);
   EXPECT_EQ(emulation.iterations[9].time, slower.evaluation.time);
+}
+
+// Iterations take base_time() each, so that moments by the clock are known:
+//
+//   iteration     0     1     2     3     4     5
+//   straggler        |-----------------|            from 0.5 to 2.2 base times after the job began:
+//                                                   iterations 1 and 2; 2 ends the straggler's way
+//   plan                                |           half a base time after iteration 3 began
+TEST_F(EmulationTest, EventsByTheClockBeginWithTheNextIteration) {
+  const Plan slower = *planner_.PlanFor(base_time() * 11 / 10);
+  spec_.iterations = 6;
+  spec_.disturbances = {{.kind = Disturbance::Kind::kInput,
+                         .pipeline = 1,
+                         .from = {0, base_time() / 2},
+                         .until = {0, base_time() * 22 / 10},
+                         .value = 1e-6}};
+  spec_.changes = {{.from = {3, base_time() / 2}, .name = "slower", .options = slower.options}};
+  const Emulation emulation = Run();
+  std::vector<Nanoseconds> times;
+  for (const EmulatedIteration& iteration : emulation.iterations) times.push_back(iteration.time);
+  EXPECT_THAT(times, ElementsAre(base_time(), base_time() + 1000, base_time() + 1000, base_time(),
+                                 slower.evaluation.time, slower.evaluation.time));
+  const auto runs = RunsInIteration(planner_, spec_, emulation, 1);
+  ASSERT_TRUE(runs);
+  EXPECT_EQ(runs->size(), 2U);
+}
+
+TEST_F(EmulationTest, OfSeveralPlansTheOneThatArrivesLastHolds) {
+  const Plan slower = *planner_.PlanFor(base_time() * 11 / 10);
+  const Plan slowest = *planner_.PlanFor(base_time() * 12 / 10);
+  // Pushed first, on its way for long.
+  spec_.changes = {{.from = {1, 3 * base_time()}, .name = "slowest", .options = slowest.options},
+                   {.from = 2, .name = "slower", .options = slower.options}};
+  const Emulation emulation = Run();
+  EXPECT_EQ(emulation.iterations[1].time, base_time());
+  EXPECT_EQ(emulation.iterations[2].time, slower.evaluation.time);
+  EXPECT_EQ(emulation.iterations.back().time, slowest.evaluation.time);
+}
+
+// The lesser of two stragglers has less time to take than the healthy ones, and takes no more.
+TEST_F(EmulationTest, ASecondStragglerDoesNotDelayTheFirst) {
+  for (const auto kind : {Disturbance::Kind::kSlow, Disturbance::Kind::kInput}) {
+    spec_.disturbances = {
+        {.kind = Disturbance::Kind::kSlow, .pipeline = 0, .from = 0, .value = 1.5},
+        {.kind = kind,
+         .pipeline = 1,
+         .from = 0,
+         .value = kind == Disturbance::Kind::kSlow ? 1.2 : ToSeconds(base_time()) / 3}};
+    spec_.reaction = Reaction::kNone;
+    const Emulation alone = Run();
+    spec_.reaction = Reaction::kFollow;
+    spec_.delay = 0;
+    const Emulation followed = Run();
+    EXPECT_EQ(followed.time, alone.time);
+    EXPECT_LT(followed.energy_j, alone.energy_j);
+  }
 }
 
 TEST_F(EmulationTest, NoiseIsTheSameForASeedAndSpreadsAsAsked) {

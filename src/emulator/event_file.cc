@@ -54,18 +54,45 @@ class EventReader {
     for (const toml::node& element : *list) (this->*read)(*element.as_table());
   }
 
+  // An iteration, or a time in seconds.
+  static Moment ReadMoment(TableReader& reader, std::string_view iteration_key,
+                           std::string_view time_key, Moment otherwise) {
+    if (!reader.Has(time_key)) {
+      return {reader.CountFrom(iteration_key, 0, kMostIterations, otherwise.iteration)};
+    }
+    if (reader.Has(iteration_key)) {
+      reader.FailAt(time_key,
+                    fmt::format("there are both {} and {} (keep one)", iteration_key, time_key));
+    }
+    return {0, ToNanoseconds(reader.Number(time_key, kLongestSeconds, 0))};
+  }
+
+  // When it arrives.
+  static Moment ReadArrival(TableReader& reader) {
+    Moment moment = ReadMoment(reader, "from", "from_s", 0);
+    moment.after += ToNanoseconds(reader.Number("delay_s", kLongestSeconds, 0));
+    return moment;
+  }
+
   void ReadStraggler(const toml::table& table) {
     static constexpr std::string_view kKeys[] = {
-        "pipeline", "rank", "from", "until", "slowdown", "max_frequency_mhz", "input_delay_s"};
+        "pipeline",          "rank",         "from", "from_s", "until", "until_s", "slowdown",
+        "max_frequency_mhz", "input_delay_s"};
     TableReader reader(table, name_, "[[straggler]]", kKeys);
     Disturbance disturbance;
     if (!reader.Has("pipeline"))
       reader.FailHere("[[straggler]] has no pipeline (write pipeline = 0)");
     disturbance.pipeline = reader.CountFrom("pipeline", 0, kMostPipelines, 0);
     disturbance.rank = reader.CountFrom("rank", 0, kMostRanks, -1);
-    disturbance.from = reader.CountFrom("from", 0, kMostIterations, 0);
-    disturbance.until = reader.CountFrom("until", 0, kMostIterations, disturbance.until);
-    if (disturbance.until <= disturbance.from) {
+    disturbance.from = ReadMoment(reader, "from", "from_s", disturbance.from);
+    disturbance.until = ReadMoment(reader, "until", "until_s", disturbance.until);
+    // An iteration and a time cannot be compared before the job has run.
+    const bool is_before =
+        disturbance.from.after == 0
+            ? disturbance.until.after == 0 &&
+                  disturbance.until.iteration <= disturbance.from.iteration
+            : disturbance.until.iteration == 0 && disturbance.until.after <= disturbance.from.after;
+    if (is_before) {
       reader.FailHere("[[straggler]] ends before it begins (until has to be above from)");
     }
     struct Way {
@@ -99,19 +126,18 @@ class EventReader {
   }
 
   void ReadPlan(const toml::table& table) {
-    static constexpr std::string_view kKeys[] = {"from", "file"};
+    static constexpr std::string_view kKeys[] = {"from", "from_s", "delay_s", "file"};
     TableReader reader(table, name_, "[[plan]]", kKeys);
     if (!reader.Has("file")) reader.FailHere("[[plan]] has no file (write file = \"plan.json\")");
-    events_.plans.push_back({reader.CountFrom("from", 0, kMostIterations, 0), reader.Text("file")});
+    events_.plans.push_back({ReadArrival(reader), reader.Text("file")});
     Keep(reader);
   }
 
   void ReadPowerCap(const toml::table& table) {
-    static constexpr std::string_view kKeys[] = {"from", "watts"};
+    static constexpr std::string_view kKeys[] = {"from", "from_s", "delay_s", "watts"};
     TableReader reader(table, name_, "[[power_cap]]", kKeys);
     if (!reader.Has("watts")) reader.FailHere("[[power_cap]] has no watts (write watts = 180000)");
-    events_.power_caps.push_back(
-        {reader.CountFrom("from", 0, kMostIterations, 0), reader.Number("watts", kMostWatts, 0)});
+    events_.power_caps.push_back({ReadArrival(reader), reader.Number("watts", kMostWatts, 0)});
     Keep(reader);
   }
 

@@ -3,11 +3,12 @@
 //   [[straggler]]
 //   pipeline = 3
 //   rank = 2                  # absent: all of its ranks
-//   from = 100                # the first iteration, from 0; absent: 0
-//   until = 300               # the first iteration without it; absent: it stays
+//   from = 100                # the first iteration, from 0; absent: 0. Or from_s, a time
+//   until = 300               # the first iteration without it; absent: it stays. Or until_s
 //   slowdown = 1.2            # or max_frequency_mhz = 1050, or input_delay_s = 0.4
 //   [[plan]]
 //   from = 500
+//   delay_s = 2.5             # on its way for so long; absent: 0. Of a power cap, too
 //   file = "plans/slowdown-5.json"      # relative to this file
 //   [[power_cap]]
 //   from = 700
@@ -25,11 +26,11 @@ namespace perseus {
 
 struct Events {
   struct PushedPlan {
-    int from = 0;
+    Moment from;
     std::string file;  // As written.
   };
   struct PowerCap {
-    int from = 0;
+    Moment from;
     double watts = 0;
   };
   std::vector<Disturbance> disturbances;

@@ -34,14 +34,41 @@ watts = 180000
   ASSERT_EQ(events->disturbances.size(), 3U);
   EXPECT_EQ(events->disturbances[0].pipeline, 3);
   EXPECT_EQ(events->disturbances[0].rank, 2);
-  EXPECT_EQ(events->disturbances[0].until, 300);
+  EXPECT_EQ(events->disturbances[0].from.iteration, 100);
+  EXPECT_EQ(events->disturbances[0].until.iteration, 300);
   EXPECT_EQ(events->disturbances[0].value, 1.2);
   EXPECT_EQ(events->disturbances[1].kind, Disturbance::Kind::kThrottle);
   EXPECT_EQ(events->disturbances[1].rank, -1);
-  EXPECT_GT(events->disturbances[1].until, 1'000'000);
+  EXPECT_GT(events->disturbances[1].until.iteration, 1'000'000);
   EXPECT_EQ(events->disturbances[2].kind, Disturbance::Kind::kInput);
   EXPECT_EQ(events->plans[0].file, "plans/slowdown-5.json");
   EXPECT_EQ(events->power_caps[0].watts, 180'000);
+}
+
+TEST(ParseEvents, ReadsTimesByTheClock) {
+  const auto events = ParseEvents(R"(
+[[straggler]]
+pipeline = 0
+from_s = 12.5
+until_s = 20
+slowdown = 1.2
+[[plan]]
+from = 7
+delay_s = 2
+file = "p.json"
+[[power_cap]]
+from_s = 3
+delay_s = 0.5
+watts = 1000
+)",
+                                  "events.toml");
+  ASSERT_TRUE(events) << events.error().message;
+  EXPECT_EQ(events->disturbances[0].from.iteration, 0);
+  EXPECT_EQ(events->disturbances[0].from.after, 12'500'000'000);
+  EXPECT_EQ(events->disturbances[0].until.after, 20'000'000'000);
+  EXPECT_EQ(events->plans[0].from.iteration, 7);
+  EXPECT_EQ(events->plans[0].from.after, 2'000'000'000);
+  EXPECT_EQ(events->power_caps[0].from.after, 3'500'000'000);
 }
 
 struct Bad {
@@ -75,6 +102,13 @@ INSTANTIATE_TEST_SUITE_P(
             "e.toml:3: slowdown is below 1"},
         Bad{"EndsBeforeItBegins",
             "[[straggler]]\npipeline = 1\nslowdown = 2\nfrom = 5\nuntil = 5\n", "ends before"},
+        Bad{"EndsBeforeItBeginsByTheClock",
+            "[[straggler]]\npipeline = 1\nslowdown = 2\nfrom_s = 5.5\nuntil_s = 5\n",
+            "ends before"},
+        Bad{"TwoBeginnings", "[[straggler]]\npipeline = 1\nslowdown = 2\nfrom_s = 5.5\nfrom = 5\n",
+            "e.toml:4: there are both from and from_s"},
+        Bad{"NegativeTime", "[[power_cap]]\nwatts = 5\ndelay_s = -1\n",
+            "e.toml:3: delay_s is not a number from 0"},
         Bad{"NoFile", "[[plan]]\nfrom = 3\n", "[[plan]] has no file"},
         Bad{"NoWatts", "[[power_cap]]\nfrom = 3\n", "[[power_cap]] has no watts"},
         Bad{"WattsAsText", "[[power_cap]]\nwatts = \"many\"\n", "e.toml:2: watts is not a number"}),
