@@ -4,6 +4,7 @@
 #
 # PERSEUS_HAS_PAGE tells afterwards, in every directory, whether this build has the page; where it
 # does, PERSEUS_NODE runs what is in web/.
+option(PERSEUS_REQUIRE_PAGE "Fail where the report page cannot be made" OFF)
 find_program(PERSEUS_NODE node)
 find_program(PERSEUS_NPM npm)
 
@@ -11,16 +12,20 @@ function(perseus_web_assets variable)
   set(web ${PROJECT_SOURCE_DIR}/web)
   set(${variable} ${PROJECT_SOURCE_DIR}/src/report/no_assets.cc PARENT_SCOPE)
   set(PERSEUS_HAS_PAGE OFF CACHE INTERNAL "Whether this build has the report page")
+  set(severity WARNING)
+  if(PERSEUS_REQUIRE_PAGE)
+    set(severity FATAL_ERROR)
+  endif()
   set(remedy "configure again after: apt-get install nodejs npm")
   if(NOT PERSEUS_NODE OR NOT PERSEUS_NPM)
-    message(WARNING "no node or npm: reports and figures are left out (${remedy})")
+    message(${severity} "no node or npm: reports and figures are left out (${remedy})")
     return()
   endif()
   execute_process(COMMAND ${PERSEUS_NODE} --version OUTPUT_VARIABLE version
     OUTPUT_STRIP_TRAILING_WHITESPACE)
   string(REPLACE "v" "" version "${version}")
   if(version VERSION_LESS 18)
-    message(WARNING
+    message(${severity}
       "node ${version} is too old, 18 is needed: reports and figures are left out (${PERSEUS_NODE})")
     return()
   endif()
@@ -41,7 +46,7 @@ function(perseus_web_assets variable)
       RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
     if(NOT status EQUAL 0)
       string(REGEX MATCH "npm (error|ERR!)[^\n]*" reason "${output}")
-      message(WARNING "npm ci failed: reports and figures are left out (${reason})")
+      message(${severity} "npm ci failed: reports and figures are left out (${reason})")
       return()
     endif()
     file(WRITE ${installed} ${wanted})

@@ -65,6 +65,13 @@ install_packages() {
   fi
 }
 
+# leave_out WHAT...: says what is left out and why. An error if PERSEUS_REQUIRE_PAGE is set, as in CI,
+# where nothing may be.
+leave_out() {
+  [[ -z ${PERSEUS_REQUIRE_PAGE:-} ]] || die "$@"
+  say "$@"
+}
+
 # install_web: what makes the report page. All else builds without it, so failing is no error.
 install_web() {
   # Another node than Debian's has its own npm, and Debian's would be in its way.
@@ -73,23 +80,23 @@ install_web() {
     version=$(node --version)
     version=${version#v}
     [[ ${version%%.*} -lt 18 ]] || return 0
-    say "node $version is too old, 18 is needed: reports and figures are left out"
+    leave_out "node $version is too old, 18 is needed: reports and figures are left out"
   elif ! install_packages "${packages_web[@]}"; then
-    say "without ${packages_web[*]} reports and figures are left out"
+    leave_out "without ${packages_web[*]} reports and figures are left out"
   fi
 }
 
 # install_browser: what the tests of the report page look at it with; the others run without.
 install_browser() {
   command -v chromium >/dev/null || install_packages "${packages_browser[@]}" ||
-    say "without ${packages_browser[*]} the tests of the report page in a browser are left out"
+    leave_out "without ${packages_browser[*]} the tests of the report page in a browser are left out"
 }
 
 # configure PRESET [CMAKE ARGUMENT...]: quiet unless it fails.
 configure() {
   mkdir -p build
   local log="build/configure-$1.log"
-  if ! cmake --preset "$@" >"$log" 2>&1; then
+  if ! cmake --preset "$@" ${PERSEUS_REQUIRE_PAGE:+-DPERSEUS_REQUIRE_PAGE=ON} >"$log" 2>&1; then
     cat "$log" >&2
     die "configuring build/$1 failed, see above (remove build/$1 if another checkout made it)"
   fi

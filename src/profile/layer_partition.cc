@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 
 namespace perseus {
 
@@ -48,15 +47,6 @@ Result<std::vector<int>> UniformBlockBoundaries(std::span<const LayerWork> layer
   boundaries->front() = 0;
   boundaries->back() = static_cast<int>(layers.size());
   return boundaries;
-}
-
-std::vector<double> PartSums(std::span<const double> layers, std::span<const int> boundaries) {
-  std::vector<double> sums;
-  for (std::size_t part = 0; part + 1 < boundaries.size(); ++part) {
-    sums.push_back(std::accumulate(layers.begin() + boundaries[part],
-                                   layers.begin() + boundaries[part + 1], 0.0));
-  }
-  return sums;
 }
 
 }  // namespace perseus

@@ -26,7 +26,4 @@ Result<std::vector<int>> UniformBoundaries(int layers, int parts);
 // blocks than parts.
 Result<std::vector<int>> UniformBlockBoundaries(std::span<const LayerWork> layers, int parts);
 
-// What each part takes, of what each layer takes. Requires that CheckBoundaries passes.
-std::vector<double> PartSums(std::span<const double> layers, std::span<const int> boundaries);
-
 }  // namespace perseus

@@ -41,11 +41,5 @@ TEST(LayerPartition, UniformBlocksHaveWhatIsNoBlockOnTop) {
   EXPECT_FALSE(UniformBlockBoundaries(layers, 5));
 }
 
-TEST(LayerPartition, PartsAddUp) {
-  const std::vector<double> times = {1, 2, 4, 8};
-  const std::vector<int> boundaries = {0, 1, 4};
-  EXPECT_THAT(PartSums(times, boundaries), ElementsAre(1, 14));
-}
-
 }  // namespace
 }  // namespace perseus

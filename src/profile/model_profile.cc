@@ -116,17 +116,4 @@ Result<Profile> SynthesizeModelProfile(const ModelProfileSpec& spec) {
                  std::move(entries));
 }
 
-std::vector<double> LayerTimesS(const std::vector<LayerWork>& layers, const GpuRoofline& gpu) {
-  std::vector<double> times;
-  for (const LayerWork& layer : layers) {
-    double time_s = 0;
-    for (const auto kind : {InstructionKind::kForward, InstructionKind::kBackward}) {
-      time_s +=
-          gpu.Run(KernelsOf(kind, std::span(&layer, 1), false), gpu.highest_frequency_mhz).time_s;
-    }
-    times.push_back(time_s);
-  }
-  return times;
-}
-
 }  // namespace perseus

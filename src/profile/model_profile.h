@@ -45,7 +45,4 @@ struct ModelProfileSpec {
 // clock changes or that are there twice, and for a power limit that is not above blocking power.
 Result<Profile> SynthesizeModelProfile(const ModelProfileSpec& spec);
 
-// What forward and backward of each layer take at the highest clock: for partitioning.
-std::vector<double> LayerTimesS(const std::vector<LayerWork>& layers, const GpuRoofline& gpu);
-
 }  // namespace perseus

@@ -113,19 +113,6 @@ TEST(ModelProfile, ChunksFollowTheModelAroundTheV) {
   EXPECT_EQ(TimeS(*vee, 1, Kind::kForward, 1), TimeS(*stages, 2, Kind::kForward));
 }
 
-TEST(ModelProfile, LayerTimesAddUpToStages) {
-  ModelProfileSpec spec = Gpt3Xl();
-  spec.gpu.power_limit_w = 1e4;
-  const auto layers = LayersOf(spec.workload);
-  const auto sums = PartSums(LayerTimesS(*layers, spec.gpu), spec.boundaries);
-  const auto profile = SynthesizeModelProfile(spec);
-  for (int stage = 0; stage < 4; ++stage) {
-    EXPECT_NEAR(sums[static_cast<std::size_t>(stage)],
-                TimeS(*profile, stage, Kind::kForward) + TimeS(*profile, stage, Kind::kBackward),
-                2e-9);
-  }
-}
-
 TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
   const auto message = [](const std::function<void(ModelProfileSpec&)>& change) {
     ModelProfileSpec spec = Gpt3Xl();
