@@ -66,6 +66,32 @@ fs::path TargetOf(fs::path path) {
   return path;
 }
 
+// The nearest directory on the way to `directory` that is there; "." for one that has no name.
+fs::path NearestExisting(fs::path directory) {
+  std::error_code error;
+  while (!directory.empty() && !fs::exists(directory, error) &&
+         directory != directory.parent_path()) {
+    directory = directory.parent_path();
+  }
+  return directory.empty() ? "." : directory;
+}
+
+// Flushes `directory` and all above it up to `topmost`: a name is on disk only once the directory
+// that holds it is. Some file systems cannot (EINVAL), and some directories may be written to and
+// not read (EACCES); the file is complete all the same.
+Result<void> FlushDirectories(fs::path directory, const fs::path& topmost) {
+  while (true) {
+    if (directory.empty()) directory = ".";
+    const Descriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!opened.valid() && errno != EACCES) return SystemFailure("flush", directory, errno);
+    if (opened.valid() && ::fsync(opened.get()) != 0 && errno != EINVAL) {
+      return SystemFailure("flush", directory, errno);
+    }
+    if (directory == topmost || directory == directory.parent_path()) return {};
+    directory = directory.parent_path();
+  }
+}
+
 }  // namespace
 
 Result<std::string> ReadFile(const std::filesystem::path& path) {
@@ -98,6 +124,7 @@ Result<void> WriteFileAtomically(const fs::path& given, std::string_view content
   const fs::file_status status = fs::status(given, error_code);
   if (fs::exists(status) && !fs::is_regular_file(status)) return WriteInPlace(given, contents);
   const fs::path path = TargetOf(given);
+  const fs::path topmost = NearestExisting(path.parent_path());
   if (path.has_parent_path() && !fs::create_directories(path.parent_path(), error_code) &&
       error_code) {
     return SystemFailure("write", path, error_code.value());
@@ -119,7 +146,7 @@ Result<void> WriteFileAtomically(const fs::path& given, std::string_view content
     ::unlink(temporary.c_str());
     return SystemFailure("write", path, error);
   }
-  return {};
+  return FlushDirectories(path.parent_path(), topmost);
 }
 
 }  // namespace perseus

@@ -14,7 +14,9 @@ namespace perseus {
 Result<std::string> ReadFile(const std::filesystem::path& path);
 
 // Replaces `path` by `contents` in one step: writes a temporary file beside it, flushes it to disk,
-// renames. Whatever happens, `path` holds either its old contents or all of the new ones.
+// renames, flushes the directory. Whatever happens, `path` holds either its old contents or all of
+// the new ones; once this has succeeded, the new ones, and a power cut does not undo that. (Where
+// flushing the directory is what failed, the new contents are there, and a power cut may undo it.)
 // Creates missing parent directories. Where `path` is a symbolic link, the file that it leads to is
 // replaced; where it is a pipe or a device, that is written to, and nothing can be taken back.
 Result<void> WriteFileAtomically(const std::filesystem::path& path, std::string_view contents);

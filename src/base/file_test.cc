@@ -3,12 +3,24 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include <set>
 
 namespace perseus {
 namespace {
 
 namespace fs = std::filesystem;
+
+// What fsync() was called on, by device and inode; nothing while no test asks.
+using Inode = std::pair<dev_t, ino_t>;
+std::set<Inode>* flushed = nullptr;
+
+Inode InodeOf(const fs::path& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? Inode(status.st_dev, status.st_ino) : Inode();
+}
 
 class FileTest : public ::testing::Test {
  protected:
@@ -48,6 +60,31 @@ TEST_F(FileTest, AFailedWriteKeepsTheOldContentsAndSaysWhy) {
   EXPECT_EQ(written.error().kind, ErrorKind::kSystem);
   EXPECT_NE(written.error().message.find("taken: cannot write: "), std::string::npos);
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
+}
+
+TEST_F(FileTest, AWriteFlushesTheFileAndTheNamesOnTheWayToIt) {
+  std::set<Inode> seen;
+  flushed = &seen;
+  const Result<void> written = WriteFileAtomically(directory_ / "deep" / "er" / "file", "new");
+  flushed = nullptr;
+  ASSERT_TRUE(written);
+  for (const fs::path& path :
+       {directory_, directory_ / "deep", directory_ / "deep/er", directory_ / "deep/er/file"}) {
+    EXPECT_TRUE(seen.contains(InodeOf(path))) << path;
+  }
+  EXPECT_EQ(seen.size(), 4U);
+}
+
+TEST_F(FileTest, AWriteToANameWithoutDirectoryFlushesTheWorkingDirectory) {
+  const fs::path before = fs::current_path();
+  fs::current_path(directory_);
+  std::set<Inode> seen;
+  flushed = &seen;
+  const Result<void> written = WriteFileAtomically("file", "new");
+  flushed = nullptr;
+  fs::current_path(before);
+  ASSERT_TRUE(written);
+  EXPECT_EQ(seen, (std::set<Inode>{InodeOf(directory_), InodeOf(directory_ / "file")}));
 }
 
 TEST_F(FileTest, AWriteThroughALinkKeepsTheLink) {
@@ -97,3 +134,12 @@ TEST_F(FileTest, ReadingADirectorySaysSo) {
 
 }  // namespace
 }  // namespace perseus
+
+// Stands before the C library's, to see that what was written is flushed, too.
+extern "C" int fsync(int fd) {
+  struct stat status {};
+  if (perseus::flushed != nullptr && ::fstat(fd, &status) == 0) {
+    perseus::flushed->emplace(status.st_dev, status.st_ino);
+  }
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
