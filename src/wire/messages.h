@@ -7,8 +7,11 @@
 //
 //   {"perseus":1,"error":{"code":"held","message":"GPU-1f… is held by …"}}
 //
+// Beside the version, the one key says what it is; docs/agent.md has an example of each.
+//
 // Everything is checked on both sides: unknown keys, wrong types, too long, too deep are errors
-// that name the place. A datagram is at most kLongestMessage bytes.
+// that name the place. A datagram is at most kLongestMessage bytes. Texts are UTF-8 without control
+// characters, so that whoever shows one needs no care.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +27,12 @@
 namespace perseus::wire {
 
 inline constexpr std::size_t kLongestMessage = 64 * 1024;
-inline constexpr int kMostGpus = 64;  // Of one request.
-inline constexpr std::size_t kLongestName = 200;
+inline constexpr int kMostGpus = 64;                 // Of one request.
+inline constexpr std::size_t kLongestName = 200;     // Of every text but those two:
+inline constexpr std::size_t kLongestCgroup = 1000;  // A cgroup: those of containers are long.
+inline constexpr std::size_t kLongestText = 1000;    // What a refusal says.
+inline constexpr int kMostClocks = 1000;             // Of one GPU.
+inline constexpr std::uint64_t kMostSwitches = std::uint64_t{1} << 53;  // As far as JSON is exact.
 
 // ---- Requests ----
 
@@ -66,8 +73,9 @@ struct ReleaseGpu {
 // Lets a user, or the processes of a cgroup, lease these GPUs (root only). Kept over restarts.
 struct Grant {
   std::vector<std::string> gpus;
-  std::optional<std::uint32_t> uid;   // One of the two.
-  std::optional<std::string> cgroup;  // "/slurm/job_17": it and all below it.
+  std::optional<std::uint32_t> uid;  // One of the two.
+  // "/slurm/job_17": it and all below it. Absolute, without a slash at the end, "." or "..".
+  std::optional<std::string> cgroup;
   friend bool operator==(const Grant&, const Grant&) = default;
 };
 // Takes such a grant back (root only), by the same words.
@@ -131,9 +139,12 @@ struct Refused {
 };
 using Reply = std::variant<Done, Lease, Listing, Refused>;
 
-// Fail with kInput and the place within the message.
+// Fail with kInput and the place within the message: "request: acquire.gpus[3] is not a text …".
 Result<Request> ParseRequest(std::string_view text);
 Result<Reply> ParseReply(std::string_view text);
+// What parses is formatted so that it parses back equal. What comes from a driver or from a failure
+// (a listing's texts and numbers, a refusal's message) need not keep the limits: it is cut, and
+// what cannot be shown becomes "?". All else must keep them, or the other side refuses it.
 std::string Format(const Request& request);
 std::string Format(const Reply& reply);
 
