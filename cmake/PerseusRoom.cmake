@@ -1,11 +1,11 @@
-# perseus_room(NAME SOURCES a.cc ... TESTS a_test.cc ... LINKS rooms-and-libraries ...)
+# perseus_room(NAME [NOT_INSTALLED] SOURCES a.cc ... TESTS a_test.cc ... LINKS rooms-and-libraries ...)
 #
 # One library target per folder of src/. A room's headers are reachable as "perseus/NAME/x.h" only
 # by targets that link the room: each room exports an include directory of its own that holds a
 # single link, perseus/NAME -> src/NAME. Including a room that is not linked therefore fails to
-# build, and nobody has to police the floors.
+# build, and nobody has to police the floors. NOT_INSTALLED: a room that is our program's alone.
 function(perseus_room name)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;TESTS;LINKS" ${ARGN})
+  cmake_parse_arguments(ROOM "NOT_INSTALLED" "" "SOURCES;TESTS;LINKS" ${ARGN})
   set(include_root ${PROJECT_BINARY_DIR}/rooms/${name})
   file(MAKE_DIRECTORY ${include_root}/perseus)
   file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR} ${include_root}/perseus/${name} SYMBOLIC)
@@ -21,10 +21,12 @@ function(perseus_room name)
     PUBLIC ${ROOM_LINKS}
     PRIVATE $<BUILD_INTERFACE:perseus_flags>)
 
-  install(TARGETS perseus_${name} EXPORT perseusTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/perseus/${name}
-          FILES_MATCHING PATTERN "*.h")
+  if(NOT ROOM_NOT_INSTALLED)
+    install(TARGETS perseus_${name} EXPORT perseusTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/
+            DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/perseus/${name}
+            FILES_MATCHING PATTERN "*.h")
+  endif()
 
   if(PERSEUS_BUILD_TESTS AND ROOM_TESTS)
     add_executable(${name}_test ${ROOM_TESTS})

@@ -1,0 +1,343 @@
+#include "perseus/agent/agent.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "perseus/agent/metrics.h"
+#include "perseus/agent/metrics_server.h"
+#include "perseus/wire/messages.h"
+#include "perseus/wire/unix_socket.h"
+
+namespace perseus {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using wire::Refusal;
+
+constexpr auto kTick = std::chrono::milliseconds(250);
+constexpr auto kStoppingTick = std::chrono::milliseconds(10);
+// Messages of one connection before the others have their turn.
+constexpr int kMessagesPerTurn = 16;
+// A peer that sends nothing else is not going to.
+constexpr int kMostMalformedInARow = 32;
+// Before accepting again where there are no descriptors left.
+constexpr auto kAcceptPause = std::chrono::milliseconds(200);
+
+}  // namespace
+
+class Agent::Loop {
+ public:
+  Loop(AgentOptions options, spdlog::logger& log)
+      : options_(std::move(options)),
+        log_(log),
+        signals_(context_, SIGTERM, SIGINT),
+        tick_(context_),
+        listener_(context_),
+        accept_pause_(context_) {}
+
+  Result<void> Start() {
+    // Listening comes first: it fails if there is an agent already, whose GPUs are not ours.
+    auto listening = wire::Listen(options_.socket, options_.socket_mode);
+    if (!listening) return Fail(listening);
+    listener_.assign(::dup(listening->get()));
+    host_ = options_.gpus.host;
+    auto keeper = GpuKeeper::Open(
+        std::move(options_.gpus),
+        [this](std::function<void()> call) { asio::post(context_, std::move(call)); }, log_);
+    if (!keeper) return Fail(keeper);
+    keeper_ = *std::move(keeper);
+    if (!options_.metrics_address.empty()) {
+      auto server = MetricsServer::Listen(context_, options_.metrics_address, [this] {
+        return FormatMetrics(Report(), options_.hostname);
+      });
+      if (!server) return Fail(server);
+      metrics_.emplace(*std::move(server));
+    }
+    return {};
+  }
+
+  Result<void> Run() {
+    signals_.async_wait([this](error_code error, int) {
+      if (!error) BeginStop();
+    });
+    Accept();
+    Tick();
+    context_.run();
+    if (is_all_back_) return {};
+    return FailAs(ErrorKind::kSystem,
+                  "some GPUs were not given back within {:g} s (see the log; the next agent tries "
+                  "again, or perseus gpu restore)",
+                  std::chrono::duration<double>(options_.patience).count());
+  }
+
+  void Stop() {
+    asio::post(context_, [this] { BeginStop(); });
+  }
+
+  int metrics_port() const { return metrics_ ? metrics_->port() : 0; }
+
+ private:
+  struct Connection {
+    ConnectionId id = 0;
+    asio::posix::stream_descriptor socket;
+    asio::posix::stream_descriptor process;  // A pidfd: readable when the process has ended.
+    Caller caller;
+    int malformed_in_a_row = 0;
+    std::chrono::steady_clock::time_point last_heard;
+  };
+  using ConnectionPtr = std::shared_ptr<Connection>;
+
+  AgentReport Report() const {
+    AgentReport report = keeper_->Report();
+    report.version = options_.version;
+    report.connections = connections_.size();
+    report.malformed = malformed_;
+    report.refusals = refusals_;
+    return report;
+  }
+
+  // ---- Connections ----
+
+  void Accept() {
+    listener_.async_wait(asio::posix::descriptor_base::wait_read, [this](error_code error) {
+      if (error || is_stopping_) return;
+      const FileDescriptor accepted(
+          accept4(listener_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (accepted) {
+        Welcome(accepted);
+      } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+        accept_pause_.expires_after(kAcceptPause);
+        accept_pause_.async_wait([this](error_code cancelled) {
+          if (!cancelled) Accept();
+        });
+        return;
+      }
+      Accept();
+    });
+  }
+
+  void Welcome(const FileDescriptor& accepted) {
+    if (connections_.size() >= options_.most_connections) {
+      return SendAlone(accepted.get(), Refusal::kUnavailable, "the agent has too many clients");
+    }
+    const auto peer = wire::PeerOf(accepted.get());
+    if (!peer) return SendAlone(accepted.get(), Refusal::kNotAllowed, peer.error().message);
+    auto caller = Identify(host_, *peer);
+    if (!caller) {
+      ++refusals_;
+      return SendAlone(accepted.get(), caller.error().code, caller.error().message);
+    }
+    const int process = static_cast<int>(syscall(SYS_pidfd_open, caller->process.pid, 0));
+    auto connection = std::make_shared<Connection>(
+        Connection{.id = ++last_connection_,
+                   .socket = asio::posix::stream_descriptor(context_, ::dup(accepted.get())),
+                   .process = asio::posix::stream_descriptor(context_),
+                   .caller = *std::move(caller),
+                   .malformed_in_a_row = 0,
+                   .last_heard = std::chrono::steady_clock::now()});
+    connections_[connection->id] = connection;
+    if (process >= 0) WatchProcess(connection, process);
+    Listen(connection);
+  }
+
+  static void SendAlone(int socket, Refusal code, const std::string& message) {
+    // Whoever does not get it sees the connection end.
+    static_cast<void>(wire::Send(socket, wire::Format(wire::Refused{code, message})));
+  }
+
+  // A child may keep the connection open after the process that leased has died.
+  void WatchProcess(const ConnectionPtr& connection, int process) {
+    connection->process.assign(process);
+    connection->process.async_wait(asio::posix::descriptor_base::wait_read,
+                                   [this, connection](error_code error) {
+                                     if (error) return;
+                                     keeper_->EndOfProcess(connection->caller.process);
+                                     Close(connection);
+                                   });
+  }
+
+  void Listen(const ConnectionPtr& connection) {
+    connection->socket.async_wait(asio::posix::descriptor_base::wait_read,
+                                  [this, connection](error_code error) {
+                                    if (!error) Hear(connection);
+                                  });
+  }
+
+  void Hear(const ConnectionPtr& connection) {
+    for (int i = 0; i < kMessagesPerTurn && IsOpen(connection); ++i) {
+      auto received = wire::Receive(connection->socket.native_handle());
+      if (!received) {
+        // Nothing that we can read, but the connection stands.
+        Malformed(connection, received.error().message);
+        continue;
+      }
+      if (received->state == wire::Received::kEnd) return Close(connection);
+      if (received->state == wire::Received::kNothing) break;
+      connection->last_heard = std::chrono::steady_clock::now();
+      const auto request = wire::ParseRequest(received->datagram.text);
+      if (!request) {
+        Malformed(connection, request.error().message);
+        continue;
+      }
+      connection->malformed_in_a_row = 0;
+      std::visit([&](const auto& wanted) { Handle(connection, wanted); }, *request);
+    }
+    if (IsOpen(connection)) Listen(connection);
+  }
+
+  void Malformed(const ConnectionPtr& connection, const std::string& message) {
+    ++malformed_;
+    Reply(connection, wire::Refused{Refusal::kMalformed, message});
+    if (++connection->malformed_in_a_row < kMostMalformedInARow) return;
+    log_.warn("process {} of user {} sends no messages that can be read: {} (closing)",
+              connection->caller.process.pid, connection->caller.uid, message);
+    Close(connection);
+  }
+
+  bool IsOpen(const ConnectionPtr& connection) const {
+    return connections_.contains(connection->id);
+  }
+
+  void Close(const ConnectionPtr& connection) {
+    if (connections_.erase(connection->id) == 0) return;
+    error_code ignored;
+    connection->socket.close(ignored);
+    connection->process.close(ignored);
+    keeper_->EndOfConnection(connection->id);
+  }
+
+  void Reply(const ConnectionPtr& connection, const wire::Reply& reply,
+             const std::vector<int>& descriptors = {}) {
+    if (!IsOpen(connection)) return;
+    if (std::holds_alternative<wire::Refused>(reply)) ++refusals_;
+    const auto sent =
+        wire::Send(connection->socket.native_handle(), wire::Format(reply), descriptors);
+    // A client that does not read its replies is no client.
+    if (!sent) Close(connection);
+  }
+
+  template <typename T>
+  void ReplyDone(const ConnectionPtr& connection, const Answer<T>& answer) {
+    if (answer) {
+      Reply(connection, wire::Done{});
+    } else {
+      Reply(connection, answer.error());
+    }
+  }
+
+  // ---- Requests ----
+
+  void Handle(const ConnectionPtr& connection, const wire::Acquire& wanted) {
+    keeper_->Acquire(connection->caller, connection->id, wanted,
+                     [this, connection](Answer<GpuKeeper::Granted> granted) {
+                       if (!granted) return Reply(connection, granted.error());
+                       Reply(connection, granted->lease, granted->channel->descriptors());
+                     });
+  }
+  void Handle(const ConnectionPtr& connection, const wire::Release& wanted) {
+    ReplyDone(connection, keeper_->Release(connection->id, wanted));
+  }
+  void Handle(const ConnectionPtr& connection, const wire::Renew& wanted) {
+    ReplyDone(connection, keeper_->Renew(connection->id, wanted));
+  }
+  void Handle(const ConnectionPtr& connection, const wire::Intend& wanted) {
+    ReplyDone(connection, keeper_->Intend(connection->id, wanted));
+  }
+  void Handle(const ConnectionPtr& connection, const wire::List&) {
+    Reply(connection, keeper_->List());
+  }
+  void Handle(const ConnectionPtr& connection, const wire::ReleaseGpu& wanted) {
+    ReplyDone(connection, keeper_->ReleaseGpu(connection->caller, wanted));
+  }
+  void Handle(const ConnectionPtr& connection, const wire::Grant& wanted) {
+    ReplyDone(connection, keeper_->Grant(connection->caller, wanted));
+  }
+  void Handle(const ConnectionPtr& connection, const wire::Revoke& wanted) {
+    ReplyDone(connection, keeper_->Revoke(connection->caller, wanted));
+  }
+
+  // ---- Time ----
+
+  void Tick() {
+    tick_.expires_after(is_stopping_ ? kStoppingTick : kTick);
+    tick_.async_wait([this](error_code error) {
+      if (error && !is_stopping_) return;
+      keeper_->Tick();
+      CloseSilent();
+      if (is_stopping_ && IsStopOver()) return context_.stop();
+      Tick();
+    });
+  }
+
+  void CloseSilent() {
+    const auto latest = std::chrono::steady_clock::now() - options_.silence;
+    std::vector<ConnectionPtr> silent;
+    for (const auto& [id, connection] : connections_) {
+      if (connection->last_heard < latest && !keeper_->HasLease(id)) silent.push_back(connection);
+    }
+    for (const ConnectionPtr& connection : silent) Close(connection);
+  }
+
+  void BeginStop() {
+    if (is_stopping_) return;
+    log_.info("stopping: giving all GPUs back");
+    is_stopping_ = true;
+    stop_until_ = std::chrono::steady_clock::now() + options_.patience;
+    error_code ignored;
+    listener_.close(ignored);
+    keeper_->EndAll();
+    tick_.cancel();  // It ticks at once, and faster from now on.
+  }
+
+  bool IsStopOver() {
+    is_all_back_ = keeper_->IsAllBack();
+    return is_all_back_ || std::chrono::steady_clock::now() > stop_until_;
+  }
+
+  AgentOptions options_;  // Without the GPUs, which are the keeper's.
+  Host host_;
+  spdlog::logger& log_;
+  asio::io_context context_{1};
+  asio::signal_set signals_;
+  asio::steady_timer tick_;
+  asio::posix::stream_descriptor listener_;
+  asio::steady_timer accept_pause_;
+  std::optional<MetricsServer> metrics_;
+  ConnectionId last_connection_ = 0;
+  std::map<ConnectionId, ConnectionPtr> connections_;
+  std::uint64_t malformed_ = 0;
+  std::uint64_t refusals_ = 0;
+  bool is_stopping_ = false;
+  bool is_all_back_ = false;
+  std::chrono::steady_clock::time_point stop_until_;
+  std::unique_ptr<GpuKeeper> keeper_;  // Ends first: its threads post to the context.
+};
+
+Agent::Agent(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
+Agent::~Agent() = default;
+
+Result<std::unique_ptr<Agent>> Agent::Start(AgentOptions options, spdlog::logger& log) {
+  auto loop = std::make_unique<Loop>(std::move(options), log);
+  if (auto started = loop->Start(); !started) return Fail(started);
+  return std::unique_ptr<Agent>(new Agent(std::move(loop)));
+}
+
+Result<void> Agent::Run() { return loop_->Run(); }
+void Agent::Stop() { loop_->Stop(); }
+int Agent::metrics_port() const { return loop_->metrics_port(); }
+
+}  // namespace perseus

@@ -1,0 +1,136 @@
+// The agent's GPUs and who has them: leases, what is saved of them, and the threads that set
+// clocks, brought together. Sockets are agent.h's.
+//
+// The way of a lease:
+//
+//   Acquire: the caller's right -> the table has it free -> the driver is asked what is set
+//            -> that is saved to disk -> the channel is served -> the client is answered
+//   its end, by whatever way: no request is served any more -> each changed control is put back,
+//            until it takes -> that is saved -> the GPU is free
+//
+// Whatever fails on the way in takes back what came before it, and nothing was changed. Nothing
+// that fails on the way out ends it: it is tried again.
+//
+// Thread safety: none; one thread, the event loop's, makes all calls, and `post` brings what other
+// threads answer back to it.
+#pragma once
+
+#include <spdlog/logger.h>
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "perseus/agent/agent_report.h"
+#include "perseus/agent/caller.h"
+#include "perseus/agent/gpu_worker.h"
+#include "perseus/agent/lease_table.h"
+#include "perseus/agent/saved_state_file.h"
+#include "perseus/base/result.h"
+#include "perseus/device/device.h"
+#include "perseus/wire/clock_channel.h"
+#include "perseus/wire/messages.h"
+
+namespace perseus {
+
+class GpuKeeper {
+ public:
+  struct Setup {
+    DeviceList devices;
+    std::filesystem::path state;
+    SavedStateFile::Writer write_state;  // For tests; empty: to disk.
+    std::string boot_id;
+    Host host;
+    // What a control is to return to where the driver cannot tell; replaces what is saved of it.
+    struct Resting {
+      std::string uuid;
+      Control control = Control::kSmClock;
+      Setting setting;
+    };
+    std::vector<Resting> resting;
+    GpuWorker::Periods periods;
+  };
+  // Runs its argument on the event loop's thread, later. Called from any thread.
+  using Post = std::function<void(std::function<void()>)>;
+
+  // Begins with giving back what an earlier agent left. Fails if the state cannot be read or
+  // written: then no GPU is touched.
+  static Result<std::unique_ptr<GpuKeeper>> Open(Setup setup, Post post, spdlog::logger& log);
+  // Gives nothing back: EndAll() and wait until IsAllBack().
+  ~GpuKeeper();
+  GpuKeeper(const GpuKeeper&) = delete;
+  GpuKeeper& operator=(const GpuKeeper&) = delete;
+
+  // ---- What clients ask for ----
+
+  struct Granted {
+    wire::Lease lease;
+    std::shared_ptr<ClockChannel> channel;
+  };
+  // `done` is called on the loop's thread, now or later; not if the connection ended meanwhile.
+  void Acquire(const Caller& caller, ConnectionId connection, const wire::Acquire& wanted,
+               std::function<void(Answer<Granted>)> done);
+  Answer<void> Release(ConnectionId connection, const wire::Release& wanted);
+  Answer<void> Renew(ConnectionId connection, const wire::Renew& wanted);
+  Answer<void> Intend(ConnectionId connection, const wire::Intend& wanted);
+  Answer<void> ReleaseGpu(const Caller& caller, const wire::ReleaseGpu& wanted);
+  Answer<void> Grant(const Caller& caller, const wire::Grant& wanted);
+  Answer<void> Revoke(const Caller& caller, const wire::Revoke& wanted);
+  wire::Listing List() const;
+
+  // ---- What ends without being asked ----
+
+  void EndOfConnection(ConnectionId connection);
+  void EndOfProcess(const ProcessId& process);
+  // Looks at heartbeats, and tries again what could not be saved. At least every
+  // LeaseTable::kLongestGap.
+  void Tick();
+  bool HasLease(ConnectionId connection) const;
+  // No more leases; all GPUs go back.
+  void EndAll();
+  // Nothing that is here is held or being given back.
+  bool IsAllBack() const;
+
+  // GPUs, leases and failures; not what the agent's sockets know.
+  AgentReport Report() const;
+
+ private:
+  struct Gpu;
+  struct Acquiring;
+
+  GpuKeeper(Setup setup, SavedStateFile state, Post post, spdlog::logger& log);
+  Result<void> Begin(std::vector<std::unique_ptr<Device>> devices);
+  Answer<void> CheckWanted(const Caller& caller, const wire::Acquire& wanted) const;
+  void Found(const std::shared_ptr<Acquiring>& acquiring);
+  Answer<Granted> Finish(const Acquiring& acquiring, const Lease& lease);
+  Answer<void> SaveLease(const Acquiring& acquiring, const Lease& lease);
+  void End(const Lease& lease, LeaseEnd how);
+  void StartRestore(const std::string& uuid, const std::string& lease,
+                    const std::vector<Restore>& restores);
+  void IsRestored(const std::string& uuid, const std::string& lease);
+  // Saves that the GPU is back, and frees it; false if that could not be saved.
+  bool Free(const std::string& uuid, const std::string& lease);
+  Result<void> Save(SavedState next);
+  std::optional<Setting> RestingOf(const std::string& uuid, Control control) const;
+
+  const Setup setup_;  // Without its devices.
+  SavedStateFile state_;
+  const Post post_;
+  spdlog::logger& log_;
+  LeaseTable table_;
+  std::map<std::string, Gpu> gpus_;                                // By UUID.
+  std::map<std::string, std::shared_ptr<ClockChannel>> channels_;  // By lease.
+  std::map<std::string, std::string> restored_unsaved_;            // UUID to lease.
+  std::vector<std::string> missing_;                               // To be restored, not here.
+  std::map<LeaseEnd, std::uint64_t> ended_;
+  std::uint64_t state_failures_ = 0;
+  bool is_stopping_ = false;
+  // What workers have yet to answer must not find a keeper that is gone.
+  std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace perseus
