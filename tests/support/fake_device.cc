@@ -1,0 +1,162 @@
+#include "fake_device.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace perseus {
+
+struct FakeGpu::State {
+  DeviceInfo info;
+  mutable std::mutex mutex;  // Guards all that follows.
+  std::condition_variable unblocked;
+  std::map<Control, std::optional<Setting>> settings;
+  std::vector<Write> history;
+  struct Failure {
+    int times = 0;
+    DeviceError error;
+  };
+  std::map<Control, Failure> failures;
+  std::map<Control, int> ignored;
+  std::optional<std::string> hint;
+  std::optional<DeviceError> broken;
+  ClockLimits limits;
+  bool is_blocked = false;
+};
+
+class FakeGpu::FakeDevice : public Device {
+ public:
+  explicit FakeDevice(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  const DeviceInfo& info() const override { return state_->info; }
+
+  DeviceResult<Telemetry> Read() override {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->broken) return tl::unexpected<DeviceError>(*state_->broken);
+    Telemetry telemetry;
+    telemetry.power_w = 250;
+    telemetry.temperature_c = 50;
+    telemetry.sm_clock_mhz = ClockNow();
+    telemetry.limits = state_->limits;
+    return telemetry;
+  }
+
+  DeviceResult<SettingReading> ReadSetting(Control control) override {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->broken) return tl::unexpected<DeviceError>(*state_->broken);
+    if (control == Control::kSmClock && state_->hint) {
+      // As NVML: it shows only that something is locked.
+      return SettingReading{.is_known = false,
+                            .setting = std::nullopt,
+                            .hint = state_->settings[control] ? *state_->hint : ""};
+    }
+    return SettingReading{.is_known = true, .setting = state_->settings[control], .hint = ""};
+  }
+
+  DeviceResult<void> Apply(Control control, const std::optional<Setting>& setting) override {
+    std::unique_lock lock(state_->mutex);
+    state_->unblocked.wait(lock, [this] { return !state_->is_blocked; });
+    if (state_->broken) return tl::unexpected<DeviceError>(*state_->broken);
+    if (State::Failure& failure = state_->failures[control]; failure.times > 0) {
+      --failure.times;
+      return tl::unexpected<DeviceError>(failure.error);
+    }
+    state_->history.push_back({control, setting});
+    if (int& ignored = state_->ignored[control]; ignored > 0) {
+      --ignored;
+    } else {
+      state_->settings[control] = setting;
+    }
+    return {};
+  }
+
+  DeviceResult<Effect> ReadEffect(Control control, const std::optional<Setting>& setting) override {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->broken) return tl::unexpected<DeviceError>(*state_->broken);
+    Effect effect{EffectState::kInEffect, ClockNow(), state_->limits};
+    if (state_->limits.bits != 0) effect.state = EffectState::kLimited;
+    if (state_->settings[control] != setting) effect.state = EffectState::kPending;
+    return effect;
+  }
+
+ private:
+  int ClockNow() const {
+    const auto& lock = state_->settings[Control::kSmClock];
+    return lock ? lock->upper : state_->info.sm_clocks_mhz.back();
+  }
+
+  std::shared_ptr<State> state_;
+};
+
+FakeGpu::FakeGpu(std::string uuid) : state_(std::make_shared<State>()) {
+  state_->info.uuid = std::move(uuid);
+  state_->info.name = "Fake";
+  state_->info.backend = "fake";
+  state_->info.sm_clocks_mhz = {900, 1000, 1100, 1200, 1300, 1410};
+  state_->info.memory_clocks_mhz = {1215};
+  state_->info.default_power_limit_mw = 400'000;
+  state_->info.least_power_limit_mw = 100'000;
+  state_->info.most_power_limit_mw = 400'000;
+}
+
+std::vector<FakeGpu::Write> FakeGpu::history() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->history;
+}
+std::optional<Setting> FakeGpu::setting(Control control) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->settings[control];
+}
+void FakeGpu::Set(Control control, std::optional<Setting> setting) {
+  const std::lock_guard lock(state_->mutex);
+  state_->settings[control] = setting;
+}
+void FakeGpu::FailNext(Control control, int times, DeviceErrorKind kind, std::string message) {
+  const std::lock_guard lock(state_->mutex);
+  state_->failures[control] = {times, {kind, std::move(message)}};
+}
+void FakeGpu::IgnoreNext(Control control, int times) {
+  const std::lock_guard lock(state_->mutex);
+  state_->ignored[control] = times;
+}
+void FakeGpu::HideSmClock(std::string hint) {
+  const std::lock_guard lock(state_->mutex);
+  state_->hint = std::move(hint);
+}
+void FakeGpu::SetLimits(ClockLimits limits) {
+  const std::lock_guard lock(state_->mutex);
+  state_->limits = limits;
+}
+void FakeGpu::Break(DeviceErrorKind kind, std::string message) {
+  const std::lock_guard lock(state_->mutex);
+  state_->broken = DeviceError{kind, std::move(message)};
+}
+void FakeGpu::Mend() {
+  const std::lock_guard lock(state_->mutex);
+  state_->broken.reset();
+}
+void FakeGpu::Block() {
+  const std::lock_guard lock(state_->mutex);
+  state_->is_blocked = true;
+}
+void FakeGpu::Unblock() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->is_blocked = false;
+  }
+  state_->unblocked.notify_all();
+}
+std::unique_ptr<Device> FakeGpu::Open() { return std::make_unique<FakeDevice>(state_); }
+
+bool Eventually(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+}  // namespace perseus
