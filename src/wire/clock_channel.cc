@@ -281,6 +281,9 @@ Result<ClockPublisher> ClockPublisher::Attach(std::vector<FileDescriptor> descri
         descriptors.size(), kMostChannelGpus);
   }
   const int gpu_count = static_cast<int>(descriptors.size()) - 1;
+  if (const auto checked = CheckMemory(descriptors[0].get(), gpu_count); !checked) {
+    return Fail(checked);
+  }
   auto memory = std::make_unique<Memory>();
   for (int gpu = 0; gpu < gpu_count; ++gpu) {
     FileDescriptor& event = descriptors[static_cast<std::size_t>(gpu) + 1];
@@ -290,16 +293,16 @@ Result<ClockPublisher> ClockPublisher::Attach(std::vector<FileDescriptor> descri
     }
     memory->gpus.emplace_back().event = std::move(event);
   }
-  if (const auto checked = CheckMemory(descriptors[0].get(), gpu_count); !checked) {
-    return Fail(checked);
-  }
   memory->mapping = Mapping(descriptors[0].get(), BytesFor(gpu_count));
   if (!memory->mapping) {
     return FailAs(ErrorKind::kSystem, "the agent's channel: cannot map its memory: {}",
                   std::strerror(errno));
   }
   const ClockChannelHeader& header = *memory->mapping.header();
-  if (header.magic != kClockChannelMagic || header.version != kClockChannelVersion ||
+  if (header.magic != kClockChannelMagic) {
+    return Fail("the agent's channel: its memory is not an agent's (is that an agent of Perseus?)");
+  }
+  if (header.version != kClockChannelVersion ||
       header.gpu_count != static_cast<std::uint32_t>(gpu_count)) {
     return Fail(
         "the agent's channel: its layout is version {} for {} GPUs, where version {} for {} "

@@ -28,8 +28,8 @@ namespace perseus::wire {
 
 inline constexpr std::size_t kLongestMessage = 64 * 1024;
 inline constexpr int kMostGpus = 64;                 // Of one request.
-inline constexpr std::size_t kLongestName = 200;     // Of every text but those two:
-inline constexpr std::size_t kLongestCgroup = 1000;  // A cgroup: those of containers are long.
+inline constexpr std::size_t kLongestName = 200;     // Of every text but these:
+inline constexpr std::size_t kLongestCgroup = 1000;  // Those of containers are long.
 inline constexpr std::size_t kLongestText = 1000;    // What a refusal says.
 inline constexpr int kMostClocks = 1000;             // Of one GPU.
 inline constexpr std::uint64_t kMostSwitches = std::uint64_t{1} << 53;  // As far as JSON is exact.

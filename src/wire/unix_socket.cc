@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "perseus/wire/clock_channel.h"
 #include "perseus/wire/messages.h"
 
 namespace perseus::wire {
@@ -24,6 +25,7 @@ namespace fs = std::filesystem;
 
 // The memory of a channel and an eventfd a GPU.
 constexpr std::size_t kMostDescriptors = 1 + kMostGpus;
+static_assert(kMostGpus == kMostChannelGpus);
 constexpr std::size_t kLongestPath = sizeof(sockaddr_un::sun_path) - 1;
 constexpr int kWaitingClients = 128;
 // How long a connection may wait for an agent that is there and takes none.
