@@ -145,7 +145,7 @@ Nanoseconds VirtualGpu::LastTick(Nanoseconds now) const {
 
 void VirtualGpu::Integrate(const Pace& pace, Nanoseconds until) {
   const Nanoseconds duration = until - at_;
-  const double duration_s = static_cast<double>(duration) / kNanosecondsPerSecond;
+  const double duration_s = ToSeconds(duration);
   double drawn_j = pace.power_w * duration_s;
   if (is_running_) {
     // The last stretch takes what is left of the instruction, not what its nanoseconds round to.
@@ -154,9 +154,9 @@ void VirtualGpu::Integrate(const Pace& pace, Nanoseconds until) {
     drawn_j = share * pace.whole.energy_j;
     done_ = ends ? 1 : done_ + share;
   }
+  // Without `until`, so that looking twice between two ticks gives the same to the last bit.
   if (const Nanoseconds tick = LastTick(until); tick > at_) {
-    published_energy_j_ =
-        energy_j_ + drawn_j * (static_cast<double>(tick - at_) / static_cast<double>(duration));
+    published_energy_j_ = energy_j_ + pace.power_w * ToSeconds(tick - at_);
   }
   energy_j_ += drawn_j;
   const double goal_c = SteadyTemperature(model_.thermal, pace.power_w);
