@@ -1,0 +1,60 @@
+// For tests: a description of a virtual node in a directory of its own, removed afterwards.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "perseus/base/clock.h"
+#include "perseus/device/virtual_node.h"
+
+namespace perseus {
+
+class VirtualNodeTest : public testing::Test {
+ protected:
+  static constexpr Nanoseconds kSecond = 1'000'000'000;
+  static constexpr Nanoseconds kMillisecond = 1'000'000;
+  static constexpr std::string_view kTwoGpus =
+      "gpus = 2\n"
+      "[gpu]\n"
+      "lowest_mhz = 100\n"
+      "highest_mhz = 1000\n"
+      "step_mhz = 100\n"
+      "power_limit_w = 400\n"
+      "counter_period_ms = 20\n"
+      "[switch_latency]\n"
+      "median_ms = 10\n";
+
+  VirtualNodeTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "perseus-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) directory_ = name;
+  }
+  ~VirtualNodeTest() override { std::filesystem::remove_all(directory_); }
+
+  std::filesystem::path Describe(std::string_view text) const {
+    const auto path = directory_ / "box.toml";
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  // At 1000 MHz `seconds` and 300 W, at 500 MHz and below twice that and 100 W.
+  static InstructionTable Work(double seconds) {
+    InstructionTable table;
+    table.count = 2;
+    table.frequencies_mhz[0] = 500;
+    table.rows[0] = {2 * seconds, 200 * seconds};
+    table.frequencies_mhz[1] = 1000;
+    table.rows[1] = {seconds, 300 * seconds};
+    return table;
+  }
+
+  std::filesystem::path directory_;
+};
+
+}  // namespace perseus

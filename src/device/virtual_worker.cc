@@ -1,0 +1,50 @@
+#include "perseus/device/virtual_worker.h"
+
+#include <utility>
+
+namespace perseus {
+
+VirtualWorker::VirtualWorker(std::shared_ptr<VirtualNodeMemory> memory, int gpu,
+                             std::unique_ptr<VirtualNodeMemory::Claim> claim)
+    : memory_(std::move(memory)), gpu_(gpu), claim_(std::move(claim)) {}
+
+Result<void> VirtualWorker::SetRest(Rest rest) {
+  return memory_->Update(gpu_,
+                         [&](VirtualCell& cell, Nanoseconds now) { cell.gpu.SetRest(rest, now); });
+}
+
+Result<Nanoseconds> VirtualWorker::Begin(const InstructionTable& instruction) {
+  bool was_running = false;
+  Nanoseconds begun = 0;
+  const auto updated = memory_->Update(gpu_, [&](VirtualCell& cell, Nanoseconds now) {
+    cell.gpu.AdvanceTo(now);
+    was_running = cell.gpu.is_running();
+    if (was_running) return;
+    cell.gpu.Begin(instruction, now);
+    begun = cell.gpu.at();
+  });
+  if (!updated) return Fail(updated);
+  if (was_running) {
+    return Fail("GPU {} of {} still runs an instruction (wait until it is done)", gpu_,
+                memory_->spec().name);
+  }
+  return begun;
+}
+
+Result<Nanoseconds> VirtualWorker::FinishTime() {
+  const auto snapshot = memory_->Read(gpu_);
+  if (!snapshot) return Fail(snapshot);
+  return snapshot->cell.gpu.FinishTime();
+}
+
+Result<Nanoseconds> VirtualWorker::WaitUntilDone() {
+  for (;;) {
+    const auto snapshot = memory_->Read(gpu_);
+    if (!snapshot) return Fail(snapshot);
+    const Nanoseconds finish = snapshot->cell.gpu.FinishTime();
+    if (finish <= snapshot->now) return finish;
+    memory_->WaitWhile(gpu_, snapshot->version, finish);
+  }
+}
+
+}  // namespace perseus
