@@ -158,11 +158,15 @@ void AddCounts(Families& families, const Labels& labels, const GpuSnapshot& snap
 
 void AddGpu(Families& families, const GpuReport& gpu, std::size_t index,
             const std::string& hostname, Nanoseconds now) {
-  Labels labels = {{"gpu", std::to_string(gpu.info.minor_number.value_or(static_cast<int>(index)))},
-                   {"UUID", gpu.info.uuid},
-                   {"pci_bus_id", gpu.info.pci_bus_id},
-                   {"modelName", gpu.info.name},
-                   {"Hostname", hostname}};
+  // DCGM's labels, less modelName, which Prometheus' own linter minds.
+  const Labels labels = {
+      {"gpu", std::to_string(gpu.info.minor_number.value_or(static_cast<int>(index)))},
+      {"UUID", gpu.info.uuid},
+      {"pci_bus_id", gpu.info.pci_bus_id},
+      {"Hostname", hostname}};
+  families.Gauge(
+      "perseus_gpu_info", "What GPU it is, and what drives it.",
+      With(With(labels, "model", gpu.info.name.c_str()), "backend", gpu.info.backend.c_str()), 1);
   const GpuSnapshot& snapshot = gpu.snapshot;
   families.Gauge("perseus_gpu_up", "Whether the driver answers for the GPU.", labels,
                  snapshot.telemetry ? 1 : 0);

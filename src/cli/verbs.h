@@ -15,9 +15,11 @@ struct Verb {
 };
 
 Verb AddPlanVerb(CLI::App& program);
+Verb AddAgentVerb(CLI::App& program);
 Verb AddCompareVerb(CLI::App& program);
 Verb AddEmulateVerb(CLI::App& program);
 Verb AddEvaluateVerb(CLI::App& program);
+Verb AddGpuVerb(CLI::App& program);
 Verb AddPartitionVerb(CLI::App& program);
 Verb AddReportVerb(CLI::App& program);
 Verb AddReplayVerb(CLI::App& program);

@@ -149,6 +149,9 @@ struct DeviceInfo {
   int default_power_limit_mw = 0;      // 0: the GPU has no power limit to set.
   int least_power_limit_mw = 0;
   int most_power_limit_mw = 0;
+  // Whether the driver keeps the GPU initialized, and with it what was set, while nobody uses it
+  // (NVIDIA's persistence mode), as it was when the device was opened. Nothing: no such notion.
+  std::optional<bool> is_persistent;
   // Why this GPU can be measured but not set, in words; empty where it can be set, as far as can be
   // known without trying.
   std::string measure_only;

@@ -1,0 +1,66 @@
+// What the tests of the NVML backend share: a fake node in a directory of its own, time that
+// stands still, and the devices on it.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fake_nvml.h"
+#include "perseus/device/nvml_devices.h"
+
+namespace perseus {
+
+constexpr Nanoseconds kSecond = 1'000'000'000;
+
+class FakeNode {
+ public:
+  explicit FakeNode(const std::vector<fake_nvml::GpuSpec>& gpus = {{}, {}, {}})
+      : directory_(MakeDirectory()),
+        node(fake_nvml::FakeNvml::Create(directory_ + "/node", {.gpus = gpus})) {
+    node.UseInThisProcess();
+  }
+  FakeNode(const FakeNode&) = delete;
+  FakeNode& operator=(const FakeNode&) = delete;
+  ~FakeNode() { std::filesystem::remove_all(directory_); }
+
+  Result<DeviceList> TryOpen(const char* library = FAKE_NVML_LIBRARY) {
+    return OpenNvmlDevices(library, [now = now_] { return *now; });
+  }
+  DeviceList Open(const char* library = FAKE_NVML_LIBRARY) {
+    Result<DeviceList> list = TryOpen(library);
+    if (!list) {
+      ADD_FAILURE() << list.error().message;
+      return {};
+    }
+    return *std::move(list);
+  }
+  void Pass(Nanoseconds time) { *now_ += time; }
+  // By NVML's index, which is not the order of the list.
+  Device& At(const DeviceList& list, int gpu) const {
+    for (const auto& device : list.devices) {
+      if (device->info().uuid == node.Uuid(gpu)) return *device;
+    }
+    throw std::out_of_range("the list has no such GPU");
+  }
+
+ private:
+  static std::string MakeDirectory() {
+    std::string path = std::filesystem::temp_directory_path() / "perseus-fake-XXXXXX";
+    if (::mkdtemp(path.data()) == nullptr) throw std::runtime_error("no temporary directory");
+    return path;
+  }
+
+  std::string directory_;
+  std::shared_ptr<Nanoseconds> now_ = std::make_shared<Nanoseconds>(100 * kSecond);
+
+ public:
+  fake_nvml::FakeNvml node;
+};
+
+}  // namespace perseus
