@@ -1,0 +1,48 @@
+#include "perseus/device/open_devices.h"
+
+#include "perseus/base/excerpt.h"
+#include "perseus/device/nvml_devices.h"
+#include "perseus/device/rocm_devices.h"
+
+namespace perseus {
+namespace {
+
+// Virtual GPUs join here.
+Result<DeviceList> OpenVirtualDevices(std::string_view file) {
+  return Fail("virtual GPUs ({}) are not built in (name nvml or rocm)", Excerpt(file));
+}
+
+bool HasAny(const Result<DeviceList>& list) {
+  return list && (!list->devices.empty() || !list->refused.empty());
+}
+
+Result<DeviceList> OpenWhatIsHere() {
+  Result<DeviceList> nvml = OpenNvmlDevices("");
+  if (HasAny(nvml)) return nvml;
+  Result<DeviceList> rocm = OpenRocmDevices("");
+  if (HasAny(rocm)) return rocm;
+  const auto why = [](const Result<DeviceList>& list) {
+    return list ? std::string("no GPU") : list.error().message;
+  };
+  return FailAs(ErrorKind::kSystem, "no GPU found. NVIDIA: {}. AMD: {}", why(nvml), why(rocm));
+}
+
+}  // namespace
+
+Result<DeviceList> OpenDevices(std::string_view which) {
+  if (which == "auto") return OpenWhatIsHere();
+  const std::size_t colon = which.find(':');
+  const std::string_view backend = which.substr(0, colon);
+  const bool has_file = colon != std::string_view::npos;
+  const std::string_view file = has_file ? which.substr(colon + 1) : std::string_view();
+  if (!has_file || !file.empty()) {
+    if (backend == "nvml") return OpenNvmlDevices(file);
+    if (backend == "rocm") return OpenRocmDevices(file);
+    if (backend == "virtual" && has_file) return OpenVirtualDevices(file);
+  }
+  return Fail(
+      "{} is no kind of GPU (write auto, nvml, nvml:LIBRARY, rocm, rocm:LIBRARY or virtual:FILE)",
+      Excerpt(which));
+}
+
+}  // namespace perseus
