@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <optional>
+#include <thread>
 #include <vector>
 
 #include "fake_node.h"
@@ -383,6 +385,35 @@ TEST(NvmlDevice, TheHardwareOutlivesAProcess) {
   const DeviceList list = fake.Open();
   ASSERT_TRUE(fake.At(list, 2).Apply(Control::kSmClock, std::nullopt));
   EXPECT_TRUE(fake.node.IsAsShipped(2));
+}
+
+// The fake itself bears what it is for: processes that are killed inside its calls.
+TEST(FakeNvml, WorksOnWhereverAProcessIsKilled) {
+  FakeNode fake;
+  for (std::uint64_t round = 0; round < 50; ++round) {
+    const std::uint64_t before = fake.node.Calls(Function::kSetSmClock);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const DeviceList list = fake.Open();
+      while (true) {
+        static_cast<void>(fake.At(list, 0).Apply(Control::kSmClock, Setting{1200, 1305}));
+        static_cast<void>(fake.At(list, 0).Apply(Control::kSmClock, Setting{210, 1410}));
+      }
+    }
+    while (fake.node.Calls(Function::kSetSmClock) < before + 1 + round * 7) {
+      std::this_thread::yield();
+    }
+    ::kill(child, SIGKILL);
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    const std::optional<ClockRange> lock = fake.node.SmLock(0);
+    EXPECT_TRUE(!lock || *lock == (ClockRange{1200, 1305}) || *lock == (ClockRange{210, 1410}));
+  }
+  int unfinished = 0;
+  for (const fake_nvml::LoggedCall& call : fake.node.Log()) unfinished += call.result ? 0 : 1;
+  EXPECT_LE(unfinished, 50);
+  const DeviceList list = fake.Open();
+  ASSERT_TRUE(fake.At(list, 0).Apply(Control::kSmClock, std::nullopt));
+  EXPECT_TRUE(fake.node.IsAsShipped(0));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/device/nvml_devices.h"
+#include "perseus/device/rocm_devices.h"
 #include "perseus/device/virtual_node.h"
 
 namespace perseus {
@@ -14,7 +15,7 @@ bool HasAny(const Result<DeviceList>& list) {
 Result<DeviceList> OpenWhatIsHere() {
   Result<DeviceList> nvml = OpenNvmlDevices("");
   if (HasAny(nvml)) return nvml;
-  Result<DeviceList> rocm = FailAs(ErrorKind::kSystem, "not yet");
+  Result<DeviceList> rocm = OpenRocmDevices("");
   if (HasAny(rocm)) return rocm;
   const auto why = [](const Result<DeviceList>& list) {
     return list ? std::string("no GPU") : list.error().message;
@@ -32,6 +33,7 @@ Result<DeviceList> OpenDevices(std::string_view which) {
   const std::string_view file = has_file ? which.substr(colon + 1) : std::string_view();
   if (!has_file || !file.empty()) {
     if (backend == "nvml") return OpenNvmlDevices(file);
+    if (backend == "rocm") return OpenRocmDevices(file);
     if (backend == "virtual" && has_file) return OpenVirtualNode(file);
   }
   return Fail(
