@@ -187,7 +187,8 @@ Result<Reception> ReceiveOne(int socket, Control* control) {
   message.msg_iovlen = 1;
   if (control != nullptr) {
     message.msg_control = control->bytes.data();
-    message.msg_controllen = control->bytes.size();
+    // Not CMSG_SPACE, whose padding has room for one more.
+    message.msg_controllen = CMSG_LEN(sizeof(int) * kMostDescriptors);
   }
   ssize_t size = 0;
   do {
