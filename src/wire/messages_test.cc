@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <set>
 
 namespace perseus::wire {
 namespace {
@@ -14,6 +16,7 @@ using ::testing::StartsWith;
 
 std::vector<std::string> ManyGpus(int count) {
   std::vector<std::string> gpus;
+  gpus.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) gpus.push_back("GPU-" + std::to_string(i));
   return gpus;
 }
@@ -106,6 +109,22 @@ TEST(Messages, AreWrittenAsDocumented) {
             R"({"perseus":1,"lease":{"id":"7","gpus":["GPU-1f"],"sm_clocks_mhz":[[210,1410]]}})");
   EXPECT_EQ(Format(Reply{Refused{Refusal::kNotAllowed, "ask root"}}),
             R"({"perseus":1,"error":{"code":"not-allowed","message":"ask root"}})");
+}
+
+TEST(Messages, EveryExampleOfTheDocumentIsOne) {
+  std::ifstream document(PERSEUS_SOURCE_DIR "/docs/agent.md");
+  std::set<std::size_t> requests;
+  std::set<std::size_t> replies;
+  for (std::string line; std::getline(document, line);) {
+    if (!line.starts_with("{")) continue;
+    const auto request = ParseRequest(line);
+    const auto reply = ParseReply(line);
+    EXPECT_TRUE(request || reply) << line;
+    if (request) requests.insert(request->index());
+    if (reply) replies.insert(reply->index());
+  }
+  EXPECT_EQ(requests.size(), std::variant_size_v<Request>);
+  EXPECT_EQ(replies.size(), std::variant_size_v<Reply>);
 }
 
 TEST(Messages, WithoutAHeartbeatItIsThirtySeconds) {

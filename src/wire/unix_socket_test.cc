@@ -21,10 +21,9 @@ namespace perseus::wire {
 namespace {
 
 namespace fs = std::filesystem;
-using std::chrono_literals::operator""ms;
 using ::testing::HasSubstr;
 
-constexpr auto kPatience = 20'000ms;  // For replies that come.
+constexpr std::chrono::seconds kPatience(20);  // For replies that come.
 
 class UnixSocket : public ::testing::Test {
  protected:
@@ -256,7 +255,8 @@ TEST(UnixSocketDatagram, TheAgentTakesNoDescriptors) {
 // ---- Asking ----
 
 // Answers one request, as the agent would.
-std::thread Answering(const Pair& pair, std::string reply, std::vector<int> descriptors) {
+std::thread Answering(const Pair& pair, const std::string& reply,
+                      const std::vector<int>& descriptors) {
   return std::thread([&pair, reply, descriptors] {
     pollfd wanted{pair.agent.get(), POLLIN, 0};
     ::poll(&wanted, 1, -1);
@@ -295,7 +295,7 @@ TEST(UnixSocketAsk, MoreDescriptorsThanAChannelHasAreClosed) {
 
 TEST(UnixSocketAsk, NoReplyIsAnErrorAfterTheTimeout) {
   const Pair pair = Connection();
-  const auto reply = Ask(pair.client.get(), "question", 0ms);
+  const auto reply = Ask(pair.client.get(), "question", std::chrono::milliseconds(0));
   ASSERT_FALSE(reply);
   EXPECT_EQ(reply.error().kind, ErrorKind::kSystem);
   EXPECT_THAT(reply.error().message, HasSubstr("did not answer within 0 ms"));
