@@ -26,7 +26,7 @@
 
 namespace perseus::wire {
 
-inline constexpr std::size_t kLongestMessage = 64 * 1024;
+inline constexpr std::size_t kLongestMessage = 65'536;
 inline constexpr int kMostGpus = 64;                 // Of one request.
 inline constexpr std::size_t kLongestName = 200;     // Of every text but these:
 inline constexpr std::size_t kLongestCgroup = 1000;  // Those of containers are long.

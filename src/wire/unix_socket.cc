@@ -187,7 +187,8 @@ Result<Reception> ReceiveOne(int socket, Control* control) {
   message.msg_iovlen = 1;
   if (control != nullptr) {
     message.msg_control = control->bytes.data();
-    message.msg_controllen = control->bytes.size();
+    // Not CMSG_SPACE, whose padding has room for one more.
+    message.msg_controllen = CMSG_LEN(sizeof(int) * kMostDescriptors);
   }
   ssize_t size = 0;
   do {
@@ -217,10 +218,11 @@ using Clock = std::chrono::steady_clock;
 // Whether the socket is ready for `events` before the deadline; a peer that is gone is ready, too.
 Result<bool> WaitFor(int socket, short events, Clock::time_point deadline) {
   for (;;) {
+    constexpr std::int64_t kLongestPoll = 86'400'000;  // Its argument is an int.
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     pollfd wanted{socket, events, 0};
     const int ready =
-        ::poll(&wanted, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 24 * 3600 * 1000)));
+        ::poll(&wanted, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, kLongestPoll)));
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return SystemFailure("wait for the agent");
     if (Clock::now() >= deadline) return false;

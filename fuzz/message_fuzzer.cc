@@ -1,0 +1,40 @@
+// Answers: do any bytes that a client or an agent may send crash the other side, or mean something
+// else once they were formatted and parsed again?
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "perseus/wire/messages.h"
+
+namespace {
+
+namespace wire = perseus::wire;
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+template <typename Message>
+void Check(const perseus::Result<Message>& parsed,
+           perseus::Result<Message> (*parse)(std::string_view)) {
+  if (!parsed) {
+    const std::string& message = parsed.error().message;
+    Require(!message.empty() && message.find('\n') == std::string::npos);
+    return;
+  }
+  const std::string written = wire::Format(*parsed);
+  // What was left out (a heartbeat) is written, so the longest messages may grow beyond it.
+  if (written.size() > wire::kLongestMessage) return;
+  const perseus::Result<Message> again = parse(written);
+  Require(again.has_value() && *again == *parsed);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  Check(wire::ParseRequest(text), wire::ParseRequest);
+  Check(wire::ParseReply(text), wire::ParseReply);
+  return 0;
+}
