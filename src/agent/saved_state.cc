@@ -62,11 +62,11 @@ void SavedState::Take(SavedGpu gpu) {
   place->second = std::move(gpu);
 }
 
-bool SavedState::WillChange(std::string_view uuid, Control control) {
+bool SavedState::WillChange(std::string_view uuid, Control control, const SettingBefore& found) {
   const auto gpu = gpus.find(std::string(uuid));
   if (gpu == gpus.end()) return false;
-  // A control that was not read when the GPU was taken counts as one that cannot be.
-  gpu->second.controls[control].is_changed = true;
+  SavedControl& saved = gpu->second.controls[control];
+  if (!saved.is_changed) saved = {found, true};
   return true;
 }
 

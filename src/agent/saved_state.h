@@ -6,18 +6,19 @@
 // Thread safety: as any value.
 //
 // The order that makes it survive any death (write-ahead):
-//  1. Take(): a GPU's controls are read, and saved with the lease, before the client gets it.
-//  2. WillChange(): before the first write to a control of the lease, the control is saved as
+//  1. Take(): a GPU is saved with its lease before the client gets it.
+//  2. WillChange(): before the lease's first write to a control, the control is read, and saved as
 //     changed. Only then is the driver asked.
 //  3. Restored(): after the driver took the old setting and was seen to have it.
 //  4. GiveBack(): when nothing of the GPU is changed any more.
-// Whoever dies between two of these leaves at most a control that is saved as changed and is not;
-// putting that back to what it was does no harm.
+// Whoever dies between two of these leaves at most a control that is saved as changed and is not.
+// It is put back like any other: to what it still is, or, where the driver could not tell, to where
+// the lease's end would have put it.
 //
 // What always holds:
 //  1. A GPU has one entry at most.
-//  2. What was found before a control was changed is not overwritten while it is changed: a
-//     second Take() would find our own setting.
+//  2. What was found before a control was changed is not overwritten while it is changed: whoever
+//     reads it then finds our own setting.
 //  3. Grants: one for each user and each cgroup, with its GPUs ascending, each once.
 #pragma once
 
@@ -75,11 +76,12 @@ struct SavedState {
   std::map<std::string, std::map<Control, Setting>> resting;
   friend bool operator==(const SavedState&, const SavedState&) = default;
 
-  // The lease gets the GPU, whose controls were found so. Where an earlier lease's controls are
-  // still changed, those stay as they are saved.
+  // The lease gets the GPU. Controls that it will change for certain may be in it as changed, which
+  // spares a Save; what an earlier lease left changed stays as it is saved.
   void Take(SavedGpu gpu);
+  // The control was found so just now; a control that is changed already stays as it is saved.
   // False if the GPU was not taken: then it must not be written to.
-  bool WillChange(std::string_view uuid, Control control);
+  bool WillChange(std::string_view uuid, Control control, const SettingBefore& found);
   void Restored(std::string_view uuid, Control control);
   // False, and nothing happens, if the GPU has changed controls left.
   bool GiveBack(std::string_view uuid);

@@ -52,9 +52,10 @@ class SavedStateFile {
 
   const SavedState& state() const { return state_; }
 
-  // On disk when it returns. If it fails, state() is the old one; which of the two is on disk is
-  // unknown until the next Save. Do not do then what was to be saved first: either state is right
-  // for a GPU that was not written to, and for one that was restored.
+  // On disk when it returns. If it fails, do not do what was to be saved first: state() is the old
+  // one. Which of the two is on disk is not known until a Save succeeds; either is right for a GPU
+  // that nobody else touches meanwhile. So repeat Save(state()) before a GPU that could not be
+  // saved as taken counts as free again (LeaseTable::Cancel).
   Result<void> Save(SavedState next);
 
  private:

@@ -20,10 +20,18 @@ const SettingReading kReadsOther{true, kOther, ""};
 const SettingReading kCannotTell{false, std::nullopt, ""};
 const SettingReading kSeemsLocked{false, std::nullopt, "the SM clock stands at 900 of 1980 MHz"};
 
+SavedGpu GpuOf(std::string lease, std::map<Control, SavedControl> controls) {
+  SavedGpu gpu;
+  gpu.uuid = "GPU-a";
+  gpu.lease = std::move(lease);
+  gpu.controls = std::move(controls);
+  return gpu;
+}
+
 SavedState With(const SettingBefore& before, bool is_changed, bool has_resting) {
   SavedState state;
   state.boot_id = "boot-1";
-  state.Take({"GPU-a", "lease-1", {}, {{Control::kSmClock, {before, is_changed}}}});
+  state.Take(GpuOf("lease-1", {{Control::kSmClock, {before, is_changed}}}));
   if (has_resting) state.Rest("GPU-a", Control::kSmClock, kResting);
   return state;
 }
@@ -120,11 +128,8 @@ TEST(SavedState, BeforeTellsThreeCases) {
 TEST(SavedState, WhatWasFoundFirstStaysWhileItIsChanged) {
   SavedState state = With(kKnown, true, false);
   // A second lease would find the first one's setting.
-  state.Take(
-      {"GPU-a",
-       "lease-2",
-       {},
-       {{Control::kSmClock, {{true, kOther}, false}}, {Control::kPowerLimit, {kKnown, false}}}});
+  state.Take(GpuOf("lease-2", {{Control::kSmClock, {{true, kOther}, false}},
+                               {Control::kPowerLimit, {kKnown, false}}}));
   const SavedGpu& gpu = state.gpus.at("GPU-a");
   EXPECT_EQ(gpu.lease, "lease-2");
   EXPECT_EQ(gpu.controls.at(Control::kSmClock), (SavedControl{kKnown, true}));
@@ -133,12 +138,13 @@ TEST(SavedState, WhatWasFoundFirstStaysWhileItIsChanged) {
 
 TEST(SavedState, AGpuIsGivenBackOnlyWhenNothingOfItIsChanged) {
   SavedState state = With(kKnown, false, false);
-  EXPECT_FALSE(state.WillChange("GPU-b", Control::kSmClock)) << "never taken";
-  EXPECT_TRUE(state.WillChange("GPU-a", Control::kSmClock));
-  EXPECT_TRUE(state.WillChange("GPU-a", Control::kMemoryClock));
-  EXPECT_EQ(state.gpus.at("GPU-a").controls.at(Control::kMemoryClock),
-            (SavedControl{kUnknown, true}))
-      << "it was not read when the GPU was taken";
+  EXPECT_FALSE(state.WillChange("GPU-b", Control::kSmClock, kUnknown)) << "never taken";
+  // Somebody put it to the default since the GPU was taken.
+  EXPECT_TRUE(state.WillChange("GPU-a", Control::kSmClock, kDefault));
+  EXPECT_TRUE(state.WillChange("GPU-a", Control::kSmClock, {true, kOther}));
+  EXPECT_TRUE(state.WillChange("GPU-a", Control::kMemoryClock, kUnknown));
+  EXPECT_EQ(state.gpus.at("GPU-a").controls.at(Control::kSmClock), (SavedControl{kDefault, true}))
+      << "the second time it found our own setting";
   state.Restored("GPU-a", Control::kSmClock);
   EXPECT_FALSE(state.GiveBack("GPU-a"));
   state.Restored("GPU-a", Control::kMemoryClock);

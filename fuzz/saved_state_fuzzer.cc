@@ -1,0 +1,41 @@
+// Answers: does any JSON make ParseSavedState crash, accept what it would not write, or lose
+// something on the way through FormatSavedState? What parses can be restored from, after any boot.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "perseus/agent/saved_state_file.h"
+
+namespace {
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto state = perseus::ParseSavedState(text, "fuzz");
+  if (!state) {
+    Require(!state.error().message.empty());
+    Require(state.error().message.find('\n') == std::string::npos);
+    return 0;
+  }
+  const std::string written = perseus::FormatSavedState(*state);
+  const auto again = perseus::ParseSavedState(written, "again");
+  Require(again.has_value() && *again == *state);
+  Require(perseus::FormatSavedState(*again) == written);
+
+  for (const std::string_view boot :
+       {std::string_view(state->boot_id), std::string_view("other")}) {
+    const auto restores = perseus::RestoresAfterStart(*state, boot, {});
+    perseus::SavedState next = *state;
+    next.BeginBoot(boot, restores);
+    Require(perseus::RestoresAfterStart(next, boot, {}) == restores);
+    for (const perseus::Restore& restore : restores) next.Restored(restore.uuid, restore.control);
+    for (const auto& [uuid, gpu] : state->gpus) Require(next.GiveBack(uuid));
+    Require(next.gpus.empty());
+  }
+  return 0;
+}
