@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace perseus {
 namespace {
@@ -40,17 +41,19 @@ Result<InstructionTable> MakeInstructionTable(const Profile& profile, int stage,
                 Name(kind), stage, entry->options.size(), kMostClocks);
   }
   InstructionTable table;
-  for (auto option = entry->options.rbegin(); option != entry->options.rend(); ++option) {
+  // Slowest first, where a profile has the fastest first.
+  const std::vector<Option> options(entry->options.rbegin(), entry->options.rend());
+  for (const Option& option : options) {
     const int frequency_mhz =
-        static_cast<int>(std::lround(std::clamp(option->frequency_mhz, 0.0, kMostMegahertz)));
+        static_cast<int>(std::lround(std::clamp(option.frequency_mhz, 0.0, kMostMegahertz)));
     const auto index = static_cast<std::size_t>(table.count);
     if (frequency_mhz < 1 || (index > 0 && table.frequencies_mhz[index - 1] == frequency_mhz)) {
       return Fail(
           "{}: {} of stage {} has the clock {} MHz (a virtual GPU has whole ones, each once)",
-          profile.name(), Name(kind), stage, option->frequency_mhz);
+          profile.name(), Name(kind), stage, option.frequency_mhz);
     }
     table.frequencies_mhz[index] = frequency_mhz;
-    table.rows[index] = {ToSeconds(option->time), option->energy_j};
+    table.rows[index] = {ToSeconds(option.time), option.energy_j};
     ++table.count;
   }
   return table;

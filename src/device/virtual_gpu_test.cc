@@ -161,7 +161,7 @@ TEST(VirtualGpu, LatencyIsLogNormal) {
   VirtualGpu gpu(model, 1, 0);
   std::vector<double> logs;
   for (int i = 0; i < 2001; ++i) {
-    const Nanoseconds now = i * 10 * kSecond;
+    const Nanoseconds now = Nanoseconds{10} * i * kSecond;
     logs.push_back(std::log(ToSeconds(gpu.RequestLock(k500, now) - now) / 0.01));
   }
   double squares = 0;

@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"

@@ -5,12 +5,12 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -287,7 +287,7 @@ Result<VirtualNodeMemory::Snapshot> VirtualNodeMemory::ReadAsItIs(int gpu) {
 }
 
 Result<VirtualNodeMemory::Snapshot> VirtualNodeMemory::Read(int gpu) {
-  const auto snapshot = ReadAsItIs(gpu);
+  auto snapshot = ReadAsItIs(gpu);
   if (!snapshot || snapshot->cell.worker == 0 || IsClaimed(gpu)) return snapshot;
   const auto updated = Update(gpu, [&](VirtualCell& cell, Nanoseconds now) {
     // It may have a new worker by now.
@@ -316,7 +316,7 @@ VirtualNodeMemory::Claim::~Claim() {
 // A lock of the open file description (OFD): it ends with the process, whichever thread had it, and
 // is no concern of other descriptors of the same process. So each claim opens the file anew.
 Result<std::unique_ptr<VirtualNodeMemory::Claim>> VirtualNodeMemory::ClaimGpu(
-    std::shared_ptr<VirtualNodeMemory> memory, int gpu) {
+    const std::shared_ptr<VirtualNodeMemory>& memory, int gpu) {
   const std::string path = fmt::format("/proc/self/fd/{}", memory->fd_);
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return SystemFailure(memory->spec_.state, "open the state of a virtual node");

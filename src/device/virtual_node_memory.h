@@ -100,7 +100,7 @@ class VirtualNodeMemory {
     int gpu_;
     int fd_;
   };
-  static Result<std::unique_ptr<Claim>> ClaimGpu(std::shared_ptr<VirtualNodeMemory> memory,
+  static Result<std::unique_ptr<Claim>> ClaimGpu(const std::shared_ptr<VirtualNodeMemory>& memory,
                                                  int gpu);
 
  private:

@@ -1,11 +1,16 @@
 // A virtual node between processes, some of which are killed. Nothing here depends on how long
 // anything takes.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <csignal>
 #include <functional>
+#include <new>
 #include <random>
+#include <vector>
 
 #include "perseus/device/virtual_node.h"
 #include "virtual_node_fixture.h"
@@ -25,6 +30,11 @@ int Await(pid_t child) {
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+// Memory that children share; it is let go with the process.
+void* SharedPage() {
+  return mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 }
 
 class VirtualNodeSharingTest : public VirtualNodeTest {
@@ -78,6 +88,7 @@ TEST_F(VirtualNodeSharingTest, ProcessesThatMakeItAtOnceGetTheSame) {
   for (int round = 0; round < 20; ++round) {
     std::filesystem::remove(directory_ / "box.toml.state");
     std::vector<pid_t> children;
+    children.reserve(kProcesses);
     for (int i = 0; i < kProcesses; ++i) {
       children.push_back(Start([&] {
         const auto devices = OpenVirtualNode(description_);
@@ -117,42 +128,43 @@ TEST_F(VirtualNodeSharingTest, AnUpdateThatIsKilledMidwayNeverWas) {
 TEST_F(VirtualNodeSharingTest, KilledAtAnyMomentItStaysWhole) {
   const auto memory = OpenMemory();
   const VirtualNode node = OpenNode();
+  auto* begun = new (SharedPage()) std::atomic<std::uint64_t>(0);
   std::mt19937_64 random(1);
   std::uint64_t writes = 0;
   double energy_j = 0;
   for (int round = 0; round < 300; ++round) {
-    // Whatever it is killed in, these four agree.
+    // Whatever it is killed in, these four agree. It spends most of its time between the first and
+    // the last of them.
     const pid_t child = Start([&] {
       for (;;) {
-        const auto updated = memory->Update(0, [](VirtualCell& cell, Nanoseconds now) {
-          ++cell.writes;
+        const auto updated = memory->Update(0, [&](VirtualCell& cell, Nanoseconds now) {
+          begun->store(++cell.writes);
           cell.gpu.SetThrottle(static_cast<int>(cell.writes % 1000), now);
           if (!cell.gpu.is_running()) cell.gpu.Begin(Work(0.1), now);
+          for (int i = 0; i < 50; ++i) (void)cell.gpu.ReadAt(now);
           cell.faults.failing_calls = static_cast<int>(cell.writes % 1000);
           cell.faults.call_time = static_cast<Nanoseconds>(cell.writes);
         });
         if (!updated) return false;
       }
     });
-    const std::uint64_t until = writes + 1 + random() % 50;
-    // Now and then it stands in the middle of an update, as likely as not.
-    while (node.Look(0)->writes < until) {
-    }
-    for (std::uint64_t spin = random() % 2000; spin > 0; --spin) {
-      (void)memory->Now();
-    }
+    // Watched without the mutex: a child that waits for it could not be killed within an update.
+    const std::uint64_t until = writes + 1 + random() % 20;
+    while (begun->load() < until) sched_yield();
+    for (std::uint64_t spin = random() % 2000; spin > 0; --spin) (void)memory->Now();
     kill(child, SIGKILL);
     ASSERT_EQ(Await(child), -SIGKILL);
 
     const auto view = node.Look(0);
     ASSERT_TRUE(view) << view.error().message;
-    ASSERT_GE(view->writes, until);
+    ASSERT_GE(view->writes, until - 1);  // The last one that was begun need not have been.
     ASSERT_EQ(view->reading.throttle_mhz, static_cast<int>(view->writes % 1000));
     ASSERT_EQ(view->faults.failing_calls, static_cast<int>(view->writes % 1000));
     ASSERT_EQ(view->faults.call_time, static_cast<Nanoseconds>(view->writes));
     ASSERT_GE(view->reading.energy_j, energy_j);
     writes = view->writes;
     energy_j = view->reading.energy_j;
+    begun->store(writes);
   }
 }
 
