@@ -115,11 +115,10 @@ class Agent::Loop {
   void Accept() {
     listener_.async_wait(asio::posix::descriptor_base::wait_read, [this](error_code error) {
       if (error || is_stopping_) return;
-      const FileDescriptor accepted(
-          accept4(listener_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      const auto accepted = wire::Accept(listener_.native_handle());
       if (accepted) {
-        Welcome(accepted);
-      } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+        if (*accepted) Welcome(*accepted);
+      } else {
         accept_pause_.expires_after(kAcceptPause);
         accept_pause_.async_wait([this](error_code cancelled) {
           if (!cancelled) Accept();

@@ -1,6 +1,10 @@
 #include "perseus/agent/gpu_keeper.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace perseus {
@@ -11,6 +15,27 @@ using wire::Refusal;
 std::string NameOf(const Lease& lease) {
   return fmt::format("lease {} ({}, user {}, process {})", lease.id, lease.owner.job,
                      lease.owner.uid, lease.owner.process.pid);
+}
+
+const SettingReading& At(const GpuWorker::Found& found, Control control) {
+  return found[static_cast<std::size_t>(control)];
+}
+
+// Held for as long as the descriptor is open; the kernel drops it with the process.
+Result<FileDescriptor> LockState(const std::filesystem::path& state) {
+  std::filesystem::path path = state;
+  path += ".lock";
+  std::error_code ignored;  // What is wrong shows when the file is opened.
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  constexpr mode_t kOwnerOnly = 0600;
+  FileDescriptor lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kOwnerOnly));
+  if (!lock) {
+    return FailAs(ErrorKind::kSystem, "cannot open {}: {} (run as root, or choose --state)",
+                  path.string(), std::generic_category().message(errno));
+  }
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  return FailAs(ErrorKind::kSystem, "{} is another agent's, which is running (choose --state)",
+                state.string());
 }
 
 std::string SettingInWords(const std::optional<ControlSetting>& setting) {
@@ -35,18 +60,22 @@ struct GpuKeeper::Acquiring {
 // ---- The start ----
 
 Result<std::unique_ptr<GpuKeeper>> GpuKeeper::Open(Setup setup, Post post, spdlog::logger& log) {
+  auto lock = LockState(setup.state);
+  if (!lock) return Fail(lock);
   auto state = SavedStateFile::Open(setup.state, setup.boot_id, setup.write_state);
   if (!state) return Fail(state);
   std::vector<std::unique_ptr<Device>> devices = std::move(setup.devices.devices);
   setup.devices.devices.clear();
   std::unique_ptr<GpuKeeper> keeper(
-      new GpuKeeper(std::move(setup), *std::move(state), std::move(post), log));
+      new GpuKeeper(std::move(setup), *std::move(lock), *std::move(state), std::move(post), log));
   if (auto begun = keeper->Begin(std::move(devices)); !begun) return Fail(begun);
   return keeper;
 }
 
-GpuKeeper::GpuKeeper(Setup setup, SavedStateFile state, Post post, spdlog::logger& log)
+GpuKeeper::GpuKeeper(Setup setup, FileDescriptor lock, SavedStateFile state, Post post,
+                     spdlog::logger& log)
     : setup_(std::move(setup)),
+      lock_(std::move(lock)),
       state_(std::move(state)),
       post_(std::move(post)),
       log_(log),
@@ -155,21 +184,27 @@ void GpuKeeper::Found(const std::shared_ptr<Acquiring>& acquiring) {
   const Lease* found = table_.Find(acquiring->lease);
   if (found == nullptr) return;  // It ended while the driver was asked.
   const Lease lease = *found;
-  auto granted = Finish(*acquiring, lease);
-  if (granted) {
-    log_.info("{} has {}", NameOf(lease), fmt::join(lease.gpus, ", "));
-  } else {
+  auto channel = OpenChannel(*acquiring, lease);
+  if (!channel) {
     table_.Cancel(lease.id);
+    return acquiring->done(tl::unexpected<wire::Refused>(channel.error()));
   }
-  acquiring->done(std::move(granted));
+  if (auto saved = SaveLease(*acquiring, lease); !saved) {
+    // What is on disk now is not known, so the GPUs stay nobody's until it is.
+    static_cast<void>(table_.Release(lease.id, lease.connection, MonotonicNow()));
+    for (const std::string& uuid : lease.gpus) restored_unsaved_[uuid] = lease.id;
+    return acquiring->done(tl::unexpected<wire::Refused>(saved.error()));
+  }
+  log_.info("{} has {}", NameOf(lease), fmt::join(lease.gpus, ", "));
+  acquiring->done(Serve(*acquiring, lease, *std::move(channel)));
 }
 
-Answer<GpuKeeper::Granted> GpuKeeper::Finish(const Acquiring& acquiring, const Lease& lease) {
+Answer<ClockChannel> GpuKeeper::OpenChannel(const Acquiring& acquiring, const Lease& lease) const {
   if (!acquiring.failure.empty()) {
     return Refuse(Refusal::kUnavailable, "the driver does not answer for {}", acquiring.failure);
   }
   for (const auto& [uuid, found] : acquiring.found) {
-    const SettingReading& clock = found[static_cast<std::size_t>(Control::kSmClock)];
+    const SettingReading& clock = At(found, Control::kSmClock);
     if (clock.is_known || clock.hint.empty() || RestingOf(uuid, Control::kSmClock)) continue;
     return Refuse(Refusal::kUnavailable,
                   "{}: {}; the driver cannot tell what it was locked to, so it could not be given "
@@ -178,33 +213,33 @@ Answer<GpuKeeper::Granted> GpuKeeper::Finish(const Acquiring& acquiring, const L
   }
   auto channel = ClockChannel::Create(static_cast<int>(lease.gpus.size()));
   if (!channel) return Refuse(Refusal::kUnavailable, "{}", channel.error().message);
-  if (auto saved = SaveLease(acquiring, lease); !saved) {
-    return tl::unexpected<wire::Refused>(saved.error());
-  }
+  return *std::move(channel);
+}
 
-  auto shared = std::make_shared<ClockChannel>(*std::move(channel));
+GpuKeeper::Granted GpuKeeper::Serve(const Acquiring& acquiring, const Lease& lease,
+                                    ClockChannel channel) {
+  auto shared = std::make_shared<ClockChannel>(std::move(channel));
   channels_[lease.id] = shared;
   wire::Lease reply{.id = lease.id, .gpus = lease.gpus, .sm_clocks_mhz = {}};
   for (std::size_t i = 0; i < lease.gpus.size(); ++i) {
     const std::string& uuid = lease.gpus[i];
-    const auto& found = acquiring.found.at(uuid)[static_cast<std::size_t>(Control::kSmClock)];
+    const SettingReading& clock = At(acquiring.found.at(uuid), Control::kSmClock);
     GpuWorker& worker = *gpus_.at(uuid).worker;
     worker.Serve(shared, static_cast<int>(i),
-                 found.is_known ? found.setting : RestingOf(uuid, Control::kSmClock));
+                 clock.is_known ? clock.setting : RestingOf(uuid, Control::kSmClock));
     reply.sm_clocks_mhz.push_back(worker.info().sm_clocks_mhz);
   }
-  return Granted{std::move(reply), std::move(shared)};
+  return {std::move(reply), std::move(shared)};
 }
 
 Answer<void> GpuKeeper::SaveLease(const Acquiring& acquiring, const Lease& lease) {
   SavedState next = state_.state();
   for (const auto& [uuid, found] : acquiring.found) {
-    SavedGpu gpu{.uuid = uuid, .lease = lease.id, .owner = lease.owner, .controls = {}};
-    for (const Control control : kAllControls) {
-      gpu.controls[control].before = Before(found[static_cast<std::size_t>(control)]);
-    }
-    next.Take(std::move(gpu));
-    next.WillChange(uuid, Control::kSmClock);
+    const SavedControl clock{Before(At(found, Control::kSmClock)), /*is_changed=*/true};
+    next.Take({.uuid = uuid,
+               .lease = lease.id,
+               .owner = lease.owner,
+               .controls = {{Control::kSmClock, clock}}});
   }
   const auto saved = Save(std::move(next));
   if (saved) return {};
@@ -351,8 +386,9 @@ Answer<void> GpuKeeper::Revoke(const Caller& caller, const wire::Revoke& wanted)
 }
 
 Result<void> GpuKeeper::Save(SavedState next) {
-  if (next == state_.state()) return {};
+  if (next == state_.state() && is_disk_known_) return {};
   auto saved = state_.Save(std::move(next));
+  is_disk_known_ = saved.has_value();
   if (saved) return saved;
   ++state_failures_;
   log_.error("{}", saved.error().message);

@@ -33,6 +33,7 @@
 #include "perseus/base/result.h"
 #include "perseus/device/device.h"
 #include "perseus/wire/clock_channel.h"
+#include "perseus/wire/file_descriptor.h"
 #include "perseus/wire/messages.h"
 
 namespace perseus {
@@ -58,7 +59,7 @@ class GpuKeeper {
   using Post = std::function<void(std::function<void()>)>;
 
   // Begins with giving back what an earlier agent left. Fails if the state cannot be read or
-  // written: then no GPU is touched.
+  // written, or another keeper has it: then no GPU is touched.
   static Result<std::unique_ptr<GpuKeeper>> Open(Setup setup, Post post, spdlog::logger& log);
   // Gives nothing back: EndAll() and wait until IsAllBack().
   ~GpuKeeper();
@@ -102,11 +103,12 @@ class GpuKeeper {
   struct Gpu;
   struct Acquiring;
 
-  GpuKeeper(Setup setup, SavedStateFile state, Post post, spdlog::logger& log);
+  GpuKeeper(Setup setup, FileDescriptor lock, SavedStateFile state, Post post, spdlog::logger& log);
   Result<void> Begin(std::vector<std::unique_ptr<Device>> devices);
   Answer<void> CheckWanted(const Caller& caller, const wire::Acquire& wanted) const;
   void Found(const std::shared_ptr<Acquiring>& acquiring);
-  Answer<Granted> Finish(const Acquiring& acquiring, const Lease& lease);
+  Answer<ClockChannel> OpenChannel(const Acquiring& acquiring, const Lease& lease) const;
+  Granted Serve(const Acquiring& acquiring, const Lease& lease, ClockChannel channel);
   Answer<void> SaveLease(const Acquiring& acquiring, const Lease& lease);
   void End(const Lease& lease, LeaseEnd how);
   void StartRestore(const std::string& uuid, const std::string& lease,
@@ -117,15 +119,18 @@ class GpuKeeper {
   Result<void> Save(SavedState next);
   std::optional<Setting> RestingOf(const std::string& uuid, Control control) const;
 
-  const Setup setup_;  // Without its devices.
+  const Setup setup_;          // Without its devices.
+  const FileDescriptor lock_;  // Of the state, against a second keeper of it.
   SavedStateFile state_;
   const Post post_;
   spdlog::logger& log_;
   LeaseTable table_;
   std::map<std::string, Gpu> gpus_;                                // By UUID.
   std::map<std::string, std::shared_ptr<ClockChannel>> channels_;  // By lease.
-  std::map<std::string, std::string> restored_unsaved_;            // UUID to lease.
-  std::vector<std::string> missing_;                               // To be restored, not here.
+  // UUID to lease: nothing of the GPU is changed any more, and that could not be saved yet.
+  std::map<std::string, std::string> restored_unsaved_;
+  bool is_disk_known_ = true;         // Nothing was saved in vain since the last success.
+  std::vector<std::string> missing_;  // To be restored, not here.
   std::map<LeaseEnd, std::uint64_t> ended_;
   std::uint64_t state_failures_ = 0;
   bool is_stopping_ = false;

@@ -57,7 +57,8 @@ std::vector<int> ClocksToMeasure(const DeviceInfo& info) {
   if (clocks.size() < 2) return {};
   const std::size_t top = clocks.size() - 1;
   const std::size_t middle = top / 2;
-  std::vector<int> chosen = {clocks[top], clocks[middle], clocks[top - 1], clocks[(top + middle) / 2]};
+  std::vector<int> chosen = {clocks[top], clocks[middle], clocks[top - 1],
+                             clocks[(top + middle) / 2]};
   // A switch from a clock to itself takes no time.
   chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
   if (chosen.size() > 1 && chosen.front() == chosen.back()) chosen.pop_back();

@@ -26,9 +26,9 @@ struct SwitchLatency {
   Nanoseconds Percentile(double part) const;
 };
 
-// Switches the GPU between `clocks_mhz`, each to the next and round again, `rounds` times, and reads
-// the clock until it is there. Leaves the last clock set: putting back what was set before is the
-// caller's, who has saved it. Fails as the driver does. `patience`: of one switch.
+// Switches the GPU between `clocks_mhz`, each to the next and round again, `rounds` times, and
+// reads the clock until it is there. Leaves the last clock set: putting back what was set before is
+// the caller's, who has saved it. Fails as the driver does. `patience`: of one switch.
 //
 // An idle GPU may not show its clock at all (`unseen`): measure while something runs.
 DeviceResult<SwitchLatency> MeasureSwitchLatency(Device& device, const std::vector<int>& clocks_mhz,

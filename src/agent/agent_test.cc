@@ -1,0 +1,364 @@
+#include "perseus/agent/agent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "fake_device.h"
+#include "perseus/base/file.h"
+#include "perseus/wire/clock_channel.h"
+#include "perseus/wire/messages.h"
+#include "perseus/wire/unix_socket.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::HasSubstr;
+using wire::Refusal;
+
+constexpr std::chrono::milliseconds kLong(10'000);
+
+// A connection to the agent, as a training process has one.
+class Client {
+ public:
+  explicit Client(const std::filesystem::path& socket) : socket_(*wire::Connect(socket)) {}
+
+  wire::Reply Ask(const wire::Request& request) { return AskInWords(wire::Format(request)); }
+
+  wire::Reply AskInWords(const std::string& text) {
+    auto answer = wire::Ask(socket_.get(), text, kLong);
+    EXPECT_TRUE(answer) << answer.error().message;
+    if (!answer) return wire::Refused{Refusal::kUnavailable, answer.error().message};
+    if (!answer->descriptors.empty()) {
+      publisher_.emplace(*ClockPublisher::Attach(std::move(answer->descriptors)));
+    }
+    return *wire::ParseReply(answer->text);
+  }
+
+  // The id of the lease, or what the agent said.
+  std::string Acquire(const std::vector<std::string>& gpus, double heartbeat_s = 30) {
+    const wire::Reply reply = Ask(wire::Acquire{gpus, "test", heartbeat_s});
+    if (const auto* lease = std::get_if<wire::Lease>(&reply)) return lease->id;
+    return std::get<wire::Refused>(reply).message;
+  }
+
+  wire::GpuStatus StatusOf(const std::string& uuid) {
+    const wire::Reply reply = Ask(wire::List{});
+    for (const wire::GpuStatus& gpu : std::get<wire::Listing>(reply).gpus) {
+      if (gpu.uuid == uuid) return gpu;
+    }
+    ADD_FAILURE() << "no " << uuid;
+    return {};
+  }
+
+  bool HasEnded() {
+    // A blocking socket: what comes is the end.
+    const auto received = wire::Receive(socket_.get());
+    return received && received->state == wire::Received::kEnd;
+  }
+
+  ClockPublisher& publisher() { return *publisher_; }
+  int socket() const { return socket_.get(); }
+
+ private:
+  FileDescriptor socket_;
+  std::optional<ClockPublisher> publisher_;
+};
+
+class AgentTest : public testing::Test {
+ protected:
+  AgentTest() {
+    char name[] = "/tmp/perseus-agent-XXXXXX";
+    directory_ = mkdtemp(name);
+  }
+  ~AgentTest() override {
+    Stop();
+    std::filesystem::remove_all(directory_);
+  }
+
+  AgentOptions Options() {
+    AgentOptions options;
+    options.socket = socket();
+    options.patience = std::chrono::milliseconds(5000);
+    options.gpus.devices.devices.push_back(a_.Open());
+    options.gpus.devices.devices.push_back(b_.Open());
+    options.gpus.state = state();
+    options.gpus.boot_id = "11112222-boot";
+    options.gpus.host = ThisHost();
+    options.gpus.periods = {.observe_serving = std::chrono::milliseconds(1),
+                            .observe_free = std::chrono::milliseconds(1),
+                            .first_retry = std::chrono::milliseconds(1),
+                            .last_retry = std::chrono::milliseconds(4)};
+    return options;
+  }
+
+  void Start() { Start(Options()); }
+  void Start(AgentOptions options) {
+    auto agent = Agent::Start(std::move(options), log_);
+    ASSERT_TRUE(agent) << agent.error().message;
+    agent_ = *std::move(agent);
+    thread_ = std::thread([this] { result_ = agent_->Run(); });
+  }
+  // As SIGTERM.
+  void Stop() {
+    if (!agent_) return;
+    agent_->Stop();
+    thread_.join();
+    agent_.reset();
+  }
+
+  std::filesystem::path socket() const { return directory_ / "agent.sock"; }
+  std::filesystem::path state() const { return directory_ / "state" / "agent.json"; }
+  // Nothing of ours is in effect and nothing is saved.
+  bool IsAllBack() const {
+    return !a_.setting(Control::kSmClock) && !b_.setting(Control::kSmClock) &&
+           ParseSavedState(*ReadFile(state()), "state")->gpus.empty();
+  }
+
+  std::filesystem::path directory_;
+  std::ostringstream logged_;
+  spdlog::logger log_{"test", std::make_shared<spdlog::sinks::ostream_sink_mt>(logged_)};
+  FakeGpu a_{"GPU-a"};
+  FakeGpu b_{"GPU-b"};
+  std::unique_ptr<Agent> agent_;
+  Result<void> result_;
+  std::thread thread_;
+};
+
+TEST_F(AgentTest, LendsGpusSetsTheirClocksAndTakesThemBack) {
+  Start();
+  {
+    Client client(socket());
+    const std::string lease = client.Acquire({"GPU-b", "GPU-a"});
+    client.publisher().Publish(0, 1200);  // Channels are in the order that was asked for.
+    client.publisher().Publish(1, 1000);
+    EXPECT_TRUE(Eventually([&] {
+      return b_.setting(Control::kSmClock) == Setting{1200, 1200} &&
+             a_.setting(Control::kSmClock) == Setting{1000, 1000};
+    }));
+    EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").setting == "1000 MHz"; }));
+    const wire::GpuStatus status = client.StatusOf("GPU-a");
+    EXPECT_EQ(status.lease, lease);
+    EXPECT_EQ(status.job, "test");
+    EXPECT_EQ(status.pid, getpid());
+    EXPECT_EQ(status.before, "the driver's default");
+    EXPECT_TRUE(std::holds_alternative<wire::Done>(client.Ask(wire::Intend{lease, 1.05})));
+    EXPECT_EQ(client.StatusOf("GPU-a").slowdown, 1.05);
+    EXPECT_TRUE(std::holds_alternative<wire::Done>(client.Ask(wire::Release{lease})));
+    EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
+    EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
+  }
+}
+
+TEST_F(AgentTest, TheSecondOwnerIsRefusedWithTheFirstOnesName) {
+  Start();
+  Client first(socket());
+  first.Acquire({"GPU-a"});
+  Client second(socket());
+  EXPECT_THAT(second.Acquire({"GPU-b", "GPU-a"}), HasSubstr("GPU-a is held by job \"test\""));
+  // All or nothing.
+  EXPECT_EQ(second.StatusOf("GPU-b").lease, "");
+  EXPECT_THAT(second.Acquire({"GPU-c"}), HasSubstr("no GPU-c"));
+}
+
+TEST_F(AgentTest, GivesBackWhatAnAdministratorHadSet) {
+  a_.Set(Control::kSmClock, Setting{1000, 1300});
+  Start();
+  {
+    Client client(socket());
+    client.Acquire({"GPU-a"});
+    client.publisher().Publish(0, 900);
+    ASSERT_TRUE(Eventually([&] { return a_.setting(Control::kSmClock) == Setting{900, 900}; }));
+  }
+  EXPECT_TRUE(Eventually([&] { return a_.setting(Control::kSmClock) == Setting{1000, 1300}; }));
+}
+
+TEST_F(AgentTest, ALockThatTheDriverCannotTellOfIsNotOverwrittenUnlessDeclared) {
+  a_.HideSmClock("the SM clock stands at 1000 of 1410 MHz");
+  a_.Set(Control::kSmClock, Setting{1000, 1000});
+  Start();
+  {
+    Client client(socket());
+    EXPECT_THAT(client.Acquire({"GPU-a"}), HasSubstr("--rest GPU-a="));
+    EXPECT_TRUE(a_.history().empty());
+  }
+  Stop();
+  AgentOptions options = Options();
+  options.gpus.resting = {{"GPU-a", Control::kSmClock, {1000, 1000}}};
+  Start(std::move(options));
+  {
+    Client client(socket());
+    client.Acquire({"GPU-a"});
+    client.publisher().Publish(0, 900);
+    ASSERT_TRUE(Eventually([&] { return a_.setting(Control::kSmClock) == Setting{900, 900}; }));
+  }
+  EXPECT_TRUE(Eventually([&] { return a_.setting(Control::kSmClock) == Setting{1000, 1000}; }));
+}
+
+TEST_F(AgentTest, SilenceEndsALease) {
+  Start();
+  Client client(socket());
+  client.Acquire({"GPU-a"}, 1);
+  client.publisher().Publish(0, 1200);
+  // It says nothing more, and its connection stands.
+  EXPECT_TRUE(Eventually([&] {
+    return !client.StatusOf("GPU-a").is_restoring && client.StatusOf("GPU-a").lease.empty();
+  }));
+  EXPECT_TRUE(IsAllBack());
+}
+
+TEST_F(AgentTest, StoppingGivesAllBack) {
+  Start();
+  Client client(socket());
+  client.Acquire({"GPU-a", "GPU-b"});
+  client.publisher().Publish(0, 1200);
+  ASSERT_TRUE(Eventually([&] { return a_.setting(Control::kSmClock) == Setting{1200, 1200}; }));
+  Stop();
+  EXPECT_TRUE(result_);
+  EXPECT_TRUE(IsAllBack());
+  // And no GPU is lent meanwhile; the connection is at its end.
+  EXPECT_TRUE(client.HasEnded());
+}
+
+TEST_F(AgentTest, WhatDoesNotGoBackInTimeIsAnErrorAndTheNextAgentsWork) {
+  AgentOptions options = Options();
+  options.patience = std::chrono::milliseconds(50);
+  Start(std::move(options));
+  Client client(socket());
+  client.Acquire({"GPU-a"});
+  client.publisher().Publish(0, 1200);
+  ASSERT_TRUE(Eventually([&] { return a_.setting(Control::kSmClock) == Setting{1200, 1200}; }));
+  a_.Break(DeviceErrorKind::kGone, "the driver is gone");
+  Stop();
+  ASSERT_FALSE(result_);
+  EXPECT_THAT(result_.error().message, HasSubstr("not given back"));
+  EXPECT_EQ(a_.setting(Control::kSmClock), (Setting{1200, 1200}));
+  a_.Mend();
+  Start();
+  EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
+}
+
+TEST_F(AgentTest, NobodyGetsAGpuBeforeItIsBack) {
+  Start();
+  {
+    Client client(socket());
+    client.Acquire({"GPU-a"});
+    client.publisher().Publish(0, 1200);
+    ASSERT_TRUE(Eventually([&] { return a_.setting(Control::kSmClock) == Setting{1200, 1200}; }));
+    a_.Break(DeviceErrorKind::kGone, "the driver is gone");
+  }
+  Client client(socket());
+  EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").is_restoring; }));
+  EXPECT_THAT(client.Acquire({"GPU-a"}), HasSubstr("GPU-a"));
+  EXPECT_THAT(client.StatusOf("GPU-a").trouble, HasSubstr("gone"));
+  a_.Mend();
+  EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
+  EXPECT_TRUE(IsAllBack());
+}
+
+TEST_F(AgentTest, WhatCannotBeSavedIsNotLentAndNotTouched) {
+  AgentOptions options = Options();
+  auto is_full = std::make_shared<std::atomic<bool>>(false);
+  options.gpus.write_state = [is_full](const auto& path, std::string_view text) -> Result<void> {
+    if (*is_full) return FailAs(ErrorKind::kSystem, "no space left on device");
+    return WriteFileAtomically(path, text);
+  };
+  Start(std::move(options));
+  Client client(socket());
+  *is_full = true;
+  EXPECT_THAT(client.Acquire({"GPU-a"}), HasSubstr("no space left"));
+  EXPECT_TRUE(a_.history().empty());
+  *is_full = false;
+  // The disk has room again, and soon the GPU is to be had.
+  EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
+  client.Acquire({"GPU-a"});
+  client.publisher().Publish(0, 1200);
+  ASSERT_TRUE(Eventually([&] { return a_.setting(Control::kSmClock) == Setting{1200, 1200}; }));
+  *is_full = true;
+  client.Ask(wire::ReleaseGpu{"GPU-a"});
+  // A full disk is no reason to leave a clock locked.
+  EXPECT_TRUE(Eventually([&] { return !a_.setting(Control::kSmClock); }));
+  *is_full = false;
+  EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
+}
+
+// The process that leased dies, and a child of it keeps the connection open.
+TEST_F(AgentTest, AChildThatInheritsTheConnectionDoesNotInheritTheLease) {
+  Start();
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  const pid_t parent = fork();
+  if (parent == 0) {
+    Client client(socket());
+    client.Acquire({"GPU-a"});
+    client.publisher().Publish(0, 1200);
+    if (fork() == 0) {
+      close(pipe_ends[1]);
+      char byte = 0;
+      // Until the test is over.
+      [[maybe_unused]] const auto end = read(pipe_ends[0], &byte, 1);
+      _exit(0);
+    }
+    _exit(0);
+  }
+  close(pipe_ends[0]);
+  int status = 0;
+  waitpid(parent, &status, 0);
+  EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
+  close(pipe_ends[1]);
+}
+
+TEST_F(AgentTest, NonsenseIsAnsweredAndSoonNoMore) {
+  Start();
+  Client client(socket());
+  for (int i = 0; i < 31; ++i) {
+    const wire::Reply reply = client.AskInWords("{\"perseus\":1,\"nonsense\":{}}");
+    EXPECT_EQ(std::get<wire::Refused>(reply).code, Refusal::kMalformed);
+  }
+  // A word of sense, and it counts anew.
+  EXPECT_TRUE(std::holds_alternative<wire::Listing>(client.Ask(wire::List{})));
+  for (int i = 0; i < 32; ++i) client.AskInWords("nonsense");
+  EXPECT_TRUE(client.HasEnded());
+}
+
+TEST_F(AgentTest, ASilentPeerWithoutALeaseIsSentAway) {
+  AgentOptions options = Options();
+  options.silence = std::chrono::milliseconds(100);
+  Start(std::move(options));
+  Client silent(socket());
+  Client leasing(socket());
+  leasing.Acquire({"GPU-a"});
+  EXPECT_TRUE(silent.HasEnded());  // Waits for it.
+  EXPECT_EQ(leasing.StatusOf("GPU-a").pid, getpid());
+}
+
+TEST_F(AgentTest, OneAgentForOneSocketAndOneState) {
+  Start();
+  const auto second = Agent::Start(Options(), log_);
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message, HasSubstr(socket().string()));
+  AgentOptions options = Options();
+  options.socket = directory_ / "other.sock";
+  const auto third = Agent::Start(std::move(options), log_);
+  ASSERT_FALSE(third);
+  EXPECT_THAT(third.error().message, HasSubstr("another agent's"));
+}
+
+TEST_F(AgentTest, ADamagedStateStopsItBeforeAnythingIsTouched) {
+  std::filesystem::create_directories(state().parent_path());
+  std::ofstream(state()) << "{\"format\": \"perseus-agent-st";
+  const auto agent = Agent::Start(Options(), log_);
+  ASSERT_FALSE(agent);
+  EXPECT_THAT(agent.error().message, HasSubstr("agent.json"));
+  EXPECT_TRUE(a_.history().empty());
+}
+
+}  // namespace
+}  // namespace perseus
