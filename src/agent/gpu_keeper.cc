@@ -1,10 +1,6 @@
 #include "perseus/agent/gpu_keeper.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 namespace perseus {
@@ -19,23 +15,6 @@ std::string NameOf(const Lease& lease) {
 
 const SettingReading& At(const GpuWorker::Found& found, Control control) {
   return found[static_cast<std::size_t>(control)];
-}
-
-// Held for as long as the descriptor is open; the kernel drops it with the process.
-Result<FileDescriptor> LockState(const std::filesystem::path& state) {
-  std::filesystem::path path = state;
-  path += ".lock";
-  std::error_code ignored;  // What is wrong shows when the file is opened.
-  std::filesystem::create_directories(path.parent_path(), ignored);
-  constexpr mode_t kOwnerOnly = 0600;
-  FileDescriptor lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kOwnerOnly));
-  if (!lock) {
-    return FailAs(ErrorKind::kSystem, "cannot open {}: {} (run as root, or choose --state)",
-                  path.string(), std::generic_category().message(errno));
-  }
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  return FailAs(ErrorKind::kSystem, "{} is another agent's, which is running (choose --state)",
-                state.string());
 }
 
 std::string SettingInWords(const std::optional<ControlSetting>& setting) {
@@ -60,7 +39,7 @@ struct GpuKeeper::Acquiring {
 // ---- The start ----
 
 Result<std::unique_ptr<GpuKeeper>> GpuKeeper::Open(Setup setup, Post post, spdlog::logger& log) {
-  auto lock = LockState(setup.state);
+  auto lock = LockSavedState(setup.state);
   if (!lock) return Fail(lock);
   auto state = SavedStateFile::Open(setup.state, setup.boot_id, setup.write_state);
   if (!state) return Fail(state);

@@ -1,5 +1,8 @@
 #include "perseus/agent/saved_state_file.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -286,6 +289,22 @@ Result<void> SavedStateFile::Save(SavedState next) {
   is_on_disk_ = true;
   state_ = std::move(next);
   return {};
+}
+
+Result<FileDescriptor> LockSavedState(const std::filesystem::path& state) {
+  std::filesystem::path path = state;
+  path += ".lock";
+  std::error_code ignored;  // What is wrong shows when the file is opened.
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  constexpr mode_t kOwnerOnly = 0600;
+  FileDescriptor lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kOwnerOnly));
+  if (!lock) {
+    return FailAs(ErrorKind::kSystem, "cannot open {}: {} (run as root, or choose --state)",
+                  path.string(), std::generic_category().message(errno));
+  }
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  return FailAs(ErrorKind::kSystem, "{} is another agent's, which is running (choose --state)",
+                state.string());
 }
 
 }  // namespace perseus

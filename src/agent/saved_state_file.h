@@ -29,6 +29,7 @@
 
 #include "perseus/agent/saved_state.h"
 #include "perseus/base/result.h"
+#include "perseus/wire/file_descriptor.h"
 
 namespace perseus {
 
@@ -36,6 +37,11 @@ namespace perseus {
 // the remedy. `name` is how messages call it.
 Result<SavedState> ParseSavedState(std::string_view text, std::string_view name);
 std::string FormatSavedState(const SavedState& state);
+
+// Makes this process the state's only owner for as long as the descriptor is open (and no longer:
+// the kernel drops the lock with the process). Whoever saves holds it. Fails (kSystem) if another
+// process has it.
+Result<FileDescriptor> LockSavedState(const std::filesystem::path& state);
 
 class SavedStateFile {
  public:

@@ -32,15 +32,14 @@ Result<GpuKeeper::Setup::Resting> ParseResting(const std::string& text) {
   return GpuKeeper::Setup::Resting{text.substr(0, equals), Control::kSmClock, setting};
 }
 
-// Changes with every boot.
+}  // namespace
+
 Result<std::string> BootId() {
   auto text = ReadFile("/proc/sys/kernel/random/boot_id");
   if (!text) return Fail(text);
   while (!text->empty() && text->back() == '\n') text->pop_back();
   return *std::move(text);
 }
-
-}  // namespace
 
 Result<GpuKeeper::Setup> SetUpGpus(const std::string& which, const std::string& state,
                                    const std::vector<std::string>& resting, spdlog::logger& log) {

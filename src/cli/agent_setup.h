@@ -19,6 +19,9 @@ inline constexpr const char* kAgentState = "/var/lib/perseus/agent.json";
 Result<GpuKeeper::Setup> SetUpGpus(const std::string& which, const std::string& state,
                                    const std::vector<std::string>& resting, spdlog::logger& log);
 
+// Changes with every boot.
+Result<std::string> BootId();
+
 // To standard error; without the time where systemd's journal writes it.
 spdlog::logger MakeLog(const std::string& level);
 

@@ -1,0 +1,77 @@
+#include "perseus/agent/latency_check.h"
+
+#include <unistd.h>
+
+#include <thread>
+#include <utility>
+
+#include "perseus/agent/saved_state_file.h"
+
+namespace perseus {
+namespace {
+
+constexpr int kAttempts = 50;
+constexpr auto kBetweenAttempts = std::chrono::milliseconds(100);
+
+DeviceResult<void> PutBack(Device& device, const SettingBefore& before) {
+  const auto wanted = before.is_known ? before.setting : std::nullopt;
+  DeviceResult<void> result;
+  for (int i = 0; i < kAttempts; ++i) {
+    if (i > 0) std::this_thread::sleep_for(kBetweenAttempts);
+    result = device.Apply(Control::kSmClock, wanted);
+    if (!result) continue;
+    const auto reading = device.ReadSetting(Control::kSmClock);
+    if (!reading) {
+      result = tl::unexpected<DeviceError>(reading.error());
+    } else if (reading->is_known && reading->setting != wanted) {
+      result = DeviceFail(DeviceErrorKind::kFailed, "it reads {}",
+                          Describe(Control::kSmClock, reading->setting));
+    } else {
+      return {};
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Result<SwitchLatency> MeasureSafely(Device& device, const LatencyCheck& check) {
+  const std::string& uuid = device.info().uuid;
+  const auto lock = LockSavedState(check.state);
+  if (!lock) return Fail(lock);
+  auto file = SavedStateFile::Open(check.state, check.boot_id);
+  if (!file) return Fail(file);
+  if (file->state().gpus.contains(uuid)) {
+    return FailAs(ErrorKind::kSystem, "{} has yet to be given back (perseus gpu restore)", uuid);
+  }
+  const auto found = device.ReadSetting(Control::kSmClock);
+  if (!found) return FailAs(ErrorKind::kSystem, "{}", found.error().message);
+  if (!found->is_known && !found->hint.empty()) {
+    return FailAs(ErrorKind::kSystem, "{}, and the driver cannot tell to what (unlock it first)",
+                  found->hint);
+  }
+
+  SavedState next = file->state();
+  next.boot_id = check.boot_id;
+  next.Take({.uuid = uuid,
+             .lease = "doctor",
+             .owner = {{getpid(), 1}, getuid(), "perseus doctor"},
+             .controls = {{Control::kSmClock, {Before(*found), /*is_changed=*/true}}}});
+  if (auto saved = file->Save(std::move(next)); !saved) return Fail(saved);
+
+  RealClock clock;
+  const auto measured = MeasureSwitchLatency(device, ClocksToMeasure(device.info()), check.rounds,
+                                             check.patience, clock);
+  if (const auto back = PutBack(device, Before(*found)); !back) {
+    return FailAs(ErrorKind::kSystem, "{} did not go back: {} (run perseus gpu restore)", uuid,
+                  back.error().message);
+  }
+  SavedState without = file->state();
+  without.Restored(uuid, Control::kSmClock);
+  without.GiveBack(uuid);
+  if (auto saved = file->Save(std::move(without)); !saved) return Fail(saved);
+  if (!measured) return FailAs(ErrorKind::kSystem, "{}", measured.error().message);
+  return *measured;
+}
+
+}  // namespace perseus
