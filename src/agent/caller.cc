@@ -22,6 +22,8 @@ using wire::Refusal;
 
 constexpr unsigned kNvidiaMajor = 195;
 constexpr unsigned kCapSysAdmin = 21;
+// A caller may have a million open, each of which costs microseconds to look at.
+constexpr int kMostDescriptors = 65'536;
 
 template <typename Number>
 std::optional<Number> ParseNumber(std::string_view text, int base = 10) {
@@ -102,12 +104,18 @@ tl::unexpected<wire::Refused> Gone(pid_t pid) {
                 pid);
 }
 
+// Without asking a file server, which may be away, or be the caller itself (FUSE).
+bool IsDevice(int directory, const char* path, int flags, dev_t device) {
+  struct statx status {};
+  if (::statx(directory, path, flags | AT_STATX_DONT_SYNC, STATX_TYPE, &status) != 0) return false;
+  return S_ISCHR(status.stx_mode) &&
+         makedev(status.stx_rdev_major, status.stx_rdev_minor) == device;
+}
+
 bool IsOpenForUse(const FileDescriptor& file, dev_t device) {
-  struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0) return false;
+  if (!file || !IsDevice(file.get(), "", AT_EMPTY_PATH, device)) return false;
   const int flags = ::fcntl(file.get(), F_GETFL);
-  return S_ISCHR(status.st_mode) && status.st_rdev == device && flags != -1 &&
-         (flags & O_PATH) == 0 && (flags & O_ACCMODE) == O_RDWR;
+  return flags != -1 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) == O_RDWR;
 }
 
 // Descriptors through which the process seems to have the device open.
@@ -115,13 +123,16 @@ std::vector<int> Candidates(const Host& host, pid_t pid, dev_t device) {
   std::vector<int> candidates;
   std::error_code error;
   fs::directory_iterator entries(ProcessDirectory(host, pid) / "fd", error);
-  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
-    struct stat status {};
-    const auto fd = ParseNumber<int>(entries->path().filename().native());
-    if (fd && ::stat(entries->path().c_str(), &status) == 0 && S_ISCHR(status.st_mode) &&
-        status.st_rdev == device) {
-      candidates.push_back(*fd);
-    }
+  for (int looked_at = 0;
+       !error && entries != fs::directory_iterator() && looked_at < kMostDescriptors;
+       entries.increment(error), ++looked_at) {
+    const fs::path& link = entries->path();
+    const auto fd = ParseNumber<int>(link.filename().native());
+    // Following a link to a file on a server that is away would wait for it.
+    std::error_code unreadable;
+    const bool is_in_dev =
+        fs::read_symlink(link, unreadable).native().starts_with("/dev/") && !unreadable;
+    if (fd && is_in_dev && IsDevice(AT_FDCWD, link.c_str(), 0, device)) candidates.push_back(*fd);
   }
   return candidates;
 }

@@ -6,7 +6,8 @@
 //  Administrator. User 0 with CAP_SYS_ADMIN in the agent's own user namespace, which is how
 //    NVIDIA's driver judges who may set clocks. Root in an ordinary container lacks the capability,
 //    and one who made a user namespace of his own has it there only. Besides, an agent that does
-//    not run as root obeys its own user, who could kill it just as well.
+//    not run as root obeys its own user, who could kill it just as well (and not root, whose
+//    namespace such an agent cannot see).
 //  Grant to a user. As good as SO_PEERCRED, which the kernel vouches for.
 //  Grant to a cgroup. Holds for it and all below it, in any hierarchy. As good as the right to
 //    write the granted cgroup's cgroup.procs, which batch systems keep to root.
@@ -30,7 +31,10 @@
 // user's process taken for another of the same user. Afterwards LookAgain() refuses any other.
 //
 // All reading of /proc and /sys goes through Host::root, so that tests can build their own.
-// Thread safety: all are plain functions, safe to call from any thread.
+// Thread safety: all are plain functions, safe to call from any thread. RightTo() looks at what the
+// caller has open, and may have to close a duplicate of it: a caller who serves its own file
+// system (FUSE) and exchanges descriptors at the right moment can make that wait. Call it where
+// only that caller's requests wait, not in the event loop.
 #pragma once
 
 #include <sys/types.h>

@@ -10,6 +10,7 @@ namespace {
 using wire::Refusal;
 
 constexpr Nanoseconds kSecond = 1'000'000'000;
+constexpr Nanoseconds kHour = 3600 * kSecond;
 constexpr ConnectionId kHers = 1;
 constexpr ConnectionId kHis = 2;
 const Owner kAnn{{100, 7000}, 1000, "llama-7b"};
@@ -60,7 +61,7 @@ TEST_F(LeaseTableTest, AGpuGoesRoundFromFreeToHeldToRestoringToFree) {
 
 TEST_F(LeaseTableTest, WhatIsHeldIsRefusedWithTheHoldersName) {
   Acquire(kAnn, kHers, {"GPU-a"});
-  now_ += 2 * 3600 * kSecond + 60 * kSecond;
+  now_ += 7260 * kSecond;
   const Answer<Lease> refused = table_.Acquire(Ask(kBob, kHis, {"GPU-b", "GPU-a"}), now_);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Refusal::kHeld);
@@ -265,7 +266,7 @@ TEST_F(LeaseTableTest, WhatAnEarlierAgentLeftIsNobodysUntilRestored) {
 }
 
 TEST(EpochOf, TellsAgentsOfOneBootAndOfTwo) {
-  EXPECT_EQ(EpochOf("9b2d61c4-7f0e-4a", 86'400'000 * 1'000'000LL), "9b2d61c4-5265c00");
+  EXPECT_EQ(EpochOf("9b2d61c4-7f0e-4a", 24 * kHour), "9b2d61c4-5265c00");
   EXPECT_NE(EpochOf("9b2d61c4", kSecond), EpochOf("9b2d61c4", 2 * kSecond));
   EXPECT_NE(EpochOf("9b2d61c4", kSecond), EpochOf("9b2d61c5", kSecond));
   EXPECT_EQ(EpochOf("short", 0), "short-0");
@@ -275,8 +276,8 @@ TEST(DescribeDuration, InTheTwoLargestUnits) {
   EXPECT_EQ(DescribeDuration(-5), "0 s");
   EXPECT_EQ(DescribeDuration(59 * kSecond), "59 s");
   EXPECT_EQ(DescribeDuration(61 * kSecond), "1 min 1 s");
-  EXPECT_EQ(DescribeDuration(47 * 3600 * kSecond), "47 h 0 min");
-  EXPECT_EQ(DescribeDuration(49 * 3600 * kSecond), "2 days 1 h");
+  EXPECT_EQ(DescribeDuration(47 * kHour), "47 h 0 min");
+  EXPECT_EQ(DescribeDuration(49 * kHour), "2 days 1 h");
 }
 
 }  // namespace

@@ -285,7 +285,7 @@ Result<void> SavedStateFile::Save(SavedState next) {
                 path_.string(), read ? "" : ": ", read ? "" : read.error().message);
   }
   is_on_disk_ = false;
-  if (const Result<void> written = write_(path_, text); !written) return written;
+  if (Result<void> written = write_(path_, text); !written) return written;
   is_on_disk_ = true;
   state_ = std::move(next);
   return {};
