@@ -53,10 +53,12 @@ Result<SwitchLatency> MeasureSafely(Device& device, const LatencyCheck& check) {
 
   SavedState next = file->state();
   next.boot_id = check.boot_id;
-  next.Take({.uuid = uuid,
-             .lease = "doctor",
-             .owner = {{getpid(), 1}, getuid(), "perseus doctor"},
-             .controls = {{Control::kSmClock, {Before(*found), /*is_changed=*/true}}}});
+  SavedGpu gpu;
+  gpu.uuid = uuid;
+  gpu.lease = "doctor";
+  gpu.owner = {{getpid(), 1}, getuid(), "perseus doctor"};
+  gpu.controls[Control::kSmClock] = {Before(*found), /*is_changed=*/true};
+  next.Take(std::move(gpu));
   if (auto saved = file->Save(std::move(next)); !saved) return Fail(saved);
 
   RealClock clock;
