@@ -7,10 +7,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # What Debian 12 has to provide, by what needs it. Nowhere else are packages listed.
 packages_build=(cmake ninja-build g++ ccache libexpected-dev libfmt-dev libcli11-dev
-  nlohmann-json3-dev libtomlplusplus-dev duktape-dev zlib1g-dev)
+  nlohmann-json3-dev libtomlplusplus-dev duktape-dev zlib1g-dev libboost1.81-dev libspdlog-dev
+  prometheus-cpp-dev)
 packages_web=(nodejs npm)
 packages_browser=(chromium)
 packages_test=(libgtest-dev libgmock-dev coinor-libclp-dev coinor-libcbc-dev libbenchmark-dev librsvg2-bin
+  prometheus systemd
   pkg-config clang-format-14)
 packages_fuzz=(clang-14 libclang-rt-14-dev)
 packages_lint=(clang-14 clang-tidy-14 clang-tools-14 python3 shellcheck)

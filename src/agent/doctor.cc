@@ -100,7 +100,7 @@ Finding ExamineAgent(const DoctorScene& scene) {
 }
 
 Finding ExamineState(const DoctorScene& scene) {
-  const std::filesystem::path directory = scene.state.parent_path();
+  const std::filesystem::path directory = absolute(scene.state).parent_path();
   std::error_code ignored;
   if (!std::filesystem::exists(directory, ignored)) {
     return {Level::kNote, "state", fmt::format("{} is not there yet", directory.string()),

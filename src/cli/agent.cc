@@ -9,6 +9,7 @@
 #include "agent_setup.h"
 #include "flag_checks.h"
 #include "perseus/agent/agent.h"
+#include "perseus/agent/privileges.h"
 #include "verbs.h"
 
 namespace perseus::cli {
@@ -43,12 +44,16 @@ std::string HostName() {
 }
 
 Result<void> RunAgent(const AgentFlags& flags) {
+  // First of all, for threads keep what they were started with.
+  if (auto kept = KeepOnlyNeededCapabilities(); !kept) return kept;
   spdlog::logger log = MakeLog(flags.log_level);
   auto gpus = SetUpGpus(flags.devices, flags.state, flags.resting, log);
   if (!gpus) return Fail(gpus);
   AgentOptions options;
   options.gpus = *std::move(gpus);
   options.socket = flags.socket;
+  std::error_code ignored;  // What is wrong shows when it is listened on.
+  std::filesystem::create_directories(options.socket.parent_path(), ignored);
   options.metrics_address = flags.metrics == "off" ? "" : flags.metrics;
   options.version = PERSEUS_VERSION;
   options.hostname = HostName();
