@@ -213,8 +213,8 @@ class Engine {
       for (std::size_t i = 0; i < graph_.operations.size(); ++i) {
         const double drawn = latency * std::exp(spec_.latency_spread * Normal(random_));
         // No operation lasts as long as the limit, so all beyond it are the same.
-        chance.switch_latencies.push_back(static_cast<Nanoseconds>(
-            std::llround(std::min(drawn, static_cast<double>(kLongest)))));
+        chance.switch_latencies.push_back(
+            static_cast<Nanoseconds>(std::llround(std::min(drawn, static_cast<double>(kLongest)))));
       }
     }
     return chance;
@@ -261,9 +261,9 @@ class Engine {
     std::vector<std::vector<RankTotals>> ranks(totals_.size());
     for (std::size_t pipeline = 0; pipeline < totals_.size(); ++pipeline) {
       for (const Totals& totals : totals_[pipeline]) {
-        ranks[pipeline].push_back(
-            {ToSeconds(totals.busy), totals.energy_j,
-             planner_.model().blocking_power_w * ToSeconds(end - totals.busy), totals.switches});
+        ranks[pipeline].push_back({ToSeconds(totals.busy), totals.energy_j,
+                                   planner_.model().blocking_power_w * ToSeconds(end - totals.busy),
+                                   totals.switches});
       }
     }
     return ranks;

@@ -85,7 +85,7 @@ struct PlanChange {
 struct PowerCap {
   Moment from;
   Moment until = Moment::Never();
-  double watts = 0;          // Of the whole job.
+  double watts = 0;               // Of the whole job.
   std::vector<int> options = {};  // The fastest plan that keeps to it.
   std::string where = {};
 };
@@ -104,7 +104,7 @@ struct EmulationSpec {
   // The options of a pipeline whose iteration lasts so long because of a straggler. Empty:
   // Planner::PlanForStraggler.
   std::function<Result<std::vector<int>>(Nanoseconds)> plan_beside = {};
-  double noise = 0;  // Standard deviation of the logarithm of each computation's time.
+  double noise = 0;           // Standard deviation of the logarithm of each computation's time.
   double latency_spread = 0;  // The same of the model's switching latency.
   std::uint64_t seed = 1;
 };

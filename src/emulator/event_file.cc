@@ -80,8 +80,7 @@ class EventReader {
   static void CheckOrder(TableReader& reader, std::string_view title, const Moment& from,
                          const Moment& until) {
     if (until.iteration > from.iteration || until.after > from.after) return;
-    reader.FailHere(
-        fmt::format("{} ends before it begins (until has to be above from)", title));
+    reader.FailHere(fmt::format("{} ends before it begins (until has to be above from)", title));
   }
 
   std::string WhereOf(const toml::table& table) const {
@@ -140,8 +139,8 @@ class EventReader {
   }
 
   void ReadPowerCap(const toml::table& table) {
-    static constexpr std::string_view kKeys[] = {"from",  "from_s",  "until",
-                                                  "until_s", "delay_s", "watts"};
+    static constexpr std::string_view kKeys[] = {"from",    "from_s",  "until",
+                                                 "until_s", "delay_s", "watts"};
     TableReader reader(table, name_, "[[power_cap]]", kKeys);
     if (!reader.Has("watts")) reader.FailHere("[[power_cap]] has no watts (write watts = 180000)");
     PowerCap cap{.from = ReadArrival(reader), .where = WhereOf(table)};

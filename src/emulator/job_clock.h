@@ -19,9 +19,7 @@ class JobClock {
   // The next iteration begins. If nothing changes, all of it is over `reach` later, at most.
   void Begin(Nanoseconds start, Nanoseconds reach);
 
-  Nanoseconds StartOf(int iteration) const {
-    return starts_[static_cast<std::size_t>(iteration)];
-  }
+  Nanoseconds StartOf(int iteration) const { return starts_[static_cast<std::size_t>(iteration)]; }
   // When that is or was, as far as it is known when `iteration` begins: an iteration that has yet
   // to begin has no time.
   std::optional<Nanoseconds> TimeOf(const Moment& moment, int iteration) const;

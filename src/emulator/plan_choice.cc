@@ -87,9 +87,8 @@ Result<PlanChoice::Base> PlanChoice::BaseIn(int iteration) {
     base.plan = plan_of_change_[*change];
     change_in_force_[*change] = true;
   }
-  const auto cap = Latest(spec_.power_caps, clock_, iteration, [&](const PowerCap& of) {
-    return !clock_.HasCome(of.until, iteration);
-  });
+  const auto cap = Latest(spec_.power_caps, clock_, iteration,
+                          [&](const PowerCap& of) { return !clock_.HasCome(of.until, iteration); });
   if (!cap) return base;
   cap_in_force_[*cap] = true;
   base.most_w = spec_.power_caps[*cap].watts / spec_.pipelines;
@@ -145,9 +144,8 @@ Result<int> PlanChoice::PlanBeside(Nanoseconds straggler, int iteration, int pip
     const auto power_w = PowerOf(*plan);
     if (!power_w) return Fail(power_w);
     const bool keeps_to_cap =
-        *power_w <= base.most_w &&
-        runs_.run(*state).average_power_w() <=
-            std::max(base.most_w, runs_.run(*own).average_power_w());
+        *power_w <= base.most_w && runs_.run(*state).average_power_w() <=
+                                       std::max(base.most_w, runs_.run(*own).average_power_w());
     return keeps_to_cap && EnergyUntil(straggler, *state) < EnergyUntil(straggler, *own)
                ? *plan
                : base.plan;

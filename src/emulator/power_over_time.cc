@@ -23,7 +23,7 @@ double PowerOverTime::Peak(Nanoseconds until, double base_w) const {
   std::sort(windows.begin(), windows.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
   double peak_w = 0;
-  double power_w = base_w;     // At the beginning of window `next`.
+  double power_w = base_w;  // At the beginning of window `next`.
   std::int64_t next = 0;
   for (const auto& [window, steps] : windows) {
     const Nanoseconds start = window * window_;
