@@ -168,10 +168,10 @@ TEST_F(EmulationTest, APushedPlanHoldsFromItsIterationOn) {
 // Iterations take base_time() each, so that moments by the clock are known:
 //
 //   iteration     0     1     2     3     4     5
-//   straggler        |-----------------|            from 0.5 to 2.2 base times after the job began:
-//                                                   iterations 1 and 2; 2 ends the straggler's way
+//   late input       |-----------------|            from 0.5 to 2.2 base times after the job began:
+//                                                   iterations 1 and 2, where input is asked for
 //   plan                                |           half a base time after iteration 3 began
-TEST_F(EmulationTest, EventsByTheClockBeginWithTheNextIteration) {
+TEST_F(EmulationTest, LateInputAndPlansByTheClockWaitForTheNextIteration) {
   const Plan slower = *planner_.PlanFor(base_time() * 11 / 10);
   spec_.iterations = 6;
   spec_.disturbances = {{.kind = Disturbance::Kind::kInput,
