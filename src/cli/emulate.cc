@@ -138,14 +138,14 @@ std::string FormatJson(const EmulationSpec& spec, const Results& results) {
 
 std::string FormatTable(const EmulationSpec& spec, const Results& results, std::int64_t gpus) {
   Table table({"", "time (s)", "energy (J)", "power (W)", "peak (W)"});
-  const auto add = [&](const char* name, const Emulation& emulation) {
+  const auto add = [&](const std::string& name, const Emulation& emulation) {
     table.AddRow({name, FormatQuantity(ToSeconds(emulation.time)),
                   FormatQuantity(emulation.energy_j),
                   FormatQuantity(emulation.energy_j / ToSeconds(emulation.time)),
                   FormatQuantity(emulation.peak_power_w())});
   };
   add("maximum frequency", results.all_max);
-  add("emulated", results.planned);
+  add(results.policy == "Perseus" ? "emulated" : results.policy, results.planned);
   std::string text = fmt::format(
       "{}\n{} iterations of {} pipelines ({} GPUs): {} less energy than at maximum frequency, {} "
       "slower.\n",
@@ -276,6 +276,50 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
   return Print(flags.as_json ? FormatJson(*spec, results) : FormatTable(*spec, results, gpus));
 }
 
+// Who plans, and what happens.
+void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
+  CLI::Option* plan =
+      verb.add_option("--plan", flags.plan, "What pipelines run (JSON; default: no slowdown)")
+          ->type_name("PLAN.json");
+  verb.add_option("--policy", flags.policy,
+                  "Who chooses the clocks (default: perseus): allmax, zeus-global, "
+                  "zeus-per-stage, envpipe or perseus-published in its place")
+      ->type_name("NAME")
+      ->check(CLI::IsMember(PolicyNames()))
+      ->excludes(plan);
+  verb.add_option("--unit", flags.unit_ms, "What Perseus as published rounds times to (default: 1)")
+      ->type_name("MS")
+      ->check(NumberIn({1e-3, 1e6}, "milliseconds"));
+  verb.add_option("--events", flags.events, "What happens: stragglers, plans, power caps (TOML)")
+      ->type_name("FILE");
+  verb.add_option(
+          "--follow", flags.follow,
+          "Pipelines that a straggler keeps waiting slow down too, so many iterations after "
+          "it is there (0: it is foreseen)")
+      ->type_name("ITERATIONS")
+      ->check(WholeNumberIn({0, 1'000'000}));
+  verb.add_option("--noise", flags.noise, "Spread of each computation's time (0.01: one per cent)")
+      ->type_name("X")
+      ->check(NumberIn({0, 1}, "as a part"));
+  verb.add_option("--latency-spread", flags.latency_spread, "The same of the switching latency")
+      ->type_name("X")
+      ->check(NumberIn({0, 3}, "as a part"));
+  verb.add_option("--seed", flags.seed, "Of the noise (default: 1)")->type_name("N");
+}
+
+void AddOutputFlags(CLI::App& verb, EmulateFlags& flags) {
+  verb.add_option("--trace", flags.traced,
+                  "The iteration that trace.json shows, without noise (default: 0)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 100'000'000}));
+  verb.add_option("-o,--output", flags.directory,
+                  "Directory for iterations.csv, ranks.csv, trace.json and emulation.json")
+      ->type_name("DIR");
+  verb.add_option("--figure", flags.figure,
+                  "Draw time and power over the iterations: emulation.svg, .png or .pdf")
+      ->type_name("FILE");
+}
+
 }  // namespace
 
 Verb AddEmulateVerb(CLI::App& program) {
@@ -290,45 +334,8 @@ Verb AddEmulateVerb(CLI::App& program) {
   verb->add_option("--iterations", flags->iterations, "How many (default: 100)")
       ->type_name("N")
       ->check(WholeNumberIn({1, 100'000'000}));
-  CLI::Option* plan =
-      verb->add_option("--plan", flags->plan, "What pipelines run (JSON; default: no slowdown)")
-          ->type_name("PLAN.json");
-  verb->add_option("--policy", flags->policy,
-                   "Who chooses the clocks (default: perseus): allmax, zeus-global, "
-                   "zeus-per-stage, envpipe or perseus-published in its place")
-      ->type_name("NAME")
-      ->check(CLI::IsMember(PolicyNames()))
-      ->excludes(plan);
-  verb->add_option("--unit", flags->unit_ms,
-                   "What Perseus as published rounds times to (default: 1)")
-      ->type_name("MS")
-      ->check(NumberIn({1e-3, 1e6}, "milliseconds"));
-  verb->add_option("--events", flags->events, "What happens: stragglers, plans, power caps (TOML)")
-      ->type_name("FILE");
-  verb->add_option(
-          "--follow", flags->follow,
-          "Pipelines that a straggler keeps waiting slow down too, so many iterations after "
-          "it is there (0: it is foreseen)")
-      ->type_name("ITERATIONS")
-      ->check(WholeNumberIn({0, 1'000'000}));
-  verb->add_option("--noise", flags->noise,
-                   "Spread of each computation's time (0.01: one per cent)")
-      ->type_name("X")
-      ->check(NumberIn({0, 1}, "as a part"));
-  verb->add_option("--latency-spread", flags->latency_spread, "The same of the switching latency")
-      ->type_name("X")
-      ->check(NumberIn({0, 3}, "as a part"));
-  verb->add_option("--seed", flags->seed, "Of the noise (default: 1)")->type_name("N");
-  verb->add_option("--trace", flags->traced,
-                   "The iteration that trace.json shows, without noise (default: 0)")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, 100'000'000}));
-  verb->add_option("-o,--output", flags->directory,
-                   "Directory for iterations.csv, ranks.csv, trace.json and emulation.json")
-      ->type_name("DIR");
-  verb->add_option("--figure", flags->figure,
-                   "Draw time and power over the iterations: emulation.svg, .png or .pdf")
-      ->type_name("FILE");
+  AddEventFlags(*verb, *flags);
+  AddOutputFlags(*verb, *flags);
   verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
   return {verb, [flags] { return RunEmulate(*flags); }};
 }

@@ -199,6 +199,23 @@ TEST_F(EmulationByHandTest, SlowdownsThatMultiplyBeyondMeasureAreAnErrorThatName
   EXPECT_THAT(longest.error().message, HasSubstr("1000 iterations take more than 36 years"));
 }
 
+// The same operations, if no clock and no noise changes them.
+TEST_F(EmulationByHandTest, FixedOperationsHaveNoNoise) {
+  OperationGraph graph = MakeGraph();
+  for (OptionSet& set : graph.option_sets) {
+    set.kind = InstructionKind::kOptimizer;
+    set.options.resize(1);
+  }
+  const auto planner = Planner::Create(graph, {10, 0});
+  ASSERT_TRUE(planner) << planner.error().message;
+  spec_.noise = 0.5;
+  const auto emulation = Emulate(*planner, spec_);
+  ASSERT_TRUE(emulation) << emulation.error().message;
+  EXPECT_EQ(emulation->time, 9 * kSecond);
+  EXPECT_DOUBLE_EQ(emulation->energy_j, 2 * 1260);
+  EXPECT_NE(Run().time, 9 * kSecond);
+}
+
 // An iteration of 9 s in windows of a 256th: 11 days of waiting have none of their own.
 TEST_F(EmulationByHandTest, WaitingForLongTakesNoMemory) {
   spec_.disturbances = {{.kind = Disturbance::Kind::kInput, .pipeline = 0, .value = 1e6}};

@@ -180,7 +180,7 @@ TEST(EmulationProperties, HoldUnderLatencyWithFixedOperations) {
   }
 }
 
-TEST(EmulationProperties, NeitherSlownessNorNoiseTouchesFixedOperations) {
+TEST(EmulationProperties, SlownessIsOfComputationsAlone) {
   const auto planner = Planner::Create(MakeJobWithFixedOperations(), {kSyntheticBlockingPowerW, 0});
   const OperationGraph& graph = planner->graph();
   EmulationSpec spec{.pipelines = 1,

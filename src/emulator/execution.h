@@ -10,6 +10,7 @@
 #include <compare>
 #include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "perseus/base/result.h"
