@@ -40,8 +40,10 @@ PipelineRuns::PipelineRuns(const Planner& planner, const std::vector<Disturbance
 }
 
 int PipelineRuns::AddPlan(std::vector<int> options) {
-  plans_.push_back(std::move(options));
-  return static_cast<int>(plans_.size()) - 1;
+  const auto next = static_cast<int>(plans_.size());
+  const auto [known, is_new] = plan_numbers_.try_emplace(std::move(options), next);
+  if (is_new) plans_.push_back(&known->first);
+  return known->second;
 }
 
 std::vector<Presence> PipelineRuns::PresencesIn(int iteration, int pipeline,

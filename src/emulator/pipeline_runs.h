@@ -50,8 +50,10 @@ class PipelineRuns {
   PipelineRuns(const Planner& planner, const std::vector<Disturbance>& disturbances, int pipelines,
                const JobClock& clock);
 
-  int AddPlan(std::vector<int> options);  // Its number, from 0.
-  const std::vector<int>& options(int plan) const { return plans_[static_cast<std::size_t>(plan)]; }
+  int AddPlan(std::vector<int> options);  // Its number, from 0: the same for the same options.
+  const std::vector<int>& options(int plan) const {
+    return *plans_[static_cast<std::size_t>(plan)];
+  }
 
   // The number of the state that the pipeline is in, in that iteration, if it runs that plan.
   Result<int> StateIn(int iteration, int pipeline, int plan);
@@ -87,7 +89,8 @@ class PipelineRuns {
   const JobClock& clock_;
   Executor executor_;
   std::vector<std::vector<int>> disturbances_of_;  // [pipeline]
-  std::vector<std::vector<int>> plans_;
+  std::map<std::vector<int>, int> plan_numbers_;
+  std::vector<const std::vector<int>*> plans_;  // By number.
   std::map<State, int> numbers_;
   std::vector<const State*> states_;  // By number.
   std::deque<RunSummary> runs_;       // The same.
