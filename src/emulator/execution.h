@@ -26,6 +26,7 @@ struct Presence {
   Nanoseconds from = 0;
   Nanoseconds until = kForever;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): there is no pointer in it.
   auto operator<=>(const Presence&) const = default;
 };
 
