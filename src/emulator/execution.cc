@@ -11,7 +11,7 @@ namespace {
 std::size_t At(int i) { return static_cast<std::size_t>(i); }
 
 // As CheckDurations has it: sums of a few such fit 64 bits.
-constexpr auto kLongest = static_cast<double>(std::numeric_limits<Nanoseconds>::max() / 8);
+constexpr double kLongest = static_cast<double>(kForever) / 8;
 
 }  // namespace
 

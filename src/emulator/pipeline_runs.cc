@@ -71,12 +71,12 @@ Result<int> PipelineRuns::StateIn(int iteration, int pipeline, int plan) {
   State state{plan, PresencesIn(iteration, pipeline, horizon)};
   for (;;) {
     const auto number = NumberOf(state);
-    if (!number) return number;
+    if (!number) return Fail(number);
     const Nanoseconds time = run(*number).time;
-    if (time <= horizon || !IsDisturbed(pipeline)) return number;
+    if (time <= horizon || !IsDisturbed(pipeline)) return *number;
     horizon = time;
     State further{plan, PresencesIn(iteration, pipeline, horizon)};
-    if (further == state) return number;
+    if (further == state) return *number;
     state = std::move(further);
   }
 }

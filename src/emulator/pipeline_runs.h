@@ -43,6 +43,7 @@ class PipelineRuns {
     int plan = 0;
     std::vector<Presence> presences;  // By index of the disturbance.
 
+    // NOLINTNEXTLINE(modernize-use-nullptr): there is no pointer in it.
     auto operator<=>(const State&) const = default;
   };
 

@@ -127,16 +127,16 @@ Result<Nanoseconds> PlanChoice::SlowestIn(int iteration, int plan) {
 Result<int> PlanChoice::PlanBeside(Nanoseconds straggler, int iteration, int pipeline,
                                    const Base& base) {
   const auto own = runs_.StateIn(iteration, pipeline, base.plan);
-  if (!own) return own;
+  if (!own) return Fail(own);
   const auto undisturbed = runs_.StateUndisturbed(base.plan);
-  if (!undisturbed) return undisturbed;
+  if (!undisturbed) return Fail(undisturbed);
   const Nanoseconds base_time = runs_.run(*undisturbed).time;
   Nanoseconds time = Scaled(base_time, straggler, runs_.run(*own).time);
   for (int attempt = 0; attempt < kMostAttempts && time > base_time; ++attempt) {
     const auto plan = PlanFollowing(time);
-    if (!plan) return plan;
+    if (!plan) return Fail(plan);
     const auto state = runs_.StateIn(iteration, pipeline, *plan);
-    if (!state) return state;
+    if (!state) return Fail(state);
     if (runs_.run(*state).time > straggler) {
       time = Scaled(time, straggler, runs_.run(*state).time);
       continue;
