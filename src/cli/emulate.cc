@@ -8,12 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "emulation_input.h"
 #include "flag_checks.h"
 #include "job_options.h"
 #include "perseus/base/file.h"
 #include "perseus/emulator/emulation.h"
-#include "perseus/emulator/event_file.h"
-#include "perseus/plan/target.h"
 #include "perseus/plan/trace.h"
 #include "perseus/report/figure.h"
 #include "standard_output.h"
@@ -30,7 +29,11 @@ constexpr const char* kAbout =
     "Run a whole job without a GPU: all its pipelines, iteration by iteration, with stragglers, "
     "power\n"
     "caps and plans that come and go (--events), noise and switching latency. Tells time, energy\n"
-    "and power, and what everything at maximum frequency would have taken under the same events.";
+    "and power, and what everything at maximum frequency would have taken with the same "
+    "stragglers:\n"
+    "it takes no plans, and keeps to no power cap. Events by the clock (from_s) come at the same "
+    "time\n"
+    "of each job, and so in other iterations where it is faster or slower.";
 constexpr const char* kExamples =
     "Examples:\n"
     "  perseus emulate profile.csv --schedule 1f1b --microbatches 96 --blocking-power 83.64 \\\n"
@@ -41,6 +44,8 @@ constexpr const char* kExamples =
 struct EmulateFlags {
   JobFlags job;
   std::string plan;
+  std::string policy = "perseus";
+  double unit_ms = 1;
   std::string events;
   int iterations = 100;
   std::optional<int> follow;
@@ -52,48 +57,6 @@ struct EmulateFlags {
   std::string figure;
   bool as_json = false;
 };
-
-// The options of a plan's file.
-Result<std::vector<int>> ReadOptions(const std::string& path, const OperationGraph& graph) {
-  const auto text = ReadFile(path);
-  if (!text) return Fail(text);
-  const auto plan = ParsePlan(*text, path);
-  if (!plan) return Fail(plan);
-  return FindOptions(*plan, graph, path);
-}
-
-Result<std::vector<int>> BasePlan(const EmulateFlags& flags, const Planner& planner) {
-  if (!flags.plan.empty()) return ReadOptions(flags.plan, planner.graph());
-  auto plan = planner.PlanFor(planner.baseline().time);
-  if (!plan) return Fail(plan);
-  return std::move(plan->options);
-}
-
-Result<void> AddEvents(const EmulateFlags& flags, const Planner& planner, EmulationSpec& spec) {
-  if (flags.events.empty()) return {};
-  const auto text = ReadFile(flags.events);
-  if (!text) return Fail(text);
-  const auto events = ParseEvents(*text, flags.events);
-  if (!events) return Fail(events);
-  spec.disturbances = events->disturbances;
-  for (const Events::PushedPlan& pushed : events->plans) {
-    const std::string path = (fs::path(flags.events).parent_path() / pushed.file).string();
-    auto options = ReadOptions(path, planner.graph());
-    if (!options) return Fail(options);
-    spec.changes.push_back({pushed.from, pushed.file, *std::move(options)});
-  }
-  if (!events->power_caps.empty()) {
-    const auto frontier = planner.ComputeFrontier();
-    if (!frontier) return Fail(frontier);
-    for (const Events::PowerCap& cap : events->power_caps) {
-      const Target target{.kind = Target::Kind::kPowerCap, .value = cap.watts / spec.pipelines};
-      auto plan = PlanForTarget(planner, &*frontier, target);
-      if (!plan) return Fail(plan);
-      spec.changes.push_back({cap.from, plan->target, std::move(plan->options)});
-    }
-  }
-  return {};
-}
 
 std::string FormatIterations(const Emulation& emulation) {
   std::string text = "iteration,time,energy,average_power,peak_power,slowest_pipeline,switches\n";
@@ -134,15 +97,19 @@ Result<std::string> TraceOf(const Planner& planner, const EmulationSpec& spec,
                             const Emulation& emulation, int iteration) {
   auto runs = RunsInIteration(planner, spec, emulation, iteration);
   if (!runs) return Fail(runs);
+  Nanoseconds slowest = 0;
+  for (const RunOfPipelines& run : *runs) slowest = std::max(slowest, run.run.evaluation.time);
   std::vector<Timeline> timelines;
   for (RunOfPipelines& run : *runs) {
-    timelines.push_back(
-        {NameOf(run.pipelines), std::move(run.run.options), std::move(run.run.evaluation)});
+    timelines.push_back({NameOf(run.pipelines), std::move(run.run.options),
+                         std::move(run.run.evaluation), slowest});
   }
   return FormatTrace(planner.graph(), planner.model().blocking_power_w, timelines);
 }
 
 struct Results {
+  std::string policy;
+  std::vector<std::string> remarks;
   Emulation planned;
   Emulation all_max;
 };
@@ -159,29 +126,34 @@ std::string FormatJson(const EmulationSpec& spec, const Results& results) {
   ordered_json object{
       {"pipelines", spec.pipelines},
       {"iterations", spec.iterations},
+      {"policy", results.policy},
       {"emulated", Describe(results.planned)},
       {"maximum_frequency", Describe(results.all_max)},
       {"saving", 1 - results.planned.energy_j / results.all_max.energy_j},
-      {"slowdown", ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1}};
-  return object.dump(2) + "\n";
+      {"slowdown", ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1},
+      {"remarks", results.remarks}};
+  // Remarks quote the names of files.
+  return object.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-std::string FormatTable(const EmulationSpec& spec, const Results& results, int gpus) {
+std::string FormatTable(const EmulationSpec& spec, const Results& results, std::int64_t gpus) {
   Table table({"", "time (s)", "energy (J)", "power (W)", "peak (W)"});
-  const auto add = [&](const char* name, const Emulation& emulation) {
+  const auto add = [&](const std::string& name, const Emulation& emulation) {
     table.AddRow({name, FormatQuantity(ToSeconds(emulation.time)),
                   FormatQuantity(emulation.energy_j),
                   FormatQuantity(emulation.energy_j / ToSeconds(emulation.time)),
                   FormatQuantity(emulation.peak_power_w())});
   };
   add("maximum frequency", results.all_max);
-  add("emulated", results.planned);
-  return fmt::format(
+  add(results.policy == "Perseus" ? "emulated" : results.policy, results.planned);
+  std::string text = fmt::format(
       "{}\n{} iterations of {} pipelines ({} GPUs): {} less energy than at maximum frequency, {} "
       "slower.\n",
       table.Format(), spec.iterations, spec.pipelines, gpus,
       FormatPercent(1 - results.planned.energy_j / results.all_max.energy_j),
       FormatPercent(ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1));
+  for (const std::string& remark : results.remarks) text += fmt::format("\n{}.\n", remark);
+  return text;
 }
 
 ordered_json SeriesOf(const Emulation& emulation) {
@@ -240,6 +212,37 @@ Result<void> WriteResults(const EmulateFlags& flags, const Planner& planner,
   return {};
 }
 
+// `chooser` has to outlive what is returned.
+Result<EmulationSpec> SpecOf(const EmulateFlags& flags, const Planner& planner, int pipelines,
+                             Chooser& chooser) {
+  EmulationSpec spec{.pipelines = pipelines,
+                     .iterations = flags.iterations,
+                     .options = {},
+                     .changes = {},
+                     .disturbances = {},
+                     .reaction = flags.follow ? Reaction::kFollow : Reaction::kNone,
+                     .delay = flags.follow.value_or(0),
+                     .plan_beside = [&chooser](Nanoseconds time) { return chooser.Beside(time); },
+                     .noise = flags.noise,
+                     .latency_spread = flags.latency_spread,
+                     .seed = flags.seed};
+  auto options =
+      flags.plan.empty() ? chooser.NoSlowdown() : ReadOptions(flags.plan, planner.graph());
+  if (!options) return Fail(options);
+  spec.options = *std::move(options);
+  if (flags.events.empty()) return spec;
+  return WithEvents(std::move(spec), flags.events, planner.graph(), chooser);
+}
+
+// The same weather, and nobody who plans.
+EmulationSpec Unplanned(EmulationSpec spec, const OperationGraph& graph) {
+  spec.options = BaselineOptions(graph);
+  spec.changes.clear();
+  spec.power_caps.clear();
+  spec.reaction = Reaction::kNone;
+  return spec;
+}
+
 Result<void> RunEmulate(const EmulateFlags& flags) {
   if (flags.traced >= flags.iterations) {
     return Fail("--trace {} is not one of the iterations (they are 0 to {})", flags.traced,
@@ -251,37 +254,70 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
   const auto planner = Planner::Create(job->graph, job->model);
   if (!planner) return Fail(planner);
 
-  EmulationSpec spec{.pipelines = job->planned.pipelines,
-                     .iterations = flags.iterations,
-                     .options = {},
-                     .changes = {},
-                     .disturbances = {},
-                     .reaction = flags.follow ? Reaction::kFollow : Reaction::kNone,
-                     .delay = flags.follow.value_or(0),
-                     .noise = flags.noise,
-                     .latency_spread = flags.latency_spread,
-                     .seed = flags.seed};
-  auto options = BasePlan(flags, *planner);
-  if (!options) return Fail(options);
-  spec.options = *std::move(options);
-  if (auto added = AddEvents(flags, *planner, spec); !added) return added;
-  auto planned = Emulate(*planner, spec);
+  auto chooser = Chooser::Create(*planner, flags.policy, ToNanoseconds(flags.unit_ms / 1e3));
+  if (!chooser) return Fail(chooser);
+  const auto spec = SpecOf(flags, *planner, job->planned.pipelines, *chooser);
+  if (!spec) return Fail(spec);
+  auto planned = Emulate(*planner, *spec);
   if (!planned) return Fail(planned);
-
-  // The same weather, and nobody who plans.
-  EmulationSpec unplanned = spec;
-  unplanned.options = BaselineOptions(planner->graph());
-  unplanned.changes.clear();
-  unplanned.reaction = Reaction::kNone;
-  auto all_max = Emulate(*planner, unplanned);
+  auto all_max = Emulate(*planner, Unplanned(*spec, planner->graph()));
   if (!all_max) return Fail(all_max);
 
-  const Results results{*std::move(planned), *std::move(all_max)};
-  auto written = WriteResults(flags, *planner, spec, results, job->planned.model.gpus_per_stage);
+  std::vector<std::string> remarks = planned->remarks;
+  if (!chooser->note().empty()) {
+    remarks.push_back(fmt::format("{}: {}", chooser->name(), chooser->note()));
+  }
+  const Results results{chooser->name(), std::move(remarks), *std::move(planned),
+                        *std::move(all_max)};
+  auto written = WriteResults(flags, *planner, *spec, results, job->planned.model.gpus_per_stage);
   if (!written) return written;
-  if (auto drawn = WriteFigure(flags.figure, spec, results); !drawn) return drawn;
-  return Print(flags.as_json ? FormatJson(spec, results)
-                             : FormatTable(spec, results, spec.pipelines * job->gpus()));
+  if (auto drawn = WriteFigure(flags.figure, *spec, results); !drawn) return drawn;
+  const std::int64_t gpus = static_cast<std::int64_t>(spec->pipelines) * job->gpus();
+  return Print(flags.as_json ? FormatJson(*spec, results) : FormatTable(*spec, results, gpus));
+}
+
+// Who plans, and what happens.
+void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
+  CLI::Option* plan =
+      verb.add_option("--plan", flags.plan, "What pipelines run (JSON; default: no slowdown)")
+          ->type_name("PLAN.json");
+  verb.add_option("--policy", flags.policy,
+                  "Who chooses the clocks (default: perseus): allmax, zeus-global, "
+                  "zeus-per-stage, envpipe or perseus-published in its place")
+      ->type_name("NAME")
+      ->check(CLI::IsMember(PolicyNames()))
+      ->excludes(plan);
+  verb.add_option("--unit", flags.unit_ms, "What Perseus as published rounds times to (default: 1)")
+      ->type_name("MS")
+      ->check(NumberIn({1e-3, 1e6}, "milliseconds"));
+  verb.add_option("--events", flags.events, "What happens: stragglers, plans, power caps (TOML)")
+      ->type_name("FILE");
+  verb.add_option(
+          "--follow", flags.follow,
+          "Pipelines that a straggler keeps waiting slow down too, so many iterations after "
+          "it is there (0: it is foreseen)")
+      ->type_name("ITERATIONS")
+      ->check(WholeNumberIn({0, 1'000'000}));
+  verb.add_option("--noise", flags.noise, "Spread of each computation's time (0.01: one per cent)")
+      ->type_name("X")
+      ->check(NumberIn({0, 1}, "as a part"));
+  verb.add_option("--latency-spread", flags.latency_spread, "The same of the switching latency")
+      ->type_name("X")
+      ->check(NumberIn({0, 3}, "as a part"));
+  verb.add_option("--seed", flags.seed, "Of the noise (default: 1)")->type_name("N");
+}
+
+void AddOutputFlags(CLI::App& verb, EmulateFlags& flags) {
+  verb.add_option("--trace", flags.traced,
+                  "The iteration that trace.json shows, without noise (default: 0)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 100'000'000}));
+  verb.add_option("-o,--output", flags.directory,
+                  "Directory for iterations.csv, ranks.csv, trace.json and emulation.json")
+      ->type_name("DIR");
+  verb.add_option("--figure", flags.figure,
+                  "Draw time and power over the iterations: emulation.svg, .png or .pdf")
+      ->type_name("FILE");
 }
 
 }  // namespace
@@ -293,36 +329,13 @@ Verb AddEmulateVerb(CLI::App& program) {
   verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
       ->type_name("PROFILE.csv");
   AddJobFlags(*verb, flags->job);
+  verb->get_option("--pipelines")
+      ->description("Data-parallel pipelines, which wait for the slowest");
   verb->add_option("--iterations", flags->iterations, "How many (default: 100)")
       ->type_name("N")
       ->check(WholeNumberIn({1, 100'000'000}));
-  verb->add_option("--plan", flags->plan, "What pipelines run (JSON; default: no slowdown)")
-      ->type_name("PLAN.json");
-  verb->add_option("--events", flags->events, "What happens: stragglers, plans, power caps (TOML)")
-      ->type_name("FILE");
-  verb->add_option(
-          "--follow", flags->follow,
-          "Pipelines that a straggler keeps waiting slow down too, so many iterations after "
-          "it is there (0: it is foreseen)")
-      ->type_name("ITERATIONS")
-      ->check(WholeNumberIn({0, 1'000'000}));
-  verb->add_option("--noise", flags->noise,
-                   "Spread of each computation's time (0.01: one per cent)")
-      ->type_name("X")
-      ->check(NumberIn({0, 1}, "as a part"));
-  verb->add_option("--latency-spread", flags->latency_spread, "The same of the switching latency")
-      ->type_name("X")
-      ->check(NumberIn({0, 3}, "as a part"));
-  verb->add_option("--seed", flags->seed, "Of the noise (default: 1)")->type_name("N");
-  verb->add_option("--trace", flags->traced, "The iteration that trace.json shows (default: 0)")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, 100'000'000}));
-  verb->add_option("-o,--output", flags->directory,
-                   "Directory for iterations.csv, ranks.csv, trace.json and emulation.json")
-      ->type_name("DIR");
-  verb->add_option("--figure", flags->figure,
-                   "Draw time and power over the iterations: emulation.svg, .png or .pdf")
-      ->type_name("FILE");
+  AddEventFlags(*verb, *flags);
+  AddOutputFlags(*verb, *flags);
   verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
   return {verb, [flags] { return RunEmulate(*flags); }};
 }

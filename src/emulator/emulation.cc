@@ -2,36 +2,38 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <map>
 #include <random>
-#include <set>
 #include <utility>
 
 #include "perseus/base/random.h"
+#include "perseus/emulator/pipeline_runs.h"
+#include "perseus/emulator/plan_choice.h"
+#include "perseus/emulator/power_over_time.h"
+#include "perseus/emulator/remarks.h"
 
 namespace perseus {
 namespace {
 
 std::size_t At(int i) { return static_cast<std::size_t>(i); }
 
-constexpr int kPowerBins = 256;  // Of the baseline's iteration time.
+constexpr int kPowerWindows = 256;  // Of the baseline's iteration time.
+// As CheckDurations has it for an iteration: 36 years.
+constexpr Nanoseconds kLongest = kForever / 8;
 
-// What an emulation needs to know of a pipeline's iteration.
-struct Run {
-  Nanoseconds time = 0;
-  double energy_j = 0;
-  int switches = 0;
-  std::vector<RankTotals> ranks;        // Until its own end.
-  std::vector<double> energy_of_bin_j;  // What all ranks draw in each bin until its own end.
-};
-
-// Which of the spec's disturbances are active for a pipeline, and the options it runs.
-struct State {
-  int plan = 0;
-  std::vector<int> disturbances;  // Indices, ascending.
-
-  auto operator<=>(const State&) const = default;
-};
+std::vector<Moment> EdgesOf(const EmulationSpec& spec) {
+  std::vector<Moment> edges;
+  for (const Disturbance& disturbance : spec.disturbances) {
+    edges.push_back(disturbance.from);
+    edges.push_back(disturbance.until);
+  }
+  for (const PlanChange& change : spec.changes) edges.push_back(change.from);
+  for (const PowerCap& cap : spec.power_caps) {
+    edges.push_back(cap.from);
+    edges.push_back(cap.until);
+  }
+  return edges;
+}
 
 class Engine {
  public:
@@ -39,399 +41,279 @@ class Engine {
       : planner_(planner),
         graph_(planner.graph()),
         spec_(spec),
-        evaluator_(planner.graph(), planner.model()),
         random_(spec.seed),
-        bin_(std::max<Nanoseconds>(planner.baseline().time / kPowerBins, 1)) {
-    plans_.push_back(spec.options);
-    for (const PlanChange& change : spec.changes) plans_.push_back(change.options);
-    disturbed_.assign(At(spec.pipelines), {});
-    for (int i = 0; At(i) < spec.disturbances.size(); ++i) {
-      disturbed_[At(spec.disturbances[At(i)].pipeline)].push_back(i);
-    }
-  }
+        clock_(EdgesOf(spec)),
+        runs_(planner, spec.disturbances, spec.pipelines, clock_),
+        plans_(planner, spec, clock_, runs_),
+        totals_(At(spec.pipelines), std::vector<Totals>(graph_.rank_orders.size())),
+        felt_(spec.disturbances.size()) {}
 
   Result<Emulation> Run() {
     Emulation emulation;
-    emulation.ranks.assign(At(spec_.pipelines), std::vector<RankTotals>(graph_.rank_orders.size()));
     emulation.iterations.reserve(At(spec_.iterations));
     for (int iteration = 0; iteration < spec_.iterations; ++iteration) {
-      starts_.push_back(emulation.time);
-      auto states = StatesIn(iteration);
-      if (!states) return Fail(states);
-      const EmulatedIteration result = HasNoise() ? RunEach(*states, emulation) : RunAlike(*states);
-      emulation.time += result.time;
-      emulation.energy_j += result.energy_j;
-      emulation.iterations.push_back(result);
+      clock_.Begin(emulation.time, reach_);
+      const auto result = HasNoise() ? RunEach(iteration) : RunAlike(iteration);
+      if (!result) return Fail(result);
+      if (result->time > kLongest - emulation.time) {
+        return Fail(
+            "{} iterations take more than 36 years, which does not fit the nanoseconds that times "
+            "are counted in (emulate at most {})",
+            spec_.iterations, iteration);
+      }
+      emulation.time += result->time;
+      emulation.energy_j += result->energy_j;
+      emulation.iterations.push_back(*result);
     }
-    SpreadTotals(emulation);
-    emulation.executions = executions_;
+    AddAlike();
+    emulation.ranks = RankTotalsUntil(emulation.time);
+    emulation.executions = runs_.executions() + executions_with_noise_;
+    emulation.remarks = RemarksOn(planner_, spec_, emulation.time,
+                                  {felt_, plans_.changes_in_force(), plans_.caps_in_force()});
     return emulation;
   }
 
   Result<std::vector<RunOfPipelines>> RunsIn(const Emulation& emulation, int iteration) {
     Nanoseconds start = 0;
     for (int i = 0; i <= iteration; ++i) {
-      starts_.push_back(start);
+      clock_.Begin(start, 0);
       start += emulation.iterations[At(i)].time;
     }
     auto states = StatesIn(iteration);
     if (!states) return Fail(states);
-    std::vector<RunOfPipelines> runs;
-    for (const auto& [state, pipelines] : *states) {
-      const std::vector<int> options = OptionsOf(state);
-      runs.push_back({pipelines, {options, evaluator_.Evaluate(options, VariationOf(state))}});
+    std::map<int, std::vector<int>> pipelines;
+    for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
+      pipelines[(*states)[At(pipeline)]].push_back(pipeline);
     }
+    std::vector<RunOfPipelines> runs;
+    for (auto& [state, of] : pipelines) {
+      auto execution = runs_.Execute(runs_.state(state));
+      if (!execution) return Fail(execution);
+      runs.push_back({std::move(of), std::move(execution->run)});
+    }
+    std::ranges::sort(runs, {}, [](const RunOfPipelines& run) { return run.pipelines.front(); });
     return runs;
   }
 
  private:
-  // Pipelines by what they run.
-  using States = std::map<State, std::vector<int>>;
-
   bool HasNoise() const { return spec_.noise > 0 || spec_.latency_spread > 0; }
 
-  // When it is or was, if its iteration has begun.
-  std::optional<Nanoseconds> TimeOf(const Moment& moment, int iteration) const {
-    if (moment.iteration > iteration) return std::nullopt;
-    return starts_[At(moment.iteration)] + moment.after;
-  }
-
-  bool HasCome(const Moment& moment, int iteration) const {
-    const auto time = TimeOf(moment, iteration);
-    return time && *time <= starts_[At(iteration)];
-  }
-
-  int BasePlan(int iteration) const {
-    int plan = 0;
-    Nanoseconds latest = 0;
-    for (std::size_t i = 0; i < spec_.changes.size(); ++i) {
-      const Moment& from = spec_.changes[i].from;
-      if (!HasCome(from, iteration) || *TimeOf(from, iteration) < latest) continue;
-      latest = *TimeOf(from, iteration);
-      plan = static_cast<int>(i) + 1;
-    }
-    return plan;
-  }
-
-  std::vector<int> ActiveIn(int iteration, int pipeline) const {
-    std::vector<int> active;
-    for (const int i : disturbed_[At(pipeline)]) {
-      const Disturbance& disturbance = spec_.disturbances[At(i)];
-      if (HasCome(disturbance.from, iteration) && !HasCome(disturbance.until, iteration)) {
-        active.push_back(i);
-      }
-    }
-    return active;
-  }
-
-  // The time of the slowest pipeline if all ran the base plan of that iteration.
-  Nanoseconds SlowestUnderBase(int iteration) {
-    const int plan = BasePlan(iteration);
-    Nanoseconds slowest = RunOf({plan, {}}).time;
+  // What a pipeline's state is in that iteration, for each of them.
+  Result<std::vector<int>> StatesIn(int iteration) {
+    auto plans = plans_.PlansIn(iteration);
+    if (!plans) return Fail(plans);
+    std::vector<int> states = *std::move(plans);
     for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
-      if (disturbed_[At(pipeline)].empty()) continue;
-      slowest = std::max(slowest, RunOf({plan, ActiveIn(iteration, pipeline)}).time);
-    }
-    return slowest;
-  }
-
-  Result<States> StatesIn(int iteration) {
-    const int base = BasePlan(iteration);
-    // What is known, is of some iterations ago.
-    const int known = iteration - spec_.delay;
-    std::optional<Nanoseconds> straggler;
-    if (spec_.reaction == Reaction::kFollow && known >= 0) {
-      const Nanoseconds slowest = SlowestUnderBase(known);
-      if (slowest > RunOf({BasePlan(known), {}}).time) straggler = slowest;
-    }
-    States states;
-    for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
-      State state{base, ActiveIn(iteration, pipeline)};
-      if (straggler) {
-        const auto plan = PlanBeside(*straggler, {BasePlan(known), ActiveIn(known, pipeline)});
-        if (!plan) return Fail(plan);
-        if (*plan) state.plan = **plan;
-      }
-      states[std::move(state)].push_back(pipeline);
+      const auto state = runs_.StateIn(iteration, pipeline, states[At(pipeline)]);
+      if (!state) return Fail(state);
+      states[At(pipeline)] = *state;
     }
     return states;
   }
 
-  // The index of the plan that a pipeline, known to be in `state`, runs beside a straggler of that
-  // time; none for one that has no time to take, as the straggler itself.
-  Result<std::optional<int>> PlanBeside(Nanoseconds straggler, const State& state) {
-    const Nanoseconds own = RunOf(state).time;
-    if (own >= straggler) return std::nullopt;
-    // What makes it slow takes its part of the time.
-    const double slowness =
-        static_cast<double>(own) / static_cast<double>(RunOf({state.plan, {}}).time);
-    const auto time = static_cast<Nanoseconds>(static_cast<double>(straggler) / slowness);
-    auto plan = PlanFollowing(state.disturbances.empty() ? straggler : time);
-    if (!plan) return Fail(plan);
-    if (RunOf({*plan, state.disturbances}).time > straggler) return std::nullopt;
-    return *plan;
+  // Whether pipelines may be in other states than in the iteration before.
+  bool MayDiffer(int iteration) const {
+    if (iteration == 0 || clock_.HasEdge(iteration)) return true;
+    const int known = iteration - spec_.delay;
+    return spec_.reaction == Reaction::kFollow && known >= 0 &&
+           (known == 0 || clock_.HasEdge(known));
   }
 
-  // The index of the plan for a straggler of that time.
-  Result<int> PlanFollowing(Nanoseconds time) {
-    const auto known = following_.find(time);
-    if (known != following_.end()) return known->second;
-    auto plan = planner_.PlanForStraggler(time);
-    if (!plan) return Fail(plan);
-    plans_.push_back(std::move(plan->options));
-    return following_[time] = static_cast<int>(plans_.size()) - 1;
-  }
-
-  // A throttled GPU runs the option of the highest clock that it can have.
-  std::vector<int> OptionsOf(const State& state) const {
-    std::vector<int> options = plans_[At(state.plan)];
-    for (const int i : state.disturbances) {
-      const Disturbance& disturbance = spec_.disturbances[At(i)];
-      if (disturbance.kind != Disturbance::Kind::kThrottle) continue;
-      for (std::size_t operation = 0; operation < options.size(); ++operation) {
-        if (!Concerns(disturbance, operation)) continue;
-        const OptionSet& set = graph_.option_sets[At(graph_.operations[operation].option_set)];
-        if (set.options.size() < 2) continue;
-        if (set.options[At(options[operation])].frequency_mhz <= disturbance.value) continue;
-        options[operation] = HighestWithin(set, disturbance.value);
-      }
+  // Without noise: an iteration in which nothing differs is the one before.
+  Result<EmulatedIteration> RunAlike(int iteration) {
+    if (MayDiffer(iteration)) {
+      AddAlike();
+      auto states = StatesIn(iteration);
+      if (!states) return Fail(states);
+      states_ = *std::move(states);
+      reach_ = runs_.TakeReach();
+      auto result = Compute();
+      if (!result) return result;
+      alike_ = *result;
+      NoteFelt();
     }
-    return options;
+    ++times_alike_;
+    return alike_;
   }
 
-  static int HighestWithin(const OptionSet& set, double frequency_mhz) {
-    int best = -1;
-    int lowest = 0;
-    for (int i = 0; At(i) < set.options.size(); ++i) {
-      const double clock = set.options[At(i)].frequency_mhz;
-      if (clock < set.options[At(lowest)].frequency_mhz) lowest = i;
-      if (clock > frequency_mhz) continue;
-      if (best < 0 || clock > set.options[At(best)].frequency_mhz) best = i;
-    }
-    return best < 0 ? lowest : best;
-  }
-
-  bool Concerns(const Disturbance& disturbance, std::size_t operation) const {
-    return disturbance.rank < 0 || graph_.operations[operation].rank == disturbance.rank;
-  }
-
-  Variation VariationOf(const State& state) const {
-    Variation variation;
-    for (const int i : state.disturbances) {
-      const Disturbance& disturbance = spec_.disturbances[At(i)];
-      if (disturbance.kind == Disturbance::Kind::kSlow) {
-        variation.time_factors.resize(graph_.operations.size(), 1);
-        for (std::size_t operation = 0; operation < graph_.operations.size(); ++operation) {
-          if (Concerns(disturbance, operation)) {
-            variation.time_factors[operation] *= disturbance.value;
-          }
-        }
-      } else if (disturbance.kind == Disturbance::Kind::kInput) {
-        variation.earliest_starts.resize(graph_.operations.size(), 0);
-        const auto rank = At(std::max(disturbance.rank, 0));
-        if (graph_.rank_orders[rank].empty()) continue;
-        Nanoseconds& start = variation.earliest_starts[At(graph_.rank_orders[rank].front())];
-        start = std::max(start, ToNanoseconds(disturbance.value));
-      }
-    }
-    return variation;
-  }
-
-  // Without noise. Computed once for each state.
-  const struct Run& RunOf(const State& state) {
-    const auto known = runs_.find(state);
-    if (known != runs_.end()) return known->second;
-    ++executions_;
-    return runs_[state] = Summarise(evaluator_.Evaluate(OptionsOf(state), VariationOf(state)));
-  }
-
-  struct Run RunWithNoise(const State& state) {
-    Variation variation = VariationOf(state);
-    variation.time_factors.resize(graph_.operations.size(), 1);
-    for (double& factor : variation.time_factors) factor *= std::exp(spec_.noise * Normal(random_));
-    if (spec_.latency_spread > 0 && planner_.model().switch_latency > 0) {
-      const auto latency = static_cast<double>(planner_.model().switch_latency);
-      for (std::size_t i = 0; i < graph_.operations.size(); ++i) {
-        variation.switch_latencies.push_back(static_cast<Nanoseconds>(
-            std::llround(latency * std::exp(spec_.latency_spread * Normal(random_)))));
-      }
-    }
-    ++executions_;
-    return Summarise(evaluator_.Evaluate(OptionsOf(state), variation));
-  }
-
-  struct Run Summarise(const Evaluation& evaluation) const {
-    const double blocking_w = planner_.model().blocking_power_w;
-    struct Run run {
-      .time = evaluation.time, .energy_j = evaluation.energy_j, .switches = evaluation.switches,
-      .ranks = std::vector<RankTotals>(graph_.rank_orders.size()),
-      .energy_of_bin_j = std::vector<double>(static_cast<std::size_t>(evaluation.time / bin_ + 1))
-    };
-    // All wait all the time, and what works draws the rest besides.
-    const double waiting_w = blocking_w * static_cast<double>(graph_.rank_orders.size());
-    AddPower(run.energy_of_bin_j, 0, evaluation.time, waiting_w);
-    for (std::size_t rank = 0; rank < graph_.rank_orders.size(); ++rank) {
-      RankTotals& totals = run.ranks[rank];
-      Nanoseconds busy = 0;
-      for (const int operation : graph_.rank_orders[rank]) {
-        const Nanoseconds duration = evaluation.durations[At(operation)];
-        const double energy_j = evaluation.energies_j[At(operation)];
-        busy += duration;
-        totals.operation_energy_j += energy_j;
-        if (duration == 0) continue;
-        AddPower(run.energy_of_bin_j, evaluation.starts[At(operation)], duration,
-                 energy_j / ToSeconds(duration) - blocking_w);
-      }
-      totals.busy_s = ToSeconds(busy);
-      totals.blocking_energy_j = blocking_w * ToSeconds(evaluation.time - busy);
-      totals.switches = evaluation.rank_switches[rank];
-    }
-    return run;
-  }
-
-  void AddPower(std::vector<double>& energy_of_bin_j, Nanoseconds start, Nanoseconds duration,
-                double power_w) const {
-    const Nanoseconds end = start + duration;
-    for (Nanoseconds bin = start / bin_; bin * bin_ < end; ++bin) {
-      const Nanoseconds from = std::max(start, bin * bin_);
-      const Nanoseconds until = std::min(end, (bin + 1) * bin_);
-      energy_of_bin_j[static_cast<std::size_t>(bin)] += power_w * ToSeconds(until - from);
-    }
-  }
-
-  // Adds what `count` pipelines draw until the iteration's end.
-  void AddBins(std::vector<double>& sum, const struct Run& run, Nanoseconds until,
-               double count) const {
-    const auto bins = static_cast<std::size_t>(until / bin_ + 1);
-    if (sum.size() < bins) sum.resize(bins);
-    for (std::size_t i = 0; i < run.energy_of_bin_j.size(); ++i) {
-      sum[i] += count * run.energy_of_bin_j[i];
-    }
-    std::vector<double> waiting(bins);
-    AddPower(waiting, run.time, until - run.time,
-             planner_.model().blocking_power_w * planner_.ranks());
-    for (std::size_t i = 0; i < bins; ++i) sum[i] += count * waiting[i];
-  }
-
-  // The last bin is seldom full, and so no mean over a bin.
-  double PeakOf(const std::vector<double>& sum, Nanoseconds until) const {
-    const auto full = std::max<std::size_t>(static_cast<std::size_t>(until / bin_), 1);
-    return *std::max_element(sum.begin(), sum.begin() + static_cast<std::ptrdiff_t>(full)) /
-           ToSeconds(bin_);
-  }
-
-  double WaitingJ(const struct Run& run, Nanoseconds until) const {
-    return planner_.model().blocking_power_w * planner_.ranks() * ToSeconds(until - run.time);
-  }
-
-  // How often each state ran in iterations of which length; totals of ranks come from it at the
-  // end.
-  EmulatedIteration RunAlike(const States& states) {
+  // An iteration of pipelines in `states_`. Computed once for the same number in each state.
+  Result<EmulatedIteration> Compute() {
+    std::map<int, std::int64_t> counts;
     EmulatedIteration result;
-    std::vector<std::pair<State, std::size_t>> kinds;
-    for (const auto& [state, pipelines] : states) {
-      const struct Run& run = RunOf(state);
-      if (run.time > result.time ||
-          (run.time == result.time && pipelines.front() < result.slowest_pipeline)) {
-        result.time = run.time;
-        result.slowest_pipeline = pipelines.front();
-      }
-      kinds.emplace_back(state, pipelines.size());
+    for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
+      ++counts[states_[At(pipeline)]];
+      const Nanoseconds time = runs_.run(states_[At(pipeline)]).time;
+      if (time <= result.time) continue;
+      result.time = time;
+      result.slowest_pipeline = pipeline;
     }
-    for (const auto& [state, pipelines] : states) {
-      for (const int pipeline : pipelines) {
-        ++counts_[pipeline][{state, result.time}];
-      }
-    }
-    const auto known = alike_.find(kinds);
-    if (known != alike_.end()) {
+    std::vector<std::pair<int, std::int64_t>> kinds(counts.begin(), counts.end());
+    const auto known = computed_.find(kinds);
+    if (known != computed_.end()) {
       EmulatedIteration same = known->second;
       same.slowest_pipeline = result.slowest_pipeline;
       return same;
     }
-    std::vector<double> bins;
-    for (const auto& [state, pipelines] : states) {
-      const struct Run& run = RunOf(state);
-      const auto count = static_cast<double>(pipelines.size());
-      result.energy_j += count * (run.energy_j + WaitingJ(run, result.time));
-      result.switches += run.switches * static_cast<int>(pipelines.size());
-      AddBins(bins, run, result.time, count);
+    PowerOverTime power(Window());
+    for (const auto& [state, count] : kinds) {
+      const RunSummary& run = runs_.run(state);
+      const auto times = static_cast<double>(count);
+      result.energy_j += times * (run.energy_j + WaitingW() * ToSeconds(result.time - run.time));
+      result.switches += count * run.switches;
+      // Kept for none of them: only what is summed up is small.
+      const auto execution = runs_.Execute(runs_.state(state));
+      if (!execution) return Fail(execution);
+      AddPower(power, execution->run.evaluation, times);
     }
-    result.peak_power_w = PeakOf(bins, result.time);
-    return alike_[std::move(kinds)] = result;
+    result.peak_power_w = power.Peak(result.time, WaitingW() * spec_.pipelines);
+    return computed_[std::move(kinds)] = result;
   }
 
-  EmulatedIteration RunEach(const States& states, Emulation& emulation) {
+  Result<EmulatedIteration> RunEach(int iteration) {
+    const auto plans = plans_.PlansIn(iteration);
+    if (!plans) return Fail(plans);
     EmulatedIteration result;
-    std::vector<struct Run> runs(At(spec_.pipelines));
+    PowerOverTime power(Window());
+    std::vector<Nanoseconds> times;
     for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
-      const auto of = std::ranges::find_if(states, [&](const auto& state) {
-        return std::ranges::binary_search(state.second, pipeline);
-      });
-      runs[At(pipeline)] = RunWithNoise(of->first);
-      if (runs[At(pipeline)].time > result.time) {
-        result.time = runs[At(pipeline)].time;
-        result.slowest_pipeline = pipeline;
-      }
-    }
-    std::vector<double> bins;
-    for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
-      const struct Run& run = runs[At(pipeline)];
-      result.energy_j += run.energy_j + WaitingJ(run, result.time);
+      const PipelineRuns::State state{(*plans)[At(pipeline)],
+                                      runs_.PresencesIn(iteration, pipeline, kForever)};
+      const auto execution = runs_.Execute(state, DrawChance());
+      if (!execution) return Fail(execution);
+      ++executions_with_noise_;
+      const RunSummary run = Summarise(graph_, *execution);
+      AddPower(power, execution->run.evaluation, 1);
+      Add(pipeline, run, 1);
+      Note(state.presences, run.felt);
+      times.push_back(run.time);
+      result.energy_j += run.energy_j;
       result.switches += run.switches;
-      AddBins(bins, run, result.time, 1);
-      AddTotals(emulation.ranks[At(pipeline)], run, result.time, 1);
+      if (run.time <= result.time) continue;
+      result.time = run.time;
+      result.slowest_pipeline = pipeline;
     }
-    result.peak_power_w = PeakOf(bins, result.time);
+    for (const Nanoseconds time : times) {
+      result.energy_j += WaitingW() * ToSeconds(result.time - time);
+    }
+    result.peak_power_w = power.Peak(result.time, WaitingW() * spec_.pipelines);
     return result;
   }
 
-  void AddTotals(std::vector<RankTotals>& totals, const struct Run& run, Nanoseconds until,
-                 std::int64_t times) const {
-    const auto count = static_cast<double>(times);
-    const double waiting_j = planner_.model().blocking_power_w * ToSeconds(until - run.time);
-    for (std::size_t rank = 0; rank < totals.size(); ++rank) {
-      totals[rank].busy_s += count * run.ranks[rank].busy_s;
-      totals[rank].operation_energy_j += count * run.ranks[rank].operation_energy_j;
-      totals[rank].blocking_energy_j += count * (run.ranks[rank].blocking_energy_j + waiting_j);
-      totals[rank].switches += times * run.ranks[rank].switches;
+  Variation DrawChance() {
+    Variation chance;
+    if (spec_.noise > 0) {
+      chance.time_factors.assign(graph_.operations.size(), 1);
+      for (int i = 0; At(i) < graph_.operations.size(); ++i) {
+        if (!runs_.executor().IsComputation(i)) continue;
+        chance.time_factors[At(i)] = std::exp(spec_.noise * Normal(random_));
+      }
+    }
+    if (spec_.latency_spread > 0 && planner_.model().switch_latency > 0) {
+      const auto latency = static_cast<double>(planner_.model().switch_latency);
+      for (std::size_t i = 0; i < graph_.operations.size(); ++i) {
+        const double drawn = latency * std::exp(spec_.latency_spread * Normal(random_));
+        // No operation lasts as long as the limit, so all beyond it are the same.
+        chance.switch_latencies.push_back(
+            static_cast<Nanoseconds>(std::llround(std::min(drawn, static_cast<double>(kLongest)))));
+      }
+    }
+    return chance;
+  }
+
+  // What all ranks of a pipeline draw when they wait.
+  double WaitingW() const { return planner_.model().blocking_power_w * planner_.ranks(); }
+
+  Nanoseconds Window() const {
+    return std::max<Nanoseconds>(planner_.baseline().time / kPowerWindows, 1);
+  }
+
+  // What operations draw above the blocking power.
+  void AddPower(PowerOverTime& power, const Evaluation& evaluation, double count) const {
+    for (std::size_t i = 0; i < evaluation.starts.size(); ++i) {
+      const Nanoseconds duration = evaluation.durations[i];
+      if (duration == 0) continue;
+      const double above_w =
+          evaluation.energies_j[i] / ToSeconds(duration) - planner_.model().blocking_power_w;
+      power.Add(evaluation.starts[i], evaluation.starts[i] + duration, count * above_w);
     }
   }
 
-  void SpreadTotals(Emulation& emulation) {
-    for (const auto& [pipeline, runs] : counts_) {
-      for (const auto& [run, times] : runs) {
-        AddTotals(emulation.ranks[At(pipeline)], RunOf(run.first), run.second, times);
-      }
+  // The iterations that were alike so far, in the ranks' totals.
+  void AddAlike() {
+    if (times_alike_ == 0) return;
+    for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
+      Add(pipeline, runs_.run(states_[At(pipeline)]), times_alike_);
+    }
+    times_alike_ = 0;
+  }
+
+  void Add(int pipeline, const RunSummary& run, std::int64_t times) {
+    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
+      Totals& totals = totals_[At(pipeline)][rank];
+      totals.busy += times * run.ranks[rank].busy;
+      totals.energy_j += static_cast<double>(times) * run.ranks[rank].energy_j;
+      totals.switches += times * run.ranks[rank].switches;
     }
   }
+
+  // Whoever is not busy waits.
+  std::vector<std::vector<RankTotals>> RankTotalsUntil(Nanoseconds end) const {
+    std::vector<std::vector<RankTotals>> ranks(totals_.size());
+    for (std::size_t pipeline = 0; pipeline < totals_.size(); ++pipeline) {
+      for (const Totals& totals : totals_[pipeline]) {
+        ranks[pipeline].push_back({ToSeconds(totals.busy), totals.energy_j,
+                                   planner_.model().blocking_power_w * ToSeconds(end - totals.busy),
+                                   totals.switches});
+      }
+    }
+    return ranks;
+  }
+
+  void NoteFelt() {
+    for (const int state : states_) Note(runs_.state(state).presences, runs_.run(state).felt);
+  }
+
+  void Note(const std::vector<Presence>& presences, const std::vector<bool>& felt) {
+    for (std::size_t i = 0; i < presences.size(); ++i) {
+      if (felt[i]) felt_[At(presences[i].disturbance)] = true;
+    }
+  }
+
+  struct Totals {
+    Nanoseconds busy = 0;
+    double energy_j = 0;
+    std::int64_t switches = 0;
+  };
 
   const Planner& planner_;
   const OperationGraph& graph_;
   const EmulationSpec& spec_;
-  Evaluator evaluator_;
   std::mt19937_64 random_;
-  Nanoseconds bin_;
-  std::vector<Nanoseconds> starts_;  // Of the iterations so far, this one included.
-  std::vector<std::vector<int>> plans_;
-  std::vector<std::vector<int>> disturbed_;  // [pipeline]: indices of its disturbances.
-  std::map<Nanoseconds, int> following_;     // By the straggler's time.
-  std::map<State, struct Run> runs_;
-  std::map<std::vector<std::pair<State, std::size_t>>, EmulatedIteration> alike_;
-  // [pipeline]: how often it ran in a state, in an iteration of that length.
-  std::map<int, std::map<std::pair<State, Nanoseconds>, std::int64_t>> counts_;
-  std::int64_t executions_ = 0;
+  JobClock clock_;
+  PipelineRuns runs_;
+  PlanChoice plans_;
+  // Of the last iteration that may have differed from the one before,
+  std::vector<int> states_;  // [pipeline]
+  EmulatedIteration alike_;
+  Nanoseconds reach_ = 0;
+  std::int64_t times_alike_ = 0;  // and how often it has been since.
+  // By state and how many pipelines are in it.
+  std::map<std::vector<std::pair<int, std::int64_t>>, EmulatedIteration> computed_;
+  std::vector<std::vector<Totals>> totals_;  // [pipeline][rank]
+  std::vector<bool> felt_;                   // By disturbance.
+  std::int64_t executions_with_noise_ = 0;
 };
 
 Result<void> Check(const Planner& planner, const EmulationSpec& spec) {
   for (const Disturbance& disturbance : spec.disturbances) {
+    const std::string where = disturbance.where.empty() ? "" : disturbance.where + ": ";
     if (disturbance.pipeline < 0 || disturbance.pipeline >= spec.pipelines) {
-      return Fail("there is no pipeline {} to slow down (the job has {}: 0 to {})",
+      return Fail("{}there is no pipeline {} to slow down (the job has {}: 0 to {})", where,
                   disturbance.pipeline, spec.pipelines, spec.pipelines - 1);
     }
     if (disturbance.rank >= planner.ranks()) {
-      return Fail("there is no rank {} to slow down (a pipeline has {}: 0 to {})", disturbance.rank,
-                  planner.ranks(), planner.ranks() - 1);
+      return Fail("{}there is no rank {} to slow down (a pipeline has {}: 0 to {})", where,
+                  disturbance.rank, planner.ranks(), planner.ranks() - 1);
     }
   }
   return {};

@@ -158,7 +158,7 @@ TEST_F(EmulationTest, FollowersSlowDownAsLateAsTheyAreToldAndComeBack) {
 
 TEST_F(EmulationTest, APushedPlanHoldsFromItsIterationOn) {
   const Plan slower = *planner_.PlanFor(base_time() * 11 / 10);
-  spec_.changes = {{.from = 4, .name = "slower", .options = slower.options}};
+  spec_.changes = {{.from = 4, .options = slower.options}};
   const Emulation emulation = Run();
   EXPECT_EQ(emulation.iterations[3].time, base_time());
   EXPECT_EQ(emulation.iterations[4].time, slower.evaluation.time);
@@ -168,10 +168,10 @@ TEST_F(EmulationTest, APushedPlanHoldsFromItsIterationOn) {
 // Iterations take base_time() each, so that moments by the clock are known:
 //
 //   iteration     0     1     2     3     4     5
-//   straggler        |-----------------|            from 0.5 to 2.2 base times after the job began:
-//                                                   iterations 1 and 2; 2 ends the straggler's way
+//   late input       |-----------------|            from 0.5 to 2.2 base times after the job began:
+//                                                   iterations 1 and 2, where input is asked for
 //   plan                                |           half a base time after iteration 3 began
-TEST_F(EmulationTest, EventsByTheClockBeginWithTheNextIteration) {
+TEST_F(EmulationTest, LateInputAndPlansByTheClockWaitForTheNextIteration) {
   const Plan slower = *planner_.PlanFor(base_time() * 11 / 10);
   spec_.iterations = 6;
   spec_.disturbances = {{.kind = Disturbance::Kind::kInput,
@@ -179,7 +179,7 @@ TEST_F(EmulationTest, EventsByTheClockBeginWithTheNextIteration) {
                          .from = {0, base_time() / 2},
                          .until = {0, base_time() * 22 / 10},
                          .value = 1e-6}};
-  spec_.changes = {{.from = {3, base_time() / 2}, .name = "slower", .options = slower.options}};
+  spec_.changes = {{.from = {3, base_time() / 2}, .options = slower.options}};
   const Emulation emulation = Run();
   std::vector<Nanoseconds> times;
   for (const EmulatedIteration& iteration : emulation.iterations) times.push_back(iteration.time);
@@ -194,8 +194,8 @@ TEST_F(EmulationTest, OfSeveralPlansTheOneThatArrivesLastHolds) {
   const Plan slower = *planner_.PlanFor(base_time() * 11 / 10);
   const Plan slowest = *planner_.PlanFor(base_time() * 12 / 10);
   // Pushed first, on its way for long.
-  spec_.changes = {{.from = {1, 3 * base_time()}, .name = "slowest", .options = slowest.options},
-                   {.from = 2, .name = "slower", .options = slower.options}};
+  spec_.changes = {{.from = {1, 3 * base_time()}, .options = slowest.options},
+                   {.from = 2, .options = slower.options}};
   const Emulation emulation = Run();
   EXPECT_EQ(emulation.iterations[1].time, base_time());
   EXPECT_EQ(emulation.iterations[2].time, slower.evaluation.time);

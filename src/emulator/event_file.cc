@@ -4,6 +4,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "perseus/base/toml_file.h"
 
@@ -74,27 +75,31 @@ class EventReader {
     return moment;
   }
 
+  // An iteration and a time cannot be compared before the job has run, but no moment comes before
+  // one that is earlier in both.
+  static void CheckOrder(TableReader& reader, std::string_view title, const Moment& from,
+                         const Moment& until) {
+    if (until.iteration > from.iteration || until.after > from.after) return;
+    reader.FailHere(fmt::format("{} ends before it begins (until has to be above from)", title));
+  }
+
+  std::string WhereOf(const toml::table& table) const {
+    return fmt::format("{}:{}", name_, table.source().begin.line);
+  }
+
   void ReadStraggler(const toml::table& table) {
     static constexpr std::string_view kKeys[] = {
         "pipeline",          "rank",         "from", "from_s", "until", "until_s", "slowdown",
         "max_frequency_mhz", "input_delay_s"};
     TableReader reader(table, name_, "[[straggler]]", kKeys);
-    Disturbance disturbance;
+    Disturbance disturbance{.where = WhereOf(table)};
     if (!reader.Has("pipeline"))
       reader.FailHere("[[straggler]] has no pipeline (write pipeline = 0)");
     disturbance.pipeline = reader.CountFrom("pipeline", 0, kMostPipelines, 0);
     disturbance.rank = reader.CountFrom("rank", 0, kMostRanks, -1);
     disturbance.from = ReadMoment(reader, "from", "from_s", disturbance.from);
     disturbance.until = ReadMoment(reader, "until", "until_s", disturbance.until);
-    // An iteration and a time cannot be compared before the job has run.
-    const bool is_before =
-        disturbance.from.after == 0
-            ? disturbance.until.after == 0 &&
-                  disturbance.until.iteration <= disturbance.from.iteration
-            : disturbance.until.iteration == 0 && disturbance.until.after <= disturbance.from.after;
-    if (is_before) {
-      reader.FailHere("[[straggler]] ends before it begins (until has to be above from)");
-    }
+    CheckOrder(reader, "[[straggler]]", disturbance.from, disturbance.until);
     struct Way {
       std::string_view key;
       Disturbance::Kind kind;
@@ -129,15 +134,20 @@ class EventReader {
     static constexpr std::string_view kKeys[] = {"from", "from_s", "delay_s", "file"};
     TableReader reader(table, name_, "[[plan]]", kKeys);
     if (!reader.Has("file")) reader.FailHere("[[plan]] has no file (write file = \"plan.json\")");
-    events_.plans.push_back({ReadArrival(reader), reader.Text("file")});
+    events_.plans.push_back({ReadArrival(reader), reader.Text("file"), WhereOf(table)});
     Keep(reader);
   }
 
   void ReadPowerCap(const toml::table& table) {
-    static constexpr std::string_view kKeys[] = {"from", "from_s", "delay_s", "watts"};
+    static constexpr std::string_view kKeys[] = {"from",    "from_s",  "until",
+                                                 "until_s", "delay_s", "watts"};
     TableReader reader(table, name_, "[[power_cap]]", kKeys);
     if (!reader.Has("watts")) reader.FailHere("[[power_cap]] has no watts (write watts = 180000)");
-    events_.power_caps.push_back({ReadArrival(reader), reader.Number("watts", kMostWatts, 0)});
+    PowerCap cap{.from = ReadArrival(reader), .where = WhereOf(table)};
+    cap.until = ReadMoment(reader, "until", "until_s", cap.until);
+    cap.watts = reader.Number("watts", kMostWatts, 0);
+    CheckOrder(reader, "[[power_cap]]", cap.from, cap.until);
+    events_.power_caps.push_back(std::move(cap));
     Keep(reader);
   }
 

@@ -12,6 +12,7 @@
 //   file = "plans/slowdown-5.json"      # relative to this file
 //   [[power_cap]]
 //   from = 700
+//   until = 800               # absent: it stays. Or until_s
 //   watts = 180000            # of the whole job
 #pragma once
 
@@ -27,15 +28,12 @@ namespace perseus {
 struct Events {
   struct PushedPlan {
     Moment from;
-    std::string file;  // As written.
-  };
-  struct PowerCap {
-    Moment from;
-    double watts = 0;
+    std::string file;   // As written.
+    std::string where;  // "events.toml:11".
   };
   std::vector<Disturbance> disturbances;
   std::vector<PushedPlan> plans;
-  std::vector<PowerCap> power_caps;
+  std::vector<PowerCap> power_caps;  // Without their options.
 };
 
 // Unknown keys, wrong types and values out of range are errors with file and line.

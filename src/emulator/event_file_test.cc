@@ -43,6 +43,10 @@ watts = 180000
   EXPECT_EQ(events->disturbances[2].kind, Disturbance::Kind::kInput);
   EXPECT_EQ(events->plans[0].file, "plans/slowdown-5.json");
   EXPECT_EQ(events->power_caps[0].watts, 180'000);
+  EXPECT_GT(events->power_caps[0].until.iteration, 1'000'000);
+  EXPECT_EQ(events->disturbances[1].where, "events.toml:8");
+  EXPECT_EQ(events->plans[0].where, "events.toml:14");
+  EXPECT_EQ(events->power_caps[0].where, "events.toml:17");
 }
 
 TEST(ParseEvents, ReadsTimesByTheClock) {
@@ -59,6 +63,7 @@ file = "p.json"
 [[power_cap]]
 from_s = 3
 delay_s = 0.5
+until_s = 9
 watts = 1000
 )",
                                   "events.toml");
@@ -69,6 +74,7 @@ watts = 1000
   EXPECT_EQ(events->plans[0].from.iteration, 7);
   EXPECT_EQ(events->plans[0].from.after, 2'000'000'000);
   EXPECT_EQ(events->power_caps[0].from.after, 3'500'000'000);
+  EXPECT_EQ(events->power_caps[0].until.after, 9'000'000'000);
 }
 
 struct Bad {
@@ -111,6 +117,9 @@ INSTANTIATE_TEST_SUITE_P(
             "e.toml:3: delay_s is not a number from 0"},
         Bad{"NoFile", "[[plan]]\nfrom = 3\n", "[[plan]] has no file"},
         Bad{"NoWatts", "[[power_cap]]\nfrom = 3\n", "[[power_cap]] has no watts"},
+        Bad{"CapEndsBeforeItArrives",
+            "[[power_cap]]\nwatts = 5\nfrom_s = 3\ndelay_s = 2\nuntil_s = 4\n",
+            "[[power_cap]] ends before"},
         Bad{"WattsAsText", "[[power_cap]]\nwatts = \"many\"\n", "e.toml:2: watts is not a number"}),
     [](const auto& tested) { return tested.param.name; });
 

@@ -48,6 +48,7 @@ struct ExecutionModel {
 };
 
 // How one execution differs from what was measured, per operation. An empty list: not at all.
+// As for CheckDurations, what it makes of all durations has to fit 64 bits of nanoseconds.
 struct Variation {
   std::vector<double> time_factors;           // It takes so many times as long, at the same power.
   std::vector<Nanoseconds> earliest_starts;   // It cannot start before.

@@ -68,7 +68,7 @@ class TraceWriter {
           process_, rank, rank);
     }
     for (std::size_t i = 0; i < graph_.operations.size(); ++i) AddSlice(timeline, i);
-    AddPower(timeline.evaluation);
+    AddPower(timeline.evaluation, std::max(timeline.until, timeline.evaluation.time));
   }
 
   std::string Finish() && {
@@ -111,7 +111,7 @@ class TraceWriter {
   }
 
   // A step wherever an operation starts or ends; in between, power is constant.
-  void AddPower(const Evaluation& evaluation) {
+  void AddPower(const Evaluation& evaluation, Nanoseconds until) {
     std::vector<std::pair<Nanoseconds, double>> steps;
     steps.reserve(evaluation.starts.size() * 2);
     for (std::size_t i = 0; i < evaluation.starts.size(); ++i) {
@@ -126,11 +126,11 @@ class TraceWriter {
       power_w += steps[i].second;
       const bool is_last_of_its_time =
           i + 1 == steps.size() || steps[i + 1].first != steps[i].first;
-      if (is_last_of_its_time && steps[i].first < evaluation.time) {
+      if (is_last_of_its_time && steps[i].first < until) {
         AddCounter(steps[i].first, power_w);
       }
     }
-    AddCounter(evaluation.time, 0);
+    AddCounter(until, 0);
   }
 
   void AddCounter(Nanoseconds time, double power_w) {

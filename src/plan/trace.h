@@ -19,6 +19,7 @@ struct Timeline {
   std::string name;  // "baseline", "no slowdown".
   std::vector<int> options;
   Evaluation evaluation;  // Of those options.
+  Nanoseconds until = 0;  // Ranks wait until then, where that is after the evaluation's end.
 };
 
 // Timelines become processes 1, 2, ... in the order given, all starting at 0.

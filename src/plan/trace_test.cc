@@ -86,6 +86,17 @@ TEST_F(TraceTest, PowerOverTimeIsTheEnergy) {
   }
 }
 
+// A pipeline that waits for others a second longer than it takes.
+TEST_F(TraceTest, RanksThatWaitForOthersDrawBlockingPower) {
+  Timeline waiting = timelines_[0];
+  waiting.until = waiting.evaluation.time + 1'000'000'000;
+  trace_ = json::parse(FormatTrace(graph_, 80, std::vector{waiting}));
+  const std::vector<json> counters = Events("C", 0);
+  EXPECT_NEAR(counters[counters.size() - 2]["args"]["W"], 3 * 80, 1e-3);
+  EXPECT_EQ(counters.back()["args"]["W"], 0);
+  EXPECT_NEAR(counters.back()["ts"], ToSeconds(waiting.until) * kMicrosecondsPerSecond, 1e-3);
+}
+
 TEST_F(TraceTest, LanesAreNamedAndSlicesTellTheirClock) {
   EXPECT_EQ(Events("M", 0).front()["args"]["name"], "\"quoted\"");
   const json first = Events("X", 0).front();

@@ -109,16 +109,50 @@ TEST_F(EmulateTest, PushedPlansAndPowerCapsTakeEffect) {
 TEST_F(EmulateTest, BadInputIsOneLine) {
   const std::string command = "emulate " + job_;
   Write("events.toml", "[[straggler]]\npipeline = 3\nslowdown = 2\n");
-  ExpectComplaint(Run(command + "--events events.toml"), 2, "there is no pipeline 3 to slow down");
+  ExpectComplaint(Run(command + "--events events.toml"), 2,
+                  "events.toml:1: there is no pipeline 3 to slow down");
   Write("events.toml", "[[straggler]]\npipeline = 0\nslowdwn = 2\n");
   ExpectComplaint(Run(command + "--events events.toml"), 2,
                   "events.toml:3: [[straggler]] has no key");
   Write("events.toml", "[[power_cap]]\nwatts = 1\n");
-  ExpectComplaint(Run(command + "--events events.toml"), 3, "power cap");
+  ExpectComplaint(Run(command + "--events events.toml"), 3,
+                  "events.toml:1: Perseus has no plan that keeps to a power cap of 1 W: the least "
+                  "that the job's 3 pipelines draw");
+  ExpectComplaint(Run(command + "--events events.toml --policy allmax"), 3,
+                  "events.toml:1: AllMax has no plan");
+  ExpectComplaint(Run(command + "--policy zeus"), 2, "--policy");
   Write("events.toml", "[[plan]]\nfile = \"nowhere.json\"\n");
-  ExpectComplaint(Run(command + "--events events.toml"), 1, "nowhere.json");
+  ExpectComplaint(Run(command + "--events events.toml"), 1, "events.toml:1: nowhere.json");
   ExpectComplaint(Run(command + "--iterations 5 --trace 5"), 2, "--trace 5 is not one of");
   ExpectComplaint(Run(command + "--figure frontier.svg"), 2, "emulation.svg alone");
+}
+
+TEST_F(EmulateTest, RivalsMeetTheSameEvents) {
+  Write("events.toml", "[[straggler]]\npipeline = 0\nfrom = 1\nslowdown = 1.2\n");
+  const std::string command =
+      "emulate " + job_ + "--iterations 4 --events events.toml --follow 0 --unit 0.1 --json ";
+  const json ours = RunJson(command);
+  EXPECT_EQ(ours["policy"], "Perseus");
+  for (const auto& [flag, name] : {std::pair{"allmax", "AllMax"},
+                                   {"zeus-global", "ZeusGlobal"},
+                                   {"zeus-per-stage", "ZeusPerStage"},
+                                   {"envpipe", "EnvPipe"},
+                                   {"perseus-published", "PerseusPublished"},
+                                   {"perseus", "Perseus"}}) {
+    const json rival = RunJson(command + "--policy " + flag);
+    EXPECT_EQ(rival["policy"], name);
+    EXPECT_EQ(rival["maximum_frequency"], ours["maximum_frequency"]);
+    if (rival["slowdown"] > 0) continue;
+    EXPECT_LE(rival["saving"].get<double>(), ours["saving"].get<double>() + 1e-9) << flag;
+  }
+  const json idle = RunJson(command + "--policy allmax");
+  EXPECT_EQ(idle["emulated"], idle["maximum_frequency"]);
+}
+
+TEST_F(EmulateTest, SaysWhichEventsDidNothing) {
+  Write("events.toml", "[[straggler]]\npipeline = 0\nfrom = 100\nslowdown = 1.2\n");
+  EXPECT_THAT(RunWell("emulate " + job_ + "--iterations 4 --events events.toml"),
+              HasSubstr("events.toml:1: nothing felt this straggler"));
 }
 
 TEST_F(EmulateTest, DrawsTimeAndPower) {
