@@ -66,6 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   for (std::size_t s = 0; s < trace->steps.size(); ++s) {
     Require(answer->controllers[0].steps[s].time <= answer->steps[s].replayed);
+    Require(answer->steps[s].intrinsic_j >= 0 && answer->steps[s].extrinsic_j >= 0);
   }
   return 0;
 }
