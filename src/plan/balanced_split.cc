@@ -80,11 +80,11 @@ class Splits {
   std::pair<int, int> WithinReach(int begin, const Limits& limits) const {
     const auto from = sums_.begin() + begin + 1;
     const Nanoseconds before = sums_[At(begin)];
-    const auto first = std::lower_bound(from, sums_.end(), before + limits.shortest);
-    // Not before + longest, which may not fit.
-    const auto second = std::upper_bound(
-        first, sums_.end(), limits.longest,
-        [&](Nanoseconds longest, Nanoseconds sum) { return longest < sum - before; });
+    // Differences, since a sum with a limit may not fit.
+    const auto first = std::partition_point(
+        from, sums_.end(), [&](Nanoseconds sum) { return sum - before < limits.shortest; });
+    const auto second = std::partition_point(
+        first, sums_.end(), [&](Nanoseconds sum) { return sum - before <= limits.longest; });
     return {static_cast<int>(first - sums_.begin()), static_cast<int>(second - sums_.begin())};
   }
 
