@@ -11,9 +11,9 @@
 namespace perseus {
 namespace {
 
-// Their fit iterates until the sum of squares changes by less than 1e-8 of itself, so its curve is
-// within 1e-4 of the root mean square error from the best one, and that is less than a tenth of the
-// energy.
+// Both fits minimise the same sum of squares, theirs by iteration. If that stops when the sum
+// changes by 1e-8 of itself, its curve is within 1e-4 of the root mean square error from the best
+// one. Taking that error for a tenth of the energy at most gives 1e-5.
 constexpr double kFitTolerance = 1e-5;
 
 TEST(PublishedPlannerTest, FindsThePublishedFrontiers) {
