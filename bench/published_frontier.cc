@@ -30,8 +30,8 @@ Bounds BoundsAt(std::span<const PublishedPoint> points, OperationGraph graph,
                 const MeasuredJob& job, Times times) {
   for (OptionSet& set : graph.option_sets) {
     for (Option& option : set.options) {
-      option.energy_j = EffectiveEnergy(option, job.blocking_power_w);
       if (times == Times::kRoundedDown) option.time -= option.time % job.planner_unit;
+      option.energy_j = EffectiveEnergy(option, job.blocking_power_w);
     }
   }
   const Network network = NetworkOf(graph, 0);  // The energies are effective already.

@@ -18,8 +18,7 @@ struct PublishedPoint {
 std::vector<PublishedPoint> ReadPublishedFrontier(const std::filesystem::path& path);
 
 // How the options count. The published planner sees times rounded down to whole units, so that an
-// instruction of 50.16 ms lasts 50 ms; what it counts as the option's energy besides waiting keeps
-// the measured time.
+// instruction of 50.16 ms lasts 50 ms, and is waited for the longer.
 enum class Times { kMeasured, kRoundedDown };
 
 // At each point's time our bound on the energy of an iteration that lasts so long, waiting

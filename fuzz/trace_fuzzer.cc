@@ -24,13 +24,14 @@ void RequireOneLine(const std::string& message) {
 
 void CheckGraph(const StepGraph& graph) {
   const std::size_t events = graph.step->events.size();
-  Require(graph.order.size() == events && graph.durations.size() == events);
-  Require(graph.host_delays.size() == events && graph.first_waited.size() == events + 1);
+  const std::size_t nodes = graph.order.size();
+  Require(nodes >= events && graph.durations.size() == events);
+  Require(graph.host_delays.size() == events && graph.first_waited.size() == nodes + 1);
   for (const auto duration : graph.durations) Require(duration >= 0);
   for (const auto delay : graph.host_delays) Require(delay >= 0);
   const auto replay = perseus::ReplayStep(graph, graph.durations);
   Require(replay.time >= 0);
-  for (std::size_t i = 0; i < events; ++i) {
+  for (std::size_t i = 0; i < nodes; ++i) {
     for (const int waited : graph.waits_of(static_cast<int>(i))) {
       Require(replay.ends[static_cast<std::size_t>(waited)] <= replay.ends[i]);
     }
@@ -65,6 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   for (std::size_t s = 0; s < trace->steps.size(); ++s) {
     Require(answer->controllers[0].steps[s].time <= answer->steps[s].replayed);
+    Require(answer->steps[s].intrinsic_j >= 0 && answer->steps[s].extrinsic_j >= 0);
   }
   return 0;
 }

@@ -31,6 +31,9 @@ constexpr const char* kExamples =
     "  perseus compare profile.csv --schedule 1f1b --microbatches 96 --blocking-power 83.64\n"
     "  perseus compare --job job.toml --straggler 1.1 --straggler 1.3 --figure frontier.svg";
 
+// The policy that --unit is for.
+constexpr std::string_view kRounds = "PerseusPublished";
+
 // Deadlines between the baseline and least energy, for the frontier of ours.
 constexpr int kPlansOfFrontier = 12;
 
@@ -38,13 +41,16 @@ struct CompareFlags {
   JobFlags job;
   std::vector<double> stragglers;  // Times the baseline.
   double unit_ms = 1;
+  bool is_unit_given = false;
   FigureFlags figures;
   bool as_json = false;
 };
 
 struct Outcome {
   std::string policy;
-  PolicyPoints offered;
+  PolicyPoints offered;  // No points: it failed, as the note says.
+
+  bool failed() const { return offered.points.empty(); }
 };
 
 // The baseline's time, and those of its stragglers; the first is no straggler.
@@ -95,6 +101,10 @@ std::string FormatTables(const Planner& planner, const std::vector<Nanoseconds>&
                          const std::vector<Outcome>& outcomes) {
   Table table({"policy", "setting", "time (s)", "energy (J)", "saving", "slowdown", "switches"});
   for (const Outcome& outcome : outcomes) {
+    if (outcome.failed()) {
+      table.AddRow({outcome.policy, "failed", "", "", "", "", ""});
+      continue;
+    }
     const Cell cell = CellOf(planner, outcome.offered, times.front());
     table.AddRow({outcome.policy, cell.point->setting,
                   FormatQuantity(ToSeconds(cell.point->evaluation.time)),
@@ -109,7 +119,9 @@ std::string FormatTables(const Planner& planner, const std::vector<Nanoseconds>&
     for (const Outcome& outcome : outcomes) {
       std::vector<std::string> row{outcome.policy};
       for (std::size_t i = 1; i < times.size(); ++i) {
-        row.push_back(FormatPercent(CellOf(planner, outcome.offered, times[i]).saving));
+        row.push_back(outcome.failed()
+                          ? ""
+                          : FormatPercent(CellOf(planner, outcome.offered, times[i]).saving));
       }
       savings.AddRow(std::move(row));
     }
@@ -127,8 +139,12 @@ std::string FormatJson(const Planner& planner, const std::vector<Nanoseconds>& t
                        const std::vector<Outcome>& outcomes) {
   ordered_json policies = ordered_json::array();
   for (const Outcome& outcome : outcomes) {
-    ordered_json policy{{"policy", outcome.policy}, {"note", outcome.offered.note}};
+    ordered_json policy{{"policy", outcome.policy},
+                        {"note", outcome.offered.note},
+                        {"results", ordered_json::array()},
+                        {"points", ordered_json::array()}};
     for (const Nanoseconds time : times) {
+      if (outcome.failed()) break;
       const Cell cell = CellOf(planner, outcome.offered, time);
       policy["results"].push_back({{"straggler", ToSeconds(time) / ToSeconds(times.front())},
                                    {"setting", cell.point->setting},
@@ -175,6 +191,7 @@ Result<std::string> ReportData(const LoadedJob& job, const Planner& planner,
       }
       continue;
     }
+    if (outcome.failed()) continue;
     FrontierCurve curve{outcome.policy, {}};
     for (const OperatingPoint& point : outcome.offered.points) {
       curve.points.push_back({point.evaluation.time, point.evaluation.energy_j, 0});
@@ -203,7 +220,12 @@ Result<void> RunCompare(const CompareFlags& flags) {
   std::vector<Outcome> outcomes;
   for (const auto& policy : policies) {
     auto offered = policy->Points(*planner, planned);
-    if (!offered) return Fail(offered);
+    if (!offered) {
+      // A unit that was asked for is an error; otherwise the others are still worth seeing.
+      const bool is_asked_for = flags.is_unit_given && policy->name() == kRounds;
+      if (is_asked_for || policy == policies.back()) return Fail(offered);
+      offered = PolicyPoints{{}, offered.error().message};
+    }
     outcomes.push_back({std::string(policy->name()), *std::move(offered)});
   }
   if (is_drawn) {
@@ -232,13 +254,15 @@ Verb AddCompareVerb(CLI::App& program) {
       ->check(NumberIn({1, 100}, "times"))
       ->expected(1)
       ->take_all();
-  verb->add_option("--unit", flags->unit_ms,
-                   "What Perseus as published rounds times to (default: 1)")
-      ->type_name("MS")
-      ->check(NumberIn({1e-3, 1e6}, "milliseconds"));
+  CLI::Option* unit = verb->add_option("--unit", flags->unit_ms,
+                                       "What Perseus as published rounds times to (default: 1)");
+  unit->type_name("MS")->check(NumberIn({1e-3, 1e6}, "milliseconds"));
   AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--json", flags->as_json, "Print JSON in place of the tables");
-  return {verb, [flags] { return RunCompare(*flags); }};
+  return {verb, [flags, unit] {
+            flags->is_unit_given = unit->count() > 0;
+            return RunCompare(*flags);
+          }};
 }
 
 }  // namespace perseus::cli

@@ -22,8 +22,9 @@ using nlohmann::ordered_json;
 
 constexpr const char* kAbout =
     "Cut a model into pipeline stages, from the measured time and energy of each layer.\n"
-    "Shows the split that is most even in time, and the one whose plan costs least energy at the\n"
-    "same iteration time. Imbalance is the longest stage over the shortest, at maximum frequency.";
+    "Shows the split that is most even in time (balanced), the one of the shortest iteration\n"
+    "(fastest), and the one whose plan costs least energy while it is as fast as that (energy).\n"
+    "Imbalance is the longest stage over the shortest, at maximum frequency.";
 constexpr const char* kExamples =
     "Examples:\n"
     "  perseus partition layers.csv --stages 4 --schedule 1f1b --microbatches 32 \\\n"
@@ -31,6 +32,7 @@ constexpr const char* kExamples =
     "  perseus plan profile.csv --schedule 1f1b --microbatches 32 --blocking-power 83.64";
 
 constexpr const char* kBalanced = "balanced";
+constexpr const char* kFastest = "fastest";
 constexpr const char* kEnergy = "energy";
 
 struct PartitionFlags {
@@ -46,7 +48,7 @@ struct PartitionFlags {
 };
 
 double SavingOf(const Partition& partition, const PlannedSplit& split) {
-  return 1 - split.plan.evaluation.energy_j / partition.balanced.baseline.energy_j;
+  return 1 - split.plan.evaluation.energy_j / partition.fastest.baseline.energy_j;
 }
 
 ordered_json SplitJson(const Partition& partition, const PlannedSplit& split) {
@@ -69,6 +71,7 @@ std::string FormatJson(const Partition& partition) {
   ordered_json json{{"format", "perseus-partition"},
                     {"version", 1},
                     {kBalanced, SplitJson(partition, partition.balanced)},
+                    {kFastest, SplitJson(partition, partition.fastest)},
                     {kEnergy, SplitJson(partition, partition.least_energy)},
                     {"candidates", partition.candidates},
                     {"bounded", partition.bounded},
@@ -82,22 +85,23 @@ std::string FormatJson(const Partition& partition) {
 
 // What was gained, and how sure that is.
 std::string FormatVerdict(const Partition& partition) {
-  const double balanced_j = partition.balanced.plan.evaluation.energy_j;
+  const double fastest_j = partition.fastest.plan.evaluation.energy_j;
   const double least_j = partition.least_energy.plan.evaluation.energy_j;
-  const bool is_better = partition.least_energy.boundaries != partition.balanced.boundaries;
+  const bool is_better = partition.least_energy.boundaries != partition.fastest.boundaries;
   const std::string gained =
-      is_better ? fmt::format("Cut at {}, the model costs {} less than balanced, and is no slower",
-                              fmt::join(partition.least_energy.boundaries, ","),
-                              FormatPercent(1 - least_j / balanced_j))
-                : "No split was found that costs less than the balanced one";
+      is_better ? fmt::format(
+                      "The energy split costs {} less than the fastest as planned, and is no "
+                      "slower than that at maximum frequency",
+                      FormatPercent(1 - least_j / fastest_j))
+                : "No split was found that is as fast and costs less than the fastest one";
   if (!partition.tried_all) {
     return fmt::format(
-        "{}; {} of {}{} splits that may keep the time were tried, so there may be a better one.\n",
+        "{}; {} of {}{} splits that may be as fast were tried, so there may be a better one.\n",
         gained, partition.bounded, partition.counts_all() ? "" : "more than ",
         partition.candidates);
   }
   return fmt::format(
-      "{}; of all {} that may keep the time none has a plan that costs more than {:.3f} % less.\n",
+      "{}; of all {} that may be as fast none has a plan that costs more than {:.3f} % less.\n",
       gained, partition.candidates, std::max(0.0, 1 - partition.lower_bound_j / least_j) * 100);
 }
 
@@ -105,7 +109,8 @@ std::string FormatTable(const Partition& partition) {
   Table table({"split", "cut at layers", "imbalance", "time (s)", "energy (J)", "planned time (s)",
                "planned energy (J)", "saving"});
   for (const auto& [name, split] :
-       {std::pair(kBalanced, &partition.balanced), std::pair(kEnergy, &partition.least_energy)}) {
+       {std::pair(kBalanced, &partition.balanced), std::pair(kFastest, &partition.fastest),
+        std::pair(kEnergy, &partition.least_energy)}) {
     table.AddRow({name, fmt::format("{}", fmt::join(split->boundaries, ",")),
                   fmt::format("{:.3f}", ImbalanceRatio(split->stage_times)),
                   FormatQuantity(ToSeconds(split->baseline.time)),
@@ -133,8 +138,9 @@ Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
   const auto partition = PartitionLayers(job);
   if (!partition) return Fail(partition);
   if (!flags.profile.empty()) {
-    const PlannedSplit& split =
-        flags.split == kBalanced ? partition->balanced : partition->least_energy;
+    const PlannedSplit& split = flags.split == kBalanced  ? partition->balanced
+                                : flags.split == kFastest ? partition->fastest
+                                                          : partition->least_energy;
     const std::string profile = FormatProfile(StageProfile(job.layers, split.boundaries));
     if (auto written = WriteFileAtomically(flags.profile, profile); !written) return written;
   }
@@ -168,7 +174,7 @@ Verb AddPartitionVerb(CLI::App& program) {
       ->check(count)
       ->capture_default_str();
   CLI::Option* split = add("--split", flags->split, "NAME", "Whose profile is written")
-                           ->check(CLI::IsMember({kBalanced, kEnergy}))
+                           ->check(CLI::IsMember({kBalanced, kFastest, kEnergy}))
                            ->capture_default_str();
   add("-o,--output", flags->profile, "PROFILE.csv",
       "Write the profile of a split's stages, for perseus plan");

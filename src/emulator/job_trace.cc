@@ -282,6 +282,13 @@ class Reader {
           "{}: it ends {:.0f} s after the step began: its clock jumps (expected {} s at most)",
           Describe(*last, step.number), ToSeconds(step.time), kLongestSeconds);
     }
+    const bool takes_time = std::ranges::any_of(step.events, [](const JobEvent& event) {
+      return IsComputation(event.kind) && event.duration > 0;
+    });
+    if (!takes_time) {
+      return Fail("step {}: none of its computations takes any time (record dur, in us)",
+                  step.number);
+    }
     int next_rank = 0;  // Of all pipelines in a row.
     std::vector<std::pair<int, int>> of_first_rank;
     Result<void> checked = ForEachRank(step, [&](std::span<const JobEvent> events) -> Result<void> {

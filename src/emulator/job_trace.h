@@ -14,7 +14,8 @@
 //   2. on every rank of a pipeline a step has the same (microbatch, chunk) pairs, each forward once
 //      and each backward once;
 //   3. events of a step are sorted by (pipeline, rank, start), and no computation starts while
-//      another one of its rank is less than half done; a rank's steps do not overlap.
+//      another one of its rank is less than half done; a rank's steps do not overlap;
+//   4. some computation of every step takes time.
 #pragma once
 
 #include <cstdint>

@@ -1,26 +1,17 @@
-// Perseus: ours, and as its authors' planner computes it.
-//
-// The published planner (Perseus, SOSP '24, section 4; the lowtime library) rounds times down to
-// whole units, keeps one option for each, fits effective energy over time by a*exp(b*t) + c, and
-// walks from the slowest schedule to the fastest, a unit at a time. The operations of a schedule
-// then run at the slowest clock that is done in the time given. Here the walk is the exact one
-// (frontier/walk.h) over the fitted curve at whole units: it does what theirs does, without the
-// maximum flow from scratch at every step, so that what differs from ours is the rounding and the
-// fit alone. Each schedule is evaluated on the measured options, like everybody's.
+// Perseus: ours, and as its authors' planner computes it (published_planner.h). The schedules of
+// both are evaluated on the measured options, like everybody's.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "perseus/emulator/policy.h"
-#include "perseus/frontier/walk.h"
-#include "perseus/profile/curve.h"
+#include "perseus/emulator/published_planner.h"
 
 namespace perseus {
 namespace {
-
-std::size_t At(int i) { return static_cast<std::size_t>(i); }
 
 class Perseus : public Policy {
  public:
@@ -38,58 +29,53 @@ class Perseus : public Policy {
   }
 };
 
-// An option set as the published planner sees it.
-struct Quantised {
-  std::vector<int> options;        // Of the profile, fastest first,
-  std::vector<Nanoseconds> times;  // and their times, rounded down to units. Strictly rising.
-  Curve curve;                     // The fit, with a vertex at every unit.
-
-  // The slowest option that is done in that time.
-  int OptionWithin(Nanoseconds time) const {
-    const auto after = std::ranges::upper_bound(times, time);
-    return options[At(static_cast<int>(after - times.begin()) - 1)];
+// Of very many points those that may be chosen: for each of some times the best by then, the
+// fastest, and the best of each of a thousand stretches of time, for whoever draws them.
+class BestSoFar {
+ public:
+  BestSoFar(const Planner& planner, std::span<const Nanoseconds> times, Nanoseconds range)
+      : planner_(planner), times_(times.begin(), times.end()), best_by_(times.size()) {
+    constexpr Nanoseconds kStretches = 1000;
+    stretch_ = std::max<Nanoseconds>(1, range / kStretches);
   }
+
+  void Offer(const OperatingPoint& point) {
+    const Nanoseconds time = point.evaluation.time;
+    for (std::size_t i = 0; i < times_.size(); ++i) {
+      if (time <= times_[i]) KeepBetter(best_by_[i], point, times_[i]);
+    }
+    const Nanoseconds stretch = time / stretch_;
+    KeepBetter(best_in_[stretch], point, (stretch + 1) * stretch_);
+    if (!fastest_ || time < fastest_->evaluation.time) fastest_ = point;
+  }
+
+  std::vector<OperatingPoint> Take() {
+    std::vector<OperatingPoint> points;
+    const auto take = [&](std::optional<OperatingPoint>& point) {
+      if (point) points.push_back(*std::move(point));
+    };
+    take(fastest_);
+    for (auto& point : best_by_) take(point);
+    for (auto& [stretch, point] : best_in_) take(point);
+    return Undominated(planner_, std::move(points));
+  }
+
+ private:
+  void KeepBetter(std::optional<OperatingPoint>& kept, const OperatingPoint& point,
+                  Nanoseconds until) const {
+    if (!kept || planner_.EnergyUntil(until, point.evaluation) <
+                     planner_.EnergyUntil(until, kept->evaluation)) {
+      kept = point;
+    }
+  }
+
+  const Planner& planner_;
+  std::vector<Nanoseconds> times_;
+  Nanoseconds stretch_ = 1;
+  std::vector<std::optional<OperatingPoint>> best_by_;
+  std::map<Nanoseconds, std::optional<OperatingPoint>> best_in_;
+  std::optional<OperatingPoint> fastest_;
 };
-
-Result<Quantised> Quantise(const OptionSet& set, double blocking_power_w, Nanoseconds unit) {
-  Quantised quantised;
-  std::vector<Option> kept;
-  for (const int index : ParetoFront(set.options, blocking_power_w)) {
-    Option option = set.options[At(index)];
-    if (set.options.size() > 1) option.time = option.time / unit * unit;
-    if (option.time == 0) {
-      return Fail("{}: takes less than the unit of {} s (say a smaller --unit)", set.name,
-                  ToSeconds(unit));
-    }
-    // Of equal times the cheapest: the front falls, so the last.
-    if (!kept.empty() && kept.back().time == option.time) {
-      kept.back() = option;
-      quantised.options.back() = index;
-      continue;
-    }
-    kept.push_back(option);
-    quantised.options.push_back(index);
-    quantised.times.push_back(option.time);
-  }
-  Curve& curve = quantised.curve;
-  curve.times.push_back(quantised.times.front());
-  curve.options.push_back(quantised.options.front());
-  if (kept.size() == 1) return quantised;
-  const auto fit = FitExponential(kept, blocking_power_w);
-  if (!fit) return Fail("{}: {} (say a smaller --unit)", set.name, fit.error().message);
-  for (Nanoseconds time = curve.times.back(); time < quantised.times.back(); time += unit) {
-    const double slope_w =
-        (fit->At(ToSeconds(time)) - fit->At(ToSeconds(time + unit))) / ToSeconds(unit);
-    const auto slope = static_cast<Microwatts>(std::floor(slope_w * kMicrowattsPerWatt));
-    // Where the fit is flat to a microwatt, or a sum of doubles is not quite convex.
-    if (slope <= 0 || (!curve.slopes.empty() && slope >= curve.slopes.back())) continue;
-    if (curve.times.back() != time) break;
-    curve.slopes.push_back(slope);
-    curve.times.push_back(time + unit);
-    curve.options.push_back(quantised.OptionWithin(time + unit));
-  }
-  return quantised;
-}
 
 class PerseusPublished : public Policy {
  public:
@@ -97,38 +83,16 @@ class PerseusPublished : public Policy {
   std::string_view name() const override { return "PerseusPublished"; }
 
   Result<PolicyPoints> Points(const Planner& planner,
-                              std::span<const Nanoseconds> /*times*/) const override {
-    const OperationGraph& graph = planner.graph();
-    std::vector<Quantised> sets;
-    std::vector<Curve> curves;
-    for (const OptionSet& set : graph.option_sets) {
-      auto quantised = Quantise(set, planner.model().blocking_power_w, unit_);
-      if (!quantised) return Fail(quantised);
-      curves.push_back(quantised->curve);
-      sets.push_back(*std::move(quantised));
-    }
-    auto network = BuildNetwork(graph, curves);
-    if (!network) return Fail(network);
-
-    std::vector<OperatingPoint> points;
-    Walk walk(*network);
-    for (;;) {
-      const Solution solution = walk.solution();
-      std::vector<int> options;
-      for (std::size_t i = 0; i < graph.operations.size(); ++i) {
-        const Arc& arc = network->arcs[i];
-        const Nanoseconds time =
-            solution.event_times[At(arc.head)] - solution.event_times[At(arc.tail)];
-        options.push_back(sets[At(graph.operations[i].option_set)].OptionWithin(time));
-      }
-      points.push_back(MakePoint(planner, fmt::format("planned for {} s", ToSeconds(walk.time())),
-                                 std::move(options)));
-      if (walk.finished()) break;
-      const Nanoseconds before = walk.time();
-      while (!walk.finished() && walk.time() > before - unit_) walk.Advance(before - unit_);
-      if (walk.time() == before) break;
-    }
-    return PolicyPoints{Undominated(planner, std::move(points)), ""};
+                              std::span<const Nanoseconds> times) const override {
+    const auto published =
+        PublishedPlanner::Create(planner.graph(), planner.model().blocking_power_w, unit_);
+    if (!published) return Fail(published);
+    BestSoFar best(planner, times, published->slowest() - published->fastest());
+    published->ForEachSchedule([&](PublishedPlanner::Schedule schedule) {
+      best.Offer(MakePoint(planner, fmt::format("planned for {} s", ToSeconds(schedule.time)),
+                           std::move(schedule.options)));
+    });
+    return PolicyPoints{best.Take(), ""};
   }
 
  private:

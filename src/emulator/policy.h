@@ -7,8 +7,9 @@
 //                     balances the time of a forward over the stages, swept.
 //   EnvPipe           (Choi et al., ATC '23) the outer envelope at maximum frequency, the rest as
 //                     slow as is cheapest, then raised along the critical path (envpipe.cc).
-//   PerseusPublished  Perseus as its authors' planner computes it: times rounded down to a unit,
-//                     energies by an exponential fit (perseus_policies.cc). Told apart from
+//   PerseusPublished  Perseus as its authors' planner computes it: options up to the least measured
+//                     energy, times rounded down to a unit, energies by an exponential fit
+//                     (published_planner.h; a thousand of its schedules). Told apart from
 //   Perseus           ours, so that the idea and its execution can be told apart.
 //
 // All are evaluated on the same measured options by the same Evaluator (plan/evaluation.h).

@@ -7,43 +7,12 @@
 #include <tuple>
 #include <utility>
 
+#include "perseus/emulator/rank_order.h"
+
 namespace perseus {
 namespace {
 
 std::size_t At(int i) { return static_cast<std::size_t>(i); }
-
-// `later` does not begin before `earlier` does; both are of one rank.
-bool IsAfter(const JobEvent& earlier, const JobEvent& later) {
-  const Nanoseconds overlap = std::min(earlier.end(), later.end()) - later.start;
-  if (overlap <= 0 || (IsComputation(earlier.kind) && IsComputation(later.kind))) return true;
-  return overlap <= std::min(earlier.duration, later.duration) / 2;
-}
-
-// By event of the step: those of its rank that it comes right after.
-std::vector<std::vector<int>> OrderWithinRanks(const RecordedStep& step) {
-  const int events = static_cast<int>(step.events.size());
-  std::vector<std::vector<int>> after(step.events.size());
-  std::vector<Nanoseconds> latest_end(step.events.size());  // Of the rank's events so far.
-  int first = 0;                                            // Of the rank.
-  for (int i = 0; i < events; ++i) {
-    const JobEvent& event = step.events[At(i)];
-    const JobEvent& rank = step.events[At(first)];
-    if (event.pipeline != rank.pipeline || event.rank != rank.rank) first = i;
-    latest_end[At(i)] = i == first ? event.end() : std::max(latest_end[At(i - 1)], event.end());
-    Nanoseconds earliest_start = std::numeric_limits<Nanoseconds>::min();  // Of what is found.
-    std::vector<int>& found = after[At(i)];
-    for (int j = i - 1; j >= first && latest_end[At(j)] > earliest_start; --j) {
-      const JobEvent& earlier = step.events[At(j)];
-      if (!IsAfter(earlier, event)) continue;
-      const bool is_implied = std::ranges::any_of(
-          found, [&](int other) { return IsAfter(earlier, step.events[At(other)]); });
-      if (is_implied) continue;
-      found.push_back(j);
-      earliest_start = found.size() == 1 ? earlier.start : std::min(earliest_start, earlier.start);
-    }
-  }
-  return after;
-}
 
 // What begins together. Groups of events that communicate, in order of their first member.
 using Group = std::vector<int>;
@@ -60,9 +29,11 @@ class GroupFinder {
       const JobEvent& event = step_.events[i];
       if (!IsTransfer(event.kind) && !IsCollective(event.kind)) continue;
       Group& group = groups[KeyOf(event)];
-      for (const int other : group) {
-        const JobEvent& same = step_.events[At(other)];
-        if (same.name == event.name && same.pipeline == event.pipeline && same.rank == event.rank) {
+      // Events are sorted by rank, so those of its own are the last ones: two at most.
+      for (auto other = group.rbegin(); other != group.rend(); ++other) {
+        const JobEvent& same = step_.events[At(*other)];
+        if (same.pipeline != event.pipeline || same.rank != event.rank) break;
+        if (same.name == event.name) {
           return Fail("{}: event {} has the same seq_id {} (number events of a name from 0)",
                       Describe(event, step_.number), same.index, event.sequence);
         }
@@ -160,7 +131,9 @@ class StepBuilder {
     StepGraph& graph = result_.graph;
     graph.step = &step_;
     for (const JobEvent& event : step_.events) graph.durations.push_back(event.duration);
-    waits_ = OrderWithinRanks(step_);
+    auto order = OrderWithinRanks(step_);
+    if (!order) return Fail(order);
+    waits_ = *std::move(order);
     result_.shown_delays.resize(events);
     result_.delay_keys.resize(events);
     auto groups = GroupFinder(trace_, step_).Find();
@@ -173,7 +146,8 @@ class StepBuilder {
       if (auto joined = Join(group); !joined) return Fail(joined);
     }
     graph.first_waited.push_back(0);
-    for (const std::vector<int>& waits : waits_) {
+    for (std::vector<int>& waits : waits_) {
+      std::sort(waits.begin(), waits.end());
       graph.waited.insert(graph.waited.end(), waits.begin(), waits.end());
       graph.first_waited.push_back(static_cast<int>(graph.waited.size()));
     }
@@ -186,6 +160,7 @@ class StepBuilder {
   Result<void> Join(const Group& group) {
     NoteDelay(group);
     const JobEvent* last = &step_.events[At(group.front())];
+    const int meeting = static_cast<int>(waits_.size());
     std::vector<int> waits;
     for (const int member : group) {
       const JobEvent& event = step_.events[At(member)];
@@ -194,6 +169,7 @@ class StepBuilder {
     }
     std::sort(waits.begin(), waits.end());
     waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
+    waits_.push_back(std::move(waits));
     for (const int member : group) {
       const JobEvent& event = step_.events[At(member)];
       if (event.end() < last->start - clock_tolerance_) {
@@ -204,7 +180,7 @@ class StepBuilder {
             last->index, last->pipeline, last->rank);
       }
       result_.graph.durations[At(member)] = std::max<Nanoseconds>(0, event.end() - last->start);
-      waits_[At(member)] = waits;
+      waits_[At(member)] = {meeting};
     }
     return {};
   }
@@ -229,30 +205,36 @@ class StepBuilder {
   // Kahn's algorithm.
   Result<void> Sort() {
     StepGraph& graph = result_.graph;
-    const int events = static_cast<int>(step_.events.size());
-    std::vector<int> waiting_for(At(events));
-    std::vector<std::vector<int>> awaited_by(At(events));
-    for (int i = 0; i < events; ++i) {
+    const int nodes = static_cast<int>(waits_.size());
+    std::vector<int> waiting_for(At(nodes));
+    std::vector<std::vector<int>> awaited_by(At(nodes));
+    for (int i = 0; i < nodes; ++i) {
       waiting_for[At(i)] = static_cast<int>(graph.waits_of(i).size());
       for (const int waited : graph.waits_of(i)) awaited_by[At(waited)].push_back(i);
       if (waiting_for[At(i)] == 0) graph.order.push_back(i);
     }
     for (std::size_t next = 0; next < graph.order.size(); ++next) {
-      for (const int event : awaited_by[At(graph.order[next])]) {
-        if (--waiting_for[At(event)] == 0) graph.order.push_back(event);
+      for (const int node : awaited_by[At(graph.order[next])]) {
+        if (--waiting_for[At(node)] == 0) graph.order.push_back(node);
       }
     }
-    if (static_cast<int>(graph.order.size()) == events) return {};
+    if (graph.nodes() == nodes) return {};
     // Whoever is left waits for somebody left; going from one to the next ends in a circle.
     int at = static_cast<int>(std::ranges::find_if(waiting_for, [](int n) { return n > 0; }) -
                               waiting_for.begin());
-    const auto next = [&](int event) {
-      const auto waits = graph.waits_of(event);
+    const auto next = [&](int node) {
+      const auto waits = graph.waits_of(node);
       return *std::ranges::find_if(waits, [&](int other) { return waiting_for[At(other)] > 0; });
     };
-    for (int i = 0; i < events; ++i) at = next(at);
+    const auto next_event = [&](int node) {
+      do node = next(node);
+      while (graph.is_meeting(node));
+      return node;
+    };
+    for (int i = 0; i < nodes; ++i) at = next_event(at);
     return Fail("{}: it waits for event {}, which in the end waits for it (is the order recorded?)",
-                Describe(step_.events[At(at)], step_.number), step_.events[At(next(at))].index);
+                Describe(step_.events[At(at)], step_.number),
+                step_.events[At(next_event(at))].index);
   }
 
   const JobTrace& trace_;
@@ -311,24 +293,6 @@ Result<void> CheckSums(const StepGraph& graph) {
   return {};
 }
 
-template <typename Takes, typename WaitsFor>
-Replay Run(const StepGraph& graph, std::span<const Nanoseconds> durations, HostDelays delays,
-           Takes takes, WaitsFor waits_for) {
-  Replay replay;
-  replay.ends.assign(durations.size(), 0);
-  for (const int event : graph.order) {
-    if (!takes(event)) continue;
-    Nanoseconds start = 0;
-    for (const int waited : graph.waits_of(event)) {
-      if (waits_for(waited)) start = std::max(start, replay.ends[At(waited)]);
-    }
-    if (delays == HostDelays::kTypical) start += graph.host_delays[At(event)];
-    replay.ends[At(event)] = start + durations[At(event)];
-    replay.time = std::max(replay.time, replay.ends[At(event)]);
-  }
-  return replay;
-}
-
 }  // namespace
 
 Result<TraceGraph> BuildTraceGraph(const JobTrace& trace, Nanoseconds clock_tolerance) {
@@ -351,14 +315,40 @@ Result<TraceGraph> BuildTraceGraph(const JobTrace& trace, Nanoseconds clock_tole
 
 Replay ReplayStep(const StepGraph& graph, std::span<const Nanoseconds> durations,
                   HostDelays delays) {
-  const auto all = [](int) { return true; };
-  return Run(graph, durations, delays, all, all);
+  Replay replay;
+  replay.ends.assign(At(graph.nodes()), 0);
+  for (const int node : graph.order) {
+    Nanoseconds& end = replay.ends[At(node)];
+    for (const int waited : graph.waits_of(node)) end = std::max(end, replay.ends[At(waited)]);
+    if (graph.is_meeting(node)) continue;
+    if (delays == HostDelays::kTypical) end += graph.host_delays[At(node)];
+    end += durations[At(node)];
+    replay.time = std::max(replay.time, end);
+  }
+  return replay;
 }
 
-Replay ReplayPipeline(const StepGraph& graph, int pipeline,
-                      std::span<const Nanoseconds> durations) {
-  const auto is_its = [&](int event) { return graph.step->events[At(event)].pipeline == pipeline; };
-  return Run(graph, durations, HostDelays::kTypical, is_its, is_its);
+std::vector<Nanoseconds> ReplayPipelinesAlone(const StepGraph& graph,
+                                              std::span<const Nanoseconds> durations) {
+  const auto pipeline_of = [&](int event) { return graph.step->events[At(event)].pipeline; };
+  std::vector<Nanoseconds> times(At(graph.step->events.back().pipeline + 1), 0);
+  std::vector<Nanoseconds> ends(durations.size(), 0);
+  for (const int event : graph.order) {
+    if (graph.is_meeting(event)) continue;
+    const int pipeline = pipeline_of(event);
+    std::span<const int> waits = graph.waits_of(event);
+    if (!waits.empty() && graph.is_meeting(waits.front())) {
+      // Events are sorted by pipeline.
+      const auto of_all = graph.waits_of(waits.front());
+      waits = {std::ranges::lower_bound(of_all, pipeline, {}, pipeline_of),
+               std::ranges::upper_bound(of_all, pipeline, {}, pipeline_of)};
+    }
+    Nanoseconds& end = ends[At(event)];
+    for (const int waited : waits) end = std::max(end, ends[At(waited)]);
+    end += graph.host_delays[At(event)] + durations[At(event)];
+    times[At(pipeline)] = std::max(times[At(pipeline)], end);
+  }
+  return times;
 }
 
 }  // namespace perseus

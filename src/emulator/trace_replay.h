@@ -1,13 +1,12 @@
 // A recorded step as a graph of what waits for what, and that graph run again.
 //
-// Within a rank, what ran one after the other stays so: an event waits for those that had ended
-// when it began (clocks are not exact: an overlap of up to half of the shorter one still counts as
-// one after the other, and computations of a rank always do). Events that overlap more, such as a
-// send and a receive that were posted together, wait for the same ones.
+// Within a rank, what ran one after the other stays so (rank_order.h). Events that overlap, such as
+// a send and a receive that were posted together, wait for the same ones.
 //
 // Between ranks, a send and its receive begin together, when both sides are ready for it; so do all
-// members of a collective. How much of a recorded communication is waiting is not recorded, but the
-// last one to come waits for nobody:
+// members of a collective. Each of them waits for one *meeting*, which takes no time and waits for
+// what they all waited for, so that a collective of n ranks is 2n edges and not n*n. How much of a
+// recorded communication is waiting is not recorded, but the last one to come waits for nobody:
 //
 //     pipeline 0   |==========|~~~~wait~~~~[transfer]      transfer = end - the latest start
 //     pipeline 1   |========================[transfer]                of all that take part
@@ -35,19 +34,23 @@
 
 namespace perseus {
 
-// Vectors are by event of the step, in RecordedStep's order.
+// Its nodes are the events of the step, in RecordedStep's order, and then the meetings. Events wait
+// for events or for one meeting; meetings wait for events.
 struct StepGraph {
   const RecordedStep* step = nullptr;
-  std::vector<int> order;         // Each event after all that it waits for.
-  std::vector<int> first_waited;  // Event i waits for waited[first_waited[i] ... [i + 1]).
-  std::vector<int> waited;
-  // Of its own: of a communication, what remains when nobody waits.
+  std::vector<int> order;         // Each node after all that it waits for.
+  std::vector<int> first_waited;  // Node i waits for waited[first_waited[i] ... [i + 1]).
+  std::vector<int> waited;        // Of each node in rising order.
+  // By event, of its own: of a communication, what remains when nobody waits.
   std::vector<Nanoseconds> durations;
-  // From the end of the last one waited for, or from the step's begin.
+  // By event, from the end of the last one waited for, or from the step's begin.
   std::vector<Nanoseconds> host_delays;
 
-  std::span<const int> waits_of(int event) const {
-    const auto i = static_cast<std::size_t>(event);
+  int events() const { return static_cast<int>(durations.size()); }
+  int nodes() const { return static_cast<int>(order.size()); }
+  bool is_meeting(int node) const { return node >= events(); }
+  std::span<const int> waits_of(int node) const {
+    const auto i = static_cast<std::size_t>(node);
     const auto first = static_cast<std::size_t>(first_waited[i]);
     return std::span(waited).subspan(first, static_cast<std::size_t>(first_waited[i + 1]) - first);
   }
@@ -65,15 +68,16 @@ Result<TraceGraph> BuildTraceGraph(const JobTrace& trace, Nanoseconds clock_tole
 enum class HostDelays { kNone, kTypical };
 
 struct Replay {
-  Nanoseconds time = 0;  // Of the step.
-  std::vector<Nanoseconds> ends;
+  Nanoseconds time = 0;           // Of the step.
+  std::vector<Nanoseconds> ends;  // By node; a meeting's is when its last member is ready.
 };
 
 // Runs the step with these durations of its events.
 Replay ReplayStep(const StepGraph& graph, std::span<const Nanoseconds> durations,
                   HostDelays delays = HostDelays::kTypical);
 
-// The same as if the pipeline were alone: it waits for no other. Only its own ends are set.
-Replay ReplayPipeline(const StepGraph& graph, int pipeline, std::span<const Nanoseconds> durations);
+// How long each pipeline takes if it waits for no other.
+std::vector<Nanoseconds> ReplayPipelinesAlone(const StepGraph& graph,
+                                              std::span<const Nanoseconds> durations);
 
 }  // namespace perseus

@@ -55,7 +55,7 @@ TEST(TraceReplay, GivesTheRecordedTimesOfEveryEvent) {
     const StepGraph& graph = read->graph->steps[0];
     const Replay replay = ReplayStep(graph, graph.durations);
     EXPECT_EQ(replay.time, 131 * kMillisecond);
-    for (std::size_t i = 0; i < replay.ends.size(); ++i) {
+    for (std::size_t i = 0; i < graph.step->events.size(); ++i) {
       EXPECT_EQ(replay.ends[i], graph.step->events[i].end())
           << Describe(graph.step->events[i], graph.step->number);
     }
@@ -82,8 +82,8 @@ TEST(TraceReplay, APipelineAloneWaitsForNoOther) {
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   const StepGraph& graph = read->graph->steps[0];
   // Rank 0 is done at 93; 5 + 1 + 2 ms of collectives and optimizer.
-  EXPECT_EQ(ReplayPipeline(graph, 0, graph.durations).time, 101 * kMillisecond);
-  EXPECT_EQ(ReplayPipeline(graph, 1, graph.durations).time, 131 * kMillisecond);
+  EXPECT_THAT(ReplayPipelinesAlone(graph, graph.durations),
+              testing::ElementsAre(101 * kMillisecond, 131 * kMillisecond));
 }
 
 TEST(TraceReplay, OtherDurationsMoveWhatWaitsForThem) {
@@ -105,12 +105,37 @@ TEST(TraceReplay, WhatWasPostedTogetherRunsTogether) {
   const StepGraph& graph = read->graph->steps[0];
   const int send = Find(graph, "forward-send", 0, 0, 1);
   const int receive = Find(graph, "backward-recv", 0, 0, 0);
-  EXPECT_THAT(graph.waits_of(receive), testing::Not(testing::Contains(send)));
-  EXPECT_THAT(graph.waits_of(send), testing::Not(testing::Contains(receive)));
-  // Both for rank 0's second forward and rank 1's first backward.
-  EXPECT_THAT(graph.waits_of(send),
-              testing::UnorderedElementsAre(Find(graph, "forward-compute", 0, 0, 1),
-                                            Find(graph, "backward-compute", 0, 1, 0)));
+  // Each for its meeting, and that for rank 0's second forward and rank 1's first backward.
+  for (const int transfer : {send, receive}) {
+    ASSERT_EQ(graph.waits_of(transfer).size(), 1U);
+    const int meeting = graph.waits_of(transfer).front();
+    EXPECT_TRUE(graph.is_meeting(meeting));
+    EXPECT_THAT(graph.waits_of(meeting),
+                testing::UnorderedElementsAre(Find(graph, "forward-compute", 0, 0, 1),
+                                              Find(graph, "backward-compute", 0, 1, 0)));
+  }
+}
+
+// Each member waits for one meeting, and that once for each member: not everyone for everyone.
+TEST(TraceReplay, ACollectiveTakesAnEdgeOrTwoAMember) {
+  constexpr int kPipelines = 40;
+  std::vector<TracedEvent> events;
+  for (int p = 0; p < kPipelines; ++p) {
+    for (int r = 0; r < 2; ++r) {
+      events.push_back({"forward-compute", p, r, 7, 0, 10, 0});
+      events.push_back({"backward-compute", p, r, 7, 10, 20.0 + p, 0});
+      events.push_back({"grads-sync", p, r, 7, 60, 61, -1});
+      events.push_back({"optimizer-clip-main-grad", p, r, 7, 61, 62, -1});
+    }
+  }
+  const auto read = ReadTrace(events);
+  ASSERT_TRUE(read->graph) << read->graph.error().message;
+  const StepGraph& graph = read->graph->steps[0];
+  EXPECT_EQ(graph.nodes(), graph.events() + 3);
+  // A backward for its forward; both collectives for their meeting, and that for them.
+  EXPECT_EQ(graph.waited.size(), kPipelines * 2U * 5);
+  // The last backward ends at 59.
+  EXPECT_EQ(ReplayStep(graph, graph.durations).time, 61 * kMillisecond);
 }
 
 // The host begins each step 4 ms late; only the other steps can tell.

@@ -18,8 +18,6 @@ namespace {
 
 std::size_t At(int i) { return static_cast<std::size_t>(i); }
 
-constexpr int kAllPipelines = -1;
-
 double EnergyAt(const ClockPoint& point, Nanoseconds at_highest) {
   return point.power_w * ToSeconds(TimeAt(point, at_highest));
 }
@@ -36,7 +34,36 @@ std::vector<Option> OptionsOf(const std::vector<ClockPoint>& points, Nanoseconds
   return options;
 }
 
-// The relaxation of a step, or of one pipeline of it. Its operations are the computations, in the
+// What is left alone of how long pipelines wait for each other.
+enum class Waits {
+  kFree,  // Whatever the step's time allows.
+  kKept,  // At every meeting each pipeline waits for others as long as at the highest clocks.
+};
+
+// By StepGraph::waited: how long the node goes on waiting when that one has come, because other
+// pipelines have not.
+std::vector<Nanoseconds> WaitsForOthers(const StepGraph& graph,
+                                        std::span<const Nanoseconds> durations) {
+  const std::vector<Nanoseconds> ends = ReplayStep(graph, durations).ends;
+  const auto pipeline_of = [&](int event) { return graph.step->events[At(event)].pipeline; };
+  std::vector<Nanoseconds> waits(graph.waited.size(), 0);
+  for (int node = graph.events(); node < graph.nodes(); ++node) {
+    const std::span<const int> waited = graph.waits_of(node);
+    const std::size_t offset = At(graph.first_waited[At(node)]);
+    // Events are sorted by pipeline.
+    for (std::size_t first = 0; first < waited.size();) {
+      std::size_t end = first;
+      Nanoseconds ready = 0;  // When the pipeline is.
+      for (; end < waited.size() && pipeline_of(waited[end]) == pipeline_of(waited[first]); ++end) {
+        ready = std::max(ready, ends[At(waited[end])]);
+      }
+      for (; first < end; ++first) waits[offset + first] = ends[At(node)] - ready;
+    }
+  }
+  return waits;
+}
+
+// The relaxation of a step. Its operations are the computations, in the
 // step's order, and some of what takes its time at any clock. Most of the latter is no operation
 // but a delay between operations, which makes the network about half as large.
 struct Relaxation {
@@ -48,19 +75,21 @@ struct Relaxation {
 class Relaxer {
  public:
   Relaxer(const StepGraph& graph, const JobPowerModel& model,
-          const std::vector<Nanoseconds>& durations, int pipeline)
-      : graph_(graph), model_(model), durations_(durations), pipeline_(pipeline) {}
+          const std::vector<Nanoseconds>& durations, Waits waits)
+      : graph_(graph), model_(model), durations_(durations) {
+    if (waits == Waits::kKept) kept_waits_ = WaitsForOthers(graph, durations);
+  }
 
   Result<Relaxation> Relax() {
-    ends_.resize(durations_.size());
-    is_awaited_.assign(durations_.size(), false);
-    for (const int event : graph_.order) {
-      if (!IsTaken(event)) continue;
-      for (const int waited : graph_.waits_of(event)) is_awaited_[At(waited)] = true;
-    }
-    for (const int event : graph_.order) {
-      if (!IsTaken(event)) continue;
-      if (auto added = Add(event); !added) return Fail(added);
+    ends_.resize(At(graph_.nodes()));
+    is_awaited_.assign(At(graph_.nodes()), false);
+    for (const int waited : graph_.waited) is_awaited_[At(waited)] = true;
+    for (const int node : graph_.order) {
+      if (graph_.is_meeting(node)) {
+        AddWithoutClock(node, StartOf(node, 0), 0, 0);
+      } else if (auto added = AddEvent(node); !added) {
+        return Fail(added);
+      }
     }
     auto network = BuildNetwork(curves_, curve_of_operation_, dependencies_);
     if (!network) return Fail(network);
@@ -75,44 +104,50 @@ class Relaxer {
     Nanoseconds delay = 0;
   };
 
-  bool IsTaken(int event) const {
-    return pipeline_ == kAllPipelines || graph_.step->events[At(event)].pipeline == pipeline_;
+  Result<void> AddEvent(int event) {
+    const Nanoseconds host_delay = graph_.host_delays[At(event)];
+    const EventKind kind = graph_.step->events[At(event)].kind;
+    const Nanoseconds duration = durations_[At(event)];
+    std::vector<After> start = StartOf(event, host_delay);
+    if (!IsComputation(kind) || duration == 0) {
+      AddWithoutClock(event, std::move(start), host_delay, duration);
+      return {};
+    }
+    Result<Curve> hull =
+        LowerHull(OptionsOf(model_.points_of(kind), duration), model_.blocking_power_w);
+    if (!hull) return Fail(hull);
+    relaxation_.least_effective_energy_j += hull->least_effective_energy_j;
+    if (start.empty() && host_delay > 0) start = {{AddOperation(Fixed(host_delay), -1, {}), 0}};
+    ends_[At(event)] = {{AddOperation(*std::move(hull), event, start), 0}};
+    return {};
   }
 
-  Result<void> Add(int event) {
+  void AddWithoutClock(int node, std::vector<After> start, Nanoseconds host_delay,
+                       Nanoseconds duration) {
     // A delay in place of an operation takes an arc for each pair of what it waits for and what
     // waits for it. Four are no more than the operation would take.
     constexpr std::size_t kMostAfter = 4;
-    const Nanoseconds host_delay = graph_.host_delays[At(event)];
-    std::vector<After> start = StartOf(event, host_delay);
-    const EventKind kind = graph_.step->events[At(event)].kind;
-    const Nanoseconds duration = durations_[At(event)];
-    std::vector<After>& end = ends_[At(event)];
-    if (IsComputation(kind) && duration > 0) {
-      Result<Curve> hull =
-          LowerHull(OptionsOf(model_.points_of(kind), duration), model_.blocking_power_w);
-      if (!hull) return Fail(hull);
-      relaxation_.least_effective_energy_j += hull->least_effective_energy_j;
-      if (start.empty() && host_delay > 0) start = {{AddOperation(Fixed(host_delay), -1, {}), 0}};
-      end = {{AddOperation(*std::move(hull), event, start), 0}};
-    } else if (start.empty()) {
-      end = {{AddOperation(Fixed(host_delay + duration), -1, {}), 0}};
-    } else if (start.size() > kMostAfter || !is_awaited_[At(event)]) {
+    std::vector<After>& end = ends_[At(node)];
+    if (start.empty()) {
+      if (host_delay + duration > 0)
+        end = {{AddOperation(Fixed(host_delay + duration), -1, {}), 0}};
+    } else if (start.size() > kMostAfter || !is_awaited_[At(node)]) {
       end = {{AddOperation(Fixed(duration), -1, start), 0}};
     } else {
       end = std::move(start);
       for (After& after : end) after.delay += duration;
     }
-    return {};
   }
 
-  // The event starts when all of these have come; none if it waits for nothing.
-  std::vector<After> StartOf(int event, Nanoseconds host_delay) const {
+  // The node comes when all of these have; none if it waits for nothing.
+  std::vector<After> StartOf(int node, Nanoseconds host_delay) const {
     std::vector<After> start;
-    for (const int waited : graph_.waits_of(event)) {
-      if (!IsTaken(waited)) continue;
-      for (const auto& [operation, delay] : ends_[At(waited)]) {
-        start.push_back({operation, delay + host_delay});
+    const std::span<const int> waits = graph_.waits_of(node);
+    const std::size_t offset = At(graph_.first_waited[At(node)]);
+    for (std::size_t i = 0; i < waits.size(); ++i) {
+      const Nanoseconds kept = kept_waits_.empty() ? 0 : kept_waits_[offset + i];
+      for (const auto& [operation, delay] : ends_[At(waits[i])]) {
+        start.push_back({operation, delay + host_delay + kept});
       }
     }
     std::sort(start.begin(), start.end(), [](const After& left, const After& right) {
@@ -140,8 +175,8 @@ class Relaxer {
   const StepGraph& graph_;
   const JobPowerModel& model_;
   const std::vector<Nanoseconds>& durations_;
-  const int pipeline_;
-  std::vector<std::vector<After>> ends_;  // By event.
+  std::vector<Nanoseconds> kept_waits_;   // By StepGraph::waited; empty where they are free.
+  std::vector<std::vector<After>> ends_;  // By node.
   std::vector<bool> is_awaited_;
   std::vector<Curve> curves_;
   std::vector<std::int32_t> curve_of_operation_;
@@ -158,13 +193,6 @@ Result<Solution> Solve(const Relaxation& relaxation, Nanoseconds deadline) {
   }
   return solution;
 }
-
-// The least sum of effective energies by that deadline.
-double EffectiveEnergyOf(const Relaxation& relaxation, const Solution& solution) {
-  return relaxation.least_effective_energy_j + ToJoules(solution.extra_energy);
-}
-
-int PipelinesOf(const StepGraph& graph) { return graph.step->events.back().pipeline + 1; }
 
 int GpusOf(const StepGraph& graph) {
   const JobEvent& last = graph.step->events.back();
@@ -184,10 +212,14 @@ StepClocks RoundToClocks(const StepGraph& graph, const JobPowerModel& model,
     latest_ends[At(relaxation.events[i])] = solution.event_times[At(arc.head)];
   }
   StepClocks clocks(durations.size(), 0);
-  std::vector<Nanoseconds> ends(durations.size(), 0);
+  std::vector<Nanoseconds> ends(At(graph.nodes()), 0);
   for (const int event : graph.order) {
     Nanoseconds start = 0;
     for (const int waited : graph.waits_of(event)) start = std::max(start, ends[At(waited)]);
+    if (graph.is_meeting(event)) {
+      ends[At(event)] = start;
+      continue;
+    }
     start += graph.host_delays[At(event)];
     Nanoseconds duration = durations[At(event)];
     const EventKind kind = graph.step->events[At(event)].kind;
@@ -242,28 +274,33 @@ struct PlannedStep {
 
 struct WholePlan {
   StepClocks clocks;
-  double effective_energy_j = 0;  // Of the relaxed optimum.
+  double energy_j = 0;  // Of the relaxed optimum.
 };
+
+double EnergyOf(const StepGraph& graph, const JobPowerModel& model, const Relaxation& relaxation,
+                const Solution& solution, Nanoseconds deadline) {
+  return relaxation.least_effective_energy_j + ToJoules(solution.extra_energy) +
+         model.blocking_power_w * GpusOf(graph) * ToSeconds(deadline);
+}
 
 Result<WholePlan> PlanWhole(const StepGraph& graph, const JobPowerModel& model,
                             const std::vector<Nanoseconds>& durations) {
-  const auto relaxation = Relaxer(graph, model, durations, kAllPipelines).Relax();
+  const Nanoseconds deadline = ReplayStep(graph, durations).time;
+  const auto relaxation = Relaxer(graph, model, durations, Waits::kFree).Relax();
   if (!relaxation) return Fail(relaxation);
-  const auto solution = Solve(*relaxation, ReplayStep(graph, durations).time);
+  const auto solution = Solve(*relaxation, deadline);
   if (!solution) return Fail(solution);
   return WholePlan{RoundToClocks(graph, model, durations, *relaxation, *solution),
-                   EffectiveEnergyOf(*relaxation, *solution)};
+                   EnergyOf(graph, model, *relaxation, *solution, deadline)};
 }
 
-double EffectiveEnergyAtHighest(const StepGraph& graph, const JobPowerModel& model, int pipeline) {
-  double sum_j = 0;
-  for (std::size_t i = 0; i < graph.durations.size(); ++i) {
-    const JobEvent& event = graph.step->events[i];
-    if (!IsComputation(event.kind) || event.pipeline != pipeline) continue;
-    const double time_s = ToSeconds(graph.durations[i]);
-    sum_j += (model.points_of(event.kind).front().power_w - model.blocking_power_w) * time_s;
-  }
-  return sum_j;
+Result<double> LeastEnergyWith(Waits waits, const StepGraph& graph, const JobPowerModel& model,
+                               Nanoseconds deadline) {
+  const auto relaxation = Relaxer(graph, model, graph.durations, waits).Relax();
+  if (!relaxation) return Fail(relaxation);
+  const auto solution = Solve(*relaxation, deadline);
+  if (!solution) return Fail(solution);
+  return EnergyOf(graph, model, *relaxation, *solution, deadline);
 }
 
 Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
@@ -280,22 +317,16 @@ Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
   auto oracle = PlanWhole(graph, model, graph.durations);
   if (!oracle) return Fail(oracle);
   planned.oracle = std::move(oracle->clocks);
-  bloat.bound_j =
-      oracle->effective_energy_j + model.blocking_power_w * GpusOf(graph) * ToSeconds(highest.time);
+  bloat.bound_j = oracle->energy_j;
 
-  for (int pipeline = 0; pipeline < PipelinesOf(graph); ++pipeline) {
-    const Nanoseconds time = ReplayPipeline(graph, pipeline, graph.durations).time;
-    bloat.pipeline_times.push_back(time);
-    const auto relaxation = Relaxer(graph, model, graph.durations, pipeline).Relax();
-    if (!relaxation) return Fail(relaxation);
-    const auto solution = Solve(*relaxation, time);
-    if (!solution) return Fail(solution);
-    bloat.intrinsic_j += EffectiveEnergyAtHighest(graph, model, pipeline) -
-                         EffectiveEnergyOf(*relaxation, *solution);
-  }
+  const auto kept = LeastEnergyWithoutWaits(graph, model, highest.time);
+  if (!kept) return Fail(kept);
+  // The highest clocks keep all waits; what is negative is the rounding of sums.
+  bloat.intrinsic_j = std::max(0.0, bloat.energy_j - *kept);
+  bloat.extrinsic_j = *kept - bloat.bound_j;
+  bloat.pipeline_times = ReplayPipelinesAlone(graph, graph.durations);
   bloat.slowest_pipeline = static_cast<int>(std::ranges::max_element(bloat.pipeline_times) -
                                             bloat.pipeline_times.begin());
-  bloat.extrinsic_j = bloat.energy_j - bloat.bound_j - bloat.intrinsic_j;
 
   if (needs_for_later) {
     const auto plan = PlanWhole(graph, model, MeanDurations(graph));
@@ -392,12 +423,12 @@ StepOutcome RunStep(const StepGraph& graph, const JobPowerModel& model, const St
 
 Result<double> LeastEnergy(const StepGraph& graph, const JobPowerModel& model,
                            Nanoseconds deadline) {
-  const auto relaxation = Relaxer(graph, model, graph.durations, kAllPipelines).Relax();
-  if (!relaxation) return Fail(relaxation);
-  const auto solution = Solve(*relaxation, deadline);
-  if (!solution) return Fail(solution);
-  return EffectiveEnergyOf(*relaxation, *solution) +
-         model.blocking_power_w * GpusOf(graph) * ToSeconds(deadline);
+  return LeastEnergyWith(Waits::kFree, graph, model, deadline);
+}
+
+Result<double> LeastEnergyWithoutWaits(const StepGraph& graph, const JobPowerModel& model,
+                                       Nanoseconds deadline) {
+  return LeastEnergyWith(Waits::kKept, graph, model, deadline);
 }
 
 Result<WhatIf> AskWhatIf(const TraceGraph& trace, const JobPowerModel& model,

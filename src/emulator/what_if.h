@@ -6,23 +6,33 @@
 // length T on G GPUs costs P*G*T + sum of effective energies (profile/curve.h), and
 //   - *bound*: the least that any choice of clocks costs without making the step longer. It is the
 //     exact optimum of the relaxation over the graph of the whole step, all pipelines together;
-//   - *intrinsic* bloat: what is saved when every pipeline is planned alone, as long as it takes
-//     alone at the highest clocks;
-//   - *extrinsic* bloat: the rest up to the bound: pipelines that wait for a slower one.
+//   - *intrinsic* bloat: the same if every pipeline that waits for others at a meeting goes on
+//     waiting as long for them as it does at the highest clocks. Nobody uses up that others are
+//     slower, so what is left is what pipelines waste each by themselves;
+//   - *extrinsic* bloat: the rest up to the bound: what those waits are worth.
+// Both are at least 0 by construction: the highest clocks keep every wait, and a plan that keeps
+// them is one of those that the bound is the best of. Where pipelines meet but once, at the end,
+// intrinsic bloat is what planning each alone saves, in the time that it takes alone. Where they
+// meet midway that has no such meaning: plans made alone may not fit together, and be worth more
+// than the bound.
 //
 // A controller chooses clocks of the model for every computation of every pipeline:
 //   - the oracle knows this step, every duration in it, and never makes it longer;
 //   - one with a delay of k steps knows what the k-th recorded step before took: of each rank's
-//     forwards and of its backwards the mean. It plans that step, each pipeline as slow as the
-//     slowest then allowed, and its clocks run this step as it is. A reactive one has k = 1. Where
-//     it believes in slack that is gone, the step gets longer. The first k steps run at the highest
-//     clock.
+//     forwards and of its backwards the mean, for each chunk; communication and host delays as they
+//     are in that step's graph (so the delays are medians over steps, later ones too). It plans
+//     that step, all pipelines together and no longer than it then took, and its clocks run this
+//     step as it is; what that step did not have runs at the highest clock. A reactive one has
+//     k = 1. Where it believes in slack that is gone, the step gets longer. The first k steps run
+//     at the highest clock.
 // Time and energy of a controller's step come from running the step's graph with its clocks.
 //
 // Rivals. Planning microbatch by microbatch from the step before (no means) fits that step's noise:
 // docs/replay.md has what it loses. Taking each pipeline's frontier alone and looking T' up would
 // need a definition of T' where stages of different pipelines meet in several collectives; one
-// graph of the step needs none, and is exact.
+// graph of the step needs none, and is exact. Splitting the bloat by fixing when each pipeline
+// comes to a meeting, rather than how long it waits there, takes for extrinsic what pipelines that
+// are alike could all do at once.
 #pragma once
 
 #include <cstdint>
@@ -76,6 +86,11 @@ StepOutcome RunStep(const StepGraph& graph, const JobPowerModel& model, const St
 // the highest clocks miss.
 Result<double> LeastEnergy(const StepGraph& graph, const JobPowerModel& model,
                            Nanoseconds deadline);
+
+// The same where every pipeline waits at meetings for others as long as it does at the highest
+// clocks. At least LeastEnergy(graph, model, deadline).
+Result<double> LeastEnergyWithoutWaits(const StepGraph& graph, const JobPowerModel& model,
+                                       Nanoseconds deadline);
 
 struct StepBloat {
   std::int64_t number = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -14,7 +15,7 @@
 namespace perseus {
 namespace {
 
-constexpr double kNoBound = std::numeric_limits<double>::infinity();
+constexpr double kNone = std::numeric_limits<double>::infinity();
 
 std::size_t At(int i) { return static_cast<std::size_t>(i); }
 
@@ -23,31 +24,6 @@ std::vector<Nanoseconds> PrefixSums(std::span<const Nanoseconds> times) {
   std::vector<Nanoseconds> sums(times.size() + 1, 0);
   std::partial_sum(times.begin(), times.end(), sums.begin() + 1);
   return sums;
-}
-
-// For 1 to `stages` stages and every first layer i, the best way to split what is from i on:
-// best[s][i] is the best over the second stage's first layer j of
-// `combine(time of layers i..j, best[s-1][j])`; nothing where there are too few layers.
-template <typename Combine, typename Better>
-std::vector<std::vector<Nanoseconds>> BestOfRest(std::span<const Nanoseconds> sums, int stages,
-                                                 Nanoseconds worst, Combine combine,
-                                                 Better better) {
-  const int layers = static_cast<int>(sums.size()) - 1;
-  std::vector<std::vector<Nanoseconds>> best(At(stages + 1),
-                                             std::vector<Nanoseconds>(sums.size(), worst));
-  for (int i = 0; i < layers; ++i) {
-    const Nanoseconds whole = sums[At(layers)] - sums[At(i)];
-    best[1][At(i)] = combine(whole, whole);
-  }
-  for (int s = 2; s <= stages; ++s) {
-    for (int i = 0; i + s <= layers; ++i) {
-      for (int j = i + 1; j + s - 1 <= layers; ++j) {
-        const Nanoseconds value = combine(sums[At(j)] - sums[At(i)], best[At(s - 1)][At(j)]);
-        if (better(value, best[At(s)][At(i)])) best[At(s)][At(i)] = value;
-      }
-    }
-  }
-  return best;
 }
 
 // Which stages a split may have, so that it can keep the time at all (see the header).
@@ -111,9 +87,8 @@ class StageLimits {
   Nanoseconds deadline_;
 };
 
-// Every split that `limits` allow, in lexicographic order.
-void ListSplits(const StageLimits& limits, const std::vector<std::vector<std::int64_t>>& ways,
-                int stages_left, Boundaries& begun, std::vector<Boundaries>& all) {
+void ListRest(const StageLimits& limits, const std::vector<std::vector<std::int64_t>>& ways,
+              int stages_left, Boundaries& begun, std::vector<Boundaries>& all) {
   const int first = begun.back();
   if (stages_left == 0) {
     all.push_back(begun);
@@ -122,9 +97,17 @@ void ListSplits(const StageLimits& limits, const std::vector<std::vector<std::in
   for (int end = first + 1; end <= limits.layers() && limits.Allow(first, end); ++end) {
     if (ways[At(stages_left - 1)][At(end)] == 0) continue;
     begun.push_back(end);
-    ListSplits(limits, ways, stages_left - 1, begun, all);
+    ListRest(limits, ways, stages_left - 1, begun, all);
     begun.pop_back();
   }
+}
+
+// Every split that `limits` allow, in lexicographic order.
+std::vector<Boundaries> ListSplits(const StageLimits& limits, int stages) {
+  std::vector<Boundaries> all;
+  Boundaries begun{0};
+  ListRest(limits, limits.CountWays(stages), stages, begun, all);
+  return all;
 }
 
 std::vector<InstructionKind> KindsOf(const Schedule& schedule) {
@@ -138,38 +121,11 @@ std::vector<InstructionKind> KindsOf(const Schedule& schedule) {
   return kinds;
 }
 
-// The bounds of splits, each computed once.
-class SplitSearch {
- public:
-  SplitSearch(const PartitionJob& job, Nanoseconds deadline) : job_(job), deadline_(deadline) {}
-
-  const std::map<Boundaries, double>& bounds() const { return bounds_; }
-
-  // kNoBound if no plan of the split keeps the time, or the planner refuses it.
-  double BoundOf(const Boundaries& split);
-  // From `start`, from neighbour to neighbour, to where none has a lower bound.
-  void Descend(Boundaries start, const StageLimits& limits);
-
- private:
-  const PartitionJob& job_;
-  Nanoseconds deadline_;
-  std::map<Boundaries, double> bounds_;
-};
-
 Result<Planner> PlannerOf(const PartitionJob& job, const Boundaries& split) {
   auto graph = BuildOperationGraph(job.schedule, StageProfile(job.layers, split), job.model);
   if (!graph) return Fail(graph);
   return Planner::Create(*std::move(graph),
                          {job.model.blocking_power_w * job.model.gpus_per_stage, 0});
-}
-
-double SplitSearch::BoundOf(const Boundaries& split) {
-  const auto [place, is_new] = bounds_.try_emplace(split, kNoBound);
-  if (!is_new) return place->second;
-  const auto planner = PlannerOf(job_, split);
-  if (!planner || planner->least_time() > deadline_) return kNoBound;
-  if (const auto bound = planner->BoundFor(deadline_)) place->second = *bound;
-  return place->second;
 }
 
 // Those with a run of consecutive cuts moved by one layer, and no stage empty.
@@ -188,21 +144,47 @@ std::vector<Boundaries> Neighbors(const Boundaries& split) {
   return neighbors;
 }
 
-void SplitSearch::Descend(Boundaries start, const StageLimits& limits) {
-  double least = BoundOf(start);
-  while (true) {
-    Boundaries best = start;
-    for (const Boundaries& next : Neighbors(start)) {
-      if (!limits.AllowAll(next)) continue;
-      const double bound = BoundOf(next);
-      if (bound >= least) continue;
-      least = bound;
-      best = next;
-    }
-    if (best == start) return;
-    start = std::move(best);
+// From split to split by a value of each, computed once: of all those allowed, or from neighbour to
+// neighbour to where none has a lower one.
+class SplitSearch {
+ public:
+  using Value = std::function<double(const Boundaries&)>;
+  explicit SplitSearch(Value value) : value_(std::move(value)) {}
+
+  // Of those tried.
+  const std::map<Boundaries, double>& values() const { return values_; }
+  // The least, and of those the first in lexicographic order.
+  const Boundaries& best() const {
+    return std::ranges::min_element(values_, {}, [](const auto& entry) { return entry.second; })
+        ->first;
   }
-}
+
+  double ValueOf(const Boundaries& split) {
+    const auto [place, is_new] = values_.try_emplace(split, 0);
+    if (is_new) place->second = value_(split);
+    return place->second;
+  }
+
+  void Descend(Boundaries start, const StageLimits& limits) {
+    double least = ValueOf(start);
+    while (true) {
+      Boundaries best = start;
+      for (const Boundaries& next : Neighbors(start)) {
+        if (!limits.AllowAll(next)) continue;
+        const double value = ValueOf(next);
+        if (value >= least) continue;
+        least = value;
+        best = next;
+      }
+      if (best == start) return;
+      start = std::move(best);
+    }
+  }
+
+ private:
+  Value value_;
+  std::map<Boundaries, double> values_;
+};
 
 Result<PlannedSplit> PlanSplit(const PartitionJob& job, std::span<const Nanoseconds> layer_times,
                                const Boundaries& split, std::optional<Nanoseconds> deadline) {
@@ -222,52 +204,42 @@ Result<PlannedSplit> PlanBalanced(const PartitionJob& job, std::span<const Nanos
   return Fail("split at layers {}: {}", fmt::join(split, ","), planned.error().message);
 }
 
+// Of everything at maximum frequency; kNone if the planner refuses the split.
+double BaselineNanoseconds(const PartitionJob& job, const Boundaries& split) {
+  const auto planner = PlannerOf(job, split);
+  return planner ? static_cast<double>(planner->baseline().time) : kNone;
+}
+
+// kNone if no plan of the split keeps the time, or the planner refuses it.
+double BoundOf(const PartitionJob& job, const Boundaries& split, Nanoseconds deadline) {
+  const auto planner = PlannerOf(job, split);
+  if (!planner || planner->least_time() > deadline) return kNone;
+  const auto bound = planner->BoundFor(deadline);
+  return bound ? *bound : kNone;
+}
+
+// Plans those of least bound, best first, while they may cost less than the one in `partition`.
+Result<void> PlanBest(const PartitionJob& job, std::span<const Nanoseconds> layer_times,
+                      const std::map<Boundaries, double>& bounds, int most_plans,
+                      Partition& partition) {
+  std::vector<std::pair<double, Boundaries>> by_bound;
+  for (const auto& [split, bound] : bounds) by_bound.emplace_back(bound, split);
+  std::ranges::sort(by_bound);
+  partition.lower_bound_j = by_bound.front().first;
+  int plans = 0;
+  for (const auto& [bound, split] : by_bound) {
+    const double best_j = partition.least_energy.plan.evaluation.energy_j;
+    if (bound >= best_j || plans == most_plans) break;
+    if (split == partition.fastest.boundaries) continue;
+    ++plans;
+    auto planned = PlanSplit(job, layer_times, split, partition.fastest.baseline.time);
+    if (!planned) return Fail(planned);
+    if (planned->plan.evaluation.energy_j < best_j) partition.least_energy = *std::move(planned);
+  }
+  return {};
+}
+
 }  // namespace
-
-Result<Boundaries> BalancedBoundaries(std::span<const Nanoseconds> layer_times, int stages) {
-  const auto layers = static_cast<int>(layer_times.size());
-  if (stages < 1 || layers < stages) {
-    return Fail("{} layers cannot fill {} stages (choose 1 to {} stages)", layers, stages, layers);
-  }
-  const std::vector<Nanoseconds> sums = PrefixSums(layer_times);
-  constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
-  const auto max = [](Nanoseconds a, Nanoseconds b) { return std::max(a, b); };
-  const Nanoseconds longest =
-      BestOfRest(sums, stages, kNever, max, std::less())[At(stages)].front();
-  // 0 where a stage would be longer than that.
-  const auto min_if_short = [&](Nanoseconds stage, Nanoseconds rest) {
-    return stage > longest ? 0 : std::min(stage, rest);
-  };
-  const auto shortest = BestOfRest(sums, stages, 0, min_if_short, std::greater());
-  const Nanoseconds least = shortest[At(stages)].front();
-
-  Boundaries boundaries{0};
-  for (int rest = stages - 1; rest > 0; --rest) {
-    const int first = boundaries.back();
-    int end = first + 1;
-    while (min_if_short(sums[At(end)] - sums[At(first)], shortest[At(rest)][At(end)]) < least) {
-      ++end;
-    }
-    boundaries.push_back(end);
-  }
-  boundaries.push_back(layers);
-  return boundaries;
-}
-
-std::vector<Nanoseconds> StageTimes(std::span<const Nanoseconds> layer_times,
-                                    std::span<const int> boundaries) {
-  const std::vector<Nanoseconds> sums = PrefixSums(layer_times);
-  std::vector<Nanoseconds> times;
-  for (std::size_t stage = 0; stage + 1 < boundaries.size(); ++stage) {
-    times.push_back(sums[At(boundaries[stage + 1])] - sums[At(boundaries[stage])]);
-  }
-  return times;
-}
-
-double ImbalanceRatio(std::span<const Nanoseconds> stage_times) {
-  const auto [shortest, longest] = std::ranges::minmax(stage_times);
-  return static_cast<double>(longest) / static_cast<double>(shortest);
-}
 
 Result<Partition> PartitionLayers(const PartitionJob& job, const PartitionEffort& effort) {
   const auto stages = static_cast<int>(job.schedule.ranks.size());
@@ -285,37 +257,41 @@ Result<Partition> PartitionLayers(const PartitionJob& job, const PartitionEffort
   auto balanced = PlanBalanced(job, *layer_times, *boundaries);
   if (!balanced) return Fail(balanced);
 
-  Partition partition{.balanced = *balanced, .least_energy = *std::move(balanced)};
-  const Nanoseconds deadline = partition.balanced.baseline.time;
-  const StageLimits limits(job.layers, job.schedule, kinds, deadline);
-  const auto ways = limits.CountWays(stages);
-  partition.candidates = ways[At(stages)].front();
-  const auto operations = std::ssize(partition.balanced.plan.options);
-  partition.tried_all = partition.candidates <= effort.most_operations / operations;
-  SplitSearch search(job, deadline);
-  if (partition.tried_all) {
-    std::vector<Boundaries> all;
-    Boundaries begun{0};
-    ListSplits(limits, ways, stages, begun, all);
-    for (const Boundaries& split : all) search.BoundOf(split);
+  // All that may be as fast as the better one of two; where they are too many, some.
+  SplitSearch times([&](const Boundaries& split) { return BaselineNanoseconds(job, split); });
+  times.ValueOf(*boundaries);
+  times.ValueOf(*ShortestLongestBoundaries(*layer_times, stages));
+  Boundaries start = times.best();
+  const StageLimits as_fast(job.layers, job.schedule, kinds,
+                            static_cast<Nanoseconds>(times.ValueOf(start)));
+  const auto operations = std::ssize(balanced->plan.options);
+  const bool tries_all =
+      as_fast.CountWays(stages)[At(stages)].front() <= effort.most_operations / operations;
+  if (tries_all) {
+    for (const Boundaries& split : ListSplits(as_fast, stages)) times.ValueOf(split);
   } else {
-    search.Descend(*boundaries, limits);
+    times.Descend(start, as_fast);
   }
+  const bool is_balanced = times.ValueOf(*boundaries) == times.ValueOf(times.best());
+  auto fastest = PlanSplit(job, *layer_times, is_balanced ? *boundaries : times.best(), {});
+  if (!fastest) return Fail(fastest);
 
-  partition.bounded = std::ssize(search.bounds());
-  std::vector<std::pair<double, Boundaries>> by_bound;
-  for (const auto& [split, bound] : search.bounds()) by_bound.emplace_back(bound, split);
-  std::ranges::sort(by_bound);
-  partition.lower_bound_j = by_bound.front().first;
-  int plans = 0;
-  for (const auto& [bound, split] : by_bound) {
-    const double best_j = partition.least_energy.plan.evaluation.energy_j;
-    if (bound >= best_j || plans == effort.most_plans) break;
-    if (split == *boundaries) continue;
-    ++plans;
-    auto planned = PlanSplit(job, *layer_times, split, deadline);
-    if (!planned) return Fail(planned);
-    if (planned->plan.evaluation.energy_j < best_j) partition.least_energy = *std::move(planned);
+  Partition partition{
+      .balanced = *std::move(balanced), .fastest = *fastest, .least_energy = *std::move(fastest)};
+  const Nanoseconds deadline = partition.fastest.baseline.time;
+  const StageLimits limits(job.layers, job.schedule, kinds, deadline);
+  SplitSearch bounds([&](const Boundaries& split) { return BoundOf(job, split, deadline); });
+  if (tries_all) {
+    for (const Boundaries& split : ListSplits(limits, stages)) bounds.ValueOf(split);
+  } else {
+    bounds.Descend(partition.fastest.boundaries, limits);
+  }
+  partition.candidates = limits.CountWays(stages)[At(stages)].front();
+  partition.bounded = std::ssize(bounds.values());
+  partition.tried_all = tries_all;
+  if (auto planned = PlanBest(job, *layer_times, bounds.values(), effort.most_plans, partition);
+      !planned) {
+    return Fail(planned);
   }
   return partition;
 }

@@ -1,4 +1,4 @@
-// The balanced split against all splits, and the search for least energy against trying each.
+// The search for the fastest split, and for that of least energy, against trying each.
 #include "perseus/plan/partition.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,6 @@ namespace perseus {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Every way to cut, in lexicographic order.
@@ -32,61 +31,6 @@ void ForEachSplit(int layers, int stages, const std::function<void(const Boundar
     next.push_back(end);
     ForEachSplit(layers, stages - 1, visit, next);
   }
-}
-
-TEST(BalancedBoundaries, IsTheBestOfAllSplits) {
-  std::mt19937_64 random(7);
-  int ties = 0;
-  for (int run = 0; run < 600; ++run) {
-    SCOPED_TRACE(run);
-    const int layers = 1 + static_cast<int>(random() % 10);
-    const int stages = 1 + static_cast<int>(random() % static_cast<std::uint64_t>(layers));
-    // A few values, for ties; a light embedding and a heavy head in every other run.
-    std::vector<Nanoseconds> times;
-    for (int i = 0; i < layers; ++i) {
-      times.push_back(1 + static_cast<Nanoseconds>(random() % (run % 3 == 0 ? 3 : 1000)));
-    }
-    if (run % 2 == 0) {
-      times.front() = 1;
-      times.back() *= 3;
-    }
-    using Rank = std::tuple<Nanoseconds, Nanoseconds, Boundaries>;
-    std::optional<Rank> best;
-    int equals = 0;
-    ForEachSplit(layers, stages, [&](const Boundaries& split) {
-      const auto [shortest, longest] = std::ranges::minmax(StageTimes(times, split));
-      const Rank rank{longest, -shortest, split};
-      const bool is_tie = best && std::get<0>(*best) == longest && std::get<1>(*best) == -shortest;
-      if (is_tie) ++equals;
-      if (best && rank >= *best) return;
-      if (!is_tie) equals = 0;
-      best = rank;
-    });
-    ties += equals > 0 ? 1 : 0;
-    const auto balanced = BalancedBoundaries(times, stages);
-    ASSERT_TRUE(balanced);
-    EXPECT_EQ(*balanced, std::get<2>(*best));
-  }
-  EXPECT_GT(ties, 50);  // The rule among equals is tested, too.
-}
-
-//  embedding  blocks            head
-//      1      4  4  4  4  4  4    7      two longest stages of 12 cannot be avoided;
-//     [1      4  4] [4  4  4]   [4  7]   the first gets the embedding.
-TEST(BalancedBoundaries, GivesEmbeddingAndHeadTheirPlace) {
-  const std::vector<Nanoseconds> times{1, 4, 4, 4, 4, 4, 4, 7};
-  const auto balanced = BalancedBoundaries(times, 3);
-  ASSERT_TRUE(balanced);
-  EXPECT_THAT(*balanced, ElementsAre(0, 3, 6, 8));
-  const auto stage_times = StageTimes(times, *balanced);
-  EXPECT_THAT(stage_times, ElementsAre(9, 12, 11));
-  EXPECT_DOUBLE_EQ(ImbalanceRatio(stage_times), 12.0 / 9);
-}
-
-TEST(BalancedBoundaries, NeedsALayerForEachStage) {
-  const std::vector<Nanoseconds> times{1, 2};
-  EXPECT_THAT(BalancedBoundaries(times, 3).error().message, HasSubstr("choose 1 to 2 stages"));
-  EXPECT_FALSE(BalancedBoundaries(times, 0));
 }
 
 constexpr double kBlockingPowerW = 70;
@@ -141,38 +85,56 @@ PartitionJob RandomPartitionJob(std::mt19937_64& random, const std::string& sche
   return job;
 }
 
-// The least bound of all splits, none left out beforehand.
+Planner PlannerOf(const PartitionJob& job, const Boundaries& split) {
+  auto graph = BuildOperationGraph(job.schedule, StageProfile(job.layers, split), job.model);
+  return *Planner::Create(*std::move(graph), {kBlockingPowerW, 0});
+}
+
+void ForEachPlanner(const PartitionJob& job, const std::function<void(const Planner&)>& visit) {
+  ForEachSplit(job.layers.stages(), static_cast<int>(job.schedule.ranks.size()),
+               [&](const Boundaries& split) { visit(PlannerOf(job, split)); });
+}
+
+// Of all splits, none left out beforehand.
+Nanoseconds LeastTime(const PartitionJob& job) {
+  Nanoseconds least = std::numeric_limits<Nanoseconds>::max();
+  ForEachPlanner(job,
+                 [&](const Planner& planner) { least = std::min(least, planner.baseline().time); });
+  return least;
+}
+
 double LeastBound(const PartitionJob& job, Nanoseconds deadline) {
   double least = std::numeric_limits<double>::infinity();
-  ForEachSplit(job.layers.stages(), static_cast<int>(job.schedule.ranks.size()),
-               [&](const Boundaries& split) {
-                 auto graph =
-                     BuildOperationGraph(job.schedule, StageProfile(job.layers, split), job.model);
-                 const auto planner = Planner::Create(*std::move(graph), {kBlockingPowerW, 0});
-                 ASSERT_TRUE(planner);
-                 if (planner->least_time() > deadline) return;
-                 const auto bound = planner->BoundFor(deadline);
-                 ASSERT_TRUE(bound);
-                 least = std::min(least, *bound);
-               });
+  ForEachPlanner(job, [&](const Planner& planner) {
+    if (planner.least_time() > deadline) return;
+    const auto bound = planner.BoundFor(deadline);
+    ASSERT_TRUE(bound);
+    least = std::min(least, *bound);
+  });
   return least;
 }
 
 void CheckPromises(const Partition& partition) {
-  const Nanoseconds deadline = partition.balanced.baseline.time;
-  for (const PlannedSplit* split : {&partition.balanced, &partition.least_energy}) {
-    EXPECT_EQ(split->plan.deadline, deadline);
-    EXPECT_LE(split->plan.evaluation.time, deadline);
+  const Nanoseconds deadline = partition.fastest.baseline.time;
+  EXPECT_LE(deadline, partition.balanced.baseline.time);
+  EXPECT_EQ(partition.balanced.plan.deadline, partition.balanced.baseline.time);
+  EXPECT_EQ(partition.fastest.plan.deadline, deadline);
+  EXPECT_EQ(partition.least_energy.plan.deadline, deadline);
+  for (const PlannedSplit* split :
+       {&partition.balanced, &partition.fastest, &partition.least_energy}) {
+    EXPECT_LE(split->plan.evaluation.time, split->plan.deadline);
+    EXPECT_GE(ImbalanceRatio(split->stage_times), ImbalanceRatio(partition.balanced.stage_times));
   }
   EXPECT_LE(partition.least_energy.plan.evaluation.energy_j,
-            partition.balanced.plan.evaluation.energy_j);
+            partition.fastest.plan.evaluation.energy_j);
   EXPECT_LE(partition.bounded, partition.candidates);
   EXPECT_GE(partition.gap(), 0);
 }
 
-TEST(PartitionLayers, FindsTheLeastOfAllSplitsWhereItTriesAll) {
+TEST(PartitionLayers, FindsTheBestOfAllSplitsWhereItTriesAll) {
   std::mt19937_64 random(11);
   int gains = 0;
+  int faster = 0;
   for (const char* schedule : {"1f1b", "gpipe", "zb-h1"}) {
     for (int run = 0; run < 40; ++run) {
       SCOPED_TRACE(testing::Message() << schedule << " " << run);
@@ -182,18 +144,24 @@ TEST(PartitionLayers, FindsTheLeastOfAllSplitsWhereItTriesAll) {
       CheckPromises(*partition);
       EXPECT_TRUE(partition->tried_all);
       EXPECT_EQ(partition->bounded, partition->candidates);
-      EXPECT_EQ(partition->lower_bound_j, LeastBound(job, partition->balanced.baseline.time));
-      if (partition->least_energy.boundaries != partition->balanced.boundaries) ++gains;
+      EXPECT_EQ(partition->fastest.baseline.time, LeastTime(job));
+      EXPECT_EQ(partition->lower_bound_j, LeastBound(job, partition->fastest.baseline.time));
+      if (partition->fastest.boundaries != partition->balanced.boundaries) ++faster;
+      if (partition->least_energy.boundaries != partition->fastest.boundaries) ++gains;
     }
   }
-  EXPECT_GE(gains, 10);  // Else nothing was searched for.
+  EXPECT_GE(faster, 10);  // Else nothing was searched for.
+  EXPECT_GE(gains, 3);
 }
 
-// How often the local search ends at a worse bound than the best of all splits, and by how much.
+// How often the local search ends at a slower split than the fastest, or at a worse bound than the
+// best of all splits that are as fast, and by how much.
 TEST(PartitionLayers, SeldomMissesWhereItSearches) {
   std::mt19937_64 random(13);
   constexpr int kRuns = 120;
+  int slower = 0;
   int misses = 0;
+  double slowest = 0;
   double worst = 0;
   for (int run = 0; run < kRuns; ++run) {
     SCOPED_TRACE(run);
@@ -206,12 +174,21 @@ TEST(PartitionLayers, SeldomMissesWhereItSearches) {
     CheckPromises(*searched);
     EXPECT_FALSE(searched->tried_all);
     EXPECT_TRUE(tried_all->tried_all);
+    const double slowdown =
+        ToSeconds(searched->fastest.baseline.time) / ToSeconds(tried_all->fastest.baseline.time) -
+        1;
+    EXPECT_GE(slowdown, 0);
+    slowest = std::max(slowest, slowdown);
+    if (slowdown > 0) {
+      ++slower;
+      continue;
+    }
     EXPECT_GE(searched->lower_bound_j, tried_all->lower_bound_j);
     if (searched->lower_bound_j > tried_all->lower_bound_j) ++misses;
     worst = std::max(worst, searched->lower_bound_j / tried_all->lower_bound_j - 1);
   }
-  // Over 300 runs with up to 18 layers it missed 2, by at most 0.92 %; moving but one cut at a
-  // time, 54, by up to 5.4 %.
+  // partition.h has what 300 runs gave.
+  EXPECT_LE(slower, 2) << "of " << kRuns << ", the slowest by " << slowest;
   EXPECT_LE(misses, 2) << "of " << kRuns << ", the worst by " << worst;
 }
 
@@ -230,7 +207,7 @@ TEST(PartitionLayers, PlansAtMostSoMany) {
   const PartitionJob job = RandomPartitionJob(random, "1f1b");
   const auto partition = PartitionLayers(job, {.most_plans = 0});
   ASSERT_TRUE(partition);
-  EXPECT_EQ(partition->least_energy.boundaries, partition->balanced.boundaries);
+  EXPECT_EQ(partition->least_energy.boundaries, partition->fastest.boundaries);
 }
 
 TEST(PartitionLayers, RefusesWhatItCannotCut) {

@@ -41,7 +41,8 @@ void ExpectConsistent(const json& answer) {
                 step["bound_j"].get<double>() + step["intrinsic_j"].get<double>() +
                     step["extrinsic_j"].get<double>(),
                 1e-9 * step_energy_j);
-    EXPECT_GE(step["intrinsic_j"].get<double>(), -1e-9 * step_energy_j);
+    EXPECT_GE(step["intrinsic_j"].get<double>(), 0);
+    EXPECT_GE(step["extrinsic_j"].get<double>(), 0);
     energy_j += step_energy_j;
     bound_j += step["bound_j"].get<double>();
   }
@@ -100,6 +101,28 @@ TEST_F(ReplayVerbTest, BadInputIsOneLineThatNamesTheEvent) {
                   "(backward-send, pipeline 0, rank 1, step 7)");
   ExpectComplaint(Run("replay job.json --delay 0"), 2, "delay");
   ExpectComplaint(Run("replay job.json --gpu h900"), 2, "h900");
+}
+
+TEST_F(ReplayVerbTest, StepsOfNoTimeAreRefused) {
+  Write("zero.json", FormatTimeline({{"forward-compute", 0, 0, 1, 0, 0, 0},
+                                     {"backward-compute", 0, 0, 1, 0, 0, 0},
+                                     {"gc", 0, 0, 1, 5, 5, -1}}));
+  ExpectComplaint(Run("replay zero.json"), 2, "step 1: none of its computations takes any time");
+}
+
+TEST_F(ReplayVerbTest, AnyNumberOfAStepWillDo) {
+  std::string text = FormatTimeline(TwoPipelines({.steps = 2, .slowness = {1}}));
+  const auto replace_all = [&](const std::string& from, const std::string& to) {
+    for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+      text.replace(at, from.size(), to);
+    }
+  };
+  replace_all("\"step\":7", "\"step\":9223372036854775807");
+  replace_all("\"step\":8", "\"step\":-9223372036854775808");
+  Write("extreme.json", text);
+  EXPECT_THAT(RunWell("replay extreme.json"),
+              AllOf(HasSubstr("(9223372036854775807 to -9223372036854775808)"),
+                    HasSubstr("Not every step was recorded")));
 }
 
 // Production timelines that others recorded.

@@ -1,0 +1,50 @@
+// The published planner as we rebuilt it, against the frontiers that theirs found.
+#include "perseus/emulator/published_planner.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "published_frontier.h"
+
+namespace perseus {
+namespace {
+
+// Both fits minimise the same sum of squares, theirs by iteration. If that stops when the sum
+// changes by 1e-8 of itself, its curve is within 1e-4 of the root mean square error from the best
+// one. Taking that error for a tenth of the energy at most gives 1e-5.
+constexpr double kFitTolerance = 1e-5;
+
+TEST(PublishedPlannerTest, FindsThePublishedFrontiers) {
+  for (const MeasuredJob& job : kMeasuredJobs) {
+    for (const int microbatches : {12, 24, 48, 96}) {
+      SCOPED_TRACE(testing::Message() << job.name << ", " << microbatches);
+      const auto path = PublishedFrontierPath(job, microbatches);
+      if (!std::filesystem::exists(path)) {
+        GTEST_SKIP() << path << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
+      }
+      const std::vector<PublishedPoint> published = ReadPublishedFrontier(path);
+      ASSERT_FALSE(published.empty());
+      const auto graph = ReadIteration(job, microbatches);
+      ASSERT_TRUE(graph) << graph.error().message;
+      const auto planner = PublishedPlanner::Create(*graph, job.blocking_power_w, job.planner_unit);
+      ASSERT_TRUE(planner) << planner.error().message;
+      std::map<Nanoseconds, double> energy_at;
+      planner->ForEachSchedule([&](const PublishedPlanner::Schedule& schedule) {
+        energy_at[schedule.time] = schedule.energy_j;
+      });
+      // Theirs begins with the first schedule that is shorter than the slowest.
+      EXPECT_EQ(planner->slowest(), ToNanoseconds(published.front().time_s) + job.planner_unit);
+      EXPECT_EQ(planner->fastest(), ToNanoseconds(published.back().time_s));
+      for (const PublishedPoint& point : published) {
+        const auto found = energy_at.find(ToNanoseconds(point.time_s));
+        ASSERT_NE(found, energy_at.end()) << point.time_s;
+        EXPECT_NEAR(found->second, point.energy_j, kFitTolerance * point.energy_j) << point.time_s;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace perseus
