@@ -43,6 +43,12 @@ std::string HostName() {
   return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
+// ", metrics on 127.0.0.1:9836", with the port that was found where 0 was asked for.
+std::string MetricsPlace(const std::string& address, int port) {
+  if (port == 0) return "";
+  return fmt::format(", metrics on {}:{}", address.substr(0, address.rfind(':')), port);
+}
+
 Result<void> RunAgent(const AgentFlags& flags) {
   // First of all, for threads keep what they were started with.
   if (auto kept = KeepOnlyNeededCapabilities(); !kept) return kept;
@@ -61,7 +67,8 @@ Result<void> RunAgent(const AgentFlags& flags) {
 
   auto agent = Agent::Start(std::move(options), log);
   if (!agent) return Fail(agent);
-  log.info("listening on {}, metrics on {}", flags.socket, flags.metrics);
+  log.info("listening on {}{}", flags.socket,
+           MetricsPlace(flags.metrics, (*agent)->metrics_port()));
   auto run = (*agent)->Run();
   if (!run) {
     log.critical("{}", run.error().message);

@@ -67,7 +67,7 @@ TEST(MeasureSwitchLatency, AClockThatDoesNotComeIsCountedAndNotMeasured) {
 TEST(ClocksToMeasure, AreTheGpusOwnAndNoneTwiceInARow) {
   FakeClock clock;
   SlowGpu gpu(clock);
-  EXPECT_THAT(ClocksToMeasure(gpu.info()), ElementsAre(1410, 1100, 1300));
+  EXPECT_THAT(ClocksToMeasure(gpu.info()), ElementsAre(1410, 1100, 1300, 1200));
   DeviceInfo info;
   info.sm_clocks_mhz = {900};
   EXPECT_TRUE(ClocksToMeasure(info).empty());

@@ -1,0 +1,153 @@
+// `perseus agent`, `perseus gpu` and `perseus doctor` as processes, on virtual GPUs.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <thread>
+
+#include "perseus/base/file.h"
+#include "program.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kDevices = " --devices virtual:node.toml ";
+constexpr const char* kWhere = " --socket agent.sock ";
+
+class AgentProgramTest : public ProgramTest {
+ protected:
+  AgentProgramTest() {
+    Write("node.toml", "name = \"box\"\ngpus = 2\n[gpu]\nmodel = \"a100-sxm\"\n");
+  }
+  ~AgentProgramTest() override { StopAgent(); }
+
+  // The shell prints the agent's process number, and leaves it running.
+  void StartAgent(const std::string& flags = " --metrics off ") {
+    const std::string started = RunWell(std::string("agent") + kDevices + kWhere +
+                                        " --state agent.json " + flags + " 2>log & echo $!");
+    agent_ = std::stoi(started);
+    const auto is_up = [&] { return Run(std::string("gpu list") + kWhere).status == 0; };
+    ASSERT_TRUE(Comes(is_up)) << Read("log");
+  }
+  // True if it ended in time.
+  bool StopAgent() {
+    if (agent_ == 0) return true;
+    kill(agent_, SIGTERM);
+    const bool has_ended = Comes([&] { return HasEnded(agent_); });
+    agent_ = 0;
+    return has_ended;
+  }
+  // It is the shell's child, not ours: who comes to reap it, and when, is not known.
+  static bool HasEnded(pid_t process) {
+    const auto stat = ReadFile("/proc/" + std::to_string(process) + "/stat");
+    return !stat || stat->find(") Z ") != std::string::npos;
+  }
+  static bool Comes(const std::function<bool()>& condition) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return true;
+  }
+  nlohmann::json List() const { return RunJson(std::string("gpu list --json") + kWhere); }
+
+  pid_t agent_ = 0;
+};
+
+TEST_F(AgentProgramTest, ListsItsGpusAndEndsWithSigterm) {
+  StartAgent();
+  const nlohmann::json listing = List();
+  ASSERT_EQ(listing.at("gpus").size(), 2U);
+  EXPECT_EQ(listing.at("gpus").at(0).at("uuid"), "GPU-virtual-box-0");
+  EXPECT_EQ(listing.at("gpus").at(0).at("lease"), "");
+  EXPECT_THAT(RunWell(std::string("gpu list") + kWhere), ContainsRegex("GPU-virtual-box-1 +free"));
+  EXPECT_TRUE(StopAgent());
+  EXPECT_THAT(Read("log"), HasSubstr("all GPUs are back"));
+}
+
+TEST_F(AgentProgramTest, MetricsAreWhatPrometheusReads) {
+  StartAgent(" --metrics 127.0.0.1:0 --log-level debug ");
+  const std::string log = Read("log");
+  const std::size_t at = log.find("metrics on 127.0.0.1:");
+  ASSERT_NE(at, std::string::npos) << log;
+  const std::string port = log.substr(at + 21, log.find('\n', at) - at - 21);
+  // Bash's own sockets: no other program is needed.
+  Write("scrape", "exec 3<>/dev/tcp/127.0.0.1/" + port +
+                      "; printf 'GET /metrics HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3; "
+                      "sed '1,/^\\r$/d' <&3 >metrics\n");
+  RunWell("--version; bash scrape");
+  const std::string metrics = Read("metrics");
+  EXPECT_THAT(metrics, HasSubstr("DCGM_FI_DEV_POWER_USAGE{"));
+  EXPECT_THAT(metrics, HasSubstr("perseus_gpu_up{"));
+  EXPECT_THAT(metrics, HasSubstr("UUID=\"GPU-virtual-box-1\""));
+  EXPECT_THAT(metrics, HasSubstr("perseus_gpu_request_to_driver_seconds_bucket{"));
+  // 3 would be its linter's, 1 its parser's complaint.
+  RunWell("--version; promtool check metrics <metrics");
+}
+
+TEST_F(AgentProgramTest, WhatItRefusesIsOneLine) {
+  StartAgent();
+  const std::string gpu = std::string("gpu ");
+  ExpectComplaint(Run(gpu + "release GPU-none" + kWhere), 2, "the agent refuses: ");
+  ExpectComplaint(Run(gpu + "grant GPU-virtual-box-0" + kWhere), 2, "to whom?");
+  ExpectComplaint(Run(gpu + "revoke GPU-virtual-box-0 --uid 7" + kWhere), 2, "the agent refuses");
+  ExpectComplaint(Run(gpu + "restore --state agent.json" + kDevices + kWhere), 2,
+                  "an agent is running");
+}
+
+TEST_F(AgentProgramTest, GrantsSurviveTheAgent) {
+  StartAgent();
+  const std::string grantee = std::string("GPU-virtual-box-0 --uid 4242") + kWhere;
+  RunWell("gpu grant " + grantee);
+  EXPECT_TRUE(StopAgent());
+  StartAgent();
+  RunWell("gpu revoke " + grantee);
+  ExpectComplaint(Run("gpu revoke " + grantee), 2, "the agent refuses");
+}
+
+TEST_F(AgentProgramTest, BadFlagsAndStatesAreErrorsBeforeItListens) {
+  ExpectComplaint(Run(std::string("agent --devices cuda") + kWhere), 2, "is no kind of GPU");
+  ExpectComplaint(Run(std::string("agent --rest GPU-a=1200") + kDevices + kWhere), 2,
+                  "is not a GPU and its clocks");
+  Write("agent.json", "{\"format\": \"perseus-agent-state\"");
+  const Outcome damaged =
+      Run(std::string("agent --metrics off --state agent.json") + kDevices + kWhere);
+  EXPECT_EQ(damaged.status, 2);
+  EXPECT_THAT(damaged.err, HasSubstr("agent.json"));
+  Write("other.toml", "name = \"box\"\ngpus = 0\n");
+  const Outcome none = Run(std::string("agent --devices virtual:other.toml") + kWhere);
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("other.toml:2"));
+}
+
+TEST_F(AgentProgramTest, WithoutAnAgentTheRemedyIsNamed) {
+  ExpectComplaint(Run(std::string("gpu list") + kWhere), 1, "is the agent running");
+  ExpectComplaint(Run("gpu"), 2, "");
+}
+
+TEST_F(AgentProgramTest, DoctorTellsOfTheNodeAndFailsOnProblemsAlone) {
+  const std::string doctor =
+      std::string("doctor --read-only --state agent.json") + kDevices + kWhere;
+  const std::string screen = RunWell(doctor);
+  EXPECT_THAT(screen, HasSubstr("GPU-virtual-box-0: Virtual a100-sxm, 81 SM clocks"));
+  EXPECT_THAT(screen, HasSubstr("systemctl start perseus-agent"));
+  EXPECT_THAT(screen, Not(HasSubstr("PROBLEM")));
+  const nlohmann::json findings = RunJson(doctor + " --json");
+  EXPECT_EQ(findings.at("format"), "perseus-doctor");
+  const Outcome none =
+      Run(std::string("doctor --devices nvml:/nowhere.so --state agent.json") + kWhere);
+  EXPECT_EQ(none.status, 1);
+  EXPECT_THAT(none.out, HasSubstr("PROBLEM  driver"));
+  EXPECT_THAT(none.err, HasSubstr("1 problem (see above)"));
+  ExpectComplaint(Run("doctor --read-only --measure-latency"), 2, "which --read-only forbids");
+}
+
+}  // namespace
+}  // namespace perseus
