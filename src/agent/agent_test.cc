@@ -351,6 +351,19 @@ TEST_F(AgentTest, OneAgentForOneSocketAndOneState) {
   EXPECT_THAT(third.error().message, HasSubstr("another agent's"));
 }
 
+TEST_F(AgentTest, OneAgentForOneGpuThoughItsStateIsAnother) {
+  AgentOptions first = Options();
+  first.gpus.lock_directory = directory_ / "locks";
+  Start(std::move(first));
+  AgentOptions second = Options();
+  second.socket = directory_ / "other.sock";
+  second.gpus.state = directory_ / "other.json";
+  second.gpus.lock_directory = directory_ / "locks";
+  const auto agent = Agent::Start(std::move(second), log_);
+  ASSERT_FALSE(agent);
+  EXPECT_THAT(agent.error().message, HasSubstr("GPU-a is another agent's"));
+}
+
 TEST_F(AgentTest, ADamagedStateStopsItBeforeAnythingIsTouched) {
   std::filesystem::create_directories(state().parent_path());
   std::ofstream(state()) << "{\"format\": \"perseus-agent-st";

@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "perseus/agent/saved_state_file.h"
 #include "perseus/base/file.h"
 #include "perseus/wire/messages.h"
 #include "perseus/wire/unix_socket.h"
@@ -117,7 +118,20 @@ Finding ExamineState(const DoctorScene& scene) {
     return {Level::kProblem, "state", fmt::format("the disk of {} is full", directory.string()),
             "make room: no GPU is lent while its settings cannot be saved"};
   }
-  return {Level::kGood, "state", fmt::format("{} can be written", directory.string()), ""};
+  if (!std::filesystem::exists(scene.state, ignored)) {
+    return {Level::kGood, "state", fmt::format("{} can be written", directory.string()), ""};
+  }
+  const auto text = ReadFile(scene.state);
+  const auto state =
+      text ? ParseSavedState(*text, scene.state.string()) : Result<SavedState>(Fail(text));
+  if (!state) return {Level::kProblem, "state", state.error().message, ""};
+  if (!state->gpus.empty() && !wire::Connect(scene.socket)) {
+    return {Level::kProblem, "state",
+            fmt::format("{} GPUs have yet to be given back, and no agent runs", state->gpus.size()),
+            fmt::format("perseus gpu restore --state {}", scene.state.string())};
+  }
+  return {Level::kGood, "state", fmt::format("{} can be read and written", scene.state.string()),
+          ""};
 }
 
 // Programs that set clocks or power limits themselves, by the kernel's name of the process (15

@@ -74,6 +74,24 @@ TEST_F(DoctorTest, TheStatesDirectoryIsLookedAt) {
   EXPECT_EQ(About("state").level, Level::kNote);
 }
 
+TEST_F(DoctorTest, WhatTheStateHoldsIsTold) {
+  SavedState state;
+  state.boot_id = "boot";
+  Write("agent.json", FormatSavedState(state));
+  EXPECT_EQ(About("state").level, Level::kGood);
+  SavedGpu gpu;
+  gpu.uuid = "GPU-a";
+  gpu.lease = "7";
+  gpu.owner = {{1, 1}, 0, "job"};
+  gpu.controls[Control::kSmClock] = {{true, std::nullopt}, /*is_changed=*/true};
+  state.gpus["GPU-a"] = gpu;
+  Write("agent.json", FormatSavedState(state));
+  EXPECT_EQ(About("state").level, Level::kProblem);
+  EXPECT_THAT(About("state").remedy, HasSubstr("perseus gpu restore"));
+  Write("agent.json", "{");
+  EXPECT_EQ(About("state").level, Level::kProblem);
+}
+
 TEST_F(DoctorTest, AGpuThatIsFineSaysWhatItIs) {
   FakeGpu gpu("GPU-a");
   const Finding finding = AboutGpu(gpu);

@@ -17,6 +17,10 @@ const SettingReading& At(const GpuWorker::Found& found, Control control) {
   return found[static_cast<std::size_t>(control)];
 }
 
+tl::unexpected<wire::Refused> NoSuchGpu(const std::string& uuid) {
+  return Refuse(Refusal::kNoSuchGpu, "there is no {} on this node (see perseus gpu list)", uuid);
+}
+
 std::string SettingInWords(const std::optional<ControlSetting>& setting) {
   return setting ? Describe(setting->control, setting->setting) : "";
 }
@@ -62,7 +66,30 @@ GpuKeeper::GpuKeeper(Setup setup, FileDescriptor lock, SavedStateFile state, Pos
 
 GpuKeeper::~GpuKeeper() { *is_alive_ = false; }
 
+Result<void> GpuKeeper::LockGpus(const std::vector<std::unique_ptr<Device>>& devices) {
+  if (setup_.lock_directory.empty()) return {};
+  for (const auto& device : devices) {
+    const DeviceInfo& info = device->info();
+    if (info.backend == "virtual") continue;
+    std::string name = fmt::format("gpu-{}.lock", info.uuid);
+    std::ranges::replace(name, '/', '_');
+    auto lock = LockFile(setup_.lock_directory / name);
+    if (!lock) {
+      // Who may not write there may hardly set clocks.
+      log_.warn("no lock against other agents: {}", lock.error().message);
+      return {};
+    }
+    if (!*lock) {
+      return FailAs(ErrorKind::kSystem, "{} is another agent's, which is running (stop it first)",
+                    info.uuid);
+    }
+    gpu_locks_.push_back(*std::move(lock));
+  }
+  return {};
+}
+
 Result<void> GpuKeeper::Begin(std::vector<std::unique_ptr<Device>> devices) {
+  if (auto locked = LockGpus(devices); !locked) return locked;
   Readings readings;
   for (const auto& device : devices) {
     for (const Control control : kAllControls) {
@@ -82,6 +109,10 @@ Result<void> GpuKeeper::Begin(std::vector<std::unique_ptr<Device>> devices) {
   for (auto& device : devices) {
     const std::string uuid = device->info().uuid;
     gpus_[uuid].worker = std::make_unique<GpuWorker>(std::move(device), setup_.periods);
+  }
+  for (const auto& [uuid, controls] : state_.state().resting) {
+    if (!gpus_.contains(uuid))
+      log_.warn("{}, whose clocks at rest are declared, is not here", uuid);
   }
   for (const auto& [uuid, saved] : state_.state().gpus) {
     if (!gpus_.contains(uuid)) {
@@ -106,10 +137,7 @@ Answer<void> GpuKeeper::CheckWanted(const Caller& caller, const wire::Acquire& w
   if (is_stopping_) return Refuse(Refusal::kUnavailable, "the agent is stopping");
   for (const std::string& uuid : wanted.gpus) {
     const auto gpu = gpus_.find(uuid);
-    if (gpu == gpus_.end()) {
-      return Refuse(Refusal::kNoSuchGpu, "there is no {} on this node (see perseus gpu list)",
-                    uuid);
-    }
+    if (gpu == gpus_.end()) return NoSuchGpu(uuid);
     const DeviceInfo& info = gpu->second.worker->info();
     if (!info.measure_only.empty()) {
       return Refuse(Refusal::kNoSuchGpu, "{} can only be measured: {}", uuid, info.measure_only);
@@ -342,6 +370,9 @@ Answer<void> GpuKeeper::Intend(ConnectionId connection, const wire::Intend& want
 Answer<void> GpuKeeper::Grant(const Caller& caller, const wire::Grant& wanted) {
   if (!caller.is_administrator) {
     return Refuse(Refusal::kNotAllowed, "only root grants GPUs (run it as root)");
+  }
+  for (const std::string& uuid : wanted.gpus) {
+    if (!gpus_.contains(uuid)) return NoSuchGpu(uuid);
   }
   SavedState next = state_.state();
   if (auto added = next.Add(wanted); !added) return added;

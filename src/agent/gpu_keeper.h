@@ -53,6 +53,9 @@ class GpuKeeper {
       Setting setting;
     };
     std::vector<Resting> resting;
+    // Where a lock for each GPU lies, so that two agents with states of their own do not set the
+    // same one; empty: nowhere. Virtual GPUs, of which many may have one name, are not locked.
+    std::filesystem::path lock_directory;
     GpuWorker::Periods periods;
   };
   // Runs its argument on the event loop's thread, later. Called from any thread.
@@ -104,6 +107,7 @@ class GpuKeeper {
   struct Acquiring;
 
   GpuKeeper(Setup setup, FileDescriptor lock, SavedStateFile state, Post post, spdlog::logger& log);
+  Result<void> LockGpus(const std::vector<std::unique_ptr<Device>>& devices);
   Result<void> Begin(std::vector<std::unique_ptr<Device>> devices);
   Answer<void> CheckWanted(const Caller& caller, const wire::Acquire& wanted) const;
   void Found(const std::shared_ptr<Acquiring>& acquiring);
@@ -121,6 +125,7 @@ class GpuKeeper {
 
   const Setup setup_;          // Without its devices.
   const FileDescriptor lock_;  // Of the state, against a second keeper of it.
+  std::vector<FileDescriptor> gpu_locks_;
   SavedStateFile state_;
   const Post post_;
   spdlog::logger& log_;

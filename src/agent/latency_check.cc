@@ -1,5 +1,6 @@
 #include "perseus/agent/latency_check.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <thread>
@@ -33,6 +34,23 @@ DeviceResult<void> PutBack(Device& device, const SettingBefore& before) {
   return result;
 }
 
+// While it lives, signals that would end the process wait; they come when the GPU is back.
+class SignalsWait {
+ public:
+  SignalsWait() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&signals, signal);
+    pthread_sigmask(SIG_BLOCK, &signals, &before_);
+  }
+  ~SignalsWait() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsWait(const SignalsWait&) = delete;
+  SignalsWait& operator=(const SignalsWait&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 }  // namespace
 
 Result<SwitchLatency> MeasureSafely(Device& device, const LatencyCheck& check) {
@@ -51,6 +69,7 @@ Result<SwitchLatency> MeasureSafely(Device& device, const LatencyCheck& check) {
                   found->hint);
   }
 
+  const SignalsWait signals_wait;
   SavedState next = file->state();
   next.boot_id = check.boot_id;
   SavedGpu gpu;

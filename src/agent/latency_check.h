@@ -1,6 +1,6 @@
 // The switching latency of one GPU, measured without an agent and as safely as with one: what was
-// set before is saved first, and put back afterwards; should this process die meanwhile, the next
-// agent puts it back.
+// set before is saved first, and put back afterwards, before SIGINT or SIGTERM end the process;
+// should it be killed meanwhile, the next agent puts it back.
 #pragma once
 
 #include <filesystem>

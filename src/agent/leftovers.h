@@ -12,8 +12,8 @@
 namespace perseus {
 
 // Requires that no agent runs on this state. Fails (kSystem) if a GPU did not go back within
-// `patience`; what is saved of it stays, and it can be tried again.
-Result<void> GiveBackLeftovers(GpuKeeper::Setup setup, std::chrono::milliseconds patience,
-                               spdlog::logger& log);
+// `patience`; what is saved of it stays, and it can be tried again. How many were given back.
+Result<int> GiveBackLeftovers(GpuKeeper::Setup setup, std::chrono::milliseconds patience,
+                              spdlog::logger& log);
 
 }  // namespace perseus

@@ -267,6 +267,10 @@ Result<SavedStateFile> SavedStateFile::Open(std::filesystem::path path,
     empty.boot_id = boot_id_now;
     return SavedStateFile(std::move(path), std::move(empty), std::move(write));
   }
+  // A device could be read for ever.
+  if (!std::filesystem::is_regular_file(path, error)) {
+    return Fail("{} is no regular file; {}", path.string(), kRemedy);
+  }
   const Result<std::string> text = ReadFile(path);
   if (!text) return FailAs(text.error().kind, "{}; {}", text.error().message, kRemedy);
   Result<SavedState> state = ParseSavedState(*text, path.string());
@@ -294,17 +298,24 @@ Result<void> SavedStateFile::Save(SavedState next) {
 Result<FileDescriptor> LockSavedState(const std::filesystem::path& state) {
   std::filesystem::path path = state;
   path += ".lock";
+  auto lock = LockFile(path);
+  if (!lock) return lock;
+  if (*lock) return lock;
+  return FailAs(ErrorKind::kSystem, "{} is another agent's, which is running (choose --state)",
+                state.string());
+}
+
+Result<FileDescriptor> LockFile(const std::filesystem::path& path) {
   std::error_code ignored;  // What is wrong shows when the file is opened.
   std::filesystem::create_directories(path.parent_path(), ignored);
   constexpr mode_t kOwnerOnly = 0600;
-  FileDescriptor lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kOwnerOnly));
+  FileDescriptor lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnerOnly));
   if (!lock) {
     return FailAs(ErrorKind::kSystem, "cannot open {}: {} (run as root, or choose --state)",
                   path.string(), std::generic_category().message(errno));
   }
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  return FailAs(ErrorKind::kSystem, "{} is another agent's, which is running (choose --state)",
-                state.string());
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return FileDescriptor();
+  return lock;
 }
 
 }  // namespace perseus

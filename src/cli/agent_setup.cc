@@ -65,6 +65,7 @@ Result<GpuKeeper::Setup> SetUpGpus(const std::string& which, const std::string& 
   setup.state = state;
   setup.boot_id = *std::move(boot_id);
   setup.host = ThisHost();
+  setup.lock_directory = std::filesystem::path(kAgentSocket).parent_path();
   return setup;
 }
 

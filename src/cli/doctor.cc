@@ -14,6 +14,7 @@
 #include "perseus/agent/latency_check.h"
 #include "perseus/base/file.h"
 #include "perseus/device/open_devices.h"
+#include "perseus/wire/unix_socket.h"
 #include "standard_output.h"
 #include "verbs.h"
 
@@ -67,6 +68,11 @@ Finding FindingOf(const Measured& measured) {
 }
 
 Result<std::vector<Measured>> MeasureAll(const DoctorFlags& flags, const DeviceList& devices) {
+  if (wire::Connect(flags.socket)) {
+    return FailAs(ErrorKind::kSystem,
+                  "an agent runs on {}, and it alone sets clocks (stop it to measure)",
+                  flags.socket);
+  }
   auto boot_id = BootId();
   if (!boot_id) return Fail(boot_id);
   std::vector<Measured> all;

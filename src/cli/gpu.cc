@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -91,7 +92,9 @@ std::string FormatTable(const wire::Listing& listing) {
 std::string FormatJson(const wire::Listing& listing) {
   // As the agent sends it, less the envelope.
   const auto message = nlohmann::ordered_json::parse(wire::Format(wire::Reply(listing)));
-  return message.at("listing").dump(2) + "\n";
+  const nlohmann::ordered_json object{
+      {"format", "perseus-gpus"}, {"version", 1}, {"gpus", message.at("listing").at("gpus")}};
+  return object.dump(2) + "\n";
 }
 
 Result<void> RunList(const GpuFlags& flags) {
@@ -103,14 +106,14 @@ Result<void> RunList(const GpuFlags& flags) {
 }
 
 Result<void> RunWatch(const GpuFlags& flags) {
-  const auto socket = wire::Connect(flags.socket);
-  if (!socket) return Fail(socket);
   const bool is_terminal = isatty(STDOUT_FILENO) != 0;
-  for (;;) {
-    const auto listing = AskForList(socket->get());
-    if (!listing) return Fail(listing);
+  for (bool is_first = true;; is_first = false) {
+    // Anew each time: the agent sends those away who are silent for long, and may be restarted.
+    const auto socket = wire::Connect(flags.socket);
+    const auto listing = socket ? AskForList(socket->get()) : Result<wire::Listing>(Fail(socket));
+    if (!listing && is_first) return Fail(listing);
     // The cursor to the top, and what was there before away.
-    const std::string page = FormatTable(*listing);
+    const std::string page = listing ? FormatTable(*listing) : listing.error().message + "\n";
     if (auto printed = Print(is_terminal ? "\x1b[H\x1b[J" + page : page + "\n"); !printed) {
       return printed;
     }
@@ -152,10 +155,16 @@ Result<void> RunRestore(const GpuFlags& flags) {
                 flags.socket);
   }
   spdlog::logger log = MakeLog("info");
+  if (!std::filesystem::exists(flags.state)) {
+    return Fail("{} is not there: nothing to restore (is it the agent's --state?)", flags.state);
+  }
   auto setup = SetUpGpus(flags.devices, flags.state, {}, log);
   if (!setup) return Fail(setup);
   const std::chrono::milliseconds patience(static_cast<int>(flags.patience_s * 1000));
-  return GiveBackLeftovers(*std::move(setup), patience, log);
+  auto given_back = GiveBackLeftovers(*std::move(setup), patience, log);
+  if (!given_back) return Fail(given_back);
+  return Print(*given_back == 0 ? "nothing was left changed\n"
+                                : fmt::format("{} GPUs given back\n", *given_back));
 }
 
 CLI::App* AddPart(CLI::App& verb, GpuFlags& flags, const char* name, const char* about) {

@@ -9,6 +9,8 @@ namespace {
 
 // Between two readings of the clock: a driver's reading takes about as long.
 constexpr Nanoseconds kBetweenReadings = 200'000;
+// Unseen so often before any was seen, the rest will be, too: the GPU idles.
+constexpr int kMostUnseen = 3;
 
 }  // namespace
 
@@ -47,6 +49,7 @@ DeviceResult<SwitchLatency> MeasureSwitchLatency(Device& device, const std::vect
         result.samples.push_back({from_mhz, to_mhz, answered - start, clock.Now() - start});
       }
       from_mhz = to_mhz;
+      if (result.samples.empty() && result.unseen == kMostUnseen) return result;
     }
   }
   return result;

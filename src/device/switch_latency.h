@@ -30,7 +30,8 @@ struct SwitchLatency {
 // reads the clock until it is there. Leaves the last clock set: putting back what was set before is
 // the caller's, who has saved it. Fails as the driver does. `patience`: of one switch.
 //
-// An idle GPU may not show its clock at all (`unseen`): measure while something runs.
+// An idle GPU may not show its clock at all (`unseen`; after three it gives up): measure while
+// something runs.
 DeviceResult<SwitchLatency> MeasureSwitchLatency(Device& device, const std::vector<int>& clocks_mhz,
                                                  int rounds, Nanoseconds patience, Clock& clock);
 

@@ -64,6 +64,15 @@ TEST(MeasureSwitchLatency, AClockThatDoesNotComeIsCountedAndNotMeasured) {
   EXPECT_EQ(measured->samples.size(), 2U);
 }
 
+TEST(MeasureSwitchLatency, GivesUpOnAGpuThatShowsNothing) {
+  FakeClock clock;
+  SlowGpu gpu(clock);
+  const auto measured = MeasureSwitchLatency(gpu, {1000}, 30, 50 * kMillisecond, clock);
+  ASSERT_TRUE(measured);
+  EXPECT_EQ(measured->unseen, 3);
+  EXPECT_TRUE(measured->samples.empty());
+}
+
 TEST(ClocksToMeasure, AreTheGpusOwnAndNoneTwiceInARow) {
   FakeClock clock;
   SlowGpu gpu(clock);
