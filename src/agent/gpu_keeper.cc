@@ -7,6 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include "perseus/base/file.h"
+
 namespace perseus {
 namespace {
 
@@ -62,6 +64,7 @@ struct GpuKeeper::Acquiring {
 Result<std::unique_ptr<GpuKeeper>> GpuKeeper::Open(Setup setup, Post post, spdlog::logger& log) {
   auto lock = LockState(setup.state);
   if (!lock) return Fail(lock);
+  RemoveUnfinished(setup.state);
   auto state = SavedStateFile::Open(setup.state, setup.boot_id, setup.write_state);
   if (!state) return Fail(state);
   std::vector<std::unique_ptr<Device>> devices = std::move(setup.devices.devices);
