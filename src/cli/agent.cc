@@ -1,4 +1,5 @@
 // `perseus agent`: the daemon of a node.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -42,7 +43,17 @@ std::string HostName() {
   return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
+// Each client takes two descriptors. The soft limit of 1,024 is for programs that use select().
+void RaiseLimitOnOpenFiles() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  // Where that fails, fewer clients are taken.
+  static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
+}
+
 Result<void> RunAgent(const AgentFlags& flags) {
+  RaiseLimitOnOpenFiles();
   spdlog::logger log = MakeLog(flags.log_level);
   auto gpus = SetUpGpus(flags.devices, flags.state, flags.resting, log);
   if (!gpus) return Fail(gpus);
