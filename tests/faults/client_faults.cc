@@ -39,9 +39,11 @@ Process StartAs(pid_t pid) {
 
 }  // namespace
 
-Process Round::StartHolder(double heartbeat_s) const {
+Process Round::StartHolder(double heartbeat_s, std::optional<int> clock_mhz) const {
   const std::uint64_t landed = board->landed;
-  Process holder = Process::Start([plan = Plan(heartbeat_s)] { return Hold(plan); });
+  ClientPlan plan = Plan(heartbeat_s);
+  plan.clock_mhz = clock_mhz;
+  Process holder = Process::Start([&plan] { return Hold(plan); });
   Require(Eventually([&] { return board->landed > landed; }), "a client gets no clock set");
   return holder;
 }

@@ -48,10 +48,9 @@ void Raise(std::atomic<std::uint64_t>& most, std::uint64_t value) {
 }
 
 // Publishes and waits for the answer; false if none comes.
-bool Switch(Client& client, const wire::Lease& lease, int gpu, SplitMix64& random, Board& board) {
-  const std::vector<int>& clocks = lease.sm_clocks_mhz[static_cast<std::size_t>(gpu)];
+bool Switch(Client& client, int gpu, int clock_mhz, Board& board) {
   const Nanoseconds asked = Now();
-  const std::uint32_t sequence = client.publisher().Publish(gpu, AnyOf(clocks, random));
+  const std::uint32_t sequence = client.publisher().Publish(gpu, clock_mhz);
   while (client.publisher().answer(gpu).sequence != sequence) {
     if (Now() - asked > 5 * kSecond) return false;
     NapMicroseconds(50);
@@ -205,8 +204,9 @@ int Hold(const ClientPlan& plan) {
   }
   ++plan.board->leases;
   for (std::uint64_t round = 1;; ++round) {
-    const int gpu = static_cast<int>(random() % lease->gpus.size());
-    if (!Switch(*client, *lease, gpu, random, *plan.board)) break;
+    const std::size_t gpu = random() % lease->gpus.size();
+    const int clock_mhz = plan.clock_mhz.value_or(AnyOf(lease->sm_clocks_mhz[gpu], random));
+    if (!Switch(*client, static_cast<int>(gpu), clock_mhz, *plan.board)) break;
     // The agent's word on it, now and then.
     if (round % 64 != 0) continue;
     const auto renewed = client->Ask(wire::Renew{lease->id});
@@ -224,7 +224,8 @@ int WorkOnce(const ClientPlan& plan) {
     const auto lease = client->Acquire({AnyOf(plan.gpus, random)}, plan.heartbeat_s);
     if (lease) {
       ++plan.board->leases;
-      if (!Switch(*client, *lease, 0, random, *plan.board)) return 3;
+      const int clock_mhz = AnyOf(lease->sm_clocks_mhz[0], random);
+      if (!Switch(*client, 0, clock_mhz, *plan.board)) return 3;
       return client->Ask(wire::Release{lease->id}) ? 0 : 4;
     }
     ++plan.board->refused;

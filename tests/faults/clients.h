@@ -50,12 +50,13 @@ struct ClientPlan {
   std::uint64_t seed = 0;
   std::shared_ptr<Board> board;
   double heartbeat_s = 30;
+  std::optional<int> clock_mhz = std::nullopt;  // Hold: always this one; else random ones.
 };
 
 // Lease after lease, of some of the GPUs, with random clocks, ended in every way; survives agents.
 int Churn(const ClientPlan& plan);
-// One lease of all the GPUs, with random clocks, for as long as it is let: ends with 1 if the lease
-// does. Waits for GPUs that are not free yet.
+// One lease of all the GPUs, with clocks set all the time, for as long as it is let: ends with 1 if
+// the lease does. Waits for GPUs that are not free yet.
 int Hold(const ClientPlan& plan);
 // One lease of one of the GPUs, whichever is free first; ends with 0 once a clock was set and the
 // lease was released.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "clients.h"
 #include "node.h"
@@ -27,8 +28,8 @@ struct Round {
   void NapUpTo(std::int64_t microseconds) const {
     NapMicroseconds(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(microseconds)));
   }
-  // A client of Hold() that has got a lease and a clock.
-  Process StartHolder(double heartbeat_s = 30) const;
+  // A client of Hold(), which has got its lease and a clock.
+  Process StartHolder(double heartbeat_s = 30, std::optional<int> clock_mhz = {}) const;
 };
 
 struct Fault {
