@@ -1,6 +1,7 @@
 #include "perseus/agent/agent.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -65,6 +66,13 @@ bool Watch(asio::posix::stream_descriptor& to, FileDescriptor descriptor) {
   if (failed) return false;
   descriptor.Release();
   return true;
+}
+
+// A wait may end though nothing happened: Asio gives what it remembers of a closed descriptor to
+// the next one, events that it has yet to deal with included. Reading finds that out by itself.
+bool IsReadable(int descriptor) {
+  pollfd wanted{.fd = descriptor, .events = POLLIN, .revents = 0};
+  return poll(&wanted, 1, 0) > 0;
 }
 
 }  // namespace
@@ -205,7 +213,10 @@ class Agent::Loop {
   void WatchProcess(const ConnectionPtr& connection) {
     connection->process.async_wait(asio::posix::descriptor_base::wait_read,
                                    [this, connection](error_code error) {
-                                     if (error) return;
+                                     if (error || !IsOpen(connection)) return;
+                                     if (!IsReadable(connection->process.native_handle())) {
+                                       return WatchProcess(connection);
+                                     }
                                      keeper_->EndOfProcess(connection->caller.process);
                                      Close(connection);
                                    });

@@ -316,6 +316,26 @@ TEST_F(AgentTest, AChildThatInheritsTheConnectionDoesNotInheritTheLease) {
   close(pipe_ends[1]);
 }
 
+// What the kernel told of a process that has ended must not be taken for the next one's end.
+TEST_F(AgentTest, ClientsThatComeAndGoDoNotEndOneAnother) {
+  Start();
+  std::vector<pid_t> children;
+  for (int i = 0; i < 100; ++i) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    const auto connection = wire::Connect(socket());
+    for (int request = 0; connection && request < 3; ++request) {
+      if (!wire::Ask(connection->get(), wire::Format(wire::List{}), kLong)) _exit(1);
+    }
+    _exit(connection ? 0 : 1);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+}
+
 TEST_F(AgentTest, NonsenseIsAnsweredAndSoonNoMore) {
   Start();
   Client client(socket());
