@@ -67,7 +67,7 @@ struct Outcome {
   std::uint64_t landed = 0;
   std::uint64_t messages = 0;
   double slowest_ms = 0;
-  std::vector<long> memory_kb;  // After each round, of an agent that has lived through all so far.
+  std::vector<long> memory_kb;  // After each round that the agent of now has lived through.
   double seconds = 0;
 };
 
@@ -122,6 +122,11 @@ class Series {
                                           "explained",
                                           *growth, MostGrowth(fault_))));
     }
+    // A campaign that only strikes at rest shows nothing.
+    constexpr int kEnough = 20;
+    if (outcome_.rounds >= kEnough && outcome_.struck == 0) {
+      Report(count, Violation("no round struck while a clock was set"));
+    }
     outcome_.seconds = ToSeconds(RealClock().Now() - begin);
     return std::move(outcome_);
   }
@@ -145,7 +150,8 @@ class Series {
       fault_.run(round);
       node_->Settle();
       if (round.was_changed) ++outcome_.struck;
-      if (agent == node_->agent_pid()) outcome_.memory_kb.push_back(node_->OwnMemory());
+      if (agent != node_->agent_pid()) outcome_.memory_kb.clear();
+      outcome_.memory_kb.push_back(node_->OwnMemory());
     } catch (const Violation& violation) {
       Report(number, violation);
       node_.reset();

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <new>
 #include <utility>
 #include <variant>
@@ -154,7 +155,10 @@ std::optional<Client> Client::Connect(const std::filesystem::path& socket) {
 
 std::optional<wire::Reply> Client::Ask(const wire::Request& request) {
   auto answer = wire::Ask(socket_.get(), wire::Format(request), kPatience);
-  if (!answer) return std::nullopt;
+  if (!answer) {
+    refusal_ = {wire::Refusal::kUnavailable, answer.error().message};
+    return std::nullopt;
+  }
   if (!answer->descriptors.empty()) {
     auto publisher = ClockPublisher::Attach(std::move(answer->descriptors));
     if (!publisher) return std::nullopt;
@@ -168,7 +172,9 @@ std::optional<wire::Reply> Client::Ask(const wire::Request& request) {
 std::optional<wire::Lease> Client::Acquire(const std::vector<std::string>& gpus,
                                            double heartbeat_s) {
   const auto reply = Ask(wire::Acquire{gpus, "fault campaign", heartbeat_s});
-  if (!reply || !std::holds_alternative<wire::Lease>(*reply)) return std::nullopt;
+  if (!reply) return std::nullopt;
+  if (const auto* refused = std::get_if<wire::Refused>(&*reply)) refusal_ = *refused;
+  if (!std::holds_alternative<wire::Lease>(*reply)) return std::nullopt;
   return std::get<wire::Lease>(*reply);
 }
 
@@ -227,6 +233,11 @@ int WorkOnce(const ClientPlan& plan) {
       const int clock_mhz = AnyOf(lease->sm_clocks_mhz[0], random);
       if (!Switch(*client, 0, clock_mhz, *plan.board)) return 3;
       return client->Ask(wire::Release{lease->id}) ? 0 : 4;
+    }
+    // Only because another has it.
+    if (client->refusal().code != wire::Refusal::kHeld) {
+      std::fprintf(stderr, "a client is refused: %s\n", client->refusal().message.c_str());
+      return 5;
     }
     ++plan.board->refused;
     NapMicroseconds(2000 + static_cast<std::int64_t>(random() % 30'000));

@@ -35,12 +35,14 @@ class Client {
   std::optional<wire::Reply> Ask(const wire::Request& request);
   // Nothing: refused.
   std::optional<wire::Lease> Acquire(const std::vector<std::string>& gpus, double heartbeat_s = 30);
+  const wire::Refused& refusal() const { return refusal_; }  // The last one.
   ClockPublisher& publisher() { return *publisher_; }
   int socket() const { return socket_.get(); }
 
  private:
   explicit Client(FileDescriptor socket) : socket_(std::move(socket)) {}
   FileDescriptor socket_;
+  wire::Refused refusal_;
   std::optional<ClockPublisher> publisher_;
 };
 
