@@ -1,7 +1,9 @@
 #include "perseus/agent/agent.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,6 +14,9 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <cerrno>
+#include <filesystem>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -36,6 +41,39 @@ constexpr int kMessagesPerTurn = 16;
 constexpr int kMostMalformedInARow = 32;
 // Before accepting again where there are no descriptors left.
 constexpr auto kAcceptPause = std::chrono::milliseconds(200);
+constexpr const char* kFull =
+    "the agent cannot watch one more process (close connections, or raise its limit on open files)";
+
+// How many connections there may be so that leases, the state's file and metrics never lack
+// descriptors, which whoever may connect could use up otherwise.
+std::size_t RoomForConnections(std::size_t gpus) {
+  constexpr std::size_t kOfConnection = 2;  // Itself and its process.
+  constexpr std::size_t kOfLeasedGpu = 3;   // Channel, eventfd, and what watches that.
+  constexpr std::size_t kOfAllElse = 64;    // Metrics, files that are open for a moment.
+  rlimit limit{};
+  std::error_code error;
+  const std::filesystem::directory_iterator open_now("/proc/self/fd", error);
+  if (error || getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+  const std::size_t taken = static_cast<std::size_t>(std::distance(begin(open_now), {})) +
+                            gpus * kOfLeasedGpu + kOfAllElse;
+  return limit.rlim_cur > taken + kOfConnection ? (limit.rlim_cur - taken) / kOfConnection : 1;
+}
+
+// Has `to` own and watch the descriptor; false if the kernel cannot watch one more.
+bool Watch(asio::posix::stream_descriptor& to, FileDescriptor descriptor) {
+  error_code failed;
+  to.assign(descriptor.get(), failed);
+  if (failed) return false;
+  descriptor.Release();
+  return true;
+}
+
+// A wait may end though nothing happened: Asio gives what it remembers of a closed descriptor to
+// the next one, events that it has yet to deal with included. Reading finds that out by itself.
+bool IsReadable(int descriptor) {
+  pollfd wanted{.fd = descriptor, .events = POLLIN, .revents = 0};
+  return poll(&wanted, 1, 0) > 0;
+}
 
 }  // namespace
 
@@ -53,8 +91,12 @@ class Agent::Loop {
     // Listening comes first: it fails if there is an agent already, whose GPUs are not ours.
     auto listening = wire::Listen(options_.socket, options_.socket_mode);
     if (!listening) return Fail(listening);
-    listener_.assign(::dup(listening->get()));
+    if (!Watch(listener_, *std::move(listening))) {
+      return FailAs(ErrorKind::kSystem, "cannot watch the socket {} (the system has no memory)",
+                    options_.socket.string());
+    }
     host_ = options_.gpus.host;
+    const std::size_t gpus = options_.gpus.devices.devices.size();
     auto keeper = GpuKeeper::Open(
         std::move(options_.gpus),
         [this](std::function<void()> call) { asio::post(context_, std::move(call)); }, log_);
@@ -67,6 +109,7 @@ class Agent::Loop {
       if (!server) return Fail(server);
       metrics_.emplace(*std::move(server));
     }
+    options_.most_connections = std::min(options_.most_connections, RoomForConnections(gpus));
     return {};
   }
 
@@ -115,9 +158,9 @@ class Agent::Loop {
   void Accept() {
     listener_.async_wait(asio::posix::descriptor_base::wait_read, [this](error_code error) {
       if (error || is_stopping_) return;
-      const auto accepted = wire::Accept(listener_.native_handle());
+      auto accepted = wire::Accept(listener_.native_handle());
       if (accepted) {
-        if (*accepted) Welcome(*accepted);
+        if (*accepted) Welcome(*std::move(accepted));
       } else {
         accept_pause_.expires_after(kAcceptPause);
         accept_pause_.async_wait([this](error_code cancelled) {
@@ -129,9 +172,11 @@ class Agent::Loop {
     });
   }
 
-  void Welcome(const FileDescriptor& accepted) {
+  void Welcome(FileDescriptor accepted) {
     if (connections_.size() >= options_.most_connections) {
-      return SendAlone(accepted.get(), Refusal::kUnavailable, "the agent has too many clients");
+      return SendAlone(accepted.get(), Refusal::kUnavailable,
+                       "the agent has too many clients (close some, or raise its limit on open "
+                       "files)");
     }
     const auto peer = wire::PeerOf(accepted.get());
     if (!peer) return SendAlone(accepted.get(), Refusal::kNotAllowed, peer.error().message);
@@ -140,16 +185,22 @@ class Agent::Loop {
       ++refusals_;
       return SendAlone(accepted.get(), caller.error().code, caller.error().message);
     }
-    const int process = static_cast<int>(syscall(SYS_pidfd_open, caller->process.pid, 0));
-    auto connection = std::make_shared<Connection>(
-        Connection{.id = ++last_connection_,
-                   .socket = asio::posix::stream_descriptor(context_, ::dup(accepted.get())),
-                   .process = asio::posix::stream_descriptor(context_),
-                   .caller = *std::move(caller),
-                   .malformed_in_a_row = 0,
-                   .last_heard = std::chrono::steady_clock::now()});
+    FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, caller->process.pid, 0)));
+    // Before Linux 5.3 there is no such thing. Otherwise nobody would see the process end.
+    if (!process && errno != ENOSYS) return SendAlone(accepted.get(), Refusal::kUnavailable, kFull);
+    auto connection =
+        std::make_shared<Connection>(Connection{.id = ++last_connection_,
+                                                .socket = asio::posix::stream_descriptor(context_),
+                                                .process = asio::posix::stream_descriptor(context_),
+                                                .caller = *std::move(caller),
+                                                .malformed_in_a_row = 0,
+                                                .last_heard = std::chrono::steady_clock::now()});
+    if (process && !Watch(connection->process, std::move(process))) {
+      return SendAlone(accepted.get(), Refusal::kUnavailable, kFull);
+    }
+    if (!Watch(connection->socket, std::move(accepted))) return;
     connections_[connection->id] = connection;
-    if (process >= 0) WatchProcess(connection, process);
+    if (connection->process.is_open()) WatchProcess(connection);
     Listen(connection);
   }
 
@@ -159,11 +210,13 @@ class Agent::Loop {
   }
 
   // A child may keep the connection open after the process that leased has died.
-  void WatchProcess(const ConnectionPtr& connection, int process) {
-    connection->process.assign(process);
+  void WatchProcess(const ConnectionPtr& connection) {
     connection->process.async_wait(asio::posix::descriptor_base::wait_read,
                                    [this, connection](error_code error) {
-                                     if (error) return;
+                                     if (error || !IsOpen(connection)) return;
+                                     if (!IsReadable(connection->process.native_handle())) {
+                                       return WatchProcess(connection);
+                                     }
                                      keeper_->EndOfProcess(connection->caller.process);
                                      Close(connection);
                                    });

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -315,6 +316,26 @@ TEST_F(AgentTest, AChildThatInheritsTheConnectionDoesNotInheritTheLease) {
   close(pipe_ends[1]);
 }
 
+// What the kernel told of a process that has ended must not be taken for the next one's end.
+TEST_F(AgentTest, ClientsThatComeAndGoDoNotEndOneAnother) {
+  Start();
+  std::vector<pid_t> children;
+  for (int i = 0; i < 100; ++i) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    const auto connection = wire::Connect(socket());
+    for (int request = 0; connection && request < 3; ++request) {
+      if (!wire::Ask(connection->get(), wire::Format(wire::List{}), kLong)) _exit(1);
+    }
+    _exit(connection ? 0 : 1);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+}
+
 TEST_F(AgentTest, NonsenseIsAnsweredAndSoonNoMore) {
   Start();
   Client client(socket());
@@ -337,6 +358,39 @@ TEST_F(AgentTest, ASilentPeerWithoutALeaseIsSentAway) {
   leasing.Acquire({"GPU-a"});
   EXPECT_TRUE(silent.HasEnded());  // Waits for it.
   EXPECT_EQ(leasing.StatusOf("GPU-a").pid, getpid());
+}
+
+// Whoever may connect can use up the agent's descriptors, at any point of taking one more.
+TEST_F(AgentTest, WithoutDescriptorsItRefusesAndLivesOn) {
+  Start();
+  Client client(socket());
+  client.Acquire({"GPU-a"});
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  std::vector<FileDescriptor> peers;
+  bool is_refused = false;
+  for (int more = 2; more <= 4; ++more) {  // The peer's own, and what is left to the agent.
+    std::vector<FileDescriptor> room;
+    for (int i = 0; i < more; ++i) room.emplace_back(dup(client.socket()));
+    const rlimit tight{static_cast<rlim_t>(room.back().get()) + 1, before.rlim_max};
+    room.clear();
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &tight), 0);
+    peers.push_back(*wire::Connect(socket()));
+    const auto answer = wire::Ask(peers.back().get(), wire::Format(wire::List{}), kLong);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    const auto reply = answer ? wire::ParseReply(answer->text) : Result<wire::Reply>(Fail(answer));
+    is_refused = is_refused || !reply || std::holds_alternative<wire::Refused>(*reply);
+  }
+  EXPECT_TRUE(is_refused);
+  EXPECT_EQ(client.StatusOf("GPU-a").pid, getpid());
+}
+
+TEST_F(AgentTest, ASuccessorRemovesWhatAKilledAgentLeftHalfWritten) {
+  std::filesystem::create_directories(state().parent_path());
+  const std::filesystem::path half = state().native() + ".AbCd12";
+  std::ofstream(half) << "{\"format\": \"perseus-ag";
+  Start();
+  EXPECT_FALSE(std::filesystem::exists(half));
 }
 
 TEST_F(AgentTest, OneAgentForOneSocketAndOneState) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "perseus/base/file.h"
+
 namespace perseus {
 namespace {
 
@@ -45,6 +47,7 @@ struct GpuKeeper::Acquiring {
 Result<std::unique_ptr<GpuKeeper>> GpuKeeper::Open(Setup setup, Post post, spdlog::logger& log) {
   auto lock = LockSavedState(setup.state);
   if (!lock) return Fail(lock);
+  RemoveUnfinished(setup.state);
   auto state = SavedStateFile::Open(setup.state, setup.boot_id, setup.write_state);
   if (!state) return Fail(state);
   std::vector<std::unique_ptr<Device>> devices = std::move(setup.devices.devices);

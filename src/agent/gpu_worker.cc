@@ -114,14 +114,17 @@ void GpuWorker::Serve(std::shared_ptr<ClockChannel> channel, int gpu_of_channel,
     answer_ = {};
     to_restore_.clear();
     restored_ = nullptr;
-    const MutexLock lock(mutex_);
-    snapshot_.is_serving = true;
-    snapshot_.is_restoring = false;
-    snapshot_.setting.reset();
-    snapshot_.effect.reset();
-    unobserved_ = 0;
+    {
+      const MutexLock lock(mutex_);
+      snapshot_.is_serving = true;
+      snapshot_.is_restoring = false;
+      snapshot_.setting.reset();
+      snapshot_.effect.reset();
+      unobserved_ = 0;
+    }
+    // Not before: it would find the GPU free, and sleep for as long as of a free one.
+    observer_bell_->Ring();
   });
-  observer_bell_->Ring();
 }
 
 void GpuWorker::Restore(std::vector<ControlSetting> settings, std::function<void()> done) {
@@ -313,6 +316,10 @@ void GpuWorker::Observe(const std::stop_token& stop) {
       is_serving = snapshot_.is_serving;
       snapshot_.reading_trouble = telemetry ? "" : telemetry.error().message;
       snapshot_.telemetry = telemetry ? std::optional(*telemetry) : std::nullopt;
+      // A driver that was away comes back with nothing set: the same clock has to reach it again.
+      if (!telemetry && telemetry.error().kind == DeviceErrorKind::kGone) {
+        snapshot_.setting.reset();
+      }
     }
     LookAtEffect();
     pollfd bell{.fd = observer_bell_->fd(), .events = POLLIN, .revents = 0};

@@ -14,7 +14,8 @@
 //  2. Giving back tries every control, whatever became of the others, and goes on until each was
 //     accepted and, where the driver tells, read back. No number of failures ends it.
 //  3. The latest request wins. What came in between while the driver was busy is counted and
-//     dropped; a request for the clock that is set already does not reach the driver.
+//     dropped; a request for the clock that is set already does not reach the driver, but for one
+//     that was seen to be away since and may have forgotten it.
 //
 // Two threads, since reading a GPU takes up to milliseconds and must not stand in the way of a
 // switch: the worker sleeps in poll() until a client's eventfd, an order or a retry wakes it; the

@@ -103,6 +103,33 @@ TEST_F(GpuWorkerTest, AcceptedIsNotYetInEffect) {
   EXPECT_EQ(worker_.snapshot().effect->limits, hot);
 }
 
+// The observer of a free GPU may sleep for as good as ever.
+TEST(GpuWorkerObserverTest, LooksOftenFromTheBeginningOfALease) {
+  FakeGpu gpu("GPU-a");
+  const auto never = std::chrono::milliseconds(3'600'000);
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    GpuWorker worker(gpu.Open(),
+                     {.observe_serving = std::chrono::milliseconds(1), .observe_free = never});
+    ASSERT_TRUE(Eventually([&] { return worker.snapshot().telemetry.has_value(); }));
+    worker.Serve(std::make_shared<ClockChannel>(*ClockChannel::Create(1)), 0, std::nullopt);
+    gpu.Break(DeviceErrorKind::kFailed, "no reading");
+    ASSERT_TRUE(Eventually([&] { return !worker.snapshot().reading_trouble.empty(); }));
+    gpu.Mend();
+    ASSERT_TRUE(Eventually([&] { return worker.snapshot().reading_trouble.empty(); }));
+  }
+}
+
+TEST_F(GpuWorkerTest, ADriverThatWasAwayIsToldTheSameClockAgain) {
+  worker_.Serve(channel_, 0, std::nullopt);
+  Ask(1200);
+  gpu_.Break(DeviceErrorKind::kGone, "the driver is gone");
+  ASSERT_TRUE(Eventually([&] { return !worker_.snapshot().reading_trouble.empty(); }));
+  gpu_.Set(Control::kSmClock, std::nullopt);  // As its reload does.
+  gpu_.Mend();
+  Ask(1200);
+  EXPECT_EQ(gpu_.setting(Control::kSmClock), (Setting{1200, 1200}));
+}
+
 TEST_F(GpuWorkerTest, AFailedSwitchIsToldAndTheNextOneTried) {
   worker_.Serve(channel_, 0, std::nullopt);
   gpu_.FailNext(Control::kSmClock, 1, DeviceErrorKind::kPermission, "no permission");

@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+#include <vector>
 
 namespace perseus {
 namespace {
@@ -52,6 +54,18 @@ Result<void> WriteInPlace(const fs::path& path, std::string_view contents) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!file.valid()) return SystemFailure("write", path, errno);
   return WriteAll(file.get(), contents, path);
+}
+
+// What mkstemp puts random letters and digits in place of.
+constexpr std::string_view kUnfinished = ".XXXXXX";
+
+bool IsUnfinished(std::string_view name, std::string_view of) {
+  if (name.size() != of.size() + kUnfinished.size() || !name.starts_with(of)) return false;
+  name.remove_prefix(of.size());
+  return name.front() == '.' && std::all_of(name.begin() + 1, name.end(), [](char letter) {
+           return (letter >= '0' && letter <= '9') || (letter >= 'A' && letter <= 'Z') ||
+                  (letter >= 'a' && letter <= 'z');
+         });
 }
 
 // Where symbolic links lead, to a file that need not be there yet.
@@ -130,7 +144,7 @@ Result<void> WriteFileAtomically(const fs::path& given, std::string_view content
     return SystemFailure("write", path, error_code.value());
   }
 
-  std::string temporary = path.string() + ".XXXXXX";
+  std::string temporary = path.string().append(kUnfinished);
   {
     const Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
     if (!file.valid()) return SystemFailure("write", path, errno);
@@ -147,6 +161,21 @@ Result<void> WriteFileAtomically(const fs::path& given, std::string_view content
     return SystemFailure("write", path, error);
   }
   return FlushDirectories(path.parent_path(), topmost);
+}
+
+void RemoveUnfinished(const fs::path& given) {
+  const fs::path path = TargetOf(given);
+  std::error_code error;
+  const fs::path directory = path.has_parent_path() ? path.parent_path() : ".";
+  std::vector<fs::path> unfinished;
+  for (fs::directory_iterator entry(directory, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    if (IsUnfinished(entry->path().filename().native(), path.filename().native()) &&
+        fs::is_regular_file(entry->symlink_status(error))) {
+      unfinished.push_back(entry->path());
+    }
+  }
+  for (const fs::path& file : unfinished) fs::remove(file, error);
 }
 
 }  // namespace perseus

@@ -21,4 +21,9 @@ Result<std::string> ReadFile(const std::filesystem::path& path);
 // replaced; where it is a pipe or a device, that is written to, and nothing can be taken back.
 Result<void> WriteFileAtomically(const std::filesystem::path& path, std::string_view contents);
 
+// Removes the temporary files beside `path` that writers left who were killed meanwhile. Only for
+// whoever is the only writer of `path`: another's, which is not finished yet, would go, too. What
+// cannot be removed stays.
+void RemoveUnfinished(const std::filesystem::path& path);
+
 }  // namespace perseus

@@ -51,6 +51,27 @@ TEST_F(FileTest, AWriteReplacesAndLeavesNothingBeside) {
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
 }
 
+TEST_F(FileTest, WhatKilledWritersLeftIsRemovedAndNothingElse) {
+  const auto names = [this] {
+    std::set<std::string> all;
+    for (const auto& entry : fs::directory_iterator(directory_)) {
+      all.insert(entry.path().filename());
+    }
+    return all;
+  };
+  for (const char* const name : {"file", "file.lock", "file.old", "file.a-b_cd", "other.AbCd12",
+                                 "fileAbCd12", "file.AbCd123"}) {
+    ASSERT_TRUE(WriteFileAtomically(directory_ / name, "whole"));
+  }
+  fs::create_directory(directory_ / "file.folder");  // As many letters.
+  fs::create_symlink("file", directory_ / "link");
+  const std::set<std::string> stays = names();
+  ASSERT_TRUE(WriteFileAtomically(directory_ / "file.AbCd12", "half"));
+  ASSERT_TRUE(WriteFileAtomically(directory_ / "file.000000", "half"));
+  RemoveUnfinished(directory_ / "link");
+  EXPECT_EQ(names(), stays);
+}
+
 TEST_F(FileTest, AFailedWriteKeepsTheOldContentsAndSaysWhy) {
   // The target is a directory, so the last step, the rename, fails.
   const fs::path path = directory_ / "taken";

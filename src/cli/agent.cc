@@ -1,4 +1,5 @@
 // `perseus agent`: the daemon of a node.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -49,8 +50,18 @@ std::string MetricsPlace(const std::string& address, int port) {
   return fmt::format(", metrics on {}:{}", address.substr(0, address.rfind(':')), port);
 }
 
+// Each client takes two descriptors. The soft limit of 1,024 is for programs that use select().
+void RaiseLimitOnOpenFiles() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  // Where that fails, fewer clients are taken.
+  static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
+}
+
 Result<void> RunAgent(const AgentFlags& flags) {
-  // First of all, for threads keep what they were started with.
+  RaiseLimitOnOpenFiles();
+  // Before there are threads, which keep what they were started with.
   if (auto kept = KeepOnlyNeededCapabilities(); !kept) return kept;
   spdlog::logger log = MakeLog(flags.log_level);
   auto gpus = SetUpGpus(flags.devices, flags.state, flags.resting, log);

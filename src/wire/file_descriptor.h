@@ -17,6 +17,8 @@ class FileDescriptor {
   ~FileDescriptor();
 
   int get() const { return fd_; }
+  // No longer this one's to close.
+  int Release() { return std::exchange(fd_, -1); }
   explicit operator bool() const { return fd_ >= 0; }
 
  private:

@@ -1,0 +1,62 @@
+// The agent dies, in every way and at every moment.
+#include <signal.h>
+
+#include "faults.h"
+
+namespace perseus::faults {
+namespace {
+
+std::vector<Process> StartClients(const Round& round) {
+  std::vector<Process> clients;
+  for (std::uint64_t count = 1 + round.random() % 3; count > 0; --count) {
+    clients.push_back(Process::Start([plan = round.Plan()] { return Churn(plan); }));
+  }
+  return clients;
+}
+
+}  // namespace
+
+// While clients come and go, who find the next agent by themselves.
+void KillAgent(Round& round) {
+  std::vector<Process> clients = StartClients(round);
+  round.NapUpTo(40'000);
+  round.Strikes();
+  round.node.KillAgent();
+  // Some die with it, some live to see the next one.
+  if (round.random() % 3 == 0) clients.clear();
+  round.node.StartAgent();
+  round.NapUpTo(5000);
+}
+
+void TerminateAgent(Round& round) {
+  const std::vector<Process> clients = StartClients(round);
+  round.NapUpTo(40'000);
+  round.Strikes();
+  round.node.StopAgent();
+  round.node.RequireAllBack();
+  round.node.StartAgent();
+}
+
+// With a driver that takes its time, so that there is a while to die in; and agents that die while
+// they clean up after the last one.
+void KillAgentWhileRestoring(Round& round) {
+  Process holder = round.StartHolder();
+  for (int gpu = 0; gpu < round.node.fake().gpu_count(); ++gpu) {
+    const int milliseconds = static_cast<int>(round.random() % 20);
+    round.node.fake().Slow(gpu, fake_nvml::Function::kResetSmClock, milliseconds);
+    round.node.fake().Slow(gpu, fake_nvml::Function::kSetSmClock, milliseconds);
+  }
+  holder.Kill();
+  round.NapUpTo(25'000);
+  for (std::uint64_t deaths = 1 + round.random() % 4; deaths > 0; --deaths) {
+    round.Strikes();
+    round.node.KillAgent();
+    round.node.LaunchAgent();
+    round.NapUpTo(120'000);
+  }
+  round.node.KillAgent();
+  round.node.fake().Heal();
+  round.node.StartAgent();
+}
+
+}  // namespace perseus::faults

@@ -1,0 +1,235 @@
+// fault_campaign: the real agent, with real clients, over fake GPUs, and what goes wrong on a node.
+// docs/reliability.md has what was found, and how often each fault was tried.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "faults.h"
+#include "perseus/base/clock.h"
+#include "perseus/base/file.h"
+
+namespace perseus::faults {
+namespace {
+
+constexpr Fault kFaults[] = {
+    {"kill-client", "clients get SIGKILL at random moments", KillClients},
+    {"kill-agent", "the agent gets SIGKILL at a random moment and is started again", KillAgent},
+    {"terminate-agent", "the agent gets SIGTERM", TerminateAgent, 5},
+    {"kill-restoring", "the agent gets SIGKILL while it gives GPUs back, and again as it starts",
+     KillAgentWhileRestoring, 5},
+    {"full-disk", "no room for the agent's state", FillDisk, 10, 4, {.has_small_disk = true}},
+    {"failing-restore", "the driver refuses to unlock one GPU for a while", FailRestores, 10},
+    {"reload-driver", "the driver disappears and comes back with nothing set", ReloadDriver, 10},
+    {"wall-clock",
+     "the wall clock jumps by years, both ways",
+     ShiftWallClock,
+     50,
+     4,
+     {.has_clock_shim = true}},
+    {"hang", "a client stops, and wakes up after its lease has ended", HangClient, 50},
+    {"recycled-pid",
+     "a leaseholder's process number is given to another",
+     RecycleProcessNumber,
+     10,
+     4,
+     {},
+     false,
+     true},
+    {"nonsense", "10,000 malformed messages a second from four connections", SendNonsense, 50},
+    {"silence", "100 connections say nothing", SayNothing, 10},
+    {"long-silence", "the same until the agent ends them", SayNothingForAMinute, 1000, 4, {}, true},
+    {"crowd", "200 clients contend for 16 GPUs", CrowdIn, 50, 16},
+    {"descriptors",
+     "400 connections, where the agent may have 128 files open",
+     TakeAllDescriptors,
+     50,
+     4,
+     {.open_files = 128}},
+};
+
+struct Options {
+  int rounds = 10;
+  std::string fault = "all";
+  std::uint64_t seed = 1;
+  std::optional<int> round;
+};
+
+struct Outcome {
+  int rounds = 0;
+  int violations = 0;
+  int struck = 0;  // Rounds in which a clock was set when the fault came.
+  std::uint64_t leases = 0;
+  std::uint64_t landed = 0;
+  std::uint64_t messages = 0;
+  double slowest_ms = 0;
+  std::vector<long> memory_kb;  // After each round that the agent of now has lived through.
+  double seconds = 0;
+};
+
+double Mean(const std::vector<long>& values, std::size_t begin, std::size_t end) {
+  return static_cast<double>(std::accumulate(values.begin() + static_cast<std::ptrdiff_t>(begin),
+                                             values.begin() + static_cast<std::ptrdiff_t>(end),
+                                             0L)) /
+         static_cast<double>(end - begin);
+}
+
+// kB by which the agent's own memory grew from the first quarter of the rounds to the last one, on
+// average; nothing if it did not live through enough of them.
+std::optional<double> Growth(const Outcome& outcome) {
+  constexpr std::size_t kFewest = 40;
+  const std::size_t count = outcome.memory_kb.size();
+  if (count < kFewest) return std::nullopt;
+  return Mean(outcome.memory_kb, count - count / 4, count) - Mean(outcome.memory_kb, 0, count / 4);
+}
+
+// What malloc may keep without a leak: each thread has an arena, which gives memory back only when
+// 128 KiB lie free at its end (M_TRIM_THRESHOLD). Two threads a GPU, and the loop's.
+double MostGrowth(const Fault& fault) { return (2 * fault.gpus + 1) * 128.0; }
+
+void PrintEnd(const std::filesystem::path& log) {
+  constexpr std::size_t kBytes = 2000;
+  const auto text = ReadFile(log);
+  if (!text) return;
+  const std::size_t begin = text->size() > kBytes ? text->find('\n', text->size() - kBytes) + 1 : 0;
+  fmt::print(stderr, "the end of the agent's log:\n{}", text->substr(begin));
+}
+
+// One fault: its rounds on one node, and after a violation on a new one.
+class Series {
+ public:
+  Series(const Fault& fault, const Options& options) : fault_(fault), options_(options) {}
+
+  Outcome Run() {
+    const Nanoseconds begin = RealClock().Now();
+    const int count = Rounds();
+    for (int round = 0; round < count; ++round) {
+      if (options_.round && *options_.round != round) continue;
+      ++outcome_.rounds;
+      RunOne(round);
+    }
+    try {
+      if (node_) node_->StopAgent();
+    } catch (const Violation& violation) {
+      Report(count, violation);
+    }
+    if (const auto growth = Growth(outcome_); growth && *growth > MostGrowth(fault_)) {
+      Report(count, Violation(fmt::format("the agent's memory grew by {:.0f} kB, where {:.0f} are "
+                                          "explained",
+                                          *growth, MostGrowth(fault_))));
+    }
+    // A campaign that only strikes at rest shows nothing.
+    constexpr int kEnough = 20;
+    if (outcome_.rounds >= kEnough && outcome_.struck == 0) {
+      Report(count, Violation("no round struck while a clock was set"));
+    }
+    outcome_.seconds = ToSeconds(RealClock().Now() - begin);
+    return std::move(outcome_);
+  }
+
+ private:
+  int Rounds() const {
+    const int rounds = options_.rounds / fault_.one_in;
+    return fault_.is_long ? rounds : std::max(rounds, 1);
+  }
+
+  void RunOne(int number) {
+    SplitMix64 random{options_.seed * 1'000'003 + static_cast<std::uint64_t>(number)};
+    const auto board = MakeBoard();
+    try {
+      if (!node_) {
+        node_.emplace(fault_.gpus, options_.seed, fault_.environment);
+        node_->StartAgent();
+      }
+      const pid_t agent = node_->agent_pid();
+      Round round{*node_, random, board};
+      fault_.run(round);
+      node_->Settle();
+      if (round.was_changed) ++outcome_.struck;
+      if (agent != node_->agent_pid()) outcome_.memory_kb.clear();
+      outcome_.memory_kb.push_back(node_->OwnMemory());
+    } catch (const Violation& violation) {
+      Report(number, violation);
+      node_.reset();
+    }
+    outcome_.leases += board->leases;
+    outcome_.landed += board->landed;
+    outcome_.messages += board->messages;
+    outcome_.slowest_ms =
+        std::max(outcome_.slowest_ms, static_cast<double>(board->slowest_ns) / 1e6);
+  }
+
+  void Report(int round, const Violation& violation) {
+    ++outcome_.violations;
+    fmt::print(stderr, "VIOLATION --fault {} --seed {} --rounds {} --round {}: {}\n", fault_.name,
+               options_.seed, options_.rounds, round, violation.what());
+    if (node_) PrintEnd(node_->log());
+  }
+
+  const Fault& fault_;
+  const Options& options_;
+  std::optional<Node> node_;
+  Outcome outcome_;
+};
+
+void PrintHead() {
+  fmt::print("{:<16}{:>7}{:>11}{:>9}{:>9}{:>9}{:>10}{:>12}{:>12}\n", "fault", "rounds",
+             "violations", "seconds", "struck", "leases", "switches", "slowest ms", "growth kB");
+}
+
+void PrintLine(const Fault& fault, const Outcome& outcome) {
+  const auto growth = Growth(outcome);
+  fmt::print(
+      "{:<16}{:>7}{:>11}{:>9.1f}{:>9}{:>9}{:>10}{:>12.1f}{:>12}{}\n", fault.name, outcome.rounds,
+      outcome.violations, outcome.seconds, outcome.struck, outcome.leases, outcome.landed,
+      outcome.slowest_ms, growth ? fmt::format("{:.0f}", *growth) : "-",
+      outcome.messages == 0 ? "" : fmt::format("  ({} messages or connections)", outcome.messages));
+  std::fflush(stdout);
+}
+
+int RunCampaign(const Options& options) {
+  PrintHead();
+  int violations = 0;
+  for (const Fault& fault : kFaults) {
+    if (options.fault != "all" && options.fault != fault.name) continue;
+    if (fault.needs_root && !IsApart()) {
+      fmt::print("{:<16}   left out: it needs root\n", fault.name);
+      continue;
+    }
+    const Outcome outcome = Series(fault, options).Run();
+    if (outcome.rounds == 0) continue;
+    PrintLine(fault, outcome);
+    violations += outcome.violations;
+  }
+  if (!IsApart()) fmt::print("without root, a limit on file sizes stood for the full disk\n");
+  return violations == 0 ? 0 : 1;
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App program("Injects faults into the agent's node and checks that all GPUs come back.");
+  program.add_option("--rounds", options.rounds, "Of the most frequent faults (default: 10)")
+      ->check(CLI::Range(1, 1'000'000));
+  std::vector<std::string> names = {"all"};
+  std::string about;
+  for (const Fault& fault : kFaults) {
+    names.emplace_back(fault.name);
+    about += fmt::format("  {:<16} 1 in {:<5} {}\n", fault.name, fault.one_in, fault.what);
+  }
+  program.footer("Faults, and which part of the rounds they get (one at least):\n" + about);
+  program.add_option("--fault", options.fault, "One of those below, or all (default: all)")
+      ->check(CLI::IsMember(names));
+  program.add_option("--seed", options.seed, "Of everything but the scheduler (default: 1)");
+  program.add_option("--round", options.round, "Only this one, as a violation names it");
+  CLI11_PARSE(program, argc, argv);
+  return RunApart([&] { return RunCampaign(options); });
+}
+
+}  // namespace
+}  // namespace perseus::faults
+
+int main(int argc, char** argv) { return perseus::faults::Main(argc, argv); }

@@ -1,0 +1,113 @@
+// Clients that die, hang, or are taken for one another.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "faults.h"
+#include "perseus/base/clock.h"
+
+namespace perseus::faults {
+namespace {
+
+constexpr Nanoseconds kSecond = 1'000'000'000;
+constexpr Nanoseconds kPatience = 30 * kSecond;
+
+template <typename Condition>
+bool Eventually(Condition condition) {
+  const Nanoseconds begin = RealClock().Now();
+  while (!condition()) {
+    if (RealClock().Now() - begin > kPatience) return false;
+    NapMicroseconds(1000);
+  }
+  return true;
+}
+
+// A process that has the number `pid` and only sleeps; none if the kernel gave it to somebody else.
+Process StartAs(pid_t pid) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    std::ofstream("/proc/sys/kernel/ns_last_pid") << pid - 1;
+    Process process = Process::Start([] {
+      for (;;) pause();
+      return 0;
+    });
+    if (process.pid() == pid) return process;
+  }
+  return {};
+}
+
+}  // namespace
+
+Process Round::StartHolder(double heartbeat_s, std::optional<int> clock_mhz) const {
+  const std::uint64_t landed = board->landed;
+  ClientPlan plan = Plan(heartbeat_s);
+  plan.clock_mhz = clock_mhz;
+  Process holder = Process::Start([&plan] { return Hold(plan); });
+  Require(Eventually([&] { return board->landed > landed; }), "a client gets no clock set");
+  return holder;
+}
+
+void KillClients(Round& round) {
+  std::vector<Process> clients;
+  for (std::uint64_t count = 1 + round.random() % 3; count > 0; --count) {
+    clients.push_back(Process::Start([plan = round.Plan()] { return Churn(plan); }));
+  }
+  round.NapUpTo(30'000);
+  for (Process& client : clients) {
+    round.Strikes();
+    client.Kill();
+    round.NapUpTo(2000);
+  }
+}
+
+void HangClient(Round& round) {
+  Process client = round.StartHolder(1);
+  round.NapUpTo(50'000);
+  round.Strikes();
+  client.Send(SIGSTOP);
+  round.node.Settle(1);
+  // It wakes up, and believes that it still has its lease.
+  client.Send(SIGCONT);
+  NapMicroseconds(50'000);
+  Require(!round.node.IsChanged(), "a client whose lease has ended sets clocks");
+}
+
+// The leaseholder dies, a child of it keeps the connection open, and its number is given away.
+void RecycleProcessNumber(Round& round) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("no pipe");
+  Process client = Process::Start([&round, write_end = ends[1]] {
+    auto connection = Client::Connect(round.node.socket());
+    const auto lease = connection->Acquire(round.node.uuids());
+    if (!lease) return 1;
+    ++round.board->leases;
+    for (int gpu = 0; gpu < connection->publisher().gpu_count(); ++gpu) {
+      connection->publisher().Publish(gpu, 1200);
+    }
+    const pid_t child = fork();
+    if (child == 0) pause();
+    if (write(write_end, &child, sizeof child) != sizeof child) return 1;
+    for (;;) pause();
+  });
+  close(ends[1]);
+  pid_t child = 0;
+  const bool is_told = read(ends[0], &child, sizeof child) == sizeof child;
+  close(ends[0]);
+  Require(is_told, "a client gets no lease");
+  Require(Eventually([&] { return round.node.IsChanged(); }), "a client gets no clock set");
+  const pid_t number = client.pid();
+  round.Strikes();
+  client.Kill();
+  const Process other = StartAs(number);
+  try {
+    Require(other.pid() == number, "the kernel does not give the number again");
+    round.node.Settle();
+  } catch (...) {
+    kill(child, SIGKILL);
+    throw;
+  }
+  kill(child, SIGKILL);
+}
+
+}  // namespace perseus::faults

@@ -1,0 +1,285 @@
+#include "clients.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <new>
+#include <utility>
+#include <variant>
+
+#include "perseus/base/clock.h"
+#include "perseus/base/random.h"
+#include "perseus/wire/unix_socket.h"
+#include "process.h"
+
+namespace perseus::faults {
+namespace {
+
+constexpr std::chrono::seconds kPatience{30};
+constexpr Nanoseconds kSecond = 1'000'000'000;
+
+Nanoseconds Now() { return RealClock().Now(); }
+
+template <typename List>
+const auto& AnyOf(const List& list, SplitMix64& random) {
+  return list[random() % std::size(list)];
+}
+
+std::vector<std::string> SomeOf(std::vector<std::string> gpus, SplitMix64& random) {
+  for (std::size_t i = gpus.size(); i > 1; --i) std::swap(gpus[i - 1], gpus[random() % i]);
+  gpus.resize(1 + random() % gpus.size());
+  return gpus;
+}
+
+bool IsSet(const ClockAnswer& answer) {
+  return answer.outcome == ClockOutcome::kAccepted || answer.outcome == ClockOutcome::kInEffect ||
+         answer.outcome == ClockOutcome::kLimited;
+}
+
+void Raise(std::atomic<std::uint64_t>& most, std::uint64_t value) {
+  std::uint64_t now = most;
+  while (now < value && !most.compare_exchange_weak(now, value)) {
+  }
+}
+
+// Publishes and waits for the answer; false if none comes.
+bool Switch(Client& client, int gpu, int clock_mhz, Board& board) {
+  const Nanoseconds asked = Now();
+  const std::uint32_t sequence = client.publisher().Publish(gpu, clock_mhz);
+  while (client.publisher().answer(gpu).sequence != sequence) {
+    if (Now() - asked > 5 * kSecond) return false;
+    NapMicroseconds(50);
+  }
+  Raise(board.slowest_ns, static_cast<std::uint64_t>(Now() - asked));
+  if (IsSet(client.publisher().answer(gpu))) ++board.landed;
+  return true;
+}
+
+// A while of training, as far as the agent sees it. Some clocks are none.
+void Train(Client& client, const wire::Lease& lease, SplitMix64& random, Board& board) {
+  const auto count = static_cast<int>(lease.gpus.size());
+  for (std::uint64_t left = 1 + random() % 40; left > 0; --left) {
+    const int gpu = static_cast<int>(random() % static_cast<std::uint64_t>(count));
+    const std::vector<int>& clocks = lease.sm_clocks_mhz[static_cast<std::size_t>(gpu)];
+    const std::uint64_t dice = random() % 20;
+    client.publisher().Publish(gpu, dice == 0 ? 0 : dice == 1 ? 777 : AnyOf(clocks, random));
+    if (random() % 2 == 0) NapMicroseconds(static_cast<std::int64_t>(random() % 500));
+  }
+  for (int gpu = 0; gpu < count; ++gpu) {
+    if (IsSet(client.publisher().answer(gpu))) ++board.landed;
+  }
+}
+
+// What no agent should be able to read.
+std::string Nonsense(SplitMix64& random) {
+  static constexpr std::array<std::string_view, 8> kTexts = {
+      "{\"perseus\":1,\"acquire\":{\"gpus\":[],\"job\":\"x\"}}",
+      "{\"perseus\":1,\"acquire\":{\"gpus\":[\"GPU-1\",\"GPU-1\"],\"job\":\"x\"}}",
+      "{\"perseus\":2,\"list\":{}}",
+      "{\"perseus\":1,\"list\":{},\"list\":{}}",
+      "{\"perseus\":1,\"release\":{\"lease\":7}}",
+      "{\"perseus\":1,\"renew\":{\"lease\":\"\\u0000\\ud800\"}}",
+      "{\"perseus\":1,\"intend\":{\"lease\":\"1\",\"slowdown\":1e400}}",
+      "{\"perseus\":1"};
+  switch (random() % 4) {
+    case 0:
+      return std::string(AnyOf(kTexts, random));
+    case 1:  // Deep.
+      return std::string(1 + random() % 3000, random() % 2 == 0 ? '[' : '{');
+    case 2: {  // Cut off, with a byte changed.
+      std::string text(AnyOf(kTexts, random));
+      text[random() % text.size()] = static_cast<char>(random());
+      return text.substr(0, 1 + random() % text.size());
+    }
+    default: {
+      std::string text(1 + random() % 200, ' ');
+      for (char& byte : text) byte = static_cast<char>(random());
+      return text;
+    }
+  }
+}
+
+// As the agent's own code never does: longer than allowed, or with a descriptor.
+void SendAsNobodyShould(int socket, SplitMix64& random) {
+  if (random() % 2 == 0) {
+    const std::string text(wire::kLongestMessage + 1 + random() % 1000, 'x');
+    send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return;
+  }
+  char byte = 'x';
+  iovec part{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  *reinterpret_cast<int*>(CMSG_DATA(header)) = socket;
+  sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+// Reads what the agent answered; false at the end of the connection.
+bool Drain(int socket) {
+  std::array<char, 2048> bytes{};
+  for (;;) {
+    const ssize_t got = recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (got < 0) return errno == EAGAIN;
+    if (got == 0) return false;
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Board> MakeBoard() {
+  void* const memory =
+      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  return {new (memory) Board(), [](Board* board) { munmap(board, sizeof(Board)); }};
+}
+
+std::optional<Client> Client::Connect(const std::filesystem::path& socket) {
+  auto connected = wire::Connect(socket);
+  if (!connected) return std::nullopt;
+  return Client(*std::move(connected));
+}
+
+std::optional<wire::Reply> Client::Ask(const wire::Request& request) {
+  auto answer = wire::Ask(socket_.get(), wire::Format(request), kPatience);
+  if (!answer) {
+    refusal_ = {wire::Refusal::kUnavailable, answer.error().message};
+    return std::nullopt;
+  }
+  if (!answer->descriptors.empty()) {
+    auto publisher = ClockPublisher::Attach(std::move(answer->descriptors));
+    if (!publisher) return std::nullopt;
+    publisher_.emplace(*std::move(publisher));
+  }
+  auto reply = wire::ParseReply(answer->text);
+  if (!reply) return std::nullopt;
+  return *std::move(reply);
+}
+
+std::optional<wire::Lease> Client::Acquire(const std::vector<std::string>& gpus,
+                                           double heartbeat_s) {
+  const auto reply = Ask(wire::Acquire{gpus, "fault campaign", heartbeat_s});
+  if (!reply) return std::nullopt;
+  if (const auto* refused = std::get_if<wire::Refused>(&*reply)) refusal_ = *refused;
+  if (!std::holds_alternative<wire::Lease>(*reply)) return std::nullopt;
+  return std::get<wire::Lease>(*reply);
+}
+
+int Churn(const ClientPlan& plan) {
+  SplitMix64 random{plan.seed};
+  for (;;) {
+    auto client = Client::Connect(plan.socket);
+    for (std::uint64_t left = random() % 6; client && left > 0; --left) {
+      const auto lease = client->Acquire(SomeOf(plan.gpus, random), plan.heartbeat_s);
+      if (!lease) {
+        ++plan.board->refused;
+        NapMicroseconds(static_cast<std::int64_t>(random() % 2000));
+        continue;
+      }
+      ++plan.board->leases;
+      Train(*client, *lease, random, *plan.board);
+      if (random() % 2 == 0) break;  // Hangs up.
+      if (!client->Ask(wire::Release{lease->id})) break;
+    }
+    client.reset();
+    NapMicroseconds(static_cast<std::int64_t>(random() % 2000));
+  }
+}
+
+int Hold(const ClientPlan& plan) {
+  SplitMix64 random{plan.seed};
+  auto client = Client::Connect(plan.socket);
+  if (!client) return 1;
+  auto lease = client->Acquire(plan.gpus, plan.heartbeat_s);
+  while (!lease) {
+    NapMicroseconds(1000);
+    lease = client->Acquire(plan.gpus, plan.heartbeat_s);
+  }
+  ++plan.board->leases;
+  for (std::uint64_t round = 1;; ++round) {
+    const std::size_t gpu = random() % lease->gpus.size();
+    const int clock_mhz = plan.clock_mhz.value_or(AnyOf(lease->sm_clocks_mhz[gpu], random));
+    if (!Switch(*client, static_cast<int>(gpu), clock_mhz, *plan.board)) break;
+    // The agent's word on it, now and then.
+    if (round % 64 != 0) continue;
+    const auto renewed = client->Ask(wire::Renew{lease->id});
+    if (!renewed || !std::holds_alternative<wire::Done>(*renewed)) break;
+  }
+  ++plan.board->lost;
+  return 1;
+}
+
+int WorkOnce(const ClientPlan& plan) {
+  SplitMix64 random{plan.seed};
+  auto client = Client::Connect(plan.socket);
+  if (!client) return 2;
+  for (;;) {
+    const auto lease = client->Acquire({AnyOf(plan.gpus, random)}, plan.heartbeat_s);
+    if (lease) {
+      ++plan.board->leases;
+      const int clock_mhz = AnyOf(lease->sm_clocks_mhz[0], random);
+      if (!Switch(*client, 0, clock_mhz, *plan.board)) return 3;
+      return client->Ask(wire::Release{lease->id}) ? 0 : 4;
+    }
+    // Only because another has it.
+    if (client->refusal().code != wire::Refusal::kHeld) {
+      std::fprintf(stderr, "a client is refused: %s\n", client->refusal().message.c_str());
+      return 5;
+    }
+    ++plan.board->refused;
+    NapMicroseconds(2000 + static_cast<std::int64_t>(random() % 30'000));
+  }
+}
+
+int Babble(const ClientPlan& plan, int messages_a_second) {
+  constexpr int kBatches = 200;  // A second.
+  SplitMix64 random{plan.seed};
+  std::optional<Client> client;
+  for (Nanoseconds next = Now();; next += kSecond / kBatches) {
+    for (int left = messages_a_second / kBatches; left > 0; --left) {
+      // Some never read what they are answered.
+      if (client && random() % 4 != 0 && !Drain(client->socket())) client.reset();
+      if (!client) client = Client::Connect(plan.socket);
+      if (!client) break;
+      if (random() % 50 == 0) {
+        SendAsNobodyShould(client->socket(), random);
+      } else if (const std::string text = Nonsense(random);
+                 send(client->socket(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) <
+                 0) {
+        // Closed by the agent, or it has not read the last ones yet.
+        if (errno != EAGAIN) client.reset();
+        continue;
+      }
+      ++plan.board->messages;
+    }
+    if (const Nanoseconds left = next - Now(); left > 0) NapMicroseconds(left / 1000);
+  }
+}
+
+int BeSilent(const ClientPlan& plan, int connections) {
+  std::vector<Client> clients;
+  for (int i = 0; i < connections; ++i) {
+    if (auto client = Client::Connect(plan.socket)) {
+      clients.push_back(*std::move(client));
+    } else {
+      ++plan.board->refused;
+    }
+  }
+  plan.board->messages += clients.size();
+  for (;;) pause();
+}
+
+}  // namespace perseus::faults

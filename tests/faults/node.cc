@@ -1,0 +1,317 @@
+#include "node.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <variant>
+
+#include "perseus/agent/saved_state_file.h"
+#include "perseus/base/clock.h"
+#include "perseus/base/file.h"
+
+namespace perseus::faults {
+namespace {
+
+namespace fs = std::filesystem;
+using fake_nvml::ClockRange;
+using fake_nvml::FakeNvml;
+
+constexpr Nanoseconds kSecond = 1'000'000'000;
+// The agent retries a restore after 5 s at most, and looks at heartbeats every 250 ms; the rest is
+// for a machine that has other things to do.
+constexpr Nanoseconds kLongestSettling = 30 * kSecond;
+constexpr std::int64_t kLookEveryUs = 2000;
+
+fs::path MakeDirectory() {
+  std::string path = fs::temp_directory_path() / "perseus-faults-XXXXXX";
+  if (mkdtemp(path.data()) == nullptr) throw std::runtime_error("no temporary directory");
+  return path;
+}
+
+std::string InWords(const std::optional<ClockRange>& range) {
+  return range ? fmt::format("{}-{}", range->lower, range->upper) : "none";
+}
+std::string InWords(const Hardware& hardware) {
+  return fmt::format("SM lock {}, memory lock {}, {} mW", InWords(hardware.sm_lock),
+                     InWords(hardware.memory_lock), hardware.power_limit_mw);
+}
+
+std::string EndInWords(int status) {
+  return WIFSIGNALED(status) ? fmt::format("died of signal {}", WTERMSIG(status))
+                             : fmt::format("ended with {}", WEXITSTATUS(status));
+}
+
+void SetMemoryLock(const FakeNvml& fake, int gpu, const std::optional<ClockRange>& range) {
+  // Nobody else needs to, so the fake has no call for it.
+  fake_nvml::MapNode(fake.path())->gpus[gpu].memory_lock =
+      range ? fake_nvml::Range(static_cast<unsigned>(range->lower),
+                               static_cast<unsigned>(range->upper))
+            : 0;
+}
+
+}  // namespace
+
+void Require(bool holds, const std::string& what) {
+  if (!holds) throw Violation(what);
+}
+
+Node::Node(int gpus, std::uint64_t seed, AgentEnvironment environment)
+    : directory_(MakeDirectory()),
+      fake_(FakeNvml::Create(directory_ / "node", {.gpus = std::vector<fake_nvml::GpuSpec>(
+                                                       static_cast<std::size_t>(gpus))})),
+      environment_(std::move(environment)) {
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    Hardware hardware{.sm_lock = {}, .memory_lock = {}, .power_limit_mw = fake_.PowerLimit(gpu)};
+    switch ((static_cast<std::uint64_t>(gpu) + seed) % 4) {
+      case 0:
+        hardware.sm_lock = ClockRange{1200, 1305};
+        locked_gpu_ = gpu;
+        break;
+      case 1:
+        hardware.power_limit_mw = 300'000;
+        break;
+      case 2:
+        hardware.memory_lock = ClockRange{810, 810};
+        hardware.power_limit_mw = 250'000;
+        break;
+      default:
+        break;
+    }
+    administrators_.push_back(hardware);
+  }
+  SetAsAdministrator();
+  ShiftWallClock(0);
+  fs::create_directories(state().parent_path());
+  if (environment_.has_small_disk && IsApart() &&
+      mount("tmpfs", state().parent_path().c_str(), "tmpfs", 0, "size=64k") != 0) {
+    throw std::runtime_error("cannot mount a small disk");
+  }
+}
+
+Node::~Node() {
+  agent_.Kill();
+  if (environment_.has_small_disk && IsApart()) umount2(state().parent_path().c_str(), MNT_DETACH);
+  std::error_code ignored;
+  fs::remove_all(directory_, ignored);
+}
+
+void Node::SetAsAdministrator() {
+  expected_ = administrators_;
+  for (int gpu = 0; gpu < fake_.gpu_count(); ++gpu) {
+    const Hardware& hardware = expected_[static_cast<std::size_t>(gpu)];
+    if (hardware.sm_lock) fake_.LockSm(gpu, *hardware.sm_lock);
+    SetMemoryLock(fake_, gpu, hardware.memory_lock);
+    fake_.SetPowerLimit(gpu, hardware.power_limit_mw);
+  }
+}
+
+// ---- The agent ----
+
+void Node::BeAgent() const {
+  setenv("FAKE_NVML_FILE", fake_.path().c_str(), 1);
+  if (environment_.has_clock_shim) {
+    setenv("LD_PRELOAD", FAULTS_CLOCK_SHIM, 1);
+    setenv("FAULTS_CLOCK_FILE", (directory_ / "clock").c_str(), 1);
+    // Of a build under the sanitizer, which wants to be first otherwise.
+    setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
+  }
+  if (environment_.open_files) {
+    const rlimit limit{*environment_.open_files, *environment_.open_files};
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  signal(SIGXFSZ, SIG_IGN);  // For the limit that stands for a full disk.
+  const int log_file = open(log().c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+  dup2(log_file, STDERR_FILENO);
+  close(log_file);
+  std::vector<std::string> words = {
+      PERSEUS_PROGRAM, "agent",  "--devices", std::string("nvml:") + FAKE_NVML_LIBRARY,
+      "--socket",      socket(), "--state",   state(),
+      "--metrics",     "off"};
+  for (int gpu = 0; gpu < fake_.gpu_count(); ++gpu) {
+    const auto& lock = administrators_[static_cast<std::size_t>(gpu)].sm_lock;
+    if (!lock) continue;
+    words.insert(words.end(), {"--rest", fake_.Uuid(gpu) + "=" + InWords(lock)});
+  }
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execv(arguments[0], arguments.data());
+  _exit(127);
+}
+
+void Node::LaunchAgent() {
+  agent_ = Process::Start([this]() -> int { BeAgent(); });
+}
+
+void Node::StartAgent() {
+  LaunchAgent();
+  const Nanoseconds begin = RealClock().Now();
+  for (;;) {
+    int status = 0;
+    if (agent_.HasEnded(&status)) {
+      throw Violation("the agent does not start: it " + EndInWords(status));
+    }
+    if (const auto client = Client::Connect(socket())) break;
+    Require(RealClock().Now() - begin < kLongestSettling, "the agent does not begin to listen");
+    NapMicroseconds(500);
+  }
+  List();
+  if (descriptors_when_new_ != 0) return;
+  // The first one, without clients: until List's connection is closed.
+  do {
+    descriptors_when_new_ = Descriptors();
+    NapMicroseconds(20'000);
+  } while (Descriptors() != descriptors_when_new_);
+}
+
+void Node::KillAgent() { agent_.Kill(); }
+
+void Node::StopAgent() {
+  agent_.Send(SIGTERM);
+  const int status = agent_.Wait();
+  Require(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+          "after SIGTERM the agent " + EndInWords(status));
+}
+
+// ---- What there is ----
+
+std::vector<std::string> Node::uuids() const {
+  std::vector<std::string> all;
+  for (int gpu = 0; gpu < fake_.gpu_count(); ++gpu) all.push_back(fake_.Uuid(gpu));
+  return all;
+}
+
+Hardware Node::Now(int gpu) const {
+  return {fake_.SmLock(gpu), fake_.MemoryLock(gpu), fake_.PowerLimit(gpu)};
+}
+
+bool Node::IsChanged() const {
+  for (int gpu = 0; gpu < fake_.gpu_count(); ++gpu) {
+    if (Now(gpu) != expected_[static_cast<std::size_t>(gpu)]) return true;
+  }
+  return false;
+}
+
+wire::Listing Node::List() const {
+  auto client = Client::Connect(socket());
+  Require(client.has_value(), "the agent takes no connection");
+  const auto reply = client->Ask(wire::List{});
+  Require(reply.has_value(), "the agent does not answer");
+  Require(std::holds_alternative<wire::Listing>(*reply), "the agent refuses to list its GPUs");
+  return std::get<wire::Listing>(*reply);
+}
+
+void Node::ShiftWallClock(std::int64_t seconds) {
+  const int file = open((directory_ / "clock").c_str(), O_RDWR | O_CREAT, 0644);
+  if (pwrite(file, &seconds, sizeof seconds, 0) != sizeof seconds) {
+    throw std::runtime_error("cannot write the clock's file");
+  }
+  close(file);
+}
+
+long Node::OwnMemory() const {
+  std::ifstream status(fmt::format("/proc/{}/status", agent_.pid()));
+  std::string word;
+  while (status >> word) {
+    if (word != "RssAnon:") continue;
+    long kilobytes = 0;
+    status >> kilobytes;
+    return kilobytes;
+  }
+  return 0;
+}
+
+std::size_t Node::Descriptors() const {
+  std::error_code ignored;
+  const fs::directory_iterator entries(fmt::format("/proc/{}/fd", agent_.pid()), ignored);
+  return static_cast<std::size_t>(std::distance(begin(entries), end(entries)));
+}
+
+// ---- What must hold ----
+
+std::string Node::HardwareTrouble() const {
+  for (int gpu = 0; gpu < fake_.gpu_count(); ++gpu) {
+    const Hardware& expected = expected_[static_cast<std::size_t>(gpu)];
+    if (const Hardware now = Now(gpu); now != expected) {
+      return fmt::format("GPU {} ({}) has {}, and had {}", gpu, fake_.Uuid(gpu), InWords(now),
+                         InWords(expected));
+    }
+  }
+  return {};
+}
+
+std::string Node::StateTrouble() const {
+  if (!fs::exists(state())) return {};  // Written with the first thing that there is to save.
+  const auto text = ReadFile(state());
+  if (!text) return text.error().message;
+  const auto saved = ParseSavedState(*text, "state");
+  if (!saved) return saved.error().message;
+  if (!saved->gpus.empty()) return "still saved as changed: " + saved->gpus.begin()->first;
+  return {};
+}
+
+std::string Node::FileTrouble() const {
+  const std::set<std::string> known = {"agent.sock", "agent.log",       "node", "clock", "state",
+                                       "agent.json", "agent.json.lock", "fill"};
+  for (const fs::path& directory : {directory_, state().parent_path()}) {
+    for (const auto& entry : fs::directory_iterator(directory)) {
+      if (!known.contains(entry.path().filename())) return "left behind: " + entry.path().string();
+    }
+  }
+  return {};
+}
+
+std::string Node::AgentTrouble(std::size_t connections) {
+  for (const wire::GpuStatus& gpu : List().gpus) {
+    if (!gpu.lease.empty()) {
+      return fmt::format("{} is {} {} ({})", gpu.uuid,
+                         gpu.is_restoring ? "being given back after" : "held by", gpu.lease,
+                         gpu.trouble);
+    }
+  }
+  // Of a connection: itself, and its process.
+  const std::size_t most = descriptors_when_new_ + 2 * connections;
+  if (const std::size_t now = Descriptors(); now > most) {
+    return fmt::format("the agent has {} descriptors, and {} are enough", now, most);
+  }
+  return {};
+}
+
+std::string Node::FirstTrouble(std::size_t connections) {
+  int status = 0;
+  if (agent_.HasEnded(&status)) throw Violation("the agent " + EndInWords(status));
+  for (const auto& look : {&Node::HardwareTrouble, &Node::StateTrouble, &Node::FileTrouble}) {
+    if (std::string trouble = (this->*look)(); !trouble.empty()) return trouble;
+  }
+  return AgentTrouble(connections);
+}
+
+void Node::Settle(std::size_t connections) {
+  const Nanoseconds begin = RealClock().Now();
+  for (;;) {
+    const std::string trouble = FirstTrouble(connections);
+    if (trouble.empty()) return;
+    if (RealClock().Now() - begin > kLongestSettling) {
+      throw Violation(fmt::format("{} s later: {}", kLongestSettling / kSecond, trouble));
+    }
+    NapMicroseconds(kLookEveryUs);
+  }
+}
+
+void Node::RequireAllBack() {
+  for (const auto& look : {&Node::HardwareTrouble, &Node::StateTrouble, &Node::FileTrouble}) {
+    const std::string trouble = (this->*look)();
+    Require(trouble.empty(), trouble);
+  }
+}
+
+}  // namespace perseus::faults
