@@ -13,12 +13,13 @@ constexpr Nanoseconds kMillisecond = 1'000'000;
 // Takes 2 ms to a higher clock and 10 ms to a lower one; 1000 MHz never comes.
 class SlowGpu : public Device {
  public:
-  explicit SlowGpu(FakeClock& clock) : clock_(clock) {
+  explicit SlowGpu(FakeClock& clock, bool is_idle = false) : clock_(clock), is_idle_(is_idle) {
     info_.sm_clocks_mhz = {900, 1000, 1100, 1200, 1300, 1410};
   }
   const DeviceInfo& info() const override { return info_; }
   DeviceResult<Telemetry> Read() override {
     Telemetry telemetry;
+    if (is_idle_) return telemetry;
     telemetry.sm_clock_mhz = clock_.Now() >= lands_at_ && wanted_ != 1000 ? wanted_ : had_;
     return telemetry;
   }
@@ -35,6 +36,7 @@ class SlowGpu : public Device {
 
  private:
   FakeClock& clock_;
+  bool is_idle_;
   DeviceInfo info_;
   int had_ = 0;
   int wanted_ = 1410;
@@ -66,8 +68,8 @@ TEST(MeasureSwitchLatency, AClockThatDoesNotComeIsCountedAndNotMeasured) {
 
 TEST(MeasureSwitchLatency, GivesUpOnAGpuThatShowsNothing) {
   FakeClock clock;
-  SlowGpu gpu(clock);
-  const auto measured = MeasureSwitchLatency(gpu, {1000}, 30, 50 * kMillisecond, clock);
+  SlowGpu gpu(clock, /*is_idle=*/true);
+  const auto measured = MeasureSwitchLatency(gpu, {1000, 1200}, 30, 50 * kMillisecond, clock);
   ASSERT_TRUE(measured);
   EXPECT_EQ(measured->unseen, 3);
   EXPECT_TRUE(measured->samples.empty());
