@@ -95,7 +95,9 @@ int RunApart(const std::function<int()>& body) {
   std::fflush(nullptr);
   const pid_t first = fork();
   if (first == 0) _exit(BeFirst(body));
-  return ExitStatusOf(WaitFor(first));
+  const int status = ExitStatusOf(WaitFor(first));
+  // No process can be started from here any more, which the leak sanitizer would do.
+  _exit(status);
 }
 
 bool IsApart() { return is_apart; }

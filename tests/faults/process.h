@@ -34,7 +34,8 @@ class Process {
 };
 
 // Runs `body` where everything that it starts dies with it, and where process numbers and mounts
-// are its own. Without root just runs it: some faults then leave something out, and say so.
+// are its own, and ends with what it returns. Without root just runs it: some faults then leave
+// something out, and say so.
 int RunApart(const std::function<int()>& body);
 // Whether this process is inside of a RunApart that could.
 bool IsApart();
