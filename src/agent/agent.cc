@@ -33,6 +33,7 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using wire::Refusal;
 
+constexpr std::size_t kLeftForRoot = 16;
 constexpr auto kTick = std::chrono::milliseconds(250);
 constexpr auto kStoppingTick = std::chrono::milliseconds(10);
 // Messages of one connection before the others have their turn.
@@ -82,7 +83,7 @@ class Agent::Loop {
   Loop(AgentOptions options, spdlog::logger& log)
       : options_(std::move(options)),
         log_(log),
-        signals_(context_, SIGTERM, SIGINT),
+        signals_(context_, SIGTERM, SIGINT, SIGHUP),
         tick_(context_),
         listener_(context_),
         accept_pause_(context_) {}
@@ -102,12 +103,8 @@ class Agent::Loop {
         [this](std::function<void()> call) { asio::post(context_, std::move(call)); }, log_);
     if (!keeper) return Fail(keeper);
     keeper_ = *std::move(keeper);
-    if (!options_.metrics_address.empty()) {
-      auto server = MetricsServer::Listen(context_, options_.metrics_address, [this] {
-        return FormatMetrics(Report(), options_.hostname);
-      });
-      if (!server) return Fail(server);
-      metrics_.emplace(*std::move(server));
+    if (auto served = ServeMetrics(); !served && served.error().kind == ErrorKind::kInput) {
+      return served;
     }
     options_.most_connections = std::min(options_.most_connections, RoomForConnections(gpus));
     return {};
@@ -119,7 +116,16 @@ class Agent::Loop {
     });
     Accept();
     Tick();
-    context_.run();
+    for (bool is_over = false; !is_over;) {
+      try {
+        context_.run();
+        is_over = true;
+      } catch (const std::exception& error) {
+        // Whatever it was, the GPUs go back.
+        log_.critical("stopping because of: {} (please report this)", error.what());
+        BeginStop();
+      }
+    }
     if (is_all_back_) return {};
     return FailAs(ErrorKind::kSystem,
                   "some GPUs were not given back within {:g} s (see the log; the next agent tries "
@@ -143,6 +149,22 @@ class Agent::Loop {
     std::chrono::steady_clock::time_point last_heard;
   };
   using ConnectionPtr = std::shared_ptr<Connection>;
+
+  // Whether anyone reads them does not decide whether GPUs are served: somebody may have taken the
+  // port.
+  Result<void> ServeMetrics() {
+    if (options_.metrics_address.empty()) return {};
+    auto server = MetricsServer::Listen(context_, options_.metrics_address, [this] {
+      return FormatMetrics(Report(), options_.hostname);
+    });
+    if (server) {
+      metrics_.emplace(*std::move(server));
+      return {};
+    }
+    if (std::exchange(has_told_of_metrics_, true)) return Fail(server);
+    log_.error("{} (trying again)", server.error().message);
+    return Fail(server);
+  }
 
   AgentReport Report() const {
     AgentReport report = keeper_->Report();
@@ -180,6 +202,11 @@ class Agent::Loop {
     }
     const auto peer = wire::PeerOf(accepted.get());
     if (!peer) return SendAlone(accepted.get(), Refusal::kNotAllowed, peer.error().message);
+    if (IsOverQuota(peer->uid)) {
+      ++refusals_;
+      return SendAlone(accepted.get(), Refusal::kUnavailable,
+                       "too many clients of this user (close some)");
+    }
     auto caller = Identify(host_, *peer);
     if (!caller) {
       ++refusals_;
@@ -202,6 +229,16 @@ class Agent::Loop {
     connections_[connection->id] = connection;
     if (connection->process.is_open()) WatchProcess(connection);
     Listen(connection);
+  }
+
+  // No user gets more than a quarter of all connections, and some are left for root.
+  bool IsOverQuota(uid_t uid) const {
+    if (uid == 0) return false;
+    const std::size_t most = options_.most_connections;
+    const auto own = static_cast<std::size_t>(std::ranges::count_if(
+        connections_, [uid](const auto& other) { return other.second->caller.uid == uid; }));
+    return own >= std::max<std::size_t>(most / 4, 1) ||
+           connections_.size() + kLeftForRoot >= std::max(most, 2 * kLeftForRoot);
   }
 
   static void SendAlone(int socket, Refusal code, const std::string& message) {
@@ -330,6 +367,7 @@ class Agent::Loop {
       if (error && !is_stopping_) return;
       keeper_->Tick();
       CloseSilent();
+      if (!metrics_ && !is_stopping_) static_cast<void>(ServeMetrics());
       if (is_stopping_ && IsStopOver()) return context_.stop();
       Tick();
     });
@@ -369,6 +407,7 @@ class Agent::Loop {
   asio::posix::stream_descriptor listener_;
   asio::steady_timer accept_pause_;
   std::optional<MetricsServer> metrics_;
+  bool has_told_of_metrics_ = false;
   ConnectionId last_connection_ = 0;
   std::map<ConnectionId, ConnectionPtr> connections_;
   std::uint64_t malformed_ = 0;

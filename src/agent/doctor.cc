@@ -206,7 +206,8 @@ Finding ExamineDevice(Device& device) {
   }
   const auto clock = device.ReadSetting(Control::kSmClock);
   if (clock && !clock->is_known && !clock->hint.empty()) {
-    add(Level::kProblem, fmt::format("{}, and the driver does not tell to what", clock->hint),
+    add(clock->is_certain ? Level::kProblem : Level::kNote,
+        fmt::format("{}, and the driver does not tell to what", clock->hint),
         fmt::format("sudo nvidia-smi -i {0} -rgc, or perseus agent --rest {0}=MIN-MAX", info.uuid));
   } else if (clock && clock->is_known && clock->setting) {
     add(Level::kNote, fmt::format("locked to {}", Describe(Control::kSmClock, clock->setting)), "");

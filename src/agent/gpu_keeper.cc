@@ -192,7 +192,11 @@ void GpuKeeper::Acquire(const Caller& caller, ConnectionId connection, const wir
 
 void GpuKeeper::Found(const std::shared_ptr<Acquiring>& acquiring) {
   const Lease* found = table_.Find(acquiring->lease);
-  if (found == nullptr) return;  // It ended while the driver was asked.
+  if (found == nullptr) {
+    // If its connection ended, there is nobody to hear it.
+    return acquiring->done(
+        Refuse(Refusal::kUnavailable, "the lease ended while the driver was asked (try again)"));
+  }
   const Lease lease = *found;
   auto channel = OpenChannel(*acquiring, lease);
   if (!channel) {
@@ -216,6 +220,10 @@ Answer<ClockChannel> GpuKeeper::OpenChannel(const Acquiring& acquiring, const Le
   for (const auto& [uuid, found] : acquiring.found) {
     const SettingReading& clock = At(found, Control::kSmClock);
     if (clock.is_known || clock.hint.empty() || RestingOf(uuid, Control::kSmClock)) continue;
+    if (!clock.is_certain) {
+      log_.warn("{}: {}; taken for its own", uuid, clock.hint);
+      continue;
+    }
     return Refuse(Refusal::kUnavailable,
                   "{}: {}; the driver cannot tell what it was locked to, so it could not be given "
                   "back (unlock it, or start the agent with --rest {}=MIN-MAX)",

@@ -18,11 +18,12 @@ Nanoseconds ToNs(std::chrono::milliseconds time) {
   return time.count() * kNanosecondsPerMillisecond;
 }
 
-// Restored controls are read back where the driver tells what it has. Where it does not, a hint
-// that somebody's lock is still there is all there is.
+// Restored controls are read back where the driver tells what it has. Where it does not, its word
+// that a clock setting is still in force is all there is; a clock that is merely low proves
+// nothing.
 bool HasTaken(const SettingReading& reading, const std::optional<Setting>& wanted) {
   if (reading.is_known) return reading.setting == wanted;
-  return wanted || reading.hint.empty();
+  return wanted || !reading.is_certain;
 }
 
 }  // namespace
@@ -112,6 +113,7 @@ void GpuWorker::Serve(std::shared_ptr<ClockChannel> channel, int gpu_of_channel,
     before_ = before;
     dealt_with_ = 0;
     answer_ = {};
+    setting_outcome_ = ClockOutcome::kNone;
     to_restore_.clear();
     restored_ = nullptr;
     {
@@ -193,7 +195,7 @@ void GpuWorker::ServeRequest() {
     if (is_known && is_set) ++snapshot_.counts.no_ops;
   }
   if (!is_known) return Answer(request, ClockOutcome::kRefused);
-  if (is_set) return Answer(request, answer_.outcome);
+  if (is_set) return Answer(request, setting_outcome_);
   SwitchTo(request, target);
 }
 
@@ -211,7 +213,7 @@ void GpuWorker::SwitchTo(const ClockRequest& request, const std::optional<Settin
     if (applied) {
       ++snapshot_.counts.switches;
       snapshot_.setting = ControlSetting{Control::kSmClock, target};
-      unobserved_ = request.sequence;
+      unobserved_ = ++last_switch_;
     } else {
       ++snapshot_.counts.failed;
       snapshot_.setting.reset();
@@ -219,7 +221,8 @@ void GpuWorker::SwitchTo(const ClockRequest& request, const std::optional<Settin
     }
   }
   if (applied) answer_.sm_clock_mhz = request.sm_clock_mhz;
-  Answer(request, applied ? ClockOutcome::kAccepted : ClockOutcome::kFailed);
+  setting_outcome_ = applied ? ClockOutcome::kAccepted : ClockOutcome::kFailed;
+  Answer(request, setting_outcome_);
 }
 
 void GpuWorker::Answer(const ClockRequest& request, ClockOutcome outcome) {
@@ -329,19 +332,19 @@ void GpuWorker::Observe(const std::stop_token& stop) {
 }
 
 void GpuWorker::LookAtEffect() {
-  std::uint32_t sequence = 0;
+  std::uint32_t of_switch = 0;
   std::optional<Setting> setting;
   {
     const MutexLock lock(mutex_);
     if (unobserved_ == 0 || !snapshot_.setting) return;
-    sequence = unobserved_;
+    of_switch = unobserved_;
     setting = snapshot_.setting->setting;
   }
   const auto effect = device_->ReadEffect(Control::kSmClock, setting);
   if (!effect) return;
   {
     const MutexLock lock(mutex_);
-    if (unobserved_ != sequence) return;  // Overtaken: that was another setting's.
+    if (unobserved_ != of_switch) return;  // Overtaken: that was another setting's.
     snapshot_.effect = *effect;
     if (effect->state == EffectState::kPending) return;
     unobserved_ = 0;
@@ -351,8 +354,12 @@ void GpuWorker::LookAtEffect() {
   const auto outcome =
       effect->state == EffectState::kInEffect ? ClockOutcome::kInEffect : ClockOutcome::kLimited;
   // Only the worker writes answers.
-  Order([this, sequence, outcome] {
-    if (!channel_ || answer_.sequence != sequence) return;
+  Order([this, of_switch, outcome] {
+    if (!channel_ || last_switch_ != of_switch) return;
+    // What was refused since remains so; what asked for this clock again learns of it, too.
+    const bool is_of_setting = answer_.outcome == setting_outcome_;
+    setting_outcome_ = outcome;
+    if (!is_of_setting) return;
     answer_.outcome = outcome;
     channel_->Answer(slot_, answer_);
   });

@@ -156,6 +156,8 @@ class GpuWorker {
   std::optional<Setting> before_;
   std::uint32_t dealt_with_ = 0;  // Sequence.
   ClockAnswer answer_;
+  // Of what is set, whatever was refused since.
+  ClockOutcome setting_outcome_ = ClockOutcome::kNone;
   std::vector<ControlSetting> to_restore_;
   std::function<void()> restored_;
   Nanoseconds next_attempt_ = 0;
@@ -164,7 +166,8 @@ class GpuWorker {
   mutable Mutex mutex_;
   std::vector<std::function<void()>> orders_ PERSEUS_GUARDED_BY(mutex_);
   GpuSnapshot snapshot_ PERSEUS_GUARDED_BY(mutex_);
-  // Of the switch that the observer is to look at; 0: none.
+  std::uint32_t last_switch_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  // The switch that the observer is to look at; 0: none.
   std::uint32_t unobserved_ PERSEUS_GUARDED_BY(mutex_) = 0;
 
   // Last, so that they end first.

@@ -130,6 +130,14 @@ TEST_F(GpuWorkerTest, ADriverThatWasAwayIsToldTheSameClockAgain) {
   EXPECT_EQ(gpu_.setting(Control::kSmClock), (Setting{1200, 1200}));
 }
 
+TEST_F(GpuWorkerTest, WhatIsInEffectStaysSoAfterARefusal) {
+  worker_.Serve(channel_, 0, std::nullopt);
+  Ask(1200);
+  EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).outcome == ClockOutcome::kInEffect; }));
+  EXPECT_EQ(Ask(9999).outcome, ClockOutcome::kRefused);
+  EXPECT_EQ(Ask(1200).outcome, ClockOutcome::kInEffect);
+}
+
 TEST_F(GpuWorkerTest, AFailedSwitchIsToldAndTheNextOneTried) {
   worker_.Serve(channel_, 0, std::nullopt);
   gpu_.FailNext(Control::kSmClock, 1, DeviceErrorKind::kPermission, "no permission");

@@ -59,12 +59,14 @@ Result<SwitchLatency> MeasureSafely(Device& device, const LatencyCheck& check) {
   if (!lock) return Fail(lock);
   auto file = SavedStateFile::Open(check.state, check.boot_id);
   if (!file) return Fail(file);
-  if (file->state().gpus.contains(uuid)) {
-    return FailAs(ErrorKind::kSystem, "{} has yet to be given back (perseus gpu restore)", uuid);
+  // After a boot, what is left has to be judged first; here nothing is known of other GPUs.
+  if (!file->state().gpus.empty() &&
+      (file->state().gpus.contains(uuid) || file->state().boot_id != check.boot_id)) {
+    return FailAs(ErrorKind::kSystem, "GPUs have yet to be given back (perseus gpu restore)");
   }
   const auto found = device.ReadSetting(Control::kSmClock);
   if (!found) return FailAs(ErrorKind::kSystem, "{}", found.error().message);
-  if (!found->is_known && !found->hint.empty()) {
+  if (!found->is_known && found->is_certain) {
     return FailAs(ErrorKind::kSystem, "{}, and the driver cannot tell to what (unlock it first)",
                   found->hint);
   }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -61,6 +62,8 @@ void RaiseLimitOnOpenFiles() {
 
 Result<void> RunAgent(const AgentFlags& flags) {
   RaiseLimitOnOpenFiles();
+  // A log that nobody reads any more is no reason to die.
+  std::signal(SIGPIPE, SIG_IGN);
   // Before there are threads, which keep what they were started with.
   if (auto kept = KeepOnlyNeededCapabilities(); !kept) return kept;
   spdlog::logger log = MakeLog(flags.log_level);

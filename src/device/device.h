@@ -90,6 +90,8 @@ struct SettingReading {
   // Where it is not known: what suggests that somebody locked it ("the SM clock stands at 1200 of
   // 1980 MHz, and the driver names a clock setting as the reason"). Empty where nothing does.
   std::string hint;
+  // The hint is more than a guess: the driver itself names a clock setting.
+  bool is_certain = false;
 };
 
 // ---- What can be read ----

@@ -219,7 +219,8 @@ DeviceResult<SettingReading> NvmlDevice::ReadSetting(Control control) {
       .is_known = false,
       .setting = std::nullopt,
       .hint = LockHint(NameOf(control), is_sm ? clocks->sm_mhz : clocks->memory_mhz, clocks->limits,
-                       is_sm ? info_.sm_clocks_mhz : info_.memory_clocks_mhz)};
+                       is_sm ? info_.sm_clocks_mhz : info_.memory_clocks_mhz),
+      .is_certain = clocks->limits.Has(ClockLimit::kSetting)};
 }
 
 // Before the driver is asked: NVML takes clocks that are in no list, and rounds as it likes.
@@ -239,8 +240,13 @@ DeviceResult<void> NvmlDevice::CheckSetting(Control control, const Setting& sett
     return DeviceFail(DeviceErrorKind::kNotSupported,
                       "{}: its driver lists no {} that could be set", info_.uuid, NameOf(control));
   }
+  // The ends of a range need not be in the list, as administrators write them.
+  const bool is_range = setting.lower < setting.upper;
   for (const int mhz : {setting.lower, setting.upper}) {
-    if (std::binary_search(clocks.begin(), clocks.end(), mhz)) continue;
+    if (is_range ? mhz >= clocks.front() && mhz <= clocks.back()
+                 : std::binary_search(clocks.begin(), clocks.end(), mhz)) {
+      continue;
+    }
     return DeviceFail(DeviceErrorKind::kInvalid, "{}: {} MHz is no {} of it ({} from {} to {} MHz)",
                       info_.uuid, mhz, NameOf(control), clocks.size(), clocks.front(),
                       clocks.back());

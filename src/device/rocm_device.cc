@@ -243,6 +243,7 @@ DeviceResult<SettingReading> RocmDevice::ReadClockSetting(const Session& session
       read ? rocm::ParseOverdrive(bytes) : std::nullopt;
   if (level != rocm::kLevelManual || !ranges) {
     reading.hint = fmt::format("the performance level is {}, not automatic (0)", level);
+    reading.is_certain = true;
     return reading;
   }
   reading.is_known = true;
@@ -284,10 +285,9 @@ DeviceResult<void> RocmDevice::ApplyClock(const Session& session,
   }
   if (!setting) return Call(session, "unlock the SM clock", rocm.SetLevel, rocm::kLevelAuto);
   const std::vector<int>& clocks = info_.sm_clocks_mhz;
-  const auto is_one = [&](int mhz) {
-    return std::binary_search(clocks.begin(), clocks.end(), mhz);
-  };
-  if (!is_one(setting->lower) || !is_one(setting->upper) || setting->lower > setting->upper) {
+  // The list is ours, in steps; the driver takes what lies between, as an administrator may have.
+  if (setting->lower < clocks.front() || setting->upper > clocks.back() ||
+      setting->lower > setting->upper) {
     return DeviceFail(
         DeviceErrorKind::kInvalid, "{}: {} is no SM clock of it ({} from {} to {} MHz)", info_.uuid,
         Describe(Control::kSmClock, setting), clocks.size(), clocks.front(), clocks.back());

@@ -308,7 +308,9 @@ Result<Datagram> Ask(int socket, std::string_view request, std::chrono::millisec
     }
     if (events == POLLIN) break;
     const auto sent = SendOne(socket, request, {}, MSG_DONTWAIT);
-    if (!sent) return Fail(sent);
+    if (!sent && sent.error().kind == ErrorKind::kInput) return Fail(sent);
+    // If the other end is gone it may have said why.
+    if (!sent) break;
   }
   Control control;
   auto arrival = ReceiveOne(socket, &control);

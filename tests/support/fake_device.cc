@@ -50,9 +50,11 @@ class FakeGpu::FakeDevice : public Device {
       // As NVML: it shows only that something is locked.
       return SettingReading{.is_known = false,
                             .setting = std::nullopt,
-                            .hint = state_->settings[control] ? *state_->hint : ""};
+                            .hint = state_->settings[control] ? *state_->hint : "",
+                            .is_certain = state_->settings[control].has_value()};
     }
-    return SettingReading{.is_known = true, .setting = state_->settings[control], .hint = ""};
+    return SettingReading{
+        .is_known = true, .setting = state_->settings[control], .hint = "", .is_certain = false};
   }
 
   DeviceResult<void> Apply(Control control, const std::optional<Setting>& setting) override {
