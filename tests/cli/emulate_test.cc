@@ -71,6 +71,51 @@ TEST_F(EmulateTest, WritesIterationsRanksAndATraceThatAddUp) {
   EXPECT_THAT(Read("emu/trace.json"), HasSubstr("pipeline 1"));
 }
 
+TEST_F(EmulateTest, FilesOfOtherOriginAreNeverReplaced) {
+  const std::string command = "emulate " + job_ + "--iterations 2 -o out";
+  for (const char* name : {"iterations.csv", "ranks.csv", "trace.json"}) {
+    Write(std::string("out/") + name, "precious");
+    ExpectComplaint(Run(command), 2, std::string("out/") + name + ": is in the way");
+    EXPECT_EQ(Read(std::string("out/") + name), "precious");
+    EXPECT_THAT(Files("out"), ElementsAre(name));
+    RunWell("--version; rm -r out");
+  }
+  Write("out/emulation.json", R"({"files": ["../profile.csv"]})");
+  ExpectComplaint(Run(command), 2, "out/emulation.json: was not written by perseus emulate");
+  RunWell("--version; rm -r out");
+  RunWell("plan " + job_ + "--stops 0 --no-frontier -o out");
+  const std::vector<std::string> planned = Files("out");
+  ExpectComplaint(Run(command + " --plan out/plans/no-slowdown.json"), 2,
+                  "out/trace.json: is in the way");
+  EXPECT_EQ(Files("out"), planned);
+  RunWell("--version; rm -r out");
+  RunWell(command);
+  const std::vector<std::string> emulated = Files("out");
+  ExpectComplaint(Run("plan " + job_ + "-o out"), 2, "out/trace.json: is in the way");
+  EXPECT_EQ(Files("out"), emulated);
+}
+
+TEST_F(EmulateTest, ARunThatFailsLeavesNoResultsOfAnEarlierOne) {
+  const std::string command = "emulate " + job_ + "--iterations 2 -o out ";
+  RunWell(command);
+  Write("out/notes.txt", "mine");
+  RunWell(command);  // Its own files are replaced.
+  EXPECT_THAT(Files("out"), ElementsAre("emulation.json", "iterations.csv", "notes.txt",
+                                        "ranks.csv", "trace.json"));
+  ExpectComplaint(Run(command + "--events absent.toml"), 1, "absent.toml");
+  EXPECT_THAT(Files("out"), ElementsAre("notes.txt"));
+  ExpectComplaint(Run(command + ">/dev/full"), 1, "standard output");
+  EXPECT_THAT(Files("out"), ElementsAre("notes.txt"));
+}
+
+// As a run leaves them that is killed while it moves its files to their places.
+TEST_F(EmulateTest, APlanMayTakeThePlaceOfAnEmulationThatWasKilled) {
+  RunWell("emulate " + job_ + "--iterations 2 -o out");
+  RunWell("--version; mkdir out/.perseus-run; mv out/emulation.json out/.perseus-run");
+  RunWell("plan " + job_ + "--stops 0 --no-frontier -o out");
+  EXPECT_THAT(Results("out"), ElementsAre("plans/no-slowdown.json", "summary.json", "trace.json"));
+}
+
 TEST_F(EmulateTest, FollowingSavesEnergyAndForeseeingLosesNoTime) {
   Write("events.toml", "[[straggler]]\npipeline = 0\nfrom = 1\nuntil = 9\nslowdown = 1.3\n");
   const std::string command = "emulate " + job_ + "--iterations 10 --events events.toml --json ";
