@@ -107,9 +107,7 @@ Answer Summarise(const JobTrace& trace, const ReplayFlags& flags, WhatIf what_if
     without_delays.push_back(
         std::abs(ToSeconds(step.without_host_delays) / ToSeconds(step.recorded) - 1));
     // A number may be the largest there is; the one before it is not.
-    answer.has_gaps =
-        answer.has_gaps ||
-        (i > 0 && (step.number <= steps[i - 1].number || step.number - 1 != steps[i - 1].number));
+    answer.has_gaps = answer.has_gaps || (i > 0 && step.number - 1 != steps[i - 1].number);
   }
   answer.largest_error = *std::ranges::max_element(errors);
   answer.median_error = Median(std::move(errors));
