@@ -232,7 +232,8 @@ TEST_F(EmulateTest, ComparesEveryPolicyAndOursIsBest) {
 }
 
 TEST_F(EmulateTest, ComparesOnOnePicture) {
-  const Outcome drawn = Run("compare " + job_ + "--unit 0.1 --figure frontier.svg");
+  const Outcome drawn =
+      Run("compare " + job_ + "--unit 0.1 --straggler 2 --straggler 3 --figure frontier.svg");
   if (drawn.status == 1 && drawn.err.find("no figures") != std::string::npos) {
     GTEST_SKIP() << drawn.err;
   }
@@ -241,6 +242,8 @@ TEST_F(EmulateTest, ComparesOnOnePicture) {
        {"AllMax", "ZeusGlobal", "ZeusPerStage", "EnvPipe", "PerseusPublished"}) {
     EXPECT_THAT(Read("frontier.svg"), HasSubstr(policy));
   }
+  EXPECT_THAT(Read("frontier.svg"), HasSubstr("Perseus, no slowdown"));
+  EXPECT_THAT(Read("frontier.svg"), HasSubstr("Perseus, straggler of 2, 3"));
 }
 
 }  // namespace
