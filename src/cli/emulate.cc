@@ -53,7 +53,7 @@ struct EmulateFlags {
   double noise = 0;
   double latency_spread = 0;
   std::uint64_t seed = 1;
-  int traced = 0;
+  std::optional<int> traced;
   std::string directory;
   std::string figure;
   bool as_json = false;
@@ -178,8 +178,7 @@ ordered_json SeriesOf(const Emulation& emulation) {
 Result<void> CheckFigure(const std::string& path) {
   if (path.empty()) return {};
   const auto figure = FigureOf(path);
-  if (!figure) return Fail(figure);
-  if (figure->kind != FigureKind::kEmulation) {
+  if (!figure || figure->kind != FigureKind::kEmulation) {
     return Fail(
         "{}: an emulation draws emulation.svg alone (.png and .pdf are fine, too; the others "
         "are perseus plan's)",
@@ -204,7 +203,7 @@ Result<std::string> Draw(const std::string& path, const EmulationSpec& spec,
 Result<std::vector<ResultFile>> MakeFiles(const EmulateFlags& flags, const Planner& planner,
                                           const EmulationSpec& spec, const Results& results,
                                           int gpus_per_rank) {
-  auto trace = TraceOf(planner, spec, results.planned, flags.traced);
+  auto trace = TraceOf(planner, spec, results.planned, flags.traced.value_or(0));
   if (!trace) return Fail(trace);
   std::vector<ResultFile> files{{"iterations.csv", FormatIterations(results.planned)},
                                 {"ranks.csv", FormatRanks(results.planned, gpus_per_rank)},
@@ -247,9 +246,12 @@ EmulationSpec Unplanned(EmulationSpec spec, const OperationGraph& graph) {
 }
 
 Result<void> RunEmulate(const EmulateFlags& flags) {
-  if (flags.traced >= flags.iterations) {
-    return Fail("--trace {} is not one of the iterations (they are 0 to {})", flags.traced,
+  if (flags.traced && *flags.traced >= flags.iterations) {
+    return Fail("--trace {} is not one of the iterations (they are 0 to {})", *flags.traced,
                 flags.iterations - 1);
+  }
+  if (flags.traced && flags.directory.empty()) {
+    return Fail("--trace says which iteration trace.json shows (add -o DIR)");
   }
   if (auto able = CheckFigure(flags.figure); !able) return able;
   ResultDirectory directory(flags.directory, kEmulationResults);
@@ -258,6 +260,11 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
   }
   const auto job = LoadJob(flags.job);
   if (!job) return Fail(job);
+  if (flags.latency_spread > 0 && job->model.switch_latency == 0) {
+    return Fail(
+        "--latency-spread is of the switching latency, and there is none (add "
+        "--switch-latency MS)");
+  }
   const auto planner = Planner::Create(job->graph, job->model);
   if (!planner) return Fail(planner);
 
@@ -323,7 +330,9 @@ void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
   verb.add_option("--latency-spread", flags.latency_spread, "The same of the switching latency")
       ->type_name("X")
       ->check(NumberIn({0, 3}, "as a part"));
-  verb.add_option("--seed", flags.seed, "Of the noise (default: 1)")->type_name("N");
+  verb.add_option("--seed", flags.seed, "Of the noise (default: 1)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 1e15}));
 }
 
 void AddOutputFlags(CLI::App& verb, EmulateFlags& flags) {

@@ -26,6 +26,8 @@ TEST_F(EmulateTest, TakesWhatThePlanSaysTimesPipelinesAndIterations) {
   const json plan = json::parse(Read("out/plans/no-slowdown.json"));
   const json emulation =
       RunJson("emulate " + job_ + "--iterations 7 --plan out/plans/no-slowdown.json --json");
+  EXPECT_EQ(emulation["format"], "perseus-emulation");
+  EXPECT_EQ(emulation["version"], 1);
   EXPECT_NEAR(emulation["emulated"]["energy_j"], 21 * plan["energy_j"].get<double>(), 1e-6);
   EXPECT_NEAR(emulation["emulated"]["time_s"], 7 * plan["time_s"].get<double>(), 1e-9);
   EXPECT_NEAR(emulation["maximum_frequency"]["energy_j"],
@@ -42,6 +44,7 @@ TEST_F(EmulateTest, WritesIterationsRanksAndATraceThatAddUp) {
   EXPECT_THAT(Files("emu"),
               ElementsAre("emulation.json", "iterations.csv", "ranks.csv", "trace.json"));
   const json emulation = json::parse(Read("emu/emulation.json"));
+  EXPECT_THAT(emulation["files"], ElementsAre("iterations.csv", "ranks.csv", "trace.json"));
   double energy_j = 0;
   int rows = 0;
   std::istringstream iterations(Read("emu/iterations.csv"));
@@ -170,6 +173,11 @@ TEST_F(EmulateTest, BadInputIsOneLine) {
   ExpectComplaint(Run(command + "--events events.toml"), 1, "events.toml:1: nowhere.json");
   ExpectComplaint(Run(command + "--iterations 5 --trace 5"), 2, "--trace 5 is not one of");
   ExpectComplaint(Run(command + "--figure frontier.svg"), 2, "emulation.svg alone");
+  ExpectComplaint(Run(command + "--figure emulation.jpg"), 2, "emulation.svg alone");
+  ExpectComplaint(Run(command + "--trace 3"), 2, "add -o DIR");
+  ExpectComplaint(Run(command + "--latency-spread 0.5"), 2, "add --switch-latency MS");
+  RunWell(command + "--latency-spread 0.5 --switch-latency 1 --iterations 2");
+  ExpectComplaint(Run(command + "--seed -1"), 2, "--seed");
 }
 
 TEST_F(EmulateTest, RivalsMeetTheSameEvents) {
