@@ -136,6 +136,7 @@ std::string FormatTables(const Planner& planner, const std::vector<Nanoseconds>&
 }
 
 std::string FormatJson(const Planner& planner, const std::vector<Nanoseconds>& times,
+                       const std::vector<double>& stragglers,
                        const std::vector<Outcome>& outcomes) {
   ordered_json policies = ordered_json::array();
   for (const Outcome& outcome : outcomes) {
@@ -143,10 +144,9 @@ std::string FormatJson(const Planner& planner, const std::vector<Nanoseconds>& t
                         {"note", outcome.offered.note},
                         {"results", ordered_json::array()},
                         {"points", ordered_json::array()}};
-    for (const Nanoseconds time : times) {
-      if (outcome.failed()) break;
-      const Cell cell = CellOf(planner, outcome.offered, time);
-      policy["results"].push_back({{"straggler", ToSeconds(time) / ToSeconds(times.front())},
+    for (std::size_t i = 0; i < times.size() && !outcome.failed(); ++i) {
+      const Cell cell = CellOf(planner, outcome.offered, times[i]);
+      policy["results"].push_back({{"straggler", i == 0 ? 1.0 : stragglers[i - 1]},
                                    {"setting", cell.point->setting},
                                    {"time_s", ToSeconds(cell.point->evaluation.time)},
                                    {"until_s", ToSeconds(cell.until)},
@@ -164,16 +164,32 @@ std::string FormatJson(const Planner& planner, const std::vector<Nanoseconds>& t
   }
   const Evaluation& baseline = planner.baseline();
   return ordered_json{
+             {"format", "perseus-comparison"},
+             {"version", 1},
              {"baseline", {{"time_s", ToSeconds(baseline.time)}, {"energy_j", baseline.energy_j}}},
              {"policies", std::move(policies)}}
              .dump(2, ' ', false, ordered_json::error_handler_t::replace) +
          "\n";
 }
 
+// What a point of ours is for: "Perseus, no slowdown", "Perseus, straggler of 1.3".
+std::string TargetOf(const OperatingPoint& point, const PolicyPoints& ours, const Planner& planner,
+                     const std::vector<Nanoseconds>& times, const std::vector<double>& factors) {
+  if (&ChooseFor(times.front(), ours.points, planner) == &point) return "Perseus, no slowdown";
+  std::vector<double> beside;
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    if (&ChooseFor(times[i + 1], ours.points, planner) == &point) beside.push_back(factors[i]);
+  }
+  if (beside.empty()) return point.setting;
+  return fmt::format("Perseus, straggler of {:g}", fmt::join(beside, ", "));
+}
+
 // Ours as plans, the others beside them.
-Result<std::string> ReportData(const LoadedJob& job, const Planner& planner,
-                               const Frontier& frontier, const std::vector<Outcome>& outcomes,
+Result<std::string> ReportData(const CompareFlags& flags, const LoadedJob& job,
+                               const Planner& planner, const Frontier& frontier,
+                               const std::vector<Outcome>& outcomes,
                                std::vector<FrontierCurve> overlays) {
+  const std::vector<Nanoseconds> times = TimesOf(flags, planner);
   Report report{.planner = planner,
                 .job = job.planned,
                 .frontier = {"bound", frontier.points},
@@ -182,12 +198,13 @@ Result<std::string> ReportData(const LoadedJob& job, const Planner& planner,
   for (const Outcome& outcome : outcomes) {
     if (&outcome == &outcomes.back()) {
       for (const OperatingPoint& point : outcome.offered.points) {
-        report.plans.push_back({point.setting,
-                                {.target = point.setting,
-                                 .deadline = point.evaluation.time,
-                                 .options = point.options,
-                                 .evaluation = point.evaluation,
-                                 .lower_bound_j = frontier.BoundAt(point.evaluation.time)}});
+        report.plans.push_back(
+            {point.setting,
+             {.target = TargetOf(point, outcome.offered, planner, times, flags.stragglers),
+              .deadline = point.evaluation.time,
+              .options = point.options,
+              .evaluation = point.evaluation,
+              .lower_bound_j = frontier.BoundAt(point.evaluation.time)}});
       }
       continue;
     }
@@ -229,13 +246,13 @@ Result<void> RunCompare(const CompareFlags& flags) {
     outcomes.push_back({std::string(policy->name()), *std::move(offered)});
   }
   if (is_drawn) {
-    const auto data = ReportData(*job, *planner, *frontier, outcomes, *std::move(overlays));
+    const auto data = ReportData(flags, *job, *planner, *frontier, outcomes, *std::move(overlays));
     if (!data) return Fail(data);
     const auto figures = DrawFigures(flags.figures, *data);
     if (!figures) return Fail(figures);
     if (auto written = WriteFigures(flags.figures, *figures); !written) return written;
   }
-  return Print(flags.as_json ? FormatJson(*planner, times, outcomes)
+  return Print(flags.as_json ? FormatJson(*planner, times, flags.stragglers, outcomes)
                              : FormatTables(*planner, times, flags.stragglers, outcomes));
 }
 

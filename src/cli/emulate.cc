@@ -2,11 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "emulation_input.h"
 #include "flag_checks.h"
@@ -15,6 +16,7 @@
 #include "perseus/emulator/emulation.h"
 #include "perseus/plan/trace.h"
 #include "perseus/report/figure.h"
+#include "results.h"
 #include "standard_output.h"
 #include "table.h"
 #include "verbs.h"
@@ -22,7 +24,6 @@
 namespace perseus::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 constexpr const char* kAbout =
@@ -52,7 +53,7 @@ struct EmulateFlags {
   double noise = 0;
   double latency_spread = 0;
   std::uint64_t seed = 1;
-  int traced = 0;
+  std::optional<int> traced;
   std::string directory;
   std::string figure;
   bool as_json = false;
@@ -122,8 +123,12 @@ ordered_json Describe(const Emulation& emulation) {
           {"executions", emulation.executions}};
 }
 
-std::string FormatJson(const EmulationSpec& spec, const Results& results) {
+// `files` were written beside it.
+std::string FormatJson(const EmulationSpec& spec, const Results& results,
+                       const std::vector<std::string>& files) {
   ordered_json object{
+      {"format", kEmulationResults.format},
+      {"version", 1},
       {"pipelines", spec.pipelines},
       {"iterations", spec.iterations},
       {"policy", results.policy},
@@ -131,7 +136,8 @@ std::string FormatJson(const EmulationSpec& spec, const Results& results) {
       {"maximum_frequency", Describe(results.all_max)},
       {"saving", 1 - results.planned.energy_j / results.all_max.energy_j},
       {"slowdown", ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1},
-      {"remarks", results.remarks}};
+      {"remarks", results.remarks},
+      {"files", files}};
   // Remarks quote the names of files.
   return object.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
@@ -172,8 +178,7 @@ ordered_json SeriesOf(const Emulation& emulation) {
 Result<void> CheckFigure(const std::string& path) {
   if (path.empty()) return {};
   const auto figure = FigureOf(path);
-  if (!figure) return Fail(figure);
-  if (figure->kind != FigureKind::kEmulation) {
+  if (!figure || figure->kind != FigureKind::kEmulation) {
     return Fail(
         "{}: an emulation draws emulation.svg alone (.png and .pdf are fine, too; the others "
         "are perseus plan's)",
@@ -182,7 +187,8 @@ Result<void> CheckFigure(const std::string& path) {
   return CheckDrawable(*figure);
 }
 
-Result<void> WriteFigure(const std::string& path, const EmulationSpec& spec,
+// Nothing if no figure was asked for.
+Result<std::string> Draw(const std::string& path, const EmulationSpec& spec,
                          const Results& results) {
   if (path.empty()) return {};
   const ordered_json data{{"format", "perseus-emulation"},
@@ -190,26 +196,22 @@ Result<void> WriteFigure(const std::string& path, const EmulationSpec& spec,
                           {"pipelines", spec.pipelines},
                           {"emulated", SeriesOf(results.planned)},
                           {"maximum_frequency", SeriesOf(results.all_max)}};
-  const auto drawn = DrawFigure(*FigureOf(path), data.dump());
-  if (!drawn) return Fail(drawn);
-  return WriteFileAtomically(path, *drawn);
+  return DrawFigure(*FigureOf(path), data.dump());
 }
 
-Result<void> WriteResults(const EmulateFlags& flags, const Planner& planner,
-                          const EmulationSpec& spec, const Results& results, int gpus_per_rank) {
-  if (flags.directory.empty()) return {};
-  const auto trace = TraceOf(planner, spec, results.planned, flags.traced);
+// The last one is the summary.
+Result<std::vector<ResultFile>> MakeFiles(const EmulateFlags& flags, const Planner& planner,
+                                          const EmulationSpec& spec, const Results& results,
+                                          int gpus_per_rank) {
+  auto trace = TraceOf(planner, spec, results.planned, flags.traced.value_or(0));
   if (!trace) return Fail(trace);
-  const fs::path directory = flags.directory;
-  const std::pair<const char*, std::string> files[] = {
-      {"iterations.csv", FormatIterations(results.planned)},
-      {"ranks.csv", FormatRanks(results.planned, gpus_per_rank)},
-      {"trace.json", *trace},
-      {"emulation.json", FormatJson(spec, results)}};
-  for (const auto& [name, contents] : files) {
-    if (auto written = WriteFileAtomically(directory / name, contents); !written) return written;
-  }
-  return {};
+  std::vector<ResultFile> files{{"iterations.csv", FormatIterations(results.planned)},
+                                {"ranks.csv", FormatRanks(results.planned, gpus_per_rank)},
+                                {"trace.json", *std::move(trace)}};
+  std::vector<std::string> names;
+  for (const ResultFile& file : files) names.push_back(file.name);
+  files.push_back({std::string(kEmulationResults.summary), FormatJson(spec, results, names)});
+  return files;
 }
 
 // `chooser` has to outlive what is returned.
@@ -244,13 +246,25 @@ EmulationSpec Unplanned(EmulationSpec spec, const OperationGraph& graph) {
 }
 
 Result<void> RunEmulate(const EmulateFlags& flags) {
-  if (flags.traced >= flags.iterations) {
-    return Fail("--trace {} is not one of the iterations (they are 0 to {})", flags.traced,
+  if (flags.traced && *flags.traced >= flags.iterations) {
+    return Fail("--trace {} is not one of the iterations (they are 0 to {})", *flags.traced,
                 flags.iterations - 1);
   }
+  if (flags.traced && flags.directory.empty()) {
+    return Fail("--trace says which iteration trace.json shows (add -o DIR)");
+  }
   if (auto able = CheckFigure(flags.figure); !able) return able;
+  ResultDirectory directory(flags.directory, kEmulationResults);
+  if (!flags.directory.empty()) {
+    if (auto opened = directory.Open(); !opened) return opened;
+  }
   const auto job = LoadJob(flags.job);
   if (!job) return Fail(job);
+  if (flags.latency_spread > 0 && job->model.switch_latency == 0) {
+    return Fail(
+        "--latency-spread is of the switching latency, and there is none (add "
+        "--switch-latency MS)");
+  }
   const auto planner = Planner::Create(job->graph, job->model);
   if (!planner) return Fail(planner);
 
@@ -269,11 +283,23 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
   }
   const Results results{chooser->name(), std::move(remarks), *std::move(planned),
                         *std::move(all_max)};
-  auto written = WriteResults(flags, *planner, *spec, results, job->planned.model.gpus_per_stage);
-  if (!written) return written;
-  if (auto drawn = WriteFigure(flags.figure, *spec, results); !drawn) return drawn;
+  const auto figure = Draw(flags.figure, *spec, results);
+  if (!figure) return Fail(figure);
+  std::vector<std::string> names;
+  if (!flags.directory.empty()) {
+    auto files = MakeFiles(flags, *planner, *spec, results, job->planned.model.gpus_per_stage);
+    if (!files) return Fail(files);
+    if (auto staged = directory.Stage(*files); !staged) return staged;
+    for (const ResultFile& file : *files) names.push_back(file.name);
+    names.pop_back();  // The summary does not list itself.
+  }
   const std::int64_t gpus = static_cast<std::int64_t>(spec->pipelines) * job->gpus();
-  return Print(flags.as_json ? FormatJson(*spec, results) : FormatTable(*spec, results, gpus));
+  // Results that could not be told of do not stay.
+  auto printed =
+      Print(flags.as_json ? FormatJson(*spec, results, names) : FormatTable(*spec, results, gpus));
+  if (!printed) return printed;
+  if (auto published = directory.Publish(); !published) return published;
+  return flags.figure.empty() ? Result<void>() : WriteFileAtomically(flags.figure, *figure);
 }
 
 // Who plans, and what happens.
@@ -304,7 +330,9 @@ void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
   verb.add_option("--latency-spread", flags.latency_spread, "The same of the switching latency")
       ->type_name("X")
       ->check(NumberIn({0, 3}, "as a part"));
-  verb.add_option("--seed", flags.seed, "Of the noise (default: 1)")->type_name("N");
+  verb.add_option("--seed", flags.seed, "Of the noise (default: 1)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 1e15}));
 }
 
 void AddOutputFlags(CLI::App& verb, EmulateFlags& flags) {

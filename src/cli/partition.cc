@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "flag_checks.h"
@@ -28,8 +30,7 @@ constexpr const char* kAbout =
 constexpr const char* kExamples =
     "Examples:\n"
     "  perseus partition layers.csv --stages 4 --schedule 1f1b --microbatches 32 \\\n"
-    "      --blocking-power 83.64 -o profile.csv\n"
-    "  perseus plan profile.csv --schedule 1f1b --microbatches 32 --blocking-power 83.64";
+    "      --blocking-power 83.64 -o profile.csv     # and prints the command that plans it";
 
 constexpr const char* kBalanced = "balanced";
 constexpr const char* kFastest = "fastest";
@@ -67,7 +68,8 @@ ordered_json SplitJson(const Partition& partition, const PlannedSplit& split) {
             {"saving", SavingOf(partition, split)}}}};
 }
 
-std::string FormatJson(const Partition& partition) {
+// `command` plans the split whose profile was written; empty if none was.
+std::string FormatJson(const Partition& partition, const std::string& command) {
   ordered_json json{{"format", "perseus-partition"},
                     {"version", 1},
                     {kBalanced, SplitJson(partition, partition.balanced)},
@@ -80,6 +82,7 @@ std::string FormatJson(const Partition& partition) {
     json["lower_bound_j"] = partition.lower_bound_j;
     json["gap"] = partition.gap();
   }
+  if (!command.empty()) json["plan_command"] = command;
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -122,6 +125,27 @@ std::string FormatTable(const Partition& partition) {
   return table.Format() + "\n" + FormatVerdict(partition);
 }
 
+// As a shell reads one word.
+std::string Quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789%+,-./:=@_";
+  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// The command that gives the plan of the split whose profile was written.
+std::string NextCommand(const PartitionFlags& flags, const PlannedSplit& split) {
+  std::string command = fmt::format(
+      "perseus plan {} --schedule {} --microbatches {} --blocking-power {}", Quoted(flags.profile),
+      flags.schedule, flags.microbatches, flags.blocking_power_w);
+  if (flags.gpus_per_stage > 1)
+    command += fmt::format(" --gpus-per-stage {}", flags.gpus_per_stage);
+  // All digits: it is a whole number of nanoseconds.
+  return command + fmt::format(" --deadline {:.9f}", ToSeconds(split.plan.deadline));
+}
+
 Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
   if (is_split_given && flags.profile.empty()) {
     return Fail("--split says which profile is written (add -o PROFILE.csv)");
@@ -137,14 +161,18 @@ Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
   job.model.gpus_per_stage = flags.gpus_per_stage;
   const auto partition = PartitionLayers(job);
   if (!partition) return Fail(partition);
-  if (!flags.profile.empty()) {
-    const PlannedSplit& split = flags.split == kBalanced  ? partition->balanced
-                                : flags.split == kFastest ? partition->fastest
-                                                          : partition->least_energy;
-    const std::string profile = FormatProfile(StageProfile(job.layers, split.boundaries));
-    if (auto written = WriteFileAtomically(flags.profile, profile); !written) return written;
+  if (flags.profile.empty()) {
+    return Print(flags.as_json ? FormatJson(*partition, "") : FormatTable(*partition));
   }
-  return Print(flags.as_json ? FormatJson(*partition) : FormatTable(*partition));
+  const PlannedSplit& split = flags.split == kBalanced  ? partition->balanced
+                              : flags.split == kFastest ? partition->fastest
+                                                        : partition->least_energy;
+  const std::string profile = FormatProfile(StageProfile(job.layers, split.boundaries));
+  if (auto written = WriteFileAtomically(flags.profile, profile); !written) return written;
+  const std::string command = NextCommand(flags, split);
+  if (flags.as_json) return Print(FormatJson(*partition, command));
+  return Print(fmt::format("{}\n{} has the stages of the {} split. To plan them as above:\n  {}\n",
+                           FormatTable(*partition), flags.profile, flags.split, command));
 }
 
 }  // namespace

@@ -143,7 +143,7 @@ Result<void> RunPlan(const PlanFlags& flags) {
   auto overlays = LoadOverlays(flags.figures);
   if (!overlays) return Fail(overlays);
   // What cannot come to anything is refused before anything is computed.
-  ResultDirectory results(flags.directory);
+  ResultDirectory results(flags.directory, kPlanResults);
   if (!flags.directory.empty()) {
     if (auto opened = results.Open(); !opened) return opened;
   }
@@ -193,7 +193,7 @@ Result<void> RunPlan(const PlanFlags& flags) {
     if (!files) return Fail(files);
     for (const ResultFile& file : *files) names.push_back(file.name);
     summary = FormatSummary(outcome, names);
-    files->push_back({kSummaryName, summary});
+    files->push_back({std::string(kPlanResults.summary), summary});
     if (auto staged = results.Stage(*files); !staged) return staged;
   }
   std::string text = summary;

@@ -147,6 +147,9 @@ class Reader {
     if (!event.duration_us || !(*event.duration_us >= 0 && *event.duration_us <= kLongest)) {
       return lacks("dur is not a duration (expected microseconds, from 0 to 1e12)");
     }
+    if (*event.timestamp_us < 0) {
+      return lacks("ts is before 0: its clock jumps (mend ts, or count all from the first event)");
+    }
     taken.event.start = std::llround(*event.timestamp_us * kNanosecondsPerMicrosecond);
     taken.event.duration = std::llround(*event.duration_us * kNanosecondsPerMicrosecond);
     taken.event.pipeline = static_cast<int>(*event.process);
@@ -298,8 +301,13 @@ class Reader {
       auto computed = CheckComputations(step, events);
       if (!computed) return Fail(computed);
       if (events[0].rank == 0) of_first_rank = *computed;
-      if (*computed == of_first_rank) return {};
-      return FailOfDifference(step, events[0], of_first_rank, *computed);
+      if (*computed != of_first_rank) {
+        return FailOfDifference(step, events[0], of_first_rank, *computed);
+      }
+      const int last_chunk = computed->back().first;
+      auto forwards = CheckReceived(step, events, EventKind::kForward, {0, 0});
+      if (!forwards) return forwards;
+      return CheckReceived(step, events, EventKind::kBackward, {trace_.ranks - 1, last_chunk});
     });
     if (!checked) return checked;
     if (next_rank != trace_.gpus()) return NoEvents(step, next_rank);
@@ -311,6 +319,36 @@ class Reader {
         "step {}: pipeline {}, rank {} has no events, though it has in other steps (leave the step "
         "out, or record every rank)",
         step.number, rank / trace_.ranks, rank % trace_.ranks);
+  }
+
+  // Whether each computation of a kind begins after what it computes on was received. Which
+  // transfer is for which computation is not recorded, but the k-th of them needs k. `first` is the
+  // rank and chunk that receive nothing.
+  Result<void> CheckReceived(const RecordedStep& step, std::span<const JobEvent> events,
+                             EventKind kind, std::pair<int, int> first) const {
+    const EventKind receive =
+        kind == EventKind::kForward ? EventKind::kForwardReceive : EventKind::kBackwardReceive;
+    std::vector<const JobEvent*> computations;
+    std::vector<const JobEvent*> received;
+    for (const JobEvent& event : events) {
+      if (event.kind == receive) received.push_back(&event);
+      if (event.kind == kind && std::pair(event.rank, event.chunk) != first) {
+        computations.push_back(&event);
+      }
+    }
+    // Otherwise transfers are not one by one (or not recorded: then a send fails later on).
+    if (computations.size() != received.size()) return {};
+    std::ranges::stable_sort(received, {}, &JobEvent::end);
+    for (std::size_t i = 0; i < received.size(); ++i) {
+      const JobEvent& event = *computations[i];
+      const Nanoseconds early = received[i]->end() - event.start;
+      if (early <= options_.clock_tolerance) continue;
+      return Fail(
+          "{}: it begins {} before what it computes on was received by event {}: its clock jumps "
+          "(leave the step out, or mend ts)",
+          Describe(event, step.number), Milliseconds(early), received[i]->index);
+    }
+    return {};
   }
 
   // The sorted (chunk, microbatch) pairs of a rank.
@@ -329,8 +367,7 @@ class Reader {
       }
       if (previous != nullptr) {
         const Nanoseconds overlap = std::min(previous->end(), event.end()) - event.start;
-        const Nanoseconds shorter = std::min(previous->duration, event.duration);
-        if (overlap > options_.clock_tolerance && overlap > shorter / 2) {
+        if (overlap > options_.clock_tolerance) {
           return Fail(
               "{}: it begins {} before event {} on the same rank has ended: its clock jumps (leave "
               "the step out, or mend ts)",
@@ -377,6 +414,14 @@ class Reader {
     std::vector<Nanoseconds> ends(gpus, 0);  // Of the step before.
     for (std::size_t i = 0; i < trace_.steps.size(); ++i) {
       const RecordedStep& step = trace_.steps[i];
+      if (i > 0 && step.number < trace_.steps[i - 1].number) {
+        const RecordedStep& early = trace_.steps[i - 1];
+        return Fail(
+            "{}: it begins {} before step {} does: its clock jumps (mend ts, or number steps in "
+            "the order of time)",
+            Describe(*std::ranges::min_element(early.events, {}, &JobEvent::start), early.number),
+            Milliseconds(step.start - early.start), step.number);
+      }
       std::vector<Nanoseconds> latest(gpus, step.start);
       for (const JobEvent& event : step.events) {
         const std::size_t gpu = Index(event.pipeline * trace_.ranks + event.rank);

@@ -13,8 +13,9 @@
 //      step;
 //   2. on every rank of a pipeline a step has the same (microbatch, chunk) pairs, each forward once
 //      and each backward once;
-//   3. events of a step are sorted by (pipeline, rank, start), and no computation starts while
-//      another one of its rank is less than half done; a rank's steps do not overlap;
+//   3. events of a step are sorted by (pipeline, rank, start); the computations of a rank do not
+//      overlap, none begins before what it computes on was received, and a rank's steps do not
+//      overlap (but for the clock tolerance each); steps are numbered in the order of time;
 //   4. some computation of every step takes time.
 #pragma once
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -34,7 +35,7 @@ class Perseus : public Policy {
 class BestSoFar {
  public:
   BestSoFar(const Planner& planner, std::span<const Nanoseconds> times, Nanoseconds range)
-      : planner_(planner), times_(times.begin(), times.end()), best_by_(times.size()) {
+      : planner_(&planner), times_(times.begin(), times.end()), best_by_(times.size()) {
     constexpr Nanoseconds kStretches = 1000;
     stretch_ = std::max<Nanoseconds>(1, range / kStretches);
   }
@@ -57,19 +58,19 @@ class BestSoFar {
     take(fastest_);
     for (auto& point : best_by_) take(point);
     for (auto& [stretch, point] : best_in_) take(point);
-    return Undominated(planner_, std::move(points));
+    return Undominated(*planner_, std::move(points));
   }
 
  private:
   void KeepBetter(std::optional<OperatingPoint>& kept, const OperatingPoint& point,
                   Nanoseconds until) const {
-    if (!kept || planner_.EnergyUntil(until, point.evaluation) <
-                     planner_.EnergyUntil(until, kept->evaluation)) {
+    if (!kept || planner_->EnergyUntil(until, point.evaluation) <
+                     planner_->EnergyUntil(until, kept->evaluation)) {
       kept = point;
     }
   }
 
-  const Planner& planner_;
+  const Planner* planner_;
   std::vector<Nanoseconds> times_;
   Nanoseconds stretch_ = 1;
   std::vector<std::optional<OperatingPoint>> best_by_;
@@ -87,8 +88,16 @@ class PerseusPublished : public Policy {
     const auto published =
         PublishedPlanner::Create(planner.graph(), planner.model().blocking_power_w, unit_);
     if (!published) return Fail(published);
-    BestSoFar best(planner, times, published->slowest() - published->fastest());
+    const Nanoseconds range = published->slowest() - published->fastest();
+    BestSoFar best(planner, times, range);
+    double least_energy_j = std::numeric_limits<double>::infinity();
     published->ForEachSchedule([&](PublishedPlanner::Schedule schedule) {
+      // From the slowest on. With a straggler of T' it plans for min(T*, T'), where T* is the time
+      // of least energy, as fitted: it has no use for what is slower.
+      if (schedule.energy_j <= least_energy_j) {
+        least_energy_j = schedule.energy_j;
+        best = BestSoFar(planner, times, range);
+      }
       best.Offer(MakePoint(planner, fmt::format("planned for {} s", ToSeconds(schedule.time)),
                            std::move(schedule.options)));
     });

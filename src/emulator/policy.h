@@ -9,7 +9,9 @@
 //                     slow as is cheapest, then raised along the critical path (envpipe.cc).
 //   PerseusPublished  Perseus as its authors' planner computes it: options up to the least measured
 //                     energy, times rounded down to a unit, energies by an exponential fit
-//                     (published_planner.h; a thousand of its schedules). Told apart from
+//                     (published_planner.h; a thousand of its schedules), up to T*, the time of
+//                     least energy: beside a straggler of T' it plans for min(T*, T'). Told apart
+//                     from
 //   Perseus           ours, so that the idea and its execution can be told apart.
 //
 // All are evaluated on the same measured options by the same Evaluator (plan/evaluation.h).

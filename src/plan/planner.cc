@@ -50,6 +50,13 @@ Result<std::vector<Curve>> HullsOf(const OperationGraph& graph, double blocking_
   for (const OptionSet& set : graph.option_sets) {
     const std::size_t useful = ParetoFront(set.options, blocking_power_w).size();
     if (IsComputation(set.kind) && useful < 2) {
+      const auto [fastest, slowest] = std::ranges::minmax(set.options, {}, &Option::time);
+      if (set.options.size() > 1 && fastest.time == slowest.time) {
+        return Fail(
+            "{}: takes as long at each of {} measured options, which leaves nothing to plan (what "
+            "only moves memory does, such as an embedding alone: give the stage more layers)",
+            set.name, set.options.size());
+      }
       return Fail(
           "{}: {} of {} measured options is useful, since no other one saves effective energy over "
           "it (at least 2 are needed: measure more frequencies, or check the blocking power)",

@@ -1,6 +1,8 @@
 // `perseus compare`: a policy that cannot be asked.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "program.h"
 
 namespace perseus {
@@ -30,6 +32,27 @@ TEST_F(CompareTest, OnePolicyThatFailsLeavesTheOthers) {
   EXPECT_EQ(policies[5]["results"].size(), 1U);
   // Asked for, it is an error.
   ExpectComplaint(Run(job + "--unit 2"), 2, "takes less than the unit of 0.002 s");
+}
+
+// The published rule is min(T*, T'): its last plan is that of least energy, however long a
+// straggler takes. Energies are as measured and T* is as fitted, so they differ a little.
+TEST_F(CompareTest, PerseusAsPublishedIsNeverSlowerThanItsLeastEnergy) {
+  const auto comparison =
+      RunJson("compare '" PERSEUS_SOURCE_DIR
+              "/examples/gpt3-like_a100_pp8.csv' --schedule 1f1b "
+              "--microbatches 8 --blocking-power 83.64 --straggler 1.3 --straggler 1.6");
+  EXPECT_EQ(comparison["format"], "perseus-comparison");
+  EXPECT_EQ(comparison["version"], 1);
+  const auto& published = comparison["policies"][4];
+  ASSERT_EQ(published["policy"], "PerseusPublished");
+  double least_j = published["points"][0]["energy_j"];
+  for (const auto& point : published["points"]) {
+    least_j = std::min(least_j, point["energy_j"].get<double>());
+  }
+  EXPECT_LT(published["points"].back()["energy_j"].get<double>(), 1.001 * least_j);
+  EXPECT_EQ(published["results"][1]["straggler"].dump(), "1.3");
+  EXPECT_EQ(published["results"][1]["setting"], published["points"].back()["setting"]);
+  EXPECT_EQ(published["results"][2]["setting"], published["points"].back()["setting"]);
 }
 
 TEST_F(CompareTest, AUnitThatIsTooSmallIsRefused) {

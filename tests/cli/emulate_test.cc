@@ -26,6 +26,8 @@ TEST_F(EmulateTest, TakesWhatThePlanSaysTimesPipelinesAndIterations) {
   const json plan = json::parse(Read("out/plans/no-slowdown.json"));
   const json emulation =
       RunJson("emulate " + job_ + "--iterations 7 --plan out/plans/no-slowdown.json --json");
+  EXPECT_EQ(emulation["format"], "perseus-emulation");
+  EXPECT_EQ(emulation["version"], 1);
   EXPECT_NEAR(emulation["emulated"]["energy_j"], 21 * plan["energy_j"].get<double>(), 1e-6);
   EXPECT_NEAR(emulation["emulated"]["time_s"], 7 * plan["time_s"].get<double>(), 1e-9);
   EXPECT_NEAR(emulation["maximum_frequency"]["energy_j"],
@@ -42,6 +44,7 @@ TEST_F(EmulateTest, WritesIterationsRanksAndATraceThatAddUp) {
   EXPECT_THAT(Files("emu"),
               ElementsAre("emulation.json", "iterations.csv", "ranks.csv", "trace.json"));
   const json emulation = json::parse(Read("emu/emulation.json"));
+  EXPECT_THAT(emulation["files"], ElementsAre("iterations.csv", "ranks.csv", "trace.json"));
   double energy_j = 0;
   int rows = 0;
   std::istringstream iterations(Read("emu/iterations.csv"));
@@ -69,6 +72,51 @@ TEST_F(EmulateTest, WritesIterationsRanksAndATraceThatAddUp) {
   // The straggler and the others are different kinds of pipeline.
   EXPECT_THAT(Read("emu/trace.json"), HasSubstr("pipelines 0, 2"));
   EXPECT_THAT(Read("emu/trace.json"), HasSubstr("pipeline 1"));
+}
+
+TEST_F(EmulateTest, FilesOfOtherOriginAreNeverReplaced) {
+  const std::string command = "emulate " + job_ + "--iterations 2 -o out";
+  for (const char* name : {"iterations.csv", "ranks.csv", "trace.json"}) {
+    Write(std::string("out/") + name, "precious");
+    ExpectComplaint(Run(command), 2, std::string("out/") + name + ": is in the way");
+    EXPECT_EQ(Read(std::string("out/") + name), "precious");
+    EXPECT_THAT(Files("out"), ElementsAre(name));
+    RunWell("--version; rm -r out");
+  }
+  Write("out/emulation.json", R"({"files": ["../profile.csv"]})");
+  ExpectComplaint(Run(command), 2, "out/emulation.json: was not written by perseus emulate");
+  RunWell("--version; rm -r out");
+  RunWell("plan " + job_ + "--stops 0 --no-frontier -o out");
+  const std::vector<std::string> planned = Files("out");
+  ExpectComplaint(Run(command + " --plan out/plans/no-slowdown.json"), 2,
+                  "out/trace.json: is in the way");
+  EXPECT_EQ(Files("out"), planned);
+  RunWell("--version; rm -r out");
+  RunWell(command);
+  const std::vector<std::string> emulated = Files("out");
+  ExpectComplaint(Run("plan " + job_ + "-o out"), 2, "out/trace.json: is in the way");
+  EXPECT_EQ(Files("out"), emulated);
+}
+
+TEST_F(EmulateTest, ARunThatFailsLeavesNoResultsOfAnEarlierOne) {
+  const std::string command = "emulate " + job_ + "--iterations 2 -o out ";
+  RunWell(command);
+  Write("out/notes.txt", "mine");
+  RunWell(command);  // Its own files are replaced.
+  EXPECT_THAT(Files("out"), ElementsAre("emulation.json", "iterations.csv", "notes.txt",
+                                        "ranks.csv", "trace.json"));
+  ExpectComplaint(Run(command + "--events absent.toml"), 1, "absent.toml");
+  EXPECT_THAT(Files("out"), ElementsAre("notes.txt"));
+  ExpectComplaint(Run(command + ">/dev/full"), 1, "standard output");
+  EXPECT_THAT(Files("out"), ElementsAre("notes.txt"));
+}
+
+// As a run leaves them that is killed while it moves its files to their places.
+TEST_F(EmulateTest, APlanMayTakeThePlaceOfAnEmulationThatWasKilled) {
+  RunWell("emulate " + job_ + "--iterations 2 -o out");
+  RunWell("--version; mkdir out/.perseus-run; mv out/emulation.json out/.perseus-run");
+  RunWell("plan " + job_ + "--stops 0 --no-frontier -o out");
+  EXPECT_THAT(Results("out"), ElementsAre("plans/no-slowdown.json", "summary.json", "trace.json"));
 }
 
 TEST_F(EmulateTest, FollowingSavesEnergyAndForeseeingLosesNoTime) {
@@ -125,6 +173,11 @@ TEST_F(EmulateTest, BadInputIsOneLine) {
   ExpectComplaint(Run(command + "--events events.toml"), 1, "events.toml:1: nowhere.json");
   ExpectComplaint(Run(command + "--iterations 5 --trace 5"), 2, "--trace 5 is not one of");
   ExpectComplaint(Run(command + "--figure frontier.svg"), 2, "emulation.svg alone");
+  ExpectComplaint(Run(command + "--figure emulation.jpg"), 2, "emulation.svg alone");
+  ExpectComplaint(Run(command + "--trace 3"), 2, "add -o DIR");
+  ExpectComplaint(Run(command + "--latency-spread 0.5"), 2, "add --switch-latency MS");
+  RunWell(command + "--latency-spread 0.5 --switch-latency 1 --iterations 2");
+  ExpectComplaint(Run(command + "--seed -1"), 2, "--seed");
 }
 
 TEST_F(EmulateTest, RivalsMeetTheSameEvents) {
@@ -187,7 +240,8 @@ TEST_F(EmulateTest, ComparesEveryPolicyAndOursIsBest) {
 }
 
 TEST_F(EmulateTest, ComparesOnOnePicture) {
-  const Outcome drawn = Run("compare " + job_ + "--unit 0.1 --figure frontier.svg");
+  const Outcome drawn =
+      Run("compare " + job_ + "--unit 0.1 --straggler 2 --straggler 3 --figure frontier.svg");
   if (drawn.status == 1 && drawn.err.find("no figures") != std::string::npos) {
     GTEST_SKIP() << drawn.err;
   }
@@ -196,6 +250,8 @@ TEST_F(EmulateTest, ComparesOnOnePicture) {
        {"AllMax", "ZeusGlobal", "ZeusPerStage", "EnvPipe", "PerseusPublished"}) {
     EXPECT_THAT(Read("frontier.svg"), HasSubstr(policy));
   }
+  EXPECT_THAT(Read("frontier.svg"), HasSubstr("Perseus, no slowdown"));
+  EXPECT_THAT(Read("frontier.svg"), HasSubstr("Perseus, straggler of 2, 3"));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 const std::string kLayers = "'" PERSEUS_SOURCE_DIR "/examples/gpt-layers.csv'";
 constexpr const char* kFlags = " --stages 4 --microbatches 8 --blocking-power 70 ";
@@ -45,6 +46,31 @@ TEST_F(PartitionTest, TheProfileOfASplitPlansAsPromised) {
     }
     EXPECT_TRUE(found);
   }
+}
+
+TEST_F(PartitionTest, TheCommandThatItPrintsGivesWhatItPromises) {
+  for (const char* split : {"balanced", "fastest", "energy"}) {
+    SCOPED_TRACE(split);
+    const std::string arguments =
+        "partition " + kLayers + kFlags + "--gpus-per-stage 2 -o 'my profile.csv' --split " + split;
+    const auto partition = RunJson(arguments);
+    const auto& promised = partition[split]["plan"];
+    const std::string command = partition["plan_command"];
+    EXPECT_THAT(RunWell(arguments), HasSubstr("To plan them as above:\n  " + command + "\n"));
+    ASSERT_THAT(command, StartsWith("perseus plan 'my profile.csv' "));
+    const auto summary = RunJson(command.substr(std::string("perseus ").size()));
+    const auto& planned = summary["plans"].back();
+    EXPECT_EQ(planned["deadline_s"], promised["deadline_s"]);
+    EXPECT_EQ(planned["time_s"], promised["time_s"]);
+    EXPECT_EQ(planned["energy_j"], promised["energy_j"]);
+  }
+}
+
+TEST_F(PartitionTest, AStageThatNoClockSlowsIsNamed) {
+  ExpectComplaint(Run("partition " + kLayers + " --stages 27 --microbatches 8 --blocking-power 70"),
+                  2,
+                  "stage 0 forward: takes as long at each of 48 measured options, which leaves "
+                  "nothing to plan");
 }
 
 TEST_F(PartitionTest, TheEnergySplitIsWrittenUnlessAskedOtherwise) {

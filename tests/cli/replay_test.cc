@@ -103,6 +103,54 @@ TEST_F(ReplayVerbTest, BadInputIsOneLineThatNamesTheEvent) {
   ExpectComplaint(Run("replay job.json --gpu h900"), 2, "h900");
 }
 
+// Clocks may be a millisecond apart, unless it is said otherwise.
+TEST_F(ReplayVerbTest, AClockThatJumpsBackIsRefused) {
+  const std::vector<TracedEvent> good = TwoPipelines({.steps = 3, .late_ms = 500});
+  const auto shifted = [&](const char* name, int microbatch, double shift_ms) {
+    std::vector<TracedEvent> events = good;
+    for (TracedEvent& event : events) {
+      if (event.name != name || event.microbatch != microbatch || event.pipeline != 0 ||
+          event.rank != 0 || event.step != 8) {
+        continue;
+      }
+      event.start_ms += shift_ms;
+      event.end_ms += shift_ms;
+    }
+    Write("jump.json", FormatTimeline(events));
+    return Run("replay jump.json");
+  };
+  // F1 of 11 to 21 ms would begin before F0 has ended, and B0 of 42 to 62 ms before its gradient
+  // has come, at 42.
+  EXPECT_EQ(shifted("forward-compute", 1, -1.9).status, 0);  // A millisecond of it was idle.
+  ExpectComplaint(shifted("forward-compute", 1, -2.1), 2, "1.100 ms before event");
+  EXPECT_EQ(shifted("backward-compute", 0, -0.9).status, 0);
+  ExpectComplaint(shifted("backward-compute", 0, -15), 2,
+                  "15.000 ms before what it computes on was received by event");
+  ExpectComplaint(shifted("forward-compute", 0, -1500), 2, "ts is before 0: its clock jumps");
+  std::vector<TracedEvent> events = good;
+  for (TracedEvent& event : events) {
+    if (event.step == 8) continue;
+    event.start_ms += 1000;
+    event.end_ms += 1000;
+  }
+  Write("jump.json", FormatTimeline(events));
+  ExpectComplaint(Run("replay jump.json"), 2, "ms before step 7 does: its clock jumps");
+}
+
+TEST_F(ReplayVerbTest, AnswersOfAReplayThatIsOffAreNotToBeTrusted) {
+  EXPECT_EQ(RunJson("replay job.json --json")["check_passed"], true);
+  // Half of the steps wait for a pipeline that is not there any more.
+  std::vector<TracedEvent> events = TwoPipelines({.steps = 6, .slowness = {1, 1, 1, 1, 1.5, 1.5}});
+  std::erase_if(events, [](const TracedEvent& event) { return event.pipeline == 1; });
+  Write("alone.json", FormatTimeline(events));
+  EXPECT_THAT(RunWell("replay alone.json"),
+              AllOf(HasSubstr("CHECK FAILED: 2 of 6 steps come out more than 5 % off (11, 12)"),
+                    HasSubstr("not to be trusted")));
+  const json answer = RunJson("replay alone.json --json");
+  EXPECT_EQ(answer["check_passed"], false);
+  EXPECT_EQ(answer["doubtful_steps"], json({11, 12}));
+}
+
 TEST_F(ReplayVerbTest, StepsOfNoTimeAreRefused) {
   Write("zero.json", FormatTimeline({{"forward-compute", 0, 0, 1, 0, 0, 0},
                                      {"backward-compute", 0, 0, 1, 0, 0, 0},
@@ -117,11 +165,11 @@ TEST_F(ReplayVerbTest, AnyNumberOfAStepWillDo) {
       text.replace(at, from.size(), to);
     }
   };
-  replace_all("\"step\":7", "\"step\":9223372036854775807");
-  replace_all("\"step\":8", "\"step\":-9223372036854775808");
+  replace_all("\"step\":7", "\"step\":-9223372036854775808");
+  replace_all("\"step\":8", "\"step\":9223372036854775807");
   Write("extreme.json", text);
   EXPECT_THAT(RunWell("replay extreme.json"),
-              AllOf(HasSubstr("(9223372036854775807 to -9223372036854775808)"),
+              AllOf(HasSubstr("(-9223372036854775808 to 9223372036854775807)"),
                     HasSubstr("Not every step was recorded")));
 }
 

@@ -3,7 +3,7 @@ import { light } from "./color";
 import type { Report } from "./data";
 import { joules, percent, seconds } from "./format";
 import { EmulationChart, type EmulationData } from "./charts/emulation";
-import { FrontierChart } from "./charts/frontier";
+import { FrontierChart, hasLine, hasMarks } from "./charts/frontier";
 import { fontFamily } from "./charts/frame";
 import { laneHeightFor, layOutTimeline } from "./charts/lanes";
 import { legendHeight, PowerLegend } from "./charts/legend";
@@ -47,9 +47,14 @@ function FrontierFigure({ report }: { report: Report }) {
         <text x="435" y="4">{report.plans[chosen].target}</text>
         {report.overlays.map((overlay, i) => (
           <g key={i} transform={`translate(0,${18 * (i + 1)})`}>
-            <path d="M0,0h24" stroke={light.series[i % light.series.length]} stroke-width="1.5"
-              stroke-dasharray="6 3" />
-            <rect x="9" y="-3" width="6" height="6" fill={light.series[i % light.series.length]} />
+            {hasLine(overlay) && (
+              <path d="M0,0h24" stroke={light.series[i % light.series.length]} stroke-width="1.5"
+                stroke-dasharray="6 3" />
+            )}
+            {hasMarks(overlay) && (
+              <rect x="9" y="-3" width="6" height="6"
+                fill={light.series[i % light.series.length]} />
+            )}
             <text x="30" y="4">{overlay.name}</text>
           </g>
         ))}

@@ -58,6 +58,16 @@ export function leastEnergyPart(curve: Curve): FrontierPoint[] {
 /** Up to so many points of an overlay are marked. */
 const fewPoints = 60;
 
+/** Few points are plans, each marked; of many the line is enough. */
+export function hasMarks(overlay: Curve): boolean {
+  return leastEnergyPart(overlay).length <= fewPoints;
+}
+
+/** One point alone is no line. */
+export function hasLine(overlay: Curve): boolean {
+  return leastEnergyPart(overlay).length > 1;
+}
+
 interface Props {
   report: Report;
   chosen: number; // Index of a plan.
@@ -102,8 +112,7 @@ export function FrontierChart({ report, chosen, width, height, palette }: Props)
           <g key={i}>
             <path d={path(points)!} fill="none" stroke={color} stroke-width="1.5"
               stroke-dasharray="6 3" />
-            {/* Few points are plans, and one alone is no line. */}
-            {points.length <= fewPoints && points.map((p) => (
+            {hasMarks(overlay) && points.map((p) => (
               <rect key={p.time_s} x={x(p.time_s) - 3} y={y(p.energy_j) - 3} width="6" height="6"
                 fill={color} />
             ))}
@@ -121,6 +130,18 @@ export function FrontierChart({ report, chosen, width, height, palette }: Props)
           stroke-width="1.5"
         />
       ))}
+      {/* Beyond the curve nothing else says what a plan is there for. */}
+      {bound.length > 0 && report.plans.map((p, i) => {
+        const time_s = p.time_ns / 1e9;
+        if (i === chosen || time_s <= bound[bound.length - 1].time_s * (1 + 1e-6)) return null;
+        const isAtRight = x(time_s) > 0.8 * width;
+        return (
+          <text key={p.name} x={x(time_s) + (isAtRight ? 4 : 0)} y={y(p.energy_j) - 9}
+            text-anchor={isAtRight ? "end" : "middle"} fill={palette.muted}>
+            {p.target}
+          </text>
+        );
+      })}
       <path
         d={`M-5,-5L5,5M-5,5L5,-5`}
         transform={`translate(${x(baseline.time_s)},${y(baseline.energy_j)})`}
