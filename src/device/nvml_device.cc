@@ -215,12 +215,15 @@ DeviceResult<SettingReading> NvmlDevice::ReadSetting(Control control) {
   const DeviceResult<Clocks> clocks = ReadClocks(*session);
   if (!clocks) return tl::unexpected(clocks.error());
   const bool is_sm = control == Control::kSmClock;
-  return SettingReading{
-      .is_known = false,
-      .setting = std::nullopt,
-      .hint = LockHint(NameOf(control), is_sm ? clocks->sm_mhz : clocks->memory_mhz, clocks->limits,
-                       is_sm ? info_.sm_clocks_mhz : info_.memory_clocks_mhz),
-      .is_certain = clocks->limits.Has(ClockLimit::kSetting)};
+  std::string hint =
+      LockHint(NameOf(control), is_sm ? clocks->sm_mhz : clocks->memory_mhz, clocks->limits,
+               is_sm ? info_.sm_clocks_mhz : info_.memory_clocks_mhz);
+  // The reason does not say of which clock: where this one stands at its top, it is another's.
+  const bool is_certain = !hint.empty() && clocks->limits.Has(ClockLimit::kSetting);
+  return SettingReading{.is_known = false,
+                        .setting = std::nullopt,
+                        .hint = std::move(hint),
+                        .is_certain = is_certain};
 }
 
 // Before the driver is asked: NVML takes clocks that are in no list, and rounds as it likes.

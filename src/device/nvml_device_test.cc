@@ -90,7 +90,12 @@ TEST(NvmlDevice, WhatLooksLikeSomebodysLock) {
   EXPECT_EQ(device.ReadSetting(Control::kSmClock)->hint,
             "the SM clock stands at 1200 of 1410 MHz, and the driver names a clock setting as the "
             "reason");
+  EXPECT_TRUE(device.ReadSetting(Control::kSmClock)->is_certain);
+  // The memory's clock stands at its top: it is not the one that was set.
+  EXPECT_EQ(device.ReadSetting(Control::kMemoryClock)->hint, "");
+  EXPECT_FALSE(device.ReadSetting(Control::kMemoryClock)->is_certain);
   fake.node.HideSetting(0, true);
+  EXPECT_FALSE(device.ReadSetting(Control::kSmClock)->is_certain);
   EXPECT_EQ(device.ReadSetting(Control::kSmClock)->hint,
             "the SM clock stands at 1200 of 1410 MHz, and the driver names no reason for it");
   // What explains a low clock is no sign of a lock.
