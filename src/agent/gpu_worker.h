@@ -158,6 +158,7 @@ class GpuWorker {
   ClockAnswer answer_;
   // Of what is set, whatever was refused since.
   ClockOutcome setting_outcome_ = ClockOutcome::kNone;
+  std::uint32_t last_switch_ = 0;  // Counted from 1.
   std::vector<ControlSetting> to_restore_;
   std::function<void()> restored_;
   Nanoseconds next_attempt_ = 0;
@@ -166,7 +167,6 @@ class GpuWorker {
   mutable Mutex mutex_;
   std::vector<std::function<void()>> orders_ PERSEUS_GUARDED_BY(mutex_);
   GpuSnapshot snapshot_ PERSEUS_GUARDED_BY(mutex_);
-  std::uint32_t last_switch_ PERSEUS_GUARDED_BY(mutex_) = 0;
   // The switch that the observer is to look at; 0: none.
   std::uint32_t unobserved_ PERSEUS_GUARDED_BY(mutex_) = 0;
 
