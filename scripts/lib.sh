@@ -12,7 +12,7 @@ packages_build=(cmake ninja-build g++ ccache libexpected-dev libfmt-dev libcli11
 packages_web=(nodejs npm)
 packages_browser=(chromium)
 packages_test=(libgtest-dev libgmock-dev coinor-libclp-dev coinor-libcbc-dev libbenchmark-dev librsvg2-bin
-  prometheus systemd
+  prometheus systemd python3
   pkg-config clang-format-14)
 packages_fuzz=(clang-14 libclang-rt-14-dev)
 packages_lint=(clang-14 clang-tidy-14 clang-tools-14 python3 shellcheck)
