@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -229,6 +231,24 @@ Result<bool> WaitFor(int socket, short events, Clock::time_point deadline) {
   }
 }
 
+// What processes left that were killed between making their socket and renaming it.
+void RemoveLeftBehind(const fs::path& path) {
+  const std::string prefix = path.filename().native() + ".";
+  std::error_code error;
+  std::vector<fs::path> left;
+  for (fs::directory_iterator entry(path.has_parent_path() ? path.parent_path() : ".", error);
+       !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().native();
+    pid_t process = 0;
+    const char* end = name.data() + name.size();
+    if (!name.starts_with(prefix) || !fs::is_socket(entry->symlink_status(error))) continue;
+    const auto [rest, failure] = std::from_chars(name.data() + prefix.size(), end, process);
+    const bool is_of_process = failure == std::errc() && rest == end && process > 0;
+    if (is_of_process && ::kill(process, 0) != 0 && errno == ESRCH) left.push_back(entry->path());
+  }
+  for (const fs::path& socket : left) fs::remove(socket, error);
+}
+
 }  // namespace
 
 Result<FileDescriptor> Listen(const fs::path& path, mode_t mode) {
@@ -240,6 +260,7 @@ Result<FileDescriptor> Listen(const fs::path& path, mode_t mode) {
     return Fail(checked);
   }
   if (const auto checked = CheckFree(path); !checked) return Fail(checked);
+  RemoveLeftBehind(path);
   const fs::path temporary = path.native() + suffix;
   auto listener = ListenAt(temporary, mode);
   if (!listener) return listener;

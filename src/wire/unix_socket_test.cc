@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -133,6 +134,22 @@ TEST_F(UnixSocket, TheSocketOfADeadAgentIsReplaced) {
   ASSERT_TRUE(listener) << listener.error().message;
   EXPECT_TRUE(Connect(path()));
   EXPECT_EQ(std::distance(fs::directory_iterator(path().parent_path()), {}), 1);
+}
+
+// Killed between making its socket and renaming it.
+TEST_F(UnixSocket, WhatADeadAgentLeftHalfMadeIsRemoved) {
+  const pid_t dead = ::fork();
+  if (dead == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(dead, nullptr, 0), dead);
+  const fs::path of_dead = path().native() + "." + std::to_string(dead);
+  const fs::path of_living = path().native() + "." + std::to_string(::getppid());
+  for (const fs::path& left : {of_dead, of_living}) {
+    const auto listener = Listen(left, 0666);
+    ASSERT_TRUE(listener) << listener.error().message;
+  }
+  ASSERT_TRUE(Listen(path(), 0666));
+  EXPECT_FALSE(fs::exists(of_dead));
+  EXPECT_TRUE(fs::exists(of_living));
 }
 
 TEST_F(UnixSocket, WhatIsNoSocketIsNotReplaced) {
