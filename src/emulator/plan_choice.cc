@@ -13,7 +13,7 @@ std::size_t At(int i) { return static_cast<std::size_t>(i); }
 // such parts of the base plan's, so that the many pipelines that are nearly alike share them. (A
 // plan takes a tenth of a second, all else is small beside it.)
 constexpr int kMostAttempts = 3;
-constexpr Nanoseconds kParts = 128;
+constexpr Nanoseconds kParts = 32;
 
 // time * up / down, rounded down.
 Nanoseconds Scaled(Nanoseconds time, Nanoseconds up, Nanoseconds down) {
