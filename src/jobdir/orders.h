@@ -1,0 +1,58 @@
+// What a job's ranks are told to do: a file that one coordinator writes and all ranks read.
+//
+//   JOBDIR/orders.json          what is in force, and from which step on
+//   JOBDIR/plans/…              the plan files that it names
+//   JOBDIR/ranks/p0-r3-t0.jsonl what each rank records (rank_log.h)
+//
+// A directory, since a cluster's jobs share one anyway; nothing has to run for it, and a person can
+// read all of it. A coordinator replaces orders.json as a whole, with a higher version each time;
+// ranks look at it several times a second and adopt what is new at their first step that is not before
+// `from_step`. All ranks thus change at the same step if `from_step` lies far enough ahead; one that
+// hears of it late changes late, and its records say so (each step names the version it followed).
+//
+//   {"perseus_orders": 1, "version": 7, "from_step": 120, "record": true, "plan": "plans/7.json"}
+//   {"perseus_orders": 1, "version": 8, "from_step": 130, "record": true,
+//    "clocks": [{"rank": 0, "chunk": 0, "kind": "forward", "mhz": 1410}, …]}
+//   {"perseus_orders": 1, "version": 9, "from_step": 140, "record": false}
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/profile/instruction_kind.h"
+
+namespace perseus {
+
+// One clock for all instructions of a kind, whatever their order: how a profiler asks.
+struct KindClock {
+  int rank = 0;   // Along the pipeline.
+  int chunk = 0;  // Of the stages on that rank.
+  InstructionKind kind = InstructionKind::kForward;
+  int frequency_mhz = 0;  // 1 to 1,000,000.
+  friend bool operator==(const KindClock&, const KindClock&) = default;
+};
+
+struct Orders {
+  std::int64_t version = 1;    // From 1; ranks ignore what is not higher than what they have.
+  std::int64_t from_step = 0;
+  bool record = true;          // Whether steps are written to the rank's log.
+  std::string plan;            // Relative to the directory. At most one of plan and clocks is not empty;
+  std::vector<KindClock> clocks;  // neither: the clocks that the GPUs had before.
+  friend bool operator==(const Orders&, const Orders&) = default;
+};
+
+std::string FormatOrders(const Orders& orders);
+// Errors (kInput): "name: clocks[3].mhz is ... (remedy)".
+Result<Orders> ParseOrders(std::string_view text, std::string_view name);
+
+// Reads JOBDIR/orders.json; nothing if there is none yet.
+Result<std::optional<Orders>> ReadOrders(const std::filesystem::path& job_directory);
+// In one step. A failure leaves what was there.
+Result<void> WriteOrders(const std::filesystem::path& job_directory, const Orders& orders);
+
+}  // namespace perseus

@@ -1,0 +1,125 @@
+// What one rank of a job ran, step by step: written by the client library's own thread, read by
+// whoever profiles, verifies or draws. JSON Lines: a header, then a line a step, now and then a remark.
+//
+//   {"perseus_rank":1,"pipeline":0,"rank":3,"tensor_rank":0,"gpu":"GPU-…","gpu_name":"…","host":"n7",
+//    "pid":4711,"sm_clocks_mhz":[…],"may_set_clocks":true,"epoch_ns":1700000000000000000}
+//   {"step":12,"version":7,"on_plan":true,"begin_ns":…,"end_ns":…,
+//    "instructions":[[0,3,0,125000,50012000,1410],…],           kind, microbatch, chunk, begin, duration, MHz
+//    "energy":[[-40000000,10500000,81234.5],…],                 from, to, joules
+//    "clocks":[[125000,131000,1410,2],…],                       requested, applied, MHz, outcome
+//    "temperature_c":61,"power_w":310.5,"limited":false}
+//   {"remark":"plan 7 is of another schedule …"}
+//
+// Times of a step are nanoseconds of CLOCK_MONOTONIC of its host; `epoch_ns` is what to add to get time
+// since 1970, so that hosts can be laid side by side. Times within a step count from its begin.
+//
+// Energy. A driver's counter moves every 20–100 ms. A sample is a value that was new: it became true
+// after `from` (the last look that still saw the old value) and not after `to`.
+//
+// A log begins anew (truncated) when its rank opens; a line that was not written whole (its process was
+// killed) is passed over by the reader.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/base/units.h"
+#include "perseus/profile/instruction_kind.h"
+
+namespace perseus {
+
+struct RankName {
+  int pipeline = 0;
+  int rank = 0;
+  int tensor_rank = 0;
+  friend auto operator<=>(const RankName&, const RankName&) = default;
+};
+// "p0-r3-t0"
+std::string Name(const RankName& name);
+
+struct RankHeader {
+  RankName name;
+  std::string gpu;  // UUID; empty where it could not be told.
+  std::string gpu_name;
+  std::string host;
+  int pid = 0;
+  std::vector<int> sm_clocks_mhz;  // Ascending; empty where clocks cannot be set.
+  bool may_set_clocks = false;
+  Nanoseconds epoch = 0;
+  friend bool operator==(const RankHeader&, const RankHeader&) = default;
+};
+
+struct RanInstruction {
+  InstructionKind kind = InstructionKind::kForward;
+  int microbatch = 0;
+  int chunk = 0;
+  Nanoseconds begin = 0;  // From the step's begin.
+  Nanoseconds duration = 0;
+  int frequency_mhz = 0;  // Requested, in force when it began; 0: what the GPU had before.
+  friend bool operator==(const RanInstruction&, const RanInstruction&) = default;
+};
+struct EnergySample {
+  Nanoseconds after = 0;  // The counter took this value in (after, until]; from the step's begin, may be
+  Nanoseconds until = 0;  // negative for the first.
+  double energy_j = 0;
+  friend bool operator==(const EnergySample&, const EnergySample&) = default;
+};
+struct ClockChange {
+  Nanoseconds requested = 0;  // From the step's begin.
+  Nanoseconds applied = 0;    // When the driver's call returned; 0 if it was not told yet.
+  int frequency_mhz = 0;
+  int outcome = 0;  // wire's ClockOutcome.
+  friend bool operator==(const ClockChange&, const ClockChange&) = default;
+};
+struct RanStep {
+  std::int64_t step = 0;
+  std::int64_t version = 0;  // Of the orders followed; 0: none.
+  bool on_plan = false;      // Its order was the plan's throughout (or there were no plan but clocks).
+  Nanoseconds begin = 0;     // CLOCK_MONOTONIC.
+  Nanoseconds end = 0;
+  std::vector<RanInstruction> instructions;
+  std::vector<EnergySample> energy;  // In time's order; each sample in one step only.
+  std::vector<ClockChange> clocks;
+  int temperature_c = 0;   // At the step's end; 0: not told.
+  double power_w = 0;
+  bool is_limited = false;  // Heat, power or somebody else held the clock down at some look.
+  friend bool operator==(const RanStep&, const RanStep&) = default;
+};
+struct Remark {
+  std::string text;
+  friend bool operator==(const Remark&, const Remark&) = default;
+};
+using RankRecord = std::variant<RankHeader, RanStep, Remark>;
+
+// With the final newline.
+std::string FormatRecord(const RankRecord& record);
+// One line without its newline; `where` is "ranks/p0-r3-t0.jsonl:17".
+Result<RankRecord> ParseRecord(std::string_view line, std::string_view where);
+
+// JOBDIR/ranks/p0-r3-t0.jsonl
+std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, const RankName& name);
+
+// Follows one log while it grows.
+class RankLogReader {
+ public:
+  explicit RankLogReader(std::filesystem::path path) : path_(std::move(path)) {}
+
+  // What came whole since the last call, in order; nothing if the file does not exist yet. A log that
+  // began anew (a restarted rank) is read from its start, with its header first again. Fails with file
+  // and line for a line that is whole and wrong; the next call goes on behind it.
+  Result<std::vector<RankRecord>> ReadNew();
+
+ private:
+  std::filesystem::path path_;
+  std::uint64_t offset_ = 0;
+  std::uint64_t inode_ = 0;
+  std::int64_t line_ = 0;
+};
+
+}  // namespace perseus
