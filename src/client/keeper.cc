@@ -98,6 +98,7 @@ void Keeper::End() {
   core_.live().socket.store(-1);
   core_.live().wakeup.store(-1);
   core_.live().log.store(-1);
+  if (core_.live().is_over.load() != LiveSession::kProcessEnds) core_.streams.DestroyEvents();
   // The agent gives the GPU back when the connection ends.
   static_cast<void>(core_.asker.UseLease(nullptr));
   link_.reset();
@@ -229,8 +230,11 @@ void Keeper::WriteSteps(Nanoseconds now) {
   while (const auto event = core_.events.Pop()) recorder_.Add(*event);
   while (const auto ask = core_.asker.asks().Pop()) recorder_.Add(*ask);
   CollectAnswer();
-  const auto no_stream = [](int) { return std::optional<StreamTimes>(StreamTimes{}); };
-  const auto steps = recorder_.TakeFinished(now, no_stream);
+  // Once the process ends, the driver may not be called any more.
+  const bool may_ask = core_.live().is_over.load() != LiveSession::kProcessEnds;
+  const auto steps = recorder_.TakeFinished(now, [this, may_ask](int timing) {
+    return may_ask ? core_.streams.Times(timing) : StreamTiming{StreamTiming::State::kLost, 0, 0};
+  });
   for (const RanStep& step : steps) Write(step);
 }
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "perseus/client/clock_asker.h"
@@ -18,16 +17,21 @@
 namespace perseus {
 
 // When an instruction on a stream ran.
-struct StreamTimes {
+struct StreamTiming {
+  enum class State {
+    kPending,  // It did not end yet.
+    kKnown,
+    kLost,  // And will not be known.
+  };
+  State state = State::kPending;
   Nanoseconds begin = 0;  // CLOCK_MONOTONIC.
   Nanoseconds end = 0;
 };
 
 class StepRecorder {
  public:
-  // The times of a pair of events; nothing as long as they are not known. Asked for each pair in
-  // order, until they are.
-  using StreamTimesOf = std::function<std::optional<StreamTimes>(int timing)>;
+  // The times of a pair of events. Asked for each pair in order, and no more once it is not pending.
+  using StreamTimesOf = std::function<StreamTiming(int timing)>;
 
   // In the order in which they happened, each kind by itself; before Finished(), first the
   // training thread's events and then the requests, so that a step's requests are there with it.
@@ -50,7 +54,7 @@ class StepRecorder {
     bool has_ended = false;
     bool is_wanted = true;  // For the log, and whole.
   };
-  bool ResolveTimes(Pending& pending, const StreamTimesOf& stream_times) const;
+  static bool ResolveTimes(Pending& pending, const StreamTimesOf& stream_times);
   bool IsAnswered(Nanoseconds until) const;
   void Complete(RanStep& step);
 
