@@ -41,8 +41,8 @@ TEST(CompilePlan, IsTheRanksComputationsInOrder) {
       EXPECT_EQ(table->order[i].frequency_mhz, static_cast<int>(instructions[i].frequency_mhz));
       EXPECT_GT(table->order[i].frequency_mhz, 0);
     }
-    EXPECT_DOUBLE_EQ(table->slowdown, static_cast<double>(plan.time) /
-                                          static_cast<double>(plan.baseline_time));
+    EXPECT_DOUBLE_EQ(table->slowdown,
+                     static_cast<double>(plan.time) / static_cast<double>(plan.baseline_time));
     EXPECT_GT(table->slowdown, 1);
   }
 }

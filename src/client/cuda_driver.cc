@@ -21,8 +21,10 @@ Result<CudaDriver> LoadCudaDriver() {
   const char* name = chosen != nullptr && *chosen != '\0' ? chosen : "libcuda.so.1";
   void* library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    return FailAs(ErrorKind::kSystem, "no CUDA driver: {} (is one installed? PERSEUS_CUDA_LIBRARY "
-                  "names another)", ::dlerror());
+    return FailAs(ErrorKind::kSystem,
+                  "no CUDA driver: {} (is one installed? PERSEUS_CUDA_LIBRARY "
+                  "names another)",
+                  ::dlerror());
   }
   CudaDriver driver;
   const bool has_all = LookUp(library, "cuEventCreate", driver.event_create) &&
@@ -35,8 +37,10 @@ Result<CudaDriver> LoadCudaDriver() {
                        LookUp(library, "cuCtxSetCurrent", driver.context_set_current) &&
                        LookUp(library, "cuStreamIsCapturing", driver.stream_is_capturing);
   if (!has_all) {
-    return FailAs(ErrorKind::kSystem, "{} lacks an entry point: {} (a driver of CUDA 10 or later is "
-                  "needed)", name, ::dlerror());
+    return FailAs(ErrorKind::kSystem,
+                  "{} lacks an entry point: {} (a driver of CUDA 10 or later is "
+                  "needed)",
+                  name, ::dlerror());
   }
   return driver;
 }

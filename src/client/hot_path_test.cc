@@ -127,8 +127,8 @@ TEST_F(HotPathTest, WithOneClockAKindTheOrderOfTheLastStepSaysWhatIsNext) {
   tables_.Offer(std::move(table));
   const std::vector<Computation> step = {{kF, 0, 0}, {kB, 0, 0}, {kF, 1, 0}, {kB, 1, 0}};
   EXPECT_EQ(hot_.StepBegin(0), kNoChange);
-  EXPECT_THAT(Run(step), ElementsAre(1000, kNoChange, 800, kNoChange, 1000, kNoChange, 800,
-                                     kNoChange));
+  EXPECT_THAT(Run(step),
+              ElementsAre(1000, kNoChange, 800, kNoChange, 1000, kNoChange, 800, kNoChange));
   hot_.StepEnd(50);
   EXPECT_EQ(hot_.StepBegin(60), 1000);
   EXPECT_THAT(Run(step), ElementsAre(1000, 800, 800, 1000, 1000, 800, 800, kNoChange));

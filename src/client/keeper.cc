@@ -42,13 +42,13 @@ Keeper::Keeper(KeeperSetup setup)
       core_owner_(std::move(setup.core)),
       clock_(std::move(setup.clock)),
       gpu_(std::move(setup.gpu)),
-      socket_(std::move(setup.socket)),
+      find_agent_(std::move(setup.find_agent)),
       retry_after_(kFirstRetry),
       orders_(core_.settings.job_directory, core_.settings.name.rank),
       meter_(std::move(setup.device), *clock_) {}
 
 void Keeper::Begin() {
-  if (!socket_.empty() && !gpu_.empty()) TryLease(kPatienceAtOpen);
+  if (find_agent_ && !gpu_.empty()) TryLease(kPatienceAtOpen);
   if (core_.settings.job_directory.empty()) return;
   auto log = RankLogWriter::Create(RankLogPath(core_.settings.job_directory, core_.settings.name));
   if (!log) {
@@ -107,9 +107,15 @@ void Keeper::End() {
 
 // ---- The lease ----
 
+Result<AgentLink::Leased> Keeper::Acquire(std::chrono::milliseconds patience) const {
+  const auto socket = find_agent_();
+  if (!socket) return Fail(socket);
+  return AgentLink::Acquire(*socket, gpu_, core_.settings.job, patience);
+}
+
 void Keeper::TryLease(std::chrono::milliseconds patience) {
   const Nanoseconds now = clock_->Now();
-  auto leased = AgentLink::Acquire(socket_, gpu_, core_.settings.job, patience);
+  auto leased = Acquire(patience);
   if (!leased) {
     core_.warnings.Once("agent",
                         leased.error().message + "; clocks are not set, and steps only measured");
@@ -138,7 +144,7 @@ void Keeper::LoseLease(const std::string& cause, const std::string& message) {
 }
 
 void Keeper::TendLease(Nanoseconds now) {
-  if (socket_.empty() || gpu_.empty() || is_released_by_hand_) return;
+  if (!find_agent_ || gpu_.empty() || is_released_by_hand_) return;
   if (!link_) {
     if (now >= next_try_) TryLease(kPatience);
     return;

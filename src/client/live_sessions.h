@@ -32,8 +32,8 @@ void ReleaseLiveSession(LiveSession* session);
 // Another number in a child than in its parent.
 std::uint32_t ForkGeneration();
 
-// Ends the keeper for this reason and waits for it, until CLOCK_MONOTONIC is `until`. Whether it has
-// ended.
+// Ends the keeper for this reason and waits for it, until CLOCK_MONOTONIC is `until`. Whether it
+// has ended.
 bool EndKeeper(LiveSession& session, std::uint32_t reason, std::int64_t until);
 
 }  // namespace perseus

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <ctime>
 #include <exception>
+#include <filesystem>
+#include <functional>
 #include <limits>
 #include <system_error>
 #include <thread>
@@ -14,6 +16,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/client/gpu_choice.h"
+#include "perseus/client/own_agent.h"
 #include "perseus/device/open_devices.h"
 
 namespace perseus {
@@ -45,7 +48,8 @@ ChosenGpu FindGpu(SessionCore& core) {
   if (settings.gpu.find('-') != std::string::npos) unmeasured.uuid = settings.gpu;
   if (settings.devices == "off") {
     if (unmeasured.uuid.empty() && settings.agent != "off") {
-      core.warnings.Once("gpu", "no GPU is named, so no clocks are set (set PERSEUS_GPU to its UUID)");
+      core.warnings.Once("gpu",
+                         "no GPU is named, so no clocks are set (set PERSEUS_GPU to its UUID)");
     }
     return unmeasured;
   }
@@ -60,6 +64,29 @@ ChosenGpu FindGpu(SessionCore& core) {
     return unmeasured;
   }
   return *std::move(chosen);
+}
+
+// How the keeper comes by an agent; empty if there is to be none.
+std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core, const Device* device) {
+  const Settings& settings = core.settings;
+  if (settings.agent.empty() || settings.agent == "off") return {};
+  if (settings.agent != "own") {
+    return [socket = std::filesystem::path(settings.agent)] {
+      return Result<std::filesystem::path>(socket);
+    };
+  }
+  if (device == nullptr) {
+    core.warnings.Once("agent",
+                       "an agent of one's own has no GPU to set; steps are only measured "
+                       "(see PERSEUS_DEVICES and PERSEUS_GPU)");
+    return {};
+  }
+  if (!device->info().measure_only.empty()) {
+    core.warnings.Once(
+        "agent", device->info().measure_only + "; clocks are not set, and steps only measured");
+    return {};
+  }
+  return [devices = settings.devices] { return FindOrStartOwnAgent(kNodesSocket, devices); };
 }
 
 void RunKeeper(Keeper& keeper, SessionCore& core) {
@@ -94,8 +121,8 @@ std::unique_ptr<Session> Session::Open(Settings settings) {
   setup.core = core;
   setup.clock = std::make_shared<RealClock>();
   setup.gpu = std::move(gpu.uuid);
+  setup.find_agent = AgentFor(*core, gpu.device.get());
   setup.device = std::move(gpu.device);
-  if (core->settings.agent != "off") setup.socket = core->settings.agent;
   if (!core->settings.plan.empty()) session->UsePlan(core->settings.plan);
   session->StartKeeper(std::move(setup));
   return session;

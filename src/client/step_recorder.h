@@ -30,7 +30,8 @@ struct StreamTiming {
 
 class StepRecorder {
  public:
-  // The times of a pair of events. Asked for each pair in order, and no more once it is not pending.
+  // The times of a pair of events. Asked for each pair in order, and no more once it is not
+  // pending.
   using StreamTimesOf = std::function<StreamTiming(int timing)>;
 
   // In the order in which they happened, each kind by itself; before Finished(), first the

@@ -70,8 +70,7 @@ TEST_F(StepRecorderTest, EachEnergySampleIsInOneStep) {
   End(3000);
   const auto steps = recorder_.TakeFinished(kLater, NoStream);
   ASSERT_THAT(steps, SizeIs(2));
-  EXPECT_THAT(steps[0].energy,
-              ElementsAre(EnergySample{-500, -100, 1}, EnergySample{200, 300, 2}));
+  EXPECT_THAT(steps[0].energy, ElementsAre(EnergySample{-500, -100, 1}, EnergySample{200, 300, 2}));
   EXPECT_THAT(steps[1].energy, ElementsAre(EnergySample{-150, 50, 3}));
 }
 

@@ -33,8 +33,9 @@ bool StreamTimer::Prepare() {
   if (!driver) {
     failures_.fetch_add(1, std::memory_order_relaxed);
     state_.store(State::kFailed, std::memory_order_release);
-    warnings_.Once("stream", driver.error().message + "; instructions on streams are timed by the "
-                                                      "thread that launches them");
+    warnings_.Once("stream", driver.error().message +
+                                 "; instructions on streams are timed by the "
+                                 "thread that launches them");
     return false;
   }
   driver_ = *driver;
@@ -195,7 +196,8 @@ StreamTiming StreamTimer::Times(int index) {
   }
   const CudaResult done = driver_.event_query(pair.end);
   const Nanoseconds moment = base.moment.load(std::memory_order_acquire);
-  if (done == kCudaNotReady || (done == kCudaSuccess && moment == 0)) return {StreamTiming::State::kPending, 0, 0};
+  if (done == kCudaNotReady || (done == kCudaSuccess && moment == 0))
+    return {StreamTiming::State::kPending, 0, 0};
   float begin = 0;
   float end = 0;
   if (!Check(done, "cuEventQuery")) return lost();
@@ -207,7 +209,8 @@ StreamTiming StreamTimer::Times(int index) {
     return lost();
   }
   Release(pair);
-  return {StreamTiming::State::kKnown, moment + FromMilliseconds(begin), moment + FromMilliseconds(end)};
+  return {StreamTiming::State::kKnown, moment + FromMilliseconds(begin),
+          moment + FromMilliseconds(end)};
 }
 
 void StreamTimer::DestroyEvents() {

@@ -6,8 +6,8 @@
 //   later   the keeper queries event 2; once it is done, elapsed(base, 1) and elapsed(base, 2)
 //
 // Events know only the time between each other. A base is an event whose moment is known: a host
-// function in front of it notes the time, so all times are late by what the driver takes to go on from
-// there (tens of microseconds), and durations are not. Since elapsed times are floats in
+// function in front of it notes the time, so all times are late by what the driver takes to go on
+// from there (tens of microseconds), and durations are not. Since elapsed times are floats in
 // milliseconds, a new base is taken every few seconds: at 10 s a float still tells microseconds.
 //
 // All events are made at the first use. Host functions run one after the other in a thread of the

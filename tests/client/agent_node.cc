@@ -65,10 +65,9 @@ std::optional<int> AgentNodeTest::Lock(int gpu) const {
 
 testing::AssertionResult AgentNodeTest::LockBecomes(int gpu, std::optional<int> clock_mhz) const {
   if (Comes([&] { return Lock(gpu) == clock_mhz; })) return testing::AssertionSuccess();
-  return testing::AssertionFailure()
-         << "GPU " << gpu << " is locked to " << Lock(gpu).value_or(0) << " MHz, not to "
-         << clock_mhz.value_or(0) << "\n"
-         << Read("agent.log");
+  return testing::AssertionFailure() << "GPU " << gpu << " is locked to " << Lock(gpu).value_or(0)
+                                     << " MHz, not to " << clock_mhz.value_or(0) << "\n"
+                                     << Read("agent.log");
 }
 
 void AgentNodeTest::Write(const std::string& name, const std::string& text) const {
@@ -155,8 +154,7 @@ PlanFile PlanGpipe(int ranks, int microbatches) {
   spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
   PlannedJob job;
   job.profile = "profile.csv";
-  job.schedule =
-      *GenerateSchedule({.name = "gpipe", .ranks = ranks, .microbatches = microbatches});
+  job.schedule = *GenerateSchedule({.name = "gpipe", .ranks = ranks, .microbatches = microbatches});
   job.model.blocking_power_w = 84;
   auto graph = BuildOperationGraph(job.schedule, *SynthesizeProfile(spec), job.model);
   const auto planner = Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});

@@ -68,9 +68,7 @@ class RankSession {
 
   perseus_session* get() { return session_; }
   void Close();
-  void Begin(int kind, int microbatch) {
-    perseus_instruction_begin(session_, kind, microbatch, 0);
-  }
+  void Begin(int kind, int microbatch) { perseus_instruction_begin(session_, kind, microbatch, 0); }
   void End() { perseus_instruction_end(session_); }
   void Run(int kind, int microbatch) {
     Begin(kind, microbatch);
@@ -86,8 +84,8 @@ class RankSession {
   perseus_session* session_ = nullptr;
 };
 
-// A plan for `ranks` that run `microbatches` forward and then as many backward (GPipe). Its clocks are
-// those of an A100.
+// A plan for `ranks` that run `microbatches` forward and then as many backward (GPipe). Its clocks
+// are those of an A100.
 PlanFile PlanGpipe(int ranks, int microbatches);
 
 }  // namespace perseus

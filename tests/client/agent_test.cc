@@ -255,6 +255,88 @@ TEST_F(ClientTest, ALeaseThatIsEndedByHandIsNotTakenBack) {
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
 }
 
+// ---- An agent of one's own ----
+
+class OwnAgentTest : public ClientTest {
+ protected:
+  OwnAgentTest() {
+    ::setenv("XDG_RUNTIME_DIR", directory_.c_str(), 1);
+    ::setenv("PERSEUS_PROGRAM", PERSEUS_PROGRAM, 1);
+  }
+  ~OwnAgentTest() override {
+    ::unsetenv("XDG_RUNTIME_DIR");
+    ::unsetenv("PERSEUS_PROGRAM");
+    // It would end by itself after ten seconds, and has nowhere to write to by then.
+    const auto listed = AgentProcesses();
+    for (const pid_t agent : listed) ::kill(agent, SIGTERM);
+    Comes([&] { return AgentProcesses().empty(); });
+  }
+  RankSession::Place OwnPlace(int rank) const {
+    RankSession::Place place = Place(rank);
+    place.socket = "own";
+    return place;
+  }
+  // Those whose command line names this test's directory.
+  std::vector<pid_t> AgentProcesses() const {
+    std::vector<pid_t> agents;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename().string();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      const std::string command = ReadFile(entry.path() / "cmdline").value_or("");
+      if (command.find(directory_.string() + "/perseus/agent.sock") != std::string::npos &&
+          command.find("--exit-when-idle") != std::string::npos && command.find("sh") != 0) {
+        agents.push_back(std::stoi(name));
+      }
+    }
+    return agents;
+  }
+};
+
+TEST_F(OwnAgentTest, EightRanksAtOnceShareOne) {
+  std::vector<pid_t> ranks;
+  for (int i = 0; i < kGpus; ++i) {
+    ranks.push_back(StartChild([this, i] {
+      RankSession rank(OwnPlace(i));
+      if (rank.Counters().may_set_clocks != 1) return 1;
+      const bool is_one = AgentProcesses().size() == 1;
+      rank.Close();
+      return is_one ? 0 : 2;
+    }));
+  }
+  for (const pid_t rank : ranks) EXPECT_EQ(WaitFor(rank), 0) << Read("perseus/agent.log");
+  for (int i = 0; i < kGpus; ++i) EXPECT_TRUE(LockBecomes(i, std::nullopt));
+}
+
+TEST_F(OwnAgentTest, AKilledRankGivesItsClockBackHereToo) {
+  RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
+  place.socket = "own";
+  const pid_t child = StartChild([place] {
+    RankSession rank(place);
+    perseus_step_begin(rank.get());
+    for (;;) ::pause();
+    return 0;
+  });
+  EXPECT_TRUE(LockBecomes(0, 1410));
+  ::kill(child, SIGKILL);
+  WaitFor(child);
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+}
+
+TEST_F(OwnAgentTest, SaysWhyThereIsNone) {
+  ::setenv("PERSEUS_PROGRAM", "/bin/false", 1);
+  RankSession rank(OwnPlace(0));
+  EXPECT_EQ(rank.Counters().may_set_clocks, 0);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("PERSEUS_PROGRAM names another program"));
+}
+
+TEST_F(OwnAgentTest, ADirectoryOfSomebodyElsesIsNotTrusted) {
+  std::filesystem::create_directory(directory_ / "perseus");
+  std::filesystem::permissions(directory_ / "perseus", std::filesystem::perms::all);
+  RankSession rank(OwnPlace(0));
+  EXPECT_EQ(rank.Counters().may_set_clocks, 0);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("is not a directory of this user's alone"));
+}
+
 // ---- The end of a process ----
 
 TEST_F(ClientTest, AKilledRankGivesItsClockBack) {

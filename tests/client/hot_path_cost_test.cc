@@ -71,7 +71,9 @@ bool ForbidSystemCalls() {
   const auto unless_equal = [](std::uint32_t value, std::uint8_t skip) {
     return sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skip);
   };
-  const auto answer = [](std::uint32_t what) { return sock_filter BPF_STMT(BPF_RET | BPF_K, what); };
+  const auto answer = [](std::uint32_t what) {
+    return sock_filter BPF_STMT(BPF_RET | BPF_K, what);
+  };
   sock_filter filter[] = {
       load(offsetof(seccomp_data, arch)),
       unless_equal(kArchitecture, 6),

@@ -184,9 +184,9 @@ TEST_F(StreamTest, AfterAFailedCallTheSessionIsTimedByItsThread) {
 }
 
 TEST_F(StreamTest, EveryCallMayFail) {
-  for (const char* call : {"cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime",
-                           "cuLaunchHostFunc", "cuCtxGetCurrent", "cuCtxSetCurrent",
-                           "cuStreamIsCapturing"}) {
+  for (const char* call :
+       {"cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime", "cuLaunchHostFunc",
+        "cuCtxGetCurrent", "cuCtxSetCurrent", "cuStreamIsCapturing"}) {
     fake_cuda::Reset();
     stream_ = fake_cuda::MakeStream();
     fake_cuda::FailFrom(call, kOutOfMemory);

@@ -1,6 +1,6 @@
-// A CUDA driver of our own: a stream is a queue that stands still until the test lets the GPU's time
-// pass. What the client calls is counted, calls can be made to fail, and whatever would wait for the
-// GPU ends the test's process.
+// A CUDA driver of our own: a stream is a queue that stands still until the test lets the GPU's
+// time pass. What the client calls is counted, calls can be made to fail, and whatever would wait
+// for the GPU ends the test's process.
 //
 // Thread safety: all calls may come from several threads, as with the real one. Host functions run
 // in the thread that calls Advance.
