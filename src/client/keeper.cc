@@ -156,10 +156,7 @@ void Keeper::TendLease(Nanoseconds now) {
                      "perseus doctor)");
   }
   CollectAnswer();
-  if (!core_.counters.is_in_step.load() &&
-      now > core_.counters.last_step_end.load(std::memory_order_relaxed) + kRestAfter) {
-    core_.asker.Rest(core_.counters.is_in_step);
-  }
+  RestIfIdle(now);
   if (now < next_beat_) return;
   core_.asker.Beat();
   const bool was_silent = now - last_beat_ > static_cast<Nanoseconds>(kHeartbeatSeconds) * kSecond;
@@ -180,6 +177,14 @@ void Keeper::TendLease(Nanoseconds now) {
   const double slowdown = core_.counters.slowdown.load(std::memory_order_relaxed);
   if (slowdown == told_slowdown_) return;
   if (link_->Intend(slowdown)) told_slowdown_ = slowdown;
+}
+
+void Keeper::RestIfIdle(Nanoseconds now) {
+  // The training thread may be far ahead of the stream: the last step lasts until that is done.
+  if (core_.counters.is_in_step.load() || recorder_.IsWaiting()) return;
+  const Nanoseconds ended =
+      std::max(core_.counters.last_step_end.load(std::memory_order_relaxed), recorder_.last_end());
+  if (now > ended + kRestAfter) core_.asker.Rest(core_.counters.is_in_step);
 }
 
 void Keeper::CollectAnswer() {

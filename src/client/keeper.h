@@ -46,6 +46,7 @@ class Keeper {
   Result<AgentLink::Leased> Acquire(std::chrono::milliseconds patience) const;
   void LoseLease(const std::string& cause, const std::string& message);
   void TendLease(Nanoseconds now);
+  void RestIfIdle(Nanoseconds now);
   void CollectAnswer();
   void LookForOrders(Nanoseconds now);
   void OfferTables();

@@ -132,6 +132,7 @@ std::vector<RanStep> StepRecorder::TakeFinished(Nanoseconds now,
     const Nanoseconds end = pending.step.end;
     if (!IsAnswered(end) && now < end + kLongestAnswer) break;
     Complete(pending.step);
+    last_end_ = end;
     if (pending.is_wanted) finished.push_back(std::move(pending.step));
     steps_.pop_front();
   }

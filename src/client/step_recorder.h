@@ -46,6 +46,10 @@ class StepRecorder {
   // The steps of which all is known by `now`, or will not be: an answer of the agent's is waited
   // for a little, the end of what a stream runs for ever.
   std::vector<RanStep> TakeFinished(Nanoseconds now, const StreamTimesOf& stream_times);
+  // Whether there are steps that were not taken yet.
+  bool IsWaiting() const { return !steps_.empty(); }
+  // When the last step ended that was taken.
+  Nanoseconds last_end() const { return last_end_; }
 
  private:
   struct Pending {
@@ -66,6 +70,7 @@ class StepRecorder {
     ClockAnswer answer;
   };
   std::deque<Change> changes_;
+  Nanoseconds last_end_ = 0;
   Telemetry telemetry_;
   bool is_limited_ = false;  // Since the last step that was taken.
 };

@@ -101,6 +101,7 @@ int RunForbidden(const RankSession::Place& place, bool wants_lease) {
   if (wants_lease && rank.Counters().may_set_clocks == 0) return kNoLease;
   rank.RunStep(4);  // What is done once is done.
   if (!ForbidSystemCalls()) return kNoFilter;
+  allocations = 0;  // The parent's came along.
   is_counting = true;
   for (int step = 0; step < 2000; ++step) rank.RunStep(4);
   is_counting = false;
