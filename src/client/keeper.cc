@@ -24,6 +24,14 @@ constexpr Nanoseconds kRestAfter = kSecond;
 constexpr std::chrono::milliseconds kPatienceAtOpen{5000};
 constexpr std::chrono::milliseconds kPatience{1000};
 
+constexpr const char* kLost =
+    "the connection to the agent is lost; training goes on at the clocks from before, and the "
+    "agent "
+    "is asked again from time to time (is it running? perseus doctor)";
+constexpr const char* kSilent =
+    "the agent does not answer; training goes on at the clocks from before, and it is asked again "
+    "from time to time (perseus doctor)";
+
 Nanoseconds RealTime() {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
@@ -149,12 +157,7 @@ void Keeper::TendLease(Nanoseconds now) {
     if (now >= next_try_) TryLease(kPatience);
     return;
   }
-  if (link_->IsLost()) {
-    return LoseLease("agent-lost",
-                     "the connection to the agent is lost; training goes on at the clocks from "
-                     "before, and the agent is asked again from time to time (is it running? "
-                     "perseus doctor)");
-  }
+  if (link_->IsLost()) return LoseLease("agent-lost", kLost);
   CollectAnswer();
   RestIfIdle(now);
   if (now < next_beat_) return;
@@ -164,9 +167,7 @@ void Keeper::TendLease(Nanoseconds now) {
   last_beat_ = now;
   if (const auto renewed = link_->Renew(); !renewed) {
     if (renewed.error().kind != ErrorKind::kInput) {
-      return LoseLease("agent-lost",
-                       "the agent does not answer; training goes on at the clocks "
-                       "from before, and the agent is asked again from time to time");
+      return LoseLease("agent-lost", link_->IsLost() ? kLost : kSilent);
     }
     // Whoever took it away by hand does not want it taken back. One that was away itself, stopped
     // by a debugger for instance, lost it to its silence.

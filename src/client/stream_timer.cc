@@ -50,16 +50,16 @@ bool StreamTimer::MakeEvents() {
   asks_ = std::make_unique<PendingAsk[]>(kAsks);
   if (!Check(driver_.context_get_current(&context_), "cuCtxGetCurrent")) return false;
   for (int i = 0; i < kBases; ++i) {
-    bases_[i].timer = this;
-    if (!Check(driver_.event_create(&bases_[i].event, kWithTiming), "cuEventCreate")) return false;
+    BaseAt(i).timer = this;
+    if (!Check(driver_.event_create(&BaseAt(i).event, kWithTiming), "cuEventCreate")) return false;
   }
   for (int i = 0; i < kPairs; ++i) {
-    if (!Check(driver_.event_create(&pairs_[i].begin, kWithTiming), "cuEventCreate") ||
-        !Check(driver_.event_create(&pairs_[i].end, kWithTiming), "cuEventCreate")) {
+    if (!Check(driver_.event_create(&PairAt(i).begin, kWithTiming), "cuEventCreate") ||
+        !Check(driver_.event_create(&PairAt(i).end, kWithTiming), "cuEventCreate")) {
       return false;
     }
   }
-  for (int i = 0; i < kAsks; ++i) asks_[i].timer = this;
+  for (int i = 0; i < kAsks; ++i) AskAt(i).timer = this;
   return true;
 }
 
@@ -98,7 +98,7 @@ bool StreamTimer::IsCapturing(CudaStream stream) {
 
 void StreamTimer::TakeNewBase(CudaStream stream, Nanoseconds now) {
   const int next = (base_ + 1) % kBases;
-  Base& base = bases_[next];
+  Base& base = BaseAt(next);
   // Still needed: the one in use serves a little longer, a little less exactly.
   if (base.users.load(std::memory_order_acquire) != 0) return;
   base.moment.store(0, std::memory_order_relaxed);
@@ -121,11 +121,11 @@ void StreamTimer::RunBase(void* argument) {
 int StreamTimer::Begin(CudaStream stream, Nanoseconds now) {
   if (base_ == kNone || now > base_taken_ + kNewBaseAfter) TakeNewBase(stream, now);
   if (base_ == kNone || state_.load(std::memory_order_relaxed) == State::kFailed) return kNone;
-  Pair& pair = pairs_[next_pair_];
+  Pair& pair = PairAt(next_pair_);
   if (pair.is_used.load(std::memory_order_acquire)) return kNone;
   if (!Check(driver_.event_record(pair.begin, stream), "cuEventRecord")) return kNone;
   pair.base = base_;
-  bases_[base_].users.fetch_add(1, std::memory_order_relaxed);
+  BaseAt(base_).users.fetch_add(1, std::memory_order_relaxed);
   pair.is_used.store(true, std::memory_order_relaxed);
   const int taken = next_pair_;
   next_pair_ = (next_pair_ + 1) % kPairs;
@@ -134,8 +134,8 @@ int StreamTimer::Begin(CudaStream stream, Nanoseconds now) {
 
 int StreamTimer::End(int pair, CudaStream stream) {
   if (pair == kNone) return kNone;
-  if (Check(driver_.event_record(pairs_[pair].end, stream), "cuEventRecord")) return pair;
-  Release(pairs_[pair]);
+  if (Check(driver_.event_record(PairAt(pair).end, stream), "cuEventRecord")) return pair;
+  Release(PairAt(pair));
   return kNone;
 }
 
@@ -146,7 +146,7 @@ int StreamTimer::Ask(CudaStream stream, int wanted_mhz) {
     enqueued_ = enqueued_clock_ = 0;
   }
   if (!asker_.may_set_clocks() || wanted_mhz == enqueued_) return enqueued_clock_;
-  PendingAsk& ask = asks_[next_ask_];
+  PendingAsk& ask = AskAt(next_ask_);
   // Where a thousand are on their way, the next instruction asks again.
   if (ask.is_used.load(std::memory_order_acquire)) return enqueued_clock_;
   ask.frequency_mhz = wanted_mhz;
@@ -178,13 +178,13 @@ void StreamTimer::RunAsk(void* argument) {
 // ---- The keeper ----
 
 void StreamTimer::Release(Pair& pair) {
-  bases_[pair.base].users.fetch_sub(1, std::memory_order_release);
+  BaseAt(pair.base).users.fetch_sub(1, std::memory_order_release);
   pair.is_used.store(false, std::memory_order_release);
 }
 
 StreamTiming StreamTimer::Times(int index) {
-  Pair& pair = pairs_[index];
-  const Base& base = bases_[pair.base];
+  Pair& pair = PairAt(index);
+  const Base& base = BaseAt(pair.base);
   const auto lost = [&] {
     Release(pair);
     return StreamTiming{StreamTiming::State::kLost, 0, 0};
@@ -221,10 +221,10 @@ void StreamTimer::DestroyEvents() {
     if (event != nullptr) static_cast<void>(driver_.event_destroy(event));
   };
   for (int i = 0; i < kPairs; ++i) {
-    destroy(pairs_[i].begin);
-    destroy(pairs_[i].end);
+    destroy(PairAt(i).begin);
+    destroy(PairAt(i).end);
   }
-  for (int i = 0; i < kBases; ++i) destroy(bases_[i].event);
+  for (int i = 0; i < kBases; ++i) destroy(BaseAt(i).event);
 }
 
 }  // namespace perseus

@@ -24,8 +24,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <vector>
 
 #include "perseus/base/units.h"
 #include "perseus/client/clock_asker.h"
@@ -95,6 +93,9 @@ class StreamTimer {
     std::atomic<bool> is_used = false;
   };
 
+  Pair& PairAt(int i) { return pairs_[static_cast<std::size_t>(i)]; }
+  Base& BaseAt(int i) { return bases_[static_cast<std::size_t>(i)]; }
+  PendingAsk& AskAt(int i) { return asks_[static_cast<std::size_t>(i)]; }
   bool Prepare();
   bool MakeEvents();
   void TakeNewBase(CudaStream stream, Nanoseconds now);
