@@ -36,7 +36,8 @@ int main(int argc, char** argv) {
     perseus_step_end(session);
   }
 
-  perseus_counters counters = {sizeof counters};
+  perseus_counters counters = {0};
+  counters.size = sizeof counters;
   perseus_read_counters(session, &counters);
   printf("%llu steps, %llu of them off the plan; %llu clocks asked for; %llu warnings\n",
          (unsigned long long)counters.steps, (unsigned long long)counters.steps_off_plan,

@@ -1,0 +1,184 @@
+// Following a job's orders, and the edges of the C functions.
+#include <gmock/gmock.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+
+#include "client_test.h"
+#include "perseus/jobdir/orders.h"
+#include "perseus/jobdir/rank_log.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// ---- Orders ----
+
+class OrdersTest : public ClientTest {
+ protected:
+  OrdersTest() { job_ = directory_ / "job"; }
+  std::unique_ptr<RankSession> Open() {
+    StartAgent();
+    RankSession::Place place = Place();
+    place.job_directory = job_.string();
+    return std::make_unique<RankSession>(place);
+  }
+  void Order(const Orders& orders) const {
+    const auto written = WriteOrders(job_, orders);
+    ASSERT_TRUE(written) << written.error().message;
+  }
+  // Runs steps until they follow this version.
+  static bool Follows(RankSession& rank, std::int64_t version) {
+    return Comes([&] {
+      rank.RunStep(1);
+      return rank.Counters().plan_version == version;
+    });
+  }
+  std::filesystem::path job_;
+};
+
+TEST_F(OrdersTest, PlansAndClocksAreFollowedFromTheirStepOn) {
+  const auto rank = Open();
+  Write("job/plans/1.json", FormatPlan(PlanWithClocks({1410, 1005})));
+  Orders plan;
+  plan.plan = "plans/1.json";
+  Order(plan);
+  EXPECT_TRUE(Follows(*rank, 1));
+  EXPECT_TRUE(LockBecomes(0, 1005));
+
+  Orders clocks;
+  clocks.version = 2;
+  clocks.from_step = static_cast<std::int64_t>(rank->Counters().steps) + 50;
+  clocks.clocks = {{0, 0, InstructionKind::kForward, 1200},
+                   {0, 0, InstructionKind::kBackward, 1305},
+                   {1, 0, InstructionKind::kBackward, 300}};
+  Order(clocks);
+  EXPECT_TRUE(Follows(*rank, 2));
+  EXPECT_GE(static_cast<std::int64_t>(rank->Counters().steps), clocks.from_step + 1);
+  rank->RunStep(1);
+  EXPECT_TRUE(LockBecomes(0, 1305));
+
+  Orders none;
+  none.version = 3;
+  Order(none);
+  EXPECT_TRUE(Follows(*rank, 3));
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  rank->Close();
+
+  // Each step says what it followed.
+  RankLogReader log(RankLogPath(job_, {0, 0, 0}));
+  const auto records = log.ReadNew();
+  ASSERT_TRUE(records) << records.error().message;
+  for (const RankRecord& record : *records) {
+    const auto* step = std::get_if<RanStep>(&record);
+    if (step == nullptr) continue;
+    EXPECT_TRUE(step->on_plan);
+    if (step->step < clocks.from_step) {
+      EXPECT_LE(step->version, 1);
+    } else {
+      EXPECT_GE(step->version, 2);
+    }
+  }
+}
+
+TEST_F(OrdersTest, NothingIsRecordedWhereOrdersSaySo) {
+  const auto rank = Open();
+  Orders orders;
+  orders.record = false;
+  Order(orders);
+  EXPECT_TRUE(Follows(*rank, 1));
+  const auto steps = rank->Counters().steps;
+  for (int i = 0; i < 5; ++i) rank->RunStep(1);
+  rank->Close();
+  RankLogReader log(RankLogPath(job_, {0, 0, 0}));
+  const auto records = log.ReadNew();
+  ASSERT_TRUE(records) << records.error().message;
+  EXPECT_THAT(*records, SizeIs(steps));  // The header, and all but the one that followed.
+}
+
+TEST_F(OrdersTest, ABadPlanOfOrdersIsToldAndNotFollowed) {
+  const auto rank = Open();
+  Write("job/plans/1.json", FormatPlan(PlanWithClocks({1410, 1005})));
+  Orders orders;
+  orders.plan = "plans/1.json";
+  Order(orders);
+  EXPECT_TRUE(Follows(*rank, 1));
+  Write("job/plans/2.json", "no plan");
+  orders.version = 2;
+  orders.plan = "plans/2.json";
+  Order(orders);
+  EXPECT_TRUE(Follows(*rank, 0));
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  EXPECT_THAT(rank->Warnings(), HasSubstr("2.json"));
+  Write("job/orders.json", "{");
+  EXPECT_TRUE(Comes([&] {
+    rank->RunStep(1);
+    return rank->Warnings().find("orders.json") != std::string::npos;
+  }));
+  rank->Close();
+  EXPECT_THAT(Read("job/ranks/p0-r0-t0.jsonl"), HasSubstr("\"remark\""));
+}
+
+TEST_F(OrdersTest, AJobDirectoryThatCannotBeWrittenIsTold) {
+  Write("file", "");
+  RankSession::Place place = Place();
+  place.job_directory = (directory_ / "file").string();
+  RankSession rank(place);
+  rank.RunStep(1);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("steps are not recorded; check PERSEUS_JOB_DIR"));
+  EXPECT_EQ(rank.Counters().steps, 1U);
+}
+
+// ---- The interface ----
+
+TEST(Interface, NullIsNoSession) {
+  perseus_step_begin(nullptr);
+  perseus_instruction_begin(nullptr, 0, 0, 0);
+  perseus_instruction_end(nullptr);
+  perseus_instruction_begin_on(nullptr, 0, 0, 0, nullptr);
+  perseus_instruction_end_on(nullptr, nullptr);
+  perseus_step_end(nullptr);
+  EXPECT_EQ(perseus_use_plan(nullptr, "plan.json"), -1);
+  EXPECT_EQ(perseus_take_warning(nullptr, nullptr, 0), 0U);
+  perseus_counters counters{};
+  counters.size = sizeof counters;
+  counters.steps = 1;
+  perseus_read_counters(nullptr, &counters);
+  EXPECT_EQ(counters.steps, 0U);
+  perseus_close(nullptr);
+}
+
+TEST(Interface, StructsOfOlderProgramsAreShorter) {
+  perseus_counters counters{};
+  counters.size = offsetof(perseus_counters, steps_off_plan);
+  counters.steps_off_plan = 17;
+  perseus_read_counters(nullptr, &counters);
+  EXPECT_EQ(counters.steps_off_plan, 17U);
+}
+
+TEST(Interface, KindsThatThereAreNotArePassedOver) {
+  RankSession rank({"off", "off", "", 0, "", "", 0});
+  perseus_step_begin(rank.get());
+  rank.Run(5, 0);
+  rank.Run(-1, 0);
+  rank.Run(PERSEUS_FORWARD, -1);
+  rank.Run(PERSEUS_RECOMPUTE, 0);
+  perseus_step_end(rank.get());
+  EXPECT_EQ(rank.Counters().instructions, 1U);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("is passed over"));
+}
+
+TEST(Interface, WarningsAreCutToTheBuffer) {
+  RankSession rank({"off", "none", "", 0, "", "", 0});
+  char few[8];
+  const std::size_t length = perseus_take_warning(rank.get(), few, sizeof few);
+  EXPECT_GT(length, 8U);
+  EXPECT_EQ(std::string(few).size(), 7U);
+  EXPECT_EQ(perseus_take_warning(rank.get(), few, sizeof few), 0U);
+}
+
+}  // namespace
+}  // namespace perseus
