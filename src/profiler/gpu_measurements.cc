@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -70,7 +71,13 @@ GpuMeasurements::Record& GpuMeasurements::RecordOf(const RanInstruction& instruc
 
 // The windows between samples, in runs without a gap.
 std::vector<std::vector<PowerWindow>> GpuMeasurements::Stretches(const RanStep& step,
-                                                                 const Clean& clean) {
+                                                                 const Clean& clean,
+                                                                 const PowerFit::Answer& powers) {
+  const auto power_at = [&](std::size_t parameter) {
+    const bool is_known =
+        parameter < powers.powers.size() && powers.powers[parameter].is_identified;
+    return is_known ? std::max(0.0, powers.powers[parameter].power_w) : 0;
+  };
   std::vector<std::vector<PowerWindow>> stretches(1);
   const Nanoseconds length = step.end - step.begin;
   std::size_t first = 0;  // Of the instructions that may reach into the window.
@@ -86,6 +93,7 @@ std::vector<std::vector<PowerWindow>> GpuMeasurements::Stretches(const RanStep& 
     window.end_error_s = ToSeconds(to.until - to.after) / std::sqrt(12.0);
     bool is_usable = from.after >= 0 && to.until <= length && end > begin && window.energy_j > 0;
     double busy_s = 0;
+    window.begin_power_w = window.end_power_w = power_at(0);
     for (std::size_t i = first; i < clean.instructions.size(); ++i) {
       const RanInstruction& instruction = clean.instructions[i];
       const Nanoseconds instruction_end = instruction.begin + instruction.duration;
@@ -97,19 +105,38 @@ std::vector<std::vector<PowerWindow>> GpuMeasurements::Stretches(const RanStep& 
       is_usable = is_usable && clean.is_clean[i];
       const double seconds = Overlap(instruction.begin, instruction_end, begin, end);
       if (seconds <= 0) continue;
-      window.parts.push_back({RecordOf(instruction).parameter, seconds, static_cast<int>(i)});
+      const std::size_t parameter = RecordOf(instruction).parameter;
+      if (instruction.begin <= begin) window.begin_power_w = power_at(parameter);
+      if (instruction_end >= end) window.end_power_w = power_at(parameter);
+      window.parts.push_back({parameter, seconds, static_cast<int>(i)});
       busy_s += seconds;
     }
     if (busy_s < window.seconds) window.parts.push_back({0, window.seconds - busy_s, -1});
-    ++counts_.windows;
     if (is_usable) {
       stretches.back().push_back(std::move(window));
     } else {
-      ++counts_.windows_left_out;
       if (!stretches.back().empty()) stretches.emplace_back();
     }
   }
   return stretches;
+}
+
+// Twice where something is seen for the first time: what the edges' powers are is known after.
+PowerFit GpuMeasurements::FitOf(const RanStep& step, const Clean& clean) {
+  const auto fit_with = [&](const PowerFit::Answer& powers) {
+    PowerFit fit;
+    for (const std::vector<PowerWindow>& stretch : Stretches(step, clean, powers)) {
+      if (!stretch.empty()) fit.Add(stretch);
+    }
+    return fit;
+  };
+  PowerFit::Answer powers = fit_.Solve();
+  const PowerFit first = fit_with(powers);
+  const bool knows_all = powers.powers.size() >= first.parameters() &&
+                         std::ranges::all_of(powers.powers, [](const PowerEstimate& power) {
+                           return power.is_identified;
+                         });
+  return knows_all ? first : fit_with(fit_with(first.Solve()).Solve());
 }
 
 void GpuMeasurements::Forget(Record& record) {
@@ -152,9 +179,8 @@ void GpuMeasurements::TestTimes(const RanStep& step, const Clean& clean,
 void GpuMeasurements::TestPowers(const RanStep& step, const PowerFit& of_step,
                                  std::vector<DriftAlarm>& alarms) {
   const PowerFit::Answer known = fit_.Solve();
-  constexpr std::size_t kMiddle = PowerFit::kRunDeviations.size() / 2;
-  const PowerFit::Sums& sums = of_step.sums()[kMiddle];
-  const PowerFit::Sums& all = fit_.sums()[kMiddle];
+  const PowerFit::Sums& sums = of_step.sums()[known.chosen];
+  const PowerFit::Sums& all = fit_.sums()[known.chosen];
   if (known.degrees_of_freedom < kLeastSamplesToTest) return;
   double residual_squares = all.squares;
   for (std::size_t i = 0; i < known.powers.size(); ++i) {
@@ -214,20 +240,14 @@ std::vector<DriftAlarm> GpuMeasurements::Add(const RanStep& step) {
     ++counts_.limited_steps;
     return alarms;
   }
-  PowerFit of_step;
-  for (const std::vector<PowerWindow>& stretch : Stretches(step, clean)) {
-    if (!stretch.empty()) of_step.Add(stretch);
-  }
+  const PowerFit of_step = FitOf(step, clean);
   TestTimes(step, clean, alarms);
   TestPowers(step, of_step, alarms);
   // A kind that drifted begins anew with this step: its windows belong to the new parameter.
-  if (alarms.empty()) {
-    fit_.Add(of_step);
-  } else {
-    for (const std::vector<PowerWindow>& stretch : Stretches(step, clean)) {
-      if (!stretch.empty()) fit_.Add(stretch);
-    }
-  }
+  fit_.Add(alarms.empty() ? of_step : FitOf(step, clean));
+  counts_.windows += std::max<std::int64_t>(0, std::ssize(step.energy) - 1);
+  counts_.windows_left_out += std::max<std::int64_t>(0, std::ssize(step.energy) - 1) -
+                              static_cast<std::int64_t>(of_step.windows());
   AddTimes(step, clean);
   return alarms;
 }

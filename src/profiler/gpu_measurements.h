@@ -124,7 +124,10 @@ class GpuMeasurements {
   struct Clean;  // A step's instructions, and which of them no clock change touches.
 
   Clean Sort(const RanStep& step);
-  std::vector<std::vector<PowerWindow>> Stretches(const RanStep& step, const Clean& clean);
+  // `powers`: what is known of parameters already, for the windows' edges.
+  std::vector<std::vector<PowerWindow>> Stretches(const RanStep& step, const Clean& clean,
+                                                  const PowerFit::Answer& powers);
+  PowerFit FitOf(const RanStep& step, const Clean& clean);
   Record& RecordOf(const RanInstruction& instruction);
   void TestTimes(const RanStep& step, const Clean& clean, std::vector<DriftAlarm>& alarms);
   void TestPowers(const RanStep& step, const PowerFit& of_step, std::vector<DriftAlarm>& alarms);

@@ -13,10 +13,12 @@ namespace {
 
 constexpr Nanoseconds kMillisecond = 1'000'000;
 
-// A GPU with two clocks and two kinds of instruction, in a job that waits after each pair:
+// A GPU with two clocks and two kinds of instruction, as on the first stage of a pipeline:
 //
-//   |forward 31 ms|backward 57 ms|..13 ms..|forward|backward|..13 ms..|
+//   |F 31 ms|F|F|F|F|F|....250 ms....|B 57 ms|..13 ms..|F|B|..13 ms..|F|B|.. ... |B|B|B|B|B|
 //
+// (Were it all pairs of 101 ms, each window of 100 ms would hold the same parts of everything, and
+// nothing could be told apart.)
 // Counter every 100 ms, looked at every 20 ms; runs differ by 1 % in time and in power.
 class VirtualJob {
  public:
@@ -33,7 +35,7 @@ class VirtualJob {
   }
 
   struct Spec {
-    int pairs = 24;
+    int microbatches = 24;
     int mhz = 1400;
     Nanoseconds wait = 13 * kMillisecond;
     double slower = 1;  // What has drifted: times,
@@ -44,10 +46,16 @@ class VirtualJob {
     step.step = next_step_++;
     step.begin = now_;
     gpu_.RequestLock(Setting{spec.mhz, spec.mhz}, now_);
-    for (int i = 0; i < spec.pairs; ++i) {
-      Run(InstructionKind::kForward, i, spec, step);
+    constexpr int kWarmUp = 6;
+    for (int i = 0; i < kWarmUp; ++i) Run(InstructionKind::kForward, i, spec, step);
+    AdvanceTo(now_ + 250 * kMillisecond, step);
+    for (int i = 0; i < spec.microbatches; ++i) {
+      const int forward = i + kWarmUp;
+      if (forward < spec.microbatches) {
+        Run(InstructionKind::kForward, forward, spec, step);
+      }
       Run(InstructionKind::kBackward, i, spec, step);
-      AdvanceTo(now_ + spec.wait, step);
+      if (forward < spec.microbatches) AdvanceTo(now_ + spec.wait, step);
     }
     step.end = now_;
     return step;

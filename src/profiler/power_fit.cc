@@ -16,6 +16,9 @@ namespace {
 constexpr double kNoInformation = 1e-9;
 // A parameter whose part in an unseen combination is below this is not touched by it.
 constexpr double kNoPart = 1e-6;
+// Standard deviation of the common shift of a stretch's edges, in those of an edge: so wide that
+// data decide.
+constexpr double kFreePhase = 10;
 // No edge is known better: a call and a reading take that long.
 constexpr double kLeastEdgeErrorS = 1e-6;
 
@@ -54,13 +57,32 @@ double PowerAround(std::span<const PowerWindow> stretch, std::size_t first, std:
   return seconds > 0 ? energy_j / seconds : 0;
 }
 
+// What is drawn at an edge.
+double PowerAtEdge(std::span<const PowerWindow> stretch, std::size_t edge) {
+  const double known_w =
+      edge < stretch.size() ? stretch[edge].begin_power_w : stretch[edge - 1].end_power_w;
+  return known_w > 0 ? known_w : PowerAround(stretch, edge == 0 ? 0 : edge - 1, edge);
+}
+
+// All edges off by the same time.
+void AddPhase(std::span<const PowerWindow> stretch, SquareMatrix& covariance) {
+  std::vector<double> moved_j;
+  for (std::size_t k = 0; k < stretch.size(); ++k) {
+    moved_j.push_back(kFreePhase * stretch[k].begin_error_s *
+                      (PowerAtEdge(stretch, k) - PowerAtEdge(stretch, k + 1)));
+  }
+  for (std::size_t k = 0; k < stretch.size(); ++k) {
+    for (std::size_t l = 0; l < stretch.size(); ++l) covariance.At(k, l) += moved_j[k] * moved_j[l];
+  }
+}
+
 // S: what edges add.
 void AddEdges(std::span<const PowerWindow> stretch, SquareMatrix& covariance) {
   for (std::size_t edge = 0; edge <= stretch.size(); ++edge) {
     const double error_s =
         edge < stretch.size() ? stretch[edge].begin_error_s : stretch[edge - 1].end_error_s;
     const double error_j = std::max(error_s, kLeastEdgeErrorS) *
-                           PowerAround(stretch, edge == 0 ? 0 : edge - 1, edge);
+                           PowerAtEdge(stretch, edge);
     if (edge > 0) covariance.At(edge - 1, edge - 1) += error_j * error_j;
     if (edge == stretch.size()) continue;
     covariance.At(edge, edge) += error_j * error_j;
@@ -178,6 +200,7 @@ void PowerFit::AddShort(std::span<const PowerWindow> stretch) {
     SquareMatrix covariance = shared;
     for (double& value : covariance.values) value *= kRunDeviations[i] * kRunDeviations[i];
     AddEdges(stretch, covariance);
+    AddPhase(stretch, covariance);
     Factor(covariance);
     Sums& sums = sums_[i];
     sums.normal.GrowTo(parameters);
@@ -231,6 +254,7 @@ PowerFit::Answer PowerFit::Solve() const {
         -0.5 * (degrees * std::log(factor) + sums_[i].log_determinant + fitted.log_determinant);
     if (likelihood <= greatest) continue;
     greatest = likelihood;
+    answer.chosen = i;
     answer.degrees_of_freedom = degrees;
     answer.run_deviation = kRunDeviations[i] * std::sqrt(factor);
     for (std::size_t p = 0; p < answer.powers.size(); ++p) {

@@ -13,6 +13,11 @@
 //     power there: neighbours' errors are anti-correlated. Energies sum up right over windows, and a
 //     regression that takes them for independent throws that away: on virtual GPUs looked at
 //     every 20 ms its intervals are three times as wide as they need to be.
+//   - Phase. Counter and looks are both periodic, so all edges of a stretch may be off by the same
+//     time, which no averaging over edges takes away: intervals that forget it cover half of what
+//     they say (measured: 51 % for 95 %). A common shift d changes window k by (p_begin - p_end) d;
+//     it is left free, one unknown a stretch (a covariance along that direction, as wide as makes no
+//     difference).
 //   - Runs. One run of an instruction draws a little more than another (data, memory traffic):
 //     relative standard deviation s. All windows that it lies in share that, so neighbours are
 //     correlated positively where an instruction is longer than a window; intervals that forget
@@ -25,7 +30,7 @@
 // s is not known. A grid of it is carried along, each with its own normal equations, and the one of
 // greatest restricted likelihood (Patterson & Thompson 1971) is read out; a common factor on C
 // is estimated besides, from the residuals, so that only the ratio of s to the edges has to be on
-// the grid. The p in C is the mean power of the windows around: it is measured, too, but
+// the grid: large values of s stand for edges that are all off alike. The p in C is the mean power of the windows around: it is measured, too, but
 // an error of it of 5 % changes weights, and no estimate, by 5 %.
 //
 // Identifiability. Two kinds that always come in the same proportion have no powers of their own.
@@ -71,6 +76,8 @@ struct PowerWindow {
   std::vector<Part> parts;
   double begin_error_s = 0;  // Standard deviations of its edges.
   double end_error_s = 0;
+  double begin_power_w = 0;  // Drawn at its edges, where that is known already; 0: the mean around.
+  double end_power_w = 0;
 };
 
 struct PowerEstimate {
@@ -82,7 +89,7 @@ struct PowerEstimate {
 class PowerFit {
  public:
   static constexpr std::size_t kLongestStretch = 128;
-  static constexpr std::array kRunDeviations = {0.0025, 0.005, 0.01, 0.02, 0.04};
+  static constexpr std::array kRunDeviations = {0.005, 0.02, 0.08, 0.32, 1.28};
 
   // Consecutive windows; longer stretches are cut.
   void Add(std::span<const PowerWindow> stretch);
@@ -94,7 +101,8 @@ class PowerFit {
   struct Answer {
     std::vector<PowerEstimate> powers;
     double degrees_of_freedom = 0;  // Of the residuals.
-    double run_deviation = 0;       // The s that the likelihood chose.
+    double run_deviation = 0;       // The s that the likelihood chose, times the common factor.
+    std::size_t chosen = 0;         // Its place on the grid.
   };
   Answer Solve() const;
 

@@ -16,13 +16,13 @@ RanStep Step(int number) {
   step.step = number;
   step.end = 2'400'000'000;
   for (int i = 0; i < 20; ++i) {
-    const Nanoseconds at = i * 113'000'000;
+    const Nanoseconds at = Nanoseconds{i} * 113'000'000;
     step.instructions.push_back({InstructionKind::kForward, i, 0, at, 31'000'000 + i * 1000, 1400});
     step.instructions.push_back(
         {InstructionKind::kBackward, i, 0, at + 40'000'000, 57'000'000 - i * 3000, 1400});
   }
   for (int i = 0; i < 23; ++i) {
-    const Nanoseconds at = i * 100'000'000;
+    const Nanoseconds at = Nanoseconds{i} * 100'000'000;
     step.energy.push_back({at, at + 10'000'000, 31.0 * i + (i * i) % 7});
   }
   return step;

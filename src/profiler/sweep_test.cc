@@ -61,9 +61,9 @@ TEST_P(SharedProfiles, BudgetsAreKept) {
   const SweptJob::Outcome outcome = job.Sweep(budget, {});
   EXPECT_LE(outcome.most_frequencies, 5);
   EXPECT_LE(outcome.spent.steps, 24);
-  // Over all 24 steps; predicted from the model, so a round may be off by the model's error, 1 % of
-  // its three steps.
-  EXPECT_LE(outcome.spent.Slowdown(job.baseline_s()) * outcome.spent.steps / 24, 0.0525);
+  // Over all 24 steps. Rounds are predicted from the model: in the last one that is afforded, three
+  // of 24 steps, each may take 4 % more than predicted (two deviations of a roughness of 2 %).
+  EXPECT_LE(outcome.spent.Slowdown(job.baseline_s()) * outcome.spent.steps / 24, 0.05 + 0.04 * 3 / 24);
 }
 
 TEST(ChooseRound, BeginsWithTheHighestClocks) {
