@@ -52,7 +52,8 @@ GpuMeasurements::Clean GpuMeasurements::Sort(const RanStep& step) {
   for (const RanInstruction& instruction : clean.instructions) {
     double changing_s = 0;
     for (const auto& [begin, end] : changes) {
-      changing_s += Overlap(instruction.begin, instruction.begin + instruction.duration, begin, end);
+      changing_s +=
+          Overlap(instruction.begin, instruction.begin + instruction.duration, begin, end);
     }
     const bool is_clean = changing_s <= kToleratedPart * ToSeconds(instruction.duration);
     clean.is_clean.push_back(is_clean && instruction.duration > 0);
@@ -63,8 +64,8 @@ GpuMeasurements::Clean GpuMeasurements::Sort(const RanStep& step) {
 }
 
 GpuMeasurements::Record& GpuMeasurements::RecordOf(const RanInstruction& instruction) {
-  const auto [place, is_new] = records_.try_emplace(
-      {instruction.chunk, instruction.kind, instruction.frequency_mhz});
+  const auto [place, is_new] =
+      records_.try_emplace({instruction.chunk, instruction.kind, instruction.frequency_mhz});
   if (is_new) place->second.parameter = parameters_++;
   return place->second;
 }
@@ -72,7 +73,12 @@ GpuMeasurements::Record& GpuMeasurements::RecordOf(const RanInstruction& instruc
 // The windows between samples, in runs without a gap.
 std::vector<std::vector<PowerWindow>> GpuMeasurements::Stretches(const RanStep& step,
                                                                  const Clean& clean,
-                                                                 const PowerFit::Answer& powers) {
+                                                                 const PowerFit::Answer& powers,
+                                                                 double place) {
+  const auto edge_of = [&](const EnergySample& sample) {
+    return sample.after +
+           static_cast<Nanoseconds>(place * static_cast<double>(sample.until - sample.after));
+  };
   const auto power_at = [&](std::size_t parameter) {
     const bool is_known =
         parameter < powers.powers.size() && powers.powers[parameter].is_identified;
@@ -84,8 +90,8 @@ std::vector<std::vector<PowerWindow>> GpuMeasurements::Stretches(const RanStep& 
   for (std::size_t k = 0; k + 1 < step.energy.size(); ++k) {
     const EnergySample& from = step.energy[k];
     const EnergySample& to = step.energy[k + 1];
-    const Nanoseconds begin = from.after + (from.until - from.after) / 2;
-    const Nanoseconds end = to.after + (to.until - to.after) / 2;
+    const Nanoseconds begin = edge_of(from);
+    const Nanoseconds end = edge_of(to);
     PowerWindow window;
     window.energy_j = to.energy_j - from.energy_j;
     window.seconds = ToSeconds(end - begin);
@@ -121,22 +127,33 @@ std::vector<std::vector<PowerWindow>> GpuMeasurements::Stretches(const RanStep& 
   return stretches;
 }
 
-// Twice where something is seen for the first time: what the edges' powers are is known after.
+// Twice where something is seen for the first time: what the edges' powers are is known after. The
+// free phase of power_fit.h is linear; edges that it would carry over the end of an instruction
+// have to be put near the right place first, the likeliest.
 PowerFit GpuMeasurements::FitOf(const RanStep& step, const Clean& clean) {
-  const auto fit_with = [&](const PowerFit::Answer& powers) {
+  const auto fit_with = [&](const PowerFit::Answer& powers, double place) {
     PowerFit fit;
-    for (const std::vector<PowerWindow>& stretch : Stretches(step, clean, powers)) {
+    for (const std::vector<PowerWindow>& stretch : Stretches(step, clean, powers, place)) {
       if (!stretch.empty()) fit.Add(stretch);
     }
     return fit;
   };
-  PowerFit::Answer powers = fit_.Solve();
-  const PowerFit first = fit_with(powers);
-  const bool knows_all = powers.powers.size() >= first.parameters() &&
-                         std::ranges::all_of(powers.powers, [](const PowerEstimate& power) {
+  const PowerFit::Answer known = fit_.Solve();
+  PowerFit best = fit_with(known, 0.5);
+  const bool knows_all = known.powers.size() >= best.parameters() &&
+                         std::ranges::all_of(known.powers, [](const PowerEstimate& power) {
                            return power.is_identified;
                          });
-  return knows_all ? first : fit_with(fit_with(first.Solve()).Solve());
+  double greatest = -kInfinite;
+  for (const double place : {0.5, 0.1, 0.3, 0.7, 0.9}) {
+    PowerFit fit = fit_with(known, place);
+    if (!knows_all) fit = fit_with(fit_with(fit.Solve(), place).Solve(), place);
+    const PowerFit::Answer answer = fit.Solve();
+    if (answer.degrees_of_freedom < 1 || answer.likelihood <= greatest) continue;
+    greatest = answer.likelihood;
+    best = std::move(fit);
+  }
+  return best;
 }
 
 void GpuMeasurements::Forget(Record& record) {
@@ -152,8 +169,7 @@ void GpuMeasurements::TestTimes(const RanStep& step, const Clean& clean,
   for (std::size_t i = 0; i < clean.instructions.size(); ++i) {
     if (!clean.is_clean[i]) continue;
     const RanInstruction& instruction = clean.instructions[i];
-    auto& [count, sum] =
-        of_step[{instruction.chunk, instruction.kind, instruction.frequency_mhz}];
+    auto& [count, sum] = of_step[{instruction.chunk, instruction.kind, instruction.frequency_mhz}];
     ++count;
     sum += ToSeconds(instruction.duration);
   }

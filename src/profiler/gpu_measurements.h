@@ -62,8 +62,8 @@ struct DriftAlarm {
   ClockedKind what;
   enum class Quantity { kTime, kPower } quantity = Quantity::kTime;
   std::int64_t step = 0;
-  double before = 0;  // s or W: the mean until then,
-  double now = 0;     // and what the step showed.
+  double before = 0;             // s or W: the mean until then,
+  double now = 0;                // and what the step showed.
   int temperature_before_c = 0;  // 0: not told.
   int temperature_now_c = 0;
 };
@@ -124,9 +124,10 @@ class GpuMeasurements {
   struct Clean;  // A step's instructions, and which of them no clock change touches.
 
   Clean Sort(const RanStep& step);
-  // `powers`: what is known of parameters already, for the windows' edges.
+  // `powers`: what is known of parameters already, for the windows' edges. `place`: where in
+  // (after, until] edges are put, from 0 to 1.
   std::vector<std::vector<PowerWindow>> Stretches(const RanStep& step, const Clean& clean,
-                                                  const PowerFit::Answer& powers);
+                                                  const PowerFit::Answer& powers, double place);
   PowerFit FitOf(const RanStep& step, const Clean& clean);
   Record& RecordOf(const RanInstruction& instruction);
   void TestTimes(const RanStep& step, const Clean& clean, std::vector<DriftAlarm>& alarms);

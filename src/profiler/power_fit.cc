@@ -81,8 +81,7 @@ void AddEdges(std::span<const PowerWindow> stretch, SquareMatrix& covariance) {
   for (std::size_t edge = 0; edge <= stretch.size(); ++edge) {
     const double error_s =
         edge < stretch.size() ? stretch[edge].begin_error_s : stretch[edge - 1].end_error_s;
-    const double error_j = std::max(error_s, kLeastEdgeErrorS) *
-                           PowerAtEdge(stretch, edge);
+    const double error_j = std::max(error_s, kLeastEdgeErrorS) * PowerAtEdge(stretch, edge);
     if (edge > 0) covariance.At(edge - 1, edge - 1) += error_j * error_j;
     if (edge == stretch.size()) continue;
     covariance.At(edge, edge) += error_j * error_j;
@@ -255,6 +254,7 @@ PowerFit::Answer PowerFit::Solve() const {
     if (likelihood <= greatest) continue;
     greatest = likelihood;
     answer.chosen = i;
+    answer.likelihood = likelihood;
     answer.degrees_of_freedom = degrees;
     answer.run_deviation = kRunDeviations[i] * std::sqrt(factor);
     for (std::size_t p = 0; p < answer.powers.size(); ++p) {

@@ -1,4 +1,5 @@
-// Powers from an energy counter that moves every 20 to 100 ms, of instructions that take 5 to 50 ms.
+// Powers from an energy counter that moves every 20 to 100 ms, of instructions that take 5 to 50
+// ms.
 //
 // The problem. What a GPU draws is taken to be a constant of what it runs: p_j for each kind of
 // instruction at each clock, p_0 while it waits. A *window* is the time between two values of the
@@ -10,14 +11,14 @@
 //   - Edges. That the counter took a value is known only to lie between two looks at it,
 //     (after, until]. The middle is off by up to w/2, uniformly: standard deviation w / sqrt(12).
 //     An edge that is off by d takes p d from one window and gives it to the next, p being the
-//     power there: neighbours' errors are anti-correlated. Energies sum up right over windows, and a
-//     regression that takes them for independent throws that away: on virtual GPUs looked at
+//     power there: neighbours' errors are anti-correlated. Energies sum up right over windows, and
+//     a regression that takes them for independent throws that away: on virtual GPUs looked at
 //     every 20 ms its intervals are three times as wide as they need to be.
 //   - Phase. Counter and looks are both periodic, so all edges of a stretch may be off by the same
 //     time, which no averaging over edges takes away: intervals that forget it cover half of what
 //     they say (measured: 51 % for 95 %). A common shift d changes window k by (p_begin - p_end) d;
-//     it is left free, one unknown a stretch (a covariance along that direction, as wide as makes no
-//     difference).
+//     it is left free, one unknown a stretch (a covariance along that direction, as wide as makes
+//     no difference).
 //   - Runs. One run of an instruction draws a little more than another (data, memory traffic):
 //     relative standard deviation s. All windows that it lies in share that, so neighbours are
 //     correlated positively where an instruction is longer than a window; intervals that forget
@@ -30,8 +31,9 @@
 // s is not known. A grid of it is carried along, each with its own normal equations, and the one of
 // greatest restricted likelihood (Patterson & Thompson 1971) is read out; a common factor on C
 // is estimated besides, from the residuals, so that only the ratio of s to the edges has to be on
-// the grid: large values of s stand for edges that are all off alike. The p in C is the mean power of the windows around: it is measured, too, but
-// an error of it of 5 % changes weights, and no estimate, by 5 %.
+// the grid: large values of s stand for edges that are all off alike. The p in C is the mean power
+// of the windows around: it is measured, too, but an error of it of 5 % changes weights, and no
+// estimate, by 5 %.
 //
 // Identifiability. Two kinds that always come in the same proportion have no powers of their own.
 // The eigenvectors of the (scaled) normal equations with eigenvalue 0 are what the data cannot
@@ -100,6 +102,7 @@ class PowerFit {
   // By parameter. Those that never had a window are not identified.
   struct Answer {
     std::vector<PowerEstimate> powers;
+    double likelihood = 0;          // Restricted; its logarithm.
     double degrees_of_freedom = 0;  // Of the residuals.
     double run_deviation = 0;       // The s that the likelihood chose, times the common factor.
     std::size_t chosen = 0;         // Its place on the grid.
@@ -108,9 +111,9 @@ class PowerFit {
 
   // What the state file keeps: everything that was added.
   struct Sums {
-    SquareMatrix normal;       // X' C^-1 X
+    SquareMatrix normal;        // X' C^-1 X
     std::vector<double> right;  // X' C^-1 y
-    double squares = 0;        // y' C^-1 y
+    double squares = 0;         // y' C^-1 y
     double log_determinant = 0;
     friend bool operator==(const Sums&, const Sums&) = default;
   };

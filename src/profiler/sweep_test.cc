@@ -63,7 +63,8 @@ TEST_P(SharedProfiles, BudgetsAreKept) {
   EXPECT_LE(outcome.spent.steps, 24);
   // Over all 24 steps. Rounds are predicted from the model: in the last one that is afforded, three
   // of 24 steps, each may take 4 % more than predicted (two deviations of a roughness of 2 %).
-  EXPECT_LE(outcome.spent.Slowdown(job.baseline_s()) * outcome.spent.steps / 24, 0.05 + 0.04 * 3 / 24);
+  EXPECT_LE(outcome.spent.Slowdown(job.baseline_s()) * outcome.spent.steps / 24,
+            0.05 + 0.04 * 3 / 24);
 }
 
 TEST(ChooseRound, BeginsWithTheHighestClocks) {
