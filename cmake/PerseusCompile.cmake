@@ -9,9 +9,13 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release or RelWithDebInfo" FORCE)
 endif()
 
+# Paths below the source directory do not tell checkouts apart, so that one has use of what another
+# compiled.
 find_program(PERSEUS_CCACHE ccache)
 if(PERSEUS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${PERSEUS_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=true
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${PERSEUS_CCACHE})
 endif()
 
 add_library(perseus_flags INTERFACE)
@@ -24,6 +28,11 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(perseus_flags INTERFACE -Wthread-safety)
 endif()
+# Of the tests' own code. What it tests is optimized; optimizing the tests, too, takes nearly twice as
+# long to compile (3.4 s or 6.0 s a file) and finds nothing.
+add_library(perseus_test_flags INTERFACE)
+target_link_libraries(perseus_test_flags INTERFACE perseus_flags)
+target_compile_options(perseus_test_flags INTERFACE $<$<CONFIG:Release>:-O0>)
 if(PERSEUS_SANITIZE)
   add_compile_options(-fsanitize=${PERSEUS_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
