@@ -12,8 +12,7 @@
 //     (after, until]. The middle is off by up to w/2, uniformly: standard deviation w / sqrt(12).
 //     An edge that is off by d takes p d from one window and gives it to the next, p being the
 //     power there: neighbours' errors are anti-correlated. Energies sum up right over windows, and
-//     a regression that takes them for independent throws that away: on virtual GPUs looked at
-//     every 20 ms its intervals are three times as wide as they need to be.
+//     a regression that takes them for independent throws that away.
 //   - Phase. Counter and looks are both periodic, so all edges of a stretch may be off by the same
 //     time, which no averaging over edges takes away: intervals that forget it cover half of what
 //     they say (measured: 51 % for 95 %). A common shift d changes window k by (p_begin - p_end) d;

@@ -30,9 +30,7 @@
 //
 // Everything is a function of what was measured and spent, so a sweep resumes from those two.
 //
-// Rivals, measured on the shared profiles (docs/client.md has the numbers): evenly spaced clocks;
-// expected improvement for each group alone (no sharing); measuring what the present plan uses
-// (stays with its first mistakes).
+// Rivals: evenly spaced clocks, and each group for itself (no sharing); docs/client.md has numbers.
 #pragma once
 
 #include <span>
