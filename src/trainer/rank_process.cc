@@ -1,5 +1,6 @@
 #include "perseus/trainer/rank_process.h"
 
+#include <perseus.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -18,7 +19,6 @@
 #include <utility>
 
 #include "perseus/base/clock.h"
-#include "perseus/client/perseus.h"
 #include "perseus/trainer/message.h"
 #include "perseus/wire/file_descriptor.h"
 
