@@ -7,6 +7,7 @@
 
 #include "flag_checks.h"
 #include "perseus/base/file.h"
+#include "perseus/jobdir/orders.h"
 #include "perseus/tuner/run_trace.h"
 #include "standard_output.h"
 #include "verbs.h"
