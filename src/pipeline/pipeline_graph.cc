@@ -128,7 +128,10 @@ class PipelineGraphBuilder {
                   .chunk = chunk,
                   .options = entry->options,
                   .baseline = FindBaseline(entry->options)};
-    for (Option& option : set.options) option.energy_j *= model_.gpus_per_stage;
+    for (Option& option : set.options) {
+      option.energy_j *= model_.gpus_per_stage;
+      option.energy_ci_j *= model_.gpus_per_stage;
+    }
     option_set = AddOptions(std::move(set));
     return option_set;
   }

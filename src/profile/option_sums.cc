@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 #include <tuple>
 
@@ -17,6 +18,10 @@ std::uint64_t Mix(std::uint64_t state, std::uint64_t value) {
   state = (state ^ (state >> 27)) * 0x94D049BB133111EB;
   return state ^ (state >> 31);
 }
+
+constexpr double kMostSamples = 2e9;  // Of an average: as many as an int holds.
+// Half-width of a 95 % interval by standard deviation, of a normal distribution.
+constexpr double kDeviations = 1.959964;
 
 double Ratio(double a, double b) { return a > b ? a / b : b / a; }
 
@@ -59,8 +64,14 @@ std::size_t OptionSums::FindOrAppend(const Measurement& row) {
   const std::size_t appended = sums_.size();
   const Range::End time_s{row.time_s, row.line};
   const Range::End energy_j{row.energy_j, row.line};
-  sums_.push_back(
-      {row.stage, row.chunk, row.kind, 0, 0, row.line, {time_s, time_s}, {energy_j, energy_j}, 0});
+  Sum sum;
+  sum.stage = row.stage;
+  sum.chunk = row.chunk;
+  sum.kind = row.kind;
+  sum.first_line = row.line;
+  sum.times_s = {time_s, time_s};
+  sum.energies_j = {energy_j, energy_j};
+  sums_.push_back(sum);
   knobs_.insert(knobs_.end(), row.knobs.begin(), row.knobs.end());
   const auto [place, is_new] = index_.insert(appended);
   if (!is_new) {
@@ -77,6 +88,29 @@ const OptionSums::Range::End& OptionSums::Range::Furthest(double value) const {
 void OptionSums::Range::Include(double value, std::int64_t line) {
   if (value < least.value) least = {value, line};
   if (value > most.value) most = {value, line};
+}
+
+void OptionSums::IntervalSum::Add(double value, double half_width, double weight) {
+  if (rows_++ == 0) first_ = value;
+  is_complete_ = is_complete_ && half_width > 0;
+  if (!is_complete_) return;
+  const double from_first = value - first_;
+  const double precision = 1 / (half_width * half_width);
+  squares_ += weight * half_width * weight * half_width;
+  inverse_squares_ += precision;
+  scaled_values_ += precision * from_first;
+  scaled_squares_ += precision * from_first * from_first;
+}
+
+double OptionSums::IntervalSum::HalfWidth(double weights) const {
+  if (!is_complete_ || rows_ == 0) return 0;
+  const double independent = std::sqrt(squares_) / weights;
+  if (rows_ == 1) return independent;
+  // Around the mean of least chi-squared.
+  const double chi_squared =
+      kDeviations * kDeviations *
+      std::max(0.0, scaled_squares_ - scaled_values_ * scaled_values_ / inverse_squares_);
+  return independent * std::sqrt(std::max(1.0, chi_squared / (rows_ - 1)));
 }
 
 Result<void> OptionSums::Add(const Measurement& row) {
@@ -96,9 +130,13 @@ Result<void> OptionSums::Add(const Measurement& row) {
   if (auto near = check("energy", row.energy_j, sum.energies_j, "J"); !near) return near;
   sum.times_s.Include(row.time_s, row.line);
   sum.energies_j.Include(row.energy_j, row.line);
-  sum.time_s += row.time_s;
-  sum.energy_j += row.energy_j;
-  ++sum.samples;
+  const double weight = row.samples;
+  sum.time_s += weight * row.time_s;
+  sum.energy_j += weight * row.energy_j;
+  sum.samples += weight;
+  sum.time_interval.Add(row.time_s, row.time_ci_s, weight);
+  sum.energy_interval.Add(row.energy_j, row.energy_ci_j, weight);
+  ++sum.rows;
   return {};
 }
 
@@ -139,7 +177,7 @@ std::optional<OptionSums::Suspect> OptionSums::FindMeasuredKnob(std::span<const 
     std::int64_t rows_here = 0;
     auto last = first;
     for (; last != entry.end() && KnobsOf(*last).front() == KnobsOf(*first).front(); ++last) {
-      rows_here += sums_[*last].samples;
+      rows_here += sums_[*last].rows;
       if (!example && value_of(*last) != value_of(*first)) {
         example = {knob, value_of(*last), sums_[*last].first_line, value_of(*first),
                    sums_[*first].first_line};
@@ -159,6 +197,11 @@ std::optional<OptionSums::Suspect> OptionSums::FindMeasuredKnob(std::span<const 
   return 4 * distinct > 3 * rows ? example : std::nullopt;
 }
 
+// A single row keeps its value to the last bit, whatever it weighs.
+double OptionSums::MeanOf(double total, const Range& range, const Sum& sum) {
+  return sum.rows == 1 ? range.least.value : total / sum.samples;
+}
+
 std::vector<ProfileEntry> OptionSums::Entries() const {
   std::vector<ProfileEntry> entries;
   for (const std::size_t index : ByEntryAndFrequency()) {
@@ -169,9 +212,11 @@ std::vector<ProfileEntry> OptionSums::Entries() const {
     const std::span<const double> knobs = KnobsOf(index);
     entries.back().options.push_back({knobs.front(),
                                       {knobs.begin() + 1, knobs.end()},
-                                      ToNanoseconds(sum.time_s / sum.samples),
-                                      sum.energy_j / sum.samples,
-                                      sum.samples});
+                                      ToNanoseconds(MeanOf(sum.time_s, sum.times_s, sum)),
+                                      MeanOf(sum.energy_j, sum.energies_j, sum),
+                                      static_cast<int>(std::min(sum.samples, kMostSamples)),
+                                      sum.time_interval.HalfWidth(sum.samples),
+                                      sum.energy_interval.HalfWidth(sum.samples)});
   }
   return entries;
 }

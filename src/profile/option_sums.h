@@ -27,6 +27,9 @@ struct Measurement {
   double time_s = 0;
   double energy_j = 0;
   std::int64_t line = 0;
+  int samples = 1;         // >= 1; its weight.
+  double time_ci_s = 0;    // Half-width of the 95 % confidence interval; 0: there is none.
+  double energy_ci_j = 0;  // The same.
 };
 
 class OptionSums {
@@ -71,17 +74,38 @@ class OptionSums {
     const End& Furthest(double value) const;
     void Include(double value, std::int64_t line);
   };
+  // What combines the intervals of an option's rows. Values are counted from the first row's, lest
+  // the sums of squares cancel.
+  class IntervalSum {
+   public:
+    void Add(double value, double half_width, double weight);
+    // Of the weighted mean of rows that weigh `weights` together; 0 if some row had none.
+    double HalfWidth(double weights) const;
+
+   private:
+    double first_ = 0;
+    double squares_ = 0;          // Sum of (weight * half-width)^2.
+    double inverse_squares_ = 0;  // Sums of value^0, value^1, value^2 over half-width^2.
+    double scaled_values_ = 0;
+    double scaled_squares_ = 0;
+    int rows_ = 0;
+    bool is_complete_ = true;
+  };
   struct Sum {
     int stage = 0;
     int chunk = 0;
     InstructionKind kind = InstructionKind::kForward;
-    double time_s = 0;  // Totals.
+    double time_s = 0;  // Totals, by weight.
     double energy_j = 0;
+    double samples = 0;
+    IntervalSum time_interval;
+    IntervalSum energy_interval;
     std::int64_t first_line = 0;
     Range times_s;
     Range energies_j;
-    int samples = 0;
+    int rows = 0;
   };
+  static double MeanOf(double total, const Range& range, const Sum& sum);
   // Options are looked up by their place in sums_ and knobs_.
   struct Hash {
     const OptionSums* owner;

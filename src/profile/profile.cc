@@ -47,6 +47,14 @@ void AppendSeconds(Output output, Nanoseconds time) {
   fmt::format_to(output, ".{:0{}}", fraction, digits);
 }
 
+bool HasConfidence(const Profile& profile) {
+  return std::ranges::any_of(profile.entries(), [](const ProfileEntry& entry) {
+    return std::ranges::any_of(entry.options, [](const Option& option) {
+      return option.time_ci_s > 0 || option.energy_ci_j > 0;
+    });
+  });
+}
+
 }  // namespace
 
 Profile::Profile(std::string name, std::vector<std::string> other_knob_names,
@@ -85,7 +93,8 @@ std::string FormatProfile(const Profile& profile) {
   for (const std::string& knob : profile.other_knob_names()) {
     fmt::format_to(output, ",{}", CsvField(knob));
   }
-  text += ",time,energy\n";
+  const bool has_confidence = HasConfidence(profile);
+  text += has_confidence ? ",time,energy,samples,time_ci,energy_ci\n" : ",time,energy\n";
   for (const ProfileEntry& entry : profile.entries()) {
     for (const Option& option : entry.options) {
       fmt::format_to(output, "{},", entry.stage);
@@ -93,7 +102,14 @@ std::string FormatProfile(const Profile& profile) {
       fmt::format_to(output, "{},{},", Name(entry.kind), option.frequency_mhz);
       for (const double value : option.other_knobs) fmt::format_to(output, "{},", value);
       AppendSeconds(output, option.time);
-      fmt::format_to(output, ",{}\n", option.energy_j);
+      fmt::format_to(output, ",{}", option.energy_j);
+      if (has_confidence) {
+        fmt::format_to(output, ",{},", option.samples);
+        if (option.time_ci_s > 0) fmt::format_to(output, "{}", option.time_ci_s);
+        text += ',';
+        if (option.energy_ci_j > 0) fmt::format_to(output, "{}", option.energy_ci_j);
+      }
+      text += '\n';
     }
   }
   return text;

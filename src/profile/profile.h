@@ -9,8 +9,17 @@
 // nearly every row, though frequencies repeat, was measured instead (a power, a temperature), or is
 // a row's number: that is an error.
 //
+// Confidence, optional too: `samples` (how many instructions a row is the mean of), `time_ci` and
+// `energy_ci` (half-widths of the 95 % confidence intervals of time, in s, and energy, in J). An
+// empty field says nothing. They are no knobs.
+//
 // Repeated measurements of one option (same stage, chunk, kind and knobs: several rows, several
-// ranks) are averaged. Repeats that cannot be measurements of the same thing are an error.
+// ranks) are averaged, each row weighing as much as it has samples. Repeats that cannot be
+// measurements of the same thing are an error. The interval of an average is that of a mean of
+// independent measurements; where rows differ by more than their intervals say (two GPUs are not
+// quite alike), it is widened by the Birge ratio, the root of chi-squared over its degrees of
+// freedom (Birge, Phys. Rev. 40, 207, 1932). If a row of an option has no interval, its average has
+// none.
 #pragma once
 
 #include <span>
@@ -30,7 +39,9 @@ struct Option {
   std::vector<double> other_knobs;  // One value per Profile::other_knob_names().
   Nanoseconds time = 0;             // > 0.
   double energy_j = 0;              // > 0; of one GPU.
-  int samples = 1;                  // How many rows were averaged.
+  int samples = 1;                  // How many instructions, or rows, were averaged.
+  double time_ci_s = 0;             // Half-width of the 95 % confidence interval; 0: not told.
+  double energy_ci_j = 0;           // The same; of one GPU.
 
   bool SameKnobs(const Option& other) const {
     return frequency_mhz == other.frequency_mhz && other_knobs == other.other_knobs;
@@ -85,7 +96,8 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
                              const ProfileReadOptions& options = {});
 
 // The same format back: one row per option, round-trip exact to the nanosecond and the last bit of
-// the energy. `chunk` is written only if some entry has one.
+// the energy. `chunk` is written only if some entry has one; the columns of confidence, only if
+// some option has an interval.
 std::string FormatProfile(const Profile& profile);
 
 }  // namespace perseus

@@ -31,7 +31,8 @@ Wording WordingOf(ProfileRows rows) {
 constexpr double kLeastSeconds = 0.5e-9;      // Less would round to no time at all.
 constexpr double kHighestFrequencyMhz = 1e5;  // A clock in Hz or kHz is far above.
 constexpr int kLargestStage = 1'000'000;
-constexpr std::size_t kMostColumns = 256;  // Names are compared with each other.
+constexpr int kMostSamples = 1'000'000'000;  // Of one row; sums of many saturate.
+constexpr std::size_t kMostColumns = 256;    // Names are compared with each other.
 
 // What a column must hold.
 struct Quantity {
@@ -43,6 +44,12 @@ struct Quantity {
 constexpr Quantity kFrequency{"frequency", "MHz, such as 1410", 0, kHighestFrequencyMhz};
 constexpr Quantity kTime{"time", "seconds, such as 0.0502", kLeastSeconds, kLongestSeconds};
 constexpr Quantity kEnergy{"energy", "joules, such as 23.8", 0, kMostJoules};
+constexpr Quantity kTimeInterval{
+    "time_ci", "the half-width of a 95 % interval in seconds, such as 0.0001, or nothing", 0,
+    kLongestSeconds};
+constexpr Quantity kEnergyInterval{
+    "energy_ci", "the half-width of a 95 % interval in joules, such as 0.05, or nothing", 0,
+    kMostJoules};
 
 // Where each column stands in a row.
 struct Columns {
@@ -56,6 +63,9 @@ struct Columns {
   std::optional<std::size_t> rank;  // Who measured it: checked to be numbers, and not kept.
   std::optional<std::size_t> dp_rank;
   std::optional<std::size_t> tp_rank;
+  std::optional<std::size_t> samples;
+  std::optional<std::size_t> time_ci;
+  std::optional<std::size_t> energy_ci;
   std::vector<std::size_t> other_knobs;
   std::vector<std::string> other_knob_names;
   std::size_t count = 0;
@@ -73,6 +83,9 @@ std::optional<std::size_t>* KnownColumn(Columns& columns, std::string_view name,
   if (rows == ProfileRows::kLayers) return nullptr;
   if (name == "chunk") return &columns.chunk;
   if (name == "pp_rank") return &columns.pp_rank;
+  if (name == "samples") return &columns.samples;
+  if (name == "time_ci") return &columns.time_ci;
+  if (name == "energy_ci") return &columns.energy_ci;
   return nullptr;
 }
 
@@ -151,6 +164,8 @@ class RowParser {
   Result<InstructionKind> Kind() const;
   Result<int> Stage() const;
   Result<void> CheckRanks() const;
+  Result<int> Samples() const;
+  Result<double> Interval(std::optional<std::size_t> place, const Quantity& quantity) const;
 
   const CsvReader& reader_;
   const Columns& columns_;
@@ -245,6 +260,26 @@ Result<void> RowParser::CheckRanks() const {
   return {};
 }
 
+// An empty field: one row is one sample.
+Result<int> RowParser::Samples() const {
+  if (!columns_.samples || FieldAt(columns_.samples).empty()) return 1;
+  const std::string_view field = FieldAt(columns_.samples);
+  const Result<double> value = Number(field, "samples", "a whole number, such as 48");
+  if (!value) return Fail(value);
+  if (*value < 1 || *value > kMostSamples || *value != std::floor(*value)) {
+    return Fail("{}: samples {} is not a whole number from 1 to {} (how many were averaged)",
+                reader_.Where(), Excerpt(field), kMostSamples);
+  }
+  return static_cast<int>(*value);
+}
+
+// 0: there is none.
+Result<double> RowParser::Interval(std::optional<std::size_t> place,
+                                   const Quantity& quantity) const {
+  if (!place || FieldAt(place).empty()) return 0;
+  return PositiveNumber(*place, quantity);
+}
+
 Result<Measurement> RowParser::Parse() {
   const std::span<const std::string_view> fields = reader_.fields();
   if (fields.size() != columns_.count) {
@@ -265,6 +300,12 @@ Result<Measurement> RowParser::Parse() {
   const Result<double> energy = PositiveNumber(*columns_.energy, kEnergy);
   if (!energy) return Fail(energy);
   if (const Result<void> ranks = CheckRanks(); !ranks) return Fail(ranks);
+  const Result<int> samples = Samples();
+  if (!samples) return Fail(samples);
+  const Result<double> time_ci = Interval(columns_.time_ci, kTimeInterval);
+  if (!time_ci) return Fail(time_ci);
+  const Result<double> energy_ci = Interval(columns_.energy_ci, kEnergyInterval);
+  if (!energy_ci) return Fail(energy_ci);
 
   knobs_.front() = *frequency;
   for (std::size_t i = 0; i < columns_.other_knobs.size(); ++i) {
@@ -275,7 +316,8 @@ Result<Measurement> RowParser::Parse() {
     if (!value) return Fail(value);
     knobs_[i + 1] = *value;
   }
-  return Measurement{*stage, *chunk, *kind, knobs_, *time, *energy, reader_.line()};
+  return Measurement{*stage,  *chunk,         *kind,    knobs_,   *time,
+                     *energy, reader_.line(), *samples, *time_ci, *energy_ci};
 }
 
 // Stages are numbered 0, 1, ..., and so are the chunks of each stage.

@@ -56,6 +56,67 @@ TEST(ParseProfile, FurtherColumnsAreKnobs) {
   EXPECT_EQ(options[1].samples, 2);
 }
 
+constexpr std::string_view kConfidentHeader =
+    "stage,instruction,frequency,time,energy,samples,time_ci,energy_ci\n";
+
+Result<Profile> ParseConfidentRows(std::string_view rows) {
+  return Parse(std::string(kConfidentHeader).append(rows));
+}
+
+TEST(ParseProfile, ColumnsOfConfidenceAreNoKnobsAndComeBack) {
+  const std::string text = std::string(kConfidentHeader) +
+                           "0,forward,1410,0.05,24,72,0.00011,0.07\n"
+                           "0,forward,1395,0.051,23.7,1,,\n";
+  const Result<Profile> profile = Parse(text);
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_TRUE(profile->other_knob_names().empty());
+  const std::span<const Option> options = profile->entries()[0].options;
+  ASSERT_EQ(options.size(), 2u);
+  EXPECT_EQ(options[0].samples, 72);
+  EXPECT_EQ(options[0].time_ci_s, 0.00011);
+  EXPECT_EQ(options[0].energy_ci_j, 0.07);
+  EXPECT_EQ(options[1].samples, 1);
+  EXPECT_EQ(options[1].time_ci_s, 0);
+  EXPECT_EQ(FormatProfile(*profile), text);
+}
+
+TEST(ParseProfile, RepeatsWeighAsManySamplesAsTheyHave) {
+  // Means: (3 * 0.050 + 0.054) / 4 = 0.051, (3 * 24 + 28) / 4 = 25. Half-widths of independent
+  // means: sqrt((3 * 0.003)^2 + (1 * 0.012)^2) / 4 = 0.015 / 4, and the same in joules, where the
+  // rows differ by 4 J: less than the sqrt(3^2 + 12^2) that their intervals allow.
+  const Result<Profile> profile =
+      ParseConfidentRows("0,forward,1410,0.05,24,3,0.003,3\n0,forward,1410,0.054,28,1,0.012,12\n");
+  ASSERT_TRUE(profile) << profile.error().message;
+  const Option& option = profile->entries()[0].options[0];
+  EXPECT_EQ(option.samples, 4);
+  EXPECT_EQ(option.time, 51'000'000);
+  EXPECT_DOUBLE_EQ(option.energy_j, 25);
+  EXPECT_DOUBLE_EQ(option.time_ci_s, 0.015 / 4);
+  EXPECT_DOUBLE_EQ(option.energy_ci_j, 15.0 / 4);
+}
+
+TEST(ParseProfile, RepeatsThatDifferByMoreThanTheirIntervalsWidenTheAverages) {
+  // Two equal rows 4 J apart, each sure to 0.1 J: chi-squared is (4 / (sqrt(2) * 0.1 / 1.96))^2
+  // with one degree of freedom, so the half-width sqrt(2) * 0.1 / 2 grows by its root, to
+  // 1.96 * 4 / 2 = 3.92. Of times, one row has no interval: nor has the average.
+  const Result<Profile> profile =
+      ParseConfidentRows("0,forward,1410,0.05,24,5,0.001,0.1\n0,forward,1410,0.05,28,5,,0.1\n");
+  ASSERT_TRUE(profile) << profile.error().message;
+  const Option& option = profile->entries()[0].options[0];
+  EXPECT_NEAR(option.energy_ci_j, 3.92, 1e-3);  // 1.96 is 1.959964.
+  EXPECT_EQ(option.time_ci_s, 0);
+}
+
+TEST(ParseProfile, WrongConfidenceIsToldWithItsRemedy) {
+  EXPECT_EQ(ParseConfidentRows("0,forward,1410,0.05,24,0,,\n").error().message,
+            "p.csv:2: samples \"0\" is not a whole number from 1 to 1000000000 (how many were "
+            "averaged)");
+  EXPECT_THAT(ParseConfidentRows("0,forward,1410,0.05,24,1,-0.1,\n").error().message,
+              StartsWith("p.csv:2: time_ci \"-0.1\" is not positive"));
+  EXPECT_THAT(ParseConfidentRows("0,forward,1410,0.05,24,1,,few\n").error().message,
+              StartsWith("p.csv:2: energy_ci \"few\" is not a number"));
+}
+
 // Ten clocks, each measured three times, and one more column.
 std::string Repeated(std::string_view column, double (*value)(int mhz, int repeat, int row)) {
   std::string text = fmt::format("stage,instruction,frequency,time,energy,{}\n", column);

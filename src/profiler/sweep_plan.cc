@@ -1,0 +1,95 @@
+#include "perseus/profiler/sweep_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "perseus/profiler/option_model.h"
+
+namespace perseus {
+
+std::vector<InstructionGroup> GroupsOf(const Schedule& schedule) {
+  std::vector<InstructionGroup> groups;
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    for (const Action& action : schedule.ranks[rank]) {
+      if (!IsComputation(action.kind)) continue;
+      const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(action.stage)];
+      groups.push_back({static_cast<int>(rank), chunk, action.kind});
+    }
+  }
+  std::sort(groups.begin(), groups.end());
+  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+  return groups;
+}
+
+Result<Profile> PlanningProfile(const SweepJob& job, std::span<const MeasuredOption> measured,
+                                const PlanningProfileSpec& spec) {
+  const OptionModel model(measured, job.sharing);
+  std::vector<ProfileEntry> entries;
+  for (const InstructionGroup& group : GroupsOf(job.schedule)) {
+    ProfileEntry entry{group.rank, group.chunk, group.kind, {}};
+    const std::vector<int>& clocks = job.clocks_mhz[static_cast<std::size_t>(group.rank)];
+    for (const int mhz : clocks) {
+      const MeasuredOption* known = model.Measured(group, mhz);
+      const bool is_measured = known != nullptr && known->power_w > 0;
+      if (!is_measured && (spec.options == PlanningProfileSpec::Options::kMeasured ||
+                           !model.Knows(group.kind))) {
+        continue;
+      }
+      const OptionModel::Prediction predicted = model.At(group, mhz);
+      const double time_s = is_measured ? known->time_s : predicted.time_s;
+      const double energy_j = is_measured ? known->energy_j() : predicted.energy_j();
+      const double margin = mhz == clocks.back() ? 0 : spec.time_margin * predicted.time_deviation;
+      Option option;
+      option.frequency_mhz = mhz;
+      option.time = ToNanoseconds(time_s * (1 + margin));
+      option.energy_j = energy_j;
+      option.samples = is_measured ? known->samples : 0;
+      option.time_ci_s = is_measured
+                             ? known->time_ci_s
+                             : kStandardErrorsOf95 * predicted.time_deviation * time_s;
+      option.energy_ci_j =
+          is_measured ? known->energy_ci_j()
+                      : kStandardErrorsOf95 * energy_j *
+                            std::hypot(predicted.time_deviation, predicted.power_deviation);
+      entry.options.push_back(std::move(option));
+    }
+    if (entry.options.empty()) {
+      return Fail("nothing was measured of {} on rank {} (chunk {}) yet (let the job train on)",
+                  Name(group.kind), group.rank, group.chunk);
+    }
+    entries.push_back(std::move(entry));
+  }
+  return Profile("the profiler's measurements", {}, std::move(entries));
+}
+
+Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOption> measured,
+                                const PlanningProfileSpec& spec) {
+  const Result<Profile> profile = PlanningProfile(job, measured, spec);
+  if (!profile) return Fail(profile);
+  Result<OperationGraph> graph = BuildOperationGraph(job.schedule, *profile, job.model);
+  if (!graph) return Fail(graph);
+
+  // The baseline, its highest clocks faster than they seem.
+  OperationGraph pessimist = *graph;
+  for (OptionSet& set : pessimist.option_sets) {
+    Option& highest = set.options[static_cast<std::size_t>(set.baseline)];
+    if (!IsComputation(set.kind)) continue;
+    const double margin_s = spec.time_margin * highest.time_ci_s / kStandardErrorsOf95;
+    highest.time = std::max<Nanoseconds>(1, highest.time - ToNanoseconds(margin_s));
+  }
+  const ExecutionModel model{
+      .blocking_power_w = job.model.blocking_power_w * job.model.gpus_per_stage};
+  const Nanoseconds promised =
+      Evaluator(pessimist, model).Evaluate(BaselineOptions(pessimist)).time;
+
+  Result<Planner> planner = Planner::Create(*std::move(graph), model);
+  if (!planner) return Fail(planner);
+  Result<Plan> plan = planner->PlanFor(std::max(planner->least_time(), promised));
+  if (!plan) return Fail(plan);
+  return SweepPlan{*std::move(planner), *std::move(plan)};
+}
+
+}  // namespace perseus

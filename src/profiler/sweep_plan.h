@@ -1,0 +1,61 @@
+// From what was measured of some clocks to a plan that may use all of them.
+//
+// The risk. A plan without slowdown lets every instruction that has slack end just in time. So it
+// is made of options whose times are known with an error each, and the iteration lasts as long as
+// the path whose errors add up worst: on average a plan from unsure times is late, by about
+// the size of one standard error (on the shared profiles, 0.05 to 0.15 %). Two margins take that back,
+// both in standard errors of the single option:
+//   - below a group's highest clock, options are taken to be slower than they seem;
+//   - the deadline, that is, the iteration with everything at the highest clock, is taken to be
+//     shorter than it seems (but never below what is possible at all: on the critical path the
+//     highest clock's own error is on both sides, and cancels).
+// Options that nobody measured have larger errors, hence larger margins: the plan takes them
+// where they win nevertheless.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/pipeline/operation_graph.h"
+#include "perseus/pipeline/schedule.h"
+#include "perseus/plan/planner.h"
+#include "perseus/profile/profile.h"
+#include "perseus/profiler/curve_model.h"
+#include "perseus/profiler/measured_option.h"
+
+namespace perseus {
+
+struct SweepJob {
+  Schedule schedule;
+  PipelineModel model;                        // Its blocking power is the measured one.
+  std::vector<std::vector<int>> clocks_mhz;  // [rank] what may be asked for, ascending, not empty.
+  CurveModel::Sharing sharing = CurveModel::Sharing::kLearnt;
+  // Where a switch takes as long as a good part of an instruction, kinds that take turns must not
+  // be at different clocks: then all groups of a rank measure the same clock at a time.
+  enum class Clocks { kOneAGroup, kOneARank } clocks = Clocks::kOneAGroup;
+};
+
+// The groups that the schedule computes, in order.
+std::vector<InstructionGroup> GroupsOf(const Schedule& schedule);
+
+// A profile to plan with. Measured options have the values that were measured, with their
+// intervals; others, where wanted, the model's, with `samples` 0 (a profile for a file has to hold
+// measured ones alone: FormatProfile writes what it is given).
+struct PlanningProfileSpec {
+  enum class Options { kMeasured, kAll } options = Options::kAll;
+  double time_margin = 2;  // Standard errors; 0: none.
+};
+Result<Profile> PlanningProfile(const SweepJob& job, std::span<const MeasuredOption> measured,
+                                const PlanningProfileSpec& spec);
+
+// The plan of no slowdown on that profile. `planner` has the margins in its times: what the plan
+// promises is to be read off a plan evaluated without them.
+struct SweepPlan {
+  Planner planner;
+  Plan plan;
+};
+Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOption> measured,
+                                const PlanningProfileSpec& spec);
+
+}  // namespace perseus
