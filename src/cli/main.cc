@@ -107,7 +107,7 @@ int Run(int argc, const char* const* argv) {
   program.set_version_flag("--version", "perseus " PERSEUS_VERSION, "Print the version");
   program.set_help_flag("-h,--help", "Print this help");
   program.require_subcommand(1);
-  const std::array<Verb, 16> verbs{
+  const std::array<Verb, 17> verbs{
       AddPlanVerb(program),     AddShowVerb(program),      AddReportVerb(program),
       AddCompareVerb(program),  AddEmulateVerb(program),   AddReplayVerb(program),
       AddEvaluateVerb(program), AddPartitionVerb(program), AddSynthVerb(program),

@@ -10,8 +10,8 @@
 namespace perseus {
 namespace {
 
-// Standard deviations of the vague priors: a level within a factor of e of the group's mean, a trend
-// between clock^-4 and clock^4.
+// Standard deviations of the vague priors: a level within a factor of e of the group's mean, a
+// trend between clock^-4 and clock^4.
 constexpr double kLevel = 1;
 constexpr double kTrend = 2;
 
@@ -32,8 +32,8 @@ double LogPrior(double value, double usual) {
 }
 
 double Dot(const std::vector<double>& a, const std::vector<double>& b) {
-  return std::inner_product(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(
-                                                       std::min(a.size(), b.size())),
+  return std::inner_product(a.begin(),
+                            a.begin() + static_cast<std::ptrdiff_t>(std::min(a.size(), b.size())),
                             b.begin(), 0.0);
 }
 
@@ -120,8 +120,7 @@ double CurveModel::FitWith(const Scales& scales) {
   for (const Point& point : points_) {
     std::vector<double> row = Explained(point);
     // The roughness, 5e-7 at least, beside entries of about 5: far above a double's rounding.
-    const double variance =
-        Covariance(point, point) + point.noise_variance - Dot(row, row);
+    const double variance = Covariance(point, point) + point.noise_variance - Dot(row, row);
     const double deviation = std::sqrt(std::max(variance, 1e-12));
     whitened.push_back((point.y - Dot(row, whitened)) / deviation);
     squares += whitened.back() * whitened.back();
@@ -145,7 +144,8 @@ void CurveModel::FindWeights() {
 CurveModel::Prediction CurveModel::At(int group, double frequency_mhz) const {
   const Point point{group, std::log(frequency_mhz / highest_mhz_), 0, 0};
   double mean = CenterOf(group);
-  for (std::size_t i = 0; i < points_.size(); ++i) mean += Covariance(point, points_[i]) * weights_[i];
+  for (std::size_t i = 0; i < points_.size(); ++i)
+    mean += Covariance(point, points_[i]) * weights_[i];
   std::vector<double> explained = Explained(point);
   const double variance = Covariance(point, point) - Dot(explained, explained);
   return {std::exp(mean), std::sqrt(std::max(variance, 1e-14)), group, point.x,

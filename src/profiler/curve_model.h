@@ -1,7 +1,7 @@
 // What instructions probably take at clocks where nobody measured them, and how sure that is.
 //
-// The problem. A few clocks were measured, each with its own error. Of the others a planner wants the
-// value, and a profiler wants to know where the next measurement tells most: both need an
+// The problem. A few clocks were measured, each with its own error. Of the others a planner wants
+// the value, and a profiler wants to know where the next measurement tells most: both need an
 // uncertainty that is small near what was measured and honest in between. And the stages of a
 // pipeline hold like layers on like GPUs: what one has shown says something of the others, and how
 // much it says has to be learnt, too.

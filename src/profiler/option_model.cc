@@ -34,8 +34,8 @@ double MedianError(std::span<const CurvePoint> points) {
   return Median(std::move(errors));
 }
 
-std::vector<std::vector<double>> CovariancesOf(const CurveModel& model,
-                                               std::span<const int> groups, double frequency_mhz) {
+std::vector<std::vector<double>> CovariancesOf(const CurveModel& model, std::span<const int> groups,
+                                               double frequency_mhz) {
   std::vector<CurveModel::Prediction> predictions;
   for (const int group : groups) predictions.push_back(model.At(group, frequency_mhz));
   std::vector<std::vector<double>> covariances(groups.size(), std::vector<double>(groups.size()));
@@ -66,9 +66,9 @@ OptionModel::OptionModel(std::span<const MeasuredOption> measured, CurveModel::S
   }
   for (const auto& [kind, of_kind] : points) {
     if (of_kind.powers.empty()) continue;
-    kinds_.emplace(kind, KindModel{CurveModel(of_kind.times, sharing),
-                                   CurveModel(of_kind.powers, sharing),
-                                   MedianError(of_kind.times), MedianError(of_kind.powers)});
+    kinds_.emplace(
+        kind, KindModel{CurveModel(of_kind.times, sharing), CurveModel(of_kind.powers, sharing),
+                        MedianError(of_kind.times), MedianError(of_kind.powers)});
   }
 }
 

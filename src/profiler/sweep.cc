@@ -112,8 +112,8 @@ bool Chooser::OnlyLoses(std::size_t group) const {
       continue;
     }
     const double waiting_w = job_.model.blocking_power_w;
-    const double loss_j = lower->energy_j() - option->energy_j() -
-                          waiting_w * (lower->time_s - option->time_s);
+    const double loss_j =
+        lower->energy_j() - option->energy_j() - waiting_w * (lower->time_s - option->time_s);
     return loss_j > std::hypot(lower->energy_ci_j(), option->energy_ci_j());
   }
   return false;
@@ -162,10 +162,9 @@ void Chooser::AddGains(const OperationGraph& graph, std::size_t group,
   const std::vector<int>& clocks = ClocksOf(group);
   std::vector<OptionModel::Prediction> predictions;
   for (const int mhz : clocks) predictions.push_back(model_.At(groups_[group], mhz));
-  const auto set = std::find_if(graph.option_sets.begin(), graph.option_sets.end(),
-                                [&](const OptionSet& s) {
-                                  return IsComputation(s.kind) && GroupOf(s) == group;
-                                });
+  const auto set = std::find_if(
+      graph.option_sets.begin(), graph.option_sets.end(),
+      [&](const OptionSet& s) { return IsComputation(s.kind) && GroupOf(s) == group; });
   const double waiting_w = job_.model.blocking_power_w;
   for (const double price_w : prices_w) {
     const double time_w = price_w - waiting_w;
@@ -183,9 +182,8 @@ void Chooser::AddGains(const OperationGraph& graph, std::size_t group,
     }
     for (std::size_t i = 0; i < clocks.size(); ++i) {
       const OptionModel::Prediction& p = predictions[i];
-      const double deviation_j =
-          std::hypot((p.energy_j() + time_w * p.time_s) * p.time_deviation,
-                     p.energy_j() * p.power_deviation);
+      const double deviation_j = std::hypot((p.energy_j() + time_w * p.time_s) * p.time_deviation,
+                                            p.energy_j() * p.power_deviation);
       const double distance_j = &costs_j[i] == &*best ? second - *best : costs_j[i] - *best;
       gains_[group][i] += ExpectedImprovement(distance_j, deviation_j);
     }
@@ -205,8 +203,8 @@ Result<void> Chooser::ComputeGains() {
   Result<OperationGraph> graph = BuildOperationGraph(job_.schedule, *profile, job_.model);
   if (!graph) return Fail(graph);
   const int gpus = job_.model.gpus_per_stage;
-  const Result<Planner> planner = Planner::Create(
-      *std::move(graph), {.blocking_power_w = job_.model.blocking_power_w * gpus});
+  const Result<Planner> planner =
+      Planner::Create(*std::move(graph), {.blocking_power_w = job_.model.blocking_power_w * gpus});
   if (!planner) return Fail(planner);
   const double waiting_w = job_.model.blocking_power_w * gpus * planner->ranks();
   const Result<Solution> solution =
@@ -251,9 +249,8 @@ const Chooser::Telling& Chooser::TellingAt(InstructionKind kind, int mhz) {
   for (std::size_t by = 0; by < names.size(); ++by) {
     telling.parts.emplace_back();
     for (std::size_t of = 0; of < names.size(); ++of) {
-      const double both =
-          0.5 * (part(covariances.time, by, of, model_.usual_time_error(kind)) +
-                 part(covariances.power, by, of, model_.usual_power_error(kind)));
+      const double both = 0.5 * (part(covariances.time, by, of, model_.usual_time_error(kind)) +
+                                 part(covariances.power, by, of, model_.usual_power_error(kind)));
       telling.parts.back().push_back(std::min(1.0, both));
     }
   }
@@ -376,9 +373,10 @@ Result<void> CheckJob(const SweepJob& job, std::span<const MeasuredOption> measu
   const std::vector<InstructionGroup> groups = GroupsOf(job.schedule);
   for (const MeasuredOption& option : measured) {
     if (std::ranges::binary_search(groups, option.group)) continue;
-    return Fail("{} of chunk {} on rank {} was measured, but the schedule {} computes none (is it "
-                "of another job?)",
-                Name(option.group.kind), option.group.chunk, option.group.rank, job.schedule.name);
+    return Fail(
+        "{} of chunk {} on rank {} was measured, but the schedule {} computes none (is it "
+        "of another job?)",
+        Name(option.group.kind), option.group.chunk, option.group.rank, job.schedule.name);
   }
   return {};
 }
@@ -423,8 +421,8 @@ Result<SweepRound> ChooseRound(const SweepJob& job, const SweepBudget& budget,
   }
   const Result<double> baseline_s = chooser.StepSeconds(chooser.AllHighest());
   if (!baseline_s) return Fail(baseline_s);
-  const double left_s = budget.slowdown * budget.steps * *baseline_s -
-                        (spent.seconds - spent.steps * *baseline_s);
+  const double left_s =
+      budget.slowdown * budget.steps * *baseline_s - (spent.seconds - spent.steps * *baseline_s);
   const double most_s = *baseline_s + std::max(0.0, left_s) / round.steps;
   const Result<std::vector<int>> affordable = chooser.RaisedTo(most_s, *std::move(clocks));
   if (!affordable) return Fail(affordable);

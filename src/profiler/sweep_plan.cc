@@ -34,8 +34,8 @@ Result<Profile> PlanningProfile(const SweepJob& job, std::span<const MeasuredOpt
     for (const int mhz : clocks) {
       const MeasuredOption* known = model.Measured(group, mhz);
       const bool is_measured = known != nullptr && known->power_w > 0;
-      if (!is_measured && (spec.options == PlanningProfileSpec::Options::kMeasured ||
-                           !model.Knows(group.kind))) {
+      if (!is_measured &&
+          (spec.options == PlanningProfileSpec::Options::kMeasured || !model.Knows(group.kind))) {
         continue;
       }
       const OptionModel::Prediction predicted = model.At(group, mhz);
@@ -47,9 +47,8 @@ Result<Profile> PlanningProfile(const SweepJob& job, std::span<const MeasuredOpt
       option.time = ToNanoseconds(time_s * (1 + margin));
       option.energy_j = energy_j;
       option.samples = is_measured ? known->samples : 0;
-      option.time_ci_s = is_measured
-                             ? known->time_ci_s
-                             : kStandardErrorsOf95 * predicted.time_deviation * time_s;
+      option.time_ci_s =
+          is_measured ? known->time_ci_s : kStandardErrorsOf95 * predicted.time_deviation * time_s;
       option.energy_ci_j =
           is_measured ? known->energy_ci_j()
                       : kStandardErrorsOf95 * energy_j *
@@ -80,8 +79,8 @@ Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOpt
     const double margin_s = spec.time_margin * highest.time_ci_s / kStandardErrorsOf95;
     highest.time = std::max<Nanoseconds>(1, highest.time - ToNanoseconds(margin_s));
   }
-  const ExecutionModel model{
-      .blocking_power_w = job.model.blocking_power_w * job.model.gpus_per_stage};
+  const ExecutionModel model{.blocking_power_w =
+                                 job.model.blocking_power_w * job.model.gpus_per_stage};
   const Nanoseconds promised =
       Evaluator(pessimist, model).Evaluate(BaselineOptions(pessimist)).time;
 

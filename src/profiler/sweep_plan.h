@@ -3,8 +3,8 @@
 // The risk. A plan without slowdown lets every instruction that has slack end just in time. So it
 // is made of options whose times are known with an error each, and the iteration lasts as long as
 // the path whose errors add up worst: on average a plan from unsure times is late, by about
-// the size of one standard error (on the shared profiles, 0.05 to 0.15 %). Two margins take that back,
-// both in standard errors of the single option:
+// the size of one standard error (on the shared profiles, 0.05 to 0.15 %). Two margins take that
+// back, both in standard errors of the single option:
 //   - below a group's highest clock, options are taken to be slower than they seem;
 //   - the deadline, that is, the iteration with everything at the highest clock, is taken to be
 //     shorter than it seems (but never below what is possible at all: on the critical path the
@@ -28,7 +28,7 @@ namespace perseus {
 
 struct SweepJob {
   Schedule schedule;
-  PipelineModel model;                        // Its blocking power is the measured one.
+  PipelineModel model;                       // Its blocking power is the measured one.
   std::vector<std::vector<int>> clocks_mhz;  // [rank] what may be asked for, ascending, not empty.
   CurveModel::Sharing sharing = CurveModel::Sharing::kLearnt;
   // Where a switch takes as long as a good part of an instruction, kinds that take turns must not

@@ -59,27 +59,26 @@ void ClosedLoopJob::SetUpNodes(const std::string& schedule, int microbatches,
                                const std::string& synth_flags) {
   RunWell("synth --gpu a100 --stages 4 -o truth.csv " + synth_flags);
   for (const std::string name : {"a", "b"}) {
-    Write(name + ".toml",
-          fmt::format("name = \"{}\"\ngpus = {}\nseed = {}\n"
-                      "[gpu]\nprofile = \"truth.csv\"\nblocking_power_w = 84.0\n"
-                      "time_noise = 0.002\npower_noise = 0.005\n"
-                      "[switch_latency]\nmedian_ms = 2.0\nspread = 0.3\n",
-                      name, kGpusOfANode, name == "a" ? 1 : 2));
+    Write(name + ".toml", fmt::format("name = \"{}\"\ngpus = {}\nseed = {}\n"
+                                      "[gpu]\nprofile = \"truth.csv\"\nblocking_power_w = 84.0\n"
+                                      "time_noise = 0.002\npower_noise = 0.005\n"
+                                      "[switch_latency]\nmedian_ms = 2.0\nspread = 0.3\n",
+                                      name, kGpusOfANode, name == "a" ? 1 : 2));
     agents_.push_back(StartInBackground(
         fmt::format("agent --devices virtual:{0}.toml --socket {0}.sock --state {0}.state.json "
                     "--metrics off 2>{0}.log",
                     name)));
   }
   for (const std::string name : {"a", "b"}) {
-    ASSERT_TRUE(
-        Comes([&] { return Run("gpu list --socket " + name + ".sock").status == 0; }))
+    ASSERT_TRUE(Comes([&] { return Run("gpu list --socket " + name + ".sock").status == 0; }))
         << Read(name + ".log");
   }
   Write("job.toml",
-        fmt::format("profile = \"truth.csv\"\n[pipeline]\nschedule = \"{}\"\nstages = 4\n"
-                    "microbatches = {}\nchunks = {}\npipelines = 2\n[gpu]\nblocking_power_w = 84.0\n"
-                    "switch_latency_ms = 2.0\n",
-                    schedule, microbatches, synth_flags.find("--chunks 2") != std::string::npos ? 2 : 1));
+        fmt::format(
+            "profile = \"truth.csv\"\n[pipeline]\nschedule = \"{}\"\nstages = 4\n"
+            "microbatches = {}\nchunks = {}\npipelines = 2\n[gpu]\nblocking_power_w = 84.0\n"
+            "switch_latency_ms = 2.0\n",
+            schedule, microbatches, synth_flags.find("--chunks 2") != std::string::npos ? 2 : 1));
 }
 
 void ClosedLoopJob::StartTrainer(const std::string& flags) {
@@ -106,7 +105,8 @@ std::vector<TrueStep> ClosedLoopJob::TrueSteps() const {
   std::vector<TrueStep> steps;
   while (std::getline(lines, line)) {
     TrueStep step;
-    EXPECT_EQ(std::sscanf(line.c_str(), "%*d,%*f,%lf,%lf", &step.time_s, &step.energy_j), 2) << line;
+    EXPECT_EQ(std::sscanf(line.c_str(), "%*d,%*f,%lf,%lf", &step.time_s, &step.energy_j), 2)
+        << line;
     steps.push_back(step);
   }
   return steps;

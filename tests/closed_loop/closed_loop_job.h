@@ -1,4 +1,5 @@
-// A job on two nodes of virtual GPUs, with an agent each and the trainer's ranks, all of them processes.
+// A job on two nodes of virtual GPUs, with an agent each and the trainer's ranks, all of them
+// processes.
 #pragma once
 
 #include <sys/types.h>

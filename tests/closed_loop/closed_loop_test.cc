@@ -40,8 +40,8 @@ class ClosedLoopTest : public ClosedLoopJob {
     orders.plan = *desk->AddPlan("1", Read("out/plans/no-slowdown.json"));
     ASSERT_TRUE(desk->Give(orders, from_step));
   }
-  // That the steps of [middle + 1, end) save what was promised against [1, middle): the first of all,
-  // and the one in which all clocks change, are neither.
+  // That the steps of [middle + 1, end) save what was promised against [1, middle): the first of
+  // all, and the one in which all clocks change, are neither.
   void ExpectPromiseKept(const Promise& promise, std::size_t middle) {
     const std::vector<TrueStep> steps = TrueSteps();
     ASSERT_GT(steps.size(), middle + 2);
@@ -49,13 +49,14 @@ class ClosedLoopTest : public ClosedLoopJob {
     const TrueMean planned = MeanOf(steps, middle + 1, steps.size());
     const double saving = 1 - planned.energy_j / baseline.energy_j;
     const double slowdown = planned.time_s / baseline.time_s - 1;
-    // Three standard errors of the difference, by the steps' own scatter, and half a percent for what
-    // scatter does not show: with noise, a plan without slack waits for the slowest of many paths
-    // where the baseline waits for one.
+    // Three standard errors of the difference, by the steps' own scatter, and half a percent for
+    // what scatter does not show: with noise, a plan without slack waits for the slowest of many
+    // paths where the baseline waits for one.
     const double noise =
         3 * std::hypot(planned.time_error_s, baseline.time_error_s) / baseline.time_s + 0.005;
     std::cout << fmt::format(
-        "saving: promised {:.2f} %, measured {:.2f} %; slowdown: promised {:.2f} %, measured {:.2f} % "
+        "saving: promised {:.2f} %, measured {:.2f} %; slowdown: promised {:.2f} %, measured "
+        "{:.2f} % "
         "(noise {:.2f} %); baseline step {:.4f} s, predicted {:.4f} s\n{}",
         promise.saving * 100, saving * 100, (promise.time_s / promise.baseline_time_s - 1) * 100,
         slowdown * 100, noise * 100, baseline.time_s, promise.baseline_time_s, Read("trainer.out"));
@@ -75,8 +76,7 @@ TEST_F(ClosedLoopTest, InterleavedPlanSavesWhatItPromised) {
 }
 
 TEST_F(ClosedLoopTest, ZeroBubblePlanSavesWhatItPromised) {
-  SetUpNodes("zb-h1", 6,
-             "--instructions forward,backward_input,backward_weight --work-scale 0.5");
+  SetUpNodes("zb-h1", 6, "--instructions forward,backward_input,backward_weight --work-scale 0.5");
   const Promise promise = PlanWithTruth();
   OrderPlan(8);
   StartTrainer("--steps 16");

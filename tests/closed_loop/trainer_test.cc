@@ -28,8 +28,8 @@ class TrainerTest : public ClosedLoopJob {
   }
 };
 
-// Nothing varies here, so that what a step takes and draws is what the plan's baseline says; only late
-// wake-ups lengthen it, and the GPUs draw their blocking power meanwhile.
+// Nothing varies here, so that what a step takes and draws is what the plan's baseline says; only
+// late wake-ups lengthen it, and the GPUs draw their blocking power meanwhile.
 TEST_F(TrainerTest, StepTakesWhatTheScheduleSays) {
   const std::string out = RunWell("plan --job job.toml --no-frontier -o out");
   const auto baseline = nlohmann::json::parse(Read("out/plans/no-slowdown.json")).at("baseline");
