@@ -21,6 +21,10 @@ namespace {
 // The descent, as parts of the highest clock. Below 0.6 of it GPUs lose energy again.
 constexpr std::array kDescent = {1.0, 0.88, 0.77, 0.66};
 
+// Rounds' worth of steps at the highest clocks: they slow nothing down, and the deadline of every
+// plan hangs on them.
+constexpr int kBaselineRounds = 3;
+
 // How many candidates of greatest gain are looked at for what they say of others.
 constexpr std::size_t kCandidates = 256;
 
@@ -406,6 +410,7 @@ Result<SweepRound> ChooseRound(const SweepJob& job, const SweepBudget& budget,
   round.reason = "descent";
   if (!chooser.KnowsAll()) {
     round.clocks = chooser.Named(chooser.AllHighest());
+    round.steps = std::min(kBaselineRounds * budget.steps_per_round, budget.steps - spent.steps);
     return round;
   }
   std::optional<std::vector<int>> clocks = chooser.Descent();

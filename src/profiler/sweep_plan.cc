@@ -34,25 +34,18 @@ Result<Profile> PlanningProfile(const SweepJob& job, std::span<const MeasuredOpt
     for (const int mhz : clocks) {
       const MeasuredOption* known = model.Measured(group, mhz);
       const bool is_measured = known != nullptr && known->power_w > 0;
-      if (!is_measured &&
-          (spec.options == PlanningProfileSpec::Options::kMeasured || !model.Knows(group.kind))) {
-        continue;
-      }
-      const OptionModel::Prediction predicted = model.At(group, mhz);
-      const double time_s = is_measured ? known->time_s : predicted.time_s;
-      const double energy_j = is_measured ? known->energy_j() : predicted.energy_j();
-      const double margin = mhz == clocks.back() ? 0 : spec.time_margin * predicted.time_deviation;
+      if (!is_measured && spec.options == PlanningProfileSpec::Options::kMeasured) continue;
+      if (!model.Knows(group.kind)) continue;
+      const OptionModel::Prediction p = model.At(group, mhz);
+      const double margin = mhz == clocks.back() ? 0 : spec.time_margin * p.time_deviation;
       Option option;
       option.frequency_mhz = mhz;
-      option.time = ToNanoseconds(time_s * (1 + margin));
-      option.energy_j = energy_j;
+      option.time = ToNanoseconds(p.time_s * (1 + margin));
+      option.energy_j = p.energy_j();
       option.samples = is_measured ? known->samples : 0;
-      option.time_ci_s =
-          is_measured ? known->time_ci_s : kStandardErrorsOf95 * predicted.time_deviation * time_s;
-      option.energy_ci_j =
-          is_measured ? known->energy_ci_j()
-                      : kStandardErrorsOf95 * energy_j *
-                            std::hypot(predicted.time_deviation, predicted.power_deviation);
+      option.time_ci_s = kStandardErrorsOf95 * p.time_deviation * p.time_s;
+      option.energy_ci_j = kStandardErrorsOf95 * p.energy_j() *
+                           std::hypot(p.time_deviation, p.power_deviation);
       entry.options.push_back(std::move(option));
     }
     if (entry.options.empty()) {
@@ -64,6 +57,28 @@ Result<Profile> PlanningProfile(const SweepJob& job, std::span<const MeasuredOpt
   return Profile("the profiler's measurements", {}, std::move(entries));
 }
 
+namespace {
+
+// Standard error of the time of the iteration at the highest clocks: each option's own error, as far
+// as the iteration feels it; they are independent.
+double BaselineErrorS(OperationGraph graph, const ExecutionModel& model) {
+  const std::vector<int> baseline = BaselineOptions(graph);
+  const Nanoseconds time = Evaluator(graph, model).Evaluate(baseline).time;
+  double squares = 0;
+  for (OptionSet& set : graph.option_sets) {
+    if (!IsComputation(set.kind)) continue;
+    Option& highest = set.options[static_cast<std::size_t>(set.baseline)];
+    const Nanoseconds own = highest.time;
+    highest.time += ToNanoseconds(highest.time_ci_s / kStandardErrorsOf95);
+    const double felt_s = ToSeconds(Evaluator(graph, model).Evaluate(baseline).time - time);
+    squares += felt_s * felt_s;
+    highest.time = own;
+  }
+  return std::sqrt(squares);
+}
+
+}  // namespace
+
 Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOption> measured,
                                 const PlanningProfileSpec& spec) {
   const Result<Profile> profile = PlanningProfile(job, measured, spec);
@@ -71,18 +86,11 @@ Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOpt
   Result<OperationGraph> graph = BuildOperationGraph(job.schedule, *profile, job.model);
   if (!graph) return Fail(graph);
 
-  // The baseline, its highest clocks faster than they seem.
-  OperationGraph pessimist = *graph;
-  for (OptionSet& set : pessimist.option_sets) {
-    Option& highest = set.options[static_cast<std::size_t>(set.baseline)];
-    if (!IsComputation(set.kind)) continue;
-    const double margin_s = spec.time_margin * highest.time_ci_s / kStandardErrorsOf95;
-    highest.time = std::max<Nanoseconds>(1, highest.time - ToNanoseconds(margin_s));
-  }
-  const ExecutionModel model{.blocking_power_w =
-                                 job.model.blocking_power_w * job.model.gpus_per_stage};
+  const ExecutionModel model{
+      .blocking_power_w = job.model.blocking_power_w * job.model.gpus_per_stage};
   const Nanoseconds promised =
-      Evaluator(pessimist, model).Evaluate(BaselineOptions(pessimist)).time;
+      Evaluator(*graph, model).Evaluate(BaselineOptions(*graph)).time -
+      ToNanoseconds(spec.time_margin * BaselineErrorS(*graph, model));
 
   Result<Planner> planner = Planner::Create(*std::move(graph), model);
   if (!planner) return Fail(planner);

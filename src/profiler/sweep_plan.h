@@ -39,12 +39,12 @@ struct SweepJob {
 // The groups that the schedule computes, in order.
 std::vector<InstructionGroup> GroupsOf(const Schedule& schedule);
 
-// A profile to plan with. Measured options have the values that were measured, with their
-// intervals; others, where wanted, the model's, with `samples` 0 (a profile for a file has to hold
-// measured ones alone: FormatProfile writes what it is given).
+// A profile to plan with: the model's options, which are the measurements where there are any,
+// steadied by their neighbours if few instructions were seen. `samples` is 0 where there are none.
+// (What is written to a file is measurements alone: measured_profile.h.)
 struct PlanningProfileSpec {
   enum class Options { kMeasured, kAll } options = Options::kAll;
-  double time_margin = 2;  // Standard errors; 0: none.
+  double time_margin = 1;  // Standard errors; 0: none.
 };
 Result<Profile> PlanningProfile(const SweepJob& job, std::span<const MeasuredOption> measured,
                                 const PlanningProfileSpec& spec);

@@ -1,0 +1,282 @@
+#include "perseus/profiler/gpu_measurements.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace perseus {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+// Fewer than this say too little of their own spread to test the next by.
+constexpr std::int64_t kLeastSamplesToTest = 20;
+
+double Overlap(Nanoseconds a_begin, Nanoseconds a_end, Nanoseconds b_begin, Nanoseconds b_end) {
+  return ToSeconds(std::max<Nanoseconds>(0, std::min(a_end, b_end) - std::max(a_begin, b_begin)));
+}
+
+// Adds to one of the pair of one-sided sums. True: alarm.
+bool Raise(double& up, double& down, double z) {
+  up = std::max(0.0, up + z - GpuMeasurements::kDriftSlack);
+  down = std::max(0.0, down - z - GpuMeasurements::kDriftSlack);
+  return std::max(up, down) > GpuMeasurements::kDriftLimit;
+}
+
+int MeanTemperature(const GpuMeasurements::Record& record) {
+  return record.steps == 0 ? 0
+                           : static_cast<int>(std::lround(record.temperature_sum /
+                                                          static_cast<double>(record.steps)));
+}
+
+}  // namespace
+
+struct GpuMeasurements::Clean {
+  std::vector<RanInstruction> instructions;  // By begin.
+  std::vector<bool> is_clean;
+};
+
+GpuMeasurements::Clean GpuMeasurements::Sort(const RanStep& step) {
+  Clean clean{step.instructions, {}};
+  std::ranges::stable_sort(clean.instructions, {}, &RanInstruction::begin);
+  // When the clock may have been changing.
+  std::vector<std::pair<Nanoseconds, Nanoseconds>> changes;
+  for (const ClockChange& change : step.clocks) {
+    if (change.frequency_mhz == last_frequency_mhz_) continue;
+    last_frequency_mhz_ = change.frequency_mhz;
+    changes.emplace_back(change.requested,
+                         std::max(change.requested, change.applied) + settings_.switch_latency);
+  }
+  for (const RanInstruction& instruction : clean.instructions) {
+    double changing_s = 0;
+    for (const auto& [begin, end] : changes) {
+      changing_s += Overlap(instruction.begin, instruction.begin + instruction.duration, begin, end);
+    }
+    const bool is_clean = changing_s <= kToleratedPart * ToSeconds(instruction.duration);
+    clean.is_clean.push_back(is_clean && instruction.duration > 0);
+    ++counts_.instructions;
+    if (!is_clean) ++counts_.switching_instructions;
+  }
+  return clean;
+}
+
+GpuMeasurements::Record& GpuMeasurements::RecordOf(const RanInstruction& instruction) {
+  const auto [place, is_new] = records_.try_emplace(
+      {instruction.chunk, instruction.kind, instruction.frequency_mhz});
+  if (is_new) place->second.parameter = parameters_++;
+  return place->second;
+}
+
+// The windows between samples, in runs without a gap.
+std::vector<std::vector<PowerWindow>> GpuMeasurements::Stretches(const RanStep& step,
+                                                                 const Clean& clean) {
+  std::vector<std::vector<PowerWindow>> stretches(1);
+  const Nanoseconds length = step.end - step.begin;
+  std::size_t first = 0;  // Of the instructions that may reach into the window.
+  for (std::size_t k = 0; k + 1 < step.energy.size(); ++k) {
+    const EnergySample& from = step.energy[k];
+    const EnergySample& to = step.energy[k + 1];
+    const Nanoseconds begin = from.after + (from.until - from.after) / 2;
+    const Nanoseconds end = to.after + (to.until - to.after) / 2;
+    PowerWindow window;
+    window.energy_j = to.energy_j - from.energy_j;
+    window.seconds = ToSeconds(end - begin);
+    window.begin_error_s = ToSeconds(from.until - from.after) / std::sqrt(12.0);
+    window.end_error_s = ToSeconds(to.until - to.after) / std::sqrt(12.0);
+    bool is_usable = from.after >= 0 && to.until <= length && end > begin && window.energy_j > 0;
+    double busy_s = 0;
+    for (std::size_t i = first; i < clean.instructions.size(); ++i) {
+      const RanInstruction& instruction = clean.instructions[i];
+      const Nanoseconds instruction_end = instruction.begin + instruction.duration;
+      if (instruction.begin >= to.until) break;
+      if (instruction_end <= from.after) {
+        if (i == first) ++first;
+        continue;
+      }
+      is_usable = is_usable && clean.is_clean[i];
+      const double seconds = Overlap(instruction.begin, instruction_end, begin, end);
+      if (seconds <= 0) continue;
+      window.parts.push_back({RecordOf(instruction).parameter, seconds, static_cast<int>(i)});
+      busy_s += seconds;
+    }
+    if (busy_s < window.seconds) window.parts.push_back({0, window.seconds - busy_s, -1});
+    ++counts_.windows;
+    if (is_usable) {
+      stretches.back().push_back(std::move(window));
+    } else {
+      ++counts_.windows_left_out;
+      if (!stretches.back().empty()) stretches.emplace_back();
+    }
+  }
+  return stretches;
+}
+
+void GpuMeasurements::Forget(Record& record) {
+  record = {};
+  record.parameter = parameters_++;  // The old one stays in the fit, as somebody else's.
+  ++counts_.drifts;
+}
+
+// The step's mean against all before, for every kind at its clock.
+void GpuMeasurements::TestTimes(const RanStep& step, const Clean& clean,
+                                std::vector<DriftAlarm>& alarms) {
+  std::map<ClockedKind, std::pair<int, double>> of_step;  // Count, sum.
+  for (std::size_t i = 0; i < clean.instructions.size(); ++i) {
+    if (!clean.is_clean[i]) continue;
+    const RanInstruction& instruction = clean.instructions[i];
+    auto& [count, sum] =
+        of_step[{instruction.chunk, instruction.kind, instruction.frequency_mhz}];
+    ++count;
+    sum += ToSeconds(instruction.duration);
+  }
+  for (const auto& [what, sums] : of_step) {
+    const auto found = records_.find(what);
+    if (found == records_.end() || found->second.samples < kLeastSamplesToTest) continue;
+    Record& record = found->second;
+    const double before = static_cast<double>(record.samples);
+    const double variance = record.squares / (before - 1);
+    if (variance <= 0) continue;
+    const double mean_s = sums.second / sums.first;
+    const double error_s = std::sqrt(variance * (1.0 / sums.first + 1 / before));
+    if (!Raise(record.sums[0], record.sums[1], (mean_s - record.mean_s) / error_s)) continue;
+    alarms.push_back({what, DriftAlarm::Quantity::kTime, step.step, record.mean_s, mean_s,
+                      MeanTemperature(record), step.temperature_c});
+    Forget(record);
+  }
+}
+
+// The step's windows against the powers of all before: the score of each power, which has the
+// variance A + A V A (A: the step's normal equations; V: the covariance of the powers so far, of
+// which the diagonal bounds well enough what V adds).
+void GpuMeasurements::TestPowers(const RanStep& step, const PowerFit& of_step,
+                                 std::vector<DriftAlarm>& alarms) {
+  const PowerFit::Answer known = fit_.Solve();
+  constexpr std::size_t kMiddle = PowerFit::kRunDeviations.size() / 2;
+  const PowerFit::Sums& sums = of_step.sums()[kMiddle];
+  const PowerFit::Sums& all = fit_.sums()[kMiddle];
+  if (known.degrees_of_freedom < kLeastSamplesToTest) return;
+  double residual_squares = all.squares;
+  for (std::size_t i = 0; i < known.powers.size(); ++i) {
+    residual_squares -= known.powers[i].power_w * all.right[i];
+  }
+  const double factor = std::max(residual_squares, 0.0) / known.degrees_of_freedom;
+  if (factor <= 0) return;
+  for (auto& [what, record] : records_) {
+    const std::size_t p = record.parameter;
+    if (p >= known.powers.size() || p >= of_step.parameters() || sums.normal.At(p, p) <= 0 ||
+        !known.powers[p].is_identified) {
+      continue;
+    }
+    double score = sums.right[p];
+    double variance = factor * sums.normal.At(p, p);
+    bool is_known = true;
+    for (std::size_t q = 0; q < of_step.parameters(); ++q) {
+      const double shared = sums.normal.At(p, q);
+      if (shared == 0) continue;
+      is_known = is_known && q < known.powers.size() && known.powers[q].is_identified;
+      if (!is_known) break;
+      score -= shared * known.powers[q].power_w;
+      variance += std::pow(shared * known.powers[q].standard_error_w, 2);
+    }
+    if (!is_known || !Raise(record.sums[2], record.sums[3], score / std::sqrt(variance))) continue;
+    const double before_w = known.powers[p].power_w;
+    alarms.push_back({what, DriftAlarm::Quantity::kPower, step.step, before_w,
+                      before_w + score / sums.normal.At(p, p), MeanTemperature(record),
+                      step.temperature_c});
+    Forget(record);
+  }
+}
+
+void GpuMeasurements::AddTimes(const RanStep& step, const Clean& clean) {
+  std::vector<Record*> seen;
+  for (std::size_t i = 0; i < clean.instructions.size(); ++i) {
+    if (!clean.is_clean[i]) continue;
+    Record& record = RecordOf(clean.instructions[i]);
+    const double seconds = ToSeconds(clean.instructions[i].duration);
+    ++record.samples;
+    const double from_mean = seconds - record.mean_s;
+    record.mean_s += from_mean / static_cast<double>(record.samples);
+    record.squares += from_mean * (seconds - record.mean_s);
+    if (std::ranges::find(seen, &record) == seen.end()) seen.push_back(&record);
+  }
+  for (Record* record : seen) {
+    record->temperature_sum += step.temperature_c;
+    ++record->steps;
+  }
+}
+
+std::vector<DriftAlarm> GpuMeasurements::Add(const RanStep& step) {
+  std::vector<DriftAlarm> alarms;
+  ++counts_.steps;
+  const Clean clean = Sort(step);
+  if (step.is_limited) {
+    ++counts_.limited_steps;
+    return alarms;
+  }
+  PowerFit of_step;
+  for (const std::vector<PowerWindow>& stretch : Stretches(step, clean)) {
+    if (!stretch.empty()) of_step.Add(stretch);
+  }
+  TestTimes(step, clean, alarms);
+  TestPowers(step, of_step, alarms);
+  // A kind that drifted begins anew with this step: its windows belong to the new parameter.
+  if (alarms.empty()) {
+    fit_.Add(of_step);
+  } else {
+    for (const std::vector<PowerWindow>& stretch : Stretches(step, clean)) {
+      if (!stretch.empty()) fit_.Add(stretch);
+    }
+  }
+  AddTimes(step, clean);
+  return alarms;
+}
+
+std::vector<MeasuredOption> GpuMeasurements::Options(int rank) const {
+  const PowerFit::Answer answer = fit_.Solve();
+  const double width = StudentHalfWidth(answer.degrees_of_freedom);
+  std::vector<MeasuredOption> options;
+  for (const auto& [what, record] : records_) {
+    if (!IsComputation(what.kind) || what.frequency_mhz <= 0 || record.samples == 0) continue;
+    MeasuredOption option;
+    option.group = {rank, what.chunk, what.kind};
+    option.frequency_mhz = what.frequency_mhz;
+    option.samples = static_cast<int>(std::min<std::int64_t>(record.samples, 1'000'000'000));
+    option.time_s = record.mean_s;
+    const double samples = static_cast<double>(record.samples);
+    option.time_ci_s = record.samples < 2 ? kInfinite
+                                          : StudentHalfWidth(samples - 1) *
+                                                std::sqrt(record.squares / (samples - 1) / samples);
+    option.power_ci_w = kInfinite;
+    if (record.parameter < answer.powers.size()) {
+      const PowerEstimate& power = answer.powers[record.parameter];
+      if (power.is_identified && power.power_w > 0) {
+        option.power_w = power.power_w;
+        option.power_ci_w = width * power.standard_error_w;
+      }
+    }
+    options.push_back(option);
+  }
+  return options;
+}
+
+PowerEstimate GpuMeasurements::BlockingPower() const {
+  const PowerFit::Answer answer = fit_.Solve();
+  return answer.powers.empty() ? PowerEstimate{} : answer.powers.front();
+}
+
+GpuMeasurements::State GpuMeasurements::state() const {
+  return {settings_, records_, counts_, fit_, parameters_, last_frequency_mhz_};
+}
+
+GpuMeasurements GpuMeasurements::Restore(State state) {
+  GpuMeasurements restored(state.settings);
+  restored.records_ = std::move(state.records);
+  restored.counts_ = state.counts;
+  restored.fit_ = std::move(state.fit);
+  restored.parameters_ = state.parameters;
+  restored.last_frequency_mhz_ = state.last_frequency_mhz;
+  return restored;
+}
+
+}  // namespace perseus

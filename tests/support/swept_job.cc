@@ -1,0 +1,171 @@
+#include "swept_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+
+#include "perseus/base/file.h"
+#include "perseus/plan/evaluation.h"
+
+namespace perseus {
+namespace {
+
+constexpr int kMicrobatches = 24;
+constexpr double kTimeNoise = 0.01;
+constexpr double kPowerNoise = 0.015;
+
+Profile TrueProfile(const SharedJob& shared, SplitMix64& random, double own_deviation) {
+  const std::filesystem::path path = std::filesystem::path(std::getenv("PERSEUS_SHARED_DIR")) /
+                                     "profiles" / fmt::format("{}.csv", shared.profile);
+  const Profile read = ParseProfile(ReadFile(path.string()).value(), path.string()).value();
+  std::vector<ProfileEntry> entries(read.entries().begin(), read.entries().end());
+  if (own_deviation == 0) return Profile(path.string(), {}, entries);
+  for (ProfileEntry& entry : entries) {
+    const double time = 0.03 * Normal(random);
+    const double power = 0.02 * Normal(random);
+    for (Option& option : entry.options) {
+      const double slower = std::exp(time + own_deviation * Normal(random));
+      const double thirstier = std::exp(power + own_deviation * Normal(random));
+      option.time = ToNanoseconds(ToSeconds(option.time) * slower);
+      option.energy_j *= slower * thirstier;
+    }
+  }
+  return Profile(path.string(), {}, entries);
+}
+
+SweepJob MakeJob(const SharedJob& shared, const Profile& profile) {
+  SweepJob job;
+  job.schedule = GenerateSchedule({"1f1b", profile.stages(), kMicrobatches, 1}).value();
+  job.model.blocking_power_w = shared.blocking_power_w;
+  std::vector<int> clocks;
+  for (const Option& option : profile.entries()[0].options) {
+    clocks.push_back(static_cast<int>(option.frequency_mhz));
+  }
+  std::sort(clocks.begin(), clocks.end());
+  job.clocks_mhz.assign(static_cast<std::size_t>(profile.stages()), clocks);
+  return job;
+}
+
+Planner MakePlanner(const SweepJob& job, const Profile& profile) {
+  return Planner::Create(BuildOperationGraph(job.schedule, profile, job.model).value(),
+                         {.blocking_power_w = job.model.blocking_power_w})
+      .value();
+}
+
+int OptionAt(const OptionSet& set, double mhz) {
+  for (std::size_t i = 0; i < set.options.size(); ++i) {
+    if (set.options[i].frequency_mhz == mhz) return static_cast<int>(i);
+  }
+  std::abort();
+}
+
+}  // namespace
+
+SweptJob::SweptJob(const SharedJob& shared, std::uint64_t seed, double own_deviation)
+    : random_{seed},
+      profile_(TrueProfile(shared, random_, own_deviation)),
+      truth_(MakePlanner(MakeJob(shared, profile_), profile_)) {
+  job_ = MakeJob(shared, profile_);
+  full_energy_j_ = truth_.PlanFor(truth_.baseline().time)->evaluation.energy_j;
+}
+
+const Option& SweptJob::TruthOf(const InstructionGroup& group, int mhz) const {
+  const ProfileEntry* entry = profile_.Find(group.rank, group.chunk, group.kind);
+  return *std::find_if(entry->options.begin(), entry->options.end(),
+                       [&](const Option& option) { return option.frequency_mhz == mhz; });
+}
+
+std::vector<MeasuredOption> SweptJob::Measured() const {
+  std::vector<MeasuredOption> options;
+  for (const auto& [key, sum] : measured_) {
+    const double width = kStandardErrorsOf95 / std::sqrt(sum.samples);
+    options.push_back({key.first, key.second, sum.samples, sum.time_s,
+                       width * kTimeNoise * sum.time_s, sum.power_w,
+                       width * kPowerNoise * sum.power_w});
+  }
+  return options;
+}
+
+void SweptJob::Run(const SweepRound& round, SweepSpent& spent) {
+  std::vector<int> options;
+  std::map<InstructionGroup, int> clocks;
+  for (const KindClock& clock : round.clocks) {
+    const InstructionGroup group{clock.rank, clock.chunk, clock.kind};
+    clocks[group] = clock.frequency_mhz;
+    const Option& truth = TruthOf(group, clock.frequency_mhz);
+    const int samples = kMicrobatches * round.steps;
+    const double time_s = ToSeconds(truth.time);
+    Sum& sum = measured_[{group, clock.frequency_mhz}];
+    const double total = sum.samples + samples;
+    const auto average = [&](double before, double true_value, double noise) {
+      const double now = true_value * (1 + noise / std::sqrt(samples) * Normal(random_));
+      return (before * sum.samples + now * samples) / total;
+    };
+    sum.time_s = average(sum.time_s, time_s, kTimeNoise);
+    sum.power_w = average(sum.power_w, truth.energy_j / time_s, kPowerNoise);
+    sum.samples += samples;
+  }
+  for (std::size_t i = 0; i < truth_.graph().operations.size(); ++i) {
+    const OptionSet& set = truth_.graph().options_of(static_cast<int>(i));
+    options.push_back(OptionAt(set, clocks.at({set.stage, set.chunk, set.kind})));
+  }
+  spent.steps += round.steps;
+  spent.seconds +=
+      round.steps * ToSeconds(Evaluator(truth_.graph(), truth_.model()).Evaluate(options).time);
+}
+
+SweptJob::Outcome SweptJob::Judge(const SweepPlan& made) const {
+  std::vector<int> options;
+  for (std::size_t i = 0; i < made.plan.options.size(); ++i) {
+    const OptionSet& set = made.planner.graph().options_of(static_cast<int>(i));
+    const Option& chosen = set.options[static_cast<std::size_t>(made.plan.options[i])];
+    options.push_back(OptionAt(truth_.graph().options_of(static_cast<int>(i)),
+                               chosen.frequency_mhz));
+  }
+  const Evaluation real = Evaluator(truth_.graph(), truth_.model()).Evaluate(options);
+  Outcome outcome;
+  outcome.loss = real.energy_j / full_energy_j_ - 1;
+  outcome.slowdown = ToSeconds(real.time) / baseline_s() - 1;
+  std::map<InstructionGroup, int> counts;
+  for (const auto& [key, sum] : measured_) {
+    outcome.most_frequencies = std::max(outcome.most_frequencies, ++counts[key.first]);
+  }
+  return outcome;
+}
+
+SweptJob::Outcome SweptJob::Sweep(const SweepBudget& budget, const PlanningProfileSpec& spec,
+                                  CurveModel::Sharing sharing) {
+  job_.sharing = sharing;
+  measured_.clear();
+  SweepSpent spent;
+  while (true) {
+    const SweepRound round = ChooseRound(job_, budget, Measured(), spent).value();
+    if (round.is_over()) break;
+    Run(round, spent);
+  }
+  Outcome outcome = Judge(PlanFromSweep(job_, Measured(), spec).value());
+  outcome.spent = spent;
+  return outcome;
+}
+
+SweptJob::Outcome SweptJob::EvenlySpaced(int frequencies) const {
+  std::vector<ProfileEntry> entries;
+  for (const ProfileEntry& entry : profile_.entries()) {
+    entries.push_back({entry.stage, entry.chunk, entry.kind, {}});
+    const std::size_t last = entry.options.size() - 1;
+    for (int i = 0; i < frequencies; ++i) {
+      const double place = static_cast<double>(last) * i / (frequencies - 1);
+      entries.back().options.push_back(
+          entry.options[static_cast<std::size_t>(std::lround(place))]);
+    }
+  }
+  Planner planner = MakePlanner(job_, Profile("evenly spaced", {}, std::move(entries)));
+  Plan plan = planner.PlanFor(planner.baseline().time).value();
+  return Judge({std::move(planner), std::move(plan)});
+}
+
+}  // namespace perseus
