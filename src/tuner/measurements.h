@@ -1,43 +1,28 @@
-// What a job's steps tell of its instructions: each GPU's measurements (profiler/gpu_measurements.h),
-// and what those of a stage say together. The GPUs of a stage, of all pipelines, count as repetitions of
-// each other, for they all get one plan.
-//
-// Not thread safe.
+// What the GPUs of a stage say together: those of all pipelines count as repetitions of each other,
+// for they all get one plan.
 #pragma once
 
 #include <map>
 #include <optional>
-#include <string>
-#include <string_view>
+#include <span>
 #include <vector>
 
-#include "perseus/base/result.h"
 #include "perseus/jobdir/rank_log.h"
-#include "perseus/profiler/gpu_measurements.h"
+#include "perseus/profile/profile.h"
 #include "perseus/profiler/measured_option.h"
+#include "perseus/profiler/profiler_state.h"
 
 namespace perseus {
 
-class Measurements {
- public:
-  Measurements() = default;
-  explicit Measurements(const MeasuringSettings& settings) : settings_(settings) {}
+// By group and clock. Times weigh by samples, powers by how sure they are; a power that no GPU can
+// tell yet is 0.
+std::vector<MeasuredOption> PooledOptions(const std::map<RankName, KnownGpu>& gpus);
 
-  std::vector<DriftAlarm> Add(const RankName& name, const RanStep& step);
+// What a GPU draws while it waits, mean over GPUs by how sure they are; nothing if it cannot be
+// told.
+std::optional<double> PooledBlockingPower(const std::map<RankName, KnownGpu>& gpus);
 
-  // By group and clock. Times weigh by samples, powers by how sure they are; a power that nobody can
-  // tell yet is 0.
-  std::vector<MeasuredOption> Options() const;
-  // What a GPU draws while it waits, as sure GPUs weighing more; nothing if it cannot be told.
-  std::optional<double> BlockingPower() const;
-
-  // Everything that was added, as JSON, and back.
-  std::string Format() const;
-  static Result<Measurements> Parse(std::string_view text, std::string_view name);
-
- private:
-  MeasuringSettings settings_;
-  std::map<RankName, GpuMeasurements> gpus_;
-};
+// As measured, with confidence; options without a power are left out.
+Profile MeasuredProfile(std::span<const MeasuredOption> options);
 
 }  // namespace perseus

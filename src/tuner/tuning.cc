@@ -7,13 +7,14 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "perseus/base/file.h"
 #include "perseus/plan/evaluation.h"
+#include "perseus/profiler/profiler_state.h"
 #include "perseus/tuner/measurements.h"
 #include "perseus/tuner/orders_desk.h"
-#include "perseus/tuner/tuner_state.h"
 
 namespace perseus {
 namespace {
@@ -21,9 +22,35 @@ namespace {
 // Steps in which ranks are watched to follow the plan.
 constexpr std::int64_t kStepsWatched = 2;
 
+std::filesystem::path StatePath(const std::filesystem::path& job_directory) {
+  return job_directory / "tuner.json";
+}
+
+// Measurements are of instructions; which there are and where has to be the same.
+std::string NameOf(const Schedule& schedule) {
+  return fmt::format("{}, {} stages on {} ranks, {} microbatches", schedule.name, schedule.stages(),
+                     schedule.ranks.size(), schedule.microbatches);
+}
+
+// What an earlier coordinator of this job knew; nothing if there was none.
+Result<ProfilerState> ReadState(const TuningOptions& options) {
+  ProfilerState state;
+  state.job = NameOf(options.job.schedule);
+  const std::filesystem::path path = StatePath(options.job_directory);
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return state;
+  const auto text = ReadFile(path);
+  if (!text) return Fail(text);
+  auto read = ParseProfilerState(*text, path.string());
+  if (!read) return read;
+  if (auto same = CheckSameJob(*read, state.job, path.string()); !same) return Fail(same);
+  return read;
+}
+
 class Tuner {
  public:
-  Tuner(const TuningOptions& options, JobLogs logs, OrdersDesk desk, TunerState state, Clock& clock)
+  Tuner(const TuningOptions& options, JobLogs logs, OrdersDesk desk, ProfilerState state,
+        Clock& clock)
       : options_(options),
         logs_(std::move(logs)),
         desk_(std::move(desk)),
@@ -38,6 +65,7 @@ class Tuner {
   Result<void> Sweep();
   Result<void> RunRound(const SweepRound& round);
   Result<void> CheckFollowed(std::int64_t from, std::int64_t to, std::int64_t version) const;
+  KnownGpu& KnownGpuOf(const RankName& name);
   void Measure(std::int64_t from, std::int64_t to);
   Result<void> MakePlan();
   Result<void> PutIntoForce();
@@ -54,12 +82,13 @@ class Tuner {
   const TuningOptions& options_;
   JobLogs logs_;
   OrdersDesk desk_;
-  TunerState state_;
+  ProfilerState state_;
   Clock& clock_;
   const std::int64_t first_version_;
   std::set<RankName> ranks_;
   std::vector<std::vector<int>> clocks_mhz_;  // [rank]
-  double baseline_s_ = 0;                     // A step at the highest clocks.
+  int rounds_ = 0;
+  double baseline_s_ = 0;  // A step at the highest clocks.
   std::optional<PlanFile> plan_;
   std::optional<Profile> profile_;
   std::string reason_;
@@ -91,6 +120,8 @@ Result<void> Tuner::MeetRanks() {
           "(run perseus agent on {}, or let the job start one: PERSEUS_AGENT=own)",
           Name(name), header.host);
     }
+    const std::string state = StatePath(options_.job_directory).string();
+    if (auto same = CheckSameGpu(state_, header, state); !same) return same;
     // Those that all GPUs of the stage have.
     std::vector<int>& common = clocks_mhz_[static_cast<std::size_t>(name.rank)];
     if (common.empty()) common = header.sm_clocks_mhz;
@@ -122,7 +153,7 @@ SweepJob Tuner::Job() const {
   SweepJob job{
       .schedule = options_.job.schedule, .model = options_.job.model, .clocks_mhz = clocks_mhz_};
   if (job.model.blocking_power_w == 0) {
-    job.model.blocking_power_w = state_.measurements.BlockingPower().value_or(0);
+    job.model.blocking_power_w = PooledBlockingPower(state_.gpus).value_or(0);
   }
   // Kinds that take turns at different clocks would each begin at the other's.
   if (options_.job.switch_latency > 0) job.clocks = SweepJob::Clocks::kOneARank;
@@ -132,14 +163,14 @@ SweepJob Tuner::Job() const {
 Result<void> Tuner::Sweep() {
   for (;;) {
     const auto round =
-        ChooseRound(Job(), options_.budget, state_.measurements.Options(), state_.spent);
+        ChooseRound(Job(), options_.budget, PooledOptions(state_.gpus), state_.spent);
     if (!round) return Fail(round);
     if (round->is_over()) {
       reason_ = round->reason;
       return {};
     }
     Say(fmt::format(
-        "round {}: {}{}", state_.rounds + 1, round->reason,
+        "round {}: {}{}", rounds_ + 1, round->reason,
         round->predicted_s > 0 ? fmt::format(", about {:.3f} s a step", round->predicted_s) : ""));
     if (auto ran = RunRound(*round); !ran) return ran;
   }
@@ -158,12 +189,12 @@ Result<void> Tuner::RunRound(const SweepRound& round) {
   const std::int64_t last = logs_.LastCommonStep(ranks_);
   if (auto followed = CheckFollowed(from + 1, last, *version); !followed) return followed;
   Measure(from + 1, last);
-  ++state_.rounds;
+  ++rounds_;
   state_.spent.steps += static_cast<int>(last - from + 1);
   const LoggedRank& any = logs_.ranks().at(*ranks_.begin());
   state_.spent.seconds += ToSeconds(any.Find(last)->end - any.Find(from)->begin);
   logs_.ForgetBefore(last);
-  return WriteTunerState(options_.job_directory, state_);
+  return WriteFileAtomically(StatePath(options_.job_directory), FormatProfilerState(state_));
 }
 
 Result<void> Tuner::CheckFollowed(std::int64_t from, std::int64_t to, std::int64_t version) const {
@@ -192,16 +223,25 @@ Result<void> Tuner::CheckFollowed(std::int64_t from, std::int64_t to, std::int64
   return {};
 }
 
+KnownGpu& Tuner::KnownGpuOf(const RankName& name) {
+  const RankHeader& header = logs_.ranks().at(name).header;
+  const MeasuringSettings settings{.switch_latency = options_.job.switch_latency};
+  return state_.gpus
+      .try_emplace(name, KnownGpu{header.gpu, header.gpu_name, GpuMeasurements(settings)})
+      .first->second;
+}
+
 void Tuner::Measure(std::int64_t from, std::int64_t to) {
   for (const RankName& name : ranks_) {
     const LoggedRank& rank = logs_.ranks().at(name);
+    KnownGpu& gpu = KnownGpuOf(name);
     for (std::int64_t number = from; number <= to; ++number) {
-      for (const DriftAlarm& alarm : state_.measurements.Add(name, *rank.Find(number))) {
-        Say(fmt::format("{} of rank {} at {} MHz has changed since it was measured, by {:+.1f} % in "
-                        "step {}: measured anew",
-                        alarm.quantity == DriftAlarm::Quantity::kTime ? "the time" : "the power",
-                        Name(name), alarm.what.frequency_mhz,
-                        100 * (alarm.now / alarm.before - 1), alarm.step));
+      for (const DriftAlarm& alarm : gpu.measurements.Add(*rank.Find(number))) {
+        Say(fmt::format(
+            "{} of rank {} at {} MHz has changed since it was measured, by {:+.1f} % in "
+            "step {}: measured anew",
+            alarm.quantity == DriftAlarm::Quantity::kTime ? "the time" : "the power", Name(name),
+            alarm.what.frequency_mhz, 100 * (alarm.now / alarm.before - 1), alarm.step));
       }
     }
   }
@@ -211,7 +251,7 @@ void Tuner::Measure(std::int64_t from, std::int64_t to) {
 
 Result<Planner> Tuner::PlannerFor(double time_margin) const {
   const SweepJob job = Job();
-  const auto profile = PlanningProfile(job, state_.measurements.Options(),
+  const auto profile = PlanningProfile(job, PooledOptions(state_.gpus),
                                        {PlanningProfileSpec::Options::kAll, time_margin});
   if (!profile) return Fail(profile);
   auto graph = BuildOperationGraph(job.schedule, *profile, job.model);
@@ -246,10 +286,7 @@ Result<void> Tuner::MakePlan() {
   if (const auto bound = judge->BoundFor(judged.deadline)) judged.lower_bound_j = *bound;
   baseline_s_ = ToSeconds(judge->baseline().time);
   plan_ = MakePlanFile(*judge, judged, std::move(job));
-  auto measured = PlanningProfile(Job(), state_.measurements.Options(),
-                                  {PlanningProfileSpec::Options::kMeasured, 0});
-  if (!measured) return Fail(measured);
-  profile_ = *std::move(measured);
+  profile_ = MeasuredProfile(PooledOptions(state_.gpus));
   return {};
 }
 
@@ -286,7 +323,7 @@ Result<TuningResult> Tuner::Run() {
   if (!run) return Fail(run);
   std::map<InstructionGroup, int> frequencies;
   int most = 0;
-  for (const MeasuredOption& option : state_.measurements.Options()) {
+  for (const MeasuredOption& option : PooledOptions(state_.gpus)) {
     most = std::max(most, ++frequencies[option.group]);
   }
   return TuningResult{*std::move(profile_),
@@ -294,7 +331,7 @@ Result<TuningResult> Tuner::Run() {
                       Job().model.blocking_power_w,
                       state_.spent,
                       state_.spent.Slowdown(baseline_s_),
-                      state_.rounds,
+                      rounds_,
                       most,
                       reason_,
                       version_};
@@ -307,7 +344,7 @@ Result<TuningResult> Tune(const TuningOptions& options, Clock& clock) {
   if (!logs) return Fail(logs);
   auto desk = OrdersDesk::Open(options.job_directory);
   if (!desk) return Fail(desk);
-  auto state = ReadTunerState(options.job_directory, options.job);
+  auto state = ReadState(options);
   if (!state) return Fail(state);
   return Tuner(options, *std::move(logs), *std::move(desk), *std::move(state), clock).Run();
 }
