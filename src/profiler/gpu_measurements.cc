@@ -51,8 +51,7 @@ GpuMeasurements::Clean GpuMeasurements::Sort(const RanStep& step) {
   for (const RanInstruction& instruction : clean.instructions) {
     double changing_s = 0;
     for (const auto& [begin, end] : changes) {
-      changing_s +=
-          Overlap(instruction.begin, instruction.begin + instruction.duration, begin, end);
+      changing_s += Overlap(instruction.begin, instruction.begin + instruction.duration, begin, end);
     }
     const bool is_clean = changing_s <= kToleratedPart * ToSeconds(instruction.duration);
     clean.is_clean.push_back(is_clean && instruction.duration > 0);
@@ -63,8 +62,8 @@ GpuMeasurements::Clean GpuMeasurements::Sort(const RanStep& step) {
 }
 
 GpuMeasurements::Record& GpuMeasurements::RecordOf(const RanInstruction& instruction) {
-  const auto [place, is_new] =
-      records_.try_emplace({instruction.chunk, instruction.kind, instruction.frequency_mhz});
+  const auto [place, is_new] = records_.try_emplace(
+      {instruction.chunk, instruction.kind, instruction.frequency_mhz});
   if (is_new) place->second.parameter = parameters_++;
   return place->second;
 }
@@ -126,7 +125,8 @@ void GpuMeasurements::TestTimes(const RanStep& step, const Clean& clean,
   for (std::size_t i = 0; i < clean.instructions.size(); ++i) {
     if (!clean.is_clean[i]) continue;
     const RanInstruction& instruction = clean.instructions[i];
-    auto& [count, sum] = of_step[{instruction.chunk, instruction.kind, instruction.frequency_mhz}];
+    auto& [count, sum] =
+        of_step[{instruction.chunk, instruction.kind, instruction.frequency_mhz}];
     ++count;
     sum += ToSeconds(instruction.duration);
   }

@@ -62,8 +62,8 @@ struct DriftAlarm {
   ClockedKind what;
   enum class Quantity { kTime, kPower } quantity = Quantity::kTime;
   std::int64_t step = 0;
-  double before = 0;             // s or W: the mean until then,
-  double now = 0;                // and what the step showed.
+  double before = 0;  // s or W: the mean until then,
+  double now = 0;     // and what the step showed.
   int temperature_before_c = 0;  // 0: not told.
   int temperature_now_c = 0;
 };

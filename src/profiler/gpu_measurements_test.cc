@@ -36,7 +36,7 @@ class VirtualJob {
     int pairs = 24;
     int mhz = 1400;
     Nanoseconds wait = 13 * kMillisecond;
-    double slower = 1;     // What has drifted: times,
+    double slower = 1;  // What has drifted: times,
     double thirstier = 1;  // and powers.
   };
   RanStep Step(const Spec& spec) {
@@ -71,7 +71,8 @@ class VirtualJob {
     const Nanoseconds begin = now_;
     gpu_.Begin(FixedInstruction(cost), now_);
     AdvanceTo(gpu_.FinishTime(), step);
-    step.instructions.push_back({kind, microbatch, 0, begin - step.begin, now_ - begin, spec.mhz});
+    step.instructions.push_back(
+        {kind, microbatch, 0, begin - step.begin, now_ - begin, spec.mhz});
   }
   void AdvanceTo(Nanoseconds until, RanStep& step) {
     for (; next_look_ <= until; next_look_ += 20 * kMillisecond) {
@@ -147,9 +148,10 @@ TEST(GpuMeasurements, KindsThatAlwaysComeTogetherAreNotToldApart) {
   step.end = 2000 * kMillisecond;
   for (int i = 0; i < 20; ++i) {
     const Nanoseconds at = i * 100 * kMillisecond;
-    step.instructions.push_back({InstructionKind::kForward, i, 0, at, 40 * kMillisecond, 1400});
     step.instructions.push_back(
-        {InstructionKind::kBackward, i, 0, at + 40 * kMillisecond, 60 * kMillisecond, 1400});
+        {InstructionKind::kForward, i, 0, at, 40 * kMillisecond, 1400});
+    step.instructions.push_back({InstructionKind::kBackward, i, 0, at + 40 * kMillisecond,
+                                 60 * kMillisecond, 1400});
     // Energies that vary a little, so that there is an error to speak of.
     step.energy.push_back({at, at, 35.0 * i + 0.1 * (i % 3)});
   }

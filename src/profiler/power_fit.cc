@@ -59,8 +59,8 @@ void AddEdges(std::span<const PowerWindow> stretch, SquareMatrix& covariance) {
   for (std::size_t edge = 0; edge <= stretch.size(); ++edge) {
     const double error_s =
         edge < stretch.size() ? stretch[edge].begin_error_s : stretch[edge - 1].end_error_s;
-    const double error_j =
-        std::max(error_s, kLeastEdgeErrorS) * PowerAround(stretch, edge == 0 ? 0 : edge - 1, edge);
+    const double error_j = std::max(error_s, kLeastEdgeErrorS) *
+                           PowerAround(stretch, edge == 0 ? 0 : edge - 1, edge);
     if (edge > 0) covariance.At(edge - 1, edge - 1) += error_j * error_j;
     if (edge == stretch.size()) continue;
     covariance.At(edge, edge) += error_j * error_j;

@@ -1,5 +1,4 @@
-// Powers from an energy counter that moves every 20 to 100 ms, of instructions that take 5 to 50
-// ms.
+// Powers from an energy counter that moves every 20 to 100 ms, of instructions that take 5 to 50 ms.
 //
 // The problem. What a GPU draws is taken to be a constant of what it runs: p_j for each kind of
 // instruction at each clock, p_0 while it waits. A *window* is the time between two values of the
@@ -11,8 +10,8 @@
 //   - Edges. That the counter took a value is known only to lie between two looks at it,
 //     (after, until]. The middle is off by up to w/2, uniformly: standard deviation w / sqrt(12).
 //     An edge that is off by d takes p d from one window and gives it to the next, p being the
-//     power there: neighbours' errors are anti-correlated. Energies sum up right over windows, and
-//     a regression that takes them for independent throws that away: on virtual GPUs looked at
+//     power there: neighbours' errors are anti-correlated. Energies sum up right over windows, and a
+//     regression that takes them for independent throws that away: on virtual GPUs looked at
 //     every 20 ms its intervals are three times as wide as they need to be.
 //   - Runs. One run of an instruction draws a little more than another (data, memory traffic):
 //     relative standard deviation s. All windows that it lies in share that, so neighbours are
@@ -101,9 +100,9 @@ class PowerFit {
 
   // What the state file keeps: everything that was added.
   struct Sums {
-    SquareMatrix normal;        // X' C^-1 X
+    SquareMatrix normal;       // X' C^-1 X
     std::vector<double> right;  // X' C^-1 y
-    double squares = 0;         // y' C^-1 y
+    double squares = 0;        // y' C^-1 y
     double log_determinant = 0;
     friend bool operator==(const Sums&, const Sums&) = default;
   };

@@ -49,11 +49,16 @@ ordered_json ToJson(const PowerFit::Sums& sums) {
 }
 
 ordered_json ToJson(const ClockedKind& what, const GpuMeasurements::Record& record) {
-  return {{"chunk", what.chunk},       {"kind", Name(what.kind)},
-          {"mhz", what.frequency_mhz}, {"parameter", record.parameter},
-          {"samples", record.samples}, {"mean_s", record.mean_s},
-          {"squares", record.squares}, {"temperature_sum", record.temperature_sum},
-          {"steps", record.steps},     {"sums", record.sums}};
+  return {{"chunk", what.chunk},
+          {"kind", Name(what.kind)},
+          {"mhz", what.frequency_mhz},
+          {"parameter", record.parameter},
+          {"samples", record.samples},
+          {"mean_s", record.mean_s},
+          {"squares", record.squares},
+          {"temperature_sum", record.temperature_sum},
+          {"steps", record.steps},
+          {"sums", record.sums}};
 }
 
 ordered_json ToJson(const RankName& name, const KnownGpu& gpu) {
@@ -149,7 +154,8 @@ PowerFit::Sums ReadSums(const Node& node, std::size_t parameters) {
 
 GpuMeasurements ReadMeasurements(const Node& node) {
   GpuMeasurements::State state;
-  state.settings.switch_latency = Whole(node.Member("switch_latency_ns"), 1e12, "nanoseconds");
+  state.settings.switch_latency =
+      Whole(node.Member("switch_latency_ns"), 1e12, "nanoseconds");
   state.last_frequency_mhz = node.Member("last_mhz").Count(0, kHighestMhz, "MHz");
   const int parameters = node.Member("parameters").Count(1, kMostParameters, "how many powers");
   state.parameters = static_cast<std::size_t>(parameters);
@@ -178,8 +184,8 @@ GpuMeasurements ReadMeasurements(const Node& node) {
       Throw("{} is of another size than the first (measure anew)", fits[i].path);
     }
   }
-  state.fit =
-      PowerFit::Restore(std::move(sums), node.Member("windows").Number(0, kMostCount, "a count"));
+  state.fit = PowerFit::Restore(std::move(sums),
+                                node.Member("windows").Number(0, kMostCount, "a count"));
   return GpuMeasurements::Restore(std::move(state));
 }
 
@@ -234,22 +240,21 @@ Result<ProfilerState> ParseProfilerState(std::string_view text, std::string_view
   return json_file::Read(text, name, kDeepest, [](const Node& file) { return ReadState(file); });
 }
 
-Result<void> CheckSameJob(const ProfilerState& state, std::string_view job, std::string_view name) {
+Result<void> CheckSameJob(const ProfilerState& state, std::string_view job,
+                          std::string_view name) {
   if (state.job == job) return {};
-  return Fail(
-      "{}: measured for the job \"{}\", and this one is \"{}\" (remove the file to measure "
-      "anew)",
-      name, state.job, job);
+  return Fail("{}: measured for the job \"{}\", and this one is \"{}\" (remove the file to measure "
+              "anew)",
+              name, state.job, job);
 }
 
 Result<void> CheckSameGpu(const ProfilerState& state, const RankHeader& header,
                           std::string_view name) {
   const auto known = state.gpus.find(header.name);
   if (known == state.gpus.end() || known->second.gpu_name == header.gpu_name) return {};
-  return Fail(
-      "{}: {} was measured on \"{}\" and runs on \"{}\" now (remove the file to measure "
-      "anew)",
-      name, Name(header.name), known->second.gpu_name, header.gpu_name);
+  return Fail("{}: {} was measured on \"{}\" and runs on \"{}\" now (remove the file to measure "
+              "anew)",
+              name, Name(header.name), known->second.gpu_name, header.gpu_name);
 }
 
 }  // namespace perseus

@@ -24,7 +24,7 @@
 namespace perseus {
 
 struct KnownGpu {
-  std::string gpu;  // UUID; empty where it could not be told.
+  std::string gpu;       // UUID; empty where it could not be told.
   std::string gpu_name;
   GpuMeasurements measurements;
 };

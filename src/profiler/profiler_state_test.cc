@@ -1,5 +1,4 @@
-// A profiler that is restarted knows what it knew, and takes no other job's measurements for its
-// own.
+// A profiler that is restarted knows what it knew, and takes no other job's measurements for its own.
 #include "perseus/profiler/profiler_state.h"
 
 #include <gmock/gmock.h>
@@ -69,10 +68,9 @@ TEST(ProfilerState, ARestartedProfilerGoesOnAsIfNothingHadHappened) {
 TEST(ProfilerState, AnotherJobsMeasurementsAreRefused) {
   const ProfilerState state = MakeState();
   EXPECT_TRUE(CheckSameJob(state, "1f1b 2x20", "s.json"));
-  EXPECT_EQ(
-      CheckSameJob(state, "gpipe 2x20", "s.json").error().message,
-      "s.json: measured for the job \"1f1b 2x20\", and this one is \"gpipe 2x20\" (remove the "
-      "file to measure anew)");
+  EXPECT_EQ(CheckSameJob(state, "gpipe 2x20", "s.json").error().message,
+            "s.json: measured for the job \"1f1b 2x20\", and this one is \"gpipe 2x20\" (remove the "
+            "file to measure anew)");
   RankHeader header;
   header.name = {0, 1, 0};
   header.gpu_name = "Virtual A100";
@@ -97,9 +95,8 @@ TEST(ProfilerState, MistakesAreToldWithTheirPlace) {
     const Result<ProfilerState> state = ParseProfilerState(Replaced(from, to), "s.json");
     return state ? std::string("accepted") : state.error().message;
   };
-  EXPECT_EQ(
-      message("\"perseus_profiler\":1", "\"perseus_profiler\":2"),
-      "s.json: perseus_profiler is 2 (this version reads 1; remove the file to measure anew)");
+  EXPECT_EQ(message("\"perseus_profiler\":1", "\"perseus_profiler\":2"),
+            "s.json: perseus_profiler is 2 (this version reads 1; remove the file to measure anew)");
   EXPECT_THAT(message("\"steps\":36", "\"steps\":-1"), StartsWith("s.json: spent.steps is not"));
   EXPECT_THAT(message("\"forward\"", "\"sideways\""),
               HasSubstr("gpus[0].records[0].kind \"sideways\" is no kind"));

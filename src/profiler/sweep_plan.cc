@@ -44,8 +44,8 @@ Result<Profile> PlanningProfile(const SweepJob& job, std::span<const MeasuredOpt
       option.energy_j = p.energy_j();
       option.samples = is_measured ? known->samples : 0;
       option.time_ci_s = kStandardErrorsOf95 * p.time_deviation * p.time_s;
-      option.energy_ci_j =
-          kStandardErrorsOf95 * p.energy_j() * std::hypot(p.time_deviation, p.power_deviation);
+      option.energy_ci_j = kStandardErrorsOf95 * p.energy_j() *
+                           std::hypot(p.time_deviation, p.power_deviation);
       entry.options.push_back(std::move(option));
     }
     if (entry.options.empty()) {
@@ -59,8 +59,8 @@ Result<Profile> PlanningProfile(const SweepJob& job, std::span<const MeasuredOpt
 
 namespace {
 
-// Standard error of the time of the iteration at the highest clocks: each option's own error, as
-// far as the iteration feels it; they are independent.
+// Standard error of the time of the iteration at the highest clocks: each option's own error, as far
+// as the iteration feels it; they are independent.
 double BaselineErrorS(OperationGraph graph, const ExecutionModel& model) {
   const std::vector<int> baseline = BaselineOptions(graph);
   const Nanoseconds time = Evaluator(graph, model).Evaluate(baseline).time;
@@ -86,10 +86,11 @@ Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOpt
   Result<OperationGraph> graph = BuildOperationGraph(job.schedule, *profile, job.model);
   if (!graph) return Fail(graph);
 
-  const ExecutionModel model{.blocking_power_w =
-                                 job.model.blocking_power_w * job.model.gpus_per_stage};
-  const Nanoseconds promised = Evaluator(*graph, model).Evaluate(BaselineOptions(*graph)).time -
-                               ToNanoseconds(spec.time_margin * BaselineErrorS(*graph, model));
+  const ExecutionModel model{
+      .blocking_power_w = job.model.blocking_power_w * job.model.gpus_per_stage};
+  const Nanoseconds promised =
+      Evaluator(*graph, model).Evaluate(BaselineOptions(*graph)).time -
+      ToNanoseconds(spec.time_margin * BaselineErrorS(*graph, model));
 
   Result<Planner> planner = Planner::Create(*std::move(graph), model);
   if (!planner) return Fail(planner);

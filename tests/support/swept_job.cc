@@ -123,8 +123,8 @@ SweptJob::Outcome SweptJob::Judge(const SweepPlan& made) const {
   for (std::size_t i = 0; i < made.plan.options.size(); ++i) {
     const OptionSet& set = made.planner.graph().options_of(static_cast<int>(i));
     const Option& chosen = set.options[static_cast<std::size_t>(made.plan.options[i])];
-    options.push_back(
-        OptionAt(truth_.graph().options_of(static_cast<int>(i)), chosen.frequency_mhz));
+    options.push_back(OptionAt(truth_.graph().options_of(static_cast<int>(i)),
+                               chosen.frequency_mhz));
   }
   const Evaluation real = Evaluator(truth_.graph(), truth_.model()).Evaluate(options);
   Outcome outcome;
@@ -159,7 +159,8 @@ SweptJob::Outcome SweptJob::EvenlySpaced(int frequencies) const {
     const std::size_t last = entry.options.size() - 1;
     for (int i = 0; i < frequencies; ++i) {
       const double place = static_cast<double>(last) * i / (frequencies - 1);
-      entries.back().options.push_back(entry.options[static_cast<std::size_t>(std::lround(place))]);
+      entries.back().options.push_back(
+          entry.options[static_cast<std::size_t>(std::lround(place))]);
     }
   }
   Planner planner = MakePlanner(job_, Profile("evenly spaced", {}, std::move(entries)));

@@ -1,8 +1,8 @@
 // A shared profile as the truth, and whole sweeps of it: for tests and the benchmark.
 //
 // A measurement of n instructions is the truth with a noise of 1 % / sqrt(n) on time and
-// 1.5 % / sqrt(n) on power, which is what gpu_measurements.h gets from virtual GPUs with noise of 1
-// % and a counter of 100 ms (its test).
+// 1.5 % / sqrt(n) on power, which is what gpu_measurements.h gets from virtual GPUs with noise of 1 %
+// and a counter of 100 ms (its test).
 #pragma once
 
 #include <cstdint>
