@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "flag_checks.h"
 #include "job_options.h"
 #include "perseus/base/file.h"
+#include "perseus/trainer/message.h"
 #include "perseus/trainer/rank_process.h"
 #include "perseus/trainer/training.h"
 #include "standard_output.h"
@@ -103,28 +105,35 @@ Result<Workload> LoadWorkload(const TrainerFlags& flags) {
 
 // ---- A rank ----
 
-Result<void> RunRank(const TrainerFlags& flags) {
+Result<void> BeRank(const TrainerFlags& flags, const RankSockets& sockets) {
   RankProcessOptions options;
   if (std::sscanf(flags.as_rank.c_str(), "%d:%d", &options.pipeline, &options.rank) != 2) {
     return Fail("--as-rank is for the trainer's own use (leave it out)");
   }
-  const auto sockets = ParseRankSockets(flags.sockets);
-  if (!sockets) return Fail(sockets);
   const auto workload = LoadWorkload(flags);
   if (!workload) return Fail(workload);
   const PipelineModel& model = workload->planned.model;
   auto work = MakeRankWork(workload->planned.schedule, options.rank, workload->profile, model);
   if (!work) return Fail(work);
-  const Seat seat =
-      workload
-          ->seats[static_cast<std::size_t>(options.pipeline * workload->ranks() + options.rank)];
+  const auto place = static_cast<std::size_t>(options.pipeline * workload->ranks() + options.rank);
+  const Seat seat = workload->seats.at(place);
   options.gpu = seat.gpu;
   options.work = *std::move(work);
   options.p2p = model.fixed.p2p;
-  options.control = sockets->control;
-  options.peers.insert(sockets->peers.begin(), sockets->peers.end());
+  options.control = sockets.control;
+  options.peers.insert(sockets.peers.begin(), sockets.peers.end());
   options.patience = ToNanoseconds(flags.timeout_s);
   return RunRankProcess(workload->nodes[static_cast<std::size_t>(seat.node)].node, options);
+}
+
+Result<void> RunRank(const TrainerFlags& flags) {
+  const auto sockets = ParseRankSockets(flags.sockets);
+  if (!sockets) return Fail(sockets);
+  const auto run = BeRank(flags, *sockets);
+  if (run) return run;
+  // The parent says what is to be said, once.
+  (void)SendMessage(sockets->control, TextMessage(MessageKind::kFailed, run.error().message));
+  std::_Exit(1);
 }
 
 // ---- The parent ----

@@ -385,15 +385,8 @@ Result<void> RankProcess::Complain() {
 
 Result<void> RunRankProcess(const VirtualNode& node, const RankProcessOptions& options) {
   auto worker = node.OpenWorker(options.gpu);
-  Result<void> run;
-  if (worker) {
-    run = RankProcess(node, options, *std::move(worker)).Run();
-  } else {
-    run = Fail(worker);
-  }
-  if (!run)
-    (void)SendMessage(options.control, TextMessage(MessageKind::kFailed, run.error().message));
-  return run;
+  if (!worker) return Fail(worker);
+  return RankProcess(node, options, *std::move(worker)).Run();
 }
 
 }  // namespace perseus

@@ -36,8 +36,8 @@ struct RankProcessOptions {
 };
 
 // Runs steps until the parent says stop or hangs up, or SIGTERM comes (which it blocks and takes).
-// The client library gets its options from the environment. What goes wrong is sent to the parent,
-// too.
+// The client library gets its options from the environment. The caller tells the parent what went
+// wrong.
 Result<void> RunRankProcess(const VirtualNode& node, const RankProcessOptions& options);
 
 }  // namespace perseus
