@@ -171,17 +171,17 @@ Result<void> Training::RunSteps() {
   begin.time = clock_.Now();
   auto energy = ReadEnergy();
   if (!energy) return Fail(energy);
-  while (!is_asked_to_end_ && (options_.steps == 0 || begin.step < options_.steps)) {
-    Tell(begin);
+  Tell(begin);
+  for (bool is_last = false; !is_last;) {
     if (auto done = Collect(MessageKind::kStepDone, "end a step"); !done) return done;
     // They tell a little ahead.
     Nanoseconds end = clock_.Now();
     for (const Rank& rank : ranks_) end = std::max(end, rank.answer->time);
     const std::atomic<std::uint32_t> never = 0;
-    // The next step is announced first: it may be due before this process is woken.
+    // The next step is announced first: ranks are to know before it is due.
     ++begin.step;
     const Nanoseconds begun = std::exchange(begin.time, end);
-    const bool is_last = is_asked_to_end_ || begin.step == options_.steps;
+    is_last = is_asked_to_end_ || begin.step == options_.steps;
     if (!is_last) Tell(begin);
     while (clock_.Now() < end) clock_.WaitWhile(never, 0, end);
     const auto next_energy = ReadEnergy();
@@ -189,7 +189,6 @@ Result<void> Training::RunSteps() {
     summary_.steps.push_back({begun, end - begun, next_energy->exact_j - energy->exact_j,
                               next_energy->published_j - energy->published_j});
     energy = next_energy;
-    if (is_last) break;
   }
   Message stop;
   stop.kind = MessageKind::kStop;
