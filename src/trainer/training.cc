@@ -229,9 +229,8 @@ void Training::Tell(const Message& message) {
 // ---- Listening ----
 
 Result<void> Training::Collect(MessageKind kind, std::string_view what_they_do) {
-  for (Rank& rank : ranks_) {
-    if (rank.answer && rank.answer->kind != kind) rank.answer.reset();
-  }
+  // What comes next is sent only once it was asked for, so nothing is lost.
+  for (Rank& rank : ranks_) rank.answer.reset();
   Nanoseconds deadline = clock_.Now() + options_.patience;
   bool has_bad_news = false;
   const auto is_missing = [kind](const Rank& rank) {
