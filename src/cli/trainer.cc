@@ -122,7 +122,6 @@ Result<void> BeRank(const TrainerFlags& flags, const RankSockets& sockets) {
   options.p2p = model.fixed.p2p;
   options.control = sockets.control;
   options.peers.insert(sockets.peers.begin(), sockets.peers.end());
-  options.patience = ToNanoseconds(flags.timeout_s);
   return RunRankProcess(workload->nodes[static_cast<std::size_t>(seat.node)].node, options);
 }
 

@@ -22,7 +22,7 @@ enum class MessageKind : std::int32_t {
   // A rank to the parent.
   kReady,       // All is open; the first step may begin.
   kStepDone,    // At `time`.
-  kWaiting,     // For `peer`, longer than is reasonable.
+  kHere,        // The answer to kRollCall.
   kLostPeer,    // `peer` hung up.
   kFailed,      // `text` says why.
   kWarning,     // `text` is one of the client library.
@@ -30,6 +30,7 @@ enum class MessageKind : std::int32_t {
   // The parent to a rank.
   kBeginStep,  // At `time`.
   kStop,       // No further step.
+  kRollCall,   // Is anybody there?
 };
 
 // What a rank knows of how well it kept up.

@@ -75,7 +75,6 @@ class RankProcess {
   Result<void> Wait();
   Result<void> Hear(int socket, int peer);
   Result<void> Take(const Message& message);
-  Result<void> Complain();
   Result<void> Say(const Message& message) { return SendMessage(options_.control, message); }
 
   Result<RealRun> Look(const InFlight& flight);
@@ -102,8 +101,6 @@ class RankProcess {
   std::deque<InFlight> in_flight_;  // The running one first, or the one that will.
   std::map<std::pair<std::int64_t, Tensor>, Nanoseconds> arrived_;  // By step.
   Nanoseconds last_end_ = 0;
-  Nanoseconds waiting_since_ = 0;
-  bool has_complained_ = false;
   Nanoseconds wake_at_ = kNever;
   RankStatistics statistics_;
 };
@@ -183,8 +180,7 @@ Result<void> RankProcess::Act() {
     EndStep();
     if (next_step_) WakeAt(0);
   }
-  if (is_in_step_ && in_flight_.empty()) WakeAt(waiting_since_ + options_.patience);
-  return Complain();
+  return {};
 }
 
 void RankProcess::BeginStep() {
@@ -199,8 +195,6 @@ void RankProcess::BeginStep() {
   next_ = 0;
   is_in_step_ = true;
   has_announced_step_ = false;
-  waiting_since_ = clock_.Now();
-  has_complained_ = false;
 }
 
 Result<void> RankProcess::Fill() {
@@ -244,7 +238,6 @@ Result<void> RankProcess::Follow(InFlight& flight, bool is_first) {
   }
   End(flight, *run);
   in_flight_.pop_front();
-  waiting_since_ = now;
   return {};
 }
 
@@ -367,18 +360,14 @@ Result<void> RankProcess::Take(const Message& message) {
     case MessageKind::kStop:
       next_step_ = message;
       return {};
+    case MessageKind::kRollCall: {
+      Message here;
+      here.kind = MessageKind::kHere;
+      return Say(here);
+    }
     default:
       return Fail("a message came that ranks do not take (all have to be of the same version)");
   }
-}
-
-Result<void> RankProcess::Complain() {
-  if (has_complained_ || !is_in_step_ || !in_flight_.empty()) return {};
-  if (clock_.Now() < waiting_since_ + options_.patience) return {};
-  has_complained_ = true;
-  Message waiting;
-  waiting.kind = MessageKind::kWaiting;
-  return Say(waiting);
 }
 
 }  // namespace

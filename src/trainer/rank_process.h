@@ -32,7 +32,6 @@ struct RankProcessOptions {
   Nanoseconds p2p = 0;                // On the wire.
   int control = -1;                   // The socket to the parent,
   std::map<int, int> peers;           // and those to other ranks; all stay the caller's.
-  Nanoseconds patience = 0;           // How long a neighbour may keep it waiting.
 };
 
 // Runs steps until the parent says stop or hangs up, or SIGTERM comes (which it blocks and takes).

@@ -54,8 +54,9 @@ class Training {
     std::optional<ChildProcess> process;
     std::optional<Message> answer;  // Of the kind that is being collected.
     bool has_hung_up = false;
-    bool is_waiting = false;  // Says so: for another.
-    std::string complaint;    // Its own.
+    bool is_here = false;        // Answered the roll call.
+    bool has_lost_peer = false;  // Its complaint is about another.
+    std::string complaint;
   };
   struct Energy {
     double exact_j = 0;
@@ -232,17 +233,21 @@ Result<void> Training::Collect(MessageKind kind, std::string_view what_they_do) 
   // What comes next is sent only once it was asked for, so nothing is lost.
   for (Rank& rank : ranks_) rank.answer.reset();
   Nanoseconds deadline = clock_.Now() + options_.patience;
-  bool has_bad_news = false;
+  bool is_called = false;
   const auto is_missing = [kind](const Rank& rank) {
     return !rank.answer || rank.answer->kind != kind;
   };
   while (std::any_of(ranks_.begin(), ranks_.end(), is_missing)) {
     if (auto heard = Hear(); !heard) return heard;
-    if (!has_bad_news && IsBadNews()) {
-      has_bad_news = true;
+    const bool is_late = clock_.Now() > deadline;
+    if (is_late && is_called) return tl::unexpected<Error>(Diagnose(what_they_do));
+    if (!is_called && (is_late || IsBadNews())) {
+      Message call;
+      call.kind = MessageKind::kRollCall;
+      Tell(call);
+      is_called = true;
       deadline = clock_.Now() + kHearingOut;
     }
-    if (clock_.Now() > deadline) return tl::unexpected<Error>(Diagnose(what_they_do));
     // Before the first step there is nothing to end well.
     if (is_asked_to_end_ && kind == MessageKind::kReady) {
       return FailAs(ErrorKind::kSystem, "ended by a signal before the first step");
@@ -282,9 +287,11 @@ Result<void> Training::HearRank(Rank& rank) {
       case MessageKind::kFailed:
         if (rank.complaint.empty()) rank.complaint = message.text;
         break;
-      case MessageKind::kWaiting:
+      case MessageKind::kHere:
+        rank.is_here = true;
+        break;
       case MessageKind::kLostPeer:
-        rank.is_waiting = true;
+        rank.has_lost_peer = true;
         break;
       default:
         rank.answer = message;
@@ -301,12 +308,13 @@ void Training::LookForSignals() {
 bool Training::IsBadNews() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
     const bool ended_well = rank.answer && rank.answer->kind == MessageKind::kStatistics;
-    return rank.is_waiting || !rank.complaint.empty() || (rank.has_hung_up && !ended_well);
+    return rank.has_lost_peer || !rank.complaint.empty() || (rank.has_hung_up && !ended_well);
   });
 }
 
 // Who was the first: one that died by itself, one that says why it failed (and does not merely miss
-// a neighbour), one that is silent while the others wait.
+// a neighbour), one that does not answer
+// the roll call.
 Error Training::Diagnose(std::string_view what_they_do) {
   std::string silent;
   for (Rank& rank : ranks_) {
@@ -318,18 +326,17 @@ Error Training::Diagnose(std::string_view what_they_do) {
     }
   }
   for (const Rank& rank : ranks_) {
-    if (!rank.complaint.empty() && !rank.is_waiting) {
+    if (!rank.complaint.empty() && !rank.has_lost_peer) {
       return {fmt::format("{}: {}", Describe(rank), rank.complaint), ErrorKind::kSystem};
     }
-    const bool has_answered = rank.answer && rank.answer->kind != MessageKind::kReady;
-    if (!rank.is_waiting && !has_answered) {
+    if (!rank.is_here && !rank.answer && !rank.has_lost_peer) {
       silent += fmt::format("{}{} (process {})", silent.empty() ? "" : ", ", Describe(rank),
                             rank.process->pid());
     }
   }
   return {fmt::format("{} did not {} within {:g} s (stopped, or the machine is overloaded: look at "
                       "the process, or raise --timeout); the others were ended",
-                      silent.empty() ? "the ranks" : silent, what_they_do,
+                      silent.empty() ? "the ranks, all of which answer," : silent, what_they_do,
                       ToSeconds(options_.patience)),
           ErrorKind::kSystem};
 }
