@@ -201,6 +201,15 @@ Result<void> RankProcess::Fill() {
   while (next_ < options_.work.size() && in_flight_.size() < 2) {
     const auto input_time = InputTime(next_);
     if (!input_time) return {};
+    if (!in_flight_.empty()) {
+      // The queue takes one, and that may wait for its input's time.
+      const auto last = Look(in_flight_.back());
+      if (!last) return Fail(last);
+      if (last->begin > clock_.Now()) {
+        WakeAt(last->begin);
+        return {};
+      }
+    }
     const Nanoseconds possible = std::max(*input_time, step_begin_);
     const auto run = worker_.Enqueue(WorkOf(next_).table, node_.ToVirtual(possible));
     if (!run) return Fail(run);
