@@ -23,7 +23,6 @@ enum class MessageKind : std::int32_t {
   kReady,       // All is open; the first step may begin.
   kStepDone,    // At `time`.
   kHere,        // The answer to kRollCall.
-  kLostPeer,    // `peer` hung up.
   kFailed,      // `text` says why.
   kWarning,     // `text` is one of the client library.
   kStatistics,  // The last word of a rank that ends well.
@@ -48,7 +47,6 @@ struct RankStatistics {
 
 struct Message {
   MessageKind kind = MessageKind::kTensor;
-  std::int32_t peer = -1;
   std::int64_t step = 0;
   Nanoseconds time = 0;
   Tensor tensor;

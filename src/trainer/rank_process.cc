@@ -15,6 +15,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -100,6 +101,7 @@ class RankProcess {
   std::size_t next_ = 0;            // The first that is not in the GPU's queue yet.
   std::deque<InFlight> in_flight_;  // The running one first, or the one that will.
   std::map<std::pair<std::int64_t, Tensor>, Nanoseconds> arrived_;  // By step.
+  std::set<int> gone_peers_;                                        // They hung up.
   Nanoseconds last_end_ = 0;
   Nanoseconds wake_at_ = kNever;
   RankStatistics statistics_;
@@ -323,7 +325,9 @@ std::optional<Nanoseconds> RankProcess::InputTime(std::size_t index) const {
 
 Result<void> RankProcess::Wait() {
   std::vector<pollfd> polled{{options_.control, POLLIN, 0}, {signals_.get(), POLLIN, 0}};
-  for (const auto& [peer, socket] : options_.peers) polled.push_back({socket, POLLIN, 0});
+  for (const auto& [peer, socket] : options_.peers) {
+    polled.push_back({gone_peers_.contains(peer) ? -1 : socket, POLLIN, 0});
+  }
   const Nanoseconds left =
       wake_at_ == kNever ? kNever : std::max<Nanoseconds>(0, wake_at_ - clock_.Now());
   const timespec timeout{left / 1'000'000'000, left % 1'000'000'000};
@@ -348,11 +352,9 @@ Result<void> RankProcess::Hear(int socket, int peer) {
       return {};
     }
     if (received->has_ended) {
-      Message lost;
-      lost.kind = MessageKind::kLostPeer;
-      lost.peer = peer;
-      (void)Say(lost);
-      return FailAs(ErrorKind::kSystem, "rank {} hung up", peer);
+      // Whether it may is the parent's to know.
+      gone_peers_.insert(peer);
+      return {};
     }
     if (!received->message) return {};
     if (auto taken = Take(*received->message); !taken) return taken;

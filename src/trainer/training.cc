@@ -54,8 +54,7 @@ class Training {
     std::optional<ChildProcess> process;
     std::optional<Message> answer;  // Of the kind that is being collected.
     bool has_hung_up = false;
-    bool is_here = false;        // Answered the roll call.
-    bool has_lost_peer = false;  // Its complaint is about another.
+    bool is_here = false;  // Answered the roll call.
     std::string complaint;
   };
   struct Energy {
@@ -290,9 +289,6 @@ Result<void> Training::HearRank(Rank& rank) {
       case MessageKind::kHere:
         rank.is_here = true;
         break;
-      case MessageKind::kLostPeer:
-        rank.has_lost_peer = true;
-        break;
       default:
         rank.answer = message;
     }
@@ -308,7 +304,7 @@ void Training::LookForSignals() {
 bool Training::IsBadNews() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
     const bool ended_well = rank.answer && rank.answer->kind == MessageKind::kStatistics;
-    return rank.has_lost_peer || !rank.complaint.empty() || (rank.has_hung_up && !ended_well);
+    return !rank.complaint.empty() || (rank.has_hung_up && !ended_well);
   });
 }
 
@@ -326,10 +322,10 @@ Error Training::Diagnose(std::string_view what_they_do) {
     }
   }
   for (const Rank& rank : ranks_) {
-    if (!rank.complaint.empty() && !rank.has_lost_peer) {
+    if (!rank.complaint.empty()) {
       return {fmt::format("{}: {}", Describe(rank), rank.complaint), ErrorKind::kSystem};
     }
-    if (!rank.is_here && !rank.answer && !rank.has_lost_peer) {
+    if (!rank.is_here && !rank.answer) {
       silent += fmt::format("{}{} (process {})", silent.empty() ? "" : ", ", Describe(rank),
                             rank.process->pid());
     }
