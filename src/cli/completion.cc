@@ -44,9 +44,14 @@ std::string ChoicesOf(const CLI::Option& option) {
 
 bool TakesValue(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
+// Those without a group are not for users.
+std::vector<const CLI::Option*> ShownOptions(const CLI::App& verb) {
+  return verb.get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
+}
+
 std::string FlagsOf(const CLI::App& verb) {
   std::string flags;
-  for (const CLI::Option* option : verb.get_options()) {
+  for (const CLI::Option* option : ShownOptions(verb)) {
     for (const std::string& name : NamesOf(*option)) flags += (flags.empty() ? "" : " ") + name;
   }
   return flags;
@@ -73,7 +78,7 @@ std::string FormatBash(const CLI::App& program) {
   for (const CLI::App* verb : program.get_subcommands({})) {
     fmt::format_to(std::back_inserter(cases), "    {}) flags='{}' ;;\n", verb->get_name(),
                    FlagsOf(*verb));
-    for (const CLI::Option* option : verb->get_options()) {
+    for (const CLI::Option* option : ShownOptions(*verb)) {
       if (ChoicesOf(*option).empty()) continue;
       std::vector<std::string> before = NamesOf(*option);
       if (before.empty()) before.push_back(verb->get_name());  // An argument follows its verb.
@@ -116,7 +121,7 @@ std::string FormatZsh(const CLI::App& program) {
                    Brief(verb->get_description()));
     fmt::format_to(std::back_inserter(cases), "    {})\n      _arguments \\\n", verb->get_name());
     std::string argument = "'*:file:_files'";
-    for (const CLI::Option* option : verb->get_options()) {
+    for (const CLI::Option* option : ShownOptions(*verb)) {
       const std::string choices = ChoicesOf(*option);
       const std::string values = choices.empty() ? "_files" : fmt::format("({})", choices);
       const std::string value = TakesValue(*option) ? ":value:" + values : "";
@@ -157,7 +162,7 @@ std::string FormatFish(const CLI::App& program) {
     fmt::format_to(std::back_inserter(text),
                    "complete -c perseus -n __fish_use_subcommand -f -a {} -d '{}'\n",
                    verb->get_name(), Brief(verb->get_description()));
-    for (const CLI::Option* option : verb->get_options()) {
+    for (const CLI::Option* option : ShownOptions(*verb)) {
       const std::string choices = ChoicesOf(*option);
       if (NamesOf(*option).empty() && choices.empty()) continue;
       fmt::format_to(std::back_inserter(text),

@@ -97,7 +97,8 @@ Result<void> CheckSizes(const Job& job, const JobFlags& flags, const Schedule& s
   return {};
 }
 
-Result<Schedule> LoadSchedule(const Job& job, const JobFlags& flags, const Profile& profile) {
+// `stages` where neither the file nor a flag says.
+Result<Schedule> LoadSchedule(const Job& job, const JobFlags& flags, int stages) {
   if (!job.schedule_path.empty()) {
     auto text = ReadFile(job.schedule_path);
     if (!text) return Fail(text);
@@ -114,7 +115,7 @@ Result<Schedule> LoadSchedule(const Job& job, const JobFlags& flags, const Profi
     return Fail("the number of microbatches is missing (say --microbatches 96, for instance)");
   }
   ScheduleSpec spec = job.schedule;
-  if (spec.ranks == 0) spec.ranks = profile.stages();
+  if (spec.ranks == 0) spec.ranks = stages;
   return GenerateSchedule(spec);
 }
 
@@ -245,10 +246,30 @@ Result<LoadedJob> LoadJob(const JobFlags& flags) {
   }
   const auto profile = LoadProfile(planned.profile);
   if (!profile) return Fail(profile);
-  auto schedule = LoadSchedule(*job, flags, *profile);
+  auto schedule = LoadSchedule(*job, flags, profile->stages());
   if (!schedule) return Fail(schedule);
   planned.schedule = *std::move(schedule);
   return LayOut(std::move(planned), *profile);
+}
+
+Result<PlannedJob> LoadUnprofiledJob(const JobFlags& flags) {
+  auto job = ReadJobFile(flags.job_file);
+  if (!job) return Fail(job);
+  Override(*job, flags);
+  if (!job->graph_path.empty()) {
+    return Fail("{} is a general graph, which no training job runs (name a schedule)",
+                job->graph_path);
+  }
+  if (job->schedule.ranks == 0 && job->schedule_path.empty()) {
+    return Fail("the number of stages is missing (say --stages 8, for instance)");
+  }
+  auto schedule = LoadSchedule(*job, flags, job->schedule.ranks);
+  if (!schedule) return Fail(schedule);
+  return PlannedJob{.profile = job->profile_path,
+                    .schedule = *std::move(schedule),
+                    .pipelines = job->pipelines,
+                    .model = job->model,
+                    .switch_latency = job->switch_latency};
 }
 
 Result<LoadedJob> LoadPlannedJob(const PlanFile& plan, const JobFlags& flags) {

@@ -47,6 +47,11 @@ struct LoadedJob {
 // Flags override the job file. Reads every file that they name.
 Result<LoadedJob> LoadJob(const JobFlags& flags);
 
+// The job without its profile, which is still to be measured: `profile` is what the flags or the
+// file say, and nobody reads it. Wants the number of stages. A blocking power that nobody says is
+// 0.
+Result<PlannedJob> LoadUnprofiledJob(const JobFlags& flags);
+
 // The job that a plan was made for, laid out over the profile (or graph) that `flags` name, else
 // over the one that the plan names. Other flags override what the plan says, except for those that
 // say what runs, which are an error: the plan holds its schedule.

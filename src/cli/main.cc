@@ -107,12 +107,13 @@ int Run(int argc, const char* const* argv) {
   program.set_version_flag("--version", "perseus " PERSEUS_VERSION, "Print the version");
   program.set_help_flag("-h,--help", "Print this help");
   program.require_subcommand(1);
-  const std::array<Verb, 13> verbs{
-      AddPlanVerb(program),      AddShowVerb(program),      AddReportVerb(program),
-      AddCompareVerb(program),   AddEmulateVerb(program),   AddReplayVerb(program),
-      AddEvaluateVerb(program),  AddPartitionVerb(program), AddSynthVerb(program),
-      AddDoctorVerb(program),    AddAgentVerb(program),     AddGpuVerb(program),
-      AddCompletionVerb(program)};
+  const std::array verbs{
+      AddPlanVerb(program),     AddShowVerb(program),      AddReportVerb(program),
+      AddCompareVerb(program),  AddEmulateVerb(program),   AddReplayVerb(program),
+      AddEvaluateVerb(program), AddPartitionVerb(program), AddSynthVerb(program),
+      AddDoctorVerb(program),   AddAgentVerb(program),     AddGpuVerb(program),
+      AddTrainerVerb(program),  AddTuneVerb(program),      AddVerifyVerb(program),
+      AddTraceVerb(program),    AddCompletionVerb(program)};
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version.

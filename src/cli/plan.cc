@@ -55,11 +55,6 @@ struct PlanFlags {
   bool with_plot = false;
 };
 
-bool NeedsFrontier(Target::Kind kind) {
-  return kind == Target::Kind::kEnergyBudget || kind == Target::Kind::kPowerCap ||
-         kind == Target::Kind::kEdp || kind == Target::Kind::kPrice;
-}
-
 Result<void> AddFrequencyLists(const PlanOutcome& outcome, std::vector<ResultFile>& files) {
   std::vector<const PlannedTarget*> slowest_first;
   for (const PlannedTarget& planned : outcome.targets) slowest_first.push_back(&planned);

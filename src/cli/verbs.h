@@ -26,6 +26,10 @@ Verb AddReportVerb(CLI::App& program);
 Verb AddReplayVerb(CLI::App& program);
 Verb AddShowVerb(CLI::App& program);
 Verb AddSynthVerb(CLI::App& program);
+Verb AddTraceVerb(CLI::App& program);
+Verb AddTrainerVerb(CLI::App& program);
+Verb AddTuneVerb(CLI::App& program);
+Verb AddVerifyVerb(CLI::App& program);
 // Keeps a reference to `program`, whose flags it completes.
 Verb AddCompletionVerb(CLI::App& program);
 

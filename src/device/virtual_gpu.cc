@@ -131,6 +131,7 @@ Nanoseconds VirtualGpu::NextEvent(const Pace& pace) const {
   Nanoseconds next = kNever;
   if (pending_count_ > 0) next = pending_[0].lands_at;
   if (is_running_) next = std::min(next, at_ + TimeLeft(pace));
+  if (!is_running_ && has_queued_) next = std::min(next, queued_not_before_);
   const Nanoseconds thermal = ThermalEvent(pace);
   if (thermal != kNever) next = std::min(next, at_ + thermal);
   return next;
@@ -176,12 +177,31 @@ void VirtualGpu::HandleDue() {
               : temperature_c_ >= model_.thermal.throttle_at_c) {
     is_hot_ = !is_hot_;
   }
-  if (!is_running_) return;
+  // One that takes no time is done as soon as it has begun.
+  do {
+    if (!is_running_ && has_queued_ && queued_not_before_ <= at_) BeginQueued();
+  } while (FinishIfDone());
+}
+
+bool VirtualGpu::FinishIfDone() {
+  if (!is_running_) return false;
   const Pace pace = CurrentPace();
-  if (TimeLeft(pace) > 0) return;
+  if (TimeLeft(pace) > 0) return false;
   energy_j_ += (1 - done_) * pace.whole.energy_j;
   is_running_ = false;
   finished_at_ = at_;
+  runs_[runs_begun_ % kRunsRemembered].finish = at_;
+  return true;
+}
+
+void VirtualGpu::BeginQueued() {
+  instruction_ = queued_;
+  has_queued_ = false;
+  is_running_ = true;
+  done_ = 0;
+  time_factor_ = LogNormal(model_.time_noise, run_random_);
+  power_factor_ = LogNormal(model_.power_noise, run_random_);
+  runs_[++runs_begun_ % kRunsRemembered] = {at_, at_};
 }
 
 void VirtualGpu::AdvanceTo(Nanoseconds now) {
@@ -197,7 +217,19 @@ Nanoseconds VirtualGpu::FinishTime() const {
   VirtualGpu future = *this;
   for (;;) {
     future.HandleDue();
-    if (!future.is_running_) return future.finished_at_;
+    if (!future.is_running_ && !future.has_queued_) return future.finished_at_;
+    const Pace pace = future.CurrentPace();
+    future.Integrate(pace, future.NextEvent(pace));
+  }
+}
+
+VirtualRun VirtualGpu::RunOf(std::uint64_t run) const {
+  VirtualGpu future = *this;
+  for (;;) {
+    future.HandleDue();
+    const bool has_begun = run <= future.runs_begun_;
+    const bool is_done = run < future.runs_begun_ || !future.is_running_;
+    if (has_begun && is_done) return future.runs_[run % kRunsRemembered];
     const Pace pace = future.CurrentPace();
     future.Integrate(pace, future.NextEvent(pace));
   }
@@ -253,19 +285,28 @@ void VirtualGpu::SetRest(Rest rest, Nanoseconds now) {
 }
 
 void VirtualGpu::Begin(const InstructionTable& instruction, Nanoseconds now) {
+  Enqueue(instruction, now, now);
+}
+
+std::uint64_t VirtualGpu::Enqueue(const InstructionTable& instruction, Nanoseconds not_before,
+                                  Nanoseconds now) {
   AdvanceTo(now);
-  instruction_ = instruction;
-  is_running_ = true;
-  done_ = 0;
-  time_factor_ = LogNormal(model_.time_noise, run_random_);
-  power_factor_ = LogNormal(model_.power_noise, run_random_);
+  queued_ = instruction;
+  queued_not_before_ = not_before;
+  has_queued_ = true;
+  const std::uint64_t run = last_run();
   HandleDue();
+  return run;
 }
 
 void VirtualGpu::Stop(Nanoseconds now) {
   AdvanceTo(now);
-  if (is_running_) finished_at_ = at_;
+  if (is_running_) {
+    finished_at_ = at_;
+    runs_[runs_begun_ % kRunsRemembered].finish = at_;
+  }
   is_running_ = false;
+  has_queued_ = false;
   rest_ = Rest::kIdle;
 }
 

@@ -16,6 +16,11 @@
 // The memory clock is shown and locked, and changes nothing: an instruction's table has no such
 // column.
 //
+// Queue. One instruction may stand behind the running one, as on a CUDA stream: it begins when that
+// is done, to the nanosecond, and not before the time it was given (when its input arrives).
+// Whoever keeps the queue filled loses nothing by being woken late. Runs count from 1, in the order
+// of their begin.
+//
 // Lock. One that is requested lands later, after a log-normal latency; until then the previous one
 // stays. Requests land in their order, each on its own, as a driver's queue would have it.
 //
@@ -99,6 +104,13 @@ enum class Rest : std::uint8_t {
   kBlocking,  // It spins, waiting for a neighbour.
 };
 
+// From when to when an instruction ran, or will if no clock is set until then.
+struct VirtualRun {
+  Nanoseconds begin = 0;
+  Nanoseconds finish = 0;
+  friend bool operator==(const VirtualRun&, const VirtualRun&) = default;
+};
+
 struct VirtualGpuReading {
   Nanoseconds at = 0;
   double energy_j = 0;            // Exact, now.
@@ -141,16 +153,27 @@ class VirtualGpu {
 
   // What it does from now on, or once the running instruction is done.
   void SetRest(Rest rest, Nanoseconds now);
-  // Requires that none runs at `now`.
+  // Requires that none runs or is queued at `now`.
   void Begin(const InstructionTable& instruction, Nanoseconds now);
-  // Gives the running instruction up, and idles.
+  // Begins it at `not_before`, now, or when the running one is done: whichever comes last. The
+  // number of its run. Requires that none is queued at `now`.
+  std::uint64_t Enqueue(const InstructionTable& instruction, Nanoseconds not_before,
+                        Nanoseconds now);
+  // Gives the running instruction up, and the queued one, and idles.
   void Stop(Nanoseconds now);
 
   Nanoseconds at() const { return at_; }  // The latest `now`.
   bool is_running() const { return is_running_; }
+  bool has_queued() const { return has_queued_; }
+  // The latest that has begun or is queued; 0: none yet.
+  std::uint64_t last_run() const { return runs_begun_ + (has_queued_ ? 1 : 0); }
+  // Requires that `run` is one of the kRunsRemembered latest.
+  VirtualRun RunOf(std::uint64_t run) const;
+  static constexpr std::uint64_t kRunsRemembered = 4;
   // When the last instruction was done; the beginning of time if there was none.
   Nanoseconds finished_at() const { return finished_at_; }
-  // When the running one will be, if nothing is set in the meantime; without one, finished_at().
+  // When the running and the queued one will be, if nothing is set in the meantime; without one,
+  // finished_at().
   // Takes longer the more often the clock changes until then by itself (throttling).
   Nanoseconds FinishTime() const;
 
@@ -173,6 +196,8 @@ class VirtualGpu {
   Nanoseconds TimeLeft(const Pace& pace) const;
   Nanoseconds ThermalEvent(const Pace& pace) const;
   void HandleDue();
+  void BeginQueued();
+  bool FinishIfDone();
   Nanoseconds NextEvent(const Pace& pace) const;
   void Integrate(const Pace& pace, Nanoseconds until);
   Nanoseconds LastTick(Nanoseconds now) const;
@@ -205,6 +230,11 @@ class VirtualGpu {
   double power_factor_ = 1;
   Nanoseconds finished_at_;
   InstructionTable instruction_;
+  bool has_queued_ = false;
+  Nanoseconds queued_not_before_ = 0;
+  InstructionTable queued_;
+  std::uint64_t runs_begun_ = 0;
+  std::array<VirtualRun, kRunsRemembered> runs_{};  // [run % kRunsRemembered]
 };
 
 }  // namespace perseus

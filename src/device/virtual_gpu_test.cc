@@ -338,5 +338,42 @@ TEST(VirtualGpu, TimeDoesNotGoBack) {
   EXPECT_EQ(gpu.ReadAt(0).at, kSecond);
 }
 
+// ms      0      1000   1200        2200 2250
+//         [ first ]......[  second  ][third  (at 500 MHz from 2250 on)
+TEST(VirtualGpu, QueuedInstructionBeginsWhenTheOneBeforeIsDoneAndItsInputIsThere) {
+  VirtualGpu gpu(Model(), 1, 0);
+  gpu.SetRest(Rest::kBlocking, 0);
+  EXPECT_EQ(gpu.last_run(), 0U);
+  EXPECT_EQ(gpu.Enqueue(Work(1), 0, 0), 1U);
+  EXPECT_EQ(gpu.Enqueue(Work(1), 1200 * kMillisecond, 400 * kMillisecond), 2U);
+  EXPECT_TRUE(gpu.has_queued());
+  // Both are foreseen, though nobody looks until long after.
+  EXPECT_EQ(gpu.RunOf(1), (VirtualRun{0, kSecond}));
+  EXPECT_EQ(gpu.RunOf(2), (VirtualRun{1200 * kMillisecond, 2200 * kMillisecond}));
+  EXPECT_EQ(gpu.FinishTime(), 2200 * kMillisecond);
+  EXPECT_EQ(gpu.ReadAt(1100 * kMillisecond).power_w, Model().blocking_power_w);
+  EXPECT_EQ(gpu.Enqueue(Work(1), 0, 1300 * kMillisecond), 3U);
+  gpu.RequestLock(k500, 2250 * kMillisecond);
+  EXPECT_EQ(gpu.RunOf(3), (VirtualRun{2200 * kMillisecond, (2250 + 1900) * kMillisecond}));
+  gpu.AdvanceTo(5 * kSecond);
+  EXPECT_FALSE(gpu.is_running() || gpu.has_queued());
+  EXPECT_EQ(gpu.RunOf(2), (VirtualRun{1200 * kMillisecond, 2200 * kMillisecond}));
+  // 200 ms of waiting before the second, 850 ms at the end; three instructions, the last one mixed.
+  const double waited_j = Model().blocking_power_w * (0.2 + 0.85);
+  EXPECT_NEAR(gpu.ReadAt(5 * kSecond).energy_j, 300 + 300 + 0.05 * 300 + 0.95 * 200 + waited_j,
+              1e-9);
+}
+
+TEST(VirtualGpu, StopGivesTheQueuedOneUpToo) {
+  VirtualGpu gpu(Model(), 1, 0);
+  gpu.Enqueue(Work(1), 0, 0);
+  gpu.Enqueue(Work(1), 0, 0);
+  gpu.Stop(kSecond / 2);
+  EXPECT_FALSE(gpu.is_running() || gpu.has_queued());
+  EXPECT_EQ(gpu.finished_at(), kSecond / 2);
+  EXPECT_EQ(gpu.RunOf(1), (VirtualRun{0, kSecond / 2}));
+  EXPECT_EQ(gpu.Enqueue(Work(1), 0, kSecond), 2U);
+}
+
 }  // namespace
 }  // namespace perseus

@@ -46,6 +46,9 @@ class VirtualNode {
 
   const VirtualNodeSpec& spec() const { return memory_->spec(); }
   Nanoseconds Now() const { return memory_->Now(); }
+  // Between CLOCK_MONOTONIC and this node's time, so that one node's moments can be told another.
+  Nanoseconds ToVirtual(Nanoseconds real) const { return memory_->ToVirtual(real); }
+  Nanoseconds ToReal(Nanoseconds time) const { return memory_->ToReal(time); }
 
   // In the order of UUIDs (text: GPU-virtual-box-10 comes before -2). Each lives as long as it
   // likes.

@@ -21,7 +21,7 @@ namespace perseus {
 namespace {
 
 // The last digits count up with every change of the layout.
-constexpr char kMagic[16] = "perseus-vgpu-01";
+constexpr char kMagic[16] = "perseus-vgpu-02";
 constexpr Nanoseconds kLongestSleep = 100'000'000;  // Real time.
 constexpr int kLongestWait = 5;                     // Seconds, real time.
 // Claims are locks of bytes that the file does not have.

@@ -68,6 +68,9 @@ class VirtualNodeMemory {
 
   const VirtualNodeSpec& spec() const { return spec_; }
   Nanoseconds Now() const;  // Virtual time, from 0 when the file was made.
+  // Between CLOCK_MONOTONIC and virtual time; ToReal is the first moment at which it is that time.
+  Nanoseconds ToVirtual(Nanoseconds real) const;
+  Nanoseconds ToReal(Nanoseconds time) const;
 
   // Changes the cell, all or nothing; `change` is told what time it is. It may be given up midway
   // with an exception.
@@ -115,8 +118,6 @@ class VirtualNodeMemory {
   static std::size_t SizeFor(int gpus);
   Slot& SlotOf(int gpu) const;
   Result<Snapshot> ReadAsItIs(int gpu);
-  Nanoseconds ToVirtual(Nanoseconds real) const;
-  Nanoseconds ToReal(Nanoseconds time) const;
   tl::unexpected<Error> StandsStill(int gpu, int error) const;
   bool IsClaimed(int gpu) const;
 

@@ -263,5 +263,35 @@ TEST_F(VirtualNodeFakeClockTest, WhatCannotBeOpenedSaysWhy) {
   EXPECT_THAT(failed.error().message, HasSubstr("No such file or directory"));
 }
 
+TEST_F(VirtualNodeFakeClockTest, WorkerQueuesOneAndIsToldWhenItsRunsWere) {
+  const auto clock = std::make_shared<FakeClock>();
+  const auto node = VirtualNode::Open(Describe(kTwoGpus), clock);
+  ASSERT_TRUE(node);
+  auto worker = node->OpenWorker(0);
+  ASSERT_TRUE(worker);
+  EXPECT_EQ(*worker->Enqueue(Work(1), 0), 1U);
+  EXPECT_EQ(*worker->Enqueue(Work(1), 3 * kSecond), 2U);
+  EXPECT_FALSE(worker->Enqueue(Work(1), 0));
+  EXPECT_FALSE(worker->Begin(Work(1)));
+  EXPECT_EQ(*worker->RunOf(2), (VirtualRun{3 * kSecond, 4 * kSecond}));
+  EXPECT_FALSE(worker->RunOf(3));
+  EXPECT_FALSE(worker->RunOf(0));
+  EXPECT_EQ(*worker->WaitUntilDone(), 4 * kSecond);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(worker->Enqueue(Work(1), 0));
+    ASSERT_TRUE(worker->WaitUntilDone());
+  }
+  EXPECT_FALSE(worker->RunOf(2));
+  EXPECT_EQ(worker->RunOf(3)->begin, 4 * kSecond);
+}
+
+TEST_F(VirtualNodeFakeClockTest, RealAndVirtualTimeAreToldFromEachOther) {
+  const auto clock = std::make_shared<FakeClock>(5 * kSecond);
+  const auto node = VirtualNode::Open(Describe(kTwoGpus), clock);
+  ASSERT_TRUE(node);
+  EXPECT_EQ(node->ToVirtual(7 * kSecond), 2 * kSecond);
+  EXPECT_EQ(node->ToReal(2 * kSecond), 7 * kSecond);
+}
+
 }  // namespace
 }  // namespace perseus

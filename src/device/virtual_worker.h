@@ -7,6 +7,10 @@
 //   const auto finished = worker->WaitUntilDone();    // Sleeps, at the node's rate.
 //   worker->SetRest(Rest::kIdle);
 //
+// or, losing no time between two instructions however late this process is woken:
+//
+//   worker->Enqueue(forward, input_arrives_at);       // Begins behind the one that runs.
+//
 // When the worker is destroyed or its process dies, what it runs is given up and the GPU idles.
 //
 // Not thread safe: a worker belongs to one thread at a time. A child that is forked while a worker
@@ -33,6 +37,15 @@ class VirtualWorker {
 
   // Begins now; when that is, in virtual time. Fails (kInput) if one is still running.
   Result<Nanoseconds> Begin(const InstructionTable& instruction);
+
+  // Queues it behind the running one, if one runs; it begins no earlier than `not_before` (virtual
+  // time; in the past: at once). The number of its run, from 1. Fails (kInput) if one is queued
+  // already.
+  Result<std::uint64_t> Enqueue(const InstructionTable& instruction, Nanoseconds not_before);
+
+  // From when to when that run of this worker's went, or goes if no clock is set until then:
+  // virtual time, exact. Fails (kInput) if it is none of the latest four.
+  Result<VirtualRun> RunOf(std::uint64_t run);
 
   // When the running instruction will be done if no clock is set until then, and when the last one
   // was if none runs. Virtual time, exact: a wait ends later, by as much as a sleeper is woken

@@ -184,6 +184,11 @@ std::string Describe(const Target& target) {
   return fmt::format("least cost at {} $/kWh and {} $/GPU-hour", target.value, target.gpu_hour);
 }
 
+bool NeedsFrontier(Target::Kind kind) {
+  return kind == Target::Kind::kEnergyBudget || kind == Target::Kind::kPowerCap ||
+         kind == Target::Kind::kEdp || kind == Target::Kind::kPrice;
+}
+
 Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target) {
   for (const double value : {target.value, target.gpu_hour}) {
     if (std::isfinite(value) && value >= 0) continue;

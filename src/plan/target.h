@@ -28,6 +28,9 @@ struct Target {
 // "least energy", "least energy-delay product", "least cost at 0.12 $/kWh and 2 $/GPU-hour".
 std::string Describe(const Target& target);
 
+// Whether PlanForTarget wants the frontier for it.
+bool NeedsFrontier(Target::Kind kind);
+
 // kUnreachable errors say what could be met: the least time, energy or power there is.
 // `frontier` may be null for kSlowdown, kDeadline and kMinEnergy, which do without (kMinEnergy then
 // takes the network's own solver); the others fail with a remedy.

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "perseus/plan/instruction_label.h"
 #include "perseus/plan/option_lookup.h"
 
 namespace perseus {
@@ -28,25 +29,9 @@ std::string Quoted(std::string_view text) {
   return ordered_json(text).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-// What fits on a slice: the letters that schedules use.
 std::string SliceName(const OptionSet& set, int microbatch) {
-  switch (set.kind) {
-    case InstructionKind::kForward:
-      return fmt::format("F{}", microbatch);
-    case InstructionKind::kBackward:
-      return fmt::format("B{}", microbatch);
-    case InstructionKind::kBackwardInput:
-      return fmt::format("I{}", microbatch);
-    case InstructionKind::kBackwardWeight:
-      return fmt::format("W{}", microbatch);
-    case InstructionKind::kRecompute:
-      return fmt::format("R{}", microbatch);
-    case InstructionKind::kOperation:
-      return set.name;
-    default:
-      return microbatch < 0 ? std::string(Name(set.kind))
-                            : fmt::format("{} {}", Name(set.kind), microbatch);
-  }
+  return set.kind == InstructionKind::kOperation ? set.name
+                                                 : InstructionLabel(set.kind, microbatch);
 }
 
 class TraceWriter {

@@ -27,6 +27,8 @@ class ProgramTest : public testing::Test {
   std::string RunWell(const std::string& arguments) const;
   nlohmann::json RunJson(const std::string& arguments) const;
 
+  // Where it runs.
+  std::filesystem::path Directory() const { return root_ / "here"; }
   void Write(const std::string& name, const std::string& text) const;
   std::string Read(const std::string& name) const;
   // Every file below a folder, relative to it and sorted. None if it is not there.

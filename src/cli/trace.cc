@@ -1,0 +1,94 @@
+// `perseus trace`: what a job really ran, to look at.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "flag_checks.h"
+#include "perseus/base/file.h"
+#include "perseus/jobdir/orders.h"
+#include "perseus/tuner/run_trace.h"
+#include "standard_output.h"
+#include "verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Draw what a job really ran, from its ranks' logs: instructions, requested and applied "
+    "clocks,\n"
+    "power, and the plan that it followed beside it. Open the file with https://ui.perfetto.dev.";
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  perseus trace run -o trace.json                  # the last 5 steps\n"
+    "  perseus trace run --from 100 --to 120 --plan out/plans/no-slowdown.json -o trace.json";
+
+constexpr int kStepsByDefault = 5;
+
+struct TraceFlags {
+  std::string directory;
+  std::string output;
+  std::string plan;
+  std::optional<int> from;
+  std::optional<int> to;
+};
+
+// The one that the orders in force name, where they name one.
+Result<std::optional<PlanFile>> FindPlan(const TraceFlags& flags) {
+  std::filesystem::path path = flags.plan;
+  if (path.empty()) {
+    const auto orders = ReadOrders(flags.directory);
+    if (!orders) return Fail(orders);
+    if (!*orders || (*orders)->plan.empty()) return std::nullopt;
+    path = std::filesystem::path(flags.directory) / (*orders)->plan;
+  }
+  const auto text = ReadFile(path);
+  if (!text) return Fail(text);
+  auto plan = ParsePlan(*text, path.string());
+  if (!plan) return Fail(plan);
+  return *std::move(plan);
+}
+
+Result<void> RunTrace(const TraceFlags& flags) {
+  const auto logs = JobLogs::Open(flags.directory, JobLogs::Job::kIsOver);
+  if (!logs) return Fail(logs);
+  const auto plan = FindPlan(flags);
+  if (!plan) return Fail(plan);
+  TraceRange range;
+  range.last = flags.to.value_or(static_cast<int>(logs->LastStep(logs->Alive())));
+  range.first = flags.from.value_or(
+      static_cast<int>(std::max<std::int64_t>(0, range.last - kStepsByDefault + 1)));
+  if (range.first > range.last) {
+    return Fail("--from {} comes after --to {} (exchange them)", range.first, range.last);
+  }
+  const auto trace = FormatRunTrace(*logs, range, *plan);
+  if (!trace) return Fail(trace);
+  if (auto written = WriteFileAtomically(flags.output, *trace); !written) return written;
+  return Print(fmt::format("steps {} to {} of {} ranks are in {}\n", range.first, range.last,
+                           logs->ranks().size(), flags.output));
+}
+
+}  // namespace
+
+Verb AddTraceVerb(CLI::App& program) {
+  auto flags = std::make_shared<TraceFlags>();
+  CLI::App* verb = program.add_subcommand("trace", kAbout);
+  verb->footer(kExamples);
+  const auto step = WholeNumberIn({0, 2'000'000'000});
+  verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
+      ->type_name("JOBDIR")
+      ->required();
+  verb->add_option("-o,--output", flags->output, "The trace (JSON)")->type_name("FILE")->required();
+  verb->add_option("--plan", flags->plan, "The plan to show (default: the one in force)")
+      ->type_name("FILE");
+  verb->add_option("--from", flags->from, "First step (default: 5 before the end)")
+      ->type_name("N")
+      ->check(step);
+  verb->add_option("--to", flags->to, "Last step (default: the last one)")
+      ->type_name("N")
+      ->check(step);
+  return {verb, [flags] { return RunTrace(*flags); }};
+}
+
+}  // namespace perseus::cli

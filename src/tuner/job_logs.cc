@@ -1,0 +1,230 @@
+#include "perseus/tuner/job_logs.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <limits>
+#include <system_error>
+
+namespace perseus {
+namespace {
+
+constexpr Nanoseconds kLookEvery = 50'000'000;
+constexpr std::size_t kMostNamed = 4;
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+std::optional<RankName> ParseRankName(const std::string& stem) {
+  RankName name;
+  int length = 0;
+  if (std::sscanf(stem.c_str(), "p%d-r%d-t%d%n", &name.pipeline, &name.rank, &name.tensor_rank,
+                  &length) != 3 ||
+      static_cast<std::size_t>(length) != stem.size() || Name(name) != stem) {
+    return std::nullopt;
+  }
+  return name;
+}
+
+void Nap(Clock& clock) {
+  const std::atomic<std::uint32_t> never = 0;
+  clock.WaitWhile(never, 0, clock.Now() + kLookEvery);
+}
+
+}  // namespace
+
+Error EndedByRequest() { return {"ended by a signal", ErrorKind::kSystem}; }
+
+const RanStep* LoggedRank::Find(std::int64_t step) const {
+  const auto found =
+      std::lower_bound(steps.begin(), steps.end(), step,
+                       [](const RanStep& one, std::int64_t number) { return one.step < number; });
+  return found != steps.end() && found->step == step ? &*found : nullptr;
+}
+
+Result<JobLogs> JobLogs::Open(const std::filesystem::path& job_directory, Job job) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(job_directory, error)) {
+    return Fail("{} is not a directory (name the one that the ranks have as PERSEUS_JOB_DIR)",
+                job_directory.string());
+  }
+  JobLogs logs(job_directory, job);
+  if (auto read = logs.ReadNew(); !read) return Fail(read);
+  logs.has_looked_ = true;
+  if (job == Job::kIsOver && logs.ranks_.empty()) {
+    return Fail(
+        "{} holds no rank's log (no ranks/p0-r0-t0.jsonl: name the directory that the ranks "
+        "had as PERSEUS_JOB_DIR)",
+        job_directory.string());
+  }
+  return logs;
+}
+
+// New ranks may come at any time.
+Result<void> JobLogs::FindLogs() {
+  std::error_code error;
+  std::filesystem::directory_iterator files(directory_ / "ranks", error);
+  if (error) return {};  // No rank has come yet.
+  for (const auto& file : files) {
+    if (file.path().extension() != ".jsonl") continue;
+    const auto name = ParseRankName(file.path().stem().string());
+    if (!name || readers_.contains(*name)) continue;
+    readers_.emplace(*name, RankLogReader(file.path()));
+  }
+  return {};
+}
+
+Result<void> JobLogs::ReadNew() {
+  if (auto found = FindLogs(); !found) return found;
+  for (auto& [name, reader] : readers_) {
+    const auto records = reader.ReadNew();
+    if (!records) return Fail(records);
+    if (records->empty()) continue;
+    LoggedRank& rank = ranks_[name];
+    // What a rank has recorded before anybody looked may be long ago.
+    if (has_looked_ || job_ == Job::kIsOver) rank.is_alive = true;
+    for (const RankRecord& record : *records) Take(record, rank);
+  }
+  return {};
+}
+
+void JobLogs::Take(const RankRecord& record, LoggedRank& rank) const {
+  if (const auto* header = std::get_if<RankHeader>(&record)) {
+    // A new process: its counter and its steps begin anew.
+    if (!rank.steps.empty() && has_looked_) rank.has_restarted = true;
+    rank.steps.clear();
+    rank.energy = EnergyCurve();
+    rank.header = *header;
+  } else if (const auto* step = std::get_if<RanStep>(&record)) {
+    for (const EnergySample& sample : step->energy) {
+      rank.energy.Add(step->begin + sample.after, step->begin + sample.until, sample.energy_j);
+    }
+    rank.steps.push_back(*step);
+  } else {
+    rank.remarks.push_back(std::get<Remark>(record).text);
+  }
+}
+
+std::set<RankName> JobLogs::Alive() const {
+  std::set<RankName> alive;
+  for (const auto& [name, rank] : ranks_) {
+    if (rank.is_alive && !rank.steps.empty()) alive.insert(name);
+  }
+  return alive;
+}
+
+std::int64_t JobLogs::LastCommonStep(const std::set<RankName>& ranks) const {
+  std::int64_t last = std::numeric_limits<std::int64_t>::max();
+  for (const RankName& name : ranks) last = std::min(last, ranks_.at(name).last_step());
+  return ranks.empty() ? -1 : last;
+}
+
+std::int64_t JobLogs::LastStep(const std::set<RankName>& ranks) const {
+  std::int64_t last = -1;
+  for (const RankName& name : ranks) last = std::max(last, ranks_.at(name).last_step());
+  return last;
+}
+
+std::optional<double> JobLogs::StepTime(const std::set<RankName>& ranks) const {
+  for (const RankName& name : ranks) {
+    const auto& steps = ranks_.at(name).steps;
+    if (steps.size() < 2 || steps.back().step == steps.front().step) continue;
+    return ToSeconds(steps.back().begin - steps.front().begin) /
+           static_cast<double>(steps.back().step - steps.front().step);
+  }
+  return std::nullopt;
+}
+
+void JobLogs::ForgetBefore(std::int64_t step) {
+  for (auto& [name, rank] : ranks_) {
+    // One step more, for times from step to step.
+    while (rank.steps.size() > 2 && rank.steps[1].step < step) rank.steps.pop_front();
+    if (!rank.steps.empty()) rank.energy.ForgetBefore(rank.steps.front().begin);
+  }
+}
+
+// ---- Waiting ----
+
+std::string JobLogs::WhatIsKnown(const RankName& name) const {
+  const auto found = ranks_.find(name);
+  if (found == ranks_.end()) return fmt::format("{} (no log)", Name(name));
+  const RankHeader& header = found->second.header;
+  const bool is_gone = header.host == HostName() && kill(header.pid, 0) != 0 && errno == ESRCH;
+  return fmt::format("{} (its log ends at step {}; process {} on {}{})", Name(name),
+                     found->second.last_step(), header.pid, header.host,
+                     is_gone ? ", which is gone" : "");
+}
+
+Result<std::set<RankName>> JobLogs::AwaitRanks(const std::set<RankName>& expected,
+                                               Nanoseconds patience, const ShouldEnd& should_end,
+                                               Clock& clock) {
+  const Nanoseconds deadline = clock.Now() + patience;
+  for (;;) {
+    if (auto read = ReadNew(); !read) return Fail(read);
+    const std::set<RankName> alive = Alive();
+    if (std::includes(alive.begin(), alive.end(), expected.begin(), expected.end())) return alive;
+    if (should_end()) return tl::unexpected<Error>(EndedByRequest());
+    if (clock.Now() >= deadline) break;
+    Nap(clock);
+  }
+  const std::set<RankName> alive = Alive();
+  std::string missing;
+  std::size_t count = 0;
+  for (const RankName& name : expected) {
+    if (alive.contains(name) || ++count > kMostNamed) continue;
+    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", WhatIsKnown(name));
+  }
+  if (count > kMostNamed) missing += fmt::format(" and {} more", count - kMostNamed);
+  return FailAs(ErrorKind::kSystem,
+                "{}: {} of {} ranks have recorded no step for {:g} s: {} (is the job running, with "
+                "this directory as PERSEUS_JOB_DIR, and is this job file its own?)",
+                directory_.string(), count, expected.size(), ToSeconds(patience), missing);
+}
+
+Result<void> JobLogs::AwaitStep(const std::set<RankName>& ranks, std::int64_t step,
+                                Nanoseconds patience, const ShouldEnd& should_end, Clock& clock) {
+  Nanoseconds deadline = clock.Now() + patience;
+  std::int64_t before = LastCommonStep(ranks);
+  for (;;) {
+    if (auto read = ReadNew(); !read) return read;
+    for (const RankName& name : ranks) {
+      if (!ranks_.at(name).has_restarted) continue;
+      return FailAs(ErrorKind::kSystem,
+                    "{}: rank {} has started anew meanwhile (begin again once the job runs)",
+                    directory_.string(), Name(name));
+    }
+    const std::int64_t now = LastCommonStep(ranks);
+    if (now >= step) return {};
+    if (now > before) deadline = clock.Now() + patience;
+    before = now;
+    if (should_end()) return tl::unexpected<Error>(EndedByRequest());
+    if (clock.Now() >= deadline) break;
+    Nap(clock);
+  }
+  std::string slow;
+  for (const RankName& name : ranks) {
+    if (ranks_.at(name).last_step() > before) continue;
+    slow += fmt::format("{}{}", slow.empty() ? "" : ", ", WhatIsKnown(name));
+  }
+  return FailAs(ErrorKind::kSystem,
+                "{}: no step was recorded for {:g} s by {} (has the job ended?)",
+                directory_.string(), ToSeconds(patience), slow);
+}
+
+std::set<RankName> RanksOf(int pipelines, int ranks, int gpus_per_stage) {
+  std::set<RankName> names;
+  for (int pipeline = 0; pipeline < pipelines; ++pipeline) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int gpu = 0; gpu < gpus_per_stage; ++gpu) names.insert({pipeline, rank, gpu});
+    }
+  }
+  return names;
+}
+
+}  // namespace perseus

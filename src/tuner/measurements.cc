@@ -1,0 +1,101 @@
+#include "perseus/tuner/measurements.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace perseus {
+namespace {
+
+// Sums over the GPUs of a stage.
+struct Pooled {
+  std::int64_t samples = 0;
+  double time_s = 0;       // Times samples.
+  double time_square = 0;  // Of (interval * samples).
+  double power_weights = 0;
+  double power_w = 0;  // Times weights.
+
+  void Add(const MeasuredOption& option);
+  MeasuredOption Mean(const InstructionGroup& group, int frequency_mhz) const;
+};
+
+void Pooled::Add(const MeasuredOption& option) {
+  samples += option.samples;
+  time_s += option.samples * option.time_s;
+  // One sample has no interval of its own: that is, as wide as the time.
+  const double ci_s = std::min(option.time_ci_s, option.time_s);
+  time_square += option.samples * ci_s * option.samples * ci_s;
+  if (!(option.power_w > 0) || !std::isfinite(option.power_ci_w) || option.power_ci_w <= 0) return;
+  const double weight = 1 / (option.power_ci_w * option.power_ci_w);
+  power_weights += weight;
+  power_w += weight * option.power_w;
+}
+
+MeasuredOption Pooled::Mean(const InstructionGroup& group, int frequency_mhz) const {
+  MeasuredOption mean;
+  mean.group = group;
+  mean.frequency_mhz = frequency_mhz;
+  mean.samples = static_cast<int>(samples);
+  mean.time_s = time_s / static_cast<double>(samples);
+  mean.time_ci_s = std::sqrt(time_square) / static_cast<double>(samples);
+  if (power_weights > 0) {
+    mean.power_w = power_w / power_weights;
+    mean.power_ci_w = 1 / std::sqrt(power_weights);
+  }
+  return mean;
+}
+
+}  // namespace
+
+std::vector<MeasuredOption> PooledOptions(const std::map<RankName, KnownGpu>& gpus) {
+  std::map<std::pair<InstructionGroup, int>, Pooled> pooled;
+  for (const auto& [name, gpu] : gpus) {
+    for (const MeasuredOption& option : gpu.measurements.Options(name.rank)) {
+      // 0 MHz: at the clocks of before, which nobody can ask for.
+      if (option.samples == 0 || option.frequency_mhz == 0) continue;
+      pooled[{option.group, option.frequency_mhz}].Add(option);
+    }
+  }
+  std::vector<MeasuredOption> options;
+  for (const auto& [key, sums] : pooled) options.push_back(sums.Mean(key.first, key.second));
+  return options;
+}
+
+std::optional<double> PooledBlockingPower(const std::map<RankName, KnownGpu>& gpus) {
+  double sum = 0;
+  double weights = 0;
+  for (const auto& [name, gpu] : gpus) {
+    const PowerEstimate waiting = gpu.measurements.BlockingPower();
+    if (!waiting.is_identified || !(waiting.standard_error_w > 0)) continue;
+    const double weight = 1 / (waiting.standard_error_w * waiting.standard_error_w);
+    sum += weight * waiting.power_w;
+    weights += weight;
+  }
+  if (weights == 0) return std::nullopt;
+  return std::max(0.0, sum / weights);
+}
+
+Profile MeasuredProfile(std::span<const MeasuredOption> options) {
+  std::map<InstructionGroup, ProfileEntry> entries;
+  for (const MeasuredOption& measured : options) {
+    if (!(measured.power_w > 0)) continue;
+    const InstructionGroup& group = measured.group;
+    ProfileEntry& entry = entries[group];
+    entry.stage = group.rank;
+    entry.chunk = group.chunk;
+    entry.kind = group.kind;
+    Option option;
+    option.frequency_mhz = measured.frequency_mhz;
+    option.time = ToNanoseconds(measured.time_s);
+    option.energy_j = measured.energy_j();
+    option.samples = measured.samples;
+    option.time_ci_s = measured.time_ci_s;
+    option.energy_ci_j = measured.energy_ci_j();
+    entry.options.push_back(std::move(option));
+  }
+  std::vector<ProfileEntry> list;
+  for (auto& [group, entry] : entries) list.push_back(std::move(entry));
+  return Profile("what was measured", {}, std::move(list));
+}
+
+}  // namespace perseus

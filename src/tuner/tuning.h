@@ -1,0 +1,59 @@
+// The coordinator of a job that trains: measures what its instructions take and cost at different
+// clocks, plans, and puts the plan into force, while the job runs on.
+//
+//   ranks' logs -> Measurements -> ChooseRound -> orders with clocks -> ranks ...      a round
+//                               -> PlanningProfile -> planner -> plans/N.json, orders
+//
+// All that it knows it keeps in JOBDIR/tuner.json, so that one that is ended, or dies, goes on
+// where it was.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "perseus/base/clock.h"
+#include "perseus/base/result.h"
+#include "perseus/plan/plan_file.h"
+#include "perseus/plan/target.h"
+#include "perseus/profile/profile.h"
+#include "perseus/profiler/sweep.h"
+#include "perseus/tuner/job_logs.h"
+
+namespace perseus {
+
+struct TuningOptions {
+  std::filesystem::path job_directory;
+  // Its schedule, its model, its pipelines and its switching latency; `profile` is the path that
+  // the plan is to name. A blocking power of 0 is measured.
+  PlannedJob job;
+  Target target;
+  SweepBudget budget;
+  double orders_take_s = 1;  // Until every rank has read them.
+  bool leaves_plan_in_force = true;
+  Nanoseconds patience = 60'000'000'000;
+  ShouldEnd should_end = [] { return false; };
+  std::function<void(std::string_view)> say;  // What it does, a line at a time; may be empty.
+};
+
+struct TuningResult {
+  Profile profile;  // What was measured, with confidence.
+  PlanFile plan;    // Its promise is reckoned without the margins that it was made with.
+  double blocking_power_w = 0;
+  SweepSpent spent;
+  double slowdown_spent = 0;  // Mean over the steps spent, as a fraction.
+  int rounds = 0;
+  int frequencies = 0;       // Most that were measured of any group.
+  std::string reason;        // Why it stopped measuring.
+  std::int64_t version = 0;  // Of the orders with the plan; 0: left nothing.
+};
+
+// Takes as many steps as the budget says, and those that orders take to be heard. Fails (kSystem)
+// if ranks are missing or the job ends; (kInput) where they may not set clocks or record no energy.
+// Then and when `should_end` says so, the orders that were in force before are again, and what was
+// measured stays in JOBDIR/tuner.json.
+Result<TuningResult> Tune(const TuningOptions& options, Clock& clock);
+
+}  // namespace perseus

@@ -1,0 +1,109 @@
+#include "perseus/tuner/verification.h"
+
+#include <gmock/gmock.h>
+
+#include "simulated_job.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::HasSubstr;
+
+class VerificationTest : public testing::Test {
+ protected:
+  VerificationTest() : job_({{0, 0, 0}, {0, 1, 0}, {1, 0, 0}}) {
+    job_.cost = [](const Orders& orders) {
+      return orders.plan.empty() ? SimulatedJob::Cost{0.5, 100} : SimulatedJob::Cost{0.505, 90};
+    };
+    options_.job_directory = job_.directory();
+    options_.plan = "a plan";
+    options_.ranks = job_.ranks();
+    options_.steps = 120;
+    options_.patience = 1'000'000'000;
+    // Called whenever the verifier waits.
+    options_.should_end = [this] {
+      if (job_.steps() < last_step_) job_.RunStep();
+      return false;
+    };
+  }
+  Result<Verification> Run() { return Verify(options_, clock_); }
+
+  SimulatedJob job_;
+  VerificationOptions options_;
+  std::int64_t last_step_ = 1'000'000;
+  FakeClock clock_;
+};
+
+TEST_F(VerificationTest, IntervalsHoldTheTruth) {
+  const auto verified = Run();
+  ASSERT_TRUE(verified) << verified.error().message;
+  const Comparison& comparison = verified->comparison;
+  EXPECT_LE(comparison.saving.lower, 0.1);
+  EXPECT_GE(comparison.saving.upper, 0.1);
+  EXPECT_LE(comparison.slowdown.lower, 0.01);
+  EXPECT_GE(comparison.slowdown.upper, 0.01);
+  EXPECT_EQ(comparison.saves, Verdict::kGreater);
+  EXPECT_EQ(verified->left_out, 0);
+  // Energies are those of all three ranks.
+  EXPECT_NEAR(verified->pairs.front().baseline_energy_j, 300, 3);
+}
+
+TEST_F(VerificationTest, OrdersAreWhatTheyWereAfterwards) {
+  Orders before;
+  before.version = 5;
+  before.plan = "plans/5.json";
+  ASSERT_TRUE(WriteOrders(job_.directory(), before));
+  ASSERT_TRUE(Run());
+  const auto after = ReadOrders(job_.directory());
+  EXPECT_EQ((*after)->plan, "plans/5.json");
+  EXPECT_GT((*after)->version, 5);
+}
+
+TEST_F(VerificationTest, JobThatEndsMeanwhileIsAnErrorAndLeavesNoPlan) {
+  last_step_ = 60;
+  const auto verified = Run();
+  ASSERT_FALSE(verified);
+  EXPECT_THAT(verified.error().message, HasSubstr("has the job ended?"));
+  EXPECT_EQ((*ReadOrders(job_.directory()))->plan, "");
+}
+
+TEST_F(VerificationTest, RankThatDoesNotFollowIsNamed) {
+  job_.deaf = {{0, 1, 0}};
+  const auto verified = Run();
+  ASSERT_FALSE(verified);
+  EXPECT_THAT(verified.error().message, HasSubstr("rank p0-r1-t0 ran step"));
+}
+
+TEST_F(VerificationTest, TooFewStepsSayHowManyItTakes) {
+  options_.steps = 20;
+  const auto verified = Run();
+  ASSERT_FALSE(verified);
+  EXPECT_EQ(verified.error().kind, ErrorKind::kUnreachable);
+  // Six pairs of blocks of three: one step used between one left out on each side.
+  EXPECT_THAT(verified.error().message, HasSubstr("it takes 36 at least"));
+  EXPECT_FALSE(*ReadOrders(job_.directory()));
+}
+
+TEST_F(VerificationTest, EndsOnRequestWithTheOrdersOfBefore) {
+  options_.should_end = [this] {
+    job_.RunStep();
+    return job_.steps() > 40;
+  };
+  const auto verified = Run();
+  ASSERT_FALSE(verified);
+  EXPECT_EQ(verified.error().message, EndedByRequest().message);
+  EXPECT_EQ((*ReadOrders(job_.directory()))->plan, "");
+}
+
+TEST(BlockLayoutTest, BlocksAreLongEnoughForCounterAndOrders) {
+  // Steps of 20 ms: 5 for the counter on each side, 50 until orders are read.
+  const auto layout = LayOutBlocks(10'000, 0.02, 0.1, 0.95);
+  ASSERT_TRUE(layout);
+  EXPECT_EQ(layout->front, 5);
+  EXPECT_EQ(layout->back, 5);
+  EXPECT_GE(layout->length, 50);
+  EXPECT_LE(layout->steps(), 10'000);
+}
+
+}  // namespace
+}  // namespace perseus

@@ -1,0 +1,167 @@
+// What was promised is what is measured: plans in force in a job of eight processes, judged by the
+// virtual GPUs' own energy counters.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+
+#include "closed_loop_job.h"
+#include "perseus/base/clock.h"
+#include "perseus/tuner/job_logs.h"
+#include "perseus/tuner/orders_desk.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Of energy: what the issue of the closed loop asks for.
+constexpr double kOnePoint = 0.01;
+
+struct Promise {
+  double saving = 0;
+  double time_s = 0;
+  double baseline_time_s = 0;
+};
+
+class ClosedLoopTest : public ClosedLoopJob {
+ protected:
+  Promise PlanWithTruth() const {
+    RunWell("plan --job job.toml --no-frontier -o out");
+    const nlohmann::json plan = nlohmann::json::parse(Read("out/plans/no-slowdown.json"));
+    const nlohmann::json& baseline = plan.at("baseline");
+    return {1 - plan.at("energy_j").get<double>() / baseline.at("energy_j").get<double>(),
+            plan.at("time_s").get<double>(), baseline.at("time_s").get<double>()};
+  }
+  // Orders that put the plan into force at that step, before there are ranks.
+  void OrderPlan(std::int64_t from_step) const {
+    auto desk = OrdersDesk::Open(Directory() / "run");
+    ASSERT_TRUE(desk) << desk.error().message;
+    Orders orders;
+    orders.plan = *desk->AddPlan("1", Read("out/plans/no-slowdown.json"));
+    ASSERT_TRUE(desk->Give(orders, from_step));
+  }
+  // That the steps of `planned` save what was promised against those of `baseline`.
+  struct Steps {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  void ExpectPromiseKept(const Promise& promise, const Steps& before, const Steps& after) {
+    const std::vector<TrueStep> steps = TrueSteps();
+    ASSERT_LE(after.end, steps.size());
+    const TrueMean baseline = MeanOf(steps, before.begin, before.end);
+    const TrueMean planned = MeanOf(steps, after.begin, after.end);
+    const double saving = 1 - planned.energy_j / baseline.energy_j;
+    const double slowdown = planned.time_s / baseline.time_s - 1;
+    // Three standard errors of the difference, by the steps' own scatter, and half a percent for
+    // what scatter does not show: with noise, a plan without slack waits for the slowest of many
+    // paths where the baseline waits for one.
+    const double noise =
+        3 * std::hypot(planned.time_error_s, baseline.time_error_s) / baseline.time_s + 0.005;
+    std::cout << fmt::format(
+        "saving: promised {:.2f} %, measured {:.2f} %; slowdown: promised {:.2f} %, measured "
+        "{:.2f} % "
+        "(noise {:.2f} %); baseline step {:.4f} s, predicted {:.4f} s\n{}",
+        promise.saving * 100, saving * 100, (promise.time_s / promise.baseline_time_s - 1) * 100,
+        slowdown * 100, noise * 100, baseline.time_s, promise.baseline_time_s, Read("trainer.out"));
+    EXPECT_NEAR(saving, promise.saving, kOnePoint);
+    EXPECT_LT(slowdown, noise);
+    EXPECT_GT(promise.saving, 3 * kOnePoint) << "a promise that would be kept by doing nothing";
+  }
+};
+
+// Nobody tells it what the instructions take, nor what waiting costs.
+TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
+  SetUpNodes("1f1b", 6, "--work-scale 0.4");
+  StartTrainer("");
+  const std::filesystem::path run = Directory() / "run";
+  RealClock clock;
+  constexpr Nanoseconds kPatience = 30'000'000'000;
+  std::optional<JobLogs> logs;
+  const auto await_step = [&](std::int64_t step) {
+    const auto came = logs->AwaitStep(
+        logs->Alive(), step, kPatience, [] { return false; }, clock);
+    ASSERT_TRUE(came) << came.error().message;
+  };
+  ASSERT_TRUE(Comes([&] { return std::filesystem::exists(run / "ranks"); }));
+  logs = *JobLogs::Open(run, JobLogs::Job::kIsRunning);
+  const auto ranks = logs->AwaitRanks(
+      RanksOf(2, 4, 1), kPatience, [] { return false; }, clock);
+  ASSERT_TRUE(ranks) << ranks.error().message << Read("trainer.err");
+  await_step(8);
+
+  const nlohmann::json tuned = RunJson(
+      "tune run --job job.toml --blocking-power 0 --budget-steps 40 --frequencies 8 "
+      "--orders-take 0.4 -o tuned 2>tune.err");
+  std::cout << tuned.dump(2) << '\n' << Read("tune.err");
+  const auto version = tuned.at("orders_version").get<std::int64_t>();
+  ASSERT_GT(version, 0) << Read("tune.err");
+  EXPECT_LE(tuned.at("frequencies"), 8);
+  // What the virtual nodes' files say.
+  EXPECT_NEAR(tuned.at("blocking_power_w").get<double>(), 84, 84 * 0.1);
+  ASSERT_TRUE(logs->ReadNew());
+  await_step(logs->LastStep(logs->Alive()) + 8);
+  EndTrainer();
+
+  ASSERT_TRUE(logs->ReadNew());
+  Steps before{1, 0};
+  Steps after;
+  for (const RanStep& step : logs->ranks().at({0, 0, 0}).steps) {
+    const auto number = static_cast<std::size_t>(step.step);
+    if (step.version == 0) before.end = number + 1;
+    if (step.version == version && after.begin == 0) after.begin = number + 1;
+    if (step.version == version) after.end = number + 1;
+  }
+  ASSERT_GE(before.end, 8U);
+  ASSERT_GE(after.end, after.begin + 8);
+  ExpectPromiseKept({tuned.at("saving").get<double>(), tuned.at("time_s").get<double>(),
+                     tuned.at("baseline_time_s").get<double>()},
+                    before, after);
+  // What was measured can be planned with.
+  RunWell(
+      "plan tuned/profile.csv --schedule 1f1b --microbatches 6 --blocking-power 84 --no-frontier");
+}
+
+TEST_F(ClosedLoopTest, InterleavedPlanSavesWhatItPromised) {
+  SetUpNodes("interleaved-1f1b", 8, "--chunks 2 --work-scale 0.35");
+  const Promise promise = PlanWithTruth();
+  OrderPlan(8);
+  StartTrainer("--steps 16");
+  AwaitTrainer();
+  // The first of all, and that in which all clocks change, are neither.
+  ExpectPromiseKept(promise, {1, 8}, {9, 16});
+}
+
+TEST_F(ClosedLoopTest, ZeroBubblePlanSavesWhatItPromised) {
+  SetUpNodes("zb-h1", 6, "--instructions forward,backward_input,backward_weight --work-scale 0.5");
+  const Promise promise = PlanWithTruth();
+  OrderPlan(8);
+  StartTrainer("--steps 16");
+  AwaitTrainer();
+  // The first of all, and that in which all clocks change, are neither.
+  ExpectPromiseKept(promise, {1, 8}, {9, 16});
+}
+
+TEST_F(ClosedLoopTest, RankThatIsKilledLeavesNoClockSet) {
+  SetUpNodes("1f1b", 6, "--work-scale 0.5");
+  PlanWithTruth();
+  OrderPlan(0);
+  StartTrainer("");
+  const VirtualNode node = OpenNode("b");
+  const auto is_planned = [&] {
+    const auto view = node.Look(2);
+    return view && view->worker_pid != 0 && view->reading.lock.has_value();
+  };
+  ASSERT_TRUE(Comes(is_planned)) << Read("trainer.err");
+  kill(node.Look(2)->worker_pid, SIGKILL);
+  AwaitTrainer();
+  EXPECT_THAT(Read("trainer.err"), HasSubstr("rank 2 of pipeline 1"));
+  EXPECT_THAT(Read("trainer.err"), HasSubstr("was killed by signal 9"));
+  EXPECT_TRUE(Comes([this] { return IsAllRestored(); }));
+}
+
+}  // namespace
+}  // namespace perseus

@@ -1,0 +1,133 @@
+// `perseus trainer` by itself, and what it says of what is wrong.
+#include <gmock/gmock.h>
+
+#include <csignal>
+
+#include "closed_loop_job.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Without agents: clocks are what they are.
+class TrainerTest : public ClosedLoopJob {
+ protected:
+  TrainerTest() {
+    RunWell("synth --gpu a100 --stages 4 -o truth.csv --work-scale 0.2 --noise 0");
+    Write("a.toml", "gpus = 4\n[gpu]\nprofile = \"truth.csv\"\nblocking_power_w = 84.0\n");
+    Write("job.toml",
+          "profile = \"truth.csv\"\n[pipeline]\nschedule = \"1f1b\"\nstages = 4\nmicrobatches = 4\n"
+          "[gpu]\nblocking_power_w = 84.0\n");
+  }
+  void StartAlone(const std::string& flags) { trainer_ = Background(flags); }
+  pid_t Background(const std::string& flags) const {
+    return std::stoi(RunWell("trainer --job job.toml --node a.toml --json --record record.csv " +
+                             flags + " >trainer.out 2>trainer.err & echo $!"));
+  }
+};
+
+// Nothing varies here, so that what a step takes and draws is what the plan's baseline says; only
+// late wake-ups lengthen it, and the GPUs draw their blocking power meanwhile.
+TEST_F(TrainerTest, StepTakesWhatTheScheduleSays) {
+  const std::string out = RunWell("plan --job job.toml --no-frontier -o out");
+  const auto baseline = nlohmann::json::parse(Read("out/plans/no-slowdown.json")).at("baseline");
+  const double time_s = baseline.at("time_s").get<double>();
+  const double energy_j = baseline.at("energy_j").get<double>();
+  const auto summary =
+      RunJson("trainer --job job.toml --node a.toml --steps 4 --record record.csv");
+  EXPECT_EQ(summary.at("steps"), 4);
+  EXPECT_EQ(summary.at("instructions"), 4 * 4 * 8);
+  for (const TrueStep& step : TrueSteps()) {
+    // To the nanosecond of each rounding between virtual and real time.
+    EXPECT_GT(step.time_s, time_s - 1e-6);
+    const double late_s = step.time_s - time_s;
+    // The counters are read when the parent is woken, which is late, too: at most by what a step is
+    // late at all, at most at the power of four GPUs that compute (500 W each).
+    EXPECT_NEAR(step.energy_j, energy_j + late_s * 4 * 84, 4 * 500 * (late_s + 0.02));
+  }
+}
+
+TEST_F(TrainerTest, SigtermEndsItAfterTheStep) {
+  StartAlone("");
+  const VirtualNode node = OpenNode("a");
+  ASSERT_TRUE(Comes([&] { return node.Look(3)->reading.is_running; })) << Read("trainer.err");
+  EndTrainer();
+  EXPECT_GE(Summary().at("steps"), 1) << Read("trainer.err");
+  EXPECT_EQ(Read("trainer.err"), "");
+  for (int gpu = 0; gpu < kGpusOfANode; ++gpu) EXPECT_EQ(node.Look(gpu)->worker_pid, 0);
+}
+
+TEST_F(TrainerTest, RankThatHangsIsNamed) {
+  StartAlone("--timeout 1");
+  const VirtualNode node = OpenNode("a");
+  ASSERT_TRUE(Comes([&] { return node.Look(1)->reading.is_running; })) << Read("trainer.err");
+  kill(node.Look(1)->worker_pid, SIGSTOP);
+  AwaitTrainer();
+  EXPECT_THAT(Read("trainer.err"), AllOf(HasSubstr("rank 1 of pipeline 0 (process"),
+                                         HasSubstr("did not end a step within 1 s")));
+  EXPECT_THAT(Read("trainer.err"), Not(HasSubstr("rank 2")));
+  for (int gpu = 0; gpu < kGpusOfANode; ++gpu) EXPECT_EQ(node.Look(gpu)->worker_pid, 0);
+}
+
+TEST_F(TrainerTest, RankThatDiesIsNamed) {
+  StartAlone("");
+  const VirtualNode node = OpenNode("a");
+  ASSERT_TRUE(Comes([&] { return node.Look(2)->reading.is_running; })) << Read("trainer.err");
+  kill(node.Look(2)->worker_pid, SIGKILL);
+  AwaitTrainer();
+  EXPECT_THAT(Read("trainer.err"), AllOf(HasSubstr("rank 2 of pipeline 0 (process"),
+                                         HasSubstr("was killed by signal 9")));
+}
+
+TEST_F(TrainerTest, GpuThatIsTakenIsNamed) {
+  const VirtualNode node = OpenNode("a");
+  const auto worker = node.OpenWorker(3);
+  ASSERT_TRUE(worker);
+  const Outcome outcome = Run("trainer --job job.toml --node a.toml --steps 1");
+  ExpectComplaint(outcome, 1, "rank 3 of pipeline 0");
+  EXPECT_THAT(outcome.err, HasSubstr("computes on GPU 3"));
+}
+
+TEST_F(TrainerTest, BadInputIsNamed) {
+  ExpectComplaint(Run("trainer --job job.toml --node a.toml --pipelines 2"), 2,
+                  "2 pipelines of 4 ranks want 8 GPUs, and the nodes have 4");
+  ExpectComplaint(Run("trainer --job job.toml --node a.toml --agent off --agent off"), 2,
+                  "1 --node and 2 --agent");
+  ExpectComplaint(Run("trainer --job job.toml --node a.toml --schedule zb-h1"), 2,
+                  "stage 0 backward_input is missing");
+  ExpectComplaint(Run("trainer --job job.toml --node a.toml --gpus-per-stage 2"), 2,
+                  "gpus_per_stage is 2");
+  ExpectComplaint(Run("trainer --job job.toml --node nothing.toml"), 1, "nothing.toml");
+  Write("fast.toml", "gpus = 4\nrate = 2.0\n[gpu]\nprofile = \"truth.csv\"\n");
+  ExpectComplaint(Run("trainer --job job.toml --node fast.toml"), 2, "rate is 2");
+}
+
+TEST_F(TrainerTest, DirectoryWithoutRanksIsNamed) {
+  RunWell("plan --job job.toml --no-frontier -o out");
+  std::filesystem::create_directory(Directory() / "empty");
+  const std::string plan = " --plan out/plans/no-slowdown.json ";
+  ExpectComplaint(Run("trace empty -o trace.json"), 2, "empty holds no rank's log");
+  ExpectComplaint(Run("trace nowhere -o trace.json"), 2, "nowhere is not a directory");
+  ExpectComplaint(Run("verify nowhere --steps 50" + plan), 2, "nowhere is not a directory");
+  ExpectComplaint(Run("verify empty --steps 50 --timeout 0.2" + plan), 1,
+                  "4 of 4 ranks have recorded no step for 0.2 s: p0-r0-t0 (no log)");
+}
+
+TEST_F(TrainerTest, LogsOfAnEarlierRunAreNoRanks) {
+  RunWell("plan --job job.toml --no-frontier -o out");
+  RunWell("trainer --job job.toml --node a.toml --steps 2 --job-directory run");
+  const Outcome outcome =
+      Run("verify run --steps 50 --timeout 0.2 --plan out/plans/no-slowdown.json");
+  ExpectComplaint(outcome, 1, "p0-r0-t0 (its log ends at step 1; process");
+  EXPECT_THAT(outcome.err, HasSubstr("which is gone"));
+  RunWell("trace run -o trace.json");
+  const auto trace = nlohmann::json::parse(Read("trace.json"));
+  int slices = 0;
+  for (const auto& event : trace.at("traceEvents")) slices += event.at("ph") == "X" ? 1 : 0;
+  EXPECT_EQ(slices, 2 * 4 * 8);
+}
+
+}  // namespace
+}  // namespace perseus
