@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "perseus/base/number_range.h"
 #include "perseus/base/result.h"
 #include "perseus/plan/planner.h"
 
@@ -27,6 +28,12 @@ struct Target {
 // "no slowdown", "5 % slowdown", "deadline 2.9 s", "energy budget 5000 J", "power cap 1200 W",
 // "least energy", "least energy-delay product", "least cost at 0.12 $/kWh and 2 $/GPU-hour".
 std::string Describe(const Target& target);
+
+// For file names: "no-slowdown", "slowdown-5", "deadline-2.9s", "least-energy".
+std::string Slug(const Target& target);
+
+// What `value` (and `gpu_hour`) may be.
+NumberRange ValueRange(Target::Kind kind);
 
 // kUnreachable errors say what could be met: the least time, energy or power there is.
 // `frontier` may be null for kSlowdown, kDeadline and kMinEnergy, which do without (kMinEnergy then
