@@ -101,4 +101,21 @@ int Node::Count(int least, int most, std::string_view unit) const {
   return static_cast<int>(number);
 }
 
+std::int64_t Node::Whole(std::int64_t least, std::int64_t most, std::string_view unit) const {
+  // What is above the signed ones is kept as unsigned.
+  const bool fits = value.is_number_integer() &&
+                    !(value.is_number_unsigned() &&
+                      value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max());
+  const std::int64_t number = fits ? value.get<std::int64_t>() : 0;
+  if (!fits || number < least || number > most) {
+    Throw("{} is not a whole number from {} to {} (expected {})", path, least, most, unit);
+  }
+  return number;
+}
+
+bool Node::Flag() const {
+  if (!value.is_boolean()) Throw("{} is neither true nor false (write one of them)", path);
+  return value.get<bool>();
+}
+
 }  // namespace perseus::json_file

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -44,6 +45,9 @@ struct Node {
   std::string Text() const;
   double Number(double least, double most, std::string_view unit) const;
   int Count(int least, int most, std::string_view unit) const;
+  // For what a double cannot hold: nanoseconds, numbers of steps.
+  std::int64_t Whole(std::int64_t least, std::int64_t most, std::string_view unit) const;
+  bool Flag() const;
 };
 
 // Throws Failure for what is not JSON, for two equal keys in one object and for what lies deeper

@@ -62,23 +62,24 @@ enum {
   PERSEUS_RECOMPUTE = 4
 };
 
-/* Texts that are NULL are taken from the environment variable named beside them; where that is unset,
- * too, the default holds. All are copied. */
+/* Texts that are NULL are taken from the environment variable named beside them; where that is
+ * unset, too, the default holds. All are copied. */
 typedef struct perseus_options {
-  size_t size;                /* sizeof(perseus_options) */
-  int32_t pipeline;           /* Which of the data-parallel pipelines, from 0. */
-  int32_t rank;               /* Position along the pipeline, from 0: which of the plan's stages. */
-  int32_t tensor_rank;        /* Which of the stage's GPUs, from 0. */
-  const char* gpu;            /* PERSEUS_GPU: UUID, or its place among the visible ones ("0"). */
-  const char* job;            /* PERSEUS_JOB: what others are told holds the GPU. "training" */
-  const char* job_directory;  /* PERSEUS_JOB_DIR: where orders come from and steps are recorded. None. */
-  const char* plan;           /* PERSEUS_PLAN: a plan file, in force until orders say otherwise. None. */
-  const char* agent;          /* PERSEUS_AGENT: the agent's socket; "off" for none; "own" starts an agent for
-                                 this user if it may set clocks. "/run/perseus/agent.sock" */
-  const char* devices;        /* PERSEUS_DEVICES: what measures energy: "auto", "nvml", "rocm", "virtual:FILE",
-                                 "off". "auto" */
-  int64_t plan_expires_at;    /* Seconds since 1970; from then on `plan` is not followed. 0: never. */
-  uint32_t flags;             /* PERSEUS_QUIET */
+  size_t size;         /* sizeof(perseus_options) */
+  int32_t pipeline;    /* Which of the data-parallel pipelines, from 0. */
+  int32_t rank;        /* Position along the pipeline, from 0: which of the plan's stages. */
+  int32_t tensor_rank; /* Which of the stage's GPUs, from 0. */
+  const char* gpu;     /* PERSEUS_GPU: UUID, or its place among the visible ones ("0"). */
+  const char* job;     /* PERSEUS_JOB: what others are told holds the GPU. "training" */
+  const char*
+      job_directory; /* PERSEUS_JOB_DIR: where orders come from and steps are recorded. None. */
+  const char* plan;  /* PERSEUS_PLAN: a plan file, in force until orders say otherwise. None. */
+  const char* agent; /* PERSEUS_AGENT: the agent's socket; "off" for none; "own" starts an agent for
+                        this user if it may set clocks. "/run/perseus/agent.sock" */
+  const char* devices;     /* PERSEUS_DEVICES: what measures energy: "auto", "nvml", "rocm",
+                              "virtual:FILE",     "off". "auto" */
+  int64_t plan_expires_at; /* Seconds since 1970; from then on `plan` is not followed. 0: never. */
+  uint32_t flags;          /* PERSEUS_QUIET */
 } perseus_options;
 
 /* Warnings are kept for perseus_take_warning and not written to standard error. */
@@ -87,56 +88,56 @@ typedef struct perseus_options {
 #define PERSEUS_OPTIONS_INIT \
   { sizeof(perseus_options), 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 }
 
-/* Never fails for what training can go on without: the session then measures only, or does nothing, and
- * a warning says why. NULL only where memory ran out. `options` may be NULL. May take as long as the
- * agent takes to answer (at most 5 s). */
+/* Never fails for what training can go on without: the session then measures only, or does nothing,
+ * and a warning says why. NULL only where memory ran out. `options` may be NULL. May take as long
+ * as the agent takes to answer (at most 5 s). */
 PERSEUS_API perseus_session* perseus_open(const perseus_options* options);
 
 /* Gives the GPU back and writes what is recorded. Waits at most a second. */
 PERSEUS_API void perseus_close(perseus_session* session);
 
-/* An iteration: forward and backward of all its microbatches. Orders and plans take effect here. Steps
- * count from 0. A step that was not ended ends at the next step_begin. */
+/* An iteration: forward and backward of all its microbatches. Orders and plans take effect here.
+ * Steps count from 0. A step that was not ended ends at the next step_begin. */
 PERSEUS_API void perseus_step_begin(perseus_session* session);
 PERSEUS_API void perseus_step_end(perseus_session* session);
 
-/* Around each computation, in the order in which the rank runs them. `chunk` is 0 unless the schedule is
- * interleaved. What runs outside of a step (evaluation) is not touched. */
+/* Around each computation, in the order in which the rank runs them. `chunk` is 0 unless the
+ * schedule is interleaved. What runs outside of a step (evaluation) is not touched. */
 PERSEUS_API void perseus_instruction_begin(perseus_session* session, int32_t kind,
                                            int32_t microbatch, int32_t chunk);
 PERSEUS_API void perseus_instruction_end(perseus_session* session);
 
-/* The same for work that is launched on a CUDA stream (a CUstream, or cudaStream_t), whose context is
- * current: nothing waits for it. Both calls of an instruction on the same stream. */
+/* The same for work that is launched on a CUDA stream (a CUstream, or cudaStream_t), whose context
+ * is current: nothing waits for it. Both calls of an instruction on the same stream. */
 PERSEUS_API void perseus_instruction_begin_on(perseus_session* session, int32_t kind,
                                               int32_t microbatch, int32_t chunk, void* stream);
 PERSEUS_API void perseus_instruction_end_on(perseus_session* session, void* stream);
 
-/* Follows this plan file from the next step on; NULL for none. 0, or -1 if it is no plan for this rank (a
- * warning says why, and the one before stays in force). Not for the hot path. */
+/* Follows this plan file from the next step on; NULL for none. 0, or -1 if it is no plan for this
+ * rank (a warning says why, and the one before stays in force). Not for the hot path. */
 PERSEUS_API int perseus_use_plan(perseus_session* session, const char* path);
 
 /* What happened so far. */
 typedef struct perseus_counters {
-  size_t size;               /* sizeof(perseus_counters); set it before the call. */
-  uint64_t steps;            /* Ended. */
-  uint64_t steps_off_plan;   /* Of these: in which the order was not the plan's. */
-  uint64_t instructions;     /* Ended. */
-  uint64_t clock_requests;   /* Published to the agent. */
-  uint64_t clocks_limited;   /* Answered: accepted, but power or heat holds the GPU lower. */
-  uint64_t clocks_refused;   /* Answered: not taken. */
-  uint64_t agent_losses;     /* Connections lost. */
-  uint64_t records_dropped;  /* Instructions not recorded, since the buffer was full. */
-  uint64_t stream_failures;  /* Calls of the CUDA driver that failed. */
+  size_t size;              /* sizeof(perseus_counters); set it before the call. */
+  uint64_t steps;           /* Ended. */
+  uint64_t steps_off_plan;  /* Of these: in which the order was not the plan's. */
+  uint64_t instructions;    /* Ended. */
+  uint64_t clock_requests;  /* Published to the agent. */
+  uint64_t clocks_limited;  /* Answered: accepted, but power or heat holds the GPU lower. */
+  uint64_t clocks_refused;  /* Answered: not taken. */
+  uint64_t agent_losses;    /* Connections lost. */
+  uint64_t records_dropped; /* Instructions not recorded, since the buffer was full. */
+  uint64_t stream_failures; /* Calls of the CUDA driver that failed. */
   uint64_t warnings;
-  int32_t may_set_clocks;    /* 1 while a lease holds. */
-  int32_t follows_plan;      /* 1 if this step does. */
-  int64_t plan_version;      /* Of the orders in force; 0: none. */
+  int32_t may_set_clocks; /* 1 while a lease holds. */
+  int32_t follows_plan;   /* 1 if this step does. */
+  int64_t plan_version;   /* Of the orders in force; 0: none. */
 } perseus_counters;
 PERSEUS_API void perseus_read_counters(const perseus_session* session, perseus_counters* counters);
 
-/* The oldest warning that was not taken yet, cut to `size` bytes with the final 0; its whole length, or
- * 0 if there is none. */
+/* The oldest warning that was not taken yet, cut to `size` bytes with the final 0; its whole
+ * length, or 0 if there is none. */
 PERSEUS_API size_t perseus_take_warning(perseus_session* session, char* buffer, size_t size);
 
 /* "0.1.0" */

@@ -6,9 +6,10 @@
 //
 // A directory, since a cluster's jobs share one anyway; nothing has to run for it, and a person can
 // read all of it. A coordinator replaces orders.json as a whole, with a higher version each time;
-// ranks look at it several times a second and adopt what is new at their first step that is not before
-// `from_step`. All ranks thus change at the same step if `from_step` lies far enough ahead; one that
-// hears of it late changes late, and its records say so (each step names the version it followed).
+// ranks look at it several times a second and adopt what is new at their first step that is not
+// before `from_step`. All ranks thus change at the same step if `from_step` lies far enough ahead;
+// one that hears of it late changes late, and its records say so (each step names the version it
+// followed).
 //
 //   {"perseus_orders": 1, "version": 7, "from_step": 120, "record": true, "plan": "plans/7.json"}
 //   {"perseus_orders": 1, "version": 8, "from_step": 130, "record": true,
@@ -38,10 +39,10 @@ struct KindClock {
 };
 
 struct Orders {
-  std::int64_t version = 1;    // From 1; ranks ignore what is not higher than what they have.
+  std::int64_t version = 1;  // From 1; ranks ignore what is not higher than what they have.
   std::int64_t from_step = 0;
-  bool record = true;          // Whether steps are written to the rank's log.
-  std::string plan;            // Relative to the directory. At most one of plan and clocks is not empty;
+  bool record = true;  // Whether steps are written to the rank's log.
+  std::string plan;    // Relative to the directory. At most one of plan and clocks is not empty;
   std::vector<KindClock> clocks;  // neither: the clocks that the GPUs had before.
   friend bool operator==(const Orders&, const Orders&) = default;
 };

@@ -1,23 +1,25 @@
 // What one rank of a job ran, step by step: written by the client library's own thread, read by
-// whoever profiles, verifies or draws. JSON Lines: a header, then a line a step, now and then a remark.
+// whoever profiles, verifies or draws. JSON Lines: a header, then a line a step, now and then a
+// remark.
 //
 //   {"perseus_rank":1,"pipeline":0,"rank":3,"tensor_rank":0,"gpu":"GPU-…","gpu_name":"…","host":"n7",
 //    "pid":4711,"sm_clocks_mhz":[…],"may_set_clocks":true,"epoch_ns":1700000000000000000}
 //   {"step":12,"version":7,"on_plan":true,"begin_ns":…,"end_ns":…,
-//    "instructions":[[0,3,0,125000,50012000,1410],…],           kind, microbatch, chunk, begin, duration, MHz
-//    "energy":[[-40000000,10500000,81234.5],…],                 from, to, joules
+//    "instructions":[[0,3,0,125000,50012000,1410],…],           kind, microbatch, chunk, begin,
+//    duration, MHz "energy":[[-40000000,10500000,81234.5],…],                 from, to, joules
 //    "clocks":[[125000,131000,1410,2],…],                       requested, applied, MHz, outcome
 //    "temperature_c":61,"power_w":310.5,"limited":false}
 //   {"remark":"plan 7 is of another schedule …"}
 //
-// Times of a step are nanoseconds of CLOCK_MONOTONIC of its host; `epoch_ns` is what to add to get time
-// since 1970, so that hosts can be laid side by side. Times within a step count from its begin.
+// Times of a step are nanoseconds of CLOCK_MONOTONIC of its host; `epoch_ns` is what to add to get
+// time since 1970, so that hosts can be laid side by side. Times within a step count from its
+// begin.
 //
-// Energy. A driver's counter moves every 20–100 ms. A sample is a value that was new: it became true
-// after `from` (the last look that still saw the old value) and not after `to`.
+// Energy. A driver's counter moves every 20–100 ms. A sample is a value that was new: it became
+// true after `from` (the last look that still saw the old value) and not after `to`.
 //
-// A log begins anew (truncated) when its rank opens; a line that was not written whole (its process was
-// killed) is passed over by the reader.
+// A log begins anew (truncated) when its rank opens; a line that was not written whole (its process
+// was killed) is passed over by the reader.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +67,8 @@ struct RanInstruction {
   friend bool operator==(const RanInstruction&, const RanInstruction&) = default;
 };
 struct EnergySample {
-  Nanoseconds after = 0;  // The counter took this value in (after, until]; from the step's begin, may be
+  Nanoseconds after =
+      0;  // The counter took this value in (after, until]; from the step's begin, may be
   Nanoseconds until = 0;  // negative for the first.
   double energy_j = 0;
   friend bool operator==(const EnergySample&, const EnergySample&) = default;
@@ -80,13 +83,13 @@ struct ClockChange {
 struct RanStep {
   std::int64_t step = 0;
   std::int64_t version = 0;  // Of the orders followed; 0: none.
-  bool on_plan = false;      // Its order was the plan's throughout (or there were no plan but clocks).
-  Nanoseconds begin = 0;     // CLOCK_MONOTONIC.
+  bool on_plan = false;   // Its order was the plan's throughout (or there were no plan but clocks).
+  Nanoseconds begin = 0;  // CLOCK_MONOTONIC.
   Nanoseconds end = 0;
   std::vector<RanInstruction> instructions;
   std::vector<EnergySample> energy;  // In time's order; each sample in one step only.
   std::vector<ClockChange> clocks;
-  int temperature_c = 0;   // At the step's end; 0: not told.
+  int temperature_c = 0;  // At the step's end; 0: not told.
   double power_w = 0;
   bool is_limited = false;  // Heat, power or somebody else held the clock down at some look.
   friend bool operator==(const RanStep&, const RanStep&) = default;
@@ -110,15 +113,15 @@ class RankLogReader {
  public:
   explicit RankLogReader(std::filesystem::path path) : path_(std::move(path)) {}
 
-  // What came whole since the last call, in order; nothing if the file does not exist yet. A log that
-  // began anew (a restarted rank) is read from its start, with its header first again. Fails with file
-  // and line for a line that is whole and wrong; the next call goes on behind it.
+  // What came whole since the last call, in order; nothing if the file does not exist yet. A log
+  // that began anew (a restarted rank) is read from its start, with its header first again. Fails
+  // with file and line for a line that is whole and wrong; the next call goes on behind it.
   Result<std::vector<RankRecord>> ReadNew();
 
  private:
   std::filesystem::path path_;
   std::uint64_t offset_ = 0;
-  std::uint64_t inode_ = 0;
+  std::string head_;  // The first bytes, by which a log that began anew is told.
   std::int64_t line_ = 0;
 };
 

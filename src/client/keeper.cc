@@ -1,0 +1,244 @@
+#include "perseus/client/keeper.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+namespace perseus {
+namespace {
+
+constexpr Nanoseconds kMillisecond = 1'000'000;
+constexpr Nanoseconds kSecond = 1'000 * kMillisecond;
+// While steps are recorded: energy, answers and ring, each of which comes more often than that.
+constexpr Nanoseconds kBusyTurn = 10 * kMillisecond;
+constexpr Nanoseconds kQuietTurn = 50 * kMillisecond;
+constexpr Nanoseconds kOrdersEvery = 50 * kMillisecond;
+constexpr Nanoseconds kBeatEvery = kSecond;
+constexpr Nanoseconds kQuietLookEvery = kSecond;
+constexpr Nanoseconds kFirstRetry = kSecond;
+constexpr Nanoseconds kLastRetry = 60 * kSecond;
+// Nobody trains: an evaluation or a checkpoint, which are to run as without us.
+constexpr Nanoseconds kRestAfter = kSecond;
+constexpr std::chrono::milliseconds kPatienceAtOpen{5000};
+constexpr std::chrono::milliseconds kPatience{1000};
+
+Nanoseconds RealTime() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return Nanoseconds{now.tv_sec} * kSecond + now.tv_nsec;
+}
+
+std::string HostName() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+}  // namespace
+
+Keeper::Keeper(KeeperSetup setup)
+    : core_(*setup.core),
+      core_owner_(std::move(setup.core)),
+      clock_(std::move(setup.clock)),
+      gpu_(std::move(setup.gpu)),
+      socket_(std::move(setup.socket)),
+      retry_after_(kFirstRetry),
+      orders_(core_.settings.job_directory, core_.settings.name.rank),
+      meter_(std::move(setup.device), *clock_) {}
+
+void Keeper::Begin() {
+  if (!socket_.empty() && !gpu_.empty()) TryLease(kPatienceAtOpen);
+  if (core_.settings.job_directory.empty()) return;
+  auto log = RankLogWriter::Create(RankLogPath(core_.settings.job_directory, core_.settings.name));
+  if (!log) {
+    core_.warnings.Once("log", log.error().message);
+    return;
+  }
+  log_ = *std::move(log);
+  core_.live().log.store(log_->descriptor());
+  Write(Header());
+  LookForOrders(clock_->Now());
+  OfferTables();
+}
+
+RankHeader Keeper::Header() const {
+  RankHeader header;
+  header.name = core_.settings.name;
+  header.gpu = gpu_;
+  if (meter_.info() != nullptr) header.gpu_name = meter_.info()->name;
+  header.host = HostName();
+  header.pid = ::getpid();
+  if (const Lease* lease = core_.asker.lease(); lease != nullptr) {
+    header.sm_clocks_mhz = lease->sm_clocks_mhz;
+    header.may_set_clocks = true;
+  }
+  header.epoch = RealTime() - clock_->Now();
+  return header;
+}
+
+Nanoseconds Keeper::Turn() {
+  const Nanoseconds now = clock_->Now();
+  TendLease(now);
+  LookForOrders(now);
+  OfferTables();
+  MeasureEnergy(now);
+  WriteSteps(now);
+  core_.TellTroubles();
+  core_.tables.FreeRetired();
+  return now + (IsRecording() ? kBusyTurn : kQuietTurn);
+}
+
+void Keeper::End() {
+  const Nanoseconds now = clock_->Now();
+  MeasureEnergy(now);
+  // What is not answered by now will not be.
+  WriteSteps(now + kSecond);
+  core_.TellTroubles();
+  core_.live().socket.store(-1);
+  core_.live().wakeup.store(-1);
+  core_.live().log.store(-1);
+  // The agent gives the GPU back when the connection ends.
+  static_cast<void>(core_.asker.UseLease(nullptr));
+  link_.reset();
+  log_.reset();
+}
+
+// ---- The lease ----
+
+void Keeper::TryLease(std::chrono::milliseconds patience) {
+  const Nanoseconds now = clock_->Now();
+  auto leased = AgentLink::Acquire(socket_, gpu_, core_.settings.job, patience);
+  if (!leased) {
+    core_.warnings.Once("agent",
+                        leased.error().message + "; clocks are not set, and steps only measured");
+    next_try_ = now + retry_after_;
+    retry_after_ = std::min(2 * retry_after_, kLastRetry);
+    return;
+  }
+  retry_after_ = kFirstRetry;
+  link_ = std::move(leased->link);
+  core_.live().socket.store(link_->socket());
+  core_.live().wakeup.store(link_->wakeup());
+  told_slowdown_ = 1;
+  answered_ = 0;
+  next_beat_ = last_beat_ = now;
+  static_cast<void>(core_.asker.UseLease(std::move(leased->lease)));
+}
+
+void Keeper::LoseLease(const std::string& cause, const std::string& message) {
+  core_.live().socket.store(-1);
+  core_.live().wakeup.store(-1);
+  static_cast<void>(core_.asker.UseLease(nullptr));
+  link_.reset();
+  core_.agent_losses.fetch_add(1, std::memory_order_relaxed);
+  core_.warnings.Once(cause, message);
+  next_try_ = clock_->Now() + retry_after_;
+}
+
+void Keeper::TendLease(Nanoseconds now) {
+  if (socket_.empty() || gpu_.empty() || is_released_by_hand_) return;
+  if (!link_) {
+    if (now >= next_try_) TryLease(kPatience);
+    return;
+  }
+  if (link_->IsLost()) {
+    return LoseLease("agent-lost",
+                     "the connection to the agent is lost; training goes on at the clocks from "
+                     "before, and the agent is asked again from time to time (is it running? "
+                     "perseus doctor)");
+  }
+  CollectAnswer();
+  if (!core_.counters.is_in_step.load() &&
+      now > core_.counters.last_step_end.load(std::memory_order_relaxed) + kRestAfter) {
+    core_.asker.Rest(core_.counters.is_in_step);
+  }
+  if (now < next_beat_) return;
+  core_.asker.Beat();
+  const bool was_silent = now - last_beat_ > static_cast<Nanoseconds>(kHeartbeatSeconds) * kSecond;
+  next_beat_ = now + kBeatEvery;
+  last_beat_ = now;
+  if (const auto renewed = link_->Renew(); !renewed) {
+    if (renewed.error().kind != ErrorKind::kInput) {
+      return LoseLease("agent-lost",
+                       "the agent does not answer; training goes on at the clocks "
+                       "from before, and the agent is asked again from time to time");
+    }
+    // Whoever took it away by hand does not want it taken back. One that was away itself, stopped
+    // by a debugger for instance, lost it to its silence.
+    is_released_by_hand_ = !was_silent;
+    return LoseLease("released", "the lease of the GPU was ended (" + renewed.error().message +
+                                     "); training goes on at the clocks from before");
+  }
+  const double slowdown = core_.counters.slowdown.load(std::memory_order_relaxed);
+  if (slowdown == told_slowdown_) return;
+  if (link_->Intend(slowdown)) told_slowdown_ = slowdown;
+}
+
+void Keeper::CollectAnswer() {
+  const ClockAnswer answer = core_.asker.Answer();
+  if (answer.sequence == 0) return;
+  recorder_.Add(answer);
+  if (answer.sequence == answered_ && answer.outcome == answered_outcome_) return;
+  answered_ = answer.sequence;
+  answered_outcome_ = answer.outcome;
+  if (answer.outcome == ClockOutcome::kLimited) {
+    core_.clocks_limited.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (answer.outcome == ClockOutcome::kRefused || answer.outcome == ClockOutcome::kFailed) {
+    core_.clocks_refused.fetch_add(1, std::memory_order_relaxed);
+    core_.warnings.Once("refused", "the agent could not set a clock (perseus doctor says why)");
+  }
+}
+
+// ---- Orders ----
+
+void Keeper::LookForOrders(Nanoseconds now) {
+  if (core_.settings.job_directory.empty() || now < next_orders_) return;
+  next_orders_ = now + kOrdersEvery;
+  auto news = orders_.LookForNew();
+  if (!news.problem.empty()) {
+    core_.warnings.Once("orders: " + news.problem, news.problem);
+    Write(Remark{news.problem});
+  }
+  if (news.table != nullptr) tables_.push_back(std::move(news.table));
+}
+
+void Keeper::OfferTables() {
+  while (!tables_.empty() && !core_.tables.IsWaiting()) {
+    core_.tables.Offer(std::move(tables_.front()));
+    tables_.pop_front();
+  }
+}
+
+// ---- The record ----
+
+void Keeper::MeasureEnergy(Nanoseconds now) {
+  if (now < next_look_) return;
+  next_look_ = now + (IsRecording() ? kBusyTurn : kQuietLookEvery);
+  if (const auto reading = meter_.Look()) recorder_.Add(*reading);
+  if (meter_.info() == nullptr) return;
+  if (meter_.trouble().empty()) {
+    recorder_.SetState(meter_.telemetry());
+  } else {
+    core_.warnings.Once("energy", meter_.trouble() + "; energy is not measured meanwhile");
+  }
+}
+
+void Keeper::WriteSteps(Nanoseconds now) {
+  while (const auto event = core_.events.Pop()) recorder_.Add(*event);
+  while (const auto ask = core_.asker.asks().Pop()) recorder_.Add(*ask);
+  CollectAnswer();
+  const auto no_stream = [](int) { return std::optional<StreamTimes>(StreamTimes{}); };
+  const auto steps = recorder_.TakeFinished(now, no_stream);
+  for (const RanStep& step : steps) Write(step);
+}
+
+void Keeper::Write(const RankRecord& record) {
+  if (!log_) return;
+  if (const auto written = log_->Append(FormatRecord(record)); !written) {
+    core_.warnings.Once("log", written.error().message);
+  }
+}
+
+}  // namespace perseus

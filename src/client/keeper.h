@@ -1,0 +1,83 @@
+// The thread beside training: whatever takes time, allocates or enters the kernel is done here, a
+// little many times a second. It keeps the lease, follows the orders, looks at the energy counter,
+// and writes down what ran.
+//
+// Not thread safe: everything belongs to the keeper's thread, once it runs.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "perseus/base/clock.h"
+#include "perseus/client/agent_link.h"
+#include "perseus/client/energy_meter.h"
+#include "perseus/client/orders_watch.h"
+#include "perseus/client/rank_log_writer.h"
+#include "perseus/client/session_core.h"
+#include "perseus/client/step_recorder.h"
+
+namespace perseus {
+
+struct KeeperSetup {
+  std::shared_ptr<SessionCore> core;
+  std::shared_ptr<Clock> clock;
+  std::string gpu;                 // UUID; empty: no GPU is known, so no lease is wanted.
+  std::unique_ptr<Device> device;  // Null: no energy.
+  std::filesystem::path socket;    // Of the agent; empty: none.
+};
+
+class Keeper {
+ public:
+  explicit Keeper(KeeperSetup setup);
+
+  // Before the thread runs: asks for a lease, and begins the log. Takes at most 5 s.
+  void Begin();
+  // One round. When the next one is due.
+  Nanoseconds Turn();
+  // The last one: everything is given back and written.
+  void End();
+
+ private:
+  void TryLease(std::chrono::milliseconds patience);
+  void LoseLease(const std::string& cause, const std::string& message);
+  void TendLease(Nanoseconds now);
+  void CollectAnswer();
+  void LookForOrders(Nanoseconds now);
+  void OfferTables();
+  void MeasureEnergy(Nanoseconds now);
+  void WriteSteps(Nanoseconds now);
+  void Write(const RankRecord& record);
+  RankHeader Header() const;
+  bool IsRecording() const { return log_.has_value() && orders_.is_recording(); }
+
+  SessionCore& core_;
+  const std::shared_ptr<SessionCore> core_owner_;
+  const std::shared_ptr<Clock> clock_;
+  const std::string gpu_;
+  const std::filesystem::path socket_;
+
+  std::optional<AgentLink> link_;
+  bool is_released_by_hand_ = false;
+  Nanoseconds next_try_ = 0;
+  Nanoseconds retry_after_ = 0;
+  Nanoseconds next_beat_ = 0;
+  Nanoseconds last_beat_ = 0;
+  double told_slowdown_ = 1;
+  std::uint32_t answered_ = 0;  // The last request whose outcome was counted.
+  ClockOutcome answered_outcome_ = ClockOutcome::kNone;
+
+  OrdersWatch orders_;
+  Nanoseconds next_orders_ = 0;
+  std::deque<std::unique_ptr<ClockTable>> tables_;  // To be offered when the training thread is
+                                                    // ready for them.
+  EnergyMeter meter_;
+  Nanoseconds next_look_ = 0;
+  StepRecorder recorder_;
+  std::optional<RankLogWriter> log_;
+  std::string told_remark_;
+};
+
+}  // namespace perseus

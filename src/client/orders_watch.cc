@@ -1,0 +1,54 @@
+#include "perseus/client/orders_watch.h"
+
+#include <utility>
+
+#include "perseus/base/file.h"
+
+namespace perseus {
+namespace {
+
+bool IsSame(const struct stat& a, const struct stat& b) {
+  return a.st_ino == b.st_ino && a.st_dev == b.st_dev && a.st_size == b.st_size &&
+         a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+}
+
+Result<ClockTable> TableOf(const Orders& orders, const std::filesystem::path& job_directory,
+                           int rank) {
+  if (!orders.clocks.empty()) return CompileClocks(orders.clocks, rank);
+  if (orders.plan.empty()) return ClockTable{};
+  const std::filesystem::path path = job_directory / orders.plan;
+  const auto text = ReadFile(path);
+  if (!text) return Fail(text);
+  return CompilePlan(*text, path.string(), rank);
+}
+
+}  // namespace
+
+OrdersWatch::News OrdersWatch::LookForNew() {
+  struct stat now {};
+  // Looking at the name alone is what makes this cheap; network file systems answer it from a cache
+  // of a few seconds.
+  if (::stat((job_directory_ / "orders.json").c_str(), &now) != 0) return {};
+  if (seen_ && IsSame(*seen_, now)) return {};
+  seen_ = now;
+  const auto orders = ReadOrders(job_directory_);
+  if (!orders) return {nullptr, orders.error().message};
+  if (!orders->has_value() || (*orders)->version <= version_) return {};
+  version_ = (*orders)->version;
+  is_recording_ = (*orders)->record;
+
+  News news;
+  news.table = std::make_unique<ClockTable>();
+  auto table = TableOf(**orders, job_directory_, rank_);
+  if (table) {
+    *news.table = *std::move(table);
+    news.table->version = version_;
+  } else {
+    news.problem = table.error().message;
+  }
+  news.table->from_step = (*orders)->from_step;
+  news.table->is_recorded = is_recording_;
+  return news;
+}
+
+}  // namespace perseus

@@ -1,0 +1,45 @@
+// Notices when a job's orders change, and makes clock tables of them for one rank.
+//
+// Not thread safe: the keeper's.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "perseus/client/clock_table.h"
+#include "perseus/jobdir/orders.h"
+
+namespace perseus {
+
+class OrdersWatch {
+ public:
+  OrdersWatch(std::filesystem::path job_directory, int rank)
+      : job_directory_(std::move(job_directory)), rank_(rank) {}
+
+  struct News {
+    std::unique_ptr<ClockTable> table;  // Null if there are no new orders.
+    // Why they are not followed. If they can be read but their plan cannot, the table is one
+    // without clocks and of version 0: no record is to say that they were followed.
+    std::string problem;
+  };
+  News LookForNew();
+
+  // By the orders read last.
+  bool is_recording() const { return is_recording_; }
+  std::int64_t version() const { return version_; }
+
+ private:
+  std::filesystem::path job_directory_;
+  int rank_;
+  std::optional<struct stat> seen_;
+  std::int64_t version_ = 0;
+  bool is_recording_ = true;
+};
+
+}  // namespace perseus

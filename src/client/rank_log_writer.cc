@@ -1,0 +1,50 @@
+#include "perseus/client/rank_log_writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace perseus {
+namespace {
+
+tl::unexpected<Error> CannotWrite(const std::filesystem::path& path, std::string_view why) {
+  return FailAs(ErrorKind::kSystem,
+                "cannot write {}: {} (steps are not recorded; check PERSEUS_JOB_DIR)",
+                path.string(), why);
+}
+
+}  // namespace
+
+Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  if (error) return CannotWrite(path, error.message());
+  FileDescriptor file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  if (!file) return CannotWrite(path, std::strerror(errno));
+  return RankLogWriter(std::move(file), path);
+}
+
+Result<void> RankLogWriter::Append(std::string_view lines) {
+  std::string closed;
+  if (is_line_open_) {
+    closed = "\n";
+    closed += lines;
+    lines = closed;
+  }
+  while (!lines.empty()) {
+    const ssize_t written = ::write(file_.get(), lines.data(), lines.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return CannotWrite(path_, std::strerror(errno));
+    lines.remove_prefix(static_cast<std::size_t>(written));
+    is_line_open_ = !lines.empty();
+  }
+  return {};
+}
+
+}  // namespace perseus

@@ -1,0 +1,32 @@
+// Appends to a rank's log, whole lines at a time, so that a killed process leaves at most one line
+// that is not whole.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "perseus/base/result.h"
+#include "perseus/wire/file_descriptor.h"
+
+namespace perseus {
+
+class RankLogWriter {
+ public:
+  // Makes the file, and its directory, anew.
+  static Result<RankLogWriter> Create(const std::filesystem::path& path);
+
+  // Fails (kSystem) if the file system does not take it; the next call tries again, on a line of
+  // its own.
+  Result<void> Append(std::string_view lines);
+
+  int descriptor() const { return file_.get(); }
+
+ private:
+  RankLogWriter(FileDescriptor file, std::filesystem::path path)
+      : file_(std::move(file)), path_(std::move(path)) {}
+  FileDescriptor file_;
+  std::filesystem::path path_;
+  bool is_line_open_ = false;  // The last write ended within a line.
+};
+
+}  // namespace perseus

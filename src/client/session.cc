@@ -1,0 +1,197 @@
+#include "perseus/client/session.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <exception>
+#include <limits>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "perseus/base/file.h"
+#include "perseus/client/gpu_choice.h"
+#include "perseus/device/open_devices.h"
+
+namespace perseus {
+namespace {
+
+constexpr Nanoseconds kPatience = 1'000'000'000;  // With the keeper, when the session is closed.
+
+Nanoseconds TimeOf(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return Nanoseconds{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+// Answered by the vDSO: no system call.
+Nanoseconds Now() { return TimeOf(CLOCK_MONOTONIC); }
+
+// Seconds since 1970 as CLOCK_MONOTONIC; 0 for never. 1 if that was before the machine started.
+Nanoseconds ExpiryOf(std::int64_t seconds) {
+  if (seconds == 0) return 0;
+  constexpr std::int64_t kLatest = std::numeric_limits<std::int64_t>::max() / 1'000'000'000 / 2;
+  const Nanoseconds at = std::min(seconds, kLatest) * 1'000'000'000;
+  return std::max<Nanoseconds>(at - TimeOf(CLOCK_REALTIME) + Now(), 1);
+}
+
+// The GPU of the settings, if there is one; what is in the way is warned of.
+ChosenGpu FindGpu(SessionCore& core) {
+  const Settings& settings = core.settings;
+  // One that the agent may know, though it cannot be measured from here.
+  ChosenGpu unmeasured;
+  if (settings.gpu.find('-') != std::string::npos) unmeasured.uuid = settings.gpu;
+  if (settings.devices == "off") return unmeasured;
+  auto devices = OpenDevices(settings.devices);
+  if (!devices) {
+    core.warnings.Once("devices", devices.error().message + "; energy is not measured");
+    return unmeasured;
+  }
+  auto chosen = ChooseGpu(*devices, settings.gpu, std::getenv("CUDA_VISIBLE_DEVICES"));
+  if (!chosen) {
+    core.warnings.Once("gpu", chosen.error().message + "; energy is not measured");
+    return unmeasured;
+  }
+  return *std::move(chosen);
+}
+
+void RunKeeper(Keeper& keeper, SessionCore& core) {
+  RealClock clock;
+  LiveSession& live = core.live();
+  try {
+    while (live.is_over.load() == 0) {
+      clock.WaitWhile(live.is_over, 0, keeper.Turn());
+    }
+    keeper.End();
+  } catch (const std::exception& error) {
+    core.warnings.Once("keeper", std::string("Perseus stops working in this process, and training "
+                                             "goes on without it: ") +
+                                     error.what());
+    // The agent gives the GPU back when the lease's connection ends, which it does here.
+    static_cast<void>(core.asker.UseLease(nullptr));
+  }
+}
+
+}  // namespace
+
+Session::Session(std::shared_ptr<SessionCore> core)
+    : generation_(ForkGeneration()),
+      core_(std::move(core)),
+      hot_(core_->events, core_->tables, core_->counters, core_->trouble) {}
+
+std::unique_ptr<Session> Session::Open(Settings settings) {
+  auto core = std::make_shared<SessionCore>(std::move(settings));
+  std::unique_ptr<Session> session(new Session(core));
+  ChosenGpu gpu = FindGpu(*core);
+  KeeperSetup setup;
+  setup.core = core;
+  setup.clock = std::make_shared<RealClock>();
+  setup.gpu = std::move(gpu.uuid);
+  setup.device = std::move(gpu.device);
+  if (core->settings.agent != "off") setup.socket = core->settings.agent;
+  if (!core->settings.plan.empty()) session->UsePlan(core->settings.plan);
+  session->StartKeeper(std::move(setup));
+  return session;
+}
+
+void Session::StartKeeper(KeeperSetup setup) {
+  auto keeper = std::make_unique<Keeper>(std::move(setup));
+  keeper->Begin();
+  // Training's signals are for training's threads.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  core_->live().has_ended.store(0);
+  try {
+    std::thread([keeper = std::move(keeper), core = core_]() mutable {
+      RunKeeper(*keeper, *core);
+      keeper.reset();
+      core->live().has_ended.store(1);
+      WakeAll(core->live().has_ended);
+    }).detach();
+    has_keeper_ = true;
+  } catch (const std::system_error& error) {
+    core_->live().has_ended.store(1);
+    core_->warnings.Once("thread", std::string("no thread can be started: ") + error.what() +
+                                       "; nothing is set or recorded (raise the limit on threads)");
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Session::~Session() {
+  if (IsDead()) return;
+  hot_.StepEnd(Now());
+  EndKeeper(core_->live(), Now() + kPatience);
+}
+
+bool Session::IsDead() const { return generation_ != ForkGeneration(); }
+
+void Session::Ask(int wanted_mhz) {
+  // Where somebody else is asking just now, the next instruction asks again.
+  if (wanted_mhz != HotPath::kNoChange) static_cast<void>(core_->asker.TryAsk(wanted_mhz));
+}
+
+void Session::StepBegin() {
+  if (!IsDead()) Ask(hot_.StepBegin(Now()));
+}
+
+void Session::StepEnd() {
+  if (!IsDead()) Ask(hot_.StepEnd(Now()));
+}
+
+void Session::InstructionBegin(int kind, int microbatch, int chunk) {
+  if (IsDead()) return;
+  if (kind < 0 || kind >= ClockTable::kKinds || microbatch < 0 || chunk < 0) {
+    core_->trouble.is_bad_kind.store(true, std::memory_order_relaxed);
+    return;
+  }
+  Ask(hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, Now()));
+  hot_.SetFrequency(core_->asker.published_mhz());
+}
+
+void Session::InstructionEnd() {
+  if (!IsDead()) Ask(hot_.InstructionEnd(Now()));
+}
+
+bool Session::UsePlan(const std::filesystem::path& path) {
+  if (IsDead()) return false;
+  auto table = std::make_unique<ClockTable>();
+  if (!path.empty()) {
+    const auto text = ReadFile(path);
+    auto plan = text ? CompilePlan(*text, path.string(), core_->settings.name.rank)
+                     : Result<ClockTable>(Fail(text));
+    if (!plan) {
+      core_->warnings.Once("plan: " + path.string(), plan.error().message + "; not followed");
+      return false;
+    }
+    *table = *std::move(plan);
+    if (path == core_->settings.plan) table->expires = ExpiryOf(core_->settings.plan_expires_at);
+  }
+  hot_.Follow(table.release());
+  return true;
+}
+
+perseus_counters Session::Counters() const {
+  const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
+  const HotCounters& hot = core_->counters;
+  perseus_counters counters{};
+  counters.size = sizeof counters;
+  counters.steps = read(hot.steps);
+  counters.steps_off_plan = read(hot.steps_off_plan);
+  counters.instructions = read(hot.instructions);
+  counters.clock_requests = core_->asker.requests();
+  counters.clocks_limited = read(core_->clocks_limited);
+  counters.clocks_refused = read(core_->clocks_refused);
+  counters.agent_losses = read(core_->agent_losses);
+  counters.records_dropped = read(hot.records_dropped);
+  counters.warnings = core_->warnings.count();
+  counters.may_set_clocks = core_->asker.may_set_clocks() ? 1 : 0;
+  counters.follows_plan = read(hot.follows_plan) ? 1 : 0;
+  counters.plan_version = read(hot.version);
+  return counters;
+}
+
+}  // namespace perseus

@@ -1,0 +1,46 @@
+// What perseus_open returns: the training thread's part, and the thread beside it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "perseus/client/hot_path.h"
+#include "perseus/client/keeper.h"
+#include "perseus/client/session_core.h"
+
+namespace perseus {
+
+class Session {
+ public:
+  // Never fails; what does not work is warned of.
+  static std::unique_ptr<Session> Open(Settings settings);
+  // Waits at most a second for what is left to be written.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // In a child that was forked: nothing is to be done.
+  bool IsDead() const;
+
+  void StepBegin();
+  void StepEnd();
+  void InstructionBegin(int kind, int microbatch, int chunk);
+  void InstructionEnd();
+
+  // From the next step on; empty for none. False if it is no plan for this rank.
+  bool UsePlan(const std::filesystem::path& path);
+  perseus_counters Counters() const;
+  SessionCore& core() { return *core_; }
+
+ private:
+  explicit Session(std::shared_ptr<SessionCore> core);
+  void Ask(int wanted_mhz);
+  void StartKeeper(KeeperSetup setup);
+
+  const std::uint32_t generation_;
+  std::shared_ptr<SessionCore> core_;
+  HotPath hot_;
+  bool has_keeper_ = false;
+};
+
+}  // namespace perseus

@@ -1,0 +1,43 @@
+#include "perseus/client/settings.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/wire/messages.h"
+
+namespace perseus {
+namespace {
+
+std::string TextOf(const char* option, const char* variable, const char* otherwise) {
+  if (option != nullptr) return option;
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0' ? value : otherwise;
+}
+
+// The agent takes no others.
+std::string JobName(std::string name) {
+  if (name.size() > wire::kLongestName) name.resize(wire::kLongestName);
+  return name.empty() || !IsPrintable(name) ? "training" : name;
+}
+
+}  // namespace
+
+Settings SettingsFrom(const perseus_options* options) {
+  perseus_options all = PERSEUS_OPTIONS_INIT;
+  if (options != nullptr) std::memcpy(&all, options, std::min(options->size, sizeof all));
+  Settings settings;
+  settings.name = {all.pipeline, all.rank, all.tensor_rank};
+  settings.gpu = TextOf(all.gpu, "PERSEUS_GPU", "");
+  settings.job = JobName(TextOf(all.job, "PERSEUS_JOB", "training"));
+  settings.job_directory = TextOf(all.job_directory, "PERSEUS_JOB_DIR", "");
+  settings.plan = TextOf(all.plan, "PERSEUS_PLAN", "");
+  settings.agent = TextOf(all.agent, "PERSEUS_AGENT", "/run/perseus/agent.sock");
+  settings.devices = TextOf(all.devices, "PERSEUS_DEVICES", "auto");
+  settings.plan_expires_at = all.plan_expires_at;
+  if ((all.flags & PERSEUS_QUIET) != 0) settings.warning_output = WarningOutput::kQuiet;
+  return settings;
+}
+
+}  // namespace perseus

@@ -1,0 +1,29 @@
+// What a session was opened with: options, environment and defaults made one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "perseus/client/perseus.h"
+#include "perseus/client/warnings.h"
+#include "perseus/jobdir/rank_log.h"
+
+namespace perseus {
+
+struct Settings {
+  RankName name;
+  std::string gpu;                      // UUID or number; empty: the only one.
+  std::string job;                      // 1 to 200 printable bytes.
+  std::filesystem::path job_directory;  // Empty for none; from here on likewise.
+  std::filesystem::path plan;
+  std::string agent;                 // A socket, "own" or "off".
+  std::string devices;               // For OpenDevices, or "off".
+  std::int64_t plan_expires_at = 0;  // Seconds since 1970; 0: never.
+  WarningOutput warning_output = WarningOutput::kStandardError;
+};
+
+// `options` may be null, or of an older ABI and shorter: what it lacks is taken to be 0.
+Settings SettingsFrom(const perseus_options* options);
+
+}  // namespace perseus

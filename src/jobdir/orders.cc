@@ -1,0 +1,128 @@
+#include "perseus/jobdir/orders.h"
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/file.h"
+#include "perseus/base/json_file.h"
+
+namespace perseus {
+namespace {
+
+using json_file::Node;
+using json_file::Throw;
+
+// file -> clocks -> clock -> value.
+constexpr int kDeepest = 4;
+constexpr int kMostCount = 1'000'000;
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
+
+KindClock ReadClock(const Node& node) {
+  constexpr std::array<std::string_view, 4> kKeys{"rank", "chunk", "kind", "mhz"};
+  node.RequireObject(kKeys);
+  KindClock clock;
+  clock.rank = node.Member("rank").Count(0, kMostCount, "a rank's number, from 0");
+  clock.chunk = node.Member("chunk").Count(0, kMostCount, "a chunk's number, from 0");
+  const Node kind_node = node.Member("kind");
+  const std::string name = kind_node.Text();
+  const std::optional<InstructionKind> kind = ParseInstructionKind(name);
+  if (!kind || !IsComputation(*kind)) {
+    Throw(
+        "{} {} is not a computation (expected \"forward\", \"backward\", \"backward_input\", "
+        "\"backward_weight\" or \"recompute\")",
+        kind_node.path, Excerpt(name));
+  }
+  clock.kind = *kind;
+  clock.frequency_mhz = node.Member("mhz").Count(1, kMostCount, "MHz, such as 1410");
+  return clock;
+}
+
+// A path that leads out of the directory is somebody's mistake, or worse.
+std::string ReadPlanPath(const Node& node) {
+  std::string text = node.Text();
+  const std::filesystem::path path(text);
+  bool leads_out = text.empty() || path.is_absolute();
+  for (const auto& part : path) leads_out = leads_out || part == "..";
+  if (leads_out) {
+    Throw("{} {} is not a path within the job's directory (expected one such as plans/7.json)",
+          node.path, Excerpt(text));
+  }
+  return text;
+}
+
+Orders ReadOrdersFrom(const Node& file) {
+  constexpr std::array<std::string_view, 6> kKeys{"perseus_orders", "version", "from_step",
+                                                  "record",         "plan",    "clocks"};
+  file.RequireObject(kKeys);
+  if (file.Member("perseus_orders").value != 1) {
+    Throw(
+        "perseus_orders is not 1, which is what this perseus reads (install the same version "
+        "everywhere)");
+  }
+  Orders orders;
+  orders.version = file.Member("version").Whole(1, kMostSteps, "a number that grows");
+  orders.from_step = file.Member("from_step").Whole(0, kMostSteps, "a step's number");
+  orders.record = file.Member("record").Flag();
+  if (file.Has("plan") && file.Has("clocks")) {
+    Throw("there are both plan and clocks (leave one of them out)");
+  }
+  if (file.Has("plan")) orders.plan = ReadPlanPath(file.Member("plan"));
+  if (file.Has("clocks")) {
+    const Node clocks = file.Member("clocks");
+    const std::size_t count = clocks.ListSize();
+    orders.clocks.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) orders.clocks.push_back(ReadClock(clocks[i]));
+  }
+  return orders;
+}
+
+std::filesystem::path OrdersPath(const std::filesystem::path& job_directory) {
+  return job_directory / "orders.json";
+}
+
+}  // namespace
+
+std::string FormatOrders(const Orders& orders) {
+  nlohmann::ordered_json file{{"perseus_orders", 1},
+                              {"version", orders.version},
+                              {"from_step", orders.from_step},
+                              {"record", orders.record}};
+  if (!orders.plan.empty()) file["plan"] = orders.plan;
+  if (!orders.clocks.empty()) {
+    auto clocks = nlohmann::ordered_json::array();
+    for (const KindClock& clock : orders.clocks) {
+      clocks.push_back({{"rank", clock.rank},
+                        {"chunk", clock.chunk},
+                        {"kind", Name(clock.kind)},
+                        {"mhz", clock.frequency_mhz}});
+    }
+    file["clocks"] = std::move(clocks);
+  }
+  return file.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+Result<Orders> ParseOrders(std::string_view text, std::string_view name) {
+  return json_file::Read(text, name, kDeepest, ReadOrdersFrom);
+}
+
+Result<std::optional<Orders>> ReadOrders(const std::filesystem::path& job_directory) {
+  const std::filesystem::path path = OrdersPath(job_directory);
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error) return std::optional<Orders>();
+  const Result<std::string> text = ReadFile(path);
+  if (!text) return Fail(text);
+  Result<Orders> orders = ParseOrders(*text, path.string());
+  if (!orders) return Fail(orders);
+  return std::optional<Orders>(*std::move(orders));
+}
+
+Result<void> WriteOrders(const std::filesystem::path& job_directory, const Orders& orders) {
+  return WriteFileAtomically(OrdersPath(job_directory), FormatOrders(orders));
+}
+
+}  // namespace perseus

@@ -1,0 +1,106 @@
+#include "perseus/jobdir/orders.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace perseus {
+namespace {
+
+using ::testing::HasSubstr;
+
+Orders Profiling() {
+  Orders orders;
+  orders.version = 8;
+  orders.from_step = 9'007'199'254'740'992;  // 2^53.
+  orders.record = false;
+  orders.clocks = {{0, 0, InstructionKind::kForward, 1410},
+                   {3, 1, InstructionKind::kBackwardWeight, 210}};
+  return orders;
+}
+
+TEST(Orders, SurviveTheirFile) {
+  Orders following;
+  following.plan = "plans/7.json";
+  for (const Orders& orders : {Orders(), Profiling(), following}) {
+    const auto parsed = ParseOrders(FormatOrders(orders), "orders.json");
+    ASSERT_TRUE(parsed) << parsed.error().message;
+    EXPECT_EQ(*parsed, orders);
+  }
+}
+
+struct BadOrders {
+  const char* name;
+  const char* text;
+  const char* message;
+};
+void PrintTo(const BadOrders& bad, std::ostream* out) { *out << bad.name; }
+
+class BadOrdersTest : public testing::TestWithParam<BadOrders> {};
+TEST_P(BadOrdersTest, AreAnErrorThatNamesThePlace) {
+  const auto parsed = ParseOrders(GetParam().text, "orders.json");
+  ASSERT_FALSE(parsed);
+  EXPECT_THAT(parsed.error().message, HasSubstr(GetParam().message));
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, BadOrdersTest,
+    testing::Values(
+        BadOrders{"Empty", "", "orders.json:1: not JSON"},
+        BadOrders{"OtherFile", R"({"format":"perseus-plan"})", "has no key \"format\""},
+        BadOrders{"Newer", R"({"perseus_orders":2,"version":1,"from_step":0,"record":true})",
+                  "perseus_orders is not 1"},
+        BadOrders{"NoVersion", R"({"perseus_orders":1,"from_step":0,"record":true})",
+                  "version is missing"},
+        BadOrders{"VersionZero", R"({"perseus_orders":1,"version":0,"from_step":0,"record":true})",
+                  "version is not a whole number from 1"},
+        BadOrders{
+            "HugeStep",
+            R"({"perseus_orders":1,"version":1,"from_step":18446744073709551615,"record":true})",
+            "from_step is not a whole number"},
+        BadOrders{"RecordIsText",
+                  R"({"perseus_orders":1,"version":1,"from_step":0,"record":"yes"})",
+                  "record is neither true nor false"},
+        BadOrders{
+            "Both",
+            R"({"perseus_orders":1,"version":1,"from_step":0,"record":true,"plan":"p","clocks":[]})",
+            "both plan and clocks"},
+        BadOrders{
+            "PlanElsewhere",
+            R"({"perseus_orders":1,"version":1,"from_step":0,"record":true,"plan":"../p.json"})",
+            "not a path within the job's directory"},
+        BadOrders{
+            "NoSuchKind",
+            R"({"perseus_orders":1,"version":1,"from_step":0,"record":true,"clocks":[{"rank":0,"chunk":0,"kind":"load","mhz":1}]})",
+            "clocks[0].kind \"load\" is not a computation"},
+        BadOrders{
+            "NoClock",
+            R"({"perseus_orders":1,"version":1,"from_step":0,"record":true,"clocks":[{"rank":0,"chunk":0,"kind":"forward","mhz":0}]})",
+            "clocks[0].mhz is not"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST(OrdersFile, IsNothingBeforeItWasWrittenAndWholeAfterwards) {
+  const std::filesystem::path directory =
+      std::filesystem::path(testing::TempDir()) / "perseus_orders_test";
+  std::filesystem::remove_all(directory);
+  std::filesystem::create_directories(directory);
+  auto read = ReadOrders(directory);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_FALSE(read->has_value());
+
+  ASSERT_TRUE(WriteOrders(directory, Profiling()));
+  read = ReadOrders(directory);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, Profiling());
+
+  std::ofstream(directory / "orders.json") << "{";
+  read = ReadOrders(directory);
+  ASSERT_FALSE(read);
+  EXPECT_THAT(read.error().message, HasSubstr("orders.json:1: not JSON"));
+  std::filesystem::remove_all(directory);
+}
+
+}  // namespace
+}  // namespace perseus

@@ -1,0 +1,127 @@
+#include "perseus/jobdir/rank_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace perseus {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+RankHeader Header(int pid) {
+  RankHeader header;
+  header.name = {1, 3, 7};
+  header.gpu = "GPU-virtual-box-3";
+  header.gpu_name = "a \"fast\" one\n";
+  header.host = "n\xff";  // Not UTF-8: becomes U+FFFD.
+  header.pid = pid;
+  header.sm_clocks_mhz = {210, 1410};
+  header.may_set_clocks = true;
+  header.epoch = 1'763'740'800'123'456'789;
+  return header;
+}
+
+RanStep Step(std::int64_t number) {
+  RanStep step;
+  step.step = number;
+  step.version = 7;
+  step.on_plan = true;
+  step.begin = 9'007'199'254'740'993;  // 2^53 + 1: no double.
+  step.end = step.begin + 500'000'001;
+  step.instructions = {{InstructionKind::kForward, 0, 0, 0, 50'000'001, 1410},
+                       {InstructionKind::kRecompute, 11, 1, 60'000'000, 1, 0}};
+  step.energy = {{-40'000'000, 10'500'000, 81'234.567'890'123'4},
+                 {10'500'000, 110'500'000, 81'300}};
+  step.clocks = {{125'000, 131'000, 1410, 2}, {200'000, 0, 1200, 0}};
+  step.temperature_c = 61;
+  step.power_w = 310.1;
+  step.is_limited = true;
+  return step;
+}
+
+RankRecord Parsed(std::string_view line) {
+  const auto record = ParseRecord(line.substr(0, line.size() - 1), "log:1");
+  EXPECT_TRUE(record) << record.error().message;
+  return record ? *record : RankRecord(Remark{"no record"});
+}
+
+TEST(RankRecord, SurvivesItsLine) {
+  RankHeader header = Header(4711);
+  const std::string line = FormatRecord(header);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  header.host = "n\xEF\xBF\xBD";
+  EXPECT_EQ(Parsed(line), RankRecord(header));
+  EXPECT_EQ(Parsed(FormatRecord(Step(12))), RankRecord(Step(12)));
+  EXPECT_EQ(Parsed(FormatRecord(Remark{"plan 7 is \"x\""})), RankRecord(Remark{"plan 7 is \"x\""}));
+}
+
+TEST(RankRecord, ThatIsWrongNamesFileLineAndPlace) {
+  std::string line = FormatRecord(Step(12));
+  line.replace(line.find("[0,0,0,0,50000001"), 2, "[9");
+  const auto record = ParseRecord(line, "ranks/p0-r3-t0.jsonl:17");
+  ASSERT_FALSE(record);
+  EXPECT_THAT(record.error().message,
+              HasSubstr("ranks/p0-r3-t0.jsonl:17: instructions[0][0] is not a number from 0 to 4"));
+  EXPECT_FALSE(ParseRecord(R"({"remark":1})", "log:1"));
+  EXPECT_FALSE(ParseRecord(R"({"perseus_rank":2})", "log:1"));
+  EXPECT_FALSE(ParseRecord("[]", "log:1"));
+}
+
+class RankLogReaderTest : public testing::Test {
+ protected:
+  RankLogReaderTest()
+      : path_(std::filesystem::path(testing::TempDir()) / "perseus_rank_log_test.jsonl") {
+    std::filesystem::remove(path_);
+  }
+  ~RankLogReaderTest() override { std::filesystem::remove(path_); }
+
+  void Append(std::string_view text) { std::ofstream(path_, std::ios::app) << text; }
+  void BeginAnew(std::string_view text) { std::ofstream(path_, std::ios::trunc) << text; }
+  std::vector<RankRecord> ReadNew() {
+    auto records = reader_.ReadNew();
+    EXPECT_TRUE(records) << records.error().message;
+    return records ? *std::move(records) : std::vector<RankRecord>();
+  }
+
+  std::filesystem::path path_;
+  RankLogReader reader_{path_};
+};
+
+TEST_F(RankLogReaderTest, ReadsWholeLinesOnceWhileTheLogGrows) {
+  EXPECT_THAT(ReadNew(), IsEmpty());
+  const std::string one = FormatRecord(Step(1));
+  Append(one.substr(0, 40));
+  EXPECT_THAT(ReadNew(), IsEmpty());
+  Append(one.substr(40));
+  Append(FormatRecord(Step(2)));
+  EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(1)), RankRecord(Step(2))));
+  EXPECT_THAT(ReadNew(), IsEmpty());
+}
+
+TEST_F(RankLogReaderTest, BeginsAnewWithTheLogHoweverLongThatBecame) {
+  Append(FormatRecord(Remark{"of process 1"}));
+  Append(FormatRecord(Step(1)));
+  EXPECT_EQ(ReadNew().size(), 2U);
+  BeginAnew(FormatRecord(Remark{"of process 2"}) + FormatRecord(Step(1)) + FormatRecord(Step(2)));
+  EXPECT_EQ(ReadNew().size(), 3U);
+}
+
+TEST_F(RankLogReaderTest, LosesNothingAroundAWrongLine) {
+  Append(FormatRecord(Step(1)) + "nonsense\n" + FormatRecord(Step(2)));
+  EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(1))));
+  const auto failed = reader_.ReadNew();
+  ASSERT_FALSE(failed);
+  EXPECT_THAT(failed.error().message, HasSubstr(path_.string() + ":2"));
+  EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
+}
+
+}  // namespace
+}  // namespace perseus
