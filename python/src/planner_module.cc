@@ -1,5 +1,5 @@
-// perseus._planner: the planner for Python. Loads a job, computes its frontier and plans; the package's
-// _plan.py makes objects with NumPy arrays of what this returns.
+// perseus._planner: the planner for Python. Loads a job, computes its frontier and plans; the
+// package's _plan.py makes objects with NumPy arrays of what this returns.
 //
 // Failures are perseus.Error (a ValueError) for input, perseus.UnreachableError for a target that
 // nothing meets, and OSError for what the system refuses; the text is that of the program. Nothing
@@ -80,8 +80,8 @@ py::array_t<T> Column(const Items& items, Get get) {
 
 py::dict FrontierColumns(const Frontier& frontier) {
   py::dict columns;
-  columns["times_s"] = Column<double>(frontier.points,
-                                      [](const FrontierPoint& p) { return ToSeconds(p.time); });
+  columns["times_s"] =
+      Column<double>(frontier.points, [](const FrontierPoint& p) { return ToSeconds(p.time); });
   columns["energies_j"] =
       Column<double>(frontier.points, [](const FrontierPoint& p) { return p.bound_j; });
   columns["prices_w"] =
@@ -104,7 +104,9 @@ py::dict InstructionColumns(const PlanFile& file) {
   auto add = [&]<typename T>(const char* name, T, auto get) {
     columns[name] = Column<T>(rows, get);
   };
-  auto of = [](auto member) { return [member](const Row& row) { return row.instruction.*member; }; };
+  auto of = [](auto member) {
+    return [member](const Row& row) { return row.instruction.*member; };
+  };
   add("rank", std::int32_t{}, [](const Row& row) { return row.rank; });
   add("stage", std::int32_t{}, of(&PlannedInstruction::stage));
   add("kind", std::int32_t{}, of(&PlannedInstruction::kind));
@@ -144,8 +146,7 @@ py::dict Ranges() {
   auto add = [&](const char* name, const NumberRange& range) {
     ranges[name] = py::make_tuple(range.least, range.most, range.unit);
   };
-  for (const char* name :
-       {"stages", "microbatches", "chunks", "pipelines", "gpus_per_stage"}) {
+  for (const char* name : {"stages", "microbatches", "chunks", "pipelines", "gpus_per_stage"}) {
     add(name, kCountRange);
   }
   for (const char* name : {"p2p_s", "load_s", "all_reduce_s", "optimizer_s"}) {
