@@ -29,6 +29,7 @@ struct SessionObject {
   PyObject_HEAD
   perseus_session* handle;  // Null once closed.
   // clang-format on
+  perseus_counters last_counters;  // Once closed.
   std::uint64_t warnings_logged;
   // Microbatches so far in this step, for instructions that do not say theirs.
   std::array<std::array<std::int32_t, kCountedChunks>, kKinds> counts;
@@ -62,6 +63,8 @@ void EndStep(SessionObject* session);
 
 // Tells logging, once a cause ever. False if Python's error is set (KeyboardInterrupt).
 bool WarnOnce(const char* cause, const char* message);
+// Of an open session as of now, of a closed one as of its end.
+perseus_counters ReadCounters(const SessionObject* session);
 // Logs what the session has to say. False likewise.
 bool LogWarnings(SessionObject* session);
 

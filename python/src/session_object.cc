@@ -44,6 +44,7 @@ bool Log(const char* message) {
 void Close(SessionObject* session) {
   perseus_session* const handle = session->handle;
   if (handle == nullptr) return;
+  session->last_counters = ReadCounters(session);
   session->handle = nullptr;
   std::erase(OpenSessions(), session);
   Py_BEGIN_ALLOW_THREADS;
@@ -137,9 +138,7 @@ PyStructSequence_Desc counters_description = {"perseus.Counters", "What happened
                                               static_cast<int>(std::size(counter_fields)) - 1};
 
 PyObject* GetCounters(PyObject* self, void*) {
-  perseus_counters now{};
-  now.size = sizeof now;
-  perseus_read_counters(AsSession(self)->handle, &now);
+  const perseus_counters now = ReadCounters(AsSession(self));
   PyObject* const counters = PyStructSequence_New(counters_type);
   if (counters == nullptr) return nullptr;
   Py_ssize_t i = 0;
@@ -277,12 +276,19 @@ bool WarnOnce(const char* cause, const char* message) {
   return Log(message);
 }
 
-bool LogWarnings(SessionObject* session) {
+perseus_counters ReadCounters(const SessionObject* session) {
+  if (session->handle == nullptr) return session->last_counters;
   perseus_counters now{};
   now.size = sizeof now;
   perseus_read_counters(session->handle, &now);
-  if (now.warnings == session->warnings_logged) return true;
-  session->warnings_logged = now.warnings;
+  return now;
+}
+
+bool LogWarnings(SessionObject* session) {
+  if (session->handle == nullptr) return true;
+  const std::uint64_t warnings = ReadCounters(session).warnings;
+  if (warnings == session->warnings_logged) return true;
+  session->warnings_logged = warnings;
   char text[kLongestWarning];
   while (perseus_take_warning(session->handle, text, sizeof text) > 0) {
     if (!Log(text)) return false;
