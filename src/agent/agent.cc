@@ -368,6 +368,7 @@ class Agent::Loop {
       keeper_->Tick();
       CloseSilent();
       if (!metrics_ && !is_stopping_) static_cast<void>(ServeMetrics());
+      if (IsIdleForLong()) BeginStop();
       if (is_stopping_ && IsStopOver()) return context_.stop();
       Tick();
     });
@@ -380,6 +381,12 @@ class Agent::Loop {
       if (connection->last_heard < latest && !keeper_->HasLease(id)) silent.push_back(connection);
     }
     for (const ConnectionPtr& connection : silent) Close(connection);
+  }
+
+  bool IsIdleForLong() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!connections_.empty() || !keeper_->IsAllBack()) last_busy_ = now;
+    return options_.exit_when_idle && now - last_busy_ >= *options_.exit_when_idle;
   }
 
   void BeginStop() {
@@ -415,6 +422,7 @@ class Agent::Loop {
   bool is_stopping_ = false;
   bool is_all_back_ = false;
   std::chrono::steady_clock::time_point stop_until_;
+  std::chrono::steady_clock::time_point last_busy_ = std::chrono::steady_clock::now();
   std::unique_ptr<GpuKeeper> keeper_;  // Ends first: its threads post to the context.
 };
 

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "perseus/agent/agent_report.h"
@@ -28,6 +29,9 @@ struct AgentOptions {
   std::chrono::milliseconds patience{30'000};  // With GPUs that do not go back when it stops.
   std::chrono::milliseconds silence{60'000};   // A connection without a lease may say nothing.
   std::size_t most_connections = 1024;
+  // Stops by itself when it had no client and nothing to give back for so long; nothing: never. It
+  // begins to count when it starts, so whoever starts it has as long to connect.
+  std::optional<std::chrono::milliseconds> exit_when_idle;
   GpuKeeper::Setup gpus;
 };
 
@@ -38,9 +42,10 @@ class Agent {
   static Result<std::unique_ptr<Agent>> Start(AgentOptions options, spdlog::logger& log);
   ~Agent();
 
-  // Serves until SIGTERM, SIGINT or Stop(), then gives all GPUs back and returns. Fails (kSystem)
-  // if some did not go back in time; what is saved of them makes the next agent try again. The
-  // destructor may then wait for a driver that does not answer: end the process without it.
+  // Serves until SIGTERM, SIGINT, Stop() or for lack of clients, then gives all GPUs back and
+  // returns. Fails (kSystem) if some did not go back in time; what is saved of them makes the next
+  // agent try again. The destructor may then wait for a driver that does not answer: end the
+  // process without it.
   Result<void> Run();
   // From any thread.
   void Stop();

@@ -158,6 +158,24 @@ TEST_F(AgentTest, LendsGpusSetsTheirClocksAndTakesThemBack) {
   }
 }
 
+TEST_F(AgentTest, EndsByItselfOnlyWhenNobodyIsLeft) {
+  AgentOptions options = Options();
+  options.exit_when_idle = std::chrono::milliseconds(500);
+  Start(std::move(options));
+  {
+    Client client(socket());
+    client.Acquire({"GPU-a"});
+    client.publisher().Publish(0, 1000);
+    // Three times as long as it would wait for a client.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    EXPECT_EQ(client.StatusOf("GPU-a").job, "test");
+  }
+  thread_.join();  // Nobody stops it.
+  EXPECT_TRUE(result_);
+  EXPECT_TRUE(IsAllBack());
+  agent_.reset();
+}
+
 TEST_F(AgentTest, TheSecondOwnerIsRefusedWithTheFirstOnesName) {
   Start();
   Client first(socket());

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "agent_setup.h"
@@ -37,6 +38,7 @@ struct AgentFlags {
   std::string metrics = "127.0.0.1:9836";
   std::vector<std::string> resting;
   double patience_s = 30;
+  std::optional<double> exit_when_idle_s;
   std::string log_level = "info";
 };
 
@@ -78,6 +80,10 @@ Result<void> RunAgent(const AgentFlags& flags) {
   options.version = PERSEUS_VERSION;
   options.hostname = HostName();
   options.patience = std::chrono::milliseconds(static_cast<int>(flags.patience_s * 1000));
+  if (flags.exit_when_idle_s) {
+    options.exit_when_idle =
+        std::chrono::milliseconds(static_cast<int>(*flags.exit_when_idle_s * 1000));
+  }
 
   auto agent = Agent::Start(std::move(options), log);
   if (!agent) return Fail(agent);
@@ -121,6 +127,10 @@ Verb AddAgentVerb(CLI::App& program) {
                    "How long to try to give GPUs back when it ends (default: 30)")
       ->type_name("SECONDS")
       ->check(NumberIn({0, 3600}, "in seconds"));
+  verb->add_option("--exit-when-idle", flags->exit_when_idle_s,
+                   "End by itself after so long without a client (default: never)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0, 86'400}, "in seconds"));
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->type_name("LEVEL")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));

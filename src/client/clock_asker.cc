@@ -25,6 +25,13 @@ bool ClockAsker::TryAsk(int frequency_mhz) {
   return true;
 }
 
+int ClockAsker::ClockFor(int frequency_mhz) {
+  if (is_busy_.test_and_set(std::memory_order_acquire)) return frequency_mhz;
+  const int clock = lease_ == nullptr ? 0 : NearestFaster(lease_->sm_clocks_mhz, frequency_mhz);
+  Unlock();
+  return clock;
+}
+
 void ClockAsker::Publish(int frequency_mhz) {
   const int clock = NearestFaster(lease_->sm_clocks_mhz, frequency_mhz);
   wanted_.store(frequency_mhz, std::memory_order_relaxed);

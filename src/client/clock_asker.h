@@ -39,6 +39,8 @@ class ClockAsker {
   // Asks for this clock, or the nearest faster one that there is, unless it was asked for last.
   // 0: what the GPU had before. False if somebody else is at it.
   bool TryAsk(int frequency_mhz);
+  // What would be published for it; as it is where somebody else is asking just now.
+  int ClockFor(int frequency_mhz);
   // As wanted; what TryAsk would do nothing for. 0 without a lease.
   int wanted_mhz() const { return wanted_.load(std::memory_order_relaxed); }
   // What was published for it.

@@ -100,9 +100,13 @@ void HotPath::Record(const Event& event) {
   // The step's end needs a place, too.
   const bool is_end = event.type == Event::Type::kStepEnd;
   if (events_.HasRoomFor(is_end ? 1 : 2) && events_.Push(event)) return;
+  Drop();
+  trouble_.is_full.store(true, std::memory_order_relaxed);
+}
+
+void HotPath::Drop() {
   is_whole_ = false;
   Bump(counters_.records_dropped);
-  trouble_.is_full.store(true, std::memory_order_relaxed);
 }
 
 // ---- The calls ----
@@ -174,17 +178,32 @@ int HotPath::InstructionBegin(const Computation& what, Nanoseconds now) {
   return 0;
 }
 
-int HotPath::InstructionEnd(Nanoseconds now, int timing) {
+int HotPath::InstructionEnd(Nanoseconds now) {
   if (!is_in_instruction_) return kNoChange;
-  is_in_instruction_ = false;
   Event event;
-  event.type = timing < 0 ? Event::Type::kInstruction : Event::Type::kStreamInstruction;
-  event.what = what_;
-  event.frequency_mhz = frequency_mhz_;
-  event.timing = timing;
+  event.type = Event::Type::kInstruction;
   event.begin = began_;
   event.end = now;
-  Record(event);
+  return EndInstruction(event);
+}
+
+int HotPath::InstructionEndOn(int timing) {
+  if (!is_in_instruction_) return kNoChange;
+  Event event;
+  event.type = Event::Type::kStreamInstruction;
+  event.timing = timing;
+  return EndInstruction(event);
+}
+
+int HotPath::EndInstruction(Event event) {
+  is_in_instruction_ = false;
+  event.what = what_;
+  event.frequency_mhz = frequency_mhz_;
+  if (event.type == Event::Type::kStreamInstruction && event.timing == kNoTimes) {
+    Drop();
+  } else {
+    Record(event);
+  }
   Bump(counters_.instructions);
   if (position_ < kLongestLearned) learned_[position_] = what_;
   ++position_;

@@ -92,8 +92,10 @@ class HotPath {
   int InstructionBegin(const Computation& what, Nanoseconds now);
   // What was asked for when the instruction began, as the record is to have it.
   void SetFrequency(int frequency_mhz) { frequency_mhz_ = frequency_mhz; }
-  // `timing`: the pair of events that has the times in place of `now`, -1 for none.
-  int InstructionEnd(Nanoseconds now, int timing = -1);
+  int InstructionEnd(Nanoseconds now);
+  // For work on a stream: the pair of events that has the times; kNoTimes if nothing has.
+  int InstructionEndOn(int timing);
+  static constexpr int kNoTimes = -1;
 
   // From the next step on. On the training thread, but not for the hot path.
   void Follow(ClockTable* table) { AddWaiting(table); }
@@ -117,6 +119,8 @@ class HotPath {
     return table_ != nullptr && table_->source == ClockTable::Source::kKinds;
   }
   void Record(const Event& event);
+  void Drop();
+  int EndInstruction(Event event);
 
   Ring<Event>& events_;
   Handover<ClockTable>& tables_;

@@ -42,13 +42,13 @@ Keeper::Keeper(KeeperSetup setup)
       core_owner_(std::move(setup.core)),
       clock_(std::move(setup.clock)),
       gpu_(std::move(setup.gpu)),
-      socket_(std::move(setup.socket)),
+      find_agent_(std::move(setup.find_agent)),
       retry_after_(kFirstRetry),
       orders_(core_.settings.job_directory, core_.settings.name.rank),
       meter_(std::move(setup.device), *clock_) {}
 
 void Keeper::Begin() {
-  if (!socket_.empty() && !gpu_.empty()) TryLease(kPatienceAtOpen);
+  if (find_agent_ && !gpu_.empty()) TryLease(kPatienceAtOpen);
   if (core_.settings.job_directory.empty()) return;
   auto log = RankLogWriter::Create(RankLogPath(core_.settings.job_directory, core_.settings.name));
   if (!log) {
@@ -98,6 +98,7 @@ void Keeper::End() {
   core_.live().socket.store(-1);
   core_.live().wakeup.store(-1);
   core_.live().log.store(-1);
+  if (core_.live().is_over.load() != LiveSession::kProcessEnds) core_.streams.DestroyEvents();
   // The agent gives the GPU back when the connection ends.
   static_cast<void>(core_.asker.UseLease(nullptr));
   link_.reset();
@@ -106,9 +107,15 @@ void Keeper::End() {
 
 // ---- The lease ----
 
+Result<AgentLink::Leased> Keeper::Acquire(std::chrono::milliseconds patience) const {
+  const auto socket = find_agent_();
+  if (!socket) return Fail(socket);
+  return AgentLink::Acquire(*socket, gpu_, core_.settings.job, patience);
+}
+
 void Keeper::TryLease(std::chrono::milliseconds patience) {
   const Nanoseconds now = clock_->Now();
-  auto leased = AgentLink::Acquire(socket_, gpu_, core_.settings.job, patience);
+  auto leased = Acquire(patience);
   if (!leased) {
     core_.warnings.Once("agent",
                         leased.error().message + "; clocks are not set, and steps only measured");
@@ -137,7 +144,7 @@ void Keeper::LoseLease(const std::string& cause, const std::string& message) {
 }
 
 void Keeper::TendLease(Nanoseconds now) {
-  if (socket_.empty() || gpu_.empty() || is_released_by_hand_) return;
+  if (!find_agent_ || gpu_.empty() || is_released_by_hand_) return;
   if (!link_) {
     if (now >= next_try_) TryLease(kPatience);
     return;
@@ -149,10 +156,7 @@ void Keeper::TendLease(Nanoseconds now) {
                      "perseus doctor)");
   }
   CollectAnswer();
-  if (!core_.counters.is_in_step.load() &&
-      now > core_.counters.last_step_end.load(std::memory_order_relaxed) + kRestAfter) {
-    core_.asker.Rest(core_.counters.is_in_step);
-  }
+  RestIfIdle(now);
   if (now < next_beat_) return;
   core_.asker.Beat();
   const bool was_silent = now - last_beat_ > static_cast<Nanoseconds>(kHeartbeatSeconds) * kSecond;
@@ -173,6 +177,14 @@ void Keeper::TendLease(Nanoseconds now) {
   const double slowdown = core_.counters.slowdown.load(std::memory_order_relaxed);
   if (slowdown == told_slowdown_) return;
   if (link_->Intend(slowdown)) told_slowdown_ = slowdown;
+}
+
+void Keeper::RestIfIdle(Nanoseconds now) {
+  // The training thread may be far ahead of the stream: the last step lasts until that is done.
+  if (core_.counters.is_in_step.load() || recorder_.IsWaiting()) return;
+  const Nanoseconds ended =
+      std::max(core_.counters.last_step_end.load(std::memory_order_relaxed), recorder_.last_end());
+  if (now > ended + kRestAfter) core_.asker.Rest(core_.counters.is_in_step);
 }
 
 void Keeper::CollectAnswer() {
@@ -229,8 +241,11 @@ void Keeper::WriteSteps(Nanoseconds now) {
   while (const auto event = core_.events.Pop()) recorder_.Add(*event);
   while (const auto ask = core_.asker.asks().Pop()) recorder_.Add(*ask);
   CollectAnswer();
-  const auto no_stream = [](int) { return std::optional<StreamTimes>(StreamTimes{}); };
-  const auto steps = recorder_.TakeFinished(now, no_stream);
+  // Once the process ends, the driver may not be called any more.
+  const bool may_ask = core_.live().is_over.load() != LiveSession::kProcessEnds;
+  const auto steps = recorder_.TakeFinished(now, [this, may_ask](int timing) {
+    return may_ask ? core_.streams.Times(timing) : StreamTiming{StreamTiming::State::kLost, 0, 0};
+  });
   for (const RanStep& step : steps) Write(step);
 }
 

@@ -26,7 +26,8 @@ struct KeeperSetup {
   std::shared_ptr<Clock> clock;
   std::string gpu;                 // UUID; empty: no GPU is known, so no lease is wanted.
   std::unique_ptr<Device> device;  // Null: no energy.
-  std::filesystem::path socket;    // Of the agent; empty: none.
+  // The agent's socket, each time that one is asked for a lease; empty: none ever is.
+  std::function<Result<std::filesystem::path>()> find_agent;
 };
 
 class Keeper {
@@ -42,8 +43,10 @@ class Keeper {
 
  private:
   void TryLease(std::chrono::milliseconds patience);
+  Result<AgentLink::Leased> Acquire(std::chrono::milliseconds patience) const;
   void LoseLease(const std::string& cause, const std::string& message);
   void TendLease(Nanoseconds now);
+  void RestIfIdle(Nanoseconds now);
   void CollectAnswer();
   void LookForOrders(Nanoseconds now);
   void OfferTables();
@@ -57,7 +60,7 @@ class Keeper {
   const std::shared_ptr<SessionCore> core_owner_;
   const std::shared_ptr<Clock> clock_;
   const std::string gpu_;
-  const std::filesystem::path socket_;
+  const std::function<Result<std::filesystem::path>()> find_agent_;
 
   std::optional<AgentLink> link_;
   bool is_released_by_hand_ = false;

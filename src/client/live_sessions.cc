@@ -33,7 +33,7 @@ void InChild() {
     CloseCopy(session.socket);
     CloseCopy(session.wakeup);
     CloseCopy(session.log);
-    session.is_over.store(1);
+    session.is_over.store(LiveSession::kProcessEnds);
     session.has_ended.store(1);
   }
 }
@@ -41,11 +41,11 @@ void InChild() {
 // Steps that were not written yet are, and keepers do not run into what is being torn down.
 void AtExit() {
   for (LiveSession& session : live_sessions) {
-    if (session.is_claimed.load()) session.is_over.store(1);
+    if (session.is_claimed.load()) session.is_over.store(LiveSession::kProcessEnds);
   }
   const Nanoseconds until = RealClock().Now() + kPatience;
   for (LiveSession& session : live_sessions) {
-    if (session.is_claimed.load()) EndKeeper(session, until);
+    if (session.is_claimed.load()) EndKeeper(session, LiveSession::kProcessEnds, until);
   }
 }
 
@@ -80,9 +80,9 @@ void ReleaseLiveSession(LiveSession* session) {
 
 std::uint32_t ForkGeneration() { return generation.load(std::memory_order_relaxed); }
 
-bool EndKeeper(LiveSession& session, std::int64_t until) {
+bool EndKeeper(LiveSession& session, std::uint32_t reason, std::int64_t until) {
   RealClock clock;
-  session.is_over.store(1);
+  session.is_over.store(reason);
   WakeAll(session.is_over);
   while (session.has_ended.load() == 0 && clock.Now() < until) {
     clock.WaitWhile(session.has_ended, 0, until);

@@ -16,9 +16,13 @@ struct LiveSession {
   std::atomic<int> socket = -1;
   std::atomic<int> wakeup = -1;
   std::atomic<int> log = -1;
-  // 1: the keeper is to end; it has.
+  // Not 0: the keeper is to end, and why.
+  static constexpr std::uint32_t kClosed = 1;
+  static constexpr std::uint32_t kProcessEnds = 2;
   std::atomic<std::uint32_t> is_over = 0;
-  std::atomic<std::uint32_t> has_ended = 1;
+  // What a driver may still use when the session is closed; kept here so that it is not lost.
+  std::atomic<void*> kept = nullptr;
+  std::atomic<std::uint32_t> has_ended = 1;  // 1: there is no keeper.
 };
 
 // There are 256 that fork and exit know of; whoever comes later gets one that they do not.
@@ -28,7 +32,8 @@ void ReleaseLiveSession(LiveSession* session);
 // Another number in a child than in its parent.
 std::uint32_t ForkGeneration();
 
-// Ends the keeper and waits for it, until CLOCK_MONOTONIC is `until`. Whether it has ended.
-bool EndKeeper(LiveSession& session, std::int64_t until);
+// Ends the keeper for this reason and waits for it, until CLOCK_MONOTONIC is `until`. Whether it
+// has ended.
+bool EndKeeper(LiveSession& session, std::uint32_t reason, std::int64_t until);
 
 }  // namespace perseus

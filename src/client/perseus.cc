@@ -51,12 +51,17 @@ void perseus_instruction_end(perseus_session* session) {
 }
 
 void perseus_instruction_begin_on(perseus_session* session, int32_t kind, int32_t microbatch,
-                                  int32_t chunk, void* /*stream*/) {
-  perseus_instruction_begin(session, kind, microbatch, chunk);
+                                  int32_t chunk, void* stream) {
+  if (session == nullptr) return;
+  try {
+    session->session->InstructionBeginOn(kind, microbatch, chunk, stream);
+  } catch (const std::exception&) {
+    // Memory ran out at the first use of a stream.
+  }
 }
 
-void perseus_instruction_end_on(perseus_session* session, void* /*stream*/) {
-  perseus_instruction_end(session);
+void perseus_instruction_end_on(perseus_session* session, void* stream) {
+  if (session != nullptr) session->session->InstructionEndOn(stream);
 }
 
 int perseus_use_plan(perseus_session* session, const char* path) {

@@ -65,21 +65,30 @@ enum {
 /* Texts that are NULL are taken from the environment variable named beside them; where that is
  * unset, too, the default holds. All are copied. */
 typedef struct perseus_options {
-  size_t size;         /* sizeof(perseus_options) */
-  int32_t pipeline;    /* Which of the data-parallel pipelines, from 0. */
-  int32_t rank;        /* Position along the pipeline, from 0: which of the plan's stages. */
-  int32_t tensor_rank; /* Which of the stage's GPUs, from 0. */
-  const char* gpu;     /* PERSEUS_GPU: UUID, or its place among the visible ones ("0"). */
-  const char* job;     /* PERSEUS_JOB: what others are told holds the GPU. "training" */
-  const char*
-      job_directory; /* PERSEUS_JOB_DIR: where orders come from and steps are recorded. None. */
-  const char* plan;  /* PERSEUS_PLAN: a plan file, in force until orders say otherwise. None. */
-  const char* agent; /* PERSEUS_AGENT: the agent's socket; "off" for none; "own" starts an agent for
-                        this user if it may set clocks. "/run/perseus/agent.sock" */
-  const char* devices;     /* PERSEUS_DEVICES: what measures energy: "auto", "nvml", "rocm",
-                              "virtual:FILE",     "off". "auto" */
-  int64_t plan_expires_at; /* Seconds since 1970; from then on `plan` is not followed. 0: never. */
-  uint32_t flags;          /* PERSEUS_QUIET */
+  size_t size; /* sizeof(perseus_options) */
+  /* Which of the data-parallel pipelines, from 0. */
+  int32_t pipeline;
+  /* Position along the pipeline, from 0: which of the plan's ranks. */
+  int32_t rank;
+  /* Which of the stage's GPUs, from 0. */
+  int32_t tensor_rank;
+  /* PERSEUS_GPU: UUID, or its number among the visible ones ("0"). The only one. */
+  const char* gpu;
+  /* PERSEUS_JOB: what others are told holds the GPU. "training" */
+  const char* job;
+  /* PERSEUS_JOB_DIR: where orders come from and steps are recorded. None. */
+  const char* job_directory;
+  /* PERSEUS_PLAN: a plan file, in force until orders say otherwise. None. */
+  const char* plan;
+  /* PERSEUS_AGENT: the agent's socket; "off" for none; "own" starts one for this user where none
+   * listens and the GPU can be set. "/run/perseus/agent.sock" */
+  const char* agent;
+  /* PERSEUS_DEVICES: what measures energy: "auto", "nvml", "rocm", "virtual:FILE", "off". "auto" */
+  const char* devices;
+  /* Seconds since 1970; from then on `plan` is not followed. 0: never. */
+  int64_t plan_expires_at;
+  /* PERSEUS_QUIET */
+  uint32_t flags;
 } perseus_options;
 
 /* Warnings are kept for perseus_take_warning and not written to standard error. */
@@ -108,7 +117,9 @@ PERSEUS_API void perseus_instruction_begin(perseus_session* session, int32_t kin
 PERSEUS_API void perseus_instruction_end(perseus_session* session);
 
 /* The same for work that is launched on a CUDA stream (a CUstream, or cudaStream_t), whose context
- * is current: nothing waits for it. Both calls of an instruction on the same stream. */
+ * is current: nothing waits for it. Both calls of an instruction on the same stream. The first call
+ * of a session takes milliseconds (it makes events). A stream that is being captured is left alone.
+ */
 PERSEUS_API void perseus_instruction_begin_on(perseus_session* session, int32_t kind,
                                               int32_t microbatch, int32_t chunk, void* stream);
 PERSEUS_API void perseus_instruction_end_on(perseus_session* session, void* stream);

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <ctime>
 #include <exception>
+#include <filesystem>
+#include <functional>
 #include <limits>
 #include <system_error>
 #include <thread>
@@ -14,6 +16,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/client/gpu_choice.h"
+#include "perseus/client/own_agent.h"
 #include "perseus/device/open_devices.h"
 
 namespace perseus {
@@ -43,7 +46,13 @@ ChosenGpu FindGpu(SessionCore& core) {
   // One that the agent may know, though it cannot be measured from here.
   ChosenGpu unmeasured;
   if (settings.gpu.find('-') != std::string::npos) unmeasured.uuid = settings.gpu;
-  if (settings.devices == "off") return unmeasured;
+  if (settings.devices == "off") {
+    if (unmeasured.uuid.empty() && settings.agent != "off") {
+      core.warnings.Once("gpu",
+                         "no GPU is named, so no clocks are set (set PERSEUS_GPU to its UUID)");
+    }
+    return unmeasured;
+  }
   auto devices = OpenDevices(settings.devices);
   if (!devices) {
     core.warnings.Once("devices", devices.error().message + "; energy is not measured");
@@ -55,6 +64,29 @@ ChosenGpu FindGpu(SessionCore& core) {
     return unmeasured;
   }
   return *std::move(chosen);
+}
+
+// How the keeper comes by an agent; empty if there is to be none.
+std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core, const Device* device) {
+  const Settings& settings = core.settings;
+  if (settings.agent.empty() || settings.agent == "off") return {};
+  if (settings.agent != "own") {
+    return [socket = std::filesystem::path(settings.agent)] {
+      return Result<std::filesystem::path>(socket);
+    };
+  }
+  if (device == nullptr) {
+    core.warnings.Once("agent",
+                       "an agent of one's own has no GPU to set; steps are only measured "
+                       "(see PERSEUS_DEVICES and PERSEUS_GPU)");
+    return {};
+  }
+  if (!device->info().measure_only.empty()) {
+    core.warnings.Once(
+        "agent", device->info().measure_only + "; clocks are not set, and steps only measured");
+    return {};
+  }
+  return [devices = settings.devices] { return FindOrStartOwnAgent(kNodesSocket, devices); };
 }
 
 void RunKeeper(Keeper& keeper, SessionCore& core) {
@@ -89,8 +121,8 @@ std::unique_ptr<Session> Session::Open(Settings settings) {
   setup.core = core;
   setup.clock = std::make_shared<RealClock>();
   setup.gpu = std::move(gpu.uuid);
+  setup.find_agent = AgentFor(*core, gpu.device.get());
   setup.device = std::move(gpu.device);
-  if (core->settings.agent != "off") setup.socket = core->settings.agent;
   if (!core->settings.plan.empty()) session->UsePlan(core->settings.plan);
   session->StartKeeper(std::move(setup));
   return session;
@@ -112,7 +144,6 @@ void Session::StartKeeper(KeeperSetup setup) {
       core->live().has_ended.store(1);
       WakeAll(core->live().has_ended);
     }).detach();
-    has_keeper_ = true;
   } catch (const std::system_error& error) {
     core_->live().has_ended.store(1);
     core_->warnings.Once("thread", std::string("no thread can be started: ") + error.what() +
@@ -124,7 +155,9 @@ void Session::StartKeeper(KeeperSetup setup) {
 Session::~Session() {
   if (IsDead()) return;
   hot_.StepEnd(Now());
-  EndKeeper(core_->live(), Now() + kPatience);
+  EndKeeper(core_->live(), LiveSession::kClosed, Now() + kPatience);
+  // The driver will yet call host functions that use the core: it stays.
+  if (core_->streams.outstanding() != 0) core_->live().kept.store(new std::shared_ptr(core_));
 }
 
 bool Session::IsDead() const { return generation_ != ForkGeneration(); }
@@ -134,26 +167,66 @@ void Session::Ask(int wanted_mhz) {
   if (wanted_mhz != HotPath::kNoChange) static_cast<void>(core_->asker.TryAsk(wanted_mhz));
 }
 
+void Session::AskOn(void* stream, int wanted_mhz) {
+  if (wanted_mhz != HotPath::kNoChange) core_->streams.Ask(stream, wanted_mhz);
+}
+
 void Session::StepBegin() {
-  if (!IsDead()) Ask(hot_.StepBegin(Now()));
+  if (IsDead()) return;
+  const int wanted = hot_.StepBegin(Now());
+  // A stream may not have done with the step before; its first instruction asks when it begins.
+  if (!uses_streams_) Ask(wanted);
 }
 
 void Session::StepEnd() {
-  if (!IsDead()) Ask(hot_.StepEnd(Now()));
+  if (IsDead()) return;
+  const int wanted = hot_.StepEnd(Now());
+  if (!uses_streams_) Ask(wanted);
+}
+
+bool Session::IsInstruction(int kind, int microbatch, int chunk) {
+  if (kind >= 0 && kind < ClockTable::kKinds && microbatch >= 0 && chunk >= 0) return true;
+  core_->trouble.is_bad_kind.store(true, std::memory_order_relaxed);
+  return false;
 }
 
 void Session::InstructionBegin(int kind, int microbatch, int chunk) {
-  if (IsDead()) return;
-  if (kind < 0 || kind >= ClockTable::kKinds || microbatch < 0 || chunk < 0) {
-    core_->trouble.is_bad_kind.store(true, std::memory_order_relaxed);
-    return;
-  }
+  if (IsDead() || !IsInstruction(kind, microbatch, chunk)) return;
+  timing_ = Timing::kHost;
   Ask(hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, Now()));
   hot_.SetFrequency(core_->asker.published_mhz());
 }
 
 void Session::InstructionEnd() {
   if (!IsDead()) Ask(hot_.InstructionEnd(Now()));
+}
+
+void Session::InstructionBeginOn(int kind, int microbatch, int chunk, void* stream) {
+  if (IsDead() || !IsInstruction(kind, microbatch, chunk)) return;
+  StreamTimer& streams = core_->streams;
+  if (!streams.IsReady()) return InstructionBegin(kind, microbatch, chunk);
+  uses_streams_ = true;
+  const Nanoseconds now = Now();
+  const int wanted =
+      hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, now);
+  pair_ = StreamTimer::kNone;
+  timing_ = Timing::kNone;
+  if (streams.IsCapturing(stream)) return;
+  timing_ = Timing::kStream;
+  AskOn(stream, wanted);
+  hot_.SetFrequency(streams.enqueued_mhz());
+  if (hot_.is_in_instruction()) pair_ = streams.Begin(stream, now);
+}
+
+void Session::InstructionEndOn(void* stream) {
+  if (IsDead()) return;
+  if (timing_ == Timing::kHost) return InstructionEnd();
+  StreamTimer& streams = core_->streams;
+  if (timing_ == Timing::kStream) pair_ = streams.End(pair_, stream);
+  const int wanted = hot_.InstructionEndOn(pair_);
+  if (timing_ == Timing::kStream && streams.IsReady()) AskOn(stream, wanted);
+  // The next that fails to be timed by its stream is timed by this thread.
+  uses_streams_ = streams.IsReady();
 }
 
 bool Session::UsePlan(const std::filesystem::path& path) {
@@ -187,6 +260,7 @@ perseus_counters Session::Counters() const {
   counters.clocks_refused = read(core_->clocks_refused);
   counters.agent_losses = read(core_->agent_losses);
   counters.records_dropped = read(hot.records_dropped);
+  counters.stream_failures = core_->streams.failures();
   counters.warnings = core_->warnings.count();
   counters.may_set_clocks = core_->asker.may_set_clocks() ? 1 : 0;
   counters.follows_plan = read(hot.follows_plan) ? 1 : 0;

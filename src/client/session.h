@@ -26,6 +26,8 @@ class Session {
   void StepEnd();
   void InstructionBegin(int kind, int microbatch, int chunk);
   void InstructionEnd();
+  void InstructionBeginOn(int kind, int microbatch, int chunk, void* stream);
+  void InstructionEndOn(void* stream);
 
   // From the next step on; empty for none. False if it is no plan for this rank.
   bool UsePlan(const std::filesystem::path& path);
@@ -34,13 +36,19 @@ class Session {
 
  private:
   explicit Session(std::shared_ptr<SessionCore> core);
+  bool IsInstruction(int kind, int microbatch, int chunk);
   void Ask(int wanted_mhz);
+  void AskOn(void* stream, int wanted_mhz);
   void StartKeeper(KeeperSetup setup);
 
   const std::uint32_t generation_;
   std::shared_ptr<SessionCore> core_;
   HotPath hot_;
-  bool has_keeper_ = false;
+  // How the instruction that runs is timed.
+  enum class Timing { kHost, kStream, kNone };
+  Timing timing_ = Timing::kHost;
+  int pair_ = StreamTimer::kNone;
+  bool uses_streams_ = false;
 };
 
 }  // namespace perseus

@@ -24,9 +24,11 @@ SessionCore::SessionCore(Settings from)
     : settings(std::move(from)),
       warnings(settings.warning_output, WhoIs(settings.name)),
       events(kEvents),
+      streams(asker, warnings),
       live_(ClaimLiveSession(), ReleaseLiveSession) {}
 
 void SessionCore::TellTroubles() {
+  streams.TellTroubles();
   if (trouble.is_off_plan.load(std::memory_order_acquire)) {
     warnings.Once(
         "off-plan",

@@ -13,6 +13,7 @@
 #include "perseus/client/live_sessions.h"
 #include "perseus/client/ring.h"
 #include "perseus/client/settings.h"
+#include "perseus/client/stream_timer.h"
 #include "perseus/client/warnings.h"
 
 namespace perseus {
@@ -27,6 +28,7 @@ struct SessionCore {
   ClockAsker asker;
   HotCounters counters;
   HotTrouble trouble;
+  StreamTimer streams;
 
   // Counted by the keeper.
   std::atomic<std::uint64_t> agent_losses = 0;

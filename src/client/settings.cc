@@ -33,7 +33,7 @@ Settings SettingsFrom(const perseus_options* options) {
   settings.job = JobName(TextOf(all.job, "PERSEUS_JOB", "training"));
   settings.job_directory = TextOf(all.job_directory, "PERSEUS_JOB_DIR", "");
   settings.plan = TextOf(all.plan, "PERSEUS_PLAN", "");
-  settings.agent = TextOf(all.agent, "PERSEUS_AGENT", "/run/perseus/agent.sock");
+  settings.agent = TextOf(all.agent, "PERSEUS_AGENT", kNodesSocket);
   settings.devices = TextOf(all.devices, "PERSEUS_DEVICES", "auto");
   settings.plan_expires_at = all.plan_expires_at;
   if ((all.flags & PERSEUS_QUIET) != 0) settings.warning_output = WarningOutput::kQuiet;

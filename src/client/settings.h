@@ -11,6 +11,9 @@
 
 namespace perseus {
 
+// Where the node's agent listens unless told otherwise.
+inline constexpr const char* kNodesSocket = "/run/perseus/agent.sock";
+
 struct Settings {
   RankName name;
   std::string gpu;                      // UUID or number; empty: the only one.

@@ -74,17 +74,21 @@ void StepRecorder::SetState(const Telemetry& telemetry) {
   is_limited_ |= IsHeldDown(telemetry.limits);
 }
 
-bool StepRecorder::ResolveTimes(Pending& pending, const StreamTimesOf& stream_times) const {
+bool StepRecorder::ResolveTimes(Pending& pending, const StreamTimesOf& stream_times) {
   for (; pending.untimed < pending.timings.size(); ++pending.untimed) {
     const int timing = pending.timings[pending.untimed];
     if (timing < 0) continue;
-    const std::optional<StreamTimes> times = stream_times(timing);
-    if (!times) return false;
+    const StreamTiming times = stream_times(timing);
+    if (times.state == StreamTiming::State::kPending) return false;
+    if (times.state == StreamTiming::State::kLost) {
+      pending.is_wanted = false;
+      continue;
+    }
     RanInstruction& instruction = pending.step.instructions[pending.untimed];
-    instruction.begin = times->begin - pending.step.begin;
-    instruction.duration = std::max<Nanoseconds>(times->end - times->begin, 0);
+    instruction.begin = times.begin - pending.step.begin;
+    instruction.duration = std::max<Nanoseconds>(times.end - times.begin, 0);
     // The training thread is ahead of the stream: the step lasts until its work is done.
-    pending.step.end = std::max(pending.step.end, times->end);
+    pending.step.end = std::max(pending.step.end, times.end);
   }
   return true;
 }
@@ -128,6 +132,7 @@ std::vector<RanStep> StepRecorder::TakeFinished(Nanoseconds now,
     const Nanoseconds end = pending.step.end;
     if (!IsAnswered(end) && now < end + kLongestAnswer) break;
     Complete(pending.step);
+    last_end_ = end;
     if (pending.is_wanted) finished.push_back(std::move(pending.step));
     steps_.pop_front();
   }

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "perseus/client/clock_asker.h"
@@ -18,16 +17,22 @@
 namespace perseus {
 
 // When an instruction on a stream ran.
-struct StreamTimes {
+struct StreamTiming {
+  enum class State {
+    kPending,  // It did not end yet.
+    kKnown,
+    kLost,  // And will not be known.
+  };
+  State state = State::kPending;
   Nanoseconds begin = 0;  // CLOCK_MONOTONIC.
   Nanoseconds end = 0;
 };
 
 class StepRecorder {
  public:
-  // The times of a pair of events; nothing as long as they are not known. Asked for each pair in
-  // order, until they are.
-  using StreamTimesOf = std::function<std::optional<StreamTimes>(int timing)>;
+  // The times of a pair of events. Asked for each pair in order, and no more once it is not
+  // pending.
+  using StreamTimesOf = std::function<StreamTiming(int timing)>;
 
   // In the order in which they happened, each kind by itself; before Finished(), first the
   // training thread's events and then the requests, so that a step's requests are there with it.
@@ -41,6 +46,10 @@ class StepRecorder {
   // The steps of which all is known by `now`, or will not be: an answer of the agent's is waited
   // for a little, the end of what a stream runs for ever.
   std::vector<RanStep> TakeFinished(Nanoseconds now, const StreamTimesOf& stream_times);
+  // Whether there are steps that were not taken yet.
+  bool IsWaiting() const { return !steps_.empty(); }
+  // When the last step ended that was taken.
+  Nanoseconds last_end() const { return last_end_; }
 
  private:
   struct Pending {
@@ -50,7 +59,7 @@ class StepRecorder {
     bool has_ended = false;
     bool is_wanted = true;  // For the log, and whole.
   };
-  bool ResolveTimes(Pending& pending, const StreamTimesOf& stream_times) const;
+  static bool ResolveTimes(Pending& pending, const StreamTimesOf& stream_times);
   bool IsAnswered(Nanoseconds until) const;
   void Complete(RanStep& step);
 
@@ -61,6 +70,7 @@ class StepRecorder {
     ClockAnswer answer;
   };
   std::deque<Change> changes_;
+  Nanoseconds last_end_ = 0;
   Telemetry telemetry_;
   bool is_limited_ = false;  // Since the last step that was taken.
 };

@@ -72,6 +72,15 @@ TEST_F(AgentProgramTest, ListsItsGpusAndEndsWithSigterm) {
   EXPECT_THAT(Read("log"), HasSubstr("all GPUs are back"));
 }
 
+TEST_F(AgentProgramTest, EndsByItselfWhenNobodyIsThere) {
+  // By itself alone: nothing signals it.
+  EXPECT_EQ(Run(std::string("agent") + kDevices + kWhere +
+                " --state agent.json --metrics off --exit-when-idle 0.5 2>log")
+                .status,
+            0);
+  EXPECT_THAT(Read("log"), HasSubstr("all GPUs are back"));
+}
+
 TEST_F(AgentProgramTest, MetricsAreWhatPrometheusReads) {
   StartAgent(" --metrics 127.0.0.1:0 --log-level debug ");
   const std::string log = Read("log");

@@ -11,6 +11,22 @@ endfunction()
 file(REMOVE_RECURSE ${SCRATCH})
 run(${CMAKE_COMMAND} --install ${PERSEUS_BUILD} --prefix ${SCRATCH}/prefix)
 run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${SCRATCH}/build -G Ninja
-    -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix)
+    -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix -D LOOP=${LOOP})
 run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 run(${SCRATCH}/build/consumer)
+
+# The loop on a virtual GPU, with an agent of its own that the installed library finds.
+set(ENV{XDG_RUNTIME_DIR} ${SCRATCH})
+set(ENV{PERSEUS_AGENT} own)
+set(ENV{PERSEUS_DEVICES} virtual:${SCRATCH}/node.toml)
+set(ENV{PERSEUS_GPU} 0)
+set(ENV{PERSEUS_PLAN} ${SCRATCH}/planned/plans/slowdown-5.json)
+file(WRITE ${SCRATCH}/node.toml "name = \"install\"\ngpus = 1\n[gpu]\nmodel = \"a100-sxm\"\n")
+run(${SCRATCH}/prefix/bin/perseus synth --gpu a100 --stages 1 -o ${SCRATCH}/profile.csv)
+run(${SCRATCH}/prefix/bin/perseus plan ${SCRATCH}/profile.csv --schedule gpipe --stages 1
+    --microbatches 4 --blocking-power 84 --slowdown 5 --no-frontier -o ${SCRATCH}/planned)
+execute_process(COMMAND ${SCRATCH}/build/loop 0 RESULT_VARIABLE status OUTPUT_VARIABLE output
+  ERROR_VARIABLE error)
+if(NOT status EQUAL 0 OR NOT output MATCHES "^20 steps, 0 of them off the plan; [1-9][0-9]* clocks asked for; 0 warnings")
+  message(FATAL_ERROR "the loop ended with ${status}:\n${output}${error}")
+endif()

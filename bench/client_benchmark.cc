@@ -1,0 +1,276 @@
+// What do the two calls around an instruction cost a training thread, in C: with nothing set up,
+// along a plan that keeps its clock, along one that changes it each time, and on a stream (a fake
+// driver, so without the driver's own microseconds)? Beside them what other ways to hook an
+// instruction cost: a message to a thread through a queue with a mutex, and a request and its reply
+// over a TCP connection to this machine (HTTP's least cost, before any parsing).
+#include <arpa/inet.h>
+#include <benchmark/benchmark.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "fake_cuda.h"
+#include "perseus.h"
+#include "perseus/plan/plan_file.h"
+#include "perseus/profile/synthetic_profile.h"
+
+namespace perseus {
+namespace {
+
+constexpr int kMicrobatches = 32;  // 64 instructions a step.
+
+// A virtual GPU with its agent; gone with the benchmark.
+class Node {
+ public:
+  Node() {
+    std::string name = (std::filesystem::temp_directory_path() / "perseus-bench-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) std::abort();
+    directory_ = name;
+    std::ofstream(directory_ / "node.toml") << "name = \"bench\"\ngpus = 1\n[gpu]\n"
+                                               "model = \"a100-sxm\"\n";
+    agent_ = fork();
+    if (agent_ == 0) {
+      execl(PERSEUS_PROGRAM, PERSEUS_PROGRAM, "agent", "--devices", devices().c_str(), "--socket",
+            socket().c_str(), "--state", (directory_ / "agent.json").c_str(), "--metrics", "off",
+            "--log-level", "error", nullptr);
+      _exit(127);
+    }
+    while (!std::filesystem::exists(socket())) std::this_thread::sleep_for(kNap);
+  }
+  ~Node() {
+    kill(agent_, SIGTERM);
+    waitpid(agent_, nullptr, 0);
+    std::filesystem::remove_all(directory_);
+  }
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  std::string socket() const { return (directory_ / "agent.sock").string(); }
+  std::string devices() const { return "virtual:" + (directory_ / "node.toml").string(); }
+  // A GPipe iteration of one rank, whose clocks alternate between these two.
+  std::string PlanFile(double even_mhz, double odd_mhz) const {
+    SyntheticProfileSpec spec;
+    spec.stages = 1;
+    spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
+    PlannedJob job;
+    job.profile = "profile.csv";
+    job.schedule = *GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = kMicrobatches});
+    job.model.blocking_power_w = 84;
+    auto graph = BuildOperationGraph(job.schedule, *SynthesizeProfile(spec), job.model);
+    const auto planner = Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
+    perseus::PlanFile plan =
+        MakePlanFile(*planner, *planner->PlanFor(planner->baseline().time), job);
+    bool is_odd = false;
+    for (PlannedInstruction& instruction : plan.ranks[0].instructions) {
+      instruction.frequency_mhz = is_odd ? odd_mhz : even_mhz;
+      is_odd = !is_odd;
+    }
+    const auto path = directory_ / "plan.json";
+    std::ofstream(path) << FormatPlan(plan);
+    return path.string();
+  }
+
+ private:
+  static constexpr auto kNap = std::chrono::milliseconds(10);
+  std::filesystem::path directory_;
+  pid_t agent_ = 0;
+};
+
+perseus_session* Open(const std::string& agent, const std::string& devices,
+                      const std::string& plan) {
+  perseus_options options = PERSEUS_OPTIONS_INIT;
+  options.agent = agent.c_str();
+  options.devices = devices.c_str();
+  options.gpu = "0";
+  options.plan = plan.c_str();
+  return perseus_open(&options);
+}
+
+// Instructions take milliseconds in earnest; here they take none, and would be dropped after a
+// while instead of recorded, which is cheaper.
+constexpr int kStepsAtATime = 32;
+constexpr int kInstructions = 64 * kStepsAtATime * 50;
+void LetKeeperCatchUp(benchmark::State& state) {
+  state.PauseTiming();
+  // It comes every 50 ms.
+  std::this_thread::sleep_for(std::chrono::milliseconds(120));
+  state.ResumeTiming();
+}
+
+// Steps of 64 instructions; the time is that of one instruction's two calls, with its share of the
+// step's two.
+template <typename Begin, typename End>
+void RunSteps(benchmark::State& state, perseus_session* session, Begin begin, End end) {
+  int at = 2 * kMicrobatches;
+  int steps = 0;
+  for (auto _ : state) {
+    if (at == 2 * kMicrobatches) {
+      perseus_step_end(session);
+      if (++steps % kStepsAtATime == 0) LetKeeperCatchUp(state);
+      perseus_step_begin(session);
+      at = 0;
+    }
+    const int kind = at < kMicrobatches ? PERSEUS_FORWARD : PERSEUS_BACKWARD;
+    begin(kind, at % kMicrobatches);
+    end();
+    ++at;
+  }
+  perseus_counters counters{};
+  counters.size = sizeof counters;
+  perseus_read_counters(session, &counters);
+  state.counters["clocks"] = static_cast<double>(counters.clock_requests);
+  state.counters["dropped"] = static_cast<double>(counters.records_dropped);
+  state.counters["off_plan"] = static_cast<double>(counters.steps_off_plan);
+  perseus_close(session);
+}
+
+void RunOnThread(benchmark::State& state, perseus_session* session) {
+  RunSteps(
+      state, session,
+      [session](int kind, int microbatch) {
+        perseus_instruction_begin(session, kind, microbatch, 0);
+      },
+      [session] { perseus_instruction_end(session); });
+}
+
+void NoAgent(benchmark::State& state) { RunOnThread(state, Open("off", "off", "")); }
+BENCHMARK(NoAgent)->Iterations(kInstructions);
+
+void PlanWithOneClock(benchmark::State& state) {
+  const Node node;
+  RunOnThread(state, Open(node.socket(), node.devices(), node.PlanFile(1410, 1410)));
+}
+BENCHMARK(PlanWithOneClock)->Iterations(kInstructions);
+
+void PlanWithAClockEach(benchmark::State& state) {
+  const Node node;
+  RunOnThread(state, Open(node.socket(), node.devices(), node.PlanFile(1410, 1005)));
+}
+BENCHMARK(PlanWithAClockEach)->Iterations(kInstructions);
+
+void OnAStream(benchmark::State& state) {
+  const Node node;
+  setenv("PERSEUS_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+  fake_cuda::Reset();
+  void* stream = fake_cuda::MakeStream();
+  perseus_session* session = Open(node.socket(), node.devices(), node.PlanFile(1410, 1410));
+  int instructions = 0;
+  RunSteps(
+      state, session,
+      [&](int kind, int microbatch) {
+        perseus_instruction_begin_on(session, kind, microbatch, 0, stream);
+      },
+      [&] {
+        perseus_instruction_end_on(session, stream);
+        // The GPU keeps up; this is not the client's, and not counted.
+        if (++instructions % 64 != 0) return;
+        state.PauseTiming();
+        fake_cuda::Advance(1'000'000);
+        state.ResumeTiming();
+      });
+}
+BENCHMARK(OnAStream)->Iterations(kInstructions);
+
+// ---- Other ways ----
+
+// One message when it begins and one when it ends, to a thread that takes them from a queue.
+void Queue(benchmark::State& state) {
+  struct Message {
+    int kind = 0;
+    int microbatch = 0;
+    timespec at{};
+  };
+  std::mutex mutex;
+  std::condition_variable has_come;
+  std::deque<Message> queue;
+  bool is_over = false;
+  std::thread worker([&] {
+    std::unique_lock lock(mutex);
+    while (!is_over) {
+      has_come.wait(lock, [&] { return is_over || !queue.empty(); });
+      queue.clear();
+    }
+  });
+  const auto send = [&](int kind, int microbatch) {
+    Message message{kind, microbatch, {}};
+    clock_gettime(CLOCK_MONOTONIC, &message.at);
+    {
+      const std::lock_guard lock(mutex);
+      queue.push_back(message);
+    }
+    has_come.notify_one();
+  };
+  for (auto _ : state) {
+    send(0, 1);
+    send(1, 1);
+  }
+  {
+    const std::lock_guard lock(mutex);
+    is_over = true;
+  }
+  has_come.notify_one();
+  worker.join();
+}
+BENCHMARK(Queue);
+
+// A request of a hundred bytes and its reply when it begins, and when it ends, over a connection
+// that is kept open.
+void LoopbackRequest(benchmark::State& state) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  if (bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      listen(listener, 1) != 0 ||
+      getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    return state.SkipWithError("no loopback");
+  }
+  std::thread server([listener] {
+    const int client = accept(listener, nullptr, nullptr);
+    char request[256];
+    while (read(client, request, sizeof request) > 0) {
+      if (write(client, "HTTP/1.1 204 No Content\r\n\r\n", 27) != 27) break;
+    }
+    close(client);
+  });
+  const int client = socket(AF_INET, SOCK_STREAM, 0);
+  const int one = 1;
+  setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  if (connect(client, reinterpret_cast<sockaddr*>(&address), length) != 0) std::abort();
+  const std::string request(100, 'x');
+  char reply[64];
+  const auto ask = [&] {
+    if (write(client, request.data(), request.size()) < 0 ||
+        read(client, reply, sizeof reply) < 0) {
+      std::abort();
+    }
+  };
+  for (auto _ : state) {
+    ask();
+    ask();
+  }
+  close(client);
+  server.join();
+  close(listener);
+}
+BENCHMARK(LoopbackRequest);
+
+}  // namespace
+}  // namespace perseus
+
+BENCHMARK_MAIN();

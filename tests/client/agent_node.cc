@@ -1,0 +1,165 @@
+#include "agent_node.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "perseus/base/file.h"
+#include "perseus/base/process.h"
+#include "perseus/profile/synthetic_profile.h"
+#include "perseus/wire/unix_socket.h"
+
+namespace perseus {
+
+AgentNodeTest::AgentNodeTest() {
+  std::string name = (std::filesystem::temp_directory_path() / "perseus-client-XXXXXX").string();
+  if (mkdtemp(name.data()) != nullptr) directory_ = name;
+  Write("node.toml",
+        "name = \"box\"\ngpus = 8\n[gpu]\nmodel = \"a100-sxm\"\ncounter_period_ms = 20\n"
+        "[switch_latency]\nmedian_ms = 1\n");
+}
+
+AgentNodeTest::~AgentNodeTest() {
+  if (agent_ != 0) {
+    ::kill(agent_, SIGTERM);
+    WaitFor(agent_);
+  }
+  std::filesystem::remove_all(directory_);
+}
+
+void AgentNodeTest::StartAgent() {
+  const std::string state = (directory_ / "agent.json").string();
+  const std::string log = (directory_ / "agent.log").string();
+  const std::string devices_flag = devices();
+  const std::string socket_path = socket();
+  agent_ = ::fork();
+  if (agent_ == 0) {
+    const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    ::dup2(file, STDERR_FILENO);
+    ::execl(PERSEUS_PROGRAM, PERSEUS_PROGRAM, "agent", "--devices", devices_flag.c_str(),
+            "--socket", socket_path.c_str(), "--state", state.c_str(), "--metrics", "off", nullptr);
+    ::_exit(127);
+  }
+  ASSERT_TRUE(Comes([this] { return wire::Connect(socket()).has_value(); })) << Read("agent.log");
+}
+
+void AgentNodeTest::KillAgent() {
+  ::kill(agent_, SIGKILL);
+  WaitFor(agent_);
+  agent_ = 0;
+}
+
+std::optional<int> AgentNodeTest::Lock(int gpu) const {
+  const auto node = VirtualNode::Open(directory_ / "node.toml");
+  if (!node) return -1;
+  const auto view = node->Look(gpu);
+  if (!view) return -1;
+  const auto& lock = view->reading.requested_lock;
+  return lock ? std::optional<int>(lock->upper) : std::nullopt;
+}
+
+testing::AssertionResult AgentNodeTest::LockBecomes(int gpu, std::optional<int> clock_mhz) const {
+  if (Comes([&] { return Lock(gpu) == clock_mhz; })) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "GPU " << gpu << " is locked to " << Lock(gpu).value_or(0)
+                                     << " MHz, not to " << clock_mhz.value_or(0) << "\n"
+                                     << Read("agent.log");
+}
+
+void AgentNodeTest::Write(const std::string& name, const std::string& text) const {
+  const auto written = WriteFileAtomically(directory_ / name, text);
+  ASSERT_TRUE(written) << written.error().message;
+}
+
+std::string AgentNodeTest::Read(const std::string& name) const {
+  return ReadFile(directory_ / name).value_or("");
+}
+
+std::string AgentNodeTest::RunProgram(std::vector<std::string> words) const {
+  words.insert(words.begin(), PERSEUS_PROGRAM);
+  const auto output = perseus::RunProgram(words, "");
+  EXPECT_TRUE(output) << output.error().message;
+  return output.value_or("");
+}
+
+bool Comes(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+pid_t StartChild(const std::function<int()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  return child;
+}
+
+int WaitFor(pid_t child) {
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+// ---- A rank ----
+
+RankSession::RankSession(const Place& place) {
+  perseus_options options = PERSEUS_OPTIONS_INIT;
+  options.rank = place.rank;
+  options.gpu = place.gpu.c_str();
+  options.agent = place.socket.c_str();
+  options.devices = place.devices.c_str();
+  options.plan = place.plan.c_str();
+  options.job_directory = place.job_directory.c_str();
+  options.plan_expires_at = place.plan_expires_at;
+  options.flags = PERSEUS_QUIET;
+  session_ = perseus_open(&options);
+}
+
+void RankSession::Close() {
+  perseus_close(session_);
+  session_ = nullptr;
+}
+
+void RankSession::RunStep(int microbatches) {
+  perseus_step_begin(session_);
+  for (int i = 0; i < microbatches; ++i) Run(PERSEUS_FORWARD, i);
+  for (int i = 0; i < microbatches; ++i) Run(PERSEUS_BACKWARD, i);
+  perseus_step_end(session_);
+}
+
+perseus_counters RankSession::Counters() const {
+  perseus_counters counters{};
+  counters.size = sizeof counters;
+  perseus_read_counters(session_, &counters);
+  return counters;
+}
+
+std::string RankSession::Warnings() {
+  std::string all;
+  char line[1000];
+  while (perseus_take_warning(session_, line, sizeof line) != 0) all += std::string(line) + "\n";
+  return all;
+}
+
+PlanFile PlanGpipe(int ranks, int microbatches) {
+  SyntheticProfileSpec spec;
+  spec.stages = ranks;
+  spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
+  PlannedJob job;
+  job.profile = "profile.csv";
+  job.schedule = *GenerateSchedule({.name = "gpipe", .ranks = ranks, .microbatches = microbatches});
+  job.model.blocking_power_w = 84;
+  auto graph = BuildOperationGraph(job.schedule, *SynthesizeProfile(spec), job.model);
+  const auto planner = Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
+  const auto plan = planner->PlanFor(planner->baseline().time + planner->baseline().time / 20);
+  return MakePlanFile(*planner, *plan, job);
+}
+
+}  // namespace perseus

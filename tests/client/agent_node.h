@@ -1,0 +1,91 @@
+// For tests: a node of virtual GPUs with the real agent as a process, and what its GPUs are set to.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perseus.h"
+#include "perseus/device/virtual_node.h"
+#include "perseus/plan/plan_file.h"
+
+namespace perseus {
+
+class AgentNodeTest : public testing::Test {
+ protected:
+  static constexpr int kGpus = 8;
+
+  AgentNodeTest();
+  ~AgentNodeTest() override;
+
+  void StartAgent();
+  void KillAgent();  // SIGKILL.
+
+  std::string socket() const { return (directory_ / "agent.sock").string(); }
+  std::string devices() const { return "virtual:" + (directory_ / "node.toml").string(); }
+  static std::string Uuid(int gpu) { return "GPU-virtual-box-" + std::to_string(gpu); }
+  // What somebody asked the driver for last; nothing: its own management.
+  std::optional<int> Lock(int gpu) const;
+  testing::AssertionResult LockBecomes(int gpu, std::optional<int> clock_mhz) const;
+
+  void Write(const std::string& name, const std::string& text) const;
+  std::string Read(const std::string& name) const;
+  // What `perseus WORDS...` prints.
+  std::string RunProgram(std::vector<std::string> words) const;
+
+  std::filesystem::path directory_;
+  pid_t agent_ = 0;
+};
+
+// Whether it came true within 20 s.
+bool Comes(const std::function<bool()>& condition);
+
+// A child that runs `body` and ends with what it returns, past exit handlers; its wait status.
+pid_t StartChild(const std::function<int()>& body);
+int WaitFor(pid_t child);
+
+// A session on GPU `rank` that keeps its warnings.
+class RankSession {
+ public:
+  struct Place {
+    std::string socket;
+    std::string devices;
+    std::string gpu;
+    int rank = 0;
+    std::string plan;
+    std::string job_directory;
+    std::int64_t plan_expires_at = 0;
+  };
+  explicit RankSession(const Place& place);
+  ~RankSession() { Close(); }
+  RankSession(const RankSession&) = delete;
+  RankSession& operator=(const RankSession&) = delete;
+
+  perseus_session* get() { return session_; }
+  void Close();
+  void Begin(int kind, int microbatch) { perseus_instruction_begin(session_, kind, microbatch, 0); }
+  void End() { perseus_instruction_end(session_); }
+  void Run(int kind, int microbatch) {
+    Begin(kind, microbatch);
+    End();
+  }
+  // All microbatches forward, then all backward.
+  void RunStep(int microbatches);
+  perseus_counters Counters() const;
+  // All that were not taken, a line each.
+  std::string Warnings();
+
+ private:
+  perseus_session* session_ = nullptr;
+};
+
+// A plan for `ranks` that run `microbatches` forward and then as many backward (GPipe). Its clocks
+// are those of an A100.
+PlanFile PlanGpipe(int ranks, int microbatches);
+
+}  // namespace perseus

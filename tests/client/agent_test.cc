@@ -1,0 +1,621 @@
+// The library with a real agent on virtual GPUs: clocks as planned, and what becomes of them when
+// something goes wrong.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "agent_node.h"
+#include "perseus/base/file.h"
+#include "perseus/jobdir/orders.h"
+#include "perseus/jobdir/rank_log.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class ClientTest : public AgentNodeTest {
+ protected:
+  RankSession::Place Place(int rank = 0) const {
+    return {socket(), devices(), Uuid(rank), rank, "", "", 0};
+  }
+  RankSession::Place PlaceWithPlan(const PlanFile& plan, int rank = 0) const {
+    Write("plan.json", FormatPlan(plan));
+    RankSession::Place place = Place(rank);
+    place.plan = (directory_ / "plan.json").string();
+    return place;
+  }
+  static int ClockOf(const PlanFile& plan, std::size_t at, std::size_t rank = 0) {
+    return static_cast<int>(plan.ranks[rank].instructions[at].frequency_mhz);
+  }
+  // Rank 0 with clocks that are easily told apart; they have to be an A100's.
+  static PlanFile PlanWithClocks(const std::vector<int>& clocks) {
+    PlanFile plan = PlanGpipe(1, static_cast<int>(clocks.size()) / 2);
+    for (std::size_t i = 0; i < clocks.size(); ++i) {
+      plan.ranks[0].instructions[i].frequency_mhz = clocks[i];
+    }
+    return plan;
+  }
+  nlohmann::json Listed(int gpu) const {
+    const auto listing =
+        nlohmann::json::parse(RunProgram({"gpu", "list", "--json", "--socket", socket()}));
+    for (const auto& listed : listing.at("gpus")) {
+      if (listed.at("uuid") == Uuid(gpu)) return listed;
+    }
+    return {};
+  }
+};
+
+TEST_F(ClientTest, SetsTheClocksOfThePlanAndGivesTheGpuBack) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1200, 1005, 1305})));
+  EXPECT_EQ(rank.Counters().may_set_clocks, 1);
+  for (int step = 0; step < 2; ++step) {
+    perseus_step_begin(rank.get());
+    EXPECT_TRUE(LockBecomes(0, 1410));
+    rank.Run(PERSEUS_FORWARD, 0);
+    EXPECT_TRUE(LockBecomes(0, 1200));  // Before the next one begins.
+    rank.Run(PERSEUS_FORWARD, 1);
+    EXPECT_TRUE(LockBecomes(0, 1005));
+    rank.Run(PERSEUS_BACKWARD, 0);
+    EXPECT_TRUE(LockBecomes(0, 1305));
+    rank.Run(PERSEUS_BACKWARD, 1);
+    perseus_step_end(rank.get());
+    EXPECT_TRUE(LockBecomes(0, 1305));
+  }
+  EXPECT_EQ(rank.Counters().clock_requests, 8U);
+  EXPECT_EQ(rank.Counters().follows_plan, 1);
+  EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
+  EXPECT_THAT(rank.Warnings(), IsEmpty());
+  rank.Close();
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+}
+
+TEST_F(ClientTest, AsksOnlyForChanges) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1410, 1200, 1200})));
+  for (int step = 0; step < 10; ++step) rank.RunStep(2);
+  EXPECT_EQ(rank.Counters().clock_requests, 20U);
+}
+
+TEST_F(ClientTest, TellsTheAgentHowMuchSlowerItIsOnPurpose) {
+  StartAgent();
+  const PlanFile plan = PlanGpipe(1, 2);
+  RankSession rank(PlaceWithPlan(plan));
+  rank.RunStep(2);
+  const double slowdown = static_cast<double>(plan.time) / static_cast<double>(plan.baseline_time);
+  ASSERT_GT(slowdown, 1);
+  EXPECT_TRUE(Comes([&] { return Listed(0).at("slowdown") == slowdown; })) << Listed(0).dump();
+}
+
+TEST_F(ClientTest, AnotherOrderGetsTheClocksFromBeforeUntilTheNextStep) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1200, 1005, 1305})));
+  perseus_step_begin(rank.get());
+  rank.Run(PERSEUS_FORWARD, 0);
+  EXPECT_TRUE(LockBecomes(0, 1200));
+  rank.Begin(PERSEUS_BACKWARD, 0);
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  rank.End();
+  perseus_step_end(rank.get());
+  rank.RunStep(3);  // Another number of microbatches; told once only.
+  EXPECT_EQ(rank.Counters().steps_off_plan, 2U);
+  EXPECT_EQ(rank.Warnings(),
+            "step 0, instruction 1: the plan has forward of microbatch 1, and training began "
+            "backward of microbatch 0; the clocks from before are used until the next step (is the "
+            "plan of this schedule?)\n");
+  EXPECT_EQ(rank.Counters().follows_plan, 0);
+  rank.RunStep(2);
+  EXPECT_EQ(rank.Counters().follows_plan, 1);
+  EXPECT_TRUE(LockBecomes(0, 1305));
+}
+
+TEST_F(ClientTest, EvaluationRunsAtTheClocksFromBefore) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1005})));
+  rank.RunStep(1);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  rank.Run(PERSEUS_FORWARD, 0);
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  rank.RunStep(1);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  // And one that does not call: nothing is asked for a while.
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
+  EXPECT_THAT(rank.Warnings(), IsEmpty());
+}
+
+TEST_F(ClientTest, ClocksThatTheGpuLacksAreRoundedUpAndToldOnce) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan(PlanWithClocks({1406, 1001})));
+  perseus_step_begin(rank.get());
+  EXPECT_TRUE(LockBecomes(0, 1410));
+  rank.Run(PERSEUS_FORWARD, 0);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  rank.Run(PERSEUS_BACKWARD, 0);
+  perseus_step_end(rank.get());
+  EXPECT_EQ(rank.Warnings(),
+            "the GPU has no clock of 1406 MHz, which was planned; where it lacks one, the nearest "
+            "faster one is used (plan with a profile of this type of GPU)\n");
+}
+
+TEST_F(ClientTest, ABadPlanIsToldAndTrainingGoesOn) {
+  StartAgent();
+  RankSession::Place place = PlaceWithPlan(PlanGpipe(2, 2), 2);
+  place.gpu = Uuid(2);
+  RankSession no_such_rank(place);
+  EXPECT_THAT(no_such_rank.Warnings(), HasSubstr("the plan has ranks 0 to 1, and this is rank 2"));
+  no_such_rank.RunStep(2);
+  EXPECT_EQ(no_such_rank.Counters().follows_plan, 0);
+  EXPECT_EQ(no_such_rank.Counters().steps, 1U);
+
+  RankSession rank(Place());
+  Write("torn.json", FormatPlan(PlanGpipe(1, 2)).substr(0, 500));
+  EXPECT_EQ(perseus_use_plan(rank.get(), (directory_ / "torn.json").c_str()), -1);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("torn.json"));
+  EXPECT_EQ(perseus_use_plan(rank.get(), (directory_ / "none.json").c_str()), -1);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("none.json"));
+}
+
+TEST_F(ClientTest, PlansMayBeChangedBetweenSteps) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1005})));
+  rank.RunStep(1);
+  Write("other.json", FormatPlan(PlanWithClocks({1200, 1305})));
+  EXPECT_EQ(perseus_use_plan(rank.get(), (directory_ / "other.json").c_str()), 0);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  rank.RunStep(1);
+  EXPECT_TRUE(LockBecomes(0, 1305));
+  EXPECT_EQ(perseus_use_plan(rank.get(), nullptr), 0);
+  perseus_step_begin(rank.get());
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  EXPECT_EQ(rank.Counters().follows_plan, 0);
+}
+
+TEST_F(ClientTest, AnExpiredPlanIsNotFollowed) {
+  StartAgent();
+  RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
+  place.plan_expires_at = std::time(nullptr) - 10;
+  RankSession rank(place);
+  rank.RunStep(1);
+  EXPECT_EQ(rank.Counters().follows_plan, 0);
+  EXPECT_EQ(rank.Counters().clock_requests, 0U);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("has expired"));
+}
+
+// ---- The agent ----
+
+TEST_F(ClientTest, WithoutAnAgentItMeasuresOnly) {
+  RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
+  place.job_directory = (directory_ / "job").string();
+  RankSession rank(place);
+  for (int i = 0; i < 3; ++i) rank.RunStep(1);
+  EXPECT_EQ(rank.Counters().may_set_clocks, 0);
+  EXPECT_EQ(rank.Counters().clock_requests, 0U);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("clocks are not set, and steps only measured"));
+  rank.Close();
+  RankLogReader log(RankLogPath(place.job_directory, {0, 0, 0}));
+  const auto records = log.ReadNew();
+  ASSERT_TRUE(records) << records.error().message;
+  ASSERT_THAT(*records, SizeIs(4));
+  EXPECT_FALSE(std::get<RankHeader>((*records)[0]).may_set_clocks);
+  EXPECT_EQ(std::get<RankHeader>((*records)[0]).gpu, Uuid(0));
+  const auto& step = std::get<RanStep>((*records)[3]);
+  EXPECT_EQ(step.step, 2);
+  EXPECT_EQ(step.instructions.at(1).frequency_mhz, 0);
+}
+
+TEST_F(ClientTest, AGpuThatSomebodyHoldsIsOnlyMeasured) {
+  StartAgent();
+  RankSession first(Place());
+  RankSession second(Place());
+  EXPECT_EQ(first.Counters().may_set_clocks, 1);
+  EXPECT_EQ(second.Counters().may_set_clocks, 0);
+  EXPECT_THAT(second.Warnings(), HasSubstr("the agent refuses"));
+}
+
+TEST_F(ClientTest, ALostAgentIsFoundAgain) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1005})));
+  rank.RunStep(1);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  KillAgent();
+  EXPECT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 0; }));
+  EXPECT_EQ(rank.Counters().agent_losses, 1U);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("the connection to the agent is lost"));
+  rank.RunStep(1);
+  // The next agent gives back what was left, and lends it again.
+  StartAgent();
+  EXPECT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 1; }));
+  rank.RunStep(1);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
+}
+
+TEST_F(ClientTest, ALeaseThatIsEndedByHandIsNotTakenBack) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1005})));
+  rank.RunStep(1);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  RunProgram({"gpu", "release", Uuid(0), "--socket", socket()});
+  EXPECT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 0; }));
+  EXPECT_THAT(rank.Warnings(), HasSubstr("the lease of the GPU was ended"));
+  rank.RunStep(1);
+  EXPECT_EQ(Listed(0).at("lease"), "");
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+}
+
+// ---- An agent of one's own ----
+
+class OwnAgentTest : public ClientTest {
+ protected:
+  OwnAgentTest() {
+    ::setenv("XDG_RUNTIME_DIR", directory_.c_str(), 1);
+    ::setenv("PERSEUS_PROGRAM", PERSEUS_PROGRAM, 1);
+  }
+  ~OwnAgentTest() override {
+    ::unsetenv("XDG_RUNTIME_DIR");
+    ::unsetenv("PERSEUS_PROGRAM");
+    // It would end by itself after ten seconds, and has nowhere to write to by then.
+    const auto listed = AgentProcesses();
+    for (const pid_t agent : listed) ::kill(agent, SIGTERM);
+    Comes([&] { return AgentProcesses().empty(); });
+  }
+  RankSession::Place OwnPlace(int rank) const {
+    RankSession::Place place = Place(rank);
+    place.socket = "own";
+    return place;
+  }
+  // Those whose command line names this test's directory.
+  std::vector<pid_t> AgentProcesses() const {
+    std::vector<pid_t> agents;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename().string();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      const std::string command = ReadFile(entry.path() / "cmdline").value_or("");
+      if (command.find(directory_.string() + "/perseus/agent.sock") != std::string::npos &&
+          command.find("--exit-when-idle") != std::string::npos && command.find("sh") != 0) {
+        agents.push_back(std::stoi(name));
+      }
+    }
+    return agents;
+  }
+};
+
+TEST_F(OwnAgentTest, EightRanksAtOnceShareOne) {
+  std::vector<pid_t> ranks;
+  for (int i = 0; i < kGpus; ++i) {
+    ranks.push_back(StartChild([this, i] {
+      RankSession rank(OwnPlace(i));
+      if (rank.Counters().may_set_clocks != 1) return 1;
+      const bool is_one = AgentProcesses().size() == 1;
+      rank.Close();
+      return is_one ? 0 : 2;
+    }));
+  }
+  for (const pid_t rank : ranks) EXPECT_EQ(WaitFor(rank), 0) << Read("perseus/agent.log");
+  for (int i = 0; i < kGpus; ++i) EXPECT_TRUE(LockBecomes(i, std::nullopt));
+}
+
+TEST_F(OwnAgentTest, AKilledRankGivesItsClockBackHereToo) {
+  RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
+  place.socket = "own";
+  const pid_t child = StartChild([place] {
+    RankSession rank(place);
+    perseus_step_begin(rank.get());
+    for (;;) ::pause();
+    return 0;
+  });
+  EXPECT_TRUE(LockBecomes(0, 1410));
+  ::kill(child, SIGKILL);
+  WaitFor(child);
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+}
+
+TEST_F(OwnAgentTest, SaysWhyThereIsNone) {
+  ::setenv("PERSEUS_PROGRAM", "/bin/false", 1);
+  RankSession rank(OwnPlace(0));
+  EXPECT_EQ(rank.Counters().may_set_clocks, 0);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("PERSEUS_PROGRAM names another program"));
+}
+
+TEST_F(OwnAgentTest, ADirectoryOfSomebodyElsesIsNotTrusted) {
+  std::filesystem::create_directory(directory_ / "perseus");
+  std::filesystem::permissions(directory_ / "perseus", std::filesystem::perms::all);
+  RankSession rank(OwnPlace(0));
+  EXPECT_EQ(rank.Counters().may_set_clocks, 0);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("is not a directory of this user's alone"));
+}
+
+// ---- The end of a process ----
+
+TEST_F(ClientTest, AKilledRankGivesItsClockBack) {
+  StartAgent();
+  const RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
+  const pid_t child = StartChild([&] {
+    RankSession rank(place);
+    perseus_step_begin(rank.get());
+    rank.Run(PERSEUS_FORWARD, 0);
+    rank.Begin(PERSEUS_BACKWARD, 0);
+    for (;;) ::pause();
+    return 0;
+  });
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  ::kill(child, SIGKILL);
+  EXPECT_TRUE(WIFSIGNALED(WaitFor(child)));
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+}
+
+TEST_F(ClientTest, EightRanksOfANode) {
+  StartAgent();
+  constexpr int kSteps = 20;
+  const PlanFile plan = PlanGpipe(kGpus, 4);
+  const RankSession::Place first = PlaceWithPlan(plan);
+  std::vector<pid_t> ranks;
+  for (int i = 0; i < kGpus; ++i) {
+    RankSession::Place place = first;
+    place.rank = i;
+    place.gpu = std::to_string(i);
+    place.job_directory = (directory_ / "job").string();
+    ranks.push_back(StartChild([place] {
+      RankSession rank(place);
+      for (int step = 0; step < kSteps; ++step) rank.RunStep(4);
+      const perseus_counters counters = rank.Counters();
+      const bool is_well = counters.may_set_clocks == 1 && counters.steps == kSteps &&
+                           counters.steps_off_plan == 0 && rank.Warnings().empty();
+      rank.Close();
+      return is_well ? 0 : 1;
+    }));
+  }
+  for (const pid_t rank : ranks) EXPECT_EQ(WaitFor(rank), 0);
+  for (int i = 0; i < kGpus; ++i) {
+    EXPECT_TRUE(LockBecomes(i, std::nullopt));
+    RankLogReader log(RankLogPath(directory_ / "job", {0, i, 0}));
+    const auto records = log.ReadNew();
+    ASSERT_TRUE(records) << records.error().message;
+    ASSERT_THAT(*records, SizeIs(1 + kSteps));
+    const auto& header = std::get<RankHeader>(records->front());
+    EXPECT_EQ(header.gpu, Uuid(i));
+    EXPECT_TRUE(header.may_set_clocks);
+    EXPECT_FALSE(header.sm_clocks_mhz.empty());
+    const auto& last = std::get<RanStep>(records->back());
+    ASSERT_THAT(last.instructions, SizeIs(8));
+    for (std::size_t at = 0; at < 8; ++at) {
+      EXPECT_EQ(last.instructions[at].frequency_mhz,
+                ClockOf(plan, at, static_cast<std::size_t>(i)));
+    }
+  }
+}
+
+TEST_F(ClientTest, AForkedChildsCopyIsDead) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1005})));
+  rank.RunStep(1);
+  const pid_t child = StartChild([&] {
+    for (int i = 0; i < 100; ++i) rank.RunStep(1);
+    const bool did_nothing = rank.Counters().steps == 1;
+    rank.Close();
+    // No descriptor of the parent's session is left: the agent's socket least of all.
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code ignored;
+      const auto target = std::filesystem::read_symlink(entry, ignored).string();
+      if (target.find("socket:") == 0 || target.find("[eventfd]") != std::string::npos) return 2;
+    }
+    return did_nothing ? 0 : 1;
+  });
+  EXPECT_EQ(WaitFor(child), 0);
+  EXPECT_EQ(rank.Counters().may_set_clocks, 1);
+  rank.RunStep(1);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  EXPECT_EQ(rank.Counters().steps, 2U);
+}
+
+TEST_F(ClientTest, AForkedChildMayExitAndOpenItsOwn) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1005})));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    RankSession own({socket(), devices(), Uuid(1), 0, (directory_ / "plan.json").string(), "", 0});
+    own.RunStep(1);
+    std::exit(own.Counters().may_set_clocks == 1 ? 0 : 1);  // With both still open.
+  }
+  EXPECT_EQ(WaitFor(child), 0);
+  EXPECT_EQ(rank.Counters().may_set_clocks, 1);
+}
+
+TEST_F(ClientTest, ExitWithoutCloseWritesWhatRanAndGivesTheGpuBack) {
+  StartAgent();
+  RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
+  place.job_directory = (directory_ / "job").string();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto* rank = new RankSession(place);
+    for (int i = 0; i < 5; ++i) rank->RunStep(1);
+    std::exit(7);
+  }
+  const int status = WaitFor(child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  RankLogReader log(RankLogPath(place.job_directory, {0, 0, 0}));
+  const auto records = log.ReadNew();
+  ASSERT_TRUE(records) << records.error().message;
+  EXPECT_THAT(*records, SizeIs(6));
+}
+
+// ---- Orders ----
+
+class OrdersTest : public ClientTest {
+ protected:
+  OrdersTest() { job_ = directory_ / "job"; }
+  std::unique_ptr<RankSession> Open() {
+    StartAgent();
+    RankSession::Place place = Place();
+    place.job_directory = job_.string();
+    return std::make_unique<RankSession>(place);
+  }
+  void Order(const Orders& orders) const {
+    const auto written = WriteOrders(job_, orders);
+    ASSERT_TRUE(written) << written.error().message;
+  }
+  // Runs steps until they follow this version.
+  static bool Follows(RankSession& rank, std::int64_t version) {
+    return Comes([&] {
+      rank.RunStep(1);
+      return rank.Counters().plan_version == version;
+    });
+  }
+  std::filesystem::path job_;
+};
+
+TEST_F(OrdersTest, PlansAndClocksAreFollowedFromTheirStepOn) {
+  const auto rank = Open();
+  Write("job/plans/1.json", FormatPlan(PlanWithClocks({1410, 1005})));
+  Orders plan;
+  plan.plan = "plans/1.json";
+  Order(plan);
+  EXPECT_TRUE(Follows(*rank, 1));
+  EXPECT_TRUE(LockBecomes(0, 1005));
+
+  Orders clocks;
+  clocks.version = 2;
+  clocks.from_step = static_cast<std::int64_t>(rank->Counters().steps) + 50;
+  clocks.clocks = {{0, 0, InstructionKind::kForward, 1200},
+                   {0, 0, InstructionKind::kBackward, 1305},
+                   {1, 0, InstructionKind::kBackward, 300}};
+  Order(clocks);
+  EXPECT_TRUE(Follows(*rank, 2));
+  EXPECT_GE(static_cast<std::int64_t>(rank->Counters().steps), clocks.from_step + 1);
+  rank->RunStep(1);
+  EXPECT_TRUE(LockBecomes(0, 1305));
+
+  Orders none;
+  none.version = 3;
+  Order(none);
+  EXPECT_TRUE(Follows(*rank, 3));
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  rank->Close();
+
+  // Each step says what it followed.
+  RankLogReader log(RankLogPath(job_, {0, 0, 0}));
+  const auto records = log.ReadNew();
+  ASSERT_TRUE(records) << records.error().message;
+  for (const RankRecord& record : *records) {
+    const auto* step = std::get_if<RanStep>(&record);
+    if (step == nullptr) continue;
+    EXPECT_TRUE(step->on_plan);
+    if (step->step < clocks.from_step) {
+      EXPECT_LE(step->version, 1);
+    } else {
+      EXPECT_GE(step->version, 2);
+    }
+  }
+}
+
+TEST_F(OrdersTest, NothingIsRecordedWhereOrdersSaySo) {
+  const auto rank = Open();
+  Orders orders;
+  orders.record = false;
+  Order(orders);
+  EXPECT_TRUE(Follows(*rank, 1));
+  const auto steps = rank->Counters().steps;
+  for (int i = 0; i < 5; ++i) rank->RunStep(1);
+  rank->Close();
+  RankLogReader log(RankLogPath(job_, {0, 0, 0}));
+  const auto records = log.ReadNew();
+  ASSERT_TRUE(records) << records.error().message;
+  EXPECT_THAT(*records, SizeIs(steps));  // The header, and all but the one that followed.
+}
+
+TEST_F(OrdersTest, ABadPlanOfOrdersIsToldAndNotFollowed) {
+  const auto rank = Open();
+  Write("job/plans/1.json", FormatPlan(PlanWithClocks({1410, 1005})));
+  Orders orders;
+  orders.plan = "plans/1.json";
+  Order(orders);
+  EXPECT_TRUE(Follows(*rank, 1));
+  Write("job/plans/2.json", "no plan");
+  orders.version = 2;
+  orders.plan = "plans/2.json";
+  Order(orders);
+  EXPECT_TRUE(Follows(*rank, 0));
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  EXPECT_THAT(rank->Warnings(), HasSubstr("2.json"));
+  Write("job/orders.json", "{");
+  EXPECT_TRUE(Comes([&] {
+    rank->RunStep(1);
+    return rank->Warnings().find("orders.json") != std::string::npos;
+  }));
+  rank->Close();
+  EXPECT_THAT(Read("job/ranks/p0-r0-t0.jsonl"), HasSubstr("\"remark\""));
+}
+
+TEST_F(OrdersTest, AJobDirectoryThatCannotBeWrittenIsTold) {
+  Write("file", "");
+  RankSession::Place place = Place();
+  place.job_directory = (directory_ / "file").string();
+  RankSession rank(place);
+  rank.RunStep(1);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("steps are not recorded; check PERSEUS_JOB_DIR"));
+  EXPECT_EQ(rank.Counters().steps, 1U);
+}
+
+// ---- The interface ----
+
+TEST(Interface, NullIsNoSession) {
+  perseus_step_begin(nullptr);
+  perseus_instruction_begin(nullptr, 0, 0, 0);
+  perseus_instruction_end(nullptr);
+  perseus_instruction_begin_on(nullptr, 0, 0, 0, nullptr);
+  perseus_instruction_end_on(nullptr, nullptr);
+  perseus_step_end(nullptr);
+  EXPECT_EQ(perseus_use_plan(nullptr, "plan.json"), -1);
+  EXPECT_EQ(perseus_take_warning(nullptr, nullptr, 0), 0U);
+  perseus_counters counters{};
+  counters.size = sizeof counters;
+  counters.steps = 1;
+  perseus_read_counters(nullptr, &counters);
+  EXPECT_EQ(counters.steps, 0U);
+  perseus_close(nullptr);
+}
+
+TEST(Interface, StructsOfOlderProgramsAreShorter) {
+  perseus_counters counters{};
+  counters.size = offsetof(perseus_counters, steps_off_plan);
+  counters.steps_off_plan = 17;
+  perseus_read_counters(nullptr, &counters);
+  EXPECT_EQ(counters.steps_off_plan, 17U);
+}
+
+TEST(Interface, KindsThatThereAreNotArePassedOver) {
+  RankSession rank({"off", "off", "", 0, "", "", 0});
+  perseus_step_begin(rank.get());
+  rank.Run(5, 0);
+  rank.Run(-1, 0);
+  rank.Run(PERSEUS_FORWARD, -1);
+  rank.Run(PERSEUS_RECOMPUTE, 0);
+  perseus_step_end(rank.get());
+  EXPECT_EQ(rank.Counters().instructions, 1U);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("is passed over"));
+}
+
+TEST(Interface, WarningsAreCutToTheBuffer) {
+  RankSession rank({"off", "none", "", 0, "", "", 0});
+  char few[8];
+  const std::size_t length = perseus_take_warning(rank.get(), few, sizeof few);
+  EXPECT_GT(length, 8U);
+  EXPECT_EQ(std::string(few).size(), 7U);
+  EXPECT_EQ(perseus_take_warning(rank.get(), few, sizeof few), 0U);
+}
+
+}  // namespace
+}  // namespace perseus

@@ -1,0 +1,269 @@
+// Timing and clocks on CUDA streams, with a driver of our own whose GPU stands still until told.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "agent_node.h"
+#include "fake_cuda.h"
+#include "perseus/jobdir/rank_log.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr std::int64_t kMillisecond = 1'000'000;
+constexpr int kOutOfMemory = 2;
+
+class StreamTest : public AgentNodeTest {
+ protected:
+  StreamTest() {
+    ::setenv("PERSEUS_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+    fake_cuda::Reset();
+    stream_ = fake_cuda::MakeStream();
+  }
+  ~StreamTest() override { ::unsetenv("PERSEUS_CUDA_LIBRARY"); }
+
+  RankSession::Place Place() const {
+    return {"off", devices(), Uuid(0), 0, "", (directory_ / "job").string(), 0};
+  }
+  // Forward at 1410, backward at 1005 MHz.
+  RankSession::Place PlaceWithPlan() const {
+    PlanFile plan = PlanGpipe(1, 1);
+    plan.ranks[0].instructions[0].frequency_mhz = 1410;
+    plan.ranks[0].instructions[1].frequency_mhz = 1005;
+    Write("plan.json", FormatPlan(plan));
+    RankSession::Place place = Place();
+    place.socket = socket();
+    place.plan = (directory_ / "plan.json").string();
+    return place;
+  }
+  void Run(RankSession& rank, int kind, std::int64_t duration) const {
+    perseus_instruction_begin_on(rank.get(), kind, 0, 0, stream_);
+    fake_cuda::Launch(stream_, duration);
+    perseus_instruction_end_on(rank.get(), stream_);
+  }
+  void RunStep(RankSession& rank) const {
+    perseus_step_begin(rank.get());
+    Run(rank, PERSEUS_FORWARD, 50 * kMillisecond);
+    Run(rank, PERSEUS_BACKWARD, 100 * kMillisecond);
+    perseus_step_end(rank.get());
+  }
+  std::vector<RanStep> Steps() const {
+    RankLogReader log(RankLogPath(directory_ / "job", {0, 0, 0}));
+    const auto records = log.ReadNew();
+    EXPECT_TRUE(records) << records.error().message;
+    std::vector<RanStep> steps;
+    for (const RankRecord& record : *records) {
+      if (const auto* step = std::get_if<RanStep>(&record)) steps.push_back(*step);
+    }
+    return steps;
+  }
+
+  void* stream_ = nullptr;
+};
+
+TEST_F(StreamTest, InstructionsAreTimedByTheStreamNotByTheThreadThatLaunchesThem) {
+  RankSession rank(Place());
+  RunStep(rank);
+  EXPECT_THAT(Steps(), IsEmpty());
+  fake_cuda::Advance(149 * kMillisecond);
+  EXPECT_EQ(rank.Counters().steps, 1U);
+  fake_cuda::Advance(2 * kMillisecond);
+  ASSERT_TRUE(Comes([&] { return Steps().size() == 1; }));
+  const auto steps = Steps();
+  ASSERT_THAT(steps[0].instructions, SizeIs(2));
+  // Elapsed times are floats in milliseconds: of 150, to 2^-17 ms; two of them are subtracted.
+  constexpr double kFloatError = 2 * 8;
+  EXPECT_NEAR(static_cast<double>(steps[0].instructions[0].duration), 50e6, kFloatError);
+  EXPECT_NEAR(static_cast<double>(steps[0].instructions[1].duration), 100e6, kFloatError);
+  EXPECT_NEAR(static_cast<double>(steps[0].instructions[1].begin - steps[0].instructions[0].begin),
+              50e6, kFloatError);
+  // The step lasts until the GPU is done with it.
+  EXPECT_EQ(steps[0].end - steps[0].begin,
+            steps[0].instructions[1].begin + steps[0].instructions[1].duration);
+  EXPECT_EQ(rank.Counters().stream_failures, 0U);
+  EXPECT_THAT(rank.Warnings(), IsEmpty());
+}
+
+TEST_F(StreamTest, TheFirstMomentIsTheHostsOfItsHostFunction) {
+  RankSession rank(Place());
+  const auto now = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    return Nanoseconds{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  };
+  RunStep(rank);
+  const Nanoseconds before = now();
+  fake_cuda::Advance(kMillisecond);
+  const Nanoseconds after = now();
+  fake_cuda::Advance(1000 * kMillisecond);
+  ASSERT_TRUE(Comes([&] { return Steps().size() == 1; }));
+  const auto steps = Steps();
+  const Nanoseconds begin = steps[0].begin + steps[0].instructions[0].begin;
+  EXPECT_GE(begin, before);
+  EXPECT_LE(begin, after);
+}
+
+TEST_F(StreamTest, ClocksChangeInTheOrderOfTheStream) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan());
+  // The first step begins before any stream is known, so its first clock is asked for at once.
+  RunStep(rank);
+  EXPECT_TRUE(LockBecomes(0, 1410));
+  EXPECT_EQ(rank.Counters().clock_requests, 1U);
+  fake_cuda::Advance(49 * kMillisecond);
+  EXPECT_EQ(rank.Counters().clock_requests, 1U);
+  fake_cuda::Advance(2 * kMillisecond);  // Forward is done.
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  RunStep(rank);  // Its clocks wait for their turn.
+  EXPECT_EQ(rank.Counters().clock_requests, 2U);
+  fake_cuda::Advance(100 * kMillisecond);
+  EXPECT_TRUE(LockBecomes(0, 1410));
+  fake_cuda::Advance(50 * kMillisecond);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  fake_cuda::Advance(1000 * kMillisecond);
+  ASSERT_TRUE(Comes([&] { return Steps().size() == 2; }));
+  EXPECT_EQ(Steps()[1].instructions[0].frequency_mhz, 1410);
+  EXPECT_EQ(Steps()[1].instructions[1].frequency_mhz, 1005);
+  EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
+}
+
+TEST_F(StreamTest, HostFunctionsAreLaunchedOnlyWhereTheClockChanges) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan());
+  for (int i = 0; i < 10; ++i) {
+    RunStep(rank);
+    fake_cuda::Advance(200 * kMillisecond);
+  }
+  // One for the base, and two a step but for one that the step's begin asked for, which the stream
+  // then asks for, too, since it does not know.
+  EXPECT_LE(fake_cuda::Calls("cuLaunchHostFunc"), 1 + 2 * 10);
+  EXPECT_GE(fake_cuda::Calls("cuLaunchHostFunc"), 2 * 10);
+  EXPECT_EQ(rank.Counters().clock_requests, 20U);
+}
+
+TEST_F(StreamTest, ThousandsOfStepsReuseTheEvents) {
+  RankSession rank(Place());
+  constexpr std::size_t kSteps = 1000;  // 2,000 of 4,096 pairs at a time.
+  for (std::size_t round = 1; round <= 5; ++round) {
+    for (std::size_t i = 0; i < kSteps; ++i) RunStep(rank);
+    fake_cuda::Advance(static_cast<std::int64_t>(kSteps) * 200 * kMillisecond);
+    ASSERT_TRUE(Comes([&] { return Steps().size() == round * kSteps; }));
+  }
+  EXPECT_EQ(rank.Counters().records_dropped, 0U);
+  EXPECT_EQ(rank.Counters().stream_failures, 0U);
+  // Nothing was created after the first use.
+  EXPECT_LT(fake_cuda::Calls("cuEventCreate"), 10'000);
+}
+
+TEST_F(StreamTest, MoreInstructionsThanEventsAreDroppedNotWaitedFor) {
+  RankSession rank(Place());
+  for (int i = 0; i < 2100; ++i) RunStep(rank);  // 4,200 of 4,096 that fit.
+  EXPECT_EQ(rank.Counters().records_dropped, 104U);
+  EXPECT_EQ(rank.Counters().instructions, 4200U);
+}
+
+TEST_F(StreamTest, AfterAFailedCallTheSessionIsTimedByItsThread) {
+  RankSession rank(Place());
+  RunStep(rank);
+  fake_cuda::Advance(1000 * kMillisecond);
+  ASSERT_TRUE(Comes([&] { return Steps().size() == 1; }));
+  fake_cuda::FailFrom("cuEventRecord", kOutOfMemory);
+  RunStep(rank);
+  const int calls = fake_cuda::Calls("cuEventRecord");
+  for (int i = 0; i < 3; ++i) RunStep(rank);
+  EXPECT_EQ(fake_cuda::Calls("cuEventRecord"), calls);
+  EXPECT_EQ(rank.Counters().stream_failures, 1U);
+  EXPECT_EQ(rank.Warnings(),
+            "the CUDA driver's cuEventRecord failed with 2; instructions on streams are timed by "
+            "the thread that launches them from now on\n");
+  EXPECT_TRUE(Comes([&] { return Steps().size() == 4; }));  // Without the one in which it failed.
+}
+
+TEST_F(StreamTest, EveryCallMayFail) {
+  for (const char* call :
+       {"cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime", "cuLaunchHostFunc",
+        "cuCtxGetCurrent", "cuCtxSetCurrent", "cuStreamIsCapturing"}) {
+    fake_cuda::Reset();
+    stream_ = fake_cuda::MakeStream();
+    fake_cuda::FailFrom(call, kOutOfMemory);
+    RankSession rank(Place());
+    RunStep(rank);
+    fake_cuda::Advance(1000 * kMillisecond);
+    EXPECT_TRUE(Comes([&] { return rank.Counters().stream_failures == 1; })) << call;
+    for (int i = 0; i < 3; ++i) RunStep(rank);
+    EXPECT_THAT(rank.Warnings(), HasSubstr(call));
+    EXPECT_EQ(rank.Counters().steps, 4U);
+    EXPECT_EQ(rank.Counters().instructions, 8U);
+    EXPECT_TRUE(Comes([&] { return Steps().size() >= 3; })) << call;
+  }
+}
+
+TEST_F(StreamTest, WithoutADriverTheThreadIsTimed) {
+  ::setenv("PERSEUS_CUDA_LIBRARY", "/no/such/libcuda.so.1", 1);
+  RankSession rank(Place());
+  for (int i = 0; i < 3; ++i) RunStep(rank);
+  EXPECT_EQ(rank.Counters().stream_failures, 1U);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("no CUDA driver"));
+  EXPECT_TRUE(Comes([&] { return Steps().size() == 3; }));
+}
+
+TEST_F(StreamTest, NothingIsEnqueuedOnAStreamThatIsCaptured) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan());
+  RunStep(rank);
+  fake_cuda::Advance(1000 * kMillisecond);
+  fake_cuda::SetCapturing(stream_, true);
+  const int records = fake_cuda::Calls("cuEventRecord");
+  const int functions = fake_cuda::Calls("cuLaunchHostFunc");
+  RunStep(rank);
+  RunStep(rank);
+  EXPECT_EQ(fake_cuda::Calls("cuEventRecord"), records);
+  EXPECT_EQ(fake_cuda::Calls("cuLaunchHostFunc"), functions);
+  fake_cuda::SetCapturing(stream_, false);
+  RunStep(rank);
+  EXPECT_GT(fake_cuda::Calls("cuEventRecord"), records);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("being captured"));
+  EXPECT_EQ(rank.Counters().stream_failures, 0U);
+}
+
+TEST_F(StreamTest, ClosingDestroysTheEvents) {
+  {
+    RankSession rank(Place());
+    RunStep(rank);
+    fake_cuda::Advance(1000 * kMillisecond);
+    EXPECT_GT(fake_cuda::LiveEvents(), 0);
+  }
+  EXPECT_EQ(fake_cuda::LiveEvents(), 0);
+}
+
+TEST_F(StreamTest, HostFunctionsThatRunAfterTheCloseFindNothingToDo) {
+  StartAgent();
+  {
+    RankSession rank(PlaceWithPlan());
+    RunStep(rank);
+  }
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  fake_cuda::Advance(1000 * kMillisecond);
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+}
+
+TEST_F(StreamTest, TheDriversThreadAsksNotTheTrainingThread) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan());
+  RunStep(rank);
+  std::thread driver([] { fake_cuda::Advance(1000 * kMillisecond); });
+  for (int i = 0; i < 20; ++i) RunStep(rank);
+  driver.join();
+  fake_cuda::Advance(100'000 * kMillisecond);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
+}
+
+}  // namespace
+}  // namespace perseus

@@ -1,0 +1,255 @@
+// libcuda.so.1 as far as the client calls it, and what would synchronise.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fake_cuda.h"
+
+namespace {
+
+constexpr int kNotReady = 600;
+constexpr int kInvalidHandle = 400;
+constexpr int kInvalidContext = 201;
+
+struct Event {
+  bool is_recorded = false;
+  std::int64_t at = -1;  // The GPU's time; -1: it did not get there yet.
+};
+struct Item {
+  enum class Kind { kWork, kEvent, kHostFunction } kind = Kind::kWork;
+  std::int64_t duration = 0;
+  Event* event = nullptr;
+  void (*function)(void*) = nullptr;
+  void* argument = nullptr;
+};
+struct Stream {
+  std::deque<Item> items;
+  std::int64_t free_at = 0;  // When what was begun last is done.
+  bool is_capturing = false;
+};
+struct Failure {
+  int result = 0;
+  int after = 0;
+};
+struct Driver {
+  std::mutex mutex;
+  std::int64_t now = 0;
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::set<Event*> events;
+  std::map<std::string, int, std::less<>> calls;
+  std::map<std::string, Failure, std::less<>> failures;
+};
+
+Driver& driver() {
+  static Driver the_driver;
+  return the_driver;
+}
+int the_context = 0;
+// A thread has none until it makes a stream or is given one.
+thread_local void* current_context = nullptr;
+
+// Counts the call; what it is to return, 0 for success.
+int Enter(const char* entry_point) {
+  ++driver().calls[entry_point];
+  const auto failure = driver().failures.find(entry_point);
+  if (failure == driver().failures.end()) return 0;
+  return failure->second.after-- > 0 ? 0 : failure->second.result;
+}
+
+bool IsStream(const void* handle) {
+  for (const auto& stream : driver().streams) {
+    if (stream.get() == handle) return true;
+  }
+  return false;
+}
+
+int Enqueue(void* handle, const Item& item) {
+  if (!IsStream(handle)) return kInvalidHandle;
+  auto* stream = static_cast<Stream*>(handle);
+  // What an empty queue is given begins now, not in the past.
+  if (stream->items.empty()) stream->free_at = std::max(stream->free_at, driver().now);
+  stream->items.push_back(item);
+  return 0;
+}
+
+[[noreturn]] void Synchronised(const char* entry_point) {
+  std::fprintf(stderr, "the client called %s, which waits for the GPU\n", entry_point);
+  std::abort();
+}
+
+}  // namespace
+
+namespace fake_cuda {
+
+void Reset() {
+  const std::lock_guard lock(driver().mutex);
+  driver().now = 0;
+  driver().streams.clear();
+  for (Event* event : driver().events) delete event;
+  driver().events.clear();
+  driver().calls.clear();
+  driver().failures.clear();
+}
+
+void* MakeStream() {
+  const std::lock_guard lock(driver().mutex);
+  current_context = &the_context;
+  return driver().streams.emplace_back(std::make_unique<Stream>()).get();
+}
+
+void Launch(void* stream, std::int64_t duration_ns) {
+  const std::lock_guard lock(driver().mutex);
+  Item item;
+  item.duration = duration_ns;
+  static_cast<void>(Enqueue(stream, item));
+}
+
+void Advance(std::int64_t duration_ns) {
+  std::unique_lock lock(driver().mutex);
+  const std::int64_t until = driver().now + duration_ns;
+  for (const auto& stream : driver().streams) {
+    while (!stream->items.empty()) {
+      const Item item = stream->items.front();
+      if (stream->free_at + item.duration > until) break;
+      stream->free_at += item.duration;
+      stream->items.pop_front();
+      if (item.kind == Item::Kind::kEvent) item.event->at = stream->free_at;
+      if (item.kind != Item::Kind::kHostFunction) continue;
+      lock.unlock();
+      item.function(item.argument);
+      lock.lock();
+    }
+  }
+  driver().now = until;
+}
+
+void SetCapturing(void* stream, bool is_capturing) {
+  const std::lock_guard lock(driver().mutex);
+  static_cast<Stream*>(stream)->is_capturing = is_capturing;
+}
+
+void FailFrom(std::string_view entry_point, int result, int after) {
+  const std::lock_guard lock(driver().mutex);
+  driver().failures[std::string(entry_point)] = {result, after};
+}
+
+int Calls(std::string_view entry_point) {
+  const std::lock_guard lock(driver().mutex);
+  const auto found = driver().calls.find(entry_point);
+  return found == driver().calls.end() ? 0 : found->second;
+}
+
+int LiveEvents() {
+  const std::lock_guard lock(driver().mutex);
+  return static_cast<int>(driver().events.size());
+}
+
+int Queued(void* stream) {
+  const std::lock_guard lock(driver().mutex);
+  return static_cast<int>(static_cast<Stream*>(stream)->items.size());
+}
+
+}  // namespace fake_cuda
+
+extern "C" {
+
+int cuEventCreate(void** event, unsigned /*flags*/) {
+  const std::lock_guard lock(driver().mutex);
+  if (const int failed = Enter("cuEventCreate"); failed != 0) return failed;
+  if (current_context == nullptr) return kInvalidContext;
+  *event = *driver().events.insert(new Event).first;
+  return 0;
+}
+
+int cuEventRecord(void* handle, void* stream) {
+  const std::lock_guard lock(driver().mutex);
+  if (const int failed = Enter("cuEventRecord"); failed != 0) return failed;
+  auto* event = static_cast<Event*>(handle);
+  if (!driver().events.contains(event)) return kInvalidHandle;
+  event->is_recorded = true;
+  event->at = -1;
+  Item item;
+  item.kind = Item::Kind::kEvent;
+  item.event = event;
+  return Enqueue(stream, item);
+}
+
+int cuEventQuery(void* handle) {
+  const std::lock_guard lock(driver().mutex);
+  if (const int failed = Enter("cuEventQuery"); failed != 0) return failed;
+  if (current_context == nullptr) return kInvalidContext;
+  auto* event = static_cast<Event*>(handle);
+  if (!driver().events.contains(event)) return kInvalidHandle;
+  return event->is_recorded && event->at < 0 ? kNotReady : 0;
+}
+
+int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
+  const std::lock_guard lock(driver().mutex);
+  if (const int failed = Enter("cuEventElapsedTime"); failed != 0) return failed;
+  if (current_context == nullptr) return kInvalidContext;
+  const auto* first = static_cast<Event*>(from);
+  const auto* last = static_cast<Event*>(to);
+  if (!first->is_recorded || !last->is_recorded) return kInvalidHandle;
+  if (first->at < 0 || last->at < 0) return kNotReady;
+  *milliseconds = static_cast<float>(static_cast<double>(last->at - first->at) / 1e6);
+  return 0;
+}
+
+int cuEventDestroy_v2(void* handle) {
+  const std::lock_guard lock(driver().mutex);
+  if (const int failed = Enter("cuEventDestroy_v2"); failed != 0) return failed;
+  auto* event = static_cast<Event*>(handle);
+  if (driver().events.erase(event) == 0) return kInvalidHandle;
+  // The real one frees it once the GPU is past it.
+  for (const auto& stream : driver().streams) {
+    std::erase_if(stream->items, [event](const Item& item) { return item.event == event; });
+  }
+  delete event;
+  return 0;
+}
+
+int cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
+  const std::lock_guard lock(driver().mutex);
+  if (const int failed = Enter("cuLaunchHostFunc"); failed != 0) return failed;
+  Item item;
+  item.kind = Item::Kind::kHostFunction;
+  item.function = function;
+  item.argument = argument;
+  return Enqueue(stream, item);
+}
+
+int cuCtxGetCurrent(void** context) {
+  const std::lock_guard lock(driver().mutex);
+  if (const int failed = Enter("cuCtxGetCurrent"); failed != 0) return failed;
+  *context = current_context;
+  return 0;
+}
+
+int cuCtxSetCurrent(void* context) {
+  const std::lock_guard lock(driver().mutex);
+  if (const int failed = Enter("cuCtxSetCurrent"); failed != 0) return failed;
+  current_context = context;
+  return 0;
+}
+
+int cuStreamIsCapturing(void* handle, int* status) {
+  const std::lock_guard lock(driver().mutex);
+  if (const int failed = Enter("cuStreamIsCapturing"); failed != 0) return failed;
+  if (!IsStream(handle)) return kInvalidHandle;
+  *status = static_cast<Stream*>(handle)->is_capturing ? 1 : 0;
+  return 0;
+}
+
+int cuCtxSynchronize() { Synchronised("cuCtxSynchronize"); }
+int cuStreamSynchronize(void*) { Synchronised("cuStreamSynchronize"); }
+int cuEventSynchronize(void*) { Synchronised("cuEventSynchronize"); }
+
+}  // extern "C"
