@@ -6,7 +6,7 @@ from torch.nn import functional
 
 VOCABULARY = 128  # ASCII.
 CONTEXT = 64  # Characters that the model sees.
-WIDTH = 64
+WIDTH = 128
 HEADS = 4
 BLOCKS = 8
 

@@ -122,7 +122,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--microbatches", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=8, help="sequences of a microbatch")
+    parser.add_argument("--batch", type=int, default=16, help="sequences of a microbatch")
     parser.add_argument("--text", type=pathlib.Path, default=here / "README.md")
     parser.add_argument("--plan", type=pathlib.Path, help="a plan to follow (perseus plan)")
     parser.add_argument("--without-perseus", action="store_true", help="hooks that do nothing")

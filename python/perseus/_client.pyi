@@ -1,7 +1,5 @@
 from types import TracebackType
-from typing import Any, Callable, NamedTuple, Optional, Type, TypeVar, Union
-
-from typing_extensions import Protocol
+from typing import Any, Callable, NamedTuple, Optional, Protocol, Type, TypeVar, Union
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -12,6 +12,7 @@ import os
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perseus import _planner
 
@@ -21,7 +22,7 @@ UnreachableError = _planner.UnreachableError
 PathLike = Union[str, "os.PathLike[str]"]
 #: A path of a CSV; or columns by name (a mapping, a structured array, a data frame); or rows (each a
 #: mapping, or stage, instruction, frequency, time, energy).
-ProfileLike = Union[PathLike, Mapping[str, Sequence[Any]], np.ndarray, Sequence[Any]]
+ProfileLike = Union[PathLike, Mapping[str, Sequence[Any]], NDArray[Any], Sequence[Any]]
 
 _COLUMNS = ("stage", "instruction", "frequency", "time", "energy")
 _RANGES = _planner.ranges()
@@ -51,12 +52,12 @@ class Baseline:
 class Frontier:
     """For every iteration time the least energy: convex, and linear between its points."""
 
-    times_s: np.ndarray  #: Breakpoints, fastest first (s).
-    energies_j: np.ndarray  #: No plan that lasts so long costs less (J, waiting included).
-    prices_w: np.ndarray  #: What operations save per further second (W).
+    times_s: NDArray[np.float64]  #: Breakpoints, fastest first (s).
+    energies_j: NDArray[np.float64]  #: No plan that lasts so long costs less (J, waiting included).
+    prices_w: NDArray[np.float64]  #: What operations save per further second (W).
     least_energy: int  #: Index of the point of least energy: T*.
 
-    def energy_at(self, time_s: Union[float, np.ndarray]) -> np.ndarray:
+    def energy_at(self, time_s: Union[float, NDArray[np.float64]]) -> Any:
         """The least energy (J) of an iteration that may take up to `time_s` (s).
 
         Not a number below the least possible time; level from T* on.
@@ -104,7 +105,7 @@ class Plan:
         return self.energy_j / self.time_s
 
     @functools.cached_property
-    def instructions(self) -> np.ndarray:
+    def instructions(self) -> NDArray[Any]:
         """All instructions, rank by rank in execution order: a structured array.
 
         Fields: rank, stage (over all ranks; -1: none), kind ("forward"), microbatch (-1: none),
@@ -123,7 +124,7 @@ class Plan:
         return table
 
     @functools.cached_property
-    def knobs(self) -> Dict[str, np.ndarray]:
+    def knobs(self) -> Dict[str, NDArray[np.float64]]:
         """The profile's knobs besides the clock, a value an instruction (not a number: none)."""
         return dict(self._planned.knobs())
 
@@ -271,7 +272,7 @@ def plan(
         UnreachableError: No plan meets the target; the message says what can be met.
         OSError: A file cannot be read.
     """
-    asked = dict(
+    asked: Dict[str, Any] = dict(
         slowdown_percent=slowdown_percent,
         deadline_s=deadline_s,
         energy_budget_j=energy_budget_j,
@@ -359,7 +360,7 @@ def _checked(name: str, value: Any) -> Union[int, float]:
 def _targets(
     target: Union[None, str, Sequence[str]], **asked: Any
 ) -> List[Tuple[str, float, float]]:
-    """Kind, value and price of a GPU-hour, in the program's order."""
+    """Kind, value and price of a GPU-hour: named ones first, then in the order of the arguments."""
     targets: List[Tuple[str, float, float]] = []
     names = [target] if isinstance(target, str) else list(target or ())
     for name in names:
