@@ -6,6 +6,9 @@
 Each way tells of an instruction's begin and its end, thousands of times, in steps of 96 instructions; the
 ways take turns, round after round, and of each the median round is told. A call is half of a pair.
 
+In a training process caches hold the computation and not the hook, so `cold` has the same where 32 MB were
+copied before each pair: there the caches' misses are most of it, whatever the hook does.
+
     empty       a `with` of a context manager that does nothing, in Python: the floor of such hooks
     perseus     with perseus.instruction(...): no agent, nothing recorded
     recorded    the same, writing a job directory
@@ -30,6 +33,8 @@ import perseus
 
 INSTRUCTIONS = 96  # Of a step.
 ROUNDS = 15
+COLD_PAIRS = 101
+CACHES = bytes(32 << 20)
 
 
 class Empty:
@@ -130,6 +135,25 @@ def with_http():
     return run
 
 
+def cold(run):
+    """Microseconds a call, of a pair on its own."""
+    times = []
+    for _ in range(COLD_PAIRS):
+        bytearray(CACHES)  # Copied, and let go.
+        began = time.perf_counter()
+        run(1)
+        times.append((time.perf_counter() - began) / 2 * 1e6)
+    return statistics.median(times)
+
+
+def cold_instruction(session):
+    def run(count):
+        with session.instruction("forward", microbatch=0):
+            pass
+
+    return run
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
@@ -144,7 +168,7 @@ def main():
         ways = {
             "empty": (empty, 9600),
             "perseus": (with_perseus(plain), 9600),
-            "recorded": (with_perseus(recorded), 9600),
+            "recorded": (with_perseus(recorded), 960),
             "begin/end": (begin_end(plain), 9600),
             "decorator": (decorator(plain), 9600),
             "queue": (with_queue(), 9600),
@@ -157,14 +181,27 @@ def main():
                 run(count)
                 times[name].append((time.perf_counter() - began) / count / 2 * 1e6)
         calls = {name: statistics.median(rounds) for name, rounds in times.items()}
+        with plain.step():
+            cold_calls = {
+                name: cold(run)
+                for name, run in {
+                    "empty": empty,
+                    "perseus": cold_instruction(plain),
+                    "queue": with_queue(),
+                    "http": with_http(),
+                }.items()
+            }
         plain.close()
         recorded.close()
     if flags.json:
-        print(json.dumps({"microseconds_a_call": calls, "load": os.getloadavg()[0]}))
+        print(json.dumps({"microseconds_a_call": calls, "cold": cold_calls, "load": os.getloadavg()[0]}))
         return
-    print(f"{'':12}us a call   times perseus   (load of this machine: {os.getloadavg()[0]:.1f})")
+    print(f"{'':12}us a call   times perseus        cold   (load: {os.getloadavg()[0]:.1f})")
     for name, call in calls.items():
-        print(f"{name:12}{call:9.3f}   {call / calls['perseus']:13.2f}")
+        print(
+            f"{name:12}{call:9.3f}   {call / calls['perseus']:13.2f}"
+            + (f"   {cold_calls[name]:9.2f}" if name in cold_calls else "")
+        )
 
 
 if __name__ == "__main__":
