@@ -4,6 +4,7 @@
 #
 # PERSEUS_HAS_PAGE tells afterwards, in every directory, whether this build has the page; where it
 # does, PERSEUS_NODE runs what is in web/.
+option(PERSEUS_BUILD_PAGE "Make the report page, where node and npm are" ON)
 option(PERSEUS_REQUIRE_PAGE "Fail where the report page cannot be made" OFF)
 find_program(PERSEUS_NODE node)
 find_program(PERSEUS_NPM npm)
@@ -12,6 +13,9 @@ function(perseus_web_assets variable)
   set(web ${PROJECT_SOURCE_DIR}/web)
   set(${variable} ${PROJECT_SOURCE_DIR}/src/report/no_assets.cc PARENT_SCOPE)
   set(PERSEUS_HAS_PAGE OFF CACHE INTERNAL "Whether this build has the report page")
+  if(NOT PERSEUS_BUILD_PAGE)
+    return()
+  endif()
   set(severity WARNING)
   if(PERSEUS_REQUIRE_PAGE)
     set(severity FATAL_ERROR)

@@ -9,6 +9,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 packages_build=(cmake ninja-build g++ ccache libexpected-dev libfmt-dev libcli11-dev
   nlohmann-json3-dev libtomlplusplus-dev duktape-dev zlib1g-dev libboost1.81-dev libspdlog-dev
   prometheus-cpp-dev)
+packages_python=(python3 python3-dev python3-numpy pybind11-dev)
+packages_torch=(python3-torch libopenblas0-pthread)
+packages_wheel=(python3-venv python3-pip python3-setuptools python3-wheel)
 packages_web=(nodejs npm)
 packages_browser=(chromium)
 packages_test=(libgtest-dev libgmock-dev coinor-libclp-dev coinor-libcbc-dev libbenchmark-dev librsvg2-bin
@@ -94,11 +97,19 @@ install_browser() {
     leave_out "without ${packages_browser[*]} the tests of the report page in a browser are left out"
 }
 
+# install_python: what the Python package and its tests take. All else builds without it.
+install_python() {
+  install_packages "${packages_python[@]}" || leave_out "without ${packages_python[*]} the Python package is left out"
+  install_packages "${packages_wheel[@]}" || leave_out "without ${packages_wheel[*]} its wheel is not tested"
+  install_packages "${packages_torch[@]}" || leave_out "without ${packages_torch[*]} the PyTorch example is not tested"
+}
+
 # configure PRESET [CMAKE ARGUMENT...]: quiet unless it fails.
 configure() {
   mkdir -p build
   local log="build/configure-$1.log"
-  if ! cmake --preset "$@" ${PERSEUS_REQUIRE_PAGE:+-DPERSEUS_REQUIRE_PAGE=ON} >"$log" 2>&1; then
+  if ! cmake --preset "$@" ${PERSEUS_REQUIRE_PAGE:+-DPERSEUS_REQUIRE_PAGE=ON -DPERSEUS_REQUIRE_PYTHON=ON} \
+    >"$log" 2>&1; then
     cat "$log" >&2
     die "configuring build/$1 failed, see above (remove build/$1 if another checkout made it)"
   fi

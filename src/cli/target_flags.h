@@ -25,7 +25,4 @@ void AddTargetFlags(CLI::App& verb, TargetFlags& flags);
 // In the order above; "no slowdown" if nothing was asked for. `gpus` are those of one pipeline.
 std::vector<Target> AskedTargets(const TargetFlags& flags, int gpus);
 
-// For file names: "no-slowdown", "slowdown-5", "deadline-2.9s", "least-energy".
-std::string Slug(const Target& target);
-
 }  // namespace perseus::cli

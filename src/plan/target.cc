@@ -189,6 +189,45 @@ bool NeedsFrontier(Target::Kind kind) {
          kind == Target::Kind::kEdp || kind == Target::Kind::kPrice;
 }
 
+std::string Slug(const Target& target) {
+  switch (target.kind) {
+    case Target::Kind::kSlowdown:
+      return target.value == 0 ? "no-slowdown" : fmt::format("slowdown-{}", target.value);
+    case Target::Kind::kDeadline:
+      return fmt::format("deadline-{}s", target.value);
+    case Target::Kind::kEnergyBudget:
+      return fmt::format("energy-budget-{}j", target.value);
+    case Target::Kind::kPowerCap:
+      return fmt::format("power-cap-{}w", target.value);
+    case Target::Kind::kMinEnergy:
+      return "least-energy";
+    case Target::Kind::kEdp:
+      return "least-energy-delay";
+    case Target::Kind::kPrice:
+      return fmt::format("price-{}-{}", target.value, target.gpu_hour);
+  }
+  return "plan";
+}
+
+NumberRange ValueRange(Target::Kind kind) {
+  switch (kind) {
+    case Target::Kind::kSlowdown:
+      return {0, 10'000, "percent"};
+    case Target::Kind::kDeadline:
+      return {0, kLongestSeconds, "seconds"};
+    case Target::Kind::kEnergyBudget:
+      return {0, kMostJoules, "joules"};
+    case Target::Kind::kPowerCap:
+      return {0, kMostJoules, "watts"};
+    case Target::Kind::kPrice:
+      return {0, 1e6, "dollars"};
+    case Target::Kind::kMinEnergy:
+    case Target::Kind::kEdp:
+      break;
+  }
+  return {};
+}
+
 Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target) {
   for (const double value : {target.value, target.gpu_hour}) {
     if (std::isfinite(value) && value >= 0) continue;

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "perseus/base/number_range.h"
 #include "perseus/base/result.h"
 #include "perseus/plan/planner.h"
 
@@ -30,6 +31,12 @@ std::string Describe(const Target& target);
 
 // Whether PlanForTarget wants the frontier for it.
 bool NeedsFrontier(Target::Kind kind);
+
+// For file names: "no-slowdown", "slowdown-5", "deadline-2.9s", "least-energy".
+std::string Slug(const Target& target);
+
+// What `value` (and `gpu_hour`) may be.
+NumberRange ValueRange(Target::Kind kind);
 
 // kUnreachable errors say what could be met: the least time, energy or power there is.
 // `frontier` may be null for kSlowdown, kDeadline and kMinEnergy, which do without (kMinEnergy then

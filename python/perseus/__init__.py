@@ -1,0 +1,66 @@
+"""Perseus removes energy bloat from large model training.
+
+Around a training loop (libperseus.so sets the clock that the plan has for each instruction, through
+the node's agent, and times what ran; nothing that is computed changes):
+
+    perseus.open(rank=pipeline_rank)
+    for batch in batches:
+        with perseus.step():
+            with perseus.instruction("forward", microbatch=0):
+                ...
+
+In a notebook (times in seconds, energies in joules, power in watts, clocks in MHz):
+
+    found = perseus.plan("profile.csv", schedule="1f1b", microbatches=96, blocking_power_w=83.64)
+    found.frontier.times_s, found.plan.instructions["frequency_mhz"], found.saving
+    found.save("plan.json")
+
+Hooks never raise: what is wrong is told through the logger "perseus", and training goes on.
+"""
+
+from perseus._client import (
+    Counters,
+    Instruction,
+    Session,
+    Step,
+    instruction,
+    instruction_begin,
+    instruction_end,
+    step,
+    step_begin,
+    step_end,
+)
+from perseus._client import version as __version__
+from perseus._session import open
+
+# What needs NumPy is loaded when it is first used: a training process may have none.
+_PLANNING = ("Baseline", "Error", "Frontier", "Plan", "PlanResult", "UnreachableError", "plan")
+
+__all__ = [
+    "Baseline",
+    "Counters",
+    "Error",
+    "Frontier",
+    "Instruction",
+    "Plan",
+    "PlanResult",
+    "Session",
+    "Step",
+    "UnreachableError",
+    "instruction",
+    "instruction_begin",
+    "instruction_end",
+    "open",
+    "plan",
+    "step",
+    "step_begin",
+    "step_end",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _PLANNING:
+        from perseus import _plan
+
+        return getattr(_plan, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

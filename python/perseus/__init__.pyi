@@ -1,0 +1,24 @@
+from perseus._client import (
+    Counters as Counters,
+    Instruction as Instruction,
+    Session as Session,
+    Step as Step,
+    instruction as instruction,
+    instruction_begin as instruction_begin,
+    instruction_end as instruction_end,
+    step as step,
+    step_begin as step_begin,
+    step_end as step_end,
+)
+from perseus._plan import (
+    Baseline as Baseline,
+    Error as Error,
+    Frontier as Frontier,
+    Plan as Plan,
+    PlanResult as PlanResult,
+    UnreachableError as UnreachableError,
+    plan as plan,
+)
+from perseus._session import open as open
+
+__version__: str

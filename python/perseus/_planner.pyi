@@ -1,0 +1,48 @@
+from typing import Any, Dict, List, Optional, Tuple
+
+class Error(ValueError): ...
+class UnreachableError(Error): ...
+
+class JobFlags:
+    profile: str
+    profile_text: Optional[str]
+    job_file: str
+    schedule: str
+    schedule_file: str
+    graph: str
+    stages: Optional[int]
+    microbatches: Optional[int]
+    chunks: Optional[int]
+    pipelines: Optional[int]
+    gpus_per_stage: Optional[int]
+    blocking_power_w: Optional[float]
+    switch_latency_ms: Optional[float]
+    p2p_s: Optional[float]
+    load_s: Optional[float]
+    all_reduce_s: Optional[float]
+    optimizer_s: Optional[float]
+
+class TargetKind: ...
+
+class PlannedTarget:
+    name: str
+    target: str
+    deadline_s: float
+    time_s: float
+    energy_j: float
+    lower_bound_j: float
+    gap: float
+    switches: int
+    def instructions(self) -> Dict[str, Any]: ...
+    def knobs(self) -> Dict[str, Any]: ...
+    def to_json(self) -> str: ...
+    def save(self, path: str) -> None: ...
+
+class PlanningJob:
+    def __init__(self, flags: JobFlags, with_frontier: bool) -> None: ...
+    def plan(self, kind: TargetKind, value: float, gpu_hour: float) -> PlannedTarget: ...
+    def frontier(self) -> Optional[Dict[str, Any]]: ...
+    def baseline(self) -> Tuple[float, float, int]: ...
+
+def ranges() -> Dict[str, Tuple[float, float, str]]: ...
+def kind_names() -> List[str]: ...

@@ -1,0 +1,109 @@
+"""The client: which instruction a training process begins and ends, and nothing else."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import inspect
+import logging
+import os
+from typing import Any, Callable, Optional, Tuple, Union
+
+from perseus import _client
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+_log = logging.getLogger("perseus")
+
+
+def open(  # noqa: A001: perseus.open() is what it is called as.
+    *,
+    pipeline: int = 0,
+    rank: int = 0,
+    tensor_rank: int = 0,
+    gpu: Union[None, int, str] = None,
+    job: Optional[str] = None,
+    job_directory: Optional[PathLike] = None,
+    plan: Optional[PathLike] = None,
+    agent: Optional[PathLike] = None,
+    devices: Optional[str] = None,
+    plan_expires_at: float = 0,
+) -> _client.Session:
+    """Joins the job; the session is then what `perseus.step` and `perseus.instruction` speak of.
+
+    Never fails for what training can go on without: the session then measures only, or does nothing,
+    and a warning of the logger "perseus" says why. May take as long as the node's agent takes to
+    answer (at most 5 s). It is closed when the interpreter exits; in a forked child it does nothing.
+
+    What is None is taken from the environment variable, or else the default.
+
+    Args:
+        pipeline: Which of the data-parallel pipelines, from 0.
+        rank: Position along the pipeline, from 0: which of the plan's stages.
+        tensor_rank: Which of the stage's GPUs, from 0.
+        gpu: UUID, or place among the visible ones. PERSEUS_GPU.
+        job: What others are told holds the GPU. PERSEUS_JOB, or "training".
+        job_directory: Where orders come from and steps are recorded. PERSEUS_JOB_DIR, or none.
+        plan: A plan file, followed until orders say otherwise. PERSEUS_PLAN, or none.
+        agent: The agent's socket; "off" for none; "own" to start one for this user if it may set
+            clocks. PERSEUS_AGENT, or "/run/perseus/agent.sock".
+        devices: What measures energy: "auto", "nvml", "rocm", "virtual:FILE" or "off".
+            PERSEUS_DEVICES, or "auto".
+        plan_expires_at: Seconds since 1970 from which on `plan` is not followed; 0: never.
+    """
+    session = _client.Session(
+        pipeline=pipeline,
+        rank=rank,
+        tensor_rank=tensor_rank,
+        gpu=None if gpu is None else str(gpu),
+        job=job,
+        job_directory=_path(job_directory),
+        plan=_path(plan),
+        agent=_path(agent),
+        devices=devices,
+        plan_expires_at=int(plan_expires_at),
+    )
+    _client.set_default(session)
+    return session
+
+
+def _path(path: Optional[PathLike]) -> Optional[str]:
+    return None if path is None else os.fspath(path)
+
+
+def _decorate(instruction: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    microbatch, chunk = (_argument(function, name) for name in instruction._names)
+    fresh = instruction._with
+
+    @functools.wraps(function)
+    def instructed(*args: Any, **kwargs: Any) -> Any:
+        with fresh(microbatch(args, kwargs), chunk(args, kwargs)):
+            return function(*args, **kwargs)
+
+    return instructed
+
+
+def _argument(
+    function: Callable[..., Any], name: Optional[str]
+) -> Callable[[Tuple[Any, ...], Any], Any]:
+    """What reads the argument of that name out of a call; of an instruction None."""
+    if name is None:
+        return lambda args, kwargs: None
+    parameters = inspect.signature(function).parameters
+    if name not in parameters:
+        _log.warning(
+            "instruction: %s has no argument %r; its microbatches are counted instead",
+            getattr(function, "__qualname__", function),
+            name,
+        )
+        return lambda args, kwargs: None
+    default = parameters[name].default
+    fallback = None if default is inspect.Parameter.empty else default
+    place = list(parameters).index(name)
+    if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY:
+        return lambda args, kwargs: kwargs.get(name, fallback)
+    return lambda args, kwargs: args[place] if place < len(args) else kwargs.get(name, fallback)
+
+
+_client.set_helpers(_log.warning, _decorate)
+atexit.register(_client.close_all)

@@ -1,0 +1,28 @@
+// perseus._client: libperseus.so for Python.
+#include "hooks.h"
+
+namespace {
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                          "_client",
+                          "Perseus's client; use it through the package perseus.",
+                          -1,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__client() {
+  PyObject* const module = PyModule_Create(&definition);
+  if (module == nullptr) return nullptr;
+  if (!perseus::python::PrepareReading() || !perseus::python::AddSession(module) ||
+      !perseus::python::AddHooks(module) ||
+      PyModule_AddStringConstant(module, "version", perseus_version()) != 0) {
+    Py_DECREF(module);
+    return nullptr;
+  }
+  return module;
+}

@@ -1,0 +1,292 @@
+#include "hooks.h"
+
+#include <new>
+
+namespace perseus::python {
+namespace {
+
+PyTypeObject* step_type = nullptr;
+PyTypeObject* instruction_type = nullptr;
+
+// `with step():`
+struct StepObject {
+  // clang-format off
+  PyObject_HEAD
+  SessionObject* session;  // Owned; null: the default one.
+  // clang-format on
+  SessionObject* entered;  // Owned.
+};
+
+// `with instruction(...):`, and the decorator.
+struct InstructionObject {
+  // clang-format off
+  PyObject_HEAD
+  SessionObject* session;  // As above.
+  // clang-format on
+  SessionObject* entered;
+  Instruction instruction;  // Its names are owned here.
+};
+
+template <typename Object>
+Object* As(PyObject* object) {
+  return reinterpret_cast<Object*>(object);
+}
+PyObject* NewReference(SessionObject* session) {
+  return Py_XNewRef(reinterpret_cast<PyObject*>(session));
+}
+
+// Of what is entered: its own session, or the default one; null if there is none.
+template <typename Object>
+SessionObject* Enter(Object* object) {
+  SessionObject* const session = object->session != nullptr ? object->session : DefaultSession();
+  Py_XSETREF(object->entered, As<SessionObject>(NewReference(session)));
+  return session;
+}
+
+PyObject* EnterStep(PyObject* self, PyObject*) {
+  SessionObject* const session = Enter(As<StepObject>(self));
+  if (session != nullptr && !BeginStep(session)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* ExitStep(PyObject* self, PyObject* const*, Py_ssize_t) {
+  if (SessionObject* const session = As<StepObject>(self)->entered) {
+    EndStep(session);
+    Py_CLEAR(As<StepObject>(self)->entered);
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* EnterInstruction(PyObject* self, PyObject*) {
+  auto* const object = As<InstructionObject>(self);
+  if (object->instruction.kind < 0) Py_RETURN_NONE;
+  SessionObject* const session = Enter(object);
+  if (session != nullptr && !Begin(session, object->instruction)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* ExitInstruction(PyObject* self, PyObject* const*, Py_ssize_t) {
+  if (SessionObject* const session = As<InstructionObject>(self)->entered) {
+    End(session);
+    Py_CLEAR(As<InstructionObject>(self)->entered);
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* CallInstruction(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  PyObject* function = nullptr;
+  static const char* const kNames[] = {"function", nullptr};
+  if (PyArg_ParseTupleAndKeywords(arguments, keywords, "O:instruction", const_cast<char**>(kNames),
+                                  &function) == 0) {
+    return nullptr;
+  }
+  return PyObject_CallFunctionObjArgs(Decorator(), self, function, nullptr);
+}
+
+void DeallocateStep(PyObject* self) {
+  PyTypeObject* const type = Py_TYPE(self);
+  Py_XDECREF(As<StepObject>(self)->session);
+  Py_XDECREF(As<StepObject>(self)->entered);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+void DeallocateInstruction(PyObject* self) {
+  PyTypeObject* const type = Py_TYPE(self);
+  auto* const object = As<InstructionObject>(self);
+  Py_XDECREF(object->session);
+  Py_XDECREF(object->entered);
+  Py_XDECREF(object->instruction.microbatch_name);
+  Py_XDECREF(object->instruction.chunk_name);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+// For the decorator: the names of the arguments that say microbatch and chunk (or None), and the
+// same instruction with these.
+PyObject* GetNames(PyObject* self, void*) {
+  const Instruction& instruction = As<InstructionObject>(self)->instruction;
+  auto or_none = [](PyObject* name) { return name != nullptr ? name : Py_None; };
+  return Py_BuildValue("(OO)", or_none(instruction.microbatch_name),
+                       or_none(instruction.chunk_name));
+}
+
+PyObject* With(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  auto* const object = As<InstructionObject>(self);
+  PyObject* const copy = instruction_type->tp_alloc(instruction_type, 0);
+  if (copy == nullptr) return nullptr;
+  As<InstructionObject>(copy)->session = As<SessionObject>(NewReference(object->session));
+  Instruction& instruction = As<InstructionObject>(copy)->instruction;
+  instruction = object->instruction;
+  instruction.microbatch_name = instruction.chunk_name = nullptr;
+  if (instruction.kind < 0 || count != 2) return copy;
+  static PyObject* const kind = PyUnicode_InternFromString("forward");
+  PyObject* const said[] = {kind, arguments[0], arguments[1]};
+  const auto numbers = ReadInstruction(said, 3, nullptr);
+  if (!numbers) {
+    Py_DECREF(copy);
+    return nullptr;
+  }
+  if (numbers->kind < 0) instruction.kind = -1;
+  if (object->instruction.microbatch_name != nullptr) instruction.microbatch = numbers->microbatch;
+  if (object->instruction.chunk_name != nullptr) instruction.chunk = numbers->chunk;
+  return copy;
+}
+
+PyMethodDef step_methods[] = {{"__enter__", AsMethod(EnterStep), METH_NOARGS, nullptr},
+                              {"__exit__", AsMethod(ExitStep), METH_FASTCALL, nullptr},
+                              {nullptr, nullptr, 0, nullptr}};
+PyType_Slot step_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(DeallocateStep)},
+                            {Py_tp_methods, step_methods},
+                            {0, nullptr}};
+PyType_Spec step_spec = {"perseus.Step", sizeof(StepObject), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, step_slots};
+
+PyMethodDef instruction_methods[] = {
+    {"__enter__", AsMethod(EnterInstruction), METH_NOARGS, nullptr},
+    {"__exit__", AsMethod(ExitInstruction), METH_FASTCALL, nullptr},
+    {"_with", AsMethod(With), METH_FASTCALL, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef instruction_properties[] = {{"_names", GetNames, nullptr, nullptr, nullptr},
+                                        {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyType_Slot instruction_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(DeallocateInstruction)},
+                                   {Py_tp_call, reinterpret_cast<void*>(CallInstruction)},
+                                   {Py_tp_methods, instruction_methods},
+                                   {Py_tp_getset, instruction_properties},
+                                   {0, nullptr}};
+PyType_Spec instruction_spec = {"perseus.Instruction", sizeof(InstructionObject), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                instruction_slots};
+
+PyObject* StepFunction(PyObject*, PyObject*) { return MakeStep(nullptr); }
+PyObject* InstructionFunction(PyObject*, PyObject* const* arguments, Py_ssize_t count,
+                              PyObject* keyword_names) {
+  return MakeInstruction(nullptr, arguments, count, keyword_names);
+}
+PyObject* StepBeginFunction(PyObject*, PyObject*) {
+  if (DefaultSession() != nullptr && !BeginStep(DefaultSession())) return nullptr;
+  Py_RETURN_NONE;
+}
+PyObject* StepEndFunction(PyObject*, PyObject*) {
+  if (DefaultSession() != nullptr) EndStep(DefaultSession());
+  Py_RETURN_NONE;
+}
+PyObject* InstructionBeginFunction(PyObject*, PyObject* const* arguments, Py_ssize_t count,
+                                   PyObject* keyword_names) {
+  const auto instruction = ReadInstruction(arguments, count, keyword_names);
+  if (!instruction) return nullptr;
+  if (DefaultSession() != nullptr && !Begin(DefaultSession(), *instruction)) return nullptr;
+  Py_RETURN_NONE;
+}
+PyObject* InstructionEndFunction(PyObject*, PyObject*) {
+  if (DefaultSession() != nullptr) End(DefaultSession());
+  Py_RETURN_NONE;
+}
+
+constexpr int kWithKeywords = METH_FASTCALL | METH_KEYWORDS;
+PyMethodDef functions[] = {
+    {"step", AsMethod(StepFunction), METH_NOARGS,
+     "step()\n--\n\n"
+     "`with perseus.step():` around an iteration: forward and backward of all its microbatches.\n\n"
+     "Plans and orders take effect here, and warnings are logged. Does nothing while no session is "
+     "open."},
+    {"instruction", AsMethod(InstructionFunction), kWithKeywords,
+     "instruction(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
+     "`with perseus.instruction(\"forward\", microbatch=3):` around a computation; also a "
+     "decorator, "
+     "whose microbatch and chunk may be names of the function's arguments.\n\n"
+     "kind: forward, backward (full), backward_input, backward_weight or recompute.\n"
+     "microbatch: from 0; None counts those of this kind and chunk since the step began.\n"
+     "chunk: of the rank's, 0 unless the schedule is interleaved.\n"
+     "stream: a torch.cuda.Stream, or its address, that the work is launched on; nothing waits for "
+     "it.\n\n"
+     "Never raises. Does nothing while no session is open, or outside of a step."},
+    {"step_begin", AsMethod(StepBeginFunction), METH_NOARGS,
+     "step_begin()\n--\n\nAs `with step()`, for code that has hooks in two places."},
+    {"step_end", AsMethod(StepEndFunction), METH_NOARGS, "step_end()\n--\n\nSee step_begin."},
+    {"instruction_begin", AsMethod(InstructionBeginFunction), kWithKeywords,
+     "instruction_begin(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
+     "As `with instruction(...)`, for code that has hooks in two places."},
+    {"instruction_end", AsMethod(InstructionEndFunction), METH_NOARGS,
+     "instruction_end()\n--\n\nEnds the instruction that was begun last, on the same stream."},
+    {nullptr, nullptr, 0, nullptr}};
+
+// The microbatch of an instruction that does not say it: how many of its kind there were.
+std::int32_t CountMicrobatch(SessionObject* session, const Instruction& instruction) {
+  if (instruction.chunk >= kCountedChunks) return 0;
+  return session->counts[static_cast<std::size_t>(instruction.kind)]
+                        [static_cast<std::size_t>(instruction.chunk)]++;
+}
+
+}  // namespace
+
+bool Begin(SessionObject* session, const Instruction& instruction) {
+  session->is_running = false;
+  if (instruction.kind < 0) return true;
+  if (instruction.microbatch_name != nullptr || instruction.chunk_name != nullptr) {
+    return WarnOnce(
+        "name",
+        "instruction: a name in place of a microbatch or a chunk is for decorators (say "
+        "the number); such instructions are passed over");
+  }
+  const std::int32_t microbatch =
+      instruction.microbatch >= 0 ? instruction.microbatch : CountMicrobatch(session, instruction);
+  session->is_running = true;
+  session->on_stream = instruction.on_stream;
+  session->stream = instruction.stream;
+  if (instruction.on_stream) {
+    perseus_instruction_begin_on(session->handle, instruction.kind, microbatch, instruction.chunk,
+                                 instruction.stream);
+  } else {
+    perseus_instruction_begin(session->handle, instruction.kind, microbatch, instruction.chunk);
+  }
+  return true;
+}
+
+void End(SessionObject* session) {
+  if (!session->is_running) return;
+  session->is_running = false;
+  if (session->on_stream) {
+    perseus_instruction_end_on(session->handle, session->stream);
+  } else {
+    perseus_instruction_end(session->handle);
+  }
+}
+
+bool BeginStep(SessionObject* session) {
+  session->counts = {};
+  perseus_step_begin(session->handle);
+  return LogWarnings(session);
+}
+
+void EndStep(SessionObject* session) { perseus_step_end(session->handle); }
+
+PyObject* MakeStep(SessionObject* session) {
+  PyObject* const step = step_type->tp_alloc(step_type, 0);
+  if (step != nullptr) As<StepObject>(step)->session = As<SessionObject>(NewReference(session));
+  return step;
+}
+
+PyObject* MakeInstruction(SessionObject* session, PyObject* const* arguments, Py_ssize_t count,
+                          PyObject* keyword_names) {
+  const auto instruction = ReadInstruction(arguments, count, keyword_names);
+  if (!instruction) return nullptr;
+  PyObject* const object = instruction_type->tp_alloc(instruction_type, 0);
+  if (object == nullptr) return nullptr;
+  As<InstructionObject>(object)->session = As<SessionObject>(NewReference(session));
+  As<InstructionObject>(object)->instruction = *instruction;
+  Py_XINCREF(instruction->microbatch_name);
+  Py_XINCREF(instruction->chunk_name);
+  return object;
+}
+
+bool AddHooks(PyObject* module) {
+  step_type = As<PyTypeObject>(PyType_FromSpec(&step_spec));
+  instruction_type = As<PyTypeObject>(PyType_FromSpec(&instruction_spec));
+  return step_type != nullptr && instruction_type != nullptr &&
+         PyModule_AddType(module, step_type) == 0 &&
+         PyModule_AddType(module, instruction_type) == 0 &&
+         PyModule_AddFunctions(module, functions) == 0;
+}
+
+}  // namespace perseus::python

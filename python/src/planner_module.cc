@@ -1,0 +1,285 @@
+// perseus._planner: the planner for Python. Loads a job, computes its frontier and plans; the
+// package's _plan.py makes objects with NumPy arrays of what this returns.
+//
+// Failures are perseus.Error (a ValueError) for input, perseus.UnreachableError for a target that
+// nothing meets, and OSError for what the system refuses; the text is that of the program. Nothing
+// here holds Python's lock while it plans.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perseus/base/file.h"
+#include "perseus/plan/job_setup.h"
+#include "perseus/plan/plan_file.h"
+#include "perseus/plan/planner.h"
+#include "perseus/plan/target.h"
+
+namespace py = pybind11;
+
+namespace perseus {
+namespace {
+
+struct Failure {
+  Error error;
+};
+
+template <typename T>
+T OrThrow(Result<T> result) {
+  if (!result) throw Failure{std::move(result.error())};
+  if constexpr (!std::is_void_v<T>) return *std::move(result);
+}
+
+// A job, ready to be planned, with its frontier where that was wanted.
+class PlanningJob {
+ public:
+  PlanningJob(const JobFlags& flags, bool with_frontier)
+      : job_(OrThrow(LoadJob(flags))), planner_(OrThrow(Planner::Create(job_.graph, job_.model))) {
+    if (with_frontier) frontier_ = OrThrow(planner_.ComputeFrontier());
+  }
+
+  const LoadedJob& job() const { return job_; }
+  const Planner& planner() const { return planner_; }
+  const std::optional<Frontier>& frontier() const { return frontier_; }
+
+ private:
+  LoadedJob job_;
+  Planner planner_;
+  std::optional<Frontier> frontier_;
+};
+
+// A plan and all that its file says.
+struct PlannedTarget {
+  std::string slug;
+  Plan plan;
+  PlanFile file;
+};
+
+PlannedTarget PlanTarget(const PlanningJob& job, Target target) {
+  target.gpus = job.job().gpus();
+  const auto* frontier = job.frontier() ? &*job.frontier() : nullptr;
+  Plan plan = OrThrow(PlanForTarget(job.planner(), frontier, target));
+  PlanFile file = MakePlanFile(job.planner(), plan, job.job().planned);
+  return {Slug(target), std::move(plan), std::move(file)};
+}
+
+template <typename T, typename Items, typename Get>
+py::array_t<T> Column(const Items& items, Get get) {
+  py::array_t<T> column(static_cast<py::ssize_t>(items.size()));
+  auto values = column.template mutable_unchecked<1>();
+  py::ssize_t i = 0;
+  for (const auto& item : items) values(i++) = static_cast<T>(get(item));
+  return column;
+}
+
+py::dict FrontierColumns(const Frontier& frontier) {
+  py::dict columns;
+  columns["times_s"] =
+      Column<double>(frontier.points, [](const FrontierPoint& p) { return ToSeconds(p.time); });
+  columns["energies_j"] =
+      Column<double>(frontier.points, [](const FrontierPoint& p) { return p.bound_j; });
+  columns["prices_w"] =
+      Column<double>(frontier.points, [](const FrontierPoint& p) { return p.price_w; });
+  columns["least_energy"] = frontier.least_energy;
+  return columns;
+}
+
+// All instructions, rank by rank in execution order.
+py::dict InstructionColumns(const PlanFile& file) {
+  struct Row {
+    std::size_t rank;
+    const PlannedInstruction& instruction;
+  };
+  std::vector<Row> rows;
+  for (std::size_t rank = 0; rank < file.ranks.size(); ++rank) {
+    for (const PlannedInstruction& one : file.ranks[rank].instructions) rows.push_back({rank, one});
+  }
+  py::dict columns;
+  auto add = [&]<typename T>(const char* name, T, auto get) {
+    columns[name] = Column<T>(rows, get);
+  };
+  auto of = [](auto member) {
+    return [member](const Row& row) { return row.instruction.*member; };
+  };
+  add("rank", std::int32_t{}, [](const Row& row) { return row.rank; });
+  add("stage", std::int32_t{}, of(&PlannedInstruction::stage));
+  add("kind", std::int32_t{}, of(&PlannedInstruction::kind));
+  add("microbatch", std::int32_t{}, of(&PlannedInstruction::microbatch));
+  add("chunk", std::int32_t{}, of(&PlannedInstruction::chunk));
+  add("frequency_mhz", double{}, of(&PlannedInstruction::frequency_mhz));
+  add("start_s", double{}, [](const Row& row) { return ToSeconds(row.instruction.start); });
+  add("duration_s", double{}, [](const Row& row) { return ToSeconds(row.instruction.duration); });
+  add("energy_j", double{}, of(&PlannedInstruction::energy_j));
+  if (file.job.IsGeneralGraph()) {
+    py::list names;
+    for (const Row& row : rows) names.append(row.instruction.name);
+    columns["name"] = names;
+  }
+  return columns;
+}
+
+// Knobs besides the clock, by name; where none was chosen, not a number.
+py::dict KnobColumns(const PlanFile& file) {
+  py::dict columns;
+  for (std::size_t knob = 0; knob < file.other_knob_names.size(); ++knob) {
+    std::vector<double> values;
+    for (const PlannedRank& rank : file.ranks) {
+      for (const PlannedInstruction& one : rank.instructions) {
+        values.push_back(one.knobs.empty() ? std::numeric_limits<double>::quiet_NaN()
+                                           : one.knobs[knob]);
+      }
+    }
+    columns[py::str(file.other_knob_names[knob])] =
+        Column<double>(values, [](double value) { return value; });
+  }
+  return columns;
+}
+
+py::dict Ranges() {
+  py::dict ranges;
+  auto add = [&](const char* name, const NumberRange& range) {
+    ranges[name] = py::make_tuple(range.least, range.most, range.unit);
+  };
+  for (const char* name : {"stages", "microbatches", "chunks", "pipelines", "gpus_per_stage"}) {
+    add(name, kCountRange);
+  }
+  for (const char* name : {"p2p_s", "load_s", "all_reduce_s", "optimizer_s"}) {
+    add(name, kSecondsRange);
+  }
+  add("blocking_power_w", kBlockingPowerRange);
+  add("switch_latency_ms", kSwitchLatencyRange);
+  add("slowdown_percent", ValueRange(Target::Kind::kSlowdown));
+  add("deadline_s", ValueRange(Target::Kind::kDeadline));
+  add("energy_budget_j", ValueRange(Target::Kind::kEnergyBudget));
+  add("power_cap_w", ValueRange(Target::Kind::kPowerCap));
+  add("price", ValueRange(Target::Kind::kPrice));
+  return ranges;
+}
+
+std::vector<std::string_view> KindNames() {
+  std::vector<std::string_view> names;
+  for (auto kind = InstructionKind::kForward; kind <= InstructionKind::kOperation;
+       kind = static_cast<InstructionKind>(static_cast<int>(kind) + 1)) {
+    names.push_back(Name(kind));
+  }
+  return names;
+}
+
+void AddExceptions(py::module_& module) {
+  // They live as long as the interpreter does.
+  static PyObject* const input_error =
+      PyErr_NewExceptionWithDoc("perseus.Error", "Input that is wrong; says where and the remedy.",
+                                PyExc_ValueError, nullptr);
+  static PyObject* const unreachable_error = PyErr_NewExceptionWithDoc(
+      "perseus.UnreachableError", "A target that no plan meets; says what can be met.", input_error,
+      nullptr);
+  if (input_error == nullptr || unreachable_error == nullptr) throw py::error_already_set();
+  module.attr("Error") = py::handle(input_error);
+  module.attr("UnreachableError") = py::handle(unreachable_error);
+  py::register_exception_translator([](std::exception_ptr pending) {
+    try {
+      std::rethrow_exception(pending);
+    } catch (const Failure& failure) {
+      PyObject* type = input_error;
+      if (failure.error.kind == ErrorKind::kSystem) type = PyExc_OSError;
+      if (failure.error.kind == ErrorKind::kUnreachable) type = unreachable_error;
+      PyErr_SetString(type, failure.error.message.c_str());
+    }
+  });
+}
+
+void AddJobFlags(py::module_& module) {
+  py::class_<JobFlags>(module, "JobFlags")
+      .def(py::init<>())
+      .def_readwrite("profile", &JobFlags::profile)
+      .def_readwrite("profile_text", &JobFlags::profile_text)
+      .def_readwrite("job_file", &JobFlags::job_file)
+      .def_readwrite("schedule", &JobFlags::schedule)
+      .def_readwrite("schedule_file", &JobFlags::schedule_file)
+      .def_readwrite("graph", &JobFlags::graph)
+      .def_readwrite("stages", &JobFlags::stages)
+      .def_readwrite("microbatches", &JobFlags::microbatches)
+      .def_readwrite("chunks", &JobFlags::chunks)
+      .def_readwrite("pipelines", &JobFlags::pipelines)
+      .def_readwrite("gpus_per_stage", &JobFlags::gpus_per_stage)
+      .def_readwrite("blocking_power_w", &JobFlags::blocking_power_w)
+      .def_readwrite("switch_latency_ms", &JobFlags::switch_latency_ms)
+      .def_readwrite("p2p_s", &JobFlags::p2p_s)
+      .def_readwrite("load_s", &JobFlags::load_s)
+      .def_readwrite("all_reduce_s", &JobFlags::all_reduce_s)
+      .def_readwrite("optimizer_s", &JobFlags::optimizer_s);
+}
+
+void AddTargets(py::module_& module) {
+  py::enum_<Target::Kind>(module, "TargetKind")
+      .value("slowdown_percent", Target::Kind::kSlowdown)
+      .value("deadline_s", Target::Kind::kDeadline)
+      .value("energy_budget_j", Target::Kind::kEnergyBudget)
+      .value("power_cap_w", Target::Kind::kPowerCap)
+      .value("least_energy", Target::Kind::kMinEnergy)
+      .value("least_energy_delay", Target::Kind::kEdp)
+      .value("price", Target::Kind::kPrice);
+  py::class_<PlannedTarget>(module, "PlannedTarget")
+      .def_readonly("name", &PlannedTarget::slug)
+      .def_property_readonly("target", [](const PlannedTarget& p) { return p.plan.target; })
+      .def_property_readonly("deadline_s",
+                             [](const PlannedTarget& p) { return ToSeconds(p.plan.deadline); })
+      .def_property_readonly(
+          "time_s", [](const PlannedTarget& p) { return ToSeconds(p.plan.evaluation.time); })
+      .def_property_readonly("energy_j",
+                             [](const PlannedTarget& p) { return p.plan.evaluation.energy_j; })
+      .def_property_readonly("lower_bound_j",
+                             [](const PlannedTarget& p) { return p.plan.lower_bound_j; })
+      .def_property_readonly("gap", [](const PlannedTarget& p) { return p.plan.gap(); })
+      .def_property_readonly("switches",
+                             [](const PlannedTarget& p) { return p.plan.evaluation.switches; })
+      .def("instructions", [](const PlannedTarget& p) { return InstructionColumns(p.file); })
+      .def("knobs", [](const PlannedTarget& p) { return KnobColumns(p.file); })
+      .def("to_json", [](const PlannedTarget& p) { return FormatPlan(p.file); })
+      .def(
+          "save",
+          [](const PlannedTarget& p, const std::string& path) {
+            OrThrow(WriteFileAtomically(path, FormatPlan(p.file)));
+          },
+          py::call_guard<py::gil_scoped_release>());
+}
+
+void AddJob(py::module_& module) {
+  py::class_<PlanningJob, std::shared_ptr<PlanningJob>>(module, "PlanningJob")
+      .def(py::init<const JobFlags&, bool>(), py::call_guard<py::gil_scoped_release>())
+      .def(
+          "plan",
+          [](const PlanningJob& job, Target::Kind kind, double value, double gpu_hour) {
+            return PlanTarget(job, {.kind = kind, .value = value, .gpu_hour = gpu_hour});
+          },
+          py::call_guard<py::gil_scoped_release>())
+      .def("frontier",
+           [](const PlanningJob& job) -> py::object {
+             if (!job.frontier()) return py::none();
+             return FrontierColumns(*job.frontier());
+           })
+      .def("baseline", [](const PlanningJob& job) {
+        const Evaluation& baseline = job.planner().baseline();
+        return py::make_tuple(ToSeconds(baseline.time), baseline.energy_j, baseline.switches);
+      });
+}
+
+}  // namespace
+}  // namespace perseus
+
+PYBIND11_MODULE(_planner, module) {
+  using namespace perseus;
+  module.doc() = "Perseus's planner; use it through the package perseus.";
+  AddExceptions(module);
+  AddJobFlags(module);
+  AddTargets(module);
+  AddJob(module);
+  module.def("ranges", &Ranges);
+  module.def("kind_names", &KindNames);
+}

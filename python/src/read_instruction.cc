@@ -1,0 +1,141 @@
+#include <iterator>
+#include <limits>
+
+#include "hooks.h"
+
+namespace perseus::python {
+namespace {
+
+constexpr const char* kKindNames[kKinds] = {"forward", "backward", "backward_input",
+                                            "backward_weight", "recompute"};
+enum Argument { kKind, kMicrobatch, kChunk, kStream, kArguments };
+constexpr const char* kArgumentNames[kArguments] = {"kind", "microbatch", "chunk", "stream"};
+
+// Interned, so that the texts in a user's code are the same objects.
+PyObject* kind_texts[kKinds] = {};
+PyObject* argument_texts[kArguments] = {};
+
+// The place of `text` among `texts`, or -1.
+int Find(PyObject* text, PyObject* const* texts, int count) {
+  for (int i = 0; i < count; ++i) {
+    if (texts[i] == text) return i;
+  }
+  if (!PyUnicode_Check(text)) return -1;
+  for (int i = 0; i < count; ++i) {
+    const int order = PyUnicode_Compare(texts[i], text);
+    if (order == 0) return i;
+    PyErr_Clear();
+  }
+  return -1;
+}
+
+// A count from 0, also NumPy's; nothing for what is none.
+std::optional<std::int32_t> ReadCount(PyObject* value) {
+  long number = -1;
+  if (PyLong_Check(value)) {
+    number = PyLong_AsLong(value);
+  } else if (PyIndex_Check(value)) {
+    number = static_cast<long>(PyNumber_AsSsize_t(value, PyExc_OverflowError));
+  }
+  if (number == -1) PyErr_Clear();
+  if (number < 0 || number > std::numeric_limits<std::int32_t>::max()) return std::nullopt;
+  return static_cast<std::int32_t>(number);
+}
+
+// A CUDA stream: its address, or what has one as `cuda_stream` (torch.cuda.Stream).
+bool ReadStream(PyObject* value, Instruction& instruction) {
+  if (value == Py_None) return true;
+  PyObject* const address =
+      PyLong_Check(value) ? Py_NewRef(value) : PyObject_GetAttrString(value, "cuda_stream");
+  if (address != nullptr && PyLong_Check(address)) {
+    instruction.stream = PyLong_AsVoidPtr(address);
+    instruction.on_stream = true;
+  }
+  Py_XDECREF(address);
+  if (PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    return false;
+  }
+  return instruction.on_stream;
+}
+
+// A number, or a name that a decorator looks up.
+bool ReadCountOrName(PyObject* value, std::int32_t& count, PyObject*& name) {
+  if (value == Py_None) return true;
+  if (PyUnicode_Check(value)) {
+    name = value;
+    return true;
+  }
+  const auto number = ReadCount(value);
+  if (number) count = *number;
+  return number.has_value();
+}
+
+const char* Read(Argument argument, PyObject* value, Instruction& instruction) {
+  switch (argument) {
+    case kKind:
+      instruction.kind = Find(value, kind_texts, kKinds);
+      if (instruction.kind < 0) {
+        return "instruction: the kind is none of \"forward\", \"backward\", \"backward_input\", "
+               "\"backward_weight\", \"recompute\"; such instructions are passed over";
+      }
+      return nullptr;
+    case kMicrobatch:
+      if (ReadCountOrName(value, instruction.microbatch, instruction.microbatch_name)) break;
+      return "instruction: the microbatch is no whole number from 0; such instructions are passed "
+             "over";
+    case kChunk:
+      if (ReadCountOrName(value, instruction.chunk, instruction.chunk_name)) break;
+      return "instruction: the chunk is no whole number from 0; such instructions are passed over";
+    case kStream:
+      if (ReadStream(value, instruction)) break;
+      return "instruction: the stream is neither a CUDA stream nor its address; such instructions "
+             "are passed over";
+    case kArguments:
+      break;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool PrepareReading() {
+  for (int i = 0; i < kKinds; ++i) kind_texts[i] = PyUnicode_InternFromString(kKindNames[i]);
+  for (int i = 0; i < kArguments; ++i) {
+    argument_texts[i] = PyUnicode_InternFromString(kArgumentNames[i]);
+  }
+  return PyErr_Occurred() == nullptr;
+}
+
+std::optional<Instruction> ReadInstruction(PyObject* const* arguments, Py_ssize_t count,
+                                           PyObject* keyword_names) {
+  Instruction instruction;
+  const char* wrong = nullptr;
+  bool has_kind = false;
+  const Py_ssize_t keywords = keyword_names == nullptr ? 0 : PyTuple_GET_SIZE(keyword_names);
+  for (Py_ssize_t i = 0; i < count + keywords && wrong == nullptr; ++i) {
+    const int argument =
+        i < count ? static_cast<int>(i)
+                  : Find(PyTuple_GET_ITEM(keyword_names, i - count), argument_texts, kArguments);
+    if (argument < 0 || argument >= kArguments) {
+      wrong =
+          "instruction: takes kind, microbatch, chunk and stream, nothing else; such instructions "
+          "are passed over";
+      break;
+    }
+    has_kind = has_kind || argument == kKind;
+    wrong = Read(static_cast<Argument>(argument), arguments[i], instruction);
+  }
+  if (wrong == nullptr && !has_kind) {
+    wrong =
+        "instruction: the kind is missing (say \"forward\", for instance); such instructions are "
+        "passed over";
+  }
+  if (wrong != nullptr) {
+    if (!WarnOnce(wrong, wrong)) return std::nullopt;
+    return Instruction();
+  }
+  return instruction;
+}
+
+}  // namespace perseus::python

@@ -1,0 +1,308 @@
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "hooks.h"
+
+namespace perseus::python {
+namespace {
+
+constexpr std::size_t kLongestWarning = 4096;
+
+PyTypeObject* counters_type = nullptr;
+PyTypeObject* session_type = nullptr;
+SessionObject* default_session = nullptr;  // Owned.
+PyObject* log_function = nullptr;
+PyObject* decorate_function = nullptr;
+// Open ones, borrowed: what atexit closes.
+std::vector<SessionObject*>& OpenSessions() {
+  static std::vector<SessionObject*> sessions;
+  return sessions;
+}
+
+SessionObject* AsSession(PyObject* object) { return reinterpret_cast<SessionObject*>(object); }
+
+// Passes KeyboardInterrupt and the like; says what else went wrong where such things go.
+bool Swallow(PyObject* where) {
+  if (PyErr_Occurred() == nullptr) return true;
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
+  PyErr_WriteUnraisable(where);
+  return true;
+}
+
+bool Log(const char* message) {
+  if (log_function == nullptr) return true;
+  PyObject* const text = PyUnicode_DecodeUTF8(
+      message, static_cast<Py_ssize_t>(std::char_traits<char>::length(message)), "replace");
+  PyObject* const result = text == nullptr ? nullptr : PyObject_CallOneArg(log_function, text);
+  Py_XDECREF(text);
+  Py_XDECREF(result);
+  return Swallow(log_function);
+}
+
+void Close(SessionObject* session) {
+  perseus_session* const handle = session->handle;
+  if (handle == nullptr) return;
+  session->last_counters = ReadCounters(session);
+  session->handle = nullptr;
+  std::erase(OpenSessions(), session);
+  Py_BEGIN_ALLOW_THREADS;
+  perseus_close(handle);
+  Py_END_ALLOW_THREADS;
+}
+
+PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
+  static const char* const kNames[] = {
+      "pipeline", "rank",    "tensor_rank",     "gpu",  "job", "job_directory", "plan",
+      "agent",    "devices", "plan_expires_at", nullptr};
+  perseus_options options = PERSEUS_OPTIONS_INIT;
+  long long expires = 0;
+  if (PyArg_ParseTupleAndKeywords(
+          arguments, keywords, "|$iiizzzzzzL:Session", const_cast<char**>(kNames),
+          &options.pipeline, &options.rank, &options.tensor_rank, &options.gpu, &options.job,
+          &options.job_directory, &options.plan, &options.agent, &options.devices, &expires) == 0) {
+    return nullptr;
+  }
+  options.plan_expires_at = expires;
+  options.flags = PERSEUS_QUIET;                             // Logging has them.
+  auto* const session = AsSession(type->tp_alloc(type, 0));  // All zero.
+  if (session == nullptr) return nullptr;
+  perseus_session* handle = nullptr;
+  Py_BEGIN_ALLOW_THREADS;
+  handle = perseus_open(&options);
+  Py_END_ALLOW_THREADS;
+  session->handle = handle;
+  if (handle != nullptr) OpenSessions().push_back(session);
+  if (!LogWarnings(session)) {
+    Py_DECREF(session);
+    return nullptr;
+  }
+  return reinterpret_cast<PyObject*>(session);
+}
+
+void Deallocate(PyObject* self) {
+  PyTypeObject* const type = Py_TYPE(self);
+  Close(AsSession(self));
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* CloseMethod(PyObject* self, PyObject*) {
+  SessionObject* const session = AsSession(self);
+  const bool logged = LogWarnings(session);
+  if (session == default_session) Py_CLEAR(default_session);
+  Close(session);
+  if (!logged) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* EnterMethod(PyObject* self, PyObject*) { return Py_NewRef(self); }
+
+PyObject* ExitMethod(PyObject* self, PyObject* const*, Py_ssize_t) {
+  return CloseMethod(self, nullptr);
+}
+
+PyObject* UsePlanMethod(PyObject* self, PyObject* path) {
+  const char* text = nullptr;
+  if (path != Py_None) {
+    text = PyUnicode_AsUTF8(path);
+    if (text == nullptr) return nullptr;
+  }
+  perseus_session* const handle = AsSession(self)->handle;
+  int status = -1;
+  Py_BEGIN_ALLOW_THREADS;
+  status = perseus_use_plan(handle, text);
+  Py_END_ALLOW_THREADS;
+  if (!LogWarnings(AsSession(self))) return nullptr;
+  return PyBool_FromLong(status == 0 ? 1 : 0);
+}
+
+PyStructSequence_Field counter_fields[] = {
+    {"steps", "Ended."},
+    {"steps_off_plan", "Of these: in which the order was not the plan's."},
+    {"instructions", "Ended."},
+    {"clock_requests", "Published to the agent."},
+    {"clocks_limited", "Accepted, but power or heat holds the GPU lower."},
+    {"clocks_refused", "Not taken."},
+    {"agent_losses", "Connections lost."},
+    {"records_dropped", "Instructions not recorded, since the buffer was full."},
+    {"stream_failures", "Calls of the CUDA driver that failed."},
+    {"warnings", "Told through logging."},
+    {"may_set_clocks", "True while a lease holds."},
+    {"follows_plan", "True if this step does."},
+    {"plan_version", "Of the orders in force; 0: none."},
+    {nullptr, nullptr}};
+PyStructSequence_Desc counters_description = {"perseus.Counters", "What happened so far.",
+                                              counter_fields,
+                                              static_cast<int>(std::size(counter_fields)) - 1};
+
+PyObject* GetCounters(PyObject* self, void*) {
+  const perseus_counters now = ReadCounters(AsSession(self));
+  PyObject* const counters = PyStructSequence_New(counters_type);
+  if (counters == nullptr) return nullptr;
+  Py_ssize_t i = 0;
+  for (const std::uint64_t count :
+       {now.steps, now.steps_off_plan, now.instructions, now.clock_requests, now.clocks_limited,
+        now.clocks_refused, now.agent_losses, now.records_dropped, now.stream_failures,
+        now.warnings}) {
+    PyStructSequence_SetItem(counters, i++, PyLong_FromUnsignedLongLong(count));
+  }
+  PyStructSequence_SetItem(counters, i++, PyBool_FromLong(now.may_set_clocks));
+  PyStructSequence_SetItem(counters, i++, PyBool_FromLong(now.follows_plan));
+  PyStructSequence_SetItem(counters, i++, PyLong_FromLongLong(now.plan_version));
+  if (PyErr_Occurred() != nullptr) {
+    Py_DECREF(counters);
+    return nullptr;
+  }
+  return counters;
+}
+
+PyObject* GetIsOpen(PyObject* self, void*) {
+  return PyBool_FromLong(AsSession(self)->handle != nullptr ? 1 : 0);
+}
+
+PyObject* StepMethod(PyObject* self, PyObject*) { return MakeStep(AsSession(self)); }
+
+PyObject* InstructionMethod(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                            PyObject* keyword_names) {
+  return MakeInstruction(AsSession(self), arguments, count, keyword_names);
+}
+
+PyObject* StepBeginMethod(PyObject* self, PyObject*) {
+  if (!BeginStep(AsSession(self))) return nullptr;
+  Py_RETURN_NONE;
+}
+PyObject* StepEndMethod(PyObject* self, PyObject*) {
+  EndStep(AsSession(self));
+  Py_RETURN_NONE;
+}
+PyObject* InstructionBeginMethod(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                                 PyObject* keyword_names) {
+  const auto instruction = ReadInstruction(arguments, count, keyword_names);
+  if (!instruction || !Begin(AsSession(self), *instruction)) return nullptr;
+  Py_RETURN_NONE;
+}
+PyObject* InstructionEndMethod(PyObject* self, PyObject*) {
+  End(AsSession(self));
+  Py_RETURN_NONE;
+}
+
+constexpr int kWithKeywords = METH_FASTCALL | METH_KEYWORDS;
+PyMethodDef session_methods[] = {
+    {"step", AsMethod(StepMethod), METH_NOARGS,
+     "step()\n--\n\n`with session.step():` around an iteration, all its microbatches."},
+    {"instruction", AsMethod(InstructionMethod), kWithKeywords,
+     "instruction(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
+     "`with session.instruction(\"forward\", microbatch=3):` around a computation, or a "
+     "decorator."},
+    {"step_begin", AsMethod(StepBeginMethod), METH_NOARGS,
+     "step_begin()\n--\n\nAs `with step()`, for code that has hooks in two places."},
+    {"step_end", AsMethod(StepEndMethod), METH_NOARGS, "step_end()\n--\n\nSee step_begin."},
+    {"instruction_begin", AsMethod(InstructionBeginMethod), kWithKeywords,
+     "instruction_begin(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
+     "As `with instruction(...)`, for code that has hooks in two places."},
+    {"instruction_end", AsMethod(InstructionEndMethod), METH_NOARGS,
+     "instruction_end()\n--\n\nEnds the instruction that was begun last, on the same stream."},
+    {"use_plan", AsMethod(UsePlanMethod), METH_O,
+     "use_plan(path)\n--\n\nFollows this plan file from the next step on; None for none. False if "
+     "it "
+     "is no plan for this rank: then a warning says why, and the one before stays in force."},
+    {"close", AsMethod(CloseMethod), METH_NOARGS,
+     "close()\n--\n\nGives the GPU back and writes what is recorded. Waits at most a second."},
+    {"__enter__", AsMethod(EnterMethod), METH_NOARGS, nullptr},
+    {"__exit__", AsMethod(ExitMethod), METH_FASTCALL, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef session_properties[] = {
+    {"counters", GetCounters, nullptr, "What happened so far: perseus.Counters.", nullptr},
+    {"is_open", GetIsOpen, nullptr, "False once it is closed.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyType_Slot session_slots[] = {
+    {Py_tp_doc, const_cast<char*>("One GPU's place in the job. Made by perseus.open().")},
+    {Py_tp_new, reinterpret_cast<void*>(New)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(Deallocate)},
+    {Py_tp_methods, session_methods},
+    {Py_tp_getset, session_properties},
+    {0, nullptr}};
+PyType_Spec session_spec = {"perseus.Session", sizeof(SessionObject), 0, Py_TPFLAGS_DEFAULT,
+                            session_slots};
+
+PyObject* SetDefault(PyObject*, PyObject* session) {
+  if (!PyObject_TypeCheck(session, session_type)) {
+    PyErr_SetString(PyExc_TypeError, "not a Session");
+    return nullptr;
+  }
+  Py_XSETREF(default_session, AsSession(Py_NewRef(session)));
+  Py_RETURN_NONE;
+}
+
+PyObject* CloseAll(PyObject*, PyObject*) {
+  while (!OpenSessions().empty()) {
+    PyObject* const session = Py_NewRef(reinterpret_cast<PyObject*>(OpenSessions().back()));
+    PyObject* const closed = CloseMethod(session, nullptr);
+    Py_DECREF(session);
+    if (closed == nullptr) return nullptr;
+    Py_DECREF(closed);
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* SetHelpers(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  if (count != 2) {
+    PyErr_SetString(PyExc_TypeError, "takes log and decorate");
+    return nullptr;
+  }
+  Py_XSETREF(log_function, Py_NewRef(arguments[0]));
+  Py_XSETREF(decorate_function, Py_NewRef(arguments[1]));
+  Py_RETURN_NONE;
+}
+
+PyMethodDef module_functions[] = {{"set_default", AsMethod(SetDefault), METH_O, nullptr},
+                                  {"close_all", AsMethod(CloseAll), METH_NOARGS, nullptr},
+                                  {"set_helpers", AsMethod(SetHelpers), METH_FASTCALL, nullptr},
+                                  {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+SessionObject* DefaultSession() { return default_session; }
+PyObject* Logger() { return log_function; }
+PyObject* Decorator() { return decorate_function; }
+
+bool WarnOnce(const char* cause, const char* message) {
+  // Causes are literals of ours: as many as the code has.
+  static std::vector<std::string>& told = *new std::vector<std::string>;
+  if (std::find(told.begin(), told.end(), cause) != told.end()) return true;
+  told.emplace_back(cause);
+  return Log(message);
+}
+
+perseus_counters ReadCounters(const SessionObject* session) {
+  if (session->handle == nullptr) return session->last_counters;
+  perseus_counters now{};
+  now.size = sizeof now;
+  perseus_read_counters(session->handle, &now);
+  return now;
+}
+
+bool LogWarnings(SessionObject* session) {
+  if (session->handle == nullptr) return true;
+  const std::uint64_t warnings = ReadCounters(session).warnings;
+  if (warnings == session->warnings_logged) return true;
+  session->warnings_logged = warnings;
+  char text[kLongestWarning];
+  while (perseus_take_warning(session->handle, text, sizeof text) > 0) {
+    if (!Log(text)) return false;
+  }
+  return true;
+}
+
+bool AddSession(PyObject* module) {
+  counters_type = PyStructSequence_NewType(&counters_description);
+  session_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&session_spec));
+  return counters_type != nullptr && session_type != nullptr &&
+         PyModule_AddType(module, counters_type) == 0 &&
+         PyModule_AddType(module, session_type) == 0 &&
+         PyModule_AddFunctions(module, module_functions) == 0;
+}
+
+}  // namespace perseus::python

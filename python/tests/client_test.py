@@ -1,0 +1,354 @@
+"""Sessions and hooks: they do what they say, and whatever goes wrong, training goes on."""
+
+import json
+import logging
+import os
+import time
+import unittest
+from multiprocessing import get_context
+
+import perseus
+from support import PROFILE, ScratchTest
+
+ALONE = dict(agent="off", devices="off")
+
+
+def steps_of(directory, name="p0-r0-t0"):
+    """What a rank recorded."""
+    with open(directory / "ranks" / f"{name}.jsonl") as file:
+        lines = [json.loads(line) for line in file]
+    return [line for line in lines if "step" in line]
+
+
+class SessionTest(ScratchTest):
+    def open(self, **options):
+        session = perseus.open(**{**ALONE, "job_directory": self.scratch, **options})
+        self.addCleanup(session.close)
+        return session
+
+    def recorded(self, session):
+        """Kind, microbatch and chunk of what ran, step by step."""
+        session.close()
+        return [[tuple(one[:3]) for one in step["instructions"]] for step in steps_of(self.scratch)]
+
+    def record(self):
+        (self.scratch / "orders.json").write_text(
+            '{"perseus_orders": 1, "version": 1, "from_step": 0, "record": true}'
+        )
+
+
+class HooksTest(SessionTest):
+    def test_records_what_ran_in_its_order(self):
+        self.record()
+        session = self.open()
+        with perseus.step():
+            with perseus.instruction("forward", microbatch=3, chunk=1):
+                pass
+            with perseus.instruction("backward_input", 3):
+                pass
+            with session.instruction(kind="backward_weight", chunk=0, microbatch=3, stream=None):
+                pass
+        perseus.step_begin()
+        perseus.instruction_begin("recompute", microbatch=0)
+        perseus.instruction_end()
+        perseus.instruction_begin("backward", microbatch=0)
+        perseus.instruction_end()
+        perseus.step_end()
+        self.assertEqual(session.counters.steps, 2)
+        self.assertEqual(session.counters.instructions, 5)
+        self.assertEqual(
+            self.recorded(session), [[(0, 3, 1), (2, 3, 0), (3, 3, 0)], [(4, 0, 0), (1, 0, 0)]]
+        )
+
+    def test_a_microbatch_that_is_not_said_is_counted(self):
+        self.record()
+        session = self.open()
+        for _ in range(2):
+            with perseus.step():
+                for kind, chunk in [("forward", 0), ("forward", 1), ("forward", 0), ("backward", 0)]:
+                    with perseus.instruction(kind, chunk=chunk):
+                        pass
+        one = [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0)]
+        self.assertEqual(self.recorded(session), [one, one])
+
+    def test_decorators(self):
+        self.record()
+
+        @perseus.instruction("forward", microbatch="batch")
+        def forward(x, batch=7):
+            """Says so."""
+            return x + batch
+
+        class Stage:
+            @perseus.instruction("backward", microbatch="batch", chunk="part")
+            def backward(self, batch, *, part):
+                return batch * part
+
+            @perseus.instruction("backward")
+            def counted(self):
+                raise ArithmeticError("its own")
+
+        session = self.open()
+        with perseus.step():
+            self.assertEqual(forward(1, 2), 3)
+            self.assertEqual(forward(1, batch=4), 5)
+            self.assertEqual(forward(1), 8)
+            self.assertEqual(Stage().backward(2, part=3), 6)
+            with self.assertRaisesRegex(ArithmeticError, "its own"):
+                Stage().counted()
+        self.assertEqual(forward.__doc__, "Says so.")
+        self.assertEqual(
+            self.recorded(session), [[(0, 2, 0), (0, 4, 0), (0, 7, 0), (1, 2, 3), (1, 0, 0)]]
+        )
+
+    def test_an_exception_passes_and_ends_the_instruction_and_the_step(self):
+        session = self.open()
+        with self.assertRaises(KeyError):
+            with perseus.step():
+                with perseus.instruction("forward", microbatch=0):
+                    raise KeyError
+        self.assertEqual((session.counters.steps, session.counters.instructions), (1, 1))
+
+    def test_nothing_happens_without_a_session(self):
+        with perseus.step():
+            with perseus.instruction("forward", microbatch=0):
+                pass
+        perseus.instruction_begin("forward")
+        perseus.instruction_end()
+
+    def test_a_closed_session_does_nothing(self):
+        session = self.open()
+        with session.step():
+            pass
+        with session.step():
+            with session.instruction("forward", microbatch=0):
+                session.close()
+        self.assertFalse(session.is_open)
+        with session.step():
+            pass
+        session.close()
+        self.assertEqual(session.counters.steps, 1)  # As it was when it was closed.
+
+    def test_two_sessions(self):
+        first, second = self.open(), self.open(rank=1)
+        with first.step(), second.step():
+            with first.instruction("forward", microbatch=0):
+                pass
+            with perseus.instruction("forward", microbatch=0):  # Of the one opened last.
+                pass
+        self.assertEqual((first.counters.instructions, second.counters.instructions), (1, 1))
+        with perseus.open(**ALONE) as third:
+            self.assertTrue(third.is_open)
+        self.assertFalse(third.is_open)
+
+
+class WrongArguments(SessionTest):
+    def test_hooks_warn_and_never_raise(self):
+        session = self.open()
+        wrong = [
+            lambda: perseus.instruction(),
+            lambda: perseus.instruction("sideways", microbatch=0),
+            lambda: perseus.instruction(None),
+            lambda: perseus.instruction(3, 3),
+            lambda: perseus.instruction("forward", microbatch=-1),
+            lambda: perseus.instruction("forward", microbatch=1.5),
+            lambda: perseus.instruction("forward", microbatch=10**30),
+            lambda: perseus.instruction("forward", microbatch="named"),
+            lambda: perseus.instruction("forward", microbatch=0, chunk=[]),
+            lambda: perseus.instruction("forward", microbatch=0, stream="x"),
+            lambda: perseus.instruction("forward", microbatch=0, color="red"),
+            lambda: perseus.instruction("forward", 0, 0, None, 5),
+            lambda: perseus.instruction("forw\udc80rd", 0),
+        ]
+        ran = 0
+        with perseus.step():
+            for make in wrong:
+                with make():
+                    ran += 1
+            perseus.instruction_begin("sideways")
+            perseus.instruction_end()
+            session.instruction_begin(microbatch=object())
+            session.instruction_end()
+            with perseus.instruction("forward", microbatch=0):
+                pass
+        self.assertEqual(ran, len(wrong))
+        self.assertEqual(session.counters.instructions, 1)
+
+    def test_each_cause_is_told_once(self):
+        done = self.run_python(
+            "import logging, perseus\n"
+            "logging.basicConfig(format='%(name)s|%(message)s')\n"
+            "perseus.open(agent='off', devices='off')\n"
+            "for _ in range(3):\n"
+            "    with perseus.step():\n"
+            "        with perseus.instruction('sideways'): pass\n"
+            "        with perseus.instruction('forward', microbatch=-2): pass\n"
+        )
+        lines = done.stderr.splitlines()
+        self.assertEqual(len(lines), 2, done.stderr)
+        self.assertIn("perseus|instruction: the kind is none of", lines[0])
+        self.assertIn("perseus|instruction: the microbatch is no whole number", lines[1])
+
+    def test_a_handler_that_raises_stays_out_of_training(self):
+        done = self.run_python(
+            "import logging, perseus\n"
+            "class Broken(logging.Handler):\n"
+            "    def handle(self, record): raise ValueError('broken handler')\n"
+            "logging.getLogger('perseus').addHandler(Broken())\n"
+            "with perseus.instruction('sideways'): print('went on')\n"
+        )
+        self.assertEqual(done.stdout, "went on\n")
+        self.assertIn("broken handler", done.stderr)
+
+    def test_streams(self):
+        class Stream:
+            cuda_stream = 0
+
+        session = self.open()
+        with perseus.step():
+            for microbatch, stream in enumerate([0, Stream()]):
+                with perseus.instruction("forward", microbatch, stream=stream):
+                    pass
+        # What a stream without a GPU comes to is the library's to say; it is not to break the step.
+        self.assertEqual(session.counters.steps, 1)
+
+
+class FailsOpen(SessionTest):
+    def test_no_agent_and_no_plan_are_warnings(self):
+        (self.scratch / "node.toml").write_text('gpus = 1\n[gpu]\nmodel = "a100-sxm"\n')
+        with self.assertLogs("perseus", logging.WARNING) as logs:
+            session = self.open(
+                agent=self.scratch / "none.sock",
+                devices=f"virtual:{self.scratch / 'node.toml'}",
+                plan=self.scratch / "none.json",
+            )
+            # What its own thread finds out is told at a step's begin.
+            end = time.monotonic() + 20
+            while session.counters.warnings < 2 and time.monotonic() < end:
+                time.sleep(0.01)
+            with perseus.step():
+                pass
+        text = "\n".join(logs.output)
+        self.assertIn("none.sock", text)
+        self.assertIn("none.json", text)
+        self.assertEqual(session.counters.may_set_clocks, False)
+        self.assertEqual(session.counters.steps, 1)
+
+    def test_another_order_than_the_plan_s(self):
+        plan = self.scratch / "plan.json"
+        perseus.plan(PROFILE, schedule="1f1b", microbatches=2, blocking_power_w=80).save(plan)
+        session = self.open(plan=plan, rank=7)
+        orders = {
+            True: [("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)],
+            False: [("forward", 0), ("forward", 1), ("backward", 0), ("backward", 1)],
+        }
+        for is_planned in [True, False, True]:
+            before = session.counters.steps_off_plan
+            with perseus.step():
+                for kind, microbatch in orders[is_planned]:
+                    with perseus.instruction(kind, microbatch=microbatch):
+                        pass
+            self.assertEqual(session.counters.steps_off_plan - before, 0 if is_planned else 1)
+
+    def test_use_plan(self):
+        plan = self.scratch / "plan.json"
+        perseus.plan(PROFILE, schedule="1f1b", microbatches=2, blocking_power_w=80).save(plan)
+        session = self.open(rank=0)
+        self.assertTrue(session.use_plan(str(plan)))
+        with perseus.step():
+            self.assertTrue(session.counters.follows_plan)
+        self.assertFalse(session.use_plan(str(self.scratch / "none.json")))
+        self.assertTrue(session.use_plan(None))
+        with perseus.step():
+            self.assertFalse(session.counters.follows_plan)
+
+    def test_open_says_what_is_no_option(self):
+        with self.assertRaises(TypeError):
+            perseus.open(rang=3)
+        with self.assertRaises(TypeError):
+            perseus.open(rank="3")
+
+
+def load(index):
+    """What a DataLoader's worker does: it was forked from a training process in a step."""
+    with perseus.instruction("forward", microbatch=index):
+        pass
+    with perseus.step():
+        pass
+    return index
+
+
+class Processes(SessionTest):
+    def test_a_forked_child_does_nothing_and_exits(self):
+        self.record()
+        session = self.open()
+        with perseus.step():
+            with perseus.instruction("forward", microbatch=0):
+                child = os.fork()
+                if child == 0:
+                    # As Python ends: atexit runs, which closes what is open.
+                    with perseus.step():
+                        with perseus.instruction("forward", microbatch=1):
+                            pass
+                    session.close()
+                    os._exit(17 if session.counters.steps == 0 else 1)
+                _, status = os.waitpid(child, 0)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 17)
+        self.assertEqual(self.recorded(session), [[(0, 0, 0)]])
+
+    def test_workers_that_are_forked(self):
+        session = self.open()
+        with perseus.step():
+            with get_context("fork").Pool(4) as pool:
+                self.assertEqual(pool.map(load, range(8)), list(range(8)))
+        self.assertEqual((session.counters.steps, session.counters.instructions), (1, 0))
+
+    def test_a_child_may_open_its_own(self):
+        self.open()
+        child = os.fork()
+        if child == 0:
+            own = perseus.open(rank=1, **ALONE)
+            with perseus.step():
+                pass
+            steps = own.counters.steps
+            own.close()
+            os._exit(17 if steps == 1 else 1)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 17)
+
+    def test_exit_in_the_middle_of_a_step_writes_the_record(self):
+        self.record()
+        code = (
+            "import perseus, sys\n"
+            "session = perseus.open(agent='off', devices='off', job_directory='.')\n"
+            "perseus.step_begin()\n"
+            "perseus.instruction_begin('forward', 5)\n"
+            "perseus.instruction_end()\n"
+            "{}\n"
+        )
+        for name, end in [("falls off", "pass"), ("exits", "sys.exit(0)")]:
+            with self.subTest(name):
+                self.run_python(code.format(end))
+                (step,) = steps_of(self.scratch)
+                self.assertEqual(step["instructions"][0][:2], [0, 5])
+
+    def test_exit_of_a_forked_child_runs_atexit(self):
+        done = self.run_python(
+            "import os, sys, perseus\n"
+            "session = perseus.open(agent='off', devices='off')\n"
+            "child = os.fork()\n"
+            "if child == 0: sys.exit(17)\n"
+            "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), session.is_open)\n"
+        )
+        self.assertEqual(done.stdout, "17 True\n")
+
+    def test_training_needs_no_numpy(self):
+        self.run_python(
+            "import sys\n"
+            "sys.modules['numpy'] = None\n"
+            "import perseus\n"
+            "with perseus.open(agent='off', devices='off'), perseus.step(): pass\n"
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

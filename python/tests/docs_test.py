@@ -1,0 +1,27 @@
+"""What docs/python.md shows works: each ```python block on its own, as a reader would copy it."""
+
+import importlib.util
+import re
+import shutil
+import unittest
+
+from support import SOURCES, ScratchTest
+
+DOCUMENT = SOURCES / "docs" / "python.md"
+
+
+class Documents(ScratchTest):
+    def test_blocks_run(self):
+        shutil.copytree(SOURCES / "examples", self.scratch / "examples")
+        blocks = re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+        self.assertGreaterEqual(len(blocks), 6)
+        for block in blocks:
+            with self.subTest(block.splitlines()[-1]):
+                # Debian's matplotlib is larger than all else that the tests take.
+                if "matplotlib" in block and not importlib.util.find_spec("matplotlib"):
+                    continue
+                self.run_python(block, PERSEUS_AGENT="off", PERSEUS_DEVICES="off")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,263 @@
+"""The planner from Python: the same plans as the program's, from a file or from memory."""
+
+import csv
+import json
+import threading
+import unittest
+
+import numpy as np
+
+import perseus
+from support import PROFILE, ScratchTest
+
+JOB = dict(schedule="1f1b", microbatches=6, blocking_power_w=83.64, gpus_per_stage=8)
+FLAGS = ["--schedule=1f1b", "--microbatches=6", "--blocking-power=83.64", "--gpus-per-stage=8"]
+
+SMALL = [
+    # One stage, so that the plan can be told by hand: nothing waits, and without slowdown nothing
+    # can run slower than at maximum frequency.
+    (0, "forward", 1410, 0.010, 4.0),
+    (0, "forward", 1200, 0.012, 3.0),
+    (0, "backward", 1410, 0.020, 8.0),
+    (0, "backward", 1200, 0.024, 6.0),
+]
+SMALL_JOB = dict(schedule="1f1b", microbatches=2, blocking_power_w=0)
+
+
+def rows(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+class SamePlansAsTheProgram(ScratchTest):
+    def test_plans_and_frontier(self):
+        self.run_program("plan", PROFILE, *FLAGS, "--slowdown=5", "--deadline=2", "--edp", "-oout")
+        found = perseus.plan(
+            PROFILE, **JOB, target=["no-slowdown", "least-energy-delay"],
+            slowdown_percent=5, deadline_s=2,
+        )
+        for name in ["no-slowdown", "slowdown-5", "deadline-2s", "least-energy-delay"]:
+            with self.subTest(name):
+                theirs = (self.scratch / "out" / "plans" / f"{name}.json").read_text()
+                self.assertEqual(found.plans[name].to_json(), theirs)
+        frontier = rows(self.scratch / "out" / "frontier.csv")
+        columns = list(frontier[0])
+        self.assertEqual(len(frontier), len(found.frontier.times_s))
+        # Written with nine decimals and more: the same doubles.
+        np.testing.assert_array_equal([float(r[columns[0]]) for r in frontier], found.frontier.times_s)
+        np.testing.assert_array_equal(
+            [float(r[columns[1]]) for r in frontier], found.frontier.energies_j
+        )
+
+    def test_save_is_a_plan_that_the_program_evaluates(self):
+        found = perseus.plan(PROFILE, **JOB)
+        found.save(self.scratch / "plan.json")
+        told = json.loads(self.run_program("evaluate", "plan.json", "--json"))
+        self.assertIn(repr(found.plan.time_s), json.dumps(told))
+
+    def test_errors_have_the_program_s_text(self):
+        bad = self.scratch / "bad.csv"
+        bad.write_text(PROFILE.read_text().replace("1410", "14l0", 1))
+        cases = [
+            ([bad, *FLAGS], (bad, JOB), perseus.Error, 2),
+            (["none.csv", *FLAGS], ("none.csv", JOB), OSError, 1),
+            ([PROFILE, *FLAGS, "--deadline=0.1"], (PROFILE, {**JOB, "deadline_s": 0.1}),
+             perseus.UnreachableError, 3),
+            ([PROFILE, *FLAGS, "--stages=7"], (PROFILE, {**JOB, "stages": 7}), perseus.Error, 2),
+        ]
+        for flags, (profile, job), kind, status in cases:
+            with self.subTest(flags[-1]):
+                with self.assertRaises(kind) as raised:
+                    perseus.plan(profile, **job)
+                self.assertIn(str(raised.exception), self.run_program("plan", *flags, status=status))
+
+
+class Arrays(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.found = perseus.plan(PROFILE, **JOB)
+
+    def test_instructions_are_a_schedule(self):
+        table = self.found.plan.instructions
+        self.assertEqual(len(table), 8 * 6 * 2)
+        self.assertEqual(set(table["kind"]), {"forward", "backward"})
+        ends = table["start_s"] + table["duration_s"]
+        self.assertAlmostEqual(ends.max(), self.found.plan.time_s, delta=1e-9)  # A nanosecond.
+        for rank in range(8):
+            of_rank = table[table["rank"] == rank]
+            self.assertEqual(sorted(of_rank["microbatch"]), sorted([*range(6)] * 2))
+            # Each starts no earlier than the one before ends, to a nanosecond.
+            gaps = of_rank["start_s"][1:] - (of_rank["start_s"] + of_rank["duration_s"])[:-1]
+            self.assertGreaterEqual(gaps.min(), -1e-9)
+
+    def test_energy_is_that_of_instructions_and_of_waiting(self):
+        plan, table = self.found.plan, self.found.plan.instructions
+        waiting_s = 8 * plan.time_s - table["duration_s"].sum()
+        energy_j = table["energy_j"].sum() + waiting_s * 83.64 * 8
+        # Sums of a hundred doubles in another order.
+        self.assertAlmostEqual(energy_j / plan.energy_j, 1, delta=1e-12)
+
+    def test_no_slowdown_saves_and_keeps_its_bound(self):
+        found = self.found
+        self.assertLessEqual(found.plan.time_s, found.baseline.time_s)
+        self.assertGreater(found.saving, 0.01)
+        self.assertGreaterEqual(found.plan.energy_j, found.lower_bound_j)
+        self.assertAlmostEqual(found.saving, 1 - found.plan.energy_j / found.baseline.energy_j)
+
+    def test_frontier_is_convex_and_interpolated(self):
+        frontier = self.found.frontier
+        slopes = np.diff(frontier.energies_j) / np.diff(frontier.times_s)
+        self.assertTrue((np.diff(frontier.times_s) > 0).all())
+        # Of points a nanosecond apart a slope is good to about a watt of rounding; of these not.
+        far = np.diff(frontier.times_s) > 1e-5
+        self.assertTrue((np.diff(slopes[far]) > -1).all())
+        least = frontier.least_energy
+        self.assertEqual(frontier.energy_at(frontier.times_s[0]), frontier.energies_j[0])
+        self.assertEqual(frontier.energy_at(1e3), frontier.energies_j[least])
+        self.assertTrue(np.isnan(frontier.energy_at(0)))
+
+    def test_further_plans_of_the_same_job(self):
+        deadline_s = self.found.baseline.time_s * 1.1
+        plan = self.found.plan_for(deadline_s=deadline_s)
+        self.assertLessEqual(plan.time_s, deadline_s)
+        self.assertLess(plan.energy_j, self.found.plan.energy_j)
+        self.assertIs(self.found.plans[plan.name], plan)
+
+    def test_python_goes_on_meanwhile(self):
+        # The thread can end only if planning lets Python run: planning waits for it in no way, so it
+        # is joined within the call's own duration or the lock was held throughout.
+        began, ended, ticks = threading.Event(), threading.Event(), []
+
+        def count():
+            began.set()
+            while not ended.is_set():
+                ticks.append(None)
+                ended.wait(1e-4)
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        began.wait()
+        before = len(ticks)
+        perseus.plan(PROFILE, **{**JOB, "microbatches": 48})
+        during = len(ticks) - before
+        ended.set()
+        thread.join()
+        self.assertGreater(during, 10)
+
+
+class ProfilesInMemory(unittest.TestCase):
+    def test_every_form_gives_the_same_plan(self):
+        names = ["stage", "instruction", "frequency", "time", "energy"]
+        columns = dict(zip(names, map(list, zip(*SMALL))))
+        array = np.array(SMALL, dtype=[("stage", "i4"), ("instruction", "U9"), ("frequency", "f4"),
+                                       ("time", "f8"), ("energy", "f8")])
+        forms = {
+            "rows": SMALL,
+            "mappings": [dict(zip(names, row)) for row in SMALL],
+            "columns": columns,
+            "columns of arrays": {name: np.array(column) for name, column in columns.items()},
+            "structured array": array,
+            "generator": (row for row in SMALL),
+        }
+        for name, form in forms.items():
+            with self.subTest(name):
+                found = perseus.plan(form, **SMALL_JOB, target=["no-slowdown", "least-energy"])
+                # By hand: 2 * (10 + 20) ms and 2 * (4 + 8) J; slow, 2 * (12 + 24) ms and 18 J.
+                self.assertEqual(found.plan.time_s, 0.06)
+                self.assertEqual(found.plan.energy_j, 24)
+                slow = found.plans["least-energy"]
+                self.assertEqual((slow.time_s, slow.energy_j), (0.072, 18))
+                self.assertEqual(set(slow.instructions["frequency_mhz"]), {1200})
+
+    def test_numbers_keep_all_digits(self):
+        with open(PROFILE, newline="") as file:
+            table = list(csv.DictReader(file))
+        numbers = [
+            {k: v if k == "instruction" else float(v) if "." in v else int(v) for k, v in row.items()}
+            for row in table
+        ]
+        self.assertEqual(
+            perseus.plan(numbers, **JOB).plan.energy_j, perseus.plan(PROFILE, **JOB).plan.energy_j
+        )
+
+    def test_what_is_no_profile_is_refused(self):
+        cases = {
+            "a row too short": ([(0, "forward", 1410, 0.01)], "row 0 is not stage, instruction"),
+            "no rows": ([], "profile"),
+            "a number": (3, "int is no profile"),
+            "an array of numbers": (np.zeros((3, 5)), "without field names"),
+            "uneven columns": ({"stage": [0], "time": []}, "stage: 1, time: 0"),
+            "a wrong number": ([(0, "forward", 1410, -1.0, 4.0)], "profile:2"),
+            "a missing key": ([{"stage": 0, "time": 1}, {"stage": 0}], "a row lacks 'time'"),
+            "texts": (["a,b,c,d,e"], "row 0 is not"),
+        }
+        for name, (profile, message) in cases.items():
+            with self.subTest(name):
+                with self.assertRaisesRegex(perseus.Error, message):
+                    perseus.plan(profile, **SMALL_JOB)
+
+
+class BadArguments(unittest.TestCase):
+    def test_messages_say_what_and_the_remedy(self):
+        nan = float("nan")
+        cases = [
+            (dict(schedule=None), "the schedule is missing"),
+            (dict(schedule="1f1x"), "unknown schedule"),
+            (dict(schedule=1), "schedule: 1 is not a text"),
+            (dict(schedule_file="x.csv"), "exclude each other"),
+            (dict(microbatches=None), "number of microbatches is missing"),
+            (dict(microbatches=0), "microbatches: 0 is not a number from 1"),
+            (dict(microbatches=1.5), "microbatches: 1.5 is not"),
+            (dict(microbatches="6"), "microbatches: '6' is not"),
+            (dict(blocking_power_w=None), "blocking_power_w is missing"),
+            (dict(blocking_power_w=-1), "from 0 to 100000 .watts."),
+            (dict(blocking_power_w=nan), "blocking_power_w: nan is not"),
+            (dict(switch_latency_ms=1e9), "switch_latency_ms: 1000000000.0 is not"),
+            (dict(target="fast"), "target: 'fast' is none of"),
+            (dict(deadline_s="soon"), "deadline_s: 'soon' is not"),
+            (dict(price=0.1), "price: 0.1 is no pair"),
+            (dict(power_cap_w=1, frontier=False), "frontier"),
+        ]
+        for wrong, message in cases:
+            with self.subTest(wrong):
+                with self.assertRaisesRegex(perseus.Error, message):
+                    perseus.plan(SMALL, **{**SMALL_JOB, **wrong})
+        self.assertTrue(issubclass(perseus.Error, ValueError))
+
+    def test_nothing_to_plan(self):
+        with self.assertRaisesRegex(perseus.Error, "the profile is missing"):
+            perseus.plan(**SMALL_JOB)
+
+    def test_a_plan_that_cannot_be_written(self):
+        with self.assertRaisesRegex(OSError, "/proc/no"):
+            perseus.plan(SMALL, **SMALL_JOB).save("/proc/no/plan.json")
+
+
+class OtherJobs(ScratchTest):
+    def test_a_job_file(self):
+        (self.scratch / "profile.csv").write_text(PROFILE.read_text())
+        job = self.scratch / "job.toml"
+        job.write_text(
+            'profile = "profile.csv"\n[pipeline]\nschedule = "1f1b"\nmicrobatches = 6\n'
+            "[gpu]\nblocking_power_w = 83.64\ngpus_per_stage = 8\n"
+        )
+        found = perseus.plan(job=job)
+        self.assertEqual(found.plan.energy_j, perseus.plan(PROFILE, **JOB).plan.energy_j)
+        again = perseus.plan(job=job, microbatches=7)
+        self.assertEqual(len(again.plan.instructions), 8 * 7 * 2)
+
+    def test_a_general_graph(self):
+        graph = self.scratch / "graph.json"
+        options = [{"frequency": 1410, "time": 1, "energy": 10}, {"frequency": 900, "time": 2, "energy": 6}]
+        graph.write_text(json.dumps({"operations": [
+            {"name": "a", "resource": "x", "options": options},
+            {"name": "b", "resource": "y", "options": options},
+            {"name": "c", "resource": "x", "options": options}]}))
+        table = perseus.plan(graph=graph).plan.instructions
+        self.assertEqual(list(table["name"]), ["a", "c", "b"])
+        # b has twice the time that it needs.
+        self.assertEqual(list(table["frequency_mhz"]), [1410, 1410, 900])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,60 @@
+"""Builds the wheel: CMake compiles the extension modules and libperseus.so, and installs them."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = pathlib.Path(__file__).resolve().parent
+
+
+def version():
+    return re.search(r"project\(perseus VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+
+
+def cmake(*arguments):
+    subprocess.run(["cmake", *map(str, arguments)], check=True)
+
+
+class CMakeBuild(build_ext):
+    def run(self):
+        # A build directory that there is already saves making one.
+        build = os.environ.get("PERSEUS_CMAKE_BUILD")
+        if build is None:
+            build = pathlib.Path(self.build_temp).resolve() / "cmake"
+            options = {
+                "Python3_EXECUTABLE": sys.executable,
+                "CMAKE_BUILD_TYPE": "Release",
+                "PERSEUS_BUILD_TESTS": "OFF",
+                "PERSEUS_BUILD_BENCH": "OFF",
+                "PERSEUS_BUILD_PAGE": "OFF",
+                "PERSEUS_REQUIRE_PYTHON": "ON",
+            }
+            defined = [f"-D{name}={value}" for name, value in options.items()]
+            cmake("-S", ROOT, "-B", build, "-GNinja", *defined)
+            cmake("--build", build, "--target", "python_package")
+        with tempfile.TemporaryDirectory() as prefix:
+            for component in ["python", "python_wheel"]:
+                cmake("--install", build, "--prefix", prefix, "--component", component)
+            (package,) = pathlib.Path(prefix).rglob("perseus")
+            destination = pathlib.Path(self.build_lib) / "perseus"
+            shutil.rmtree(destination, ignore_errors=True)
+            shutil.copytree(package, destination)
+
+
+(ROOT / "build").mkdir(exist_ok=True)
+setup(
+    version=version(),
+    # CMake puts all of the package together; the extension says that the wheel is for one platform.
+    packages=[],
+    py_modules=[],
+    ext_modules=[Extension("perseus._client", sources=[])],
+    cmdclass={"build_ext": CMakeBuild},
+    options={"egg_info": {"egg_base": "build"}},  # Not beside the sources.
+)

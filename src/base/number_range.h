@@ -1,0 +1,17 @@
+// What a number that a user gives may be, whether as a flag or as an argument in Python.
+#pragma once
+
+#include <string_view>
+
+namespace perseus {
+
+struct NumberRange {
+  double least = 0;
+  double most = 0;
+  std::string_view unit;
+
+  // False for what is not a number, too.
+  bool Holds(double number) const { return number >= least && number <= most; }
+};
+
+}  // namespace perseus
