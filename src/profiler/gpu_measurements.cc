@@ -11,6 +11,11 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
+// The variances that a power's error is computed from are estimated too (from 75 windows, say), and
+// the place of the edges is the likeliest of five: both make errors look smaller than they are. On
+// virtual GPUs intervals for 95 % covered 90 % without this factor, 1.96 / 1.645.
+constexpr double kEstimatedVariances = 1.19;
+
 // Fewer than this say too little of their own spread to test the next by.
 constexpr std::int64_t kLeastSamplesToTest = 20;
 
@@ -288,7 +293,7 @@ std::vector<MeasuredOption> GpuMeasurements::Options(int rank) const {
       const PowerEstimate& power = answer.powers[record.parameter];
       if (power.is_identified && power.power_w > 0) {
         option.power_w = power.power_w;
-        option.power_ci_w = width * power.standard_error_w;
+        option.power_ci_w = kEstimatedVariances * width * power.standard_error_w;
       }
     }
     options.push_back(option);

@@ -25,8 +25,8 @@
 // k = 1 (made for changes of two standard errors of a step) and h from the wanted rate: between
 // false alarms lie (e^(2 k b) - 2 k b - 1) / (2 k^2) steps, b = h + 1.166 (Siegmund 1985, for one
 // side). h = 4.5 gives 42,000 steps for one side, 21,000 for two: with 100 options under test one
-// false alarm in 200 steps, which costs one round of measuring again. An option whose alarm sounds forgets what it
-// had seen before the step that sounded it.
+// false alarm in 200 steps, which costs one round of measuring again. An option whose alarm sounds
+// forgets what it had seen before the step that sounded it.
 //
 // Not thread safe.
 #pragma once

@@ -111,10 +111,7 @@ const MeasuredOption* Find(const std::vector<MeasuredOption>& options, Instructi
 
 // 300 jobs x 2 kinds of intervals for 95 %: were all independent, their number would be binomial
 // with a standard deviation of sqrt(600 * 0.95 * 0.05) = 5.3; the two of a job share windows, so at
-// most sqrt(2) of that, 7.5. Four of those are 30, or 5 %: that holds of times. Energies fall
-// short: 538 of 600 (90 %) were seen, for the variances in C are estimated from 75 windows and
-// taken for known. What is tested is that it gets no worse than that by four deviations, 4 *
-// sqrt(2) * sqrt(600 * 0.9 * 0.1) = 42.
+// most sqrt(2) of that, 7.5. Four of those are 30.
 TEST(GpuMeasurements, IntervalsCoverTheTruthAsOftenAsTheySay) {
   constexpr int kJobs = 300;
   int covered_times = 0;
@@ -122,7 +119,8 @@ TEST(GpuMeasurements, IntervalsCoverTheTruthAsOftenAsTheySay) {
   int covered_blocking = 0;
   double relative_width = 0;
   for (int seed = 1; seed <= kJobs; ++seed) {
-    VirtualJob job(static_cast<std::uint64_t>(seed));
+    // Not the seeds 1 to 300 that kEstimatedVariances was found with.
+    VirtualJob job(static_cast<std::uint64_t>(1000 + seed));
     GpuMeasurements gpu({});
     for (int i = 0; i < 3; ++i) gpu.Add(job.Step({}));
     const std::vector<MeasuredOption> options = gpu.Options(0);
@@ -144,7 +142,7 @@ TEST(GpuMeasurements, IntervalsCoverTheTruthAsOftenAsTheySay) {
   RecordProperty("covered_blocking", covered_blocking);
   RecordProperty("mean_relative_half_width_ppm", static_cast<int>(1e6 * relative_width));
   EXPECT_NEAR(covered_times, 0.95 * 2 * kJobs, 30);
-  EXPECT_GE(covered_energies, 538 - 42);
+  EXPECT_NEAR(covered_energies, 0.95 * 2 * kJobs, 30);
   // One interval a job: sqrt(300 * 0.95 * 0.05) = 3.8, four of them.
   EXPECT_NEAR(covered_blocking, 0.95 * kJobs, 15.2);
 }

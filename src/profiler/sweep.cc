@@ -25,6 +25,10 @@ constexpr std::array kDescent = {1.0, 0.88, 0.77, 0.66};
 // plan hangs on them.
 constexpr int kBaselineRounds = 3;
 
+// A round takes up to so much longer than predicted (its clocks are often new to the model), and
+// the budget has to hold all the same.
+constexpr double kPredictionError = 0.04;
+
 // How many candidates of greatest gain are looked at for what they say of others.
 constexpr std::size_t kCandidates = 256;
 
@@ -79,6 +83,7 @@ class Chooser {
   bool IsAllowed(std::size_t group, int mhz) const;
   void AddGains(const OperationGraph& graph, std::size_t group, std::span<const double> prices_w);
   void Serve(const Candidate& candidate, std::vector<int>& clocks);
+  std::vector<std::size_t> AtOneClockWith(std::size_t group) const;
   const Telling& TellingAt(InstructionKind kind, int mhz);
   double GainForAll(const Candidate& candidate);
   std::size_t GroupOf(const OptionSet& set) const;
@@ -146,7 +151,22 @@ std::optional<std::vector<int>> Chooser::Descent() const {
     }
   }
   if (!descends) return std::nullopt;
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    for (const std::size_t other : AtOneClockWith(group)) {
+      clocks[group] = std::min(clocks[group], clocks[other]);
+    }
+  }
   return clocks;
+}
+
+// The group itself, and those whose clock is not their own.
+std::vector<std::size_t> Chooser::AtOneClockWith(std::size_t group) const {
+  if (job_.clocks == SweepJob::Clocks::kOneAGroup) return {group};
+  std::vector<std::size_t> others;
+  for (std::size_t other = 0; other < groups_.size(); ++other) {
+    if (groups_[other].rank == groups_[group].rank) others.push_back(other);
+  }
+  return others;
 }
 
 bool Chooser::IsAllowed(std::size_t group, int mhz) const {
@@ -295,7 +315,7 @@ void Chooser::Serve(const Candidate& candidate, std::vector<int>& clocks) {
 // A clock for every group, those of most gain first.
 std::vector<int> Chooser::MostGain() {
   std::vector<int> clocks(groups_.size(), 0);
-  for (std::size_t served = 0; served < groups_.size(); ++served) {
+  while (std::ranges::find(clocks, 0) != clocks.end()) {
     std::vector<Candidate> candidates;
     for (std::size_t group = 0; group < groups_.size(); ++group) {
       if (clocks[group] != 0) continue;
@@ -308,7 +328,11 @@ std::vector<int> Chooser::MostGain() {
     std::stable_sort(candidates.begin(), candidates.end(), by_gain);
     candidates.resize(std::min(candidates.size(), kCandidates));
     for (Candidate& candidate : candidates) candidate.gain = GainForAll(candidate);
-    Serve(*std::min_element(candidates.begin(), candidates.end(), by_gain), clocks);
+    Candidate best = *std::min_element(candidates.begin(), candidates.end(), by_gain);
+    for (const std::size_t group : AtOneClockWith(best.group)) {
+      best.group = group;
+      Serve(best, clocks);
+    }
   }
   return clocks;
 }
@@ -346,7 +370,7 @@ Result<std::vector<int>> Chooser::RaisedTo(double most_s, std::vector<int> clock
       }
     }
     if (*seconds <= most_s || slowest == groups_.size()) return clocks;
-    clocks[slowest] = Highest(slowest);
+    for (const std::size_t group : AtOneClockWith(slowest)) clocks[group] = Highest(group);
   }
 }
 
@@ -428,10 +452,11 @@ Result<SweepRound> ChooseRound(const SweepJob& job, const SweepBudget& budget,
   if (!baseline_s) return Fail(baseline_s);
   const double left_s =
       budget.slowdown * budget.steps * *baseline_s - (spent.seconds - spent.steps * *baseline_s);
-  const double most_s = *baseline_s + std::max(0.0, left_s) / round.steps;
+  const double most_s = *baseline_s * (1 - kPredictionError) + std::max(0.0, left_s) / round.steps;
   const Result<std::vector<int>> affordable = chooser.RaisedTo(most_s, *std::move(clocks));
   if (!affordable) return Fail(affordable);
-  if (left_s <= 0) {
+  // Not even steps at the highest clocks are sure to fit.
+  if (most_s <= *baseline_s) {
     return Over(fmt::format("the budget of {:.1f} % slowdown over {} steps is spent",
                             100 * budget.slowdown, budget.steps));
   }

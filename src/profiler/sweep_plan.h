@@ -41,7 +41,6 @@ std::vector<InstructionGroup> GroupsOf(const Schedule& schedule);
 
 // A profile to plan with: the model's options, which are the measurements where there are any,
 // steadied by their neighbours if few instructions were seen. `samples` is 0 where there are none.
-// (What is written to a file is measurements alone: measured_profile.h.)
 struct PlanningProfileSpec {
   enum class Options { kMeasured, kAll } options = Options::kAll;
   double time_margin = 1;  // Standard errors; 0: none.

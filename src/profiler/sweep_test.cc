@@ -61,10 +61,19 @@ TEST_P(SharedProfiles, BudgetsAreKept) {
   const SweptJob::Outcome outcome = job.Sweep(budget, {});
   EXPECT_LE(outcome.most_frequencies, 5);
   EXPECT_LE(outcome.spent.steps, 24);
-  // Over all 24 steps. Rounds are predicted from the model: in the last one that is afforded, three
-  // of 24 steps, each may take 4 % more than predicted (two deviations of a roughness of 2 %).
-  EXPECT_LE(outcome.spent.Slowdown(job.baseline_s()) * outcome.spent.steps / 24,
-            0.05 + 0.04 * 3 / 24);
+  // Over all 24 steps.
+  EXPECT_LE(outcome.spent.Slowdown(job.baseline_s()) * outcome.spent.steps, 0.05 * 24);
+}
+
+// Where a switch takes long, the kinds of a rank take turns at one clock. That finds out less at a
+// time (0.59 % are lost on the A40), but still more than clocks that are evenly spaced.
+TEST_P(SharedProfiles, OneClockARankIsAskedForWhereSwitchesTakeLong) {
+  SweptJob job(GetParam(), 1);
+  job.UseClocks(SweepJob::Clocks::kOneARank);
+  const SweptJob::Outcome outcome = job.Sweep({}, {});
+  EXPECT_EQ(outcome.most_clocks_of_rank, 1);
+  EXPECT_LE(outcome.most_frequencies, 10);
+  EXPECT_LT(outcome.loss, job.EvenlySpaced(10).loss);
 }
 
 TEST(ChooseRound, BeginsWithTheHighestClocks) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "perseus/base/file.h"
 #include "perseus/plan/evaluation.h"
@@ -93,7 +94,11 @@ std::vector<MeasuredOption> SweptJob::Measured() const {
 void SweptJob::Run(const SweepRound& round, SweepSpent& spent) {
   std::vector<int> options;
   std::map<InstructionGroup, int> clocks;
+  std::map<int, std::set<int>> clocks_of_ranks;
   for (const KindClock& clock : round.clocks) {
+    clocks_of_ranks[clock.rank].insert(clock.frequency_mhz);
+    const auto at_a_time = static_cast<int>(clocks_of_ranks[clock.rank].size());
+    most_clocks_of_rank_ = std::max(most_clocks_of_rank_, at_a_time);
     const InstructionGroup group{clock.rank, clock.chunk, clock.kind};
     clocks[group] = clock.frequency_mhz;
     const Option& truth = TruthOf(group, clock.frequency_mhz);
@@ -141,6 +146,7 @@ SweptJob::Outcome SweptJob::Sweep(const SweepBudget& budget, const PlanningProfi
                                   CurveModel::Sharing sharing) {
   job_.sharing = sharing;
   measured_.clear();
+  most_clocks_of_rank_ = 0;
   SweepSpent spent;
   while (true) {
     const SweepRound round = ChooseRound(job_, budget, Measured(), spent).value();
@@ -149,6 +155,7 @@ SweptJob::Outcome SweptJob::Sweep(const SweepBudget& budget, const PlanningProfi
   }
   Outcome outcome = Judge(PlanFromSweep(job_, Measured(), spec).value());
   outcome.spent = spent;
+  outcome.most_clocks_of_rank = most_clocks_of_rank_;
   return outcome;
 }
 

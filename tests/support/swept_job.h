@@ -1,8 +1,8 @@
 // A shared profile as the truth, and whole sweeps of it: for tests and the benchmark.
 //
 // A measurement of n instructions is the truth with a noise of 1 % / sqrt(n) on time and
-// 1.5 % / sqrt(n) on power, which is what gpu_measurements.h gets from virtual GPUs with noise of 1
-// % and a counter of 100 ms (its test).
+// 1.5 % / sqrt(n) on power: about what gpu_measurements.h gets from virtual GPUs with a noise of 1
+// % and a counter of 100 ms (its test sees nearer to 1.7 % on power).
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,10 @@ class SweptJob {
     double loss = 0;      // Of the plan's true energy, against the plan of the whole profile.
     double slowdown = 0;  // Of its true time, against the true baseline.
     int most_frequencies = 0;
+    int most_clocks_of_rank = 0;  // At a time.
     SweepSpent spent;
   };
+  void UseClocks(SweepJob::Clocks clocks) { job_.clocks = clocks; }
   Outcome Sweep(const SweepBudget& budget, const PlanningProfileSpec& spec,
                 CurveModel::Sharing sharing = CurveModel::Sharing::kLearnt);
   // So many clocks, exact values, nothing modelled.
@@ -62,6 +64,7 @@ class SweptJob {
   SweepJob job_;
   Profile profile_;
   Planner truth_;
+  int most_clocks_of_rank_ = 0;
   double full_energy_j_ = 0;
   std::map<std::pair<InstructionGroup, int>, Sum> measured_;
 };
