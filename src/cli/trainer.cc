@@ -255,6 +255,13 @@ Result<void> RunParent(const TrainerFlags& flags) {
   options.environment = {{"PERSEUS_JOB", "trainer"}};
   if (!flags.job_directory.empty()) {
     options.environment.emplace_back("PERSEUS_JOB_DIR", flags.job_directory);
+    // At once, so that a coordinator that is started beside finds it.
+    std::error_code error;
+    std::filesystem::create_directories(flags.job_directory, error);
+    if (error) {
+      return FailAs(ErrorKind::kSystem, "{}: cannot make this directory: {}", flags.job_directory,
+                    error.message());
+    }
   }
   if (!flags.plan.empty()) options.environment.emplace_back("PERSEUS_PLAN", flags.plan);
   auto command = OwnCommand();
