@@ -48,6 +48,10 @@ struct TuneFlags {
   bool as_json = false;
 };
 
+double SavingOf(const TuningResult& result) {
+  return result.judged_saving.value_or(1 - result.plan.energy_j / result.plan.baseline_energy_j);
+}
+
 std::string FormatJson(const TuningResult& result) {
   const nlohmann::ordered_json json{
       {"rounds", result.rounds},
@@ -62,7 +66,8 @@ std::string FormatJson(const TuningResult& result) {
       {"energy_j", result.plan.energy_j},
       {"baseline_time_s", ToSeconds(result.plan.baseline_time)},
       {"baseline_energy_j", result.plan.baseline_energy_j},
-      {"saving", 1 - result.plan.energy_j / result.plan.baseline_energy_j},
+      {"saving", SavingOf(result)},
+      {"saving_by_own_measurements", 1 - result.plan.energy_j / result.plan.baseline_energy_j},
       {"orders_version", result.version}};
   return json.dump(2) + "\n";
 }
@@ -75,12 +80,12 @@ std::string FormatText(const TuningResult& result) {
       "on average\n"
       "stopped since {}\n"
       "a GPU that waits draws {:.1f} W\n"
-      "{}: {:.2f} % of the energy saved at {:.2f} % more time, by what was measured\n"
+      "{}: {:.2f} % of the energy saved at {:.2f} % more time, by what was measured{}\n"
       "{}\n",
       result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
       result.slowdown_spent * 100, result.reason, result.blocking_power_w, plan.target,
-      (1 - plan.energy_j / plan.baseline_energy_j) * 100,
-      (ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1) * 100,
+      SavingOf(result) * 100, (ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1) * 100,
+      result.judged_saving ? " in the other pipelines than those it was planned from" : "",
       result.version == 0
           ? "the clocks are what they were before"
           : fmt::format("all ranks follow it (orders {}); perseus verify says what it "

@@ -94,12 +94,13 @@ TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
   await_step(8);
 
   const nlohmann::json tuned = RunJson(
-      "tune run --job job.toml --blocking-power 0 --budget-steps 40 --frequencies 8 "
+      "tune run --job job.toml --blocking-power 0 --budget-steps 80 --frequencies 6 "
+      "--steps-per-round 9 "
       "--orders-take 0.4 -o tuned 2>tune.err");
   std::cout << tuned.dump(2) << '\n' << Read("tune.err");
   const auto version = tuned.at("orders_version").get<std::int64_t>();
   ASSERT_GT(version, 0) << Read("tune.err");
-  EXPECT_LE(tuned.at("frequencies"), 8);
+  EXPECT_LE(tuned.at("frequencies"), 6);
   // What the virtual nodes' files say.
   EXPECT_NEAR(tuned.at("blocking_power_w").get<double>(), 84, 84 * 0.1);
   ASSERT_TRUE(logs->ReadNew());
