@@ -38,9 +38,9 @@ TEST_F(VerificationTest, FindsTheTruth) {
   const auto verified = Run();
   ASSERT_TRUE(verified) << verified.error().message;
   const Comparison& comparison = verified->comparison;
-  // Two steps of each block of four count, in 15 pairs: a mean of time is off by 0.001 / sqrt(30), the
-  // ratio of two by sqrt(2) that, 0.00026; energies have the noise of time and that of power. Four of
-  // these.
+  // Two steps of each block of four count, in 15 pairs: a mean of time is off by 0.001 / sqrt(30),
+  // the ratio of two by sqrt(2) that, 0.00026; energies have the noise of time and that of power.
+  // Four of these.
   EXPECT_EQ(verified->layout.pairs, 15);
   EXPECT_NEAR(comparison.slowdown.estimate, 0.01, 0.0011);
   EXPECT_NEAR(comparison.saving.estimate, 0.1, 0.0015);
