@@ -25,9 +25,9 @@ constexpr const char* kAbout =
     "client\n"
     "library with JOBDIR as PERSEUS_JOB_DIR. First a few steps at each of a few clocks, chosen so "
     "that\n"
-    "what is measured matters for the plan; then the plan is followed from a step on, and this "
-    "program\n"
-    "ends. One that was ended goes on where it was (JOBDIR/tuner.json).";
+    "what is measured matters for the plan; then the plan is followed, measured and made once "
+    "more,\n"
+    "and this program ends. One that was ended goes on where it was (JOBDIR/tuner.json).";
 constexpr const char* kExamples =
     "Example:\n"
     "  perseus tune run --job job.toml --budget-steps 80 --budget-slowdown 20 -o tuned\n"
@@ -43,32 +43,31 @@ struct TuneFlags {
   double slowdown_percent = 25;
   double least_gain_percent = 0.02;
   double orders_take_s = 1;
+  int steps_followed = 12;
   double timeout_s = 60;
   bool restores = false;
   bool as_json = false;
 };
 
 double SavingOf(const TuningResult& result) {
-  return result.judged_saving.value_or(1 - result.plan.energy_j / result.plan.baseline_energy_j);
+  return 1 - result.plan.energy_j / result.plan.baseline_energy_j;
 }
 
 std::string FormatJson(const TuningResult& result) {
-  const nlohmann::ordered_json json{
-      {"rounds", result.rounds},
-      {"steps_spent", result.spent.steps},
-      {"seconds_spent", result.spent.seconds},
-      {"slowdown_spent", result.slowdown_spent},
-      {"frequencies", result.frequencies},
-      {"reason", result.reason},
-      {"blocking_power_w", result.blocking_power_w},
-      {"target", result.plan.target},
-      {"time_s", ToSeconds(result.plan.time)},
-      {"energy_j", result.plan.energy_j},
-      {"baseline_time_s", ToSeconds(result.plan.baseline_time)},
-      {"baseline_energy_j", result.plan.baseline_energy_j},
-      {"saving", SavingOf(result)},
-      {"saving_by_own_measurements", 1 - result.plan.energy_j / result.plan.baseline_energy_j},
-      {"orders_version", result.version}};
+  const nlohmann::ordered_json json{{"rounds", result.rounds},
+                                    {"steps_spent", result.spent.steps},
+                                    {"seconds_spent", result.spent.seconds},
+                                    {"slowdown_spent", result.slowdown_spent},
+                                    {"frequencies", result.frequencies},
+                                    {"reason", result.reason},
+                                    {"blocking_power_w", result.blocking_power_w},
+                                    {"target", result.plan.target},
+                                    {"time_s", ToSeconds(result.plan.time)},
+                                    {"energy_j", result.plan.energy_j},
+                                    {"baseline_time_s", ToSeconds(result.plan.baseline_time)},
+                                    {"baseline_energy_j", result.plan.baseline_energy_j},
+                                    {"saving", SavingOf(result)},
+                                    {"orders_version", result.version}};
   return json.dump(2) + "\n";
 }
 
@@ -80,12 +79,12 @@ std::string FormatText(const TuningResult& result) {
       "on average\n"
       "stopped since {}\n"
       "a GPU that waits draws {:.1f} W\n"
-      "{}: {:.2f} % of the energy saved at {:.2f} % more time, by what was measured{}\n"
+      "{}: {:.2f} % of the energy saved at {:.2f} % more time, by what was measured {}\n"
       "{}\n",
       result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
       result.slowdown_spent * 100, result.reason, result.blocking_power_w, plan.target,
       SavingOf(result) * 100, (ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1) * 100,
-      result.judged_saving ? " in the other pipelines than those it was planned from" : "",
+      result.version == 0 ? "before it ran (expect a point less)" : "while it ran",
       result.version == 0
           ? "the clocks are what they were before"
           : fmt::format("all ranks follow it (orders {}); perseus verify says what it "
@@ -123,6 +122,7 @@ Result<void> RunTune(const TuneFlags& flags) {
   options.budget.slowdown = flags.slowdown_percent / 100;
   options.budget.least_gain = flags.least_gain_percent / 100;
   options.orders_take_s = flags.orders_take_s;
+  options.steps_followed = flags.steps_followed;
   options.leaves_plan_in_force = !flags.restores;
   options.patience = ToNanoseconds(flags.timeout_s);
   options.should_end = [&] { return signals->HaveCome(); };
@@ -164,6 +164,9 @@ Verb AddTuneVerb(CLI::App& program) {
   add("--least-gain", flags->least_gain_percent, "PCT",
       "Ends when measuring promises less than this of the energy (default: 0.02)")
       ->check(NumberIn({0, 100}, "percent"));
+  add("--follow-steps", flags->steps_followed, "N",
+      "Steps in which each of two plans is measured at its own clocks (default: 12)")
+      ->check(WholeNumberIn({1, 1'000'000}));
   verb->add_option("--orders-take", flags->orders_take_s,
                    "Until every rank has read an order, on a slow file system (default: 1)")
       ->type_name("SECONDS")

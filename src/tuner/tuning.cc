@@ -20,8 +20,10 @@
 namespace perseus {
 namespace {
 
-// Steps in which ranks are watched to follow the plan.
-constexpr std::int64_t kStepsWatched = 2;
+// A plan is made of the options that seemed best, and those seem better than they are: a plan in
+// force is measured at its own clocks, made anew once with what that shows, and judged by what is
+// measured of the second one alone.
+constexpr int kPlansFollowed = 2;
 
 std::filesystem::path StatePath(const std::filesystem::path& job_directory) {
   return job_directory / "tuner.json";
@@ -66,17 +68,19 @@ class Tuner {
   Result<void> Sweep();
   Result<void> RunRound(const SweepRound& round);
   Result<void> CheckFollowed(std::int64_t from, std::int64_t to, std::int64_t version) const;
-  KnownGpu& KnownGpuOf(const RankName& name);
-  void Measure(std::int64_t from, std::int64_t to);
+  using Gpus = std::map<RankName, KnownGpu>;
+  KnownGpu& KnownGpuOf(Gpus& gpus, const RankName& name) const;
+  enum class Alarms { kSaid, kKept };
+  void Measure(Gpus& gpus, std::int64_t from, std::int64_t to, Alarms alarms) const;
   Result<void> MakePlan();
-  Result<void> PutIntoForce();
+  Result<void> Judge(std::span<const MeasuredOption> measured);
+  Result<Gpus> Follow();
   Result<Planner> PlannerFor(std::span<const MeasuredOption> options, double time_margin) const;
   struct MadePlan {
     Plan plan;
     PlanFile file;
   };
   Result<MadePlan> PlanFrom(std::span<const MeasuredOption> options) const;
-  std::optional<double> SavingJudgedByOthers() const;
   SweepJob Job() const;
   std::int64_t Ahead() const;
   Result<void> AwaitStep(std::int64_t step) {
@@ -96,9 +100,8 @@ class Tuner {
   std::vector<std::vector<int>> clocks_mhz_;  // [rank]
   int rounds_ = 0;
   double baseline_s_ = 0;  // A step at the highest clocks.
-  std::optional<PlanFile> plan_;
-  std::optional<Profile> profile_;
-  std::optional<double> saving_;
+  std::optional<MadePlan> made_;
+  std::optional<PlanFile> plan_;  // The same, by what was measured.
   std::string reason_;
   std::int64_t version_ = 0;  // Of the orders with the plan.
 };
@@ -196,7 +199,7 @@ Result<void> Tuner::RunRound(const SweepRound& round) {
   // Whatever has come by now ran under the same orders.
   const std::int64_t last = logs_.LastCommonStep(ranks_);
   if (auto followed = CheckFollowed(from + 1, last, *version); !followed) return followed;
-  Measure(from + 1, last);
+  Measure(state_.gpus, from + 1, last, Alarms::kSaid);
   ++rounds_;
   state_.spent.steps += static_cast<int>(last - from + 1);
   const LoggedRank& any = logs_.ranks().at(*ranks_.begin());
@@ -231,20 +234,20 @@ Result<void> Tuner::CheckFollowed(std::int64_t from, std::int64_t to, std::int64
   return {};
 }
 
-KnownGpu& Tuner::KnownGpuOf(const RankName& name) {
+KnownGpu& Tuner::KnownGpuOf(Gpus& gpus, const RankName& name) const {
   const RankHeader& header = logs_.ranks().at(name).header;
   const MeasuringSettings settings{.switch_latency = options_.job.switch_latency};
-  return state_.gpus
-      .try_emplace(name, KnownGpu{header.gpu, header.gpu_name, GpuMeasurements(settings)})
+  return gpus.try_emplace(name, KnownGpu{header.gpu, header.gpu_name, GpuMeasurements(settings)})
       .first->second;
 }
 
-void Tuner::Measure(std::int64_t from, std::int64_t to) {
+void Tuner::Measure(Gpus& gpus, std::int64_t from, std::int64_t to, Alarms alarms) const {
   for (const RankName& name : ranks_) {
     const LoggedRank& rank = logs_.ranks().at(name);
-    KnownGpu& gpu = KnownGpuOf(name);
+    KnownGpu& gpu = KnownGpuOf(gpus, name);
     for (std::int64_t number = from; number <= to; ++number) {
       for (const DriftAlarm& alarm : gpu.measurements.Add(*rank.Find(number))) {
+        if (alarms == Alarms::kKept) continue;
         Say(fmt::format(
             "{} of rank {} at {} MHz has changed since it was measured, by {:+.1f} % in "
             "step {}: measured anew",
@@ -288,72 +291,83 @@ Result<Tuner::MadePlan> Tuner::PlanFrom(std::span<const MeasuredOption> options)
   return MadePlan{*std::move(plan), std::move(file)};
 }
 
-// A plan takes the options that seem best, and those seem better than they are: judged by the
-// measurements that it was made from it promises too much. So plans are made from the even
-// pipelines' measurements and judged by the odd ones', and the other way round. Nothing with one
-// pipeline, or where half of the measurements are too few.
-std::optional<double> Tuner::SavingJudgedByOthers() const {
-  std::map<RankName, KnownGpu> halves[2];
-  for (const auto& [name, gpu] : state_.gpus) halves[name.pipeline % 2].emplace(name, gpu);
-  double sum = 0;
-  for (const int half : {0, 1}) {
-    const auto made = PlanFrom(PooledOptions(halves[half]));
-    const auto judge = PlannerFor(PooledOptions(halves[1 - half]), 0);
-    if (!made || !judge) return std::nullopt;
-    const auto options = FindOptions(made->file, judge->graph(), "the plan");
-    if (!options) return std::nullopt;
-    const Evaluation planned = Evaluator(judge->graph(), judge->model()).Evaluate(*options);
-    sum += 1 - planned.energy_j / judge->baseline().energy_j;
-  }
-  return sum / 2;
-}
-
 Result<void> Tuner::MakePlan() {
   const std::vector<MeasuredOption> measured = PooledOptions(state_.gpus);
   auto made = PlanFrom(measured);
   if (!made) return Fail(made);
-  // The same clocks, judged by what they seem to take.
+  made_ = *std::move(made);
+  return Judge(measured);
+}
+
+// The plan's clocks, without margins in their times.
+Result<void> Tuner::Judge(std::span<const MeasuredOption> measured) {
   const auto judge = PlannerFor(measured, 0);
   if (!judge) return Fail(judge);
-  const auto options = FindOptions(made->file, judge->graph(), "the plan");
+  const auto options = FindOptions(made_->file, judge->graph(), "the plan");
   if (!options) return Fail(options);
-  Plan judged = made->plan;
+  Plan judged = made_->plan;
   judged.options = *options;
   judged.evaluation = Evaluator(judge->graph(), judge->model()).Evaluate(*options);
   judged.deadline = std::max(judged.deadline, judged.evaluation.time);
   if (const auto bound = judge->BoundFor(judged.deadline)) judged.lower_bound_j = *bound;
   baseline_s_ = ToSeconds(judge->baseline().time);
-  plan_ = MakePlanFile(*judge, judged, made->file.job);
-  profile_ = MeasuredProfile(measured);
-  saving_ = SavingJudgedByOthers();
+  plan_ = MakePlanFile(*judge, judged, made_->file.job);
   return {};
 }
 
-Result<void> Tuner::PutIntoForce() {
+// Puts the plan into force; what was measured of it.
+Result<Tuner::Gpus> Tuner::Follow() {
+  Say(fmt::format("following a plan that seems to save {:.2f} % of the energy",
+                  100 * (1 - plan_->energy_j / plan_->baseline_energy_j)));
   const auto path = desk_.AddPlan(fmt::format("{}", desk_.version() + 1), FormatPlan(*plan_));
   if (!path) return Fail(path);
-  if (auto read = logs_.ReadNew(); !read) return read;
+  if (auto read = logs_.ReadNew(); !read) return Fail(read);
   Orders orders;
   orders.plan = *path;
   const std::int64_t from = logs_.LastStep(ranks_) + 1 + Ahead();
   const auto version = desk_.Give(std::move(orders), from);
   if (!version) return Fail(version);
-  if (auto came = AwaitStep(from + kStepsWatched); !came) return came;
-  if (auto followed = CheckFollowed(from + 1, from + kStepsWatched, *version); !followed) {
-    return followed;
-  }
+  // Clocks land in the first.
+  const std::int64_t to = from + options_.steps_followed;
+  if (auto came = AwaitStep(to); !came) return Fail(came);
+  if (auto followed = CheckFollowed(from + 1, to, *version); !followed) return Fail(followed);
   version_ = *version;
-  return {};
+  Gpus gpus;
+  Measure(gpus, from + 1, to, Alarms::kKept);
+  Measure(state_.gpus, from + 1, to, Alarms::kSaid);
+  logs_.ForgetBefore(to);
+  const auto saved =
+      WriteFileAtomically(StatePath(options_.job_directory), FormatProfilerState(state_));
+  if (!saved) return Fail(saved);
+  return gpus;
+}
+
+// `known`, but for options that `fresh` has measured as well.
+std::vector<MeasuredOption> WithFresh(std::vector<MeasuredOption> known,
+                                      std::span<const MeasuredOption> fresh) {
+  for (const MeasuredOption& option : fresh) {
+    if (!(option.power_w > 0) || !std::isfinite(option.power_ci_w)) continue;
+    const auto same = std::ranges::find_if(known, [&](const MeasuredOption& other) {
+      return other.group == option.group && other.frequency_mhz == option.frequency_mhz;
+    });
+    if (same != known.end()) *same = option;
+  }
+  return known;
 }
 
 Result<TuningResult> Tuner::Run() {
   Result<void> run = MeetRanks();
   if (run) run = Sweep();
   if (run) run = MakePlan();
-  if (run && options_.leaves_plan_in_force) {
-    Say(fmt::format("{}; the plan promises {:.2f} % of the energy", reason_,
-                    100 * saving_.value_or(1 - plan_->energy_j / plan_->baseline_energy_j)));
-    run = PutIntoForce();
+  for (int i = 0; run && options_.leaves_plan_in_force && i < kPlansFollowed; ++i) {
+    const Result<Gpus> fresh = Follow();
+    const bool is_last = i + 1 == kPlansFollowed;
+    if (!fresh) {
+      run = Fail(fresh);
+    } else {
+      run = is_last ? Judge(WithFresh(PooledOptions(state_.gpus), PooledOptions(*fresh)))
+                    : MakePlan();
+    }
   }
   if ((!run || !options_.leaves_plan_in_force) && desk_.version() != first_version_) {
     const auto back = desk_.GiveBack(logs_.LastStep(ranks_) + 1);
@@ -365,7 +379,7 @@ Result<TuningResult> Tuner::Run() {
   for (const MeasuredOption& option : PooledOptions(state_.gpus)) {
     most = std::max(most, ++frequencies[option.group]);
   }
-  return TuningResult{*std::move(profile_),
+  return TuningResult{MeasuredProfile(PooledOptions(state_.gpus)),
                       *std::move(plan_),
                       Job().model.blocking_power_w,
                       state_.spent,
@@ -373,8 +387,7 @@ Result<TuningResult> Tuner::Run() {
                       rounds_,
                       most,
                       reason_,
-                      version_,
-                      saving_};
+                      version_};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 //
 //   ranks' logs -> Measurements -> ChooseRound -> orders with clocks -> ranks ...      a round
 //                               -> PlanningProfile -> planner -> plans/N.json, orders
+//   ranks' logs -> Measurements -> the same once more, by what the plan's own clocks showed
 //
 // All that it knows it keeps in JOBDIR/tuner.json, so that one that is ended, or dies, goes on
 // where it was.
@@ -33,6 +34,7 @@ struct TuningOptions {
   Target target;
   SweepBudget budget;
   double orders_take_s = 1;  // Until every rank has read them.
+  int steps_followed = 12;   // Of each of two plans, before the last one is left in force.
   bool leaves_plan_in_force = true;
   Nanoseconds patience = 60'000'000'000;
   ShouldEnd should_end = [] { return false; };
@@ -41,7 +43,10 @@ struct TuningOptions {
 
 struct TuningResult {
   Profile profile;  // What was measured, with confidence.
-  PlanFile plan;    // Its promise is reckoned without the margins that it was made with.
+  // Reckoned without the margins that it was made with. If it was left in force, by measurements
+  // made while it was followed, which it was not chosen by; otherwise by those that it was made
+  // from, which promise about a point too much (measured: 0.9).
+  PlanFile plan;
   double blocking_power_w = 0;
   SweepSpent spent;
   double slowdown_spent = 0;  // Mean over the steps spent, as a fraction.
@@ -49,13 +54,10 @@ struct TuningResult {
   int frequencies = 0;       // Most that were measured of any group.
   std::string reason;        // Why it stopped measuring.
   std::int64_t version = 0;  // Of the orders with the plan; 0: left nothing.
-  // What the plan saves, by measurements that it was not made from: a fraction of the baseline's
-  // energy. The plan's own figures are those of the options that seemed best, hence too good.
-  // Nothing with one pipeline.
-  std::optional<double> judged_saving;
 };
 
-// Takes as many steps as the budget says, and those that orders take to be heard. Fails (kSystem)
+// Takes as many steps as the budget says, those in which plans are followed, and those that orders
+// take to be heard. Fails (kSystem)
 // if ranks are missing or the job ends; (kInput) where they may not set clocks or record no energy.
 // Then and when `should_end` says so, the orders that were in force before are again, and what was
 // measured stays in JOBDIR/tuner.json.

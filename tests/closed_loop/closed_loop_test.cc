@@ -94,7 +94,7 @@ TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
   await_step(8);
 
   const nlohmann::json tuned = RunJson(
-      "tune run --job job.toml --blocking-power 0 --budget-steps 80 --frequencies 6 "
+      "tune run --job job.toml --blocking-power 0 --budget-steps 60 --frequencies 6 "
       "--steps-per-round 9 "
       "--orders-take 0.4 -o tuned 2>tune.err");
   std::cout << tuned.dump(2) << '\n' << Read("tune.err");
