@@ -99,9 +99,12 @@ install_browser() {
 
 # install_python: what the Python package and its tests take. All else builds without it.
 install_python() {
-  install_packages "${packages_python[@]}" || leave_out "without ${packages_python[*]} the Python package is left out"
-  install_packages "${packages_wheel[@]}" || leave_out "without ${packages_wheel[*]} its wheel is not tested"
-  install_packages "${packages_torch[@]}" || leave_out "without ${packages_torch[*]} the PyTorch example is not tested"
+  install_packages "${packages_python[@]}" ||
+    leave_out "without ${packages_python[*]} the Python package is left out"
+  install_packages "${packages_wheel[@]}" ||
+    leave_out "without ${packages_wheel[*]} its wheel is not tested"
+  install_packages "${packages_torch[@]}" ||
+    leave_out "without ${packages_torch[*]} the PyTorch example is not tested"
 }
 
 # configure PRESET [CMAKE ARGUMENT...]: quiet unless it fails.

@@ -1,9 +1,10 @@
 // The description of a node of virtual GPUs (TOML). docs/formats.md, "Virtual node", explains it
 // to users; virtual_node.h opens what is described.
 //
-//   name = "box"               # of the UUIDs: GPU-virtual-box-0; absent: the file's name, less
-//   .toml gpus = 8                   # 1 to 64 state = "box.state"        # what processes share;
-//   absent: this file's name and .state rate = 1.0                 # virtual seconds a real second
+//   name = "box"               # of the UUIDs: GPU-virtual-box-0; absent: the file's, less .toml
+//   gpus = 8                   # 1 to 64
+//   state = "box.state"        # what processes share; absent: this file's name and .state
+//   rate = 1.0                 # virtual seconds a real second
 //   seed = 1                   # of everything drawn by chance
 //   [gpu]
 //   model = "a100-sxm"         # a100, a40, a100-pcie, a100-sxm, h100-sxm: clocks and powers; or
