@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <thread>
 
@@ -71,6 +72,38 @@ class Client {
  private:
   FileDescriptor socket_;
   std::optional<ClockPublisher> publisher_;
+};
+
+// A process that is made before the agent has threads and runs its function when told. A process
+// that is forked from several threads must not allocate: the address sanitizer's allocator may be
+// locked by a thread that the child does not have, and the child waits for it for good.
+class LaterProcess {
+ public:
+  explicit LaterProcess(const std::function<int()>& function) {
+    EXPECT_EQ(pipe(go_), 0);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    close(go_[1]);  // So that it ends if the test does.
+    char byte = 0;
+    _exit(read(go_[0], &byte, 1) == 1 ? function() : 127);
+  }
+  LaterProcess(const LaterProcess&) = delete;
+  LaterProcess& operator=(const LaterProcess&) = delete;
+  ~LaterProcess() {
+    close(go_[0]);
+    close(go_[1]);
+  }
+  // What it returned; waits for it.
+  int Run() {
+    EXPECT_EQ(write(go_[1], "g", 1), 1);
+    int status = -1;
+    waitpid(pid_, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  int go_[2] = {-1, -1};
+  pid_t pid_ = 0;
 };
 
 class AgentTest : public testing::Test {
@@ -310,48 +343,51 @@ TEST_F(AgentTest, WhatCannotBeSavedIsNotLentAndNotTouched) {
 
 // The process that leased dies, and a child of it keeps the connection open.
 TEST_F(AgentTest, AChildThatInheritsTheConnectionDoesNotInheritTheLease) {
-  Start();
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);
-  const pid_t parent = fork();
-  if (parent == 0) {
+  LaterProcess parent([&] {
     Client client(socket());
     client.Acquire({"GPU-a"});
     client.publisher().Publish(0, 1200);
-    if (fork() == 0) {
-      close(pipe_ends[1]);
-      char byte = 0;
-      // Until the test is over.
-      [[maybe_unused]] const auto end = read(pipe_ends[0], &byte, 1);
-      _exit(0);
-    }
-    _exit(0);
-  }
+    if (fork() != 0) _exit(0);
+    close(pipe_ends[1]);
+    char byte = 0;
+    // Until the test is over.
+    [[maybe_unused]] const auto end = read(pipe_ends[0], &byte, 1);
+    return 0;
+  });
+  Start();
   close(pipe_ends[0]);
-  int status = 0;
-  waitpid(parent, &status, 0);
+  EXPECT_EQ(parent.Run(), 0);
   EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
   close(pipe_ends[1]);
 }
 
 // What the kernel told of a process that has ended must not be taken for the next one's end.
 TEST_F(AgentTest, ClientsThatComeAndGoDoNotEndOneAnother) {
-  Start();
-  std::vector<pid_t> children;
-  for (int i = 0; i < 100; ++i) {
-    children.push_back(fork());
-    if (children.back() != 0) continue;
+  const auto come_and_go = [&] {
     const auto connection = wire::Connect(socket());
     for (int request = 0; connection && request < 3; ++request) {
-      if (!wire::Ask(connection->get(), wire::Format(wire::List{}), kLong)) _exit(1);
+      if (!wire::Ask(connection->get(), wire::Format(wire::List{}), kLong)) return 1;
     }
-    _exit(connection ? 0 : 1);
-  }
-  for (const pid_t child : children) {
-    int status = -1;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
-  }
+    return connection ? 0 : 1;
+  };
+  // All of them are children of one that has no other threads.
+  LaterProcess parent([&] {
+    constexpr int kClients = 100;
+    for (int i = 0; i < kClients; ++i) {
+      if (fork() == 0) _exit(come_and_go());
+    }
+    int failed = 0;
+    for (int i = 0; i < kClients; ++i) {
+      int status = -1;
+      wait(&status);
+      failed += status == 0 ? 0 : 1;
+    }
+    return failed;
+  });
+  Start();
+  EXPECT_EQ(parent.Run(), 0);
 }
 
 TEST_F(AgentTest, NonsenseIsAnsweredAndSoonNoMore) {
