@@ -1,0 +1,40 @@
+// Answers: does any text make ParseOrders or ParseRecord crash, or lose something on the way
+// through the file? A person may write orders, and a log may end anywhere.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "perseus/jobdir/orders.h"
+#include "perseus/jobdir/rank_log.h"
+
+namespace {
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+template <typename Parsed, typename Parse, typename Format>
+void Check(const Parsed& parsed, Parse parse, Format format) {
+  if (!parsed) {
+    Require(!parsed.error().message.empty());
+    Require(parsed.error().message.find('\n') == std::string::npos);
+    return;
+  }
+  std::string written = format(*parsed);
+  Require(!written.empty() && written.find('\n') == written.size() - 1);
+  written.pop_back();
+  const auto again = parse(written);
+  Require(again.has_value() && *again == *parsed);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto orders = [](std::string_view from) { return perseus::ParseOrders(from, "fuzz"); };
+  Check(orders(text), orders, perseus::FormatOrders);
+  const auto record = [](std::string_view from) { return perseus::ParseRecord(from, "fuzz:1"); };
+  Check(record(text), record, perseus::FormatRecord);
+  return 0;
+}

@@ -1,0 +1,33 @@
+// Answers: does any JSON make ParseProfilerState crash or accept what it would not write? What
+// parses can be measured on with, and solved.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "perseus/profiler/profiler_state.h"
+
+namespace {
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto state = perseus::ParseProfilerState(text, "fuzz");
+  if (!state) {
+    Require(!state.error().message.empty());
+    Require(state.error().message.find('\n') == std::string::npos);
+    return 0;
+  }
+  const std::string written = perseus::FormatProfilerState(*state);
+  const auto again = perseus::ParseProfilerState(written, "again");
+  Require(again.has_value() && perseus::FormatProfilerState(*again) == written);
+  for (const auto& [name, gpu] : state->gpus) {
+    static_cast<void>(gpu.measurements.Options(name.rank));
+  }
+  return 0;
+}
