@@ -18,19 +18,25 @@ In a notebook (times in seconds, energies in joules, power in watts, clocks in M
 Hooks never raise: what is wrong is told through the logger "perseus", and training goes on.
 """
 
-from perseus._client import (
-    Counters,
-    Instruction,
-    Session,
-    Step,
-    instruction,
-    instruction_begin,
-    instruction_end,
-    step,
-    step_begin,
-    step_end,
-)
-from perseus._client import version as __version__
+try:
+    from perseus._client import (
+        Counters,
+        Instruction,
+        Session,
+        Step,
+        instruction,
+        instruction_begin,
+        instruction_end,
+        step,
+        step_begin,
+        step_end,
+    )
+    from perseus._client import version as __version__
+except ModuleNotFoundError as missing:
+    raise ImportError(
+        f"the modules of perseus are not built ({missing}); build them with cmake --build "
+        "build/release, and use the Python that they were built for (/usr/bin/python3 on Debian)"
+    ) from missing
 from perseus._session import open
 
 # What needs NumPy is loaded when it is first used: a training process may have none.

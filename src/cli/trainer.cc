@@ -62,6 +62,11 @@ struct Workload {
 };
 
 Result<std::vector<TrainingNode>> OpenNodes(const TrainerFlags& flags) {
+  if (!flags.plan.empty() && flags.agents.empty()) {
+    return Fail(
+        "--plan without --agent: nobody would set the plan's clocks (start perseus agent --devices "
+        "virtual:FILE for each node, and name its socket with --agent)");
+  }
   if (!flags.agents.empty() && flags.agents.size() != flags.nodes.size()) {
     return Fail(
         "there are {} --node and {} --agent (say one --agent for each node, in their order; "
