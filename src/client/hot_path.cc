@@ -95,13 +95,14 @@ void HotPath::LeavePlan(const Computation* expected, const Computation* got) {
 
 // ---- The record ----
 
-void HotPath::Record(const Event& event) {
-  if (!is_recorded_) return;
+bool HotPath::Record(const Event& event) {
+  if (!is_recorded_) return false;
   // The step's end needs a place, too.
   const bool is_end = event.type == Event::Type::kStepEnd;
-  if (events_.HasRoomFor(is_end ? 1 : 2) && events_.Push(event)) return;
+  if (events_.HasRoomFor(is_end ? 1 : 2) && events_.Push(event)) return true;
   Drop();
   trouble_.is_full.store(true, std::memory_order_relaxed);
+  return false;
 }
 
 void HotPath::Drop() {
@@ -123,7 +124,7 @@ int HotPath::StepBegin(Nanoseconds now) {
   is_recorded_ = events_.HasRoomFor(2);
   if (!is_recorded_) trouble_.is_full.store(true, std::memory_order_relaxed);
   is_whole_ = true;
-  Record(begin);
+  static_cast<void>(Record(begin));
   is_in_step_ = true;
   counters_.is_in_step.store(true);
   is_off_plan_ = false;
@@ -149,7 +150,7 @@ int HotPath::StepEnd(Nanoseconds now) {
   end.begin = now;
   end.on_plan = !is_off_plan_;
   end.is_whole = is_whole_;
-  Record(end);
+  static_cast<void>(Record(end));
   is_in_step_ = false;
   counters_.last_step_end.store(now, std::memory_order_relaxed);
   counters_.is_in_step.store(false);
@@ -184,30 +185,31 @@ int HotPath::InstructionEnd(Nanoseconds now) {
   event.type = Event::Type::kInstruction;
   event.begin = began_;
   event.end = now;
-  return EndInstruction(event);
+  return EndInstruction(event).wanted;
 }
 
-int HotPath::InstructionEndOn(int timing) {
-  if (!is_in_instruction_) return kNoChange;
+HotPath::Ended HotPath::InstructionEndOn(int timing) {
+  if (!is_in_instruction_) return {};
   Event event;
   event.type = Event::Type::kStreamInstruction;
   event.timing = timing;
   return EndInstruction(event);
 }
 
-int HotPath::EndInstruction(Event event) {
+HotPath::Ended HotPath::EndInstruction(Event event) {
   is_in_instruction_ = false;
   event.what = what_;
   event.frequency_mhz = frequency_mhz_;
+  bool is_taken = false;
   if (event.type == Event::Type::kStreamInstruction && event.timing == kNoTimes) {
     Drop();
   } else {
-    Record(event);
+    is_taken = Record(event);
   }
   Bump(counters_.instructions);
   if (position_ < kLongestLearned) learned_[position_] = what_;
   ++position_;
-  return ClockOfNext();
+  return {ClockOfNext(), is_taken};
 }
 
 }  // namespace perseus

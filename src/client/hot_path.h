@@ -94,7 +94,11 @@ class HotPath {
   void SetFrequency(int frequency_mhz) { frequency_mhz_ = frequency_mhz; }
   int InstructionEnd(Nanoseconds now);
   // For work on a stream: the pair of events that has the times; kNoTimes if nothing has.
-  int InstructionEndOn(int timing);
+  struct Ended {
+    int wanted = kNoChange;
+    bool is_taken = false;  // The pair is in the record, so the keeper's to release.
+  };
+  Ended InstructionEndOn(int timing);
   static constexpr int kNoTimes = -1;
 
   // From the next step on. On the training thread, but not for the hot path.
@@ -118,9 +122,9 @@ class HotPath {
   bool IsUsingKinds() const {
     return table_ != nullptr && table_->source == ClockTable::Source::kKinds;
   }
-  void Record(const Event& event);
+  bool Record(const Event& event);
   void Drop();
-  int EndInstruction(Event event);
+  Ended EndInstruction(Event event);
 
   Ring<Event>& events_;
   Handover<ClockTable>& tables_;

@@ -203,12 +203,27 @@ TEST_F(HotPathTest, AFullBufferKeepsAPlaceForTheStepsEnd) {
   EXPECT_EQ(Events().size(), 1U);
 }
 
+TEST_F(HotPathTest, APairOfEventsThatNoRecordTookIsHandedBack) {
+  EXPECT_FALSE(hot_.InstructionEndOn(1).is_taken);  // No step, no instruction.
+  hot_.StepBegin(0);
+  hot_.InstructionBegin({kF, 0, 0}, 1);
+  hot_.StepEnd(2);
+  EXPECT_FALSE(hot_.InstructionEndOn(2).is_taken);
+  hot_.StepBegin(3);
+  for (int i = 0; i < 16; ++i) Run({{kF, i, 0}});
+  hot_.InstructionBegin({kF, 16, 0}, 50);
+  EXPECT_FALSE(hot_.InstructionEndOn(3).is_taken);  // Full.
+  hot_.StepBegin(60);                               // No room: not recorded.
+  hot_.InstructionBegin({kF, 0, 0}, 61);
+  EXPECT_FALSE(hot_.InstructionEndOn(4).is_taken);
+}
+
 TEST_F(HotPathTest, AnInstructionOfAStreamWithoutTimesMakesItsStepIncomplete) {
   hot_.StepBegin(0);
   hot_.InstructionBegin({kF, 0, 0}, 1);
-  hot_.InstructionEndOn(7);
+  EXPECT_TRUE(hot_.InstructionEndOn(7).is_taken);
   hot_.InstructionBegin({kF, 1, 0}, 2);
-  hot_.InstructionEndOn(HotPath::kNoTimes);
+  EXPECT_FALSE(hot_.InstructionEndOn(HotPath::kNoTimes).is_taken);
   hot_.StepEnd(9);
   const auto events = Events();
   ASSERT_EQ(events.size(), 3U);
