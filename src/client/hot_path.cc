@@ -43,6 +43,23 @@ void HotPath::AddWaiting(ClockTable* table) {
   *end = table;
 }
 
+void HotPath::Follow(ClockTable* table) {
+  for (ClockTable** at = &waiting_; *at != nullptr;) {
+    ClockTable* const waiting = *at;
+    if (waiting->is_local) {
+      *at = waiting->next;
+      tables_.Retire(waiting);
+    } else {
+      at = &waiting->next;
+    }
+  }
+  // What waits is not due before the next step.
+  table->is_local = true;
+  table->from_step = next_step_;
+  table->next = waiting_;
+  waiting_ = table;
+}
+
 void HotPath::AdoptTables(Nanoseconds now) {
   if (ClockTable* const offered = tables_.Take(); offered != nullptr) AddWaiting(offered);
   while (waiting_ != nullptr && waiting_->from_step <= next_step_) {

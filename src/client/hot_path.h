@@ -101,8 +101,9 @@ class HotPath {
   Ended InstructionEndOn(int timing);
   static constexpr int kNoTimes = -1;
 
-  // From the next step on. On the training thread, but not for the hot path.
-  void Follow(ClockTable* table) { AddWaiting(table); }
+  // A plan of this process's own, from the next step on; orders that are to hold from a later one
+  // on still will. On the training thread, but not for the hot path.
+  void Follow(ClockTable* table);
 
   bool is_in_step() const { return is_in_step_; }
   bool is_in_instruction() const { return is_in_instruction_; }

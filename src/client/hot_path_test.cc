@@ -160,6 +160,21 @@ TEST_F(HotPathTest, TablesHoldFromTheirStepOnAndLaterOnesSupersede) {
   EXPECT_THAT(Events().back().on_plan, true);
 }
 
+TEST_F(HotPathTest, AnOwnPlanDoesNotSupersedeOrdersOfALaterStep) {
+  tables_.Offer(PlanOfFour(7, 3));
+  hot_.StepBegin(0);  // 0
+  hot_.Follow(PlanOfFour(0).release());
+  auto faster = PlanOfFour(0);
+  faster->order[0].frequency_mhz = 1300;
+  hot_.Follow(faster.release());
+  EXPECT_EQ(hot_.StepBegin(1), 1300);  // 1
+  EXPECT_EQ(counters_.version.load(), 0);
+  hot_.StepBegin(2);  // 2
+  EXPECT_EQ(counters_.version.load(), 0);
+  EXPECT_EQ(hot_.StepBegin(3), 1000);  // 3
+  EXPECT_EQ(counters_.version.load(), 7);
+}
+
 TEST_F(HotPathTest, AnExpiredPlanIsLeftAtAStepsBegin) {
   auto table = PlanOfFour();
   table->expires = 1000;
