@@ -1,5 +1,6 @@
 #include "perseus/client/keeper.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,7 +54,8 @@ Keeper::Keeper(KeeperSetup setup)
       find_agent_(std::move(setup.find_agent)),
       retry_after_(kFirstRetry),
       orders_(core_.settings.job_directory, core_.settings.name.rank),
-      meter_(std::move(setup.device), *clock_) {}
+      meter_(std::move(setup.device), *clock_),
+      epoch_(RealTime() - clock_->Now()) {}
 
 void Keeper::Begin() {
   if (find_agent_ && !gpu_.empty()) TryLease(kPatienceAtOpen);
@@ -65,12 +67,12 @@ void Keeper::Begin() {
   }
   log_ = *std::move(log);
   core_.live().log.store(log_->descriptor());
-  Write(Header());
+  WriteHeader();
   LookForOrders(clock_->Now());
   OfferTables();
 }
 
-RankHeader Keeper::Header() const {
+void Keeper::WriteHeader() {
   RankHeader header;
   header.name = core_.settings.name;
   header.gpu = gpu_;
@@ -79,10 +81,10 @@ RankHeader Keeper::Header() const {
   header.pid = ::getpid();
   if (const Lease* lease = core_.asker.lease(); lease != nullptr) {
     header.sm_clocks_mhz = lease->sm_clocks_mhz;
-    header.may_set_clocks = true;
+    header.may_set_clocks = has_told_lease_ = true;
   }
-  header.epoch = RealTime() - clock_->Now();
-  return header;
+  header.epoch = epoch_;
+  Write(header);
 }
 
 Nanoseconds Keeper::Turn() {
@@ -139,6 +141,8 @@ void Keeper::TryLease(std::chrono::milliseconds patience) {
   answered_ = 0;
   next_beat_ = last_beat_ = now;
   static_cast<void>(core_.asker.UseLease(std::move(leased->lease)));
+  // Whoever reads the log waits for a rank that may set clocks.
+  if (!has_told_lease_) WriteHeader();
 }
 
 void Keeper::LoseLease(const std::string& cause, const std::string& message) {
@@ -251,8 +255,17 @@ void Keeper::WriteSteps(Nanoseconds now) {
 }
 
 void Keeper::Write(const RankRecord& record) {
-  if (!log_) return;
-  if (const auto written = log_->Append(FormatRecord(record)); !written) {
+  if (!log_ || is_log_full_) return;
+  std::string text = FormatRecord(record);
+  if (log_->size() + text.size() > core_.settings.most_log_bytes) {
+    is_log_full_ = true;
+    const std::string message = fmt::format(
+        "the log has reached {} bytes, and no more is recorded (PERSEUS_LOG_BYTES is the limit)",
+        core_.settings.most_log_bytes);
+    core_.warnings.Once("log-full", message);
+    text = FormatRecord(Remark{message});
+  }
+  if (const auto written = log_->Append(text); !written) {
     core_.warnings.Once("log", written.error().message);
   }
 }

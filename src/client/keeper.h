@@ -53,8 +53,8 @@ class Keeper {
   void MeasureEnergy(Nanoseconds now);
   void WriteSteps(Nanoseconds now);
   void Write(const RankRecord& record);
-  RankHeader Header() const;
-  bool IsRecording() const { return log_.has_value() && orders_.is_recording(); }
+  void WriteHeader();
+  bool IsRecording() const { return log_.has_value() && !is_log_full_ && orders_.is_recording(); }
 
   SessionCore& core_;
   const std::shared_ptr<SessionCore> core_owner_;
@@ -80,7 +80,9 @@ class Keeper {
   Nanoseconds next_look_ = 0;
   StepRecorder recorder_;
   std::optional<RankLogWriter> log_;
-  std::string told_remark_;
+  bool is_log_full_ = false;
+  bool has_told_lease_ = false;  // The log's header says that clocks may be set.
+  const Nanoseconds epoch_;      // What to add to CLOCK_MONOTONIC for time since 1970.
 };
 
 }  // namespace perseus

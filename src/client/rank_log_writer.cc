@@ -42,6 +42,7 @@ Result<void> RankLogWriter::Append(std::string_view lines) {
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return CannotWrite(path_, std::strerror(errno));
     lines.remove_prefix(static_cast<std::size_t>(written));
+    size_ += static_cast<std::uint64_t>(written);
     is_line_open_ = !lines.empty();
   }
   return {};

@@ -2,6 +2,7 @@
 // that is not whole.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string_view>
 
@@ -19,6 +20,8 @@ class RankLogWriter {
   // its own.
   Result<void> Append(std::string_view lines);
 
+  // Bytes that were written.
+  std::uint64_t size() const { return size_; }
   int descriptor() const { return file_.get(); }
 
  private:
@@ -26,6 +29,7 @@ class RankLogWriter {
       : file_(std::move(file)), path_(std::move(path)) {}
   FileDescriptor file_;
   std::filesystem::path path_;
+  std::uint64_t size_ = 0;
   bool is_line_open_ = false;  // The last write ended within a line.
 };
 

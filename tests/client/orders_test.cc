@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 
@@ -120,6 +121,46 @@ TEST_F(OrdersTest, ABadPlanOfOrdersIsToldAndNotFollowed) {
   }));
   rank->Close();
   EXPECT_THAT(Read("job/ranks/p0-r0-t0.jsonl"), HasSubstr("\"remark\""));
+}
+
+TEST_F(OrdersTest, ALogEndsAtItsLimitAndSaysSo) {
+  constexpr std::size_t kMost = 3000;
+  ::setenv("PERSEUS_LOG_BYTES", "3000", 1);
+  const auto rank = Open();
+  ::unsetenv("PERSEUS_LOG_BYTES");
+  for (int i = 0; i < 100; ++i) rank->RunStep(1);
+  ASSERT_TRUE(Comes([&] { return Read("job/ranks/p0-r0-t0.jsonl").size() > kMost / 2; }));
+  for (int i = 0; i < 100; ++i) rank->RunStep(1);
+  EXPECT_TRUE(Comes([&] { return rank->Counters().warnings == 1; }));
+  rank->Close();
+  const std::string log = Read("job/ranks/p0-r0-t0.jsonl");
+  const std::string last = log.substr(log.rfind('\n', log.size() - 2) + 1);
+  EXPECT_THAT(last, HasSubstr("\"remark\""));
+  EXPECT_THAT(last, HasSubstr("PERSEUS_LOG_BYTES"));
+  EXPECT_LE(log.size() - last.size(), kMost);
+}
+
+TEST_F(OrdersTest, TheLogLearnsOfALeaseThatComesLater) {
+  RankSession::Place place = Place();
+  place.job_directory = job_.string();
+  RankSession rank(place);  // No agent listens yet.
+  rank.RunStep(1);
+  StartAgent();
+  ASSERT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 1; }));
+  rank.Close();
+  RankLogReader log(RankLogPath(job_, {0, 0, 0}));
+  const auto records = log.ReadNew();
+  ASSERT_TRUE(records) << records.error().message;
+  std::vector<RankHeader> headers;
+  for (const RankRecord& record : *records) {
+    if (const auto* header = std::get_if<RankHeader>(&record)) headers.push_back(*header);
+  }
+  ASSERT_THAT(headers, SizeIs(2));
+  EXPECT_FALSE(headers[0].may_set_clocks);
+  EXPECT_TRUE(headers[1].may_set_clocks);
+  EXPECT_FALSE(headers[1].sm_clocks_mhz.empty());
+  EXPECT_EQ(headers[1].epoch, headers[0].epoch);
+  EXPECT_EQ(headers[1].pid, headers[0].pid);
 }
 
 TEST_F(OrdersTest, AJobDirectoryThatCannotBeWrittenIsTold) {
