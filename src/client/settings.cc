@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
@@ -11,6 +12,10 @@
 
 namespace perseus {
 namespace {
+
+// Nothing lies behind the last member, where a later one would begin.
+static_assert(sizeof(perseus_options) ==
+              offsetof(perseus_options, reserved) + sizeof(perseus_options::reserved));
 
 std::string TextOf(const char* option, const char* variable, const char* otherwise) {
   if (option != nullptr) return option;
