@@ -13,6 +13,7 @@ using CudaStream = void*;
 using CudaEvent = void*;
 using CudaContext = void*;
 inline constexpr CudaResult kCudaSuccess = 0;
+inline constexpr CudaResult kCudaDeinitialized = 4;  // The process ends.
 inline constexpr CudaResult kCudaNotReady = 600;
 // The legacy stream was named while another stream of its context is being captured.
 inline constexpr CudaResult kCudaCaptureImplicit = 906;

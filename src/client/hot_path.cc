@@ -75,6 +75,7 @@ void HotPath::AdoptTables(Nanoseconds now) {
   }
   const bool has_clocks = table_ != nullptr && table_->source != ClockTable::Source::kNone;
   counters_.follows_plan.store(has_clocks, std::memory_order_relaxed);
+  counters_.is_recorded.store(table_ == nullptr || table_->is_recorded, std::memory_order_relaxed);
   counters_.version.store(table_ != nullptr ? table_->version : 0, std::memory_order_relaxed);
   counters_.slowdown.store(table_ != nullptr ? table_->slowdown : 1, std::memory_order_relaxed);
 }

@@ -54,6 +54,7 @@ struct HotCounters {
   std::atomic<std::uint64_t> records_dropped = 0;
   std::atomic<bool> is_in_step = false;
   std::atomic<bool> follows_plan = false;
+  std::atomic<bool> is_recorded = true;  // As the orders in force say.
   std::atomic<std::int64_t> version = 0;
   std::atomic<double> slowdown = 1;
   std::atomic<Nanoseconds> last_step_end = 0;

@@ -25,13 +25,13 @@ constexpr Nanoseconds kRestAfter = kSecond;
 constexpr std::chrono::milliseconds kPatienceAtOpen{5000};
 constexpr std::chrono::milliseconds kPatience{1000};
 
+// An agent that ends in order gives its GPUs back; one that is killed or hangs cannot.
 constexpr const char* kLost =
-    "the connection to the agent is lost; training goes on at the clocks from before, and the "
-    "agent "
-    "is asked again from time to time (is it running? perseus doctor)";
+    "the connection to the agent is lost; if it was killed, the GPU keeps the clock that was set "
+    "last until an agent runs again, which is asked from time to time (start it; perseus doctor)";
 constexpr const char* kSilent =
-    "the agent does not answer; training goes on at the clocks from before, and it is asked again "
-    "from time to time (perseus doctor)";
+    "the agent does not answer; the GPU keeps the clock that was set last until an agent runs "
+    "again, which is asked from time to time (restart it; perseus doctor)";
 
 Nanoseconds RealTime() {
   timespec now{};
@@ -105,10 +105,17 @@ void Keeper::End() {
   // What is not answered by now will not be.
   WriteSteps(now + kSecond);
   core_.TellTroubles();
+  if (core_.live().is_over.load() != LiveSession::kProcessEnds) core_.streams.DestroyEvents();
+  GiveUp();
+}
+
+Keeper::~Keeper() { GiveUp(); }
+
+void Keeper::GiveUp() {
+  // A forked child would close others' descriptors of these numbers.
   core_.live().socket.store(-1);
   core_.live().wakeup.store(-1);
   core_.live().log.store(-1);
-  if (core_.live().is_over.load() != LiveSession::kProcessEnds) core_.streams.DestroyEvents();
   // The agent gives the GPU back when the connection ends.
   static_cast<void>(core_.asker.UseLease(nullptr));
   link_.reset();
@@ -124,8 +131,9 @@ Result<AgentLink::Leased> Keeper::Acquire(std::chrono::milliseconds patience) co
 }
 
 void Keeper::TryLease(std::chrono::milliseconds patience) {
-  const Nanoseconds now = clock_->Now();
   auto leased = Acquire(patience);
+  // After the attempt, which may have taken seconds.
+  const Nanoseconds now = clock_->Now();
   if (!leased) {
     core_.warnings.Once("agent",
                         leased.error().message + "; clocks are not set, and steps only measured");
@@ -216,8 +224,9 @@ void Keeper::LookForOrders(Nanoseconds now) {
   auto news = orders_.LookForNew();
   if (!news.problem.empty()) {
     core_.warnings.Once("orders: " + news.problem, news.problem);
-    Write(Remark{news.problem});
+    if (news.problem != told_problem_) Write(Remark{news.problem});
   }
+  if (!news.problem.empty() || news.table != nullptr) told_problem_ = news.problem;
   if (news.table != nullptr) tables_.push_back(std::move(news.table));
 }
 

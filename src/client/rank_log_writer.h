@@ -13,7 +13,8 @@ namespace perseus {
 
 class RankLogWriter {
  public:
-  // Makes the file, and its directory, anew.
+  // Makes the file, and its directory, anew, and holds it against others until it is closed. Fails
+  // (kInput) if another process has it.
   static Result<RankLogWriter> Create(const std::filesystem::path& path);
 
   // Fails (kSystem) if the file system does not take it; the next call tries again, on a line of

@@ -36,7 +36,7 @@ Nanoseconds Now() { return TimeOf(CLOCK_MONOTONIC); }
 Nanoseconds ExpiryOf(std::int64_t seconds) {
   if (seconds == 0) return 0;
   constexpr std::int64_t kLatest = std::numeric_limits<std::int64_t>::max() / 1'000'000'000 / 2;
-  const Nanoseconds at = std::min(seconds, kLatest) * 1'000'000'000;
+  const Nanoseconds at = std::clamp(seconds, -kLatest, kLatest) * 1'000'000'000;
   return std::max<Nanoseconds>(at - TimeOf(CLOCK_REALTIME) + Now(), 1);
 }
 
@@ -101,8 +101,6 @@ void RunKeeper(Keeper& keeper, SessionCore& core) {
     core.warnings.Once("keeper", std::string("Perseus stops working in this process, and training "
                                              "goes on without it: ") +
                                      error.what());
-    // The agent gives the GPU back when the lease's connection ends, which it does here.
-    static_cast<void>(core.asker.UseLease(nullptr));
   }
 }
 

@@ -160,10 +160,12 @@ int StreamTimer::End(int pair, CudaStream stream) {
 }
 
 int StreamTimer::Ask(CudaStream stream, int wanted_mhz) {
-  // What was on its way has been forgotten by now, or will be asked for in vain.
+  // What was on its way has been forgotten by now, or will be asked for of another lease; so
+  // whatever is wanted, it is asked for again, behind that.
   if (const std::uint32_t resets = asker_.resets(); resets != seen_resets_) {
     seen_resets_ = resets;
-    enqueued_ = enqueued_clock_ = 0;
+    enqueued_ = -1;
+    enqueued_clock_ = 0;
   }
   if (!asker_.may_set_clocks() || wanted_mhz == enqueued_) return enqueued_clock_;
   PendingAsk& ask = AskAt(next_ask_);
@@ -226,6 +228,7 @@ StreamTiming StreamTimer::Times(int index) {
   const Nanoseconds moment = base.moment.load(std::memory_order_acquire);
   if (done == kCudaNotReady || (done == kCudaSuccess && moment == 0))
     return {StreamTiming::State::kPending, 0, 0};
+  if (done == kCudaDeinitialized) return lost();
   float begin = 0;
   float end = 0;
   if (!Check(done, "cuEventQuery")) return lost();

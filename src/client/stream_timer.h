@@ -129,7 +129,7 @@ class StreamTimer {
   int base_ = kNone;  // The one in use.
   Nanoseconds base_taken_ = 0;
 
-  int enqueued_ = 0;        // As wanted, on its way.
+  int enqueued_ = 0;        // As wanted, on its way; -1: not known.
   int enqueued_clock_ = 0;  // What will be published for it.
   std::uint32_t seen_resets_ = 0;
   bool has_entered_ = false;  // The keeper's thread.

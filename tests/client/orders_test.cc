@@ -163,6 +163,42 @@ TEST_F(OrdersTest, TheLogLearnsOfALeaseThatComesLater) {
   EXPECT_EQ(headers[1].pid, headers[0].pid);
 }
 
+TEST_F(OrdersTest, OrdersThatTheFileSystemFailsToReadAreReadAgain) {
+  const auto rank = Open();
+  Orders orders;
+  orders.plan = "plans/1.json";
+  Order(orders);  // Before its plan can be seen, as on a network file system.
+  ASSERT_TRUE(Comes([&] { return rank->Counters().warnings == 1; }));
+  rank->RunStep(1);
+  EXPECT_EQ(rank->Counters().plan_version, 0);
+  Write("job/plans/1.json", FormatPlan(PlanWithClocks({1410, 1005})));
+  EXPECT_TRUE(Follows(*rank, 1));
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  rank->Close();
+  // Looked at twenty times a second, and told once.
+  const std::string log = Read("job/ranks/p0-r0-t0.jsonl");
+  EXPECT_NE(log.find("\"remark\""), std::string::npos);
+  EXPECT_EQ(log.find("\"remark\""), log.rfind("\"remark\""));
+}
+
+TEST_F(OrdersTest, TwoRanksOfOneNameDoNotWriteOneLog) {
+  const auto first = Open();
+  first->RunStep(1);
+  RankSession::Place place = Place(1);
+  place.rank = 0;
+  place.job_directory = job_.string();
+  RankSession second(place);
+  EXPECT_THAT(second.Warnings(), HasSubstr("another process records as p0-r0-t0"));
+  second.RunStep(1);
+  second.Close();
+  first->RunStep(1);
+  first->Close();
+  RankLogReader log(RankLogPath(job_, {0, 0, 0}));
+  const auto records = log.ReadNew();
+  ASSERT_TRUE(records) << records.error().message;
+  EXPECT_THAT(*records, SizeIs(3));  // The header and two steps.
+}
+
 TEST_F(OrdersTest, AJobDirectoryThatCannotBeWrittenIsTold) {
   Write("file", "");
   RankSession::Place place = Place();

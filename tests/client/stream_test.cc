@@ -311,6 +311,36 @@ TEST_F(StreamTest, ACaptureThatBeginsWithinAnInstructionGetsNothing) {
   EXPECT_TRUE(Comes([&] { return Steps().size() == 2; }));  // Not the one that was captured.
 }
 
+TEST_F(StreamTest, WhatWasOnItsWayToALostLeaseIsTakenBackFromTheNext) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan());
+  RunStep(rank);
+  fake_cuda::Advance(1000 * kMillisecond);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  RunStep(rank);  // Its clocks are on their way.
+  KillAgent();
+  ASSERT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 0; }));
+  StartAgent();
+  ASSERT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 1; }));
+  // An evaluation, which wants no clock.
+  Run(rank, PERSEUS_FORWARD, kMillisecond);
+  fake_cuda::Advance(1000 * kMillisecond);
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  const auto requests = rank.Counters().clock_requests;
+  EXPECT_EQ(requests, 5U);  // Two of the first step, two of the second, and the one that ends it.
+}
+
+TEST_F(StreamTest, ADriverThatIsGoneAtTheProcessesEndIsNoFailure) {
+  constexpr int kDeinitialized = 4;
+  RankSession rank(Place());
+  fake_cuda::FailFrom("cuEventQuery", kDeinitialized);
+  RunStep(rank);
+  fake_cuda::Advance(1000 * kMillisecond);
+  ASSERT_TRUE(Comes([&] { return fake_cuda::Calls("cuEventQuery") >= 2; }));
+  EXPECT_EQ(rank.Counters().stream_failures, 0U);
+  EXPECT_THAT(rank.Warnings(), IsEmpty());
+}
+
 // ---- Calls that do not match ----
 
 TEST_F(StreamTest, AnEndAfterItsStepCostsNothingLater) {
