@@ -127,7 +127,7 @@ void StepRecorder::Complete(RanStep& step) {
   }
   step.temperature_c = telemetry_.temperature_c;
   step.power_w = telemetry_.power_w;
-  step.is_limited = std::exchange(is_limited_, false);
+  step.is_limited = std::exchange(is_limited_, IsHeldDown(telemetry_.limits));
 }
 
 std::vector<RanStep> StepRecorder::TakeFinished(Nanoseconds now,
