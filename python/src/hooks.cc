@@ -163,8 +163,19 @@ PyObject* InstructionFunction(PyObject*, PyObject* const* arguments, Py_ssize_t 
                               PyObject* keyword_names) {
   return MakeInstruction(nullptr, arguments, count, keyword_names);
 }
+// What a warning is logged to may open another default session, and this one is still used then.
+template <typename Hook>
+bool WithDefaultSession(const Hook& hook) {
+  SessionObject* const session = DefaultSession();
+  if (session == nullptr) return true;
+  PyObject* const held = NewReference(session);
+  const bool is_done = hook(session);
+  Py_DECREF(held);
+  return is_done;
+}
+
 PyObject* StepBeginFunction(PyObject*, PyObject*) {
-  if (DefaultSession() != nullptr && !BeginStep(DefaultSession())) return nullptr;
+  if (!WithDefaultSession(BeginStep)) return nullptr;
   Py_RETURN_NONE;
 }
 PyObject* StepEndFunction(PyObject*, PyObject*) {
@@ -175,7 +186,8 @@ PyObject* InstructionBeginFunction(PyObject*, PyObject* const* arguments, Py_ssi
                                    PyObject* keyword_names) {
   const auto instruction = ReadInstruction(arguments, count, keyword_names);
   if (!instruction) return nullptr;
-  if (DefaultSession() != nullptr && !Begin(DefaultSession(), *instruction)) return nullptr;
+  const auto begin = [&](SessionObject* session) { return Begin(session, *instruction); };
+  if (!WithDefaultSession(begin)) return nullptr;
   Py_RETURN_NONE;
 }
 PyObject* InstructionEndFunction(PyObject*, PyObject*) {

@@ -1,7 +1,6 @@
 // The hot half of the package: a session, and the hooks around steps and instructions.
 //
-// In C++ against Python's own interface rather than pybind11's: what pybind11 does for a call costs
-// more than the whole of a hook here (docs/python.md has the numbers).
+// In C++ against Python's own interface: a hook is called for every instruction of a training step.
 //
 // No hook ever raises, whatever it is given: what is wrong is told through logging, once a cause,
 // and the hook then does nothing. (Only what a user means to raise passes: KeyboardInterrupt while

@@ -200,6 +200,24 @@ class WrongArguments(SessionTest):
         self.assertEqual(done.stdout, "went on\n")
         self.assertIn("broken handler", done.stderr)
 
+    def test_a_handler_that_opens_another_session_does_not_pull_this_one_away(self):
+        done = self.run_python(
+            "import logging, perseus\n"
+            "class Reopens(logging.Handler):\n"
+            "    def handle(self, record): perseus.open(agent='off', devices='off')\n"
+            "logging.getLogger('perseus').addHandler(Reopens())\n"
+            "perseus.open(agent='off', devices='off')\n"
+            "perseus.step_begin()\n"
+            "perseus.instruction_begin('forward', 0, stream=1)\n"  # Without a driver: a warning,
+            "perseus.instruction_end()\n"
+            "perseus.step_end()\n"
+            "perseus.step_begin()\n"  # which is logged here.
+            "print('went on')\n",
+            PERSEUS_CUDA_LIBRARY="/none",
+            PYTHONMALLOC="debug",  # What is freed is overwritten.
+        )
+        self.assertEqual(done.stdout, "went on\n")
+
     def test_streams(self):
         class Stream:
             cuda_stream = 0

@@ -18,7 +18,8 @@ Nanoseconds Now() {
 }  // namespace
 
 bool ClockAsker::TryAsk(int frequency_mhz) {
-  if (!may_set_clocks() || frequency_mhz == wanted_mhz()) return true;
+  // Ordered against Rest: see there.
+  if (!may_set_clocks() || frequency_mhz == wanted_.load(std::memory_order_seq_cst)) return true;
   if (is_busy_.test_and_set(std::memory_order_acquire)) return false;
   if (lease_ != nullptr) Publish(frequency_mhz);
   Unlock();
@@ -65,8 +66,12 @@ std::unique_ptr<Lease> ClockAsker::UseLease(std::unique_ptr<Lease> lease) {
 void ClockAsker::Rest(const std::atomic<bool>& is_in_step) {
   if (wanted_mhz() == 0) return;
   Lock();
-  // A step that begins from here on finds it busy, or finds 0 asked for, and asks anew.
-  if (!is_in_step.load() && lease_ != nullptr) {
+  // A step that begins is marked before it looks at what is wanted, and this is the other way
+  // around: so either the step is seen here, or it sees that 0 is wanted and asks anew.
+  const int before = wanted_.exchange(0, std::memory_order_seq_cst);
+  if (is_in_step.load(std::memory_order_seq_cst) || lease_ == nullptr) {
+    wanted_.store(before, std::memory_order_seq_cst);
+  } else {
     Publish(0);
     resets_.fetch_add(1, std::memory_order_relaxed);
   }

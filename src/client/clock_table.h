@@ -39,6 +39,7 @@ struct ClockTable {
   std::int64_t version = 0;    // Of the orders; 0: none.
   std::int64_t from_step = 0;  // Holds from the first step on that is not before this one.
   Nanoseconds expires = 0;     // CLOCK_MONOTONIC; 0: never.
+  bool is_local = false;       // Of this process's own plan, not of orders.
   bool is_recorded = true;     // Whether its steps are written to the rank's log.
   double slowdown = 1;         // Of an iteration, on purpose; 1 to 100.
   std::string name;            // Of the plan's file.

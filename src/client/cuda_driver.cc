@@ -27,18 +27,20 @@ Result<CudaDriver> LoadCudaDriver() {
                   ::dlerror());
   }
   CudaDriver driver;
-  const bool has_all = LookUp(library, "cuEventCreate", driver.event_create) &&
-                       LookUp(library, "cuEventRecord", driver.event_record) &&
-                       LookUp(library, "cuEventQuery", driver.event_query) &&
-                       LookUp(library, "cuEventElapsedTime", driver.event_elapsed_time) &&
-                       LookUp(library, "cuEventDestroy_v2", driver.event_destroy) &&
-                       LookUp(library, "cuLaunchHostFunc", driver.launch_host_function) &&
-                       LookUp(library, "cuCtxGetCurrent", driver.context_get_current) &&
-                       LookUp(library, "cuCtxSetCurrent", driver.context_set_current) &&
-                       LookUp(library, "cuStreamIsCapturing", driver.stream_is_capturing);
+  const bool has_all =
+      LookUp(library, "cuEventCreate", driver.event_create) &&
+      LookUp(library, "cuEventRecord", driver.event_record) &&
+      LookUp(library, "cuEventQuery", driver.event_query) &&
+      LookUp(library, "cuEventElapsedTime", driver.event_elapsed_time) &&
+      LookUp(library, "cuEventDestroy_v2", driver.event_destroy) &&
+      LookUp(library, "cuLaunchHostFunc", driver.launch_host_function) &&
+      LookUp(library, "cuCtxGetCurrent", driver.context_get_current) &&
+      LookUp(library, "cuCtxSetCurrent", driver.context_set_current) &&
+      LookUp(library, "cuStreamIsCapturing", driver.stream_is_capturing) &&
+      LookUp(library, "cuThreadExchangeStreamCaptureMode", driver.exchange_capture_mode);
   if (!has_all) {
     return FailAs(ErrorKind::kSystem,
-                  "{} lacks an entry point: {} (a driver of CUDA 10 or later is "
+                  "{} lacks an entry point: {} (a driver of CUDA 10.1 or later is "
                   "needed)",
                   name, ::dlerror());
   }

@@ -13,8 +13,12 @@ using CudaStream = void*;
 using CudaEvent = void*;
 using CudaContext = void*;
 inline constexpr CudaResult kCudaSuccess = 0;
+inline constexpr CudaResult kCudaDeinitialized = 4;  // The process ends.
 inline constexpr CudaResult kCudaNotReady = 600;
+// The legacy stream was named while another stream of its context is being captured.
+inline constexpr CudaResult kCudaCaptureImplicit = 906;
 inline constexpr int kCudaNotCapturing = 0;
+inline constexpr int kCudaCaptureRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 
 struct CudaDriver {
   CudaResult (*event_create)(CudaEvent* event, unsigned flags) = nullptr;
@@ -27,10 +31,12 @@ struct CudaDriver {
   CudaResult (*context_get_current)(CudaContext* context) = nullptr;
   CudaResult (*context_set_current)(CudaContext context) = nullptr;
   CudaResult (*stream_is_capturing)(CudaStream stream, int* status) = nullptr;
+  // The calling thread's own mode; the one before is left in `mode`.
+  CudaResult (*exchange_capture_mode)(int* mode) = nullptr;
 };
 
 // PERSEUS_CUDA_LIBRARY, or libcuda.so.1 by the loader's rules. Stays loaded. Fails (kSystem) if
-// there is none, or one that is too old (CUDA 10 brought what is needed).
+// there is none, or one that is too old (CUDA 10.1 brought what is needed).
 Result<CudaDriver> LoadCudaDriver();
 
 }  // namespace perseus

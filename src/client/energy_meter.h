@@ -1,5 +1,6 @@
 // Looks at a GPU's energy counter, and says only what is new: between the counter's own ticks
-// (every 20 to 100 ms) it tells the same again and again.
+// (every 20 to 100 ms) it tells the same again and again. What else the driver tells is asked for
+// once a second: each question takes a lock of the driver's, which training's launches need, too.
 #pragma once
 
 #include <memory>
@@ -28,16 +29,19 @@ class EnergyMeter {
   const DeviceInfo* info() const { return device_ != nullptr ? &device_->info() : nullptr; }
   // Nothing: the same value as before, or the driver does not tell.
   std::optional<EnergyReading> Look();
-  // As of the last look that succeeded.
+  // As of a look of the last second that succeeded; its energy, of the last one.
   const Telemetry& telemetry() const { return telemetry_; }
   // What was wrong at the last look; empty if nothing.
   const std::string& trouble() const { return trouble_; }
 
  private:
+  DeviceResult<double> ReadEnergy(Nanoseconds now);
+
   std::unique_ptr<Device> device_;
   Clock& clock_;
   bool has_looked_ = false;
   Nanoseconds last_look_ = 0;  // Began then.
+  Nanoseconds next_state_ = 0;
   Telemetry telemetry_;
   std::string trouble_;
 };

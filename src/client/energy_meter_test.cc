@@ -35,6 +35,55 @@ TEST_F(EnergyMeterTest, TellsEachValueOnceAndBetweenWhichLooksItCame) {
   }
 }
 
+// Counts what it is asked.
+class CountingDevice final : public Device {
+ public:
+  struct Counts {
+    int reads = 0;
+    int energies = 0;
+  };
+  explicit CountingDevice(Counts& counts) : counts_(counts) {}
+
+  const DeviceInfo& info() const override { return info_; }
+  DeviceResult<Telemetry> Read() override {
+    Telemetry telemetry;
+    telemetry.temperature_c = 50 + counts_.reads++;
+    telemetry.energy_j = ++energy_j_;
+    return telemetry;
+  }
+  DeviceResult<double> ReadEnergy() override {
+    ++counts_.energies;
+    return ++energy_j_;
+  }
+  DeviceResult<SettingReading> ReadSetting(Control) override { return SettingReading{}; }
+  DeviceResult<void> Apply(Control, const std::optional<Setting>&) override { return {}; }
+  DeviceResult<Effect> ReadEffect(Control, const std::optional<Setting>&) override {
+    return Effect{};
+  }
+
+ private:
+  Counts& counts_;
+  DeviceInfo info_;
+  double energy_j_ = 0;
+};
+
+TEST_F(EnergyMeterTest, AsksForAllElseOnceASecond) {
+  CountingDevice::Counts counts;
+  FakeClock clock(kSecond);
+  EnergyMeter meter(std::make_unique<CountingDevice>(counts), clock);
+  EXPECT_FALSE(meter.Look());
+  for (int i = 1; i <= 300; ++i) {
+    clock.Advance(10 * kMillisecond);
+    const auto reading = meter.Look();
+    ASSERT_TRUE(reading);
+    EXPECT_DOUBLE_EQ(reading->energy_j, 1 + i);
+    EXPECT_DOUBLE_EQ(meter.telemetry().energy_j, 1 + i);
+  }
+  EXPECT_EQ(counts.reads, 4);  // At 0, 1, 2 and 3 s.
+  EXPECT_EQ(counts.energies, 297);
+  EXPECT_EQ(meter.telemetry().temperature_c, 53);
+}
+
 TEST_F(EnergyMeterTest, WithoutADeviceThereIsNothing) {
   FakeClock clock;
   EnergyMeter meter(nullptr, clock);

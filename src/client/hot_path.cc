@@ -43,6 +43,23 @@ void HotPath::AddWaiting(ClockTable* table) {
   *end = table;
 }
 
+void HotPath::Follow(ClockTable* table) {
+  for (ClockTable** at = &waiting_; *at != nullptr;) {
+    ClockTable* const waiting = *at;
+    if (waiting->is_local) {
+      *at = waiting->next;
+      tables_.Retire(waiting);
+    } else {
+      at = &waiting->next;
+    }
+  }
+  // What waits is not due before the next step.
+  table->is_local = true;
+  table->from_step = next_step_;
+  table->next = waiting_;
+  waiting_ = table;
+}
+
 void HotPath::AdoptTables(Nanoseconds now) {
   if (ClockTable* const offered = tables_.Take(); offered != nullptr) AddWaiting(offered);
   while (waiting_ != nullptr && waiting_->from_step <= next_step_) {
@@ -58,6 +75,7 @@ void HotPath::AdoptTables(Nanoseconds now) {
   }
   const bool has_clocks = table_ != nullptr && table_->source != ClockTable::Source::kNone;
   counters_.follows_plan.store(has_clocks, std::memory_order_relaxed);
+  counters_.is_recorded.store(table_ == nullptr || table_->is_recorded, std::memory_order_relaxed);
   counters_.version.store(table_ != nullptr ? table_->version : 0, std::memory_order_relaxed);
   counters_.slowdown.store(table_ != nullptr ? table_->slowdown : 1, std::memory_order_relaxed);
 }
@@ -95,13 +113,14 @@ void HotPath::LeavePlan(const Computation* expected, const Computation* got) {
 
 // ---- The record ----
 
-void HotPath::Record(const Event& event) {
-  if (!is_recorded_) return;
+bool HotPath::Record(const Event& event) {
+  if (!is_recorded_) return false;
   // The step's end needs a place, too.
   const bool is_end = event.type == Event::Type::kStepEnd;
-  if (events_.HasRoomFor(is_end ? 1 : 2) && events_.Push(event)) return;
+  if (events_.HasRoomFor(is_end ? 1 : 2) && events_.Push(event)) return true;
   Drop();
   trouble_.is_full.store(true, std::memory_order_relaxed);
+  return false;
 }
 
 void HotPath::Drop() {
@@ -123,7 +142,7 @@ int HotPath::StepBegin(Nanoseconds now) {
   is_recorded_ = events_.HasRoomFor(2);
   if (!is_recorded_) trouble_.is_full.store(true, std::memory_order_relaxed);
   is_whole_ = true;
-  Record(begin);
+  static_cast<void>(Record(begin));
   is_in_step_ = true;
   counters_.is_in_step.store(true);
   is_off_plan_ = false;
@@ -149,7 +168,7 @@ int HotPath::StepEnd(Nanoseconds now) {
   end.begin = now;
   end.on_plan = !is_off_plan_;
   end.is_whole = is_whole_;
-  Record(end);
+  static_cast<void>(Record(end));
   is_in_step_ = false;
   counters_.last_step_end.store(now, std::memory_order_relaxed);
   counters_.is_in_step.store(false);
@@ -184,30 +203,31 @@ int HotPath::InstructionEnd(Nanoseconds now) {
   event.type = Event::Type::kInstruction;
   event.begin = began_;
   event.end = now;
-  return EndInstruction(event);
+  return EndInstruction(event).wanted;
 }
 
-int HotPath::InstructionEndOn(int timing) {
-  if (!is_in_instruction_) return kNoChange;
+HotPath::Ended HotPath::InstructionEndOn(int timing) {
+  if (!is_in_instruction_) return {};
   Event event;
   event.type = Event::Type::kStreamInstruction;
   event.timing = timing;
   return EndInstruction(event);
 }
 
-int HotPath::EndInstruction(Event event) {
+HotPath::Ended HotPath::EndInstruction(Event event) {
   is_in_instruction_ = false;
   event.what = what_;
   event.frequency_mhz = frequency_mhz_;
+  bool is_taken = false;
   if (event.type == Event::Type::kStreamInstruction && event.timing == kNoTimes) {
     Drop();
   } else {
-    Record(event);
+    is_taken = Record(event);
   }
   Bump(counters_.instructions);
   if (position_ < kLongestLearned) learned_[position_] = what_;
   ++position_;
-  return ClockOfNext();
+  return {ClockOfNext(), is_taken};
 }
 
 }  // namespace perseus

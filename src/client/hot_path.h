@@ -54,6 +54,7 @@ struct HotCounters {
   std::atomic<std::uint64_t> records_dropped = 0;
   std::atomic<bool> is_in_step = false;
   std::atomic<bool> follows_plan = false;
+  std::atomic<bool> is_recorded = true;  // As the orders in force say.
   std::atomic<std::int64_t> version = 0;
   std::atomic<double> slowdown = 1;
   std::atomic<Nanoseconds> last_step_end = 0;
@@ -94,11 +95,16 @@ class HotPath {
   void SetFrequency(int frequency_mhz) { frequency_mhz_ = frequency_mhz; }
   int InstructionEnd(Nanoseconds now);
   // For work on a stream: the pair of events that has the times; kNoTimes if nothing has.
-  int InstructionEndOn(int timing);
+  struct Ended {
+    int wanted = kNoChange;
+    bool is_taken = false;  // The pair is in the record, so the keeper's to release.
+  };
+  Ended InstructionEndOn(int timing);
   static constexpr int kNoTimes = -1;
 
-  // From the next step on. On the training thread, but not for the hot path.
-  void Follow(ClockTable* table) { AddWaiting(table); }
+  // A plan of this process's own, from the next step on; orders that are to hold from a later one
+  // on still will. On the training thread, but not for the hot path.
+  void Follow(ClockTable* table);
 
   bool is_in_step() const { return is_in_step_; }
   bool is_in_instruction() const { return is_in_instruction_; }
@@ -118,9 +124,9 @@ class HotPath {
   bool IsUsingKinds() const {
     return table_ != nullptr && table_->source == ClockTable::Source::kKinds;
   }
-  void Record(const Event& event);
+  bool Record(const Event& event);
   void Drop();
-  int EndInstruction(Event event);
+  Ended EndInstruction(Event event);
 
   Ring<Event>& events_;
   Handover<ClockTable>& tables_;

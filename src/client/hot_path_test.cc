@@ -160,6 +160,21 @@ TEST_F(HotPathTest, TablesHoldFromTheirStepOnAndLaterOnesSupersede) {
   EXPECT_THAT(Events().back().on_plan, true);
 }
 
+TEST_F(HotPathTest, AnOwnPlanDoesNotSupersedeOrdersOfALaterStep) {
+  tables_.Offer(PlanOfFour(7, 3));
+  hot_.StepBegin(0);  // 0
+  hot_.Follow(PlanOfFour(0).release());
+  auto faster = PlanOfFour(0);
+  faster->order[0].frequency_mhz = 1300;
+  hot_.Follow(faster.release());
+  EXPECT_EQ(hot_.StepBegin(1), 1300);  // 1
+  EXPECT_EQ(counters_.version.load(), 0);
+  hot_.StepBegin(2);  // 2
+  EXPECT_EQ(counters_.version.load(), 0);
+  EXPECT_EQ(hot_.StepBegin(3), 1000);  // 3
+  EXPECT_EQ(counters_.version.load(), 7);
+}
+
 TEST_F(HotPathTest, AnExpiredPlanIsLeftAtAStepsBegin) {
   auto table = PlanOfFour();
   table->expires = 1000;
@@ -203,12 +218,27 @@ TEST_F(HotPathTest, AFullBufferKeepsAPlaceForTheStepsEnd) {
   EXPECT_EQ(Events().size(), 1U);
 }
 
+TEST_F(HotPathTest, APairOfEventsThatNoRecordTookIsHandedBack) {
+  EXPECT_FALSE(hot_.InstructionEndOn(1).is_taken);  // No step, no instruction.
+  hot_.StepBegin(0);
+  hot_.InstructionBegin({kF, 0, 0}, 1);
+  hot_.StepEnd(2);
+  EXPECT_FALSE(hot_.InstructionEndOn(2).is_taken);
+  hot_.StepBegin(3);
+  for (int i = 0; i < 16; ++i) Run({{kF, i, 0}});
+  hot_.InstructionBegin({kF, 16, 0}, 50);
+  EXPECT_FALSE(hot_.InstructionEndOn(3).is_taken);  // Full.
+  hot_.StepBegin(60);                               // No room: not recorded.
+  hot_.InstructionBegin({kF, 0, 0}, 61);
+  EXPECT_FALSE(hot_.InstructionEndOn(4).is_taken);
+}
+
 TEST_F(HotPathTest, AnInstructionOfAStreamWithoutTimesMakesItsStepIncomplete) {
   hot_.StepBegin(0);
   hot_.InstructionBegin({kF, 0, 0}, 1);
-  hot_.InstructionEndOn(7);
+  EXPECT_TRUE(hot_.InstructionEndOn(7).is_taken);
   hot_.InstructionBegin({kF, 1, 0}, 2);
-  hot_.InstructionEndOn(HotPath::kNoTimes);
+  EXPECT_FALSE(hot_.InstructionEndOn(HotPath::kNoTimes).is_taken);
   hot_.StepEnd(9);
   const auto events = Events();
   ASSERT_EQ(events.size(), 3U);

@@ -1,5 +1,6 @@
 #include "perseus/client/keeper.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,13 +25,13 @@ constexpr Nanoseconds kRestAfter = kSecond;
 constexpr std::chrono::milliseconds kPatienceAtOpen{5000};
 constexpr std::chrono::milliseconds kPatience{1000};
 
+// An agent that ends in order gives its GPUs back; one that is killed or hangs cannot.
 constexpr const char* kLost =
-    "the connection to the agent is lost; training goes on at the clocks from before, and the "
-    "agent "
-    "is asked again from time to time (is it running? perseus doctor)";
+    "the connection to the agent is lost; if it was killed, the GPU keeps the clock that was set "
+    "last until an agent runs again, which is asked from time to time (start it; perseus doctor)";
 constexpr const char* kSilent =
-    "the agent does not answer; training goes on at the clocks from before, and it is asked again "
-    "from time to time (perseus doctor)";
+    "the agent does not answer; the GPU keeps the clock that was set last until an agent runs "
+    "again, which is asked from time to time (restart it; perseus doctor)";
 
 Nanoseconds RealTime() {
   timespec now{};
@@ -53,7 +54,8 @@ Keeper::Keeper(KeeperSetup setup)
       find_agent_(std::move(setup.find_agent)),
       retry_after_(kFirstRetry),
       orders_(core_.settings.job_directory, core_.settings.name.rank),
-      meter_(std::move(setup.device), *clock_) {}
+      meter_(std::move(setup.device), *clock_),
+      epoch_(RealTime() - clock_->Now()) {}
 
 void Keeper::Begin() {
   if (find_agent_ && !gpu_.empty()) TryLease(kPatienceAtOpen);
@@ -65,12 +67,12 @@ void Keeper::Begin() {
   }
   log_ = *std::move(log);
   core_.live().log.store(log_->descriptor());
-  Write(Header());
+  WriteHeader();
   LookForOrders(clock_->Now());
   OfferTables();
 }
 
-RankHeader Keeper::Header() const {
+void Keeper::WriteHeader() {
   RankHeader header;
   header.name = core_.settings.name;
   header.gpu = gpu_;
@@ -79,10 +81,10 @@ RankHeader Keeper::Header() const {
   header.pid = ::getpid();
   if (const Lease* lease = core_.asker.lease(); lease != nullptr) {
     header.sm_clocks_mhz = lease->sm_clocks_mhz;
-    header.may_set_clocks = true;
+    header.may_set_clocks = has_told_lease_ = true;
   }
-  header.epoch = RealTime() - clock_->Now();
-  return header;
+  header.epoch = epoch_;
+  Write(header);
 }
 
 Nanoseconds Keeper::Turn() {
@@ -103,10 +105,17 @@ void Keeper::End() {
   // What is not answered by now will not be.
   WriteSteps(now + kSecond);
   core_.TellTroubles();
+  if (core_.live().is_over.load() != LiveSession::kProcessEnds) core_.streams.DestroyEvents();
+  GiveUp();
+}
+
+Keeper::~Keeper() { GiveUp(); }
+
+void Keeper::GiveUp() {
+  // A forked child would close others' descriptors of these numbers.
   core_.live().socket.store(-1);
   core_.live().wakeup.store(-1);
   core_.live().log.store(-1);
-  if (core_.live().is_over.load() != LiveSession::kProcessEnds) core_.streams.DestroyEvents();
   // The agent gives the GPU back when the connection ends.
   static_cast<void>(core_.asker.UseLease(nullptr));
   link_.reset();
@@ -122,8 +131,9 @@ Result<AgentLink::Leased> Keeper::Acquire(std::chrono::milliseconds patience) co
 }
 
 void Keeper::TryLease(std::chrono::milliseconds patience) {
-  const Nanoseconds now = clock_->Now();
   auto leased = Acquire(patience);
+  // After the attempt, which may have taken seconds.
+  const Nanoseconds now = clock_->Now();
   if (!leased) {
     core_.warnings.Once("agent",
                         leased.error().message + "; clocks are not set, and steps only measured");
@@ -139,6 +149,8 @@ void Keeper::TryLease(std::chrono::milliseconds patience) {
   answered_ = 0;
   next_beat_ = last_beat_ = now;
   static_cast<void>(core_.asker.UseLease(std::move(leased->lease)));
+  // Whoever reads the log waits for a rank that may set clocks.
+  if (!has_told_lease_) WriteHeader();
 }
 
 void Keeper::LoseLease(const std::string& cause, const std::string& message) {
@@ -212,8 +224,9 @@ void Keeper::LookForOrders(Nanoseconds now) {
   auto news = orders_.LookForNew();
   if (!news.problem.empty()) {
     core_.warnings.Once("orders: " + news.problem, news.problem);
-    Write(Remark{news.problem});
+    if (news.problem != told_problem_) Write(Remark{news.problem});
   }
+  if (!news.problem.empty() || news.table != nullptr) told_problem_ = news.problem;
   if (news.table != nullptr) tables_.push_back(std::move(news.table));
 }
 
@@ -251,8 +264,17 @@ void Keeper::WriteSteps(Nanoseconds now) {
 }
 
 void Keeper::Write(const RankRecord& record) {
-  if (!log_) return;
-  if (const auto written = log_->Append(FormatRecord(record)); !written) {
+  if (!log_ || is_log_full_) return;
+  std::string text = FormatRecord(record);
+  if (log_->size() + text.size() > core_.settings.most_log_bytes) {
+    is_log_full_ = true;
+    const std::string message = fmt::format(
+        "the log has reached {} bytes, and no more is recorded (PERSEUS_LOG_BYTES is the limit)",
+        core_.settings.most_log_bytes);
+    core_.warnings.Once("log-full", message);
+    text = FormatRecord(Remark{message});
+  }
+  if (const auto written = log_->Append(text); !written) {
     core_.warnings.Once("log", written.error().message);
   }
 }

@@ -33,8 +33,12 @@ struct KeeperSetup {
 class Keeper {
  public:
   explicit Keeper(KeeperSetup setup);
+  // What is still held is given up, however it came to this.
+  ~Keeper();
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
 
-  // Before the thread runs: asks for a lease, and begins the log. Takes at most 5 s.
+  // Before the thread runs: asks for a lease, and begins the log. Takes at most 20 s.
   void Begin();
   // One round. When the next one is due.
   Nanoseconds Turn();
@@ -44,6 +48,7 @@ class Keeper {
  private:
   void TryLease(std::chrono::milliseconds patience);
   Result<AgentLink::Leased> Acquire(std::chrono::milliseconds patience) const;
+  void GiveUp();
   void LoseLease(const std::string& cause, const std::string& message);
   void TendLease(Nanoseconds now);
   void RestIfIdle(Nanoseconds now);
@@ -53,8 +58,10 @@ class Keeper {
   void MeasureEnergy(Nanoseconds now);
   void WriteSteps(Nanoseconds now);
   void Write(const RankRecord& record);
-  RankHeader Header() const;
-  bool IsRecording() const { return log_.has_value() && orders_.is_recording(); }
+  void WriteHeader();
+  bool IsRecording() const {
+    return log_.has_value() && !is_log_full_ && core_.counters.is_recorded.load();
+  }
 
   SessionCore& core_;
   const std::shared_ptr<SessionCore> core_owner_;
@@ -73,6 +80,7 @@ class Keeper {
   ClockOutcome answered_outcome_ = ClockOutcome::kNone;
 
   OrdersWatch orders_;
+  std::string told_problem_;  // With them.
   Nanoseconds next_orders_ = 0;
   std::deque<std::unique_ptr<ClockTable>> tables_;  // To be offered when the training thread is
                                                     // ready for them.
@@ -80,7 +88,9 @@ class Keeper {
   Nanoseconds next_look_ = 0;
   StepRecorder recorder_;
   std::optional<RankLogWriter> log_;
-  std::string told_remark_;
+  bool is_log_full_ = false;
+  bool has_told_lease_ = false;  // The log's header says that clocks may be set.
+  const Nanoseconds epoch_;      // What to add to CLOCK_MONOTONIC for time since 1970.
 };
 
 }  // namespace perseus

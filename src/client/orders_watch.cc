@@ -32,14 +32,20 @@ OrdersWatch::News OrdersWatch::LookForNew() {
   if (seen_ && IsSame(*seen_, now)) return {};
   seen_ = now;
   const auto orders = ReadOrders(job_directory_);
+  // A network file system fails once in a while; what it holds is not lost for that.
+  const auto try_again = [this](const Error& error) {
+    seen_.reset();
+    return News{nullptr, error.message};
+  };
+  if (!orders && orders.error().kind == ErrorKind::kSystem) return try_again(orders.error());
   if (!orders) return {nullptr, orders.error().message};
   if (!orders->has_value() || (*orders)->version <= version_) return {};
-  version_ = (*orders)->version;
-  is_recording_ = (*orders)->record;
 
   News news;
   news.table = std::make_unique<ClockTable>();
   auto table = TableOf(**orders, job_directory_, rank_);
+  if (!table && table.error().kind == ErrorKind::kSystem) return try_again(table.error());
+  version_ = (*orders)->version;
   if (table) {
     *news.table = *std::move(table);
     news.table->version = version_;
@@ -47,7 +53,7 @@ OrdersWatch::News OrdersWatch::LookForNew() {
     news.problem = table.error().message;
   }
   news.table->from_step = (*orders)->from_step;
-  news.table->is_recorded = is_recording_;
+  news.table->is_recorded = (*orders)->record;
   return news;
 }
 

@@ -26,20 +26,16 @@ class OrdersWatch {
     std::unique_ptr<ClockTable> table;  // Null if there are no new orders.
     // Why they are not followed. If they can be read but their plan cannot, the table is one
     // without clocks and of version 0: no record is to say that they were followed.
+    // Where the file system failed there is no table: the next look tries again.
     std::string problem;
   };
   News LookForNew();
-
-  // By the orders read last.
-  bool is_recording() const { return is_recording_; }
-  std::int64_t version() const { return version_; }
 
  private:
   std::filesystem::path job_directory_;
   int rank_;
   std::optional<struct stat> seen_;
   std::int64_t version_ = 0;
-  bool is_recording_ = true;
 };
 
 }  // namespace perseus

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "perseus/base/file.h"
@@ -78,9 +79,20 @@ std::string Program() {
   return "perseus";
 }
 
-// Held by whoever starts the agent; released with the descriptor.
-Result<FileDescriptor> LockStart(const std::filesystem::path& path,
-                                 std::chrono::steady_clock::time_point until) {
+// Unlocks by itself: closing alone would leave the lock to a child that was forked meanwhile.
+struct StartLock {
+  explicit StartLock(FileDescriptor from) : file(std::move(from)) {}
+  StartLock(StartLock&&) = default;
+  StartLock& operator=(StartLock&&) = delete;
+  ~StartLock() {
+    if (file) ::flock(file.get(), LOCK_UN);
+  }
+  FileDescriptor file;
+};
+
+// Held by whoever starts the agent.
+Result<StartLock> LockStart(const std::filesystem::path& path,
+                            std::chrono::steady_clock::time_point until) {
   FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   while (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (std::chrono::steady_clock::now() > until) {
@@ -91,7 +103,7 @@ Result<FileDescriptor> LockStart(const std::filesystem::path& path,
     }
     std::this_thread::sleep_for(kNap);
   }
-  if (lock) return lock;
+  if (lock) return StartLock(std::move(lock));
   return FailAs(ErrorKind::kSystem, "no agent of one's own: cannot open {}: {}", path.string(),
                 std::strerror(errno));
 }

@@ -17,8 +17,9 @@
  * times what ran. It changes nothing about what is computed.
  *
  * It fails open. Whatever is wrong (no agent, a plan for another schedule, an evaluation step in
- * between, a lost connection), training goes on at the clocks that the GPU had before, with one
- * warning a cause (perseus_take_warning, by default on standard error) and a counter
+ * between, a lost connection), training goes on at the clocks that the GPU had before (where the
+ * agent itself was killed: at the one that it set last, until one runs again), with one warning a
+ * cause (perseus_take_warning, by default on standard error) and a counter
  * (perseus_read_counters). Every function takes a null session, and then does nothing.
  *
  * Hot path. step_begin, step_end, instruction_begin and instruction_end allocate nothing, take no
@@ -89,17 +90,19 @@ typedef struct perseus_options {
   int64_t plan_expires_at;
   /* PERSEUS_QUIET */
   uint32_t flags;
+  /* 0 */
+  uint32_t reserved;
 } perseus_options;
 
 /* Warnings are kept for perseus_take_warning and not written to standard error. */
 #define PERSEUS_QUIET 1u
 
 #define PERSEUS_OPTIONS_INIT \
-  { sizeof(perseus_options), 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 }
+  { sizeof(perseus_options), 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0 }
 
 /* Never fails for what training can go on without: the session then measures only, or does nothing,
  * and a warning says why. NULL only where memory ran out. `options` may be NULL. May take as long
- * as the agent takes to answer (at most 5 s). */
+ * as the agent takes to be started and to answer: at most 20 s where it hangs. */
 PERSEUS_API perseus_session* perseus_open(const perseus_options* options);
 
 /* Gives the GPU back and writes what is recorded. Waits at most a second. */

@@ -1,6 +1,7 @@
 #include "perseus/client/rank_log_writer.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,9 +25,16 @@ Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
   if (error) return CannotWrite(path, error.message());
-  FileDescriptor file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file) return CannotWrite(path, std::strerror(errno));
+  // A file system without locks is taken as it is.
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return Fail(
+        "another process records as {} ({}); steps are not recorded (set pipeline, rank and "
+        "tensor_rank so that each process has its own)",
+        path.stem().string(), path.string());
+  }
+  if (::ftruncate(file.get(), 0) != 0) return CannotWrite(path, std::strerror(errno));
   return RankLogWriter(std::move(file), path);
 }
 
@@ -42,6 +50,7 @@ Result<void> RankLogWriter::Append(std::string_view lines) {
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return CannotWrite(path_, std::strerror(errno));
     lines.remove_prefix(static_cast<std::size_t>(written));
+    size_ += static_cast<std::uint64_t>(written);
     is_line_open_ = !lines.empty();
   }
   return {};

@@ -2,6 +2,7 @@
 // that is not whole.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string_view>
 
@@ -12,13 +13,16 @@ namespace perseus {
 
 class RankLogWriter {
  public:
-  // Makes the file, and its directory, anew.
+  // Makes the file, and its directory, anew, and holds it against others until it is closed. Fails
+  // (kInput) if another process has it.
   static Result<RankLogWriter> Create(const std::filesystem::path& path);
 
   // Fails (kSystem) if the file system does not take it; the next call tries again, on a line of
   // its own.
   Result<void> Append(std::string_view lines);
 
+  // Bytes that were written.
+  std::uint64_t size() const { return size_; }
   int descriptor() const { return file_.get(); }
 
  private:
@@ -26,6 +30,7 @@ class RankLogWriter {
       : file_(std::move(file)), path_(std::move(path)) {}
   FileDescriptor file_;
   std::filesystem::path path_;
+  std::uint64_t size_ = 0;
   bool is_line_open_ = false;  // The last write ended within a line.
 };
 

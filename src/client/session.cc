@@ -36,7 +36,7 @@ Nanoseconds Now() { return TimeOf(CLOCK_MONOTONIC); }
 Nanoseconds ExpiryOf(std::int64_t seconds) {
   if (seconds == 0) return 0;
   constexpr std::int64_t kLatest = std::numeric_limits<std::int64_t>::max() / 1'000'000'000 / 2;
-  const Nanoseconds at = std::min(seconds, kLatest) * 1'000'000'000;
+  const Nanoseconds at = std::clamp(seconds, -kLatest, kLatest) * 1'000'000'000;
   return std::max<Nanoseconds>(at - TimeOf(CLOCK_REALTIME) + Now(), 1);
 }
 
@@ -101,8 +101,6 @@ void RunKeeper(Keeper& keeper, SessionCore& core) {
     core.warnings.Once("keeper", std::string("Perseus stops working in this process, and training "
                                              "goes on without it: ") +
                                      error.what());
-    // The agent gives the GPU back when the lease's connection ends, which it does here.
-    static_cast<void>(core.asker.UseLease(nullptr));
   }
 }
 
@@ -175,13 +173,13 @@ void Session::StepBegin() {
   if (IsDead()) return;
   const int wanted = hot_.StepBegin(Now());
   // A stream may not have done with the step before; its first instruction asks when it begins.
-  if (!uses_streams_) Ask(wanted);
+  if (!has_used_streams_) Ask(wanted);
 }
 
 void Session::StepEnd() {
   if (IsDead()) return;
   const int wanted = hot_.StepEnd(Now());
-  if (!uses_streams_) Ask(wanted);
+  if (!has_used_streams_) Ask(wanted);
 }
 
 bool Session::IsInstruction(int kind, int microbatch, int chunk) {
@@ -190,28 +188,45 @@ bool Session::IsInstruction(int kind, int microbatch, int chunk) {
   return false;
 }
 
+// One that was begun on a stream, and is not ended there: nothing tells how long it took.
+void Session::DropStreamInstruction() {
+  if (timing_ == Timing::kHost) return;
+  if (pair_ != StreamTimer::kNone) core_->streams.Release(pair_);
+  pair_ = StreamTimer::kNone;
+  timing_ = Timing::kNone;
+  static_cast<void>(hot_.InstructionEndOn(HotPath::kNoTimes));
+}
+
 void Session::InstructionBegin(int kind, int microbatch, int chunk) {
-  if (IsDead() || !IsInstruction(kind, microbatch, chunk)) return;
+  if (IsDead()) return;
+  DropStreamInstruction();
+  timing_ = Timing::kNone;
+  if (!IsInstruction(kind, microbatch, chunk)) return;
   timing_ = Timing::kHost;
   Ask(hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, Now()));
   hot_.SetFrequency(core_->asker.published_mhz());
 }
 
 void Session::InstructionEnd() {
-  if (!IsDead()) Ask(hot_.InstructionEnd(Now()));
+  if (IsDead()) return;
+  if (timing_ != Timing::kHost) return DropStreamInstruction();
+  Ask(hot_.InstructionEnd(Now()));
 }
 
 void Session::InstructionBeginOn(int kind, int microbatch, int chunk, void* stream) {
-  if (IsDead() || !IsInstruction(kind, microbatch, chunk)) return;
+  if (IsDead()) return;
+  DropStreamInstruction();
+  timing_ = Timing::kNone;
+  if (!IsInstruction(kind, microbatch, chunk)) return;
+  has_used_streams_ = true;
   StreamTimer& streams = core_->streams;
-  if (!streams.IsReady()) return InstructionBegin(kind, microbatch, chunk);
-  uses_streams_ = true;
+  const bool is_ready = streams.IsReady();
   const Nanoseconds now = Now();
   const int wanted =
       hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, now);
-  pair_ = StreamTimer::kNone;
-  timing_ = Timing::kNone;
-  if (streams.IsCapturing(stream)) return;
+  // This thread may be a step ahead of the GPU, so it cannot stand in for the stream.
+  if (!is_ready) return Ask(0);
+  if (!streams.MayEnqueueOn(stream)) return;
   timing_ = Timing::kStream;
   AskOn(stream, wanted);
   hot_.SetFrequency(streams.enqueued_mhz());
@@ -222,11 +237,16 @@ void Session::InstructionEndOn(void* stream) {
   if (IsDead()) return;
   if (timing_ == Timing::kHost) return InstructionEnd();
   StreamTimer& streams = core_->streams;
-  if (timing_ == Timing::kStream) pair_ = streams.End(pair_, stream);
-  const int wanted = hot_.InstructionEndOn(pair_);
-  if (timing_ == Timing::kStream && streams.IsReady()) AskOn(stream, wanted);
-  // The next that fails to be timed by its stream is timed by this thread.
-  uses_streams_ = streams.IsReady();
+  // A capture may have begun since the instruction did.
+  if (timing_ != Timing::kStream || !streams.IsReady() || !streams.MayEnqueueOn(stream)) {
+    return DropStreamInstruction();
+  }
+  const int pair = streams.End(pair_, stream);
+  pair_ = StreamTimer::kNone;
+  timing_ = Timing::kNone;
+  const HotPath::Ended ended = hot_.InstructionEndOn(pair);
+  if (pair != StreamTimer::kNone && !ended.is_taken) streams.Release(pair);
+  if (streams.IsReady()) AskOn(stream, ended.wanted);
 }
 
 bool Session::UsePlan(const std::filesystem::path& path) {

@@ -39,16 +39,19 @@ class Session {
   bool IsInstruction(int kind, int microbatch, int chunk);
   void Ask(int wanted_mhz);
   void AskOn(void* stream, int wanted_mhz);
+  void DropStreamInstruction();
   void StartKeeper(KeeperSetup setup);
 
   const std::uint32_t generation_;
   std::shared_ptr<SessionCore> core_;
   HotPath hot_;
-  // How the instruction that runs is timed.
+  // How the instruction that runs is timed; kNone: not at all, or none runs.
   enum class Timing { kHost, kStream, kNone };
-  Timing timing_ = Timing::kHost;
-  int pair_ = StreamTimer::kNone;
-  bool uses_streams_ = false;
+  Timing timing_ = Timing::kNone;
+  int pair_ = StreamTimer::kNone;  // Begun, and not handed over yet.
+  // Ever: from then on the training thread may be ahead of the GPU, and asks for no clock of a
+  // plan.
+  bool has_used_streams_ = false;
 };
 
 }  // namespace perseus

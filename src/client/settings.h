@@ -11,6 +11,8 @@
 
 namespace perseus {
 
+// What a rank's log may grow to unless told otherwise.
+inline constexpr std::uint64_t kMostLogBytes = std::uint64_t{1} << 30;
 // Where the node's agent listens unless told otherwise.
 inline constexpr const char* kNodesSocket = "/run/perseus/agent.sock";
 
@@ -23,6 +25,7 @@ struct Settings {
   std::string agent;                 // A socket, "own" or "off".
   std::string devices;               // For OpenDevices, or "off".
   std::int64_t plan_expires_at = 0;  // Seconds since 1970; 0: never.
+  std::uint64_t most_log_bytes = kMostLogBytes;
   WarningOutput warning_output = WarningOutput::kStandardError;
 };
 

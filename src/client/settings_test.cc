@@ -41,6 +41,15 @@ TEST(SettingsFrom, AShorterStructHasNothingBehindItsEnd) {
   EXPECT_EQ(settings.warning_output, WarningOutput::kStandardError);
 }
 
+TEST(SettingsFrom, ALogsLimitIsANumberOfBytes) {
+  ::setenv("PERSEUS_LOG_BYTES", "5000", 1);
+  EXPECT_EQ(SettingsFrom(nullptr).most_log_bytes, 5000U);
+  ::setenv("PERSEUS_LOG_BYTES", "5 GB", 1);
+  EXPECT_EQ(SettingsFrom(nullptr).most_log_bytes, 1073741824U);
+  ::unsetenv("PERSEUS_LOG_BYTES");
+  EXPECT_EQ(SettingsFrom(nullptr).most_log_bytes, 1073741824U);
+}
+
 TEST(SettingsFrom, JobsThatTheAgentWouldRefuseGetTheDefaultName) {
   perseus_options options = PERSEUS_OPTIONS_INIT;
   options.job = "two\nlines";

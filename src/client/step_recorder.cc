@@ -10,6 +10,8 @@ namespace {
 // What is kept while no step ends.
 constexpr std::size_t kMostEnergy = 4096;
 constexpr std::size_t kMostChanges = 4096;
+// Of a step; one that never ends must not fill the memory.
+constexpr std::size_t kMostInstructions = 16'384;
 // A driver's call that takes longer is told as not answered.
 constexpr Nanoseconds kLongestAnswer = 100'000'000;
 
@@ -38,6 +40,11 @@ void StepRecorder::Add(const Event& event) {
     pending.is_wanted = pending.is_wanted && event.is_whole;
     pending.has_ended = true;
     return;
+  }
+  if (pending.timings.size() >= kMostInstructions) {
+    pending.is_wanted = false;
+    // Pairs of events come here to be released, and are few.
+    if (event.type == Event::Type::kInstruction) return;
   }
   RanInstruction instruction;
   instruction.kind = event.what.kind;
@@ -120,7 +127,7 @@ void StepRecorder::Complete(RanStep& step) {
   }
   step.temperature_c = telemetry_.temperature_c;
   step.power_w = telemetry_.power_w;
-  step.is_limited = std::exchange(is_limited_, false);
+  step.is_limited = std::exchange(is_limited_, IsHeldDown(telemetry_.limits));
 }
 
 std::vector<RanStep> StepRecorder::TakeFinished(Nanoseconds now,

@@ -72,7 +72,7 @@ class StepRecorder {
   std::deque<Change> changes_;
   Nanoseconds last_end_ = 0;
   Telemetry telemetry_;
-  bool is_limited_ = false;  // Since the last step that was taken.
+  bool is_limited_ = false;  // Since the last step that was taken, or by the last look before.
 };
 
 }  // namespace perseus

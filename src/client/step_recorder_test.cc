@@ -45,6 +45,38 @@ class StepRecorderTest : public testing::Test {
   StepRecorder recorder_;
 };
 
+TEST_F(StepRecorderTest, WhatHeldTheClockDownAtTheLastLookHoldsUntilTheNext) {
+  Telemetry hot;
+  hot.limits.Add(ClockLimit::kThermal);
+  recorder_.SetState(hot);
+  for (int i = 0; i < 4; ++i) {
+    if (i == 2) recorder_.SetState({});
+    Begin(1000 * i, i);
+    End(1000 * i + 900);
+    const auto steps = recorder_.TakeFinished(kLater, NoStream);
+    ASSERT_THAT(steps, SizeIs(1));
+    EXPECT_EQ(steps[0].is_limited, i < 3) << i;  // In the third, until the look.
+  }
+}
+
+TEST_F(StepRecorderTest, AStepWithoutEndIsNotKeptWhole) {
+  Begin(1000);
+  for (int i = 0; i < 20'000; ++i) Instruction(1100, 1200);
+  Instruction(1200, 1300, 17);
+  End(2000);
+  Begin(3000, 1);
+  Instruction(3100, 3200);
+  End(4000);
+  std::vector<int> asked;
+  const auto steps = recorder_.TakeFinished(kLater, [&asked](int timing) {
+    asked.push_back(timing);
+    return StreamTiming{StreamTiming::State::kKnown, 1200, 1300};
+  });
+  ASSERT_THAT(steps, SizeIs(1));
+  EXPECT_EQ(steps[0].step, 1);
+  EXPECT_THAT(asked, ElementsAre(17));  // It is released.
+}
+
 TEST_F(StepRecorderTest, TimesCountFromTheStepsBegin) {
   Begin(1000, 12);
   Instruction(1100, 1600);

@@ -4,7 +4,6 @@
 
 #include <ctime>
 #include <thread>
-#include <utility>
 
 namespace perseus {
 namespace {
@@ -34,8 +33,8 @@ bool StreamTimer::Prepare() {
     failures_.fetch_add(1, std::memory_order_relaxed);
     state_.store(State::kFailed, std::memory_order_release);
     warnings_.Once("stream", driver.error().message +
-                                 "; instructions on streams are timed by the "
-                                 "thread that launches them");
+                                 "; instructions on streams are not timed, and the clocks from "
+                                 "before are used for them");
     return false;
   }
   driver_ = *driver;
@@ -48,6 +47,16 @@ bool StreamTimer::MakeEvents() {
   pairs_ = std::make_unique<Pair[]>(kPairs);
   bases_ = std::make_unique<Base[]>(kBases);
   asks_ = std::make_unique<PendingAsk[]>(kAsks);
+  int mode = kCudaCaptureRelaxed;
+  if (!Check(driver_.exchange_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode")) {
+    return false;
+  }
+  const bool are_made = MakeEventsRelaxed();
+  static_cast<void>(driver_.exchange_capture_mode(&mode));
+  return are_made;
+}
+
+bool StreamTimer::MakeEventsRelaxed() {
   if (!Check(driver_.context_get_current(&context_), "cuCtxGetCurrent")) return false;
   for (int i = 0; i < kBases; ++i) {
     BaseAt(i).timer = this;
@@ -76,7 +85,7 @@ void StreamTimer::TellTroubles() {
   if (const char* call = failed_call_.load(std::memory_order_acquire); call != nullptr) {
     warnings_.Once("stream",
                    fmt::format("the CUDA driver's {} failed with {}; instructions on streams are "
-                               "timed by the thread that launches them from now on",
+                               "no longer timed, and the clocks from before are used for them",
                                call, failed_result_.load(std::memory_order_relaxed)));
   }
   if (has_met_capture_.load(std::memory_order_relaxed)) {
@@ -84,16 +93,24 @@ void StreamTimer::TellTroubles() {
                    "instructions were begun on a stream that is being captured into a graph, and "
                    "are passed over (put the calls around the launch of the graph)");
   }
+  if (has_run_out_.load(std::memory_order_relaxed)) {
+    warnings_.Once("pairs", fmt::format("more than {} instructions were launched ahead of the GPU; "
+                                        "the steps that lack some are left out of the record",
+                                        kPairs));
+  }
 }
 
 // ---- The training thread ----
 
-bool StreamTimer::IsCapturing(CudaStream stream) {
+bool StreamTimer::MayEnqueueOn(CudaStream stream) {
   int status = kCudaNotCapturing;
-  if (!Check(driver_.stream_is_capturing(stream, &status), "cuStreamIsCapturing")) return false;
-  if (status == kCudaNotCapturing) return false;
+  const CudaResult looked = driver_.stream_is_capturing(stream, &status);
+  if (looked != kCudaCaptureImplicit) {
+    if (!Check(looked, "cuStreamIsCapturing")) return false;
+    if (status == kCudaNotCapturing) return true;
+  }
   has_met_capture_.store(true, std::memory_order_relaxed);
-  return true;
+  return false;
 }
 
 void StreamTimer::TakeNewBase(CudaStream stream, Nanoseconds now) {
@@ -122,7 +139,10 @@ int StreamTimer::Begin(CudaStream stream, Nanoseconds now) {
   if (base_ == kNone || now > base_taken_ + kNewBaseAfter) TakeNewBase(stream, now);
   if (base_ == kNone || state_.load(std::memory_order_relaxed) == State::kFailed) return kNone;
   Pair& pair = PairAt(next_pair_);
-  if (pair.is_used.load(std::memory_order_acquire)) return kNone;
+  if (pair.is_used.load(std::memory_order_acquire)) {
+    has_run_out_.store(true, std::memory_order_relaxed);
+    return kNone;
+  }
   if (!Check(driver_.event_record(pair.begin, stream), "cuEventRecord")) return kNone;
   pair.base = base_;
   BaseAt(base_).users.fetch_add(1, std::memory_order_relaxed);
@@ -140,10 +160,12 @@ int StreamTimer::End(int pair, CudaStream stream) {
 }
 
 int StreamTimer::Ask(CudaStream stream, int wanted_mhz) {
-  // What was on its way has been forgotten by now, or will be asked for in vain.
+  // What was on its way has been forgotten by now, or will be asked for of another lease; so
+  // whatever is wanted, it is asked for again, behind that.
   if (const std::uint32_t resets = asker_.resets(); resets != seen_resets_) {
     seen_resets_ = resets;
-    enqueued_ = enqueued_clock_ = 0;
+    enqueued_ = -1;
+    enqueued_clock_ = 0;
   }
   if (!asker_.may_set_clocks() || wanted_mhz == enqueued_) return enqueued_clock_;
   PendingAsk& ask = AskAt(next_ask_);
@@ -165,9 +187,12 @@ int StreamTimer::Ask(CudaStream stream, int wanted_mhz) {
 
 void StreamTimer::RunAsk(void* argument) {
   PendingAsk& ask = *static_cast<PendingAsk*>(argument);
+  // After a failure nobody would ask for what comes next.
+  const bool has_failed = ask.timer->state_.load(std::memory_order_acquire) == State::kFailed;
+  const int wanted = has_failed ? 0 : ask.frequency_mhz;
   // Nobody holds it for longer than a microsecond, unless preempted.
   constexpr int kMostTries = 1000;
-  for (int i = 0; i < kMostTries && !ask.timer->asker_.TryAsk(ask.frequency_mhz); ++i) {
+  for (int i = 0; i < kMostTries && !ask.timer->asker_.TryAsk(wanted); ++i) {
     std::this_thread::yield();
   }
   StreamTimer& timer = *ask.timer;
@@ -182,6 +207,14 @@ void StreamTimer::Release(Pair& pair) {
   pair.is_used.store(false, std::memory_order_release);
 }
 
+bool StreamTimer::EnterDriver() {
+  if (has_entered_) return true;
+  int mode = kCudaCaptureRelaxed;
+  has_entered_ = Check(driver_.context_set_current(context_), "cuCtxSetCurrent") &&
+                 Check(driver_.exchange_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode");
+  return has_entered_;
+}
+
 StreamTiming StreamTimer::Times(int index) {
   Pair& pair = PairAt(index);
   const Base& base = BaseAt(pair.base);
@@ -190,14 +223,12 @@ StreamTiming StreamTimer::Times(int index) {
     return StreamTiming{StreamTiming::State::kLost, 0, 0};
   };
   if (state_.load(std::memory_order_acquire) == State::kFailed) return lost();
-  if (!std::exchange(has_context_, true) &&
-      !Check(driver_.context_set_current(context_), "cuCtxSetCurrent")) {
-    return lost();
-  }
+  if (!EnterDriver()) return lost();
   const CudaResult done = driver_.event_query(pair.end);
   const Nanoseconds moment = base.moment.load(std::memory_order_acquire);
   if (done == kCudaNotReady || (done == kCudaSuccess && moment == 0))
     return {StreamTiming::State::kPending, 0, 0};
+  if (done == kCudaDeinitialized) return lost();
   float begin = 0;
   float end = 0;
   if (!Check(done, "cuEventQuery")) return lost();
@@ -215,7 +246,7 @@ StreamTiming StreamTimer::Times(int index) {
 
 void StreamTimer::DestroyEvents() {
   if (pairs_ == nullptr || state_.load(std::memory_order_acquire) == State::kNew) return;
-  if (!has_context_ && driver_.context_set_current(context_) != kCudaSuccess) return;
+  if (!EnterDriver()) return;
   // They go when the GPU is past them. What fails is the driver's to clean up.
   const auto destroy = [this](CudaEvent event) {
     if (event != nullptr) static_cast<void>(driver_.event_destroy(event));

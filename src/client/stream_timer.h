@@ -14,9 +14,13 @@
 // driver's, hold the stream up while they do, and must not call the driver; so they are launched
 // only where the clock changes, and for bases.
 //
-// A call of the driver that fails ends all this for the session, which from then on takes the
-// training thread's times. A stream that is being captured gets nothing enqueued: what would be
-// captured would run again with each launch of the graph, long after its session.
+// A call of the driver that fails ends all this for the session: the training thread may be steps
+// ahead of the GPU, so its own times and clocks would be wrong ones.
+//
+// A stream that is being captured gets nothing enqueued: what would be captured would run again
+// with each launch of the graph, long after its session. And by default a capture forbids every
+// thread of the process what the keeper asks the driver, and breaks if it is asked all the same; so
+// whatever is not enqueued is asked in the relaxed mode, which is a thread's own.
 //
 // Thread safety: Times() and DestroyEvents() are the keeper's, all else the training thread's.
 #pragma once
@@ -47,11 +51,14 @@ class StreamTimer {
 
   // True if streams are timed. The first call takes milliseconds: it makes the events.
   bool IsReady() { return state_.load(std::memory_order_acquire) == State::kReady || Prepare(); }
-  bool IsCapturing(CudaStream stream);
+  // False if the stream is being captured, and after a failure.
+  bool MayEnqueueOn(CudaStream stream);
   // The pair that has the instruction's times; kNone if there is none left.
   int Begin(CudaStream stream, Nanoseconds now);
-  // kNone if it failed.
+  // kNone if it failed; the pair is then released.
   int End(int pair, CudaStream stream);
+  // For a pair that the keeper will not be asked for.
+  void Release(int pair) { Release(PairAt(pair)); }
   // Asks for the clock when the stream gets there, if the last one on its way is another. The clock
   // that will be asked for.
   int Ask(CudaStream stream, int wanted_mhz);
@@ -98,6 +105,9 @@ class StreamTimer {
   PendingAsk& AskAt(int i) { return asks_[static_cast<std::size_t>(i)]; }
   bool Prepare();
   bool MakeEvents();
+  bool MakeEventsRelaxed();
+  // The keeper's thread may ask the driver from here on.
+  bool EnterDriver();
   void TakeNewBase(CudaStream stream, Nanoseconds now);
   void Release(Pair& pair);
   // Whether the call went well; if not, streams are timed no more.
@@ -119,16 +129,17 @@ class StreamTimer {
   int base_ = kNone;  // The one in use.
   Nanoseconds base_taken_ = 0;
 
-  int enqueued_ = 0;        // As wanted, on its way.
+  int enqueued_ = 0;        // As wanted, on its way; -1: not known.
   int enqueued_clock_ = 0;  // What will be published for it.
   std::uint32_t seen_resets_ = 0;
-  bool has_context_ = false;  // The keeper's thread has it.
+  bool has_entered_ = false;  // The keeper's thread.
 
   std::atomic<int> outstanding_ = 0;
   std::atomic<std::uint64_t> failures_ = 0;
   std::atomic<const char*> failed_call_ = nullptr;
   std::atomic<CudaResult> failed_result_ = kCudaSuccess;
   std::atomic<bool> has_met_capture_ = false;
+  std::atomic<bool> has_run_out_ = false;  // Of pairs.
 };
 
 }  // namespace perseus

@@ -38,4 +38,10 @@ std::string Describe(ClockLimits limits) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
+DeviceResult<double> Device::ReadEnergy() {
+  const DeviceResult<Telemetry> telemetry = Read();
+  if (!telemetry) return tl::unexpected(telemetry.error());
+  return telemetry->energy_j;
+}
+
 }  // namespace perseus

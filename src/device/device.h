@@ -170,6 +170,8 @@ class Device {
   virtual const DeviceInfo& info() const = 0;
 
   virtual DeviceResult<Telemetry> Read() = 0;
+  // Telemetry's energy_j alone, for who looks at it a hundred times a second.
+  virtual DeviceResult<double> ReadEnergy();
   virtual DeviceResult<SettingReading> ReadSetting(Control control) = 0;
 
   // Asks the driver for it, and returns when the driver has answered (for a clock: long before the

@@ -150,17 +150,31 @@ DeviceResult<NvmlDevice::Clocks> NvmlDevice::ReadClocks(const Session& session) 
                 .limits = LimitsOf(reasons)};
 }
 
-DeviceResult<double> NvmlDevice::ReadEnergy(const Session& session, Telemetry& telemetry) {
+DeviceResult<double> NvmlDevice::ReadCounter(const Session& session) {
   unsigned long long millijoules = 0;
   const DeviceResult<void> read =
       Call(session, NvmlUse::kRead, "read the energy counter",
            session.visit.nvml().GetTotalEnergyConsumption, &millijoules);
+  if (!read) return tl::unexpected(read.error());
   const std::lock_guard lock(mutex_);
-  if (read) {
-    return counter_.Add(static_cast<double>(millijoules) / 1e3, session.visit.generation());
+  return counter_.Add(static_cast<double>(millijoules) / 1e3, session.visit.generation());
+}
+
+DeviceResult<double> NvmlDevice::ReadEnergy() {
+  {
+    const DeviceResult<Session> session = Begin();
+    if (!session) return tl::unexpected(session.error());
+    DeviceResult<double> energy = ReadCounter(*session);
+    if (energy || energy.error().kind != DeviceErrorKind::kNotSupported) return energy;
   }
-  if (read.error().kind != DeviceErrorKind::kNotSupported) return tl::unexpected(read.error());
+  return Device::ReadEnergy();
+}
+
+DeviceResult<double> NvmlDevice::EnergyOf(const Session& session, Telemetry& telemetry) {
+  DeviceResult<double> energy = ReadCounter(session);
+  if (energy || energy.error().kind != DeviceErrorKind::kNotSupported) return energy;
   telemetry.is_energy_integrated = true;
+  const std::lock_guard lock(mutex_);
   integrator_.Add(telemetry.at, telemetry.power_w);
   return integrator_.energy_j();
 }
@@ -176,7 +190,7 @@ DeviceResult<Telemetry> NvmlDevice::Read() {
       Call(*session, NvmlUse::kRead, "read the power", nvml.GetPowerUsage, &milliwatts);
   if (!read) return tl::unexpected(read.error());
   telemetry.power_w = milliwatts / 1e3;
-  const DeviceResult<double> energy = ReadEnergy(*session, telemetry);
+  const DeviceResult<double> energy = EnergyOf(*session, telemetry);
   if (!energy) return tl::unexpected(energy.error());
   telemetry.energy_j = *energy;
   unsigned celsius = 0;

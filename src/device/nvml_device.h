@@ -27,6 +27,7 @@ class NvmlDevice : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   DeviceResult<Telemetry> Read() override;
+  DeviceResult<double> ReadEnergy() override;
   DeviceResult<SettingReading> ReadSetting(Control control) override;
   DeviceResult<void> Apply(Control control, const std::optional<Setting>& setting) override;
   DeviceResult<Effect> ReadEffect(Control control, const std::optional<Setting>& setting) override;
@@ -44,7 +45,8 @@ class NvmlDevice : public Device {
   };
   DeviceResult<Session> Begin();
   DeviceResult<Clocks> ReadClocks(const Session& session);
-  DeviceResult<double> ReadEnergy(const Session& session, Telemetry& telemetry);
+  DeviceResult<double> ReadCounter(const Session& session);
+  DeviceResult<double> EnergyOf(const Session& session, Telemetry& telemetry);
   DeviceResult<int> ReadPowerLimit(const Session& session);
   DeviceResult<void> CheckSetting(Control control, const Setting& setting) const;
   DeviceResult<void> ApplyLock(const Session& session, Control control,

@@ -124,6 +124,19 @@ TEST(NvmlDevice, TelemetryInItsUnits) {
   EXPECT_EQ(telemetry->limits, hot);
 }
 
+TEST(NvmlDevice, EnergyAloneAsksForNothingElse) {
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  Device& device = fake.At(list, 0);
+  fake.node.AddEnergy(0, 7'500);
+  fake.node.Fail(0, Function::kGetPower, fake_nvml::kNoPermission, 1);
+  const DeviceResult<double> energy = device.ReadEnergy();
+  ASSERT_TRUE(energy) << energy.error().message;
+  EXPECT_DOUBLE_EQ(*energy, 7.5);
+  EXPECT_FALSE(device.Read());
+  EXPECT_DOUBLE_EQ(device.Read()->energy_j, 7.5);
+}
+
 TEST(NvmlDevice, EachReasonHasItsLimit) {
   struct Row {
     const char* name;

@@ -18,6 +18,9 @@
 // Energy. A driver's counter moves every 20–100 ms. A sample is a value that was new: it became
 // true after `from` (the last look that still saw the old value) and not after `to`.
 //
+// A header that comes again with the same pid and epoch is of the same process, which learned more:
+// it was lent its GPU later, say. The last one holds.
+//
 // A log begins anew (truncated) when its rank opens; a line that was not written whole (its process
 // was killed) is passed over by the reader.
 #pragma once

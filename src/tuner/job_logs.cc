@@ -96,6 +96,12 @@ Result<void> JobLogs::ReadNew() {
 
 void JobLogs::Take(const RankRecord& record, LoggedRank& rank) const {
   if (const auto* header = std::get_if<RankHeader>(&record)) {
+    // The same process, which has learned more about itself.
+    const RankHeader& before = rank.header;
+    if (header->pid == before.pid && header->epoch == before.epoch && header->host == before.host) {
+      rank.header = *header;
+      return;
+    }
     // A new process: its counter and its steps begin anew.
     if (!rank.steps.empty() && has_looked_) rank.has_restarted = true;
     rank.steps.clear();

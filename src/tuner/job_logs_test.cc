@@ -68,6 +68,22 @@ TEST_F(JobLogsTest, LogIsAliveOnceItGrows) {
               1e-9);
 }
 
+TEST_F(JobLogsTest, HeaderOfTheSameProcessIsNoRestart) {
+  Begin(first_);
+  Add(first_, 0);
+  auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
+  ASSERT_TRUE(logs) << logs.error().message;
+  RankHeader lent = logs->ranks().at(first_).header;
+  lent.may_set_clocks = true;
+  std::ofstream(RankLogPath(directory_, first_), std::ios::app) << FormatRecord(lent);
+  Add(first_, 1);
+  ASSERT_TRUE(logs->ReadNew());
+  const LoggedRank& rank = logs->ranks().at(first_);
+  EXPECT_TRUE(rank.header.may_set_clocks);
+  EXPECT_FALSE(rank.has_restarted);
+  EXPECT_EQ(rank.steps.size(), 2U);
+}
+
 TEST_F(JobLogsTest, RanksThatNeverComeAreNamedWithWhatIsKnown) {
   Begin(first_);
   Add(first_, 0);

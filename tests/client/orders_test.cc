@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 
@@ -120,6 +121,82 @@ TEST_F(OrdersTest, ABadPlanOfOrdersIsToldAndNotFollowed) {
   }));
   rank->Close();
   EXPECT_THAT(Read("job/ranks/p0-r0-t0.jsonl"), HasSubstr("\"remark\""));
+}
+
+TEST_F(OrdersTest, ALogEndsAtItsLimitAndSaysSo) {
+  constexpr std::size_t kMost = 3000;
+  ::setenv("PERSEUS_LOG_BYTES", "3000", 1);
+  const auto rank = Open();
+  ::unsetenv("PERSEUS_LOG_BYTES");
+  for (int i = 0; i < 100; ++i) rank->RunStep(1);
+  ASSERT_TRUE(Comes([&] { return Read("job/ranks/p0-r0-t0.jsonl").size() > kMost / 2; }));
+  for (int i = 0; i < 100; ++i) rank->RunStep(1);
+  EXPECT_TRUE(Comes([&] { return rank->Counters().warnings == 1; }));
+  rank->Close();
+  const std::string log = Read("job/ranks/p0-r0-t0.jsonl");
+  const std::string last = log.substr(log.rfind('\n', log.size() - 2) + 1);
+  EXPECT_THAT(last, HasSubstr("\"remark\""));
+  EXPECT_THAT(last, HasSubstr("PERSEUS_LOG_BYTES"));
+  EXPECT_LE(log.size() - last.size(), kMost);
+}
+
+TEST_F(OrdersTest, TheLogLearnsOfALeaseThatComesLater) {
+  RankSession::Place place = Place();
+  place.job_directory = job_.string();
+  RankSession rank(place);  // No agent listens yet.
+  rank.RunStep(1);
+  StartAgent();
+  ASSERT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 1; }));
+  rank.Close();
+  RankLogReader log(RankLogPath(job_, {0, 0, 0}));
+  const auto records = log.ReadNew();
+  ASSERT_TRUE(records) << records.error().message;
+  std::vector<RankHeader> headers;
+  for (const RankRecord& record : *records) {
+    if (const auto* header = std::get_if<RankHeader>(&record)) headers.push_back(*header);
+  }
+  ASSERT_THAT(headers, SizeIs(2));
+  EXPECT_FALSE(headers[0].may_set_clocks);
+  EXPECT_TRUE(headers[1].may_set_clocks);
+  EXPECT_FALSE(headers[1].sm_clocks_mhz.empty());
+  EXPECT_EQ(headers[1].epoch, headers[0].epoch);
+  EXPECT_EQ(headers[1].pid, headers[0].pid);
+}
+
+TEST_F(OrdersTest, OrdersThatTheFileSystemFailsToReadAreReadAgain) {
+  const auto rank = Open();
+  Orders orders;
+  orders.plan = "plans/1.json";
+  Order(orders);  // Before its plan can be seen, as on a network file system.
+  ASSERT_TRUE(Comes([&] { return rank->Counters().warnings == 1; }));
+  rank->RunStep(1);
+  EXPECT_EQ(rank->Counters().plan_version, 0);
+  Write("job/plans/1.json", FormatPlan(PlanWithClocks({1410, 1005})));
+  EXPECT_TRUE(Follows(*rank, 1));
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  rank->Close();
+  // Looked at twenty times a second, and told once.
+  const std::string log = Read("job/ranks/p0-r0-t0.jsonl");
+  EXPECT_NE(log.find("\"remark\""), std::string::npos);
+  EXPECT_EQ(log.find("\"remark\""), log.rfind("\"remark\""));
+}
+
+TEST_F(OrdersTest, TwoRanksOfOneNameDoNotWriteOneLog) {
+  const auto first = Open();
+  first->RunStep(1);
+  RankSession::Place place = Place(1);
+  place.rank = 0;
+  place.job_directory = job_.string();
+  RankSession second(place);
+  EXPECT_THAT(second.Warnings(), HasSubstr("another process records as p0-r0-t0"));
+  second.RunStep(1);
+  second.Close();
+  first->RunStep(1);
+  first->Close();
+  RankLogReader log(RankLogPath(job_, {0, 0, 0}));
+  const auto records = log.ReadNew();
+  ASSERT_TRUE(records) << records.error().message;
+  EXPECT_THAT(*records, SizeIs(3));  // The header and two steps.
 }
 
 TEST_F(OrdersTest, AJobDirectoryThatCannotBeWrittenIsTold) {

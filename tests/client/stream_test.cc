@@ -9,6 +9,8 @@
 #include "fake_cuda.h"
 #include "perseus/jobdir/rank_log.h"
 
+extern "C" int cuThreadExchangeStreamCaptureMode(int* mode);
+
 namespace perseus {
 namespace {
 
@@ -166,13 +168,21 @@ TEST_F(StreamTest, MoreInstructionsThanEventsAreDroppedNotWaitedFor) {
   for (int i = 0; i < 2100; ++i) RunStep(rank);  // 4,200 of 4,096 that fit.
   EXPECT_EQ(rank.Counters().records_dropped, 104U);
   EXPECT_EQ(rank.Counters().instructions, 4200U);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("launched ahead of the GPU"));
+  fake_cuda::Advance(4200 * 100 * kMillisecond);
+  ASSERT_TRUE(Comes([&] { return Steps().size() == 2048; }));
+  RunStep(rank);
+  fake_cuda::Advance(1000 * kMillisecond);
+  EXPECT_TRUE(Comes([&] { return Steps().size() == 2049; }));
 }
 
-TEST_F(StreamTest, AfterAFailedCallTheSessionIsTimedByItsThread) {
-  RankSession rank(Place());
+TEST_F(StreamTest, AfterAFailedCallTheSessionNeitherTimesNorSetsClocks) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan());
   RunStep(rank);
   fake_cuda::Advance(1000 * kMillisecond);
   ASSERT_TRUE(Comes([&] { return Steps().size() == 1; }));
+  RunStep(rank);  // Launched, and not run yet: its host functions come after the failure.
   fake_cuda::FailFrom("cuEventRecord", kOutOfMemory);
   RunStep(rank);
   const int calls = fake_cuda::Calls("cuEventRecord");
@@ -180,15 +190,22 @@ TEST_F(StreamTest, AfterAFailedCallTheSessionIsTimedByItsThread) {
   EXPECT_EQ(fake_cuda::Calls("cuEventRecord"), calls);
   EXPECT_EQ(rank.Counters().stream_failures, 1U);
   EXPECT_EQ(rank.Warnings(),
-            "the CUDA driver's cuEventRecord failed with 2; instructions on streams are timed by "
-            "the thread that launches them from now on\n");
-  EXPECT_TRUE(Comes([&] { return Steps().size() == 4; }));  // Without the one in which it failed.
+            "the CUDA driver's cuEventRecord failed with 2; instructions on streams are no longer "
+            "timed, and the clocks from before are used for them\n");
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  fake_cuda::Advance(1000 * kMillisecond);
+  const auto requests = rank.Counters().clock_requests;
+  for (int i = 0; i < 3; ++i) RunStep(rank);
+  EXPECT_EQ(rank.Counters().clock_requests, requests);
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  rank.Close();
+  EXPECT_THAT(Steps(), SizeIs(1));  // What the launching thread took is nobody's time.
 }
 
 TEST_F(StreamTest, EveryCallMayFail) {
-  for (const char* call :
-       {"cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime", "cuLaunchHostFunc",
-        "cuCtxGetCurrent", "cuCtxSetCurrent", "cuStreamIsCapturing"}) {
+  for (const char* call : {"cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime",
+                           "cuLaunchHostFunc", "cuCtxGetCurrent", "cuCtxSetCurrent",
+                           "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode"}) {
     fake_cuda::Reset();
     stream_ = fake_cuda::MakeStream();
     fake_cuda::FailFrom(call, kOutOfMemory);
@@ -200,17 +217,23 @@ TEST_F(StreamTest, EveryCallMayFail) {
     EXPECT_THAT(rank.Warnings(), HasSubstr(call));
     EXPECT_EQ(rank.Counters().steps, 4U);
     EXPECT_EQ(rank.Counters().instructions, 8U);
-    EXPECT_TRUE(Comes([&] { return Steps().size() >= 3; })) << call;
+    rank.Close();
+    EXPECT_THAT(Steps(), IsEmpty()) << call;
   }
 }
 
-TEST_F(StreamTest, WithoutADriverTheThreadIsTimed) {
+TEST_F(StreamTest, WithoutADriverNothingIsTimedOrSet) {
   ::setenv("PERSEUS_CUDA_LIBRARY", "/no/such/libcuda.so.1", 1);
-  RankSession rank(Place());
+  StartAgent();
+  RankSession rank(PlaceWithPlan());
   for (int i = 0; i < 3; ++i) RunStep(rank);
   EXPECT_EQ(rank.Counters().stream_failures, 1U);
   EXPECT_THAT(rank.Warnings(), HasSubstr("no CUDA driver"));
-  EXPECT_TRUE(Comes([&] { return Steps().size() == 3; }));
+  // The first step began before any stream was known.
+  EXPECT_LE(rank.Counters().clock_requests, 2U);
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  rank.Close();
+  EXPECT_THAT(Steps(), IsEmpty());
 }
 
 TEST_F(StreamTest, NothingIsEnqueuedOnAStreamThatIsCaptured) {
@@ -230,6 +253,142 @@ TEST_F(StreamTest, NothingIsEnqueuedOnAStreamThatIsCaptured) {
   EXPECT_GT(fake_cuda::Calls("cuEventRecord"), records);
   EXPECT_THAT(rank.Warnings(), HasSubstr("being captured"));
   EXPECT_EQ(rank.Counters().stream_failures, 0U);
+}
+
+TEST_F(StreamTest, ACaptureElsewhereIsNotBrokenByWhatIsAskedOfEvents) {
+  void* const graph = fake_cuda::MakeStream();
+  fake_cuda::SetCapturing(graph, true);
+  {
+    RankSession rank(Place());
+    for (int i = 0; i < 3; ++i) RunStep(rank);
+    const int queries = fake_cuda::Calls("cuEventQuery");
+    ASSERT_TRUE(Comes([&] { return fake_cuda::Calls("cuEventQuery") > queries; }));
+    fake_cuda::Advance(1000 * kMillisecond);
+    EXPECT_TRUE(Comes([&] { return Steps().size() == 3; }));
+    EXPECT_EQ(rank.Counters().stream_failures, 0U);
+  }
+  EXPECT_EQ(fake_cuda::LiveEvents(), 0);
+  EXPECT_FALSE(fake_cuda::IsCaptureBroken(graph));
+  // The training thread's mode is as it was.
+  int mode = 1;
+  ASSERT_EQ(cuThreadExchangeStreamCaptureMode(&mode), 0);
+  EXPECT_EQ(mode, 0);
+  ASSERT_EQ(cuThreadExchangeStreamCaptureMode(&mode), 0);
+}
+
+TEST_F(StreamTest, TheLegacyStreamIsLeftAloneWhileAnotherIsCaptured) {
+  stream_ = nullptr;
+  void* const graph = fake_cuda::MakeStream();
+  RankSession rank(Place());
+  RunStep(rank);
+  fake_cuda::SetCapturing(graph, true);
+  RunStep(rank);
+  fake_cuda::SetCapturing(graph, false);
+  RunStep(rank);
+  fake_cuda::Advance(1000 * kMillisecond);
+  EXPECT_TRUE(Comes([&] { return Steps().size() == 2; }));
+  EXPECT_EQ(rank.Counters().stream_failures, 0U);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("being captured"));
+}
+
+TEST_F(StreamTest, ACaptureThatBeginsWithinAnInstructionGetsNothing) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan());
+  RunStep(rank);
+  fake_cuda::Advance(1000 * kMillisecond);
+  perseus_step_begin(rank.get());
+  perseus_instruction_begin_on(rank.get(), PERSEUS_FORWARD, 0, 0, stream_);
+  const int records = fake_cuda::Calls("cuEventRecord");
+  const int functions = fake_cuda::Calls("cuLaunchHostFunc");
+  fake_cuda::SetCapturing(stream_, true);
+  perseus_instruction_end_on(rank.get(), stream_);
+  EXPECT_EQ(fake_cuda::Calls("cuEventRecord"), records);
+  EXPECT_EQ(fake_cuda::Calls("cuLaunchHostFunc"), functions);
+  fake_cuda::SetCapturing(stream_, false);
+  perseus_step_end(rank.get());
+  RunStep(rank);
+  fake_cuda::Advance(1000 * kMillisecond);
+  EXPECT_TRUE(Comes([&] { return Steps().size() == 2; }));  // Not the one that was captured.
+}
+
+TEST_F(StreamTest, WhatWasOnItsWayToALostLeaseIsTakenBackFromTheNext) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan());
+  RunStep(rank);
+  fake_cuda::Advance(1000 * kMillisecond);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  RunStep(rank);  // Its clocks are on their way.
+  KillAgent();
+  ASSERT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 0; }));
+  StartAgent();
+  ASSERT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 1; }));
+  // An evaluation, which wants no clock.
+  Run(rank, PERSEUS_FORWARD, kMillisecond);
+  fake_cuda::Advance(1000 * kMillisecond);
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  const auto requests = rank.Counters().clock_requests;
+  EXPECT_EQ(requests, 5U);  // Two of the first step, two of the second, and the one that ends it.
+}
+
+TEST_F(StreamTest, ADriverThatIsGoneAtTheProcessesEndIsNoFailure) {
+  constexpr int kDeinitialized = 4;
+  RankSession rank(Place());
+  fake_cuda::FailFrom("cuEventQuery", kDeinitialized);
+  RunStep(rank);
+  fake_cuda::Advance(1000 * kMillisecond);
+  ASSERT_TRUE(Comes([&] { return fake_cuda::Calls("cuEventQuery") >= 2; }));
+  EXPECT_EQ(rank.Counters().stream_failures, 0U);
+  EXPECT_THAT(rank.Warnings(), IsEmpty());
+}
+
+// ---- Calls that do not match ----
+
+TEST_F(StreamTest, AnEndAfterItsStepCostsNothingLater) {
+  RankSession rank(Place());
+  perseus_step_begin(rank.get());
+  perseus_instruction_begin_on(rank.get(), PERSEUS_FORWARD, 0, 0, stream_);
+  perseus_step_end(rank.get());
+  perseus_instruction_end_on(rank.get(), stream_);
+  // More than once around all pairs.
+  constexpr std::size_t kSteps = 1000;
+  for (std::size_t round = 1; round <= 3; ++round) {
+    for (std::size_t i = 0; i < kSteps; ++i) RunStep(rank);
+    fake_cuda::Advance(static_cast<std::int64_t>(kSteps) * 200 * kMillisecond);
+    ASSERT_TRUE(Comes([&] { return Steps().size() == 1 + round * kSteps; })) << Steps().size();
+  }
+  EXPECT_THAT(rank.Warnings(), IsEmpty());
+}
+
+TEST_F(StreamTest, ForgottenEndsCostNothingLater) {
+  RankSession rank(Place());
+  for (int i = 0; i < 5000; ++i) {
+    perseus_step_begin(rank.get());
+    perseus_instruction_begin_on(rank.get(), PERSEUS_FORWARD, 0, 0, stream_);
+    perseus_instruction_begin_on(rank.get(), PERSEUS_BACKWARD, 0, 0, stream_);
+    perseus_instruction_begin(rank.get(), PERSEUS_BACKWARD, 1, 0);
+    perseus_instruction_end(rank.get());
+    perseus_step_end(rank.get());
+  }
+  RunStep(rank);
+  fake_cuda::Advance(1000 * kMillisecond);
+  ASSERT_TRUE(Comes([&] { return Steps().size() == 1; })) << Steps().size();
+  EXPECT_NEAR(static_cast<double>(Steps()[0].instructions[0].duration), 50e6, 16);
+  EXPECT_THAT(rank.Warnings(), IsEmpty());
+}
+
+TEST_F(StreamTest, AnEndWithoutItsBeginChangesNoInstructionBeforeIt) {
+  RankSession rank(Place());
+  perseus_step_begin(rank.get());
+  Run(rank, PERSEUS_FORWARD, kMillisecond);
+  perseus_instruction_begin_on(rank.get(), 17, 0, 0, stream_);  // No such kind.
+  fake_cuda::Launch(stream_, 57 * kMillisecond);
+  perseus_instruction_end_on(rank.get(), stream_);
+  perseus_instruction_end(rank.get());
+  perseus_step_end(rank.get());
+  fake_cuda::Advance(1000 * kMillisecond);
+  ASSERT_TRUE(Comes([&] { return Steps().size() == 1; }));
+  ASSERT_THAT(Steps()[0].instructions, SizeIs(1));
+  EXPECT_NEAR(static_cast<double>(Steps()[0].instructions[0].duration), 1e6, 16);
 }
 
 TEST_F(StreamTest, ClosingDestroysTheEvents) {

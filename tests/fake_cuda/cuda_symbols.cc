@@ -18,6 +18,9 @@ namespace {
 constexpr int kNotReady = 600;
 constexpr int kInvalidHandle = 400;
 constexpr int kInvalidContext = 201;
+constexpr int kUnsafeInCapture = 900;
+constexpr int kCaptureImplicit = 906;
+constexpr int kRelaxed = 2;
 
 struct Event {
   bool is_recorded = false;
@@ -34,6 +37,7 @@ struct Stream {
   std::deque<Item> items;
   std::int64_t free_at = 0;  // When what was begun last is done.
   bool is_capturing = false;
+  bool is_broken = false;  // What was captured.
 };
 struct Failure {
   int result = 0;
@@ -43,6 +47,7 @@ struct Driver {
   std::mutex mutex;
   std::int64_t now = 0;
   std::vector<std::unique_ptr<Stream>> streams;
+  Stream legacy;
   std::set<Event*> events;
   std::map<std::string, int, std::less<>> calls;
   std::map<std::string, Failure, std::less<>> failures;
@@ -55,6 +60,7 @@ Driver& driver() {
 int the_context = 0;
 // A thread has none until it makes a stream or is given one.
 thread_local void* current_context = nullptr;
+thread_local int capture_mode = 0;  // Global.
 
 // Counts the call; what it is to return, 0 for success.
 int Enter(const char* entry_point) {
@@ -64,16 +70,37 @@ int Enter(const char* entry_point) {
   return failure->second.after-- > 0 ? 0 : failure->second.result;
 }
 
-bool IsStream(const void* handle) {
+// As Enter, for what is forbidden while something is captured.
+int EnterUnsafe(const char* entry_point) {
+  const int failed = Enter(entry_point);
+  if (failed != 0 || capture_mode == kRelaxed) return failed;
+  int result = 0;
   for (const auto& stream : driver().streams) {
-    if (stream.get() == handle) return true;
+    if (!stream->is_capturing) continue;
+    stream->is_broken = true;
+    result = kUnsafeInCapture;
   }
-  return false;
+  return result;
+}
+
+bool IsAnyCapturing() {
+  return std::any_of(driver().streams.begin(), driver().streams.end(),
+                     [](const auto& stream) { return stream->is_capturing; });
+}
+
+// Null if there is no such stream.
+Stream* StreamOf(void* handle) {
+  if (handle == nullptr) return &driver().legacy;
+  for (const auto& stream : driver().streams) {
+    if (stream.get() == handle) return stream.get();
+  }
+  return nullptr;
 }
 
 int Enqueue(void* handle, const Item& item) {
-  if (!IsStream(handle)) return kInvalidHandle;
-  auto* stream = static_cast<Stream*>(handle);
+  Stream* const stream = StreamOf(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  if (stream == &driver().legacy && IsAnyCapturing()) return kCaptureImplicit;
   // What an empty queue is given begins now, not in the past.
   if (stream->items.empty()) stream->free_at = std::max(stream->free_at, driver().now);
   stream->items.push_back(item);
@@ -93,6 +120,7 @@ void Reset() {
   const std::lock_guard lock(driver().mutex);
   driver().now = 0;
   driver().streams.clear();
+  driver().legacy = {};
   for (Event* event : driver().events) delete event;
   driver().events.clear();
   driver().calls.clear();
@@ -115,7 +143,9 @@ void Launch(void* stream, std::int64_t duration_ns) {
 void Advance(std::int64_t duration_ns) {
   std::unique_lock lock(driver().mutex);
   const std::int64_t until = driver().now + duration_ns;
-  for (const auto& stream : driver().streams) {
+  std::vector<Stream*> streams = {&driver().legacy};
+  for (const auto& stream : driver().streams) streams.push_back(stream.get());
+  for (Stream* const stream : streams) {
     while (!stream->items.empty()) {
       const Item item = stream->items.front();
       if (stream->free_at + item.duration > until) break;
@@ -134,6 +164,11 @@ void Advance(std::int64_t duration_ns) {
 void SetCapturing(void* stream, bool is_capturing) {
   const std::lock_guard lock(driver().mutex);
   static_cast<Stream*>(stream)->is_capturing = is_capturing;
+}
+
+bool IsCaptureBroken(void* stream) {
+  const std::lock_guard lock(driver().mutex);
+  return static_cast<Stream*>(stream)->is_broken;
 }
 
 void FailFrom(std::string_view entry_point, int result, int after) {
@@ -163,7 +198,7 @@ extern "C" {
 
 int cuEventCreate(void** event, unsigned /*flags*/) {
   const std::lock_guard lock(driver().mutex);
-  if (const int failed = Enter("cuEventCreate"); failed != 0) return failed;
+  if (const int failed = EnterUnsafe("cuEventCreate"); failed != 0) return failed;
   if (current_context == nullptr) return kInvalidContext;
   *event = *driver().events.insert(new Event).first;
   return 0;
@@ -184,7 +219,7 @@ int cuEventRecord(void* handle, void* stream) {
 
 int cuEventQuery(void* handle) {
   const std::lock_guard lock(driver().mutex);
-  if (const int failed = Enter("cuEventQuery"); failed != 0) return failed;
+  if (const int failed = EnterUnsafe("cuEventQuery"); failed != 0) return failed;
   if (current_context == nullptr) return kInvalidContext;
   auto* event = static_cast<Event*>(handle);
   if (!driver().events.contains(event)) return kInvalidHandle;
@@ -193,7 +228,7 @@ int cuEventQuery(void* handle) {
 
 int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
   const std::lock_guard lock(driver().mutex);
-  if (const int failed = Enter("cuEventElapsedTime"); failed != 0) return failed;
+  if (const int failed = EnterUnsafe("cuEventElapsedTime"); failed != 0) return failed;
   if (current_context == nullptr) return kInvalidContext;
   const auto* first = static_cast<Event*>(from);
   const auto* last = static_cast<Event*>(to);
@@ -205,13 +240,14 @@ int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
 
 int cuEventDestroy_v2(void* handle) {
   const std::lock_guard lock(driver().mutex);
-  if (const int failed = Enter("cuEventDestroy_v2"); failed != 0) return failed;
+  if (const int failed = EnterUnsafe("cuEventDestroy_v2"); failed != 0) return failed;
   auto* event = static_cast<Event*>(handle);
   if (driver().events.erase(event) == 0) return kInvalidHandle;
   // The real one frees it once the GPU is past it.
   for (const auto& stream : driver().streams) {
     std::erase_if(stream->items, [event](const Item& item) { return item.event == event; });
   }
+  std::erase_if(driver().legacy.items, [event](const Item& item) { return item.event == event; });
   delete event;
   return 0;
 }
@@ -243,8 +279,17 @@ int cuCtxSetCurrent(void* context) {
 int cuStreamIsCapturing(void* handle, int* status) {
   const std::lock_guard lock(driver().mutex);
   if (const int failed = Enter("cuStreamIsCapturing"); failed != 0) return failed;
-  if (!IsStream(handle)) return kInvalidHandle;
-  *status = static_cast<Stream*>(handle)->is_capturing ? 1 : 0;
+  const Stream* const stream = StreamOf(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  if (stream == &driver().legacy && IsAnyCapturing()) return kCaptureImplicit;
+  *status = stream->is_capturing ? 1 : 0;
+  return 0;
+}
+
+int cuThreadExchangeStreamCaptureMode(int* mode) {
+  const std::lock_guard lock(driver().mutex);
+  if (const int failed = Enter("cuThreadExchangeStreamCaptureMode"); failed != 0) return failed;
+  std::swap(*mode, capture_mode);
   return 0;
 }
 

@@ -19,7 +19,11 @@ void Launch(void* stream, std::int64_t duration_ns);
 // The GPU's time passes; queues are worked off as far as they get.
 void Advance(std::int64_t duration_ns);
 
+// In the global mode, as captures are unless told otherwise: what a thread that is not relaxed asks
+// of events meanwhile fails, and breaks the capture. While any stream is captured, the legacy one
+// (null) cannot be used.
 void SetCapturing(void* stream, bool is_capturing);
+bool IsCaptureBroken(void* stream);
 // From its next call but `after` on, this entry point returns `result`.
 void FailFrom(std::string_view entry_point, int result, int after = 0);
 
