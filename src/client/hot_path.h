@@ -98,7 +98,7 @@ class HotPath {
   static constexpr int kNoTimes = -1;
 
   // From the next step on. On the training thread, but not for the hot path.
-  void Follow(ClockTable* table) { AddWaiting(table); }
+  void Follow(ClockTable* table);
 
   bool is_in_step() const { return is_in_step_; }
   bool is_in_instruction() const { return is_in_instruction_; }
@@ -108,6 +108,10 @@ class HotPath {
 
   void AddWaiting(ClockTable* table);
   void AdoptTables(Nanoseconds now);
+  void AdoptOwn();
+  void Adopt(ClockTable* table);
+  void ChooseTable(Nanoseconds now);
+  void Replace(ClockTable*& place, ClockTable* table);
   void LeavePlan(const Computation* expected, const Computation* got);
   int ClockAt(std::size_t position) const;
   int FirstClock() const;
@@ -127,8 +131,14 @@ class HotPath {
   HotCounters& counters_;
   HotTrouble& trouble_;
 
-  ClockTable* table_ = nullptr;    // In force; null for none.
+  ClockTable* table_ = nullptr;    // In force, one of those below; null for none.
   ClockTable* waiting_ = nullptr;  // Ascending from_step; a list by `next`.
+  // Temporary orders hide lasting ones, and these the session's own plan, unless they are for it.
+  ClockTable* temporary_ = nullptr;
+  ClockTable* lasting_ = nullptr;
+  ClockTable* own_ = nullptr;
+  ClockTable* next_own_ = nullptr;      // Since it was told to follow another.
+  const ClockTable* orders_ = nullptr;  // Whichever of the first two is in force.
 
   std::int64_t next_step_ = 0;
   bool is_in_step_ = false;
