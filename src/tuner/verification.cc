@@ -28,9 +28,7 @@ class Verifier {
   Result<Verification> Run() {
     auto run = Measure();
     // Also after a failure: nobody asked for the plan to stay.
-    const auto back = desk_.version() == first_version_
-                          ? Result<std::int64_t>(0)
-                          : desk_.GiveBack(logs_.LastStep(ranks_) + 1);
+    const auto back = desk_.HasToGiveBack() ? desk_.GiveBack() : Result<std::int64_t>(0);
     if (!run) return Fail(run);
     if (!back) return Fail(back);
     return Conclude();
@@ -44,14 +42,12 @@ class Verifier {
   JobLogs logs_;
   OrdersDesk desk_;
   Clock& clock_;
-  std::int64_t first_version_ = 0;
   std::set<RankName> ranks_;
   std::vector<Block> blocks_;
   Verification result_;
 };
 
 Result<void> Verifier::Measure() {
-  first_version_ = desk_.version();
   const auto await_step = [&](std::int64_t step) {
     return logs_.AwaitStep(ranks_, step, options_.patience, options_.should_end, clock_);
   };
@@ -65,14 +61,14 @@ Result<void> Verifier::Measure() {
   if (!(step_time_s > 0)) return FailAs(ErrorKind::kSystem, "steps take no time");
   result_.step_time_s = step_time_s;
   auto layout = LayOutBlocks(options_.steps, step_time_s, options_.counter_period_s,
-                             options_.comparison.level);
+                             options_.comparison.level, options_.orders_take_s);
   if (!layout) return Fail(layout);
   result_.layout = *layout;
 
   auto plan = desk_.AddPlan(fmt::format("verify-{}", desk_.version() + 1), options_.plan);
   if (!plan) return Fail(plan);
   SplitMix64 coin{options_.seed};
-  const std::int64_t ahead = StepsAhead(step_time_s);
+  const std::int64_t ahead = StepsAhead(options_.orders_take_s, step_time_s);
   std::int64_t begin = logs_.LastStep(ranks_) + 1 + ahead;
   for (int pair = 0; pair < layout->pairs; ++pair) {
     const bool planned_first = coin() >> 63 != 0;
@@ -86,6 +82,9 @@ Result<void> Verifier::Measure() {
     if (auto came = await_step(block.begin - ahead - 1); !came) return came;
     Orders orders;
     if (block.is_planned) orders.plan = *plan;
+    // Long enough for the next block's to be there; should nobody give them, training is not left
+    // with these.
+    orders.until_step = block.begin + layout->length + ahead;
     const auto version = desk_.Give(std::move(orders), block.begin);
     if (!version) return Fail(version);
     block.version = *version;
@@ -130,7 +129,7 @@ Result<Verification> Verifier::Conclude() {
 }  // namespace
 
 Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_period_s,
-                                 double level) {
+                                 double level, double orders_take_s) {
   const auto steps_for = [&](double seconds) {
     return std::max(1, static_cast<int>(std::ceil(seconds / step_time_s)));
   };
@@ -139,7 +138,7 @@ Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_p
   layout.front = steps_for(counter_period_s);
   layout.back = steps_for(counter_period_s);
   // As much again is used, and orders stay in their file until ranks have read them.
-  const int shortest = std::max(layout.front + layout.back + 1, steps_for(kOrdersTakeSeconds));
+  const int shortest = std::max(layout.front + layout.back + 1, steps_for(orders_take_s));
   const int comfortable = std::max(2 * (layout.front + layout.back), shortest);
   const int least_pairs = LeastPairs(level);
   layout.length = std::clamp(steps / (2 * least_pairs), shortest, comfortable);

@@ -70,6 +70,21 @@ TEST_F(VerificationTest, JobThatEndsMeanwhileIsAnErrorAndLeavesNoPlan) {
   EXPECT_EQ((*ReadOrders(job_.directory()))->plan, "");
 }
 
+// A job that was started with PERSEUS_PLAN goes on with it; and were the verifier killed, its last
+// orders would end by themselves.
+TEST_F(VerificationTest, LeavesRanksWithTheirOwnPlans) {
+  bool all_temporary = true;
+  options_.should_end = [&] {
+    const auto orders = ReadOrders(job_.directory());
+    all_temporary = all_temporary && (!*orders || (*orders)->until_step);
+    job_.RunStep();
+    return false;
+  };
+  ASSERT_TRUE(Run());
+  EXPECT_TRUE(all_temporary);
+  EXPECT_TRUE((*ReadOrders(job_.directory()))->own);
+}
+
 TEST_F(VerificationTest, RankThatDoesNotFollowIsNamed) {
   job_.deaf = {{0, 1, 0}};
   const auto verified = Run();

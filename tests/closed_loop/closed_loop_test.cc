@@ -110,9 +110,11 @@ TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
   ASSERT_TRUE(logs->ReadNew());
   Steps before{1, 0};
   Steps after;
+  bool is_before = true;
   for (const RanStep& step : logs->ranks().at({0, 0, 0}).steps) {
     const auto number = static_cast<std::size_t>(step.step);
-    if (step.version == 0) before.end = number + 1;
+    is_before = is_before && step.version == 0;
+    if (is_before) before.end = number + 1;
     if (step.version == version && after.begin == 0) after.begin = number + 1;
     if (step.version == version) after.end = number + 1;
   }
@@ -124,6 +126,7 @@ TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
   // What was measured can be planned with.
   RunWell(
       "plan tuned/profile.csv --schedule 1f1b --microbatches 6 --blocking-power 84 --no-frontier");
+  RunWell("evaluate tuned/plan.json");
 }
 
 TEST_F(ClosedLoopTest, InterleavedPlanSavesWhatItPromised) {
