@@ -80,18 +80,21 @@ std::string FormatJson(const TuningResult& result) {
   return json.dump(2) + "\n";
 }
 
-std::string FormatText(const TuningResult& result) {
+enum class BlockingPower { kGiven, kMeasured };
+
+std::string FormatText(const TuningResult& result, BlockingPower blocking_power) {
   const PlanFile& plan = result.plan;
   return fmt::format(
       "measured {} clocks of an instruction at most, in {} rounds: {} steps, {:.1f} s, {:.2f} % "
       "slower "
       "on average\n"
       "stopped since {}\n"
-      "a GPU that waits draws {:.1f} W\n"
+      "a GPU that waits draws {:.1f} W{}\n"
       "{}: {:.2f} % of the energy saved at {:.2f} % more time, by what was measured {}\n"
       "{}{}\n",
       result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
-      result.slowdown_spent * 100, result.reason, result.blocking_power_w, plan.target,
+      result.slowdown_spent * 100, result.reason, result.blocking_power_w,
+      blocking_power == BlockingPower::kGiven ? ", as the job says" : " (measured)", plan.target,
       SavingOf(result) * 100, (ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1) * 100,
       result.version == 0 ? "before it ran (expect a point less)" : "while it ran",
       result.seen
@@ -146,11 +149,13 @@ Result<void> RunTune(const TuneFlags& flags) {
   options.say = [](std::string_view text) {
     std::fputs(fmt::format("perseus: {}\n", text).c_str(), stderr);
   };
+  const BlockingPower blocking_power =
+      options.job.model.blocking_power_w > 0 ? BlockingPower::kGiven : BlockingPower::kMeasured;
   RealClock clock;
   const auto result = Tune(options, clock);
   if (!result) return Fail(result);
   if (auto written = WriteResults(flags, *result); !written) return written;
-  return Print(flags.as_json ? FormatJson(*result) : FormatText(*result));
+  return Print(flags.as_json ? FormatJson(*result) : FormatText(*result, blocking_power));
 }
 
 }  // namespace
