@@ -88,7 +88,7 @@ class Tuner {
   };
   Result<Cost> CostOf(const Stretch& stretch) const;
   Result<void> RunBaseline();
-  Result<void> CheckSeen() const;
+  SeenSteps Seen() const;
   Result<void> LeaveInForce();
   using Gpus = std::map<RankName, KnownGpu>;
   KnownGpu& KnownGpuOf(Gpus& gpus, const RankName& name) const;
@@ -527,29 +527,10 @@ Result<Tuner::Gpus> Tuner::Follow() {
   return gpus;
 }
 
-// Whatever options seem to take: whether whole steps are as they should be.
-Result<void> Tuner::CheckSeen() const {
-  const double promised = std::max(0.0, ToSeconds(plan_->time) / baseline_s_ - 1);
-  const double most_s =
-      baseline_cost_->time_s * (1 + promised + kTolerated) +
-      kSlackOfErrors * std::hypot(baseline_cost_->time_error_s, plan_cost_->time_error_s);
-  if (plan_cost_->time_s > most_s) {
-    return FailAs(ErrorKind::kUnreachable,
-                  "the plan in force takes {:.4f} s a step, and {:.4f} s at the highest clocks: "
-                  "{:.2f} % more, where it promised {:.2f} %; the clocks are what they were before "
-                  "(is the switching latency in the job file? Does the order of instructions "
-                  "differ from the schedule's?)",
-                  plan_cost_->time_s, baseline_cost_->time_s,
-                  100 * (plan_cost_->time_s / baseline_cost_->time_s - 1), 100 * promised);
-  }
-  if (plan_cost_->energy_j > (1 + kTolerated) * baseline_cost_->energy_j) {
-    return FailAs(
-        ErrorKind::kUnreachable,
-        "the plan in force takes {:.1f} J a step, and {:.1f} J at the highest clocks; the "
-        "clocks are what they were before (is the blocking power right? 0 measures it)",
-        plan_cost_->energy_j, baseline_cost_->energy_j);
-  }
-  return {};
+SeenSteps Tuner::Seen() const {
+  return {plan_cost_->time_s, plan_cost_->energy_j, baseline_cost_->time_s,
+          baseline_cost_->energy_j,
+          std::hypot(baseline_cost_->time_error_s, plan_cost_->time_error_s)};
 }
 
 // Once all follow it: for good, and from step 0 on, at which a job that is started anew begins.
@@ -606,7 +587,8 @@ Result<void> Tuner::FollowPlans() {
     if (!scale) return Fail(scale);
     if (auto judged = Judge(known, *scale); !judged) return judged;
   }
-  if (auto seen = CheckSeen(); !seen) return seen;
+  const double promised = ToSeconds(plan_->time) / baseline_s_ - 1;
+  if (auto seen = CheckSeen(Seen(), std::max(0.0, promised)); !seen) return seen;
   return LeaveInForce();
 }
 
@@ -621,10 +603,7 @@ Result<TuningResult> Tuner::Run() {
   }
   if (!run) return Fail(run);
   std::optional<SeenSteps> seen;
-  if (plan_cost_) {
-    seen = SeenSteps{plan_cost_->time_s, plan_cost_->energy_j, baseline_cost_->time_s,
-                     baseline_cost_->energy_j};
-  }
+  if (plan_cost_) seen = Seen();
   return TuningResult{MeasuredProfile(PooledOptions(state_.gpus)),
                       *std::move(planned_),
                       *std::move(plan_),
@@ -639,6 +618,28 @@ Result<TuningResult> Tuner::Run() {
 }
 
 }  // namespace
+
+Result<void> CheckSeen(const SeenSteps& seen, double promised_slowdown) {
+  const double most_s = seen.baseline_time_s * (1 + promised_slowdown + kTolerated) +
+                        kSlackOfErrors * seen.time_error_s;
+  if (seen.time_s > most_s) {
+    return FailAs(ErrorKind::kUnreachable,
+                  "the plan in force takes {:.4f} s a step, and {:.4f} s at the highest clocks: "
+                  "{:.2f} % more, where it promised {:.2f} %; the clocks are what they were before "
+                  "(is the switching latency in the job file? Does the order of instructions "
+                  "differ from the schedule's?)",
+                  seen.time_s, seen.baseline_time_s, 100 * seen.slowdown(),
+                  100 * promised_slowdown);
+  }
+  if (seen.energy_j > (1 + kTolerated) * seen.baseline_energy_j) {
+    return FailAs(
+        ErrorKind::kUnreachable,
+        "the plan in force takes {:.1f} J a step, and {:.1f} J at the highest clocks; the "
+        "clocks are what they were before (is the blocking power right? 0 measures it)",
+        seen.energy_j, seen.baseline_energy_j);
+  }
+  return {};
+}
 
 Result<TuningResult> Tune(const TuningOptions& options, Clock& clock) {
   auto logs = JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning);

@@ -48,9 +48,15 @@ struct SeenSteps {
   double energy_j = 0;
   double baseline_time_s = 0;
   double baseline_energy_j = 0;
+  double time_error_s = 0;  // Standard error of the difference of the two times.
   double saving() const { return 1 - energy_j / baseline_energy_j; }
   double slowdown() const { return time_s / baseline_time_s - 1; }
 };
+
+// Whatever instructions seem to take: whether whole steps are as a plan of that slowdown (a
+// fraction) should be. Fails (kUnreachable) with both figures if they are slower than that by more
+// than 1 % and three standard errors, or cost more than 1 % more than the baseline's.
+Result<void> CheckSeen(const SeenSteps& seen, double promised_slowdown);
 
 struct TuningResult {
   Profile profile;  // What was measured, with confidence.
