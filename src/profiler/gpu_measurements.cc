@@ -19,7 +19,6 @@ constexpr double kEstimatedVariances = 1.19;
 // Fewer than this say too little of their own spread to test the next by.
 constexpr std::int64_t kLeastSamplesToTest = 20;
 constexpr std::int64_t kLeastResiduals = 3;  // The same of steps.
-constexpr double kMostOfAStep = GpuMeasurements::kMostOfAStep;
 // Standard errors; one clean step in 16,000.
 constexpr double kFarOff = 4;
 
