@@ -32,7 +32,8 @@ constexpr const char* kExamples =
     "Example:\n"
     "  perseus tune run --job job.toml --budget-steps 80 --budget-slowdown 20 -o tuned\n"
     "\n"
-    "DIR then holds profile.csv (what was measured, with confidence intervals) and plan.json.";
+    "DIR then holds profile.csv (what was measured, with confidence intervals), plan.json, and\n"
+    "planned.csv (what the plan goes by: also clocks that were not measured, by a fitted model).";
 
 struct TuneFlags {
   JobFlags job;
@@ -54,37 +55,53 @@ double SavingOf(const TuningResult& result) {
 }
 
 std::string FormatJson(const TuningResult& result) {
-  const nlohmann::ordered_json json{{"rounds", result.rounds},
-                                    {"steps_spent", result.spent.steps},
-                                    {"seconds_spent", result.spent.seconds},
-                                    {"slowdown_spent", result.slowdown_spent},
-                                    {"frequencies", result.frequencies},
-                                    {"reason", result.reason},
-                                    {"blocking_power_w", result.blocking_power_w},
-                                    {"target", result.plan.target},
-                                    {"time_s", ToSeconds(result.plan.time)},
-                                    {"energy_j", result.plan.energy_j},
-                                    {"baseline_time_s", ToSeconds(result.plan.baseline_time)},
-                                    {"baseline_energy_j", result.plan.baseline_energy_j},
-                                    {"saving", SavingOf(result)},
-                                    {"orders_version", result.version}};
+  nlohmann::ordered_json json{{"rounds", result.rounds},
+                              {"steps_spent", result.spent.steps},
+                              {"seconds_spent", result.spent.seconds},
+                              {"slowdown_spent", result.slowdown_spent},
+                              {"frequencies", result.frequencies},
+                              {"reason", result.reason},
+                              {"blocking_power_w", result.blocking_power_w},
+                              {"target", result.plan.target},
+                              {"time_s", ToSeconds(result.plan.time)},
+                              {"energy_j", result.plan.energy_j},
+                              {"baseline_time_s", ToSeconds(result.plan.baseline_time)},
+                              {"baseline_energy_j", result.plan.baseline_energy_j},
+                              {"saving", SavingOf(result)}};
+  if (result.seen) {
+    json["seen"] = {{"time_s", result.seen->time_s},
+                    {"energy_j", result.seen->energy_j},
+                    {"baseline_time_s", result.seen->baseline_time_s},
+                    {"baseline_energy_j", result.seen->baseline_energy_j},
+                    {"saving", result.seen->saving()},
+                    {"slowdown", result.seen->slowdown()}};
+  }
+  json["orders_version"] = result.version;
   return json.dump(2) + "\n";
 }
 
-std::string FormatText(const TuningResult& result) {
+enum class BlockingPower { kGiven, kMeasured };
+
+std::string FormatText(const TuningResult& result, BlockingPower blocking_power) {
   const PlanFile& plan = result.plan;
   return fmt::format(
       "measured {} clocks of an instruction at most, in {} rounds: {} steps, {:.1f} s, {:.2f} % "
       "slower "
       "on average\n"
       "stopped since {}\n"
-      "a GPU that waits draws {:.1f} W\n"
+      "a GPU that waits draws {:.1f} W{}\n"
       "{}: {:.2f} % of the energy saved at {:.2f} % more time, by what was measured {}\n"
-      "{}\n",
+      "{}{}\n",
       result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
-      result.slowdown_spent * 100, result.reason, result.blocking_power_w, plan.target,
+      result.slowdown_spent * 100, result.reason, result.blocking_power_w,
+      blocking_power == BlockingPower::kGiven ? ", as the job says" : " (measured)", plan.target,
       SavingOf(result) * 100, (ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1) * 100,
       result.version == 0 ? "before it ran (expect a point less)" : "while it ran",
+      result.seen
+          ? fmt::format("seen in whole steps: {:.2f} % of the energy saved at {:.2f} % more "
+                        "time\n",
+                        result.seen->saving() * 100, result.seen->slowdown() * 100)
+          : "",
       result.version == 0
           ? "the clocks are what they were before"
           : fmt::format("all ranks follow it (orders {}); perseus verify says what it "
@@ -96,6 +113,9 @@ Result<void> WriteResults(const TuneFlags& flags, const TuningResult& result) {
   if (flags.output.empty()) return {};
   const std::filesystem::path directory = flags.output;
   auto written = WriteFileAtomically(directory / "profile.csv", FormatProfile(result.profile));
+  if (written) {
+    written = WriteFileAtomically(directory / "planned.csv", FormatProfile(result.planned));
+  }
   if (written) written = WriteFileAtomically(directory / "plan.json", FormatPlan(result.plan));
   return written;
 }
@@ -115,8 +135,8 @@ Result<void> RunTune(const TuneFlags& flags) {
   options.job_directory = flags.directory;
   options.job = *std::move(job);
   options.job.profile = flags.output.empty()
-                            ? "profile.csv"
-                            : (std::filesystem::path(flags.output) / "profile.csv").string();
+                            ? "planned.csv"
+                            : (std::filesystem::path(flags.output) / "planned.csv").string();
   options.target = targets.front();
   options.budget = flags.budget;
   options.budget.slowdown = flags.slowdown_percent / 100;
@@ -129,11 +149,13 @@ Result<void> RunTune(const TuneFlags& flags) {
   options.say = [](std::string_view text) {
     std::fputs(fmt::format("perseus: {}\n", text).c_str(), stderr);
   };
+  const BlockingPower blocking_power =
+      options.job.model.blocking_power_w > 0 ? BlockingPower::kGiven : BlockingPower::kMeasured;
   RealClock clock;
   const auto result = Tune(options, clock);
   if (!result) return Fail(result);
   if (auto written = WriteResults(flags, *result); !written) return written;
-  return Print(flags.as_json ? FormatJson(*result) : FormatText(*result));
+  return Print(flags.as_json ? FormatJson(*result) : FormatText(*result, blocking_power));
 }
 
 }  // namespace

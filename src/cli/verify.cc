@@ -36,6 +36,7 @@ struct VerifyFlags {
   double level_percent = 95;
   double tolerance_percent = 0.2;
   double counter_period_ms = 100;
+  double orders_take_s = kOrdersTakeSeconds;
   int seed = 1;
   double timeout_s = 60;
   bool as_json = false;
@@ -128,6 +129,7 @@ Result<void> RunVerify(const VerifyFlags& flags) {
                           static_cast<int>(plan->ranks.size()), plan->job.model.gpus_per_stage);
   options.steps = flags.steps;
   options.counter_period_s = flags.counter_period_ms / 1e3;
+  options.orders_take_s = flags.orders_take_s;
   options.comparison.level = flags.level_percent / 100;
   options.comparison.slowdown_tolerance = flags.tolerance_percent / 100;
   options.seed = static_cast<std::uint64_t>(flags.seed);
@@ -176,6 +178,10 @@ Verb AddVerifyVerb(CLI::App& program) {
                    "How often the GPUs' energy counters move (default: 100)")
       ->type_name("MS")
       ->check(NumberIn({1, 10'000}, "milliseconds"));
+  verb->add_option("--orders-take", flags->orders_take_s,
+                   "Until every rank has read an order, on a slow file system (default: 1)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0.1, 600}, "in seconds"));
   verb->add_option("--seed", flags->seed, "Of the random order (default: 1)")
       ->type_name("N")
       ->check(WholeNumberIn({0, 1'000'000'000}));

@@ -29,6 +29,7 @@ struct ClockTable {
     kNone,   // The clocks that the GPU had before.
     kPlan,   // `order`.
     kKinds,  // `kind_clocks`, whatever the order.
+    kOwn,    // Of orders: the session's own plan, or none.
   };
   static constexpr int kKinds = 5;  // That a profile measures, from 0.
 
@@ -36,13 +37,14 @@ struct ClockTable {
   std::vector<PlannedClock> order;
   std::vector<int> kind_clocks;  // [chunk * kKinds + kind]; 0: what the GPU had before.
 
-  std::int64_t version = 0;    // Of the orders; 0: none.
-  std::int64_t from_step = 0;  // Holds from the first step on that is not before this one.
-  Nanoseconds expires = 0;     // CLOCK_MONOTONIC; 0: never.
-  bool is_local = false;       // Of this process's own plan, not of orders.
-  bool is_recorded = true;     // Whether its steps are written to the rank's log.
-  double slowdown = 1;         // Of an iteration, on purpose; 1 to 100.
-  std::string name;            // Of the plan's file.
+  std::int64_t version = 0;     // Of the orders; 0: none.
+  std::int64_t from_step = 0;   // Holds from the first step on that is not before this one.
+  std::int64_t until_step = 0;  // Orders that are temporary end there; 0: they last.
+  bool is_own = false;          // The session's own plan, not of orders.
+  Nanoseconds expires = 0;      // CLOCK_MONOTONIC; 0: never.
+  bool is_recorded = true;      // Whether its steps are written to the rank's log.
+  double slowdown = 1;          // Of an iteration, on purpose; 1 to 100.
+  std::string name;             // Of the plan's file.
 
   ClockTable* next = nullptr;  // Of whoever holds it.
 

@@ -20,7 +20,7 @@ HotPath::HotPath(Ring<Event>& events, Handover<ClockTable>& tables, HotCounters&
       learned_(kLongestLearned) {}
 
 HotPath::~HotPath() {
-  tables_.Retire(table_);
+  for (ClockTable* const held : {temporary_, lasting_, own_, next_own_}) tables_.Retire(held);
   while (waiting_ != nullptr) {
     ClockTable* const first = waiting_;
     waiting_ = first->next;
@@ -43,40 +43,57 @@ void HotPath::AddWaiting(ClockTable* table) {
   *end = table;
 }
 
-void HotPath::Follow(ClockTable* table) {
-  for (ClockTable** at = &waiting_; *at != nullptr;) {
-    ClockTable* const waiting = *at;
-    if (waiting->is_local) {
-      *at = waiting->next;
-      tables_.Retire(waiting);
-    } else {
-      at = &waiting->next;
-    }
+void HotPath::Replace(ClockTable*& place, ClockTable* table) {
+  tables_.Retire(place);
+  place = table;
+}
+
+void HotPath::Follow(ClockTable* table) { Replace(next_own_, table); }
+
+// A plan that the program itself asks for goes before all orders in force; those that are to hold
+// from a later step on still will.
+void HotPath::AdoptOwn() {
+  if (next_own_ == nullptr) return;
+  Replace(temporary_, nullptr);
+  Replace(lasting_, nullptr);
+  Replace(own_, next_own_);
+  next_own_ = nullptr;
+}
+
+void HotPath::Adopt(ClockTable* table) {
+  if (table->until_step != 0) return Replace(temporary_, table);
+  Replace(temporary_, nullptr);
+  Replace(lasting_, table);
+}
+
+void HotPath::ChooseTable(Nanoseconds now) {
+  if (temporary_ != nullptr && next_step_ >= temporary_->until_step) Replace(temporary_, nullptr);
+  orders_ = temporary_ != nullptr ? temporary_ : lasting_;
+  ClockTable*& chosen = orders_ == nullptr || orders_->source == ClockTable::Source::kOwn ? own_
+                        : temporary_ != nullptr ? temporary_
+                                                : lasting_;
+  if (chosen != nullptr && chosen->expires != 0 && now >= chosen->expires) {
+    if (orders_ == chosen) orders_ = nullptr;
+    Replace(chosen, nullptr);
+    trouble_.has_expired.store(true, std::memory_order_release);
   }
-  // What waits is not due before the next step.
-  table->is_local = true;
-  table->from_step = next_step_;
-  table->next = waiting_;
-  waiting_ = table;
+  table_ = chosen;
 }
 
 void HotPath::AdoptTables(Nanoseconds now) {
+  AdoptOwn();
   if (ClockTable* const offered = tables_.Take(); offered != nullptr) AddWaiting(offered);
   while (waiting_ != nullptr && waiting_->from_step <= next_step_) {
     ClockTable* const first = waiting_;
     waiting_ = first->next;
-    tables_.Retire(table_);
-    table_ = first;
+    Adopt(first);
   }
-  if (table_ != nullptr && table_->expires != 0 && now >= table_->expires) {
-    tables_.Retire(table_);
-    table_ = nullptr;
-    trouble_.has_expired.store(true, std::memory_order_release);
-  }
+  ChooseTable(now);
   const bool has_clocks = table_ != nullptr && table_->source != ClockTable::Source::kNone;
   counters_.follows_plan.store(has_clocks, std::memory_order_relaxed);
-  counters_.is_recorded.store(table_ == nullptr || table_->is_recorded, std::memory_order_relaxed);
-  counters_.version.store(table_ != nullptr ? table_->version : 0, std::memory_order_relaxed);
+  counters_.is_recorded.store(orders_ == nullptr || orders_->is_recorded,
+                              std::memory_order_relaxed);
+  counters_.version.store(orders_ != nullptr ? orders_->version : 0, std::memory_order_relaxed);
   counters_.slowdown.store(table_ != nullptr ? table_->slowdown : 1, std::memory_order_relaxed);
 }
 
@@ -137,8 +154,8 @@ int HotPath::StepBegin(Nanoseconds now) {
   begin.type = Event::Type::kStepBegin;
   begin.begin = now;
   begin.step = next_step_++;
-  begin.version = table_ != nullptr ? table_->version : 0;
-  begin.is_recorded = table_ == nullptr || table_->is_recorded;
+  begin.version = orders_ != nullptr ? orders_->version : 0;
+  begin.is_recorded = orders_ == nullptr || orders_->is_recorded;
   is_recorded_ = events_.HasRoomFor(2);
   if (!is_recorded_) trouble_.is_full.store(true, std::memory_order_relaxed);
   is_whole_ = true;

@@ -114,6 +114,10 @@ class HotPath {
 
   void AddWaiting(ClockTable* table);
   void AdoptTables(Nanoseconds now);
+  void AdoptOwn();
+  void Adopt(ClockTable* table);
+  void ChooseTable(Nanoseconds now);
+  void Replace(ClockTable*& place, ClockTable* table);
   void LeavePlan(const Computation* expected, const Computation* got);
   int ClockAt(std::size_t position) const;
   int FirstClock() const;
@@ -133,8 +137,14 @@ class HotPath {
   HotCounters& counters_;
   HotTrouble& trouble_;
 
-  ClockTable* table_ = nullptr;    // In force; null for none.
+  ClockTable* table_ = nullptr;    // In force, one of those below; null for none.
   ClockTable* waiting_ = nullptr;  // Ascending from_step; a list by `next`.
+  // Temporary orders hide lasting ones, and these the session's own plan, unless they are for it.
+  ClockTable* temporary_ = nullptr;
+  ClockTable* lasting_ = nullptr;
+  ClockTable* own_ = nullptr;
+  ClockTable* next_own_ = nullptr;      // Since it was told to follow another.
+  const ClockTable* orders_ = nullptr;  // Whichever of the first two is in force.
 
   std::int64_t next_step_ = 0;
   bool is_in_step_ = false;

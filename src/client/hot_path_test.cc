@@ -175,6 +175,50 @@ TEST_F(HotPathTest, AnOwnPlanDoesNotSupersedeOrdersOfALaterStep) {
   EXPECT_EQ(counters_.version.load(), 7);
 }
 
+TEST_F(HotPathTest, TemporaryOrdersEndByThemselves) {
+  tables_.Offer(PlanOfFour(1, 0));
+  hot_.StepBegin(0);  // 0
+  auto sweep = std::make_unique<ClockTable>();
+  sweep->source = ClockTable::Source::kKinds;
+  sweep->kind_clocks = {700, 700, 0, 0, 0};
+  sweep->version = 2;
+  sweep->from_step = 1;
+  sweep->until_step = 3;
+  tables_.Offer(std::move(sweep));
+  hot_.StepBegin(1);  // 1
+  EXPECT_EQ(counters_.version.load(), 2);
+  hot_.StepBegin(2);  // 2
+  EXPECT_THAT(Run({{kF, 0, 0}}), ElementsAre(700, kNoChange));
+  EXPECT_EQ(hot_.StepBegin(3), 1000);  // 3: what was in force before.
+  EXPECT_EQ(counters_.version.load(), 1);
+}
+
+TEST_F(HotPathTest, OwnPlanIsFollowedWhereOrdersSaySo) {
+  auto own = PlanOfFour(0, 0);
+  own->is_own = true;
+  hot_.Follow(own.release());
+  EXPECT_EQ(hot_.StepBegin(0), 1000);
+  EXPECT_EQ(counters_.version.load(), 0);
+  // The baseline of a verification.
+  auto none = std::make_unique<ClockTable>();
+  none->version = 1;
+  none->until_step = 2;
+  tables_.Offer(std::move(none));
+  EXPECT_EQ(hot_.StepBegin(1), 0);     // 1
+  EXPECT_EQ(hot_.StepBegin(2), 1000);  // 2: nobody said so.
+  auto other = std::make_unique<ClockTable>();
+  other->version = 2;
+  tables_.Offer(std::move(other));
+  EXPECT_EQ(hot_.StepBegin(3), 0);  // 3
+  auto back = std::make_unique<ClockTable>();
+  back->source = ClockTable::Source::kOwn;
+  back->version = 3;
+  tables_.Offer(std::move(back));
+  EXPECT_EQ(hot_.StepBegin(4), 1000);  // 4
+  EXPECT_EQ(counters_.version.load(), 3);
+  EXPECT_TRUE(counters_.follows_plan.load());
+}
+
 TEST_F(HotPathTest, AnExpiredPlanIsLeftAtAStepsBegin) {
   auto table = PlanOfFour();
   table->expires = 1000;

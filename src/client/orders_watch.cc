@@ -15,6 +15,11 @@ bool IsSame(const struct stat& a, const struct stat& b) {
 Result<ClockTable> TableOf(const Orders& orders, const std::filesystem::path& job_directory,
                            int rank) {
   if (!orders.clocks.empty()) return CompileClocks(orders.clocks, rank);
+  if (orders.own) {
+    ClockTable own;
+    own.source = ClockTable::Source::kOwn;
+    return own;
+  }
   if (orders.plan.empty()) return ClockTable{};
   const std::filesystem::path path = job_directory / orders.plan;
   const auto text = ReadFile(path);
@@ -53,6 +58,7 @@ OrdersWatch::News OrdersWatch::LookForNew() {
     news.problem = table.error().message;
   }
   news.table->from_step = (*orders)->from_step;
+  news.table->until_step = (*orders)->until_step.value_or(0);
   news.table->is_recorded = (*orders)->record;
   return news;
 }

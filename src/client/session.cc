@@ -263,6 +263,7 @@ bool Session::UsePlan(const std::filesystem::path& path) {
     *table = *std::move(plan);
     if (path == core_->settings.plan) table->expires = ExpiryOf(core_->settings.plan_expires_at);
   }
+  table->is_own = true;
   hot_.Follow(table.release());
   return true;
 }

@@ -56,8 +56,8 @@ std::string ReadPlanPath(const Node& node) {
 }
 
 Orders ReadOrdersFrom(const Node& file) {
-  constexpr std::array<std::string_view, 6> kKeys{"perseus_orders", "version", "from_step",
-                                                  "record",         "plan",    "clocks"};
+  constexpr std::array<std::string_view, 8> kKeys{
+      "perseus_orders", "version", "from_step", "until_step", "record", "plan", "clocks", "own"};
   file.RequireObject(kKeys);
   if (file.Member("perseus_orders").value != 1) {
     Throw(
@@ -68,8 +68,19 @@ Orders ReadOrdersFrom(const Node& file) {
   orders.version = file.Member("version").Whole(1, kMostSteps, "a number that grows");
   orders.from_step = file.Member("from_step").Whole(0, kMostSteps, "a step's number");
   orders.record = file.Member("record").Flag();
+  if (file.Has("until_step")) {
+    orders.until_step = file.Member("until_step").Whole(1, kMostSteps, "a step's number");
+    if (*orders.until_step <= orders.from_step) {
+      Throw("until_step {} is not after from_step {} (leave it out for orders that last)",
+            *orders.until_step, orders.from_step);
+    }
+  }
   if (file.Has("plan") && file.Has("clocks")) {
     Throw("there are both plan and clocks (leave one of them out)");
+  }
+  if (file.Has("own")) orders.own = file.Member("own").Flag();
+  if (orders.own && (file.Has("plan") || file.Has("clocks"))) {
+    Throw("there are plan or clocks, and own is true (leave one of them out)");
   }
   if (file.Has("plan")) orders.plan = ReadPlanPath(file.Member("plan"));
   if (file.Has("clocks")) {
@@ -92,6 +103,8 @@ std::string FormatOrders(const Orders& orders) {
                               {"version", orders.version},
                               {"from_step", orders.from_step},
                               {"record", orders.record}};
+  if (orders.until_step) file["until_step"] = *orders.until_step;
+  if (orders.own) file["own"] = true;
   if (!orders.plan.empty()) file["plan"] = orders.plan;
   if (!orders.clocks.empty()) {
     auto clocks = nlohmann::ordered_json::array();

@@ -15,6 +15,12 @@
 //   {"perseus_orders": 1, "version": 8, "from_step": 130, "record": true,
 //    "clocks": [{"rank": 0, "chunk": 0, "kind": "forward", "mhz": 1410}, …]}
 //   {"perseus_orders": 1, "version": 9, "from_step": 140, "record": false}
+//   {"perseus_orders": 1, "version": 10, "from_step": 150, "record": true, "own": true}
+//
+// A coordinator can die. Orders of the kind that it means to take back (a sweep's, a
+// verification's) name the step until which they hold, `until_step`; from there on ranks do what
+// they did before, without anybody telling them. What was in orders.json before them is kept in
+// JOBDIR/orders-before.json until lasting orders are given again.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +48,11 @@ struct Orders {
   std::int64_t version = 1;  // From 1; ranks ignore what is not higher than what they have.
   std::int64_t from_step = 0;
   bool record = true;  // Whether steps are written to the rank's log.
-  std::string plan;    // Relative to the directory. At most one of plan and clocks is not empty;
-  std::vector<KindClock> clocks;  // neither: the clocks that the GPUs had before.
+  std::string plan;    // Relative to the directory. At most one of plan, clocks and own is there;
+  std::vector<KindClock> clocks;  // none: the clocks that the GPUs had before.
+  bool own = false;  // Each rank's own plan (PERSEUS_PLAN, perseus_use_plan), if it has one.
+  // Temporary: from there on the lasting orders of before, or the rank's own plan.
+  std::optional<std::int64_t> until_step = std::nullopt;  // > from_step.
   friend bool operator==(const Orders&, const Orders&) = default;
 };
 

@@ -25,7 +25,11 @@ Orders Profiling() {
 TEST(Orders, SurviveTheirFile) {
   Orders following;
   following.plan = "plans/7.json";
-  for (const Orders& orders : {Orders(), Profiling(), following}) {
+  Orders own;
+  own.own = true;
+  own.from_step = 7;
+  own.until_step = 9;
+  for (const Orders& orders : {Orders(), Profiling(), following, own}) {
     const auto parsed = ParseOrders(FormatOrders(orders), "orders.json");
     ASSERT_TRUE(parsed) << parsed.error().message;
     EXPECT_EQ(*parsed, orders);
@@ -60,6 +64,13 @@ INSTANTIATE_TEST_SUITE_P(
             "HugeStep",
             R"({"perseus_orders":1,"version":1,"from_step":18446744073709551615,"record":true})",
             "from_step is not a whole number"},
+        BadOrders{"EndsBeforeItBegins",
+                  R"({"perseus_orders":1,"version":1,"from_step":5,"until_step":5,"record":true})",
+                  "until_step 5 is not after from_step 5"},
+        BadOrders{
+            "OwnAndPlan",
+            R"({"perseus_orders":1,"version":1,"from_step":0,"record":true,"own":true,"plan":"a"})",
+            "own is true"},
         BadOrders{"RecordIsText",
                   R"({"perseus_orders":1,"version":1,"from_step":0,"record":"yes"})",
                   "record is neither true nor false"},

@@ -81,6 +81,8 @@ struct ClockChange {
   Nanoseconds applied = 0;    // When the driver's call returned; 0 if it was not told yet.
   int frequency_mhz = 0;
   int outcome = 0;  // wire's ClockOutcome.
+  // Refused or failed: the GPU has the clock that it had before.
+  bool WasRefused() const { return outcome == 4 || outcome == 5; }
   friend bool operator==(const ClockChange&, const ClockChange&) = default;
 };
 struct RanStep {

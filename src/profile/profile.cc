@@ -104,7 +104,8 @@ std::string FormatProfile(const Profile& profile) {
       AppendSeconds(output, option.time);
       fmt::format_to(output, ",{}", option.energy_j);
       if (has_confidence) {
-        fmt::format_to(output, ",{},", option.samples);
+        // Nothing, where nobody measured it.
+        fmt::format_to(output, ",{},", option.samples > 0 ? fmt::to_string(option.samples) : "");
         if (option.time_ci_s > 0) fmt::format_to(output, "{}", option.time_ci_s);
         text += ',';
         if (option.energy_ci_j > 0) fmt::format_to(output, "{}", option.energy_ci_j);

@@ -18,16 +18,54 @@ constexpr double kEstimatedVariances = 1.19;
 
 // Fewer than this say too little of their own spread to test the next by.
 constexpr std::int64_t kLeastSamplesToTest = 20;
+constexpr std::int64_t kLeastResiduals = 3;  // The same of steps.
+// Standard errors; one clean step in 16,000.
+constexpr double kFarOff = 4;
 
 double Overlap(Nanoseconds a_begin, Nanoseconds a_end, Nanoseconds b_begin, Nanoseconds b_end) {
   return ToSeconds(std::max<Nanoseconds>(0, std::min(a_end, b_end) - std::max(a_begin, b_begin)));
 }
 
+// An instruction this far from the median of its step, in standard deviations and as a fraction,
+// did not run as the others: its thread was woken late, say. Five deviations of a normal
+// distribution are one instruction in a million; the fraction is for kinds that hardly vary.
+constexpr double kStalledDeviations = 5;
+constexpr double kStalledPart = 0.05;
+constexpr std::size_t kLeastToTellStalled = 5;
+constexpr double kDeviationsOfMad = 1.4826;  // Of a normal distribution.
+
+double MedianOf(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// How far from the median an instruction may be.
+struct Usual {
+  double median_s = 0;
+  double most_s = 0;
+};
+Usual UsualOf(const std::vector<double>& seconds) {
+  Usual usual{MedianOf(seconds), kInfinite};
+  if (seconds.size() < kLeastToTellStalled) return usual;
+  std::vector<double> distances;
+  for (const double one : seconds) distances.push_back(std::abs(one - usual.median_s));
+  usual.most_s = std::max(kStalledDeviations * kDeviationsOfMad * MedianOf(std::move(distances)),
+                          kStalledPart * usual.median_s);
+  return usual;
+}
+
 // Adds to one of the pair of one-sided sums. True: alarm.
 bool Raise(double& up, double& down, double z) {
+  // One step alone is no drift, however far off it is.
+  z = std::clamp(z, -GpuMeasurements::kMostOfAStep, GpuMeasurements::kMostOfAStep);
   up = std::max(0.0, up + z - GpuMeasurements::kDriftSlack);
   down = std::max(0.0, down - z - GpuMeasurements::kDriftSlack);
   return std::max(up, down) > GpuMeasurements::kDriftLimit;
+}
+
+ClockedKind KindOf(const RanInstruction& instruction) {
+  return {instruction.chunk, instruction.kind, instruction.frequency_mhz};
 }
 
 int MeanTemperature(const GpuMeasurements::Record& record) {
@@ -46,14 +84,26 @@ struct GpuMeasurements::Clean {
 GpuMeasurements::Clean GpuMeasurements::Sort(const RanStep& step) {
   Clean clean{step.instructions, {}};
   std::ranges::stable_sort(clean.instructions, {}, &RanInstruction::begin);
-  // When the clock may have been changing.
+  // When the clock may have been another than the one asked for.
   std::vector<std::pair<Nanoseconds, Nanoseconds>> changes;
+  const Nanoseconds length = step.end - step.begin;
+  Nanoseconds refused_from = 0;
   for (const ClockChange& change : step.clocks) {
-    if (change.frequency_mhz == last_frequency_mhz_) continue;
+    if (change.WasRefused()) {
+      // The GPU keeps the clock that it had.
+      if (!is_refused_) refused_from = change.requested;
+      is_refused_ = true;
+      continue;
+    }
+    if (is_refused_) changes.emplace_back(refused_from, change.requested);
+    const bool is_same = !is_refused_ && change.frequency_mhz == last_frequency_mhz_;
+    is_refused_ = false;
+    if (is_same) continue;
     last_frequency_mhz_ = change.frequency_mhz;
     changes.emplace_back(change.requested,
                          std::max(change.requested, change.applied) + settings_.switch_latency);
   }
+  if (is_refused_) changes.emplace_back(refused_from, length);
   for (const RanInstruction& instruction : clean.instructions) {
     double changing_s = 0;
     for (const auto& [begin, end] : changes) {
@@ -65,12 +115,29 @@ GpuMeasurements::Clean GpuMeasurements::Sort(const RanStep& step) {
     ++counts_.instructions;
     if (!is_clean) ++counts_.switching_instructions;
   }
+  LeaveOutStalled(clean);
   return clean;
 }
 
+void GpuMeasurements::LeaveOutStalled(Clean& clean) {
+  std::map<ClockedKind, std::vector<std::size_t>> kinds;
+  for (std::size_t i = 0; i < clean.instructions.size(); ++i) {
+    if (clean.is_clean[i]) kinds[KindOf(clean.instructions[i])].push_back(i);
+  }
+  for (const auto& [what, places] : kinds) {
+    std::vector<double> seconds;
+    for (const std::size_t i : places) seconds.push_back(ToSeconds(clean.instructions[i].duration));
+    const Usual usual = UsualOf(seconds);
+    for (std::size_t k = 0; k < places.size(); ++k) {
+      if (std::abs(seconds[k] - usual.median_s) <= usual.most_s) continue;
+      clean.is_clean[places[k]] = false;
+      ++counts_.stalled_instructions;
+    }
+  }
+}
+
 GpuMeasurements::Record& GpuMeasurements::RecordOf(const RanInstruction& instruction) {
-  const auto [place, is_new] =
-      records_.try_emplace({instruction.chunk, instruction.kind, instruction.frequency_mhz});
+  const auto [place, is_new] = records_.try_emplace(KindOf(instruction));
   if (is_new) place->second.parameter = parameters_++;
   return place->second;
 }
@@ -161,36 +228,61 @@ PowerFit GpuMeasurements::FitOf(const RanStep& step, const Clean& clean) {
   return best;
 }
 
-void GpuMeasurements::Forget(Record& record) {
-  record = {};
-  record.parameter = parameters_++;  // The old one stays in the fit, as somebody else's.
+void GpuMeasurements::ForgetTimes(Record& record) {
+  Record anew;
+  anew.parameter = record.parameter;
+  anew.parameter_before = record.parameter_before;
+  anew.sums[2] = record.sums[2];
+  anew.sums[3] = record.sums[3];
+  record = anew;
   ++counts_.drifts;
 }
 
-// The step's mean against all before, for every kind at its clock.
-void GpuMeasurements::TestTimes(const RanStep& step, const Clean& clean,
+// The old one stays in the fit, and is what is known until the new one is.
+void GpuMeasurements::ForgetPower(Record& record) {
+  record.parameter_before = record.parameter;
+  record.parameter = parameters_++;
+  record.sums[2] = record.sums[3] = 0;
+  ++counts_.drifts;
+}
+
+// The step's mean against all before, for every kind at its clock. A step that is far off is left
+// out unless it is the one that sounds the alarm: the first after a change, or one that stalled.
+void GpuMeasurements::TestTimes(const RanStep& step, Clean& clean,
                                 std::vector<DriftAlarm>& alarms) {
   std::map<ClockedKind, std::pair<int, double>> of_step;  // Count, sum.
   for (std::size_t i = 0; i < clean.instructions.size(); ++i) {
     if (!clean.is_clean[i]) continue;
-    const RanInstruction& instruction = clean.instructions[i];
-    auto& [count, sum] = of_step[{instruction.chunk, instruction.kind, instruction.frequency_mhz}];
+    auto& [count, sum] = of_step[KindOf(clean.instructions[i])];
     ++count;
-    sum += ToSeconds(instruction.duration);
+    sum += ToSeconds(clean.instructions[i].duration);
   }
   for (const auto& [what, sums] : of_step) {
     const auto found = records_.find(what);
     if (found == records_.end() || found->second.samples < kLeastSamplesToTest) continue;
     Record& record = found->second;
     const double before = static_cast<double>(record.samples);
-    const double variance = record.squares / (before - 1);
+    double variance = record.squares / (before - 1);
+    if (record.residuals >= kLeastResiduals) {
+      variance =
+          std::max(variance, record.residual_squares / static_cast<double>(record.residuals));
+    }
     if (variance <= 0) continue;
     const double mean_s = sums.second / sums.first;
-    const double error_s = std::sqrt(variance * (1.0 / sums.first + 1 / before));
-    if (!Raise(record.sums[0], record.sums[1], (mean_s - record.mean_s) / error_s)) continue;
-    alarms.push_back({what, DriftAlarm::Quantity::kTime, step.step, record.mean_s, mean_s,
-                      MeanTemperature(record), step.temperature_c});
-    Forget(record);
+    const double z =
+        (mean_s - record.mean_s) / std::sqrt(variance * (1.0 / sums.first + 1 / before));
+    record.residual_squares += std::min(z * z, kMostOfAStep * kMostOfAStep) * variance;
+    ++record.residuals;
+    if (Raise(record.sums[0], record.sums[1], z)) {
+      alarms.push_back({what, DriftAlarm::Quantity::kTime, step.step, record.mean_s, mean_s,
+                        MeanTemperature(record), step.temperature_c});
+      ForgetTimes(record);
+    } else if (std::abs(z) > kFarOff) {
+      ++counts_.steps_held_back;
+      for (std::size_t i = 0; i < clean.instructions.size(); ++i) {
+        if (KindOf(clean.instructions[i]) == what) clean.is_clean[i] = false;
+      }
+    }
   }
 }
 
@@ -231,7 +323,7 @@ void GpuMeasurements::TestPowers(const RanStep& step, const PowerFit& of_step,
     alarms.push_back({what, DriftAlarm::Quantity::kPower, step.step, before_w,
                       before_w + score / sums.normal.At(p, p), MeanTemperature(record),
                       step.temperature_c});
-    Forget(record);
+    ForgetPower(record);
   }
 }
 
@@ -256,13 +348,13 @@ void GpuMeasurements::AddTimes(const RanStep& step, const Clean& clean) {
 std::vector<DriftAlarm> GpuMeasurements::Add(const RanStep& step) {
   std::vector<DriftAlarm> alarms;
   ++counts_.steps;
-  const Clean clean = Sort(step);
+  Clean clean = Sort(step);
   if (step.is_limited) {
     ++counts_.limited_steps;
     return alarms;
   }
-  const PowerFit of_step = FitOf(step, clean);
   TestTimes(step, clean, alarms);
+  const PowerFit of_step = FitOf(step, clean);
   TestPowers(step, of_step, alarms);
   // A kind that drifted begins anew with this step: its windows belong to the new parameter.
   fit_.Add(alarms.empty() ? of_step : FitOf(step, clean));
@@ -289,12 +381,13 @@ std::vector<MeasuredOption> GpuMeasurements::Options(int rank) const {
                                           : StudentHalfWidth(samples - 1) *
                                                 std::sqrt(record.squares / (samples - 1) / samples);
     option.power_ci_w = kInfinite;
-    if (record.parameter < answer.powers.size()) {
-      const PowerEstimate& power = answer.powers[record.parameter];
-      if (power.is_identified && power.power_w > 0) {
-        option.power_w = power.power_w;
-        option.power_ci_w = kEstimatedVariances * width * power.standard_error_w;
-      }
+    for (const std::size_t parameter : {record.parameter, record.parameter_before}) {
+      // 0: nothing was known before.
+      if (option.power_w > 0 || parameter == 0 || parameter >= answer.powers.size()) continue;
+      const PowerEstimate& power = answer.powers[parameter];
+      if (!power.is_identified || !(power.power_w > 0)) continue;
+      option.power_w = power.power_w;
+      option.power_ci_w = kEstimatedVariances * width * power.standard_error_w;
     }
     options.push_back(option);
   }
@@ -307,7 +400,7 @@ PowerEstimate GpuMeasurements::BlockingPower() const {
 }
 
 GpuMeasurements::State GpuMeasurements::state() const {
-  return {settings_, records_, counts_, fit_, parameters_, last_frequency_mhz_};
+  return {settings_, records_, counts_, fit_, parameters_, last_frequency_mhz_, is_refused_};
 }
 
 GpuMeasurements GpuMeasurements::Restore(State state) {
@@ -317,6 +410,7 @@ GpuMeasurements GpuMeasurements::Restore(State state) {
   restored.fit_ = std::move(state.fit);
   restored.parameters_ = state.parameters;
   restored.last_frequency_mhz_ = state.last_frequency_mhz;
+  restored.is_refused_ = state.is_refused;
   return restored;
 }
 

@@ -7,7 +7,7 @@
 //
 // Times. Mean and Student interval of the instructions of a (chunk, kind, clock): their errors are
 // taken to be independent. Where they are not (a machine that is slow for seconds at a time) the
-// interval is too narrow, and the drift test below is what notices.
+// interval is too narrow; the drift test below goes by how much steps' means really vary.
 // Energies. power_fit.h: windows between samples of the counter, all kinds together.
 //
 // What is left out, and counted:
@@ -17,6 +17,9 @@
 //     neither for times nor do the windows that it lies in, unless the change covers less than
 //     kToleratedPart of it. (A part q of an instruction at a clock that is 30 % faster or slower is
 //     off by 0.3 q: 0.06 %.)
+//   - instructions that are far from the median of their kind in the step (a thread that was woken
+//     late), and of a step that is far off as a whole those kinds that are;
+//   - instructions from a clock that was refused until the next that was not;
 //   - windows that reach beyond a step: what is between steps is not told.
 //
 // Drift. If nothing changes, what a step shows of an option differs from all that was seen of it
@@ -25,8 +28,11 @@
 // k = 1 (made for changes of two standard errors of a step) and h from the wanted rate: between
 // false alarms lie (e^(2 k b) - 2 k b - 1) / (2 k^2) steps, b = h + 1.166 (Siegmund 1985, for one
 // side). h = 4.5 gives 42,000 steps for one side, 21,000 for two: with 100 options under test one
-// false alarm in 200 steps, which costs one round of measuring again. An option whose alarm sounds
-// forgets what it had seen before the step that sounded it.
+// false alarm in 200 steps, which costs one round of measuring again. A step counts for 2.8
+// standard errors at most, so that one or two steps alone, however slow, do not sound it: a large
+// change is noticed in the third. An option whose alarm sounds forgets the times, or the power,
+// that it had seen before the step that sounded it; the old power is still told until the new one
+// can be.
 //
 // Not thread safe.
 #pragma once
@@ -73,6 +79,7 @@ class GpuMeasurements {
   static constexpr double kToleratedPart = 0.002;
   static constexpr double kDriftSlack = 1;
   static constexpr double kDriftLimit = 4.5;
+  static constexpr double kMostOfAStep = 2.8;
 
   explicit GpuMeasurements(const MeasuringSettings& settings) : settings_(settings) {}
 
@@ -90,6 +97,8 @@ class GpuMeasurements {
     std::int64_t limited_steps = 0;
     std::int64_t instructions = 0;
     std::int64_t switching_instructions = 0;  // Left out.
+    std::int64_t stalled_instructions = 0;    // Left out.
+    std::int64_t steps_held_back = 0;         // Of a kind at a clock: left out.
     std::int64_t windows = 0;
     std::int64_t windows_left_out = 0;
     std::int64_t drifts = 0;
@@ -99,12 +108,17 @@ class GpuMeasurements {
 
   // What is kept of a kind at a clock.
   struct Record {
-    std::size_t parameter = 0;  // Of the power fit.
+    std::size_t parameter = 0;         // Of the power fit.
+    std::size_t parameter_before = 0;  // What it was before its power drifted; 0: it did not.
     std::int64_t samples = 0;
     double mean_s = 0;
     double squares = 0;  // Sum of squared deviations from the mean (Welford 1962).
     double temperature_sum = 0;
     std::int64_t steps = 0;
+    // Of steps' means against all before, each as a variance of one instruction: more than
+    // `squares` says where the instructions of a step are slow together.
+    std::int64_t residuals = 0;
+    double residual_squares = 0;
     std::array<double, 4> sums = {};  // CUSUM: time up, down; power up, down.
     friend bool operator==(const Record&, const Record&) = default;
   };
@@ -116,6 +130,7 @@ class GpuMeasurements {
     PowerFit fit;
     std::size_t parameters = 1;
     int last_frequency_mhz = 0;
+    bool is_refused = false;
   };
   State state() const;
   static GpuMeasurements Restore(State state);
@@ -130,10 +145,12 @@ class GpuMeasurements {
                                                   const PowerFit::Answer& powers, double place);
   PowerFit FitOf(const RanStep& step, const Clean& clean);
   Record& RecordOf(const RanInstruction& instruction);
-  void TestTimes(const RanStep& step, const Clean& clean, std::vector<DriftAlarm>& alarms);
+  void LeaveOutStalled(Clean& clean);
+  void TestTimes(const RanStep& step, Clean& clean, std::vector<DriftAlarm>& alarms);
   void TestPowers(const RanStep& step, const PowerFit& of_step, std::vector<DriftAlarm>& alarms);
   void AddTimes(const RanStep& step, const Clean& clean);
-  void Forget(Record& record);
+  void ForgetTimes(Record& record);
+  void ForgetPower(Record& record);
 
   MeasuringSettings settings_;
   std::map<ClockedKind, Record> records_;
@@ -141,6 +158,7 @@ class GpuMeasurements {
   PowerFit fit_;
   std::size_t parameters_ = 1;  // 0 is waiting.
   int last_frequency_mhz_ = 0;  // Of the last clock change.
+  bool is_refused_ = false;     // One was since, and the GPU is at another clock than is recorded.
 };
 
 }  // namespace perseus

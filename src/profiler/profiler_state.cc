@@ -25,11 +25,13 @@ constexpr double kHuge = 1e300;
 constexpr double kMostCount = 9e15;  // Whole in a double.
 
 // The counts by name, for both directions.
-constexpr std::array<std::pair<std::string_view, std::int64_t GpuMeasurements::Counts::*>, 7>
+constexpr std::array<std::pair<std::string_view, std::int64_t GpuMeasurements::Counts::*>, 9>
     kCounts = {{{"steps", &GpuMeasurements::Counts::steps},
                 {"limited_steps", &GpuMeasurements::Counts::limited_steps},
                 {"instructions", &GpuMeasurements::Counts::instructions},
                 {"switching_instructions", &GpuMeasurements::Counts::switching_instructions},
+                {"stalled_instructions", &GpuMeasurements::Counts::stalled_instructions},
+                {"steps_held_back", &GpuMeasurements::Counts::steps_held_back},
                 {"windows", &GpuMeasurements::Counts::windows},
                 {"windows_left_out", &GpuMeasurements::Counts::windows_left_out},
                 {"drifts", &GpuMeasurements::Counts::drifts}}};
@@ -49,11 +51,19 @@ ordered_json ToJson(const PowerFit::Sums& sums) {
 }
 
 ordered_json ToJson(const ClockedKind& what, const GpuMeasurements::Record& record) {
-  return {{"chunk", what.chunk},       {"kind", Name(what.kind)},
-          {"mhz", what.frequency_mhz}, {"parameter", record.parameter},
-          {"samples", record.samples}, {"mean_s", record.mean_s},
-          {"squares", record.squares}, {"temperature_sum", record.temperature_sum},
-          {"steps", record.steps},     {"sums", record.sums}};
+  return {{"chunk", what.chunk},
+          {"kind", Name(what.kind)},
+          {"mhz", what.frequency_mhz},
+          {"parameter", record.parameter},
+          {"samples", record.samples},
+          {"mean_s", record.mean_s},
+          {"squares", record.squares},
+          {"temperature_sum", record.temperature_sum},
+          {"steps", record.steps},
+          {"parameter_before", record.parameter_before},
+          {"residuals", record.residuals},
+          {"residual_squares", record.residual_squares},
+          {"sums", record.sums}};
 }
 
 ordered_json ToJson(const RankName& name, const KnownGpu& gpu) {
@@ -71,6 +81,7 @@ ordered_json ToJson(const RankName& name, const KnownGpu& gpu) {
           {"gpu_name", gpu.gpu_name},
           {"switch_latency_ns", state.settings.switch_latency},
           {"last_mhz", state.last_frequency_mhz},
+          {"refused", state.is_refused},
           {"parameters", state.parameters},
           {"windows", state.fit.windows()},
           {"counts", std::move(counts)},
@@ -92,8 +103,9 @@ std::int64_t Whole(const Node& node, double most, std::string_view unit) {
 }
 
 std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int parameters) {
-  Require(node, {"chunk", "kind", "mhz", "parameter", "samples", "mean_s", "squares",
-                 "temperature_sum", "steps", "sums"});
+  Require(node,
+          {"chunk", "kind", "mhz", "parameter", "samples", "mean_s", "squares", "temperature_sum",
+           "steps", "parameter_before", "residuals", "residual_squares", "sums"});
   ClockedKind what;
   what.chunk = node.Member("chunk").Count(0, kMostRanks, "a chunk, from 0");
   const Node kind = node.Member("kind");
@@ -110,6 +122,10 @@ std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int
   record.squares = node.Member("squares").Number(0, kHuge, "seconds squared");
   record.temperature_sum = node.Member("temperature_sum").Number(-kHuge, kHuge, "degrees");
   record.steps = Whole(node.Member("steps"), kMostCount, "a number of steps");
+  record.parameter_before = static_cast<std::size_t>(
+      node.Member("parameter_before").Count(0, parameters - 1, "its number, or 0"));
+  record.residuals = Whole(node.Member("residuals"), kMostCount, "a number of steps");
+  record.residual_squares = node.Member("residual_squares").Number(0, kHuge, "seconds squared");
   const Node sums = node.Member("sums");
   if (sums.ListSize() != record.sums.size()) {
     Throw("{} does not have {} numbers (measure anew)", sums.path, record.sums.size());
@@ -151,11 +167,13 @@ GpuMeasurements ReadMeasurements(const Node& node) {
   GpuMeasurements::State state;
   state.settings.switch_latency = Whole(node.Member("switch_latency_ns"), 1e12, "nanoseconds");
   state.last_frequency_mhz = node.Member("last_mhz").Count(0, kHighestMhz, "MHz");
+  state.is_refused = node.Member("refused").Flag();
   const int parameters = node.Member("parameters").Count(1, kMostParameters, "how many powers");
   state.parameters = static_cast<std::size_t>(parameters);
   const Node counts = node.Member("counts");
-  Require(counts, {kCounts[0].first, kCounts[1].first, kCounts[2].first, kCounts[3].first,
-                   kCounts[4].first, kCounts[5].first, kCounts[6].first});
+  std::vector<std::string_view> names;
+  for (const auto& [key, member] : kCounts) names.push_back(key);
+  counts.RequireObject(names);
   for (const auto& [key, member] : kCounts) {
     state.counts.*member = Whole(counts.Member(key), kMostCount, "a count");
   }
@@ -185,7 +203,7 @@ GpuMeasurements ReadMeasurements(const Node& node) {
 
 std::pair<RankName, KnownGpu> ReadGpu(const Node& node) {
   Require(node, {"pipeline", "rank", "tensor_rank", "gpu", "gpu_name", "switch_latency_ns",
-                 "last_mhz", "parameters", "windows", "counts", "records", "fits"});
+                 "last_mhz", "refused", "parameters", "windows", "counts", "records", "fits"});
   RankName name;
   name.pipeline = node.Member("pipeline").Count(0, kMostRanks, "a pipeline, from 0");
   name.rank = node.Member("rank").Count(0, kMostRanks, "a rank, from 0");

@@ -15,6 +15,8 @@ namespace {
 
 constexpr Nanoseconds kLookEvery = 50'000'000;
 constexpr std::size_t kMostNamed = 4;
+// Steps. Ranks of a job wait for each other, and their logs come late by a second or so.
+constexpr std::int64_t kMostApart = 64;
 
 std::string HostName() {
   char name[256] = {};
@@ -55,7 +57,14 @@ Result<JobLogs> JobLogs::Open(const std::filesystem::path& job_directory, Job jo
                 job_directory.string());
   }
   JobLogs logs(job_directory, job);
-  if (auto read = logs.ReadNew(); !read) return Fail(read);
+  for (;;) {
+    const auto came = logs.ReadSome();
+    if (!came) return Fail(came);
+    if (!*came) break;
+    // What ran before anybody looked is of no use, and may be weeks.
+    if (job == Job::kIsOver) continue;
+    for (const auto& [name, rank] : logs.ranks_) logs.Forget(name, rank.last_step());
+  }
   logs.has_looked_ = true;
   if (job == Job::kIsOver && logs.ranks_.empty()) {
     return Fail(
@@ -81,29 +90,50 @@ Result<void> JobLogs::FindLogs() {
 }
 
 Result<void> JobLogs::ReadNew() {
-  if (auto found = FindLogs(); !found) return found;
+  for (;;) {
+    const auto came = ReadSome();
+    if (!came) return Fail(came);
+    if (!*came) return {};
+  }
+}
+
+Result<bool> JobLogs::ReadSome() {
+  if (auto found = FindLogs(); !found) return Fail(found);
+  bool came = false;
   for (auto& [name, reader] : readers_) {
     const auto records = reader.ReadNew();
-    if (!records) return Fail(records);
+    LoggedRank* rank = ranks_.contains(name) ? &ranks_.at(name) : nullptr;
+    if (!records) {
+      const bool is_line = records.error().kind == ErrorKind::kInput;
+      if (!is_line || (rank != nullptr && rank->is_alive) || job_ == Job::kIsOver) {
+        return Fail(records);
+      }
+      if (rank != nullptr) rank->remarks.push_back(records.error().message);
+      came = true;
+      continue;
+    }
     if (records->empty()) continue;
-    LoggedRank& rank = ranks_[name];
+    came = true;
+    if (rank == nullptr) rank = &ranks_[name];
+    for (const RankRecord& record : *records) Take(record, *rank);
     // What a rank has recorded before anybody looked may be long ago.
-    if (has_looked_ || job_ == Job::kIsOver) rank.is_alive = true;
-    for (const RankRecord& record : *records) Take(record, rank);
+    if (has_looked_ || job_ == Job::kIsOver) rank->is_alive = true;
   }
-  return {};
+  return came;
 }
 
 void JobLogs::Take(const RankRecord& record, LoggedRank& rank) const {
   if (const auto* header = std::get_if<RankHeader>(&record)) {
-    // The same process, which has learned more about itself.
-    const RankHeader& before = rank.header;
-    if (header->pid == before.pid && header->epoch == before.epoch && header->host == before.host) {
+    const bool is_same = rank.header.pid == header->pid && rank.header.epoch == header->epoch &&
+                         rank.header.host == header->host;
+    // The same process says more of itself: that it may set clocks by now.
+    if (is_same && !rank.steps.empty()) {
       rank.header = *header;
       return;
     }
-    // A new process: its counter and its steps begin anew.
-    if (!rank.steps.empty() && has_looked_) rank.has_restarted = true;
+    // A new process: its counter and its steps begin anew. (Before it was alive, it was a log of an
+    // earlier run.)
+    if (!rank.steps.empty() && rank.is_alive && job_ == Job::kIsRunning) rank.has_restarted = true;
     rank.steps.clear();
     rank.energy = EnergyCurve();
     rank.header = *header;
@@ -148,14 +178,26 @@ std::optional<double> JobLogs::StepTime(const std::set<RankName>& ranks) const {
 }
 
 void JobLogs::ForgetBefore(std::int64_t step) {
-  for (auto& [name, rank] : ranks_) {
-    // One step more, for times from step to step.
-    while (rank.steps.size() > 2 && rank.steps[1].step < step) rank.steps.pop_front();
-    if (!rank.steps.empty()) rank.energy.ForgetBefore(rank.steps.front().begin);
-  }
+  for (const auto& [name, rank] : ranks_) Forget(name, step);
+}
+
+void JobLogs::Forget(const RankName& name, std::int64_t before) {
+  LoggedRank& rank = ranks_.at(name);
+  // One step more, for times from step to step.
+  while (rank.steps.size() > 2 && rank.steps[1].step < before) rank.steps.pop_front();
+  if (!rank.steps.empty()) rank.energy.ForgetBefore(rank.steps.front().begin);
 }
 
 // ---- Waiting ----
+
+std::string JobLogs::FarBehind(const std::set<RankName>& ranks) const {
+  const std::int64_t last = LastStep(ranks);
+  for (const RankName& name : ranks) {
+    const std::int64_t own = ranks_.at(name).last_step();
+    if (last - own > kMostApart) return fmt::format("rank {} is at step {}", Name(name), own);
+  }
+  return "";
+}
 
 std::string JobLogs::WhatIsKnown(const RankName& name) const {
   const auto found = ranks_.find(name);
@@ -174,12 +216,22 @@ Result<std::set<RankName>> JobLogs::AwaitRanks(const std::set<RankName>& expecte
   for (;;) {
     if (auto read = ReadNew(); !read) return Fail(read);
     const std::set<RankName> alive = Alive();
-    if (std::includes(alive.begin(), alive.end(), expected.begin(), expected.end())) return alive;
+    if (std::includes(alive.begin(), alive.end(), expected.begin(), expected.end()) &&
+        FarBehind(alive).empty()) {
+      return alive;
+    }
     if (should_end()) return tl::unexpected<Error>(EndedByRequest());
     if (clock.Now() >= deadline) break;
     Nap(clock);
   }
   const std::set<RankName> alive = Alive();
+  if (const std::string behind = FarBehind(alive); !behind.empty()) {
+    return FailAs(
+        ErrorKind::kSystem,
+        "{}: {} while others are at step {}: orders hold from a step on, and its steps are "
+        "counted anew (was it replaced alone? Start all ranks anew)",
+        directory_.string(), behind, LastStep(alive));
+  }
   std::string missing;
   std::size_t count = 0;
   for (const RankName& name : expected) {

@@ -28,7 +28,7 @@ struct LoggedRank {
   EnergyCurve energy;         // Over CLOCK_MONOTONIC of its host.
   std::vector<std::string> remarks;
   bool is_alive = false;
-  bool has_restarted = false;  // Since it was alive: its header came again.
+  bool has_restarted = false;  // Since it was alive: its header came again, of another process.
 
   // Null where it was not recorded.
   const RanStep* Find(std::int64_t step) const;
@@ -46,7 +46,8 @@ class JobLogs {
   enum class Job { kIsRunning, kIsOver };
   static Result<JobLogs> Open(const std::filesystem::path& job_directory, Job job);
 
-  // Takes what came whole since. Fails for a log with a line that is wrong.
+  // Takes what came whole since. Fails for a log with a line that is wrong; where the rank is not
+  // alive, the line is passed over, with a remark.
   Result<void> ReadNew();
   const std::map<RankName, LoggedRank>& ranks() const { return ranks_; }
   // Those that are alive.
@@ -60,7 +61,8 @@ class JobLogs {
   void ForgetBefore(std::int64_t step);
 
   // Waits until all of `expected` are alive. Fails (kSystem) after `patience`, naming those that
-  // are not and what is known of them. Those alive then, which may be more.
+  // are not and what is known of them, and those that are far behind the others (a rank that was
+  // replaced alone). Those alive then, which may be more.
   Result<std::set<RankName>> AwaitRanks(const std::set<RankName>& expected, Nanoseconds patience,
                                         const ShouldEnd& should_end, Clock& clock);
   // Waits until all of `ranks` have ended that step; kSystem as above if one stands still that
@@ -71,8 +73,12 @@ class JobLogs {
  private:
   JobLogs(std::filesystem::path directory, Job job) : directory_(std::move(directory)), job_(job) {}
   Result<void> FindLogs();
+  // At most a part of what came; whether anything did.
+  Result<bool> ReadSome();
   void Take(const RankRecord& record, LoggedRank& rank) const;
   std::string WhatIsKnown(const RankName& name) const;
+  std::string FarBehind(const std::set<RankName>& ranks) const;
+  void Forget(const RankName& name, std::int64_t before);
 
   std::filesystem::path directory_;
   Job job_;

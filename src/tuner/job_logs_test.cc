@@ -122,6 +122,71 @@ TEST_F(JobLogsTest, RankThatStartsAnewIsNamed) {
   EXPECT_THAT(waited.error().message, HasSubstr("p0-r0-t0 has started anew"));
 }
 
+TEST_F(JobLogsTest, LogOfAnEarlierRunThatBeginsAgainHasNotRestarted) {
+  Begin(first_);
+  for (int i = 0; i < 4; ++i) Add(first_, i);
+  auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
+  Begin(first_, 2);
+  Add(first_, 0);
+  Add(first_, 1);
+  const auto waited = Await(*logs, {first_}, 1);
+  EXPECT_TRUE(waited) << waited.error().message;
+}
+
+TEST_F(JobLogsTest, HeaderOfTheSameProcessIsAnUpdate) {
+  Begin(first_);
+  auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
+  Add(first_, 0);
+  ASSERT_TRUE(logs->ReadNew());
+  RankHeader header = logs->ranks().at(first_).header;
+  EXPECT_FALSE(header.may_set_clocks);
+  header.may_set_clocks = true;
+  std::ofstream(RankLogPath(directory_, first_), std::ios::app) << FormatRecord(header);
+  Add(first_, 1);
+  EXPECT_TRUE(Await(*logs, {first_}, 1));
+  EXPECT_TRUE(logs->ranks().at(first_).header.may_set_clocks);
+  EXPECT_NE(logs->ranks().at(first_).Find(0), nullptr);
+}
+
+TEST_F(JobLogsTest, RankThatWasReplacedAloneIsNamed) {
+  for (const RankName& name : {first_, second_}) Begin(name);
+  auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
+  for (int i = 5000; i < 5003; ++i) Add(first_, i);
+  for (int i = 0; i < 3; ++i) Add(second_, i);
+  const auto ranks = logs->AwaitRanks(
+      {first_, second_}, kMillisecond, [] { return false; }, clock_);
+  ASSERT_FALSE(ranks);
+  EXPECT_THAT(ranks.error().message, HasSubstr("rank p1-r2-t0 is at step 2"));
+  EXPECT_THAT(ranks.error().message, HasSubstr("step 5002"));
+}
+
+// A reader takes 16 MiB at a time.
+TEST_F(JobLogsTest, LogsOfAnySizeAreReadToTheirEnd) {
+  Begin(first_);
+  const std::string long_remark = FormatRecord(Remark{std::string(1U << 20U, 'x')});
+  for (int i = 0; i < 20; ++i) {
+    std::ofstream(RankLogPath(directory_, first_), std::ios::app) << long_remark;
+  }
+  for (int i = 0; i < 4; ++i) Add(first_, i);
+  const auto over = JobLogs::Open(directory_, JobLogs::Job::kIsOver);
+  EXPECT_EQ(over->LastStep({first_}), 3);
+  auto running = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
+  EXPECT_EQ(running->LastStep({first_}), 3);
+  ASSERT_TRUE(running->ReadNew());
+  EXPECT_TRUE(running->Alive().empty());
+}
+
+TEST_F(JobLogsTest, WrongLineOfARankThatIsNotAliveIsPassedOver) {
+  Begin(first_);
+  Add(first_, 0);
+  std::ofstream(RankLogPath(directory_, first_), std::ios::app) << "{\"step\":}\n";
+  Add(first_, 1);
+  auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
+  ASSERT_TRUE(logs) << logs.error().message;
+  EXPECT_EQ(logs->LastStep({first_}), 1);
+  EXPECT_THAT(logs->ranks().at(first_).remarks.back(), HasSubstr("p0-r0-t0.jsonl:3"));
+}
+
 TEST_F(JobLogsTest, DirectoryThatIsNoneIsSaidToBe) {
   EXPECT_THAT(JobLogs::Open(directory_ / "no", JobLogs::Job::kIsRunning).error().message,
               HasSubstr("is not a directory"));

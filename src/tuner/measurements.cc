@@ -7,6 +7,33 @@
 namespace perseus {
 namespace {
 
+// How many times as far apart as their intervals say GPUs may seem before it is taken to be so. Two
+// that are alike are further apart in one case of 20, more of them in fewer.
+constexpr double kMostByChance = 2;
+
+// By how much an interval is to be widened so that it says how far GPUs differ (Birge, Phys. Rev.
+// 40, 207, 1932): otherwise one that is slower than its fellows would vanish in a mean that is the
+// surer the more of them there are.
+class Spread {
+ public:
+  // A value with the half-width of its 95 % interval.
+  void Add(double value, double half_width) {
+    if (half_width > 0 && std::isfinite(half_width)) values_.emplace_back(value, half_width);
+  }
+  double FactorAround(double mean) const {
+    if (values_.size() < 2) return 1;
+    double squares = 0;
+    for (const auto& [value, half_width] : values_) {
+      squares += std::pow((value - mean) / half_width * kStandardErrorsOf95, 2);
+    }
+    const double factor = std::sqrt(squares / static_cast<double>(values_.size() - 1));
+    return factor > kMostByChance ? factor : 1;
+  }
+
+ private:
+  std::vector<std::pair<double, double>> values_;
+};
+
 // Sums over the GPUs of a stage.
 struct Pooled {
   std::int64_t samples = 0;
@@ -14,6 +41,8 @@ struct Pooled {
   double time_square = 0;  // Of (interval * samples).
   double power_weights = 0;
   double power_w = 0;  // Times weights.
+  Spread times;
+  Spread powers;
 
   void Add(const MeasuredOption& option);
   MeasuredOption Mean(const InstructionGroup& group, int frequency_mhz) const;
@@ -24,9 +53,11 @@ void Pooled::Add(const MeasuredOption& option) {
   time_s += option.samples * option.time_s;
   // One sample has no interval of its own: that is, as wide as the time.
   const double ci_s = std::min(option.time_ci_s, option.time_s);
+  times.Add(option.time_s, ci_s);
   time_square += option.samples * ci_s * option.samples * ci_s;
   if (!(option.power_w > 0) || !std::isfinite(option.power_ci_w) || option.power_ci_w <= 0) return;
   const double weight = 1 / (option.power_ci_w * option.power_ci_w);
+  powers.Add(option.power_w, option.power_ci_w);
   power_weights += weight;
   power_w += weight * option.power_w;
 }
@@ -37,10 +68,11 @@ MeasuredOption Pooled::Mean(const InstructionGroup& group, int frequency_mhz) co
   mean.frequency_mhz = frequency_mhz;
   mean.samples = static_cast<int>(samples);
   mean.time_s = time_s / static_cast<double>(samples);
-  mean.time_ci_s = std::sqrt(time_square) / static_cast<double>(samples);
+  mean.time_ci_s =
+      std::sqrt(time_square) / static_cast<double>(samples) * times.FactorAround(mean.time_s);
   if (power_weights > 0) {
     mean.power_w = power_w / power_weights;
-    mean.power_ci_w = 1 / std::sqrt(power_weights);
+    mean.power_ci_w = 1 / std::sqrt(power_weights) * powers.FactorAround(mean.power_w);
   }
   return mean;
 }

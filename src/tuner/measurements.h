@@ -15,7 +15,8 @@
 namespace perseus {
 
 // By group and clock. Times weigh by samples, powers by how sure they are; a power that no GPU can
-// tell yet is 0.
+// tell yet is 0. Where GPUs differ by more than their intervals allow, the mean's is as wide as
+// that (of a stage's GPUs the slowest sets the pace).
 std::vector<MeasuredOption> PooledOptions(const std::map<RankName, KnownGpu>& gpus);
 
 // What a GPU draws while it waits, mean over GPUs by how sure they are; nothing if it cannot be

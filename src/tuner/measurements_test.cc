@@ -60,6 +60,27 @@ TEST(PooledOptionsTest, PipelinesAreRepetitionsOfEachOther) {
   EXPECT_NEAR(*PooledBlockingPower(gpus), kWaitingW, 1e-3);
 }
 
+// Three GPUs with 10 ms and one with 12, all sure of it: the mean is not sure to a part of that.
+TEST(PooledOptionsTest, SlowGpuAmongOthersWidensTheInterval) {
+  const auto jittered = [](Nanoseconds run) {
+    RanStep step = MakeStep(run);
+    for (std::size_t i = 0; i < step.instructions.size(); ++i) {
+      step.instructions[i].duration += i % 2 == 0 ? -10'000 : 10'000;
+    }
+    return step;
+  };
+  std::map<RankName, KnownGpu> gpus;
+  for (int pipeline = 0; pipeline < 3; ++pipeline) {
+    gpus.emplace(RankName{pipeline, 0, 0}, GpuThatRan({jittered(10 * kMillisecond)}));
+  }
+  EXPECT_LT(PooledOptions(gpus)[0].time_ci_s, 1e-5);
+  gpus.emplace(RankName{3, 0, 0}, GpuThatRan({jittered(12 * kMillisecond)}));
+  const MeasuredOption mean = PooledOptions(gpus)[0];
+  EXPECT_NEAR(mean.time_s, 0.0105, 1e-6);
+  // The standard deviation of the four is 1 ms, of their mean 0.5 ms, and 1.96 of these 0.98 ms.
+  EXPECT_NEAR(mean.time_ci_s, 0.00098, 2e-5);
+}
+
 TEST(PooledOptionsTest, ClocksThatNobodyAskedForAreNoOptions) {
   RanStep step = MakeStep(10 * kMillisecond);
   for (RanInstruction& ran : step.instructions) ran.frequency_mhz = 0;

@@ -16,6 +16,7 @@
 #include "perseus/profiler/profiler_state.h"
 #include "perseus/tuner/measurements.h"
 #include "perseus/tuner/orders_desk.h"
+#include "perseus/tuner/verification.h"
 
 namespace perseus {
 namespace {
@@ -24,6 +25,11 @@ namespace {
 // force is measured at its own clocks, made anew once with what that shows, and judged by what is
 // measured of the second one alone.
 constexpr int kPlansFollowed = 2;
+
+// How much slower than promised a plan may seem, beside three standard errors, and how much more
+// energy than the baseline's it may seem to take.
+constexpr double kTolerated = 0.01;
+constexpr double kSlackOfErrors = 3;
 
 std::filesystem::path StatePath(const std::filesystem::path& job_directory) {
   return job_directory / "tuner.json";
@@ -58,8 +64,7 @@ class Tuner {
         logs_(std::move(logs)),
         desk_(std::move(desk)),
         state_(std::move(state)),
-        clock_(clock),
-        first_version_(desk_.version()) {}
+        clock_(clock) {}
 
   Result<TuningResult> Run();
 
@@ -68,21 +73,47 @@ class Tuner {
   Result<void> Sweep();
   Result<void> RunRound(const SweepRound& round);
   Result<void> CheckFollowed(std::int64_t from, std::int64_t to, std::int64_t version) const;
+  Result<void> CheckEnergy() const;
+  // Steps under orders that end by themselves; those that may be measured.
+  struct Stretch {
+    std::int64_t first = 0;
+    std::int64_t last = 0;
+    std::int64_t version = 0;
+  };
+  Result<Stretch> RunUnder(Orders orders, int steps, int spare_steps);
+  struct Cost {
+    double time_s = 0;
+    double time_error_s = 0;
+    double energy_j = 0;
+  };
+  Result<Cost> CostOf(const Stretch& stretch) const;
+  Result<void> RunBaseline();
+  SeenSteps Seen() const;
+  Result<void> LeaveInForce();
   using Gpus = std::map<RankName, KnownGpu>;
   KnownGpu& KnownGpuOf(Gpus& gpus, const RankName& name) const;
   enum class Alarms { kSaid, kKept };
   void Measure(Gpus& gpus, std::int64_t from, std::int64_t to, Alarms alarms) const;
   Result<void> MakePlan();
-  Result<void> Judge(std::span<const MeasuredOption> measured);
+  // Energies of the options at the highest clock of their group, and of all others, so many times.
+  struct Scale {
+    double highest = 1;
+    double other = 1;
+  };
+  Result<Scale> ScaleBy(std::span<const MeasuredOption> measured) const;
+  Result<void> Judge(std::span<const MeasuredOption> measured, const Scale& scale);
   Result<Gpus> Follow();
-  Result<Planner> PlannerFor(std::span<const MeasuredOption> options, double time_margin) const;
+  Result<void> FollowPlans();
+  Result<Profile> ProfileFor(std::span<const MeasuredOption> options, double time_margin,
+                             const Scale& scale) const;
+  Result<Planner> PlannerFor(const Profile& profile) const;
   struct MadePlan {
     Plan plan;
     PlanFile file;
   };
   Result<MadePlan> PlanFrom(std::span<const MeasuredOption> options) const;
   SweepJob Job() const;
-  std::int64_t Ahead() const;
+  std::int64_t Ahead();
   Result<void> AwaitStep(std::int64_t step) {
     return logs_.AwaitStep(ranks_, step, options_.patience, options_.should_end, clock_);
   }
@@ -95,13 +126,18 @@ class Tuner {
   OrdersDesk desk_;
   ProfilerState state_;
   Clock& clock_;
-  const std::int64_t first_version_;
   std::set<RankName> ranks_;
   std::vector<std::vector<int>> clocks_mhz_;  // [rank]
   int rounds_ = 0;
+  int frequencies_ = 0;
   double baseline_s_ = 0;  // A step at the highest clocks.
+  double fastest_s_ = 0;   // That was seen to be usual; 0: none.
+  std::optional<Cost> baseline_cost_;
+  std::optional<Cost> plan_cost_;  // Of the plan that was followed last.
+  std::string plan_path_;          // Its file, for orders.
   std::optional<MadePlan> made_;
-  std::optional<PlanFile> plan_;  // The same, by what was measured.
+  std::optional<PlanFile> plan_;    // The same, by what was measured.
+  std::optional<Profile> planned_;  // All options that it could use, as it was judged by.
   std::string reason_;
   std::int64_t version_ = 0;  // Of the orders with the plan.
 };
@@ -153,9 +189,11 @@ Result<void> Tuner::MeetRanks() {
   return {};
 }
 
-std::int64_t Tuner::Ahead() const {
+// By the fastest steps: slow ones, of a sweep, may be followed by those of before.
+std::int64_t Tuner::Ahead() {
   const double step_s = logs_.StepTime(ranks_).value_or(1);
-  return 2 + static_cast<std::int64_t>(std::ceil(options_.orders_take_s / step_s));
+  fastest_s_ = fastest_s_ > 0 ? std::min(fastest_s_, step_s) : step_s;
+  return StepsAhead(options_.orders_take_s, fastest_s_);
 }
 
 // ---- Measuring ----
@@ -187,36 +225,76 @@ Result<void> Tuner::Sweep() {
   }
 }
 
+Result<Tuner::Stretch> Tuner::RunUnder(Orders orders, int steps, int spare_steps) {
+  // Choosing takes time, in which the job trains on.
+  if (auto read = logs_.ReadNew(); !read) return Fail(read);
+  const std::int64_t from = logs_.LastStep(ranks_) + 1 + Ahead();
+  const std::int64_t last = from + steps;
+  orders.until_step = last + 1 + spare_steps;
+  const auto version = desk_.Give(std::move(orders), from);
+  if (!version) return Fail(version);
+  if (auto came = AwaitStep(last); !came) return Fail(came);
+  // Clocks land in the first; it pays, and counts for nothing.
+  const Stretch stretch{from + 1, last, *version};
+  if (auto followed = CheckFollowed(stretch.first, stretch.last, *version); !followed) {
+    return Fail(followed);
+  }
+  return stretch;
+}
+
 Result<void> Tuner::RunRound(const SweepRound& round) {
   Orders orders;
   orders.clocks = round.clocks;
-  const std::int64_t from = logs_.LastStep(ranks_) + 1 + Ahead();
-  const auto version = desk_.Give(std::move(orders), from);
-  if (!version) return Fail(version);
-  // Clocks land in the first; it pays, and counts for nothing.
-  const std::int64_t to = from + round.steps;
-  if (auto came = AwaitStep(to); !came) return came;
-  // Whatever has come by now ran under the same orders.
-  const std::int64_t last = logs_.LastCommonStep(ranks_);
-  if (auto followed = CheckFollowed(from + 1, last, *version); !followed) return followed;
-  Measure(state_.gpus, from + 1, last, Alarms::kSaid);
-  ++rounds_;
-  state_.spent.steps += static_cast<int>(last - from + 1);
+  const auto ran = RunUnder(std::move(orders), round.steps, 0);
+  if (!ran) return Fail(ran);
+  Measure(state_.gpus, ran->first, ran->last, Alarms::kSaid);
+  if (++rounds_ == 1) {
+    if (auto energy = CheckEnergy(); !energy) return energy;
+  }
+  // The first of them, in which clocks land, is as slow.
+  state_.spent.steps += static_cast<int>(ran->last - ran->first + 2);
   const LoggedRank& any = logs_.ranks().at(*ranks_.begin());
-  state_.spent.seconds += ToSeconds(any.Find(last)->end - any.Find(from)->begin);
-  logs_.ForgetBefore(last);
+  const RanStep* first = any.Find(ran->first - 1);
+  const RanStep* last = any.Find(ran->last);
+  if (first != nullptr && last != nullptr) {
+    state_.spent.seconds += ToSeconds(last->end - first->begin);
+  }
+  logs_.ForgetBefore(ran->last);
   return WriteFileAtomically(StatePath(options_.job_directory), FormatProfilerState(state_));
+}
+
+// Before the budget is spent on times alone.
+Result<void> Tuner::CheckEnergy() const {
+  for (const RankName& name : ranks_) {
+    const GpuMeasurements::Counts& counts = state_.gpus.at(name).measurements.counts();
+    if (counts.windows > counts.windows_left_out) continue;
+    return Fail(
+        "rank {} recorded no energy that says anything, in {} steps with {} instructions: {}",
+        Name(name), counts.steps, counts.instructions,
+        counts.windows == 0
+            ? "its GPU's counter did not move twice in any of them (can it be read? See "
+              "PERSEUS_DEVICES and perseus doctor; or steps are shorter than two of its periods: "
+              "make them longer, with more microbatches)"
+            : fmt::format("{} windows of its counter, and none without a change of the clock or an "
+                          "edge of the step in it (make steps longer, with more microbatches)",
+                          counts.windows));
+  }
+  return {};
 }
 
 Result<void> Tuner::CheckFollowed(std::int64_t from, std::int64_t to, std::int64_t version) const {
   for (const RankName& name : ranks_) {
     const LoggedRank& rank = logs_.ranks().at(name);
+    const std::string remark =
+        rank.remarks.empty() ? "" : fmt::format("; its last remark: {}", rank.remarks.back());
+    std::int64_t missing = 0;
     for (std::int64_t number = from; number <= to; ++number) {
       const RanStep* step = rank.Find(number);
-      const std::string remark =
-          rank.remarks.empty() ? "" : fmt::format("; its last remark: {}", rank.remarks.back());
       if (step == nullptr) {
-        return Fail("rank {} did not record step {}{}", Name(name), number, remark);
+        // A record that was dropped is no reason to stop.
+        if (2 * ++missing <= to - from + 1) continue;
+        return Fail("rank {} did not record most of steps {} to {}{}", Name(name), from, to,
+                    remark);
       }
       if (step->version != version) {
         return Fail(
@@ -246,7 +324,9 @@ void Tuner::Measure(Gpus& gpus, std::int64_t from, std::int64_t to, Alarms alarm
     const LoggedRank& rank = logs_.ranks().at(name);
     KnownGpu& gpu = KnownGpuOf(gpus, name);
     for (std::int64_t number = from; number <= to; ++number) {
-      for (const DriftAlarm& alarm : gpu.measurements.Add(*rank.Find(number))) {
+      const RanStep* step = rank.Find(number);
+      if (step == nullptr) continue;
+      for (const DriftAlarm& alarm : gpu.measurements.Add(*step)) {
         if (alarms == Alarms::kKept) continue;
         Say(fmt::format(
             "{} of rank {} at {} MHz has changed since it was measured, by {:+.1f} % in "
@@ -260,13 +340,25 @@ void Tuner::Measure(Gpus& gpus, std::int64_t from, std::int64_t to, Alarms alarm
 
 // ---- Planning ----
 
-Result<Planner> Tuner::PlannerFor(std::span<const MeasuredOption> options,
-                                  double time_margin) const {
+Result<Profile> Tuner::ProfileFor(std::span<const MeasuredOption> options, double time_margin,
+                                  const Scale& scale) const {
   const SweepJob job = Job();
   const auto profile =
       PlanningProfile(job, options, {PlanningProfileSpec::Options::kAll, time_margin});
   if (!profile) return Fail(profile);
-  auto graph = BuildOperationGraph(job.schedule, *profile, job.model);
+  std::vector<ProfileEntry> entries(profile->entries().begin(), profile->entries().end());
+  for (ProfileEntry& entry : entries) {
+    const int highest = job.clocks_mhz[static_cast<std::size_t>(entry.stage)].back();
+    for (Option& option : entry.options) {
+      option.energy_j *= option.frequency_mhz == highest ? scale.highest : scale.other;
+    }
+  }
+  return Profile("the profiler's measurements", {}, std::move(entries));
+}
+
+Result<Planner> Tuner::PlannerFor(const Profile& profile) const {
+  const SweepJob job = Job();
+  auto graph = BuildOperationGraph(job.schedule, profile, job.model);
   if (!graph) return Fail(graph);
   return Planner::Create(*std::move(graph),
                          {.blocking_power_w = job.model.blocking_power_w * job.model.gpus_per_stage,
@@ -275,7 +367,9 @@ Result<Planner> Tuner::PlannerFor(std::span<const MeasuredOption> options,
 
 // With the margins in its times.
 Result<Tuner::MadePlan> Tuner::PlanFrom(std::span<const MeasuredOption> options) const {
-  const auto careful = PlannerFor(options, PlanningProfileSpec().time_margin);
+  const auto profile = ProfileFor(options, PlanningProfileSpec().time_margin, Scale());
+  if (!profile) return Fail(profile);
+  const auto careful = PlannerFor(*profile);
   if (!careful) return Fail(careful);
   std::optional<Frontier> frontier;
   if (NeedsFrontier(options_.target.kind)) {
@@ -296,12 +390,14 @@ Result<void> Tuner::MakePlan() {
   auto made = PlanFrom(measured);
   if (!made) return Fail(made);
   made_ = *std::move(made);
-  return Judge(measured);
+  return Judge(measured, Scale());
 }
 
 // The plan's clocks, without margins in their times.
-Result<void> Tuner::Judge(std::span<const MeasuredOption> measured) {
-  const auto judge = PlannerFor(measured, 0);
+Result<void> Tuner::Judge(std::span<const MeasuredOption> measured, const Scale& scale) {
+  auto profile = ProfileFor(measured, 0, scale);
+  if (!profile) return Fail(profile);
+  const auto judge = PlannerFor(*profile);
   if (!judge) return Fail(judge);
   const auto options = FindOptions(made_->file, judge->graph(), "the plan");
   if (!options) return Fail(options);
@@ -312,34 +408,145 @@ Result<void> Tuner::Judge(std::span<const MeasuredOption> measured) {
   if (const auto bound = judge->BoundFor(judged.deadline)) judged.lower_bound_j = *bound;
   baseline_s_ = ToSeconds(judge->baseline().time);
   plan_ = MakePlanFile(*judge, judged, made_->file.job);
+  planned_ = *std::move(profile);
   return {};
 }
 
-// Puts the plan into force; what was measured of it.
+// So that whole steps at the highest clocks and of the plan cost what was measured of them:
+//
+//   measured = highest * (energy of options at the highest clocks) + other * (of the rest) +
+//   waiting
+//
+// in the baseline, which has no others, and in the plan.
+Result<Tuner::Scale> Tuner::ScaleBy(std::span<const MeasuredOption> measured) const {
+  const auto profile = ProfileFor(measured, 0, Scale());
+  if (!profile) return Fail(profile);
+  const auto judge = PlannerFor(*profile);
+  if (!judge) return Fail(judge);
+  const auto options = FindOptions(made_->file, judge->graph(), "the plan");
+  if (!options) return Fail(options);
+  const Evaluator evaluator(judge->graph(), judge->model());
+  const Evaluation plan = evaluator.Evaluate(*options);
+  const std::vector<int> highest = BaselineOptions(judge->graph());
+  double plan_highest_j = 0;
+  for (std::size_t i = 0; i < options->size(); ++i) {
+    if ((*options)[i] == highest[i]) plan_highest_j += plan.energies_j[i];
+  }
+  // Of one pipeline. Between iterations, while pipelines wait for each other, all wait.
+  const auto computing_j = [&](const Cost& cost, const Evaluation& evaluation) {
+    const double ranks = static_cast<double>(options_.job.schedule.ranks.size());
+    const double between_s = std::max(0.0, cost.time_s - ToSeconds(evaluation.time));
+    return cost.energy_j / options_.job.pipelines - evaluation.blocking_energy_j -
+           between_s * ranks * judge->model().blocking_power_w;
+  };
+  Scale scale;
+  scale.highest =
+      computing_j(*baseline_cost_, judge->baseline()) / judge->baseline().operation_energy_j;
+  const double others_j = plan.operation_energy_j - plan_highest_j;
+  if (others_j > 0) {
+    scale.other = (computing_j(*plan_cost_, plan) - scale.highest * plan_highest_j) / others_j;
+  }
+  // More is no error of measurement: something else draws power, or stopped.
+  constexpr double kMost = 1.25;
+  for (const double factor : {scale.highest, scale.other}) {
+    if (!(factor > 1 / kMost && factor < kMost)) return Scale();
+  }
+  return scale;
+}
+
+// ---- A plan in force ----
+
+Result<Tuner::Cost> Tuner::CostOf(const Stretch& stretch) const {
+  const auto mean = CostOfSteps(logs_, ranks_, stretch.first, stretch.last, stretch.version);
+  if (!mean) return Fail(mean);
+  // A checkpoint or a stalled thread in one of them is not the plan's.
+  std::vector<double> times;
+  const LoggedRank& any = logs_.ranks().at(*ranks_.begin());
+  for (std::int64_t number = stretch.first; number < stretch.last; ++number) {
+    const RanStep* step = any.Find(number);
+    const RanStep* next = any.Find(number + 1);
+    if (step != nullptr && next != nullptr) times.push_back(ToSeconds(next->begin - step->begin));
+  }
+  if (times.empty()) return Fail("{} recorded too few steps", Name(*ranks_.begin()));
+  const auto median = [](std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+  };
+  Cost cost{median(times), 0, mean->energy_j};
+  std::vector<double> distances;
+  for (const double time_s : times) distances.push_back(std::abs(time_s - cost.time_s));
+  // Standard deviation from the median distance, and what a median's error is of a mean's, both for
+  // a normal distribution.
+  cost.time_error_s =
+      1.4826 * 1.2533 * median(std::move(distances)) / std::sqrt(static_cast<double>(times.size()));
+  return cost;
+}
+
+// What the plan is compared with, just before it.
+Result<void> Tuner::RunBaseline() {
+  Orders orders;
+  for (const InstructionGroup& group : GroupsOf(options_.job.schedule)) {
+    const int highest = clocks_mhz_[static_cast<std::size_t>(group.rank)].back();
+    orders.clocks.push_back({group.rank, group.chunk, group.kind, highest});
+  }
+  Say("measuring steps at the highest clocks to compare with");
+  const auto ran = RunUnder(std::move(orders), options_.steps_followed, 0);
+  if (!ran) return Fail(ran);
+  Measure(state_.gpus, ran->first, ran->last, Alarms::kSaid);
+  auto cost = CostOf(*ran);
+  if (!cost) return Fail(cost);
+  baseline_cost_ = *cost;
+  logs_.ForgetBefore(ran->last);
+  return {};
+}
+
+// Puts the plan into force, for as long as it takes to measure; what was measured of it.
 Result<Tuner::Gpus> Tuner::Follow() {
   Say(fmt::format("following a plan that seems to save {:.2f} % of the energy",
                   100 * (1 - plan_->energy_j / plan_->baseline_energy_j)));
-  const auto path = desk_.AddPlan(fmt::format("{}", desk_.version() + 1), FormatPlan(*plan_));
+  auto path = desk_.AddPlan(fmt::format("{}", desk_.version() + 1), FormatPlan(*plan_));
   if (!path) return Fail(path);
-  if (auto read = logs_.ReadNew(); !read) return Fail(read);
+  plan_path_ = *std::move(path);
   Orders orders;
-  orders.plan = *path;
-  const std::int64_t from = logs_.LastStep(ranks_) + 1 + Ahead();
-  const auto version = desk_.Give(std::move(orders), from);
-  if (!version) return Fail(version);
-  // Clocks land in the first.
-  const std::int64_t to = from + options_.steps_followed;
-  if (auto came = AwaitStep(to); !came) return Fail(came);
-  if (auto followed = CheckFollowed(from + 1, to, *version); !followed) return Fail(followed);
-  version_ = *version;
+  orders.plan = plan_path_;
+  // Until it is judged, and the next orders are read.
+  const auto ran =
+      RunUnder(std::move(orders), options_.steps_followed, static_cast<int>(2 * Ahead()));
+  if (!ran) return Fail(ran);
   Gpus gpus;
-  Measure(gpus, from + 1, to, Alarms::kKept);
-  Measure(state_.gpus, from + 1, to, Alarms::kSaid);
-  logs_.ForgetBefore(to);
+  Measure(gpus, ran->first, ran->last, Alarms::kKept);
+  Measure(state_.gpus, ran->first, ran->last, Alarms::kSaid);
+  auto cost = CostOf(*ran);
+  if (!cost) return Fail(cost);
+  plan_cost_ = *cost;
+  logs_.ForgetBefore(ran->last);
   const auto saved =
       WriteFileAtomically(StatePath(options_.job_directory), FormatProfilerState(state_));
   if (!saved) return Fail(saved);
   return gpus;
+}
+
+SeenSteps Tuner::Seen() const {
+  return {plan_cost_->time_s, plan_cost_->energy_j, baseline_cost_->time_s,
+          baseline_cost_->energy_j,
+          std::hypot(baseline_cost_->time_error_s, plan_cost_->time_error_s)};
+}
+
+// Once all follow it: for good, and from step 0 on, at which a job that is started anew begins.
+Result<void> Tuner::LeaveInForce() {
+  const auto path = desk_.AddPlan(fmt::format("{}", desk_.version() + 1), FormatPlan(*plan_));
+  if (!path) return Fail(path);
+  Orders orders;
+  orders.plan = *path;
+  const auto version = desk_.Give(std::move(orders), 0);
+  if (!version) return Fail(version);
+  if (auto read = logs_.ReadNew(); !read) return read;
+  const std::int64_t step = logs_.LastStep(ranks_) + 1 + Ahead();
+  if (auto came = AwaitStep(step); !came) return came;
+  if (auto followed = CheckFollowed(step, step, *version); !followed) return followed;
+  version_ = *version;
+  return {};
 }
 
 // `known`, but for options that `fresh` has measured as well.
@@ -355,42 +562,84 @@ std::vector<MeasuredOption> WithFresh(std::vector<MeasuredOption> known,
   return known;
 }
 
+int MostFrequencies(std::span<const MeasuredOption> options) {
+  std::map<InstructionGroup, int> frequencies;
+  int most = 0;
+  for (const MeasuredOption& option : options) {
+    most = std::max(most, ++frequencies[option.group]);
+  }
+  return most;
+}
+
+Result<void> Tuner::FollowPlans() {
+  if (auto ran = RunBaseline(); !ran) return ran;
+  if (auto made = MakePlan(); !made) return made;
+  for (int i = 0; i < kPlansFollowed; ++i) {
+    const Result<Gpus> fresh = Follow();
+    if (!fresh) return Fail(fresh);
+    if (i + 1 < kPlansFollowed) {
+      if (auto made = MakePlan(); !made) return made;
+      continue;
+    }
+    const std::vector<MeasuredOption> known =
+        WithFresh(PooledOptions(state_.gpus), PooledOptions(*fresh));
+    const auto scale = ScaleBy(known);
+    if (!scale) return Fail(scale);
+    if (auto judged = Judge(known, *scale); !judged) return judged;
+  }
+  const double promised = ToSeconds(plan_->time) / baseline_s_ - 1;
+  if (auto seen = CheckSeen(Seen(), std::max(0.0, promised)); !seen) return seen;
+  return LeaveInForce();
+}
+
 Result<TuningResult> Tuner::Run() {
   Result<void> run = MeetRanks();
   if (run) run = Sweep();
-  if (run) run = MakePlan();
-  for (int i = 0; run && options_.leaves_plan_in_force && i < kPlansFollowed; ++i) {
-    const Result<Gpus> fresh = Follow();
-    const bool is_last = i + 1 == kPlansFollowed;
-    if (!fresh) {
-      run = Fail(fresh);
-    } else {
-      run = is_last ? Judge(WithFresh(PooledOptions(state_.gpus), PooledOptions(*fresh)))
-                    : MakePlan();
-    }
-  }
-  if ((!run || !options_.leaves_plan_in_force) && desk_.version() != first_version_) {
-    const auto back = desk_.GiveBack(logs_.LastStep(ranks_) + 1);
+  frequencies_ = MostFrequencies(PooledOptions(state_.gpus));
+  if (run) run = options_.leaves_plan_in_force ? FollowPlans() : MakePlan();
+  if ((!run || !options_.leaves_plan_in_force) && desk_.HasToGiveBack()) {
+    const auto back = desk_.GiveBack();
     if (run && !back) return Fail(back);
   }
   if (!run) return Fail(run);
-  std::map<InstructionGroup, int> frequencies;
-  int most = 0;
-  for (const MeasuredOption& option : PooledOptions(state_.gpus)) {
-    most = std::max(most, ++frequencies[option.group]);
-  }
+  std::optional<SeenSteps> seen;
+  if (plan_cost_) seen = Seen();
   return TuningResult{MeasuredProfile(PooledOptions(state_.gpus)),
+                      *std::move(planned_),
                       *std::move(plan_),
                       Job().model.blocking_power_w,
                       state_.spent,
                       state_.spent.Slowdown(baseline_s_),
+                      seen,
                       rounds_,
-                      most,
+                      frequencies_,
                       reason_,
                       version_};
 }
 
 }  // namespace
+
+Result<void> CheckSeen(const SeenSteps& seen, double promised_slowdown) {
+  const double most_s = seen.baseline_time_s * (1 + promised_slowdown + kTolerated) +
+                        kSlackOfErrors * seen.time_error_s;
+  if (seen.time_s > most_s) {
+    return FailAs(ErrorKind::kUnreachable,
+                  "the plan in force takes {:.4f} s a step, and {:.4f} s at the highest clocks: "
+                  "{:.2f} % more, where it promised {:.2f} %; the clocks are what they were before "
+                  "(is the switching latency in the job file? Does the order of instructions "
+                  "differ from the schedule's?)",
+                  seen.time_s, seen.baseline_time_s, 100 * seen.slowdown(),
+                  100 * promised_slowdown);
+  }
+  if (seen.energy_j > (1 + kTolerated) * seen.baseline_energy_j) {
+    return FailAs(
+        ErrorKind::kUnreachable,
+        "the plan in force takes {:.1f} J a step, and {:.1f} J at the highest clocks; the "
+        "clocks are what they were before (is the blocking power right? 0 measures it)",
+        seen.energy_j, seen.baseline_energy_j);
+  }
+  return {};
+}
 
 Result<TuningResult> Tune(const TuningOptions& options, Clock& clock) {
   auto logs = JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning);

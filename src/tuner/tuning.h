@@ -41,24 +41,47 @@ struct TuningOptions {
   std::function<void(std::string_view)> say;  // What it does, a line at a time; may be empty.
 };
 
+// What whole steps of a plan in force took and cost, by the energy counters alone, beside steps at
+// the highest clocks. Of all ranks, per step.
+struct SeenSteps {
+  double time_s = 0;  // The median.
+  double energy_j = 0;
+  double baseline_time_s = 0;
+  double baseline_energy_j = 0;
+  double time_error_s = 0;  // Standard error of the difference of the two times.
+  double saving() const { return 1 - energy_j / baseline_energy_j; }
+  double slowdown() const { return time_s / baseline_time_s - 1; }
+};
+
+// Whatever instructions seem to take: whether whole steps are as a plan of that slowdown (a
+// fraction) should be. Fails (kUnreachable) with both figures if they are slower than that by more
+// than 1 % and three standard errors, or cost more than 1 % more than the baseline's.
+Result<void> CheckSeen(const SeenSteps& seen, double promised_slowdown);
+
 struct TuningResult {
   Profile profile;  // What was measured, with confidence.
+  // What the plan goes by: all clocks that could be asked for, those that nobody measured by the
+  // fitted model (without samples), energies as the plan has them.
+  Profile planned;
   // Reckoned without the margins that it was made with. If it was left in force, by measurements
-  // made while it was followed, which it was not chosen by; otherwise by those that it was made
-  // from, which promise about a point too much (measured: 0.9).
+  // made while it was followed, which it was not chosen by, and with energies scaled so that whole
+  // steps cost what the counters say; otherwise by those that it was made from, which promise about
+  // a point too much (measured: 0.9).
   PlanFile plan;
   double blocking_power_w = 0;
   SweepSpent spent;
-  double slowdown_spent = 0;  // Mean over the steps spent, as a fraction.
+  double slowdown_spent = 0;      // Mean over the steps spent, as a fraction.
+  std::optional<SeenSteps> seen;  // If a plan was followed.
   int rounds = 0;
-  int frequencies = 0;       // Most that were measured of any group.
+  int frequencies = 0;       // Most that were measured of any group, before a plan was followed.
   std::string reason;        // Why it stopped measuring.
   std::int64_t version = 0;  // Of the orders with the plan; 0: left nothing.
 };
 
 // Takes as many steps as the budget says, those in which plans are followed, and those that orders
 // take to be heard. Fails (kSystem)
-// if ranks are missing or the job ends; (kInput) where they may not set clocks or record no energy.
+// if ranks are missing or the job ends; (kInput) where they may not set clocks or record no energy;
+// (kUnreachable) if the plan in force turns out slower than it may be, or saves nothing.
 // Then and when `should_end` says so, the orders that were in force before are again, and what was
 // measured stays in JOBDIR/tuner.json.
 Result<TuningResult> Tune(const TuningOptions& options, Clock& clock);

@@ -16,6 +16,7 @@
 #include "perseus/base/result.h"
 #include "perseus/profiler/comparison.h"
 #include "perseus/tuner/job_logs.h"
+#include "perseus/tuner/orders_desk.h"
 
 namespace perseus {
 
@@ -30,7 +31,7 @@ struct BlockLayout {
 // As many pairs as the steps allow, at least LeastPairs(level). Fails (kUnreachable) with how many
 // steps it takes.
 Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_period_s,
-                                 double level);
+                                 double level, double orders_take_s = kOrdersTakeSeconds);
 
 struct VerificationOptions {
   std::filesystem::path job_directory;
@@ -38,6 +39,7 @@ struct VerificationOptions {
   std::set<RankName> ranks;  // That the job has at least.
   int steps = 0;
   double counter_period_s = 0.1;
+  double orders_take_s = kOrdersTakeSeconds;  // Until every rank has read them.
   ComparisonOptions comparison;
   std::uint64_t seed = 1;  // Of the coin.
   Nanoseconds patience = 60'000'000'000;

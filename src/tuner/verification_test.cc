@@ -70,6 +70,37 @@ TEST_F(VerificationTest, JobThatEndsMeanwhileIsAnErrorAndLeavesNoPlan) {
   EXPECT_EQ((*ReadOrders(job_.directory()))->plan, "");
 }
 
+// A job that was started with PERSEUS_PLAN goes on with it; and were the verifier killed, its last
+// orders would end by themselves.
+TEST_F(VerificationTest, LeavesRanksWithTheirOwnPlans) {
+  bool all_temporary = true;
+  options_.should_end = [&] {
+    const auto orders = ReadOrders(job_.directory());
+    all_temporary = all_temporary && (!*orders || (*orders)->until_step);
+    job_.RunStep();
+    return false;
+  };
+  ASSERT_TRUE(Run());
+  EXPECT_TRUE(all_temporary);
+  EXPECT_TRUE((*ReadOrders(job_.directory()))->own);
+}
+
+// Blocks were laid out for steps of half a second. Where these become shorter than the counter's
+// period, the step left out at each end is not enough any more: windows that hold some of both
+// would make the saving too small.
+TEST_F(VerificationTest, BlocksTooShortForTheCounterAreLeftOut) {
+  job_.cost = [this](const Orders& orders) {
+    const SimulatedJob::Cost cost =
+        orders.plan.empty() ? SimulatedJob::Cost{0.5, 100} : SimulatedJob::Cost{0.505, 90};
+    const double part = job_.steps() > 10 ? 0.12 : 1;
+    return SimulatedJob::Cost{cost.time_s * part, cost.energy_j * part};
+  };
+  const auto verified = Run();
+  ASSERT_FALSE(verified);
+  EXPECT_THAT(verified.error().message, HasSubstr("only 0 of 15 pairs"));
+  EXPECT_THAT(verified.error().message, HasSubstr("too short for the counter's period"));
+}
+
 TEST_F(VerificationTest, RankThatDoesNotFollowIsNamed) {
   job_.deaf = {{0, 1, 0}};
   const auto verified = Run();
@@ -99,11 +130,11 @@ TEST_F(VerificationTest, EndsOnRequestWithTheOrdersOfBefore) {
 }
 
 TEST(BlockLayoutTest, BlocksAreLongEnoughForCounterAndOrders) {
-  // Steps of 20 ms: 5 for the counter on each side, 50 until orders are read.
+  // Steps of 20 ms: 6 for the counter and a look on each side, 50 until orders are read.
   const auto layout = LayOutBlocks(10'000, 0.02, 0.1, 0.95);
   ASSERT_TRUE(layout);
-  EXPECT_EQ(layout->front, 5);
-  EXPECT_EQ(layout->back, 5);
+  EXPECT_EQ(layout->front, 6);
+  EXPECT_EQ(layout->back, 6);
   EXPECT_GE(layout->length, 50);
   EXPECT_LE(layout->steps(), 10'000);
 }

@@ -85,6 +85,28 @@ TEST_F(OrdersTest, PlansAndClocksAreFollowedFromTheirStepOn) {
   }
 }
 
+// What `perseus verify` does to a job that was started with PERSEUS_PLAN.
+TEST_F(OrdersTest, OwnPlanIsFollowedAgainWhereOrdersSaySo) {
+  StartAgent();
+  RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
+  place.job_directory = job_.string();
+  RankSession rank(place);
+  rank.RunStep(1);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  Orders none;
+  none.until_step = 1'000'000;
+  Order(none);
+  EXPECT_TRUE(Follows(rank, 1));
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
+  Orders own;
+  own.version = 2;
+  own.own = true;
+  Order(own);
+  EXPECT_TRUE(Follows(rank, 2));
+  rank.RunStep(1);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+}
+
 TEST_F(OrdersTest, NothingIsRecordedWhereOrdersSaySo) {
   const auto rank = Open();
   Orders orders;

@@ -56,11 +56,12 @@ class ClosedLoopTest : public ClosedLoopJob {
     const TrueMean planned = MeanOf(steps, after.begin, after.end);
     const double saving = 1 - planned.energy_j / baseline.energy_j;
     const double slowdown = planned.time_s / baseline.time_s - 1;
-    // Three standard errors of the difference, by the steps' own scatter, and half a percent for
-    // what scatter does not show: with noise, a plan without slack waits for the slowest of many
-    // paths where the baseline waits for one.
+    // Three standard errors of the difference, by the steps' own scatter, and what scatter does not
+    // show: with noise, a plan without slack waits for the slowest of many paths where the baseline
+    // waits for one. Of k paths with an error of s each, the slowest is about s sqrt(2 ln k) late:
+    // 4 ranks, 0.05 to 0.15 % (sweep_plan.h), hence at most 0.25 %; measured: -0.01 to 0.06 %.
     const double noise =
-        3 * std::hypot(planned.time_error_s, baseline.time_error_s) / baseline.time_s + 0.005;
+        3 * std::hypot(planned.time_error_s, baseline.time_error_s) / baseline.time_s + 0.0025;
     std::cout << fmt::format(
         "saving: promised {:.2f} %, measured {:.2f} %; slowdown: promised {:.2f} %, measured "
         "{:.2f} % "
@@ -110,9 +111,11 @@ TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
   ASSERT_TRUE(logs->ReadNew());
   Steps before{1, 0};
   Steps after;
+  bool is_before = true;
   for (const RanStep& step : logs->ranks().at({0, 0, 0}).steps) {
     const auto number = static_cast<std::size_t>(step.step);
-    if (step.version == 0) before.end = number + 1;
+    is_before = is_before && step.version == 0;
+    if (is_before) before.end = number + 1;
     if (step.version == version && after.begin == 0) after.begin = number + 1;
     if (step.version == version) after.end = number + 1;
   }
@@ -124,6 +127,7 @@ TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
   // What was measured can be planned with.
   RunWell(
       "plan tuned/profile.csv --schedule 1f1b --microbatches 6 --blocking-power 84 --no-frontier");
+  RunWell("evaluate tuned/plan.json");
 }
 
 TEST_F(ClosedLoopTest, InterleavedPlanSavesWhatItPromised) {

@@ -91,6 +91,9 @@ class SimulatedJob {
     for (const Orders& orders : waiting_) {
       if (orders.from_step <= step_ && orders.version > orders_.version) orders_ = orders;
     }
+    if (orders_.until_step && *orders_.until_step <= step_) {
+      orders_ = Orders{.version = 0, .plan = {}, .clocks = {}};
+    }
   }
 
   std::set<RankName> ranks_;
