@@ -86,8 +86,8 @@ TEST_F(VerificationTest, LeavesRanksWithTheirOwnPlans) {
 }
 
 // Blocks were laid out for steps of half a second. Where these become shorter than the counter's
-// period, the step left out at each end is not enough any more: windows that hold some of both would
-// make the saving too small.
+// period, the step left out at each end is not enough any more: windows that hold some of both
+// would make the saving too small.
 TEST_F(VerificationTest, BlocksTooShortForTheCounterAreLeftOut) {
   job_.cost = [this](const Orders& orders) {
     const SimulatedJob::Cost cost =
