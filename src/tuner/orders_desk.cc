@@ -30,6 +30,9 @@ std::filesystem::path KeptPath(const std::filesystem::path& job_directory) {
 // Where locks cannot be had (some network file systems), null.
 Result<std::shared_ptr<const int>> Lock(const std::filesystem::path& job_directory) {
   const std::filesystem::path path = job_directory / "coordinator.lock";
+  // Orders may be given before the first rank makes the directory.
+  std::error_code error;
+  std::filesystem::create_directories(job_directory, error);
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) {
     return FailAs(ErrorKind::kSystem,

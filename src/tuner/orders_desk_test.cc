@@ -75,6 +75,12 @@ TEST_F(OrdersDeskTest, LastingOrdersAreWhatWasBeforeForTheNext) {
   EXPECT_EQ(InForce().plan, "plans/2.json");
 }
 
+TEST_F(OrdersDeskTest, OrdersMayComeBeforeTheDirectory) {
+  auto desk = OrdersDesk::Open(directory_ / "run");
+  ASSERT_TRUE(desk) << desk.error().message;
+  EXPECT_TRUE(desk->Give(Orders(), 8));
+}
+
 TEST_F(OrdersDeskTest, OnlyOneAtATime) {
   const auto first = OrdersDesk::Open(directory_);
   ASSERT_TRUE(first);

@@ -59,7 +59,7 @@ class ClosedLoopTest : public ClosedLoopJob {
     // Three standard errors of the difference, by the steps' own scatter, and what scatter does not
     // show: with noise, a plan without slack waits for the slowest of many paths where the baseline
     // waits for one. Of k paths with an error of s each, the slowest is about s sqrt(2 ln k) late:
-    // 4 ranks, 0.05 to 0.15 % (sweep_plan.h), hence at most 0.25 %; measured: -0.01 to 0.06 %.
+    // 4 ranks, 0.05 to 0.15 % (sweep_plan.h), hence at most 0.25 %.
     const double noise =
         3 * std::hypot(planned.time_error_s, baseline.time_error_s) / baseline.time_s + 0.0025;
     std::cout << fmt::format(
