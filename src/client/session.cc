@@ -49,18 +49,24 @@ ChosenGpu FindGpu(SessionCore& core) {
   if (settings.devices == "off") {
     if (unmeasured.uuid.empty() && settings.agent != "off") {
       core.warnings.Once("gpu",
-                         "no GPU is named, so no clocks are set (set PERSEUS_GPU to its UUID)");
+                         "no GPU is named by its UUID, so no clocks are set: a plan has no effect "
+                         "(set PERSEUS_GPU, or let PERSEUS_DEVICES find it)");
     }
     return unmeasured;
   }
+  // Without its UUID nobody can be asked for the GPU.
+  const char* const what_is_left =
+      unmeasured.uuid.empty()
+          ? "; energy is not measured, and no clocks are set: a plan has no effect"
+          : "; energy is not measured";
   auto devices = OpenDevices(settings.devices);
   if (!devices) {
-    core.warnings.Once("devices", devices.error().message + "; energy is not measured");
+    core.warnings.Once("devices", devices.error().message + what_is_left);
     return unmeasured;
   }
   auto chosen = ChooseGpu(*devices, settings.gpu, std::getenv("CUDA_VISIBLE_DEVICES"));
   if (!chosen) {
-    core.warnings.Once("gpu", chosen.error().message + "; energy is not measured");
+    core.warnings.Once("gpu", chosen.error().message + what_is_left);
     return unmeasured;
   }
   return *std::move(chosen);
