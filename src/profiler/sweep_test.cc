@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -20,8 +21,9 @@ namespace {
 class SharedProfiles : public testing::TestWithParam<SharedJob> {
  protected:
   void SetUp() override {
-    if (std::getenv("PERSEUS_SHARED_DIR") == nullptr) {
-      GTEST_SKIP() << "PERSEUS_SHARED_DIR is not set (the shared profiles are not here)";
+    if (!std::filesystem::exists(PathOf(GetParam()))) {
+      GTEST_SKIP() << PathOf(GetParam())
+                   << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
     }
   }
 };

@@ -19,9 +19,13 @@ constexpr int kMicrobatches = 24;
 constexpr double kTimeNoise = 0.01;
 constexpr double kPowerNoise = 0.015;
 
+std::filesystem::path SharedDirectory() {
+  if (const char* directory = std::getenv("PERSEUS_SHARED_DIR")) return directory;
+  return std::filesystem::path(PERSEUS_SOURCE_DIR) / ".." / "shared";
+}
+
 Profile TrueProfile(const SharedJob& shared, SplitMix64& random, double own_deviation) {
-  const std::filesystem::path path = std::filesystem::path(std::getenv("PERSEUS_SHARED_DIR")) /
-                                     "profiles" / fmt::format("{}.csv", shared.profile);
+  const std::filesystem::path path = PathOf(shared);
   const Profile read = ParseProfile(ReadFile(path.string()).value(), path.string()).value();
   std::vector<ProfileEntry> entries(read.entries().begin(), read.entries().end());
   if (own_deviation == 0) return Profile(path.string(), {}, entries);
@@ -65,6 +69,10 @@ int OptionAt(const OptionSet& set, double mhz) {
 }
 
 }  // namespace
+
+std::filesystem::path PathOf(const SharedJob& shared) {
+  return SharedDirectory() / "profiles" / fmt::format("{}.csv", shared.profile);
+}
 
 SweptJob::SweptJob(const SharedJob& shared, std::uint64_t seed, double own_deviation)
     : random_{seed},

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,9 @@ inline constexpr SharedJob kSharedJobs[] = {
     {"Gpt3A100", "gpt3-175b_a100-sxm_pp8_tp8", 83.64},
     {"BloomA40", "bloom-176b_a40_pp8_tp8", 70.38},
 };
+
+// In the folder that PERSEUS_SHARED_DIR names, or ../shared; may be absent.
+std::filesystem::path PathOf(const SharedJob& shared);
 
 class SweptJob {
  public:
