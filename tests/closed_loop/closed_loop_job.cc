@@ -120,7 +120,8 @@ VirtualNode ClosedLoopJob::OpenNode(const std::string& name) const {
 
 bool ClosedLoopJob::IsAllRestored() const {
   for (const std::string name : {"a", "b"}) {
-    for (const auto& gpu : RunJson("gpu list --socket " + name + ".sock").at("gpus")) {
+    const nlohmann::json listing = RunJson("gpu list --socket " + name + ".sock");
+    for (const auto& gpu : listing.at("gpus")) {
       if (gpu.at("lease") != "" || gpu.at("is_restoring") == true) return false;
     }
     const VirtualNode node = OpenNode(name);
