@@ -157,7 +157,7 @@ DeviceResult<double> RocmDevice::ReadPower(const Session& session) {
   return static_cast<double>(microwatts) / 1e6;
 }
 
-DeviceResult<double> RocmDevice::ReadEnergy(const Session& session, Telemetry& telemetry) {
+DeviceResult<double> RocmDevice::ReadEnergyCounter(const Session& session, Telemetry& telemetry) {
   std::uint64_t count = 0;
   std::uint64_t timestamp = 0;
   float microjoules_each = 0;
@@ -208,7 +208,7 @@ DeviceResult<Telemetry> RocmDevice::Read() {
   const DeviceResult<double> power = ReadPower(*session);
   if (!power) return tl::unexpected(power.error());
   telemetry.power_w = *power;
-  const DeviceResult<double> energy = ReadEnergy(*session, telemetry);
+  const DeviceResult<double> energy = ReadEnergyCounter(*session, telemetry);
   if (!energy) return tl::unexpected(energy.error());
   telemetry.energy_j = *energy;
   const DeviceResult<int> temperature = ReadTemperature(*session);

@@ -65,7 +65,7 @@ class RocmDevice : public Device {
   tl::unexpected<DeviceError> Failure(std::string_view what, rocm::Code code);
 
   DeviceResult<double> ReadPower(const Session& session);
-  DeviceResult<double> ReadEnergy(const Session& session, Telemetry& telemetry);
+  DeviceResult<double> ReadEnergyCounter(const Session& session, Telemetry& telemetry);
   // 0 where the driver does not tell.
   DeviceResult<int> ReadClock(const Session& session, int clock);
   DeviceResult<int> ReadTemperature(const Session& session);
