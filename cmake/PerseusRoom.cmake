@@ -31,6 +31,7 @@ function(perseus_room name)
   if(PERSEUS_BUILD_TESTS AND ROOM_TESTS)
     add_executable(${name}_test ${ROOM_TESTS})
     target_link_libraries(${name}_test PRIVATE perseus::${name} perseus_test_flags GTest::gmock_main)
+    target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests/support)
     target_compile_definitions(${name}_test PRIVATE
       PERSEUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     gtest_discover_tests(${name}_test TEST_PREFIX ${PERSEUS_TEST_PREFIX}${name}.

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "temporary_directory.h"
+
 namespace perseus {
 namespace {
 
@@ -93,10 +95,8 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST(OrdersFile, IsNothingBeforeItWasWrittenAndWholeAfterwards) {
-  const std::filesystem::path directory =
-      std::filesystem::path(testing::TempDir()) / "perseus_orders_test";
-  std::filesystem::remove_all(directory);
-  std::filesystem::create_directories(directory);
+  const TemporaryDirectory temporary;
+  const std::filesystem::path& directory = temporary.path();
   auto read = ReadOrders(directory);
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_FALSE(read->has_value());
@@ -110,7 +110,6 @@ TEST(OrdersFile, IsNothingBeforeItWasWrittenAndWholeAfterwards) {
   read = ReadOrders(directory);
   ASSERT_FALSE(read);
   EXPECT_THAT(read.error().message, HasSubstr("orders.json:1: not JSON"));
-  std::filesystem::remove_all(directory);
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "temporary_directory.h"
+
 namespace perseus {
 namespace {
 
@@ -77,12 +79,6 @@ TEST(RankRecord, ThatIsWrongNamesFileLineAndPlace) {
 
 class RankLogReaderTest : public testing::Test {
  protected:
-  RankLogReaderTest()
-      : path_(std::filesystem::path(testing::TempDir()) / "perseus_rank_log_test.jsonl") {
-    std::filesystem::remove(path_);
-  }
-  ~RankLogReaderTest() override { std::filesystem::remove(path_); }
-
   void Append(std::string_view text) { std::ofstream(path_, std::ios::app) << text; }
   void BeginAnew(std::string_view text) { std::ofstream(path_, std::ios::trunc) << text; }
   std::vector<RankRecord> ReadNew() {
@@ -91,7 +87,8 @@ class RankLogReaderTest : public testing::Test {
     return records ? *std::move(records) : std::vector<RankRecord>();
   }
 
-  std::filesystem::path path_;
+  TemporaryDirectory directory_;
+  std::filesystem::path path_ = directory_ / "rank.jsonl";
   RankLogReader reader_{path_};
 };
 
