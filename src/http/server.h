@@ -1,0 +1,143 @@
+// An HTTP/1.1 server with event streams: what faces the network, and all that has to be limited
+// there.
+//
+//   Router router;
+//   router.Add("GET", "/v1/jobs/{job}", [](const Call& call) -> asio::awaitable<Response> { … });
+//   auto server = Server::Listen(loop, {.address = "127.0.0.1:7410"}, std::move(router));
+//   loop.run();
+//
+// One thread: everything here runs on the loop's. A handler that has to wait (for a database)
+// hands that to other threads and awaits them (offload.h); a handler that throws is answered with
+// 500 and logged.
+//
+// What a client can do to it is bounded (Limits): header and body sizes, the time that a request's
+// header and body may take to come (slow loris) and an idle connection may stay, connections in all
+// and from one address, streams, requests a second from one address. Beyond: 431, 413, 408, 503,
+// 429, each a problem document with Retry-After where that helps, or the connection is closed.
+//
+// What is no route is 404, another method of one 405 with Allow; HEAD is GET without the body.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "perseus/base/result.h"
+#include "perseus/http/message.h"
+
+namespace perseus::http {
+
+namespace asio = boost::asio;
+
+// Events to one client. Kept alive by whoever sends; sending never blocks and never fails: a client
+// that is gone, or that leaves more than Limits::stream_bytes unread, is closed, and what is sent
+// to it is dropped. It comes back with its last event's id.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // `text`: FormatEvent's. Shared, since thousands of clients are sent the same.
+  virtual void Send(std::shared_ptr<const std::string> text) = 0;
+  virtual bool IsOpen() const = 0;
+  virtual void Close() = 0;
+  // Called once when it is closed, by whichever side; on the loop.
+  virtual void OnClose(std::function<void()> closed) = 0;
+};
+
+// A request that came to a route.
+struct Call {
+  Request request;
+  std::map<std::string, std::string, std::less<>> path;  // {"job": "j-1"}
+  // Answers 200 with text/event-stream and keeps the connection for events; a comment goes out
+  // every Limits::stream_beat, so that both ends notice the other's death. The handler's own
+  // response is then ignored. Fails (kSystem) if there are too many streams: answer 503. At most
+  // once.
+  std::function<Result<std::shared_ptr<Stream>>()> open_stream;
+};
+using Handler = std::function<asio::awaitable<Response>(Call&)>;
+
+class Router {
+ public:
+  // `pattern`: "/v1/jobs/{job}/stragglers/{pipeline}"; a {name} takes one segment, not empty.
+  void Add(std::string method, std::string pattern, Handler handler);
+
+  struct Match {
+    const Handler* handler = nullptr;  // Null: no such route, or not by that method.
+    std::string pattern;               // For metrics; empty: no route at all.
+    std::map<std::string, std::string, std::less<>> path;
+    std::string allow;                 // Methods that the path has.
+  };
+  Match Find(std::string_view method, std::string_view path) const;
+  // "GET /v1/jobs/{job}", sorted.
+  std::vector<std::string> Routes() const;
+
+ private:
+  struct Route {
+    std::string method;
+    std::string pattern;
+    std::vector<std::string> segments;
+    Handler handler;
+  };
+  std::vector<Route> routes_;
+};
+
+struct Limits {
+  std::size_t header_bytes = 16 << 10;
+  std::size_t body_bytes = 64 << 20;
+  std::chrono::milliseconds request_time{30'000};  // From a request's first byte to its last.
+  std::chrono::milliseconds idle_time{75'000};     // Between requests; a new connection's first.
+  std::chrono::milliseconds stream_beat{15'000};
+  std::size_t stream_bytes = 1 << 20;              // Unread by a stream's client.
+  int connections = 16'000;
+  int connections_per_address = 16'000;
+  int streams = 15'000;
+  double requests_per_second = 0;  // Of one address, with bursts of as many; 0: any.
+};
+
+// PEM files. With `client_authority`, clients have to show a certificate of its.
+struct TlsFiles {
+  std::string certificate;  // With its chain.
+  std::string key;
+  std::string client_authority;
+};
+
+struct ServerOptions {
+  std::string address = "127.0.0.1:7410";  // Port 0: any.
+  Limits limits;
+  std::optional<TlsFiles> tls;
+  // Called for each answered request: for metrics and the log.
+  std::function<void(const Request&, std::string_view pattern, int status, double seconds)> answered;
+};
+
+class Server {
+ public:
+  // kInput: no address, or files that are no certificate and key (says which and why); kSystem:
+  // the address is taken.
+  static Result<Server> Listen(asio::io_context& loop, ServerOptions options, Router router);
+  Server(Server&&) noexcept;
+  Server& operator=(Server&&) noexcept;
+  ~Server();  // As Stop.
+
+  int port() const;
+  struct Counts {
+    int connections = 0;
+    int streams = 0;
+    std::int64_t refused = 0;         // Connections beyond a limit.
+    std::int64_t dropped_streams = 0; // Clients that did not read.
+  };
+  Counts counts() const;
+  // New connections use the files as they are now (rotated certificates). On failure the old ones
+  // stay.
+  Result<void> ReloadTls();
+  // Takes no more connections, lets requests in flight end for that long, then closes everything.
+  void Stop(std::chrono::milliseconds grace);
+
+ private:
+  class Impl;
+  explicit Server(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace perseus::http

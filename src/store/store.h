@@ -1,0 +1,258 @@
+// What the server knows and must not lose: jobs, profiles, plans, orders, nodes, stragglers, tokens,
+// and the planning that is still to be done.
+//
+//   auto store = OpenStore("sqlite:perseus.db");           or "postgresql://…"
+//   auto job = store->CreateJob({.key = "gpt3", .body = …}, now);
+//
+// One set of statements over one small interface to a database (database.h), with a driver each for
+// SQLite and PostgreSQL: both run the same SQL but for what database.h names.
+//
+// What a call returned as done is on disk. Each call is one transaction: all of it or nothing.
+// Nothing here waits for another replica but the database itself.
+//
+// Replicas tell each other through the database (PostgreSQL: NOTIFY): whoever changes what others
+// push or cache sends a Notice in the same transaction, so that it arrives after the change is
+// visible and never without it. A notice is a hint to look again; whoever lost his connection gets
+// kLookAgain and reads all.
+//
+// Bodies are JSON texts that this room does not read. Times are milliseconds since 1970 (the
+// caller's clock). Errors are kSystem (the database is away; nothing was written) or what a function
+// names.
+//
+// Thread safe; calls block.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/result.h"
+
+namespace perseus {
+
+using Milliseconds = std::int64_t;  // Since 1970.
+
+// A job and what was last asked of it.
+struct JobRecord {
+  std::string id;      // "j-" and 16 hexadecimal digits; the store's.
+  std::string key;     // The user's, unique among jobs that have not ended.
+  std::string body;    // As registered.
+  std::string target;  // As set last.
+  std::string status;  // What planning came to: "waiting", "planned", "failed".
+  std::string problem; // Why it failed; else empty.
+  Milliseconds created = 0;
+  Milliseconds ended = 0;           // 0: it has not.
+  std::int64_t profile_version = 0; // Of the newest profile; 0: none.
+  // Counts whatever a plan depends on: profile, target, stragglers. Planned when `planned` is equal.
+  std::int64_t generation = 0;
+  std::int64_t planned = 0;
+  std::int64_t orders_version = 0;  // Of the newest orders; 0: none.
+  // What nodes reported last, at most as old as the reports are apart.
+  std::int64_t last_step = -1;
+  Milliseconds last_step_at = 0;
+  std::string summary;              // Of what steps take and cost; JSON, or empty.
+  friend bool operator==(const JobRecord&, const JobRecord&) = default;
+};
+
+struct NewJob {
+  std::string key;
+  std::string body;
+  std::string target;
+};
+
+struct PlanRecord {
+  std::string id;    // "p-" and 16 hexadecimal digits; the store's.
+  std::string job;
+  std::string slug;  // Of its target: "no-slowdown"; of a straggler's: "straggler-1.25".
+  std::int64_t profile_version = 0;
+  std::string body;  // The plan file.
+  Milliseconds created = 0;
+  friend bool operator==(const PlanRecord&, const PlanRecord&) = default;
+};
+
+struct OrdersRecord {
+  std::string job;
+  std::int64_t version = 0;  // From 1 in each job, without gaps.
+  std::string body;
+  Milliseconds created = 0;
+  friend bool operator==(const OrdersRecord&, const OrdersRecord&) = default;
+};
+
+// A node with ranks of a job.
+struct NodeRecord {
+  std::string job;
+  std::string node;
+  std::string ranks;              // JSON.
+  std::int64_t acknowledged = 0;  // The newest orders that it has received,
+  std::int64_t following = 0;     // and those that all its ranks follow,
+  std::int64_t since_step = -1;   // from this step on.
+  Milliseconds seen = 0;
+  friend bool operator==(const NodeRecord&, const NodeRecord&) = default;
+};
+
+struct StragglerRecord {
+  std::string job;
+  int pipeline = 0;
+  std::string source;        // "report", "detected" or "forecast": each may say one thing.
+  double slowdown = 1;       // >= 1; T' / T.
+  Milliseconds starts = 0;
+  Milliseconds expires = 0;  // 0: never.
+  friend bool operator==(const StragglerRecord&, const StragglerRecord&) = default;
+};
+
+struct TokenRecord {
+  std::string id;     // Public: in lists and logs.
+  std::string hash;   // SHA-256 of the secret, hexadecimal. The secret is nowhere.
+  std::string scope;  // "operator", "agent", "job", "read".
+  std::string job;    // Of scope "job": the key of the only job that it is good for.
+  std::string name;
+  Milliseconds created = 0;
+  Milliseconds expires = 0;  // 0: never.
+  friend bool operator==(const TokenRecord&, const TokenRecord&) = default;
+};
+
+// Planning that a worker has taken on; others leave it alone until `until`.
+struct PlanningTask {
+  std::string job;
+  std::string worker;
+  Milliseconds until = 0;
+};
+
+// What planning came to. Without orders, those in force stay.
+struct PlanningOutcome {
+  std::int64_t generation = 0;        // What it answers.
+  std::string status = "planned";
+  std::string problem;
+  std::optional<std::string> frontier;  // JSON; of the job's newest profile.
+  std::vector<PlanRecord> plans;        // New ones; id and time are the store's unless given.
+  std::optional<std::string> orders;    // Body of the next version.
+  std::optional<Milliseconds> again_at; // When planning is due next (a straggler begins or ends).
+};
+
+struct Notice {
+  enum class Kind {
+    kOrders,     // New orders for job `name`.
+    kNode,       // Node `name` has another set of jobs.
+    kPlanning,   // There is planning to do.
+    kTokens,     // Tokens have changed.
+    kLookAgain,  // Notices may have been lost: read everything again. Nobody sends it.
+  };
+  Kind kind = Kind::kLookAgain;
+  std::string name;
+  friend bool operator==(const Notice&, const Notice&) = default;
+};
+
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  // --- jobs
+  struct Created {
+    JobRecord job;
+    bool is_new = false;  // false: the job of that key that has not ended, as it is.
+  };
+  virtual Result<Created> CreateJob(const NewJob& job, Milliseconds now) = 0;
+  // By id, or by key: of those with that key the one that has not ended, else the newest.
+  virtual Result<std::optional<JobRecord>> FindJob(std::string_view id_or_key) = 0;
+  // In order of creation, after `after` (an id; empty: from the first). With `ended`, those too.
+  enum class Which { kRunning, kAll };
+  virtual Result<std::vector<JobRecord>> ListJobs(Which which, std::string_view after, int limit) = 0;
+  // Nothing if it has ended already. Its stragglers, nodes and planning go.
+  virtual Result<void> EndJob(std::string_view job, Milliseconds now) = 0;
+  // A new target: generation + 1, planning is due.
+  virtual Result<void> SetTarget(std::string_view job, std::string_view target, Milliseconds now) = 0;
+  // Only if `step` is higher than the one known, or `at` 60 s later than it (a job that restarted).
+  virtual Result<void> Heartbeat(std::string_view job, std::int64_t step, std::string_view summary,
+                                 Milliseconds at) = 0;
+  // Deletes jobs that ended before `before`, with all that is theirs; at most `limit`. How many.
+  virtual Result<int> Prune(Milliseconds before, int limit) = 0;
+
+  // --- profiles
+  // Generation + 1, planning is due, unless the newest profile is the same: then nothing changes.
+  // The version.
+  virtual Result<std::int64_t> PutProfile(std::string_view job, std::string_view csv,
+                                          Milliseconds now) = 0;
+  // The newest; nothing if there is none.
+  struct Profile {
+    std::int64_t version = 0;
+    std::string csv;
+  };
+  virtual Result<std::optional<Profile>> FindProfile(std::string_view job) = 0;
+  // Measurements that are not a profile yet: JSON rows as they came, in order.
+  virtual Result<void> AddMeasurements(std::string_view job, std::string_view rows,
+                                       Milliseconds now) = 0;
+  virtual Result<std::vector<std::string>> Measurements(std::string_view job) = 0;
+
+  // --- planning
+  // The job that is due longest, if any, for `for_ms`. Two workers never have the same.
+  virtual Result<std::optional<PlanningTask>> ClaimPlanning(std::string_view worker, Milliseconds now,
+                                                            Milliseconds for_ms) = 0;
+  // When the next planning is due that nobody has; nothing if there is none.
+  virtual Result<std::optional<Milliseconds>> NextPlanning() = 0;
+  // Keeps what it came to, if the worker still has the task: otherwise false, and nothing is kept.
+  // If the job's generation has moved on, planning stays due.
+  virtual Result<bool> CompletePlanning(const PlanningTask& task, const PlanningOutcome& outcome,
+                                        Milliseconds now) = 0;
+  // Planning is due at that time, if not earlier already.
+  virtual Result<void> WantPlanning(std::string_view job, Milliseconds due) = 0;
+
+  // --- plans
+  virtual Result<std::optional<std::string>> FindFrontier(std::string_view job) = 0;
+  // Of the newest profile.
+  virtual Result<std::optional<PlanRecord>> FindPlan(std::string_view job, std::string_view slug) = 0;
+  virtual Result<std::optional<PlanRecord>> FindPlanById(std::string_view id) = 0;
+  // Without bodies, newest first.
+  virtual Result<std::vector<PlanRecord>> ListPlans(std::string_view job, int limit) = 0;
+  virtual Result<PlanRecord> AddPlan(PlanRecord plan, Milliseconds now) = 0;
+
+  // --- orders
+  virtual Result<std::optional<OrdersRecord>> NewestOrders(std::string_view job) = 0;
+  virtual Result<std::vector<OrdersRecord>> ListOrders(std::string_view job, int limit) = 0;
+
+  // --- nodes
+  // Its ranks, from now on; what it acknowledged stays.
+  virtual Result<void> AttachNode(std::string_view job, std::string_view node, std::string_view ranks,
+                                  Milliseconds now) = 0;
+  virtual Result<void> DetachNode(std::string_view job, std::string_view node) = 0;
+  virtual Result<std::vector<NodeRecord>> NodesOf(std::string_view job) = 0;
+  virtual Result<std::vector<NodeRecord>> JobsOf(std::string_view node) = 0;
+  // Never backwards in `acknowledged`.
+  virtual Result<void> Acknowledge(const NodeRecord& node) = 0;
+
+  // --- stragglers
+  // Replaces what that source said of that pipeline: generation + 1, planning is due.
+  virtual Result<void> PutStraggler(const StragglerRecord& straggler, Milliseconds now) = 0;
+  // Whether there was one.
+  virtual Result<bool> DeleteStraggler(std::string_view job, int pipeline, std::string_view source,
+                                       Milliseconds now) = 0;
+  virtual Result<std::vector<StragglerRecord>> Stragglers(std::string_view job) = 0;
+
+  // --- tokens
+  virtual Result<void> AddToken(const TokenRecord& token) = 0;
+  virtual Result<bool> DeleteToken(std::string_view id) = 0;
+  virtual Result<std::vector<TokenRecord>> Tokens() = 0;
+
+  // --- clients of Zeus' pipeline frequency optimizer
+  virtual Result<void> PutRank(std::string_view job, int rank, std::string_view body) = 0;
+  virtual Result<std::vector<std::string>> Ranks(std::string_view job) = 0;  // In order of rank.
+  virtual Result<void> AddResult(std::string_view job, int rank, std::string_view body,
+                                 Milliseconds now) = 0;
+
+  // --- the database itself
+  // Whether it answers.
+  virtual Result<void> Ping() = 0;
+  // Calls `heard` for every notice sent after this returns, by this process or another, on a thread
+  // of the store's, one at a time; until the store goes. Once only.
+  virtual Result<void> Listen(std::function<void(const Notice&)> heard) = 0;
+};
+
+// "sqlite:PATH" (made if it is not there; one process at a time), "sqlite::memory:", or
+// "postgresql://…" as libpq takes it. Brings the tables up to date; refuses (kInput) those of a
+// newer program, and an address that is neither.
+Result<std::unique_ptr<Store>> OpenStore(const std::string& address);
+
+}  // namespace perseus
