@@ -189,23 +189,23 @@ Result<Plan> Planner::PlanWithoutLatency(Nanoseconds deadline, SearchEffort effo
   return std::move(found->plan);
 }
 
-Result<Plan> Planner::PlanFor(Nanoseconds deadline) const {
-  if (model_.switch_latency > 0) return PlanUnderLatency(*this, deadline);
-  Result<Plan> plan = PlanWithoutLatency(deadline, SearchEffort::kFull);
+Result<Plan> Planner::PlanFor(Nanoseconds deadline, SearchEffort effort) const {
+  if (model_.switch_latency > 0) return PlanUnderLatency(*this, deadline, effort);
+  Result<Plan> plan = PlanWithoutLatency(deadline, effort);
   if (!plan) return plan;
   return Evaluated(*std::move(plan));
 }
 
-Result<Plan> Planner::PlanForStraggler(Nanoseconds time) const {
+Result<Plan> Planner::PlanForStraggler(Nanoseconds time, SearchEffort effort) const {
   // Time itself costs nothing: it passes anyhow.
-  auto found = Solve(time, 0, SearchEffort::kFull);
+  auto found = Solve(time, 0, effort);
   if (!found) return Fail(found);
   Plan plan = std::move(found->plan);
   plan.lower_bound_j = BoundOf(time, found->solution.extra_energy);
   if (model_.switch_latency == 0) return Evaluated(std::move(plan));
   // Made as if switches took no time, it may be late, or cost more than one that knows of them.
   plan.evaluation = Evaluator(graph_, model_).Evaluate(plan.options);
-  auto other = PlanFor(time);
+  auto other = PlanFor(time, effort);
   if (!other) return other;
   if (plan.evaluation.time <= time &&
       EnergyUntil(time, plan.evaluation) <= EnergyUntil(time, other->evaluation)) {

@@ -80,8 +80,8 @@ class Planner {
   // The plan of least energy that takes no longer than `deadline`: relaxed optimum, rounded to
   // measured options, slack reclaimed (discretize.h); under a switching latency, see switching.h.
   // Fails with kUnreachable below least_time(), or if no plan is found that meets the deadline in
-  // spite of the latency.
-  Result<Plan> PlanFor(Nanoseconds deadline) const;
+  // spite of the latency. kFirstLook takes a tenth of the time, for who needs a plan at once.
+  Result<Plan> PlanFor(Nanoseconds deadline, SearchEffort effort = SearchEffort::kFull) const;
 
   // What no plan that meets the deadline costs less than (in joules): PlanFor's certificate without
   // the plan, in a fraction of the time. Fails with kUnreachable below least_time().
@@ -93,7 +93,7 @@ class Planner {
   // where an iteration that may end is cheapest. `lower_bound_j` and EnergyUntil(time) count the
   // waiting until `time`. Fails as PlanFor does. Under a switching latency the search for fewer
   // switches is PlanFor's, which ends at T*.
-  Result<Plan> PlanForStraggler(Nanoseconds time) const;
+  Result<Plan> PlanForStraggler(Nanoseconds time, SearchEffort effort = SearchEffort::kFull) const;
 
   // The same as PlanFor if switches took no time. The plan lacks its evaluation.
   Result<Plan> PlanWithoutLatency(Nanoseconds deadline, SearchEffort effort) const;

@@ -16,6 +16,7 @@ std::size_t At(int i) { return static_cast<std::size_t>(i); }
 // Operations evaluated in one local search: about a second. Small graphs need no more evaluations
 // than so many for each operation.
 constexpr std::int64_t kMostWork = 40'000'000;
+constexpr std::int64_t kMostQuickWork = 1'000'000;
 constexpr std::int64_t kEvaluationsPerOperation = 2'000;
 constexpr double kNoGain = 1e-9;
 constexpr int kMostAttempts = 8;
@@ -28,13 +29,15 @@ constexpr std::size_t kLongestStep = 3;      // Of a random change, in useful op
 // Improves a plan by moves that keep the deadline, on the exact evaluation.
 class ClockSearch {
  public:
-  ClockSearch(const Planner& planner, Nanoseconds deadline, std::vector<int> options)
+  ClockSearch(const Planner& planner, Nanoseconds deadline, std::vector<int> options,
+              SearchEffort effort)
       : graph_(planner.graph()),
         evaluator_(planner.graph(), planner.model()),
         deadline_(deadline),
         options_(std::move(options)),
         evaluation_(evaluator_.Evaluate(options_)),
-        evaluations_left_(MostEvaluations(static_cast<std::int64_t>(graph_.operations.size()))) {
+        evaluations_left_(
+            MostEvaluations(static_cast<std::int64_t>(graph_.operations.size()), effort)) {
     for (const OptionSet& set : graph_.option_sets) {
       fronts_.push_back(ParetoFront(set.options, planner.model().blocking_power_w));
     }
@@ -84,8 +87,9 @@ class ClockSearch {
   const Evaluation& evaluation() const { return evaluation_; }
 
  private:
-  static std::int64_t MostEvaluations(std::int64_t operations) {
-    return std::min(kMostWork / operations, kEvaluationsPerOperation * operations);
+  static std::int64_t MostEvaluations(std::int64_t operations, SearchEffort effort) {
+    const std::int64_t most = effort == SearchEffort::kFull ? kMostWork : kMostQuickWork;
+    return std::min(most / operations, kEvaluationsPerOperation * operations);
   }
 
   using Change = std::vector<std::pair<int, int>>;  // Operation, option.
@@ -314,7 +318,7 @@ Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseco
 
 }  // namespace
 
-Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline) {
+Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline, SearchEffort effort) {
   Result<Plan> plan = planner.PlanWithoutLatency(deadline, SearchEffort::kFirstLook);
   if (!plan) return plan;
 
@@ -333,13 +337,13 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline) {
   }
   std::optional<ClockSearch> best;
   for (std::vector<int>& start : starts) {
-    ClockSearch search(planner, deadline, std::move(start));
+    ClockSearch search(planner, deadline, std::move(start), effort);
     search.Descend();
     if (!best || search.evaluation().energy_j < best->evaluation().energy_j) {
       best.emplace(std::move(search));
     }
   }
-  best->Anneal();
+  if (effort == SearchEffort::kFull) best->Anneal();
   plan->options = best->options();
   plan->evaluation = best->evaluation();
   return plan;

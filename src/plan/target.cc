@@ -56,13 +56,21 @@ Nanoseconds Cheapest(const Frontier& frontier, Cost cost) {
   return best->time;
 }
 
+// A planner that takes as much care as was asked for.
+struct Plans {
+  const Planner& planner;
+  SearchEffort effort;
+  Result<Plan> For(Nanoseconds deadline) const { return planner.PlanFor(deadline, effort); }
+};
+
 // The plan for `time`, or where a switching latency makes that impossible, for the time that
 // everything at maximum frequency takes.
-Result<Plan> PlanAtOrAfter(const Planner& planner, Nanoseconds time) {
-  Result<Plan> plan = planner.PlanFor(std::max(time, planner.least_time()));
+Result<Plan> PlanAtOrAfter(const Plans& plans, Nanoseconds time) {
+  const Planner& planner = plans.planner;
+  Result<Plan> plan = plans.For(std::max(time, planner.least_time()));
   const bool retry = !plan && plan.error().kind == ErrorKind::kUnreachable;
   if (!retry || time >= planner.baseline().time) return plan;
-  return planner.PlanFor(planner.baseline().time);
+  return plans.For(planner.baseline().time);
 }
 
 // In six digits, and never below `value`: whoever asks for what a message offers gets it.
@@ -77,7 +85,7 @@ std::string RoundedUp(double value) {
 // above it, attempts aim lower by what the last plan was above its bound, then by twice that and
 // so on; once a plan fits they halve what is between it and the last that did not.
 template <typename Cost>
-Result<Plan> PlanWithin(const Planner& planner, const Frontier& frontier, double limit, Cost cost,
+Result<Plan> PlanWithin(const Plans& plans, const Frontier& frontier, double limit, Cost cost,
                         std::string_view what, std::string_view unit) {
   const auto cost_of = [&](const Plan& plan) {
     return cost(ToSeconds(plan.evaluation.time), plan.evaluation.energy_j);
@@ -90,7 +98,7 @@ Result<Plan> PlanWithin(const Planner& planner, const Frontier& frontier, double
     Nanoseconds time = *first;
     double margin = 0;  // Between the limit and the bound at the next time.
     for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-      Result<Plan> plan = PlanAtOrAfter(planner, time);
+      Result<Plan> plan = PlanAtOrAfter(plans, time);
       if (!plan) return plan;
       const double reached = cost_of(*plan);
       if (reached <= limit) {
@@ -107,7 +115,7 @@ Result<Plan> PlanWithin(const Planner& planner, const Frontier& frontier, double
     }
   }
   if (best) return *std::move(best);
-  Result<Plan> least = PlanAtOrAfter(planner, longest);
+  Result<Plan> least = PlanAtOrAfter(plans, longest);
   if (!least || cost_of(*least) <= limit) return least;
   return FailAs(ErrorKind::kUnreachable,
                 "no plan between the least time and the least energy keeps to {} of {} {}: the "
@@ -118,7 +126,8 @@ Result<Plan> PlanWithin(const Planner& planner, const Frontier& frontier, double
 double EnergyOf(double, double energy_j) { return energy_j; }
 double PowerOf(double time_s, double energy_j) { return energy_j / time_s; }
 
-Result<Plan> PlanOf(const Planner& planner, const Frontier* frontier, const Target& target) {
+Result<Plan> PlanOf(const Plans& plans, const Frontier* frontier, const Target& target) {
+  const Planner& planner = plans.planner;
   switch (target.kind) {
     case Target::Kind::kSlowdown: {
       const double time = static_cast<double>(planner.baseline().time) * (1 + target.value / 100);
@@ -126,16 +135,16 @@ Result<Plan> PlanOf(const Planner& planner, const Frontier* frontier, const Targ
         return Fail("a slowdown of {:g} % is out of range (it would take {:g} s)", target.value,
                     time / kNanosecondsPerSecond);
       }
-      return planner.PlanFor(static_cast<Nanoseconds>(std::floor(time)));
+      return plans.For(static_cast<Nanoseconds>(std::floor(time)));
     }
     case Target::Kind::kDeadline:
       if (target.value > kLongestSeconds) {
         return Fail("a deadline of {} s is out of range (at most {:.0f} s)", target.value,
                     kLongestSeconds);
       }
-      return planner.PlanFor(ToNanoseconds(target.value));
+      return plans.For(ToNanoseconds(target.value));
     case Target::Kind::kMinEnergy:
-      return planner.PlanFor(std::max(
+      return plans.For(std::max(
           planner.baseline().time,
           EarliestTimes(planner.network(),
                         Pace::kSlowest)[static_cast<std::size_t>(planner.network().sink)]));
@@ -147,15 +156,15 @@ Result<Plan> PlanOf(const Planner& planner, const Frontier* frontier, const Targ
   }
   switch (target.kind) {
     case Target::Kind::kEnergyBudget:
-      return PlanWithin(planner, *frontier, target.value, EnergyOf, "an energy budget", "J");
+      return PlanWithin(plans, *frontier, target.value, EnergyOf, "an energy budget", "J");
     case Target::Kind::kPowerCap:
-      return PlanWithin(planner, *frontier, target.value, PowerOf, "a power cap", "W");
+      return PlanWithin(plans, *frontier, target.value, PowerOf, "a power cap", "W");
     case Target::Kind::kEdp:
-      return PlanAtOrAfter(planner, Cheapest(*frontier, [](double time_s, double energy_j) {
+      return PlanAtOrAfter(plans, Cheapest(*frontier, [](double time_s, double energy_j) {
                              return time_s * energy_j;
                            }));
     default:
-      return PlanAtOrAfter(planner, Cheapest(*frontier, [&](double time_s, double energy_j) {
+      return PlanAtOrAfter(plans, Cheapest(*frontier, [&](double time_s, double energy_j) {
                              return energy_j / kJoulesPerKilowattHour * target.value +
                                     time_s / kSecondsPerHour * target.gpu_hour * target.gpus;
                            }));
@@ -228,13 +237,14 @@ NumberRange ValueRange(Target::Kind kind) {
   return {};
 }
 
-Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target) {
+Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target,
+                           SearchEffort effort) {
   for (const double value : {target.value, target.gpu_hour}) {
     if (std::isfinite(value) && value >= 0) continue;
     return Fail("{}: {} is not a number that a target can have (0 or more)", Describe(target),
                 value);
   }
-  Result<Plan> plan = PlanOf(planner, frontier, target);
+  Result<Plan> plan = PlanOf({planner, effort}, frontier, target);
   if (plan) plan->target = Describe(target);
   return plan;
 }

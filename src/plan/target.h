@@ -41,6 +41,7 @@ NumberRange ValueRange(Target::Kind kind);
 // kUnreachable errors say what could be met: the least time, energy or power there is.
 // `frontier` may be null for kSlowdown, kDeadline and kMinEnergy, which do without (kMinEnergy then
 // takes the network's own solver); the others fail with a remedy.
-Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target);
+Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target,
+                           SearchEffort effort = SearchEffort::kFull);
 
 }  // namespace perseus
