@@ -61,27 +61,26 @@ Node Node::operator[](std::size_t index) const {
 Node Node::Member(std::string_view key, std::string_view remedy) const {
   std::string member = path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
   const auto found = value.find(key);
-  if (found == value.end()) Throw("{} is missing ({})", member, remedy);
+  if (found == value.end()) ThrowAt(member, "is missing ({})", remedy);
   return {*found, std::move(member)};
 }
 
 void Node::RequireObject(std::span<const std::string_view> known_keys) const {
-  const std::string_view where = path.empty() ? "the file" : std::string_view(path);
-  if (!value.is_object()) Throw("{} is not an object (write {{...}})", where);
+  if (!value.is_object()) ThrowAt(path, "is not an object (write {{...}})");
   for (const auto& [key, ignored] : value.items()) {
     if (std::find(known_keys.begin(), known_keys.end(), key) == known_keys.end()) {
-      Throw("{} has no key {}{}", where, Excerpt(key), DidYouMean(key, known_keys));
+      ThrowAt(path, "has no key {}{}", Excerpt(key), DidYouMean(key, known_keys));
     }
   }
 }
 
 std::size_t Node::ListSize() const {
-  if (!value.is_array()) Throw("{} is not a list (write [...])", path);
+  if (!value.is_array()) ThrowAt(path, "is not a list (write [...])");
   return value.size();
 }
 
 std::string Node::Text() const {
-  if (!value.is_string()) Throw("{} is not a text (write it in quotes)", path);
+  if (!value.is_string()) ThrowAt(path, "is not a text (write it in quotes)");
   return value.get<std::string>();
 }
 
@@ -90,14 +89,14 @@ double Node::Number(double least, double most, std::string_view unit) const {
   const double number =
       value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
   if (!(number >= least && number <= most)) {
-    Throw("{} is not a number from {} to {} (expected {})", path, least, most, unit);
+    ThrowAt(path, "is not a number from {} to {} (expected {})", least, most, unit);
   }
   return number;
 }
 
 int Node::Count(int least, int most, std::string_view unit) const {
   const double number = Number(least, most, unit);
-  if (!value.is_number_integer()) Throw("{} is not a whole number (expected {})", path, unit);
+  if (!value.is_number_integer()) ThrowAt(path, "is not a whole number (expected {})", unit);
   return static_cast<int>(number);
 }
 
@@ -108,13 +107,13 @@ std::int64_t Node::Whole(std::int64_t least, std::int64_t most, std::string_view
                       value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max());
   const std::int64_t number = fits ? value.get<std::int64_t>() : 0;
   if (!fits || number < least || number > most) {
-    Throw("{} is not a whole number from {} to {} (expected {})", path, least, most, unit);
+    ThrowAt(path, "is not a whole number from {} to {} (expected {})", least, most, unit);
   }
   return number;
 }
 
 bool Node::Flag() const {
-  if (!value.is_boolean()) Throw("{} is neither true nor false (write one of them)", path);
+  if (!value.is_boolean()) ThrowAt(path, "is neither true nor false (write one of them)");
   return value.get<bool>();
 }
 

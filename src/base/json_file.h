@@ -22,12 +22,22 @@
 namespace perseus::json_file {
 
 struct Failure {
-  std::string message;  // Follows the file's name.
+  std::string message;     // Follows the file's name.
+  std::string place = {};  // Of the value that is wrong, as messages call it, if one is.
 };
 
 template <typename... Args>
 [[noreturn]] void Throw(fmt::format_string<Args...> format, Args&&... args) {
   throw Failure{": " + fmt::format(format, std::forward<Args>(args)...)};
+}
+
+// As Throw, of the value at that path.
+template <typename... Args>
+[[noreturn]] void ThrowAt(std::string_view path, fmt::format_string<Args...> format,
+                          Args&&... args) {
+  throw Failure{fmt::format(": {} {}", path.empty() ? "the file" : path,
+                            fmt::format(format, std::forward<Args>(args)...)),
+                std::string(path)};
 }
 
 // A value of the file and how messages call it: `stages[2].instructions[5]`.

@@ -1,0 +1,81 @@
+// What an endpoint answers with: a value, or a problem for the client.
+//
+// Only for .cc files that link nlohmann_json.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <tl/expected.hpp>
+#include <utility>
+
+#include "perseus/base/json_file.h"
+#include "perseus/base/result.h"
+#include "perseus/http/message.h"
+
+namespace perseus {
+
+template <typename T>
+using Answer = tl::expected<T, http::Problem>;
+
+inline tl::unexpected<http::Problem> Refuse(int status, std::string title, std::string detail,
+                                            std::string remedy = "", std::string pointer = "") {
+  return tl::unexpected<http::Problem>(http::Problem{.status = status,
+                                                     .title = std::move(title),
+                                                     .detail = std::move(detail),
+                                                     .pointer = std::move(pointer),
+                                                     .remedy = std::move(remedy)});
+}
+
+// kInput: the client's mistake (400). kUnreachable: nothing can meet what it asks (422). kSystem:
+// the database is away (503), and nothing was written.
+inline http::Problem ProblemOf(const Error& error, std::string pointer = "") {
+  switch (error.kind) {
+    case ErrorKind::kInput:
+      return {.status = 400,
+              .title = "The request is wrong",
+              .detail = error.message,
+              .pointer = std::move(pointer),
+              .remedy = ""};
+    case ErrorKind::kUnreachable:
+      return {.status = 422,
+              .title = "Nothing can meet this",
+              .detail = error.message,
+              .pointer = std::move(pointer),
+              .remedy = ""};
+    case ErrorKind::kSystem:
+      break;
+  }
+  return {.status = 503,
+          .title = "The server cannot do this now",
+          .detail = error.message,
+          .pointer = "",
+          .remedy = "try again in some seconds; nothing was changed"};
+}
+template <typename T>
+tl::unexpected<http::Problem> Refuse(const Result<T>& failed, std::string pointer = "") {
+  return tl::unexpected<http::Problem>(ProblemOf(failed.error(), std::move(pointer)));
+}
+
+// "schedule.ranks[2]" as RFC 6901 has it: "/schedule/ranks/2".
+std::string JsonPointer(std::string_view place);
+
+// What `read` makes of a body, or where it is wrong. `read` throws json_file::Failure.
+template <typename Reader>
+auto ReadBody(std::string_view body, int deepest, Reader read)
+    -> Answer<decltype(read(std::declval<const json_file::Node&>()))> {
+  try {
+    const nlohmann::json root = json_file::Parse(body, deepest);
+    return read(json_file::Node{root, ""});
+  } catch (const json_file::Failure& failure) {
+    const bool is_text = failure.message.starts_with(": ");
+    return Refuse(400, "The request's body is wrong",
+                  "the body" + failure.message, is_text ? "see docs/server.md" : "",
+                  JsonPointer(failure.place));
+  }
+}
+
+// With a status of 200 or 201.
+http::Response JsonResponse(const nlohmann::ordered_json& value, int status = 200);
+
+}  // namespace perseus

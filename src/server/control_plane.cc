@@ -1,0 +1,289 @@
+#include "perseus/server/control_plane.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <chrono>
+
+#include "perseus/server/endpoints.h"
+#include "perseus/server/event_hub.h"
+#include "perseus/server/openapi.h"
+#include "perseus/server/planning_workers.h"
+#include "perseus/server/server_metrics.h"
+
+namespace perseus {
+namespace {
+
+constexpr int kStoreThreads = 8;
+constexpr double kMillisecondsPerDay = 86'400'000;
+constexpr int kPruneAtATime = 500;
+constexpr Milliseconds kWatchesKept = 3'600'000;
+constexpr std::chrono::milliseconds kGrace{5'000};
+
+Milliseconds SystemNow() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+bool IsLoopback(std::string_view address) {
+  return address.starts_with("127.") || address.starts_with("[::1]") ||
+         address.starts_with("localhost:");
+}
+
+std::string ReplicaName() {
+  char name[256] = {};
+  const bool is_known = gethostname(name, sizeof name - 1) == 0;
+  return fmt::format("{}-{}", is_known ? name : "replica", getpid());
+}
+
+void AddAll(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool) {
+  AddStatusEndpoints(endpoints);
+  AddJobEndpoints(endpoints);
+  AddProfileEndpoints(endpoints);
+  AddPlanEndpoints(endpoints);
+  AddStragglerEndpoints(endpoints);
+  AddNodeEndpoints(endpoints, hub);
+  AddTokenEndpoints(endpoints);
+  AddZeusEndpoints(endpoints, pool);
+}
+
+}  // namespace
+
+class ControlPlane::Impl {
+ public:
+  Impl(ControlPlaneOptions options, std::unique_ptr<Store> store, spdlog::logger& log)
+      : options_(std::move(options)),
+        log_(log),
+        store_(std::move(store)),
+        rights_(Rights::WithoutTokens::kOpen),
+        reports_(*store_, watches_),
+        cuts_(*store_),
+        services_{*store_,
+                  rights_,
+                  watches_,
+                  reports_,
+                  cuts_,
+                  options_.now,
+                  [this] { return metrics_.Format(); },
+                  [this] { return IsReady(); },
+                  std::string(OpenApiDocument())},
+        endpoints_(services_, pool_),
+        hub_(std::make_shared<EventHub>(loop_, pool_, *store_, cuts_,
+                                        [this](const Error& error) { Failed(error); })),
+        housekeeping_(loop_) {}
+
+  ~Impl() {
+    workers_.reset();
+    pool_.join();
+    // The store's thread may be telling the hub something.
+    store_->StopListening();
+  }
+
+  Result<void> Start() {
+    if (auto loaded = rights_.Load(*store_); !loaded) return loaded;
+    if (auto may = CheckExposure(); !may) return may;
+    AddAll(endpoints_, *hub_, pool_);
+    http::Router router = endpoints_.TakeRouter();
+    routes_ = router.Routes();
+    auto server = http::Server::Listen(
+        loop_,
+        {.address = options_.address,
+         .limits = options_.limits,
+         .tls = options_.tls,
+         .answered = [this](const http::Request& request, std::string_view pattern, int status,
+                            double seconds) { Answered(request, pattern, status, seconds); }},
+        std::move(router));
+    if (!server) return Fail(server);
+    server_.emplace(*std::move(server));
+    if (auto listens = store_->Listen([this](const Notice& notice) { Heard(notice); }); !listens) {
+      return listens;
+    }
+    workers_ = std::make_unique<PlanningWorkers>(
+        *store_, PlanningWorkers::Options{
+                     .threads = options_.planning_threads,
+                     .name = options_.replica,
+                     .lead_s = options_.lead_s,
+                     .now = options_.now,
+                     .planned = [this](const PlanningReport& report) { Planned(report); },
+                     .failed = [this](const Error& error) { Failed(error); }});
+    KeepHouse();
+    return {};
+  }
+
+  void Run() {
+    const auto keeps_running = boost::asio::make_work_guard(loop_);
+    loop_.run();
+  }
+
+  void Stop() {
+    boost::asio::post(loop_, [this] {
+      housekeeping_.cancel();
+      server_->Stop(kGrace);
+      auto end = std::make_shared<boost::asio::steady_timer>(loop_, kGrace);
+      WaitForEnd(std::move(end));
+    });
+  }
+
+  void ReloadTls() {
+    boost::asio::post(loop_, [this] {
+      if (auto loaded = server_->ReloadTls(); !loaded) {
+        log_.error("the certificates stay as they were: {}", loaded.error().message);
+      } else {
+        log_.info("certificates read again");
+      }
+    });
+  }
+
+  int port() const { return server_->port(); }
+  const std::vector<std::string>& routes() const { return routes_; }
+
+ private:
+  // Ends the loop when no connection is left, or the grace is over.
+  void WaitForEnd(std::shared_ptr<boost::asio::steady_timer> end) {
+    if (server_->counts().connections == 0 ||
+        end->expiry() <= std::chrono::steady_clock::now()) {
+      loop_.stop();
+      return;
+    }
+    auto look = std::make_shared<boost::asio::steady_timer>(loop_, std::chrono::milliseconds(20));
+    look->async_wait([this, end = std::move(end), look](boost::system::error_code) {
+      WaitForEnd(end);
+    });
+  }
+
+  Result<void> CheckExposure() {
+    if (IsLoopback(options_.address) || options_.is_insecure) return {};
+    if (!options_.tls) {
+      return Fail(
+          "{} is reached from other machines: give --tls-certificate and --tls-key, or --insecure "
+          "where something in front of it does that",
+          options_.address);
+    }
+    const auto tokens = store_->Tokens();
+    if (!tokens) return Fail(tokens);
+    if (!tokens->empty()) return {};
+    return Fail(
+        "{} is reached from other machines, and whoever reaches it would be an operator: make a "
+        "token first (perseus token create --scope operator), or --insecure",
+        options_.address);
+  }
+
+  void Heard(const Notice& notice) {
+    const bool is_all = notice.kind == Notice::Kind::kLookAgain;
+    if (notice.kind == Notice::Kind::kPlanning || is_all) {
+      if (PlanningWorkers* workers = working_.load()) workers->Wake();
+    }
+    if (notice.kind == Notice::Kind::kTokens || is_all) {
+      if (auto loaded = rights_.Load(*store_); !loaded) Failed(loaded.error());
+    }
+    hub_->Heard(notice);
+  }
+
+  void Answered(const http::Request& request, std::string_view pattern, int status,
+                double seconds) {
+    metrics_.CountRequest(request.method, pattern, status, seconds);
+    const auto level = status >= 500 ? spdlog::level::warn : spdlog::level::debug;
+    if (!log_.should_log(level)) return;
+    log_.log(level, "trace={} peer={} method={} route=\"{}\" status={} seconds={:.6f}",
+             request.trace, request.peer, request.method, pattern, status, seconds);
+  }
+
+  void Planned(const PlanningReport& report) {
+    metrics_.CountPlanning(report.is_kept ? report.status : "superseded", report.seconds);
+    if (report.status == "failed") {
+      log_.warn("job={} planning failed: {}", report.job, report.problem);
+    } else {
+      log_.debug("job={} status={} kept={} seconds={:.3f}", report.job, report.status,
+                 report.is_kept, report.seconds);
+    }
+  }
+
+  void Failed(const Error& error) {
+    metrics_.CountStoreFailure();
+    log_.error("{}", error.message);
+  }
+
+  Answer<void> IsReady() const {
+    if (is_ready_.load()) return {};
+    return Refuse(503, "The server cannot do this now", "the database does not answer",
+                  "nodes keep running their last plans; try again later");
+  }
+
+  void KeepHouse() {
+    working_ = workers_.get();
+    metrics_.Set({.connections = server_->counts().connections,
+                  .streams = server_->counts().streams,
+                  .jobs = watches_.jobs(),
+                  .events = hub_->events(),
+                  .refused_connections = server_->counts().refused,
+                  .dropped_streams = server_->counts().dropped_streams,
+                  .is_ready = is_ready_.load()});
+    boost::asio::post(pool_, [this] { LookAfterStore(); });
+    housekeeping_.expires_after(options_.housekeeping);
+    housekeeping_.async_wait([this](boost::system::error_code error) {
+      if (!error) KeepHouse();
+    });
+  }
+
+  void LookAfterStore() {
+    const Result<void> answers = store_->Ping();
+    const bool was_ready = is_ready_.exchange(answers.has_value());
+    if (was_ready && !answers) {
+      log_.error("{}; nodes keep running their last plans", answers.error().message);
+    }
+    if (!was_ready && answers) log_.info("the database answers again");
+    if (!answers) return;
+    const Milliseconds now = options_.now();
+    const auto kept = static_cast<Milliseconds>(options_.keep_ended_days * kMillisecondsPerDay);
+    if (auto pruned = store_->Prune(now - kept, kPruneAtATime); !pruned) Failed(pruned.error());
+    watches_.ForgetBefore(now - kWatchesKept);
+  }
+
+  ControlPlaneOptions options_;
+  spdlog::logger& log_;
+  std::unique_ptr<Store> store_;
+  ServerMetrics metrics_;
+  std::atomic<bool> is_ready_{true};
+  Rights rights_;
+  JobWatches watches_;
+  NodeReports reports_;
+  PlanCuts cuts_;
+  Services services_;
+  boost::asio::io_context loop_{1};
+  boost::asio::thread_pool pool_{kStoreThreads};
+  Endpoints endpoints_;
+  std::shared_ptr<EventHub> hub_;
+  std::vector<std::string> routes_;
+  std::optional<http::Server> server_;
+  std::atomic<PlanningWorkers*> working_{nullptr};
+  std::unique_ptr<PlanningWorkers> workers_;
+  boost::asio::steady_timer housekeeping_;
+};
+
+ControlPlane::ControlPlane(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ControlPlane::~ControlPlane() = default;
+
+Result<std::unique_ptr<ControlPlane>> ControlPlane::Start(ControlPlaneOptions options,
+                                                          spdlog::logger& log) {
+  if (!options.now) options.now = SystemNow;
+  if (options.replica.empty()) options.replica = ReplicaName();
+  auto store = OpenStore(options.database);
+  if (!store) return Fail(store);
+  auto impl = std::make_unique<Impl>(std::move(options), *std::move(store), log);
+  if (auto started = impl->Start(); !started) return Fail(started);
+  return std::unique_ptr<ControlPlane>(new ControlPlane(std::move(impl)));
+}
+
+int ControlPlane::port() const { return impl_->port(); }
+void ControlPlane::Run() { impl_->Run(); }
+void ControlPlane::Stop() { impl_->Stop(); }
+void ControlPlane::ReloadTls() { impl_->ReloadTls(); }
+const std::vector<std::string>& ControlPlane::Routes() const { return impl_->routes(); }
+
+}  // namespace perseus

@@ -1,0 +1,267 @@
+#include "perseus/server/event_hub.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "perseus/server/planning.h"
+
+namespace perseus {
+namespace {
+
+using nlohmann::ordered_json;
+
+// A longer plan is fetched by those who lack it (GET /v1/plans/ID).
+constexpr std::size_t kLongestInline = 128U << 10U;
+constexpr std::int64_t kEnded = -1;  // In place of a version.
+
+// "j-1:7 j-2:4"; what is not of that form is passed over.
+std::map<std::string, std::int64_t> ParsePositions(std::string_view text) {
+  std::map<std::string, std::int64_t> positions;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    const std::size_t colon = word.find(':');
+    if (colon == std::string_view::npos) continue;
+    const std::string_view number = word.substr(colon + 1);
+    std::int64_t version = 0;
+    const auto [end, error] =
+        std::from_chars(number.data(), number.data() + number.size(), version);
+    if (error != std::errc() || end != number.data() + number.size()) continue;
+    positions[std::string(word.substr(0, colon))] = version;
+  }
+  return positions;
+}
+
+// What a node with those ranks needs of each plan.
+std::map<std::string, std::set<int>> PlansFor(const JobOrders& orders, const NodeRanks& node) {
+  std::map<std::string, std::set<int>> plans;
+  for (const auto& [pipeline, ranks] : node) {
+    if (pipeline < static_cast<int>(orders.pipelines.size())) {
+      const auto& share = orders.pipelines[static_cast<std::size_t>(pipeline)];
+      plans[share.plan].insert(ranks.begin(), ranks.end());
+    }
+    for (const std::string& plan : orders.upcoming) plans[plan].insert(ranks.begin(), ranks.end());
+  }
+  return plans;
+}
+
+std::string Quoted(std::string_view text) { return ordered_json(text).dump(); }
+
+}  // namespace
+
+Result<NodeRanks> ParseNodeRanks(std::string_view json) {
+  try {
+    NodeRanks ranks;
+    for (const auto& rank : nlohmann::json::parse(json)) {
+      ranks[rank.at("pipeline").get<int>()].insert(rank.at("rank").get<int>());
+    }
+    return ranks;
+  } catch (const nlohmann::json::exception& error) {
+    return FailAs(ErrorKind::kSystem, "a node's ranks in the database cannot be read: {}",
+                  error.what());
+  }
+}
+
+void EventHub::Open(const std::string& node, std::string_view last_event_id,
+                    std::shared_ptr<http::Stream> stream) {
+  Node& opened = nodes_[node];
+  if (opened.stream) opened.stream->Close();
+  for (const auto& [job, ignored] : opened.jobs) nodes_of_job_[job].erase(node);
+  opened = Node{.stream = stream, .jobs = {}, .positions = ParsePositions(last_event_id)};
+  stream->OnClose([weak = weak_from_this(), node, raw = stream.get()] {
+    const auto hub = weak.lock();
+    if (!hub) return;
+    const auto found = hub->nodes_.find(node);
+    if (found == hub->nodes_.end() || found->second.stream.get() != raw) return;
+    for (const auto& [job, ignored] : found->second.jobs) {
+      const auto nodes = hub->nodes_of_job_.find(job);
+      if (nodes == hub->nodes_of_job_.end()) continue;
+      nodes->second.erase(node);
+      if (nodes->second.empty()) hub->nodes_of_job_.erase(nodes);
+    }
+    hub->nodes_.erase(found);
+  });
+  LookUpNode(node);
+}
+
+void EventHub::Heard(const Notice& notice) {
+  boost::asio::post(loop_, [self = shared_from_this(), notice] {
+    if (notice.kind == Notice::Kind::kOrders) {
+      self->TellJob(notice.name);
+    } else if (notice.kind == Notice::Kind::kNode) {
+      if (self->nodes_.contains(notice.name)) self->LookUpNode(notice.name);
+    } else if (notice.kind == Notice::Kind::kLookAgain) {
+      for (const auto& [name, ignored] : self->nodes_) self->LookUpNode(name);
+    }
+  });
+}
+
+// Which jobs it has, and for each what it has not been told.
+void EventHub::LookUpNode(const std::string& node) {
+  const Node& open = nodes_[node];
+  std::set<std::string> known;
+  for (const auto& [job, ignored] : open.jobs) known.insert(job);
+  for (const auto& [job, ignored] : open.positions) known.insert(job);
+  boost::asio::post(pool_, [self = shared_from_this(), node, known = std::move(known)] {
+    auto looked = self->ReadNode(node, known);
+    if (!looked) return self->failed_(looked.error());
+    boost::asio::post(self->loop_, [self, node, looked = *std::move(looked)] {
+      if (self->nodes_.contains(node)) self->Take(node, looked);
+    });
+  });
+}
+
+Result<EventHub::Looked> EventHub::ReadNode(const std::string& node,
+                                            const std::set<std::string>& known) {
+  auto records = store_.JobsOf(node);
+  if (!records) return Fail(records);
+  Looked looked;
+  for (const NodeRecord& record : *records) {
+    auto ranks = ParseNodeRanks(record.ranks);
+    if (!ranks) return Fail(ranks);
+    auto news = ReadNews(record.job, {*ranks});
+    if (!news) return Fail(news);
+    if (*news) looked.news.emplace(record.job, *std::move(news));
+    looked.jobs.emplace(record.job, *std::move(ranks));
+  }
+  for (const std::string& job : known) {
+    if (looked.jobs.contains(job)) continue;
+    auto news = ReadNews(job, {});
+    if (!news) return Fail(news);
+    if (*news && (*news)->has_ended) looked.news.emplace(job, *std::move(news));
+  }
+  return looked;
+}
+
+void EventHub::Take(const std::string& node, const Looked& looked) {
+  Node& open = nodes_[node];
+  for (const auto& [job, ranks] : looked.jobs) {
+    open.jobs[job].ranks = ranks;
+    nodes_of_job_[job].insert(node);
+  }
+  for (auto position = open.positions.begin(); position != open.positions.end();) {
+    const auto& [job, version] = *position;
+    const bool is_told = looked.jobs.contains(job) || looked.news.contains(job);
+    if (is_told) open.jobs[job].sent = std::max(open.jobs[job].sent, version);
+    position = is_told ? open.positions.erase(position) : std::next(position);
+  }
+  for (const auto& [job, news] : looked.news) Tell(node, *news);
+  for (auto job = open.jobs.begin(); job != open.jobs.end();) {
+    if (looked.jobs.contains(job->first)) {
+      ++job;
+      continue;
+    }
+    nodes_of_job_[job->first].erase(node);
+    job = open.jobs.erase(job);
+  }
+}
+
+void EventHub::TellJob(const std::string& job) {
+  const auto found = nodes_of_job_.find(job);
+  if (found == nodes_of_job_.end()) return;
+  Shapes shapes;
+  for (const std::string& node : found->second) shapes.insert(nodes_[node].jobs[job].ranks);
+  boost::asio::post(pool_, [self = shared_from_this(), job, shapes = std::move(shapes)] {
+    auto news = self->ReadNews(job, shapes);
+    if (!news) return self->failed_(news.error());
+    if (!*news) return;
+    boost::asio::post(self->loop_, [self, job, news = *std::move(news)] {
+      const auto nodes = self->nodes_of_job_.find(job);
+      if (nodes == self->nodes_of_job_.end()) return;
+      for (const std::string& node : std::set<std::string>(nodes->second)) self->Tell(node, *news);
+    });
+  });
+}
+
+// Null if the job is not there, or has no orders yet.
+Result<std::shared_ptr<const EventHub::News>> EventHub::ReadNews(const std::string& job,
+                                                                 const Shapes& shapes) {
+  const auto nothing = std::shared_ptr<const News>();
+  auto record = store_.FindJob(job);
+  if (!record) return Fail(record);
+  if (!*record) return nothing;
+  auto news = std::make_shared<News>();
+  news->job = (*record)->id;
+  news->key = (*record)->key;
+  news->has_ended = (*record)->ended != 0;
+  if (news->has_ended) return std::shared_ptr<const News>(std::move(news));
+  auto orders = store_.NewestOrders(job);
+  if (!orders) return Fail(orders);
+  if (!*orders) return nothing;
+  news->version = (*orders)->version;
+  news->body = (*orders)->body;
+  auto parsed = ParseJobOrders(news->body);
+  if (!parsed) return Fail(parsed);
+  for (const NodeRanks& shape : shapes) {
+    for (auto& needed : PlansFor(*parsed, shape)) {
+      auto cut = cuts_.Get(needed.first, needed.second);
+      if (!cut) return Fail(cut);
+      if (*cut && (*cut)->size() <= kLongestInline) news->files[needed] = *cut;
+    }
+  }
+  return std::shared_ptr<const News>(std::move(news));
+}
+
+std::string EventHub::Positions(const Node& node) {
+  std::string text;
+  for (const auto& [job, of_node] : node.jobs) {
+    text += fmt::format("{}{}:{}", text.empty() ? "" : " ", job, of_node.sent);
+  }
+  for (const auto& [job, version] : node.positions) {
+    text += fmt::format("{}{}:{}", text.empty() ? "" : " ", job, version);
+  }
+  return text;
+}
+
+void EventHub::Tell(const std::string& name, const News& news) {
+  Node& node = nodes_[name];
+  const auto found = node.jobs.find(news.job);
+  if (found == node.jobs.end()) return;
+  NodeJob& job = found->second;
+  if (job.sent == kEnded || (!news.has_ended && news.version <= job.sent)) return;
+  job.sent = news.has_ended ? kEnded : news.version;
+  ++events_;
+  if (!news.has_ended) return TellOrders(node, job, news);
+  node.stream->Send(std::make_shared<const std::string>(
+      fmt::format("event: ended\nid: {}\ndata: {{\"job\": {}, \"key\": {}}}\n\n",
+                  Positions(node), Quoted(news.job), Quoted(news.key))));
+}
+
+void EventHub::TellOrders(Node& node, const NodeJob& job, const News& news) {
+  const auto orders = ParseJobOrders(news.body);
+  if (!orders) return failed_(orders.error());
+  auto plans = ordered_json::object();
+  for (const auto& [pipeline, ranks] : job.ranks) {
+    if (pipeline >= static_cast<int>(orders->pipelines.size())) continue;
+    plans[std::to_string(pipeline)] = orders->pipelines[static_cast<std::size_t>(pipeline)].plan;
+  }
+  const ordered_json head{{"job", news.job},
+                          {"key", news.key},
+                          {"version", news.version},
+                          {"from_step", orders->from_step},
+                          {"plans", std::move(plans)},
+                          {"upcoming", orders->upcoming},
+                          {"target", orders->target},
+                          {"reason", orders->reason}};
+  std::string text = fmt::format("event: orders\nid: {}\ndata: {}", Positions(node), head.dump());
+  text.pop_back();
+  text += ", \"files\": {";
+  // Cuts are shared by all streams: they go as they are, between the parts of this one's own.
+  std::string_view between = "";
+  for (const auto& needed : PlansFor(*orders, job.ranks)) {
+    const auto file = news.files.find(needed);
+    if (file == news.files.end()) continue;
+    text += fmt::format("{}{}: ", between, Quoted(needed.first));
+    node.stream->Send(std::make_shared<const std::string>(std::move(text)));
+    node.stream->Send(file->second);
+    text = "";
+    between = ", ";
+  }
+  node.stream->Send(std::make_shared<const std::string>(std::move(text) + "}}\n\n"));
+}
+
+}  // namespace perseus

@@ -1,0 +1,97 @@
+// What nodes are told, and when: the streams of this replica, kept in step with the store.
+//
+//   notice "orders j-1" ──► read j-1's newest orders once ──► every open stream of a node with j-1
+//
+// A stream is a view of the store: the hub remembers which version of each job's orders it has sent
+// to each stream, and sends what is newer. The event's id is that memory ("j-1:7 j-2:4"), so a node
+// that comes back, here or elsewhere, goes on where it was; so does one whose notices were lost.
+//
+// All on the loop's thread but for the reading, which the pool does. Notices may come from any.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/http/server.h"
+#include "perseus/server/plan_cuts.h"
+#include "perseus/store/store.h"
+
+namespace perseus {
+
+// The ranks of a node along each pipeline: {pipeline: {rank…}}.
+using NodeRanks = std::map<int, std::set<int>>;
+Result<NodeRanks> ParseNodeRanks(std::string_view json);
+
+class EventHub : public std::enable_shared_from_this<EventHub> {
+ public:
+  using Failed = std::function<void(const Error&)>;
+  EventHub(boost::asio::io_context& loop, boost::asio::thread_pool& pool, Store& store,
+           PlanCuts& cuts, Failed failed)
+      : loop_(loop), pool_(pool), store_(store), cuts_(cuts), failed_(std::move(failed)) {}
+
+  // The node's stream, from now on; one that it had before is closed. `last_event_id`: as the
+  // client sent it; what is none counts as none. On the loop.
+  void Open(const std::string& node, std::string_view last_event_id,
+            std::shared_ptr<http::Stream> stream);
+  // On any thread.
+  void Heard(const Notice& notice);
+
+  int streams() const { return static_cast<int>(nodes_.size()); }  // On the loop.
+  std::int64_t events() const { return events_; }
+
+ private:
+  struct NodeJob {
+    NodeRanks ranks;
+    std::int64_t sent = 0;  // Version; -1: that it ended.
+  };
+  struct Node {
+    std::shared_ptr<http::Stream> stream;
+    std::map<std::string, NodeJob> jobs;  // By id.
+    // What was sent according to the last event id, of jobs that were not looked up yet.
+    std::map<std::string, std::int64_t> positions;
+  };
+  // What is to be told of one job.
+  struct News {
+    std::string job;
+    std::string key;
+    bool has_ended = false;
+    std::int64_t version = 0;
+    std::string body;
+    // Texts of plans, cut for ranks; null where they are too large for an event.
+    std::map<std::pair<std::string, std::set<int>>, std::shared_ptr<const std::string>> files;
+  };
+  using NewsOf = std::map<std::string, std::shared_ptr<const News>>;
+  using Shapes = std::set<NodeRanks>;
+  struct Looked {
+    std::map<std::string, NodeRanks> jobs;  // That the node has.
+    NewsOf news;                            // Of these, and of those that have ended.
+  };
+
+  void LookUpNode(const std::string& node);
+  Result<Looked> ReadNode(const std::string& node, const std::set<std::string>& known);
+  void Take(const std::string& node, const Looked& looked);
+  void TellJob(const std::string& job);
+  Result<std::shared_ptr<const News>> ReadNews(const std::string& job, const Shapes& shapes);
+  void Tell(const std::string& name, const News& news);
+  void TellOrders(Node& node, const NodeJob& job, const News& news);
+  static std::string Positions(const Node& node);
+
+  boost::asio::io_context& loop_;
+  boost::asio::thread_pool& pool_;
+  Store& store_;
+  PlanCuts& cuts_;
+  Failed failed_;
+  std::map<std::string, Node> nodes_;
+  std::map<std::string, std::set<std::string>> nodes_of_job_;
+  std::int64_t events_ = 0;
+};
+
+}  // namespace perseus

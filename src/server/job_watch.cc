@@ -1,0 +1,160 @@
+#include "perseus/server/job_watch.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace perseus {
+namespace {
+
+constexpr std::size_t kVersionsKept = 16;
+
+}  // namespace
+
+std::int64_t JobWatch::last_step() const {
+  const MutexLock lock(mutex_);
+  return last_step_;
+}
+
+std::string JobWatch::Summary() const {
+  struct Sum {
+    double busy_s = 0;
+    int steps = 0;
+    double energy_j = 0;
+    int steps_with_energy = 0;
+  };
+  double time_s = 0;
+  int timed = 0;
+  std::map<int, Sum> sums;
+  {
+    const MutexLock lock(mutex_);
+    // The newest step may lack nodes.
+    for (const auto& [step, totals] : steps_) {
+      if (step == last_step_) continue;
+      if (totals.time_s > 0) {
+        time_s += totals.time_s;
+        ++timed;
+      }
+      for (const auto& [pipeline, of_pipeline] : totals.pipelines) {
+        Sum& sum = sums[pipeline];
+        sum.busy_s += of_pipeline.busy_s;
+        ++sum.steps;
+        if (of_pipeline.ranks_with_energy < of_pipeline.ranks) continue;
+        sum.energy_j += of_pipeline.energy_j;
+        ++sum.steps_with_energy;
+      }
+    }
+  }
+  nlohmann::ordered_json json;
+  if (timed > 0) json["step_s"] = time_s / timed;
+  auto pipelines = nlohmann::ordered_json::object();
+  for (const auto& [pipeline, sum] : sums) {
+    auto& of_pipeline = pipelines[std::to_string(pipeline)];
+    of_pipeline["busy_s"] = sum.busy_s / sum.steps;
+    if (sum.steps_with_energy > 0) of_pipeline["energy_j"] = sum.energy_j / sum.steps_with_energy;
+  }
+  json["pipelines"] = std::move(pipelines);
+  return json.dump();
+}
+
+std::vector<StragglerChange> JobWatch::Add(const ReportedStep& step, double expected_s,
+                                           Milliseconds now) {
+  const MutexLock lock(mutex_);
+  // A job that began anew.
+  if (step.step + static_cast<std::int64_t>(kWindow) < last_step_) {
+    steps_.clear();
+    last_step_ = -1;
+  }
+  last_step_ = std::max(last_step_, step.step);
+  StepTotals& totals = steps_[step.step];
+  totals.time_s = std::max(totals.time_s, step.time_s);
+  PipelineStepTotals& of_pipeline = totals.pipelines[step.pipeline];
+  of_pipeline.busy_s = std::max(of_pipeline.busy_s, step.busy_s);
+  of_pipeline.ranks += step.ranks;
+  if (step.energy_j) {
+    of_pipeline.energy_j += *step.energy_j;
+    of_pipeline.ranks_with_energy += step.ranks;
+  }
+  while (steps_.size() > kWindow) steps_.erase(steps_.begin());
+  std::vector<StragglerChange> changes = detector_.Add({.step = step.step,
+                                                        .pipeline = step.pipeline,
+                                                        .busy_s = step.busy_s,
+                                                        .expected_s = expected_s,
+                                                        .version = step.version});
+  for (const StragglerChange& change : changes) said_[change.pipeline] = now;
+  for (const auto& [pipeline, slowdown] : detector_.Stragglers()) {
+    if (now - said_[pipeline] < kRenew) continue;
+    said_[pipeline] = now;
+    changes.push_back({pipeline, slowdown});
+  }
+  return changes;
+}
+
+std::optional<JobWatch::Settings> JobWatch::settings() const {
+  const MutexLock lock(mutex_);
+  return settings_;
+}
+
+void JobWatch::SetSettings(const Settings& settings) {
+  const MutexLock lock(mutex_);
+  settings_ = settings;
+}
+
+bool JobWatch::Knows(std::int64_t version) const {
+  const MutexLock lock(mutex_);
+  return version == 0 || expected_.contains(version);
+}
+
+void JobWatch::Learn(std::int64_t version, const JobOrders& orders) {
+  std::vector<double> times;
+  for (const JobOrders::Share& share : orders.pipelines) times.push_back(share.time_s);
+  const MutexLock lock(mutex_);
+  expected_[version] = std::move(times);
+  while (expected_.size() > kVersionsKept) expected_.erase(expected_.begin());
+}
+
+double JobWatch::ExpectedTime(std::int64_t version, int pipeline) const {
+  const MutexLock lock(mutex_);
+  const auto found = expected_.find(version);
+  if (found == expected_.end() || pipeline < 0 ||
+      pipeline >= static_cast<int>(found->second.size())) {
+    return 0;
+  }
+  return found->second[static_cast<std::size_t>(pipeline)];
+}
+
+bool JobWatch::IsDue(Milliseconds now, Milliseconds pause) {
+  const MutexLock lock(mutex_);
+  if (now - told_ < pause) return false;
+  told_ = now;
+  return true;
+}
+
+std::map<int, double> JobWatch::Stragglers() const {
+  const MutexLock lock(mutex_);
+  return detector_.Stragglers();
+}
+
+std::shared_ptr<JobWatch> JobWatches::Of(const std::string& job, Milliseconds now) {
+  const MutexLock lock(mutex_);
+  Watched& watched = watches_[job];
+  if (!watched.watch) watched.watch = std::make_shared<JobWatch>();
+  watched.used = now;
+  return watched.watch;
+}
+
+void JobWatches::Forget(const std::string& job) {
+  const MutexLock lock(mutex_);
+  watches_.erase(job);
+}
+
+void JobWatches::ForgetBefore(Milliseconds time) {
+  const MutexLock lock(mutex_);
+  std::erase_if(watches_, [time](const auto& entry) { return entry.second.used < time; });
+}
+
+int JobWatches::jobs() const {
+  const MutexLock lock(mutex_);
+  return static_cast<int>(watches_.size());
+}
+
+}  // namespace perseus

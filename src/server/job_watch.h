@@ -1,0 +1,104 @@
+// What nodes report of a job's steps, condensed: which pipelines straggle, and what steps take.
+//
+// In memory only. Another replica that hears the same nodes comes to the same; one that takes over
+// learns it in a few steps. Thread safe.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/mutex.h"
+#include "perseus/base/result.h"
+#include "perseus/server/planning.h"
+#include "perseus/server/straggler_detector.h"
+#include "perseus/store/store.h"
+
+namespace perseus {
+
+// A step as a node reports it: of its ranks of that pipeline.
+struct ReportedStep {
+  std::int64_t step = 0;
+  int pipeline = 0;
+  double time_s = 0;
+  double busy_s = 0;
+  std::optional<double> energy_j;
+  std::int64_t version = 0;
+  int ranks = 0;
+};
+
+class JobWatch {
+ public:
+  // Newest step, what the last ones took on average and cost by pipeline.
+  std::int64_t last_step() const;
+  // {"step_s": …, "pipelines": {"0": {"busy_s", "energy_j"}}}: means over the last kWindow steps,
+  // energies of steps of which all ranks told theirs.
+  std::string Summary() const;
+
+  // The changes to tell the store, and every kRenew what still holds.
+  static constexpr Milliseconds kRenew = 300'000;
+  std::vector<StragglerChange> Add(const ReportedStep& step, double expected_s, Milliseconds now);
+
+  // Of the job's registration, once it was looked up.
+  struct Settings {
+    int pipelines = 1;
+    bool detects_stragglers = true;
+  };
+  std::optional<Settings> settings() const;
+  void SetSettings(const Settings& settings);
+
+  // What each version says a pipeline's iteration takes; nothing: not looked up yet.
+  bool Knows(std::int64_t version) const;
+  void Learn(std::int64_t version, const JobOrders& orders);
+  double ExpectedTime(std::int64_t version, int pipeline) const;  // 0: no plan.
+
+  // Whether the store should hear of the job again: at most once in `pause`.
+  bool IsDue(Milliseconds now, Milliseconds pause);
+
+  std::map<int, double> Stragglers() const;
+
+ private:
+  static constexpr std::size_t kWindow = 16;
+  struct PipelineStepTotals {
+    double busy_s = 0;
+    double energy_j = 0;
+    int ranks_with_energy = 0;
+    int ranks = 0;
+  };
+  struct StepTotals {
+    double time_s = 0;
+    std::map<int, PipelineStepTotals> pipelines;
+  };
+
+  mutable Mutex mutex_;
+  StragglerDetector detector_ PERSEUS_GUARDED_BY(mutex_);
+  std::map<int, Milliseconds> said_ PERSEUS_GUARDED_BY(mutex_);  // Of stragglers, when last.
+  std::map<std::int64_t, StepTotals> steps_ PERSEUS_GUARDED_BY(mutex_);  // The last ones.
+  std::int64_t last_step_ PERSEUS_GUARDED_BY(mutex_) = -1;
+  std::map<std::int64_t, std::vector<double>> expected_ PERSEUS_GUARDED_BY(mutex_);  // [version]
+  Milliseconds told_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  std::optional<Settings> settings_ PERSEUS_GUARDED_BY(mutex_);
+};
+
+// All jobs'. Those that nobody reported of for an hour are forgotten.
+class JobWatches {
+ public:
+  std::shared_ptr<JobWatch> Of(const std::string& job, Milliseconds now);
+  void Forget(const std::string& job);
+  void ForgetBefore(Milliseconds time);
+  int jobs() const;
+
+ private:
+  struct Watched {
+    std::shared_ptr<JobWatch> watch;
+    Milliseconds used = 0;
+  };
+  mutable Mutex mutex_;
+  std::map<std::string, Watched> watches_ PERSEUS_GUARDED_BY(mutex_);
+};
+
+}  // namespace perseus

@@ -1,0 +1,103 @@
+// Jobs: register, list, inspect, retarget, end.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "perseus/server/endpoints.h"
+#include "perseus/server/job_spec.h"
+#include "perseus/server/job_view.h"
+
+namespace perseus {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kUsualJobs = 100;
+constexpr int kMostJobs = 1000;
+
+// The same whatever the order of keys and the space between them.
+std::string Canonical(std::string_view body) { return nlohmann::json::parse(body).dump(); }
+
+Answer<http::Response> Register(const Context& context) {
+  const std::string& body = context.request.body;
+  auto spec = ReadJobSpec(body);
+  if (!spec) return tl::unexpected(spec.error());
+  if (auto may = Rights::Check(context.caller, Access::kJob, spec->key); !may) {
+    return tl::unexpected(may.error());
+  }
+  const std::string canonical = Canonical(body);
+  auto created = context.services.store.CreateJob(
+      {.key = spec->key, .body = canonical, .target = TargetJson(spec->target).dump()},
+      context.now);
+  if (!created) return Refuse(created);
+  if (!created->is_new && created->job.body != canonical) {
+    return Refuse(409, "There is another job of that key",
+                  fmt::format("job {} runs with key \"{}\" and was registered differently",
+                              created->job.id, spec->key),
+                  "end it first (POST /v1/jobs/KEY/end), or take another key", "/key");
+  }
+  auto view = ViewJob(context.services, created->job, context.now);
+  if (!view) return Refuse(view);
+  return JsonResponse(*view, created->is_new ? 201 : 200);
+}
+
+Answer<http::Response> List(const Context& context) {
+  const auto limit = ReadLimit(context.request, kUsualJobs, kMostJobs);
+  if (!limit) return tl::unexpected(limit.error());
+  const auto& query = context.request.query;
+  const auto all = query.find("all");
+  const auto after = query.find("after");
+  const auto which =
+      all != query.end() && all->second == "1" ? Store::Which::kAll : Store::Which::kRunning;
+  const auto jobs = context.services.store.ListJobs(
+      which, after == query.end() ? "" : after->second, *limit);
+  if (!jobs) return Refuse(jobs);
+  auto list = ordered_json::array();
+  for (const JobRecord& job : *jobs) {
+    auto view = SummarizeJob(context.services, job, context.now);
+    if (!view) return Refuse(view);
+    list.push_back(*std::move(view));
+  }
+  ordered_json answer{{"jobs", std::move(list)}};
+  if (static_cast<int>(jobs->size()) == *limit) answer["next"] = jobs->back().id;
+  return JsonResponse(answer);
+}
+
+Answer<http::Response> Show(const Context& context) {
+  auto view = ViewJob(context.services, *context.job, context.now);
+  if (!view) return Refuse(view);
+  return JsonResponse(*view);
+}
+
+Answer<http::Response> End(const Context& context) {
+  const std::string& id = context.job->id;
+  if (auto ended = context.services.store.EndJob(id, context.now); !ended) return Refuse(ended);
+  context.services.watches.Forget(id);
+  return JsonResponse({{"id", id}, {"ended", true}});
+}
+
+Answer<http::Response> SetTarget(const Context& context) {
+  const JobRecord& job = *context.job;
+  if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
+  auto spec = StoredJobSpec(job.body);
+  if (!spec) return Refuse(spec);
+  const auto target = ReadTargetBody(context.request.body, spec->target.gpus);
+  if (!target) return tl::unexpected(target.error());
+  const ordered_json json = TargetJson(*target);
+  if (auto set = context.services.store.SetTarget(job.id, json.dump(), context.now); !set) {
+    return Refuse(set);
+  }
+  return JsonResponse({{"target", json}, {"name", Describe(*target)}});
+}
+
+}  // namespace
+
+void AddJobEndpoints(Endpoints& endpoints) {
+  endpoints.Add("POST", "/v1/jobs", Access::kJob, Register);
+  endpoints.Add("GET", "/v1/jobs", Access::kReadAll, List);
+  endpoints.Add("GET", "/v1/jobs/{job}", Access::kRead, Show);
+  endpoints.Add("POST", "/v1/jobs/{job}/end", Access::kJob, End);
+  endpoints.Add("PUT", "/v1/jobs/{job}/target", Access::kJob, SetTarget);
+}
+
+}  // namespace perseus

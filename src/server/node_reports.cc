@@ -1,0 +1,177 @@
+#include "perseus/server/node_reports.h"
+
+#include <algorithm>
+#include <array>
+
+#include "perseus/server/job_spec.h"
+
+namespace perseus {
+namespace {
+
+using json_file::Node;
+
+constexpr int kDeepest = 6;
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
+constexpr double kMostSeconds = 1e6;
+constexpr double kMostJoules = 1e12;
+constexpr std::size_t kMostReports = 10'000;
+constexpr Milliseconds kTellEvery = 5'000;
+constexpr Milliseconds kStepsEvery = 500;
+// A replica that dies takes nobody's straggler along for good.
+constexpr Milliseconds kDetectionLasts = 600'000;
+constexpr int kOrdersLookedThrough = 16;
+
+ReportedStep ReadStep(const Node& node) {
+  constexpr std::array<std::string_view, 7> kKeys{"step",     "pipeline", "time_s", "busy_s",
+                                                  "energy_j", "version",  "ranks"};
+  node.RequireObject(kKeys);
+  ReportedStep step;
+  step.step = node.Member("step").Whole(0, kMostSteps, "a step's number");
+  step.pipeline = node.Member("pipeline").Count(0, 999'999, "a pipeline, from 0");
+  step.busy_s = node.Member("busy_s").Number(0, kMostSeconds, "seconds");
+  if (node.Has("time_s")) step.time_s = node.Member("time_s").Number(0, kMostSeconds, "seconds");
+  if (node.Has("energy_j")) {
+    step.energy_j = node.Member("energy_j").Number(0, kMostJoules, "joules");
+  }
+  if (node.Has("version")) step.version = node.Member("version").Whole(0, kMostSteps, "a version");
+  step.ranks = node.Member("ranks").Count(1, 999'999, "how many ranks it is of");
+  return step;
+}
+
+JobReport ReadReport(const Node& node) {
+  constexpr std::array<std::string_view, 5> kKeys{"job", "acknowledged", "following", "since_step",
+                                                  "steps"};
+  node.RequireObject(kKeys);
+  JobReport report;
+  report.job = node.Member("job").Text();
+  const auto whole = [&](std::string_view key, std::int64_t least, std::int64_t& value) {
+    if (node.Has(key)) value = node.Member(key).Whole(least, kMostSteps, "a whole number");
+  };
+  whole("acknowledged", 0, report.acknowledged);
+  whole("following", 0, report.following);
+  whole("since_step", -1, report.since_step);
+  if (node.Has("steps")) {
+    const Node steps = node.Member("steps");
+    for (std::size_t i = 0; i < steps.ListSize(); ++i) report.steps.push_back(ReadStep(steps[i]));
+  }
+  return report;
+}
+
+}  // namespace
+
+Answer<std::vector<JobReport>> ReadReports(std::string_view body) {
+  return ReadBody(body, kDeepest, [](const Node& node) {
+    constexpr std::array<std::string_view, 1> kKeys{"jobs"};
+    node.RequireObject(kKeys);
+    const Node jobs = node.Member("jobs");
+    if (jobs.ListSize() > kMostReports) {
+      json_file::ThrowAt(jobs.path, "has more than {} jobs (send them in parts)", kMostReports);
+    }
+    std::vector<JobReport> reports;
+    for (std::size_t i = 0; i < jobs.ListSize(); ++i) reports.push_back(ReadReport(jobs[i]));
+    return reports;
+  });
+}
+
+Result<void> NodeReports::Take(const std::string& node, const std::vector<JobReport>& reports,
+                               Milliseconds now) {
+  for (const JobReport& report : reports) {
+    if (auto taken = TakeJob(node, report, now); !taken) return taken;
+  }
+  return {};
+}
+
+Result<void> NodeReports::TakeJob(const std::string& node, const JobReport& report,
+                                  Milliseconds now) {
+  const auto job = store_.FindJob(report.job);
+  if (!job) return Fail(job);
+  if (!*job || (*job)->ended != 0) return {};
+  if (IsNews(node, report, now)) {
+    NodeRecord record;
+    record.job = (*job)->id;
+    record.node = node;
+    record.acknowledged = report.acknowledged;
+    record.following = report.following;
+    record.since_step = report.since_step;
+    record.seen = now;
+    if (auto told = store_.Acknowledge(record); !told) return told;
+  }
+  if (report.steps.empty()) return {};
+  return TakeSteps(**job, report, now);
+}
+
+bool NodeReports::IsNews(const std::string& node, const JobReport& report, Milliseconds now) {
+  const MutexLock lock(mutex_);
+  Known& known = known_[{report.job, node}];
+  if (known.acknowledged == report.acknowledged && known.following == report.following &&
+      now - known.told < kTellEvery) {
+    return false;
+  }
+  known = {report.acknowledged, report.following, now};
+  // Nodes that are gone.
+  if (known_.size() > 100'000) {
+    std::erase_if(known_, [now](const auto& entry) { return now - entry.second.told > 60'000; });
+  }
+  return true;
+}
+
+Result<void> NodeReports::TakeSteps(const JobRecord& job, const JobReport& report,
+                                    Milliseconds now) {
+  const std::shared_ptr<JobWatch> watch = watches_.Of(job.id, now);
+  if (!watch->settings()) {
+    const auto spec = StoredJobSpec(job.body);
+    if (!spec) return Fail(spec);
+    watch->SetSettings({spec->planned.pipelines, spec->detects_stragglers});
+  }
+  const JobWatch::Settings settings = *watch->settings();
+  std::vector<StragglerChange> changes;
+  for (const ReportedStep& step : report.steps) {
+    if (step.pipeline >= settings.pipelines) continue;
+    const auto expected_s = ExpectedTime(job.id, *watch, step);
+    if (!expected_s) return Fail(expected_s);
+    const auto of_step = watch->Add(step, *expected_s, now);
+    changes.insert(changes.end(), of_step.begin(), of_step.end());
+  }
+  if (watch->IsDue(now, kStepsEvery)) {
+    auto told = store_.Heartbeat(job.id, watch->last_step(), watch->Summary(), now);
+    if (!told) return told;
+  }
+  if (settings.pipelines < 2 || !settings.detects_stragglers) return {};
+  return TellStragglers(job.id, std::move(changes), now);
+}
+
+Result<void> NodeReports::TellStragglers(const std::string& job,
+                                         std::vector<StragglerChange> changes, Milliseconds now) {
+  for (const StragglerChange& change : changes) {
+    if (change.slowdown == 1) {
+      const auto deleted = store_.DeleteStraggler(job, change.pipeline, "detected", now);
+      if (!deleted) return Fail(deleted);
+      continue;
+    }
+    auto put = store_.PutStraggler({.job = job,
+                                    .pipeline = change.pipeline,
+                                    .source = "detected",
+                                    .slowdown = change.slowdown,
+                                    .starts = now,
+                                    .expires = now + kDetectionLasts},
+                                   now);
+    if (!put) return put;
+  }
+  return {};
+}
+
+Result<double> NodeReports::ExpectedTime(const std::string& job, JobWatch& watch,
+                                         const ReportedStep& step) {
+  if (!watch.Knows(step.version)) {
+    const auto orders = store_.ListOrders(job, kOrdersLookedThrough);
+    if (!orders) return Fail(orders);
+    for (const OrdersRecord& record : *orders) {
+      auto parsed = ParseJobOrders(record.body);
+      if (!parsed) return Fail(parsed);
+      watch.Learn(record.version, *parsed);
+    }
+  }
+  return watch.ExpectedTime(step.version, step.pipeline);
+}
+
+}  // namespace perseus

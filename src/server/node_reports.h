@@ -1,0 +1,58 @@
+// What nodes report: read, handed to the jobs' watches, and what changed told to the store.
+//
+// Thread safe; blocks on the store.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "perseus/base/mutex.h"
+#include "perseus/server/answer.h"
+#include "perseus/server/job_watch.h"
+#include "perseus/store/store.h"
+
+namespace perseus {
+
+struct JobReport {
+  std::string job;
+  std::int64_t acknowledged = 0;
+  std::int64_t following = 0;
+  std::int64_t since_step = -1;
+  std::vector<ReportedStep> steps;
+};
+
+// Of POST /v1/nodes/N/reports.
+Answer<std::vector<JobReport>> ReadReports(std::string_view body);
+
+class NodeReports {
+ public:
+  NodeReports(Store& store, JobWatches& watches) : store_(store), watches_(watches) {}
+
+  // Jobs that are not there, or have ended, are passed over: their nodes hear of it by the stream.
+  Result<void> Take(const std::string& node, const std::vector<JobReport>& reports,
+                    Milliseconds now);
+
+ private:
+  struct Known {
+    std::int64_t acknowledged = -1;
+    std::int64_t following = -1;
+    Milliseconds told = 0;
+  };
+  Result<void> TakeJob(const std::string& node, const JobReport& report, Milliseconds now);
+  Result<void> TakeSteps(const JobRecord& job, const JobReport& report, Milliseconds now);
+  Result<void> TellStragglers(const std::string& job, std::vector<StragglerChange> changes,
+                              Milliseconds now);
+  // Whether the store has to hear of it.
+  bool IsNews(const std::string& node, const JobReport& report, Milliseconds now);
+  Result<double> ExpectedTime(const std::string& job, JobWatch& watch, const ReportedStep& step);
+
+  Store& store_;
+  JobWatches& watches_;
+  Mutex mutex_;
+  std::map<std::pair<std::string, std::string>, Known> known_ PERSEUS_GUARDED_BY(mutex_);
+};
+
+}  // namespace perseus

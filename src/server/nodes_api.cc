@@ -1,0 +1,132 @@
+// Nodes: attach, report, and the stream that tells them what to do.
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/http/offload.h"
+#include "perseus/server/endpoints.h"
+#include "perseus/server/event_hub.h"
+#include "perseus/server/job_spec.h"
+#include "perseus/server/job_view.h"
+
+namespace perseus {
+namespace {
+
+using json_file::Node;
+using json_file::ThrowAt;
+using nlohmann::ordered_json;
+
+constexpr int kDeepest = 4;
+constexpr std::size_t kMostRanks = 4096;
+constexpr std::size_t kLongestName = 253;  // Of a host.
+
+Answer<std::string> NodeName(const Context& context) {
+  const std::string& name = context.Path("node");
+  const bool fits = name.size() <= kLongestName &&
+                    name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                           "0123456789._-") == std::string::npos;
+  if (fits) return name;
+  return Refuse(400, "The request is wrong", fmt::format("{} is not a node's name", Excerpt(name)),
+                "such as a host's: letters, digits, '.', '_' and '-'");
+}
+
+// Normalised: what the hub reads, and what is shown.
+std::string ReadRanks(const Node& node, const JobSpec& spec) {
+  constexpr std::array<std::string_view, 1> kKeys{"ranks"};
+  constexpr std::array<std::string_view, 4> kRankKeys{"pipeline", "rank", "tensor_rank", "gpu"};
+  node.RequireObject(kKeys);
+  const Node list = node.Member("ranks");
+  if (list.ListSize() == 0 || list.ListSize() > kMostRanks) {
+    ThrowAt(list.path, "has {} ranks (expected 1 to {})", list.ListSize(), kMostRanks);
+  }
+  auto ranks = ordered_json::array();
+  for (std::size_t i = 0; i < list.ListSize(); ++i) {
+    const Node rank = list[i];
+    rank.RequireObject(kRankKeys);
+    const auto stages = static_cast<int>(spec.planned.schedule.ranks.size());
+    ordered_json read{
+        {"pipeline", rank.Member("pipeline").Count(0, spec.planned.pipelines - 1, "a pipeline")},
+        {"rank", rank.Member("rank").Count(0, stages - 1, "a rank along the pipeline")},
+        {"tensor_rank", rank.Has("tensor_rank")
+                            ? rank.Member("tensor_rank").Count(0, 999'999, "a tensor rank")
+                            : 0}};
+    if (rank.Has("gpu")) read["gpu"] = rank.Member("gpu").Text();
+    ranks.push_back(std::move(read));
+  }
+  return ranks.dump();
+}
+
+Answer<http::Response> Attach(const Context& context) {
+  const auto name = NodeName(context);
+  if (!name) return tl::unexpected(name.error());
+  const JobRecord& job = *context.job;
+  if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
+  const auto spec = StoredJobSpec(job.body);
+  if (!spec) return Refuse(spec);
+  const auto ranks = ReadBody(context.request.body, kDeepest,
+                              [&](const Node& node) { return ReadRanks(node, *spec); });
+  if (!ranks) return tl::unexpected(ranks.error());
+  if (auto attached = context.services.store.AttachNode(job.id, *name, *ranks, context.now);
+      !attached) {
+    return Refuse(attached);
+  }
+  return JsonResponse({{"job", job.id}, {"key", job.key}, {"node", *name}});
+}
+
+Answer<http::Response> Detach(const Context& context) {
+  const auto name = NodeName(context);
+  if (!name) return tl::unexpected(name.error());
+  if (auto detached = context.services.store.DetachNode(context.job->id, *name); !detached) {
+    return Refuse(detached);
+  }
+  return JsonResponse({{"job", context.job->id}, {"node", *name}});
+}
+
+Answer<http::Response> Report(const Context& context) {
+  const auto name = NodeName(context);
+  if (!name) return tl::unexpected(name.error());
+  const auto reports = ReadReports(context.request.body);
+  if (!reports) return tl::unexpected(reports.error());
+  if (auto taken = context.services.reports.Take(*name, *reports, context.now); !taken) {
+    return Refuse(taken);
+  }
+  return JsonResponse(ordered_json::object());
+}
+
+Answer<http::Response> JobsOfNode(const Context& context) {
+  const auto name = NodeName(context);
+  if (!name) return tl::unexpected(name.error());
+  const auto jobs = context.services.store.JobsOf(*name);
+  if (!jobs) return Refuse(jobs);
+  auto list = ordered_json::array();
+  for (const NodeRecord& job : *jobs) {
+    list.push_back({{"job", job.job},
+                    {"acknowledged", job.acknowledged},
+                    {"following", job.following},
+                    {"ranks", ordered_json::parse(job.ranks)}});
+  }
+  return JsonResponse({{"node", *name}, {"jobs", std::move(list)}});
+}
+
+}  // namespace
+
+void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub) {
+  endpoints.Add("PUT", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Attach);
+  endpoints.Add("DELETE", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Detach);
+  endpoints.Add("GET", "/v1/nodes/{node}/jobs", Access::kReadAll, JobsOfNode);
+  endpoints.Add("POST", "/v1/nodes/{node}/reports", Access::kNode, Report);
+  endpoints.AddWaiting(
+      "GET", "/v1/nodes/{node}/events", Access::kNode,
+      [&hub](http::Call& call, Context context) -> boost::asio::awaitable<http::Response> {
+        const auto name = NodeName(context);
+        if (!name) co_return http::ProblemResponse(name.error());
+        auto stream = call.open_stream();
+        if (!stream) co_return http::ProblemResponse(ProblemOf(stream.error()));
+        hub.Open(*name, call.request.Field("last-event-id"), *std::move(stream));
+        co_return http::Response();
+      });
+}
+
+}  // namespace perseus

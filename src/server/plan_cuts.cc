@@ -1,0 +1,65 @@
+#include "perseus/server/plan_cuts.h"
+
+#include <nlohmann/json.hpp>
+
+namespace perseus {
+
+using nlohmann::ordered_json;
+
+Result<std::string> CutPlan(std::string_view plan, const std::set<int>& ranks) {
+  try {
+    ordered_json json = ordered_json::parse(plan);
+    for (ordered_json& rank : json.at("stages")) {
+      if (ranks.contains(rank.at("rank").get<int>())) continue;
+      std::set<int> stages;
+      auto kept = ordered_json::array();
+      for (ordered_json& instruction : rank.at("instructions")) {
+        const auto stage = instruction.find("stage");
+        if (stage == instruction.end() || !stages.insert(stage->get<int>()).second) continue;
+        kept.push_back(std::move(instruction));
+      }
+      rank["instructions"] = std::move(kept);
+    }
+    return json.dump();
+  } catch (const ordered_json::exception& error) {
+    return FailAs(ErrorKind::kSystem, "a plan in the database cannot be read: {}", error.what());
+  }
+}
+
+Result<std::shared_ptr<const std::string>> PlanCuts::Get(const std::string& plan,
+                                                         const std::set<int>& ranks) {
+  Key key{plan, ranks};
+  if (auto text = Find(key)) return text;
+  auto record = store_.FindPlanById(plan);
+  if (!record) return Fail(record);
+  if (!*record) return std::shared_ptr<const std::string>();
+  auto cut = CutPlan((*record)->body, ranks);
+  if (!cut) return Fail(cut);
+  auto text = std::make_shared<const std::string>(*std::move(cut));
+  Keep(std::move(key), text);
+  return text;
+}
+
+std::shared_ptr<const std::string> PlanCuts::Find(const Key& key) {
+  const MutexLock lock(mutex_);
+  const auto found = kept_.find(key);
+  if (found == kept_.end()) return nullptr;
+  uses_.splice(uses_.begin(), uses_, found->second.use);
+  return found->second.text;
+}
+
+void PlanCuts::Keep(Key key, std::shared_ptr<const std::string> text) {
+  const MutexLock lock(mutex_);
+  if (kept_.contains(key)) return;
+  bytes_ += text->size();
+  uses_.push_front(key);
+  kept_.emplace(std::move(key), Kept{std::move(text), uses_.begin()});
+  while (bytes_ > kMostBytes && uses_.size() > 1) {
+    const auto oldest = kept_.find(uses_.back());
+    bytes_ -= oldest->second.text->size();
+    kept_.erase(oldest);
+    uses_.pop_back();
+  }
+}
+
+}  // namespace perseus

@@ -1,0 +1,68 @@
+// Threads that plan what is due, of this replica or any other's making.
+//
+// A worker claims a job for kClaim; should it die with it, another takes the job over after that.
+// Thread safe.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "perseus/server/planning.h"
+#include "perseus/store/store.h"
+
+namespace perseus {
+
+struct PlanningReport {
+  std::string job;
+  std::string status;
+  std::string problem;
+  double seconds = 0;
+  bool is_kept = false;  // False: another worker had taken it over, or the job has ended.
+};
+
+class PlanningWorkers {
+ public:
+  struct Options {
+    int threads = 2;
+    std::string name = "worker";  // Unique among replicas.
+    double lead_s = 0.5;
+    std::function<Milliseconds()> now;
+    // Called on a worker's thread for each planning, and for what the store fails with.
+    std::function<void(const PlanningReport&)> planned;
+    std::function<void(const Error&)> failed;
+  };
+  PlanningWorkers(Store& store, Options options);
+  ~PlanningWorkers();  // Waits for plannings that run.
+  PlanningWorkers(const PlanningWorkers&) = delete;
+  PlanningWorkers& operator=(const PlanningWorkers&) = delete;
+
+  // There may be something to do.
+  void Wake();
+
+ private:
+  void Run(int number);
+  // Whether there was anything.
+  Result<bool> RunOne(const std::string& worker);
+  void Wait(std::uint64_t seen);
+
+  Store& store_;
+  Options options_;
+  std::mutex mutex_;  // Of the two below, with the condition.
+  std::condition_variable woken_;
+  std::uint64_t wakes_ = 0;
+  bool ends_ = false;
+  std::vector<std::thread> threads_;
+};
+
+// What PlanJob wants to know of that job; nothing if there is none.
+Result<std::optional<PlanningInput>> GatherPlanningInput(Store& store, const std::string& job,
+                                                         Milliseconds now, double lead_s);
+
+}  // namespace perseus

@@ -1,0 +1,198 @@
+// Frontier, plans and orders of a job.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <set>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/server/endpoints.h"
+#include "perseus/server/job_spec.h"
+#include "perseus/server/planning.h"
+
+namespace perseus {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kUsualList = 20;
+constexpr int kMostList = 200;
+// Beyond, a request is not the place to plan at leisure.
+constexpr std::size_t kMostOperations = 10'000;
+
+Answer<http::Response> NoProfile() {
+  return Refuse(404, "There is no plan yet", "the job has no profile to plan with",
+                "PUT /v1/jobs/J/profile");
+}
+
+http::Response PlanResponse(const PlanRecord& plan) {
+  http::Response response;
+  response.body = plan.body;
+  response.fields.emplace_back("ETag", fmt::format("\"{}\"", plan.id));
+  return response;
+}
+
+Answer<http::Response> GetFrontier(const Context& context) {
+  auto frontier = context.services.store.FindFrontier(context.job->id);
+  if (!frontier) return Refuse(frontier);
+  if (!*frontier) {
+    return Refuse(404, "There is no frontier yet",
+                  context.job->profile_version == 0
+                      ? "the job has no profile to plan with"
+                      : "planning is not done, or the job has too many instructions for a server",
+                  "see the job's status; perseus plan computes any frontier");
+  }
+  http::Response response;
+  response.body = **std::move(frontier);
+  return response;
+}
+
+Answer<http::Response> ListPlans(const Context& context) {
+  const auto limit = ReadLimit(context.request, kUsualList, kMostList);
+  if (!limit) return tl::unexpected(limit.error());
+  const auto plans = context.services.store.ListPlans(context.job->id, *limit);
+  if (!plans) return Refuse(plans);
+  auto list = ordered_json::array();
+  for (const PlanRecord& plan : *plans) {
+    list.push_back({{"id", plan.id},
+                    {"target", plan.slug},
+                    {"profile_version", plan.profile_version},
+                    {"created", TimeText(plan.created)}});
+  }
+  return JsonResponse({{"plans", std::move(list)}});
+}
+
+// The plan that pipeline 0 follows.
+Answer<PlanRecord> CurrentPlan(const Context& context) {
+  const auto orders = context.services.store.NewestOrders(context.job->id);
+  if (!orders) return Refuse(orders);
+  if (!*orders) {
+    return Refuse(404, "There is no plan in force", "planning has not come to a plan yet",
+                  "see the job's status");
+  }
+  const auto parsed = ParseJobOrders((*orders)->body);
+  if (!parsed) return Refuse(parsed);
+  auto plan = context.services.store.FindPlanById(parsed->pipelines.front().plan);
+  if (!plan) return Refuse(plan);
+  if (!*plan) return Refuse(404, "There is no such plan", "it is too old to be kept");
+  return **std::move(plan);
+}
+
+Answer<PlanRecord> MakeAndKeep(const Context& context, const Target& target) {
+  Store& store = context.services.store;
+  const auto profile = store.FindProfile(context.job->id);
+  if (!profile) return Refuse(profile);
+  if (!*profile) return tl::unexpected(NoProfile().error());
+  const auto job = PrepareJob(*context.job, **profile);
+  if (!job) return Refuse(job);
+  if (NeedsFrontier(target.kind) && job->planner.graph().operations.size() > kMostOperations) {
+    return Refuse(422, "Nothing can meet this", "the job has too many instructions for this target",
+                  "use perseus plan, or a slowdown or deadline");
+  }
+  const bool is_large = job->planner.graph().operations.size() > kMostOperations;
+  auto made = MakePlan(*job, target, is_large ? SearchEffort::kFirstLook : SearchEffort::kFull);
+  if (!made) return Refuse(made);
+  auto kept = store.AddPlan({.id = "",
+                             .job = context.job->id,
+                             .slug = std::move(made->slug),
+                             .profile_version = (*profile)->version,
+                             .body = std::move(made->body)},
+                            context.now);
+  if (!kept) return Refuse(kept);
+  return *std::move(kept);
+}
+
+Answer<http::Response> GetPlan(const Context& context) {
+  const std::string& name = context.Path("target");
+  Store& store = context.services.store;
+  if (name == "current") {
+    const auto plan = CurrentPlan(context);
+    if (!plan) return tl::unexpected(plan.error());
+    return PlanResponse(*plan);
+  }
+  const auto kept = name.starts_with("p-") ? store.FindPlanById(name)
+                                           : store.FindPlan(context.job->id, name);
+  if (!kept) return Refuse(kept);
+  if (*kept && (*kept)->job == context.job->id) return PlanResponse(**kept);
+  const auto target = TargetOfSlug(name);
+  if (!target) {
+    return Refuse(404, "There is no such plan", fmt::format("{} names no plan", Excerpt(name)),
+                  "such as no-slowdown, slowdown-5, deadline-2.9s, energy-budget-5000j, "
+                  "power-cap-1200w, least-energy, least-energy-delay, current, or a plan's id");
+  }
+  const auto plan = MakeAndKeep(context, *target);
+  if (!plan) return tl::unexpected(plan.error());
+  return PlanResponse(*plan);
+}
+
+Answer<http::Response> ListOrders(const Context& context) {
+  const auto limit = ReadLimit(context.request, kUsualList, kMostList);
+  if (!limit) return tl::unexpected(limit.error());
+  const auto orders = context.services.store.ListOrders(context.job->id, *limit);
+  if (!orders) return Refuse(orders);
+  auto list = ordered_json::array();
+  for (const OrdersRecord& record : *orders) {
+    ordered_json json{{"version", record.version}, {"created", TimeText(record.created)}};
+    json.update(ordered_json::parse(record.body));
+    list.push_back(std::move(json));
+  }
+  return JsonResponse({{"orders", std::move(list)}});
+}
+
+// "3,4"
+Answer<std::set<int>> ReadRanks(std::string_view text) {
+  std::set<int> ranks;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    int rank = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), rank);
+    if (error != std::errc() || end != word.data() + word.size() || rank < 0) {
+      return Refuse(400, "The request is wrong", fmt::format("{} is no rank", Excerpt(word)),
+                    "whole numbers with commas in between, such as 3,4", "?ranks");
+    }
+    ranks.insert(rank);
+  }
+  return ranks;
+}
+
+// By id, whole or cut: what a node fetches.
+Answer<http::Response> GetPlanById(const Context& context) {
+  const std::string& id = context.Path("plan");
+  auto record = context.services.store.FindPlanById(id);
+  if (!record) return Refuse(record);
+  std::string key;
+  if (*record) {
+    const auto job = context.services.store.FindJob((*record)->job);
+    if (!job) return Refuse(job);
+    if (*job) key = (*job)->key;
+  }
+  if (auto may = Rights::Check(context.caller, Access::kRead, key); !may) {
+    return tl::unexpected(may.error());
+  }
+  if (!*record) {
+    return Refuse(404, "There is no such plan", fmt::format("no plan has the id {}", Excerpt(id)),
+                  "see GET /v1/jobs/J/plans");
+  }
+  const auto asked = context.request.query.find("ranks");
+  if (asked == context.request.query.end()) return PlanResponse(**record);
+  const auto ranks = ReadRanks(asked->second);
+  if (!ranks) return tl::unexpected(ranks.error());
+  const auto cut = context.services.cuts.Get(id, *ranks);
+  if (!cut) return Refuse(cut);
+  http::Response response;
+  response.body = **cut;
+  return response;
+}
+
+}  // namespace
+
+void AddPlanEndpoints(Endpoints& endpoints) {
+  endpoints.Add("GET", "/v1/jobs/{job}/frontier", Access::kRead, GetFrontier);
+  endpoints.Add("GET", "/v1/jobs/{job}/plans", Access::kRead, ListPlans);
+  endpoints.Add("GET", "/v1/jobs/{job}/plans/{target}", Access::kRead, GetPlan);
+  endpoints.Add("GET", "/v1/jobs/{job}/orders", Access::kRead, ListOrders);
+  endpoints.Add("GET", "/v1/plans/{plan}", Access::kRead, GetPlanById);
+}
+
+}  // namespace perseus

@@ -1,0 +1,258 @@
+// Profiles: whole ones, measurements row by row, and which clocks to measure next.
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/profiler/sweep.h"
+#include "perseus/server/endpoints.h"
+#include "perseus/server/job_spec.h"
+#include "perseus/server/job_view.h"
+#include "perseus/server/planning.h"
+
+namespace perseus {
+namespace {
+
+using json_file::Node;
+using json_file::ThrowAt;
+using nlohmann::ordered_json;
+
+constexpr int kDeepest = 5;
+constexpr int kMostRows = 100'000;  // Of one request.
+constexpr int kMostMegahertz = 1'000'000;
+constexpr double kMostSeconds = 1e6;
+constexpr double kMostJoules = 1e12;
+
+struct Row {
+  int stage = 0;  // Along the pipeline.
+  int chunk = 0;
+  InstructionKind kind = InstructionKind::kForward;
+  int frequency_mhz = 0;
+  double time_s = 0;
+  double energy_j = 0;
+  int samples = 1;
+  double time_ci_s = 0;
+  double energy_ci_j = 0;
+};
+
+Row ReadRow(const Node& node) {
+  constexpr std::array<std::string_view, 9> kKeys{"stage",  "chunk",   "instruction",
+                                                  "frequency", "time", "energy",
+                                                  "samples", "time_ci", "energy_ci"};
+  node.RequireObject(kKeys);
+  Row row;
+  row.stage = node.Member("stage").Count(0, kMostRows, "a stage, from 0");
+  if (node.Has("chunk")) row.chunk = node.Member("chunk").Count(0, 4095, "a chunk, from 0");
+  const Node kind = node.Member("instruction");
+  const auto known = ParseInstructionKind(kind.Text());
+  if (!known || !IsComputation(*known)) {
+    ThrowAt(kind.path, "{} is not a computation (expected \"forward\", \"backward\", …)",
+            Excerpt(kind.Text()));
+  }
+  row.kind = *known;
+  row.frequency_mhz = node.Member("frequency").Count(1, kMostMegahertz, "MHz, such as 1410");
+  row.time_s = node.Member("time").Number(1e-9, kMostSeconds, "seconds");
+  row.energy_j = node.Member("energy").Number(1e-9, kMostJoules, "joules");
+  if (node.Has("samples")) row.samples = node.Member("samples").Count(1, kMostMegahertz, "a count");
+  if (node.Has("time_ci")) {
+    row.time_ci_s = node.Member("time_ci").Number(0, kMostSeconds, "seconds");
+  }
+  if (node.Has("energy_ci")) {
+    row.energy_ci_j = node.Member("energy_ci").Number(0, kMostJoules, "joules");
+  }
+  return row;
+}
+
+std::vector<Row> ReadRows(const Node& list) {
+  const std::size_t count = list.ListSize();
+  if (count > kMostRows) ThrowAt(list.path, "has more than {} rows (send them in parts)", kMostRows);
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < count; ++i) rows.push_back(ReadRow(list[i]));
+  return rows;
+}
+
+// All that came so far.
+Answer<std::vector<Row>> AllRows(const Context& context) {
+  const auto parts = context.services.store.Measurements(context.job->id);
+  if (!parts) return Refuse(parts);
+  std::vector<Row> rows;
+  for (const std::string& part : *parts) {
+    const auto read = json_file::Read(part, "measurements", kDeepest, ReadRows);
+    if (!read) return Refuse(500, "The database is damaged", read.error().message);
+    rows.insert(rows.end(), read->begin(), read->end());
+  }
+  return rows;
+}
+
+std::string Csv(const std::vector<Row>& rows) {
+  std::string text = "stage,chunk,instruction,frequency,time,energy,samples,time_ci,energy_ci\n";
+  const auto interval = [](double half_width) {
+    return half_width > 0 ? fmt::format("{}", half_width) : std::string();
+  };
+  for (const Row& row : rows) {
+    text += fmt::format("{},{},{},{},{},{},{},{},{}\n", row.stage, row.chunk, Name(row.kind),
+                        row.frequency_mhz, row.time_s, row.energy_j, row.samples,
+                        interval(row.time_ci_s), interval(row.energy_ci_j));
+  }
+  return text;
+}
+
+// Only what can be planned with is kept.
+Answer<http::Response> Put(const Context& context, const std::string& csv) {
+  const JobRecord& job = *context.job;
+  if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
+  const auto prepared = PrepareJob(job, {.version = job.profile_version + 1, .csv = csv});
+  if (!prepared) return Refuse(prepared);
+  const auto version = context.services.store.PutProfile(job.id, csv, context.now);
+  if (!version) return Refuse(version);
+  return JsonResponse({{"profile_version", *version}, {"planning", "due"}}, 202);
+}
+
+Answer<http::Response> PutProfile(const Context& context) {
+  return Put(context, context.request.body);
+}
+
+Answer<http::Response> GetProfile(const Context& context) {
+  const auto profile = context.services.store.FindProfile(context.job->id);
+  if (!profile) return Refuse(profile);
+  if (!*profile) {
+    return Refuse(404, "There is no profile yet", "nobody has uploaded a profile of this job",
+                  "PUT one, or POST measurements");
+  }
+  http::Response response;
+  response.content_type = "text/csv; charset=utf-8";
+  response.body = (*profile)->csv;
+  response.fields.emplace_back("ETag", fmt::format("\"{}\"", (*profile)->version));
+  return response;
+}
+
+Answer<http::Response> AddMeasurements(const Context& context) {
+  const JobRecord& job = *context.job;
+  if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
+  struct Body {
+    std::size_t rows = 0;
+    std::string text;
+    bool is_ready = false;
+  };
+  const auto body = ReadBody(context.request.body, kDeepest, [](const Node& node) {
+    constexpr std::array<std::string_view, 2> kKeys{"rows", "ready"};
+    node.RequireObject(kKeys);
+    const Node rows = node.Member("rows");
+    Body read{.rows = ReadRows(rows).size(), .text = rows.value.dump()};
+    if (node.Has("ready")) read.is_ready = node.Member("ready").Flag();
+    return read;
+  });
+  if (!body) return tl::unexpected(body.error());
+  if (body->rows > 0) {
+    auto added = context.services.store.AddMeasurements(job.id, body->text, context.now);
+    if (!added) return Refuse(added);
+  }
+  if (!body->is_ready) return JsonResponse({{"rows", body->rows}});
+  auto rows = AllRows(context);
+  if (!rows) return tl::unexpected(rows.error());
+  return Put(context, Csv(*rows));
+}
+
+MeasuredOption Measured(const Row& row) {
+  MeasuredOption option;
+  option.group = {row.stage, row.chunk, row.kind};
+  option.frequency_mhz = row.frequency_mhz;
+  option.samples = row.samples;
+  option.time_s = row.time_s;
+  option.time_ci_s = row.time_ci_s;
+  option.power_w = row.energy_j / row.time_s;
+  // Energy's error is the power's alone: times are measured far better.
+  option.power_ci_w = row.energy_ci_j / row.time_s;
+  return option;
+}
+
+struct NextQuestion {
+  std::vector<std::vector<int>> clocks_mhz;
+  SweepSpent spent;
+  SweepBudget budget;
+};
+
+NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
+  constexpr std::array<std::string_view, 3> kKeys{"clocks_mhz", "spent", "budget"};
+  node.RequireObject(kKeys);
+  NextQuestion question;
+  const Node clocks = node.Member("clocks_mhz");
+  if (clocks.ListSize() != ranks) {
+    ThrowAt(clocks.path, "has {} lists (expected {}: one for each rank of the pipeline)",
+            clocks.ListSize(), ranks);
+  }
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    std::vector<int>& of_rank = question.clocks_mhz.emplace_back();
+    for (std::size_t i = 0; i < clocks[rank].ListSize(); ++i) {
+      of_rank.push_back(clocks[rank][i].Count(1, kMostMegahertz, "MHz, such as 1410"));
+    }
+    std::ranges::sort(of_rank);
+    if (of_rank.empty()) ThrowAt(clocks[rank].path, "is empty (list what the GPU can be set to)");
+  }
+  if (node.Has("spent")) {
+    constexpr std::array<std::string_view, 2> kSpent{"steps", "seconds"};
+    const Node spent = node.Member("spent");
+    spent.RequireObject(kSpent);
+    question.spent.steps = spent.Member("steps").Count(0, kMostMegahertz, "steps");
+    question.spent.seconds = spent.Member("seconds").Number(0, kMostSeconds, "seconds");
+  }
+  if (node.Has("budget")) {
+    constexpr std::array<std::string_view, 4> kBudget{"frequencies", "steps", "steps_per_round",
+                                                      "slowdown_percent"};
+    const Node budget = node.Member("budget");
+    budget.RequireObject(kBudget);
+    const auto count = [&](std::string_view key, int least, int& value) {
+      if (budget.Has(key)) value = budget.Member(key).Count(least, kMostRows, "a count");
+    };
+    count("frequencies", 2, question.budget.frequencies);
+    count("steps", 1, question.budget.steps);
+    count("steps_per_round", 1, question.budget.steps_per_round);
+    if (budget.Has("slowdown_percent")) {
+      question.budget.slowdown = budget.Member("slowdown_percent").Number(0, 1e4, "percent") / 100;
+    }
+  }
+  return question;
+}
+
+Answer<http::Response> NextClocks(const Context& context) {
+  const auto spec = StoredJobSpec(context.job->body);
+  if (!spec) return Refuse(spec);
+  const auto question = ReadBody(context.request.body, kDeepest, [&](const Node& node) {
+    return ReadQuestion(node, spec->planned.schedule.ranks.size());
+  });
+  if (!question) return tl::unexpected(question.error());
+  const auto rows = AllRows(context);
+  if (!rows) return tl::unexpected(rows.error());
+  std::vector<MeasuredOption> measured;
+  for (const Row& row : *rows) measured.push_back(Measured(row));
+  const SweepJob job{.schedule = spec->planned.schedule,
+                     .model = spec->planned.model,
+                     .clocks_mhz = question->clocks_mhz};
+  const auto round = ChooseRound(job, question->budget, measured, question->spent);
+  if (!round) return Refuse(round);
+  auto clocks = ordered_json::array();
+  for (const KindClock& clock : round->clocks) {
+    clocks.push_back({{"rank", clock.rank},
+                      {"chunk", clock.chunk},
+                      {"kind", Name(clock.kind)},
+                      {"mhz", clock.frequency_mhz}});
+  }
+  return JsonResponse({{"clocks", std::move(clocks)},
+                       {"steps", round->steps},
+                       {"predicted_s", round->predicted_s},
+                       {"gain", round->gain},
+                       {"reason", round->reason}});
+}
+
+}  // namespace
+
+void AddProfileEndpoints(Endpoints& endpoints) {
+  endpoints.Add("PUT", "/v1/jobs/{job}/profile", Access::kJob, PutProfile);
+  endpoints.Add("GET", "/v1/jobs/{job}/profile", Access::kRead, GetProfile);
+  endpoints.Add("POST", "/v1/jobs/{job}/measurements", Access::kJob, AddMeasurements);
+  endpoints.Add("POST", "/v1/jobs/{job}/next-clocks", Access::kJob, NextClocks);
+}
+
+}  // namespace perseus

@@ -1,0 +1,105 @@
+#include "perseus/server/rights.h"
+
+#include <fmt/format.h>
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <array>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/server/random_id.h"
+
+namespace perseus {
+namespace {
+
+constexpr std::string_view kBearer = "Bearer ";
+constexpr std::size_t kSecretBytes = 32;
+
+Answer<Caller> Unknown(std::string detail) {
+  return Refuse(401, "Who are you?", std::move(detail),
+                "send Authorization: Bearer with a token of `perseus token create`");
+}
+
+Answer<void> Forbid(std::string detail, std::string remedy) {
+  return Refuse(403, "This token may not do that", std::move(detail), std::move(remedy));
+}
+
+}  // namespace
+
+Result<Caller::Scope> ParseScope(std::string_view text) {
+  if (text == "operator") return Caller::Scope::kOperator;
+  if (text == "agent") return Caller::Scope::kAgent;
+  if (text == "job") return Caller::Scope::kJob;
+  if (text == "read") return Caller::Scope::kRead;
+  return Fail("{} is not a scope (expected operator, agent, job or read)", Excerpt(text));
+}
+
+std::string HashOfSecret(std::string_view secret) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
+  ::SHA256(reinterpret_cast<const unsigned char*>(secret.data()), secret.size(), digest.data());
+  std::string text;
+  for (const unsigned char byte : digest) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+std::string NewSecret() { return "perseus_" + RandomHex(kSecretBytes); }
+
+Result<void> Rights::Load(Store& store) {
+  auto tokens = store.Tokens();
+  if (!tokens) return Fail(tokens);
+  auto loaded = std::make_shared<const std::vector<TokenRecord>>(*std::move(tokens));
+  const MutexLock lock(mutex_);
+  tokens_ = std::move(loaded);
+  return {};
+}
+
+Answer<Caller> Rights::Identify(const http::Request& request, Milliseconds now) const {
+  std::shared_ptr<const std::vector<TokenRecord>> tokens;
+  {
+    const MutexLock lock(mutex_);
+    tokens = tokens_;
+  }
+  if (tokens->empty() && without_ == WithoutTokens::kOpen) return Caller();
+  const std::string_view field = request.Field("authorization");
+  if (field.empty()) return Unknown("the request has no token");
+  if (!field.starts_with(kBearer)) return Unknown("the Authorization is not a bearer's");
+  // Looked up by its hash: how long that takes says nothing of the secret.
+  const std::string hash = HashOfSecret(field.substr(kBearer.size()));
+  const auto token = std::ranges::find(*tokens, hash, &TokenRecord::hash);
+  if (token == tokens->end()) return Unknown("the token is not known here");
+  if (token->expires != 0 && token->expires <= now) {
+    return Unknown(fmt::format("token {} has expired", token->id));
+  }
+  const auto scope = ParseScope(token->scope);
+  if (!scope) return Unknown("the token's scope is of a newer server");
+  return Caller{*scope, token->job, token->id};
+}
+
+Answer<void> Rights::Check(const Caller& caller, Access access, std::string_view job_key) {
+  using Scope = Caller::Scope;
+  const bool is_other_job = caller.scope == Scope::kJob && caller.job != job_key;
+  switch (access) {
+    case Access::kNobody:
+      return {};
+    case Access::kRead:
+      if (!is_other_job) return {};
+      return Forbid("it is good for one job alone", "use that job's token, or one of scope read");
+    case Access::kReadAll:
+      if (caller.scope != Scope::kJob) return {};
+      return Forbid("it is good for one job alone", "use a token of scope read");
+    case Access::kJob:
+      if (caller.scope == Scope::kOperator || (caller.scope == Scope::kJob && !is_other_job)) {
+        return {};
+      }
+      return Forbid("changing this job takes its own token, or an operator's", "use one of these");
+    case Access::kNode:
+      if (caller.scope == Scope::kOperator || caller.scope == Scope::kAgent) return {};
+      return Forbid("nodes' endpoints take a token of scope agent", "use one");
+    case Access::kOperator:
+      if (caller.scope == Scope::kOperator) return {};
+      return Forbid("this takes a token of scope operator", "use one");
+  }
+  return {};
+}
+
+}  // namespace perseus

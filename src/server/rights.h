@@ -1,0 +1,63 @@
+// Who may do what (docs/server.md, "Rights").
+//
+// Thread safe.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/mutex.h"
+#include "perseus/http/message.h"
+#include "perseus/server/answer.h"
+#include "perseus/store/store.h"
+
+namespace perseus {
+
+// What an endpoint asks of its caller.
+enum class Access {
+  kNobody,    // Nothing: whether the server lives.
+  kRead,      // Looking: any scope; of a job, not another job's token.
+  kReadAll,   // Looking at more than one job: any scope but a job's.
+  kJob,       // Changing a job: operators, and that job's token.
+  kNode,      // A node's half: operators and agents.
+  kOperator,  // All else.
+};
+
+struct Caller {
+  enum class Scope { kOperator, kAgent, kJob, kRead };
+  Scope scope = Scope::kOperator;
+  std::string job;    // Key, of scope kJob.
+  std::string token;  // Its id, for the log; empty: there are no tokens.
+};
+
+// Of "Bearer …". kInput: none of the four scopes.
+Result<Caller::Scope> ParseScope(std::string_view text);
+// SHA-256, hexadecimal.
+std::string HashOfSecret(std::string_view secret);
+// A new token's secret: "perseus_" and 256 bits.
+std::string NewSecret();
+
+class Rights {
+ public:
+  // With `requires_tokens`, callers without one are nobody even while there are none.
+  enum class WithoutTokens { kOpen, kClosed };
+  explicit Rights(WithoutTokens without) : without_(without) {}
+
+  // From now on those of the store. What was known stays on failure.
+  Result<void> Load(Store& store);
+
+  // 401 without a token that is one and has not expired.
+  Answer<Caller> Identify(const http::Request& request, Milliseconds now) const;
+  // 403 if the caller may not. `job_key`: of the job that is asked for; empty: none, or all.
+  static Answer<void> Check(const Caller& caller, Access access, std::string_view job_key);
+
+ private:
+  WithoutTokens without_;
+  mutable Mutex mutex_;
+  std::shared_ptr<const std::vector<TokenRecord>> tokens_ PERSEUS_GUARDED_BY(mutex_) =
+      std::make_shared<std::vector<TokenRecord>>();
+};
+
+}  // namespace perseus

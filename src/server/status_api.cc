@@ -1,0 +1,37 @@
+// Whether the server lives, whether it can serve, its numbers, and its contract.
+#include "perseus/server/endpoints.h"
+
+namespace perseus {
+namespace {
+
+Answer<http::Response> Health(const Context&) { return JsonResponse({{"status", "alive"}}); }
+
+Answer<http::Response> Ready(const Context& context) {
+  if (auto ready = context.services.is_ready(); !ready) return tl::unexpected(ready.error());
+  return JsonResponse({{"status", "ready"}});
+}
+
+Answer<http::Response> Metrics(const Context& context) {
+  http::Response response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = context.services.metrics();
+  return response;
+}
+
+Answer<http::Response> OpenApi(const Context& context) {
+  http::Response response;
+  response.content_type = "application/yaml";
+  response.body = context.services.openapi;
+  return response;
+}
+
+}  // namespace
+
+void AddStatusEndpoints(Endpoints& endpoints) {
+  endpoints.Add("GET", "/healthz", Access::kNobody, Health);
+  endpoints.Add("GET", "/readyz", Access::kNobody, Ready);
+  endpoints.Add("GET", "/metrics", Access::kReadAll, Metrics);
+  endpoints.Add("GET", "/openapi.yaml", Access::kNobody, OpenApi);
+}
+
+}  // namespace perseus

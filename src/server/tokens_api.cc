@@ -1,0 +1,94 @@
+// Tokens, for operators: what `perseus token` does from afar.
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "perseus/server/endpoints.h"
+#include "perseus/server/random_id.h"
+
+namespace perseus {
+namespace {
+
+using json_file::Node;
+using json_file::ThrowAt;
+
+constexpr int kDeepest = 2;
+constexpr double kLongestDays = 36'500;
+constexpr double kMillisecondsPerDay = 86'400'000;
+
+nlohmann::ordered_json TokenJson(const TokenRecord& token) {
+  nlohmann::ordered_json json{{"id", token.id}, {"scope", token.scope}, {"name", token.name}};
+  if (!token.job.empty()) json["job"] = token.job;
+  json["created"] = TimeText(token.created);
+  if (token.expires != 0) json["expires"] = TimeText(token.expires);
+  return json;
+}
+
+TokenRecord ReadToken(const Node& node, Milliseconds now) {
+  constexpr std::array<std::string_view, 4> kKeys{"scope", "job", "name", "expires_in_days"};
+  node.RequireObject(kKeys);
+  TokenRecord token;
+  token.scope = node.Member("scope").Text();
+  if (const auto scope = ParseScope(token.scope); !scope) {
+    ThrowAt("scope", "is wrong: {}", scope.error().message);
+  }
+  if (node.Has("job")) token.job = node.Member("job").Text();
+  if ((token.scope == "job") != !token.job.empty()) {
+    ThrowAt("job", "goes with scope job, and only with it (give the job's key)");
+  }
+  if (node.Has("name")) token.name = node.Member("name").Text();
+  token.id = "t-" + RandomHex(4);
+  token.created = now;
+  if (node.Has("expires_in_days")) {
+    const double days = node.Member("expires_in_days").Number(0, kLongestDays, "days");
+    token.expires = now + static_cast<Milliseconds>(days * kMillisecondsPerDay);
+  }
+  return token;
+}
+
+Answer<http::Response> Create(const Context& context) {
+  auto token = ReadBody(context.request.body, kDeepest,
+                        [&](const Node& node) { return ReadToken(node, context.now); });
+  if (!token) return tl::unexpected(token.error());
+  const std::string secret = NewSecret();
+  token->hash = HashOfSecret(secret);
+  Store& store = context.services.store;
+  if (auto added = store.AddToken(*token); !added) return Refuse(added);
+  // Whoever makes one wants to use it next; other replicas hear of it.
+  if (auto loaded = context.services.rights.Load(store); !loaded) return Refuse(loaded);
+  auto json = TokenJson(*token);
+  json["token"] = secret;
+  return JsonResponse(json, 201);
+}
+
+Answer<http::Response> List(const Context& context) {
+  const auto tokens = context.services.store.Tokens();
+  if (!tokens) return Refuse(tokens);
+  auto list = nlohmann::ordered_json::array();
+  for (const TokenRecord& token : *tokens) list.push_back(TokenJson(token));
+  return JsonResponse({{"tokens", std::move(list)}});
+}
+
+Answer<http::Response> Revoke(const Context& context) {
+  const std::string& id = context.Path("token");
+  Store& store = context.services.store;
+  const auto deleted = store.DeleteToken(id);
+  if (!deleted) return Refuse(deleted);
+  if (!*deleted) {
+    return Refuse(404, "There is no such token", fmt::format("no token has the id {}", id),
+                  "see GET /v1/tokens");
+  }
+  if (auto loaded = context.services.rights.Load(store); !loaded) return Refuse(loaded);
+  return JsonResponse({{"id", id}, {"revoked", true}});
+}
+
+}  // namespace
+
+void AddTokenEndpoints(Endpoints& endpoints) {
+  endpoints.Add("POST", "/v1/tokens", Access::kOperator, Create);
+  endpoints.Add("GET", "/v1/tokens", Access::kOperator, List);
+  endpoints.Add("DELETE", "/v1/tokens/{token}", Access::kOperator, Revoke);
+}
+
+}  // namespace perseus
