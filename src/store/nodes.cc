@@ -1,0 +1,158 @@
+// Nodes, stragglers, and what clients of Zeus say of their ranks.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "perseus/store/sql_store.h"
+
+namespace perseus {
+namespace {
+
+constexpr std::string_view kNodeColumns =
+    "nodes.job, nodes.node, nodes.ranks, nodes.acknowledged, nodes.following, nodes.since_step, "
+    "nodes.seen";
+
+constexpr std::int64_t kKeptResults = 100;
+
+NodeRecord NodeOf(Row& row) {
+  return {.job = row.TakeText(0),
+          .node = row.TakeText(1),
+          .ranks = row.TakeText(2),
+          .acknowledged = row.Integer(3),
+          .following = row.Integer(4),
+          .since_step = row.Integer(5),
+          .seen = row.Integer(6)};
+}
+
+Result<void> TellNode(Transaction& transaction, std::string_view node) {
+  return transaction.Notify({.kind = Notice::Kind::kNode, .name = std::string(node)});
+}
+
+}  // namespace
+
+Result<void> SqlStore::AttachNode(std::string_view job, std::string_view node,
+                                  std::string_view ranks, Milliseconds now) {
+  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+    if (const auto locked = LockRunningJob(transaction, job); !locked) return Fail(locked);
+    const Result<Rows> same = transaction.Run(
+        "SELECT 1 FROM nodes WHERE job = $1 AND node = $2 AND ranks = $3", {job, node, ranks});
+    if (!same) return Fail(same);
+    const auto attached = transaction.Run(
+        "INSERT INTO nodes (job, node, ranks, seen) VALUES ($1, $2, $3, $4) "
+        "ON CONFLICT (job, node) DO UPDATE SET ranks = excluded.ranks, seen = excluded.seen",
+        {job, node, ranks, now});
+    if (!attached) return Fail(attached);
+    if (!same->empty()) return {};
+    return TellNode(transaction, node);
+  });
+}
+
+Result<void> SqlStore::DetachNode(std::string_view job, std::string_view node) {
+  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+    const Result<Rows> gone = transaction.Run(
+        "DELETE FROM nodes WHERE job = $1 AND node = $2 RETURNING node", {job, node});
+    if (!gone) return Fail(gone);
+    if (gone->empty()) return {};
+    return TellNode(transaction, node);
+  });
+}
+
+Result<std::vector<NodeRecord>> SqlStore::NodesOf(std::string_view job) {
+  return ReadAll(fmt::format("SELECT {} FROM nodes WHERE job = $1 ORDER BY node", kNodeColumns),
+                 {job}, NodeOf);
+}
+
+Result<std::vector<NodeRecord>> SqlStore::JobsOf(std::string_view node) {
+  return ReadAll(fmt::format("SELECT {} FROM nodes JOIN jobs ON jobs.id = nodes.job "
+                             "WHERE nodes.node = $1 ORDER BY jobs.number",
+                             kNodeColumns),
+                 {node}, NodeOf);
+}
+
+Result<void> SqlStore::Acknowledge(const NodeRecord& node) {
+  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+    return RunSteps(
+        transaction,
+        {{"UPDATE nodes SET acknowledged = CASE WHEN acknowledged < $3 THEN $3 ELSE acknowledged "
+          "END, following = $4, since_step = $5, seen = $6 WHERE job = $1 AND node = $2",
+          {node.job, node.node, node.acknowledged, node.following, node.since_step, node.seen}}});
+  });
+}
+
+Result<void> SqlStore::PutStraggler(const StragglerRecord& straggler, Milliseconds now) {
+  if (!std::isfinite(straggler.slowdown) || straggler.slowdown < 1) {
+    return Fail("a slowdown of {} is none (expected 1 or more, such as 1.25)", straggler.slowdown);
+  }
+  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+    if (const auto locked = LockRunningJob(transaction, straggler.job); !locked) {
+      return Fail(locked);
+    }
+    const auto put = transaction.Run(
+        "INSERT INTO stragglers (job, pipeline, source, slowdown, starts, expires) "
+        "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (job, pipeline, source) DO UPDATE SET "
+        "slowdown = excluded.slowdown, starts = excluded.starts, expires = excluded.expires",
+        {straggler.job, straggler.pipeline, straggler.source, straggler.slowdown, straggler.starts,
+         straggler.expires});
+    if (!put) return Fail(put);
+    return MarkChanged(transaction, straggler.job, now);
+  });
+}
+
+Result<bool> SqlStore::DeleteStraggler(std::string_view job, int pipeline, std::string_view source,
+                                       Milliseconds now) {
+  return Write<bool>([&](Transaction& transaction) -> Result<bool> {
+    const Result<std::optional<LockedJob>> locked = LockJob(transaction, job);
+    if (!locked) return Fail(locked);
+    const Result<Rows> gone = transaction.Run(
+        "DELETE FROM stragglers WHERE job = $1 AND pipeline = $2 AND source = $3 RETURNING job",
+        {job, pipeline, source});
+    if (!gone) return Fail(gone);
+    if (gone->empty()) return false;
+    if (const auto marked = MarkChanged(transaction, job, now); !marked) return Fail(marked);
+    return true;
+  });
+}
+
+Result<std::vector<StragglerRecord>> SqlStore::Stragglers(std::string_view job) {
+  return ReadAll(
+      "SELECT job, pipeline, source, slowdown, starts, expires FROM stragglers WHERE job = $1 "
+      "ORDER BY pipeline, source",
+      {job}, [](Row& row) {
+        return StragglerRecord{.job = row.TakeText(0),
+                               .pipeline = static_cast<int>(row.Integer(1)),
+                               .source = row.TakeText(2),
+                               .slowdown = row.Real(3),
+                               .starts = row.Integer(4),
+                               .expires = row.Integer(5)};
+      });
+}
+
+Result<void> SqlStore::PutRank(std::string_view job, int rank, std::string_view body) {
+  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+    if (const auto locked = LockRunningJob(transaction, job); !locked) return Fail(locked);
+    return RunSteps(transaction, {{"INSERT INTO ranks (job, rank, body) VALUES ($1, $2, $3) "
+                                   "ON CONFLICT (job, rank) DO UPDATE SET body = excluded.body",
+                                   {job, rank, body}}});
+  });
+}
+
+Result<std::vector<std::string>> SqlStore::Ranks(std::string_view job) {
+  return ReadAll("SELECT body FROM ranks WHERE job = $1 ORDER BY rank", {job},
+                 [](Row& row) { return row.TakeText(0); });
+}
+
+Result<void> SqlStore::AddResult(std::string_view job, int rank, std::string_view body,
+                                 Milliseconds now) {
+  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+    if (const auto locked = LockRunningJob(transaction, job); !locked) return Fail(locked);
+    return RunSteps(
+        transaction,
+        {{"INSERT INTO results (job, rank, body, created) VALUES ($1, $2, $3, $4)",
+          {job, rank, body, now}},
+         {"DELETE FROM results WHERE job = $1 AND rank = $2 AND number <= (SELECT number FROM "
+          "results WHERE job = $1 AND rank = $2 ORDER BY number DESC LIMIT 1 OFFSET $3)",
+          {job, rank, kKeptResults}}});
+  });
+}
+
+}  // namespace perseus

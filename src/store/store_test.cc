@@ -1,0 +1,341 @@
+// Jobs, profiles, plans, nodes, stragglers and tokens, on every database.
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "store_fixture.h"
+
+namespace perseus {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+INSTANTIATE_TEST_SUITE_P(Every, StoreTest, kBackends, NameOf);
+
+TEST_P(StoreTest, AJobIsFoundByIdAndByKeyAsItWasRegistered) {
+  EXPECT_THAT(job_, testing::MatchesRegex("j-[0-9a-f]{16}"));
+  const JobRecord expected = {.id = job_,
+                              .key = "run7",
+                              .body = "{}",
+                              .target = "t",
+                              .status = "waiting",
+                              .problem = "",
+                              .created = 1000,
+                              .summary = ""};
+  EXPECT_EQ(Get(store_->FindJob(job_)), expected);
+  EXPECT_EQ(Get(store_->FindJob("run7")), expected);
+  EXPECT_EQ(Get(store_->FindJob("run8")), std::nullopt);
+}
+
+TEST_P(StoreTest, AKeyIsOfOneJobUntilThatEnds) {
+  const auto again = Get(store_->CreateJob({.key = "run7", .body = "other", .target = "u"}, 2000));
+  EXPECT_FALSE(again.is_new);
+  EXPECT_EQ(again.job, Job());
+
+  Succeed(store_->EndJob(job_, 3000));
+  const auto next = Get(store_->CreateJob({.key = "run7", .body = "other", .target = "u"}, 4000));
+  EXPECT_TRUE(next.is_new);
+  EXPECT_NE(next.job.id, job_);
+  EXPECT_EQ(Job("run7").id, next.job.id);
+  EXPECT_EQ(Job(job_).ended, 3000);
+
+  Succeed(store_->EndJob(next.job.id, 5000));
+  EXPECT_EQ(Job("run7").id, next.job.id) << "the newest of those that ended";
+}
+
+TEST_P(StoreTest, ManyWhoRegisterOneKeyGetOneJob) {
+  std::vector<Store::Created> created(8);
+  std::vector<std::thread> threads;
+  for (Store::Created& mine : created) {
+    threads.emplace_back([&] {
+      mine = Get(store_->CreateJob({.key = "shared", .body = "{}", .target = "t"}, 1000));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  int news = 0;
+  for (const Store::Created& one : created) {
+    EXPECT_EQ(one.job.id, created[0].job.id);
+    news += one.is_new ? 1 : 0;
+  }
+  EXPECT_EQ(news, 1);
+}
+
+TEST_P(StoreTest, JobsAreListedInPagesInOrderOfCreation) {
+  // At one time: the clock does not tell them apart.
+  for (const char* key : {"b", "a", "c"}) Register(key);
+  Succeed(store_->EndJob(Job("a").id, 2000));
+  const auto keys = [&](Store::Which which, std::string_view after, int limit) {
+    std::vector<std::string> found;
+    for (const JobRecord& job : Get(store_->ListJobs(which, after, limit))) {
+      found.push_back(job.key);
+    }
+    return found;
+  };
+  EXPECT_THAT(keys(Store::Which::kAll, "", 100), ElementsAre("run7", "b", "a", "c"));
+  EXPECT_THAT(keys(Store::Which::kRunning, "", 100), ElementsAre("run7", "b", "c"));
+  EXPECT_THAT(keys(Store::Which::kRunning, job_, 1), ElementsAre("b"));
+  EXPECT_THAT(keys(Store::Which::kAll, Job("c").id, 100), IsEmpty());
+  EXPECT_THAT(keys(Store::Which::kAll, "", 0), IsEmpty());
+  EXPECT_THAT(keys(Store::Which::kAll, "", -1), IsEmpty());
+  EXPECT_EQ(store_->ListJobs(Store::Which::kAll, "j-gone", 1).error().kind, ErrorKind::kInput);
+}
+
+TEST_P(StoreTest, WhatIsNoRunningJobIsNotChanged) {
+  Succeed(store_->EndJob(job_, 2000));
+  Succeed(store_->EndJob(job_, 3000));
+  EXPECT_EQ(Job().ended, 2000);
+  const JobRecord before = Job();
+  for (const std::string& job : {job_, std::string("j-0000000000000000")}) {
+    EXPECT_EQ(store_->SetTarget(job, "u", 1).error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->PutProfile(job, "csv", 1).error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->AddMeasurements(job, "[]", 1).error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->AttachNode(job, "n", "[]", 1).error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->PutStraggler({.job = job, .source = "report"}, 1).error().kind,
+              ErrorKind::kInput);
+    EXPECT_EQ(store_->PutRank(job, 0, "{}").error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->AddResult(job, 0, "{}", 1).error().kind, ErrorKind::kInput);
+    EXPECT_FALSE(Get(store_->DeleteStraggler(job, 0, "report", 1)));
+    Succeed(store_->Heartbeat(job, 9, "", 9));
+    Succeed(store_->WantPlanning(job, 1));
+  }
+  EXPECT_EQ(Job(), before);
+  EXPECT_EQ(Get(store_->NextPlanning()), std::nullopt);
+  EXPECT_EQ(store_->EndJob("j-0000000000000000", 1).error().kind, ErrorKind::kInput);
+}
+
+TEST_P(StoreTest, HeartbeatsGoForwardsUnlessTheJobRestarted) {
+  Succeed(store_->Heartbeat(job_, 10, "ten", 5000));
+  Succeed(store_->Heartbeat(job_, 9, "late", 5100));
+  EXPECT_EQ(Job().last_step, 10);
+  EXPECT_EQ(Job().summary, "ten");
+  Succeed(store_->Heartbeat(job_, 2, "early", 64'999));
+  EXPECT_EQ(Job().last_step, 10);
+  Succeed(store_->Heartbeat(job_, 3, "restarted", 65'000));
+  EXPECT_EQ(Job().last_step, 3);
+  EXPECT_EQ(Job().last_step_at, 65'000);
+}
+
+TEST_P(StoreTest, ANewProfileIsANewVersionAndTheSameIsNone) {
+  EXPECT_FALSE(Get(store_->FindProfile(job_)).has_value());
+  Succeed(store_->AddMeasurements(job_, "[1]", 1));
+  Succeed(store_->AddMeasurements(job_, "[2]", 1));
+  EXPECT_THAT(Get(store_->Measurements(job_)), ElementsAre("[1]", "[2]"));
+
+  EXPECT_EQ(Get(store_->PutProfile(job_, "a", 1500)), 1);
+  EXPECT_THAT(Get(store_->Measurements(job_)), IsEmpty());
+  EXPECT_EQ(Job().generation, 1);
+  EXPECT_EQ(Get(store_->NextPlanning()), 1500);
+
+  EXPECT_EQ(Get(store_->PutProfile(job_, "a", 1600)), 1);
+  EXPECT_EQ(Job().generation, 1);
+  EXPECT_EQ(Get(store_->PutProfile(job_, "b", 1700)), 2);
+  EXPECT_EQ(Get(store_->PutProfile(job_, "a", 1800)), 3) << "the same as an older one is news";
+  const auto profile = Get(store_->FindProfile(job_));
+  EXPECT_EQ(profile->version, 3);
+  EXPECT_EQ(profile->csv, "a");
+  EXPECT_EQ(Job().profile_version, 3);
+}
+
+TEST_P(StoreTest, AVeryLongTextComesBackWhole) {
+  std::string csv(50'000'000, 'x');
+  csv[12'345'678] = '\n';
+  csv += "end, and \xC3\xA9";
+  EXPECT_EQ(Get(store_->PutProfile(job_, csv, 1)), 1);
+  EXPECT_TRUE(Get(store_->FindProfile(job_))->csv == csv);
+  EXPECT_EQ(Get(store_->PutProfile(job_, csv, 1)), 1);
+}
+
+TEST_P(StoreTest, TextsThatNotEveryDatabaseHoldsAreRefusedWithTheirPlace) {
+  using std::string_literals::operator""s;
+  const auto refused = [&](const std::string& text) {
+    const Result<void> set = store_->SetTarget(job_, text, 1);
+    EXPECT_EQ(set.error().kind, ErrorKind::kInput);
+    return set.error().message;
+  };
+  EXPECT_THAT(refused("ab\0cd"s), HasSubstr("byte 3 of a text to keep is NUL"));
+  for (const char* text : {"ab\xFF", "ab\xC3", "ab\xC0\x80", "ab\xED\xA0\x80", "ab\xF5\x80\x80\x80",
+                           "ab\xE0\x80\x80", "ab\xF0\x80\x80\x80", "ab\xF4\x90\x80\x80"}) {
+    EXPECT_THAT(refused(text), HasSubstr("byte 3 of a text to keep is not UTF-8"));
+  }
+  EXPECT_EQ(store_->FindJob("a\0b"s).error().kind, ErrorKind::kInput);
+  EXPECT_EQ(Job().generation, 0);
+  // What is UTF-8, though nobody can read it, is kept.
+  const std::string odd = "\x01\x7F '\"; DROP TABLE jobs; -- $1 %\\ \xF0\x9F\x98\x80 \xEF\xBF\xBF";
+  Succeed(store_->SetTarget(job_, odd, 1));
+  EXPECT_EQ(Job().target, odd);
+  Succeed(store_->SetTarget(job_, "", 1));
+  EXPECT_EQ(Job().target, "");
+}
+
+TEST_P(StoreTest, NumbersComeBackExactlyToTheirLimits) {
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  const StragglerRecord straggler = {.job = job_,
+                                     .pipeline = std::numeric_limits<int>::max(),
+                                     .source = "report",
+                                     .slowdown = 1.1000000000000001,
+                                     .starts = std::numeric_limits<std::int64_t>::min(),
+                                     .expires = kMost};
+  Succeed(store_->PutStraggler(straggler, 1));
+  EXPECT_THAT(Get(store_->Stragglers(job_)), ElementsAre(straggler));
+  Succeed(store_->Heartbeat(job_, kMost, "", kMost));
+  EXPECT_EQ(Job().last_step, kMost);
+  for (const double slowdown : {0.99, -1.0, std::numeric_limits<double>::infinity(),
+                                std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_EQ(store_->PutStraggler({.job = job_, .source = "report", .slowdown = slowdown}, 1)
+                  .error()
+                  .kind,
+              ErrorKind::kInput);
+  }
+}
+
+TEST_P(StoreTest, PlansAreFoundByIdAndForTheNewestProfileBySlug) {
+  Get(store_->PutProfile(job_, "a", 1));
+  const PlanRecord first = Get(store_->AddPlan(NewPlan("edp", 1, "one"), 5000));
+  EXPECT_THAT(first.id, testing::MatchesRegex("p-[0-9a-f]{16}"));
+  EXPECT_EQ(first.created, 5000);
+  EXPECT_EQ(Get(store_->FindPlan(job_, "edp")), first);
+  EXPECT_EQ(Get(store_->FindPlanById(first.id)), first);
+  EXPECT_EQ(Get(store_->FindPlan(job_, "other")), std::nullopt);
+
+  Get(store_->PutProfile(job_, "b", 2));
+  EXPECT_EQ(Get(store_->FindPlan(job_, "edp")), std::nullopt);
+  EXPECT_EQ(Get(store_->FindPlanById(first.id)), first);
+  PlanRecord second = Get(store_->AddPlan(NewPlan("edp", 2, "two"), 5000));
+  EXPECT_EQ(Get(store_->FindPlan(job_, "edp")), second);
+  PlanRecord listed = first;
+  listed.body.clear();
+  second.body.clear();
+  EXPECT_THAT(Get(store_->ListPlans(job_, 9)), ElementsAre(second, listed));
+  EXPECT_THAT(Get(store_->ListPlans(job_, 1)), ElementsAre(second));
+
+  EXPECT_EQ(store_->AddPlan(first, 1).error().kind, ErrorKind::kInput) << "it is there";
+  PlanRecord homeless = NewPlan("edp", 1);
+  homeless.job = "j-0";
+  EXPECT_EQ(store_->AddPlan(homeless, 1).error().kind, ErrorKind::kInput);
+}
+
+TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
+  const std::string other = Register("run8");
+  Succeed(store_->AttachNode(job_, "n2", "[2]", 10));
+  Succeed(store_->AttachNode(job_, "n1", "[1]", 10));
+  Succeed(store_->AttachNode(other, "n1", "[9]", 10));
+  const NodeRecord report = {.job = job_,
+                             .node = "n1",
+                             .ranks = "[1]",
+                             .acknowledged = 7,
+                             .following = 6,
+                             .since_step = 88,
+                             .seen = 20};
+  Succeed(store_->Acknowledge(report));
+  EXPECT_THAT(
+      Get(store_->NodesOf(job_)),
+      ElementsAre(report, NodeRecord{.job = job_, .node = "n2", .ranks = "[2]", .seen = 10}));
+  EXPECT_THAT(Get(store_->JobsOf("n1")), SizeIs(2));
+
+  NodeRecord later = report;
+  later.acknowledged = 5;
+  later.seen = 30;
+  Succeed(store_->Acknowledge(later));
+  later.acknowledged = 7;
+  EXPECT_EQ(Get(store_->NodesOf(job_))[0], later);
+
+  Succeed(store_->AttachNode(job_, "n1", "[1, 3]", 40));
+  later.ranks = "[1, 3]";
+  later.seen = 40;
+  EXPECT_EQ(Get(store_->NodesOf(job_))[0], later);
+
+  Succeed(store_->DetachNode(job_, "n1"));
+  Succeed(store_->DetachNode(job_, "n1"));
+  EXPECT_THAT(Get(store_->NodesOf(job_)), SizeIs(1));
+  Succeed(store_->Acknowledge(report));
+  EXPECT_THAT(Get(store_->NodesOf(job_)), SizeIs(1)) << "not attached by a report";
+}
+
+TEST_P(StoreTest, EachSourceSaysOneThingOfAPipeline) {
+  StragglerRecord straggler = {.job = job_, .pipeline = 1, .source = "report", .slowdown = 1.25};
+  Succeed(store_->PutStraggler(straggler, 100));
+  EXPECT_EQ(Job().generation, 1);
+  EXPECT_EQ(Get(store_->NextPlanning()), 100);
+  straggler.slowdown = 1.5;
+  Succeed(store_->PutStraggler(straggler, 200));
+  StragglerRecord forecast = straggler;
+  forecast.source = "forecast";
+  Succeed(store_->PutStraggler(forecast, 300));
+  EXPECT_THAT(Get(store_->Stragglers(job_)), ElementsAre(forecast, straggler));
+  EXPECT_EQ(Job().generation, 3);
+
+  EXPECT_TRUE(Get(store_->DeleteStraggler(job_, 1, "report", 400)));
+  EXPECT_FALSE(Get(store_->DeleteStraggler(job_, 1, "report", 400)));
+  EXPECT_EQ(Job().generation, 4);
+  EXPECT_THAT(Get(store_->Stragglers(job_)), ElementsAre(forecast));
+}
+
+TEST_P(StoreTest, TokensAreListedUntilTheyAreTakenBack) {
+  const TokenRecord token = {.id = "t1",
+                             .hash = "00ff",
+                             .scope = "job",
+                             .job = "run7",
+                             .name = "night shift",
+                             .created = 5,
+                             .expires = 6};
+  Succeed(store_->AddToken(token));
+  EXPECT_EQ(store_->AddToken(token).error().kind, ErrorKind::kInput);
+  EXPECT_THAT(Get(store_->Tokens()), ElementsAre(token));
+  EXPECT_TRUE(Get(store_->DeleteToken("t1")));
+  EXPECT_FALSE(Get(store_->DeleteToken("t1")));
+  EXPECT_THAT(Get(store_->Tokens()), IsEmpty());
+}
+
+TEST_P(StoreTest, RanksAreInOrderAndReplaced) {
+  Succeed(store_->PutRank(job_, 10, "ten"));
+  Succeed(store_->PutRank(job_, 2, "two"));
+  Succeed(store_->PutRank(job_, 10, "TEN"));
+  EXPECT_THAT(Get(store_->Ranks(job_)), ElementsAre("two", "TEN"));
+  for (int i = 0; i < 120; ++i) Succeed(store_->AddResult(job_, 2, "{}", i));
+}
+
+TEST_P(StoreTest, AnEndedJobGoesWithAllThatIsItsOnceItIsPruned) {
+  Get(store_->PutProfile(job_, "a", 1));
+  Succeed(store_->AddMeasurements(job_, "[1]", 1));
+  const PlanRecord plan = Get(store_->AddPlan(NewPlan("edp", 1), 1));
+  Succeed(store_->AttachNode(job_, "n1", "[]", 1));
+  Succeed(store_->PutStraggler({.job = job_, .source = "report"}, 1));
+  Succeed(store_->PutRank(job_, 0, "{}"));
+  Succeed(store_->AddResult(job_, 0, "{}", 1));
+  const std::string other = Register("run8");
+  const std::string running = Register("run9");
+  Succeed(store_->EndJob(job_, 2000));
+  EXPECT_THAT(Get(store_->NodesOf(job_)), IsEmpty());
+  EXPECT_THAT(Get(store_->JobsOf("n1")), IsEmpty());
+  EXPECT_THAT(Get(store_->Stragglers(job_)), IsEmpty());
+  EXPECT_EQ(Get(store_->NextPlanning()), std::nullopt);
+  EXPECT_TRUE(Get(store_->FindProfile(job_)).has_value()) << "kept until it is pruned";
+
+  Succeed(store_->EndJob(other, 3000));
+  EXPECT_EQ(Get(store_->Prune(2000, 10)), 0);
+  EXPECT_EQ(Get(store_->Prune(9000, 1)), 1);
+  EXPECT_EQ(Get(store_->FindJob(job_)), std::nullopt) << "what ended first goes first";
+  EXPECT_EQ(Get(store_->FindPlanById(plan.id)), std::nullopt);
+  EXPECT_FALSE(Get(store_->FindProfile(job_)).has_value());
+  EXPECT_THAT(Get(store_->Measurements(job_)), IsEmpty());
+  EXPECT_THAT(Get(store_->Ranks(job_)), IsEmpty());
+  EXPECT_EQ(Get(store_->Prune(9000, 10)), 1);
+  EXPECT_EQ(Job(running).ended, 0);
+}
+
+TEST_P(StoreTest, WhatWasWrittenIsThereWhenItIsOpenedAgain) {
+  if (GetParam() == Backend::kMemory) GTEST_SKIP() << "gone with the store";
+  Get(store_->PutProfile(job_, "a", 1));
+  const JobRecord before = Job();
+  store_.reset();
+  store_ = Get(OpenStore(address_));
+  EXPECT_EQ(Job(), before);
+  EXPECT_EQ(Get(store_->FindProfile(job_))->csv, "a");
+}
+
+}  // namespace
+}  // namespace perseus

@@ -1,0 +1,153 @@
+#include "postgres_server.h"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+#include "perseus/base/process.h"
+
+extern char** environ;
+
+namespace perseus {
+namespace {
+
+namespace fs = std::filesystem;
+
+// PostgreSQL refuses to run as root; this is who Debian runs it as.
+constexpr const char* kUser = "postgres";
+
+// Debian's, which are not on the PATH; of the newest version. Empty if there are none.
+std::string FindPrograms() {
+  const fs::path versions = "/usr/lib/postgresql";
+  std::string found;
+  int newest = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(versions, error)) {
+    const int version = std::atoi(entry.path().filename().c_str());
+    if (version <= newest || !fs::exists(entry.path() / "bin/initdb")) continue;
+    newest = version;
+    found = entry.path() / "bin";
+  }
+  return found;
+}
+
+void RunOrThrow(const std::vector<std::string>& command) {
+  const Result<std::string> run = RunProgram(command, "");
+  if (!run) throw std::runtime_error(run.error().message);
+}
+
+pid_t Spawn(const std::vector<std::string>& command, const std::string& log) {
+  std::vector<char*> arguments;
+  for (const std::string& argument : command) {
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  }
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND, 0644);
+  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  pid_t child = 0;
+  const int error =
+      ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) throw std::runtime_error("cannot start " + command[0]);
+  return child;
+}
+
+std::string ReadAll(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+std::string PostgresServer::WhyNot() {
+  if (FindPrograms().empty()) return "PostgreSQL is not installed (scripts/test installs it)";
+  if (::geteuid() == 0 && ::getpwnam(kUser) == nullptr) {
+    return "PostgreSQL does not run as root, and there is no user postgres";
+  }
+  return {};
+}
+
+PostgresServer::PostgresServer() : programs_(FindPrograms()) {
+  if (::geteuid() == 0) {
+    const passwd* user = ::getpwnam(kUser);
+    if (user == nullptr || ::chown(directory_.path().c_str(), user->pw_uid, user->pw_gid) != 0) {
+      throw std::runtime_error("cannot give a directory to user postgres");
+    }
+  }
+  RunOrThrow(CommandOf("initdb", {"-D", directory_ / "data", "-A", "trust", "-U", "test", "-E",
+                                  "UTF8", "--locale=C.UTF-8", "--no-sync"}));
+  Start();
+}
+
+PostgresServer::~PostgresServer() { Stop(); }
+
+std::vector<std::string> PostgresServer::CommandOf(
+    const std::string& program, const std::vector<std::string>& arguments) const {
+  // From a directory that the user may be in. setpriv replaces itself by the program, so it is our
+  // child, and ends (SIGQUIT: at once, and all its own) when this process does.
+  std::vector<std::string> command = {"env", "-C", "/", "setpriv", "--pdeathsig", "QUIT"};
+  if (::geteuid() == 0) {
+    command.insert(command.end(), {std::string("--reuid=") + kUser, std::string("--regid=") + kUser,
+                                   "--clear-groups"});
+  }
+  command.insert(command.end(), {"--", programs_ + "/" + program});
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+void PostgresServer::Start() {
+  if (server_ != 0) return;
+  const std::string log = directory_ / "log";
+  server_ = Spawn(CommandOf("postgres", {"-D", directory_ / "data", "-k", directory_.path(), "-c",
+                                         "listen_addresses=", "-c", "fsync=off"}),
+                  log);
+  const std::vector<std::string> ask = {programs_ + "/pg_isready", "-q", "-h", directory_.path()};
+  while (!RunProgram(ask, "")) {
+    if (::waitpid(server_, nullptr, WNOHANG) == server_) {
+      server_ = 0;
+      throw std::runtime_error("PostgreSQL does not start: " + ReadAll(log));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+void PostgresServer::Stop() {
+  if (server_ == 0) return;
+  ::kill(server_, SIGQUIT);
+  while (::waitpid(server_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  server_ = 0;
+}
+
+void PostgresServer::Restart() {
+  Stop();
+  Start();
+}
+
+std::string PostgresServer::AddressOf(const std::string& database) const {
+  return "postgresql://test@/" + database + "?host=" + directory_.path().string();
+}
+
+std::string PostgresServer::MakeDatabase() {
+  const std::string name = "test" + std::to_string(++databases_);
+  RunOrThrow({programs_ + "/createdb", "-h", directory_.path(), "-U", "test", name});
+  return AddressOf(name);
+}
+
+}  // namespace perseus
