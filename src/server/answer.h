@@ -69,9 +69,8 @@ auto ReadBody(std::string_view body, int deepest, Reader read)
     return read(json_file::Node{root, ""});
   } catch (const json_file::Failure& failure) {
     const bool is_text = failure.message.starts_with(": ");
-    return Refuse(400, "The request's body is wrong",
-                  "the body" + failure.message, is_text ? "see docs/server.md" : "",
-                  JsonPointer(failure.place));
+    return Refuse(400, "The request's body is wrong", "the body" + failure.message,
+                  is_text ? "see docs/server.md" : "", JsonPointer(failure.place));
   }
 }
 

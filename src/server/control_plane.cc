@@ -146,15 +146,13 @@ class ControlPlane::Impl {
  private:
   // Ends the loop when no connection is left, or the grace is over.
   void WaitForEnd(std::shared_ptr<boost::asio::steady_timer> end) {
-    if (server_->counts().connections == 0 ||
-        end->expiry() <= std::chrono::steady_clock::now()) {
+    if (server_->counts().connections == 0 || end->expiry() <= std::chrono::steady_clock::now()) {
       loop_.stop();
       return;
     }
     auto look = std::make_shared<boost::asio::steady_timer>(loop_, std::chrono::milliseconds(20));
-    look->async_wait([this, end = std::move(end), look](boost::system::error_code) {
-      WaitForEnd(end);
-    });
+    look->async_wait(
+        [this, end = std::move(end), look](boost::system::error_code) { WaitForEnd(end); });
   }
 
   Result<void> CheckExposure() {

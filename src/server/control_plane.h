@@ -28,9 +28,9 @@ struct ControlPlaneOptions {
   // tokens.
   bool is_insecure = false;
   int planning_threads = 2;
-  double lead_s = 0.5;          // How far ahead of a step orders are given.
-  double keep_ended_days = 30;  // Jobs that have ended.
-  std::string replica;          // Unique; empty: host and process.
+  double lead_s = 0.5;                // How far ahead of a step orders are given.
+  double keep_ended_days = 30;        // Jobs that have ended.
+  std::string replica;                // Unique; empty: host and process.
   std::function<Milliseconds()> now;  // Empty: the system's clock.
   // What keeps house (deletes old jobs, looks whether the database answers) does so this often.
   std::chrono::milliseconds housekeeping{5'000};
@@ -46,9 +46,9 @@ class ControlPlane {
   ControlPlane& operator=(const ControlPlane&) = delete;
 
   int port() const;
-  void Run();  // Returns after Stop.
-  void Stop();        // From any thread, or a signal's handler thread. Requests in flight end.
-  void ReloadTls();   // From any thread: new connections get the certificates as they are now.
+  void Run();        // Returns after Stop.
+  void Stop();       // From any thread, or a signal's handler thread. Requests in flight end.
+  void ReloadTls();  // From any thread: new connections get the certificates as they are now.
   // "GET /v1/jobs/{job}", sorted: what openapi.yaml has to list.
   const std::vector<std::string>& Routes() const;
 

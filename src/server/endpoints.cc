@@ -69,15 +69,16 @@ void Endpoints::Add(std::string method, std::string pattern, Access access, Endp
 
 void Endpoints::AddWaiting(std::string method, std::string pattern, Access access,
                            Waiting endpoint) {
-  router_.Add(std::move(method), std::move(pattern),
-              [this, access, endpoint = std::move(endpoint)](
-                  http::Call& call) -> boost::asio::awaitable<http::Response> {
-                const auto admit = [&] { return Admit(services_, call.request, call.path, access); };
-                Answer<Context> context = co_await http::Offload(pool_, admit);
-                if (!context) co_return http::ProblemResponse(context.error());
-                http::Response response = co_await endpoint(call, *context);
-                co_return response;
-              });
+  router_.Add(
+      std::move(method), std::move(pattern),
+      [this, access,
+       endpoint = std::move(endpoint)](http::Call& call) -> boost::asio::awaitable<http::Response> {
+        const auto admit = [&] { return Admit(services_, call.request, call.path, access); };
+        Answer<Context> context = co_await http::Offload(pool_, admit);
+        if (!context) co_return http::ProblemResponse(context.error());
+        http::Response response = co_await endpoint(call, *context);
+        co_return response;
+      });
 }
 
 Answer<int> ReadLimit(const http::Request& request, int otherwise, int most) {

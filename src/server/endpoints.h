@@ -34,9 +34,9 @@ struct Services {
   NodeReports& reports;
   PlanCuts& cuts;
   std::function<Milliseconds()> now;
-  std::function<std::string()> metrics;      // Prometheus' text.
+  std::function<std::string()> metrics;  // Prometheus' text.
   std::function<Answer<void>()> is_ready;
-  std::string openapi;                       // The document.
+  std::string openapi;  // The document.
 };
 
 struct Context {
@@ -56,7 +56,8 @@ class Endpoints {
   Endpoints(const Services& services, boost::asio::thread_pool& pool)
       : services_(services), pool_(pool) {}
 
-  // A {job} in the pattern is looked up, by id or key, before `endpoint` runs: 404 if there is none.
+  // A {job} in the pattern is looked up, by id or key, before `endpoint` runs: 404 if there is
+  // none.
   void Add(std::string method, std::string pattern, Access access, Endpoint endpoint);
   // The same, but its answer opens an event stream or waits; on the loop.
   using Waiting = std::function<boost::asio::awaitable<http::Response>(http::Call&, Context)>;

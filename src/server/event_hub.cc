@@ -227,8 +227,8 @@ void EventHub::Tell(const std::string& name, const News& news) {
   ++events_;
   if (!news.has_ended) return TellOrders(node, job, news);
   node.stream->Send(std::make_shared<const std::string>(
-      fmt::format("event: ended\nid: {}\ndata: {{\"job\": {}, \"key\": {}}}\n\n",
-                  Positions(node), Quoted(news.job), Quoted(news.key))));
+      fmt::format("event: ended\nid: {}\ndata: {{\"job\": {}, \"key\": {}}}\n\n", Positions(node),
+                  Quoted(news.job), Quoted(news.key))));
 }
 
 void EventHub::TellOrders(Node& node, const NodeJob& job, const News& news) {
@@ -239,14 +239,10 @@ void EventHub::TellOrders(Node& node, const NodeJob& job, const News& news) {
     if (pipeline >= static_cast<int>(orders->pipelines.size())) continue;
     plans[std::to_string(pipeline)] = orders->pipelines[static_cast<std::size_t>(pipeline)].plan;
   }
-  const ordered_json head{{"job", news.job},
-                          {"key", news.key},
-                          {"version", news.version},
-                          {"from_step", orders->from_step},
-                          {"plans", std::move(plans)},
-                          {"upcoming", orders->upcoming},
-                          {"target", orders->target},
-                          {"reason", orders->reason}};
+  const ordered_json head{{"job", news.job},           {"key", news.key},
+                          {"version", news.version},   {"from_step", orders->from_step},
+                          {"plans", std::move(plans)}, {"upcoming", orders->upcoming},
+                          {"target", orders->target},  {"reason", orders->reason}};
   std::string text = fmt::format("event: orders\nid: {}\ndata: {}", Positions(node), head.dump());
   text.pop_back();
   text += ", \"files\": {";

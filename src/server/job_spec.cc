@@ -24,13 +24,14 @@ struct KindName {
   std::string_view slug_begin;  // Of Slug(); empty: the whole slug is in slug_end.
   std::string_view slug_end;
 };
-constexpr std::array<KindName, 7> kKinds{{{Kind::kSlowdown, "slowdown", "slowdown-", ""},
-                                          {Kind::kDeadline, "deadline", "deadline-", "s"},
-                                          {Kind::kEnergyBudget, "energy_budget", "energy-budget-", "j"},
-                                          {Kind::kPowerCap, "power_cap", "power-cap-", "w"},
-                                          {Kind::kMinEnergy, "min_energy", "", "least-energy"},
-                                          {Kind::kEdp, "edp", "", "least-energy-delay"},
-                                          {Kind::kPrice, "price", "", ""}}};
+constexpr std::array<KindName, 7> kKinds{
+    {{Kind::kSlowdown, "slowdown", "slowdown-", ""},
+     {Kind::kDeadline, "deadline", "deadline-", "s"},
+     {Kind::kEnergyBudget, "energy_budget", "energy-budget-", "j"},
+     {Kind::kPowerCap, "power_cap", "power-cap-", "w"},
+     {Kind::kMinEnergy, "min_energy", "", "least-energy"},
+     {Kind::kEdp, "edp", "", "least-energy-delay"},
+     {Kind::kPrice, "price", "", ""}}};
 
 bool TakesValue(Kind kind) { return kind != Kind::kMinEnergy && kind != Kind::kEdp; }
 
@@ -50,8 +51,9 @@ Kind ReadKind(const Node& node) {
 std::string ReadKey(const Node& node) {
   std::string key = node.Text();
   const bool fits = !key.empty() && key.size() <= kLongestKey &&
-                    key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                          "0123456789._-") == std::string::npos;
+                    key.find_first_not_of(
+                        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                        "0123456789._-") == std::string::npos;
   if (!fits || key == "." || key == ".." || key.starts_with("j-")) {
     ThrowAt(node.path,
             "{} is not a key (expected 1 to {} letters, digits, '.', '_' and '-', not beginning "
@@ -62,7 +64,8 @@ std::string ReadKey(const Node& node) {
 }
 
 Schedule ReadSchedule(const Node& node) {
-  constexpr std::array<std::string_view, 5> kKeys{"kind", "stages", "microbatches", "chunks", "csv"};
+  constexpr std::array<std::string_view, 5> kKeys{"kind", "stages", "microbatches", "chunks",
+                                                  "csv"};
   node.RequireObject(kKeys);
   Result<Schedule> schedule;
   if (node.Has("csv")) {
@@ -88,14 +91,14 @@ void ReadGpu(const Node& node, JobSpec& spec) {
   node.RequireObject(kKeys);
   if (node.Has("name")) spec.gpu_name = node.Member("name").Text();
   if (node.Has("blocking_power_w")) {
-    spec.planned.model.blocking_power_w = node.Member("blocking_power_w")
-                                              .Number(kBlockingPowerRange.least,
-                                                      kBlockingPowerRange.most, "watts");
+    spec.planned.model.blocking_power_w =
+        node.Member("blocking_power_w")
+            .Number(kBlockingPowerRange.least, kBlockingPowerRange.most, "watts");
   }
   if (node.Has("switch_latency_ms")) {
-    const double latency_ms = node.Member("switch_latency_ms")
-                                  .Number(kSwitchLatencyRange.least, kSwitchLatencyRange.most,
-                                          "milliseconds");
+    const double latency_ms =
+        node.Member("switch_latency_ms")
+            .Number(kSwitchLatencyRange.least, kSwitchLatencyRange.most, "milliseconds");
     spec.planned.switch_latency = ToNanoseconds(latency_ms / kMillisecondsPerSecond);
   }
 }
@@ -103,24 +106,26 @@ void ReadGpu(const Node& node, JobSpec& spec) {
 void ReadFixed(const Node& node, FixedOperations& fixed) {
   constexpr std::array<std::string_view, 4> kKeys{"p2p_s", "load_s", "all_reduce_s", "optimizer_s"};
   node.RequireObject(kKeys);
-  const std::pair<std::string_view, Nanoseconds*> times[] = {{"p2p_s", &fixed.p2p},
-                                                             {"load_s", &fixed.load.time},
-                                                             {"all_reduce_s", &fixed.all_reduce.time},
-                                                             {"optimizer_s", &fixed.optimizer.time}};
+  const std::pair<std::string_view, Nanoseconds*> times[] = {
+      {"p2p_s", &fixed.p2p},
+      {"load_s", &fixed.load.time},
+      {"all_reduce_s", &fixed.all_reduce.time},
+      {"optimizer_s", &fixed.optimizer.time}};
   for (const auto& [key, time] : times) {
     if (!node.Has(key)) continue;
-    *time = ToNanoseconds(
-        node.Member(key).Number(kSecondsRange.least, kSecondsRange.most, "seconds"));
+    *time =
+        ToNanoseconds(node.Member(key).Number(kSecondsRange.least, kSecondsRange.most, "seconds"));
   }
 }
 
 JobSpec ReadSpec(const Node& body) {
-  constexpr std::array<std::string_view, 8> kKeys{"key",      "pipelines", "tensor_parallel",
-                                                  "schedule", "gpu",       "fixed",
-                                                  "target",   "detect_stragglers"};
+  constexpr std::array<std::string_view, 8> kKeys{
+      "key", "pipelines", "tensor_parallel", "schedule",
+      "gpu", "fixed",     "target",          "detect_stragglers"};
   body.RequireObject(kKeys);
   JobSpec spec;
-  spec.key = ReadKey(body.Member("key", "a name of your choice, by which a second request finds it"));
+  spec.key =
+      ReadKey(body.Member("key", "a name of your choice, by which a second request finds it"));
   spec.planned.schedule = ReadSchedule(
       body.Member("schedule", R"(such as {"kind": "1f1b", "stages": 8, "microbatches": 96})"));
   if (body.Has("pipelines")) {

@@ -69,11 +69,11 @@ TEST_P(BadJobTest, IsRefusedWithItsPlace) {
 
 TEST(Targets, AreFoundByTheNamesOfTheirPlans) {
   using Kind = Target::Kind;
-  for (const Target& target :
-       {Target{}, Target{.kind = Kind::kSlowdown, .value = 2.5},
-        Target{.kind = Kind::kDeadline, .value = 2.9}, Target{.kind = Kind::kEnergyBudget, .value = 5000},
-        Target{.kind = Kind::kPowerCap, .value = 1200}, Target{.kind = Kind::kMinEnergy},
-        Target{.kind = Kind::kEdp}}) {
+  for (const Target& target : {Target{}, Target{.kind = Kind::kSlowdown, .value = 2.5},
+                               Target{.kind = Kind::kDeadline, .value = 2.9},
+                               Target{.kind = Kind::kEnergyBudget, .value = 5000},
+                               Target{.kind = Kind::kPowerCap, .value = 1200},
+                               Target{.kind = Kind::kMinEnergy}, Target{.kind = Kind::kEdp}}) {
     const auto found = TargetOfSlug(Slug(target));
     ASSERT_TRUE(found) << Slug(target);
     EXPECT_EQ(found->kind, target.kind) << Slug(target);

@@ -43,14 +43,15 @@ ordered_json OrdersJson(const JobRecord& job, const JobOrders& orders) {
     pipelines.push_back(
         {{"plan", share.plan}, {"time_s", share.time_s}, {"energy_j", share.energy_j}});
   }
-  return {{"version", job.orders_version},
-          {"from_step", orders.from_step},
-          {"target", orders.target},
-          {"reason", orders.reason},
-          {"time_s", orders.time_s},
-          {"baseline", {{"time_s", orders.baseline_time_s}, {"energy_j", orders.baseline_energy_j}}},
-          {"refined", orders.is_refined},
-          {"pipelines", std::move(pipelines)}};
+  return {
+      {"version", job.orders_version},
+      {"from_step", orders.from_step},
+      {"target", orders.target},
+      {"reason", orders.reason},
+      {"time_s", orders.time_s},
+      {"baseline", {{"time_s", orders.baseline_time_s}, {"energy_j", orders.baseline_energy_j}}},
+      {"refined", orders.is_refined},
+      {"pipelines", std::move(pipelines)}};
 }
 
 ordered_json Summary(const JobRecord& job, const JobSpec& spec,
@@ -67,8 +68,7 @@ ordered_json Summary(const JobRecord& job, const JobSpec& spec,
   json["schedule"] = spec.planned.schedule.name;
   json["microbatches"] = spec.planned.schedule.microbatches;
   if (!spec.gpu_name.empty()) json["gpu"] = spec.gpu_name;
-  json["target"] = job.target.empty() ? TargetJson(spec.target)
-                                      : ordered_json::parse(job.target);
+  json["target"] = job.target.empty() ? TargetJson(spec.target) : ordered_json::parse(job.target);
   json["profile_version"] = job.profile_version;
   json["planning"] = job.planned < job.generation ? "due" : "done";
   json["last_step"] = job.last_step;
@@ -132,13 +132,15 @@ ordered_json StragglerJson(const StragglerRecord& straggler, Milliseconds now) {
   ordered_json json{{"pipeline", straggler.pipeline},
                     {"source", straggler.source},
                     {"slowdown", straggler.slowdown},
-                    {"state", is_over ? "over" : has_begun ? "in force" : "announced"},
+                    {"state", is_over     ? "over"
+                              : has_begun ? "in force"
+                                          : "announced"},
                     {"starts", TimeText(straggler.starts)}};
   if (straggler.expires != 0) json["expires"] = TimeText(straggler.expires);
   if (straggler.expires == 0 && has_begun && now - straggler.starts > kOldStraggler) {
-    json["warning"] = fmt::format(
-        "said {:.0f} hours ago and never expires (DELETE it when the pipeline is well)",
-        SecondsSince(straggler.starts, now) / 3600);
+    json["warning"] =
+        fmt::format("said {:.0f} hours ago and never expires (DELETE it when the pipeline is well)",
+                    SecondsSince(straggler.starts, now) / 3600);
   }
   return json;
 }

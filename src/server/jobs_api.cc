@@ -49,8 +49,8 @@ Answer<http::Response> List(const Context& context) {
   const auto after = query.find("after");
   const auto which =
       all != query.end() && all->second == "1" ? Store::Which::kAll : Store::Which::kRunning;
-  const auto jobs = context.services.store.ListJobs(
-      which, after == query.end() ? "" : after->second, *limit);
+  const auto jobs =
+      context.services.store.ListJobs(which, after == query.end() ? "" : after->second, *limit);
   if (!jobs) return Refuse(jobs);
   auto list = ordered_json::array();
   for (const JobRecord& job : *jobs) {

@@ -24,9 +24,10 @@ constexpr std::size_t kLongestName = 253;  // Of a host.
 
 Answer<std::string> NodeName(const Context& context) {
   const std::string& name = context.Path("node");
-  const bool fits = name.size() <= kLongestName &&
-                    name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                           "0123456789._-") == std::string::npos;
+  const bool fits =
+      name.size() <= kLongestName && name.find_first_not_of(
+                                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                         "0123456789._-") == std::string::npos;
   if (fits) return name;
   return Refuse(400, "The request is wrong", fmt::format("{} is not a node's name", Excerpt(name)),
                 "such as a host's: letters, digits, '.', '_' and '-'");

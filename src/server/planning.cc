@@ -96,17 +96,18 @@ class Plans {
     Result<Plan> plan = factor == 1 ? ForTarget(target) : ForStraggler(target, factor);
     if (!plan) return Fail(plan);
     const PlanFile file = MakePlanFile(job_.planner, *plan, job_.spec.planned);
-    Known known{.record = {.id = input_.new_plan_id(),
-                           .job = input_.job.id,
-                           .slug = effort_ == SearchEffort::kFull ? slug : slug + std::string(kQuick),
-                           .profile_version = input_.profile->version,
-                           .body = FormatPlan(file),
-                           .created = input_.now},
-                .time = file.time,
-                .energy_j = file.energy_j,
-                .baseline_time = file.baseline_time,
-                .baseline_energy_j = file.baseline_energy_j,
-                .is_new = true};
+    Known known{
+        .record = {.id = input_.new_plan_id(),
+                   .job = input_.job.id,
+                   .slug = effort_ == SearchEffort::kFull ? slug : slug + std::string(kQuick),
+                   .profile_version = input_.profile->version,
+                   .body = FormatPlan(file),
+                   .created = input_.now},
+        .time = file.time,
+        .energy_j = file.energy_j,
+        .baseline_time = file.baseline_time,
+        .baseline_energy_j = file.baseline_energy_j,
+        .is_new = true};
     return known;
   }
 
@@ -160,8 +161,7 @@ Result<JobOrders> MakeOrders(const PlanningInput& input, const PreparedJob& job,
   for (const double factor : FactorsOf(slowdowns, pipelines)) {
     auto plan = plans.Get(target, factor);
     if (!plan) return Fail(plan);
-    orders.pipelines.push_back(
-        {(*plan)->record.id, ToSeconds((*plan)->time), (*plan)->energy_j});
+    orders.pipelines.push_back({(*plan)->record.id, ToSeconds((*plan)->time), (*plan)->energy_j});
   }
   // What will hold when the next straggler begins, or the last one ends.
   if (const auto next = NextChange(input.stragglers, input.now)) {
@@ -171,7 +171,8 @@ Result<JobOrders> MakeOrders(const PlanningInput& input, const PreparedJob& job,
       if (!plan) return Fail(plan);
       const std::string& id = (*plan)->record.id;
       const bool is_known =
-          std::ranges::any_of(orders.pipelines, [&](const auto& share) { return share.plan == id; }) ||
+          std::ranges::any_of(orders.pipelines,
+                              [&](const auto& share) { return share.plan == id; }) ||
           std::ranges::find(orders.upcoming, id) != orders.upcoming.end();
       if (!is_known) orders.upcoming.push_back(id);
     }
@@ -192,8 +193,7 @@ Result<PlanningOutcome> Plan(const PlanningInput& input, const PreparedJob& job,
   Plans plans(input, job, refines ? SearchEffort::kFull : SearchEffort::kFirstLook);
   auto orders = MakeOrders(input, job, target, plans);
   if (!orders) return Fail(orders);
-  if (!input.has_frontier &&
-      job.planner.graph().operations.size() <= kMostFrontierOperations) {
+  if (!input.has_frontier && job.planner.graph().operations.size() <= kMostFrontierOperations) {
     auto frontier = MakeFrontier(job.planner, input.profile->version);
     if (!frontier) return Fail(frontier);
     outcome.frontier = *std::move(frontier);
@@ -235,15 +235,15 @@ std::string FormatJobOrders(const JobOrders& orders) {
     pipelines.push_back(
         {{"plan", share.plan}, {"time_s", share.time_s}, {"energy_j", share.energy_j}});
   }
-  const ordered_json json{{"from_step", orders.from_step},
-                          {"target", orders.target},
-                          {"reason", orders.reason},
-                          {"pipelines", std::move(pipelines)},
-                          {"upcoming", orders.upcoming},
-                          {"time_s", orders.time_s},
-                          {"baseline", {{"time_s", orders.baseline_time_s},
-                                        {"energy_j", orders.baseline_energy_j}}},
-                          {"refined", orders.is_refined}};
+  const ordered_json json{
+      {"from_step", orders.from_step},
+      {"target", orders.target},
+      {"reason", orders.reason},
+      {"pipelines", std::move(pipelines)},
+      {"upcoming", orders.upcoming},
+      {"time_s", orders.time_s},
+      {"baseline", {{"time_s", orders.baseline_time_s}, {"energy_j", orders.baseline_energy_j}}},
+      {"refined", orders.is_refined}};
   return json.dump();
 }
 
@@ -270,8 +270,8 @@ Result<JobOrders> ParseJobOrders(std::string_view text) {
 
 std::int64_t FirstStep(const JobRecord& job, double iteration_s, Milliseconds now, double lead_s) {
   if (job.last_step < 0) return 0;
-  const double since_s =
-      static_cast<double>(std::max<Milliseconds>(0, now - job.last_step_at)) / kMillisecondsPerSecond;
+  const double since_s = static_cast<double>(std::max<Milliseconds>(0, now - job.last_step_at)) /
+                         kMillisecondsPerSecond;
   // A job that stands still, or is gone, has not gone on by itself for long.
   const double ahead = std::ceil((std::min(since_s, 10 * iteration_s) + lead_s) / iteration_s);
   return job.last_step + static_cast<std::int64_t>(ahead) + 1;
@@ -340,8 +340,9 @@ Result<std::string> MakeFrontier(const Planner& planner, std::int64_t profile_ve
                           {"breakpoints", all},
                           {"points", std::move(points)},
                           {"least_energy", least_energy},
-                          {"baseline", {{"time_s", ToSeconds(planner.baseline().time)},
-                                        {"energy_j", planner.baseline().energy_j}}}};
+                          {"baseline",
+                           {{"time_s", ToSeconds(planner.baseline().time)},
+                            {"energy_j", planner.baseline().energy_j}}}};
   return json.dump();
 }
 

@@ -23,9 +23,9 @@ namespace perseus {
 // Orders as the store keeps them.
 struct JobOrders {
   struct Share {
-    std::string plan;    // Id.
-    double time_s = 0;   // Of its iteration, as planned.
-    double energy_j = 0; // Of one pipeline, waiting for the others not included.
+    std::string plan;     // Id.
+    double time_s = 0;    // Of its iteration, as planned.
+    double energy_j = 0;  // Of one pipeline, waiting for the others not included.
     friend bool operator==(const Share&, const Share&) = default;
   };
   std::int64_t from_step = 0;

@@ -92,8 +92,7 @@ void PlanningWorkers::Wait(std::uint64_t seen) {
     wait = std::clamp<Milliseconds>(**next - options_.now(), 1, kLongestWait);
   }
   std::unique_lock lock(mutex_);
-  woken_.wait_for(lock, std::chrono::milliseconds(wait),
-                  [&] { return ends_ || wakes_ != seen; });
+  woken_.wait_for(lock, std::chrono::milliseconds(wait), [&] { return ends_ || wakes_ != seen; });
 }
 
 Result<bool> PlanningWorkers::RunOne(const std::string& worker) {

@@ -110,8 +110,8 @@ Answer<http::Response> GetPlan(const Context& context) {
     if (!plan) return tl::unexpected(plan.error());
     return PlanResponse(*plan);
   }
-  const auto kept = name.starts_with("p-") ? store.FindPlanById(name)
-                                           : store.FindPlan(context.job->id, name);
+  const auto kept =
+      name.starts_with("p-") ? store.FindPlanById(name) : store.FindPlan(context.job->id, name);
   if (!kept) return Refuse(kept);
   if (*kept && (*kept)->job == context.job->id) return PlanResponse(**kept);
   const auto target = TargetOfSlug(name);

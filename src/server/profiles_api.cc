@@ -38,9 +38,9 @@ struct Row {
 };
 
 Row ReadRow(const Node& node) {
-  constexpr std::array<std::string_view, 9> kKeys{"stage",  "chunk",   "instruction",
-                                                  "frequency", "time", "energy",
-                                                  "samples", "time_ci", "energy_ci"};
+  constexpr std::array<std::string_view, 9> kKeys{"stage",     "chunk",   "instruction",
+                                                  "frequency", "time",    "energy",
+                                                  "samples",   "time_ci", "energy_ci"};
   node.RequireObject(kKeys);
   Row row;
   row.stage = node.Member("stage").Count(0, kMostRows, "a stage, from 0");
@@ -67,7 +67,8 @@ Row ReadRow(const Node& node) {
 
 std::vector<Row> ReadRows(const Node& list) {
   const std::size_t count = list.ListSize();
-  if (count > kMostRows) ThrowAt(list.path, "has more than {} rows (send them in parts)", kMostRows);
+  if (count > kMostRows)
+    ThrowAt(list.path, "has more than {} rows (send them in parts)", kMostRows);
   std::vector<Row> rows;
   for (std::size_t i = 0; i < count; ++i) rows.push_back(ReadRow(list[i]));
   return rows;

@@ -13,7 +13,7 @@ using Scope = Caller::Scope;
 struct Row {
   const char* name;
   Access access;
-  const char* job;  // That is asked for.
+  const char* job;              // That is asked for.
   std::array<bool, 4> allowed;  // Operator, agent, the token of job "mine", read.
 };
 

@@ -90,7 +90,8 @@ void ServerMetrics::CountRequest(std::string_view method, std::string_view patte
   const std::string route =
       pattern.empty() ? "other" : std::string(method) + " " + std::string(pattern);
   families_->requests.Add({{"route", route}, {"status", std::to_string(status)}}).Increment();
-  families_->request_seconds.Add({{"route", route}}, Bounds{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3})
+  families_->request_seconds
+      .Add({{"route", route}}, Bounds{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3})
       .Observe(seconds);
 }
 

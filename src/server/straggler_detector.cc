@@ -77,9 +77,9 @@ void StragglerDetector::Judge(std::int64_t step, std::vector<StragglerChange>& c
     const bool is_first = pipeline.version != report.version;
     pipeline.version = report.version;
     // Expected times of some pipelines and not of others do not compare.
-    const bool compares = std::ranges::all_of(reports | std::views::values, [&](const Judged& other) {
-      return (other.expected_s > 0) == (report.expected_s > 0);
-    });
+    const bool compares = std::ranges::all_of(
+        reports | std::views::values,
+        [&](const Judged& other) { return (other.expected_s > 0) == (report.expected_s > 0); });
     if (is_first || !compares) continue;
     ratios[number] = report.busy_s / (report.expected_s > 0 ? report.expected_s : 1);
   }

@@ -16,11 +16,11 @@
 // threshold is 1 + max(kLeast, kNoise s).
 //
 // Raised after kToRaise steps in a row above the threshold: one step that blips raises nothing. The
-// slowdown is the least of them. Later it follows the median of the last three steps, if that is off
-// by more than kUpdate. Cleared after a row of steps below half of the threshold's excess
+// slowdown is the least of them. Later it follows the median of the last three steps, if that is
+// off by more than kUpdate. Cleared after a row of steps below half of the threshold's excess
 // (hysteresis): kToClear of them, twice as many after each time that it is raised again within
-// kFlapping steps of being cleared, up to kMostToClear. So what flaps stays raised: moving there and
-// back costs more than staying.
+// kFlapping steps of being cleared, up to kMostToClear. So what flaps stays raised: moving there
+// and back costs more than staying.
 //
 // The first step of other orders is left out, as ranks may have changed in it.
 //
@@ -38,8 +38,8 @@ namespace perseus {
 struct PipelineStep {
   std::int64_t step = 0;
   int pipeline = 0;
-  double busy_s = 0;      // Of the node that reports it; the largest of all counts.
-  double expected_s = 0;  // By the plan in force; 0: unknown, all pipelines do the same.
+  double busy_s = 0;         // Of the node that reports it; the largest of all counts.
+  double expected_s = 0;     // By the plan in force; 0: unknown, all pipelines do the same.
   std::int64_t version = 0;  // Of the orders that it followed.
 };
 

@@ -34,8 +34,8 @@ class Job {
         const double expected_s = expected(pipeline, step_);
         const double busy_s =
             expected_s * shared * slowdown(pipeline, step_) * (1 + noise_(random_));
-        for (const StragglerChange& change : detector.Add(
-                 {step_, pipeline, busy_s, expected_s, version(step_)})) {
+        for (const StragglerChange& change :
+             detector.Add({step_, pipeline, busy_s, expected_s, version(step_)})) {
           told.emplace_back(step_, change);
         }
       }
@@ -111,8 +111,8 @@ TEST(Detector, SeveralStragglersAreToldApart) {
     return pipeline == 1 ? 1.1 : pipeline == 3 ? 1.3 : 1.0;
   };
   job.Run(40);
-  EXPECT_THAT(job.detector.Stragglers(), ElementsAre(Pair(1, DoubleNear(1.1, 0.012)),
-                                                     Pair(3, DoubleNear(1.3, 0.012))));
+  EXPECT_THAT(job.detector.Stragglers(),
+              ElementsAre(Pair(1, DoubleNear(1.1, 0.012)), Pair(3, DoubleNear(1.3, 0.012))));
 }
 
 TEST(Detector, OneThatWasSlowFromTheBeginningIsNoticed) {

@@ -10,8 +10,8 @@
 
 namespace perseus {
 
-// What holds at `now`: the largest slowdown that anybody says of each pipeline. Those of 1, those of
-// pipelines that the job lacks, and what has not begun or is over, do not count.
+// What holds at `now`: the largest slowdown that anybody says of each pipeline. Those of 1, those
+// of pipelines that the job lacks, and what has not begun or is over, do not count.
 std::map<int, double> SlowdownsAt(std::span<const StragglerRecord> stragglers, int pipelines,
                                   Milliseconds now);
 

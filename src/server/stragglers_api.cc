@@ -89,9 +89,8 @@ Answer<http::Response> Put(const Context& context) {
   if (auto there = CheckPipeline(context, *pipeline, ""); !there) {
     return tl::unexpected(there.error());
   }
-  auto straggler = ReadBody(context.request.body, kDeepest, [&](const Node& node) {
-    return ReadSaid(node, context, "report");
-  });
+  auto straggler = ReadBody(context.request.body, kDeepest,
+                            [&](const Node& node) { return ReadSaid(node, context, "report"); });
   if (!straggler) return tl::unexpected(straggler.error());
   straggler->pipeline = *pipeline;
   return Keep(context, *straggler);
@@ -114,8 +113,8 @@ Answer<http::Response> Delete(const Context& context) {
   if (!pipeline) return tl::unexpected(pipeline.error());
   bool was_there = false;
   for (const std::string_view source : {"report", "forecast", "detected"}) {
-    const auto deleted = context.services.store.DeleteStraggler(context.job->id, *pipeline, source,
-                                                                context.now);
+    const auto deleted =
+        context.services.store.DeleteStraggler(context.job->id, *pipeline, source, context.now);
     if (!deleted) return Refuse(deleted);
     was_there = was_there || *deleted;
   }

@@ -166,18 +166,17 @@ int WorldSize(const JobSpec& spec) {
 Answer<http::Response> RegisterRank(const Context& context) {
   const auto spec = StoredJobSpec(context.job->body);
   if (!spec) return Refuse(spec);
-  const auto info =
-      Unprocessable(ReadBody(context.request.body, kDeepest, [&](const Node& node) {
-        const RankInfo read = ReadRankInfo(node);
-        if (read.rank >= WorldSize(*spec)) ThrowAt("rank", "is not below {}", WorldSize(*spec));
-        if (read.dp_rank >= spec->planned.pipelines) {
-          ThrowAt("dp_rank", "is not below {}", spec->planned.pipelines);
-        }
-        if (read.pp_rank >= static_cast<int>(spec->planned.schedule.ranks.size())) {
-          ThrowAt("pp_rank", "is not below {}", spec->planned.schedule.ranks.size());
-        }
-        return read;
-      }));
+  const auto info = Unprocessable(ReadBody(context.request.body, kDeepest, [&](const Node& node) {
+    const RankInfo read = ReadRankInfo(node);
+    if (read.rank >= WorldSize(*spec)) ThrowAt("rank", "is not below {}", WorldSize(*spec));
+    if (read.dp_rank >= spec->planned.pipelines) {
+      ThrowAt("dp_rank", "is not below {}", spec->planned.pipelines);
+    }
+    if (read.pp_rank >= static_cast<int>(spec->planned.schedule.ranks.size())) {
+      ThrowAt("pp_rank", "is not below {}", spec->planned.schedule.ranks.size());
+    }
+    return read;
+  }));
   if (!info) return tl::unexpected(info.error());
   const auto put =
       context.services.store.PutRank(context.job->id, info->rank, context.request.body);
@@ -219,11 +218,10 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, const
   if (!*orders) return std::optional<http::Response>();
   const auto parsed = ParseJobOrders((*orders)->body);
   if (!parsed) return Refuse(parsed);
-  const auto info = json_file::Read((*bodies)[static_cast<std::size_t>(rank)], "rank", kDeepest,
-                                    ReadRankInfo);
+  const auto info =
+      json_file::Read((*bodies)[static_cast<std::size_t>(rank)], "rank", kDeepest, ReadRankInfo);
   if (!info) return Refuse(info);
-  const std::string& plan_id =
-      parsed->pipelines[static_cast<std::size_t>(info->dp_rank)].plan;
+  const std::string& plan_id = parsed->pipelines[static_cast<std::size_t>(info->dp_rank)].plan;
   const auto record = services.store.FindPlanById(plan_id);
   if (!record) return Refuse(record);
   if (!*record) return std::optional<http::Response>();
@@ -271,8 +269,8 @@ Answer<http::Response> TakeResult(const Context& context) {
     return node.Member("rank").Count(0, kMostDegree, "a rank, from 0");
   }));
   if (!rank) return tl::unexpected(rank.error());
-  const auto added = context.services.store.AddResult(context.job->id, *rank, context.request.body,
-                                                      context.now);
+  const auto added =
+      context.services.store.AddResult(context.job->id, *rank, context.request.body, context.now);
   if (!added) return Refuse(added);
   return Compact(nullptr);
 }
@@ -282,10 +280,9 @@ Answer<http::Response> TakeResult(const Context& context) {
 void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool) {
   endpoints.Add("POST", "/register_job", Access::kJob, RegisterJob);
   endpoints.Add("POST", "/register_rank/{job}", Access::kJob, RegisterRank);
-  endpoints.AddWaiting("GET", "/schedule/{job}", Access::kRead,
-                       [&pool](http::Call&, Context context) {
-                         return Schedule(pool, std::move(context));
-                       });
+  endpoints.AddWaiting(
+      "GET", "/schedule/{job}", Access::kRead,
+      [&pool](http::Call&, Context context) { return Schedule(pool, std::move(context)); });
   endpoints.Add("POST", "/result/{job}", Access::kJob, TakeResult);
 }
 

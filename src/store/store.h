@@ -128,10 +128,11 @@ struct PlanningOutcome {
   std::int64_t generation = 0;  // What it answers.
   std::string status = "planned";
   std::string problem = {};
-  std::optional<std::string> frontier = {};   // JSON; of the job's newest profile.
-  std::vector<PlanRecord> plans = {};         // New ones; id and time are the store's unless given.
-  std::optional<std::string> orders = {};     // Body of the next version.
-  std::optional<Milliseconds> again_at = {};  // When planning is due next (a straggler begins or ends).
+  std::optional<std::string> frontier = {};  // JSON; of the job's newest profile.
+  std::vector<PlanRecord> plans = {};        // New ones; id and time are the store's unless given.
+  std::optional<std::string> orders = {};    // Body of the next version.
+  std::optional<Milliseconds> again_at =
+      {};  // When planning is due next (a straggler begins or ends).
 };
 
 struct Notice {
