@@ -16,17 +16,6 @@ namespace perseus::http {
 // to has to live until then, as locals of the awaiting coroutine do. Exceptions pass through. Join
 // the pool before the loop is destroyed.
 template <typename Work>
-<<<<<<< HEAD
-boost::asio::awaitable<std::invoke_result_t<Work>> Offload(boost::asio::thread_pool& pool,
-                                                           Work work) {
-  // Hops to the pool, works, and hops back with the coroutine's own executor.
-  co_return co_await boost::asio::co_spawn(
-      pool,
-      [work = std::move(work)]() mutable -> boost::asio::awaitable<std::invoke_result_t<Work>> {
-        co_return work();
-      },
-      boost::asio::use_awaitable);
-=======
 boost::asio::awaitable<std::invoke_result_t<Work&>> Offload(boost::asio::thread_pool& pool,
                                                             Work work) {
   using Answer = std::invoke_result_t<Work&>;
@@ -46,7 +35,6 @@ boost::asio::awaitable<std::invoke_result_t<Work&>> Offload(boost::asio::thread_
     co_await boost::asio::co_spawn(pool, job, boost::asio::use_awaitable);
     co_return *std::move(answer);
   }
->>>>>>> http
 }
 
 }  // namespace perseus::http

@@ -113,13 +113,9 @@ struct ServerOptions {
   std::optional<TlsFiles> tls = {};
   // Called for each answered request: for metrics and the log.
   std::function<void(const Request&, std::string_view pattern, int status, double seconds)>
-<<<<<<< HEAD
-      answered;
-=======
       answered = {};
   // A handler threw, and the client was told no more than that: for the log.
   std::function<void(const Request&, std::string_view pattern, std::string_view what)> failed = {};
->>>>>>> http
 };
 
 class Server {

@@ -21,9 +21,9 @@ constexpr std::string_view kJob = R"({"key": "run", "pipelines": 3,
   "gpu": {"blocking_power_w": 80}})";
 
 std::string Csv() {
-  SyntheticSpec spec;
+  SyntheticProfileSpec spec;
   spec.stages = 4;
-  const auto profile = SyntheticProfile(spec);
+  const auto profile = SynthesizeProfile(spec);
   EXPECT_TRUE(profile);
   return FormatProfile(*profile);
 }
