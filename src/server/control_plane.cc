@@ -81,8 +81,9 @@ class ControlPlane::Impl {
   ~Impl() {
     workers_.reset();
     pool_.join();
-    // The store's thread may be telling the hub something.
-    store_->StopListening();
+    // Ends the thread that may be telling the hub something.
+    store_.reset();
+    hub_->CloseAll();
   }
 
   Result<void> Start() {

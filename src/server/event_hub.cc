@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <charconv>
+#include <utility>
 #include <nlohmann/json.hpp>
 
 #include "perseus/server/planning.h"
@@ -86,6 +87,11 @@ void EventHub::Open(const std::string& node, std::string_view last_event_id,
     hub->nodes_.erase(found);
   });
   LookUpNode(node);
+}
+
+void EventHub::CloseAll() {
+  for (const auto& [name, node] : std::exchange(nodes_, {})) node.stream->Close();
+  nodes_of_job_.clear();
 }
 
 void EventHub::Heard(const Notice& notice) {

@@ -41,6 +41,8 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   // client sent it; what is none counts as none. On the loop.
   void Open(const std::string& node, std::string_view last_event_id,
             std::shared_ptr<http::Stream> stream);
+  // On the loop, or when it has ended.
+  void CloseAll();
   // On any thread.
   void Heard(const Notice& notice);
 

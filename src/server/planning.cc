@@ -180,7 +180,7 @@ Result<JobOrders> MakeOrders(const PlanningInput& input, const PreparedJob& job,
   return orders;
 }
 
-Result<PlanningOutcome> Plan(const PlanningInput& input, const PreparedJob& job,
+Result<PlanningOutcome> PlanPrepared(const PlanningInput& input, const PreparedJob& job,
                              const Target& target) {
   PlanningOutcome outcome{.generation = input.job.generation};
   std::optional<JobOrders> last;
@@ -285,7 +285,7 @@ Result<PlanningOutcome> PlanJob(const PlanningInput& input) {
   if (!job) return Failed(input, job.error());
   auto target = StoredTarget(input.job, job->spec.target);
   if (!target) return Failed(input, target.error());
-  auto outcome = Plan(input, *job, *target);
+  auto outcome = PlanPrepared(input, *job, *target);
   if (outcome) return outcome;
   if (outcome.error().kind == ErrorKind::kSystem) return outcome;
   return Failed(input, outcome.error());

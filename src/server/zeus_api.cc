@@ -243,7 +243,7 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, const
 }
 
 // Answers once all ranks have registered and there is a plan. Its client waits for good.
-boost::asio::awaitable<http::Response> Schedule(boost::asio::thread_pool& pool, Context context) {
+boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& pool, Context context) {
   const auto rank = AskedRank(context.request);
   if (!rank) co_return http::ProblemResponse(rank.error());
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
@@ -282,7 +282,7 @@ void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool) {
   endpoints.Add("POST", "/register_rank/{job}", Access::kJob, RegisterRank);
   endpoints.AddWaiting(
       "GET", "/schedule/{job}", Access::kRead,
-      [&pool](http::Call&, Context context) { return Schedule(pool, std::move(context)); });
+      [&pool](http::Call&, Context context) { return AwaitSchedule(pool, std::move(context)); });
   endpoints.Add("POST", "/result/{job}", Access::kJob, TakeResult);
 }
 
