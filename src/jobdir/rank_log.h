@@ -120,10 +120,10 @@ class RankLogReader {
   explicit RankLogReader(std::filesystem::path path) : path_(std::move(path)) {}
 
   // Passes over all that is there but the header, which it returns if there is one: for whoever
-  // follows what comes, not what was. Only before the first ReadNew. `lines`: how many were there.
+  // follows what comes, not what was. Only before the first ReadNew.
   struct Passed {
     std::optional<RankHeader> header;
-    std::int64_t lines = 0;
+    bool has_steps = false;
   };
   Result<Passed> SkipToEnd();
   // What came whole since the last call, in order; nothing if the file does not exist yet. A log

@@ -78,12 +78,13 @@ Result<RankLogReader::Passed> RankLogReader::SkipToEnd() {
         if (const auto* header = std::get_if<RankHeader>(&*record)) passed.header = *header;
       }
     }
+    // As FormatRecord begins it; parsing what may be a gigabyte takes long.
+    passed.has_steps = passed.has_steps || text->find("\n{\"step\":") != std::string::npos;
     line_ += std::count(text->begin(), text->end(), '\n');
     // A line that is not whole yet comes with what is new.
     if (const auto end = text->rfind('\n'); end != std::string::npos) offset_ = read + end + 1;
     read += text->size();
   }
-  passed.lines = line_;
   return passed;
 }
 

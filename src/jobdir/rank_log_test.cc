@@ -118,13 +118,22 @@ TEST_F(RankLogReaderTest, CanPassOverWhatWasThere) {
   ASSERT_TRUE(passed) << passed.error().message;
   ASSERT_TRUE(passed->header);
   EXPECT_EQ(passed->header->pid, 4711);
-  EXPECT_EQ(passed->lines, 2);
+  EXPECT_TRUE(passed->has_steps);
   EXPECT_THAT(ReadNew(), IsEmpty());
   Append(next.substr(40) + "nonsense\n");
   EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
   EXPECT_THAT(reader_.ReadNew().error().message, HasSubstr(path_.string() + ":4"));
   BeginAnew(FormatRecord(Header(4712)));
   EXPECT_EQ(ReadNew().size(), 1U);
+}
+
+TEST_F(RankLogReaderTest, KnowsARankThatWaitsToBegin) {
+  EXPECT_FALSE(reader_.SkipToEnd()->header);
+  Append(FormatRecord(Header(4711)) + FormatRecord(Remark{"a lease came"}));
+  const auto passed = reader_.SkipToEnd();
+  ASSERT_TRUE(passed) << passed.error().message;
+  EXPECT_TRUE(passed->header);
+  EXPECT_FALSE(passed->has_steps);
 }
 
 TEST(RankNames, AreReadAsTheyAreWritten) {
