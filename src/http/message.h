@@ -14,8 +14,8 @@ namespace perseus::http {
 using Fields = std::map<std::string, std::string, std::less<>>;
 
 struct Request {
-  std::string method;                               // "GET"
-  std::string path;                                 // "/v1/jobs/j-1", percent-decoded.
+  std::string method;                                     // "GET"
+  std::string path;                                       // "/v1/jobs/j-1", percent-decoded.
   std::map<std::string, std::string, std::less<>> query;  // Decoded; the last of equal names.
   Fields fields;
   std::string body;
@@ -29,18 +29,18 @@ struct Request {
 struct Response {
   int status = 200;
   std::string content_type = "application/json";
-  std::string body;
-  std::vector<std::pair<std::string, std::string>> fields;
+  std::string body = {};
+  std::vector<std::pair<std::string, std::string>> fields = {};
 };
 
 // RFC 9457. `pointer` names the part of the request that is wrong (RFC 6901: "/schedule/kind"; of a
 // query: "?limit"), `remedy` what to do.
 struct Problem {
   int status = 400;
-  std::string title;   // The same for each kind of problem: "This is not a job".
-  std::string detail;  // Of this one.
-  std::string pointer;
-  std::string remedy;
+  std::string title = {};   // The same for each kind of problem: "This is not a job".
+  std::string detail = {};  // Of this one.
+  std::string pointer = {};
+  std::string remedy = {};
 };
 // application/problem+json: type "about:blank", title, status, detail, and pointer and remedy where
 // there are.
@@ -48,9 +48,9 @@ Response ProblemResponse(const Problem& problem);
 
 // One of an event stream.
 struct Event {
-  std::string name;
-  std::string id;    // No newlines.
-  std::string data;  // May have newlines.
+  std::string name = {};
+  std::string id = {};    // No newlines.
+  std::string data = {};  // May have newlines.
 };
 std::string FormatEvent(const Event& event);
 

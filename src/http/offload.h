@@ -2,28 +2,39 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/post.hpp>
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <exception>
-#include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
 namespace perseus::http {
 
 // co_await Offload(pool, [&] { return store.FindJob(id); })
-// Runs `work` on the pool; the coroutine goes on where it was. What `work` refers to has to live
-// until then, as locals of the awaiting coroutine do. Exceptions pass through.
+// Runs `work` on the pool; the coroutine goes on where it was, on its own loop. What `work` refers
+// to has to live until then, as locals of the awaiting coroutine do. Exceptions pass through. Join
+// the pool before the loop is destroyed.
 template <typename Work>
-boost::asio::awaitable<std::invoke_result_t<Work>> Offload(boost::asio::thread_pool& pool,
-                                                           Work work) {
-  // Hops to the pool, works, and hops back with the coroutine's own executor.
-  co_return co_await boost::asio::co_spawn(
-      pool, [work = std::move(work)]() mutable -> boost::asio::awaitable<std::invoke_result_t<Work>> {
-        co_return work();
-      },
-      boost::asio::use_awaitable);
+boost::asio::awaitable<std::invoke_result_t<Work&>> Offload(boost::asio::thread_pool& pool,
+                                                            Work work) {
+  using Answer = std::invoke_result_t<Work&>;
+  // Named: a temporary within an await is where compilers differ.
+  if constexpr (std::is_void_v<Answer>) {
+    auto job = [&work]() -> boost::asio::awaitable<void> {
+      work();
+      co_return;
+    };
+    co_await boost::asio::co_spawn(pool, job, boost::asio::use_awaitable);
+  } else {
+    std::optional<Answer> answer;
+    auto job = [&work, &answer]() -> boost::asio::awaitable<void> {
+      answer.emplace(work());
+      co_return;
+    };
+    co_await boost::asio::co_spawn(pool, job, boost::asio::use_awaitable);
+    co_return *std::move(answer);
+  }
 }
 
 }  // namespace perseus::http

@@ -8,7 +8,7 @@
 //
 // One thread: everything here runs on the loop's. A handler that has to wait (for a database)
 // hands that to other threads and awaits them (offload.h); a handler that throws is answered with
-// 500 and logged.
+// 500, and ServerOptions::failed hears of it.
 //
 // What a client can do to it is bounded (Limits): header and body sizes, the time that a request's
 // header and body may take to come (slow loris) and an idle connection may stay, connections in all
@@ -21,28 +21,36 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "perseus/base/result.h"
 #include "perseus/http/message.h"
+#include "perseus/http/tls.h"
 
 namespace perseus::http {
 
 namespace asio = boost::asio;
 
-// Events to one client. Kept alive by whoever sends; sending never blocks and never fails: a client
-// that is gone, or that leaves more than Limits::stream_bytes unread, is closed, and what is sent
-// to it is dropped. It comes back with its last event's id.
+// Events to one client. Sending never blocks and never fails: a client that is gone, that leaves
+// more than Limits::stream_bytes unread, or that took nothing between two beats, is closed, and
+// what is sent to it is dropped. It comes back with its last event's id. Not to outlive the loop.
 class Stream {
  public:
-  virtual ~Stream() = default;
+  virtual ~Stream() = default;  // As Close.
   // `text`: FormatEvent's. Shared, since thousands of clients are sent the same.
   virtual void Send(std::shared_ptr<const std::string> text) = 0;
   virtual bool IsOpen() const = 0;
+  // What was sent before still goes out.
   virtual void Close() = 0;
-  // Called once when it is closed, by whichever side; on the loop.
+  // Called once when it is closed, by whichever side; on the loop, never from within Send or Close.
   virtual void OnClose(std::function<void()> closed) = 0;
 };
 
@@ -67,8 +75,9 @@ class Router {
     const Handler* handler = nullptr;  // Null: no such route, or not by that method.
     std::string pattern;               // For metrics; empty: no route at all.
     std::map<std::string, std::string, std::less<>> path;
-    std::string allow;                 // Methods that the path has.
+    std::string allow;  // Methods that the path has.
   };
+  // `path` as it came, with its escapes: "/v1/jobs/a%2Fb" has the job "a/b".
   Match Find(std::string_view method, std::string_view path) const;
   // "GET /v1/jobs/{job}", sorted.
   std::vector<std::string> Routes() const;
@@ -86,29 +95,27 @@ class Router {
 struct Limits {
   std::size_t header_bytes = 16 << 10;
   std::size_t body_bytes = 64 << 20;
-  std::chrono::milliseconds request_time{30'000};  // From a request's first byte to its last.
+  std::size_t all_bodies_bytes = 1 << 30;          // Of requests in hand, together.
+  std::chrono::milliseconds request_time{30'000};  // From a request's first byte to its last; also
+                                                   // for a handshake, and to take an answer.
   std::chrono::milliseconds idle_time{75'000};     // Between requests; a new connection's first.
   std::chrono::milliseconds stream_beat{15'000};
-  std::size_t stream_bytes = 1 << 20;              // Unread by a stream's client.
+  std::size_t stream_bytes = 1 << 20;  // Unread by a stream's client.
   int connections = 16'000;
   int connections_per_address = 16'000;
   int streams = 15'000;
   double requests_per_second = 0;  // Of one address, with bursts of as many; 0: any.
 };
 
-// PEM files. With `client_authority`, clients have to show a certificate of its.
-struct TlsFiles {
-  std::string certificate;  // With its chain.
-  std::string key;
-  std::string client_authority;
-};
-
 struct ServerOptions {
   std::string address = "127.0.0.1:7410";  // Port 0: any.
-  Limits limits;
-  std::optional<TlsFiles> tls;
+  Limits limits = {};
+  std::optional<TlsFiles> tls = {};
   // Called for each answered request: for metrics and the log.
-  std::function<void(const Request&, std::string_view pattern, int status, double seconds)> answered;
+  std::function<void(const Request&, std::string_view pattern, int status, double seconds)>
+      answered = {};
+  // A handler threw, and the client was told no more than that: for the log.
+  std::function<void(const Request&, std::string_view pattern, std::string_view what)> failed = {};
 };
 
 class Server {
@@ -118,20 +125,21 @@ class Server {
   static Result<Server> Listen(asio::io_context& loop, ServerOptions options, Router router);
   Server(Server&&) noexcept;
   Server& operator=(Server&&) noexcept;
-  ~Server();  // As Stop.
+  ~Server();  // Closes everything; no function of the options is called any more.
 
   int port() const;
   struct Counts {
     int connections = 0;
     int streams = 0;
-    std::int64_t refused = 0;         // Connections beyond a limit.
-    std::int64_t dropped_streams = 0; // Clients that did not read.
+    std::int64_t refused = 0;          // Connections beyond a limit.
+    std::int64_t dropped_streams = 0;  // Clients that did not read.
   };
   Counts counts() const;
   // New connections use the files as they are now (rotated certificates). On failure the old ones
   // stay.
   Result<void> ReloadTls();
-  // Takes no more connections, lets requests in flight end for that long, then closes everything.
+  // Takes no more connections, closes streams, lets requests in flight end for that long, then
+  // closes everything. The loop has nothing more to do for it afterwards.
   void Stop(std::chrono::milliseconds grace);
 
  private:

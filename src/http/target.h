@@ -1,0 +1,30 @@
+// What a request asks for: "/v1/jobs/a%20b?limit=5" into its parts.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/result.h"
+
+namespace perseus::http {
+
+// Without "%XX". Nothing for a bad escape, for text that is not UTF-8 (databases refuse it) and for
+// zero bytes.
+std::optional<std::string> PercentDecoded(std::string_view text);
+
+struct Target {
+  std::string encoded_path;  // "/v1/jobs/a%20b"
+  std::string path;          // Decoded. Has no control characters.
+  std::map<std::string, std::string, std::less<>> query;
+};
+// Takes "http://host/path" for "/path", too. The message follows "The request's target ".
+Result<Target> ParseTarget(std::string_view target);
+
+// "/v1/jobs/a%2Fb" into "v1", "jobs", "a/b": an escaped slash is a character like others. Nothing
+// if one cannot be decoded.
+std::optional<std::vector<std::string>> PathSegments(std::string_view encoded_path);
+
+}  // namespace perseus::http
