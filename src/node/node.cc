@@ -25,14 +25,6 @@ constexpr int kNotFound = 404;
 constexpr int kTooManyRequests = 429;
 constexpr int kFirstServerError = 500;
 
-http::Client::Outgoing Outgoing(std::string method, std::string target, std::string body = "") {
-  http::Client::Outgoing request;
-  request.method = std::move(method);
-  request.target = std::move(target);
-  request.body = std::move(body);
-  return request;
-}
-
 bool MayBeSentAgain(const http::Response& response) {
   return response.status >= kFirstServerError || response.status == kTooManyRequests;
 }
@@ -158,7 +150,7 @@ void Node::Attach(Job& job, Nanoseconds now) {
   const std::vector<RankHeader> ranks = job.ranks.Alive();
   if (ranks.empty()) return;
   job.next_attach = now + kRetryAfter;
-  const auto answer = uplink_.Ask(Outgoing("PUT", JobTarget(job), FormatRanks(ranks)), now);
+  const auto answer = uplink_.Ask({.method = "PUT", .target = JobTarget(job), .body = FormatRanks(ranks)}, now);
   if (!answer) return;
   const std::string about = "attaching " + job.key;
   if (!IsSuccess(*answer)) {
@@ -177,7 +169,7 @@ void Node::Attach(Job& job, Nanoseconds now) {
 void Node::Detach(const Job& job, Nanoseconds now) {
   if (!job.is_attached || !uplink_.IsUsable(now)) return;
   // Should it fail, the server sees that nothing is heard of them.
-  static_cast<void>(uplink_.Ask(Outgoing("DELETE", JobTarget(job)), now));
+  static_cast<void>(uplink_.Ask({.method = "DELETE", .target = JobTarget(job)}, now));
 }
 
 // ---- Orders ----
@@ -200,7 +192,7 @@ void Node::FetchPlans(Job& job, Nanoseconds now) {
 
 bool Node::FetchPlan(Job& job, const std::string& id, Nanoseconds now) {
   if (!uplink_.IsUsable(now)) return false;
-  const auto answer = uplink_.Ask(Outgoing("GET", "/v1/plans/" + id), now);
+  const auto answer = uplink_.Ask({.target = "/v1/plans/" + id}, now);
   if (!answer) return false;
   std::string problem;
   if (!IsSuccess(*answer)) {
@@ -265,7 +257,7 @@ void Node::Report(Nanoseconds now) {
   next_report_ = now + kReportApart;
   const std::string target =
       fmt::format("/v1/nodes/{}/reports", http::PercentEncoded(options_.name));
-  const auto answer = uplink_.Ask(Outgoing("POST", target, FormatReports(reports)), now);
+  const auto answer = uplink_.Ask({.method = "POST", .target = target, .body = FormatReports(reports)}, now);
   if (answer) TakeAnswer(*answer, now);
 }
 
