@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -35,6 +36,9 @@ Result<std::shared_ptr<const int>> Lock(const std::filesystem::path& job_directo
                   "{}: cannot be opened: {} (who writes orders needs to write there)",
                   path.string(), std::strerror(errno));
   }
+  // Whatever the umask: a node and those whose jobs run there are different users. Only its maker
+  // can, and has to.
+  static_cast<void>(::fchmod(fd, 0666));
   std::shared_ptr<const int> lock(new int(fd), [](const int* held) {
     ::close(*held);
     delete held;

@@ -150,7 +150,8 @@ void Node::Attach(Job& job, Nanoseconds now) {
   const std::vector<RankHeader> ranks = job.ranks.Alive();
   if (ranks.empty()) return;
   job.next_attach = now + kRetryAfter;
-  const auto answer = uplink_.Ask({.method = "PUT", .target = JobTarget(job), .body = FormatRanks(ranks)}, now);
+  const auto answer =
+      uplink_.Ask({.method = "PUT", .target = JobTarget(job), .body = FormatRanks(ranks)}, now);
   if (!answer) return;
   const std::string about = "attaching " + job.key;
   if (!IsSuccess(*answer)) {
@@ -257,7 +258,8 @@ void Node::Report(Nanoseconds now) {
   next_report_ = now + kReportApart;
   const std::string target =
       fmt::format("/v1/nodes/{}/reports", http::PercentEncoded(options_.name));
-  const auto answer = uplink_.Ask({.method = "POST", .target = target, .body = FormatReports(reports)}, now);
+  const auto answer =
+      uplink_.Ask({.method = "POST", .target = target, .body = FormatReports(reports)}, now);
   if (answer) TakeAnswer(*answer, now);
 }
 
