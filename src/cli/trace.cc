@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
+#include <vector>
 
 #include "flag_checks.h"
 #include "perseus/base/file.h"
@@ -34,27 +36,38 @@ struct TraceFlags {
   std::optional<int> to;
 };
 
-// The one that the orders in force name, where they name one.
-Result<std::optional<PlanFile>> FindPlan(const TraceFlags& flags) {
-  std::filesystem::path path = flags.plan;
-  if (path.empty()) {
-    const auto orders = ReadOrders(flags.directory);
-    if (!orders) return Fail(orders);
-    if (!*orders || (*orders)->plan.empty()) return std::nullopt;
-    path = std::filesystem::path(flags.directory) / (*orders)->plan;
+// The given one, or those that the orders in force name: pipelines may follow different ones.
+Result<std::set<std::filesystem::path>> PlanPaths(const TraceFlags& flags) {
+  if (!flags.plan.empty()) return std::set<std::filesystem::path>{flags.plan};
+  const auto orders = ReadOrders(flags.directory);
+  if (!orders) return Fail(orders);
+  std::set<std::filesystem::path> paths;
+  if (!*orders) return paths;
+  const std::filesystem::path directory = flags.directory;
+  if (!(*orders)->plan.empty()) paths.insert(directory / (*orders)->plan);
+  for (const auto& [pipeline, plan] : (*orders)->plans) paths.insert(directory / plan);
+  return paths;
+}
+
+Result<std::vector<PlanFile>> FindPlans(const TraceFlags& flags) {
+  const auto paths = PlanPaths(flags);
+  if (!paths) return Fail(paths);
+  std::vector<PlanFile> plans;
+  for (const std::filesystem::path& path : *paths) {
+    const auto text = ReadFile(path);
+    if (!text) return Fail(text);
+    auto plan = ParsePlan(*text, path.string());
+    if (!plan) return Fail(plan);
+    plans.push_back(*std::move(plan));
   }
-  const auto text = ReadFile(path);
-  if (!text) return Fail(text);
-  auto plan = ParsePlan(*text, path.string());
-  if (!plan) return Fail(plan);
-  return *std::move(plan);
+  return plans;
 }
 
 Result<void> RunTrace(const TraceFlags& flags) {
   const auto logs = JobLogs::Open(flags.directory, JobLogs::Job::kIsOver);
   if (!logs) return Fail(logs);
-  const auto plan = FindPlan(flags);
-  if (!plan) return Fail(plan);
+  const auto plans = FindPlans(flags);
+  if (!plans) return Fail(plans);
   TraceRange range;
   range.last = flags.to.value_or(static_cast<int>(logs->LastStep(logs->Alive())));
   range.first = flags.from.value_or(
@@ -62,7 +75,7 @@ Result<void> RunTrace(const TraceFlags& flags) {
   if (range.first > range.last) {
     return Fail("--from {} comes after --to {} (exchange them)", range.first, range.last);
   }
-  const auto trace = FormatRunTrace(*logs, range, *plan);
+  const auto trace = FormatRunTrace(*logs, range, *plans);
   if (!trace) return Fail(trace);
   if (auto written = WriteFileAtomically(flags.output, *trace); !written) return written;
   return Print(fmt::format("steps {} to {} of {} ranks are in {}\n", range.first, range.last,
@@ -80,7 +93,7 @@ Verb AddTraceVerb(CLI::App& program) {
       ->type_name("JOBDIR")
       ->required();
   verb->add_option("-o,--output", flags->output, "The trace (JSON)")->type_name("FILE")->required();
-  verb->add_option("--plan", flags->plan, "The plan to show (default: the one in force)")
+  verb->add_option("--plan", flags->plan, "The plan to show (default: those in force)")
       ->type_name("FILE");
   verb->add_option("--from", flags->from, "First step (default: 5 before the end)")
       ->type_name("N")

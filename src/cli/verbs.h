@@ -21,6 +21,7 @@ Verb AddDoctorVerb(CLI::App& program);
 Verb AddEmulateVerb(CLI::App& program);
 Verb AddEvaluateVerb(CLI::App& program);
 Verb AddGpuVerb(CLI::App& program);
+Verb AddNodeVerb(CLI::App& program);
 Verb AddPartitionVerb(CLI::App& program);
 Verb AddReportVerb(CLI::App& program);
 Verb AddReplayVerb(CLI::App& program);

@@ -53,7 +53,7 @@ Keeper::Keeper(KeeperSetup setup)
       gpu_(std::move(setup.gpu)),
       find_agent_(std::move(setup.find_agent)),
       retry_after_(kFirstRetry),
-      orders_(core_.settings.job_directory, core_.settings.name.rank),
+      orders_(core_.settings.job_directory, core_.settings.name),
       meter_(std::move(setup.device), *clock_),
       epoch_(RealTime() - clock_->Now()) {}
 

@@ -13,18 +13,19 @@ bool IsSame(const struct stat& a, const struct stat& b) {
 }
 
 Result<ClockTable> TableOf(const Orders& orders, const std::filesystem::path& job_directory,
-                           int rank) {
-  if (!orders.clocks.empty()) return CompileClocks(orders.clocks, rank);
+                           const RankName& name) {
+  if (!orders.clocks.empty()) return CompileClocks(orders.clocks, name.rank);
   if (orders.own) {
     ClockTable own;
     own.source = ClockTable::Source::kOwn;
     return own;
   }
-  if (orders.plan.empty()) return ClockTable{};
-  const std::filesystem::path path = job_directory / orders.plan;
+  const std::string& plan = orders.PlanOf(name.pipeline);
+  if (plan.empty()) return ClockTable{};
+  const std::filesystem::path path = job_directory / plan;
   const auto text = ReadFile(path);
   if (!text) return Fail(text);
-  return CompilePlan(*text, path.string(), rank);
+  return CompilePlan(*text, path.string(), name.rank);
 }
 
 }  // namespace
@@ -48,7 +49,7 @@ OrdersWatch::News OrdersWatch::LookForNew() {
 
   News news;
   news.table = std::make_unique<ClockTable>();
-  auto table = TableOf(**orders, job_directory_, rank_);
+  auto table = TableOf(**orders, job_directory_, name_);
   if (!table && table.error().kind == ErrorKind::kSystem) return try_again(table.error());
   version_ = (*orders)->version;
   if (table) {

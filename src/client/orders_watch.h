@@ -14,13 +14,14 @@
 
 #include "perseus/client/clock_table.h"
 #include "perseus/jobdir/orders.h"
+#include "perseus/jobdir/rank_log.h"
 
 namespace perseus {
 
 class OrdersWatch {
  public:
-  OrdersWatch(std::filesystem::path job_directory, int rank)
-      : job_directory_(std::move(job_directory)), rank_(rank) {}
+  OrdersWatch(std::filesystem::path job_directory, RankName name)
+      : job_directory_(std::move(job_directory)), name_(name) {}
 
   struct News {
     std::unique_ptr<ClockTable> table;  // Null if there are no new orders.
@@ -33,7 +34,7 @@ class OrdersWatch {
 
  private:
   std::filesystem::path job_directory_;
-  int rank_;
+  RankName name_;
   std::optional<struct stat> seen_;
   std::int64_t version_ = 0;
 };

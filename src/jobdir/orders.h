@@ -11,7 +11,9 @@
 // one that hears of it late changes late, and its records say so (each step names the version it
 // followed).
 //
-//   {"perseus_orders": 1, "version": 7, "from_step": 120, "record": true, "plan": "plans/7.json"}
+//   {"perseus_orders": 1, "version": 6, "from_step": 110, "record": true, "plan": "plans/6.json"}
+//   {"perseus_orders": 1, "version": 7, "from_step": 120, "record": true, "plan": "plans/a.json",
+//    "plans": {"1": "plans/b.json"}, "server": {"job": "j-0123456789abcdef", "version": 3}}
 //   {"perseus_orders": 1, "version": 8, "from_step": 130, "record": true,
 //    "clocks": [{"rank": 0, "chunk": 0, "kind": "forward", "mhz": 1410}, …]}
 //   {"perseus_orders": 1, "version": 9, "from_step": 140, "record": false}
@@ -25,6 +27,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,15 +47,33 @@ struct KindClock {
   friend bool operator==(const KindClock&, const KindClock&) = default;
 };
 
+// Whose orders these are where they came from a server: its versions are counted apart from those
+// of the directory, which every coordinator adds to.
+struct ServerOrigin {
+  std::string job;           // The server's id of it.
+  std::int64_t version = 1;  // From 1 in each job.
+  friend bool operator==(const ServerOrigin&, const ServerOrigin&) = default;
+};
+
 struct Orders {
   std::int64_t version = 1;  // From 1; ranks ignore what is not higher than what they have.
   std::int64_t from_step = 0;
   bool record = true;  // Whether steps are written to the rank's log.
-  std::string plan;    // Relative to the directory. At most one of plan, clocks and own is there;
-  std::vector<KindClock> clocks;  // none: the clocks that the GPUs had before.
+  // Plan files, relative to the directory. At most one of plans, clocks and own is there; none: the
+  // clocks that the GPUs had before.
+  std::string plan = {};                  // Of all pipelines that `plans` does not list.
+  std::map<int, std::string> plans = {};  // By pipeline.
+  std::vector<KindClock> clocks = {};
   bool own = false;  // Each rank's own plan (PERSEUS_PLAN, perseus_use_plan), if it has one.
   // Temporary: from there on the lasting orders of before, or the rank's own plan.
   std::optional<std::int64_t> until_step = std::nullopt;  // > from_step.
+  std::optional<ServerOrigin> server = std::nullopt;      // Empty: of a coordinator here.
+
+  // Empty: none.
+  const std::string& PlanOf(int pipeline) const {
+    const auto found = plans.find(pipeline);
+    return found == plans.end() ? plan : found->second;
+  }
   friend bool operator==(const Orders&, const Orders&) = default;
 };
 
@@ -62,6 +83,9 @@ Result<Orders> ParseOrders(std::string_view text, std::string_view name);
 
 // Reads JOBDIR/orders.json; nothing if there is none yet.
 Result<std::optional<Orders>> ReadOrders(const std::filesystem::path& job_directory);
+// JOBDIR/orders-before.json: the lasting orders that temporary ones interrupt; nothing if none do.
+std::filesystem::path OrdersBeforePath(const std::filesystem::path& job_directory);
+Result<std::optional<Orders>> ReadOrdersBefore(const std::filesystem::path& job_directory);
 // In one step. A failure leaves what was there.
 Result<void> WriteOrders(const std::filesystem::path& job_directory, const Orders& orders);
 

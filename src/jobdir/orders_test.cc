@@ -27,15 +27,30 @@ Orders Profiling() {
 TEST(Orders, SurviveTheirFile) {
   Orders following;
   following.plan = "plans/7.json";
+  Orders apart;
+  apart.plan = "plans/p-12.json";
+  apart.plans = {{1, "plans/p-9a.json"}, {12, "plans/p-7.json"}};
+  apart.server = {"j-0123456789abcdef", 3};
   Orders own;
   own.own = true;
   own.from_step = 7;
   own.until_step = 9;
-  for (const Orders& orders : {Orders(), Profiling(), following, own}) {
+  for (const Orders& orders : {Orders(), Profiling(), following, apart, own}) {
     const auto parsed = ParseOrders(FormatOrders(orders), "orders.json");
     ASSERT_TRUE(parsed) << parsed.error().message;
     EXPECT_EQ(*parsed, orders);
   }
+}
+
+TEST(Orders, APipelineThatIsNotListedFollowsThePlanOfAll) {
+  Orders orders;
+  EXPECT_EQ(orders.PlanOf(0), "");
+  orders.plans = {{1, "plans/b.json"}};
+  EXPECT_EQ(orders.PlanOf(0), "");
+  EXPECT_EQ(orders.PlanOf(1), "plans/b.json");
+  orders.plan = "plans/a.json";
+  EXPECT_EQ(orders.PlanOf(0), "plans/a.json");
+  EXPECT_EQ(orders.PlanOf(1), "plans/b.json");
 }
 
 struct BadOrders {
@@ -84,6 +99,25 @@ INSTANTIATE_TEST_SUITE_P(
             "PlanElsewhere",
             R"({"perseus_orders":1,"version":1,"from_step":0,"record":true,"plan":"../p.json"})",
             "not a path within the job's directory"},
+        BadOrders{
+            "PlansAndClocks",
+            R"({"perseus_orders":1,"version":1,"from_step":0,"record":true,"plans":{},"clocks":[]})",
+            "both plan and clocks"},
+        BadOrders{"PlansAreAList",
+                  R"({"perseus_orders":1,"version":1,"from_step":0,"record":true,"plans":["p"]})",
+                  "plans is not an object"},
+        BadOrders{
+            "NoPipeline",
+            R"({"perseus_orders":1,"version":1,"from_step":0,"record":true,"plans":{"01":"p"}})",
+            "plans has \"01\", which is no pipeline's number"},
+        BadOrders{
+            "PlanOfAPipelineElsewhere",
+            R"({"perseus_orders":1,"version":1,"from_step":0,"record":true,"plans":{"1":"/etc/p"}})",
+            "plans.1 \"/etc/p\" is not a path within the job's directory"},
+        BadOrders{
+            "ServerWithoutVersion",
+            R"({"perseus_orders":1,"version":1,"from_step":0,"record":true,"server":{"job":"j"}})",
+            "server.version is missing"},
         BadOrders{
             "NoSuchKind",
             R"({"perseus_orders":1,"version":1,"from_step":0,"record":true,"clocks":[{"rank":0,"chunk":0,"kind":"load","mhz":1}]})",

@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -205,6 +207,18 @@ RankRecord ReadRecord(const Node& node) {
 
 std::string Name(const RankName& name) {
   return fmt::format("p{}-r{}-t{}", name.pipeline, name.rank, name.tensor_rank);
+}
+
+std::optional<RankName> ParseRankName(const std::string& name) {
+  RankName parsed;
+  int length = 0;
+  if (std::sscanf(name.c_str(), "p%d-r%d-t%d%n", &parsed.pipeline, &parsed.rank,
+                  &parsed.tensor_rank, &length) != 3 ||
+      static_cast<std::size_t>(length) != name.size() || Name(parsed) != name ||
+      std::min({parsed.pipeline, parsed.rank, parsed.tensor_rank}) < 0) {
+    return std::nullopt;
+  }
+  return parsed;
 }
 
 std::string FormatRecord(const RankRecord& record) { return std::visit(Formatter(), record); }

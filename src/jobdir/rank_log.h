@@ -47,6 +47,7 @@ struct RankName {
 };
 // "p0-r3-t0"
 std::string Name(const RankName& name);
+std::optional<RankName> ParseRankName(const std::string& name);
 
 struct RankHeader {
   RankName name;
@@ -118,6 +119,13 @@ class RankLogReader {
  public:
   explicit RankLogReader(std::filesystem::path path) : path_(std::move(path)) {}
 
+  // Passes over all that is there but the header, which it returns if there is one: for whoever
+  // follows what comes, not what was. Only before the first ReadNew.
+  struct Passed {
+    std::optional<RankHeader> header;
+    bool has_steps = false;
+  };
+  Result<Passed> SkipToEnd();
   // What came whole since the last call, in order; nothing if the file does not exist yet. A log
   // that began anew (a restarted rank) is read from its start, with its header first again. Fails
   // with file and line for a line that is whole and wrong; the next call goes on behind it.

@@ -59,6 +59,35 @@ Result<std::string> ReadAt(const OpenFile& file, std::uint64_t offset, std::size
 
 }  // namespace
 
+Result<RankLogReader::Passed> RankLogReader::SkipToEnd() {
+  Passed passed;
+  const OpenFile file(path_);
+  if (file.get() < 0) {
+    if (errno == ENOENT) return passed;
+    return file.CannotRead();
+  }
+  std::uint64_t read = 0;
+  for (;;) {
+    const Result<std::string> text = ReadAt(file, read, kMostBytes);
+    if (!text) return Fail(text);
+    if (text->empty()) break;
+    if (read == 0) {
+      head_ = text->substr(0, kHeadBytes);
+      const std::string_view first = std::string_view(*text).substr(0, text->find('\n'));
+      if (const auto record = ParseRecord(first, path_.string())) {
+        if (const auto* header = std::get_if<RankHeader>(&*record)) passed.header = *header;
+      }
+    }
+    // As FormatRecord begins it; parsing what may be a gigabyte takes long.
+    passed.has_steps = passed.has_steps || text->find("\n{\"step\":") != std::string::npos;
+    line_ += std::count(text->begin(), text->end(), '\n');
+    // A line that is not whole yet comes with what is new.
+    if (const auto end = text->rfind('\n'); end != std::string::npos) offset_ = read + end + 1;
+    read += text->size();
+  }
+  return passed;
+}
+
 Result<std::vector<RankRecord>> RankLogReader::ReadNew() {
   const OpenFile file(path_);
   if (file.get() < 0) {

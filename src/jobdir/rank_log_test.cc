@@ -111,6 +111,38 @@ TEST_F(RankLogReaderTest, BeginsAnewWithTheLogHoweverLongThatBecame) {
   EXPECT_EQ(ReadNew().size(), 3U);
 }
 
+TEST_F(RankLogReaderTest, CanPassOverWhatWasThere) {
+  const std::string next = FormatRecord(Step(2));
+  Append(FormatRecord(Header(4711)) + FormatRecord(Step(1)) + next.substr(0, 40));
+  const auto passed = reader_.SkipToEnd();
+  ASSERT_TRUE(passed) << passed.error().message;
+  ASSERT_TRUE(passed->header);
+  EXPECT_EQ(passed->header->pid, 4711);
+  EXPECT_TRUE(passed->has_steps);
+  EXPECT_THAT(ReadNew(), IsEmpty());
+  Append(next.substr(40) + "nonsense\n");
+  EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
+  EXPECT_THAT(reader_.ReadNew().error().message, HasSubstr(path_.string() + ":4"));
+  BeginAnew(FormatRecord(Header(4712)));
+  EXPECT_EQ(ReadNew().size(), 1U);
+}
+
+TEST_F(RankLogReaderTest, KnowsARankThatWaitsToBegin) {
+  EXPECT_FALSE(reader_.SkipToEnd()->header);
+  Append(FormatRecord(Header(4711)) + FormatRecord(Remark{"a lease came"}));
+  const auto passed = reader_.SkipToEnd();
+  ASSERT_TRUE(passed) << passed.error().message;
+  EXPECT_TRUE(passed->header);
+  EXPECT_FALSE(passed->has_steps);
+}
+
+TEST(RankNames, AreReadAsTheyAreWritten) {
+  EXPECT_EQ(ParseRankName("p0-r13-t2"), (RankName{0, 13, 2}));
+  for (const char* other : {"p0-r13", "p0-r013-t2", "p0-r13-t2.old", "p0-r-1-t2", ""}) {
+    EXPECT_FALSE(ParseRankName(other)) << other;
+  }
+}
+
 TEST_F(RankLogReaderTest, LosesNothingAroundAWrongLine) {
   Append(FormatRecord(Step(1)) + "nonsense\n" + FormatRecord(Step(2)));
   EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(1))));

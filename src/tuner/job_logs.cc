@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <limits>
 #include <system_error>
 
@@ -21,17 +20,6 @@ constexpr std::int64_t kMostApart = 64;
 std::string HostName() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
-std::optional<RankName> ParseRankName(const std::string& stem) {
-  RankName name;
-  int length = 0;
-  if (std::sscanf(stem.c_str(), "p%d-r%d-t%d%n", &name.pipeline, &name.rank, &name.tensor_rank,
-                  &length) != 3 ||
-      static_cast<std::size_t>(length) != stem.size() || Name(name) != stem) {
-    return std::nullopt;
-  }
-  return name;
 }
 
 void Nap(Clock& clock) {

@@ -40,7 +40,7 @@ class RunTraceWriter {
         process, lane, lane);
   }
   void AddStep(const RankName& name, const LoggedRank& rank, const RanStep& step);
-  void AddPlan(const PlanFile& plan, Nanoseconds begin);
+  void AddPlan(int process, const PlanFile& plan, Nanoseconds begin);
 
   std::string Finish() && {
     return "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [" + events_ + "\n]}\n";
@@ -115,7 +115,7 @@ void RunTraceWriter::AddPower(const RankName& name, const RanStep& step, Nanosec
   }
 }
 
-void RunTraceWriter::AddPlan(const PlanFile& plan, Nanoseconds begin) {
+void RunTraceWriter::AddPlan(int process, const PlanFile& plan, Nanoseconds begin) {
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     for (const PlannedInstruction& planned : plan.ranks[rank].instructions) {
       const std::string clock = planned.frequency_mhz > 0
@@ -123,9 +123,9 @@ void RunTraceWriter::AddPlan(const PlanFile& plan, Nanoseconds begin) {
                                     : "";
       Event(
           R"("ph": "X", "pid": {}, "tid": {}, "name": "{}", "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"chunk": {}, "microbatch": {}, "energy_j": {}}})",
-          kPlanProcess, rank, InstructionLabel(planned.kind, planned.microbatch),
-          Name(planned.kind), At(begin + planned.start), Microseconds(planned.duration), clock,
-          planned.chunk, planned.microbatch, planned.energy_j);
+          process, rank, InstructionLabel(planned.kind, planned.microbatch), Name(planned.kind),
+          At(begin + planned.start), Microseconds(planned.duration), clock, planned.chunk,
+          planned.microbatch, planned.energy_j);
     }
   }
 }
@@ -137,7 +137,7 @@ bool Contains(const TraceRange& range, std::int64_t step) {
 }  // namespace
 
 Result<std::string> FormatRunTrace(const JobLogs& logs, const TraceRange& range,
-                                   const std::optional<PlanFile>& plan) {
+                                   const std::vector<PlanFile>& plans) {
   // When each step began, on the first rank to.
   std::map<std::int64_t, Nanoseconds> begins;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -168,12 +168,14 @@ Result<std::string> FormatRunTrace(const JobLogs& logs, const TraceRange& range,
       if (Contains(range, step.step)) writer.AddStep(name, rank, step);
     }
   }
-  if (plan) {
-    writer.NameProcess(kPlanProcess, fmt::format("plan: {}", plan->target));
-    for (std::size_t rank = 0; rank < plan->ranks.size(); ++rank) {
-      writer.NameLane(kPlanProcess, static_cast<int>(rank), plan->ranks[rank].name);
+  int process = kPlanProcess;
+  for (const PlanFile& plan : plans) {
+    writer.NameProcess(process, fmt::format("plan: {}", plan.target));
+    for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+      writer.NameLane(process, static_cast<int>(rank), plan.ranks[rank].name);
     }
-    for (const auto& [step, begin] : begins) writer.AddPlan(*plan, begin);
+    for (const auto& [step, begin] : begins) writer.AddPlan(process, plan, begin);
+    ++process;
   }
   return std::move(writer).Finish();
 }

@@ -3,13 +3,14 @@
 //
 // A process a pipeline with a lane a rank: slices are instructions, click one for the clock that
 // was asked for. Counters beside it: each GPU's requested and applied clock, and its power (from
-// one new value of its energy counter to the next). Where a plan is given, every step has it beside
-// it, in a process of its own: what should have run, from the moment at which the step began.
+// one new value of its energy counter to the next). Where plans are given, every step has them
+// beside it, each in a process of its own: what should have run, from the moment at which the step
+// began.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "perseus/base/result.h"
 #include "perseus/plan/plan_file.h"
@@ -25,6 +26,6 @@ struct TraceRange {
 // Hosts' clocks are laid side by side by their headers. Fails (kInput) if nobody recorded a step of
 // the range, naming those that there are.
 Result<std::string> FormatRunTrace(const JobLogs& logs, const TraceRange& range,
-                                   const std::optional<PlanFile>& plan);
+                                   const std::vector<PlanFile>& plans);
 
 }  // namespace perseus

@@ -42,9 +42,9 @@ class RunTraceTest : public testing::Test {
     step.clocks.push_back({500, 700, 1410, 2});
     std::ofstream(RankLogPath(directory_, name)) << FormatRecord(header) << FormatRecord(step);
   }
-  json Trace(const TraceRange& range, const std::optional<PlanFile>& plan) const {
+  json Trace(const TraceRange& range, const std::vector<PlanFile>& plans) const {
     const auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsOver);
-    const auto text = FormatRunTrace(*logs, range, plan);
+    const auto text = FormatRunTrace(*logs, range, plans);
     return text ? json::parse(*text).at("traceEvents") : json(text.error().message);
   }
   static const json* Find(const json& events, const std::string& phase, const json& process,
@@ -94,11 +94,14 @@ TEST_F(RunTraceTest, PlanStandsBesideEachStep) {
   planned.start = 2'000;
   planned.duration = 3'000;
   plan.ranks.push_back({"rank 0", {planned}});
-  const json events = Trace({3, 3}, plan);
+  PlanFile straggling = plan;
+  straggling.target = "straggler 1.25";
+  const json events = Trace({3, 3}, {plan, straggling});
   const json* slice = Find(events, "X", 1'000'000, 0);
   ASSERT_NE(slice, nullptr);
   EXPECT_DOUBLE_EQ(slice->at("ts").get<double>(), 2);
   EXPECT_EQ(slice->at("args").at("frequency_mhz"), 900);
+  EXPECT_NE(Find(events, "X", 1'000'001, 0), nullptr);
 }
 
 TEST_F(RunTraceTest, StepsThatNobodyRecordedAreNamed) {

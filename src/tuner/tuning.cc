@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/jobdir/orders_desk.h"
 #include "perseus/plan/evaluation.h"
 #include "perseus/profiler/profiler_state.h"
 #include "perseus/tuner/measurements.h"
-#include "perseus/tuner/orders_desk.h"
 #include "perseus/tuner/verification.h"
 
 namespace perseus {

@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "perseus/tuner/orders_desk.h"
+#include "perseus/jobdir/orders_desk.h"
 #include "simulated_job.h"
 
 namespace perseus {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "perseus/base/random.h"
-#include "perseus/tuner/orders_desk.h"
+#include "perseus/jobdir/orders_desk.h"
 
 namespace perseus {
 namespace {

@@ -14,9 +14,9 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
+#include "perseus/jobdir/orders_desk.h"
 #include "perseus/profiler/comparison.h"
 #include "perseus/tuner/job_logs.h"
-#include "perseus/tuner/orders_desk.h"
 
 namespace perseus {
 

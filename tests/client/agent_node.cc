@@ -111,6 +111,7 @@ int WaitFor(pid_t child) {
 
 RankSession::RankSession(const Place& place) {
   perseus_options options = PERSEUS_OPTIONS_INIT;
+  options.pipeline = place.pipeline;
   options.rank = place.rank;
   options.gpu = place.gpu.c_str();
   options.agent = place.socket.c_str();

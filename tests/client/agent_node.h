@@ -60,6 +60,7 @@ class RankSession {
     std::string plan;
     std::string job_directory;
     std::int64_t plan_expires_at = 0;
+    int pipeline = 0;
   };
   explicit RankSession(const Place& place);
   ~RankSession() { Close(); }

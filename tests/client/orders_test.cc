@@ -85,6 +85,25 @@ TEST_F(OrdersTest, PlansAndClocksAreFollowedFromTheirStepOn) {
   }
 }
 
+TEST_F(OrdersTest, EachPipelineFollowsItsOwnPlan) {
+  const auto rank = Open();  // Of pipeline 0.
+  RankSession::Place place = Place(1);
+  place.rank = 0;
+  place.pipeline = 1;
+  place.job_directory = job_.string();
+  RankSession other(place);
+  Write("job/plans/a.json", FormatPlan(PlanWithClocks({1410, 1005})));
+  Write("job/plans/b.json", FormatPlan(PlanWithClocks({1410, 705})));
+  Orders orders;
+  orders.plan = "plans/a.json";
+  orders.plans = {{1, "plans/b.json"}};
+  Order(orders);
+  EXPECT_TRUE(Follows(*rank, 1));
+  EXPECT_TRUE(Follows(other, 1));
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  EXPECT_TRUE(LockBecomes(1, 705));
+}
+
 // What `perseus verify` does to a job that was started with PERSEUS_PLAN.
 TEST_F(OrdersTest, OwnPlanIsFollowedAgainWhereOrdersSaySo) {
   StartAgent();

@@ -10,8 +10,8 @@
 
 #include "closed_loop_job.h"
 #include "perseus/base/clock.h"
+#include "perseus/jobdir/orders_desk.h"
 #include "perseus/tuner/job_logs.h"
-#include "perseus/tuner/orders_desk.h"
 
 namespace perseus {
 namespace {

@@ -92,7 +92,7 @@ class SimulatedJob {
       if (orders.from_step <= step_ && orders.version > orders_.version) orders_ = orders;
     }
     if (orders_.until_step && *orders_.until_step <= step_) {
-      orders_ = Orders{.version = 0, .plan = {}, .clocks = {}};
+      orders_ = Orders{.version = 0};
     }
   }
 
@@ -100,7 +100,7 @@ class SimulatedJob {
   std::filesystem::path directory_;
   std::mt19937_64 random_{7};
   std::vector<Orders> waiting_;
-  Orders orders_{.version = 0, .plan = {}, .clocks = {}};
+  Orders orders_{.version = 0};
   std::int64_t step_ = 0;
   double now_s_ = 1;
   double next_tick_s_ = 1;

@@ -1,4 +1,4 @@
-#include "perseus/tuner/orders_desk.h"
+#include "perseus/jobdir/orders_desk.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -86,7 +86,7 @@ TEST_F(OrdersDeskTest, OnlyOneAtATime) {
   ASSERT_TRUE(first);
   const auto second = OrdersDesk::Open(directory_);
   ASSERT_FALSE(second);
-  EXPECT_THAT(second.error().message, HasSubstr("another perseus tune or verify"));
+  EXPECT_THAT(second.error().message, HasSubstr("another perseus gives this job its orders"));
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
-#include "perseus/tuner/orders_desk.h"
+#include "perseus/jobdir/orders_desk.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,10 +24,6 @@ std::int64_t StepsAhead(double orders_take_s, double step_time_s) {
 
 namespace {
 
-std::filesystem::path KeptPath(const std::filesystem::path& job_directory) {
-  return job_directory / "orders-before.json";
-}
-
 // Where locks cannot be had (some network file systems), null.
 Result<std::shared_ptr<const int>> Lock(const std::filesystem::path& job_directory) {
   const std::filesystem::path path = job_directory / "coordinator.lock";
@@ -39,27 +36,20 @@ Result<std::shared_ptr<const int>> Lock(const std::filesystem::path& job_directo
                   "{}: cannot be opened: {} (who writes orders needs to write there)",
                   path.string(), std::strerror(errno));
   }
+  // Whatever the umask: a node and those whose jobs run there are different users. Only its maker
+  // can, and has to.
+  static_cast<void>(::fchmod(fd, 0666));
   std::shared_ptr<const int> lock(new int(fd), [](const int* held) {
     ::close(*held);
     delete held;
   });
   if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
   if (errno != EWOULDBLOCK) return std::shared_ptr<const int>();
-  return FailAs(ErrorKind::kSystem,
-                "{}: another perseus tune or verify gives this job its orders (wait for it, or end "
-                "it: it gives back what was in force before)",
-                path.string());
-}
-
-Result<std::optional<Orders>> ReadKept(const std::filesystem::path& job_directory) {
-  const std::filesystem::path path = KeptPath(job_directory);
-  std::error_code error;
-  if (!std::filesystem::exists(path, error) && !error) return std::optional<Orders>();
-  const auto text = ReadFile(path);
-  if (!text) return Fail(text);
-  auto orders = ParseOrders(*text, path.string());
-  if (!orders) return Fail(orders);
-  return std::optional<Orders>(*std::move(orders));
+  return FailAs(
+      ErrorKind::kSystem,
+      "{}: another perseus gives this job its orders (wait for its tune or verify, or end "
+      "it: it gives back what was in force before)",
+      path.string());
 }
 
 }  // namespace
@@ -69,7 +59,7 @@ Result<OrdersDesk> OrdersDesk::Open(const std::filesystem::path& job_directory) 
   if (!lock) return Fail(lock);
   const auto now = ReadOrders(job_directory);
   if (!now) return Fail(now);
-  const auto kept = ReadKept(job_directory);
+  const auto kept = ReadOrdersBefore(job_directory);
   if (!kept) return Fail(kept);
   OrdersDesk desk(job_directory);
   desk.lock_ = *std::move(lock);
@@ -89,7 +79,7 @@ Result<std::int64_t> OrdersDesk::Give(Orders orders, std::int64_t from_step) {
   orders.version = version_ + 1;
   orders.from_step = from_step;
   if (orders.until_step && !is_kept_) {
-    const auto kept = WriteFileAtomically(KeptPath(job_directory_), FormatOrders(before_));
+    const auto kept = WriteFileAtomically(OrdersBeforePath(job_directory_), FormatOrders(before_));
     if (!kept) return Fail(kept);
     is_kept_ = true;
   }
@@ -97,7 +87,7 @@ Result<std::int64_t> OrdersDesk::Give(Orders orders, std::int64_t from_step) {
   ++version_;
   if (!orders.until_step && is_kept_) {
     std::error_code error;
-    std::filesystem::remove(KeptPath(job_directory_), error);
+    std::filesystem::remove(OrdersBeforePath(job_directory_), error);
     is_kept_ = static_cast<bool>(error);
   }
   return version_;

@@ -35,6 +35,8 @@ class OrdersDesk {
   // Writes plans/NAME.json; what an order says of it.
   Result<std::string> AddPlan(const std::string& name, const std::string& plan) const;
 
+  // The lasting orders: those that temporary ones hide, too. `own` if nothing was ever ordered.
+  const Orders& before() const { return before_; }
   const std::filesystem::path& job_directory() const { return job_directory_; }
   // Of the orders given last, here or before; 0: none.
   std::int64_t version() const { return version_; }

@@ -1,0 +1,127 @@
+#include "perseus/node/messages.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/json_file.h"
+
+namespace perseus {
+namespace {
+
+using json_file::Node;
+using json_file::Throw;
+using nlohmann::ordered_json;
+
+// event -> plans -> plan; what a newer server adds may lie deeper.
+constexpr int kDeepest = 16;
+constexpr int kMostPipelines = 1'000'000;
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
+constexpr std::size_t kMostPlansAhead = 10'000;
+
+std::string ReadPlanId(const Node& node) {
+  std::string id = node.Text();
+  if (!IsPlanId(id)) Throw("{} {} is not a plan's id", node.path, Excerpt(id));
+  return id;
+}
+
+int ReadPipeline(const Node& plans, const std::string& key) {
+  const bool is_number = !key.empty() && key.size() <= 7 &&
+                         std::all_of(key.begin(), key.end(),
+                                     [](char letter) { return letter >= '0' && letter <= '9'; });
+  const int pipeline = is_number ? std::stoi(key) : kMostPipelines + 1;
+  if (pipeline > kMostPipelines) {
+    Throw("{} has {}, which is no pipeline's number", plans.path, Excerpt(key));
+  }
+  return pipeline;
+}
+
+JobOrders ReadOrders(const Node& data) {
+  JobOrders orders;
+  orders.job = data.Member("job").Text();
+  orders.key = data.Member("key").Text();
+  orders.version = data.Member("version").Whole(1, kMostSteps, "a version");
+  orders.from_step = data.Member("from_step").Whole(0, kMostSteps, "a step's number");
+  const Node plans = data.Member("plans");
+  if (!plans.value.is_object()) Throw("plans is not an object");
+  for (const auto& item : plans.value.items()) {
+    orders.plans.emplace(ReadPipeline(plans, item.key()), ReadPlanId(plans.Member(item.key())));
+  }
+  if (data.Has("reason")) orders.reason = data.Member("reason").Text();
+  return orders;
+}
+
+PlansAhead ReadPlansAhead(const Node& data) {
+  PlansAhead ahead{data.Member("job").Text(), {}};
+  const Node plans = data.Member("plans");
+  const std::size_t count = std::min(plans.ListSize(), kMostPlansAhead);
+  for (std::size_t i = 0; i < count; ++i) ahead.plans.push_back(ReadPlanId(plans[i]));
+  return ahead;
+}
+
+std::string Dump(const ordered_json& json) {
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+}  // namespace
+
+bool IsPlanId(std::string_view text) {
+  constexpr std::size_t kLength = 18;
+  return text.size() == kLength && text.starts_with("p-") &&
+         std::all_of(text.begin() + 2, text.end(), [](char letter) {
+           return (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'f');
+         });
+}
+
+Result<NodeEvent> ParseNodeEvent(const http::Event& event) {
+  const bool is_known = event.name == "orders" || event.name == "ended" || event.name == "plans";
+  if (!is_known) return NodeEvent();
+  return json_file::Read(event.data, "event " + event.name, kDeepest,
+                         [&event](const Node& data) -> NodeEvent {
+                           if (event.name == "orders") return ReadOrders(data);
+                           if (event.name == "plans") return ReadPlansAhead(data);
+                           return JobEnded{data.Member("job").Text()};
+                         });
+}
+
+std::string JobOfAnswer(std::string_view body) {
+  const auto job = json_file::Read(body, "answer", kDeepest, [](const Node& answer) {
+    return answer.Has("job") ? answer.Member("job").Text() : std::string();
+  });
+  return job.value_or("");
+}
+
+std::string FormatRanks(std::span<const RankHeader> ranks) {
+  ordered_json list = ordered_json::array();
+  for (const RankHeader& rank : ranks) {
+    list.push_back({{"pipeline", rank.name.pipeline},
+                    {"rank", rank.name.rank},
+                    {"tensor_rank", rank.name.tensor_rank},
+                    {"gpu", rank.gpu}});
+  }
+  return Dump({{"ranks", std::move(list)}});
+}
+
+std::string FormatReports(std::span<const JobReport> jobs) {
+  ordered_json list = ordered_json::array();
+  for (const JobReport& job : jobs) {
+    ordered_json steps = ordered_json::array();
+    for (const StepReport& step : job.steps) {
+      ordered_json& row = steps.emplace_back(ordered_json{{"step", step.step},
+                                                          {"pipeline", step.pipeline},
+                                                          {"time_s", step.time_s},
+                                                          {"busy_s", step.busy_s}});
+      if (step.energy_j) row["energy_j"] = *step.energy_j;
+      row["version"] = step.version;
+      row["ranks"] = step.ranks;
+    }
+    list.push_back({{"job", job.job},
+                    {"acknowledged", job.acknowledged},
+                    {"following", job.following},
+                    {"since_step", job.since_step},
+                    {"steps", std::move(steps)}});
+  }
+  return Dump({{"jobs", std::move(list)}});
+}
+
+}  // namespace perseus

@@ -1,0 +1,77 @@
+// What a node and the server tell each other (docs/server.md, "Nodes"), as values: no network here.
+//
+// A server that is newer may say more than is known here; that is passed over. What is known has to
+// be right.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/http/message.h"
+#include "perseus/jobdir/rank_log.h"
+
+namespace perseus {
+
+// "p-" and 16 hexadecimal digits: fit to be a file's name.
+bool IsPlanId(std::string_view text);
+
+// ---- From the server ----
+
+struct JobOrders {
+  std::string job;  // The server's id.
+  std::string key;  // The user's.
+  std::int64_t version = 1;
+  std::int64_t from_step = 0;
+  std::map<int, std::string> plans;  // Ids, by pipeline; none: the GPUs' own clocks.
+  std::string reason;
+  friend bool operator==(const JobOrders&, const JobOrders&) = default;
+};
+struct JobEnded {
+  std::string job;
+  friend bool operator==(const JobEnded&, const JobEnded&) = default;
+};
+// Likely to be wanted soon.
+struct PlansAhead {
+  std::string job;
+  std::vector<std::string> plans;
+  friend bool operator==(const PlansAhead&, const PlansAhead&) = default;
+};
+// Empty: of a kind that is not known here.
+using NodeEvent = std::variant<std::monostate, JobOrders, JobEnded, PlansAhead>;
+Result<NodeEvent> ParseNodeEvent(const http::Event& event);
+
+// The job's id in the answer to attaching; empty if the answer does not say.
+std::string JobOfAnswer(std::string_view body);
+
+// ---- To the server ----
+
+std::string FormatRanks(std::span<const RankHeader> ranks);
+
+// What a step took on one node, of the ranks of one pipeline that are there.
+struct StepReport {
+  std::int64_t step = 0;
+  int pipeline = 0;
+  double time_s = 0;  // From the end of the step before to its own; of a first one from its begin.
+  double busy_s = 0;  // From its begin to the end of the last computation.
+  std::optional<double> energy_j;  // Of all these ranks' GPUs in time_s; if every counter tells it.
+  std::int64_t version = 0;        // Of the server's orders, the least that was followed; 0: none.
+  int ranks = 0;
+  friend bool operator==(const StepReport&, const StepReport&) = default;
+};
+struct JobReport {
+  std::string job;
+  std::int64_t acknowledged = 0;  // Lies in the job's directory.
+  std::int64_t following = 0;     // What all ranks here follow; 0: nothing of the server's,
+  std::int64_t since_step = -1;   // from which step on.
+  std::vector<StepReport> steps;
+};
+std::string FormatReports(std::span<const JobReport> jobs);
+
+}  // namespace perseus

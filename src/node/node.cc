@@ -1,0 +1,284 @@
+#include "perseus/node/node.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <variant>
+
+#include "perseus/node/job_directories.h"
+
+namespace perseus {
+namespace {
+
+constexpr Nanoseconds kSecond = 1'000'000'000;
+constexpr Nanoseconds kSearchEvery = kSecond;
+constexpr Nanoseconds kRetryAfter = 5 * kSecond;  // What the server refused.
+constexpr Nanoseconds kGiveAgainAfter = kSecond;  // While somebody else gives orders.
+constexpr Nanoseconds kReportApart = kSecond / 10;
+constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects one in 5 s.
+// Of a job, while the server is away: the newest ones are worth telling.
+constexpr std::size_t kMostUnsent = 256;
+
+constexpr int kNotFound = 404;
+constexpr int kTooManyRequests = 429;
+constexpr int kFirstServerError = 500;
+
+bool MayBeSentAgain(const http::Response& response) {
+  return response.status >= kFirstServerError || response.status == kTooManyRequests;
+}
+
+bool IsOf(const std::string& job, const std::string& id, const std::string& key) {
+  return job == id || job == key;
+}
+
+}  // namespace
+
+Node::Node(NodeOptions options, Uplink::Send send, spdlog::logger& log)
+    : options_(std::move(options)), uplink_(std::move(send), log), log_(log) {}
+
+std::string Node::JobTarget(const Job& job) const {
+  return fmt::format("/v1/nodes/{}/jobs/{}", http::PercentEncoded(options_.name),
+                     http::PercentEncoded(job.key));
+}
+
+// ---- What the server says ----
+
+void Node::Hear(const http::Event& event) {
+  const auto parsed = ParseNodeEvent(event);
+  if (!parsed) {
+    uplink_.Complain("event", parsed.error().message + "; it is passed over");
+    return;
+  }
+  for (auto& [directory, job] : jobs_) {
+    if (const auto* orders = std::get_if<JobOrders>(&*parsed)) {
+      if (!IsOf(orders->job, job.id, job.key) && orders->key != job.key) continue;
+      job.id = orders->job;
+      job.has_ended = false;
+      job.orders.Want(*orders);
+      job.next_give = job.next_fetch = 0;
+    } else if (const auto* ahead = std::get_if<PlansAhead>(&*parsed)) {
+      if (IsOf(ahead->job, job.id, job.key)) job.plans_ahead = ahead->plans;
+    } else if (const auto* ended = std::get_if<JobEnded>(&*parsed)) {
+      if (!IsOf(ended->job, job.id, job.key) || job.has_ended) continue;
+      log_.info("job {} has ended: its orders in {} are taken back", job.key, directory.string());
+      job.has_ended = true;
+      job.is_attached = false;
+      job.unsent.clear();
+      job.orders.WantNothing();
+    }
+  }
+}
+
+std::string Node::LastEventId() const {
+  std::string id;
+  for (const auto& [directory, job] : jobs_) {
+    const auto newest = job.orders.newest();
+    if (!newest) continue;
+    fmt::format_to(std::back_inserter(id), "{}{}:{}", id.empty() ? "" : " ", newest->job,
+                   newest->version);
+  }
+  return id;
+}
+
+// ---- A turn ----
+
+void Node::Turn(Nanoseconds now) {
+  if (now >= next_search_) FindJobs(now);
+  for (auto& [directory, job] : jobs_) LookAt(directory, job, now);
+  for (auto& [directory, job] : jobs_) {
+    if (!job.has_ended) {
+      Attach(job, now);
+      FetchPlans(job, now);
+    }
+    GiveOrders(job, now);
+  }
+  Report(now);
+}
+
+void Node::FindJobs(Nanoseconds now) {
+  next_search_ = now + kSearchEvery;
+  JobDirectories found;
+  if (!options_.jobs_directory.empty()) found = FindJobDirectories(options_.jobs_directory);
+  for (const std::string& trouble : found.troubles) uplink_.Complain(trouble, trouble);
+  found.jobs.insert(options_.jobs.begin(), options_.jobs.end());
+  for (auto job = jobs_.begin(); job != jobs_.end();) {
+    const auto still = found.jobs.find(job->first);
+    if (still != found.jobs.end() && still->second == job->second.key) {
+      ++job;
+      continue;
+    }
+    log_.info("{} is no directory of job {} any more", job->first.string(), job->second.key);
+    Detach(job->second, now);
+    job = jobs_.erase(job);
+  }
+  for (const auto& [directory, key] : found.jobs) {
+    const auto [job, is_new] = jobs_.try_emplace(directory, directory, key);
+    if (is_new) log_.info("{} is a directory of job {}", directory.string(), key);
+  }
+}
+
+void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds now) {
+  if (auto looked = job.orders.Look(); !looked) {
+    uplink_.Complain(directory.string() + " orders", looked.error().message);
+  }
+  const auto news = job.ranks.Look(
+      [&job](std::int64_t version) { return job.orders.ServerVersionOf(version); }, now);
+  for (const std::string& trouble : news.troubles) uplink_.Complain(trouble, trouble);
+  if (news.has_begun_anew) {
+    job.orders.BeginAnew();
+    job.has_ended = false;
+  }
+  if (news.have_ranks_changed || news.has_begun_anew) {
+    job.is_attached = false;
+    job.next_attach = 0;
+  }
+  auto reports = job.ranks.TakeReports(now);
+  if (job.has_ended) return;
+  std::move(reports.begin(), reports.end(), std::back_inserter(job.unsent));
+  if (job.unsent.size() > kMostUnsent) {
+    job.unsent.erase(job.unsent.begin(),
+                     job.unsent.end() - static_cast<std::ptrdiff_t>(kMostUnsent));
+  }
+}
+
+// ---- Attaching ----
+
+void Node::Attach(Job& job, Nanoseconds now) {
+  if (job.is_attached || now < job.next_attach || !uplink_.IsUsable(now)) return;
+  const std::vector<RankHeader> ranks = job.ranks.Alive();
+  if (ranks.empty()) return;
+  job.next_attach = now + kRetryAfter;
+  const auto answer =
+      uplink_.Ask({.method = "PUT", .target = JobTarget(job), .body = FormatRanks(ranks)}, now);
+  if (!answer) return;
+  const std::string about = "attaching " + job.key;
+  if (!IsSuccess(*answer)) {
+    uplink_.Complain(about, fmt::format("the server does not take the ranks of job {}: {}; it is "
+                                        "asked again every 5 s",
+                                        job.key, WhatItSays(*answer)));
+    return;
+  }
+  uplink_.Mended(about);
+  job.is_attached = true;
+  if (const std::string id = JobOfAnswer(answer->body); !id.empty()) job.id = id;
+  job.told = {};
+  log_.info("{} ranks of job {} are attached", ranks.size(), job.key);
+}
+
+void Node::Detach(const Job& job, Nanoseconds now) {
+  if (!job.is_attached || !uplink_.IsUsable(now)) return;
+  // Should it fail, the server sees that nothing is heard of them.
+  static_cast<void>(uplink_.Ask({.method = "DELETE", .target = JobTarget(job)}, now));
+}
+
+// ---- Orders ----
+
+void Node::FetchPlans(Job& job, Nanoseconds now) {
+  if (now < job.next_fetch) return;
+  for (const std::string& id : job.orders.MissingPlans()) {
+    if (!FetchPlan(job, id, now)) return;
+  }
+  while (!job.plans_ahead.empty()) {
+    const std::string id = job.plans_ahead.back();
+    if (!job.orders.HasPlan(id)) {
+      // One a turn: what is wanted now must not wait behind what may be wanted.
+      if (FetchPlan(job, id, now)) job.plans_ahead.pop_back();
+      return;
+    }
+    job.plans_ahead.pop_back();
+  }
+}
+
+bool Node::FetchPlan(Job& job, const std::string& id, Nanoseconds now) {
+  if (!uplink_.IsUsable(now)) return false;
+  const auto answer = uplink_.Ask({.target = "/v1/plans/" + id}, now);
+  if (!answer) return false;
+  std::string problem;
+  if (!IsSuccess(*answer)) {
+    problem = WhatItSays(*answer);
+  } else if (const auto kept = job.orders.KeepPlan(id, answer->body); !kept) {
+    problem = kept.error().message;
+  }
+  if (problem.empty()) {
+    uplink_.Mended(id);
+    return true;
+  }
+  job.next_fetch = now + kRetryAfter;
+  uplink_.Complain(id, fmt::format("plan {} of job {} cannot be had: {}; ranks go on with the "
+                                   "orders that they have",
+                                   id, job.key, problem));
+  return false;
+}
+
+void Node::GiveOrders(Job& job, Nanoseconds now) {
+  if (now < job.next_give || !job.orders.HasToGive() || !job.orders.MissingPlans().empty()) return;
+  const auto given = job.orders.Give(job.ranks.progress());
+  const std::string about = "giving " + job.key;
+  if (!given) {
+    job.next_give = now + kGiveAgainAfter;
+    uplink_.Complain(about, given.error().message + "; the server's orders wait");
+    return;
+  }
+  uplink_.Mended(about);
+  if (const auto in_force = job.orders.in_force()) {
+    log_.info("job {} has the server's orders {}", job.key, in_force->version);
+  }
+}
+
+// ---- Reports ----
+
+JobReport Node::ReportOf(const Job& job) {
+  JobReport report;
+  report.job = job.id.empty() ? job.key : job.id;
+  const auto in_force = job.orders.in_force();
+  if (in_force && (job.id.empty() || in_force->job == job.id)) {
+    report.acknowledged = in_force->version;
+  }
+  const RankFollower::Following following = job.ranks.following();
+  report.following = following.version;
+  report.since_step = following.since_step;
+  return report;
+}
+
+void Node::Report(Nanoseconds now) {
+  if (now < next_report_ || !uplink_.IsUsable(now)) return;
+  std::vector<JobReport> reports;
+  bool is_new = now >= report_by_;
+  for (const auto& [directory, job] : jobs_) {
+    if (!job.is_attached) continue;
+    JobReport report = ReportOf(job);
+    is_new = is_new || !job.unsent.empty() || report.acknowledged != job.told.acknowledged ||
+             report.following != job.told.following || report.since_step != job.told.since_step;
+    report.steps = job.unsent;
+    reports.push_back(std::move(report));
+  }
+  if (reports.empty() || !is_new) return;
+  next_report_ = now + kReportApart;
+  const std::string target =
+      fmt::format("/v1/nodes/{}/reports", http::PercentEncoded(options_.name));
+  const auto answer =
+      uplink_.Ask({.method = "POST", .target = target, .body = FormatReports(reports)}, now);
+  if (answer) TakeAnswer(*answer, now);
+}
+
+void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
+  if (IsSuccess(response)) {
+    uplink_.Mended("report");
+    report_by_ = now + kReportAtLeastEvery;
+  } else {
+    next_report_ = now + kSecond;
+    uplink_.Complain("report", fmt::format("the server refuses reports: {}", WhatItSays(response)));
+    if (MayBeSentAgain(response)) return;
+  }
+  for (auto& [directory, job] : jobs_) {
+    if (!job.is_attached) continue;
+    job.told = ReportOf(job);
+    job.unsent.clear();
+    // It has lost what was attached.
+    if (response.status == kNotFound) job.is_attached = false;
+  }
+}
+
+}  // namespace perseus

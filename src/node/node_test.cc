@@ -1,0 +1,338 @@
+// The node against a server that is a function, and a clock that is a number.
+#include "perseus/node/node.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "perseus/jobdir/orders_desk.h"
+#include "rank_logs.h"
+#include "temporary_directory.h"
+#include "tiny_plan.h"
+
+namespace perseus {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr Nanoseconds kMs = 1'000'000;
+constexpr const char* kPlanA = "p-00000000000000aa";
+constexpr const char* kPlanB = "p-00000000000000bb";
+
+struct FakeServer {
+  bool is_away = false;
+  int attach_status = 200;
+  int report_status = 200;
+  std::string plan = TinyPlan();
+  std::vector<std::string> requests;  // "PUT /v1/…", without reports.
+  std::vector<json> reports;
+
+  Result<http::Response> Answer(const http::Client::Outgoing& request) {
+    if (is_away) return FailAs(ErrorKind::kSystem, "cannot reach http://server: refused");
+    http::Response response;
+    if (request.method == "POST") {
+      response.status = report_status;
+      if (report_status == 200) reports.push_back(json::parse(request.body).at("jobs"));
+      return response;
+    }
+    requests.push_back(request.method + " " + request.target);
+    if (request.method == "PUT") {
+      response.status = attach_status;
+      response.body = R"({"job": "j-1"})";
+    } else if (request.target.starts_with("/v1/plans/")) {
+      response.body = plan;
+    }
+    return response;
+  }
+};
+
+class NodeTest : public testing::Test {
+ protected:
+  NodeTest() { Start(); }
+
+  void Start() {
+    node_ = std::make_unique<Node>(
+        NodeOptions{"n7", directory_.path(), {}},
+        [this](const auto& request) { return server_.Answer(request); }, log_);
+  }
+  RankLogs MakeJob(const std::string& name = "run") {
+    const RankLogs logs(directory_ / name);
+    std::ofstream(directory_ / name / "server.json") << R"({"job": "gpt3-run7"})";
+    return logs;
+  }
+  void Turn(Nanoseconds after = 1'000 * kMs) {
+    now_ += after;
+    node_->Turn(now_);
+  }
+  void Hear(std::int64_t version, std::int64_t from_step, const json& plans) {
+    node_->Hear({"orders", "",
+                 json{{"job", "j-1"},
+                      {"key", "gpt3-run7"},
+                      {"version", version},
+                      {"from_step", from_step},
+                      {"plans", plans}}
+                     .dump()});
+  }
+  Orders InForce(const std::string& name = "run") const {
+    const auto orders = ReadOrders(directory_ / name);
+    return orders && *orders ? **orders : Orders();
+  }
+
+  TemporaryDirectory directory_;
+  FakeServer server_;
+  std::ostringstream logged_;
+  spdlog::logger log_{"node", std::make_shared<spdlog::sinks::ostream_sink_st>(logged_)};
+  std::unique_ptr<Node> node_;
+  Nanoseconds now_ = 0;
+};
+
+TEST_F(NodeTest, AttachesRanksFetchesPlansOnceGivesOrdersAndReports) {
+  const RankLogs logs = MakeJob();
+  Turn();
+  EXPECT_THAT(server_.requests, IsEmpty());  // Nobody is there yet.
+  for (int rank = 0; rank < 2; ++rank) logs.Begin({0, rank, 0}, 100 + rank);
+  Turn();
+  EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+
+  server_.requests.clear();
+  Hear(7, 1, {{"0", kPlanA}, {"1", kPlanA}});
+  Turn();
+  EXPECT_THAT(server_.requests, ElementsAre(std::string("GET /v1/plans/") + kPlanA));
+  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kPlanA));
+  EXPECT_EQ(InForce().from_step, 1);
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 7);
+  EXPECT_EQ(server_.reports.back()[0].at("following"), 0);
+  EXPECT_EQ(node_->LastEventId(), "j-1:7");
+
+  for (int rank = 0; rank < 2; ++rank) logs.End({0, rank, 0}, 1, InForce().version);
+  Turn();
+  const json report = server_.reports.back()[0];
+  EXPECT_EQ(report.at("job"), "j-1");
+  EXPECT_EQ(report.at("following"), 7);
+  EXPECT_EQ(report.at("since_step"), 1);
+  ASSERT_EQ(report.at("steps").size(), 1U);
+  EXPECT_EQ(report.at("steps")[0].at("step"), 1);
+  EXPECT_EQ(report.at("steps")[0].at("ranks"), 2);
+
+  server_.requests.clear();
+  Hear(7, 1, {{"0", kPlanA}});  // Said again: passed over.
+  Hear(8, 50, {{"0", kPlanA}});
+  Turn();
+  EXPECT_THAT(server_.requests, IsEmpty());
+  EXPECT_EQ(InForce().from_step, 50);
+  EXPECT_EQ(InForce().version, 2);
+}
+
+TEST_F(NodeTest, ReportsAtAStepsEndAndAtLeastEveryFewSeconds) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  const std::size_t first = server_.reports.size();
+  ASSERT_EQ(first, 1U);
+  Turn(1'000 * kMs);
+  EXPECT_THAT(server_.reports, SizeIs(first));
+  logs.End({0, 0, 0}, 0, 0);
+  Turn(100 * kMs);
+  ASSERT_THAT(server_.reports, SizeIs(first + 1));
+  EXPECT_THAT(server_.reports.back()[0].at("steps"), SizeIs(1));
+  Turn(3'900 * kMs);
+  EXPECT_THAT(server_.reports, SizeIs(first + 1));
+  Turn(100 * kMs);
+  ASSERT_THAT(server_.reports, SizeIs(first + 2));
+  EXPECT_THAT(server_.reports.back()[0].at("steps"), IsEmpty());
+}
+
+TEST_F(NodeTest, JobsShareAReport) {
+  for (const char* name : {"one", "two"}) {
+    const RankLogs logs = MakeJob(name);
+    logs.Begin({0, 0, 0}, 100);
+    Turn();
+    logs.End({0, 0, 0}, 0, 0);
+  }
+  Turn();
+  EXPECT_THAT(server_.reports.back(), SizeIs(2));
+}
+
+TEST_F(NodeTest, WhileTheServerIsAwayOrdersStayAndTheNewestStepsAreKept) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  Hear(7, 1, {{"0", kPlanA}});
+  Turn();
+  server_.is_away = true;
+  const std::size_t before = server_.reports.size();
+  for (int step = 1; step <= 400; ++step) {
+    logs.End({0, 0, 0}, step, InForce().version);
+    Turn();
+  }
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  const std::string log = logged_.str();
+  EXPECT_THAT(log, HasSubstr("cannot reach http://server: refused; ranks go on"));
+  EXPECT_EQ(log.find("cannot reach"), log.rfind("cannot reach"));
+  server_.is_away = false;
+  for (int i = 0; i < 6; ++i) Turn();
+  EXPECT_THAT(logged_.str(), HasSubstr("answers again"));
+  ASSERT_GT(server_.reports.size(), before);
+  const json steps = server_.reports.at(before)[0].at("steps");
+  EXPECT_EQ(steps.size(), 256U);
+  EXPECT_EQ(steps.back().at("step"), 400);
+}
+
+TEST_F(NodeTest, LateOrdersHoldFromWhereRanksCanFollow) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  for (int step = 98; step <= 100; ++step) logs.End({0, 0, 0}, step, 0);
+  Turn();
+  Hear(7, 60, {{"0", kPlanA}});
+  Turn();
+  EXPECT_EQ(InForce().from_step, 103);
+}
+
+TEST_F(NodeTest, APlanThatIsNoneLeavesTheOrdersOfBefore) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  Hear(7, 1, {{"0", kPlanA}});
+  Turn();
+  server_.plan = "{}";
+  Hear(8, 9, {{"0", kPlanB}});
+  Turn();
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_THAT(logged_.str(), HasSubstr(kPlanB));
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 7);
+  server_.plan = TinyPlan();
+  Turn(5'000 * kMs);
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
+}
+
+TEST_F(NodeTest, NothingIsAcknowledgedWhileAnotherGivesOrders) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  {
+    const auto tune = OrdersDesk::Open(directory_ / "run");
+    ASSERT_TRUE(tune);
+    Hear(7, 1, {{"0", kPlanA}});
+    Turn();
+    Turn();
+    EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 0);
+    EXPECT_THAT(logged_.str(), HasSubstr("another perseus gives this job its orders"));
+  }
+  Turn();
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 7);
+}
+
+TEST_F(NodeTest, PlansNamedAheadAreThereWhenTheyAreWanted) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  node_->Hear({"plans", "", json{{"job", "j-1"}, {"plans", {kPlanA, kPlanB}}}.dump()});
+  Turn();
+  Turn();
+  server_.requests.clear();
+  server_.is_away = true;
+  Hear(7, 1, {{"0", kPlanB}});
+  Turn();
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
+}
+
+TEST_F(NodeTest, AJobThatEndedIsLeftAloneUntilRanksBeginAnew) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  Hear(7, 1, {{"0", kPlanA}});
+  Turn();
+  node_->Hear({"ended", "", R"({"job": "j-1"})"});
+  const std::size_t reports = server_.reports.size();
+  server_.requests.clear();
+  Turn();
+  EXPECT_TRUE(InForce().own);
+  logs.End({0, 0, 0}, 3, 1);
+  Turn(10'000 * kMs);
+  EXPECT_THAT(server_.requests, IsEmpty());
+  EXPECT_THAT(server_.reports, SizeIs(reports));
+  logs.Begin({0, 0, 0}, 200);
+  Turn();
+  EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+}
+
+TEST_F(NodeTest, OrdersStayWhereTheNodeEndsAndTheNextOneGoesOn) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  Hear(7, 1, {{"0", kPlanA}});
+  Turn();
+  logs.End({0, 0, 0}, 1, InForce().version);
+  node_.reset();
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+
+  Start();
+  Turn();
+  EXPECT_EQ(node_->LastEventId(), "j-1:7");
+  logs.End({0, 0, 0}, 2, InForce().version);
+  Turn();
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 7);
+  EXPECT_EQ(server_.reports.back()[0].at("following"), 7);
+}
+
+TEST_F(NodeTest, AServerThatKnowsNoSuchJobIsAskedAgain) {
+  server_.attach_status = 404;
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  Turn();
+  EXPECT_THAT(server_.requests, SizeIs(1));
+  EXPECT_THAT(server_.reports, IsEmpty());
+  EXPECT_THAT(logged_.str(), HasSubstr("does not take the ranks of job gpt3-run7: 404"));
+  server_.attach_status = 200;
+  Turn(5'000 * kMs);
+  EXPECT_THAT(server_.reports, SizeIs(1));
+  server_.report_status = 404;  // It has lost what it knew.
+  Turn(5'000 * kMs);
+  server_.requests.clear();
+  Turn(5'000 * kMs);
+  EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+}
+
+TEST_F(NodeTest, ADirectoryThatIsGoneIsDetached) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  std::filesystem::remove_all(directory_ / "run");
+  server_.requests.clear();
+  Turn();
+  EXPECT_THAT(server_.requests, ElementsAre("DELETE /v1/nodes/n7/jobs/gpt3-run7"));
+  Turn();
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "run"));
+}
+
+TEST_F(NodeTest, DirectoriesOfOthersAndNonsenseAreLeftAlone) {
+  RankLogs(directory_ / "private").Begin({0, 0, 0}, 100);
+  RankLogs(directory_ / "broken").Begin({0, 0, 0}, 100);
+  std::ofstream(directory_ / "broken/server.json") << R"({"id": 7})";
+  Turn();
+  Turn();
+  EXPECT_THAT(server_.requests, IsEmpty());
+  EXPECT_THAT(logged_.str(), HasSubstr("broken/server.json"));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("private")));
+  node_->Hear({"orders", "", "{"});
+  node_->Hear({"ended", "", R"({"job": "j-9"})"});
+  EXPECT_THAT(logged_.str(), HasSubstr("event orders:1: not JSON"));
+}
+
+}  // namespace
+}  // namespace perseus

@@ -1,0 +1,149 @@
+#include "perseus/node/orders_keeper.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "perseus/base/file.h"
+#include "perseus/jobdir/orders_desk.h"
+#include "perseus/plan/plan_file.h"
+
+namespace perseus {
+namespace {
+
+// Twice as long as a rank takes between looks at its orders.
+constexpr double kRanksTakeSeconds = 0.1;
+// Versions that some rank may still follow.
+constexpr std::size_t kMostVersions = 64;
+
+bool IsSame(const struct stat& a, const struct stat& b) {
+  return a.st_ino == b.st_ino && a.st_dev == b.st_dev && a.st_size == b.st_size &&
+         a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+}
+
+}  // namespace
+
+std::string PlanPath(std::string_view id) { return fmt::format("plans/{}.json", id); }
+
+Orders OrdersOf(const JobOrders& orders) {
+  Orders read;
+  read.from_step = orders.from_step;
+  for (const auto& [pipeline, plan] : orders.plans) read.plans.emplace(pipeline, PlanPath(plan));
+  read.server = ServerOrigin{orders.job, orders.version};
+  return read;
+}
+
+std::int64_t FromStep(std::int64_t wanted, const JobProgress& progress) {
+  // Ranks of other nodes go by the server's step, so it is kept unless it has begun already.
+  if (progress.last_step < 0 || wanted > progress.last_step + 1) return wanted;
+  const double step_time_s =
+      progress.step_time ? std::max(ToSeconds(*progress.step_time), 1e-3) : kRanksTakeSeconds;
+  return progress.last_step + StepsAhead(kRanksTakeSeconds, step_time_s);
+}
+
+OrdersKeeper::OrdersKeeper(std::filesystem::path job_directory)
+    : job_directory_(std::move(job_directory)) {}
+
+void OrdersKeeper::Remember(const std::optional<Orders>& orders) {
+  if (!orders || !orders->server) return;
+  origins_[orders->version] = *orders->server;
+  while (origins_.size() > kMostVersions) origins_.erase(origins_.begin());
+}
+
+Result<void> OrdersKeeper::Look() {
+  struct stat now {};
+  if (::stat((job_directory_ / "orders.json").c_str(), &now) != 0) return {};
+  if (seen_ && IsSame(*seen_, now)) return {};
+  seen_ = now;
+  const auto before = ReadOrdersBefore(job_directory_);
+  if (!before) return Fail(before);
+  const auto orders = ReadOrders(job_directory_);
+  if (!orders) return Fail(orders);
+  Remember(*before);
+  Remember(*orders);
+  const bool is_temporary = *orders && (*orders)->until_step;
+  lasting_ = is_temporary ? *before : *orders;
+  // After a start of this process the server does not say again what lies here.
+  if (!wanted_ && !is_nothing_wanted_ && lasting_ && lasting_->server) wanted_ = lasting_;
+  return {};
+}
+
+void OrdersKeeper::Want(const JobOrders& orders) {
+  const bool is_known =
+      wanted_ && wanted_->server->job == orders.job && wanted_->server->version >= orders.version;
+  if (is_known) return;
+  is_nothing_wanted_ = false;
+  wanted_ = OrdersOf(orders);
+}
+
+void OrdersKeeper::WantNothing() {
+  is_nothing_wanted_ = true;
+  wanted_.reset();
+}
+
+bool OrdersKeeper::HasPlan(const std::string& id) const {
+  std::error_code error;
+  return std::filesystem::is_regular_file(job_directory_ / PlanPath(id), error);
+}
+
+std::set<std::string> OrdersKeeper::MissingPlans() const {
+  std::set<std::string> missing;
+  if (!wanted_ || !HasToGive()) return missing;
+  for (const auto& [pipeline, path] : wanted_->plans) {
+    std::string id = std::filesystem::path(path).stem().string();
+    if (!HasPlan(id)) missing.insert(std::move(id));
+  }
+  return missing;
+}
+
+Result<void> OrdersKeeper::KeepPlan(const std::string& id, const std::string& text) const {
+  if (const auto plan = ParsePlan(text, id); !plan) return Fail(plan);
+  return WriteFileAtomically(job_directory_ / PlanPath(id), text);
+}
+
+bool OrdersKeeper::IsWantedInForce() const {
+  return lasting_ && lasting_->server == wanted_->server;
+}
+
+bool OrdersKeeper::HasToGive() const {
+  if (is_nothing_wanted_) return in_force().has_value();
+  if (!wanted_) return false;
+  return !IsWantedInForce() || (has_begun_anew_ && lasting_->from_step > 0);
+}
+
+Result<void> OrdersKeeper::Give(const JobProgress& progress) {
+  auto desk = OrdersDesk::Open(job_directory_);
+  if (!desk) return Fail(desk);
+  Result<std::int64_t> given = 0;
+  if (is_nothing_wanted_) {
+    Orders own;
+    own.own = true;
+    given = desk->Give(own, 0);
+  } else {
+    const std::int64_t from_step = IsWantedInForce() ? 0 : FromStep(wanted_->from_step, progress);
+    given = desk->Give(*wanted_, from_step);
+  }
+  if (!given) return Fail(given);
+  has_begun_anew_ = false;
+  return Look();
+}
+
+std::optional<ServerOrigin> OrdersKeeper::in_force() const {
+  return lasting_ ? lasting_->server : std::nullopt;
+}
+
+std::optional<ServerOrigin> OrdersKeeper::newest() const {
+  return wanted_ ? wanted_->server : in_force();
+}
+
+std::int64_t OrdersKeeper::ServerVersionOf(std::int64_t version) const {
+  const auto found = origins_.find(version);
+  const auto now = newest();
+  // An earlier job of this directory counted its own.
+  const bool is_of_this_job = found != origins_.end() && now && found->second.job == now->job;
+  return is_of_this_job ? found->second.version : 0;
+}
+
+}  // namespace perseus

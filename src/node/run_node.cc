@@ -1,0 +1,111 @@
+#include "perseus/node/run_node.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "perseus/base/mutex.h"
+
+namespace perseus {
+namespace {
+
+constexpr Nanoseconds kMillisecond = 1'000'000;
+// Between looks at the logs.
+constexpr Nanoseconds kTurnEvery = 50 * kMillisecond;
+// After the server refused the stream: somebody has to see to it.
+constexpr Nanoseconds kListenAgainAfter = 10'000 * kMillisecond;
+// Nothing else is done meanwhile.
+constexpr std::chrono::milliseconds kPatience{5000};
+
+// From the thread that listens to the one that works, and how far that is.
+class Mailbox {
+ public:
+  void Put(const http::Event& event) PERSEUS_EXCLUDES(mutex_) {
+    {
+      const MutexLock lock(mutex_);
+      events_.push_back(event);
+    }
+    count_.fetch_add(1);
+    WakeAll(count_);
+  }
+  std::deque<http::Event> TakeAll() PERSEUS_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return std::exchange(events_, {});
+  }
+  const std::atomic<std::uint32_t>& count() const { return count_; }
+
+  void SetPosition(std::string position) PERSEUS_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    position_ = std::move(position);
+  }
+  std::string position() PERSEUS_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return position_;
+  }
+
+ private:
+  Mutex mutex_;
+  std::deque<http::Event> events_ PERSEUS_GUARDED_BY(mutex_);
+  std::string position_ PERSEUS_GUARDED_BY(mutex_);
+  std::atomic<std::uint32_t> count_ = 0;
+};
+
+void Listen(http::Client& client, const std::string& node, Mailbox& mailbox,
+            const std::atomic<bool>& is_over, Clock& clock, spdlog::logger& log) {
+  const std::atomic<std::uint32_t> never = 0;
+  while (!is_over) {
+    http::Client::Listening listening;
+    listening.target = "/v1/nodes/" + http::PercentEncoded(node) + "/events";
+    listening.last_event_id = mailbox.position();
+    listening.heard = [&](const http::Event& event) {
+      mailbox.Put(event);
+      return !is_over;
+    };
+    listening.changed = [&log](std::string_view what) { log.info("{}", what); };
+    listening.should_end = [&is_over] { return is_over.load(); };
+    const auto ended = client.Listen(listening);
+    if (ended || is_over) continue;
+    log.error("{}; ranks go on with the orders that they have, and the server is asked again",
+              ended.error().message);
+    const Nanoseconds again = clock.Now() + kListenAgainAfter;
+    while (!is_over && clock.Now() < again) clock.WaitWhile(never, 0, clock.Now() + kTurnEvery);
+  }
+}
+
+}  // namespace
+
+Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
+                     const std::function<bool()>& should_end, Clock& clock, spdlog::logger& log) {
+  http::ClientOptions hurried = server;
+  hurried.timeout = kPatience;
+  auto asking = http::Client::Create(hurried);
+  if (!asking) return Fail(asking);
+  auto listening = http::Client::Create(server);
+  if (!listening) return Fail(listening);
+
+  const std::string name = options.name;
+  Node node(
+      std::move(options), [&](const auto& request) { return asking->Send(request); }, log);
+  Mailbox mailbox;
+  std::atomic<bool> is_over = false;
+  // What lies in the directories decides what the server is asked for.
+  node.Turn(clock.Now());
+  mailbox.SetPosition(node.LastEventId());
+  std::thread listener([&] { Listen(*listening, name, mailbox, is_over, clock, log); });
+  while (!should_end()) {
+    const std::uint32_t heard = mailbox.count().load();
+    for (const http::Event& event : mailbox.TakeAll()) node.Hear(event);
+    node.Turn(clock.Now());
+    mailbox.SetPosition(node.LastEventId());
+    clock.WaitWhile(mailbox.count(), heard, clock.Now() + kTurnEvery);
+  }
+  is_over = true;
+  listener.join();
+  return {};
+}
+
+}  // namespace perseus

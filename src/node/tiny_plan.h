@@ -1,0 +1,28 @@
+// For tests: the least that is a plan.
+#pragma once
+
+#include <string>
+
+#include "perseus/plan/plan_file.h"
+
+namespace perseus {
+
+inline std::string TinyPlan() {
+  PlanFile plan;
+  plan.job.profile = "profile.csv";
+  plan.job.schedule.name = "gpipe";
+  plan.job.schedule.microbatches = 1;
+  plan.job.schedule.ranks = {{{InstructionKind::kForward, 0, 0}}};
+  plan.job.schedule.rank_of_stage = plan.job.schedule.chunk_of_stage = {0};
+  plan.target = "no slowdown";
+  plan.deadline = plan.time = plan.baseline_time = 1'000'000'000;
+  plan.energy_j = plan.lower_bound_j = plan.baseline_energy_j = 100;
+  PlannedInstruction forward;
+  forward.stage = forward.microbatch = 0;
+  forward.frequency_mhz = 1410;
+  forward.duration = 1'000'000;
+  plan.ranks.push_back({"rank 0", {forward}});
+  return FormatPlan(plan);
+}
+
+}  // namespace perseus
