@@ -174,16 +174,10 @@ Result<PostgresConnection> PostgresConnection::Open(const PostgresAddress& addre
   return connection;
 }
 
-bool PostgresConnection::IsLost() const {
-  // 08: connections; 57P: the server stops, or a person has ended this connection.
-  return ::PQstatus(connection_.get()) != CONNECTION_OK || state_.starts_with("08") ||
-         state_.starts_with("57P");
-}
-
 bool PostgresConnection::WasInConflict() const { return state_ == "40001" || state_ == "40P01"; }
 
 bool PostgresConnection::IsIdle() const {
-  return !IsLost() && ::PQtransactionStatus(connection_.get()) == PQTRANS_IDLE;
+  return !is_lost_ && ::PQtransactionStatus(connection_.get()) == PQTRANS_IDLE;
 }
 
 tl::unexpected<Error> PostgresConnection::Failure(const PGresult* result) {
@@ -195,7 +189,11 @@ tl::unexpected<Error> PostgresConnection::Failure(const PGresult* result) {
   const std::string primary = field(PG_DIAG_MESSAGE_PRIMARY);
   const std::string cause =
       FirstLine(primary.empty() ? ::PQerrorMessage(connection_.get()) : primary);
-  if (IsLost()) {
+  // What has no state comes from libpq, which could not reach the server or did not understand it
+  // (its status does not always tell). 08: connections; 57P: the server stops, or a person has
+  // ended this one.
+  if (state_.empty() || state_.starts_with("08") || state_.starts_with("57P")) {
+    is_lost_ = true;
     return FailAs(ErrorKind::kSystem,
                   "the database at {} does not answer: {} (see that it runs and lets this user in; "
                   "then try again)",

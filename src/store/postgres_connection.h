@@ -30,9 +30,9 @@ class PostgresConnection {
   // Prepares the statement, if it was not yet, and runs it.
   Result<Rows> Run(std::string_view sql, Parameters parameters);
 
-  // Of the last Run() that failed: whether the connection is gone, or another transaction was in
-  // the way, and the same may succeed if it is tried again.
-  bool IsLost() const;
+  // Whether it is gone, as a Run() found out.
+  bool IsLost() const { return is_lost_; }
+  // Whether the last Run() failed because another transaction was in the way.
   bool WasInConflict() const;
   // Whether it is outside a transaction and good for another.
   bool IsIdle() const;
@@ -57,7 +57,8 @@ class PostgresConnection {
   std::unique_ptr<PGconn, Finish> connection_;
   std::string name_;
   std::map<std::string, std::string, std::less<>> statements_;  // Names by text; there are few.
-  std::string state_;  // SQLSTATE of the last failure; empty if there is none.
+  std::string state_;  // SQLSTATE of the last Run(), if it failed.
+  bool is_lost_ = false;
 };
 
 }  // namespace perseus

@@ -15,9 +15,16 @@
 // visible and never without it. A notice is a hint to look again; whoever lost his connection gets
 // kLookAgain and reads all.
 //
-// Bodies are JSON texts that this room does not read. Times are milliseconds since 1970 (the
-// caller's clock). Errors are kSystem (the database is away; nothing was written) or what a
-// function names.
+// Bodies are JSON texts that this room does not read. Texts are UTF-8 without NUL bytes; others are
+// refused (kInput). Times are milliseconds since 1970 (the caller's clock). `job` is a job's id.
+//
+// Errors are kSystem (the database is away, and nothing was written; only if PostgreSQL goes in the
+// very moment of a commit may all of it have been) or what a function names. What changes a job
+// fails with kInput if there is none that has not ended, unless it says otherwise.
+//
+// What does not grow for ever: of a profile the newest is kept; of a job's orders the newest 50; of
+// its plans the newest 200 and those that these orders name (whose ids stand in their bodies); of a
+// rank's results the newest 100; of jobs that ended all, until Prune.
 //
 // Thread safe; calls block.
 #pragma once
@@ -160,16 +167,18 @@ class Store {
   virtual Result<Created> CreateJob(const NewJob& job, Milliseconds now) = 0;
   // By id, or by key: of those with that key the one that has not ended, else the newest.
   virtual Result<std::optional<JobRecord>> FindJob(std::string_view id_or_key) = 0;
-  // In order of creation, after `after` (an id; empty: from the first). With `ended`, those too.
+  // In order of creation, after `after` (an id; empty: from the first). kInput if that is gone.
   enum class Which { kRunning, kAll };
   virtual Result<std::vector<JobRecord>> ListJobs(Which which, std::string_view after,
                                                   int limit) = 0;
-  // Nothing if it has ended already. Its stragglers, nodes and planning go.
+  // Nothing if it has ended already. Its stragglers, nodes and planning go; the nodes get a notice
+  // each.
   virtual Result<void> EndJob(std::string_view job, Milliseconds now) = 0;
   // A new target: generation + 1, planning is due.
   virtual Result<void> SetTarget(std::string_view job, std::string_view target,
                                  Milliseconds now) = 0;
   // Only if `step` is higher than the one known, or `at` 60 s later than it (a job that restarted).
+  // Nothing if the job has ended.
   virtual Result<void> Heartbeat(std::string_view job, std::int64_t step, std::string_view summary,
                                  Milliseconds at) = 0;
   // Deletes jobs that ended before `before`, with all that is theirs; at most `limit`. How many.
@@ -177,7 +186,7 @@ class Store {
 
   // --- profiles
   // Generation + 1, planning is due, unless the newest profile is the same: then nothing changes.
-  // The version.
+  // The version. Measurements are in it now, and go.
   virtual Result<std::int64_t> PutProfile(std::string_view job, std::string_view csv,
                                           Milliseconds now) = 0;
   // The newest; nothing if there is none.
@@ -196,13 +205,15 @@ class Store {
   virtual Result<std::optional<PlanningTask>> ClaimPlanning(std::string_view worker,
                                                             Milliseconds now,
                                                             Milliseconds for_ms) = 0;
-  // When the next planning is due that nobody has; nothing if there is none.
+  // When ClaimPlanning has something next: planning is due, or a worker's time with it is up.
+  // Nothing if there is no planning to do.
   virtual Result<std::optional<Milliseconds>> NextPlanning() = 0;
   // Keeps what it came to, if the worker still has the task: otherwise false, and nothing is kept.
-  // If the job's generation has moved on, planning stays due.
+  // If the job's generation has moved on, planning stays due, and the frontier is not kept (it may
+  // be of an older profile). It stays due, too, if it was wanted meanwhile.
   virtual Result<bool> CompletePlanning(const PlanningTask& task, const PlanningOutcome& outcome,
                                         Milliseconds now) = 0;
-  // Planning is due at that time, if not earlier already.
+  // Planning is due at that time, if not earlier already. Nothing if the job has ended.
   virtual Result<void> WantPlanning(std::string_view job, Milliseconds due) = 0;
 
   // --- plans
@@ -213,6 +224,8 @@ class Store {
   virtual Result<std::optional<PlanRecord>> FindPlanById(std::string_view id) = 0;
   // Without bodies, newest first.
   virtual Result<std::vector<PlanRecord>> ListPlans(std::string_view job, int limit) = 0;
+  // Id and time are the store's unless given; kInput if there is a plan of that id. Of a job that
+  // has ended, too.
   virtual Result<PlanRecord> AddPlan(PlanRecord plan, Milliseconds now) = 0;
 
   // --- orders
@@ -220,24 +233,27 @@ class Store {
   virtual Result<std::vector<OrdersRecord>> ListOrders(std::string_view job, int limit) = 0;
 
   // --- nodes
-  // Its ranks, from now on; what it acknowledged stays.
+  // Its ranks, from now on; what it acknowledged stays. A notice only if they are others than
+  // before.
   virtual Result<void> AttachNode(std::string_view job, std::string_view node,
                                   std::string_view ranks, Milliseconds now) = 0;
   virtual Result<void> DetachNode(std::string_view job, std::string_view node) = 0;
   virtual Result<std::vector<NodeRecord>> NodesOf(std::string_view job) = 0;
   virtual Result<std::vector<NodeRecord>> JobsOf(std::string_view node) = 0;
-  // Never backwards in `acknowledged`.
+  // Never backwards in `acknowledged`. `ranks` stay. Nothing if it is not attached.
   virtual Result<void> Acknowledge(const NodeRecord& node) = 0;
 
   // --- stragglers
-  // Replaces what that source said of that pipeline: generation + 1, planning is due.
+  // Replaces what that source said of that pipeline: generation + 1, planning is due. kInput if the
+  // slowdown is below 1 or no number.
   virtual Result<void> PutStraggler(const StragglerRecord& straggler, Milliseconds now) = 0;
-  // Whether there was one.
+  // Whether there was one; then generation + 1, and planning is due.
   virtual Result<bool> DeleteStraggler(std::string_view job, int pipeline, std::string_view source,
                                        Milliseconds now) = 0;
   virtual Result<std::vector<StragglerRecord>> Stragglers(std::string_view job) = 0;
 
   // --- tokens
+  // kInput if there is one of that id.
   virtual Result<void> AddToken(const TokenRecord& token) = 0;
   virtual Result<bool> DeleteToken(std::string_view id) = 0;
   virtual Result<std::vector<TokenRecord>> Tokens() = 0;
@@ -252,7 +268,8 @@ class Store {
   // Whether it answers.
   virtual Result<void> Ping() = 0;
   // Calls `heard` for every notice sent after this returns, by this process or another, on a thread
-  // of the store's, one at a time; until the store goes. Once only.
+  // of the store's, one at a time; until the store goes. Once only (kInput). `heard` may
+  // use the store.
   virtual Result<void> Listen(std::function<void(const Notice&)> heard) = 0;
 };
 
