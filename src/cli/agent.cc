@@ -1,5 +1,4 @@
 // `perseus agent`: the daemon of a node.
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -51,15 +50,6 @@ std::string HostName() {
 std::string MetricsPlace(const std::string& address, int port) {
   if (port == 0) return "";
   return fmt::format(", metrics on {}:{}", address.substr(0, address.rfind(':')), port);
-}
-
-// Each client takes two descriptors. The soft limit of 1,024 is for programs that use select().
-void RaiseLimitOnOpenFiles() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  // Where that fails, fewer clients are taken.
-  static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
 }
 
 Result<void> RunAgent(const AgentFlags& flags) {

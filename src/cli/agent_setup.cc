@@ -1,5 +1,6 @@
 #include "agent_setup.h"
 
+#include <sys/resource.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <charconv>
@@ -75,6 +76,13 @@ spdlog::logger MakeLog(const std::string& level) {
   const bool has_journal = std::getenv("JOURNAL_STREAM") != nullptr;
   log.set_pattern(has_journal ? "%l: %v" : "%Y-%m-%dT%T.%e %l: %v");
   return log;
+}
+
+void RaiseLimitOnOpenFiles() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
 }
 
 }  // namespace perseus::cli

@@ -113,7 +113,9 @@ int Run(int argc, const char* const* argv) {
       AddEvaluateVerb(program), AddPartitionVerb(program), AddSynthVerb(program),
       AddDoctorVerb(program),   AddAgentVerb(program),     AddGpuVerb(program),
       AddTrainerVerb(program),  AddTuneVerb(program),      AddVerifyVerb(program),
-      AddTraceVerb(program),    AddNodeVerb(program),      AddCompletionVerb(program)};
+      AddTraceVerb(program),    AddNodeVerb(program),      AddServeVerb(program),
+      AddJobsVerb(program), AddJobVerb(program), AddTopVerb(program), AddTokenVerb(program),
+      AddCompletionVerb(program)};
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version.

@@ -1,7 +1,6 @@
 // `perseus node`: a node's half of the control plane.
 #include "perseus/node/run_node.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +13,7 @@
 #include "agent_setup.h"
 #include "perseus/base/clock.h"
 #include "perseus/base/excerpt.h"
-#include "perseus/base/file.h"
+#include "server_flags.h"
 #include "signals.h"
 #include "verbs.h"
 
@@ -33,53 +32,19 @@ constexpr const char* kExamples =
     "  perseus node --server http://127.0.0.1:7410 --job gpt3-run7=run    # a job started with\n"
     "                                                                     # PERSEUS_JOB_DIR=run";
 
-constexpr const char* kServer = "http://127.0.0.1:7410";
 constexpr const char* kJobsDirectory = "/run/perseus/jobs";
 
 struct NodeFlags {
-  std::string server;
-  std::string token_file;
-  std::string authority;
-  std::string certificate;
-  std::string key;
+  ServerFlags server;
   std::string name;
   std::string jobs_directory;
   std::vector<std::string> jobs;
   std::string log_level = "info";
 };
 
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-// The flag, or else the variable, or else what is usual.
-std::string FirstOf(const std::string& flag, const char* variable, const std::string& usual) {
-  if (!flag.empty()) return flag;
-  const std::string value = Environment(variable);
-  return value.empty() ? usual : value;
-}
-
 std::string HostName() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
-// Nothing where there is no file. Whoever can read a token can speak for every node.
-Result<std::string> ReadToken(const std::string& path) {
-  if (path.empty()) return "";
-  struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && (status.st_mode & S_IROTH) != 0) {
-    return Fail("{} holds a token that everybody on this machine can read (chmod 0640 {})", path,
-                path);
-  }
-  auto text = ReadFile(path);
-  if (!text) return Fail(text);
-  while (!text->empty() && (text->back() == '\n' || text->back() == '\r')) text->pop_back();
-  if (text->empty() || !IsPrintable(*text)) {
-    return Fail("{} holds no token (expected one line: what perseus token create printed)", path);
-  }
-  return *text;
 }
 
 Result<std::map<std::filesystem::path, std::string>> JobsGiven(
@@ -103,14 +68,8 @@ Result<void> RunNodeVerb(const NodeFlags& flags) {
   auto signals = EndSignals::Take();
   if (!signals) return Fail(signals);
   spdlog::logger log = MakeLog(flags.log_level);
-  http::ClientOptions server;
-  server.server = FirstOf(flags.server, "PERSEUS_SERVER", kServer);
-  server.authority = flags.authority;
-  server.certificate = flags.certificate;
-  server.key = flags.key;
-  const auto token = ReadToken(FirstOf(flags.token_file, "PERSEUS_TOKEN_FILE", ""));
-  if (!token) return Fail(token);
-  server.token = *token;
+  const auto server = ClientOptionsOf(flags.server);
+  if (!server) return Fail(server);
   const auto jobs = JobsGiven(flags.jobs);
   if (!jobs) return Fail(jobs);
   NodeOptions options;
@@ -120,9 +79,9 @@ Result<void> RunNodeVerb(const NodeFlags& flags) {
   // Who names single jobs means these.
   if (options.jobs_directory.empty() && jobs->empty()) options.jobs_directory = kJobsDirectory;
   RealClock clock;
-  log.info("node {} of {}", options.name, server.server);
+  log.info("node {} of {}", options.name, server->server);
   const auto ran = RunNode(
-      std::move(options), server, [&] { return signals->HaveCome(); }, clock, log);
+      std::move(options), *server, [&] { return signals->HaveCome(); }, clock, log);
   if (ran) log.info("ended; ranks go on with the orders that they have");
   return ran;
 }
@@ -133,21 +92,6 @@ Verb AddNodeVerb(CLI::App& program) {
   auto flags = std::make_shared<NodeFlags>();
   CLI::App* verb = program.add_subcommand("node", kAbout);
   verb->footer(kExamples);
-  verb->add_option("--server", flags->server,
-                   fmt::format("Where the server is; replicas with commas in between (default: "
-                               "PERSEUS_SERVER, or {})",
-                               kServer))
-      ->type_name("URL");
-  verb->add_option("--token-file", flags->token_file,
-                   "A token of scope agent (default: PERSEUS_TOKEN_FILE, or none)")
-      ->type_name("FILE");
-  verb->add_option("--ca", flags->authority, "Whom to trust (default: the system's authorities)")
-      ->type_name("FILE");
-  CLI::Option* certificate =
-      verb->add_option("--cert", flags->certificate, "This node's certificate")->type_name("FILE");
-  CLI::Option* key = verb->add_option("--key", flags->key, "Its key")->type_name("FILE");
-  certificate->needs(key);
-  key->needs(certificate);
   verb->add_option("--name", flags->name,
                    "What the server calls this node (default: its host name)")
       ->type_name("NAME");
@@ -158,6 +102,7 @@ Verb AddNodeVerb(CLI::App& program) {
       ->type_name("DIR");
   verb->add_option("--job", flags->jobs, "A job directory of its own; repeatable")
       ->type_name("KEY=DIR");
+  AddServerFlags(*verb, flags->server, "agent");
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->type_name("LEVEL")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));

@@ -19,17 +19,17 @@ constexpr Milliseconds kSecond = 1000;
 Answer<Context> Admit(const Services& services, const http::Request& request,
                       const std::map<std::string, std::string, std::less<>>& path, Access access) {
   const Milliseconds now = services.now();
-  Context context{services, request, path, Caller(), std::nullopt, now};
+  Context context{services, request, path, Principal(), std::nullopt, now};
   if (access == Access::kNobody) return context;
-  auto caller = services.rights.Identify(request, now);
-  if (!caller) return tl::unexpected(caller.error());
-  context.caller = *std::move(caller);
+  auto principal = services.rights.Identify(request, now);
+  if (!principal) return tl::unexpected(principal.error());
+  context.principal = *std::move(principal);
   const auto named = path.find("job");
   if (named == path.end()) {
     // Which job it is about, the endpoint has to find out by itself, and check.
     const bool is_of_a_job = access == Access::kRead || access == Access::kJob;
-    if (is_of_a_job && context.caller.scope == Caller::Scope::kJob) return context;
-    if (auto may = Rights::Check(context.caller, access, ""); !may) {
+    if (is_of_a_job && context.principal.scope == Principal::Scope::kJob) return context;
+    if (auto may = Rights::Check(context.principal, access, ""); !may) {
       return tl::unexpected(may.error());
     }
     return context;
@@ -37,7 +37,7 @@ Answer<Context> Admit(const Services& services, const http::Request& request,
   auto job = services.store.FindJob(named->second);
   if (!job) return Refuse(job);
   // A job that is not there is nobody's, so a job's token does not learn which jobs are.
-  if (auto may = Rights::Check(context.caller, access, *job ? (*job)->key : ""); !may) {
+  if (auto may = Rights::Check(context.principal, access, *job ? (*job)->key : ""); !may) {
     return tl::unexpected(may.error());
   }
   if (!*job) {

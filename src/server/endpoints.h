@@ -43,7 +43,7 @@ struct Context {
   const Services& services;
   const http::Request& request;
   const std::map<std::string, std::string, std::less<>>& path;
-  Caller caller;
+  Principal principal;
   std::optional<JobRecord> job;  // There if the pattern has a {job}.
   Milliseconds now = 0;
 

@@ -38,7 +38,7 @@ std::map<std::string, std::int64_t> ParsePositions(std::string_view text) {
 }
 
 // What a node with those ranks needs of each plan.
-std::map<std::string, std::set<int>> PlansFor(const JobOrders& orders, const NodeRanks& node) {
+std::map<std::string, std::set<int>> PlansFor(const PlannedOrders& orders, const NodeRanks& node) {
   std::map<std::string, std::set<int>> plans;
   for (const auto& [pipeline, ranks] : node) {
     if (pipeline < static_cast<int>(orders.pipelines.size())) {
@@ -200,7 +200,7 @@ Result<std::shared_ptr<const EventHub::News>> EventHub::ReadNews(const std::stri
   if (!*orders) return nothing;
   news->version = (*orders)->version;
   news->body = (*orders)->body;
-  auto parsed = ParseJobOrders(news->body);
+  auto parsed = ParsePlannedOrders(news->body);
   if (!parsed) return Fail(parsed);
   for (const NodeRanks& shape : shapes) {
     for (auto& needed : PlansFor(*parsed, shape)) {
@@ -238,7 +238,7 @@ void EventHub::Tell(const std::string& name, const News& news) {
 }
 
 void EventHub::TellOrders(Node& node, const NodeJob& job, const News& news) {
-  const auto orders = ParseJobOrders(news.body);
+  const auto orders = ParsePlannedOrders(news.body);
   if (!orders) return failed_(orders.error());
   auto plans = ordered_json::object();
   for (const auto& [pipeline, ranks] : job.ranks) {

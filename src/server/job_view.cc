@@ -28,18 +28,18 @@ std::string_view StateOf(const NodeRecord& node, const JobRecord& job, std::int6
   return job.last_step >= 0 && job.last_step > from_step ? "late" : "pending";
 }
 
-Result<std::optional<JobOrders>> OrdersOf(const Services& services, const JobRecord& job) {
+Result<std::optional<PlannedOrders>> OrdersOf(const Services& services, const JobRecord& job) {
   const auto record = services.store.NewestOrders(job.id);
   if (!record) return Fail(record);
-  if (!*record) return std::optional<JobOrders>();
-  auto orders = ParseJobOrders((*record)->body);
+  if (!*record) return std::optional<PlannedOrders>();
+  auto orders = ParsePlannedOrders((*record)->body);
   if (!orders) return Fail(orders);
-  return std::optional<JobOrders>(*std::move(orders));
+  return std::optional<PlannedOrders>(*std::move(orders));
 }
 
-ordered_json OrdersJson(const JobRecord& job, const JobOrders& orders) {
+ordered_json OrdersJson(const JobRecord& job, const PlannedOrders& orders) {
   auto pipelines = ordered_json::array();
-  for (const JobOrders::Share& share : orders.pipelines) {
+  for (const PlannedOrders::Share& share : orders.pipelines) {
     pipelines.push_back(
         {{"plan", share.plan}, {"time_s", share.time_s}, {"energy_j", share.energy_j}});
   }
@@ -55,7 +55,7 @@ ordered_json OrdersJson(const JobRecord& job, const JobOrders& orders) {
 }
 
 ordered_json Summary(const JobRecord& job, const JobSpec& spec,
-                     const std::optional<JobOrders>& orders) {
+                     const std::optional<PlannedOrders>& orders) {
   ordered_json json{{"id", job.id},
                     {"key", job.key},
                     {"status", job.ended != 0 ? "ended" : job.status},
@@ -75,7 +75,7 @@ ordered_json Summary(const JobRecord& job, const JobSpec& spec,
   if (!job.summary.empty()) json["measured"] = ordered_json::parse(job.summary);
   if (orders && !orders->pipelines.empty()) {
     double energy_j = 0;
-    for (const JobOrders::Share& share : orders->pipelines) energy_j += share.energy_j;
+    for (const PlannedOrders::Share& share : orders->pipelines) energy_j += share.energy_j;
     const double baseline_j =
         orders->baseline_energy_j * static_cast<double>(orders->pipelines.size());
     json["orders_version"] = job.orders_version;

@@ -104,9 +104,9 @@ bool JobWatch::Knows(std::int64_t version) const {
   return version == 0 || expected_.contains(version);
 }
 
-void JobWatch::Learn(std::int64_t version, const JobOrders& orders) {
+void JobWatch::Learn(std::int64_t version, const PlannedOrders& orders) {
   std::vector<double> times;
-  for (const JobOrders::Share& share : orders.pipelines) times.push_back(share.time_s);
+  for (const PlannedOrders::Share& share : orders.pipelines) times.push_back(share.time_s);
   const MutexLock lock(mutex_);
   expected_[version] = std::move(times);
   while (expected_.size() > kVersionsKept) expected_.erase(expected_.begin());

@@ -53,7 +53,7 @@ class JobWatch {
 
   // What each version says a pipeline's iteration takes; nothing: not looked up yet.
   bool Knows(std::int64_t version) const;
-  void Learn(std::int64_t version, const JobOrders& orders);
+  void Learn(std::int64_t version, const PlannedOrders& orders);
   double ExpectedTime(std::int64_t version, int pipeline) const;  // 0: no plan.
 
   // Whether the store should hear of the job again: at most once in `pause`.

@@ -22,7 +22,7 @@ Answer<http::Response> Register(const Context& context) {
   const std::string& body = context.request.body;
   auto spec = ReadJobSpec(body);
   if (!spec) return tl::unexpected(spec.error());
-  if (auto may = Rights::Check(context.caller, Access::kJob, spec->key); !may) {
+  if (auto may = Rights::Check(context.principal, Access::kJob, spec->key); !may) {
     return tl::unexpected(may.error());
   }
   const std::string canonical = Canonical(body);

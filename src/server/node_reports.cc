@@ -38,11 +38,11 @@ ReportedStep ReadStep(const Node& node) {
   return step;
 }
 
-JobReport ReadReport(const Node& node) {
+NodeJobReport ReadReport(const Node& node) {
   constexpr std::array<std::string_view, 5> kKeys{"job", "acknowledged", "following", "since_step",
                                                   "steps"};
   node.RequireObject(kKeys);
-  JobReport report;
+  NodeJobReport report;
   report.job = node.Member("job").Text();
   const auto whole = [&](std::string_view key, std::int64_t least, std::int64_t& value) {
     if (node.Has(key)) value = node.Member(key).Whole(least, kMostSteps, "a whole number");
@@ -59,7 +59,7 @@ JobReport ReadReport(const Node& node) {
 
 }  // namespace
 
-Answer<std::vector<JobReport>> ReadReports(std::string_view body) {
+Answer<std::vector<NodeJobReport>> ReadReports(std::string_view body) {
   return ReadBody(body, kDeepest, [](const Node& node) {
     constexpr std::array<std::string_view, 1> kKeys{"jobs"};
     node.RequireObject(kKeys);
@@ -67,21 +67,21 @@ Answer<std::vector<JobReport>> ReadReports(std::string_view body) {
     if (jobs.ListSize() > kMostReports) {
       json_file::ThrowAt(jobs.path, "has more than {} jobs (send them in parts)", kMostReports);
     }
-    std::vector<JobReport> reports;
+    std::vector<NodeJobReport> reports;
     for (std::size_t i = 0; i < jobs.ListSize(); ++i) reports.push_back(ReadReport(jobs[i]));
     return reports;
   });
 }
 
-Result<void> NodeReports::Take(const std::string& node, const std::vector<JobReport>& reports,
+Result<void> NodeReports::Take(const std::string& node, const std::vector<NodeJobReport>& reports,
                                Milliseconds now) {
-  for (const JobReport& report : reports) {
+  for (const NodeJobReport& report : reports) {
     if (auto taken = TakeJob(node, report, now); !taken) return taken;
   }
   return {};
 }
 
-Result<void> NodeReports::TakeJob(const std::string& node, const JobReport& report,
+Result<void> NodeReports::TakeJob(const std::string& node, const NodeJobReport& report,
                                   Milliseconds now) {
   const auto job = store_.FindJob(report.job);
   if (!job) return Fail(job);
@@ -100,7 +100,7 @@ Result<void> NodeReports::TakeJob(const std::string& node, const JobReport& repo
   return TakeSteps(**job, report, now);
 }
 
-bool NodeReports::IsNews(const std::string& node, const JobReport& report, Milliseconds now) {
+bool NodeReports::IsNews(const std::string& node, const NodeJobReport& report, Milliseconds now) {
   const MutexLock lock(mutex_);
   Known& known = known_[{report.job, node}];
   if (known.acknowledged == report.acknowledged && known.following == report.following &&
@@ -115,7 +115,7 @@ bool NodeReports::IsNews(const std::string& node, const JobReport& report, Milli
   return true;
 }
 
-Result<void> NodeReports::TakeSteps(const JobRecord& job, const JobReport& report,
+Result<void> NodeReports::TakeSteps(const JobRecord& job, const NodeJobReport& report,
                                     Milliseconds now) {
   const std::shared_ptr<JobWatch> watch = watches_.Of(job.id, now);
   if (!watch->settings()) {
@@ -166,7 +166,7 @@ Result<double> NodeReports::ExpectedTime(const std::string& job, JobWatch& watch
     const auto orders = store_.ListOrders(job, kOrdersLookedThrough);
     if (!orders) return Fail(orders);
     for (const OrdersRecord& record : *orders) {
-      auto parsed = ParseJobOrders(record.body);
+      auto parsed = ParsePlannedOrders(record.body);
       if (!parsed) return Fail(parsed);
       watch.Learn(record.version, *parsed);
     }

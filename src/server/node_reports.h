@@ -16,7 +16,7 @@
 
 namespace perseus {
 
-struct JobReport {
+struct NodeJobReport {
   std::string job;
   std::int64_t acknowledged = 0;
   std::int64_t following = 0;
@@ -25,14 +25,14 @@ struct JobReport {
 };
 
 // Of POST /v1/nodes/N/reports.
-Answer<std::vector<JobReport>> ReadReports(std::string_view body);
+Answer<std::vector<NodeJobReport>> ReadReports(std::string_view body);
 
 class NodeReports {
  public:
   NodeReports(Store& store, JobWatches& watches) : store_(store), watches_(watches) {}
 
   // Jobs that are not there, or have ended, are passed over: their nodes hear of it by the stream.
-  Result<void> Take(const std::string& node, const std::vector<JobReport>& reports,
+  Result<void> Take(const std::string& node, const std::vector<NodeJobReport>& reports,
                     Milliseconds now);
 
  private:
@@ -41,12 +41,12 @@ class NodeReports {
     std::int64_t following = -1;
     Milliseconds told = 0;
   };
-  Result<void> TakeJob(const std::string& node, const JobReport& report, Milliseconds now);
-  Result<void> TakeSteps(const JobRecord& job, const JobReport& report, Milliseconds now);
+  Result<void> TakeJob(const std::string& node, const NodeJobReport& report, Milliseconds now);
+  Result<void> TakeSteps(const JobRecord& job, const NodeJobReport& report, Milliseconds now);
   Result<void> TellStragglers(const std::string& job, std::vector<StragglerChange> changes,
                               Milliseconds now);
   // Whether the store has to hear of it.
-  bool IsNews(const std::string& node, const JobReport& report, Milliseconds now);
+  bool IsNews(const std::string& node, const NodeJobReport& report, Milliseconds now);
   Result<double> ExpectedTime(const std::string& job, JobWatch& watch, const ReportedStep& step);
 
   Store& store_;

@@ -144,13 +144,13 @@ std::string Reason(const PlanningInput& input, const std::map<int, double>& slow
   return reason;
 }
 
-Result<JobOrders> MakeOrders(const PlanningInput& input, const PreparedJob& job,
+Result<PlannedOrders> MakeOrders(const PlanningInput& input, const PreparedJob& job,
                              const Target& target, Plans& plans) {
   const int pipelines = job.spec.planned.pipelines;
   const std::map<int, double> slowdowns = SlowdownsAt(input.stragglers, pipelines, input.now);
   auto base = plans.Get(target, 1);
   if (!base) return Fail(base);
-  JobOrders orders;
+  PlannedOrders orders;
   orders.target = Describe(target);
   orders.reason = Reason(input, slowdowns);
   orders.baseline_time_s = ToSeconds((*base)->baseline_time);
@@ -183,9 +183,9 @@ Result<JobOrders> MakeOrders(const PlanningInput& input, const PreparedJob& job,
 Result<PlanningOutcome> PlanPrepared(const PlanningInput& input, const PreparedJob& job,
                              const Target& target) {
   PlanningOutcome outcome{.generation = input.job.generation};
-  std::optional<JobOrders> last;
+  std::optional<PlannedOrders> last;
   if (input.orders) {
-    auto parsed = ParseJobOrders(input.orders->body);
+    auto parsed = ParsePlannedOrders(input.orders->body);
     if (!parsed) return Fail(parsed);
     last = *std::move(parsed);
   }
@@ -207,7 +207,7 @@ Result<PlanningOutcome> PlanPrepared(const PlanningInput& input, const PreparedJ
   }
   const bool says_something_new =
       !last || !last->SameFor(*orders) || last->is_refined != orders->is_refined;
-  if (says_something_new) outcome.orders = FormatJobOrders(*orders);
+  if (says_something_new) outcome.orders = FormatPlannedOrders(*orders);
   outcome.again_at = NextChange(input.stragglers, input.now);
   if (!orders->is_refined) {
     const Milliseconds soon = input.now + kRefineAfter;
@@ -229,9 +229,9 @@ Result<Target> StoredTarget(const JobRecord& job, const Target& registered) {
 
 }  // namespace
 
-std::string FormatJobOrders(const JobOrders& orders) {
+std::string FormatPlannedOrders(const PlannedOrders& orders) {
   auto pipelines = ordered_json::array();
-  for (const JobOrders::Share& share : orders.pipelines) {
+  for (const PlannedOrders::Share& share : orders.pipelines) {
     pipelines.push_back(
         {{"plan", share.plan}, {"time_s", share.time_s}, {"energy_j", share.energy_j}});
   }
@@ -247,10 +247,10 @@ std::string FormatJobOrders(const JobOrders& orders) {
   return json.dump();
 }
 
-Result<JobOrders> ParseJobOrders(std::string_view text) {
+Result<PlannedOrders> ParsePlannedOrders(std::string_view text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   try {
-    JobOrders orders;
+    PlannedOrders orders;
     orders.from_step = json.at("from_step");
     orders.target = json.at("target");
     orders.reason = json.at("reason");

@@ -21,7 +21,7 @@
 namespace perseus {
 
 // Orders as the store keeps them.
-struct JobOrders {
+struct PlannedOrders {
   struct Share {
     std::string plan;     // Id.
     double time_s = 0;    // Of its iteration, as planned.
@@ -39,12 +39,12 @@ struct JobOrders {
   bool is_refined = false;
 
   // Whether a rank would do the same.
-  bool SameFor(const JobOrders& other) const {
+  bool SameFor(const PlannedOrders& other) const {
     return pipelines == other.pipelines && upcoming == other.upcoming;
   }
 };
-std::string FormatJobOrders(const JobOrders& orders);
-Result<JobOrders> ParseJobOrders(std::string_view text);
+std::string FormatPlannedOrders(const PlannedOrders& orders);
+Result<PlannedOrders> ParsePlannedOrders(std::string_view text);
 
 // The step from which all ranks can follow what is ordered at `now`: news takes `lead_s` to be
 // there, and steps pass meanwhile. 0 where no step was ever reported.

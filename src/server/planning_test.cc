@@ -51,7 +51,7 @@ class PlanningTest : public testing::Test {
     }
     return plannings;
   }
-  JobOrders Orders() { return *ParseJobOrders((*store_->NewestOrders(job_))->body); }
+  PlannedOrders Orders() { return *ParsePlannedOrders((*store_->NewestOrders(job_))->body); }
   void Straggle(int pipeline, double slowdown, Milliseconds starts, Milliseconds expires) {
     ASSERT_TRUE(store_->PutStraggler({.job = job_,
                                       .pipeline = pipeline,
@@ -78,7 +78,7 @@ TEST_F(PlanningTest, OrdersThePlanOfTheTargetToAllPipelines) {
   EXPECT_GE(Plan(), 1);
   EXPECT_EQ(Job().status, "planned") << Job().problem;
   EXPECT_EQ(Job().planned, Job().generation);
-  const JobOrders orders = Orders();
+  const PlannedOrders orders = Orders();
   ASSERT_THAT(orders.pipelines, SizeIs(3));
   EXPECT_EQ(orders.pipelines[0], orders.pipelines[2]);
   EXPECT_EQ(orders.target, "no slowdown");
@@ -94,11 +94,11 @@ TEST_F(PlanningTest, OrdersThePlanOfTheTargetToAllPipelines) {
 TEST_F(PlanningTest, RefinesWhatItOrderedInHaste) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   Plan();
-  const JobOrders hasty = Orders();
+  const PlannedOrders hasty = Orders();
   EXPECT_EQ(Plan(), 0) << "not at once";
   now_ += 3000;
   EXPECT_EQ(Plan(), 1);
-  const JobOrders refined = Orders();
+  const PlannedOrders refined = Orders();
   EXPECT_TRUE(refined.is_refined);
   EXPECT_LE(refined.pipelines[0].energy_j, hasty.pipelines[0].energy_j * (1 + 1e-9));
   now_ += 100'000;
@@ -110,10 +110,10 @@ TEST_F(PlanningTest, MovesTheOthersForAStragglerAndBack) {
   Plan();
   now_ += 3000;
   Plan();
-  const JobOrders before = Orders();
+  const PlannedOrders before = Orders();
   Straggle(1, 1.2, now_, now_ + 60'000);
   Plan();
-  const JobOrders during = Orders();
+  const PlannedOrders during = Orders();
   EXPECT_EQ(during.pipelines[1], before.pipelines[1]) << "the straggler keeps its plan";
   EXPECT_GT(during.pipelines[0].time_s, 1.05 * before.time_s);
   EXPECT_LE(during.pipelines[0].time_s, 1.2 * before.time_s * (1 + 1e-9));
@@ -130,10 +130,10 @@ TEST_F(PlanningTest, MovesTheOthersForAStragglerAndBack) {
 TEST_F(PlanningTest, NamesThePlansOfAStragglerThatIsToCome) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   Plan();
-  const JobOrders before = Orders();
+  const PlannedOrders before = Orders();
   Straggle(0, 1.3, now_ + 30'000, 0);
   Plan();
-  const JobOrders announced = Orders();
+  const PlannedOrders announced = Orders();
   EXPECT_EQ(announced.pipelines, before.pipelines);
   ASSERT_THAT(announced.upcoming, SizeIs(1));
   now_ += 30'000;
@@ -184,8 +184,8 @@ TEST(FirstStep, LiesAsFarAheadAsNewsTakes) {
   EXPECT_EQ(FirstStep(job, 3, 5'000'000, 0.5), 112) << "a job that stands still";
 }
 
-TEST(JobOrders, SurviveTheStore) {
-  const JobOrders orders{.from_step = 7,
+TEST(PlannedOrders, SurviveTheStore) {
+  const PlannedOrders orders{.from_step = 7,
                          .target = "no slowdown",
                          .reason = "profile 1",
                          .pipelines = {{"p-1", 2.5, 1000.25}, {"p-2", 3, 900}},
@@ -194,11 +194,11 @@ TEST(JobOrders, SurviveTheStore) {
                          .baseline_time_s = 2.5,
                          .baseline_energy_j = 1100,
                          .is_refined = true};
-  const auto again = ParseJobOrders(FormatJobOrders(orders));
+  const auto again = ParsePlannedOrders(FormatPlannedOrders(orders));
   ASSERT_TRUE(again);
   EXPECT_TRUE(again->SameFor(orders));
-  EXPECT_EQ(FormatJobOrders(*again), FormatJobOrders(orders));
-  EXPECT_FALSE(ParseJobOrders("{}"));
+  EXPECT_EQ(FormatPlannedOrders(*again), FormatPlannedOrders(orders));
+  EXPECT_FALSE(ParsePlannedOrders("{}"));
 }
 
 }  // namespace

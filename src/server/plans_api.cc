@@ -70,7 +70,7 @@ Answer<PlanRecord> CurrentPlan(const Context& context) {
     return Refuse(404, "There is no plan in force", "planning has not come to a plan yet",
                   "see the job's status");
   }
-  const auto parsed = ParseJobOrders((*orders)->body);
+  const auto parsed = ParsePlannedOrders((*orders)->body);
   if (!parsed) return Refuse(parsed);
   auto plan = context.services.store.FindPlanById(parsed->pipelines.front().plan);
   if (!plan) return Refuse(plan);
@@ -167,7 +167,7 @@ Answer<http::Response> GetPlanById(const Context& context) {
     if (!job) return Refuse(job);
     if (*job) key = (*job)->key;
   }
-  if (auto may = Rights::Check(context.caller, Access::kRead, key); !may) {
+  if (auto may = Rights::Check(context.principal, Access::kRead, key); !may) {
     return tl::unexpected(may.error());
   }
   if (!*record) {

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kBearer = "Bearer ";
 constexpr std::size_t kSecretBytes = 32;
 
-Answer<Caller> Unknown(std::string detail) {
+Answer<Principal> Unknown(std::string detail) {
   return Refuse(401, "Who are you?", std::move(detail),
                 "send Authorization: Bearer with a token of `perseus token create`");
 }
@@ -26,11 +26,11 @@ Answer<void> Forbid(std::string detail, std::string remedy) {
 
 }  // namespace
 
-Result<Caller::Scope> ParseScope(std::string_view text) {
-  if (text == "operator") return Caller::Scope::kOperator;
-  if (text == "agent") return Caller::Scope::kAgent;
-  if (text == "job") return Caller::Scope::kJob;
-  if (text == "read") return Caller::Scope::kRead;
+Result<Principal::Scope> ParseScope(std::string_view text) {
+  if (text == "operator") return Principal::Scope::kOperator;
+  if (text == "agent") return Principal::Scope::kAgent;
+  if (text == "job") return Principal::Scope::kJob;
+  if (text == "read") return Principal::Scope::kRead;
   return Fail("{} is not a scope (expected operator, agent, job or read)", Excerpt(text));
 }
 
@@ -53,13 +53,13 @@ Result<void> Rights::Load(Store& store) {
   return {};
 }
 
-Answer<Caller> Rights::Identify(const http::Request& request, Milliseconds now) const {
+Answer<Principal> Rights::Identify(const http::Request& request, Milliseconds now) const {
   std::shared_ptr<const std::vector<TokenRecord>> tokens;
   {
     const MutexLock lock(mutex_);
     tokens = tokens_;
   }
-  if (tokens->empty() && without_ == WithoutTokens::kOpen) return Caller();
+  if (tokens->empty() && without_ == WithoutTokens::kOpen) return Principal();
   const std::string_view field = request.Field("authorization");
   if (field.empty()) return Unknown("the request has no token");
   if (!field.starts_with(kBearer)) return Unknown("the Authorization is not a bearer's");
@@ -72,12 +72,12 @@ Answer<Caller> Rights::Identify(const http::Request& request, Milliseconds now) 
   }
   const auto scope = ParseScope(token->scope);
   if (!scope) return Unknown("the token's scope is of a newer server");
-  return Caller{*scope, token->job, token->id};
+  return Principal{*scope, token->job, token->id};
 }
 
-Answer<void> Rights::Check(const Caller& caller, Access access, std::string_view job_key) {
-  using Scope = Caller::Scope;
-  const bool is_other_job = caller.scope == Scope::kJob && caller.job != job_key;
+Answer<void> Rights::Check(const Principal& principal, Access access, std::string_view job_key) {
+  using Scope = Principal::Scope;
+  const bool is_other_job = principal.scope == Scope::kJob && principal.job != job_key;
   switch (access) {
     case Access::kNobody:
       return {};
@@ -85,18 +85,18 @@ Answer<void> Rights::Check(const Caller& caller, Access access, std::string_view
       if (!is_other_job) return {};
       return Forbid("it is good for one job alone", "use that job's token, or one of scope read");
     case Access::kReadAll:
-      if (caller.scope != Scope::kJob) return {};
+      if (principal.scope != Scope::kJob) return {};
       return Forbid("it is good for one job alone", "use a token of scope read");
     case Access::kJob:
-      if (caller.scope == Scope::kOperator || (caller.scope == Scope::kJob && !is_other_job)) {
+      if (principal.scope == Scope::kOperator || (principal.scope == Scope::kJob && !is_other_job)) {
         return {};
       }
       return Forbid("changing this job takes its own token, or an operator's", "use one of these");
     case Access::kNode:
-      if (caller.scope == Scope::kOperator || caller.scope == Scope::kAgent) return {};
+      if (principal.scope == Scope::kOperator || principal.scope == Scope::kAgent) return {};
       return Forbid("nodes' endpoints take a token of scope agent", "use one");
     case Access::kOperator:
-      if (caller.scope == Scope::kOperator) return {};
+      if (principal.scope == Scope::kOperator) return {};
       return Forbid("this takes a token of scope operator", "use one");
   }
   return {};

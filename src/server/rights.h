@@ -15,7 +15,7 @@
 
 namespace perseus {
 
-// What an endpoint asks of its caller.
+// What an endpoint asks of who calls it.
 enum class Access {
   kNobody,    // Nothing: whether the server lives.
   kRead,      // Looking: any scope; of a job, not another job's token.
@@ -25,7 +25,7 @@ enum class Access {
   kOperator,  // All else.
 };
 
-struct Caller {
+struct Principal {
   enum class Scope { kOperator, kAgent, kJob, kRead };
   Scope scope = Scope::kOperator;
   std::string job;    // Key, of scope kJob.
@@ -33,7 +33,7 @@ struct Caller {
 };
 
 // Of "Bearer …". kInput: none of the four scopes.
-Result<Caller::Scope> ParseScope(std::string_view text);
+Result<Principal::Scope> ParseScope(std::string_view text);
 // SHA-256, hexadecimal.
 std::string HashOfSecret(std::string_view secret);
 // A new token's secret: "perseus_" and 256 bits.
@@ -49,9 +49,9 @@ class Rights {
   Result<void> Load(Store& store);
 
   // 401 without a token that is one and has not expired.
-  Answer<Caller> Identify(const http::Request& request, Milliseconds now) const;
-  // 403 if the caller may not. `job_key`: of the job that is asked for; empty: none, or all.
-  static Answer<void> Check(const Caller& caller, Access access, std::string_view job_key);
+  Answer<Principal> Identify(const http::Request& request, Milliseconds now) const;
+  // 403 if he may not. `job_key`: of the job that is asked for; empty: none, or all.
+  static Answer<void> Check(const Principal& principal, Access access, std::string_view job_key);
 
  private:
   WithoutTokens without_;

@@ -8,7 +8,7 @@
 namespace perseus {
 namespace {
 
-using Scope = Caller::Scope;
+using Scope = Principal::Scope;
 
 struct Row {
   const char* name;
@@ -35,8 +35,8 @@ TEST_P(RightsTable, SaysWhoMay) {
   constexpr std::array<Scope, 4> kScopes{Scope::kOperator, Scope::kAgent, Scope::kJob,
                                          Scope::kRead};
   for (std::size_t i = 0; i < kScopes.size(); ++i) {
-    const Caller caller{kScopes[i], kScopes[i] == Scope::kJob ? "mine" : "", "t-1"};
-    const auto may = Rights::Check(caller, GetParam().access, GetParam().job);
+    const Principal principal{kScopes[i], kScopes[i] == Scope::kJob ? "mine" : "", "t-1"};
+    const auto may = Rights::Check(principal, GetParam().access, GetParam().job);
     EXPECT_EQ(may.has_value(), GetParam().allowed[i]) << "scope " << i;
     if (!may) {
       EXPECT_EQ(may.error().status, 403);
@@ -72,19 +72,19 @@ class RightsTest : public testing::Test {
 
 TEST_F(RightsTest, WithoutTokensEverybodyIsAnOperator) {
   ASSERT_TRUE(rights_.Load(*store_));
-  const auto caller = rights_.Identify(With(""), 0);
-  ASSERT_TRUE(caller);
-  EXPECT_EQ(caller->scope, Scope::kOperator);
+  const auto principal = rights_.Identify(With(""), 0);
+  ASSERT_TRUE(principal);
+  EXPECT_EQ(principal->scope, Scope::kOperator);
   const Rights closed(Rights::WithoutTokens::kClosed);
   EXPECT_FALSE(closed.Identify(With(""), 0));
 }
 
 TEST_F(RightsTest, ATokenIsItsScopeUntilItExpires) {
   const std::string secret = Add("job", "mine", 1000);
-  const auto caller = rights_.Identify(With("Bearer " + secret), 999);
-  ASSERT_TRUE(caller) << caller.error().detail;
-  EXPECT_EQ(caller->scope, Scope::kJob);
-  EXPECT_EQ(caller->job, "mine");
+  const auto principal = rights_.Identify(With("Bearer " + secret), 999);
+  ASSERT_TRUE(principal) << principal.error().detail;
+  EXPECT_EQ(principal->scope, Scope::kJob);
+  EXPECT_EQ(principal->job, "mine");
   const auto late = rights_.Identify(With("Bearer " + secret), 1000);
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().status, 401);

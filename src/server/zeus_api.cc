@@ -128,7 +128,7 @@ Answer<http::Response> RegisterJob(const Context& context) {
   if (!info) return tl::unexpected(info.error());
   const auto job = JobOf(context, *info);
   if (!job) return tl::unexpected(job.error());
-  if (auto may = Rights::Check(context.caller, Access::kJob, job->key); !may) {
+  if (auto may = Rights::Check(context.principal, Access::kJob, job->key); !may) {
     return tl::unexpected(may.error());
   }
   return Compact(job->id);
@@ -216,7 +216,7 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, const
   const auto orders = services.store.NewestOrders(id);
   if (!orders) return Refuse(orders);
   if (!*orders) return std::optional<http::Response>();
-  const auto parsed = ParseJobOrders((*orders)->body);
+  const auto parsed = ParsePlannedOrders((*orders)->body);
   if (!parsed) return Refuse(parsed);
   const auto info =
       json_file::Read((*bodies)[static_cast<std::size_t>(rank)], "rank", kDeepest, ReadRankInfo);

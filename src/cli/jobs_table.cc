@@ -1,0 +1,63 @@
+#include "jobs_table.h"
+
+#include <fmt/format.h>
+
+#include "table.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string Number(const ordered_json& json, const char* key, const char* format) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number()) return "";
+  return fmt::format(fmt::runtime(format), found->get<double>());
+}
+
+// Energy of a step over all pipelines; empty while a pipeline's is unknown.
+std::string MeasuredEnergy(const ordered_json& job) {
+  const auto measured = job.find("measured");
+  if (measured == job.end()) return "";
+  double energy_j = 0;
+  for (const auto& [pipeline, of_pipeline] : measured->at("pipelines").items()) {
+    if (!of_pipeline.contains("energy_j")) return "";
+    energy_j += of_pipeline["energy_j"].get<double>();
+  }
+  return energy_j == 0 ? "" : FormatQuantity(energy_j);
+}
+
+}  // namespace
+
+Result<ordered_json> FetchJobs(ServerClient& server, bool ended_too) {
+  auto jobs = ordered_json::array();
+  std::string after;
+  do {
+    auto page = server.Get(fmt::format("/v1/jobs?limit=500{}{}", ended_too ? "&all=1" : "",
+                                       after.empty() ? "" : "&after=" + after));
+    if (!page) return page;
+    for (auto& job : page->at("jobs")) jobs.push_back(std::move(job));
+    after = page->value("next", "");
+  } while (!after.empty());
+  return jobs;
+}
+
+std::string FormatJobs(const ordered_json& jobs) {
+  Table table({"job", "status", "dp x pp x tp", "target", "step", "step (s)", "energy (J)",
+               "planned saving"});
+  for (const ordered_json& job : jobs) {
+    const auto& target = job.at("target");
+    const auto measured = job.find("measured");
+    table.AddRow(
+        {job.at("key"), job.at("status"),
+         fmt::format("{} x {} x {}", job.at("pipelines").get<int>(), job.at("stages").get<int>(),
+                     job.at("tensor_parallel").get<int>()),
+         target.at("kind").get<std::string>() + Number(target, "value", " {:g}"),
+         job.at("last_step").get<std::int64_t>() < 0 ? "" : Number(job, "last_step", "{:.0f}"),
+         measured == job.end() ? "" : Number(*measured, "step_s", "{:.4g}"), MeasuredEnergy(job),
+         Number(job, "saving_percent", "{:.2f} %")});
+  }
+  return jobs.empty() ? "no jobs\n" : table.Format();
+}
+
+}  // namespace perseus::cli
