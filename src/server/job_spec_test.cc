@@ -44,7 +44,7 @@ class BadJobTest : public testing::TestWithParam<BadJob> {};
 INSTANTIATE_TEST_SUITE_P(
     Rows, BadJobTest,
     testing::Values(
-        BadJob{"NoKey", R"("key": "gpt3-run7",)", "", "", "key is missing"},
+        BadJob{"NoKey", R"("key": "gpt3-run7",)", "", "/key", "key is missing"},
         BadJob{"KeyOfAPath", "gpt3-run7", "../x", "/key", "is not a key"},
         BadJob{"KeyLikeAnId", "gpt3-run7", "j-17", "/key", "is not a key"},
         BadJob{"NoPipelines", R"("pipelines": 2)", R"("pipelines": 0)", "/pipelines", "from 1"},

@@ -8,7 +8,9 @@ namespace perseus {
 namespace {
 
 constexpr std::int64_t kLatestBy = 3;
-constexpr double kDeviationsOfMedian = 1.4826;  // Standard deviations in a median distance.
+constexpr int kToBeginAnew = 4;
+constexpr double kMostOfQuiet = 0.9;
+constexpr double kDeviationsOfMost = 1.645;  // That nine of ten are within.
 
 // Of an even number the lower of the two in the middle.
 double LowerMedian(std::vector<double> values) {
@@ -30,16 +32,16 @@ void Keep(std::deque<double>& values, double value, std::size_t most) {
 std::vector<StragglerChange> StragglerDetector::Add(const PipelineStep& report) {
   std::vector<StragglerChange> changes;
   if (!(report.busy_s > 0)) return changes;
-  std::int64_t& newest = newest_[report.pipeline];
-  if (report.step + kLatestBy < judged_) {
+  passed_over_ = report.step <= judged_ ? passed_over_ + 1 : 0;
+  if (passed_over_ >= kToBeginAnew) {
     open_.clear();
     newest_.clear();
     judged_ = report.step - 1;
-    newest_[report.pipeline] = report.step;
-  } else {
-    newest = std::max(newest, report.step);
+    passed_over_ = 0;
   }
   if (report.step <= judged_) return changes;
+  const auto [newest, is_first] = newest_.try_emplace(report.pipeline, report.step);
+  newest->second = std::max(newest->second, report.step);
   Judged& judged = open_[report.step][report.pipeline];
   judged.busy_s = std::max(judged.busy_s, report.busy_s);
   judged.expected_s = report.expected_s;
@@ -107,11 +109,13 @@ void StragglerDetector::Judge(std::int64_t step, std::vector<StragglerChange>& c
 }
 
 double StragglerDetector::Threshold(const Pipeline& pipeline) {
-  if (pipeline.quiet.size() < kLeastPast) return 1 + kLeast;
-  const double median = LowerMedian(pipeline.quiet);
+  if (pipeline.quiet.size() < kLeastPast) return 1 + kUnknown;
   std::vector<double> distances;
-  for (const double x : pipeline.quiet) distances.push_back(std::abs(x - median));
-  return 1 + std::max(kLeast, kNoise * kDeviationsOfMedian * LowerMedian(std::move(distances)));
+  for (const double x : pipeline.quiet) distances.push_back(std::abs(x - 1));
+  const auto most = distances.begin() + static_cast<std::ptrdiff_t>(
+                                            kMostOfQuiet * static_cast<double>(distances.size()));
+  std::ranges::nth_element(distances, most);
+  return 1 + std::max(kLeast, kNoise * *most / kDeviationsOfMost);
 }
 
 std::optional<StragglerChange> StragglerDetector::Judge(std::int64_t step, int number, double x) {

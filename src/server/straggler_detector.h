@@ -12,8 +12,9 @@
 // last kPast quiet steps.
 //
 // Noise. A quiet step is one of a pipeline that is no straggler and whose x is below the threshold.
-// s: 1.4826 times the median distance of x from its median over the last kPast quiet steps. The
-// threshold is 1 + max(kLeast, kNoise s).
+// s: what nine of ten of the last kPast quiet steps are off by at most, over 1.645, as of a normal
+// distribution. (Not the median: of two pipelines x is exactly 1 every other time.) The threshold is
+// 1 + max(kLeast, kNoise s); 1 + kUnknown until there are kLeastPast quiet steps.
 //
 // Raised after kToRaise steps in a row above the threshold: one step that blips raises nothing. The
 // slowdown is the least of them. Later it follows the median of the last three steps, if that is
@@ -56,14 +57,15 @@ class StragglerDetector {
   static constexpr int kMostToClear = 96;
   static constexpr int kFlapping = 60;
   static constexpr std::size_t kPast = 64;
-  static constexpr std::size_t kLeastPast = 5;
+  static constexpr std::size_t kLeastPast = 8;
+  static constexpr double kUnknown = 0.05;
   static constexpr double kLeast = 0.02;
   static constexpr double kNoise = 5;
   static constexpr double kUpdate = 0.01;
 
   // A step is judged once a later one is reported by every pipeline that reported it, or when it is
-  // three behind the newest; what comes after that is passed over. A step number that falls back by
-  // more than three is a job that began anew: all is forgotten but the stragglers.
+  // three behind the newest; what comes after that is passed over. Four of these in a row are a job
+  // that began anew.
   std::vector<StragglerChange> Add(const PipelineStep& report);
 
   // Those that are raised.
@@ -96,6 +98,7 @@ class StragglerDetector {
   std::map<int, Pipeline> pipelines_;
   std::map<int, std::int64_t> newest_;  // Step of each pipeline.
   std::int64_t judged_ = -1;            // The last step that was.
+  int passed_over_ = 0;                 // In a row.
 };
 
 }  // namespace perseus
