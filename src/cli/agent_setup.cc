@@ -1,7 +1,7 @@
 #include "agent_setup.h"
 
-#include <sys/resource.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <sys/resource.h>
 
 #include <charconv>
 #include <cstdlib>

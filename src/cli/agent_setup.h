@@ -22,8 +22,8 @@ Result<GpuKeeper::Setup> SetUpGpus(const std::string& which, const std::string& 
 // Changes with every boot.
 Result<std::string> BootId();
 
-// Connections take descriptors, and the soft limit of 1,024 is for programs that use select(). Where
-// it cannot be raised, fewer connections are taken.
+// Connections take descriptors, and the soft limit of 1,024 is for programs that use select().
+// Where it cannot be raised, fewer connections are taken.
 void RaiseLimitOnOpenFiles();
 
 // To standard error; without the time where systemd's journal writes it.

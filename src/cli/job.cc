@@ -131,28 +131,23 @@ std::string FormatNodes(const ordered_json& nodes) {
 std::string FormatStragglers(const ordered_json& stragglers) {
   std::string text;
   for (const ordered_json& straggler : stragglers) {
-    text += fmt::format("straggler: pipeline {}, {:.4g} times as slow, {} ({}){}{}\n",
-                        straggler.at("pipeline").get<int>(),
-                        straggler.at("slowdown").get<double>(),
-                        straggler.at("state").get<std::string>(),
-                        straggler.at("source").get<std::string>(),
-                        straggler.contains("expires")
-                            ? ", until " + straggler["expires"].get<std::string>()
-                            : "",
-                        straggler.contains("warning")
-                            ? "; " + straggler["warning"].get<std::string>()
-                            : "");
+    text += fmt::format(
+        "straggler: pipeline {}, {:.4g} times as slow, {} ({}){}{}\n",
+        straggler.at("pipeline").get<int>(), straggler.at("slowdown").get<double>(),
+        straggler.at("state").get<std::string>(), straggler.at("source").get<std::string>(),
+        straggler.contains("expires") ? ", until " + straggler["expires"].get<std::string>() : "",
+        straggler.contains("warning") ? "; " + straggler["warning"].get<std::string>() : "");
   }
   return text;
 }
 
 std::string FormatOrders(const ordered_json& orders) {
   const auto& baseline = orders.at("baseline");
-  std::string text = fmt::format(
-      "orders {}, from step {}: {} ({}{})\n", orders.at("version").get<std::int64_t>(),
-      orders.at("from_step").get<std::int64_t>(), orders.at("target").get<std::string>(),
-      orders.at("reason").get<std::string>(),
-      orders.at("refined").get<bool>() ? "" : "; a better plan is being looked for");
+  std::string text =
+      fmt::format("orders {}, from step {}: {} ({}{})\n", orders.at("version").get<std::int64_t>(),
+                  orders.at("from_step").get<std::int64_t>(),
+                  orders.at("target").get<std::string>(), orders.at("reason").get<std::string>(),
+                  orders.at("refined").get<bool>() ? "" : "; a better plan is being looked for");
   Table table({"pipeline", "plan", "time (s)", "energy (J)", "saving"});
   const double baseline_j = baseline.at("energy_j");
   int pipeline = 0;
@@ -166,12 +161,12 @@ std::string FormatOrders(const ordered_json& orders) {
 }
 
 std::string FormatJob(const ordered_json& job) {
-  std::string text = fmt::format(
-      "{} ({}): {}\n{} pipelines x {} stages x {} GPUs, {}, {} microbatches\n",
-      job.at("key").get<std::string>(), job.at("id").get<std::string>(),
-      job.at("status").get<std::string>(), job.at("pipelines").get<int>(),
-      job.at("stages").get<int>(), job.at("tensor_parallel").get<int>(),
-      job.at("schedule").get<std::string>(), job.at("microbatches").get<int>());
+  std::string text =
+      fmt::format("{} ({}): {}\n{} pipelines x {} stages x {} GPUs, {}, {} microbatches\n",
+                  job.at("key").get<std::string>(), job.at("id").get<std::string>(),
+                  job.at("status").get<std::string>(), job.at("pipelines").get<int>(),
+                  job.at("stages").get<int>(), job.at("tensor_parallel").get<int>(),
+                  job.at("schedule").get<std::string>(), job.at("microbatches").get<int>());
   if (job.contains("problem")) text += "problem: " + job["problem"].get<std::string>() + "\n";
   if (job.at("profile_version") == 0) text += "no profile yet (perseus tune, or --profile)\n";
   if (job.contains("orders")) text += "\n" + FormatOrders(job["orders"]);
@@ -223,8 +218,7 @@ Result<void> SayStraggler(const Flags& flags) {
 Result<void> PrintPlan(const Flags& flags) {
   auto server = ServerClient::Connect(flags.server);
   if (!server) return Fail(server);
-  const auto plan =
-      server->GetText(PathOf(flags, "/plans/" + http::PercentEncoded(flags.plan)));
+  const auto plan = server->GetText(PathOf(flags, "/plans/" + http::PercentEncoded(flags.plan)));
   if (!plan) return Fail(plan);
   return Print(*plan);
 }
@@ -253,7 +247,8 @@ Verb AddJobVerb(CLI::App& program) {
     actions->emplace_back(sub, run);
     return sub;
   };
-  CLI::App* registers = add("register", "Register a job, or find the one of that key", "job", Register);
+  CLI::App* registers =
+      add("register", "Register a job, or find the one of that key", "job", Register);
   AddJobFlags(*registers, flags->registered);
   registers->add_option("--profile", flags->profile, "Its profile (CSV), if it was measured")
       ->type_name("FILE");

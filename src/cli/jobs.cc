@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kAboutJobs = "List the jobs of a perseus server.";
 constexpr const char* kAboutTop =
-    "Watch the jobs of a perseus server, until Ctrl-C. `energy` and `step` are measured means of the\n"
+    "Watch the jobs of a perseus server, until Ctrl-C. `energy` and `step` are measured means of "
+    "the\n"
     "last steps, `planned saving` is that of the plans in force.";
 // Between looks at whether it is to end.
 constexpr std::chrono::milliseconds kMoment{100};

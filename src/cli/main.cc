@@ -114,8 +114,8 @@ int Run(int argc, const char* const* argv) {
       AddDoctorVerb(program),   AddAgentVerb(program),     AddGpuVerb(program),
       AddTrainerVerb(program),  AddTuneVerb(program),      AddVerifyVerb(program),
       AddTraceVerb(program),    AddNodeVerb(program),      AddServeVerb(program),
-      AddJobsVerb(program), AddJobVerb(program), AddTopVerb(program), AddTokenVerb(program),
-      AddCompletionVerb(program)};
+      AddJobsVerb(program),     AddJobVerb(program),       AddTopVerb(program),
+      AddTokenVerb(program),    AddCompletionVerb(program)};
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version.

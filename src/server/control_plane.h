@@ -22,16 +22,16 @@ namespace perseus {
 struct ControlPlaneOptions {
   std::string address = "127.0.0.1:7410";
   std::string database = "sqlite:perseus.db";  // As OpenStore takes it.
-  std::optional<http::TlsFiles> tls;
-  http::Limits limits;
+  std::optional<http::TlsFiles> tls = {};
+  http::Limits limits = {};
   // Without it, an address that is not this machine's own is refused unless there are TLS and
   // tokens.
   bool is_insecure = false;
   int planning_threads = 2;
-  double lead_s = 0.5;                // How far ahead of a step orders are given.
-  double keep_ended_days = 30;        // Jobs that have ended.
-  std::string replica;                // Unique; empty: host and process.
-  std::function<Milliseconds()> now;  // Empty: the system's clock.
+  double lead_s = 0.5;                     // How far ahead of a step orders are given.
+  double keep_ended_days = 30;             // Jobs that have ended.
+  std::string replica = {};                // Unique; empty: host and process.
+  std::function<Milliseconds()> now = {};  // Empty: the system's clock.
   // What keeps house (deletes old jobs, looks whether the database answers) does so this often.
   std::chrono::milliseconds housekeeping{5'000};
 };

@@ -42,17 +42,16 @@ class NodeStream {
   NodeStream(const std::string& server, const std::string& node, std::string last_event_id = "")
       : thread_([this, server, node, last_event_id = std::move(last_event_id)] {
           auto client = http::Client::Create({.server = server});
-          const auto listened = client->Listen(
-              {.target = "/v1/nodes/" + node + "/events",
-               .last_event_id = last_event_id,
-               .heard =
-                   [this](const http::Event& event) {
-                     const std::lock_guard lock(mutex_);
-                     events_.push_back(event);
-                     came_.notify_all();
-                     return true;
-                   },
-               .should_end = [this] { return ends_.load(); }});
+          const auto listened = client->Listen({.target = "/v1/nodes/" + node + "/events",
+                                                .last_event_id = last_event_id,
+                                                .heard =
+                                                    [this](const http::Event& event) {
+                                                      const std::lock_guard lock(mutex_);
+                                                      events_.push_back(event);
+                                                      came_.notify_all();
+                                                      return true;
+                                                    },
+                                                .should_end = [this] { return ends_.load(); }});
           EXPECT_TRUE(listened) << listened.error().message;
         }) {}
   ~NodeStream() {
@@ -95,7 +94,8 @@ class NodeStream {
 class ControlPlaneTest : public testing::Test {
  protected:
   ControlPlaneTest() {
-    auto started = ControlPlane::Start({.address = "127.0.0.1:0", .database = "sqlite::memory:"}, log_);
+    auto started =
+        ControlPlane::Start({.address = "127.0.0.1:0", .database = "sqlite::memory:"}, log_);
     EXPECT_TRUE(started) << started.error().message;
     plane_ = *std::move(started);
     thread_ = std::thread([this] { plane_->Run(); });
@@ -135,7 +135,8 @@ class ControlPlaneTest : public testing::Test {
     return true;
   }
   void Attach(const std::string& node, const std::string& key, int pipeline) {
-    const json ranks{{"ranks", {{{"pipeline", pipeline}, {"rank", 0}}, {{"pipeline", pipeline}, {"rank", 1}}}}};
+    const json ranks{
+        {"ranks", {{{"pipeline", pipeline}, {"rank", 0}}, {{"pipeline", pipeline}, {"rank", 1}}}}};
     ASSERT_EQ(Send("PUT", "/v1/nodes/" + node + "/jobs/" + key, ranks.dump()).status, 200);
   }
 
@@ -209,12 +210,10 @@ TEST_F(ControlPlaneTest, TellsNodesWhatToDo) {
   ASSERT_GE(of_straggler, 0);
 
   ASSERT_EQ(Send("DELETE", "/v1/jobs/run/stragglers/1").status, 200);
-  EXPECT_GE(n0.Await(
-                [&](const http::Event& event) {
-                  return IsOrders(event) && !says_straggler(event);
-                },
-                static_cast<std::size_t>(during) + 1),
-            0);
+  EXPECT_GE(
+      n0.Await([&](const http::Event& event) { return IsOrders(event) && !says_straggler(event); },
+               static_cast<std::size_t>(during) + 1),
+      0);
   ASSERT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
   const auto ended = [](const http::Event& event) { return event.name == "ended"; };
   EXPECT_GE(n0.Await(ended), 0);
@@ -313,34 +312,30 @@ TEST_F(ControlPlaneTest, BadRequestsAreProblemsAndWriteNothing) {
     int status;
     const char* pointer;
   };
-  for (const Bad& bad : {Bad{"POST", "/v1/jobs", "{", 400, nullptr},
-                         Bad{"POST", "/v1/jobs", R"({"key": "x y"})", 400, "/key"},
-                         Bad{"PUT", "/v1/jobs/run/profile", "stage,instruction\n", 400, nullptr},
-                         Bad{"PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": -1})",
-                             400, "/value"},
-                         Bad{"PUT", "/v1/jobs/run/stragglers/2", R"({"slowdown": 1.2})", 404, nullptr},
-                         Bad{"PUT", "/v1/jobs/run/stragglers/x", R"({"slowdown": 1.2})", 404, nullptr},
-                         Bad{"PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 0.9})", 400,
-                             "/slowdown"},
-                         Bad{"PUT", "/v1/jobs/run/stragglers/1",
-                             R"({"slowdown": 1.2, "starts_in": 5, "expires_in": 5})", 400,
-                             "/expires_in"},
-                         Bad{"POST", "/v1/jobs/run/forecasts", R"({"pipeline": 9, "slowdown": 1.1})",
-                             400, "/pipeline"},
-                         Bad{"PUT", "/v1/nodes/n/jobs/run",
-                             R"({"ranks": [{"pipeline": 0, "rank": 4}]})", 400, "/ranks/0/rank"},
-                         Bad{"PUT", "/v1/nodes/a%2Fb/jobs/run",
-                             R"({"ranks": [{"pipeline": 0, "rank": 0}]})", 400, nullptr},
-                         Bad{"POST", "/v1/nodes/n/reports", R"({"jobs": [{"job": 7}]})", 400,
-                             "/jobs/0/job"},
-                         Bad{"GET", "/v1/jobs?limit=0", "", 400, "?limit"},
-                         Bad{"GET", "/v1/jobs/nobody", "", 404, nullptr},
-                         Bad{"POST", "/v1/jobs/run/measurements", R"({"rows": [{"stage": 0}]})", 400,
-                             "/rows/0/instruction"},
-                         Bad{"POST", "/v1/jobs/run/next-clocks", R"({"clocks_mhz": []})", 400,
-                             "/clocks_mhz"},
-                         Bad{"POST", "/register_job", R"({"pp_degree": 4})", 422, nullptr},
-                         Bad{"POST", "/v1/tokens", R"({"scope": "god"})", 400, "/scope"}}) {
+  for (const Bad& bad :
+       {Bad{"POST", "/v1/jobs", "{", 400, nullptr},
+        Bad{"POST", "/v1/jobs", R"({"key": "x y"})", 400, "/key"},
+        Bad{"PUT", "/v1/jobs/run/profile", "stage,instruction\n", 400, nullptr},
+        Bad{"PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": -1})", 400, "/value"},
+        Bad{"PUT", "/v1/jobs/run/stragglers/2", R"({"slowdown": 1.2})", 404, nullptr},
+        Bad{"PUT", "/v1/jobs/run/stragglers/x", R"({"slowdown": 1.2})", 404, nullptr},
+        Bad{"PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 0.9})", 400, "/slowdown"},
+        Bad{"PUT", "/v1/jobs/run/stragglers/1",
+            R"({"slowdown": 1.2, "starts_in": 5, "expires_in": 5})", 400, "/expires_in"},
+        Bad{"POST", "/v1/jobs/run/forecasts", R"({"pipeline": 9, "slowdown": 1.1})", 400,
+            "/pipeline"},
+        Bad{"PUT", "/v1/nodes/n/jobs/run", R"({"ranks": [{"pipeline": 0, "rank": 4}]})", 400,
+            "/ranks/0/rank"},
+        Bad{"PUT", "/v1/nodes/a%2Fb/jobs/run", R"({"ranks": [{"pipeline": 0, "rank": 0}]})", 400,
+            nullptr},
+        Bad{"POST", "/v1/nodes/n/reports", R"({"jobs": [{"job": 7}]})", 400, "/jobs/0/job"},
+        Bad{"GET", "/v1/jobs?limit=0", "", 400, "?limit"},
+        Bad{"GET", "/v1/jobs/nobody", "", 404, nullptr},
+        Bad{"POST", "/v1/jobs/run/measurements", R"({"rows": [{"stage": 0}]})", 400,
+            "/rows/0/instruction"},
+        Bad{"POST", "/v1/jobs/run/next-clocks", R"({"clocks_mhz": []})", 400, "/clocks_mhz"},
+        Bad{"POST", "/register_job", R"({"pp_degree": 4})", 422, nullptr},
+        Bad{"POST", "/v1/tokens", R"({"scope": "god"})", 400, "/scope"}}) {
     const auto response = Send(bad.method, bad.target, bad.body);
     EXPECT_EQ(response.status, bad.status) << bad.target << "\n" << response.body;
     EXPECT_EQ(response.content_type, "application/problem+json") << bad.target;
@@ -421,8 +416,7 @@ TEST_F(ControlPlaneTest, MeasurementsBecomeAProfile) {
   const auto half = Send("POST", "/v1/jobs/run/measurements", json{{"rows", rows}}.dump());
   EXPECT_EQ(half.status, 200) << half.body;
   EXPECT_EQ(Get("/v1/jobs/run")["profile_version"], 0);
-  const auto ready =
-      Send("POST", "/v1/jobs/run/measurements", R"({"rows": [], "ready": true})");
+  const auto ready = Send("POST", "/v1/jobs/run/measurements", R"({"rows": [], "ready": true})");
   EXPECT_EQ(ready.status, 202) << ready.body;
   EXPECT_TRUE(Comes([&] { return Get("/v1/jobs/run").contains("orders"); }));
 }
@@ -435,9 +429,8 @@ TEST_F(ControlPlaneTest, TokensCloseTheDoor) {
   EXPECT_EQ(Send("GET", "/healthz").status, 200);
   auto ann = http::Client::Create({.server = url(), .token = json::parse(created.body)["token"]});
   EXPECT_TRUE(ann->Ask({.target = "/v1/jobs"}));
-  const auto mine = ann->Ask({.method = "POST",
-                              .target = "/v1/tokens",
-                              .body = R"({"scope": "job", "job": "other"})"});
+  const auto mine = ann->Ask(
+      {.method = "POST", .target = "/v1/tokens", .body = R"({"scope": "job", "job": "other"})"});
   ASSERT_TRUE(mine) << mine.error().message;
   auto other = http::Client::Create({.server = url(), .token = json::parse(*mine)["token"]});
   EXPECT_EQ(other->Send({.target = "/v1/jobs/run"})->status, 403);

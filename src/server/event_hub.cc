@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <charconv>
-#include <utility>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "perseus/server/planning.h"
 

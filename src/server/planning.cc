@@ -145,7 +145,7 @@ std::string Reason(const PlanningInput& input, const std::map<int, double>& slow
 }
 
 Result<PlannedOrders> MakeOrders(const PlanningInput& input, const PreparedJob& job,
-                             const Target& target, Plans& plans) {
+                                 const Target& target, Plans& plans) {
   const int pipelines = job.spec.planned.pipelines;
   const std::map<int, double> slowdowns = SlowdownsAt(input.stragglers, pipelines, input.now);
   auto base = plans.Get(target, 1);
@@ -181,7 +181,7 @@ Result<PlannedOrders> MakeOrders(const PlanningInput& input, const PreparedJob& 
 }
 
 Result<PlanningOutcome> PlanPrepared(const PlanningInput& input, const PreparedJob& job,
-                             const Target& target) {
+                                     const Target& target) {
   PlanningOutcome outcome{.generation = input.job.generation};
   std::optional<PlannedOrders> last;
   if (input.orders) {

@@ -186,14 +186,14 @@ TEST(FirstStep, LiesAsFarAheadAsNewsTakes) {
 
 TEST(PlannedOrders, SurviveTheStore) {
   const PlannedOrders orders{.from_step = 7,
-                         .target = "no slowdown",
-                         .reason = "profile 1",
-                         .pipelines = {{"p-1", 2.5, 1000.25}, {"p-2", 3, 900}},
-                         .upcoming = {"p-3"},
-                         .time_s = 3,
-                         .baseline_time_s = 2.5,
-                         .baseline_energy_j = 1100,
-                         .is_refined = true};
+                             .target = "no slowdown",
+                             .reason = "profile 1",
+                             .pipelines = {{"p-1", 2.5, 1000.25}, {"p-2", 3, 900}},
+                             .upcoming = {"p-3"},
+                             .time_s = 3,
+                             .baseline_time_s = 2.5,
+                             .baseline_energy_j = 1100,
+                             .is_refined = true};
   const auto again = ParsePlannedOrders(FormatPlannedOrders(orders));
   ASSERT_TRUE(again);
   EXPECT_TRUE(again->SameFor(orders));

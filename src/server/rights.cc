@@ -88,7 +88,8 @@ Answer<void> Rights::Check(const Principal& principal, Access access, std::strin
       if (principal.scope != Scope::kJob) return {};
       return Forbid("it is good for one job alone", "use a token of scope read");
     case Access::kJob:
-      if (principal.scope == Scope::kOperator || (principal.scope == Scope::kJob && !is_other_job)) {
+      if (principal.scope == Scope::kOperator ||
+          (principal.scope == Scope::kJob && !is_other_job)) {
         return {};
       }
       return Forbid("changing this job takes its own token, or an operator's", "use one of these");

@@ -13,8 +13,8 @@
 //
 // Noise. A quiet step is one of a pipeline that is no straggler and whose x is below the threshold.
 // s: what nine of ten of the last kPast quiet steps are off by at most, over 1.645, as of a normal
-// distribution. (Not the median: of two pipelines x is exactly 1 every other time.) The threshold is
-// 1 + max(kLeast, kNoise s); 1 + kUnknown until there are kLeastPast quiet steps.
+// distribution. (Not the median: of two pipelines x is exactly 1 every other time.) The threshold
+// is 1 + max(kLeast, kNoise s); 1 + kUnknown until there are kLeastPast quiet steps.
 //
 // Raised after kToRaise steps in a row above the threshold: one step that blips raises nothing. The
 // slowdown is the least of them. Later it follows the median of the last three steps, if that is

@@ -243,7 +243,8 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, const
 }
 
 // Answers once all ranks have registered and there is a plan. Its client waits for good.
-boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& pool, Context context) {
+boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& pool,
+                                                     Context context) {
   const auto rank = AskedRank(context.request);
   if (!rank) co_return http::ProblemResponse(rank.error());
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
