@@ -163,6 +163,8 @@ TEST_P(StoreTest, TextsThatNotEveryDatabaseHoldsAreRefusedWithTheirPlace) {
   }
   EXPECT_EQ(store_->FindJob("a\0b"s).error().kind, ErrorKind::kInput);
   EXPECT_EQ(Job().generation, 0);
+  // The size alone is looked at.
+  EXPECT_FALSE(store_->SetTarget(job_, std::string_view("x", 500'000'001), 1));
   // What is UTF-8, though nobody can read it, is kept.
   const std::string odd = "\x01\x7F '\"; DROP TABLE jobs; -- $1 %\\ \xF0\x9F\x98\x80 \xEF\xBF\xBF";
   Succeed(store_->SetTarget(job_, odd, 1));

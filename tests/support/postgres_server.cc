@@ -115,7 +115,8 @@ void PostgresServer::Start() {
   if (server_ != 0) return;
   const std::string log = directory_ / "log";
   server_ = Spawn(CommandOf("postgres", {"-D", directory_ / "data", "-k", directory_.path(), "-c",
-                                         "listen_addresses=", "-c", "fsync=off"}),
+                                         "listen_addresses=", "-c", "fsync=off", "-c",
+                                         "deadlock_timeout=50ms"}),
                   log);
   const std::vector<std::string> ask = {programs_ + "/pg_isready", "-q", "-h", directory_.path()};
   while (!RunProgram(ask, "")) {
