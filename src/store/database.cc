@@ -5,6 +5,9 @@
 namespace perseus {
 namespace {
 
+// Both databases have their limits at 1 GB, and what comes beside it in a message counts.
+constexpr std::size_t kLongestText = 500'000'000;
+
 // The bytes of the UTF-8 character at `position`; 0 if there is none (RFC 3629).
 std::size_t CharacterLength(std::string_view text, std::size_t position) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[position + i]); };
@@ -41,6 +44,9 @@ Result<void> CheckParameters(Parameters parameters) {
   for (const Parameter& parameter : parameters) {
     const auto* text = std::get_if<std::string_view>(&parameter);
     if (text == nullptr || text->empty()) continue;
+    if (text->size() > kLongestText) {
+      return Fail("a text to keep has {} bytes (keep it below {})", text->size(), kLongestText);
+    }
     const auto excerpt_at = [&](std::size_t byte) {
       return Excerpt(text->substr(byte < 10 ? 0 : byte - 10, 20));
     };

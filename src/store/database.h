@@ -101,7 +101,7 @@ Result<std::unique_ptr<Database>> OpenSqlite(const std::string& path);
 Result<std::unique_ptr<Database>> OpenPostgres(const std::string& url);
 
 // For drivers: refuses (kInput) texts that not every database can hold, those with NUL bytes and
-// those that are not UTF-8.
+// those that are not UTF-8, and those of more than 500 MB.
 Result<void> CheckParameters(Parameters parameters);
 
 }  // namespace perseus

@@ -27,7 +27,7 @@ Result<void> PutFrontier(Transaction& transaction, std::string_view job,
 
 Result<void> AddOrders(Transaction& transaction, std::string_view job, std::int64_t version,
                        std::string_view body, Milliseconds now) {
-  const auto added = RunSteps(
+  Result<void> added = RunSteps(
       transaction,
       {{"INSERT INTO orders (job, version, body, created) VALUES ($1, $2, $3, $4)",
         {job, version, body, now}},

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "heard_notices.h"
@@ -12,8 +11,6 @@
 namespace perseus {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
@@ -230,33 +227,32 @@ TEST_P(StorePlanningTest, WhoHearsOfAChangeSeesItAndMayUseTheStore) {
 }
 
 TEST_P(StorePlanningTest, ManyThreadsLoseNothingAndEachVersionIsOnce) {
-  constexpr int kThreads = 8;
-  constexpr int kWrites = 200;
-  std::vector<std::string> jobs;
-  for (int i = 0; i < kThreads; ++i) jobs.push_back(Register(fmt::format("own {}", i)));
+  constexpr std::size_t kThreads = 8;
+  constexpr std::size_t kWrites = 200;
+  std::vector<std::string> jobs(kThreads);
+  for (std::string& job : jobs) job = Register(fmt::format("own {}", &job - jobs.data()));
   std::vector<std::vector<std::int64_t>> versions(kThreads);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&, i] {
-      for (int k = 0; k < kWrites; ++k) {
-        // All change one job, and each its own.
-        const std::string mine = fmt::format("{} {}", i, k);
-        versions[i].push_back(Get(store_->PutProfile(job_, mine, 1)));
-        Succeed(store_->SetTarget(jobs[i], mine, 1));
-        // On disk, or at least seen by all, once it returns.
-        if (Job(jobs[i]).target != mine) throw std::runtime_error("not written");
-        if (store_->SetTarget("j-none", mine, 1)) throw std::runtime_error("must fail");
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  RunInThreads(kThreads, [&](std::size_t i) {
+    for (std::size_t k = 0; k < kWrites; ++k) {
+      // All change one job, and each its own.
+      const std::string mine = fmt::format("{} {}", i, k);
+      versions[i].push_back(Get(store_->PutProfile(job_, mine, 1)));
+      Succeed(store_->SetTarget(jobs[i], mine, 1));
+      // On disk, or at least seen by all, once it returns.
+      if (Job(jobs[i]).target != mine) throw std::runtime_error("not written");
+      if (store_->SetTarget("j-none", mine, 1)) throw std::runtime_error("must fail");
+    }
+  });
   std::vector<std::int64_t> all;
   for (const auto& mine : versions) {
     EXPECT_TRUE(std::is_sorted(mine.begin(), mine.end()));
     all.insert(all.end(), mine.begin(), mine.end());
   }
   std::sort(all.begin(), all.end());
-  for (int i = 0; i < kThreads * kWrites; ++i) ASSERT_EQ(all[i], i + 1);
+  ASSERT_THAT(all, SizeIs(kThreads * kWrites));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    ASSERT_EQ(all[i], static_cast<std::int64_t>(i) + 1);
+  }
   EXPECT_EQ(Job().profile_version, kThreads * kWrites);
   EXPECT_EQ(Job().generation, kThreads * kWrites);
   for (const std::string& job : jobs) EXPECT_EQ(Job(job).generation, kWrites);

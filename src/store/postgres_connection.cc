@@ -37,7 +37,7 @@ std::string FirstLine(std::string_view text) { return Explained(text.substr(0, t
 // Parameters as PostgreSQL's binary format has them: texts need no copy and no byte at their end.
 class BoundParameters {
  public:
-  explicit BoundParameters(Parameters parameters) {
+  BoundParameters(Parameters parameters) {
     numbers_.reserve(parameters.size());  // Pointers into it stay.
     for (const Parameter& parameter : parameters) Add(parameter);
   }
@@ -109,7 +109,9 @@ Rows RowsOf(const PGresult* result) {
   Rows rows;
   for (int row = 0; row < ::PQntuples(result); ++row) {
     std::vector<Value> values;
-    for (int column = 0; column < ::PQnfields(result); ++column) {
+    const int columns = ::PQnfields(result);
+    values.reserve(static_cast<std::size_t>(columns));
+    for (int column = 0; column < columns; ++column) {
       values.push_back(ValueAt(result, row, column));
     }
     rows.emplace_back(std::move(values));

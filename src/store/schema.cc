@@ -134,7 +134,7 @@ Result<std::int64_t> MigrateOnce(Transaction& transaction, const Dialect& dialec
   if (!dialect.lock_schema.empty()) {
     if (const auto locked = transaction.Run(dialect.lock_schema, {}); !locked) return Fail(locked);
   }
-  const Result<std::int64_t> version = FindVersion(transaction);
+  Result<std::int64_t> version = FindVersion(transaction);
   if (!version) return version;
   if (*version > SchemaVersion()) {
     return Fail(
@@ -158,7 +158,7 @@ std::int64_t SchemaVersion() { return std::int64_t{std::size(kMigrations)}; }
 
 Result<void> Migrate(Database& database) {
   for (std::int64_t version = -1; version != SchemaVersion();) {
-    const Result<void> migrated = database.Transact([&](Transaction& transaction) -> Result<void> {
+    Result<void> migrated = database.Transact([&](Transaction& transaction) -> Result<void> {
       const Result<std::int64_t> reached = MigrateOnce(transaction, database.dialect());
       if (!reached) return Fail(reached);
       version = *reached;

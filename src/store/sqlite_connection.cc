@@ -6,7 +6,7 @@ namespace perseus {
 namespace {
 
 // How long to wait for another process, which can only be a person's sqlite3.
-constexpr int kBusyTimeoutMs = 5000;
+constexpr int kBusyTimeoutMs = 2000;
 
 int Bind(sqlite3_stmt* statement, int index, const Parameter& parameter) {
   if (const auto* integer = std::get_if<std::int64_t>(&parameter)) {

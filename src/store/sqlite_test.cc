@@ -124,7 +124,7 @@ TEST_F(SqliteTest, TheFileShrinksWhenJobsArePruned) {
     const auto store = Get(OpenStore(address_));
     const std::string job =
         Get(store->CreateJob({.key = "k", .body = "{}", .target = "t"}, 1)).job.id;
-    Get(store->PutProfile(job, std::string(20'000'000, 'x'), 1));
+    Get(store->PutProfile(job, LongText(20'000'000), 1));
     Succeed(store->EndJob(job, 2));
     EXPECT_EQ(Get(store->Prune(3, 10)), 1);
   }

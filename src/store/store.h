@@ -15,8 +15,9 @@
 // visible and never without it. A notice is a hint to look again; whoever lost his connection gets
 // kLookAgain and reads all.
 //
-// Bodies are JSON texts that this room does not read. Texts are UTF-8 without NUL bytes; others are
-// refused (kInput). Times are milliseconds since 1970 (the caller's clock). `job` is a job's id.
+// Bodies are JSON texts that this room does not read. Texts are UTF-8 without NUL bytes, of 500 MB
+// at most; others are refused (kInput). Times are milliseconds since 1970 (the caller's clock).
+// `job` is a job's id.
 //
 // Errors are kSystem (the database is away, and nothing was written; only if PostgreSQL goes in the
 // very moment of a commit may all of it have been) or what a function names. What changes a job

@@ -5,7 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "perseus/store/store.h"
 #include "postgres_server.h"
@@ -27,6 +31,21 @@ T Get(Result<T> result) {
 }
 inline void Succeed(const Result<void>& result) {
   if (!result) throw std::runtime_error(result.error().message);
+}
+
+// Calls work(0), …, work(count - 1), each on a thread of its own; returns when all have.
+template <typename Work>
+void RunInThreads(std::size_t count, const Work& work) {
+  std::vector<std::thread> threads;
+  threads.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) threads.emplace_back([&work, i] { work(i); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+inline std::string LongText(std::size_t size) {
+  std::string text;
+  text.resize(size, 'x');
+  return text;
 }
 
 enum class Backend { kSqlite, kMemory, kPostgres };

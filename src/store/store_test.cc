@@ -1,7 +1,6 @@
 // Jobs, profiles, plans, nodes, stragglers and tokens, on every database.
 #include <limits>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "store_fixture.h"
@@ -49,13 +48,9 @@ TEST_P(StoreTest, AKeyIsOfOneJobUntilThatEnds) {
 
 TEST_P(StoreTest, ManyWhoRegisterOneKeyGetOneJob) {
   std::vector<Store::Created> created(8);
-  std::vector<std::thread> threads;
-  for (Store::Created& mine : created) {
-    threads.emplace_back([&] {
-      mine = Get(store_->CreateJob({.key = "shared", .body = "{}", .target = "t"}, 1000));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  RunInThreads(created.size(), [&](std::size_t i) {
+    created[i] = Get(store_->CreateJob({.key = "shared", .body = "{}", .target = "t"}, 1000));
+  });
   int news = 0;
   for (const Store::Created& one : created) {
     EXPECT_EQ(one.job.id, created[0].job.id);
@@ -141,7 +136,7 @@ TEST_P(StoreTest, ANewProfileIsANewVersionAndTheSameIsNone) {
 }
 
 TEST_P(StoreTest, AVeryLongTextComesBackWhole) {
-  std::string csv(50'000'000, 'x');
+  std::string csv = LongText(50'000'000);
   csv[12'345'678] = '\n';
   csv += "end, and \xC3\xA9";
   EXPECT_EQ(Get(store_->PutProfile(job_, csv, 1)), 1);
@@ -163,6 +158,9 @@ TEST_P(StoreTest, TextsThatNotEveryDatabaseHoldsAreRefusedWithTheirPlace) {
   }
   EXPECT_EQ(store_->FindJob("a\0b"s).error().kind, ErrorKind::kInput);
   EXPECT_EQ(Job().generation, 0);
+  // The size alone is looked at.
+  const std::size_t too_long = 500'000'000 + job_.size();
+  EXPECT_FALSE(store_->SetTarget(job_, std::string_view(job_.data(), too_long), 1));
   // What is UTF-8, though nobody can read it, is kept.
   const std::string odd = "\x01\x7F '\"; DROP TABLE jobs; -- $1 %\\ \xF0\x9F\x98\x80 \xEF\xBF\xBF";
   Succeed(store_->SetTarget(job_, odd, 1));

@@ -2,13 +2,13 @@
 
 #include <fcntl.h>
 #include <pwd.h>
-#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -49,6 +49,7 @@ void RunOrThrow(const std::vector<std::string>& command) {
 
 pid_t Spawn(const std::vector<std::string>& command, const std::string& log) {
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const std::string& argument : command) {
     arguments.push_back(const_cast<char*>(argument.c_str()));
   }
@@ -115,7 +116,8 @@ void PostgresServer::Start() {
   if (server_ != 0) return;
   const std::string log = directory_ / "log";
   server_ = Spawn(CommandOf("postgres", {"-D", directory_ / "data", "-k", directory_.path(), "-c",
-                                         "listen_addresses=", "-c", "fsync=off"}),
+                                         "listen_addresses=", "-c", "fsync=off", "-c",
+                                         "deadlock_timeout=50ms"}),
                   log);
   const std::vector<std::string> ask = {programs_ + "/pg_isready", "-q", "-h", directory_.path()};
   while (!RunProgram(ask, "")) {
