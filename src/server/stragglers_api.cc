@@ -70,7 +70,8 @@ Answer<void> CheckPipeline(const Context& context, int pipeline, std::string poi
   const auto spec = StoredJobSpec(context.job->body);
   if (!spec) return Refuse(spec);
   if (pipeline < spec->planned.pipelines) return {};
-  return Refuse(pointer.empty() ? 404 : 400, "There is no such pipeline",
+  const int status = pointer.empty() ? 404 : 400;
+  return Refuse(status, "There is no such pipeline",
                 fmt::format("job {} has pipelines 0 to {}, and none is {}", context.job->key,
                             spec->planned.pipelines - 1, pipeline),
                 "name one of these", std::move(pointer));
