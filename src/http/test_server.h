@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <future>
 #include <memory>
@@ -32,7 +33,10 @@ class TestServer {
   }
   // Ends only if a stopped server leaves the loop nothing to do.
   ~TestServer() {
-    asio::post(loop_, [this] { server_.reset(); });
+    asio::post(loop_, [this] {
+      server_.reset();
+      more_.reset();
+    });
     thread_.join();
   }
 
@@ -64,6 +68,7 @@ class TestServer {
 
  private:
   asio::io_context loop_;
+  asio::executor_work_guard<asio::io_context::executor_type> more_ = asio::make_work_guard(loop_);
   std::unique_ptr<Server> server_;
   int port_ = 0;
   std::thread thread_;
