@@ -39,4 +39,8 @@ if(PERSEUS_SANITIZE)
   add_compile_options(-fsanitize=${PERSEUS_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${PERSEUS_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
+    # With it, coroutines do not compile ("Cannot represent a difference across sections").
+    add_compile_options(-fno-sanitize=function)
+  endif()
 endif()

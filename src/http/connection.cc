@@ -147,6 +147,9 @@ asio::awaitable<void> Serve(std::shared_ptr<Connection> connection) {
     if (co_await connection->Handshake()) {
       Session session(connection);
       co_await session.Run();
+    } else if (!connection->WasLate()) {
+      // The other side learns why.
+      co_await connection->EndGently(connection->state().scratch);
     }
   } catch (...) {
     // Out of memory, or a function of the options: this connection ends, the server goes on.

@@ -18,11 +18,11 @@ constexpr std::size_t kMostTexts = 64;  // In one write.
 }  // namespace
 
 EventStream::EventStream(std::shared_ptr<Connection> connection)
-    : connection_(std::move(connection)), beat_(connection_->state().loop) {
-  connection_->state().streams.insert(this);
+    : state_(connection->shared_state()), connection_(std::move(connection)), beat_(state_->loop) {
+  state_->streams.insert(this);
 }
 
-EventStream::~EventStream() { connection_->state().streams.erase(this); }
+EventStream::~EventStream() { state_->streams.erase(this); }
 
 void EventStream::Start() {
   connection_->NeverExpire();
@@ -33,7 +33,7 @@ void EventStream::Start() {
 
 void EventStream::Send(std::shared_ptr<const std::string> text) {
   if (!is_open_ || text->empty()) return;
-  const std::size_t most = connection_->state().options.limits.stream_bytes;
+  const std::size_t most = state_->options.limits.stream_bytes;
   // A burst within one turn of the loop is no fault of the client's.
   if (unwritten_bytes_ + text->size() > most && !WriteSome()) return;
   if (unwritten_bytes_ + text->size() > most) return Drop(Reason::kSlow);
@@ -46,7 +46,7 @@ void EventStream::Send(std::shared_ptr<const std::string> text) {
 void EventStream::SchedulePump() {
   if (is_pumping_) return;
   is_pumping_ = true;
-  asio::post(connection_->state().loop, [self = shared_from_this()] { self->Pump(); });
+  asio::post(state_->loop, [self = shared_from_this()] { self->Pump(); });
 }
 
 void EventStream::Pump() {
@@ -63,6 +63,7 @@ void EventStream::Pump() {
 }
 
 bool EventStream::WriteSome() {
+  if (!connection_) return false;
   while (!unwritten_.empty()) {
     std::array<std::string_view, kMostTexts> texts;
     const std::size_t count = std::min(unwritten_.size(), kMostTexts);
@@ -79,7 +80,7 @@ bool EventStream::WriteSome() {
       return false;
     }
   }
-  return connection_->IsOpen();
+  return true;
 }
 
 void EventStream::Advance(std::size_t bytes) {
@@ -97,7 +98,7 @@ void EventStream::Advance(std::size_t bytes) {
 void EventStream::Watch() {
   connection_->WhenReady(
       Link::Status::kWantRead, [self = shared_from_this()](const error_code& error) {
-        if (error || !self->connection_->IsOpen()) return self->Drop(Reason::kGone);
+        if (error || !self->connection_) return self->Drop(Reason::kGone);
         std::array<char, 256> ignored;
         const Link::Moved moved = self->connection_->link().Read(ignored);
         const bool is_alive =
@@ -107,10 +108,10 @@ void EventStream::Watch() {
 }
 
 void EventStream::Beat() {
-  beat_.expires_after(connection_->state().options.limits.stream_beat);
+  beat_.expires_after(state_->options.limits.stream_beat);
   beat_.async_wait([weak = weak_from_this()](const error_code& error) {
     const auto self = weak.lock();
-    if (error || !self || !self->connection_->IsOpen()) return;
+    if (error || !self || !self->connection_) return;
     if (!self->unwritten_.empty() && !std::exchange(self->took_some_, false)) {
       return self->Drop(Reason::kSlow);
     }
@@ -128,20 +129,21 @@ void EventStream::Close() {
 }
 
 void EventStream::Drop(Reason reason) {
-  if (connection_->IsOpen() && reason == Reason::kSlow) {
-    ++connection_->state().dropped_streams;
-  }
-  const bool was_open = std::exchange(is_open_, false);
-  unwritten_.clear();
-  unwritten_bytes_ = 0;
+  if (!connection_) return;
+  if (reason == Reason::kSlow) ++state_->dropped_streams;
+  if (std::exchange(is_open_, false)) TellClosed();
   Finish();
-  if (was_open) TellClosed();
 }
 
+// Whoever still holds the stream holds neither a connection nor memory.
 void EventStream::Finish() {
-  if (connection_->IsOpen()) connection_->link().EndWriting();
+  connection_->link().EndWriting();
   connection_->Close();
+  connection_.reset();
+  unwritten_ = {};
+  unwritten_bytes_ = 0;
   beat_.cancel();
+  state_->streams.erase(this);
 }
 
 void EventStream::OnClose(std::function<void()> closed) {
@@ -150,7 +152,7 @@ void EventStream::OnClose(std::function<void()> closed) {
 }
 
 void EventStream::TellClosed() {
-  if (closed_) asio::post(connection_->state().loop, std::exchange(closed_, nullptr));
+  if (closed_) asio::post(state_->loop, std::exchange(closed_, nullptr));
 }
 
 }  // namespace perseus::http

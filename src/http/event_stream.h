@@ -37,7 +37,8 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   void Finish();
   void TellClosed();
 
-  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<ServerState> state_;
+  std::shared_ptr<Connection> connection_;  // Null when it has been closed.
   asio::steady_timer beat_;
   std::vector<std::shared_ptr<const std::string>> unwritten_;
   std::size_t first_taken_ = 0;  // Bytes of the first that are written.

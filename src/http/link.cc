@@ -193,6 +193,7 @@ void Link::EndWriting() {
     SSL_shutdown(tls_.get());
     ERR_clear_error();
   }
+  tls_.reset();
   ::shutdown(socket_, SHUT_WR);
 }
 

@@ -36,7 +36,8 @@ class Link {
   Moved Write(std::span<const std::string_view> texts);
   // The socket is about to be closed: from now on everything fails.
   void Detach();
-  // Tells the other side that nothing follows, as far as that goes without waiting.
+  // Tells the other side that nothing follows, as far as that goes without waiting. What is read
+  // afterwards is good only for being ignored: nobody decrypts it.
   void EndWriting();
 
   // Why the last one failed: "the certificate is of another host".

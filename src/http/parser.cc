@@ -101,12 +101,16 @@ Problem ProblemOf(const error_code& error, RequestParser::Most most) {
     return {413, "Too large a body", fmt::format("It has more than {} bytes", most.body_bytes), "",
             "send less, or have the server's limit raised"};
   }
-  if (error == BeastError::bad_version) {
-    return {505, "Not HTTP/1.1", "The request's first line does not end with HTTP/1.1", "",
-            "speak HTTP/1.1"};
-  }
   return {400, "Not an HTTP request", "The request is malformed: " + error.message(), "",
           "send a request as RFC 9112 has it"};
+}
+
+// Whether a request's first line is one but for its version: "PRI * HTTP/2.0".
+bool HasOtherVersion(std::string_view bytes) {
+  constexpr std::string_view kMark = " HTTP/";
+  const std::string_view line = bytes.substr(0, bytes.find_first_of("\r\n"));
+  const std::size_t mark = line.rfind(kMark);
+  return mark != std::string_view::npos && !line.substr(mark + kMark.size()).starts_with("1.");
 }
 
 }  // namespace
@@ -156,7 +160,10 @@ std::size_t RequestParser::Put(std::string_view bytes) {
   const bool had_header = impl_->is_header_done();
   error_code error;
   const std::size_t used = impl_->Put(bytes, error);
-  if (error) {
+  if (error == BeastError::bad_version && HasOtherVersion(bytes.substr(used))) {
+    impl_->failure = {505, "Not HTTP/1.1", "The request is of another version", "",
+                      "speak HTTP/1.1"};
+  } else if (error) {
     impl_->failure = ProblemOf(error, impl_->most);
   } else if (!had_header && impl_->is_header_done()) {
     impl_->failure = impl_->HeaderProblem();

@@ -51,6 +51,7 @@ class Connection : public Channel {
   ~Connection();
 
   ServerState& state() { return *state_; }
+  const std::shared_ptr<ServerState>& shared_state() const { return state_; }
   const Peer& peer() const { return peer_; }
   // Nothing is lost if it is closed now.
   bool is_idle = true;

@@ -24,7 +24,7 @@ std::optional<std::string> TraceOf(std::string_view traceparent) {
   const std::string_view trace = traceparent.substr(3, 32);
   const std::string_view parent = traceparent.substr(36, 16);
   const std::string_view flags = traceparent.substr(53, 2);
-  for (const std::size_t dash : {2, 35, 52}) {
+  for (const std::size_t dash : {2u, 35u, 52u}) {
     if (traceparent[dash] != '-') return std::nullopt;
   }
   for (const std::string_view part : {version, trace, parent, flags}) {
