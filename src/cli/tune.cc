@@ -188,7 +188,7 @@ Verb AddTuneVerb(CLI::App& program) {
       ->check(NumberIn({0, 100}, "percent"));
   add("--follow-steps", flags->steps_followed, "N",
       "Steps in which each of two plans is measured at its own clocks (default: 12)")
-      ->check(WholeNumberIn({1, 1'000'000}));
+      ->check(WholeNumberIn({2, 1'000'000}));
   verb->add_option("--orders-take", flags->orders_take_s,
                    "Until every rank has read an order, on a slow file system (default: 1)")
       ->type_name("SECONDS")

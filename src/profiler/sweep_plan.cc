@@ -77,23 +77,47 @@ double BaselineErrorS(OperationGraph graph, const ExecutionModel& model) {
   return std::sqrt(squares);
 }
 
+// For targets that allow a time: the plan for one that is shorter by as much, or if a switching
+// latency makes that impossible, for all of it.
+Result<Plan> PlanWithMargin(const Planner& planner, const Target& target, Nanoseconds margin) {
+  const auto deadline = DeadlineOf(planner, target);
+  if (!deadline) return Fail(deadline);
+  if (*deadline) {
+    const Nanoseconds shorter =
+        std::max(**deadline - margin, std::min(**deadline, planner.least_time()));
+    Result<Plan> plan = planner.PlanFor(shorter);
+    if (!plan && plan.error().kind == ErrorKind::kUnreachable && shorter < **deadline) {
+      plan = planner.PlanFor(**deadline);
+    }
+    if (plan) plan->target = Describe(target);
+    return plan;
+  }
+  if (!NeedsFrontier(target.kind)) return PlanForTarget(planner, nullptr, target);
+  const Result<Frontier> frontier = planner.ComputeFrontier();
+  if (!frontier) return Fail(frontier);
+  return PlanForTarget(planner, &*frontier, target);
+}
+
 }  // namespace
 
+Result<Planner> PlannerOf(const SweepJob& job, const Profile& profile) {
+  Result<OperationGraph> graph = BuildOperationGraph(job.schedule, profile, job.model);
+  if (!graph) return Fail(graph);
+  return Planner::Create(*std::move(graph),
+                         {.blocking_power_w = job.model.blocking_power_w * job.model.gpus_per_stage,
+                          .switch_latency = job.switch_latency});
+}
+
 Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOption> measured,
-                                const PlanningProfileSpec& spec) {
+                                const Target& target, const PlanningProfileSpec& spec) {
   const Result<Profile> profile = PlanningProfile(job, measured, spec);
   if (!profile) return Fail(profile);
-  Result<OperationGraph> graph = BuildOperationGraph(job.schedule, *profile, job.model);
-  if (!graph) return Fail(graph);
-
-  const ExecutionModel model{.blocking_power_w =
-                                 job.model.blocking_power_w * job.model.gpus_per_stage};
-  const Nanoseconds promised = Evaluator(*graph, model).Evaluate(BaselineOptions(*graph)).time -
-                               ToNanoseconds(spec.time_margin * BaselineErrorS(*graph, model));
-
-  Result<Planner> planner = Planner::Create(*std::move(graph), model);
+  Result<Planner> planner = PlannerOf(job, *profile);
   if (!planner) return Fail(planner);
-  Result<Plan> plan = planner->PlanFor(std::max(planner->least_time(), promised));
+  const double margin_s =
+      spec.time_margin > 0 ? spec.time_margin * BaselineErrorS(planner->graph(), planner->model())
+                           : 0;
+  Result<Plan> plan = PlanWithMargin(*planner, target, ToNanoseconds(margin_s));
   if (!plan) return Fail(plan);
   return SweepPlan{*std::move(planner), *std::move(plan)};
 }
