@@ -21,9 +21,9 @@ namespace perseus::http {
 struct ClientOptions {
   // "http://host:port" or "https://…"; several with commas in between: replicas, tried in turn.
   std::string server = "http://127.0.0.1:7410";
-  std::string token;             // Sent as a bearer's.
-  std::string authority;         // PEM of whom to trust; empty: the system's.
-  std::string certificate, key;  // PEM of one's own, where the server asks for it.
+  std::string token;                          // Sent as a bearer's.
+  std::string authority;                      // PEM of whom to trust; empty: the system's.
+  std::string certificate, key;               // PEM of one's own, where the server asks for it.
   std::chrono::milliseconds timeout{30'000};  // Of a request, connecting included.
 };
 

@@ -14,8 +14,8 @@ namespace perseus::http {
 using Fields = std::map<std::string, std::string, std::less<>>;
 
 struct Request {
-  std::string method;                               // "GET"
-  std::string path;                                 // "/v1/jobs/j-1", percent-decoded.
+  std::string method;                                     // "GET"
+  std::string path;                                       // "/v1/jobs/j-1", percent-decoded.
   std::map<std::string, std::string, std::less<>> query;  // Decoded; the last of equal names.
   Fields fields;
   std::string body;

@@ -20,7 +20,8 @@ boost::asio::awaitable<std::invoke_result_t<Work>> Offload(boost::asio::thread_p
                                                            Work work) {
   // Hops to the pool, works, and hops back with the coroutine's own executor.
   co_return co_await boost::asio::co_spawn(
-      pool, [work = std::move(work)]() mutable -> boost::asio::awaitable<std::invoke_result_t<Work>> {
+      pool,
+      [work = std::move(work)]() mutable -> boost::asio::awaitable<std::invoke_result_t<Work>> {
         co_return work();
       },
       boost::asio::use_awaitable);

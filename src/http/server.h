@@ -67,7 +67,7 @@ class Router {
     const Handler* handler = nullptr;  // Null: no such route, or not by that method.
     std::string pattern;               // For metrics; empty: no route at all.
     std::map<std::string, std::string, std::less<>> path;
-    std::string allow;                 // Methods that the path has.
+    std::string allow;  // Methods that the path has.
   };
   Match Find(std::string_view method, std::string_view path) const;
   // "GET /v1/jobs/{job}", sorted.
@@ -89,7 +89,7 @@ struct Limits {
   std::chrono::milliseconds request_time{30'000};  // From a request's first byte to its last.
   std::chrono::milliseconds idle_time{75'000};     // Between requests; a new connection's first.
   std::chrono::milliseconds stream_beat{15'000};
-  std::size_t stream_bytes = 1 << 20;              // Unread by a stream's client.
+  std::size_t stream_bytes = 1 << 20;  // Unread by a stream's client.
   int connections = 16'000;
   int connections_per_address = 16'000;
   int streams = 15'000;
@@ -108,7 +108,8 @@ struct ServerOptions {
   Limits limits;
   std::optional<TlsFiles> tls;
   // Called for each answered request: for metrics and the log.
-  std::function<void(const Request&, std::string_view pattern, int status, double seconds)> answered;
+  std::function<void(const Request&, std::string_view pattern, int status, double seconds)>
+      answered;
 };
 
 class Server {
@@ -124,8 +125,8 @@ class Server {
   struct Counts {
     int connections = 0;
     int streams = 0;
-    std::int64_t refused = 0;         // Connections beyond a limit.
-    std::int64_t dropped_streams = 0; // Clients that did not read.
+    std::int64_t refused = 0;          // Connections beyond a limit.
+    std::int64_t dropped_streams = 0;  // Clients that did not read.
   };
   Counts counts() const;
   // New connections use the files as they are now (rotated certificates). On failure the old ones

@@ -123,10 +123,10 @@ Result<Plan> PlanOf(const Planner& planner, const Frontier* frontier, const Targ
   if (!deadline) return Fail(deadline);
   if (*deadline) return planner.PlanFor(**deadline);
   if (target.kind == Target::Kind::kMinEnergy) {
-    return planner.PlanFor(std::max(
-        planner.baseline().time,
-        EarliestTimes(planner.network(),
-                      Pace::kSlowest)[static_cast<std::size_t>(planner.network().sink)]));
+    return planner.PlanFor(
+        std::max(planner.baseline().time,
+                 EarliestTimes(planner.network(),
+                               Pace::kSlowest)[static_cast<std::size_t>(planner.network().sink)]));
   }
   if (frontier == nullptr) {
     return Fail("{} needs the frontier (leave out --no-frontier)", Describe(target));

@@ -7,9 +7,9 @@
 // back, both in standard errors of the single option:
 //   - below a group's highest clock, options are taken to be slower than they seem;
 //   - the deadline is taken to be shorter than it seems, by the error of the iteration with
-//     everything at the highest clock (but never below what is possible at all: on the critical path
-//     the highest clock's own error is on both sides, and cancels). Targets that are not about time
-//     alone have none.
+//     everything at the highest clock (but never below what is possible at all: on the critical
+//     path the highest clock's own error is on both sides, and cancels). Targets that are not about
+//     time alone have none.
 // Options that nobody measured have larger errors, hence larger margins: the plan takes them
 // where they win nevertheless.
 #pragma once

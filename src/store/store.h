@@ -1,5 +1,5 @@
-// What the server knows and must not lose: jobs, profiles, plans, orders, nodes, stragglers, tokens,
-// and the planning that is still to be done.
+// What the server knows and must not lose: jobs, profiles, plans, orders, nodes, stragglers,
+// tokens, and the planning that is still to be done.
 //
 //   auto store = OpenStore("sqlite:perseus.db");           or "postgresql://…"
 //   auto job = store->CreateJob({.key = "gpt3", .body = …}, now);
@@ -16,8 +16,8 @@
 // kLookAgain and reads all.
 //
 // Bodies are JSON texts that this room does not read. Times are milliseconds since 1970 (the
-// caller's clock). Errors are kSystem (the database is away; nothing was written) or what a function
-// names.
+// caller's clock). Errors are kSystem (the database is away; nothing was written) or what a
+// function names.
 //
 // Thread safe; calls block.
 #pragma once
@@ -38,23 +38,24 @@ using Milliseconds = std::int64_t;  // Since 1970.
 
 // A job and what was last asked of it.
 struct JobRecord {
-  std::string id;      // "j-" and 16 hexadecimal digits; the store's.
-  std::string key;     // The user's, unique among jobs that have not ended.
-  std::string body;    // As registered.
-  std::string target;  // As set last.
-  std::string status;  // What planning came to: "waiting", "planned", "failed".
-  std::string problem; // Why it failed; else empty.
+  std::string id;       // "j-" and 16 hexadecimal digits; the store's.
+  std::string key;      // The user's, unique among jobs that have not ended.
+  std::string body;     // As registered.
+  std::string target;   // As set last.
+  std::string status;   // What planning came to: "waiting", "planned", "failed".
+  std::string problem;  // Why it failed; else empty.
   Milliseconds created = 0;
-  Milliseconds ended = 0;           // 0: it has not.
-  std::int64_t profile_version = 0; // Of the newest profile; 0: none.
-  // Counts whatever a plan depends on: profile, target, stragglers. Planned when `planned` is equal.
+  Milliseconds ended = 0;            // 0: it has not.
+  std::int64_t profile_version = 0;  // Of the newest profile; 0: none.
+  // Counts whatever a plan depends on: profile, target, stragglers. Planned when `planned` is
+  // equal.
   std::int64_t generation = 0;
   std::int64_t planned = 0;
   std::int64_t orders_version = 0;  // Of the newest orders; 0: none.
   // What nodes reported last, at most as old as the reports are apart.
   std::int64_t last_step = -1;
   Milliseconds last_step_at = 0;
-  std::string summary;              // Of what steps take and cost; JSON, or empty.
+  std::string summary;  // Of what steps take and cost; JSON, or empty.
   friend bool operator==(const JobRecord&, const JobRecord&) = default;
 };
 
@@ -65,7 +66,7 @@ struct NewJob {
 };
 
 struct PlanRecord {
-  std::string id;    // "p-" and 16 hexadecimal digits; the store's.
+  std::string id;  // "p-" and 16 hexadecimal digits; the store's.
   std::string job;
   std::string slug;  // Of its target: "no-slowdown"; of a straggler's: "straggler-1.25".
   std::int64_t profile_version = 0;
@@ -97,8 +98,8 @@ struct NodeRecord {
 struct StragglerRecord {
   std::string job;
   int pipeline = 0;
-  std::string source;        // "report", "detected" or "forecast": each may say one thing.
-  double slowdown = 1;       // >= 1; T' / T.
+  std::string source;   // "report", "detected" or "forecast": each may say one thing.
+  double slowdown = 1;  // >= 1; T' / T.
   Milliseconds starts = 0;
   Milliseconds expires = 0;  // 0: never.
   friend bool operator==(const StragglerRecord&, const StragglerRecord&) = default;
@@ -124,13 +125,13 @@ struct PlanningTask {
 
 // What planning came to. Without orders, those in force stay.
 struct PlanningOutcome {
-  std::int64_t generation = 0;        // What it answers.
+  std::int64_t generation = 0;  // What it answers.
   std::string status = "planned";
   std::string problem;
-  std::optional<std::string> frontier;  // JSON; of the job's newest profile.
-  std::vector<PlanRecord> plans;        // New ones; id and time are the store's unless given.
-  std::optional<std::string> orders;    // Body of the next version.
-  std::optional<Milliseconds> again_at; // When planning is due next (a straggler begins or ends).
+  std::optional<std::string> frontier;   // JSON; of the job's newest profile.
+  std::vector<PlanRecord> plans;         // New ones; id and time are the store's unless given.
+  std::optional<std::string> orders;     // Body of the next version.
+  std::optional<Milliseconds> again_at;  // When planning is due next (a straggler begins or ends).
 };
 
 struct Notice {
@@ -160,11 +161,13 @@ class Store {
   virtual Result<std::optional<JobRecord>> FindJob(std::string_view id_or_key) = 0;
   // In order of creation, after `after` (an id; empty: from the first). With `ended`, those too.
   enum class Which { kRunning, kAll };
-  virtual Result<std::vector<JobRecord>> ListJobs(Which which, std::string_view after, int limit) = 0;
+  virtual Result<std::vector<JobRecord>> ListJobs(Which which, std::string_view after,
+                                                  int limit) = 0;
   // Nothing if it has ended already. Its stragglers, nodes and planning go.
   virtual Result<void> EndJob(std::string_view job, Milliseconds now) = 0;
   // A new target: generation + 1, planning is due.
-  virtual Result<void> SetTarget(std::string_view job, std::string_view target, Milliseconds now) = 0;
+  virtual Result<void> SetTarget(std::string_view job, std::string_view target,
+                                 Milliseconds now) = 0;
   // Only if `step` is higher than the one known, or `at` 60 s later than it (a job that restarted).
   virtual Result<void> Heartbeat(std::string_view job, std::int64_t step, std::string_view summary,
                                  Milliseconds at) = 0;
@@ -189,7 +192,8 @@ class Store {
 
   // --- planning
   // The job that is due longest, if any, for `for_ms`. Two workers never have the same.
-  virtual Result<std::optional<PlanningTask>> ClaimPlanning(std::string_view worker, Milliseconds now,
+  virtual Result<std::optional<PlanningTask>> ClaimPlanning(std::string_view worker,
+                                                            Milliseconds now,
                                                             Milliseconds for_ms) = 0;
   // When the next planning is due that nobody has; nothing if there is none.
   virtual Result<std::optional<Milliseconds>> NextPlanning() = 0;
@@ -203,7 +207,8 @@ class Store {
   // --- plans
   virtual Result<std::optional<std::string>> FindFrontier(std::string_view job) = 0;
   // Of the newest profile.
-  virtual Result<std::optional<PlanRecord>> FindPlan(std::string_view job, std::string_view slug) = 0;
+  virtual Result<std::optional<PlanRecord>> FindPlan(std::string_view job,
+                                                     std::string_view slug) = 0;
   virtual Result<std::optional<PlanRecord>> FindPlanById(std::string_view id) = 0;
   // Without bodies, newest first.
   virtual Result<std::vector<PlanRecord>> ListPlans(std::string_view job, int limit) = 0;
@@ -215,8 +220,8 @@ class Store {
 
   // --- nodes
   // Its ranks, from now on; what it acknowledged stays.
-  virtual Result<void> AttachNode(std::string_view job, std::string_view node, std::string_view ranks,
-                                  Milliseconds now) = 0;
+  virtual Result<void> AttachNode(std::string_view job, std::string_view node,
+                                  std::string_view ranks, Milliseconds now) = 0;
   virtual Result<void> DetachNode(std::string_view job, std::string_view node) = 0;
   virtual Result<std::vector<NodeRecord>> NodesOf(std::string_view job) = 0;
   virtual Result<std::vector<NodeRecord>> JobsOf(std::string_view node) = 0;

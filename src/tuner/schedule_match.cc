@@ -70,10 +70,11 @@ Result<void> CheckRanSchedule(const Schedule& schedule, const RankName& name, co
         Name(name), count, step.step, schedule.microbatches);
   }
   const auto [at_ran, at_wanted] = std::ranges::mismatch(ran, wanted);
-  return Fail("rank {} ran {} as number {} of step {}, where the schedule {} has {} (is it the job's?)",
-              Name(name), at_ran == ran.end() ? "nothing" : Describe(*at_ran, schedule),
-              at_ran - ran.begin() + 1, step.step, schedule.name,
-              at_wanted == wanted.end() ? "nothing" : Describe(*at_wanted, schedule));
+  return Fail(
+      "rank {} ran {} as number {} of step {}, where the schedule {} has {} (is it the job's?)",
+      Name(name), at_ran == ran.end() ? "nothing" : Describe(*at_ran, schedule),
+      at_ran - ran.begin() + 1, step.step, schedule.name,
+      at_wanted == wanted.end() ? "nothing" : Describe(*at_wanted, schedule));
 }
 
 Result<void> CheckRunsSchedule(const Schedule& schedule, const RankName& name,

@@ -28,8 +28,8 @@ struct StepCost {
 Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<RankName>& ranks,
                              const StepRange& range);
 
-// Requires begin < end. The mean energy, and the median time: a checkpoint or a stalled thread in one of them is not what
-// is asked about.
+// Requires begin < end. The mean energy, and the median time: a checkpoint or a stalled thread in
+// one of them is not what is asked about.
 struct UsualCost {
   double time_s = 0;
   double time_error_s = 0;  // Standard error.

@@ -25,8 +25,9 @@ class TunedPlan {
   static Result<TunedPlan> Make(const SweepJob& sweep, const PlannedJob& job, const Target& target,
                                 std::span<const MeasuredOption> measured);
 
-  // From now on by these options, and so that whole steps cost what was seen of them. (A quarter more or less is no error of measurement: something else draws power, or
-  // stopped. Then nothing is scaled.)
+  // From now on by these options, and so that whole steps cost what was seen of them. (A quarter
+  // more or less is no error of measurement: something else draws power, or stopped. Then nothing
+  // is scaled.)
   Result<void> JudgeBy(const SweepJob& sweep, std::span<const MeasuredOption> measured,
                        const SeenSteps& seen);
 

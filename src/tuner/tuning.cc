@@ -260,8 +260,7 @@ void Tuner::Measure(Gpus& gpus, const Conductor::Stretch& stretch, Alarms alarms
 // ---- A plan in force ----
 
 Result<void> Tuner::MakePlan() {
-  auto made =
-      TunedPlan::Make(Job(), options_.job, options_.target, PooledOptions(state_.gpus));
+  auto made = TunedPlan::Make(Job(), options_.job, options_.target, PooledOptions(state_.gpus));
   if (!made) return Fail(made);
   plan_ = *std::move(made);
   return {};

@@ -36,7 +36,8 @@ struct TuningOptions {
   Target target;
   SweepBudget budget;
   double orders_take_s = kOrdersTakeSeconds;  // Until every rank has read them.
-  int steps_followed = 12;  // Of each of two plans, before the last one is left in force; 2 or more.
+  int steps_followed =
+      12;  // Of each of two plans, before the last one is left in force; 2 or more.
   bool leaves_plan_in_force = true;
   Nanoseconds patience = 60'000'000'000;
   ShouldEnd should_end = [] { return false; };
@@ -65,10 +66,10 @@ struct TuningResult {
 
 // Takes as many steps as the budget says, those in which plans are followed, and those that orders
 // take to be heard. Fails (kSystem)
-// if ranks are missing or the job ends; (kInput) where they may not set clocks, run another schedule, or record no energy;
-// (kUnreachable) if the plan in force turns out slower than it may be, or saves nothing.
-// Then and when `should_end` says so, the orders that were in force before are again, and what was
-// measured stays in JOBDIR/tuner.json.
+// if ranks are missing or the job ends; (kInput) where they may not set clocks, run another
+// schedule, or record no energy; (kUnreachable) if the plan in force turns out slower than it may
+// be, or saves nothing. Then and when `should_end` says so, the orders that were in force before
+// are again, and what was measured stays in JOBDIR/tuner.json.
 Result<TuningResult> Tune(const TuningOptions& options, Clock& clock);
 
 }  // namespace perseus

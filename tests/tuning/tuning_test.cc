@@ -49,17 +49,19 @@ TEST_P(TunedSharedJob, LosesLittleAgainstAFullSweep) {
   const TrueJob job(sweep, truth);
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     for (const bool follows : {false, true}) {
-    const TemporaryDirectory directory;
-    VirtualPipeline pipeline(sweep, truth, {.seed = seed}, directory.path());
-    const auto tuned = TuneIn(directory.path(), pipeline, sweep, follows);
-    ASSERT_TRUE(tuned) << tuned.error().message;
-    const auto options = FindOptions(tuned->plan, job.planner().graph(), "plan");
-    ASSERT_TRUE(options) << options.error().message;
-    const TrueJob::Outcome outcome = job.Judge(*options);
-    std::cout << fmt::format(
-        "{} seed {} {}: loss {:.3f} %, late {:.3f} %, {} clocks, {} steps, slower {:.1f} %, {:.2f} W, steps run {}: {}\n",
-        GetParam().name, seed, follows ? "followed" : "swept", 100 * outcome.loss, 100 * outcome.slowdown, tuned->frequencies,
-        tuned->spent.steps, 100 * tuned->slowdown_spent, tuned->blocking_power_w, pipeline.steps(), tuned->reason);
+      const TemporaryDirectory directory;
+      VirtualPipeline pipeline(sweep, truth, {.seed = seed}, directory.path());
+      const auto tuned = TuneIn(directory.path(), pipeline, sweep, follows);
+      ASSERT_TRUE(tuned) << tuned.error().message;
+      const auto options = FindOptions(tuned->plan, job.planner().graph(), "plan");
+      ASSERT_TRUE(options) << options.error().message;
+      const TrueJob::Outcome outcome = job.Judge(*options);
+      std::cout << fmt::format(
+          "{} seed {} {}: loss {:.3f} %, late {:.3f} %, {} clocks, {} steps, slower {:.1f} %, "
+          "{:.2f} W, steps run {}: {}\n",
+          GetParam().name, seed, follows ? "followed" : "swept", 100 * outcome.loss,
+          100 * outcome.slowdown, tuned->frequencies, tuned->spent.steps,
+          100 * tuned->slowdown_spent, tuned->blocking_power_w, pipeline.steps(), tuned->reason);
     }
   }
 }

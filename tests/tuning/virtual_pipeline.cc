@@ -113,8 +113,7 @@ int VirtualPipeline::ClockOf(const Rank& rank, const RankInstruction& instructio
                              const Orders& orders) {
   if (!orders.plan.empty()) {
     // The work has the plan's order: the schedule's.
-    const PlannedRank& planned =
-        PlanOf(orders).ranks.at(static_cast<std::size_t>(rank.name.rank));
+    const PlannedRank& planned = PlanOf(orders).ranks.at(static_cast<std::size_t>(rank.name.rank));
     return static_cast<int>(planned.instructions.at(rank.next).frequency_mhz);
   }
   const auto clock = std::ranges::find_if(orders.clocks, [&](const KindClock& one) {
