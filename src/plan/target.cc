@@ -119,14 +119,28 @@ double EnergyOf(double, double energy_j) { return energy_j; }
 double PowerOf(double time_s, double energy_j) { return energy_j / time_s; }
 
 Result<Plan> PlanOf(const Planner& planner, const Frontier* frontier, const Target& target) {
-  const auto deadline = DeadlineOf(planner, target);
-  if (!deadline) return Fail(deadline);
-  if (*deadline) return planner.PlanFor(**deadline);
-  if (target.kind == Target::Kind::kMinEnergy) {
-    return planner.PlanFor(
-        std::max(planner.baseline().time,
-                 EarliestTimes(planner.network(),
-                               Pace::kSlowest)[static_cast<std::size_t>(planner.network().sink)]));
+  switch (target.kind) {
+    case Target::Kind::kSlowdown: {
+      const double time = static_cast<double>(planner.baseline().time) * (1 + target.value / 100);
+      if (time > kMostNanoseconds) {
+        return Fail("a slowdown of {:g} % is out of range (it would take {:g} s)", target.value,
+                    time / kNanosecondsPerSecond);
+      }
+      return planner.PlanFor(static_cast<Nanoseconds>(std::floor(time)));
+    }
+    case Target::Kind::kDeadline:
+      if (target.value > kLongestSeconds) {
+        return Fail("a deadline of {} s is out of range (at most {:.0f} s)", target.value,
+                    kLongestSeconds);
+      }
+      return planner.PlanFor(ToNanoseconds(target.value));
+    case Target::Kind::kMinEnergy:
+      return planner.PlanFor(std::max(
+          planner.baseline().time,
+          EarliestTimes(planner.network(),
+                        Pace::kSlowest)[static_cast<std::size_t>(planner.network().sink)]));
+    default:
+      break;
   }
   if (frontier == nullptr) {
     return Fail("{} needs the frontier (leave out --no-frontier)", Describe(target));
@@ -214,31 +228,12 @@ NumberRange ValueRange(Target::Kind kind) {
   return {};
 }
 
-Result<std::optional<Nanoseconds>> DeadlineOf(const Planner& planner, const Target& target) {
+Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target) {
   for (const double value : {target.value, target.gpu_hour}) {
     if (std::isfinite(value) && value >= 0) continue;
     return Fail("{}: {} is not a number that a target can have (0 or more)", Describe(target),
                 value);
   }
-  if (target.kind == Target::Kind::kSlowdown) {
-    const double time = static_cast<double>(planner.baseline().time) * (1 + target.value / 100);
-    if (time > kMostNanoseconds) {
-      return Fail("a slowdown of {:g} % is out of range (it would take {:g} s)", target.value,
-                  time / kNanosecondsPerSecond);
-    }
-    return static_cast<Nanoseconds>(std::floor(time));
-  }
-  if (target.kind == Target::Kind::kDeadline) {
-    if (target.value > kLongestSeconds) {
-      return Fail("a deadline of {} s is out of range (at most {:.0f} s)", target.value,
-                  kLongestSeconds);
-    }
-    return ToNanoseconds(target.value);
-  }
-  return std::nullopt;
-}
-
-Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target) {
   Result<Plan> plan = PlanOf(planner, frontier, target);
   if (plan) plan->target = Describe(target);
   return plan;

@@ -1,7 +1,6 @@
 // What a user may ask a plan for, and the plan that meets it.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "perseus/base/number_range.h"
@@ -38,10 +37,6 @@ std::string Slug(const Target& target);
 
 // What `value` (and `gpu_hour`) may be.
 NumberRange ValueRange(Target::Kind kind);
-
-// The longest iteration that it allows; nothing for targets that are about more than time. Fails
-// where that is out of range.
-Result<std::optional<Nanoseconds>> DeadlineOf(const Planner& planner, const Target& target);
 
 // kUnreachable errors say what could be met: the least time, energy or power there is.
 // `frontier` may be null for kSlowdown, kDeadline and kMinEnergy, which do without (kMinEnergy then

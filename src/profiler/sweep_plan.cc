@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -57,49 +58,6 @@ Result<Profile> PlanningProfile(const SweepJob& job, std::span<const MeasuredOpt
   return Profile("the profiler's measurements", {}, std::move(entries));
 }
 
-namespace {
-
-// Standard error of the time of the iteration at the highest clocks: each option's own error, as
-// far as the iteration feels it; they are independent.
-double BaselineErrorS(OperationGraph graph, const ExecutionModel& model) {
-  const std::vector<int> baseline = BaselineOptions(graph);
-  const Nanoseconds time = Evaluator(graph, model).Evaluate(baseline).time;
-  double squares = 0;
-  for (OptionSet& set : graph.option_sets) {
-    if (!IsComputation(set.kind)) continue;
-    Option& highest = set.options[static_cast<std::size_t>(set.baseline)];
-    const Nanoseconds own = highest.time;
-    highest.time += ToNanoseconds(highest.time_ci_s / kStandardErrorsOf95);
-    const double felt_s = ToSeconds(Evaluator(graph, model).Evaluate(baseline).time - time);
-    squares += felt_s * felt_s;
-    highest.time = own;
-  }
-  return std::sqrt(squares);
-}
-
-// For targets that allow a time: the plan for one that is shorter by as much, or if a switching
-// latency makes that impossible, for all of it.
-Result<Plan> PlanWithMargin(const Planner& planner, const Target& target, Nanoseconds margin) {
-  const auto deadline = DeadlineOf(planner, target);
-  if (!deadline) return Fail(deadline);
-  if (*deadline) {
-    const Nanoseconds shorter =
-        std::max(**deadline - margin, std::min(**deadline, planner.least_time()));
-    Result<Plan> plan = planner.PlanFor(shorter);
-    if (!plan && plan.error().kind == ErrorKind::kUnreachable && shorter < **deadline) {
-      plan = planner.PlanFor(**deadline);
-    }
-    if (plan) plan->target = Describe(target);
-    return plan;
-  }
-  if (!NeedsFrontier(target.kind)) return PlanForTarget(planner, nullptr, target);
-  const Result<Frontier> frontier = planner.ComputeFrontier();
-  if (!frontier) return Fail(frontier);
-  return PlanForTarget(planner, &*frontier, target);
-}
-
-}  // namespace
-
 Result<Planner> PlannerOf(const SweepJob& job, const Profile& profile) {
   Result<OperationGraph> graph = BuildOperationGraph(job.schedule, profile, job.model);
   if (!graph) return Fail(graph);
@@ -114,10 +72,13 @@ Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOpt
   if (!profile) return Fail(profile);
   Result<Planner> planner = PlannerOf(job, *profile);
   if (!planner) return Fail(planner);
-  const double margin_s =
-      spec.time_margin > 0 ? spec.time_margin * BaselineErrorS(planner->graph(), planner->model())
-                           : 0;
-  Result<Plan> plan = PlanWithMargin(*planner, target, ToNanoseconds(margin_s));
+  std::optional<Frontier> frontier;
+  if (NeedsFrontier(target.kind)) {
+    Result<Frontier> computed = planner->ComputeFrontier();
+    if (!computed) return Fail(computed);
+    frontier = *std::move(computed);
+  }
+  Result<Plan> plan = PlanForTarget(*planner, frontier ? &*frontier : nullptr, target);
   if (!plan) return Fail(plan);
   return SweepPlan{*std::move(planner), *std::move(plan)};
 }

@@ -43,8 +43,8 @@ Result<Conductor::Stretch> Conductor::RunUnder(Orders orders, int steps, int spa
   const auto version = desk_.Give(std::move(orders), from);
   if (!version) return Fail(version);
   if (auto came = AwaitStep(last); !came) return Fail(came);
-  const Stretch stretch{from + 1, last, *version};
-  if (auto followed = CheckFollowed(stretch.first, stretch.last, *version); !followed) {
+  const Stretch stretch{from, last, *version};
+  if (auto followed = CheckFollowed(stretch.first(), stretch.last, *version); !followed) {
     return Fail(followed);
   }
   return stretch;

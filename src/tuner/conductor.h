@@ -45,15 +45,17 @@ class Conductor {
 
   // Writes the plan file of the next orders; what they say of it.
   Result<std::string> AddPlan(const std::string& text) const;
-  // Under orders that end by themselves, `spare_steps` later: those steps that may be measured. The
-  // one before them, in which clocks land, counts for nothing. Fails if a rank did not record most
+  // Under orders that end by themselves, `spare_steps` later: steps that ran so throughout, and the
+  // one before them, in which clocks landed. Fails if a rank did not record most
   // of them, read the orders late, or ran another order than the plan's.
   struct Stretch {
-    std::int64_t first = 0;
+    std::int64_t landing = 0;
     std::int64_t last = 0;
     std::int64_t version = 0;
-    // With the begin of the last as the end of what is counted.
-    StepRange counted() const { return {first, last, version}; }
+    std::int64_t first() const { return landing + 1; }
+    int steps() const { return static_cast<int>(last - landing + 1); }
+    // For what whole steps cost; the begin of the last is the end of what is counted.
+    StepRange counted() const { return {first(), last, version}; }
   };
   Result<Stretch> RunUnder(Orders orders, int steps, int spare_steps);
   // For good, and from step 0 on, at which a job that is started anew begins. Once all follow them:

@@ -13,7 +13,7 @@ Result<TunedPlan> TunedPlan::Make(const SweepJob& sweep, const PlannedJob& job,
   auto made = PlanFromSweep(sweep, measured, target);
   if (!made) return Fail(made);
   PlanFile file = MakePlanFile(made->planner, made->plan, job);
-  TunedPlan plan(target, std::move(made->plan), std::move(file));
+  TunedPlan plan(std::move(made->plan), std::move(file));
   auto profile = ProfileOf(sweep, measured, Scale());
   if (!profile) return Fail(profile);
   if (auto judged = plan.Judge(sweep, *std::move(profile)); !judged) return Fail(judged);
@@ -52,13 +52,10 @@ Result<void> TunedPlan::Judge(const SweepJob& sweep, Profile profile) {
   if (!judge) return Fail(judge);
   const auto options = FindOptions(file_, judge->graph(), "the plan");
   if (!options) return Fail(options);
-  const auto deadline = DeadlineOf(*judge, target_);
-  if (!deadline) return Fail(deadline);
   Plan judged = plan_;
   judged.options = *options;
   judged.evaluation = Evaluator(judge->graph(), judge->model()).Evaluate(*options);
-  // As it was asked for, not the one that margins were taken off.
-  judged.deadline = std::max(deadline->value_or(judged.deadline), judged.evaluation.time);
+  judged.deadline = std::max(judged.deadline, judged.evaluation.time);
   if (const auto bound = judge->BoundFor(judged.deadline)) judged.lower_bound_j = *bound;
   PlannedJob job = file_.job;
   job.model = sweep.model;

@@ -44,14 +44,12 @@ class TunedPlan {
     double highest = 1;
     double other = 1;
   };
-  TunedPlan(const Target& target, Plan plan, PlanFile file)
-      : target_(target), plan_(std::move(plan)), file_(std::move(file)) {}
+  TunedPlan(Plan plan, PlanFile file) : plan_(std::move(plan)), file_(std::move(file)) {}
   static Result<Profile> ProfileOf(const SweepJob& sweep, std::span<const MeasuredOption> measured,
                                    const Scale& scale);
   Result<Scale> ScaleTo(const SeenSteps& seen, const Planner& judge) const;
   Result<void> Judge(const SweepJob& sweep, Profile profile);
 
-  Target target_;
   Plan plan_;
   PlanFile file_;
   Profile profile_{"", {}, {}};

@@ -204,10 +204,9 @@ Result<void> Tuner::RunRound(const SweepRound& round) {
   if (++rounds_ == 1) {
     if (auto energy = CheckEnergy(); !energy) return energy;
   }
-  // The first of them, in which clocks land, is as slow.
-  state_.spent.steps += static_cast<int>(ran->last - ran->first + 2);
+  state_.spent.steps += ran->steps();
   const LoggedRank& any = conductor_.log_of(*conductor_.ranks().begin());
-  const RanStep* first = any.Find(ran->first - 1);
+  const RanStep* first = any.Find(ran->landing);
   const RanStep* last = any.Find(ran->last);
   if (first != nullptr && last != nullptr) {
     state_.spent.seconds += ToSeconds(last->end - first->begin);
@@ -242,7 +241,8 @@ void Tuner::Measure(Gpus& gpus, const Conductor::Stretch& stretch, Alarms alarms
     KnownGpu& gpu = gpus.try_emplace(name, KnownGpu{rank.header.gpu, rank.header.gpu_name,
                                                     GpuMeasurements(settings)})
                         .first->second;
-    for (std::int64_t number = stretch.first; number <= stretch.last; ++number) {
+    // What runs while a clock lands is left out there.
+    for (std::int64_t number = stretch.landing; number <= stretch.last; ++number) {
       const RanStep* step = rank.Find(number);
       if (step == nullptr) continue;
       for (const DriftAlarm& alarm : gpu.measurements.Add(*step)) {
