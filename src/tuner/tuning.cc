@@ -261,7 +261,10 @@ void Tuner::Measure(Gpus& gpus, const Conductor::Stretch& stretch, Alarms alarms
 
 Result<void> Tuner::MakePlan() {
   auto made = TunedPlan::Make(Job(), options_.job, options_.target, PooledOptions(state_.gpus));
-  if (!made) return Fail(made);
+  if (!made) {
+    return FailAs(made.error().kind, "measuring stopped since {}, and that gives no plan: {}",
+                  reason_, made.error().message);
+  }
   plan_ = *std::move(made);
   return {};
 }
@@ -362,6 +365,7 @@ Result<TuningResult> Tuner::Run() {
 }  // namespace
 
 Result<TuningResult> Tune(const TuningOptions& options, Clock& clock) {
+  if (auto enough = CheckBudget(options.budget); !enough) return Fail(enough);
   auto logs = JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning);
   if (!logs) return Fail(logs);
   auto desk = OrdersDesk::Open(options.job_directory);

@@ -63,6 +63,14 @@ TEST_F(TuningTest, MissingEnergyIsToldAfterOneRound) {
   EXPECT_TRUE(InForce().own);
 }
 
+TEST_F(TuningTest, BudgetForTheHighestClocksAloneIsToldBeforeAnyStep) {
+  options_.budget.steps = 12;
+  const auto tuned = Tune(options_, clock_);
+  ASSERT_FALSE(tuned);
+  EXPECT_THAT(tuned.error().message, HasSubstr("raise --budget-steps to 13 at least"));
+  EXPECT_EQ(job_.steps(), 0);
+}
+
 // Before a step is spent on it.
 TEST_F(TuningTest, AnotherScheduleIsToldAtOnce) {
   options_.job.schedule = *GenerateSchedule({"1f1b", 2, 6, 1});
