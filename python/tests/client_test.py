@@ -186,8 +186,8 @@ class WrongArguments(SessionTest):
         )
         lines = done.stderr.splitlines()
         self.assertEqual(len(lines), 2, done.stderr)
-        self.assertIn("perseus|instruction: the kind is none of", lines[0])
-        self.assertIn("perseus|instruction: the microbatch is no whole number", lines[1])
+        self.assertIn("perseus|p0-r0-t0: instruction: the kind is none of", lines[0])
+        self.assertIn("perseus|p0-r0-t0: instruction: the microbatch is no whole number", lines[1])
 
     def test_a_handler_that_raises_stays_out_of_training(self):
         done = self.run_python(

@@ -130,7 +130,8 @@ TEST_F(TrainerTest, DirectoryWithoutRanksIsNamed) {
 TEST_F(TrainerTest, PlanIsTakenOutOfForceByHand) {
   ExpectComplaint(Run("tune run --give-back"), 2, "run has no orders");
   Write("run/orders.json",
-        R"({"perseus_orders": 1, "version": 7, "from_step": 0, "plan": "plans/7.json"})");
+        R"({"perseus_orders": 1, "version": 7, "from_step": 0, "record": true,
+                 "plan": "plans/7.json"})");
   EXPECT_EQ(RunJson("tune run --give-back").at("orders_version"), 8);
   const auto orders = nlohmann::json::parse(Read("run/orders.json"));
   EXPECT_EQ(orders.at("own"), true);
