@@ -27,6 +27,7 @@
 #include "perseus.h"
 #include "perseus/plan/plan_file.h"
 #include "perseus/profile/synthetic_profile.h"
+#include "temporary_directory.h"
 
 namespace perseus {
 namespace {
@@ -37,9 +38,6 @@ constexpr int kMicrobatches = 32;  // 64 instructions a step.
 class Node {
  public:
   Node() {
-    std::string name = (std::filesystem::temp_directory_path() / "perseus-bench-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) std::abort();
-    directory_ = name;
     std::ofstream(directory_ / "node.toml") << "name = \"bench\"\ngpus = 1\n[gpu]\n"
                                                "model = \"a100-sxm\"\n";
     agent_ = fork();
@@ -54,7 +52,6 @@ class Node {
   ~Node() {
     kill(agent_, SIGTERM);
     waitpid(agent_, nullptr, 0);
-    std::filesystem::remove_all(directory_);
   }
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -86,7 +83,7 @@ class Node {
 
  private:
   static constexpr auto kNap = std::chrono::milliseconds(10);
-  std::filesystem::path directory_;
+  TemporaryDirectory directory_;
   pid_t agent_ = 0;
 };
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdio>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -31,10 +32,13 @@ bool Swallow(PyObject* where) {
   return true;
 }
 
-bool Log(const char* message) {
+// All ranks of a node may share a terminal: says whose it is.
+bool Log(const SessionObject* session, const char* message) {
   if (log_function == nullptr) return true;
-  PyObject* const text = PyUnicode_DecodeUTF8(
-      message, static_cast<Py_ssize_t>(std::char_traits<char>::length(message)), "replace");
+  const std::string whose = session == nullptr ? "" : session->name.data() + std::string(": ");
+  const std::string line = whose + message;
+  PyObject* const text =
+      PyUnicode_DecodeUTF8(line.data(), static_cast<Py_ssize_t>(line.size()), "replace");
   PyObject* const result = text == nullptr ? nullptr : PyObject_CallOneArg(log_function, text);
   Py_XDECREF(text);
   Py_XDECREF(result);
@@ -73,6 +77,8 @@ PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   handle = perseus_open(&options);
   Py_END_ALLOW_THREADS;
   session->handle = handle;
+  std::snprintf(session->name.data(), session->name.size(), "p%d-r%d-t%d", options.pipeline,
+                options.rank, options.tensor_rank);
   if (handle != nullptr) OpenSessions().push_back(session);
   if (!LogWarnings(session)) {
     Py_DECREF(session);
@@ -273,7 +279,7 @@ bool WarnOnce(const char* cause, const char* message) {
   static std::vector<std::string>& told = *new std::vector<std::string>;
   if (std::find(told.begin(), told.end(), cause) != told.end()) return true;
   told.emplace_back(cause);
-  return Log(message);
+  return Log(default_session, message);
 }
 
 perseus_counters ReadCounters(const SessionObject* session) {
@@ -291,7 +297,7 @@ bool LogWarnings(SessionObject* session) {
   session->warnings_logged = warnings;
   char text[kLongestWarning];
   while (perseus_take_warning(session->handle, text, sizeof text) > 0) {
-    if (!Log(text)) return false;
+    if (!Log(session, text)) return false;
   }
   return true;
 }

@@ -186,8 +186,8 @@ class WrongArguments(SessionTest):
         )
         lines = done.stderr.splitlines()
         self.assertEqual(len(lines), 2, done.stderr)
-        self.assertIn("perseus|instruction: the kind is none of", lines[0])
-        self.assertIn("perseus|instruction: the microbatch is no whole number", lines[1])
+        self.assertIn("perseus|p0-r0-t0: instruction: the kind is none of", lines[0])
+        self.assertIn("perseus|p0-r0-t0: instruction: the microbatch is no whole number", lines[1])
 
     def test_a_handler_that_raises_stays_out_of_training(self):
         done = self.run_python(
@@ -239,6 +239,8 @@ class FailsOpen(SessionTest):
                 agent=self.scratch / "none.sock",
                 devices=f"virtual:{self.scratch / 'node.toml'}",
                 plan=self.scratch / "none.json",
+                pipeline=1,
+                rank=3,
             )
             # What its own thread finds out is told at a step's begin.
             end = time.monotonic() + 20
@@ -247,6 +249,8 @@ class FailsOpen(SessionTest):
             with perseus.step():
                 pass
         text = "\n".join(logs.output)
+        for message in logs.output:
+            self.assertRegex(message, "^WARNING:perseus:p1-r3-t0: ")
         self.assertIn("none.sock", text)
         self.assertIn("none.json", text)
         self.assertEqual(session.counters.may_set_clocks, False)

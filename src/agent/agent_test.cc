@@ -18,6 +18,7 @@
 #include "perseus/wire/clock_channel.h"
 #include "perseus/wire/messages.h"
 #include "perseus/wire/unix_socket.h"
+#include "temporary_directory.h"
 
 namespace perseus {
 namespace {
@@ -108,14 +109,7 @@ class LaterProcess {
 
 class AgentTest : public testing::Test {
  protected:
-  AgentTest() {
-    char name[] = "/tmp/perseus-agent-XXXXXX";
-    directory_ = mkdtemp(name);
-  }
-  ~AgentTest() override {
-    Stop();
-    std::filesystem::remove_all(directory_);
-  }
+  ~AgentTest() override { Stop(); }
 
   AgentOptions Options() {
     AgentOptions options;
@@ -156,7 +150,7 @@ class AgentTest : public testing::Test {
            ParseSavedState(*ReadFile(state()), "state")->gpus.empty();
   }
 
-  std::filesystem::path directory_;
+  TemporaryDirectory directory_;
   std::ostringstream logged_;
   spdlog::logger log_{"test", std::make_shared<spdlog::sinks::ostream_sink_mt>(logged_)};
   FakeGpu a_{"GPU-a"};

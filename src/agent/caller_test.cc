@@ -10,6 +10,8 @@
 #include <fstream>
 #include <map>
 
+#include "temporary_directory.h"
+
 namespace perseus {
 namespace {
 
@@ -30,16 +32,12 @@ const GpuFile kGpu{"GPU-a", kNull};
 class CallerTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "perseus_caller_test.XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
     host_.root = root_;
     host_.agent_uid = 0;
     host_.duplicate = [this](pid_t pid, int fd) { return Duplicate(pid, fd); };
     Namespace("self", "user:[4026531837]");
     Process(7000, kAnn);
   }
-  void TearDown() override { fs::remove_all(root_); }
 
   void Write(const fs::path& path, const std::string& text) {
     fs::create_directories((root_ / path).parent_path());
@@ -84,7 +82,7 @@ class CallerTest : public ::testing::Test {
     return RightTo(host_, Identified(uid), gpu, grants);
   }
 
-  fs::path root_;
+  TemporaryDirectory root_;
   Host host_;
   std::map<int, int> open_flags_;
 };

@@ -9,6 +9,7 @@
 #include "perseus/agent/latency_check.h"
 #include "perseus/agent/saved_state_file.h"
 #include "perseus/base/file.h"
+#include "temporary_directory.h"
 
 namespace perseus {
 namespace {
@@ -21,13 +22,11 @@ using Level = Finding::Level;
 class DoctorTest : public testing::Test {
  protected:
   DoctorTest() {
-    char name[] = "/tmp/perseus-doctor-XXXXXX";
-    scene_.root = mkdtemp(name);
+    scene_.root = root_;
     scene_.socket = scene_.root / "agent.sock";
     scene_.state = scene_.root / "agent.json";
     Write("proc/self/status", "Name:\tperseus\nCapEff:\t000001ffffffffff\n");
   }
-  ~DoctorTest() override { std::filesystem::remove_all(scene_.root); }
 
   void Write(const std::filesystem::path& path, const std::string& text) const {
     ASSERT_TRUE(WriteFileAtomically(scene_.root / path, text));
@@ -44,6 +43,7 @@ class DoctorTest : public testing::Test {
     return ExamineDevices(std::move(list)).at(0);
   }
 
+  TemporaryDirectory root_;
   DoctorScene scene_;
 };
 

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "perseus/base/file.h"
+#include "temporary_directory.h"
 
 namespace perseus {
 namespace {
@@ -46,16 +47,8 @@ std::string Replaced(std::string text, std::string_view what, std::string_view b
 
 class SavedStateFileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "perseus_state_test.XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-    path_ = directory_ / "deep" / "state.json";
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-
-  fs::path directory_;
-  fs::path path_;
+  TemporaryDirectory directory_;
+  fs::path path_ = directory_ / "deep" / "state.json";
 };
 
 TEST_F(SavedStateFileTest, EverythingComesBack) {

@@ -2,7 +2,6 @@
 // somebody else sets, too, disks that fill up, drivers that fail, machines that boot, and an agent
 // that may die between any two of its deeds. Whatever happens, GPUs end as they should be.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <random>
@@ -10,6 +9,7 @@
 
 #include "perseus/agent/lease_table.h"
 #include "perseus/agent/saved_state_file.h"
+#include "temporary_directory.h"
 
 namespace perseus {
 namespace {
@@ -235,13 +235,6 @@ class Agent {
 
 class SurvivalTest : public ::testing::TestWithParam<int> {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "perseus_survival_test.XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-
   // With whatever the world does while there is no agent.
   void StartAgent() {
     while (!agent_) {
@@ -367,7 +360,7 @@ class SurvivalTest : public ::testing::TestWithParam<int> {
     }
   }
 
-  fs::path directory_;
+  TemporaryDirectory directory_;
   World world_{static_cast<std::uint64_t>(GetParam())};
   std::optional<Agent> agent_;
   Nanoseconds now_ = 0;

@@ -8,6 +8,8 @@
 
 #include <set>
 
+#include "temporary_directory.h"
+
 namespace perseus {
 namespace {
 
@@ -24,14 +26,7 @@ Inode InodeOf(const fs::path& path) {
 
 class FileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "perseus_file_test.XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-
-  fs::path directory_;
+  TemporaryDirectory directory_;
 };
 
 TEST_F(FileTest, WhatWasWrittenIsRead) {
@@ -89,8 +84,8 @@ TEST_F(FileTest, AWriteFlushesTheFileAndTheNamesOnTheWayToIt) {
   const Result<void> written = WriteFileAtomically(directory_ / "deep" / "er" / "file", "new");
   flushed = nullptr;
   ASSERT_TRUE(written);
-  for (const fs::path& path :
-       {directory_, directory_ / "deep", directory_ / "deep/er", directory_ / "deep/er/file"}) {
+  for (const fs::path& path : {directory_.path(), directory_ / "deep", directory_ / "deep/er",
+                               directory_ / "deep/er/file"}) {
     EXPECT_TRUE(seen.contains(InodeOf(path))) << path;
   }
   EXPECT_EQ(seen.size(), 4U);

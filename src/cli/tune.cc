@@ -11,6 +11,8 @@
 #include "job_options.h"
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
+#include "perseus/jobdir/orders.h"
+#include "perseus/jobdir/orders_desk.h"
 #include "perseus/tuner/tuning.h"
 #include "signals.h"
 #include "standard_output.h"
@@ -31,6 +33,7 @@ constexpr const char* kAbout =
 constexpr const char* kExamples =
     "Example:\n"
     "  perseus tune run --job job.toml --budget-steps 80 --budget-slowdown 20 -o tuned\n"
+    "  perseus tune run --give-back\n"
     "\n"
     "DIR then holds profile.csv (what was measured, with confidence intervals), plan.json, and\n"
     "planned.csv (what the plan goes by: also clocks that were not measured, by a fitted model).";
@@ -47,6 +50,7 @@ struct TuneFlags {
   int steps_followed = 12;
   double timeout_s = 60;
   bool restores = false;
+  bool gives_back = false;
   bool as_json = false;
 };
 
@@ -120,7 +124,31 @@ Result<void> WriteResults(const TuneFlags& flags, const TuningResult& result) {
   return written;
 }
 
+// Orders that say nothing but to go by what each rank has of its own.
+Result<void> TakePlanBack(const TuneFlags& flags) {
+  const auto now = ReadOrders(flags.directory);
+  if (!now) return Fail(now);
+  if (!*now) {
+    return Fail("{} has no orders, so nothing is in force there (name the job's PERSEUS_JOB_DIR)",
+                flags.directory);
+  }
+  auto desk = OrdersDesk::Open(flags.directory);
+  if (!desk) return Fail(desk);
+  Orders own;
+  own.own = true;
+  const auto version = desk->Give(std::move(own), 0);
+  if (!version) return Fail(version);
+  return Print(
+      flags.as_json
+          ? nlohmann::ordered_json{{"orders_version", *version}}.dump(2) + "\n"
+          : fmt::format(
+                "no orders hold any more from the next step on: ranks follow their own plan, "
+                "or keep the clocks that their GPUs had before (orders {})\n",
+                *version));
+}
+
 Result<void> RunTune(const TuneFlags& flags) {
+  if (flags.gives_back) return TakePlanBack(flags);
   auto signals = EndSignals::Take();
   if (!signals) return Fail(signals);
   auto job = LoadUnprofiledJob(flags.job);
@@ -188,7 +216,7 @@ Verb AddTuneVerb(CLI::App& program) {
       ->check(NumberIn({0, 100}, "percent"));
   add("--follow-steps", flags->steps_followed, "N",
       "Steps in which each of two plans is measured at its own clocks (default: 12)")
-      ->check(WholeNumberIn({1, 1'000'000}));
+      ->check(WholeNumberIn({2, 1'000'000}));
   verb->add_option("--orders-take", flags->orders_take_s,
                    "Until every rank has read an order, on a slow file system (default: 1)")
       ->type_name("SECONDS")
@@ -198,6 +226,8 @@ Verb AddTuneVerb(CLI::App& program) {
       ->check(NumberIn({0.1, 86'400}, "in seconds"));
   verb->add_flag("--restore", flags->restores,
                  "Leave the clocks as they were, and no plan in force");
+  verb->add_flag("--give-back", flags->gives_back,
+                 "Only take the plan out of force that an earlier tune has left");
   verb->add_flag("--json", flags->as_json, "Print JSON in place of text");
   AddTargetFlags(*verb, flags->targets);
   AddJobFlags(*verb, flags->job);

@@ -1,10 +1,10 @@
 #include "perseus/jobdir/orders_desk.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
+
+#include "temporary_directory.h"
 
 namespace perseus {
 namespace {
@@ -13,12 +13,6 @@ using ::testing::HasSubstr;
 
 class OrdersDeskTest : public testing::Test {
  protected:
-  OrdersDeskTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "perseus-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) directory_ = name;
-  }
-  ~OrdersDeskTest() override { std::filesystem::remove_all(directory_); }
-
   static Orders Sweep(std::int64_t until_step) {
     Orders orders;
     orders.clocks = {{0, 0, InstructionKind::kForward, 1080}};
@@ -27,7 +21,7 @@ class OrdersDeskTest : public testing::Test {
   }
   Orders InForce() const { return **ReadOrders(directory_); }
 
-  std::filesystem::path directory_;
+  TemporaryDirectory directory_;
 };
 
 TEST_F(OrdersDeskTest, OrdersOfBeforeOutliveACoordinatorThatDies) {

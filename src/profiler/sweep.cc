@@ -417,6 +417,16 @@ SweepRound Over(std::string reason) {
 
 }  // namespace
 
+Result<void> CheckBudget(const SweepBudget& budget) {
+  // The rounds at the highest clocks, one at lower ones, and the step in which clocks land before.
+  const int least = (kBaselineRounds + 1) * budget.steps_per_round + 1;
+  if (budget.steps >= least) return {};
+  return Fail(
+      "a budget of {} steps is spent before any clock but the highest was measured, at {} steps a "
+      "round (raise --budget-steps to {} at least, better to 40, or lower --steps-per-round)",
+      budget.steps, budget.steps_per_round, least);
+}
+
 double SweepSpent::Slowdown(double baseline_s) const {
   return steps == 0 ? 0 : seconds / (steps * baseline_s) - 1;
 }

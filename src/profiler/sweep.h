@@ -52,6 +52,10 @@ struct SweepBudget {
   double least_gain = 2e-4;  // Of the iteration's energy.
 };
 
+// Fails (kInput), with how many it takes, if the budget's steps end before anything but the highest
+// clocks was measured: a plan would be a guess.
+Result<void> CheckBudget(const SweepBudget& budget);
+
 struct SweepSpent {
   int steps = 0;
   double seconds = 0;  // Of those steps.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -57,43 +58,27 @@ Result<Profile> PlanningProfile(const SweepJob& job, std::span<const MeasuredOpt
   return Profile("the profiler's measurements", {}, std::move(entries));
 }
 
-namespace {
-
-// Standard error of the time of the iteration at the highest clocks: each option's own error, as
-// far as the iteration feels it; they are independent.
-double BaselineErrorS(OperationGraph graph, const ExecutionModel& model) {
-  const std::vector<int> baseline = BaselineOptions(graph);
-  const Nanoseconds time = Evaluator(graph, model).Evaluate(baseline).time;
-  double squares = 0;
-  for (OptionSet& set : graph.option_sets) {
-    if (!IsComputation(set.kind)) continue;
-    Option& highest = set.options[static_cast<std::size_t>(set.baseline)];
-    const Nanoseconds own = highest.time;
-    highest.time += ToNanoseconds(highest.time_ci_s / kStandardErrorsOf95);
-    const double felt_s = ToSeconds(Evaluator(graph, model).Evaluate(baseline).time - time);
-    squares += felt_s * felt_s;
-    highest.time = own;
-  }
-  return std::sqrt(squares);
+Result<Planner> PlannerOf(const SweepJob& job, const Profile& profile) {
+  Result<OperationGraph> graph = BuildOperationGraph(job.schedule, profile, job.model);
+  if (!graph) return Fail(graph);
+  return Planner::Create(*std::move(graph),
+                         {.blocking_power_w = job.model.blocking_power_w * job.model.gpus_per_stage,
+                          .switch_latency = job.switch_latency});
 }
 
-}  // namespace
-
 Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOption> measured,
-                                const PlanningProfileSpec& spec) {
+                                const Target& target, const PlanningProfileSpec& spec) {
   const Result<Profile> profile = PlanningProfile(job, measured, spec);
   if (!profile) return Fail(profile);
-  Result<OperationGraph> graph = BuildOperationGraph(job.schedule, *profile, job.model);
-  if (!graph) return Fail(graph);
-
-  const ExecutionModel model{.blocking_power_w =
-                                 job.model.blocking_power_w * job.model.gpus_per_stage};
-  const Nanoseconds promised = Evaluator(*graph, model).Evaluate(BaselineOptions(*graph)).time -
-                               ToNanoseconds(spec.time_margin * BaselineErrorS(*graph, model));
-
-  Result<Planner> planner = Planner::Create(*std::move(graph), model);
+  Result<Planner> planner = PlannerOf(job, *profile);
   if (!planner) return Fail(planner);
-  Result<Plan> plan = planner->PlanFor(std::max(planner->least_time(), promised));
+  std::optional<Frontier> frontier;
+  if (NeedsFrontier(target.kind)) {
+    Result<Frontier> computed = planner->ComputeFrontier();
+    if (!computed) return Fail(computed);
+    frontier = *std::move(computed);
+  }
+  Result<Plan> plan = PlanForTarget(*planner, frontier ? &*frontier : nullptr, target);
   if (!plan) return Fail(plan);
   return SweepPlan{*std::move(planner), *std::move(plan)};
 }

@@ -3,14 +3,15 @@
 // The risk. A plan without slowdown lets every instruction that has slack end just in time. So it
 // is made of options whose times are known with an error each, and the iteration lasts as long as
 // the path whose errors add up worst: on average a plan from unsure times is late, by about
-// the size of one standard error (on the shared profiles, 0.05 to 0.15 %). Two margins take that
-// back, both in standard errors of the single option:
-//   - below a group's highest clock, options are taken to be slower than they seem;
-//   - the deadline, that is, the iteration with everything at the highest clock, is taken to be
-//     shorter than it seems (but never below what is possible at all: on the critical path the
-//     highest clock's own error is on both sides, and cancels).
-// Options that nobody measured have larger errors, hence larger margins: the plan takes them
-// where they win nevertheless.
+// the size of one standard error (on the shared profiles, 0.05 to 0.15 %). A margin takes that
+// back: below a group's highest clock, options are taken to be slower than they seem, by one
+// standard error each. Options that nobody measured have larger errors, hence larger margins: the
+// plan takes them where they win nevertheless. At the highest clock there is none: the critical
+// path's error is in the iteration that the plan is compared with, too, and cancels.
+//
+// A rival was a margin in the deadline as well, of the standard error of the iteration at the
+// highest clocks. On virtual GPUs (docs/client.md, Bloom) it made plans 0.04 % earlier and 0.09 %
+// dearer.
 #pragma once
 
 #include <span>
@@ -20,6 +21,7 @@
 #include "perseus/pipeline/operation_graph.h"
 #include "perseus/pipeline/schedule.h"
 #include "perseus/plan/planner.h"
+#include "perseus/plan/target.h"
 #include "perseus/profile/profile.h"
 #include "perseus/profiler/curve_model.h"
 #include "perseus/profiler/measured_option.h"
@@ -34,6 +36,7 @@ struct SweepJob {
   // Where a switch takes as long as a good part of an instruction, kinds that take turns must not
   // be at different clocks: then all groups of a rank measure the same clock at a time.
   enum class Clocks { kOneAGroup, kOneARank } clocks = Clocks::kOneAGroup;
+  Nanoseconds switch_latency = 0;  // That plans reckon with.
 };
 
 // The groups that the schedule computes, in order.
@@ -48,13 +51,16 @@ struct PlanningProfileSpec {
 Result<Profile> PlanningProfile(const SweepJob& job, std::span<const MeasuredOption> measured,
                                 const PlanningProfileSpec& spec);
 
-// The plan of no slowdown on that profile. `planner` has the margins in its times: what the plan
-// promises is to be read off a plan evaluated without them.
+// What plans of the job are made and judged with, whatever the profile.
+Result<Planner> PlannerOf(const SweepJob& job, const Profile& profile);
+
+// The plan for that target on that profile. `planner` has the margins in its times: what the plan
+// promises is to be read off a plan evaluated without them. Fails as PlanForTarget does.
 struct SweepPlan {
   Planner planner;
   Plan plan;
 };
 Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOption> measured,
-                                const PlanningProfileSpec& spec);
+                                const Target& target, const PlanningProfileSpec& spec = {});
 
 }  // namespace perseus

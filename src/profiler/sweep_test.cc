@@ -68,7 +68,7 @@ TEST_P(SharedProfiles, BudgetsAreKept) {
 }
 
 // Where a switch takes long, the kinds of a rank take turns at one clock. That finds out less at a
-// time (0.59 % are lost on the A40), but still more than clocks that are evenly spaced.
+// time (0.50 % are lost on the A40), but still more than clocks that are evenly spaced.
 TEST_P(SharedProfiles, OneClockARankIsAskedForWhereSwitchesTakeLong) {
   SweptJob job(GetParam(), 1);
   job.UseClocks(SweepJob::Clocks::kOneARank);

@@ -52,7 +52,11 @@ std::optional<std::string> ChildProcess::End() {
   if (waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
   pid_ = 0;
   if (WIFSIGNALED(status)) {
-    end_ = fmt::format("was killed by signal {}", WTERMSIG(status));
+    const int signal = WTERMSIG(status);
+    end_ = fmt::format("was killed by signal {} ({}{})", signal, strsignal(signal),
+                       signal == SIGKILL ? ": by hand, or for want of memory" : "");
+  } else if (WEXITSTATUS(status) == kCannotRun) {
+    end_ = "could not be started (is the program still where it was?)";
   } else if (WEXITSTATUS(status) != 0) {
     end_ = fmt::format("ended with status {}", WEXITSTATUS(status));
   }

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -74,6 +75,7 @@ class RankProcess {
   void End(const InFlight& flight, const RealRun& run);
   void EndStep();
   Result<void> Wait();
+  Result<void> DescribeSignal() const;
   Result<void> Hear(int socket, int peer);
   Result<void> Take(const Message& message);
   Result<void> Say(const Message& message) { return SendMessage(options_.control, message); }
@@ -323,6 +325,15 @@ std::optional<Nanoseconds> RankProcess::InputTime(std::size_t index) const {
 
 // ---- What others say ----
 
+// Nothing if it is the parent's, which knows.
+Result<void> RankProcess::DescribeSignal() const {
+  signalfd_siginfo info{};
+  if (read(signals_.get(), &info, sizeof info) != sizeof info) return {};
+  if (static_cast<pid_t>(info.ssi_pid) == getppid()) return {};
+  return FailAs(ErrorKind::kSystem, "was told to end by signal {} from process {} of user {}",
+                info.ssi_signo, info.ssi_pid, info.ssi_uid);
+}
+
 Result<void> RankProcess::Wait() {
   std::vector<pollfd> polled{{options_.control, POLLIN, 0}, {signals_.get(), POLLIN, 0}};
   for (const auto& [peer, socket] : options_.peers) {
@@ -335,7 +346,10 @@ Result<void> RankProcess::Wait() {
       errno != EINTR) {
     return FailAs(ErrorKind::kSystem, "cannot wait: {}", std::strerror(errno));
   }
-  if (polled[1].revents != 0) is_stopping_ = true;
+  if (polled[1].revents != 0) {
+    is_stopping_ = true;
+    return DescribeSignal();
+  }
   if (auto heard = Hear(options_.control, -1); !heard || is_stopping_) return heard;
   for (const auto& [peer, socket] : options_.peers) {
     if (auto heard = Hear(socket, peer); !heard) return heard;

@@ -323,7 +323,8 @@ Error Training::Diagnose(std::string_view what_they_do) {
   }
   for (const Rank& rank : ranks_) {
     if (!rank.complaint.empty()) {
-      return {fmt::format("{}: {}", Describe(rank), rank.complaint), ErrorKind::kSystem};
+      return {fmt::format("{}: {}; the others were ended", Describe(rank), rank.complaint),
+              ErrorKind::kSystem};
     }
     if (!rank.is_here && !rank.answer) {
       silent += fmt::format("{}{} (process {})", silent.empty() ? "" : ", ", Describe(rank),

@@ -1,10 +1,10 @@
 #include "perseus/tuner/job_logs.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <fstream>
+
+#include "temporary_directory.h"
 
 namespace perseus {
 namespace {
@@ -16,12 +16,7 @@ constexpr Nanoseconds kMillisecond = 1'000'000;
 
 class JobLogsTest : public testing::Test {
  protected:
-  JobLogsTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "perseus-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) directory_ = name;
-    std::filesystem::create_directory(directory_ / "ranks");
-  }
-  ~JobLogsTest() override { std::filesystem::remove_all(directory_); }
+  JobLogsTest() { std::filesystem::create_directory(directory_ / "ranks"); }
 
   void Begin(const RankName& name, int pid = 1) const {
     RankHeader header;
@@ -47,7 +42,7 @@ class JobLogsTest : public testing::Test {
         ranks, step, kMillisecond, [] { return false; }, clock_);
   }
 
-  std::filesystem::path directory_;
+  TemporaryDirectory directory_;
   FakeClock clock_;
   const RankName first_{0, 0, 0};
   const RankName second_{1, 2, 0};

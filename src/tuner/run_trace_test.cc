@@ -1,11 +1,11 @@
 #include "perseus/tuner/run_trace.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "temporary_directory.h"
 
 namespace perseus {
 namespace {
@@ -17,13 +17,10 @@ using ::testing::HasSubstr;
 class RunTraceTest : public testing::Test {
  protected:
   RunTraceTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "perseus-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) directory_ = name;
     std::filesystem::create_directory(directory_ / "ranks");
     Add({0, 0, 0}, 1'000'000'000'000);
     Add({0, 1, 0}, 0);
   }
-  ~RunTraceTest() override { std::filesystem::remove_all(directory_); }
 
   void Add(const RankName& name, Nanoseconds epoch) const {
     RankHeader header;
@@ -57,7 +54,7 @@ class RunTraceTest : public testing::Test {
     return nullptr;
   }
 
-  std::filesystem::path directory_;
+  TemporaryDirectory directory_;
 };
 
 TEST_F(RunTraceTest, HostsAreLaidSideBySide) {

@@ -23,6 +23,8 @@
 #include "perseus/profile/profile.h"
 #include "perseus/profiler/sweep.h"
 #include "perseus/tuner/job_logs.h"
+#include "perseus/jobdir/orders_desk.h"
+#include "perseus/tuner/step_costs.h"
 
 namespace perseus {
 
@@ -33,30 +35,14 @@ struct TuningOptions {
   PlannedJob job;
   Target target;
   SweepBudget budget;
-  double orders_take_s = 1;  // Until every rank has read them.
-  int steps_followed = 12;   // Of each of two plans, before the last one is left in force.
+  double orders_take_s = kOrdersTakeSeconds;  // Until every rank has read them.
+  int steps_followed =
+      12;  // Of each of two plans, before the last one is left in force; 2 or more.
   bool leaves_plan_in_force = true;
   Nanoseconds patience = 60'000'000'000;
   ShouldEnd should_end = [] { return false; };
   std::function<void(std::string_view)> say;  // What it does, a line at a time; may be empty.
 };
-
-// What whole steps of a plan in force took and cost, by the energy counters alone, beside steps at
-// the highest clocks. Of all ranks, per step.
-struct SeenSteps {
-  double time_s = 0;  // The median.
-  double energy_j = 0;
-  double baseline_time_s = 0;
-  double baseline_energy_j = 0;
-  double time_error_s = 0;  // Standard error of the difference of the two times.
-  double saving() const { return 1 - energy_j / baseline_energy_j; }
-  double slowdown() const { return time_s / baseline_time_s - 1; }
-};
-
-// Whatever instructions seem to take: whether whole steps are as a plan of that slowdown (a
-// fraction) should be. Fails (kUnreachable) with both figures if they are slower than that by more
-// than 1 % and three standard errors, or cost more than 1 % more than the baseline's.
-Result<void> CheckSeen(const SeenSteps& seen, double promised_slowdown);
 
 struct TuningResult {
   Profile profile;  // What was measured, with confidence.
@@ -71,7 +57,7 @@ struct TuningResult {
   double blocking_power_w = 0;
   SweepSpent spent;
   double slowdown_spent = 0;      // Mean over the steps spent, as a fraction.
-  std::optional<SeenSteps> seen;  // If a plan was followed.
+  std::optional<SeenSteps> seen;  // Of the plan that is in force.
   int rounds = 0;
   int frequencies = 0;       // Most that were measured of any group, before a plan was followed.
   std::string reason;        // Why it stopped measuring.
@@ -80,10 +66,10 @@ struct TuningResult {
 
 // Takes as many steps as the budget says, those in which plans are followed, and those that orders
 // take to be heard. Fails (kSystem)
-// if ranks are missing or the job ends; (kInput) where they may not set clocks or record no energy;
-// (kUnreachable) if the plan in force turns out slower than it may be, or saves nothing.
-// Then and when `should_end` says so, the orders that were in force before are again, and what was
-// measured stays in JOBDIR/tuner.json.
+// if ranks are missing or the job ends; (kInput) where they may not set clocks, run another
+// schedule, or record no energy; (kUnreachable) if the plan in force turns out slower than it may
+// be, or saves nothing. Then and when `should_end` says so, the orders that were in force before
+// are again, and what was measured stays in JOBDIR/tuner.json.
 Result<TuningResult> Tune(const TuningOptions& options, Clock& clock);
 
 }  // namespace perseus

@@ -21,6 +21,7 @@ class TuningTest : public testing::Test {
     spec.ranks = 2;
     spec.microbatches = 4;
     options_.job.schedule = *GenerateSchedule(spec);
+    job_.schedule = options_.job.schedule;
     options_.patience = 1'000'000'000;
     options_.should_end = [this] {
       job_.RunStep();
@@ -52,7 +53,6 @@ TEST_F(TuningTest, OrdersOfACoordinatorThatWasKilledAreTakenBackByTheNext) {
   EXPECT_FALSE(InForce().until_step);
 }
 
-// No instruction is in the logs of this job, so no window of the counter says what one costs.
 TEST_F(TuningTest, MissingEnergyIsToldAfterOneRound) {
   job_.counter_period_s = 1e6;
   const auto tuned = Tune(options_, clock_);
@@ -63,26 +63,23 @@ TEST_F(TuningTest, MissingEnergyIsToldAfterOneRound) {
   EXPECT_TRUE(InForce().own);
 }
 
-TEST(SeenStepsTest, PlanThatIsSlowerThanItPromisedIsToldWithBothFigures) {
-  SeenSteps seen{.time_s = 1.035, .energy_j = 90, .baseline_time_s = 1, .baseline_energy_j = 100};
-  // 1 % is tolerated, and three standard errors.
-  EXPECT_TRUE(CheckSeen(seen, 0.03));
-  const auto checked = CheckSeen(seen, 0.02);
-  ASSERT_FALSE(checked);
-  EXPECT_EQ(checked.error().kind, ErrorKind::kUnreachable);
-  EXPECT_THAT(checked.error().message, HasSubstr("1.0350 s a step, and 1.0000 s"));
-  EXPECT_THAT(checked.error().message, HasSubstr("3.50 % more, where it promised 2.00 %"));
-  seen.time_error_s = 0.002;
-  EXPECT_TRUE(CheckSeen(seen, 0.02));
+TEST_F(TuningTest, BudgetForTheHighestClocksAloneIsToldBeforeAnyStep) {
+  options_.budget.steps = 12;
+  const auto tuned = Tune(options_, clock_);
+  ASSERT_FALSE(tuned);
+  EXPECT_THAT(tuned.error().message, HasSubstr("raise --budget-steps to 13 at least"));
+  EXPECT_EQ(job_.steps(), 0);
 }
 
-TEST(SeenStepsTest, PlanThatCostsMoreThanTheBaselineIsTold) {
-  SeenSteps seen{.time_s = 1, .energy_j = 100.9, .baseline_time_s = 1, .baseline_energy_j = 100};
-  EXPECT_TRUE(CheckSeen(seen, 0));
-  seen.energy_j = 101.1;
-  const auto checked = CheckSeen(seen, 0);
-  ASSERT_FALSE(checked);
-  EXPECT_THAT(checked.error().message, HasSubstr("101.1 J a step, and 100.0 J"));
+// Before a step is spent on it.
+TEST_F(TuningTest, AnotherScheduleIsToldAtOnce) {
+  options_.job.schedule = *GenerateSchedule({"1f1b", 2, 6, 1});
+  const auto tuned = Tune(options_, clock_);
+  ASSERT_FALSE(tuned);
+  EXPECT_THAT(tuned.error().message, HasSubstr("rank p0-r0-t0 ran 4 microbatches in step"));
+  EXPECT_THAT(tuned.error().message, HasSubstr("and the job has 6"));
+  EXPECT_LT(job_.steps(), 10);
+  EXPECT_FALSE(*ReadOrders(job_.directory()));
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 
 #include "perseus/base/random.h"
 #include "perseus/jobdir/orders_desk.h"
+#include "perseus/tuner/conductor.h"
+#include "perseus/tuner/step_costs.h"
 
 namespace perseus {
 namespace {
@@ -60,6 +62,9 @@ Result<void> Verifier::Measure() {
   auto alive = logs_.AwaitRanks(options_.ranks, options_.patience, options_.should_end, clock_);
   if (!alive) return Fail(alive);
   ranks_ = *std::move(alive);
+  for (const RankName& name : ranks_) {
+    if (auto may = CheckMaySetClocks(logs_.ranks().at(name).header); !may) return may;
+  }
   // How long a step takes: the least of a few that ended while we looked, for one may hold a
   // checkpoint, and edges are counted in steps.
   const std::int64_t looked_from = logs_.LastStep(ranks_);
@@ -141,7 +146,7 @@ Result<StepCost> Verifier::CostOf(const Block& block) const {
     return Fail("steps {} to {} were too short for the counter's period at their ends", block.begin,
                 block.begin + layout.length - 1);
   }
-  return CostOfSteps(logs_, ranks_, first, end, block.version);
+  return CostOfSteps(logs_, ranks_, {first, end, block.version});
 }
 
 Result<Verification> Verifier::Conclude() {
@@ -194,43 +199,6 @@ Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_p
         steps, level * 100, 2 * least_pairs * layout.length, least_pairs, layout.length);
   }
   return layout;
-}
-
-Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<RankName>& ranks,
-                             std::int64_t begin, std::int64_t end, std::int64_t version) {
-  StepCost cost;
-  const auto count = static_cast<double>(end - begin);
-  for (const RankName& name : ranks) {
-    const LoggedRank& rank = logs.ranks().at(name);
-    for (std::int64_t number = begin; number < end; ++number) {
-      const RanStep* step = rank.Find(number);
-      if (step == nullptr) return Fail("rank {} did not record step {}", Name(name), number);
-      if (step->version != version) {
-        return Fail(
-            "rank {} ran step {} under orders {} and not {} (its log has a remark on why, or "
-            "it reads the directory too late)",
-            Name(name), number, step->version, version);
-      }
-      if (!step->on_plan) {
-        return Fail(
-            "rank {} ran step {} in another order than the plan's (is it for this schedule?)",
-            Name(name), number);
-      }
-    }
-    const RanStep* last = rank.Find(end);
-    if (last == nullptr) return Fail("rank {} did not record step {}", Name(name), end);
-    const Nanoseconds from = rank.Find(begin)->begin;
-    const auto energy_j = rank.energy.Between(from, last->begin);
-    if (!energy_j) {
-      return Fail(
-          "rank {} recorded no energy in steps {} to {} (can it read its GPU's counter? See "
-          "PERSEUS_DEVICES, and perseus doctor)",
-          Name(name), begin, end);
-    }
-    cost.energy_j += *energy_j / count;
-    cost.time_s += ToSeconds(last->begin - from) / count / static_cast<double>(ranks.size());
-  }
-  return cost;
 }
 
 Result<Verification> Verify(const VerificationOptions& options, Clock& clock) {

@@ -61,13 +61,4 @@ struct Verification {
 // ranks record no energy or do not follow the plan.
 Result<Verification> Verify(const VerificationOptions& options, Clock& clock);
 
-// Over the steps of [begin, end) all of which ran under that version: time from step to step, and
-// all ranks' energy, per step. Fails with what is lacking.
-struct StepCost {
-  double time_s = 0;
-  double energy_j = 0;
-};
-Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<RankName>& ranks,
-                             std::int64_t begin, std::int64_t end, std::int64_t version);
-
 }  // namespace perseus

@@ -108,6 +108,20 @@ TEST_F(VerificationTest, RankThatDoesNotFollowIsNamed) {
   EXPECT_THAT(verified.error().message, HasSubstr("rank p0-r1-t0 ran step"));
 }
 
+TEST_F(VerificationTest, RankThatMayNotSetClocksIsToldAtOnce) {
+  RankHeader header;
+  header.name = {0, 1, 0};
+  header.host = "n7";
+  header.pid = 1;
+  job_.Announce(header);
+  const auto verified = Run();
+  ASSERT_FALSE(verified);
+  EXPECT_THAT(verified.error().message,
+              HasSubstr("rank p0-r1-t0 may not set the clock of its GPU"));
+  EXPECT_LT(job_.steps(), 10);
+  EXPECT_FALSE(*ReadOrders(job_.directory()));
+}
+
 TEST_F(VerificationTest, TooFewStepsSayHowManyItTakes) {
   options_.steps = 20;
   const auto verified = Run();

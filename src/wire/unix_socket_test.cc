@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "perseus/wire/messages.h"
+#include "temporary_directory.h"
 
 namespace perseus::wire {
 namespace {
@@ -28,16 +29,10 @@ constexpr std::chrono::seconds kPatience(20);  // For replies that come.
 
 class UnixSocket : public ::testing::Test {
  protected:
-  UnixSocket() {
-    std::string pattern = fs::temp_directory_path() / "wire.XXXXXX";
-    directory_ = ::mkdtemp(pattern.data());
-  }
-  ~UnixSocket() override { fs::remove_all(directory_); }
-
   fs::path path() const { return directory_ / "agent.sock"; }
 
  private:
-  fs::path directory_;
+  TemporaryDirectory directory_;
 };
 
 // A connection: the agent's end, which does not block, and the client's, which does.

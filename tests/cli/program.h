@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "temporary_directory.h"
+
 namespace perseus {
 
 struct Outcome {
@@ -19,7 +21,6 @@ struct Outcome {
 class ProgramTest : public testing::Test {
  protected:
   ProgramTest();
-  ~ProgramTest() override;
 
   // As typed in the directory: "plan profile.csv --json". Words are split by the shell.
   Outcome Run(const std::string& arguments) const;
@@ -42,7 +43,7 @@ class ProgramTest : public testing::Test {
       " --schedule 1f1b --stages 4 --microbatches 8 --blocking-power 83.64 ";
 
  private:
-  std::filesystem::path root_;  // Holds the directory, and what the program prints.
+  TemporaryDirectory root_;  // Holds the directory, and what the program prints.
 };
 
 // Status and one line on standard error, nothing on standard output.

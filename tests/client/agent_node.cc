@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <thread>
 
 #include "perseus/base/file.h"
@@ -17,19 +16,15 @@
 namespace perseus {
 
 AgentNodeTest::AgentNodeTest() {
-  std::string name = (std::filesystem::temp_directory_path() / "perseus-client-XXXXXX").string();
-  if (mkdtemp(name.data()) != nullptr) directory_ = name;
   Write("node.toml",
         "name = \"box\"\ngpus = 8\n[gpu]\nmodel = \"a100-sxm\"\ncounter_period_ms = 20\n"
         "[switch_latency]\nmedian_ms = 1\n");
 }
 
 AgentNodeTest::~AgentNodeTest() {
-  if (agent_ != 0) {
-    ::kill(agent_, SIGTERM);
-    WaitFor(agent_);
-  }
-  std::filesystem::remove_all(directory_);
+  if (agent_ == 0) return;
+  ::kill(agent_, SIGTERM);
+  WaitFor(agent_);
 }
 
 void AgentNodeTest::StartAgent() {

@@ -13,6 +13,7 @@
 #include "perseus.h"
 #include "perseus/device/virtual_node.h"
 #include "perseus/plan/plan_file.h"
+#include "temporary_directory.h"
 
 namespace perseus {
 
@@ -38,7 +39,7 @@ class AgentNodeTest : public testing::Test {
   // What `perseus WORDS...` prints.
   std::string RunProgram(std::vector<std::string> words) const;
 
-  std::filesystem::path directory_;
+  TemporaryDirectory directory_;
   pid_t agent_ = 0;
 };
 

@@ -233,7 +233,7 @@ TEST_F(ClientTest, ALeaseThatIsEndedByHandIsNotTakenBack) {
 class OwnAgentTest : public ClientTest {
  protected:
   OwnAgentTest() {
-    ::setenv("XDG_RUNTIME_DIR", directory_.c_str(), 1);
+    ::setenv("XDG_RUNTIME_DIR", directory_.path().c_str(), 1);
     ::setenv("PERSEUS_PROGRAM", PERSEUS_PROGRAM, 1);
   }
   ~OwnAgentTest() override {
@@ -256,7 +256,7 @@ class OwnAgentTest : public ClientTest {
       const std::string name = entry.path().filename().string();
       if (name.find_first_not_of("0123456789") != std::string::npos) continue;
       const std::string command = ReadFile(entry.path() / "cmdline").value_or("");
-      if (command.find(directory_.string() + "/perseus/agent.sock") != std::string::npos &&
+      if (command.find(directory_.path().string() + "/perseus/agent.sock") != std::string::npos &&
           command.find("--exit-when-idle") != std::string::npos && command.find("sh") != 0) {
         agents.push_back(std::stoi(name));
       }

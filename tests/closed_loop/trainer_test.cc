@@ -81,6 +81,18 @@ TEST_F(TrainerTest, RankThatDiesIsNamed) {
                                          HasSubstr("was killed by signal 9")));
 }
 
+TEST_F(TrainerTest, RankThatIsToldToEndSaysByWhom) {
+  StartAlone("");
+  const VirtualNode node = OpenNode("a");
+  ASSERT_TRUE(Comes([&] { return node.Look(2)->reading.is_running; })) << Read("trainer.err");
+  kill(node.Look(2)->worker_pid, SIGTERM);
+  AwaitTrainer();
+  EXPECT_THAT(Read("trainer.err"),
+              HasSubstr(fmt::format("rank 2 of pipeline 0: was told to end by signal 15 from "
+                                    "process {} of user {}",
+                                    getpid(), getuid())));
+}
+
 TEST_F(TrainerTest, GpuThatIsTakenIsNamed) {
   const VirtualNode node = OpenNode("a");
   const auto worker = node.OpenWorker(3);
@@ -113,6 +125,18 @@ TEST_F(TrainerTest, DirectoryWithoutRanksIsNamed) {
   ExpectComplaint(Run("verify nowhere --steps 50" + plan), 2, "nowhere is not a directory");
   ExpectComplaint(Run("verify empty --steps 50 --timeout 0.2" + plan), 1,
                   "4 of 4 ranks have recorded no step for 0.2 s: p0-r0-t0 (no log)");
+}
+
+TEST_F(TrainerTest, PlanIsTakenOutOfForceByHand) {
+  ExpectComplaint(Run("tune run --give-back"), 2, "run has no orders");
+  Write("run/orders.json",
+        R"({"perseus_orders": 1, "version": 7, "from_step": 0, "record": true,
+                 "plan": "plans/7.json"})");
+  EXPECT_EQ(RunJson("tune run --give-back").at("orders_version"), 8);
+  const auto orders = nlohmann::json::parse(Read("run/orders.json"));
+  EXPECT_EQ(orders.at("own"), true);
+  EXPECT_FALSE(orders.contains("plan"));
+  EXPECT_FALSE(orders.contains("until_step"));
 }
 
 TEST_F(TrainerTest, LogsOfAnEarlierRunAreNoRanks) {

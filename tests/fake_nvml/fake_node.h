@@ -13,6 +13,7 @@
 
 #include "fake_nvml.h"
 #include "perseus/device/nvml_devices.h"
+#include "temporary_directory.h"
 
 namespace perseus {
 
@@ -21,13 +22,11 @@ constexpr Nanoseconds kSecond = 1'000'000'000;
 class FakeNode {
  public:
   explicit FakeNode(const std::vector<fake_nvml::GpuSpec>& gpus = {{}, {}, {}})
-      : directory_(MakeDirectory()),
-        node(fake_nvml::FakeNvml::Create(directory_ + "/node", {.gpus = gpus})) {
+      : node(fake_nvml::FakeNvml::Create((directory_ / "node").string(), {.gpus = gpus})) {
     node.UseInThisProcess();
   }
   FakeNode(const FakeNode&) = delete;
   FakeNode& operator=(const FakeNode&) = delete;
-  ~FakeNode() { std::filesystem::remove_all(directory_); }
 
   Result<DeviceList> TryOpen(const char* library = FAKE_NVML_LIBRARY) {
     return OpenNvmlDevices(library, [now = now_] { return *now; });
@@ -50,13 +49,7 @@ class FakeNode {
   }
 
  private:
-  static std::string MakeDirectory() {
-    std::string path = std::filesystem::temp_directory_path() / "perseus-fake-XXXXXX";
-    if (::mkdtemp(path.data()) == nullptr) throw std::runtime_error("no temporary directory");
-    return path;
-  }
-
-  std::string directory_;
+  TemporaryDirectory directory_;
   std::shared_ptr<Nanoseconds> now_ = std::make_shared<Nanoseconds>(100 * kSecond);
 
  public:

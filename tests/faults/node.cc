@@ -31,12 +31,6 @@ constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kLongestSettling = 30 * kSecond;
 constexpr std::int64_t kLookEveryUs = 2000;
 
-fs::path MakeDirectory() {
-  std::string path = fs::temp_directory_path() / "perseus-faults-XXXXXX";
-  if (mkdtemp(path.data()) == nullptr) throw std::runtime_error("no temporary directory");
-  return path;
-}
-
 std::string InWords(const std::optional<ClockRange>& range) {
   return range ? fmt::format("{}-{}", range->lower, range->upper) : "none";
 }
@@ -65,8 +59,7 @@ void Require(bool holds, const std::string& what) {
 }
 
 Node::Node(int gpus, std::uint64_t seed, AgentEnvironment environment)
-    : directory_(MakeDirectory()),
-      fake_(FakeNvml::Create(directory_ / "node", {.gpus = std::vector<fake_nvml::GpuSpec>(
+    : fake_(FakeNvml::Create(directory_ / "node", {.gpus = std::vector<fake_nvml::GpuSpec>(
                                                        static_cast<std::size_t>(gpus))})),
       environment_(std::move(environment)) {
   for (int gpu = 0; gpu < gpus; ++gpu) {
@@ -100,8 +93,6 @@ Node::Node(int gpus, std::uint64_t seed, AgentEnvironment environment)
 Node::~Node() {
   agent_.Kill();
   if (environment_.has_small_disk && IsApart()) umount2(state().parent_path().c_str(), MNT_DETACH);
-  std::error_code ignored;
-  fs::remove_all(directory_, ignored);
 }
 
 void Node::SetAsAdministrator() {
@@ -262,7 +253,7 @@ std::string Node::StateTrouble() const {
 std::string Node::FileTrouble() const {
   const std::set<std::string> known = {"agent.sock", "agent.log",       "node", "clock", "state",
                                        "agent.json", "agent.json.lock", "fill"};
-  for (const fs::path& directory : {directory_, state().parent_path()}) {
+  for (const fs::path& directory : {directory(), state().parent_path()}) {
     for (const auto& entry : fs::directory_iterator(directory)) {
       if (!known.contains(entry.path().filename())) return "left behind: " + entry.path().string();
     }

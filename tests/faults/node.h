@@ -15,6 +15,7 @@
 #include "fake_nvml.h"
 #include "perseus/wire/messages.h"
 #include "process.h"
+#include "temporary_directory.h"
 
 namespace perseus::faults {
 
@@ -95,7 +96,7 @@ class Node {
   std::string FirstTrouble(std::size_t connections);
   std::size_t Descriptors() const;
 
-  std::filesystem::path directory_;
+  TemporaryDirectory directory_;
   fake_nvml::FakeNvml fake_;
   AgentEnvironment environment_;
   int locked_gpu_ = 0;

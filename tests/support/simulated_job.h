@@ -1,9 +1,6 @@
 // For tests: a job whose ranks write logs and follow orders, a step a call.
 #pragma once
 
-#include <unistd.h>
-
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -12,9 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "followed_orders.h"
 #include "perseus/base/random.h"
 #include "perseus/jobdir/orders.h"
 #include "perseus/jobdir/rank_log.h"
+#include "perseus/pipeline/schedule.h"
+#include "temporary_directory.h"
 
 namespace perseus {
 
@@ -25,8 +25,6 @@ class SimulatedJob {
     double energy_j = 100;  // Of a rank.
   };
   explicit SimulatedJob(std::set<RankName> ranks) : ranks_(std::move(ranks)) {
-    std::string name = (std::filesystem::temp_directory_path() / "perseus-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) directory_ = name;
     std::filesystem::create_directory(directory_ / "ranks");
     for (const RankName& rank : ranks_) {
       RankHeader header;
@@ -35,14 +33,14 @@ class SimulatedJob {
       header.pid = 1;
       header.may_set_clocks = true;
       header.sm_clocks_mhz = {800, 1000};
-      Append(rank, FormatRecord(header));
+      Announce(header);
     }
   }
-  ~SimulatedJob() { std::filesystem::remove_all(directory_); }
-  SimulatedJob(const SimulatedJob&) = delete;
-  SimulatedJob& operator=(const SimulatedJob&) = delete;
 
-  const std::filesystem::path& directory() const { return directory_; }
+  // What a rank says of itself from now on.
+  void Announce(const RankHeader& header) const { Append(header.name, FormatRecord(header)); }
+
+  const std::filesystem::path& directory() const { return directory_.path(); }
   const std::set<RankName>& ranks() const { return ranks_; }
   std::int64_t steps() const { return step_; }
 
@@ -50,21 +48,23 @@ class SimulatedJob {
   std::function<Cost(const Orders&)> cost = [](const Orders&) { return Cost(); };
   double noise = 0.001;  // Of energy and time, relative.
   double counter_period_s = 0.1;
+  Schedule schedule;  // Of which steps hold the instructions; none: they hold none.
   // Ranks that take no notice of orders.
   std::set<RankName> deaf;
 
   void RunStep() {
-    TakeOrders();
-    const Cost truth = cost(orders_);
+    const Orders& orders = orders_.At(step_);
+    const Cost truth = cost(orders);
     const double time_s = truth.time_s * (1 + noise * Normal(random_));
     const double power_w = truth.energy_j / time_s * (1 + noise * Normal(random_));
     for (const RankName& rank : ranks_) {
       RanStep step;
       step.step = step_;
-      step.version = deaf.contains(rank) ? 0 : orders_.version;
+      step.version = deaf.contains(rank) ? 0 : orders.version;
       step.on_plan = true;
       step.begin = ToNanoseconds(now_s_);
       step.end = ToNanoseconds(now_s_ + time_s);
+      step.instructions = InstructionsOf(rank, ToNanoseconds(time_s));
       // The counter moves at whole periods; all ranks' alike.
       double tick_s = next_tick_s_;
       for (; tick_s < now_s_ + time_s; tick_s += counter_period_s) {
@@ -81,26 +81,26 @@ class SimulatedJob {
 
  private:
   void Append(const RankName& rank, const std::string& text) const {
-    std::ofstream(RankLogPath(directory_, rank), std::ios::app) << text;
+    std::ofstream(RankLogPath(directory(), rank), std::ios::app) << text;
   }
-  void TakeOrders() {
-    const auto read = ReadOrders(directory_);
-    if (read && *read && (waiting_.empty() || waiting_.back().version < (*read)->version)) {
-      waiting_.push_back(**read);
+  // One after the other, all of one length.
+  std::vector<RanInstruction> InstructionsOf(const RankName& rank, Nanoseconds time) const {
+    std::vector<RanInstruction> instructions;
+    if (schedule.ranks.empty()) return instructions;
+    const auto& actions = schedule.ranks[static_cast<std::size_t>(rank.rank)];
+    const Nanoseconds each = time / std::ssize(actions);
+    for (const Action& action : actions) {
+      const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(action.stage)];
+      const Nanoseconds begin = each * std::ssize(instructions);
+      instructions.push_back({action.kind, action.microbatch, chunk, begin, each, 1000});
     }
-    for (const Orders& orders : waiting_) {
-      if (orders.from_step <= step_ && orders.version > orders_.version) orders_ = orders;
-    }
-    if (orders_.until_step && *orders_.until_step <= step_) {
-      orders_ = Orders{.version = 0};
-    }
+    return instructions;
   }
 
   std::set<RankName> ranks_;
-  std::filesystem::path directory_;
+  TemporaryDirectory directory_;
+  FollowedOrders orders_{directory_.path()};
   std::mt19937_64 random_{7};
-  std::vector<Orders> waiting_;
-  Orders orders_{.version = 0};
   std::int64_t step_ = 0;
   double now_s_ = 1;
   double next_tick_s_ = 1;

@@ -1,34 +1,23 @@
 #include "swept_job.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
-#include <filesystem>
 #include <set>
 
-#include "perseus/base/file.h"
 #include "perseus/plan/evaluation.h"
 
 namespace perseus {
 namespace {
 
-constexpr int kMicrobatches = 24;
 constexpr double kTimeNoise = 0.01;
 constexpr double kPowerNoise = 0.015;
 
-std::filesystem::path SharedDirectory() {
-  if (const char* directory = std::getenv("PERSEUS_SHARED_DIR")) return directory;
-  return std::filesystem::path(PERSEUS_SOURCE_DIR) / ".." / "shared";
-}
-
 Profile TrueProfile(const SharedJob& shared, SplitMix64& random, double own_deviation) {
-  const std::filesystem::path path = PathOf(shared);
-  const Profile read = ParseProfile(ReadFile(path.string()).value(), path.string()).value();
+  const Profile read = ReadSharedProfile(shared);
   std::vector<ProfileEntry> entries(read.entries().begin(), read.entries().end());
-  if (own_deviation == 0) return Profile(path.string(), {}, entries);
+  if (own_deviation == 0) return Profile(read.name(), {}, entries);
   for (ProfileEntry& entry : entries) {
     const double time = 0.03 * Normal(random);
     const double power = 0.02 * Normal(random);
@@ -39,26 +28,7 @@ Profile TrueProfile(const SharedJob& shared, SplitMix64& random, double own_devi
       option.energy_j *= slower * thirstier;
     }
   }
-  return Profile(path.string(), {}, entries);
-}
-
-SweepJob MakeJob(const SharedJob& shared, const Profile& profile) {
-  SweepJob job;
-  job.schedule = GenerateSchedule({"1f1b", profile.stages(), kMicrobatches, 1}).value();
-  job.model.blocking_power_w = shared.blocking_power_w;
-  std::vector<int> clocks;
-  for (const Option& option : profile.entries()[0].options) {
-    clocks.push_back(static_cast<int>(option.frequency_mhz));
-  }
-  std::sort(clocks.begin(), clocks.end());
-  job.clocks_mhz.assign(static_cast<std::size_t>(profile.stages()), clocks);
-  return job;
-}
-
-Planner MakePlanner(const SweepJob& job, const Profile& profile) {
-  return Planner::Create(BuildOperationGraph(job.schedule, profile, job.model).value(),
-                         {.blocking_power_w = job.model.blocking_power_w})
-      .value();
+  return Profile(read.name(), {}, entries);
 }
 
 int OptionAt(const OptionSet& set, double mhz) {
@@ -70,17 +40,11 @@ int OptionAt(const OptionSet& set, double mhz) {
 
 }  // namespace
 
-std::filesystem::path PathOf(const SharedJob& shared) {
-  return SharedDirectory() / "profiles" / fmt::format("{}.csv", shared.profile);
-}
-
 SweptJob::SweptJob(const SharedJob& shared, std::uint64_t seed, double own_deviation)
     : random_{seed},
       profile_(TrueProfile(shared, random_, own_deviation)),
-      truth_(MakePlanner(MakeJob(shared, profile_), profile_)) {
-  job_ = MakeJob(shared, profile_);
-  full_energy_j_ = truth_.PlanFor(truth_.baseline().time)->evaluation.energy_j;
-}
+      job_(SweepJobOf(shared, profile_)),
+      truth_(job_, profile_) {}
 
 const Option& SweptJob::TruthOf(const InstructionGroup& group, int mhz) const {
   const ProfileEntry* entry = profile_.Find(group.rank, group.chunk, group.kind);
@@ -110,7 +74,7 @@ void SweptJob::Run(const SweepRound& round, SweepSpent& spent) {
     const InstructionGroup group{clock.rank, clock.chunk, clock.kind};
     clocks[group] = clock.frequency_mhz;
     const Option& truth = TruthOf(group, clock.frequency_mhz);
-    const int samples = kMicrobatches * round.steps;
+    const int samples = job_.schedule.microbatches * round.steps;
     const double time_s = ToSeconds(truth.time);
     Sum& sum = measured_[{group, clock.frequency_mhz}];
     const double total = sum.samples + samples;
@@ -122,13 +86,14 @@ void SweptJob::Run(const SweepRound& round, SweepSpent& spent) {
     sum.power_w = average(sum.power_w, truth.energy_j / time_s, kPowerNoise);
     sum.samples += samples;
   }
-  for (std::size_t i = 0; i < truth_.graph().operations.size(); ++i) {
-    const OptionSet& set = truth_.graph().options_of(static_cast<int>(i));
+  const Planner& truth = truth_.planner();
+  for (std::size_t i = 0; i < truth.graph().operations.size(); ++i) {
+    const OptionSet& set = truth.graph().options_of(static_cast<int>(i));
     options.push_back(OptionAt(set, clocks.at({set.stage, set.chunk, set.kind})));
   }
   spent.steps += round.steps;
   spent.seconds +=
-      round.steps * ToSeconds(Evaluator(truth_.graph(), truth_.model()).Evaluate(options).time);
+      round.steps * ToSeconds(Evaluator(truth.graph(), truth.model()).Evaluate(options).time);
 }
 
 SweptJob::Outcome SweptJob::Judge(const SweepPlan& made) const {
@@ -137,12 +102,9 @@ SweptJob::Outcome SweptJob::Judge(const SweepPlan& made) const {
     const OptionSet& set = made.planner.graph().options_of(static_cast<int>(i));
     const Option& chosen = set.options[static_cast<std::size_t>(made.plan.options[i])];
     options.push_back(
-        OptionAt(truth_.graph().options_of(static_cast<int>(i)), chosen.frequency_mhz));
+        OptionAt(truth_.planner().graph().options_of(static_cast<int>(i)), chosen.frequency_mhz));
   }
-  const Evaluation real = Evaluator(truth_.graph(), truth_.model()).Evaluate(options);
-  Outcome outcome;
-  outcome.loss = real.energy_j / full_energy_j_ - 1;
-  outcome.slowdown = ToSeconds(real.time) / baseline_s() - 1;
+  Outcome outcome{truth_.Judge(options), 0, 0, {}};
   std::map<InstructionGroup, int> counts;
   for (const auto& [key, sum] : measured_) {
     outcome.most_frequencies = std::max(outcome.most_frequencies, ++counts[key.first]);
@@ -161,7 +123,7 @@ SweptJob::Outcome SweptJob::Sweep(const SweepBudget& budget, const PlanningProfi
     if (round.is_over()) break;
     Run(round, spent);
   }
-  Outcome outcome = Judge(PlanFromSweep(job_, Measured(), spec).value());
+  Outcome outcome = Judge(PlanFromSweep(job_, Measured(), Target(), spec).value());
   outcome.spent = spent;
   outcome.most_clocks_of_rank = most_clocks_of_rank_;
   return outcome;
@@ -177,7 +139,7 @@ SweptJob::Outcome SweptJob::EvenlySpaced(int frequencies) const {
       entries.back().options.push_back(entry.options[static_cast<std::size_t>(std::lround(place))]);
     }
   }
-  Planner planner = MakePlanner(job_, Profile("evenly spaced", {}, std::move(entries)));
+  Planner planner = *PlannerOf(job_, Profile("evenly spaced", {}, std::move(entries)));
   Plan plan = planner.PlanFor(planner.baseline().time).value();
   return Judge({std::move(planner), std::move(plan)});
 }

@@ -27,6 +27,8 @@ class TemporaryDirectory {
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  // NOLINTNEXTLINE(google-explicit-constructor): it stands for its path.
+  operator const std::filesystem::path&() const { return path_; }
   std::filesystem::path operator/(const std::filesystem::path& name) const { return path_ / name; }
 
  private:

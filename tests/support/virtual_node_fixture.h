@@ -2,9 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -13,6 +11,7 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/device/virtual_node.h"
+#include "temporary_directory.h"
 
 namespace perseus {
 
@@ -31,12 +30,6 @@ class VirtualNodeTest : public testing::Test {
       "[switch_latency]\n"
       "median_ms = 10\n";
 
-  VirtualNodeTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "perseus-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) directory_ = name;
-  }
-  ~VirtualNodeTest() override { std::filesystem::remove_all(directory_); }
-
   std::filesystem::path Describe(std::string_view text) const {
     const auto path = directory_ / "box.toml";
     std::ofstream(path) << text;
@@ -54,7 +47,7 @@ class VirtualNodeTest : public testing::Test {
     return table;
   }
 
-  std::filesystem::path directory_;
+  TemporaryDirectory directory_;
 };
 
 }  // namespace perseus

@@ -1,0 +1,58 @@
+// A plan from what was measured, and what it is taken to promise.
+//
+// A plan is made with margins (profiler/sweep_plan.h), and of options that seemed best, which seem
+// better than they are. So it is judged apart from being made: its clocks, without margins, by
+// options that were measured since, with energies scaled to what whole steps cost.
+#pragma once
+
+#include <span>
+#include <utility>
+
+#include "perseus/base/result.h"
+#include "perseus/plan/plan_file.h"
+#include "perseus/plan/target.h"
+#include "perseus/profile/profile.h"
+#include "perseus/profiler/measured_option.h"
+#include "perseus/profiler/sweep_plan.h"
+#include "perseus/tuner/step_costs.h"
+
+namespace perseus {
+
+class TunedPlan {
+ public:
+  // For that target. `job` is what the plan's file says, but for its model: that is `sweep`'s.
+  // Judged by the options that it was made from. Fails as PlanFromSweep does.
+  static Result<TunedPlan> Make(const SweepJob& sweep, const PlannedJob& job, const Target& target,
+                                std::span<const MeasuredOption> measured);
+
+  // From now on by these options, and so that whole steps cost what was seen of them. (A quarter
+  // more or less is no error of measurement: something else draws power, or stopped. Then nothing
+  // is scaled.)
+  Result<void> JudgeBy(const SweepJob& sweep, std::span<const MeasuredOption> measured,
+                       const SeenSteps& seen);
+
+  // As it was judged last.
+  const PlanFile& file() const { return file_; }
+  // All options that it could use, likewise.
+  const Profile& profile() const { return profile_; }
+  double saving() const { return 1 - file_.energy_j / file_.baseline_energy_j; }
+  double slowdown() const { return ToSeconds(file_.time) / ToSeconds(file_.baseline_time) - 1; }
+
+ private:
+  // Factors on the energies of options at the highest clock of their group, and of all others.
+  struct Scale {
+    double highest = 1;
+    double other = 1;
+  };
+  TunedPlan(Plan plan, PlanFile file) : plan_(std::move(plan)), file_(std::move(file)) {}
+  static Result<Profile> ProfileOf(const SweepJob& sweep, std::span<const MeasuredOption> measured,
+                                   const Scale& scale);
+  Result<Scale> ScaleTo(const SeenSteps& seen, const Planner& judge) const;
+  Result<void> Judge(const SweepJob& sweep, Profile profile);
+
+  Plan plan_;
+  PlanFile file_;
+  Profile profile_{"", {}, {}};
+};
+
+}  // namespace perseus

@@ -1,0 +1,150 @@
+#include "virtual_pipeline.h"
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include "perseus/base/file.h"
+#include "perseus/base/random.h"
+
+namespace perseus {
+namespace {
+
+constexpr Nanoseconds kLookEvery = 10'000'000;
+
+VirtualGpuModel ModelOf(const SweepJob& job, std::size_t rank, const VirtualPipelineSpec& spec) {
+  VirtualGpuModel model;
+  for (const int mhz : job.clocks_mhz[rank]) {
+    model.sm_clocks.mhz[static_cast<std::size_t>(model.sm_clocks.count++)] = mhz;
+  }
+  model.blocking_power_w = job.model.blocking_power_w;
+  model.counter_period = spec.counter_period;
+  model.time_noise = spec.noise;
+  model.power_noise = spec.noise;
+  return model;
+}
+
+}  // namespace
+
+VirtualPipeline::VirtualPipeline(const SweepJob& job, const Profile& truth,
+                                 const VirtualPipelineSpec& spec,
+                                 std::filesystem::path job_directory)
+    : job_directory_(std::move(job_directory)), orders_(job_directory_) {
+  std::filesystem::create_directory(job_directory_ / "ranks");
+  SplitMix64 random{spec.seed};
+  for (std::size_t i = 0; i < job.schedule.ranks.size(); ++i) {
+    const auto number = static_cast<int>(i);
+    const RankName name{0, number, 0};
+    ranks_.push_back({.name = name,
+                      .work = MakeRankWork(job.schedule, number, truth, job.model).value(),
+                      .gpu = VirtualGpu(ModelOf(job, i, spec), random(), 0),
+                      .step = {}});
+    Rank& rank = ranks_.back();
+    rank.gpu.SetRest(Rest::kBlocking, 0);
+    rank.next_look = static_cast<Nanoseconds>(random() % static_cast<std::uint64_t>(kLookEvery));
+    RankHeader header;
+    header.name = name;
+    header.host = "here";
+    header.pid = 1;
+    header.may_set_clocks = true;
+    header.sm_clocks_mhz = job.clocks_mhz[i];
+    Append(name, header);
+  }
+}
+
+void VirtualPipeline::RunStep() {
+  const Orders orders = orders_.At(next_step_);
+  for (Rank& rank : ranks_) {
+    rank.next = 0;
+    rank.step = {};
+    rank.step.step = next_step_;
+    rank.step.version = orders.version;
+    rank.step.on_plan = true;
+    rank.step.begin = now_;
+  }
+  Arrivals arrivals;
+  for (bool ran = true; ran;) {
+    ran = false;
+    for (Rank& rank : ranks_) {
+      while (CanRun(rank, arrivals)) {
+        RunNext(rank, orders, arrivals);
+        ran = true;
+      }
+    }
+  }
+  for (const Rank& rank : ranks_) now_ = std::max(now_, rank.gpu.at());
+  for (Rank& rank : ranks_) {
+    AdvanceTo(rank, now_);
+    rank.step.end = now_;
+    Append(rank.name, rank.step);
+  }
+  ++next_step_;
+}
+
+bool VirtualPipeline::CanRun(const Rank& rank, const Arrivals& arrivals) const {
+  if (rank.next == rank.work.size()) return false;
+  const std::optional<Tensor>& input = rank.work[rank.next].input;
+  return !input || arrivals.contains(*input);
+}
+
+void VirtualPipeline::RunNext(Rank& rank, const Orders& orders, Arrivals& arrivals) {
+  const RankInstruction& instruction = rank.work[rank.next];
+  RanStep& step = rank.step;
+  const int mhz = ClockOf(rank, instruction, orders);
+  if (mhz != rank.clock_mhz) {
+    const Nanoseconds now = rank.gpu.at();
+    rank.gpu.RequestLock(mhz == 0 ? std::optional<Setting>() : Setting{mhz, mhz}, now);
+    rank.clock_mhz = mhz;
+    step.clocks.push_back({now - step.begin, now - step.begin, mhz, 0});
+  }
+  if (instruction.input) AdvanceTo(rank, arrivals.at(*instruction.input));
+  const Nanoseconds begin = rank.gpu.at();
+  rank.gpu.Begin(instruction.table, begin);
+  AdvanceTo(rank, rank.gpu.FinishTime());
+  const Nanoseconds end = rank.gpu.at();
+  if (instruction.output) arrivals[instruction.output->tensor] = end;
+  step.instructions.push_back({instruction.kind, instruction.microbatch, instruction.chunk,
+                               begin - step.begin, end - begin, mhz});
+  ++rank.next;
+}
+
+int VirtualPipeline::ClockOf(const Rank& rank, const RankInstruction& instruction,
+                             const Orders& orders) {
+  if (!orders.plan.empty()) {
+    // The work has the plan's order: the schedule's.
+    const PlannedRank& planned = PlanOf(orders).ranks.at(static_cast<std::size_t>(rank.name.rank));
+    return static_cast<int>(planned.instructions.at(rank.next).frequency_mhz);
+  }
+  const auto clock = std::ranges::find_if(orders.clocks, [&](const KindClock& one) {
+    return one.rank == rank.name.rank && one.chunk == instruction.chunk &&
+           one.kind == instruction.kind;
+  });
+  return clock == orders.clocks.end() ? 0 : clock->frequency_mhz;
+}
+
+const PlanFile& VirtualPipeline::PlanOf(const Orders& orders) {
+  const auto found = plans_.find(orders.plan);
+  if (found != plans_.end()) return found->second;
+  const std::string text = ReadFile((job_directory_ / orders.plan).string()).value();
+  return plans_.emplace(orders.plan, ParsePlan(text, orders.plan).value()).first->second;
+}
+
+void VirtualPipeline::AdvanceTo(Rank& rank, Nanoseconds until) {
+  for (; rank.next_look <= until; rank.next_look += kLookEvery) {
+    rank.gpu.AdvanceTo(rank.next_look);
+    const double energy_j = rank.gpu.ReadAt(rank.next_look).published_energy_j;
+    const Nanoseconds after = std::exchange(rank.last_look, rank.next_look);
+    if (energy_j == rank.looked_j) continue;
+    rank.looked_j = energy_j;
+    rank.step.energy.push_back(
+        {after - rank.step.begin, rank.next_look - rank.step.begin, energy_j});
+  }
+  rank.gpu.AdvanceTo(until);
+}
+
+void VirtualPipeline::Append(const RankName& name, const RankRecord& record) const {
+  std::ofstream(RankLogPath(job_directory_, name), std::ios::app) << FormatRecord(record);
+}
+
+}  // namespace perseus
