@@ -1,6 +1,7 @@
 // `perseus job`: one job of a server: register, look, retarget, say that a pipeline is slow, end.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -75,6 +76,25 @@ Result<ordered_json> TargetOf(const TargetFlags& flags) {
   return ordered_json{{"kind", "price"}, {"value", target.value}, {"gpu_hour", target.gpu_hour}};
 }
 
+// By its name and sizes where that says it all, for people to read; else whole.
+ordered_json ScheduleJson(const Schedule& schedule) {
+  const auto names = ScheduleNames();
+  if (std::ranges::find(names, schedule.name) != names.end()) {
+    const ScheduleSpec spec{.name = schedule.name,
+                            .ranks = static_cast<int>(schedule.ranks.size()),
+                            .microbatches = schedule.microbatches,
+                            .chunks = schedule.stages() / static_cast<int>(schedule.ranks.size())};
+    const auto generated = GenerateSchedule(spec);
+    if (generated && generated->ranks == schedule.ranks) {
+      return {{"kind", spec.name},
+              {"stages", spec.ranks},
+              {"microbatches", spec.microbatches},
+              {"chunks", spec.chunks}};
+    }
+  }
+  return {{"csv", FormatSchedule(schedule)}};
+}
+
 // What `perseus plan` would plan, as the server registers it.
 Result<ordered_json> RegistrationOf(const Flags& flags) {
   const auto planned = LoadUnprofiledJob(flags.registered);
@@ -88,7 +108,7 @@ Result<ordered_json> RegistrationOf(const Flags& flags) {
   return ordered_json{{"key", flags.job},
                       {"pipelines", planned->pipelines},
                       {"tensor_parallel", model.gpus_per_stage},
-                      {"schedule", {{"csv", FormatSchedule(planned->schedule)}}},
+                      {"schedule", ScheduleJson(planned->schedule)},
                       {"gpu", std::move(gpu)},
                       {"fixed",
                        {{"p2p_s", ToSeconds(model.fixed.p2p)},

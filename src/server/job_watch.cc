@@ -28,20 +28,29 @@ std::string JobWatch::Summary() const {
   {
     const MutexLock lock(mutex_);
     // The newest step may lack nodes.
-    for (const auto& [step, totals] : steps_) {
+    for (const auto& [step, pipelines] : steps_) {
       if (step == last_step_) continue;
-      if (totals.time_s > 0) {
-        time_s += totals.time_s;
-        ++timed;
-      }
-      for (const auto& [pipeline, of_pipeline] : totals.pipelines) {
+      double longest_s = 0;
+      for (const auto& [pipeline, nodes] : pipelines) {
+        double busy_s = 0;
+        double energy_j = 0;
+        bool is_energy_known = true;
+        for (const auto& [node, of_node] : nodes) {
+          longest_s = std::max(longest_s, of_node.time_s);
+          busy_s = std::max(busy_s, of_node.busy_s);
+          is_energy_known = is_energy_known && of_node.energy_j.has_value();
+          energy_j += of_node.energy_j.value_or(0);
+        }
         Sum& sum = sums[pipeline];
-        sum.busy_s += of_pipeline.busy_s;
+        sum.busy_s += busy_s;
         ++sum.steps;
-        if (of_pipeline.ranks_with_energy < of_pipeline.ranks) continue;
-        sum.energy_j += of_pipeline.energy_j;
+        if (!is_energy_known) continue;
+        sum.energy_j += energy_j;
         ++sum.steps_with_energy;
       }
+      if (longest_s == 0) continue;
+      time_s += longest_s;
+      ++timed;
     }
   }
   nlohmann::ordered_json json;
@@ -56,8 +65,8 @@ std::string JobWatch::Summary() const {
   return json.dump();
 }
 
-std::vector<StragglerChange> JobWatch::Add(const ReportedStep& step, double expected_s,
-                                           Milliseconds now) {
+std::vector<StragglerChange> JobWatch::Add(const std::string& node, const ReportedStep& step,
+                                           double expected_s, Milliseconds now) {
   const MutexLock lock(mutex_);
   // A job that began anew.
   if (step.step + static_cast<std::int64_t>(kWindow) < last_step_) {
@@ -65,15 +74,7 @@ std::vector<StragglerChange> JobWatch::Add(const ReportedStep& step, double expe
     last_step_ = -1;
   }
   last_step_ = std::max(last_step_, step.step);
-  StepTotals& totals = steps_[step.step];
-  totals.time_s = std::max(totals.time_s, step.time_s);
-  PipelineStepTotals& of_pipeline = totals.pipelines[step.pipeline];
-  of_pipeline.busy_s = std::max(of_pipeline.busy_s, step.busy_s);
-  of_pipeline.ranks += step.ranks;
-  if (step.energy_j) {
-    of_pipeline.energy_j += *step.energy_j;
-    of_pipeline.ranks_with_energy += step.ranks;
-  }
+  steps_[step.step][step.pipeline][node] = step;
   while (steps_.size() > kWindow) steps_.erase(steps_.begin());
   std::vector<StragglerChange> changes = detector_.Add({.step = step.step,
                                                         .pipeline = step.pipeline,

@@ -41,7 +41,9 @@ class JobWatch {
 
   // The changes to tell the store, and every kRenew what still holds.
   static constexpr Milliseconds kRenew = 300'000;
-  std::vector<StragglerChange> Add(const ReportedStep& step, double expected_s, Milliseconds now);
+  // A node may report a step again, after an answer that was lost: the last report counts.
+  std::vector<StragglerChange> Add(const std::string& node, const ReportedStep& step,
+                                   double expected_s, Milliseconds now);
 
   // Of the job's registration, once it was looked up.
   struct Settings {
@@ -63,21 +65,12 @@ class JobWatch {
 
  private:
   static constexpr std::size_t kWindow = 16;
-  struct PipelineStepTotals {
-    double busy_s = 0;
-    double energy_j = 0;
-    int ranks_with_energy = 0;
-    int ranks = 0;
-  };
-  struct StepTotals {
-    double time_s = 0;
-    std::map<int, PipelineStepTotals> pipelines;
-  };
+  using Nodes = std::map<std::string, ReportedStep>;
 
   mutable Mutex mutex_;
   StragglerDetector detector_ PERSEUS_GUARDED_BY(mutex_);
   std::map<int, Milliseconds> said_ PERSEUS_GUARDED_BY(mutex_);  // Of stragglers, when last.
-  std::map<std::int64_t, StepTotals> steps_ PERSEUS_GUARDED_BY(mutex_);  // The last ones.
+  std::map<std::int64_t, std::map<int, Nodes>> steps_ PERSEUS_GUARDED_BY(mutex_);  // The last ones.
   std::int64_t last_step_ PERSEUS_GUARDED_BY(mutex_) = -1;
   std::map<std::int64_t, std::vector<double>> expected_ PERSEUS_GUARDED_BY(mutex_);  // [version]
   Milliseconds told_ PERSEUS_GUARDED_BY(mutex_) = 0;

@@ -97,7 +97,7 @@ Result<void> NodeReports::TakeJob(const std::string& node, const NodeJobReport& 
     if (auto told = store_.Acknowledge(record); !told) return told;
   }
   if (report.steps.empty()) return {};
-  return TakeSteps(**job, report, now);
+  return TakeSteps(node, **job, report, now);
 }
 
 bool NodeReports::IsNews(const std::string& node, const NodeJobReport& report, Milliseconds now) {
@@ -115,8 +115,8 @@ bool NodeReports::IsNews(const std::string& node, const NodeJobReport& report, M
   return true;
 }
 
-Result<void> NodeReports::TakeSteps(const JobRecord& job, const NodeJobReport& report,
-                                    Milliseconds now) {
+Result<void> NodeReports::TakeSteps(const std::string& node, const JobRecord& job,
+                                    const NodeJobReport& report, Milliseconds now) {
   const std::shared_ptr<JobWatch> watch = watches_.Of(job.id, now);
   if (!watch->settings()) {
     const auto spec = StoredJobSpec(job.body);
@@ -129,7 +129,7 @@ Result<void> NodeReports::TakeSteps(const JobRecord& job, const NodeJobReport& r
     if (step.pipeline >= settings.pipelines) continue;
     const auto expected_s = ExpectedTime(job.id, *watch, step);
     if (!expected_s) return Fail(expected_s);
-    const auto of_step = watch->Add(step, *expected_s, now);
+    const auto of_step = watch->Add(node, step, *expected_s, now);
     changes.insert(changes.end(), of_step.begin(), of_step.end());
   }
   if (watch->IsDue(now, kStepsEvery)) {

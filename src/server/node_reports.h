@@ -42,7 +42,8 @@ class NodeReports {
     Milliseconds told = 0;
   };
   Result<void> TakeJob(const std::string& node, const NodeJobReport& report, Milliseconds now);
-  Result<void> TakeSteps(const JobRecord& job, const NodeJobReport& report, Milliseconds now);
+  Result<void> TakeSteps(const std::string& node, const JobRecord& job, const NodeJobReport& report,
+                         Milliseconds now);
   Result<void> TellStragglers(const std::string& job, std::vector<StragglerChange> changes,
                               Milliseconds now);
   // Whether the store has to hear of it.
