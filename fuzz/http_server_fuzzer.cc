@@ -71,10 +71,10 @@ std::string Converse(std::string_view text) {
   Require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
   const perseus::FileDescriptor client(ends[0]);
   http::Connection::Peer peer{"192.0.2.1", state->connections.Enter("192.0.2.1")};
-  asio::co_spawn(
-      loop,
-      http::Serve(std::make_shared<http::Connection>(state, ends[1], nullptr, std::move(peer))),
-      asio::detached);
+  asio::co_spawn(loop,
+                 http::Serve(std::make_shared<http::Connection>(
+                     state, perseus::FileDescriptor(ends[1]), nullptr, std::move(peer))),
+                 asio::detached);
   asio::co_spawn(loop, Send(client.get(), text), asio::detached);
   loop.run();
   Require(state->open.empty() && state->streams.empty() && state->body_bytes == 0);

@@ -22,8 +22,11 @@ void Advance(std::vector<std::string_view>& texts, std::size_t written) {
 
 }  // namespace
 
-Channel::Channel(asio::io_context& loop, int socket, const TlsContext& tls)
-    : descriptor_(loop, socket), deadline_(loop), link_(Link::OfServer(socket, tls)) {}
+// The descriptor's owner changes only when it has a new one, whatever fails here.
+Channel::Channel(asio::io_context& loop, FileDescriptor socket, const TlsContext& tls)
+    : descriptor_(loop, socket.get()),
+      deadline_(loop),
+      link_(Link::OfServer(socket.Release(), tls)) {}
 
 void Channel::ExpireAfter(std::chrono::milliseconds time) {
   late_ = false;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "perseus/http/link.h"
+#include "perseus/wire/file_descriptor.h"
 
 namespace perseus::http {
 
@@ -22,8 +23,8 @@ namespace asio = boost::asio;
 
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  // Owns `socket`, which does not block.
-  Channel(asio::io_context& loop, int socket, const TlsContext& tls);
+  // `socket` does not block.
+  Channel(asio::io_context& loop, FileDescriptor socket, const TlsContext& tls);
 
   // Whatever is awaited afterwards fails when this is over, and WasLate() then.
   void ExpireAfter(std::chrono::milliseconds time);

@@ -15,6 +15,10 @@ using boost::beast::error_code;
 using boost::beast::string_view;
 using BeastError = boost::beast::http::error;
 
+// Where a chunk begins, "0\r\n\r\n" at least has to come. Given less of it first, Beast's parser
+// fails an assertion of its own when it sees the rest.
+constexpr std::size_t kShortestChunk = 5;
+
 std::string Text(string_view text) { return std::string(text.data(), text.size()); }
 
 std::string LowerCase(string_view text) {
@@ -42,6 +46,7 @@ class Collector : public beast::basic_parser<kIsRequest> {
     std::size_t used = 0;
     while (used < bytes.size() && !this->is_done()) {
       const std::string_view rest = bytes.substr(used);
+      if (AwaitsChunk() && rest.size() < kShortestChunk) break;
       const std::size_t now = this->put({rest.data(), rest.size()}, error);
       used += now;
       if (!had_header) header_bytes_ += now;
@@ -62,6 +67,8 @@ class Collector : public beast::basic_parser<kIsRequest> {
   bool repeats_host = false;
 
  private:
+  bool AwaitsChunk() const { return this->is_header_done() && this->chunked() && chunk_left_ == 0; }
+
   // `waiting`: of a header, of a chunk's, or of a trailer.
   void CheckSize(std::size_t waiting, error_code& error) const {
     const std::size_t size = waiting + (this->is_header_done() ? 0 : header_bytes_);
@@ -82,14 +89,18 @@ class Collector : public beast::basic_parser<kIsRequest> {
     body.append(text.data(), text.size());
     return text.size();
   }
-  void on_chunk_header_impl(std::uint64_t, string_view, error_code&) override {}
-  std::size_t on_chunk_body_impl(std::uint64_t, string_view text, error_code&) override {
+  void on_chunk_header_impl(std::uint64_t size, string_view, error_code&) override {
+    chunk_left_ = size;
+  }
+  std::size_t on_chunk_body_impl(std::uint64_t left, string_view text, error_code&) override {
     body.append(text.data(), text.size());
+    chunk_left_ = left - text.size();
     return text.size();
   }
   void on_finish_impl(error_code&) override {}
 
   std::size_t header_bytes_ = 0;
+  std::uint64_t chunk_left_ = 0;
 };
 
 Problem ProblemOf(const error_code& error, RequestParser::Most most) {

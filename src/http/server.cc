@@ -2,7 +2,6 @@
 
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -10,6 +9,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
+#include <exception>
 #include <utility>
 
 #include "perseus/http/address.h"
@@ -104,11 +104,15 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   Accepted AcceptOne() {
     tcp::endpoint peer;
     auto size = static_cast<socklen_t>(peer.capacity());
-    const int socket =
-        ::accept4(acceptor_.native_handle(), peer.data(), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (socket >= 0) {
+    FileDescriptor socket(
+        ::accept4(acceptor_.native_handle(), peer.data(), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket) {
       peer.resize(size);
-      Take(socket, AddressText(peer.address()));
+      try {
+        Take(std::move(socket), AddressText(peer.address()));
+      } catch (const std::exception&) {
+        // Out of memory: this one is closed, and the next one may fare better.
+      }
       return Accepted::kOne;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Accepted::kNone;
@@ -117,21 +121,18 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     return is_out_of_room ? Accepted::kNoRoom : Accepted::kOne;
   }
 
-  void Take(int socket, std::string address) {
+  void Take(FileDescriptor socket, std::string address) {
     auto ticket = state->connections.Enter(address);
     const bool is_refused = ticket == nullptr;
     if (is_refused) ++state->refused;
     const std::size_t refusals =
         state->open.size() - static_cast<std::size_t>(state->connections.count());
     // One who speaks TLS could not read why.
-    if (is_refused && (tls || refusals >= kMostRefusals)) {
-      ::close(socket);
-      return;
-    }
+    if (is_refused && (tls || refusals >= kMostRefusals)) return;
     const int on = 1;
-    ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     auto connection = std::make_shared<Connection>(
-        state, socket, tls, Connection::Peer{std::move(address), std::move(ticket)});
+        state, std::move(socket), tls, Connection::Peer{std::move(address), std::move(ticket)});
     asio::co_spawn(state->loop, is_refused ? Refuse(connection) : Serve(connection),
                    asio::detached);
   }

@@ -25,9 +25,11 @@ ServerState::ServerState(asio::io_context& io, ServerOptions server_options, Rou
       scratch(kMostAtOnce),
       grace(io) {}
 
-Connection::Connection(std::shared_ptr<ServerState> state, int socket, const TlsContext& tls,
-                       Peer peer)
-    : Channel(state->loop, socket, tls), state_(std::move(state)), peer_(std::move(peer)) {
+Connection::Connection(std::shared_ptr<ServerState> state, FileDescriptor socket,
+                       const TlsContext& tls, Peer peer)
+    : Channel(state->loop, std::move(socket), tls),
+      state_(std::move(state)),
+      peer_(std::move(peer)) {
   state_->open.insert(this);
 }
 

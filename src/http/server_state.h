@@ -47,7 +47,8 @@ class Connection : public Channel {
     std::string address;
     ConnectionCounter::Ticket ticket;  // Null: it is to be refused.
   };
-  Connection(std::shared_ptr<ServerState> state, int socket, const TlsContext& tls, Peer peer);
+  Connection(std::shared_ptr<ServerState> state, FileDescriptor socket, const TlsContext& tls,
+             Peer peer);
   ~Connection();
 
   ServerState& state() { return *state_; }

@@ -91,12 +91,14 @@ TEST(Server, TakesBodiesByLengthAndInChunks) {
       "3\r\nabc\r\n4;note=1\r\ndefg\r\n0\r\nHost: b\r\n\r\n");
   EXPECT_THAT(client.ReadResponse(), HasSubstr("body=abcdefg"));
   // Byte by byte.
-  for (const char c :
-       std::string("POST /echo/1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-                   "2\r\nab\r\n0\r\n\r\n")) {
-    client.Send(std::string(1, c));
+  for (const std::string body : {"2\r\nab\r\n0\r\n\r\n", "0\r\n\r\n"}) {
+    for (const char c :
+         "POST /echo/1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + body) {
+      client.Send(std::string(1, c));
+      server.Counts();  // The loop has had a turn.
+    }
+    EXPECT_THAT(client.ReadResponse(), HasSubstr(body.size() > 5 ? "body=ab " : "body= "));
   }
-  EXPECT_THAT(client.ReadResponse(), HasSubstr("body=ab "));
   const std::size_t size = 5'000'000;
   client.Send("POST /size HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(size) +
               "\r\n\r\n" + std::string(size, 'x'));
