@@ -61,7 +61,8 @@ class ControlPlane::Impl {
       : options_(std::move(options)),
         log_(log),
         store_(std::move(store)),
-        rights_(Rights::WithoutTokens::kOpen),
+        rights_(options_.is_insecure ? Rights::WithoutTokens::kOpen
+                                     : Rights::WithoutTokens::kOpenHere),
         reports_(*store_, watches_),
         cuts_(*store_),
         services_{*store_,
@@ -98,7 +99,12 @@ class ControlPlane::Impl {
          .limits = options_.limits,
          .tls = options_.tls,
          .answered = [this](const http::Request& request, std::string_view pattern, int status,
-                            double seconds) { Answered(request, pattern, status, seconds); }},
+                            double seconds) { Answered(request, pattern, status, seconds); },
+         .failed =
+             [this](const http::Request& request, std::string_view pattern, std::string_view what) {
+               log_.error("trace={} method={} route=\"{}\" failed: {}", request.trace,
+                          request.method, pattern, what);
+             }},
         std::move(router));
     if (!server) return Fail(server);
     server_.emplace(*std::move(server));

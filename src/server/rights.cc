@@ -15,6 +15,18 @@ namespace {
 constexpr std::string_view kBearer = "Bearer ";
 constexpr std::size_t kSecretBytes = 32;
 
+// "127.0.0.1:7410", "[::1]:7410" or "localhost", and from no page.
+bool IsSentHere(const http::Request& request) {
+  if (!request.Field("origin").empty()) return false;
+  std::string_view host = request.Field("host");
+  const std::size_t port = host.rfind(':');
+  if (port != std::string_view::npos && host.find(']', port) == std::string_view::npos) {
+    host = host.substr(0, port);
+  }
+  return host == "localhost" || host.starts_with('[') ||
+         host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
 Answer<Principal> Unknown(std::string detail) {
   return Refuse(401, "Who are you?", std::move(detail),
                 "send Authorization: Bearer with a token of `perseus token create`");
@@ -60,6 +72,12 @@ Answer<Principal> Rights::Identify(const http::Request& request, Milliseconds no
     tokens = tokens_;
   }
   if (tokens->empty() && without_ == WithoutTokens::kOpen) return Principal();
+  if (tokens->empty() && without_ == WithoutTokens::kOpenHere) {
+    if (IsSentHere(request)) return Principal();
+    return Refuse(403, "This may be a web page's doing",
+                  "while there are no tokens, only programs of this machine are served",
+                  "use http://127.0.0.1 or http://localhost, or make a token");
+  }
   const std::string_view field = request.Field("authorization");
   if (field.empty()) return Unknown("the request has no token");
   if (!field.starts_with(kBearer)) return Unknown("the Authorization is not a bearer's");

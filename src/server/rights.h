@@ -41,8 +41,10 @@ std::string NewSecret();
 
 class Rights {
  public:
-  // With `requires_tokens`, callers without one are nobody even while there are none.
-  enum class WithoutTokens { kOpen, kClosed };
+  // Who is everybody an operator for while there are no tokens. kOpenHere: for requests to this
+  // machine by its address or as localhost, so that no web page in a browser here, whatever name it
+  // has this address go by, is an operator (DNS rebinding); and none that a page sends elsewhere.
+  enum class WithoutTokens { kOpen, kOpenHere, kClosed };
   explicit Rights(WithoutTokens without) : without_(without) {}
 
   // From now on those of the store. What was known stays on failure.

@@ -79,6 +79,22 @@ TEST_F(RightsTest, WithoutTokensEverybodyIsAnOperator) {
   EXPECT_FALSE(closed.Identify(With(""), 0));
 }
 
+TEST_F(RightsTest, OpenHereIsNotOpenToWebPages) {
+  const Rights here(Rights::WithoutTokens::kOpenHere);
+  for (const char* host :
+       {"127.0.0.1:7410", "localhost:7410", "localhost", "[::1]:7410", "[::1]"}) {
+    http::Request request;
+    request.fields["host"] = host;
+    EXPECT_TRUE(here.Identify(request, 0)) << host;
+    request.fields["origin"] = "https://example.org";
+    EXPECT_FALSE(here.Identify(request, 0)) << host;
+  }
+  http::Request rebound;
+  rebound.fields["host"] = "evil.example:7410";
+  ASSERT_FALSE(here.Identify(rebound, 0));
+  EXPECT_EQ(here.Identify(rebound, 0).error().status, 403);
+}
+
 TEST_F(RightsTest, ATokenIsItsScopeUntilItExpires) {
   const std::string secret = Add("job", "mine", 1000);
   const auto principal = rights_.Identify(With("Bearer " + secret), 999);
