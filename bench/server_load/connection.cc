@@ -63,9 +63,8 @@ asio::awaitable<void> Connection::Send(std::string_view method, std::string_view
     co_await socket_.async_connect(server_, asio::use_awaitable);
     socket_.set_option(asio::ip::tcp::no_delay(true));
   }
-  const std::string head =
-      fmt::format("{} {} HTTP/1.1\r\nHost: load\r\nContent-Length: {}\r\n\r\n", method, target,
-                  body.size());
+  const std::string head = fmt::format("{} {} HTTP/1.1\r\nHost: load\r\nContent-Length: {}\r\n\r\n",
+                                       method, target, body.size());
   const std::array<asio::const_buffer, 2> parts{asio::buffer(head),
                                                 asio::buffer(body.data(), body.size())};
   co_await asio::async_write(socket_, parts, asio::use_awaitable);
@@ -97,8 +96,7 @@ asio::awaitable<std::string> Connection::Must(std::string_view method, std::stri
                                               std::string_view body) {
   Reply reply = co_await Ask(method, target, body);
   if (reply.status / 100 != 2) {
-    throw std::runtime_error(
-        fmt::format("{} {}: {} {}", method, target, reply.status, reply.body));
+    throw std::runtime_error(fmt::format("{} {}: {} {}", method, target, reply.status, reply.body));
   }
   co_return std::move(reply.body);
 }
@@ -160,8 +158,8 @@ asio::awaitable<void> ForEach(asio::io_context& loop, int count, int width,
 
 asio::awaitable<void> Sleep(double seconds) {
   asio::steady_timer timer(co_await asio::this_coro::executor);
-  timer.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(seconds)));
+  timer.expires_after(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds)));
   co_await timer.async_wait(asio::use_awaitable);
 }
 

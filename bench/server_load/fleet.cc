@@ -102,8 +102,7 @@ Fleet::Fleet(asio::io_context& loop, const asio::ip::tcp::endpoint& server, JobS
 asio::awaitable<std::string> Fleet::Register(const std::string& key, int clocks,
                                              std::uint64_t seed) {
   Connection connection(loop_, server_);
-  const std::string answer =
-      co_await connection.Must("POST", "/v1/jobs", JobBody(key, shape_));
+  const std::string answer = co_await connection.Must("POST", "/v1/jobs", JobBody(key, shape_));
   job_ = FieldOf(answer, "id");
   const std::string profile = SyntheticCsv(shape_.stages, clocks, seed);
   co_await connection.Must("PUT", "/v1/jobs/" + job_ + "/profile", profile);
@@ -123,9 +122,8 @@ void Fleet::OpenStreams() {
   for (Node& node : nodes_) {
     const auto listen = [](Fleet& fleet, Node& of) -> asio::awaitable<void> {
       const std::string target = fmt::format("/v1/nodes/{}/events", of.name);
-      co_await of.stream->Listen(target, [&fleet, &of](std::string event) {
-        fleet.Heard(of, std::move(event));
-      });
+      co_await of.stream->Listen(
+          target, [&fleet, &of](std::string event) { fleet.Heard(of, std::move(event)); });
       --fleet.open_streams_;
     };
     ++open_streams_;

@@ -19,8 +19,8 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 
 PlainServer::PlainServer(std::string answer)
-    : answer_(fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", answer.size(),
-                          answer)),
+    : answer_(
+          fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", answer.size(), answer)),
       acceptor_(loop_, tcp::endpoint(asio::ip::address_v4::loopback(), 0)) {
   asio::co_spawn(loop_, Accept(), asio::detached);
   thread_ = std::thread([this] { loop_.run(); });
@@ -33,7 +33,8 @@ PlainServer::~PlainServer() {
 
 asio::awaitable<void> PlainServer::Accept() {
   for (;;) {
-    auto socket = std::make_shared<tcp::socket>(co_await acceptor_.async_accept(asio::use_awaitable));
+    auto socket =
+        std::make_shared<tcp::socket>(co_await acceptor_.async_accept(asio::use_awaitable));
     socket->set_option(tcp::no_delay(true));
     asio::co_spawn(loop_, Serve(std::move(socket)), asio::detached);
   }

@@ -102,8 +102,8 @@ asio::awaitable<void> RunPlans(asio::io_context& loop, const ServerProcess& serv
       LoadAverage(), Describe(after));
   co_await UntilPlanned(loop, server, ids, Stage::kRefined);
   const Usage refined = server.Measure();
-  fmt::print("all refined after {:.2f} s ({:.2f} s of CPU), load {:.1f}; {}\n",
-             SecondsSince(begin), refined.cpu_s - before.cpu_s, LoadAverage(), Describe(refined));
+  fmt::print("all refined after {:.2f} s ({:.2f} s of CPU), load {:.1f}; {}\n", SecondsSince(begin),
+             refined.cpu_s - before.cpu_s, LoadAverage(), Describe(refined));
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ asio::awaitable<void> ReportOn(asio::io_context& loop, const asio::ip::tcp::endp
   const std::string target = fmt::format("/v1/nodes/{}/reports", node.name);
   Connection connection(loop, server);
   asio::steady_timer timer(loop);
-  const auto begin = Clock::now() + std::chrono::microseconds(1'000'000 * number /
-                                                              fleet.nodes().size());
+  const auto begin =
+      Clock::now() + std::chrono::microseconds(1'000'000 * number / fleet.nodes().size());
   for (int i = 0; i < seconds; ++i) {
     const auto due = begin + std::chrono::seconds(i);
     if (i > 0 && Clock::now() > due + std::chrono::seconds(1)) {
@@ -49,8 +49,7 @@ asio::awaitable<void> ReportOn(asio::io_context& loop, const asio::ip::tcp::endp
     }
     timer.expires_at(due);
     co_await timer.async_wait(asio::use_awaitable);
-    const Reply reply =
-        co_await connection.Ask("POST", target, ReportBody(fleet.job(), node, i));
+    const Reply reply = co_await connection.Ask("POST", target, ReportBody(fleet.job(), node, i));
     if (reply.status != 200) ++tally.errors;
     tally.seconds.push_back(SecondsSince(due));
   }
@@ -70,10 +69,10 @@ asio::awaitable<Tally> ReportAll(asio::io_context& loop, const asio::ip::tcp::en
 }
 
 void Print(std::string_view what, const Tally& tally, double took) {
-  fmt::print("{}: {:.0f} a second, p50 {:.2f} ms, p99 {:.2f} ms, {} errors, {} skipped; load {:.1f}\n",
-             what, static_cast<double>(tally.seconds.size()) / took,
-             1e3 * Quantile(tally.seconds, 0.5), 1e3 * Quantile(tally.seconds, 0.99), tally.errors,
-             tally.skipped, LoadAverage());
+  fmt::print(
+      "{}: {:.0f} a second, p50 {:.2f} ms, p99 {:.2f} ms, {} errors, {} skipped; load {:.1f}\n",
+      what, static_cast<double>(tally.seconds.size()) / took, 1e3 * Quantile(tally.seconds, 0.5),
+      1e3 * Quantile(tally.seconds, 0.99), tally.errors, tally.skipped, LoadAverage());
 }
 
 asio::awaitable<void> Run(asio::io_context& loop, const ServerProcess& server,

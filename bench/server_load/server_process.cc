@@ -87,7 +87,8 @@ ServerProcess::~ServerProcess() {
   waitpid(pid_, nullptr, 0);
   const std::string log = Read(directory_ / "log");
   // What it complained of; it usually says no more than that it listens.
-  if (log.size() > 400) fmt::print("the server's log ends with:\n{}\n", log.substr(log.size() - 400));
+  if (log.size() > 400)
+    fmt::print("the server's log ends with:\n{}\n", log.substr(log.size() - 400));
   std::error_code ignored;
   std::filesystem::remove_all(directory_, ignored);
 }
@@ -111,7 +112,8 @@ Usage ServerProcess::Measure() const {
 
 std::string Describe(const Usage& usage) {
   return fmt::format(
-      "rss {:.0f} MB (peak {:.0f}), {:.1f} s of CPU, {} threads, {} descriptors, database {:.1f} MB",
+      "rss {:.0f} MB (peak {:.0f}), {:.1f} s of CPU, {} threads, {} descriptors, database {:.1f} "
+      "MB",
       usage.rss_mb, usage.peak_rss_mb, usage.cpu_s, usage.threads, usage.descriptors,
       usage.database_mb);
 }

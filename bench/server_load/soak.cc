@@ -93,8 +93,10 @@ asio::awaitable<void> Sample(const ServerProcess& server, const Counts& counts,
   const Taken& last = taken.back();
   for (const std::size_t index : {std::size_t{0}, taken.size() / 2, taken.size() - 1}) {
     const Taken& one = taken[index];
-    Print(index == 0 ? "first" : index + 1 == taken.size() ? "last" : "middle", one.at_s,
-          one.counts, one.usage);
+    Print(index == 0                  ? "first"
+          : index + 1 == taken.size() ? "last"
+                                      : "middle",
+          one.at_s, one.counts, one.usage);
   }
   const double hours = seconds / 3600;
   fmt::print("in an hour: {:.0f} jobs, {:.0f} events, {:.0f} requests\n",

@@ -30,7 +30,8 @@ std::string_view Behind(std::string_view text, std::string_view mark) {
 int CountWithPlan(const Fleet& fleet) {
   int with_plan = 0;
   for (const Fleet::Node& node : fleet.nodes()) {
-    std::string_view plan = Behind(node.orders, fmt::format("\"plans\":{{\"{}\":\"", node.pipeline));
+    std::string_view plan =
+        Behind(node.orders, fmt::format("\"plans\":{{\"{}\":\"", node.pipeline));
     plan = plan.substr(0, plan.find('"'));
     const std::string_view files = Behind(node.orders, "\"files\": {");
     if (files.find(fmt::format("\"{}\": {{", plan)) != std::string_view::npos) ++with_plan;
@@ -74,8 +75,7 @@ asio::awaitable<Round> MeasureNotice(asio::io_context& loop, const ServerProcess
   co_await Sleep(kQuiet_s);
   const Usage before = server.Measure();
   const std::int64_t bytes = fleet.bytes();
-  const std::string straggler =
-      fmt::format("/v1/jobs/{}/stragglers/{}", fleet.job(), round % 7);
+  const std::string straggler = fmt::format("/v1/jobs/{}/stragglers/{}", fleet.job(), round % 7);
   const auto begin = Clock::now();
   co_await connection.Must("PUT", straggler,
                            fmt::format("{{\"slowdown\": {:.2f}}}", 1.1 + 0.05 * round));
@@ -116,8 +116,9 @@ asio::awaitable<void> Run(asio::io_context& loop, const ServerProcess& server,
   fleet.OpenStreams();
   co_await fleet.UntilAllHave(1);
   const Usage after = server.Measure();
-  fmt::print("all have their first orders {:.2f} s after the first connected ({:.2f} s of CPU); {}\n",
-             SecondsSince(begin), after.cpu_s - before.cpu_s, Describe(after));
+  fmt::print(
+      "all have their first orders {:.2f} s after the first connected ({:.2f} s of CPU); {}\n",
+      SecondsSince(begin), after.cpu_s - before.cpu_s, Describe(after));
   std::vector<double> last;
   for (int round = 0; round < options.rounds; ++round) {
     const Round measured = co_await MeasureNotice(loop, server, fleet, round);
