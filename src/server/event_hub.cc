@@ -8,8 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "perseus/server/planning.h"
-
 namespace perseus {
 namespace {
 
@@ -97,7 +95,8 @@ void EventHub::CloseAll() {
 void EventHub::Heard(const Notice& notice) {
   boost::asio::post(loop_, [self = shared_from_this(), notice] {
     if (notice.kind == Notice::Kind::kOrders) {
-      self->TellJob(notice.name);
+      const auto found = self->nodes_of_job_.find(notice.name);
+      if (found != self->nodes_of_job_.end()) self->TellJob(notice.name, found->second);
     } else if (notice.kind == Notice::Kind::kNode) {
       if (self->nodes_.contains(notice.name)) self->LookUpNode(notice.name);
     } else if (notice.kind == Notice::Kind::kLookAgain) {
@@ -106,21 +105,30 @@ void EventHub::Heard(const Notice& notice) {
   });
 }
 
-// Which jobs it has, and for each what it has not been told.
 void EventHub::LookUpNode(const std::string& node) {
+  const auto [look_up, is_first] = look_ups_.try_emplace(node, Afterwards::kNothing);
+  if (is_first) return StartLookUp(node);
+  look_up->second = Afterwards::kLookAgain;
+}
+
+void EventHub::StartLookUp(const std::string& node) {
   const Node& open = nodes_[node];
   std::set<std::string> known;
   for (const auto& [job, ignored] : open.jobs) known.insert(job);
   for (const auto& [job, ignored] : open.positions) known.insert(job);
   boost::asio::post(pool_, [self = shared_from_this(), node, known = std::move(known)] {
     auto looked = self->ReadNode(node, known);
-    if (!looked) return self->failed_(looked.error());
-    boost::asio::post(self->loop_, [self, node, looked = *std::move(looked)] {
-      if (self->nodes_.contains(node)) self->Take(node, looked);
+    if (!looked) self->failed_(looked.error());
+    boost::asio::post(self->loop_, [self, node, looked = std::move(looked)] {
+      const bool is_open = self->nodes_.contains(node);
+      const auto look_up = self->look_ups_.extract(node);
+      if (is_open && looked) self->Take(node, *looked);
+      if (is_open && look_up.mapped() == Afterwards::kLookAgain) self->LookUpNode(node);
     });
   });
 }
 
+// Which jobs it has, and which of those that it had have ended.
 Result<EventHub::Looked> EventHub::ReadNode(const std::string& node,
                                             const std::set<std::string>& known) {
   auto records = store_.JobsOf(node);
@@ -129,58 +137,83 @@ Result<EventHub::Looked> EventHub::ReadNode(const std::string& node,
   for (const NodeRecord& record : *records) {
     auto ranks = ParseNodeRanks(record.ranks);
     if (!ranks) return Fail(ranks);
-    auto news = ReadNews(record.job, {*ranks});
-    if (!news) return Fail(news);
-    if (*news) looked.news.emplace(record.job, *std::move(news));
     looked.jobs.emplace(record.job, *std::move(ranks));
   }
   for (const std::string& job : known) {
     if (looked.jobs.contains(job)) continue;
     auto news = ReadNews(job, {});
     if (!news) return Fail(news);
-    if (*news && (*news)->has_ended) looked.news.emplace(job, *std::move(news));
+    if (*news && (*news)->has_ended) looked.ended.push_back(*std::move(news));
   }
   return looked;
 }
 
 void EventHub::Take(const std::string& node, const Looked& looked) {
   Node& open = nodes_[node];
+  std::set<std::string> here;
   for (const auto& [job, ranks] : looked.jobs) {
     open.jobs[job].ranks = ranks;
     nodes_of_job_[job].insert(node);
+    here.insert(job);
   }
+  for (const auto& news : looked.ended) here.insert(news->job);
   for (auto position = open.positions.begin(); position != open.positions.end();) {
     const auto& [job, version] = *position;
-    const bool is_told = looked.jobs.contains(job) || looked.news.contains(job);
-    if (is_told) open.jobs[job].sent = std::max(open.jobs[job].sent, version);
-    position = is_told ? open.positions.erase(position) : std::next(position);
+    const bool is_here = here.contains(job);
+    if (is_here) open.jobs[job].sent = std::max(open.jobs[job].sent, version);
+    position = is_here ? open.positions.erase(position) : std::next(position);
   }
-  for (const auto& [job, news] : looked.news) Tell(node, *news);
+  for (const auto& news : looked.ended) Tell(node, *news);
   for (auto job = open.jobs.begin(); job != open.jobs.end();) {
     if (looked.jobs.contains(job->first)) {
       ++job;
       continue;
     }
-    nodes_of_job_[job->first].erase(node);
+    const auto nodes = nodes_of_job_.find(job->first);
+    if (nodes != nodes_of_job_.end()) {
+      nodes->second.erase(node);
+      if (nodes->second.empty()) nodes_of_job_.erase(nodes);
+    }
     job = open.jobs.erase(job);
   }
+  for (const auto& [job, ignored] : looked.jobs) TellJob(job, {node});
 }
 
-void EventHub::TellJob(const std::string& job) {
-  const auto found = nodes_of_job_.find(job);
-  if (found == nodes_of_job_.end()) return;
+void EventHub::TellJob(const std::string& job, const std::set<std::string>& nodes) {
+  Reading& reading = readings_[job];
+  reading.next.insert(nodes.begin(), nodes.end());
+  if (!reading.is_under_way) StartReading(job);
+}
+
+void EventHub::StartReading(const std::string& job) {
+  Reading& reading = readings_[job];
+  reading.is_under_way = true;
+  std::set<std::string> nodes = std::exchange(reading.next, {});
   Shapes shapes;
-  for (const std::string& node : found->second) shapes.insert(nodes_[node].jobs[job].ranks);
-  boost::asio::post(pool_, [self = shared_from_this(), job, shapes = std::move(shapes)] {
+  for (const std::string& name : nodes) {
+    const auto node = nodes_.find(name);
+    if (node == nodes_.end()) continue;
+    const auto of_job = node->second.jobs.find(job);
+    if (of_job != node->second.jobs.end()) shapes.insert(of_job->second.ranks);
+  }
+  boost::asio::post(pool_, [self = shared_from_this(), job, nodes = std::move(nodes),
+                            shapes = std::move(shapes)]() mutable {
     auto news = self->ReadNews(job, shapes);
-    if (!news) return self->failed_(news.error());
-    if (!*news) return;
-    boost::asio::post(self->loop_, [self, job, news = *std::move(news)] {
-      const auto nodes = self->nodes_of_job_.find(job);
-      if (nodes == self->nodes_of_job_.end()) return;
-      for (const std::string& node : std::set<std::string>(nodes->second)) self->Tell(node, *news);
+    if (!news) self->failed_(news.error());
+    boost::asio::post(self->loop_, [self, job, nodes = std::move(nodes), news = std::move(news)] {
+      self->TakeNews(job, nodes, news ? news->get() : nullptr);
     });
   });
+}
+
+void EventHub::TakeNews(const std::string& job, const std::set<std::string>& nodes,
+                        const News* news) {
+  if (news != nullptr) {
+    for (const std::string& node : nodes) Tell(node, *news);
+  }
+  Reading& reading = readings_[job];
+  reading.is_under_way = false;
+  reading.next.empty() ? static_cast<void>(readings_.erase(job)) : StartReading(job);
 }
 
 // Null if the job is not there, or has no orders yet.
@@ -199,11 +232,11 @@ Result<std::shared_ptr<const EventHub::News>> EventHub::ReadNews(const std::stri
   if (!orders) return Fail(orders);
   if (!*orders) return nothing;
   news->version = (*orders)->version;
-  news->body = (*orders)->body;
-  auto parsed = ParsePlannedOrders(news->body);
+  auto parsed = ParsePlannedOrders((*orders)->body);
   if (!parsed) return Fail(parsed);
+  news->orders = *std::move(parsed);
   for (const NodeRanks& shape : shapes) {
-    for (auto& needed : PlansFor(*parsed, shape)) {
+    for (auto& needed : PlansFor(news->orders, shape)) {
       auto cut = cuts_.Get(needed.first, needed.second);
       if (!cut) return Fail(cut);
       if (*cut && (*cut)->size() <= kLongestInline) news->files[needed] = *cut;
@@ -224,7 +257,9 @@ std::string EventHub::Positions(const Node& node) {
 }
 
 void EventHub::Tell(const std::string& name, const News& news) {
-  Node& node = nodes_[name];
+  const auto open = nodes_.find(name);
+  if (open == nodes_.end()) return;
+  Node& node = open->second;
   const auto found = node.jobs.find(news.job);
   if (found == node.jobs.end()) return;
   NodeJob& job = found->second;
@@ -238,23 +273,22 @@ void EventHub::Tell(const std::string& name, const News& news) {
 }
 
 void EventHub::TellOrders(Node& node, const NodeJob& job, const News& news) {
-  const auto orders = ParsePlannedOrders(news.body);
-  if (!orders) return failed_(orders.error());
+  const PlannedOrders& orders = news.orders;
   auto plans = ordered_json::object();
   for (const auto& [pipeline, ranks] : job.ranks) {
-    if (pipeline >= static_cast<int>(orders->pipelines.size())) continue;
-    plans[std::to_string(pipeline)] = orders->pipelines[static_cast<std::size_t>(pipeline)].plan;
+    if (pipeline >= static_cast<int>(orders.pipelines.size())) continue;
+    plans[std::to_string(pipeline)] = orders.pipelines[static_cast<std::size_t>(pipeline)].plan;
   }
   const ordered_json head{{"job", news.job},           {"key", news.key},
-                          {"version", news.version},   {"from_step", orders->from_step},
-                          {"plans", std::move(plans)}, {"upcoming", orders->upcoming},
-                          {"target", orders->target},  {"reason", orders->reason}};
+                          {"version", news.version},   {"from_step", orders.from_step},
+                          {"plans", std::move(plans)}, {"upcoming", orders.upcoming},
+                          {"target", orders.target},   {"reason", orders.reason}};
   std::string text = fmt::format("event: orders\nid: {}\ndata: {}", Positions(node), head.dump());
   text.pop_back();
   text += ", \"files\": {";
   // Cuts are shared by all streams: they go as they are, between the parts of this one's own.
   std::string_view between = "";
-  for (const auto& needed : PlansFor(*orders, job.ranks)) {
+  for (const auto& needed : PlansFor(orders, job.ranks)) {
     const auto file = news.files.find(needed);
     if (file == news.files.end()) continue;
     text += fmt::format("{}{}: ", between, Quoted(needed.first));

@@ -1,6 +1,12 @@
 // What nodes are told, and when: the streams of this replica, kept in step with the store.
 //
 //   notice "orders j-1" ──► read j-1's newest orders once ──► every open stream of a node with j-1
+//   node opens a stream ──► look up its jobs ──► as above, for that node
+//
+// Of each job one reading is under way at a time, and of each node one looking up; what comes in
+// between is done after it. So thousands of nodes that come at once share few readings, and nobody
+// is told of a reading that is older than what he was told before, or misses orders that came while
+// he was looked up.
 //
 // A stream is a view of the store: the hub remembers which version of each job's orders it has sent
 // to each stream, and sends what is newer. The event's id is that memory ("j-1:7 j-2:4"), so a node
@@ -22,6 +28,7 @@
 
 #include "perseus/http/server.h"
 #include "perseus/server/plan_cuts.h"
+#include "perseus/server/planning.h"
 #include "perseus/store/store.h"
 
 namespace perseus {
@@ -66,21 +73,28 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
     std::string key;
     bool has_ended = false;
     std::int64_t version = 0;
-    std::string body;
+    PlannedOrders orders;
     // Texts of plans, cut for ranks; null where they are too large for an event.
     std::map<std::pair<std::string, std::set<int>>, std::shared_ptr<const std::string>> files;
   };
-  using NewsOf = std::map<std::string, std::shared_ptr<const News>>;
   using Shapes = std::set<NodeRanks>;
   struct Looked {
-    std::map<std::string, NodeRanks> jobs;  // That the node has.
-    NewsOf news;                            // Of these, and of those that have ended.
+    std::map<std::string, NodeRanks> jobs;           // That the node has.
+    std::vector<std::shared_ptr<const News>> ended;  // That it had.
+  };
+  // Of a job.
+  struct Reading {
+    bool is_under_way = false;
+    std::set<std::string> next;  // Nodes to tell of the next one.
   };
 
   void LookUpNode(const std::string& node);
+  void StartLookUp(const std::string& node);
   Result<Looked> ReadNode(const std::string& node, const std::set<std::string>& known);
   void Take(const std::string& node, const Looked& looked);
-  void TellJob(const std::string& job);
+  void TellJob(const std::string& job, const std::set<std::string>& nodes);
+  void StartReading(const std::string& job);
+  void TakeNews(const std::string& job, const std::set<std::string>& nodes, const News* news);
   Result<std::shared_ptr<const News>> ReadNews(const std::string& job, const Shapes& shapes);
   void Tell(const std::string& name, const News& news);
   void TellOrders(Node& node, const NodeJob& job, const News& news);
@@ -93,6 +107,9 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   Failed failed_;
   std::map<std::string, Node> nodes_;
   std::map<std::string, std::set<std::string>> nodes_of_job_;
+  std::map<std::string, Reading> readings_;  // By job; those under way.
+  enum class Afterwards { kNothing, kLookAgain };
+  std::map<std::string, Afterwards> look_ups_;  // By node; those under way.
   std::int64_t events_ = 0;
 };
 

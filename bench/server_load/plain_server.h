@@ -1,0 +1,38 @@
+// What the machine itself takes: the same bytes over as many connections, from a thread that does
+// nothing but write them.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace perseus::load {
+
+// Answers every request with `answer`, and streams what it is told to everybody who asked for a
+// stream (a GET).
+class PlainServer {
+ public:
+  explicit PlainServer(std::string answer);
+  ~PlainServer();
+  PlainServer(const PlainServer&) = delete;
+  PlainServer& operator=(const PlainServer&) = delete;
+
+  boost::asio::ip::tcp::endpoint endpoint() const { return acceptor_.local_endpoint(); }
+  void Broadcast(std::string event);  // From any thread.
+
+ private:
+  boost::asio::awaitable<void> Accept();
+  boost::asio::awaitable<void> Serve(std::shared_ptr<boost::asio::ip::tcp::socket> socket);
+
+  const std::string answer_;
+  boost::asio::io_context loop_{1};
+  boost::asio::ip::tcp::acceptor acceptor_;
+  std::vector<std::shared_ptr<boost::asio::ip::tcp::socket>> streams_;
+  std::thread thread_;
+};
+
+}  // namespace perseus::load

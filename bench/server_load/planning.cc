@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "fleet.h"
+#include "plain_server.h"
+#include "scenarios.h"
+
+namespace perseus::load {
+namespace {
+
+constexpr int kStages = 8;
+constexpr int kClocks = 63;  // 63 x 8 stages x forward and backward: a thousand rows.
+constexpr int kAtOnce = 32;
+constexpr int kDistinctProfiles = 50;
+
+asio::awaitable<std::vector<std::string>> RegisterMany(asio::io_context& loop,
+                                                       const ServerProcess& server, int jobs,
+                                                       int microbatches) {
+  std::vector<std::string> ids(static_cast<std::size_t>(jobs));
+  const auto enroll = [&](Connection& connection, int i) -> asio::awaitable<void> {
+    const std::string body =
+        JobBody(fmt::format("job-{}", i),
+                {.pipelines = 2, .stages = kStages, .microbatches = microbatches});
+    const std::string answer = co_await connection.Must("POST", "/v1/jobs", body);
+    ids[static_cast<std::size_t>(i)] = FieldOf(answer, "id");
+  };
+  co_await ForEach(loop, jobs, kAtOnce, enroll, server.endpoint());
+  co_return ids;
+}
+
+std::vector<std::string> Profiles(int count) {
+  std::vector<std::string> profiles;
+  for (int i = 0; i < count; ++i) {
+    profiles.push_back(SyntheticCsv(kStages, kClocks, static_cast<std::uint64_t>(i) + 1));
+  }
+  return profiles;
+}
+
+// Each job's, by that path of its own; how long all took.
+asio::awaitable<double> UploadAll(asio::io_context& loop, const asio::ip::tcp::endpoint& server,
+                                  const std::vector<std::string>& ids,
+                                  const std::vector<std::string>& profiles) {
+  const auto begin = Clock::now();
+  const auto upload = [&](Connection& connection, int i) -> asio::awaitable<void> {
+    const auto index = static_cast<std::size_t>(i);
+    const std::string target = fmt::format("/v1/jobs/{}/profile", ids[index]);
+    co_await connection.Must("PUT", target, profiles[index % profiles.size()]);
+  };
+  co_await ForEach(loop, static_cast<int>(ids.size()), kAtOnce, upload, server);
+  co_return SecondsSince(begin);
+}
+
+enum class Stage { kFirst, kRefined };
+
+// One job after the other, so that asking costs the server next to nothing.
+asio::awaitable<void> UntilPlanned(asio::io_context& loop, const ServerProcess& server,
+                                   const std::vector<std::string>& ids, Stage stage) {
+  const std::string_view wanted = stage == Stage::kFirst ? "\"version\":" : "\"refined\":true";
+  Connection connection(loop, server.endpoint());
+  for (const std::string& id : ids) {
+    const std::string target = fmt::format("/v1/jobs/{}/orders?limit=1", id);
+    for (;;) {
+      const std::string orders = co_await connection.Must("GET", target);
+      if (orders.find(wanted) != std::string::npos) break;
+      co_await Sleep(0.05);
+    }
+  }
+}
+
+asio::awaitable<void> RunUploads(asio::io_context& loop, const ServerProcess& server,
+                                 const Options& options) {
+  const auto profiles = Profiles(kDistinctProfiles);
+  const auto ids = co_await RegisterMany(loop, server, options.uploads, options.microbatches);
+  const Usage before = server.Measure();
+  const double took = co_await UploadAll(loop, server.endpoint(), ids, profiles);
+  const Usage after = server.Measure();
+  PlainServer plain("{}");
+  const double plain_s = co_await UploadAll(loop, plain.endpoint(), ids, profiles);
+  fmt::print(
+      "{} uploads of {} kB, no error: {:.2f} s, {:.0f} a second ({:.1f} ms of CPU each, planning "
+      "beside it); to a bare server {:.2f} s; load {:.1f}\n{}\n",
+      ids.size(), profiles.front().size() / 1000, took, static_cast<double>(ids.size()) / took,
+      1e3 * (after.cpu_s - before.cpu_s) / static_cast<double>(ids.size()), plain_s, LoadAverage(),
+      Describe(after));
+}
+
+asio::awaitable<void> RunPlans(asio::io_context& loop, const ServerProcess& server,
+                               const Options& options) {
+  const auto profiles = Profiles(options.jobs);
+  const auto ids = co_await RegisterMany(loop, server, options.jobs, options.microbatches);
+  const Usage before = server.Measure();
+  const auto begin = Clock::now();
+  const double uploaded = co_await UploadAll(loop, server.endpoint(), ids, profiles);
+  co_await UntilPlanned(loop, server, ids, Stage::kFirst);
+  const double first = SecondsSince(begin);
+  const Usage after = server.Measure();
+  fmt::print(
+      "{} jobs of {} x {}: uploaded in {:.2f} s, all have orders after {:.2f} s ({:.2f} s of CPU), "
+      "load {:.1f}; {}\n",
+      ids.size(), kStages, options.microbatches, uploaded, first, after.cpu_s - before.cpu_s,
+      LoadAverage(), Describe(after));
+  co_await UntilPlanned(loop, server, ids, Stage::kRefined);
+  const Usage refined = server.Measure();
+  fmt::print("all refined after {:.2f} s ({:.2f} s of CPU), load {:.1f}; {}\n", SecondsSince(begin),
+             refined.cpu_s - before.cpu_s, LoadAverage(), Describe(refined));
+}
+
+}  // namespace
+
+void MeasureUploads(const ServerProcess& server, const Options& options) {
+  asio::io_context loop(1);
+  Spawn(loop, RunUploads(loop, server, options));
+  loop.run();
+}
+
+void MeasurePlans(const ServerProcess& server, const Options& options) {
+  asio::io_context loop(1);
+  Spawn(loop, RunPlans(loop, server, options));
+  loop.run();
+}
+
+}  // namespace perseus::load

@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <vector>
+
+#include "fleet.h"
+#include "plain_server.h"
+#include "scenarios.h"
+
+namespace perseus::load {
+namespace {
+
+constexpr int kStages = 8;
+constexpr int kClocks = 63;
+
+struct Tally {
+  std::vector<double> seconds;  // From when it was due until it was answered.
+  int errors = 0;
+  int skipped = 0;  // The one before was not answered yet.
+};
+
+std::string ReportBody(const std::string& job, const Fleet::Node& node, std::int64_t step) {
+  // Pipelines differ by a little, so that nothing straggles.
+  const double busy_s = 2.7 + 0.001 * (node.pipeline % 7);
+  return fmt::format(
+      R"({{"jobs": [{{"job": "{}", "acknowledged": {}, "following": {}, "since_step": 0, "steps": )"
+      R"([{{"step": {}, "pipeline": {}, "time_s": 2.91, "busy_s": {}, "energy_j": 5120.5, )"
+      R"("version": {}, "ranks": 8}}]}}]}})",
+      job, node.version, node.version, step, node.pipeline, busy_s, node.version);
+}
+
+// One node: a report a second, beginning with its share of the first second.
+asio::awaitable<void> ReportOn(asio::io_context& loop, const asio::ip::tcp::endpoint& server,
+                               const Fleet& fleet, std::size_t number, int seconds, Tally& tally,
+                               int& running) {
+  const Fleet::Node& node = fleet.nodes()[number];
+  const std::string target = fmt::format("/v1/nodes/{}/reports", node.name);
+  Connection connection(loop, server);
+  asio::steady_timer timer(loop);
+  const auto begin =
+      Clock::now() + std::chrono::microseconds(1'000'000 * number / fleet.nodes().size());
+  for (int i = 0; i < seconds; ++i) {
+    const auto due = begin + std::chrono::seconds(i);
+    if (i > 0 && Clock::now() > due + std::chrono::seconds(1)) {
+      ++tally.skipped;
+      continue;
+    }
+    timer.expires_at(due);
+    co_await timer.async_wait(asio::use_awaitable);
+    const Reply reply = co_await connection.Ask("POST", target, ReportBody(fleet.job(), node, i));
+    if (reply.status != 200) ++tally.errors;
+    tally.seconds.push_back(SecondsSince(due));
+  }
+  --running;
+}
+
+asio::awaitable<Tally> ReportAll(asio::io_context& loop, const asio::ip::tcp::endpoint& server,
+                                 const Fleet& fleet, int seconds) {
+  Tally tally;
+  int running = static_cast<int>(fleet.nodes().size());
+  for (std::size_t i = 0; i < fleet.nodes().size(); ++i) {
+    Spawn(loop, ReportOn(loop, server, fleet, i, seconds, tally, running));
+  }
+  while (running > 0) co_await Sleep(0.01);
+  std::ranges::sort(tally.seconds);
+  co_return tally;
+}
+
+void Print(std::string_view what, const Tally& tally, double took) {
+  fmt::print(
+      "{}: {:.0f} a second, p50 {:.2f} ms, p99 {:.2f} ms, {} errors, {} skipped; load {:.1f}\n",
+      what, static_cast<double>(tally.seconds.size()) / took, 1e3 * Quantile(tally.seconds, 0.5),
+      1e3 * Quantile(tally.seconds, 0.99), tally.errors, tally.skipped, LoadAverage());
+}
+
+asio::awaitable<void> Run(asio::io_context& loop, const ServerProcess& server,
+                          const Options& options) {
+  Fleet fleet(loop, server.endpoint(),
+              {.pipelines = options.nodes / kStages,
+               .stages = kStages,
+               .microbatches = options.microbatches});
+  co_await fleet.Register("reports", kClocks, 1);
+  co_await fleet.Attach();
+  co_await fleet.UntilRefined();
+  fleet.OpenStreams();
+  co_await fleet.UntilAllHave(1);
+  const int seconds = static_cast<int>(options.seconds);
+  const Usage before = server.Measure();
+  auto begin = Clock::now();
+  const Tally tally = co_await ReportAll(loop, server.endpoint(), fleet, seconds);
+  const double took = SecondsSince(begin);
+  const Usage after = server.Measure();
+  Print(fmt::format("{} nodes", fleet.nodes().size()), tally, took);
+  fmt::print("{:.2f} of a core; {}\n", (after.cpu_s - before.cpu_s) / took, Describe(after));
+  PlainServer plain("{}");
+  begin = Clock::now();
+  const Tally bare = co_await ReportAll(loop, plain.endpoint(), fleet, std::min(seconds, 10));
+  Print("a bare server", bare, SecondsSince(begin));
+  fleet.CloseStreams();
+  co_await fleet.UntilStreamsEnded();
+}
+
+}  // namespace
+
+void MeasureReports(const ServerProcess& server, const Options& options) {
+  asio::io_context loop(1);
+  Spawn(loop, Run(loop, server, options));
+  loop.run();
+}
+
+}  // namespace perseus::load

@@ -1,0 +1,47 @@
+// The server that is measured: `perseus serve` over an SQLite file of its own, as a process, and
+// what the kernel knows of it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <filesystem>
+#include <string>
+
+namespace perseus::load {
+
+// Now, of /proc.
+struct Usage {
+  double rss_mb = 0;
+  double peak_rss_mb = 0;
+  double cpu_s = 0;
+  int threads = 0;
+  int descriptors = 0;
+  double database_mb = 0;  // With its log.
+};
+
+class ServerProcess {
+ public:
+  // Starts `program` serve in a directory of its own, on any port, and waits until it listens.
+  // `keep_ended`: as the flag takes it. Throws if it does not start.
+  ServerProcess(const std::string& program, const std::string& keep_ended);
+  ~ServerProcess();  // Ends it, and removes its directory.
+  ServerProcess(const ServerProcess&) = delete;
+  ServerProcess& operator=(const ServerProcess&) = delete;
+
+  const boost::asio::ip::tcp::endpoint& endpoint() const { return endpoint_; }
+  pid_t pid() const { return pid_; }
+  Usage Measure() const;
+
+ private:
+  std::filesystem::path directory_;
+  pid_t pid_ = -1;
+  boost::asio::ip::tcp::endpoint endpoint_;
+};
+
+// "rss 120 MB (peak 130), 3.1 s of CPU, 14 threads, 5012 descriptors, database 3.0 MB"
+std::string Describe(const Usage& usage);
+// The machine's, of the last minute: others share it.
+double LoadAverage();
+
+}  // namespace perseus::load
