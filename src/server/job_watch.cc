@@ -75,11 +75,15 @@ std::vector<StragglerChange> JobWatch::Add(const ReportedStep& step, double expe
     of_pipeline.ranks_with_energy += step.ranks;
   }
   while (steps_.size() > kWindow) steps_.erase(steps_.begin());
-  std::vector<StragglerChange> changes = detector_.Add({.step = step.step,
-                                                        .pipeline = step.pipeline,
-                                                        .busy_s = step.busy_s,
-                                                        .expected_s = expected_s,
-                                                        .version = step.version});
+  std::vector<StragglerChange> changes;
+  // Without our orders there may be anybody's: perseus tune slows each pipeline as it likes.
+  if (step.version > 0) {
+    changes = detector_.Add({.step = step.step,
+                             .pipeline = step.pipeline,
+                             .busy_s = step.busy_s,
+                             .expected_s = expected_s,
+                             .version = step.version});
+  }
   for (const StragglerChange& change : changes) said_[change.pipeline] = now;
   for (const auto& [pipeline, slowdown] : detector_.Stragglers()) {
     if (now - said_[pipeline] < kRenew) continue;
