@@ -11,8 +11,8 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
-#include "perseus/tuner/job_logs.h"
 #include "perseus/jobdir/orders_desk.h"
+#include "perseus/tuner/job_logs.h"
 #include "perseus/tuner/step_costs.h"
 
 namespace perseus {

@@ -18,12 +18,12 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
+#include "perseus/jobdir/orders_desk.h"
 #include "perseus/plan/plan_file.h"
 #include "perseus/plan/target.h"
 #include "perseus/profile/profile.h"
 #include "perseus/profiler/sweep.h"
 #include "perseus/tuner/job_logs.h"
-#include "perseus/jobdir/orders_desk.h"
 #include "perseus/tuner/step_costs.h"
 
 namespace perseus {
