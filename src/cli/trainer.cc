@@ -1,6 +1,7 @@
 // `perseus trainer`: a training job without GPUs, for trying things out and for tests.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -40,7 +41,7 @@ struct TrainerFlags {
   JobFlags job;
   std::vector<std::string> nodes;
   std::vector<std::string> agents;
-  std::string job_directory;
+  std::vector<std::string> job_directories;
   std::string plan;
   std::string record;
   int steps = 0;
@@ -73,12 +74,20 @@ Result<std::vector<TrainingNode>> OpenNodes(const TrainerFlags& flags) {
         "off for none)",
         flags.nodes.size(), flags.agents.size());
   }
+  const std::vector<std::string>& directories = flags.job_directories;
+  if (directories.size() > 1 && directories.size() != flags.nodes.size()) {
+    return Fail(
+        "there are {} --node and {} --job-directory (say one for all nodes, or one for each in "
+        "their order)",
+        flags.nodes.size(), directories.size());
+  }
   std::vector<TrainingNode> nodes;
   for (std::size_t i = 0; i < flags.nodes.size(); ++i) {
     auto node = VirtualNode::Open(flags.nodes[i]);
     if (!node) return Fail(node);
-    nodes.push_back(
-        {*std::move(node), flags.nodes[i], flags.agents.empty() ? "off" : flags.agents[i]});
+    nodes.push_back({*std::move(node), flags.nodes[i],
+                     flags.agents.empty() ? "off" : flags.agents[i],
+                     directories.empty() ? "" : directories[std::min(i, directories.size() - 1)]});
   }
   return nodes;
 }
@@ -258,13 +267,12 @@ Result<void> RunParent(const TrainerFlags& flags) {
     std::fputs(fmt::format("perseus: warning: {}\n", text).c_str(), stderr);
   };
   options.environment = {{"PERSEUS_JOB", "trainer"}};
-  if (!flags.job_directory.empty()) {
-    options.environment.emplace_back("PERSEUS_JOB_DIR", flags.job_directory);
+  for (const std::string& directory : flags.job_directories) {
     // At once, so that a coordinator that is started beside finds it.
     std::error_code error;
-    std::filesystem::create_directories(flags.job_directory, error);
+    std::filesystem::create_directories(directory, error);
     if (error) {
-      return FailAs(ErrorKind::kSystem, "{}: cannot make this directory: {}", flags.job_directory,
+      return FailAs(ErrorKind::kSystem, "{}: cannot make this directory: {}", directory,
                     error.message());
     }
   }
@@ -302,9 +310,11 @@ Verb AddTrainerVerb(CLI::App& program) {
   verb->add_option("--steps", flags->steps, "Iterations (default: 0, until SIGTERM)")
       ->type_name("N")
       ->check(WholeNumberIn({0, 1'000'000'000}));
-  verb->add_option("--job-directory", flags->job_directory,
-                   "Where ranks find orders and record what they run (PERSEUS_JOB_DIR)")
-      ->type_name("DIR");
+  verb->add_option("--job-directory", flags->job_directories,
+                   "Where ranks find orders and record what they run (PERSEUS_JOB_DIR); one for "
+                   "all nodes, or repeated: one for each")
+      ->type_name("DIR")
+      ->allow_extra_args(false);
   verb->add_option("--plan", flags->plan, "A plan to follow from the start (PERSEUS_PLAN)")
       ->type_name("FILE");
   verb->add_option("--scale", flags->scale,

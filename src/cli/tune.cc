@@ -36,7 +36,8 @@ constexpr const char* kExamples =
     "  perseus tune run --give-back\n"
     "\n"
     "DIR then holds profile.csv (what was measured, with confidence intervals), plan.json, and\n"
-    "planned.csv (what the plan goes by: also clocks that were not measured, by a fitted model).";
+    "planned.csv (what the plan goes by: also clocks that were not measured, by a fitted model), "
+    "and\noptions.csv (what other plans are best made from: give it to perseus job register).";
 
 struct TuneFlags {
   JobFlags job;
@@ -119,6 +120,9 @@ Result<void> WriteResults(const TuneFlags& flags, const TuningResult& result) {
   auto written = WriteFileAtomically(directory / "profile.csv", FormatProfile(result.profile));
   if (written) {
     written = WriteFileAtomically(directory / "planned.csv", FormatProfile(result.planned));
+  }
+  if (written) {
+    written = WriteFileAtomically(directory / "options.csv", FormatProfile(result.options));
   }
   if (written) written = WriteFileAtomically(directory / "plan.json", FormatPlan(result.plan));
   return written;

@@ -19,6 +19,11 @@ constexpr int kMostPipelines = 1'000'000;
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
 constexpr std::size_t kMostPlansAhead = 10'000;
 
+template <typename Json>
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 std::string ReadPlanId(const Node& node) {
   std::string id = node.Text();
   if (!IsPlanId(id)) Throw("{} {} is not a plan's id", node.path, Excerpt(id));
@@ -48,6 +53,14 @@ JobOrders ReadOrders(const Node& data) {
     orders.plans.emplace(ReadPipeline(plans, item.key()), ReadPlanId(plans.Member(item.key())));
   }
   if (data.Has("reason")) orders.reason = data.Member("reason").Text();
+  if (data.Has("files")) {
+    const Node files = data.Member("files");
+    if (!files.value.is_object()) Throw("files is not an object");
+    for (const auto& file : files.value.items()) {
+      if (!IsPlanId(file.key())) Throw("files has {}, which is no plan's id", Excerpt(file.key()));
+      orders.files.emplace(file.key(), Dump(file.value()));
+    }
+  }
   return orders;
 }
 
@@ -57,10 +70,6 @@ PlansAhead ReadPlansAhead(const Node& data) {
   const std::size_t count = std::min(plans.ListSize(), kMostPlansAhead);
   for (std::size_t i = 0; i < count; ++i) ahead.plans.push_back(ReadPlanId(plans[i]));
   return ahead;
-}
-
-std::string Dump(const ordered_json& json) {
-  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -99,7 +108,7 @@ std::string FormatRanks(std::span<const RankHeader> ranks) {
                     {"tensor_rank", rank.name.tensor_rank},
                     {"gpu", rank.gpu}});
   }
-  return Dump({{"ranks", std::move(list)}});
+  return Dump(ordered_json{{"ranks", std::move(list)}});
 }
 
 std::string FormatReports(std::span<const JobReport> jobs) {
@@ -121,7 +130,7 @@ std::string FormatReports(std::span<const JobReport> jobs) {
                     {"since_step", job.since_step},
                     {"steps", std::move(steps)}});
   }
-  return Dump({{"jobs", std::move(list)}});
+  return Dump(ordered_json{{"jobs", std::move(list)}});
 }
 
 }  // namespace perseus

@@ -31,6 +31,9 @@ struct JobOrders {
   std::int64_t from_step = 0;
   std::map<int, std::string> plans;  // Ids, by pipeline; none: the GPUs' own clocks.
   std::string reason;
+  // Plan files by id, of those named here and of those likely to be next. Of each at least all
+  // instructions of the ranks that the node has attached; it may lack those of others.
+  std::map<std::string, std::string> files = {};
   friend bool operator==(const JobOrders&, const JobOrders&) = default;
 };
 struct JobEnded {

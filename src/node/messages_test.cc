@@ -47,6 +47,16 @@ TEST(NodeEvents, AreReadAndWhatANewerServerAddsIsPassedOver) {
   EXPECT_TRUE(std::holds_alternative<std::monostate>(*other));
 }
 
+TEST(NodeEvents, BringPlansAlong) {
+  const auto orders = ParseNodeEvent(
+      {"orders", "j-1:7",
+       R"({"job":"j-1","key":"run","version":7,"from_step":120,"plans":{"0":"p-00000000000000aa"},)"
+       R"("files":{"p-00000000000000aa": {"time_s": 0.1, "stages": []}}})"});
+  ASSERT_TRUE(orders) << orders.error().message;
+  const std::map<std::string, std::string> expected{{kPlanA, R"({"stages":[],"time_s":0.1})"}};
+  EXPECT_EQ(std::get<JobOrders>(*orders).files, expected);
+}
+
 struct BadEvent {
   const char* name;
   const char* data;

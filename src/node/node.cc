@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -57,6 +58,7 @@ void Node::Hear(const http::Event& event) {
       job.id = orders->job;
       job.has_ended = false;
       job.orders.Want(*orders);
+      KeepFiles(job, *orders);
       job.next_give = job.next_fetch = 0;
     } else if (const auto* ahead = std::get_if<PlansAhead>(&*parsed)) {
       if (IsOf(ahead->job, job.id, job.key)) job.plans_ahead = ahead->plans;
@@ -131,6 +133,11 @@ void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds 
     job.has_ended = false;
   }
   if (news.have_ranks_changed || news.has_begun_anew) {
+    std::map<int, std::set<int>> ranks;
+    for (const RankHeader& rank : job.ranks.Alive()) {
+      ranks[rank.name.pipeline].insert(rank.name.rank);
+    }
+    job.orders.SetRanks(std::move(ranks));
     job.is_attached = false;
     job.next_attach = 0;
   }
@@ -174,6 +181,13 @@ void Node::Detach(const Job& job, Nanoseconds now) {
 }
 
 // ---- Orders ----
+
+// What cannot be kept is fetched, and then complained of.
+void Node::KeepFiles(Job& job, const JobOrders& orders) {
+  for (const auto& [id, text] : orders.files) {
+    if (!job.orders.HasPlan(id)) static_cast<void>(job.orders.KeepPlan(id, text));
+  }
+}
 
 void Node::FetchPlans(Job& job, Nanoseconds now) {
   if (now < job.next_fetch) return;

@@ -70,6 +70,7 @@ class Node {
   void LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds now);
   void Attach(Job& job, Nanoseconds now);
   void Detach(const Job& job, Nanoseconds now);
+  static void KeepFiles(Job& job, const JobOrders& orders);
   void FetchPlans(Job& job, Nanoseconds now);
   bool FetchPlan(Job& job, const std::string& id, Nanoseconds now);
   void GiveOrders(Job& job, Nanoseconds now);

@@ -22,6 +22,7 @@ namespace perseus {
 namespace {
 
 using nlohmann::json;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -77,13 +78,15 @@ class NodeTest : public testing::Test {
     now_ += after;
     node_->Turn(now_);
   }
-  void Hear(std::int64_t version, std::int64_t from_step, const json& plans) {
+  void Hear(std::int64_t version, std::int64_t from_step, const json& plans,
+            const json& files = json::object()) {
     node_->Hear({"orders", "",
                  json{{"job", "j-1"},
                       {"key", "gpt3-run7"},
                       {"version", version},
                       {"from_step", from_step},
-                      {"plans", plans}}
+                      {"plans", plans},
+                      {"files", files}}
                      .dump()});
   }
   Orders InForce(const std::string& name = "run") const {
@@ -134,6 +137,61 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansOnceGivesOrdersAndReports) {
   EXPECT_THAT(server_.requests, IsEmpty());
   EXPECT_EQ(InForce().from_step, 50);
   EXPECT_EQ(InForce().version, 2);
+}
+
+// As the server cuts it for rank 0.
+json CutPlan() {
+  json plan = json::parse(PlanOfTwoRanks());
+  json& other = plan["stages"][1]["instructions"];
+  other.erase(1);
+  return plan;
+}
+
+TEST_F(NodeTest, PlansThatComeWithOrdersAreNotFetched) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  server_.requests.clear();
+  Hear(7, 1, {{"0", kPlanA}}, {{kPlanA, CutPlan()}});
+  Turn();
+  EXPECT_THAT(server_.requests, IsEmpty());
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "run" / PlanPath(kPlanA)));
+}
+
+TEST_F(NodeTest, ARankThatComesLaterHasAWholePlanAndReadsItAnew) {
+  const RankLogs logs = MakeJob();
+  server_.plan = PlanOfTwoRanks();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  Hear(7, 0, {{"0", kPlanA}}, {{kPlanA, CutPlan()}});
+  Turn();
+  const std::int64_t given = InForce().version;
+  server_.requests.clear();
+  logs.Begin({0, 1, 0}, 101);
+  Turn();
+  EXPECT_THAT(server_.requests, Contains(std::string("GET /v1/plans/") + kPlanA));
+  EXPECT_EQ(InForce().version, given + 1);
+  EXPECT_EQ(InForce().from_step, 0);
+  server_.requests.clear();
+  Turn();
+  EXPECT_THAT(server_.requests, IsEmpty());
+  EXPECT_EQ(InForce().version, given + 1);
+  // What a new process finds there is enough.
+  Start();
+  Turn();
+  Turn();
+  EXPECT_THAT(server_.requests, Not(Contains(std::string("GET /v1/plans/") + kPlanA)));
+}
+
+TEST_F(NodeTest, APlanThatComesWithOrdersAndIsNoneIsFetched) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  Hear(7, 1, {{"0", kPlanA}}, {{kPlanA, json::object()}});
+  Turn();
+  EXPECT_THAT(server_.requests, Contains(std::string("GET /v1/plans/") + kPlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
 }
 
 TEST_F(NodeTest, ReportsAtAStepsEndAndAtLeastEveryFewSeconds) {

@@ -23,6 +23,25 @@ bool IsSame(const struct stat& a, const struct stat& b) {
          a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
 }
 
+std::string IdOf(const std::string& plan_path) {
+  return std::filesystem::path(plan_path).stem().string();
+}
+
+// Of ranks that it was not cut for, a plan has the first instruction of each stage alone
+// (server/plan_cuts.h); of the others each stage runs forward and backward.
+std::optional<std::set<int>> RanksOfCut(const PlanFile& plan) {
+  std::set<int> whole;
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    std::set<int> stages;
+    for (const PlannedInstruction& instruction : plan.ranks[rank].instructions) {
+      if (!stages.insert(instruction.stage).second) whole.insert(static_cast<int>(rank));
+    }
+  }
+  // One of a single instruction a stage has nothing to cut.
+  if (whole.empty() || whole.size() == plan.ranks.size()) return std::nullopt;
+  return whole;
+}
+
 }  // namespace
 
 std::string PlanPath(std::string_view id) { return fmt::format("plans/{}.json", id); }
@@ -83,24 +102,61 @@ void OrdersKeeper::WantNothing() {
   wanted_.reset();
 }
 
+void OrdersKeeper::SetRanks(std::map<int, std::set<int>> ranks) {
+  ranks_ = std::move(ranks);
+  if (wanted_ && IsWantedInForce() && !HasPlansWanted()) were_plans_short_ = true;
+}
+
+std::set<int> OrdersKeeper::RanksThatFollow(const std::string& id) const {
+  std::set<int> followers;
+  if (!wanted_) return followers;
+  for (const auto& [pipeline, path] : wanted_->plans) {
+    const auto ranks = ranks_.find(pipeline);
+    if (path == PlanPath(id) && ranks != ranks_.end()) {
+      followers.insert(ranks->second.begin(), ranks->second.end());
+    }
+  }
+  return followers;
+}
+
+bool OrdersKeeper::HasPlansWanted() const {
+  return std::ranges::all_of(wanted_->plans,
+                             [this](const auto& entry) { return HasPlan(IdOf(entry.second)); });
+}
+
 bool OrdersKeeper::HasPlan(const std::string& id) const {
+  const std::filesystem::path path = job_directory_ / PlanPath(id);
   std::error_code error;
-  return std::filesystem::is_regular_file(job_directory_ / PlanPath(id), error);
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  auto found = cut_for_.find(id);
+  if (found == cut_for_.end()) {
+    const auto text = ReadFile(path);
+    if (!text) return false;
+    const auto plan = ParsePlan(*text, id);
+    if (!plan) return false;
+    found = cut_for_.emplace(id, RanksOfCut(*plan)).first;
+  }
+  return !found->second || std::ranges::includes(*found->second, RanksThatFollow(id));
 }
 
 std::set<std::string> OrdersKeeper::MissingPlans() const {
   std::set<std::string> missing;
   if (!wanted_ || !HasToGive()) return missing;
   for (const auto& [pipeline, path] : wanted_->plans) {
-    std::string id = std::filesystem::path(path).stem().string();
+    std::string id = IdOf(path);
     if (!HasPlan(id)) missing.insert(std::move(id));
   }
   return missing;
 }
 
-Result<void> OrdersKeeper::KeepPlan(const std::string& id, const std::string& text) const {
-  if (const auto plan = ParsePlan(text, id); !plan) return Fail(plan);
-  return WriteFileAtomically(job_directory_ / PlanPath(id), text);
+Result<void> OrdersKeeper::KeepPlan(const std::string& id, const std::string& text) {
+  const auto plan = ParsePlan(text, id);
+  if (!plan) return Fail(plan);
+  if (auto written = WriteFileAtomically(job_directory_ / PlanPath(id), text); !written) {
+    return written;
+  }
+  cut_for_[id] = RanksOfCut(*plan);
+  return {};
 }
 
 bool OrdersKeeper::IsWantedInForce() const {
@@ -110,7 +166,7 @@ bool OrdersKeeper::IsWantedInForce() const {
 bool OrdersKeeper::HasToGive() const {
   if (is_nothing_wanted_) return in_force().has_value();
   if (!wanted_) return false;
-  return !IsWantedInForce() || (has_begun_anew_ && lasting_->from_step > 0);
+  return !IsWantedInForce() || (has_begun_anew_ && lasting_->from_step > 0) || were_plans_short_;
 }
 
 Result<void> OrdersKeeper::Give(const JobProgress& progress) {
@@ -126,7 +182,7 @@ Result<void> OrdersKeeper::Give(const JobProgress& progress) {
     given = desk->Give(*wanted_, from_step);
   }
   if (!given) return Fail(given);
-  has_begun_anew_ = false;
+  has_begun_anew_ = were_plans_short_ = false;
   return Look();
 }
 

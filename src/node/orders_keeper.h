@@ -51,12 +51,17 @@ class OrdersKeeper {
   void WantNothing();
   // Orders that are in force from a later step on hold at once.
   void BeginAnew() { has_begun_anew_ = true; }
+  // Those here, by pipeline: what a plan's file has to tell of. A rank may come after orders were
+  // given with a file that was cut for the others; they are then given once more.
+  void SetRanks(std::map<int, std::set<int>> ranks);
 
   // Ids of plans that what is wanted needs and that are not in the directory.
   std::set<std::string> MissingPlans() const;
+  // With all instructions of the ranks here that are to follow it.
   bool HasPlan(const std::string& id) const;
-  // Refuses (kInput) what is no plan: ranks would go without.
-  Result<void> KeepPlan(const std::string& id, const std::string& text) const;
+  // Refuses (kInput) what is no plan: ranks would go without. It may lack instructions of ranks
+  // that are not here.
+  Result<void> KeepPlan(const std::string& id, const std::string& text);
 
   // Whether Give has anything to do.
   bool HasToGive() const;
@@ -74,6 +79,8 @@ class OrdersKeeper {
  private:
   void Remember(const std::optional<Orders>& orders);
   bool IsWantedInForce() const;
+  bool HasPlansWanted() const;
+  std::set<int> RanksThatFollow(const std::string& id) const;
 
   std::filesystem::path job_directory_;
   std::optional<struct stat> seen_;
@@ -81,6 +88,11 @@ class OrdersKeeper {
   std::optional<Orders> wanted_;   // Of the server; from_step as it named it.
   bool is_nothing_wanted_ = false;
   bool has_begun_anew_ = false;
+  bool were_plans_short_ = false;  // Of those in force: some rank came later.
+  std::map<int, std::set<int>> ranks_;
+  // Of plans in the directory, as far as they were looked up: the ranks that a file was cut for;
+  // nothing: it is whole.
+  mutable std::map<std::string, std::optional<std::set<int>>> cut_for_;
   std::map<std::int64_t, ServerOrigin> origins_;  // By the version of orders.json.
 };
 

@@ -76,11 +76,15 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node, const Report
   last_step_ = std::max(last_step_, step.step);
   steps_[step.step][step.pipeline][node] = step;
   while (steps_.size() > kWindow) steps_.erase(steps_.begin());
-  std::vector<StragglerChange> changes = detector_.Add({.step = step.step,
-                                                        .pipeline = step.pipeline,
-                                                        .busy_s = step.busy_s,
-                                                        .expected_s = expected_s,
-                                                        .version = step.version});
+  std::vector<StragglerChange> changes;
+  // Without our orders there may be anybody's: perseus tune slows each pipeline as it likes.
+  if (step.version > 0) {
+    changes = detector_.Add({.step = step.step,
+                             .pipeline = step.pipeline,
+                             .busy_s = step.busy_s,
+                             .expected_s = expected_s,
+                             .version = step.version});
+  }
   for (const StragglerChange& change : changes) said_[change.pipeline] = now;
   for (const auto& [pipeline, slowdown] : detector_.Stragglers()) {
     if (now - said_[pipeline] < kRenew) continue;

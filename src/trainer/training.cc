@@ -146,6 +146,9 @@ Result<void> Training::LaunchRank(Rank& rank, FileDescriptor control,
     start.command.push_back(std::move(word));
   }
   start.environment.emplace_back("PERSEUS_AGENT", node.agent);
+  if (!node.job_directory.empty()) {
+    start.environment.emplace_back("PERSEUS_JOB_DIR", node.job_directory);
+  }
   start.environment.emplace_back("PERSEUS_DEVICES", "virtual:" + node.description.string());
   start.environment.emplace_back("PERSEUS_GPU", VirtualUuid(node.node.spec(), seat.gpu));
   auto launched = ChildProcess::Launch(start);

@@ -22,7 +22,8 @@ namespace perseus {
 struct TrainingNode {
   VirtualNode node;
   std::filesystem::path description;
-  std::string agent;  // What its ranks find in PERSEUS_AGENT: a socket, or "off".
+  std::string agent;          // What its ranks find in PERSEUS_AGENT: a socket, or "off".
+  std::string job_directory;  // The same of PERSEUS_JOB_DIR; empty: not set.
 };
 
 // Where a rank computes.
@@ -44,7 +45,7 @@ struct TrainingOptions {
   int steps = 0;                             // 0: until SIGTERM or SIGINT.
   // The program and arguments that become a rank, less what AsRankArguments adds.
   std::vector<std::string> command;
-  // What all ranks find in their environment besides, such as PERSEUS_JOB_DIR.
+  // What all ranks find in their environment besides, such as PERSEUS_PLAN.
   std::vector<std::pair<std::string, std::string>> environment;
   Nanoseconds patience = 30'000'000'000;  // For a rank that does not come, or does not go on.
   std::function<void(std::string_view)>

@@ -22,20 +22,38 @@ Result<TunedPlan> TunedPlan::Make(const SweepJob& sweep, const PlannedJob& job,
 
 Result<void> TunedPlan::JudgeBy(const SweepJob& sweep, std::span<const MeasuredOption> measured,
                                 const SeenSteps& seen) {
-  const auto unscaled = ProfileOf(sweep, measured, Scale());
-  if (!unscaled) return Fail(unscaled);
-  const auto judge = PlannerOf(sweep, *unscaled);
-  if (!judge) return Fail(judge);
-  const auto scale = ScaleTo(seen, *judge);
+  const auto scale = ScaleOf(sweep, measured, seen);
   if (!scale) return Fail(scale);
   auto profile = ProfileOf(sweep, measured, *scale);
   if (!profile) return Fail(profile);
   return Judge(sweep, *std::move(profile));
 }
 
+Result<Profile> TunedPlan::ProfileForPlans(const SweepJob& sweep,
+                                           std::span<const MeasuredOption> measured,
+                                           const SeenSteps* seen) const {
+  Result<Scale> scale = Scale();
+  if (seen != nullptr) scale = ScaleOf(sweep, measured, *seen);
+  if (!scale) return Fail(scale);
+  return ProfileOf(sweep, measured, *scale, Margins::kAsPlanned);
+}
+
+Result<TunedPlan::Scale> TunedPlan::ScaleOf(const SweepJob& sweep,
+                                            std::span<const MeasuredOption> measured,
+                                            const SeenSteps& seen) const {
+  const auto unscaled = ProfileOf(sweep, measured, Scale());
+  if (!unscaled) return Fail(unscaled);
+  const auto judge = PlannerOf(sweep, *unscaled);
+  if (!judge) return Fail(judge);
+  return ScaleTo(seen, *judge);
+}
+
 Result<Profile> TunedPlan::ProfileOf(const SweepJob& sweep,
-                                     std::span<const MeasuredOption> measured, const Scale& scale) {
-  const auto profile = PlanningProfile(sweep, measured, {.time_margin = 0});
+                                     std::span<const MeasuredOption> measured, const Scale& scale,
+                                     Margins margins) {
+  PlanningProfileSpec spec;
+  if (margins == Margins::kNone) spec.time_margin = 0;
+  const auto profile = PlanningProfile(sweep, measured, spec);
   if (!profile) return Fail(profile);
   std::vector<ProfileEntry> entries(profile->entries().begin(), profile->entries().end());
   for (ProfileEntry& entry : entries) {

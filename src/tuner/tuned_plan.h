@@ -31,6 +31,13 @@ class TunedPlan {
   Result<void> JudgeBy(const SweepJob& sweep, std::span<const MeasuredOption> measured,
                        const SeenSteps& seen);
 
+  // What to make other plans of the job from (another target, a straggler): as this one was made,
+  // from all of these options with the margins, but with energies such that this plan would save
+  // what was seen of it. Without `seen` they are as measured, and promise as much too much as any
+  // plan that was not followed.
+  Result<Profile> ProfileForPlans(const SweepJob& sweep, std::span<const MeasuredOption> measured,
+                                  const SeenSteps* seen) const;
+
   // As it was judged last.
   const PlanFile& file() const { return file_; }
   // All options that it could use, likewise.
@@ -45,8 +52,11 @@ class TunedPlan {
     double other = 1;
   };
   TunedPlan(Plan plan, PlanFile file) : plan_(std::move(plan)), file_(std::move(file)) {}
+  enum class Margins { kNone, kAsPlanned };
   static Result<Profile> ProfileOf(const SweepJob& sweep, std::span<const MeasuredOption> measured,
-                                   const Scale& scale);
+                                   const Scale& scale, Margins margins = Margins::kNone);
+  Result<Scale> ScaleOf(const SweepJob& sweep, std::span<const MeasuredOption> measured,
+                        const SeenSteps& seen) const;
   Result<Scale> ScaleTo(const SeenSteps& seen, const Planner& judge) const;
   Result<void> Judge(const SweepJob& sweep, Profile profile);
 

@@ -350,8 +350,12 @@ Result<TuningResult> Tuner::Run() {
   }
   if (!run) return Fail(run);
   const double baseline_s = ToSeconds(plan_->file().baseline_time);
-  return TuningResult{MeasuredProfile(PooledOptions(state_.gpus)),
+  const std::vector<MeasuredOption> measured = PooledOptions(state_.gpus);
+  auto profile = plan_->ProfileForPlans(Job(), measured, seen_ ? &*seen_ : nullptr);
+  if (!profile) return Fail(profile);
+  return TuningResult{MeasuredProfile(measured),
                       plan_->profile(),
+                      *std::move(profile),
                       plan_->file(),
                       plan_->file().job.model.blocking_power_w,
                       state_.spent,

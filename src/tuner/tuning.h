@@ -49,6 +49,10 @@ struct TuningResult {
   // What the plan goes by: all clocks that could be asked for, those that nobody measured by the
   // fitted model (without samples), energies as the plan has them.
   Profile planned;
+  // What other plans of this job are best made from, by a server for one: as `planned`, but of all
+  // measurements, with margins in its times, and with energies such that plans promise what was
+  // seen of this one.
+  Profile options;
   // Reckoned without the margins that it was made with. If it was left in force, by measurements
   // made while it was followed, which it was not chosen by, and with energies scaled so that whole
   // steps cost what the counters say; otherwise by those that it was made from, which promise about

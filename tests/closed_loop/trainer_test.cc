@@ -1,5 +1,7 @@
 // `perseus trainer` by itself, and what it says of what is wrong.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -22,9 +24,9 @@ class TrainerTest : public ClosedLoopJob {
           "[gpu]\nblocking_power_w = 84.0\n");
   }
   void StartAlone(const std::string& flags) { trainer_ = Background(flags); }
-  pid_t Background(const std::string& flags) const {
-    return std::stoi(RunWell("trainer --job job.toml --node a.toml --json --record record.csv " +
-                             flags + " >trainer.out 2>trainer.err & echo $!"));
+  pid_t Background(const std::string& flags) {
+    return Start("trainer --job job.toml --node a.toml --json --record record.csv " + flags +
+                 " >trainer.out 2>trainer.err");
   }
 };
 
@@ -107,6 +109,9 @@ TEST_F(TrainerTest, BadInputIsNamed) {
                   "2 pipelines of 4 ranks want 8 GPUs, and the nodes have 4");
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --agent off --agent off"), 2,
                   "1 --node and 2 --agent");
+  ExpectComplaint(
+      Run("trainer --job job.toml --node a.toml --job-directory one --job-directory two"), 2,
+      "1 --node and 2 --job-directory");
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --schedule zb-h1"), 2,
                   "stage 0 backward_input is missing");
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --gpus-per-stage 2"), 2,

@@ -1,0 +1,79 @@
+// From a profile that was measured online to savings, by way of the server: what it promises of a
+// job (`perseus job show`) is what the virtual GPUs' own counters say.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <iostream>
+
+#include "served_jobs.h"
+
+namespace perseus {
+namespace {
+
+using nlohmann::json;
+
+class SavingsTest : public ServedJobs {
+ protected:
+  // Nobody tells it what the instructions take, nor what waiting costs. What tune measures while
+  // its own plan is followed makes the profile honest, so it is not cut short by --restore.
+  void ProfileOnline(const ServedJob& job) {
+    const std::string directory = job.nodes[0].directory;
+    const std::string tuned = job.key + ".tuned";
+    RunWell(
+        fmt::format("tune {0} --job {1}.toml --blocking-power 0 --budget-steps 60 "
+                    "--frequencies 6 --steps-per-round 9 --orders-take 0.4 -o {2} "
+                    ">{2}.txt 2>{2}.err",
+                    directory, job.key, tuned));
+    std::cout << Read(tuned + ".txt");
+    RunWell("tune " + directory + " --give-back");
+    Register(job, "--profile " + tuned + "/planned.csv");
+  }
+  // A machine that is busy for a second makes steps late; a plan that is slow is late each time.
+  void ExpectPromiseKeptInOneOfThree(const ServedJob& job) {
+    std::vector<Steady> windows;
+    for (int i = 0; i < 3; ++i) {
+      windows.push_back(AwaitSteady(job.key, 10));
+      ASSERT_GT(windows.back().steps.end, 0U);
+    }
+    EndTrainer();
+    Steps before{1, 0};
+    for (const RanStep& step : StepsOf(job.nodes[0].directory, {0, 0, 0})) {
+      if (step.version != 0) break;
+      before.end = static_cast<std::size_t>(step.step) + 1;
+    }
+    ASSERT_GE(before.end, 8U);
+    const std::vector<TrueStep> steps = TrueStepsOf(job.key + ".record.csv");
+    bool is_as_fast = false;
+    for (const Steady& window : windows) {
+      const json& orders = window.job.at("orders");
+      const Promise promise{window.job.at("saving_percent").get<double>() / 100,
+                            orders.at("time_s").get<double>(),
+                            orders.at("baseline").at("time_s").get<double>()};
+      is_as_fast = IsAsFast(promise, steps, before, window.steps) || is_as_fast;
+    }
+    EXPECT_TRUE(is_as_fast) << "slower than promised, three times";
+  }
+};
+
+// One after the other: 16 ranks at a time are more than two cores wake in time. The server has both
+// all along.
+TEST_F(SavingsTest, TwoJobsSaveWhatTheServerPromised) {
+  StartServer();
+  const ServedJob two{"two-pipelines", 2, 4, 6, {{"a", 4, "run-two"}, {"b", 4, "run-two"}}};
+  const ServedJob one{"one-pipeline", 1, 8, 8, {{"c", 8, "run-one"}}};
+  SetUp(two, "--work-scale 0.4");
+  SetUp(one, "--work-scale 0.4");
+  for (const ServedJob& job : {two, one}) {
+    Register(job);
+    StartNodes(job);
+  }
+  for (const ServedJob& job : {two, one}) {
+    StartTrainer(job);
+    AwaitStep(job.key, 10);
+    ProfileOnline(job);
+    ExpectPromiseKeptInOneOfThree(job);
+  }
+}
+
+}  // namespace
+}  // namespace perseus

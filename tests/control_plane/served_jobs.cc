@@ -1,0 +1,121 @@
+#include "served_jobs.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <csignal>
+#include <set>
+#include <thread>
+
+namespace perseus {
+
+using nlohmann::json;
+
+void ServedJobs::StartServer() {
+  Start("serve --listen 127.0.0.1:0 --database sqlite:perseus.db 2>serve.log");
+  const std::string before = "listening on ";
+  std::string log;
+  ASSERT_TRUE(Comes([&] {
+    log = Read("serve.log");
+    return log.find(before) != std::string::npos && log.ends_with('\n');
+  })) << log;
+  const std::size_t begin = log.find(before) + before.size();
+  server_ = " --server http://" + log.substr(begin, log.find('\n', begin) - begin) + " ";
+}
+
+void ServedJobs::SetUp(const ServedJob& job, const std::string& synth_flags) {
+  RunWell(
+      fmt::format("synth --gpu a100 --stages {} -o {}.csv {}", job.stages, job.key, synth_flags));
+  int seed = 1;
+  for (const ServedJob::Node& node : job.nodes) {
+    StartAgent({node.name, node.gpus, job.key + ".csv", seed++});
+  }
+  for (const ServedJob::Node& node : job.nodes) AwaitAgent(node.name);
+  Write(job.key + ".toml",
+        fmt::format("profile = \"{}.csv\"\n[pipeline]\nschedule = \"1f1b\"\nstages = {}\n"
+                    "microbatches = {}\npipelines = {}\n[gpu]\nblocking_power_w = 84.0\n"
+                    "switch_latency_ms = 2.0\n",
+                    job.key, job.stages, job.microbatches, job.pipelines));
+}
+
+void ServedJobs::Register(const ServedJob& job, const std::string& flags) {
+  RunWell(fmt::format("job register {0} --job {0}.toml {1} {2}", job.key, server_, flags));
+}
+
+void ServedJobs::StartTrainer(const ServedJob& job) {
+  std::string nodes;
+  for (const ServedJob::Node& node : job.nodes) {
+    nodes += fmt::format("--node {0}.toml --agent {0}.sock --job-directory {1} ", node.name,
+                         node.directory);
+  }
+  trainer_ = Start(
+      fmt::format("trainer --job {0}.toml {1} --record {0}.record.csv --json >{0}.out 2>{0}.err",
+                  job.key, nodes));
+  trained_ = job.key;
+}
+
+void ServedJobs::EndTrainer() {
+  Kill(trainer_, SIGTERM);
+  EXPECT_EQ(Read(trained_ + ".err"), "");
+}
+
+void ServedJobs::StartNodes(const ServedJob& job) {
+  std::set<std::string> watched;
+  for (const ServedJob::Node& node : job.nodes) {
+    if (!watched.insert(node.directory).second) continue;
+    Start(fmt::format("node --name {0} --job {1}={2} {3} 2>{0}.node.log", node.name, job.key,
+                      node.directory, server_));
+  }
+}
+
+json ServedJobs::Show(const std::string& key) const { return RunJson("job show " + key + server_); }
+
+void ServedJobs::AwaitStep(const std::string& key, std::int64_t step) const {
+  EXPECT_TRUE(Comes([&] { return Show(key).at("last_step").get<std::int64_t>() >= step; }))
+      << Read(key + ".err");
+}
+
+ServedJobs::Steady ServedJobs::AwaitSteady(const std::string& key, std::size_t count,
+                                           std::size_t stragglers) const {
+  Steady steady;
+  std::int64_t version = 0;
+  const auto is_steady = [&] {
+    json job = Show(key);
+    std::int64_t since = 0;
+    bool is_followed = job.contains("orders") && job["orders"]["refined"] == true &&
+                       job["planning"] == "done" && job["stragglers"].size() == stragglers;
+    for (const json& node : job["nodes"]) {
+      is_followed = is_followed && node["state"] == "following";
+      since = std::max(since, node["since_step"].get<std::int64_t>());
+    }
+    if (!is_followed) return version = 0, false;
+    if (job["orders_version"] != version) {
+      version = job["orders_version"];
+      // That in which clocks change is none.
+      const auto begin =
+          static_cast<std::size_t>(std::max(since, job["last_step"].get<std::int64_t>())) + 1;
+      steady.steps = {begin, begin + count};
+    }
+    const bool has_come = job["last_step"] >= steady.steps.end;
+    steady.job = std::move(job);
+    return has_come;
+  };
+  if (Comes(is_steady) || Comes(is_steady)) return steady;
+  ADD_FAILURE() << "job " << key << " has no " << count << " steps under the same orders\n"
+                << steady.job.dump(1) << "\n"
+                << Read("serve.log");
+  return {};
+}
+
+std::vector<RanStep> ServedJobs::StepsOf(const std::string& directory, const RankName& rank) const {
+  RankLogReader reader(RankLogPath(Directory() / directory, rank));
+  const auto records = reader.ReadNew();
+  EXPECT_TRUE(records) << records.error().message;
+  std::vector<RanStep> steps;
+  for (const RankRecord& record : records ? *records : std::vector<RankRecord>()) {
+    if (const auto* step = std::get_if<RanStep>(&record)) steps.push_back(*step);
+  }
+  return steps;
+}
+
+}  // namespace perseus

@@ -1,0 +1,62 @@
+// Training jobs of virtual GPUs under a `perseus serve`, with `perseus agent` and `perseus node` on
+// each node: all of them real processes, that tests look at with `perseus job show`.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perseus/jobdir/rank_log.h"
+#include "training_fixture.h"
+
+namespace perseus {
+
+struct ServedJob {
+  std::string key;
+  int pipelines = 1;
+  int stages = 4;
+  int microbatches = 6;
+  struct Node {
+    std::string name;
+    int gpus = 4;
+    std::string directory;  // Several nodes may share one.
+  };
+  std::vector<Node> nodes;
+};
+
+class ServedJobs : public TrainingFixture {
+ protected:
+  // Of a SQLite file, on a free port.
+  void StartServer();
+  // KEY.csv, which is what the GPUs are like, KEY.toml, and the nodes' agents.
+  void SetUp(const ServedJob& job, const std::string& synth_flags);
+  // `perseus job register`; with a profile it is planned.
+  void Register(const ServedJob& job, const std::string& flags = "");
+  // Steps go to KEY.record.csv when it ends.
+  void StartTrainer(const ServedJob& job);
+  void EndTrainer();
+  // One for each job directory.
+  void StartNodes(const ServedJob& job);
+
+  nlohmann::json Show(const std::string& key) const;
+  void AwaitStep(const std::string& key, std::int64_t step) const;
+  // Steps from now on that all pipelines ran under the same orders, made with care and for these
+  // many stragglers, and what `perseus job show` said then. No steps if there are none within a
+  // minute or two.
+  struct Steady {
+    Steps steps;
+    nlohmann::json job;
+  };
+  Steady AwaitSteady(const std::string& key, std::size_t count, std::size_t stragglers = 0) const;
+  // What one rank of a pipeline recorded.
+  std::vector<RanStep> StepsOf(const std::string& directory, const RankName& rank) const;
+
+  std::string server_;  // " --server URL "
+
+ private:
+  pid_t trainer_ = 0;
+  std::string trained_;  // Its job's key.
+};
+
+}  // namespace perseus

@@ -1,0 +1,132 @@
+#include "training_fixture.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <ranges>
+#include <sstream>
+#include <thread>
+
+#include "perseus/base/file.h"
+
+namespace perseus {
+
+TrueMean MeanOf(const std::vector<TrueStep>& steps, std::size_t begin, std::size_t end) {
+  TrueMean mean;
+  const auto count = static_cast<double>(end - begin);
+  for (std::size_t i = begin; i < end; ++i) {
+    mean.time_s += steps[i].time_s / count;
+    mean.energy_j += steps[i].energy_j / count;
+  }
+  double variance = 0;
+  for (std::size_t i = begin; i < end; ++i) {
+    variance += (steps[i].time_s - mean.time_s) * (steps[i].time_s - mean.time_s) / (count - 1);
+  }
+  mean.time_error_s = std::sqrt(variance / count);
+  return mean;
+}
+
+bool IsAsFast(const Promise& promise, const std::vector<TrueStep>& steps, const Steps& before,
+              const Steps& after) {
+  EXPECT_LE(after.end, steps.size());
+  if (after.end > steps.size()) return false;
+  const TrueMean baseline = MeanOf(steps, before.begin, before.end);
+  const TrueMean planned = MeanOf(steps, after.begin, after.end);
+  const double saving = 1 - planned.energy_j / baseline.energy_j;
+  const double slowdown = planned.time_s / baseline.time_s - 1;
+  // Three standard errors of the difference, by the steps' own scatter, and what scatter does not
+  // show: with noise, a plan without slack waits for the slowest of many paths where the baseline
+  // waits for one. Of k paths with an error of s each, the slowest is about s sqrt(2 ln k) late:
+  // 4 ranks, 0.05 to 0.15 % (sweep_plan.h), hence at most 0.25 %. Switches land after 2 ms in the
+  // median with a spread of 0.3, hence 2.1 ms in the mean and 0.6 ms off each; an instruction
+  // that waits for one loses a quarter of that: over 16 of them on a path 0.4 ms and, of four
+  // paths the latest, 0.25 * 0.6 ms * sqrt(16) * sqrt(2 ln 4) = 1 ms more, of half a second
+  // another 0.27 %.
+  const double noise =
+      3 * std::hypot(planned.time_error_s, baseline.time_error_s) / baseline.time_s + 0.0052;
+  std::cout << fmt::format(
+      "saving: promised {:.2f} %, measured {:.2f} %; slowdown: promised {:.2f} %, measured "
+      "{:.2f} % (noise {:.2f} %); baseline step {:.4f} s, predicted {:.4f} s\n",
+      promise.saving * 100, saving * 100, (promise.time_s / promise.baseline_time_s - 1) * 100,
+      slowdown * 100, noise * 100, baseline.time_s, promise.baseline_time_s);
+  EXPECT_NEAR(saving, promise.saving, kOnePoint);
+  EXPECT_GT(promise.saving, 3 * kOnePoint) << "a promise that would be kept by doing nothing";
+  return slowdown < noise;
+}
+
+TrainingFixture::~TrainingFixture() {
+  for (const pid_t process : started_ | std::views::reverse) {
+    if (HasEnded(process)) continue;
+    kill(process, SIGTERM);
+    EXPECT_TRUE(Comes([process] { return HasEnded(process); }));
+  }
+}
+
+pid_t TrainingFixture::Start(const std::string& command) {
+  const pid_t process = std::stoi(RunWell(command + " & echo $!"));
+  started_.push_back(process);
+  return process;
+}
+
+void TrainingFixture::Kill(pid_t process, int signal) const {
+  kill(process, signal);
+  EXPECT_TRUE(Comes([process] { return HasEnded(process); }));
+}
+
+bool TrainingFixture::Comes(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return true;
+}
+
+// It is the shell's child, not ours: who comes to reap it, and when, is not known.
+bool TrainingFixture::HasEnded(pid_t process) {
+  const auto stat = ReadFile("/proc/" + std::to_string(process) + "/stat");
+  return !stat || stat->find(") Z ") != std::string::npos;
+}
+
+void TrainingFixture::StartAgent(const NodeSpec& spec) {
+  Write(spec.name + ".toml", fmt::format("name = \"{}\"\ngpus = {}\nseed = {}\n"
+                                         "[gpu]\nprofile = \"{}\"\nblocking_power_w = 84.0\n"
+                                         "time_noise = 0.002\npower_noise = 0.005\n"
+                                         "[switch_latency]\nmedian_ms = 2.0\nspread = 0.3\n",
+                                         spec.name, spec.gpus, spec.seed, spec.profile));
+  Start(
+      fmt::format("agent --devices virtual:{0}.toml --socket {0}.sock --state {0}.state.json "
+                  "--metrics off 2>{0}.log",
+                  spec.name));
+}
+
+void TrainingFixture::AwaitAgent(const std::string& name) const {
+  EXPECT_TRUE(Comes([&] { return Run("gpu list --socket " + name + ".sock").status == 0; }))
+      << Read(name + ".log");
+}
+
+VirtualNode TrainingFixture::OpenNode(const std::string& name) const {
+  auto node = VirtualNode::Open(Directory() / (name + ".toml"));
+  if (!node) throw std::runtime_error(node.error().message);
+  return *std::move(node);
+}
+
+std::vector<TrueStep> TrainingFixture::TrueStepsOf(const std::string& record) const {
+  std::istringstream lines(Read(record));
+  std::string line;
+  std::getline(lines, line);
+  std::vector<TrueStep> steps;
+  while (std::getline(lines, line)) {
+    TrueStep step;
+    EXPECT_EQ(std::sscanf(line.c_str(), "%*d,%*f,%lf,%lf", &step.time_s, &step.energy_j), 2)
+        << line;
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+}  // namespace perseus

@@ -1,0 +1,74 @@
+// What tests of whole jobs share: virtual nodes with an agent each, and programs that run beside
+// the test, all of them real processes; and what the virtual GPUs themselves say of a job's steps.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "perseus/device/virtual_node.h"
+#include "program.h"
+
+namespace perseus {
+
+// A step by the virtual GPUs' own time and counters.
+struct TrueStep {
+  double time_s = 0;
+  double energy_j = 0;
+};
+struct TrueMean {
+  double time_s = 0;
+  double time_error_s = 0;  // Standard error of the mean.
+  double energy_j = 0;
+};
+TrueMean MeanOf(const std::vector<TrueStep>& steps, std::size_t begin, std::size_t end);
+
+struct Promise {
+  double saving = 0;
+  double time_s = 0;
+  double baseline_time_s = 0;
+};
+struct Steps {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+// Of energy: what the issue of the closed loop asks for.
+inline constexpr double kOnePoint = 0.01;
+// Whether the steps `after` are as fast as those `before`, but for noise. Energies have to be as
+// promised whatever the machine does: they are expected here. Prints both.
+bool IsAsFast(const Promise& promise, const std::vector<TrueStep>& steps, const Steps& before,
+              const Steps& after);
+
+class TrainingFixture : public ProgramTest {
+ protected:
+  // Ends what was started and still runs, the last first.
+  ~TrainingFixture() override;
+
+  // `perseus COMMAND` in the background; redirections go with it.
+  pid_t Start(const std::string& command);
+  void Kill(pid_t process, int signal) const;
+  // True once `condition` is, within a minute.
+  static bool Comes(const std::function<bool()>& condition);
+  static bool HasEnded(pid_t process);
+
+  // NAME.toml, of GPUs that take and draw what `profile` says, and its agent at NAME.sock.
+  struct NodeSpec {
+    std::string name;
+    int gpus = 4;
+    std::string profile = "truth.csv";
+    int seed = 1;
+  };
+  void StartAgent(const NodeSpec& spec);
+  void AwaitAgent(const std::string& name) const;
+  VirtualNode OpenNode(const std::string& name) const;
+
+  // Of a trainer's --record.
+  std::vector<TrueStep> TrueStepsOf(const std::string& record) const;
+
+ private:
+  std::vector<pid_t> started_;
+};
+
+}  // namespace perseus
