@@ -81,7 +81,12 @@ struct ServerMetrics::Families {
                                  .Add({});
 };
 
-ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {}
+ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {
+  // From 0 on: Prometheus sees no increase where a series begins with its first failure.
+  for (const char* status : {"planned", "failed", "waiting", "superseded"}) {
+    families_->plannings.Add({{"status", status}});
+  }
+}
 ServerMetrics::~ServerMetrics() = default;
 
 void ServerMetrics::CountRequest(std::string_view method, std::string_view pattern, int status,

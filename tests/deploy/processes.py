@@ -1,0 +1,84 @@
+"""Programs that run beside each other for as long as a test does, and a PostgreSQL."""
+import contextlib
+import glob
+import os
+import pathlib
+import pwd
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+PATIENCE_S = 30
+
+
+class Processes:
+    """with Processes() as processes: their files lie in processes.scratch, their logs in NAME.log."""
+
+    def __enter__(self):
+        self._stack = contextlib.ExitStack()
+        self.scratch = pathlib.Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
+        self._running = {}
+        return self
+
+    def __exit__(self, kind, error, trace):
+        for process in reversed(self._running.values()):
+            process.terminate()
+        for process in self._running.values():
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        if kind is not None:
+            for log in self.scratch.glob("*.log"):
+                print(f"--- {log.name}", *log.read_text().splitlines()[-8:], sep="\n", file=sys.stderr)
+        self._stack.close()
+
+    def start(self, name, command, **environment):
+        with open(self.scratch / f"{name}.log", "a", encoding="utf-8") as log:
+            self._running[name] = subprocess.Popen(
+                list(map(str, command)), stdout=log, stderr=log, cwd=self.scratch,
+                env={**os.environ, **environment})
+
+    def kill(self, name):
+        self._running[name].kill()
+        self._running.pop(name).wait()
+
+    def port_of(self, name):
+        """Where a server that was told port 0 listens."""
+        log = self.scratch / f"{name}.log"
+        return int(self.soon(lambda: re.search(r"listening on \S*:(\d+)$", log.read_text(), re.M),
+                             f"{name} listens")[1])
+
+    def soon(self, condition, what):
+        """What the condition gives once it holds."""
+        for _ in range(PATIENCE_S * 10):
+            with contextlib.suppress(subprocess.CalledProcessError, OSError, LookupError):
+                if value := condition():
+                    return value
+            for name, process in self._running.items():
+                if process.poll():
+                    raise AssertionError(f"{name} ended with {process.returncode}")
+            time.sleep(0.1)
+        raise AssertionError(f"not within {PATIENCE_S} s: {what}")
+
+    def start_postgres(self):
+        """The address of a database of the test's own; it is reached by a socket there."""
+        programs = max(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda p: int(p.split("/")[4]))
+        directory = self.scratch / "postgres"
+        directory.mkdir()
+        as_user = ["env", "-C", "/"]
+        if os.geteuid() == 0:  # It refuses to run as root.
+            user = pwd.getpwnam("postgres")
+            os.chmod(self.scratch, 0o755)
+            os.chown(directory, user.pw_uid, user.pw_gid)
+            as_user += ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]
+        subprocess.run([*as_user, f"{programs}/initdb", "-D", directory / "data", "-A", "trust", "-U",
+                        "perseus", "--no-sync"], check=True, stdout=subprocess.DEVNULL)
+        self.start("postgres", [*as_user, f"{programs}/postgres", "-D", directory / "data", "-k",
+                                directory, "-c", "listen_addresses=", "-c", "fsync=off"])
+        self.soon(lambda: subprocess.run([f"{programs}/pg_isready", "-q", "-U", "perseus", "-h",
+                                          directory],
+                                         check=True), "PostgreSQL answers")
+        return f"postgresql://perseus@/postgres?host={directory}"
