@@ -431,8 +431,8 @@ TEST_F(ControlPlaneTest, MeasurementsThatCannotBePlannedWithAreNotKept) {
     return json{{"stage", stage},
                 {"instruction", "forward"},
                 {"frequency", mhz},
-                {"time", 0.1},
-                {"energy", 20}};
+                {"time", 100.0 / mhz},
+                {"energy", 20.0 * mhz / 1410}};
   };
   const auto add = [&](const json& body) {
     return Send("POST", "/v1/jobs/run/measurements", body.dump());
@@ -446,15 +446,16 @@ TEST_F(ControlPlaneTest, MeasurementsThatCannotBePlannedWithAreNotKept) {
   json rows = json::array();
   for (int stage = 0; stage < 4; ++stage) {
     for (const char* kind : {"forward", "backward"}) {
-      json of_stage = row(stage, 1410);
-      of_stage["instruction"] = kind;
-      rows.push_back(std::move(of_stage));
+      for (const int mhz : {1410, 1005}) {
+        rows.push_back(row(stage, mhz));
+        rows.back()["instruction"] = kind;
+      }
     }
   }
   const auto whole = add({{"rows", rows}, {"ready", true}});
   EXPECT_EQ(whole.status, 202) << whole.body;
   const std::string csv = Send("GET", "/v1/jobs/run/profile").body;
-  EXPECT_EQ(std::ranges::count(csv, '\n'), 9) << "no row stands twice\n" << csv;
+  EXPECT_EQ(std::ranges::count(csv, '\n'), 17) << "no row stands twice\n" << csv;
 }
 
 TEST_F(ControlPlaneTest, AJobThatHasEndedTakesNoRanksAndResults) {
