@@ -124,8 +124,9 @@ void RequestReader::Take(IncomingRequest& incoming, RequestParser& parser) {
     request.path = std::move(target->path);
     request.query = std::move(target->query);
   } else if (!incoming.refusal) {
-    incoming.refusal = ProblemResponse(
-        {400, "Not a target", "The request's target " + target.error().message, "", ""});
+    incoming.refusal =
+        ProblemResponse({400, "Not a target", "The request's target " + target.error().message, "",
+                         "send a path with its special bytes escaped, as %2F is"});
   }
 }
 

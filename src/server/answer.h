@@ -28,30 +28,9 @@ inline tl::unexpected<http::Problem> Refuse(int status, std::string title, std::
 }
 
 // kInput: the client's mistake (400). kUnreachable: nothing can meet what it asks (422). kSystem:
-// the database is away (503), and nothing was written.
-inline http::Problem ProblemOf(const Error& error, std::string pointer = "") {
-  switch (error.kind) {
-    case ErrorKind::kInput:
-      return {.status = 400,
-              .title = "The request is wrong",
-              .detail = error.message,
-              .pointer = std::move(pointer),
-              .remedy = ""};
-    case ErrorKind::kUnreachable:
-      return {.status = 422,
-              .title = "Nothing can meet this",
-              .detail = error.message,
-              .pointer = std::move(pointer),
-              .remedy = ""};
-    case ErrorKind::kSystem:
-      break;
-  }
-  return {.status = 503,
-          .title = "The server cannot do this now",
-          .detail = error.message,
-          .pointer = "",
-          .remedy = "try again in some seconds; nothing was changed"};
-}
+// the database is away (503), and nothing was written. What our messages say at their end, in
+// parentheses, is the remedy.
+http::Problem ProblemOf(const Error& error, std::string pointer = "");
 template <typename T>
 tl::unexpected<http::Problem> Refuse(const Result<T>& failed, std::string pointer = "") {
   return tl::unexpected<http::Problem>(ProblemOf(failed.error(), std::move(pointer)));
@@ -59,6 +38,9 @@ tl::unexpected<http::Problem> Refuse(const Result<T>& failed, std::string pointe
 
 // "schedule.ranks[2]" as RFC 6901 has it: "/schedule/ranks/2".
 std::string JsonPointer(std::string_view place);
+
+// Where a body is wrong.
+http::Problem ProblemOf(const json_file::Failure& failure);
 
 // What `read` makes of a body, or where it is wrong. `read` throws json_file::Failure.
 template <typename Reader>
@@ -68,9 +50,7 @@ auto ReadBody(std::string_view body, int deepest, Reader read)
     const nlohmann::json root = json_file::Parse(body, deepest);
     return read(json_file::Node{root, ""});
   } catch (const json_file::Failure& failure) {
-    const bool is_text = failure.message.starts_with(": ");
-    return Refuse(400, "The request's body is wrong", "the body" + failure.message,
-                  is_text ? "see docs/server.md" : "", JsonPointer(failure.place));
+    return tl::unexpected(ProblemOf(failure));
   }
 }
 

@@ -36,6 +36,14 @@ bool IsLoopback(std::string_view address) {
          address.starts_with("localhost:");
 }
 
+// Once the last token is revoked, a server that others reach has no operators, rather than any
+// number.
+Rights::WithoutTokens WithoutTokens(const ControlPlaneOptions& options) {
+  if (options.is_insecure) return Rights::WithoutTokens::kOpen;
+  return IsLoopback(options.address) ? Rights::WithoutTokens::kOpenHere
+                                     : Rights::WithoutTokens::kClosed;
+}
+
 std::string ReplicaName() {
   char name[256] = {};
   const bool is_known = gethostname(name, sizeof name - 1) == 0;
@@ -61,8 +69,7 @@ class ControlPlane::Impl {
       : options_(std::move(options)),
         log_(log),
         store_(std::move(store)),
-        rights_(options_.is_insecure ? Rights::WithoutTokens::kOpen
-                                     : Rights::WithoutTokens::kOpenHere),
+        rights_(WithoutTokens(options_)),
         reports_(*store_, watches_),
         cuts_(*store_),
         services_{*store_,

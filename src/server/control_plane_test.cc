@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <spdlog/sinks/null_sink.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -12,7 +13,10 @@
 #include <thread>
 
 #include "perseus/http/client.h"
+#include "perseus/http/test_certificates.h"
 #include "perseus/profile/synthetic_profile.h"
+#include "perseus/server/rights.h"
+#include "temporary_directory.h"
 
 namespace perseus {
 namespace {
@@ -429,6 +433,53 @@ TEST_F(ControlPlaneTest, MeasurementsBecomeAProfile) {
   EXPECT_TRUE(Comes([&] { return Get("/v1/jobs/run").contains("orders"); }));
 }
 
+TEST_F(ControlPlaneTest, MeasurementsThatCannotBePlannedWithAreNotKept) {
+  ASSERT_EQ(Send("POST", "/v1/jobs", JobBody("run")).status, 201);
+  const auto row = [](int stage, int mhz) {
+    return json{{"stage", stage},
+                {"instruction", "forward"},
+                {"frequency", mhz},
+                {"time", 100.0 / mhz},
+                {"energy", 20.0 * mhz / 1410}};
+  };
+  const auto add = [&](const json& body) {
+    return Send("POST", "/v1/jobs/run/measurements", body.dump());
+  };
+  const auto beyond = add({{"rows", {row(0, 1410), row(4, 1410)}}});
+  EXPECT_EQ(beyond.status, 400) << beyond.body;
+  EXPECT_EQ(json::parse(beyond.body)["pointer"], "/rows/1/stage");
+  // Stages are missing: refused as a whole, so that it can be mended by sending it again.
+  const auto half = add({{"rows", {row(0, 1410)}}, {"ready", true}});
+  EXPECT_EQ(half.status, 400) << half.body;
+  json rows = json::array();
+  for (int stage = 0; stage < 4; ++stage) {
+    for (const char* kind : {"forward", "backward"}) {
+      for (const int mhz : {1410, 1005}) {
+        rows.push_back(row(stage, mhz));
+        rows.back()["instruction"] = kind;
+      }
+    }
+  }
+  const auto whole = add({{"rows", rows}, {"ready", true}});
+  EXPECT_EQ(whole.status, 202) << whole.body;
+  const std::string csv = Send("GET", "/v1/jobs/run/profile").body;
+  EXPECT_EQ(std::ranges::count(csv, '\n'), 17) << "no row stands twice\n" << csv;
+}
+
+TEST_F(ControlPlaneTest, AJobThatHasEndedTakesNoRanksAndResults) {
+  PlanJob("run");
+  const std::string id = Get("/v1/jobs/run")["id"];
+  ASSERT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
+  EXPECT_EQ(Send("POST", "/register_rank/" + id,
+                 R"({"rank": 0, "dp_rank": 0, "pp_rank": 0, "tp_rank": 0,
+                     "available_frequencies": []})")
+                .status,
+            409);
+  EXPECT_EQ(
+      Send("POST", "/result/" + id, R"({"rank": 0, "iter_time": [], "iter_energy": []})").status,
+      409);
+}
+
 TEST_F(ControlPlaneTest, TokensCloseTheDoor) {
   PlanJob("run");
   const auto created = Send("POST", "/v1/tokens", R"({"scope": "operator", "name": "ann"})");
@@ -447,6 +498,38 @@ TEST_F(ControlPlaneTest, TokensCloseTheDoor) {
   EXPECT_EQ(other->Send({.method = "POST", .target = "/v1/jobs", .body = JobBody("other")})->status,
             201);
   EXPECT_EQ(other->Send({.target = "/v1/jobs/other"})->status, 200);
+}
+
+// Revoking the last token of a server that others reach opens it to nobody.
+TEST(ExposedControlPlane, IsClosedWithoutTokens) {
+  const TemporaryDirectory directory;
+  const std::string database = "sqlite:" + (directory.path() / "perseus.db").string();
+  {
+    auto store = OpenStore(database);
+    ASSERT_TRUE(store) << store.error().message;
+    const TokenRecord token{
+        .id = "t-1", .hash = HashOfSecret("secret"), .scope = "operator", .job = "", .name = ""};
+    ASSERT_TRUE((*store)->AddToken(token));
+  }
+  http::TestAuthority authority(directory.path(), "authority");
+  const auto files = authority.Issue("server", "perseus", "IP:127.0.0.1");
+  spdlog::logger log("test", std::make_shared<spdlog::sinks::null_sink_mt>());
+  auto started = ControlPlane::Start(
+      {.address = "0.0.0.0:0",
+       .database = database,
+       .tls = http::TlsFiles{.certificate = files.certificate, .key = files.key}},
+      log);
+  ASSERT_TRUE(started) << started.error().message;
+  std::thread runs([&] { (*started)->Run(); });
+  const std::string url = "https://127.0.0.1:" + std::to_string((*started)->port());
+  auto client =
+      http::Client::Create({.server = url, .token = "secret", .authority = authority.file()});
+  EXPECT_TRUE(client) << client.error().message;
+  EXPECT_EQ(client->Send({.target = "/v1/jobs"})->status, 200);
+  EXPECT_EQ(client->Send({.method = "DELETE", .target = "/v1/tokens/t-1"})->status, 200);
+  EXPECT_EQ(client->Send({.target = "/v1/jobs"})->status, 401);
+  (*started)->Stop();
+  runs.join();
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ TEST_P(BadJobTest, IsRefusedWithItsPlace) {
   ASSERT_FALSE(spec);
   EXPECT_EQ(spec.error().status, 400);
   EXPECT_EQ(spec.error().pointer, GetParam().pointer);
-  EXPECT_THAT(spec.error().detail, HasSubstr(GetParam().says));
+  EXPECT_THAT(spec.error().detail + " (" + spec.error().remedy + ")", HasSubstr(GetParam().says));
 }
 
 TEST(Targets, AreFoundByTheNamesOfTheirPlans) {

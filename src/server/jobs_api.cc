@@ -51,7 +51,7 @@ Answer<http::Response> List(const Context& context) {
       all != query.end() && all->second == "1" ? Store::Which::kAll : Store::Which::kRunning;
   const auto jobs =
       context.services.store.ListJobs(which, after == query.end() ? "" : after->second, *limit);
-  if (!jobs) return Refuse(jobs);
+  if (!jobs) return Refuse(jobs, "?after");
   auto list = ordered_json::array();
   for (const JobRecord& job : *jobs) {
     auto view = SummarizeJob(context.services, job, context.now);

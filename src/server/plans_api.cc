@@ -74,7 +74,8 @@ Answer<PlanRecord> CurrentPlan(const Context& context) {
   if (!parsed) return Refuse(parsed);
   auto plan = context.services.store.FindPlanById(parsed->pipelines.front().plan);
   if (!plan) return Refuse(plan);
-  if (!*plan) return Refuse(404, "There is no such plan", "it is too old to be kept");
+  if (!*plan)
+    return Refuse(404, "There is no such plan", "it is too old to be kept", "ask for its target");
   return **std::move(plan);
 }
 
@@ -120,6 +121,10 @@ Answer<http::Response> GetPlan(const Context& context) {
                   "such as no-slowdown, slowdown-5, deadline-2.9s, energy-budget-5000j, "
                   "power-cap-1200w, least-energy, least-energy-delay, current, or a plan's id");
   }
+  // "slowdown-5.0" is "slowdown-5".
+  const auto same = store.FindPlan(context.job->id, Slug(*target));
+  if (!same) return Refuse(same);
+  if (*same) return PlanResponse(**same);
   const auto plan = MakeAndKeep(context, *target);
   if (!plan) return tl::unexpected(plan.error());
   return PlanResponse(*plan);
@@ -156,6 +161,11 @@ Answer<std::set<int>> ReadRanks(std::string_view text) {
   return ranks;
 }
 
+tl::unexpected<http::Problem> NoSuchPlan(const std::string& id) {
+  return Refuse(404, "There is no such plan", fmt::format("no plan has the id {}", Excerpt(id)),
+                "see GET /v1/jobs/J/plans");
+}
+
 // By id, whole or cut: what a node fetches.
 Answer<http::Response> GetPlanById(const Context& context) {
   const std::string& id = context.Path("plan");
@@ -170,16 +180,14 @@ Answer<http::Response> GetPlanById(const Context& context) {
   if (auto may = Rights::Check(context.principal, Access::kRead, key); !may) {
     return tl::unexpected(may.error());
   }
-  if (!*record) {
-    return Refuse(404, "There is no such plan", fmt::format("no plan has the id {}", Excerpt(id)),
-                  "see GET /v1/jobs/J/plans");
-  }
+  if (!*record) return NoSuchPlan(id);
   const auto asked = context.request.query.find("ranks");
   if (asked == context.request.query.end()) return PlanResponse(**record);
   const auto ranks = ReadRanks(asked->second);
   if (!ranks) return tl::unexpected(ranks.error());
   const auto cut = context.services.cuts.Get(id, *ranks);
   if (!cut) return Refuse(cut);
+  if (!*cut) return NoSuchPlan(id);  // Deleted meanwhile.
   http::Response response;
   response.body = **cut;
   return response;

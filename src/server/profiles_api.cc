@@ -1,6 +1,7 @@
 // Profiles: whole ones, measurements row by row, and which clocks to measure next.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
@@ -37,14 +38,30 @@ struct Row {
   double energy_ci_j = 0;
 };
 
-Row ReadRow(const Node& node) {
+// What rows may be of.
+struct Shape {
+  int stages = 1;
+  int chunks = 1;
+};
+
+Result<Shape> ShapeOf(const JobRecord& job) {
+  const auto spec = StoredJobSpec(job.body);
+  if (!spec) return Fail(spec);
+  const Schedule& schedule = spec->planned.schedule;
+  return Shape{.stages = static_cast<int>(schedule.ranks.size()),
+               .chunks = 1 + std::ranges::max(schedule.chunk_of_stage)};
+}
+
+Row ReadRow(const Node& node, const Shape& shape) {
   constexpr std::array<std::string_view, 9> kKeys{"stage",     "chunk",   "instruction",
                                                   "frequency", "time",    "energy",
                                                   "samples",   "time_ci", "energy_ci"};
   node.RequireObject(kKeys);
   Row row;
-  row.stage = node.Member("stage").Count(0, kMostRows, "a stage, from 0");
-  if (node.Has("chunk")) row.chunk = node.Member("chunk").Count(0, 4095, "a chunk, from 0");
+  row.stage = node.Member("stage").Count(0, shape.stages - 1, "a stage of the job");
+  if (node.Has("chunk")) {
+    row.chunk = node.Member("chunk").Count(0, shape.chunks - 1, "a chunk of the job");
+  }
   const Node kind = node.Member("instruction");
   const auto known = ParseInstructionKind(kind.Text());
   if (!known || !IsComputation(*known)) {
@@ -65,22 +82,25 @@ Row ReadRow(const Node& node) {
   return row;
 }
 
-std::vector<Row> ReadRows(const Node& list) {
+std::vector<Row> ReadRows(const Node& list, const Shape& shape) {
   const std::size_t count = list.ListSize();
   if (count > kMostRows)
     ThrowAt(list.path, "has more than {} rows (send them in parts)", kMostRows);
   std::vector<Row> rows;
-  for (std::size_t i = 0; i < count; ++i) rows.push_back(ReadRow(list[i]));
+  for (std::size_t i = 0; i < count; ++i) rows.push_back(ReadRow(list[i], shape));
   return rows;
 }
 
 // All that came so far.
 Answer<std::vector<Row>> AllRows(const Context& context) {
+  const auto shape = ShapeOf(*context.job);
+  if (!shape) return Refuse(shape);
   const auto parts = context.services.store.Measurements(context.job->id);
   if (!parts) return Refuse(parts);
   std::vector<Row> rows;
   for (const std::string& part : *parts) {
-    const auto read = json_file::Read(part, "measurements", kDeepest, ReadRows);
+    const auto read = json_file::Read(part, "measurements", kDeepest,
+                                      [&](const Node& node) { return ReadRows(node, *shape); });
     if (!read) return Refuse(500, "The database is damaged", read.error().message);
     rows.insert(rows.end(), read->begin(), read->end());
   }
@@ -132,28 +152,34 @@ Answer<http::Response> GetProfile(const Context& context) {
 Answer<http::Response> AddMeasurements(const Context& context) {
   const JobRecord& job = *context.job;
   if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
+  const auto shape = ShapeOf(job);
+  if (!shape) return Refuse(shape);
   struct Body {
-    std::size_t rows = 0;
+    std::vector<Row> rows;
     std::string text;
     bool is_ready = false;
   };
-  const auto body = ReadBody(context.request.body, kDeepest, [](const Node& node) {
+  const auto body = ReadBody(context.request.body, kDeepest, [&](const Node& node) {
     constexpr std::array<std::string_view, 2> kKeys{"rows", "ready"};
     node.RequireObject(kKeys);
     const Node rows = node.Member("rows");
-    Body read{.rows = ReadRows(rows).size(), .text = rows.value.dump()};
+    Body read{.rows = ReadRows(rows, *shape), .text = rows.value.dump()};
     if (node.Has("ready")) read.is_ready = node.Member("ready").Flag();
     return read;
   });
   if (!body) return tl::unexpected(body.error());
-  if (body->rows > 0) {
+  if (body->is_ready) {
+    // They are kept with the profile, or not at all.
+    auto rows = AllRows(context);
+    if (!rows) return tl::unexpected(rows.error());
+    rows->insert(rows->end(), body->rows.begin(), body->rows.end());
+    return Put(context, Csv(*rows));
+  }
+  if (!body->rows.empty()) {
     auto added = context.services.store.AddMeasurements(job.id, body->text, context.now);
     if (!added) return Refuse(added);
   }
-  if (!body->is_ready) return JsonResponse({{"rows", body->rows}});
-  auto rows = AllRows(context);
-  if (!rows) return tl::unexpected(rows.error());
-  return Put(context, Csv(*rows));
+  return JsonResponse({{"rows", body->rows.size()}});
 }
 
 MeasuredOption Measured(const Row& row) {

@@ -17,6 +17,7 @@
 #include "perseus/http/offload.h"
 #include "perseus/server/endpoints.h"
 #include "perseus/server/job_spec.h"
+#include "perseus/server/job_view.h"
 #include "perseus/server/planning.h"
 
 namespace perseus {
@@ -81,9 +82,15 @@ bool Fits(const JobSpec& spec, const JobInfo& info) {
          spec.planned.pipelines == info.dp && spec.planned.model.gpus_per_stage == info.tp;
 }
 
-// The job that the metadata names; without metadata, the only one of that shape.
-Answer<JobRecord> JobOf(const Context& context, const JobInfo& info) {
+// The job that the metadata names; without metadata, the only one of that shape. Of a job's token,
+// its own: what others there are is not told.
+Answer<JobRecord> JobOf(const Context& context, JobInfo info) {
   Store& store = context.services.store;
+  if (context.principal.scope == Principal::Scope::kJob) {
+    if (info.metadata.empty()) info.metadata = context.principal.job;
+    auto may = Rights::Check(context.principal, Access::kJob, info.metadata);
+    if (!may) return tl::unexpected(may.error());
+  }
   const std::string remedy =
       "register the job first (POST /v1/jobs) and give its key as job_metadata";
   if (!info.metadata.empty()) {
@@ -164,16 +171,19 @@ int WorldSize(const JobSpec& spec) {
 }
 
 Answer<http::Response> RegisterRank(const Context& context) {
+  if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
   const auto spec = StoredJobSpec(context.job->body);
   if (!spec) return Refuse(spec);
   const auto info = Unprocessable(ReadBody(context.request.body, kDeepest, [&](const Node& node) {
     const RankInfo read = ReadRankInfo(node);
-    if (read.rank >= WorldSize(*spec)) ThrowAt("rank", "is not below {}", WorldSize(*spec));
+    if (read.rank >= WorldSize(*spec))
+      ThrowAt("rank", "is not below {} (ranks count from 0)", WorldSize(*spec));
     if (read.dp_rank >= spec->planned.pipelines) {
-      ThrowAt("dp_rank", "is not below {}", spec->planned.pipelines);
+      ThrowAt("dp_rank", "is not below {} (ranks count from 0)", spec->planned.pipelines);
     }
     if (read.pp_rank >= static_cast<int>(spec->planned.schedule.ranks.size())) {
-      ThrowAt("pp_rank", "is not below {}", spec->planned.schedule.ranks.size());
+      ThrowAt("pp_rank", "is not below {} (ranks count from 0)",
+              spec->planned.schedule.ranks.size());
     }
     return read;
   }));
@@ -208,7 +218,8 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, const
   if (!spec) return Refuse(spec);
   if (rank >= WorldSize(*spec)) {
     return Refuse(422, "The request is wrong",
-                  fmt::format("rank {} is not below {}", rank, WorldSize(*spec)), "", "?rank");
+                  fmt::format("rank {} is not below {}", rank, WorldSize(*spec)),
+                  "correct one of them", "?rank");
   }
   const auto bodies = services.store.Ranks(id);
   if (!bodies) return Refuse(bodies);
@@ -259,7 +270,10 @@ boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& p
 }
 
 Answer<http::Response> TakeResult(const Context& context) {
-  const auto rank = Unprocessable(ReadBody(context.request.body, kDeepest, [](const Node& node) {
+  if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
+  const auto spec = StoredJobSpec(context.job->body);
+  if (!spec) return Refuse(spec);
+  const auto rank = Unprocessable(ReadBody(context.request.body, kDeepest, [&](const Node& node) {
     constexpr std::array<std::string_view, 5> kKeys{"rank", "iter_time", "iter_energy",
                                                     "time_breakdown", "energy_breakdown"};
     node.RequireObject(kKeys);
@@ -267,7 +281,7 @@ Answer<http::Response> TakeResult(const Context& context) {
       const Node list = node.Member(key);
       for (std::size_t i = 0; i < list.ListSize(); ++i) list[i].Number(0, 1e12, "a number");
     }
-    return node.Member("rank").Count(0, kMostDegree, "a rank, from 0");
+    return node.Member("rank").Count(0, WorldSize(*spec) - 1, "a rank of the job");
   }));
   if (!rank) return tl::unexpected(rank.error());
   const auto added =

@@ -1,0 +1,112 @@
+// Answers: does any body make the control plane's readers crash, accept what they would not read
+// again, or refuse it without saying where and what to do? The first byte chooses the reader.
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "perseus/plan/plan_file.h"
+#include "perseus/server/event_hub.h"
+#include "perseus/server/job_spec.h"
+#include "perseus/server/node_reports.h"
+#include "perseus/server/plan_cuts.h"
+#include "perseus/server/planning.h"
+
+namespace {
+
+constexpr int kGpus = 8;
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+bool IsOneLine(std::string_view text) {
+  return !text.empty() && text.find_first_of("\r\n") == std::string_view::npos;
+}
+
+void RequireProblem(const perseus::http::Problem& problem) {
+  Require(problem.status == 400 && !problem.title.empty());
+  Require(IsOneLine(problem.detail) && IsOneLine(problem.remedy));
+  Require(problem.pointer.empty() || problem.pointer.front() == '/');
+}
+
+void RequireError(const perseus::Error& error) { Require(IsOneLine(error.message)); }
+
+void ReadTargetAgain(const perseus::Target& target) {
+  const std::string body = perseus::TargetJson(target).dump();
+  const auto again = perseus::ReadTargetBody(body, target.gpus);
+  Require(again.has_value() && perseus::TargetJson(*again).dump() == body);
+}
+
+void ReadJob(std::string_view text) {
+  const auto spec = perseus::ReadJobSpec(text);
+  if (!spec) return RequireProblem(spec.error());
+  const auto stored = perseus::StoredJobSpec(nlohmann::json::parse(text).dump());
+  Require(stored.has_value() && stored->key == spec->key);
+  Require(stored->planned.schedule.ranks.size() == spec->planned.schedule.ranks.size());
+  ReadTargetAgain(spec->target);
+}
+
+void ReadTarget(std::string_view text) {
+  const auto target = perseus::ReadTargetBody(text, kGpus);
+  if (!target) return RequireProblem(target.error());
+  ReadTargetAgain(*target);
+}
+
+void ReadReports(std::string_view text) {
+  const auto reports = perseus::ReadReports(text);
+  if (!reports) return RequireProblem(reports.error());
+  for (const perseus::NodeJobReport& report : *reports) {
+    Require(report.acknowledged >= 0 && report.following >= 0 && report.since_step >= -1);
+    for (const perseus::ReportedStep& step : report.steps) {
+      Require(step.step >= 0 && step.pipeline >= 0 && step.busy_s >= 0 && step.ranks > 0);
+    }
+  }
+}
+
+void ReadNodeRanks(std::string_view text) {
+  const auto ranks = perseus::ParseNodeRanks(text);
+  if (!ranks) return RequireError(ranks.error());
+}
+
+// What a node gets is a plan wherever the whole was one.
+void CutPlan(std::string_view text) {
+  const auto cut = perseus::CutPlan(text, {0});
+  if (!cut) RequireError(cut.error());
+  const auto plan = perseus::ParsePlan(text, "plan");
+  if (!plan) return;
+  Require(cut.has_value());
+  const auto cut_plan = perseus::ParsePlan(*cut, "cut");
+  Require(cut_plan.has_value() && cut_plan->ranks.size() == plan->ranks.size());
+  Require(cut_plan->ranks[0].instructions.size() == plan->ranks[0].instructions.size());
+}
+
+void ReadOrders(std::string_view text) {
+  const auto orders = perseus::ParsePlannedOrders(text);
+  if (!orders) return RequireError(orders.error());
+  const std::string written = perseus::FormatPlannedOrders(*orders);
+  const auto again = perseus::ParsePlannedOrders(written);
+  Require(again.has_value() && perseus::FormatPlannedOrders(*again) == written);
+}
+
+void ReadSlug(std::string_view text) {
+  const auto target = perseus::TargetOfSlug(text);
+  if (!target) return;
+  const std::string slug = perseus::Slug(*target);
+  const auto again = perseus::TargetOfSlug(slug);
+  Require(again.has_value() && perseus::Slug(*again) == slug);
+}
+
+constexpr std::array kReaders{ReadJob, ReadTarget, ReadReports, ReadNodeRanks,
+                              CutPlan, ReadOrders, ReadSlug};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  // '0' to '6', so that seeds are text.
+  kReaders[(data[0] + kReaders.size() - '0' % kReaders.size()) % kReaders.size()](text);
+  return 0;
+}
