@@ -1,5 +1,7 @@
 #include "perseus/http/channel.h"
 
+#include <poll.h>
+
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -39,6 +41,12 @@ void Channel::ExpireAfter(std::chrono::milliseconds time) {
     error_code ignored;
     self->descriptor_.cancel(ignored);
   });
+}
+
+bool Channel::IsPeerThere() {
+  if (!IsOpen()) return false;
+  pollfd socket{.fd = descriptor_.native_handle(), .events = POLLRDHUP, .revents = 0};
+  return ::poll(&socket, 1, 0) == 0;
 }
 
 void Channel::NeverExpire() {

@@ -29,6 +29,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Whatever is awaited afterwards fails when this is over, and WasLate() then.
   void ExpireAfter(std::chrono::milliseconds time);
   void NeverExpire();
+  // False once the other side has closed its end.
+  bool IsPeerThere();
   bool WasLate() const { return late_; }
 
   asio::awaitable<bool> Handshake();

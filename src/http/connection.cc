@@ -76,7 +76,8 @@ class Session {
       co_return match.allow.empty() ? ProblemResponse(NoRoute(incoming.request))
                                     : NoMethod(incoming.request, match.allow);
     }
-    Call call{std::move(incoming.request), std::move(match.path), nullptr};
+    Call call{std::move(incoming.request), std::move(match.path), nullptr,
+              [this] { return connection_->IsPeerThere(); }};
     call.open_stream = [this, &call, &incoming] { return OpenStream(call, incoming); };
     Response response;
     std::string failure;

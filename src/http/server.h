@@ -63,6 +63,8 @@ struct Call {
   // response is then ignored. Fails (kSystem) if there are too many streams: answer 503. At most
   // once.
   std::function<Result<std::shared_ptr<Stream>>()> open_stream;
+  // Whether anybody waits for the answer still: for handlers that take their time.
+  std::function<bool()> is_client_there;
 };
 using Handler = std::function<asio::awaitable<Response>(Call&)>;
 

@@ -100,7 +100,7 @@ std::string JobOfAnswer(std::string_view body) {
   return job.value_or("");
 }
 
-std::string FormatRanks(std::span<const RankHeader> ranks) {
+std::string FormatRanks(std::span<const RankHeader> ranks, bool counts_anew) {
   ordered_json list = ordered_json::array();
   for (const RankHeader& rank : ranks) {
     list.push_back({{"pipeline", rank.name.pipeline},
@@ -108,7 +108,9 @@ std::string FormatRanks(std::span<const RankHeader> ranks) {
                     {"tensor_rank", rank.name.tensor_rank},
                     {"gpu", rank.gpu}});
   }
-  return Dump(ordered_json{{"ranks", std::move(list)}});
+  ordered_json body{{"ranks", std::move(list)}};
+  if (counts_anew) body["counts_anew"] = true;
+  return Dump(body);
 }
 
 std::string FormatReports(std::span<const JobReport> jobs) {

@@ -55,7 +55,8 @@ std::string JobOfAnswer(std::string_view body);
 
 // ---- To the server ----
 
-std::string FormatRanks(std::span<const RankHeader> ranks);
+// `counts_anew`: the job's steps count from lower numbers than before.
+std::string FormatRanks(std::span<const RankHeader> ranks, bool counts_anew);
 
 // What a step took on one node, of the ranks of one pipeline that are there.
 struct StepReport {

@@ -95,7 +95,7 @@ TEST(Requests, AreAsDocumented) {
   RankHeader rank;
   rank.name = {0, 3, 1};
   rank.gpu = "GPU-1";
-  EXPECT_EQ(json::parse(FormatRanks(std::vector{rank})),
+  EXPECT_EQ(json::parse(FormatRanks(std::vector{rank}, false)),
             json::parse(R"({"ranks":[{"pipeline":0,"rank":3,"tensor_rank":1,"gpu":"GPU-1"}]})"));
 
   StepReport step{118, 0, 2.5, 2.25, 5120.5, 6, 4};

@@ -131,6 +131,7 @@ void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds 
   if (news.has_begun_anew) {
     job.orders.BeginAnew();
     job.has_ended = false;
+    job.counts_anew = true;
   }
   if (news.have_ranks_changed || news.has_begun_anew) {
     std::map<int, std::set<int>> ranks;
@@ -157,8 +158,9 @@ void Node::Attach(Job& job, Nanoseconds now) {
   const std::vector<RankHeader> ranks = job.ranks.Alive();
   if (ranks.empty()) return;
   job.next_attach = now + kRetryAfter;
-  const auto answer =
-      uplink_.Ask({.method = "PUT", .target = JobTarget(job), .body = FormatRanks(ranks)}, now);
+  const auto answer = uplink_.Ask(
+      {.method = "PUT", .target = JobTarget(job), .body = FormatRanks(ranks, job.counts_anew)},
+      now);
   if (!answer) return;
   const std::string about = "attaching " + job.key;
   if (!IsSuccess(*answer)) {
@@ -169,6 +171,7 @@ void Node::Attach(Job& job, Nanoseconds now) {
   }
   uplink_.Mended(about);
   job.is_attached = true;
+  job.counts_anew = false;
   if (const std::string id = JobOfAnswer(answer->body); !id.empty()) job.id = id;
   job.told = {};
   log_.info("{} ranks of job {} are attached", ranks.size(), job.key);

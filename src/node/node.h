@@ -57,7 +57,8 @@ class Node {
     RankFollower ranks;
     OrdersKeeper orders;
     bool is_attached = false;
-    bool has_ended = false;  // Says the server; until ranks begin anew.
+    bool counts_anew = false;  // Its steps, since the server heard of its ranks.
+    bool has_ended = false;    // Says the server; until ranks begin anew.
     Nanoseconds next_attach = 0;
     Nanoseconds next_fetch = 0;
     Nanoseconds next_give = 0;

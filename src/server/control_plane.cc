@@ -10,6 +10,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
 
+#include "perseus/base/mutex.h"
 #include "perseus/server/endpoints.h"
 #include "perseus/server/event_hub.h"
 #include "perseus/server/openapi.h"
@@ -24,6 +25,8 @@ constexpr double kMillisecondsPerDay = 86'400'000;
 constexpr int kPruneAtATime = 500;
 constexpr Milliseconds kWatchesKept = 3'600'000;
 constexpr std::chrono::milliseconds kGrace{5'000};
+// Between looks at a database that does not answer.
+constexpr std::chrono::milliseconds kWhileAway{1'000};
 
 Milliseconds SystemNow() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -80,14 +83,23 @@ class ControlPlane::Impl {
                   options_.now,
                   [this] { return metrics_.Format(); },
                   [this] { return IsReady(); },
-                  std::string(OpenApiDocument())},
+                  std::string(OpenApiDocument()),
+                  plans_on_request_},
         endpoints_(services_, pool_),
         hub_(std::make_shared<EventHub>(loop_, pool_, *store_, cuts_,
-                                        [this](const Error& error) { Failed(error); })),
+                                        [this](const Error& error) {
+                                          Failed(error);
+                                          looks_again_ = true;
+                                        })),
         housekeeping_(loop_) {}
 
   ~Impl() {
-    workers_.reset();
+    std::unique_ptr<PlanningWorkers> ending;
+    {
+      const MutexLock lock(workers_mutex_);
+      ending = std::move(workers_);
+    }
+    ending.reset();
     pool_.join();
     // Ends the thread that may be telling the hub something.
     store_.reset();
@@ -118,7 +130,7 @@ class ControlPlane::Impl {
     if (auto listens = store_->Listen([this](const Notice& notice) { Heard(notice); }); !listens) {
       return listens;
     }
-    workers_ = std::make_unique<PlanningWorkers>(
+    auto workers = std::make_unique<PlanningWorkers>(
         *store_, PlanningWorkers::Options{
                      .threads = options_.planning_threads,
                      .name = options_.replica,
@@ -126,6 +138,10 @@ class ControlPlane::Impl {
                      .now = options_.now,
                      .planned = [this](const PlanningReport& report) { Planned(report); },
                      .failed = [this](const Error& error) { Failed(error); }});
+    {
+      const MutexLock lock(workers_mutex_);
+      workers_ = std::move(workers);
+    }
     KeepHouse();
     return {};
   }
@@ -189,7 +205,8 @@ class ControlPlane::Impl {
   void Heard(const Notice& notice) {
     const bool is_all = notice.kind == Notice::Kind::kLookAgain;
     if (notice.kind == Notice::Kind::kPlanning || is_all) {
-      if (PlanningWorkers* workers = working_.load()) workers->Wake();
+      const MutexLock lock(workers_mutex_);
+      if (workers_) workers_->Wake();
     }
     if (notice.kind == Notice::Kind::kTokens || is_all) {
       if (auto loaded = rights_.Load(*store_); !loaded) Failed(loaded.error());
@@ -228,7 +245,6 @@ class ControlPlane::Impl {
   }
 
   void KeepHouse() {
-    working_ = workers_.get();
     metrics_.Set({.connections = server_->counts().connections,
                   .streams = server_->counts().streams,
                   .jobs = watches_.jobs(),
@@ -236,14 +252,19 @@ class ControlPlane::Impl {
                   .refused_connections = server_->counts().refused,
                   .dropped_streams = server_->counts().dropped_streams,
                   .is_ready = is_ready_.load()});
-    boost::asio::post(pool_, [this] { LookAfterStore(); });
-    housekeeping_.expires_after(options_.housekeeping);
+    if (!is_looked_at_.exchange(true)) boost::asio::post(pool_, [this] { LookAfterStore(); });
+    housekeeping_.expires_after(is_ready_ ? options_.housekeeping : kWhileAway);
     housekeeping_.async_wait([this](boost::system::error_code error) {
       if (!error) KeepHouse();
     });
   }
 
   void LookAfterStore() {
+    KeepStore();
+    is_looked_at_ = false;
+  }
+
+  void KeepStore() {
     const Result<void> answers = store_->Ping();
     const bool was_ready = is_ready_.exchange(answers.has_value());
     if (was_ready && !answers) {
@@ -251,6 +272,9 @@ class ControlPlane::Impl {
     }
     if (!was_ready && answers) log_.info("the database answers again");
     if (!answers) return;
+    // What could not be read when its notice came.
+    if (looks_again_.exchange(false) || !was_ready) hub_->Heard(Notice());
+    if (auto loaded = rights_.Load(*store_); !loaded) Failed(loaded.error());
     const Milliseconds now = options_.now();
     const auto kept = static_cast<Milliseconds>(options_.keep_ended_days * kMillisecondsPerDay);
     if (auto pruned = store_->Prune(now - kept, kPruneAtATime); !pruned) Failed(pruned.error());
@@ -262,6 +286,9 @@ class ControlPlane::Impl {
   std::unique_ptr<Store> store_;
   ServerMetrics metrics_;
   std::atomic<bool> is_ready_{true};
+  std::atomic<bool> is_looked_at_{false};  // The database, just now.
+  std::atomic<bool> looks_again_{false};   // The hub, once the database answers.
+  std::atomic<int> plans_on_request_{0};
   Rights rights_;
   JobWatches watches_;
   NodeReports reports_;
@@ -273,8 +300,8 @@ class ControlPlane::Impl {
   std::shared_ptr<EventHub> hub_;
   std::vector<std::string> routes_;
   std::optional<http::Server> server_;
-  std::atomic<PlanningWorkers*> working_{nullptr};
-  std::unique_ptr<PlanningWorkers> workers_;
+  Mutex workers_mutex_;
+  std::unique_ptr<PlanningWorkers> workers_ PERSEUS_GUARDED_BY(workers_mutex_);
   boost::asio::steady_timer housekeeping_;
 };
 

@@ -51,10 +51,24 @@ Answer<Context> Admit(const Services& services, const http::Request& request,
 
 }  // namespace
 
+void Endpoints::AddAtOnce(std::string method, std::string pattern, Endpoint endpoint) {
+  router_.Add(std::move(method), std::move(pattern),
+              [this, endpoint = std::move(endpoint)](
+                  http::Call& call) -> boost::asio::awaitable<http::Response> {
+                const Context context{services_, call.request, call.path, {}, {}, services_.now()};
+                auto response = endpoint(context);
+                if (!response) co_return http::ProblemResponse(response.error());
+                co_return *std::move(response);
+              });
+}
+
 void Endpoints::Add(std::string method, std::string pattern, Access access, Endpoint endpoint) {
   router_.Add(std::move(method), std::move(pattern),
               [this, access, endpoint = std::move(endpoint)](
                   http::Call& call) -> boost::asio::awaitable<http::Response> {
+                if (auto ready = services_.is_ready(); !ready) {
+                  co_return http::ProblemResponse(ready.error());
+                }
                 const auto answer = [&]() -> http::Response {
                   auto context = Admit(services_, call.request, call.path, access);
                   if (!context) return http::ProblemResponse(context.error());
@@ -73,6 +87,9 @@ void Endpoints::AddWaiting(std::string method, std::string pattern, Access acces
       std::move(method), std::move(pattern),
       [this, access,
        endpoint = std::move(endpoint)](http::Call& call) -> boost::asio::awaitable<http::Response> {
+        if (auto ready = services_.is_ready(); !ready) {
+          co_return http::ProblemResponse(ready.error());
+        }
         const auto admit = [&] { return Admit(services_, call.request, call.path, access); };
         Answer<Context> context = co_await http::Offload(pool_, admit);
         if (!context) co_return http::ProblemResponse(context.error());

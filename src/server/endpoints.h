@@ -6,6 +6,7 @@
 // Only for .cc files that link nlohmann_json.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/thread_pool.hpp>
 #include <functional>
 #include <map>
@@ -36,7 +37,8 @@ struct Services {
   std::function<Milliseconds()> now;
   std::function<std::string()> metrics;  // Prometheus' text.
   std::function<Answer<void>()> is_ready;
-  std::string openapi;  // The document.
+  std::string openapi;                 // The document.
+  std::atomic<int>& plans_on_request;  // Being made now.
 };
 
 struct Context {
@@ -56,6 +58,9 @@ class Endpoints {
   Endpoints(const Services& services, boost::asio::thread_pool& pool)
       : services_(services), pool_(pool) {}
 
+  // Answered on the loop, whatever the database does: `endpoint` must not wait for anything.
+  void AddAtOnce(std::string method, std::string pattern, Endpoint endpoint);
+  // While the database does not answer, 503 at once: requests that wait for it would pile up.
   // A {job} in the pattern is looked up, by id or key, before `endpoint` runs: 404 if there is
   // none.
   void Add(std::string method, std::string pattern, Access access, Endpoint endpoint);

@@ -16,6 +16,9 @@ using Kind = Target::Kind;
 
 constexpr int kDeepest = 4;
 constexpr std::size_t kLongestKey = 200;
+// Forwards of one pipeline: each request that needs the schedule lays it out.
+constexpr std::int64_t kMostInstructions = 100'000;
+constexpr std::int64_t kMostGpus = 10'000'000;
 constexpr double kMillisecondsPerSecond = 1e3;
 
 struct KindName {
@@ -76,9 +79,14 @@ Schedule ReadSchedule(const Node& node) {
     spec.name = node.Member("kind").Text();
     spec.ranks = node.Member("stages").Count(1, 65536, "a number of stages, such as 8");
     spec.microbatches =
-        node.Member("microbatches").Count(1, 1'000'000, "a number of microbatches, such as 96");
+        node.Member("microbatches").Count(1, 65536, "a number of microbatches, such as 96");
     if (node.Has("chunks")) {
       spec.chunks = node.Member("chunks").Count(1, 4096, "stages of a rank, such as 2");
+    }
+    const std::int64_t instructions = std::int64_t{spec.ranks} * spec.microbatches * spec.chunks;
+    if (instructions > kMostInstructions) {
+      ThrowAt(node.path, "has {} microbatches on stages (at most {}; perseus plan takes more)",
+              instructions, kMostInstructions);
     }
     schedule = GenerateSchedule(spec);
   }
@@ -129,11 +137,11 @@ JobSpec ReadSpec(const Node& body) {
   spec.planned.schedule = ReadSchedule(
       body.Member("schedule", R"(such as {"kind": "1f1b", "stages": 8, "microbatches": 96})"));
   if (body.Has("pipelines")) {
-    spec.planned.pipelines = body.Member("pipelines").Count(1, 1'000'000, "a number of pipelines");
+    spec.planned.pipelines = body.Member("pipelines").Count(1, 100'000, "a number of pipelines");
   }
   if (body.Has("tensor_parallel")) {
     spec.planned.model.gpus_per_stage =
-        body.Member("tensor_parallel").Count(1, 1'000'000, "GPUs of a stage");
+        body.Member("tensor_parallel").Count(1, 4096, "GPUs of a stage");
   }
   if (body.Has("gpu")) ReadGpu(body.Member("gpu"), spec);
   if (body.Has("fixed")) ReadFixed(body.Member("fixed"), spec.planned.model.fixed);
@@ -141,6 +149,9 @@ JobSpec ReadSpec(const Node& body) {
       static_cast<int>(spec.planned.schedule.ranks.size()) * spec.planned.model.gpus_per_stage;
   if (body.Has("target")) spec.target = ReadTarget(body.Member("target"), gpus);
   spec.target.gpus = gpus;
+  if (std::int64_t{gpus} * spec.planned.pipelines > kMostGpus) {
+    ThrowAt("pipelines", "make it a job of more than {} GPUs (is a number wrong?)", kMostGpus);
+  }
   if (body.Has("detect_stragglers")) {
     spec.detects_stragglers = body.Member("detect_stragglers").Flag();
   }
@@ -148,6 +159,13 @@ JobSpec ReadSpec(const Node& body) {
 }
 
 }  // namespace
+
+Answer<std::string> ReadJobKey(std::string_view body) {
+  return ReadBody(body, kDeepest, [](const Node& node) {
+    if (!node.value.is_object()) ThrowAt("", "is not an object (write {{...}})");
+    return ReadKey(node.Member("key", "a name of your choice, by which a second request finds it"));
+  });
+}
 
 Answer<JobSpec> ReadJobSpec(std::string_view body) { return ReadBody(body, kDeepest, ReadSpec); }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace perseus {
 namespace {
@@ -68,20 +69,34 @@ std::string JobWatch::Summary() const {
 std::vector<StragglerChange> JobWatch::Add(const std::string& node, const ReportedStep& step,
                                            double expected_s, Milliseconds now) {
   const MutexLock lock(mutex_);
-  // A job that began anew.
-  if (step.step + static_cast<std::int64_t>(kWindow) < last_step_) {
+  const auto [newest, is_first] = newest_.try_emplace(node, step.step);
+  if (step.step + kMostUnsent < newest->second) {
     steps_.clear();
+    newest_ = {{node, step.step}};
     last_step_ = -1;
+    has_begun_anew_ = true;
+    detector_.BeginAnew();
+  } else {
+    newest->second = std::max(newest->second, step.step);
   }
-  last_step_ = std::max(last_step_, step.step);
-  steps_[step.step][step.pipeline][node] = step;
-  while (steps_.size() > kWindow) steps_.erase(steps_.begin());
   std::vector<StragglerChange> changes;
+  if (step.step + static_cast<std::int64_t>(kWindow) <= last_step_) return changes;
+  last_step_ = std::max(last_step_, step.step);
+  Nodes& nodes = steps_[step.step][step.pipeline];
+  nodes[node] = step;
+  while (steps_.size() > kWindow) steps_.erase(steps_.begin());
+  const auto expected_nodes = nodes_.find(step.pipeline);
+  const bool is_whole = expected_nodes != nodes_.end() &&
+                        std::ranges::all_of(expected_nodes->second, [&](const std::string& name) {
+                          return nodes.contains(name);
+                        });
   // Without our orders there may be anybody's: perseus tune slows each pipeline as it likes.
-  if (step.version > 0) {
+  if (is_whole && step.version > 0) {
+    double busy_s = 0;
+    for (const auto& [name, of_node] : nodes) busy_s = std::max(busy_s, of_node.busy_s);
     changes = detector_.Add({.step = step.step,
                              .pipeline = step.pipeline,
-                             .busy_s = step.busy_s,
+                             .busy_s = busy_s,
                              .expected_s = expected_s,
                              .version = step.version});
   }
@@ -92,6 +107,48 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node, const Report
     changes.push_back({pipeline, slowdown});
   }
   return changes;
+}
+
+void JobWatch::BeginAnew() {
+  const MutexLock lock(mutex_);
+  steps_.clear();
+  newest_.clear();
+  last_step_ = -1;
+  detector_.BeginAnew();
+}
+
+bool JobWatch::HasBegunAnew() {
+  const MutexLock lock(mutex_);
+  return std::exchange(has_begun_anew_, false);
+}
+
+bool JobWatch::WantsNodes(const std::string& node, Milliseconds now) const {
+  if (!HasNode(node)) return true;
+  const MutexLock lock(mutex_);
+  return now - looked_at_nodes_ >= kLookAtNodes;
+}
+
+void JobWatch::SetNodes(std::map<int, std::set<std::string>> nodes, Milliseconds now) {
+  const MutexLock lock(mutex_);
+  nodes_ = std::move(nodes);
+  looked_at_nodes_ = now;
+}
+
+bool JobWatch::HasNode(const std::string& node) const {
+  const MutexLock lock(mutex_);
+  return std::ranges::any_of(nodes_,
+                             [&](const auto& entry) { return entry.second.contains(node); });
+}
+
+void JobWatch::Raise(int pipeline, double slowdown, Milliseconds now) {
+  const MutexLock lock(mutex_);
+  detector_.Raise(pipeline, slowdown);
+  said_[pipeline] = now;
+}
+
+void JobWatch::Forget(int pipeline) {
+  const MutexLock lock(mutex_);
+  detector_.Forget(pipeline);
 }
 
 std::optional<JobWatch::Settings> JobWatch::settings() const {
@@ -111,7 +168,10 @@ bool JobWatch::Knows(std::int64_t version) const {
 
 void JobWatch::Learn(std::int64_t version, const PlannedOrders& orders) {
   std::vector<double> times;
-  for (const PlannedOrders::Share& share : orders.pipelines) times.push_back(share.time_s);
+  // Pipelines report until their last computation.
+  for (const PlannedOrders::Share& share : orders.pipelines) {
+    times.push_back(share.time_s - orders.tail_s);
+  }
   const MutexLock lock(mutex_);
   expected_[version] = std::move(times);
   while (expected_.size() > kVersionsKept) expected_.erase(expected_.begin());
@@ -145,6 +205,12 @@ std::shared_ptr<JobWatch> JobWatches::Of(const std::string& job, Milliseconds no
   if (!watched.watch) watched.watch = std::make_shared<JobWatch>();
   watched.used = now;
   return watched.watch;
+}
+
+std::shared_ptr<JobWatch> JobWatches::Find(const std::string& job) const {
+  const MutexLock lock(mutex_);
+  const auto found = watches_.find(job);
+  return found == watches_.end() ? nullptr : found->second.watch;
 }
 
 void JobWatches::Forget(const std::string& job) {

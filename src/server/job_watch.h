@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,11 +40,27 @@ class JobWatch {
   // energies of steps of which all ranks told theirs.
   std::string Summary() const;
 
-  // The changes to tell the store, and every kRenew what still holds.
-  static constexpr Milliseconds kRenew = 300'000;
-  // A node may report a step again, after an answer that was lost: the last report counts.
+  // The changes to tell the store, and every kRenew what still holds. A pipeline's step is judged
+  // once all nodes that have ranks of it (SetNodes) have reported it: of some alone it would seem
+  // faster than it is. A node may report a step again, after an answer that was lost.
+  static constexpr Milliseconds kRenew = 20'000;
   std::vector<StragglerChange> Add(const std::string& node, const ReportedStep& step,
                                    double expected_s, Milliseconds now);
+  // The job's steps count from lower numbers again.
+  void BeginAnew();
+  // Whether they do, and nobody said so, since last asked: a node's went back by more than it can
+  // have kept unsent.
+  bool HasBegunAnew();
+
+  // Who has ranks of each pipeline; asked for again every kLookAtNodes, and for a node not known.
+  static constexpr Milliseconds kLookAtNodes = 10'000;
+  bool WantsNodes(const std::string& node, Milliseconds now) const;
+  void SetNodes(std::map<int, std::set<std::string>> nodes, Milliseconds now);
+  bool HasNode(const std::string& node) const;
+
+  // What a detector before this one had said, and what is taken back.
+  void Raise(int pipeline, double slowdown, Milliseconds now);
+  void Forget(int pipeline);
 
   // Of the job's registration, once it was looked up.
   struct Settings {
@@ -66,12 +83,18 @@ class JobWatch {
  private:
   static constexpr std::size_t kWindow = 16;
   using Nodes = std::map<std::string, ReportedStep>;
+  // What a node keeps unsent, and sends again.
+  static constexpr std::int64_t kMostUnsent = 256;
 
   mutable Mutex mutex_;
   StragglerDetector detector_ PERSEUS_GUARDED_BY(mutex_);
   std::map<int, Milliseconds> said_ PERSEUS_GUARDED_BY(mutex_);  // Of stragglers, when last.
   std::map<std::int64_t, std::map<int, Nodes>> steps_ PERSEUS_GUARDED_BY(mutex_);  // The last ones.
   std::int64_t last_step_ PERSEUS_GUARDED_BY(mutex_) = -1;
+  std::map<std::string, std::int64_t> newest_ PERSEUS_GUARDED_BY(mutex_);  // Step of each node.
+  bool has_begun_anew_ PERSEUS_GUARDED_BY(mutex_) = false;
+  std::map<int, std::set<std::string>> nodes_ PERSEUS_GUARDED_BY(mutex_);  // [pipeline]
+  Milliseconds looked_at_nodes_ PERSEUS_GUARDED_BY(mutex_) = -1;
   std::map<std::int64_t, std::vector<double>> expected_ PERSEUS_GUARDED_BY(mutex_);  // [version]
   Milliseconds told_ PERSEUS_GUARDED_BY(mutex_) = 0;
   std::optional<Settings> settings_ PERSEUS_GUARDED_BY(mutex_);
@@ -81,6 +104,7 @@ class JobWatch {
 class JobWatches {
  public:
   std::shared_ptr<JobWatch> Of(const std::string& job, Milliseconds now);
+  std::shared_ptr<JobWatch> Find(const std::string& job) const;  // Null if nobody reported of it.
   void Forget(const std::string& job);
   void ForgetBefore(Milliseconds time);
   int jobs() const;

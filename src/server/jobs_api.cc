@@ -20,11 +20,14 @@ std::string Canonical(std::string_view body) { return nlohmann::json::parse(body
 
 Answer<http::Response> Register(const Context& context) {
   const std::string& body = context.request.body;
-  auto spec = ReadJobSpec(body);
-  if (!spec) return tl::unexpected(spec.error());
-  if (auto may = Rights::Check(context.principal, Access::kJob, spec->key); !may) {
+  // Before the schedule is laid out, which takes time and memory.
+  const auto key = ReadJobKey(body);
+  if (!key) return tl::unexpected(key.error());
+  if (auto may = Rights::Check(context.principal, Access::kJob, *key); !may) {
     return tl::unexpected(may.error());
   }
+  auto spec = ReadJobSpec(body);
+  if (!spec) return tl::unexpected(spec.error());
   const std::string canonical = Canonical(body);
   auto created = context.services.store.CreateJob(
       {.key = spec->key, .body = canonical, .target = TargetJson(spec->target).dump()},

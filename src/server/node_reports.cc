@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "perseus/server/event_hub.h"
 #include "perseus/server/job_spec.h"
 
 namespace perseus {
@@ -17,9 +18,11 @@ constexpr double kMostJoules = 1e12;
 constexpr std::size_t kMostReports = 10'000;
 constexpr Milliseconds kTellEvery = 5'000;
 constexpr Milliseconds kStepsEvery = 500;
-// A replica that dies takes nobody's straggler along for good.
-constexpr Milliseconds kDetectionLasts = 600'000;
+// A straggler whose detector died with its replica is none soon after.
+constexpr Milliseconds kDetectionLasts = 60'000;
 constexpr int kOrdersLookedThrough = 16;
+// A step's number that no job comes to between two reports.
+constexpr std::int64_t kFarthestAhead = 1'000'000;
 
 ReportedStep ReadStep(const Node& node) {
   constexpr std::array<std::string_view, 7> kKeys{"step",     "pipeline", "time_s", "busy_s",
@@ -122,22 +125,53 @@ Result<void> NodeReports::TakeSteps(const std::string& node, const JobRecord& jo
     const auto spec = StoredJobSpec(job.body);
     if (!spec) return Fail(spec);
     watch->SetSettings({spec->planned.pipelines, spec->detects_stragglers});
+    if (auto taken = TakeOver(job.id, *watch, now); !taken) return taken;
+  }
+  if (watch->WantsNodes(node, now)) {
+    if (auto looked = LookAtNodes(job.id, *watch, now); !looked) return looked;
   }
   const JobWatch::Settings settings = *watch->settings();
   std::vector<StragglerChange> changes;
   for (const ReportedStep& step : report.steps) {
-    if (step.pipeline >= settings.pipelines) continue;
+    const bool is_absurd = job.last_step >= 0 && step.step > job.last_step + kFarthestAhead;
+    if (step.pipeline >= settings.pipelines || is_absurd) continue;
     const auto expected_s = ExpectedTime(job.id, *watch, step);
     if (!expected_s) return Fail(expected_s);
     const auto of_step = watch->Add(node, step, *expected_s, now);
     changes.insert(changes.end(), of_step.begin(), of_step.end());
   }
   if (watch->IsDue(now, kStepsEvery)) {
-    auto told = store_.Heartbeat(job.id, watch->last_step(), watch->Summary(), now);
+    const auto steps = watch->HasBegunAnew() ? Store::Steps::kAnew : Store::Steps::kOn;
+    auto told = store_.Heartbeat(job.id, steps, watch->last_step(), watch->Summary(), now);
     if (!told) return told;
   }
   if (settings.pipelines < 2 || !settings.detects_stragglers) return {};
   return TellStragglers(job.id, std::move(changes), now);
+}
+
+// What a detector that is gone had raised.
+Result<void> NodeReports::TakeOver(const std::string& job, JobWatch& watch, Milliseconds now) {
+  const auto stragglers = store_.Stragglers(job);
+  if (!stragglers) return Fail(stragglers);
+  for (const StragglerRecord& straggler : *stragglers) {
+    if (straggler.source == "detected" && straggler.expires > now) {
+      watch.Raise(straggler.pipeline, straggler.slowdown, now);
+    }
+  }
+  return {};
+}
+
+Result<void> NodeReports::LookAtNodes(const std::string& job, JobWatch& watch, Milliseconds now) {
+  const auto records = store_.NodesOf(job);
+  if (!records) return Fail(records);
+  std::map<int, std::set<std::string>> nodes;
+  for (const NodeRecord& record : *records) {
+    const auto ranks = ParseNodeRanks(record.ranks);
+    if (!ranks) return Fail(ranks);
+    for (const auto& [pipeline, ignored] : *ranks) nodes[pipeline].insert(record.node);
+  }
+  watch.SetNodes(std::move(nodes), now);
+  return {};
 }
 
 Result<void> NodeReports::TellStragglers(const std::string& job,

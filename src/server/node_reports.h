@@ -44,6 +44,8 @@ class NodeReports {
   Result<void> TakeJob(const std::string& node, const NodeJobReport& report, Milliseconds now);
   Result<void> TakeSteps(const std::string& node, const JobRecord& job, const NodeJobReport& report,
                          Milliseconds now);
+  Result<void> TakeOver(const std::string& job, JobWatch& watch, Milliseconds now);
+  Result<void> LookAtNodes(const std::string& job, JobWatch& watch, Milliseconds now);
   Result<void> TellStragglers(const std::string& job, std::vector<StragglerChange> changes,
                               Milliseconds now);
   // Whether the store has to hear of it.

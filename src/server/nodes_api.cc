@@ -33,9 +33,13 @@ Answer<std::string> NodeName(const Context& context) {
                 "such as a host's: letters, digits, '.', '_' and '-'");
 }
 
-// Normalised: what the hub reads, and what is shown.
-std::string ReadRanks(const Node& node, const JobSpec& spec) {
-  constexpr std::array<std::string_view, 1> kKeys{"ranks"};
+struct Attachment {
+  std::string ranks;  // Normalised: what the hub reads, and what is shown.
+  bool counts_anew = false;
+};
+
+Attachment ReadAttachment(const Node& node, const JobSpec& spec) {
+  constexpr std::array<std::string_view, 2> kKeys{"ranks", "counts_anew"};
   constexpr std::array<std::string_view, 4> kRankKeys{"pipeline", "rank", "tensor_rank", "gpu"};
   node.RequireObject(kKeys);
   const Node list = node.Member("ranks");
@@ -56,7 +60,8 @@ std::string ReadRanks(const Node& node, const JobSpec& spec) {
     if (rank.Has("gpu")) read["gpu"] = rank.Member("gpu").Text();
     ranks.push_back(std::move(read));
   }
-  return ranks.dump();
+  return {.ranks = ranks.dump(),
+          .counts_anew = node.Has("counts_anew") && node.Member("counts_anew").Flag()};
 }
 
 Answer<http::Response> Attach(const Context& context) {
@@ -66,12 +71,18 @@ Answer<http::Response> Attach(const Context& context) {
   if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
   const auto spec = StoredJobSpec(job.body);
   if (!spec) return Refuse(spec);
-  const auto ranks = ReadBody(context.request.body, kDeepest,
-                              [&](const Node& node) { return ReadRanks(node, *spec); });
-  if (!ranks) return tl::unexpected(ranks.error());
-  if (auto attached = context.services.store.AttachNode(job.id, *name, *ranks, context.now);
-      !attached) {
+  const auto attachment = ReadBody(context.request.body, kDeepest,
+                                   [&](const Node& node) { return ReadAttachment(node, *spec); });
+  if (!attachment) return tl::unexpected(attachment.error());
+  Store& store = context.services.store;
+  if (auto attached = store.AttachNode(job.id, *name, attachment->ranks, context.now); !attached) {
     return Refuse(attached);
+  }
+  if (attachment->counts_anew) {
+    // Orders must not wait for a step of the run before.
+    const auto told = store.Heartbeat(job.id, Store::Steps::kAnew, -1, job.summary, context.now);
+    if (!told) return Refuse(told);
+    if (const auto watch = context.services.watches.Find(job.id)) watch->BeginAnew();
   }
   return JsonResponse({{"job", job.id}, {"key", job.key}, {"node", *name}});
 }

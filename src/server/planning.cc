@@ -19,6 +19,9 @@ constexpr double kMillisecondsPerSecond = 1e3;
 constexpr std::size_t kMostPoints = 1000;
 // The whole frontier of more takes longer than everything else together (docs/benchmarks.md).
 constexpr std::size_t kMostFrontierOperations = 10'000;
+constexpr std::size_t kMostFrontierAtOnce = 2'000;
+// A second look at more would take longer than a worker's claim.
+constexpr std::size_t kMostRefinedOperations = 10'000;
 // Other jobs' first looks go first.
 constexpr Milliseconds kRefineAfter = 2000;
 constexpr std::string_view kQuick = "~quick";
@@ -31,6 +34,8 @@ struct Known {
   Nanoseconds baseline_time = 0;
   double baseline_energy_j = 0;
   bool is_new = false;
+
+  bool is_hasty() const { return record.slug.ends_with(kQuick); }
 };
 
 Result<Known> Read(PlanRecord record) {
@@ -63,7 +68,10 @@ class Plans {
     return &known_.emplace(slug, **std::move(plan)).first->second;
   }
 
-  const std::optional<Frontier>& frontier() const { return frontier_; }
+  // Whether some plan could be better for more time spent on it.
+  bool AreHasty() const {
+    return std::ranges::any_of(known_, [](const auto& entry) { return entry.second.is_hasty(); });
+  }
 
   std::vector<PlanRecord> TakeNew() {
     std::vector<PlanRecord> plans;
@@ -113,6 +121,12 @@ class Plans {
 
   Result<Plan> ForTarget(const Target& target) {
     if (NeedsFrontier(target.kind) && !frontier_) {
+      if (job_.planner.graph().operations.size() > kMostFrontierOperations) {
+        return FailAs(ErrorKind::kUnreachable,
+                      "{}: the job has too many instructions for that on a server (choose a "
+                      "slowdown, a deadline or least energy, or use perseus plan)",
+                      Describe(target));
+      }
       auto frontier = job_.planner.ComputeFrontier();
       if (!frontier) return Fail(frontier);
       frontier_ = *std::move(frontier);
@@ -152,6 +166,8 @@ Result<PlannedOrders> MakeOrders(const PlanningInput& input, const PreparedJob& 
   if (!base) return Fail(base);
   PlannedOrders orders;
   orders.target = Describe(target);
+  const FixedOperations& fixed = job.spec.planned.model.fixed;
+  orders.tail_s = ToSeconds(fixed.all_reduce.time + fixed.optimizer.time);
   orders.reason = Reason(input, slowdowns);
   orders.baseline_time_s = ToSeconds((*base)->baseline_time);
   orders.baseline_energy_j = (*base)->baseline_energy_j;
@@ -189,25 +205,23 @@ Result<PlanningOutcome> PlanPrepared(const PlanningInput& input, const PreparedJ
     if (!parsed) return Fail(parsed);
     last = *std::move(parsed);
   }
-  const bool refines = last && !last->is_refined && input.job.planned == input.job.generation;
+  const std::size_t operations = job.planner.graph().operations.size();
+  const bool is_large = operations > kMostRefinedOperations;
+  const bool refines =
+      !is_large && last && !last->is_refined && input.job.planned == input.job.generation;
   Plans plans(input, job, refines ? SearchEffort::kFull : SearchEffort::kFirstLook);
   auto orders = MakeOrders(input, job, target, plans);
   if (!orders) return Fail(orders);
-  if (!input.has_frontier && job.planner.graph().operations.size() <= kMostFrontierOperations) {
+  orders->is_refined = is_large || !plans.AreHasty();
+  // A large one takes longer than the plans, for which everybody waits.
+  const std::size_t most = orders->is_refined ? kMostFrontierOperations : kMostFrontierAtOnce;
+  if (!input.has_frontier && operations <= most) {
     auto frontier = MakeFrontier(job.planner, input.profile->version);
     if (!frontier) return Fail(frontier);
     outcome.frontier = *std::move(frontier);
   }
-  orders->is_refined = refines;
-  orders->from_step = FirstStep(input.job, orders->time_s, input.now, input.lead_s);
   outcome.plans = plans.TakeNew();
-  // Plans that were found made with care need no second look.
-  if (outcome.plans.empty() && last && last->SameFor(*orders)) {
-    orders->is_refined = last->is_refined || refines;
-  }
-  const bool says_something_new =
-      !last || !last->SameFor(*orders) || last->is_refined != orders->is_refined;
-  if (says_something_new) outcome.orders = FormatPlannedOrders(*orders);
+  if (!last || !last->SameFor(*orders)) outcome.orders = FormatPlannedOrders(*orders);
   outcome.again_at = NextChange(input.stragglers, input.now);
   if (!orders->is_refined) {
     const Milliseconds soon = input.now + kRefineAfter;
@@ -217,7 +231,10 @@ Result<PlanningOutcome> PlanPrepared(const PlanningInput& input, const PreparedJ
 }
 
 PlanningOutcome Failed(const PlanningInput& input, const Error& error) {
-  return {.generation = input.job.generation, .status = "failed", .problem = error.message};
+  return {.generation = input.job.generation,
+          .status = "failed",
+          .problem = error.message,
+          .again_at = NextChange(input.stragglers, input.now)};
 }
 
 Result<Target> StoredTarget(const JobRecord& job, const Target& registered) {
@@ -242,6 +259,7 @@ std::string FormatPlannedOrders(const PlannedOrders& orders) {
       {"pipelines", std::move(pipelines)},
       {"upcoming", orders.upcoming},
       {"time_s", orders.time_s},
+      {"tail_s", orders.tail_s},
       {"baseline", {{"time_s", orders.baseline_time_s}, {"energy_j", orders.baseline_energy_j}}},
       {"refined", orders.is_refined}};
   return json.dump();
@@ -259,6 +277,7 @@ Result<PlannedOrders> ParsePlannedOrders(std::string_view text) {
     }
     orders.upcoming = json.at("upcoming").get<std::vector<std::string>>();
     orders.time_s = json.at("time_s");
+    orders.tail_s = json.at("tail_s");
     orders.baseline_time_s = json.at("baseline").at("time_s");
     orders.baseline_energy_j = json.at("baseline").at("energy_j");
     orders.is_refined = json.at("refined");
@@ -275,6 +294,19 @@ std::int64_t FirstStep(const JobRecord& job, double iteration_s, Milliseconds no
   // A job that stands still, or is gone, has not gone on by itself for long.
   const double ahead = std::ceil((std::min(since_s, 10 * iteration_s) + lead_s) / iteration_s);
   return job.last_step + static_cast<std::int64_t>(ahead) + 1;
+}
+
+std::string WithFirstStep(const PlannedOrders& orders, const JobRecord& job,
+                          const std::optional<PlannedOrders>& in_force, Milliseconds now,
+                          double lead_s) {
+  double iteration_s = orders.time_s;
+  if (in_force) iteration_s = std::min(iteration_s, in_force->time_s);
+  const auto summary = nlohmann::json::parse(job.summary, nullptr, false);
+  if (summary.is_object())
+    iteration_s = std::min(iteration_s, summary.value("step_s", iteration_s));
+  PlannedOrders dated = orders;
+  dated.from_step = FirstStep(job, iteration_s, now, lead_s);
+  return FormatPlannedOrders(dated);
 }
 
 Result<PlanningOutcome> PlanJob(const PlanningInput& input) {

@@ -34,8 +34,9 @@ struct PlannedOrders {
   std::vector<Share> pipelines;
   std::vector<std::string> upcoming;  // Ids of plans that are likely to be ordered next.
   double time_s = 0;                  // Of the iteration, the slowest pipeline's slowdown included.
-  double baseline_time_s = 0;         // At maximum frequency.
-  double baseline_energy_j = 0;       // Of one pipeline.
+  double tail_s = 0;  // Of each plan's time, behind its last computation: all-reduce, optimizer.
+  double baseline_time_s = 0;    // At maximum frequency.
+  double baseline_energy_j = 0;  // Of one pipeline.
   bool is_refined = false;
 
   // Whether a rank would do the same.
@@ -57,7 +58,6 @@ struct PlanningInput {
   std::optional<OrdersRecord> orders;  // The newest.
   bool has_frontier = false;           // Of that profile.
   Milliseconds now = 0;
-  double lead_s = 0.5;
   // The newest plan of the job's newest profile with that slug.
   std::function<Result<std::optional<PlanRecord>>(std::string_view slug)> find_plan;
   std::function<std::string()> new_plan_id;
@@ -66,6 +66,12 @@ struct PlanningInput {
 // Fails (kSystem) only where find_plan does. What cannot be planned is an outcome of status
 // "failed" with the problem; orders that are in force stay.
 Result<PlanningOutcome> PlanJob(const PlanningInput& input);
+
+// The orders, in force from where `job` is now: planning took its time. Steps take the least of
+// what they were measured to take and what these orders and those in force say.
+std::string WithFirstStep(const PlannedOrders& orders, const JobRecord& job,
+                          const std::optional<PlannedOrders>& in_force, Milliseconds now,
+                          double lead_s);
 
 // A job's profile, laid out and ready to be planned.
 struct PreparedJob {

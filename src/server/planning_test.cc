@@ -42,7 +42,7 @@ class PlanningTest : public testing::Test {
   int Plan() {
     int plannings = 0;
     while (const auto task = *store_->ClaimPlanning("test", now_, 1000)) {
-      const auto input = GatherPlanningInput(*store_, task->job, now_, 0.5);
+      const auto input = GatherPlanningInput(*store_, task->job, now_);
       EXPECT_TRUE(input && *input);
       const auto outcome = PlanJob(**input);
       EXPECT_TRUE(outcome) << outcome.error().message;
@@ -182,6 +182,34 @@ TEST(FirstStep, LiesAsFarAheadAsNewsTakes) {
   EXPECT_EQ(FirstStep(job, 3, 8000, 0.5), 103);
   EXPECT_EQ(FirstStep(job, 0.1, 5000, 0.5), 106);
   EXPECT_EQ(FirstStep(job, 3, 5'000'000, 0.5), 112) << "a job that stands still";
+}
+
+TEST(FirstStep, IsReckonedWithTheShortestStepsThereMayBe) {
+  JobRecord job;
+  job.last_step = 100;
+  job.last_step_at = 5000;
+  PlannedOrders orders;
+  orders.time_s = 4;
+  PlannedOrders in_force;
+  in_force.time_s = 1;
+  const auto from = [&](const std::optional<PlannedOrders>& before) {
+    return ParsePlannedOrders(WithFirstStep(orders, job, before, 7000, 0.5))->from_step;
+  };
+  EXPECT_EQ(from({}), 102);
+  EXPECT_EQ(from(in_force), 104);
+  job.summary = R"({"step_s": 0.5})";
+  EXPECT_EQ(from(in_force), 106);
+}
+
+TEST_F(PlanningTest, AStragglerEndsThoughATargetCannotBeMet) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  Straggle(1, 1.25, now_, now_ + 60'000);
+  Plan();
+  ASSERT_TRUE(store_->SetTarget(job_, R"({"kind": "deadline", "value": 0.001})", now_));
+  Plan();
+  EXPECT_EQ(Job().status, "failed");
+  EXPECT_EQ(*store_->NextPlanning(), now_ + 60'000);
 }
 
 TEST(PlannedOrders, SurviveTheStore) {

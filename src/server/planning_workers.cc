@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 
 #include "perseus/server/random_id.h"
 
@@ -18,7 +19,7 @@ constexpr Milliseconds kAfterFailure = 1'000;
 }  // namespace
 
 Result<std::optional<PlanningInput>> GatherPlanningInput(Store& store, const std::string& job,
-                                                         Milliseconds now, double lead_s) {
+                                                         Milliseconds now) {
   auto record = store.FindJob(job);
   if (!record) return Fail(record);
   if (!*record || (*record)->ended != 0) return std::optional<PlanningInput>();
@@ -37,7 +38,6 @@ Result<std::optional<PlanningInput>> GatherPlanningInput(Store& store, const std
       .orders = *std::move(orders),
       .has_frontier = frontier->has_value(),
       .now = now,
-      .lead_s = lead_s,
       .find_plan = [&store, job](std::string_view slug) { return store.FindPlan(job, slug); },
       .new_plan_id = [] { return "p-" + RandomHex(8); }});
 }
@@ -75,7 +75,7 @@ void PlanningWorkers::Run(int number) {
       if (ends_) return;
       seen = wakes_;
     }
-    const Result<bool> did = RunOne(worker);
+    const Result<bool> did = RunSafely(worker);
     if (!did) {
       options_.failed(did.error());
       std::unique_lock lock(mutex_);
@@ -83,6 +83,16 @@ void PlanningWorkers::Run(int number) {
     } else if (!*did) {
       Wait(seen);
     }
+  }
+}
+
+// One job that is too much for this machine's memory must not take all others along.
+Result<bool> PlanningWorkers::RunSafely(const std::string& worker) {
+  try {
+    return RunOne(worker);
+  } catch (const std::exception& exception) {
+    return FailAs(ErrorKind::kSystem, "a planning broke off: {} (it is tried again in a minute)",
+                  exception.what());
   }
 }
 
@@ -95,17 +105,36 @@ void PlanningWorkers::Wait(std::uint64_t seen) {
   woken_.wait_for(lock, std::chrono::milliseconds(wait), [&] { return ends_ || wakes_ != seen; });
 }
 
+Result<void> PlanningWorkers::DateOrders(const PlanningInput& input, PlanningOutcome& outcome) {
+  if (!outcome.orders) return {};
+  const auto orders = ParsePlannedOrders(*outcome.orders);
+  if (!orders) return Fail(orders);
+  std::optional<PlannedOrders> in_force;
+  if (input.orders) {
+    auto parsed = ParsePlannedOrders(input.orders->body);
+    if (!parsed) return Fail(parsed);
+    in_force = *std::move(parsed);
+  }
+  const auto job = store_.FindJob(input.job.id);
+  if (!job) return Fail(job);
+  if (*job) {
+    outcome.orders = WithFirstStep(*orders, **job, in_force, options_.now(), options_.lead_s);
+  }
+  return {};
+}
+
 Result<bool> PlanningWorkers::RunOne(const std::string& worker) {
   const auto task = store_.ClaimPlanning(worker, options_.now(), kClaim);
   if (!task) return Fail(task);
   if (!*task) return false;
   const auto begin = std::chrono::steady_clock::now();
   const std::string& job = (*task)->job;
-  auto input = GatherPlanningInput(store_, job, options_.now(), options_.lead_s);
+  auto input = GatherPlanningInput(store_, job, options_.now());
   if (!input) return Fail(input);
   if (!*input) return true;  // It has ended, and its planning with it.
   auto outcome = PlanJob(**input);
   if (!outcome) return Fail(outcome);
+  if (auto dated = DateOrders(**input, *outcome); !dated) return Fail(dated);
   const auto kept = store_.CompletePlanning(**task, *outcome, options_.now());
   if (!kept) return Fail(kept);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

@@ -50,6 +50,8 @@ class PlanningWorkers {
   void Run(int number);
   // Whether there was anything.
   Result<bool> RunOne(const std::string& worker);
+  Result<bool> RunSafely(const std::string& worker);
+  Result<void> DateOrders(const PlanningInput& input, PlanningOutcome& outcome);
   void Wait(std::uint64_t seen);
 
   Store& store_;
@@ -63,6 +65,6 @@ class PlanningWorkers {
 
 // What PlanJob wants to know of that job; nothing if there is none.
 Result<std::optional<PlanningInput>> GatherPlanningInput(Store& store, const std::string& job,
-                                                         Milliseconds now, double lead_s);
+                                                         Milliseconds now);
 
 }  // namespace perseus

@@ -1,6 +1,7 @@
 // Frontier, plans and orders of a job.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <charconv>
 #include <set>
 #include <utility>
@@ -17,8 +18,31 @@ using nlohmann::ordered_json;
 
 constexpr int kUsualList = 20;
 constexpr int kMostList = 200;
-// Beyond, a request is not the place to plan at leisure.
+// Beyond, a request is not the place to compute a frontier,
 constexpr std::size_t kMostOperations = 10'000;
+// nor to plan at leisure.
+constexpr std::size_t kMostAtLeisure = 2'000;
+// Requests that plan at the same time, of all jobs: others wait for the threads that these take.
+constexpr int kMostAtOnce = 2;
+
+// A place among those; held while it lives.
+class PlanningPlace {
+ public:
+  static std::optional<PlanningPlace> Take(std::atomic<int>& taken) {
+    if (taken.fetch_add(1) < kMostAtOnce) return PlanningPlace(taken);
+    taken.fetch_sub(1);
+    return std::nullopt;
+  }
+  PlanningPlace(PlanningPlace&& other) noexcept : taken_(std::exchange(other.taken_, nullptr)) {}
+  PlanningPlace& operator=(PlanningPlace&&) = delete;
+  ~PlanningPlace() {
+    if (taken_ != nullptr) taken_->fetch_sub(1);
+  }
+
+ private:
+  explicit PlanningPlace(std::atomic<int>& taken) : taken_(&taken) {}
+  std::atomic<int>* taken_;
+};
 
 Answer<http::Response> NoProfile() {
   return Refuse(404, "There is no plan yet", "the job has no profile to plan with",
@@ -80,6 +104,15 @@ Answer<PlanRecord> CurrentPlan(const Context& context) {
 }
 
 Answer<PlanRecord> MakeAndKeep(const Context& context, const Target& target) {
+  // It takes seconds of a processor, and is kept: more than a look.
+  if (auto may = Rights::Check(context.principal, Access::kJob, context.job->key); !may) {
+    return tl::unexpected(may.error());
+  }
+  const auto place = PlanningPlace::Take(context.services.plans_on_request);
+  if (!place) {
+    return Refuse(503, "The server cannot do this now", "other plans are being made on request",
+                  "try again in some seconds");
+  }
   Store& store = context.services.store;
   const auto profile = store.FindProfile(context.job->id);
   if (!profile) return Refuse(profile);
@@ -90,7 +123,7 @@ Answer<PlanRecord> MakeAndKeep(const Context& context, const Target& target) {
     return Refuse(422, "Nothing can meet this", "the job has too many instructions for this target",
                   "use perseus plan, or a slowdown or deadline");
   }
-  const bool is_large = job->planner.graph().operations.size() > kMostOperations;
+  const bool is_large = job->planner.graph().operations.size() > kMostAtLeisure;
   auto made = MakePlan(*job, target, is_large ? SearchEffort::kFirstLook : SearchEffort::kFull);
   if (!made) return Refuse(made);
   auto kept = store.AddPlan({.id = "",

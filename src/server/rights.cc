@@ -15,16 +15,21 @@ namespace {
 constexpr std::string_view kBearer = "Bearer ";
 constexpr std::size_t kSecretBytes = 32;
 
-// "127.0.0.1:7410", "[::1]:7410" or "localhost", and from no page.
+bool IsLoopback(std::string_view address) {
+  return address == "localhost" || address == "::1" || address == "[::1]" ||
+         (address.starts_with("127.") &&
+          address.find_first_not_of("0123456789.") == std::string_view::npos);
+}
+
+// To "127.0.0.1:7410", "[::1]:7410" or "localhost", from here, and from no page.
 bool IsSentHere(const http::Request& request) {
-  if (!request.Field("origin").empty()) return false;
+  if (!request.Field("origin").empty() || !IsLoopback(request.peer)) return false;
   std::string_view host = request.Field("host");
   const std::size_t port = host.rfind(':');
   if (port != std::string_view::npos && host.find(']', port) == std::string_view::npos) {
     host = host.substr(0, port);
   }
-  return host == "localhost" || host.starts_with('[') ||
-         host.find_first_not_of("0123456789.") == std::string_view::npos;
+  return IsLoopback(host);
 }
 
 Answer<Principal> Unknown(std::string detail) {

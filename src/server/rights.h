@@ -41,9 +41,9 @@ std::string NewSecret();
 
 class Rights {
  public:
-  // Who is everybody an operator for while there are no tokens. kOpenHere: for requests to this
-  // machine by its address or as localhost, so that no web page in a browser here, whatever name it
-  // has this address go by, is an operator (DNS rebinding); and none that a page sends elsewhere.
+  // Who is everybody an operator for while there are no tokens. kOpenHere: for programs of this
+  // machine, who reach it as localhost or by such an address: so no web page in a browser here,
+  // whatever name it has this address go by, is an operator (DNS rebinding).
   enum class WithoutTokens { kOpen, kOpenHere, kClosed };
   explicit Rights(WithoutTokens without) : without_(without) {}
 

@@ -84,12 +84,18 @@ TEST_F(RightsTest, OpenHereIsNotOpenToWebPages) {
   for (const char* host :
        {"127.0.0.1:7410", "localhost:7410", "localhost", "[::1]:7410", "[::1]"}) {
     http::Request request;
+    request.peer = "127.0.0.1";
     request.fields["host"] = host;
     EXPECT_TRUE(here.Identify(request, 0)) << host;
     request.fields["origin"] = "https://example.org";
     EXPECT_FALSE(here.Identify(request, 0)) << host;
   }
+  http::Request remote;
+  remote.peer = "192.0.2.7";
+  remote.fields["host"] = "127.0.0.1";
+  EXPECT_FALSE(here.Identify(remote, 0));
   http::Request rebound;
+  rebound.peer = "127.0.0.1";
   rebound.fields["host"] = "evil.example:7410";
   ASSERT_FALSE(here.Identify(rebound, 0));
   EXPECT_EQ(here.Identify(rebound, 0).error().status, 403);

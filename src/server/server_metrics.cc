@@ -1,5 +1,8 @@
 #include "perseus/server/server_metrics.h"
 
+#include <algorithm>
+#include <array>
+
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
@@ -92,8 +95,9 @@ ServerMetrics::~ServerMetrics() = default;
 void ServerMetrics::CountRequest(std::string_view method, std::string_view pattern, int status,
                                  double seconds) {
   // What is no route shares one name: clients must not make new ones.
-  const std::string route =
-      pattern.empty() ? "other" : std::string(method) + " " + std::string(pattern);
+  constexpr std::array<std::string_view, 5> kMethods{"GET", "HEAD", "POST", "PUT", "DELETE"};
+  const bool is_known = !pattern.empty() && std::ranges::find(kMethods, method) != kMethods.end();
+  const std::string route = is_known ? std::string(method) + " " + std::string(pattern) : "other";
   families_->requests.Add({{"route", route}, {"status", std::to_string(status)}}).Increment();
   families_->request_seconds
       .Add({{"route", route}}, Bounds{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3})

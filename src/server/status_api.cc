@@ -28,10 +28,10 @@ Answer<http::Response> OpenApi(const Context& context) {
 }  // namespace
 
 void AddStatusEndpoints(Endpoints& endpoints) {
-  endpoints.Add("GET", "/healthz", Access::kNobody, Health);
-  endpoints.Add("GET", "/readyz", Access::kNobody, Ready);
+  endpoints.AddAtOnce("GET", "/healthz", Health);
+  endpoints.AddAtOnce("GET", "/readyz", Ready);
   endpoints.Add("GET", "/metrics", Access::kReadAll, Metrics);
-  endpoints.Add("GET", "/openapi.yaml", Access::kNobody, OpenApi);
+  endpoints.AddAtOnce("GET", "/openapi.yaml", OpenApi);
 }
 
 }  // namespace perseus

@@ -8,7 +8,6 @@ namespace perseus {
 namespace {
 
 constexpr std::int64_t kLatestBy = 3;
-constexpr int kToBeginAnew = 4;
 constexpr double kMostOfQuiet = 0.9;
 constexpr double kDeviationsOfMost = 1.645;  // That nine of ten are within.
 
@@ -32,13 +31,6 @@ void Keep(std::deque<double>& values, double value, std::size_t most) {
 std::vector<StragglerChange> StragglerDetector::Add(const PipelineStep& report) {
   std::vector<StragglerChange> changes;
   if (!(report.busy_s > 0)) return changes;
-  passed_over_ = report.step <= judged_ ? passed_over_ + 1 : 0;
-  if (passed_over_ >= kToBeginAnew) {
-    open_.clear();
-    newest_.clear();
-    judged_ = report.step - 1;
-    passed_over_ = 0;
-  }
   if (report.step <= judged_) return changes;
   const auto [newest, is_first] = newest_.try_emplace(report.pipeline, report.step);
   newest->second = std::max(newest->second, report.step);
@@ -61,6 +53,25 @@ std::vector<StragglerChange> StragglerDetector::Add(const PipelineStep& report) 
     open_.erase(open_.begin());
   }
   return changes;
+}
+
+void StragglerDetector::BeginAnew() {
+  open_.clear();
+  newest_.clear();
+  judged_ = -1;
+  for (auto& [number, pipeline] : pipelines_) pipeline.cleared_at = -1;
+}
+
+void StragglerDetector::Raise(int number, double slowdown) {
+  Pipeline& pipeline = pipelines_[number];
+  pipeline.slowdown = slowdown;
+  pipeline.below = 0;
+}
+
+void StragglerDetector::Forget(int number) {
+  Pipeline& pipeline = pipelines_[number];
+  pipeline.slowdown.reset();
+  pipeline.above = 0;
 }
 
 std::map<int, double> StragglerDetector::Stragglers() const {

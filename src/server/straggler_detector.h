@@ -39,7 +39,7 @@ namespace perseus {
 struct PipelineStep {
   std::int64_t step = 0;
   int pipeline = 0;
-  double busy_s = 0;         // Of the node that reports it; the largest of all counts.
+  double busy_s = 0;         // Of the whole pipeline: the largest of its nodes'.
   double expected_s = 0;     // By the plan in force; 0: unknown, all pipelines do the same.
   std::int64_t version = 0;  // Of the orders that it followed.
 };
@@ -64,9 +64,15 @@ class StragglerDetector {
   static constexpr double kUpdate = 0.01;
 
   // A step is judged once a later one is reported by every pipeline that reported it, or when it is
-  // three behind the newest; what comes after that is passed over. Four of these in a row are a job
-  // that began anew.
+  // three behind the newest; what comes after that is passed over.
   std::vector<StragglerChange> Add(const PipelineStep& report);
+
+  // The job's steps count from lower numbers again.
+  void BeginAnew();
+  // Raised by another detector, whose knowledge this one goes on with.
+  void Raise(int pipeline, double slowdown);
+  // Whatever was said of it is taken back: it is raised again if it is so.
+  void Forget(int pipeline);
 
   // Those that are raised.
   std::map<int, double> Stragglers() const;
@@ -98,7 +104,6 @@ class StragglerDetector {
   std::map<int, Pipeline> pipelines_;
   std::map<int, std::int64_t> newest_;  // Step of each pipeline.
   std::int64_t judged_ = -1;            // The last step that was.
-  int passed_over_ = 0;                 // In a row.
 };
 
 }  // namespace perseus

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -147,14 +148,14 @@ TEST(Detector, WhatFlapsStaysRaised) {
   EXPECT_THAT(job.detector.Stragglers(), IsEmpty());
 }
 
-TEST(Detector, ANodeThatReportsLateOrTwiceChangesNothing) {
+TEST(Detector, WhatComesLateOrTwiceChangesNothing) {
   StragglerDetector detector;
   for (std::int64_t step = 0; step < 40; ++step) {
     for (int pipeline = 0; pipeline < 2; ++pipeline) {
-      const double busy_s = pipeline == 1 && step >= 20 ? 4 : 3;
-      detector.Add({step, pipeline, busy_s, 3, 1});
-      detector.Add({step, pipeline, 0.7 * busy_s, 3, 1});  // Of another of its nodes.
-      if (step >= 5) detector.Add({step - 5, pipeline, 9, 3, 1});
+      detector.Add({step, pipeline, pipeline == 1 && step >= 20 ? 4.0 : 3.0, 3, 1});
+      for (std::int64_t again = std::max<std::int64_t>(0, step - 8); again < step - 3; ++again) {
+        detector.Add({again, pipeline, 9, 3, 1});
+      }
     }
   }
   EXPECT_THAT(detector.Stragglers(), ElementsAre(Pair(1, DoubleNear(4.0 / 3, 1e-9))));
@@ -163,12 +164,34 @@ TEST(Detector, ANodeThatReportsLateOrTwiceChangesNothing) {
 TEST(Detector, AJobThatBeginsAnewIsJudgedAnew) {
   Job first(2);
   first.Run(500);
+  first.detector.BeginAnew();
   for (std::int64_t step = 0; step < 12; ++step) {
     for (int pipeline = 0; pipeline < 2; ++pipeline) {
       first.detector.Add({step, pipeline, pipeline == 0 ? 4.5 : 3.0, 3, 1});
     }
   }
   EXPECT_THAT(first.detector.Stragglers(), ElementsAre(Pair(0, DoubleNear(1.5, 1e-9))));
+}
+
+TEST(Detector, GoesOnWithWhatAnotherRaised) {
+  Job job(2);
+  job.detector.Raise(1, 1.3);
+  const auto told = job.Run(10);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].second, (StragglerChange{1, 1})) << "it is well by now";
+}
+
+TEST(Detector, WhatWasForgottenIsRaisedAgain) {
+  Job job(2);
+  job.slowdown = [](int pipeline, std::int64_t step) {
+    return pipeline == 1 && step >= 10 ? 1.3 : 1.0;
+  };
+  job.Run(20);
+  ASSERT_EQ(job.detector.Stragglers().size(), 1U);
+  job.detector.Forget(1);
+  EXPECT_THAT(job.detector.Stragglers(), IsEmpty());
+  job.Run(3);
+  EXPECT_EQ(job.detector.Stragglers().size(), 1U);
 }
 
 TEST(Detector, APipelineThatFallsSilentHoldsNobodyUp) {

@@ -119,6 +119,7 @@ Answer<http::Response> Delete(const Context& context) {
     if (!deleted) return Refuse(deleted);
     was_there = was_there || *deleted;
   }
+  if (const auto watch = context.services.watches.Find(context.job->id)) watch->Forget(*pipeline);
   return JsonResponse({{"pipeline", *pipeline}, {"deleted", was_there}});
 }
 

@@ -1,6 +1,7 @@
 // Tokens, for operators: what `perseus token` does from afar.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -70,9 +71,25 @@ Answer<http::Response> List(const Context& context) {
   return JsonResponse({{"tokens", std::move(list)}});
 }
 
+// Without an operator nobody could make one any more.
+bool IsLastOperator(const std::vector<TokenRecord>& tokens, std::string_view id) {
+  const auto is_other_operator = [&](const TokenRecord& token) {
+    return token.scope == "operator" && token.id != id;
+  };
+  return std::ranges::none_of(tokens, is_other_operator);
+}
+
 Answer<http::Response> Revoke(const Context& context) {
   const std::string& id = context.Path("token");
   Store& store = context.services.store;
+  const auto tokens = store.Tokens();
+  if (!tokens) return Refuse(tokens);
+  const auto found = std::ranges::find(*tokens, id, &TokenRecord::id);
+  if (found != tokens->end() && found->scope == "operator" && IsLastOperator(*tokens, id)) {
+    return Refuse(409, "This is the last operator's token",
+                  fmt::format("without token {} nobody may make another", id),
+                  "create one of scope operator first");
+  }
   const auto deleted = store.DeleteToken(id);
   if (!deleted) return Refuse(deleted);
   if (!*deleted) {

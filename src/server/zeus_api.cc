@@ -11,9 +11,12 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <charconv>
 #include <chrono>
+#include <map>
+#include <memory>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/mutex.h"
 #include "perseus/http/offload.h"
 #include "perseus/server/endpoints.h"
 #include "perseus/server/job_spec.h"
@@ -253,20 +256,46 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, const
   return Compact({{"rank", rank}, {"frequencies", std::move(frequencies)}});
 }
 
+// Which jobs were just seen to lack a rank or a plan: a thousand ranks wait for the same, and one
+// look at it is enough.
+class JustSeen {
+ public:
+  bool IsWaiting(const std::string& job, std::chrono::steady_clock::time_point now) {
+    const MutexLock lock(mutex_);
+    const auto found = until_.find(job);
+    return found != until_.end() && now < found->second;
+  }
+  void SetWaiting(const std::string& job, std::chrono::steady_clock::time_point now) {
+    const MutexLock lock(mutex_);
+    std::erase_if(until_, [now](const auto& entry) { return entry.second <= now; });
+    until_[job] = now + kLookEvery;
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<std::string, std::chrono::steady_clock::time_point> until_ PERSEUS_GUARDED_BY(mutex_);
+};
+
 // Answers once all ranks have registered and there is a plan. Its client waits for good.
 boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& pool,
+                                                     JustSeen& just_seen, http::Call& call,
                                                      Context context) {
   const auto rank = AskedRank(context.request);
   if (!rank) co_return http::ProblemResponse(rank.error());
+  const std::string job = context.job->id;
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
-  for (;;) {
-    const auto look = [&] { return ScheduleOf(context.services, context.job->id, *rank); };
-    Answer<std::optional<http::Response>> answer = co_await http::Offload(pool, look);
-    if (!answer && answer.error().status != 503) co_return http::ProblemResponse(answer.error());
-    if (answer && *answer) co_return **std::move(answer);
+  while (call.is_client_there()) {
+    if (!just_seen.IsWaiting(job, std::chrono::steady_clock::now())) {
+      const auto look = [&] { return ScheduleOf(context.services, job, *rank); };
+      Answer<std::optional<http::Response>> answer = co_await http::Offload(pool, look);
+      if (!answer && answer.error().status != 503) co_return http::ProblemResponse(answer.error());
+      if (answer && *answer) co_return **std::move(answer);
+      just_seen.SetWaiting(job, std::chrono::steady_clock::now());
+    }
     timer.expires_after(kLookEvery);
     co_await timer.async_wait(boost::asio::use_awaitable);
   }
+  co_return http::Response{.status = 503};
 }
 
 Answer<http::Response> TakeResult(const Context& context) {
@@ -297,7 +326,9 @@ void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool) {
   endpoints.Add("POST", "/register_rank/{job}", Access::kJob, RegisterRank);
   endpoints.AddWaiting(
       "GET", "/schedule/{job}", Access::kRead,
-      [&pool](http::Call&, Context context) { return AwaitSchedule(pool, std::move(context)); });
+      [&pool, just_seen = std::make_shared<JustSeen>()](http::Call& call, Context context) {
+        return AwaitSchedule(pool, *just_seen, call, std::move(context));
+      });
   endpoints.Add("POST", "/result/{job}", Access::kJob, TakeResult);
 }
 

@@ -121,13 +121,13 @@ Result<void> SqlStore::SetTarget(std::string_view job, std::string_view target, 
   });
 }
 
-Result<void> SqlStore::Heartbeat(std::string_view job, std::int64_t step, std::string_view summary,
-                                 Milliseconds at) {
+Result<void> SqlStore::Heartbeat(std::string_view job, Steps steps, std::int64_t step,
+                                 std::string_view summary, Milliseconds at) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
     return RunSteps(transaction,
                     {{"UPDATE jobs SET last_step = $2, summary = $3, last_step_at = $4 "
                       "WHERE id = $1 AND ended = 0 AND (last_step < $2 OR last_step_at <= $5)",
-                      {job, step, summary, at, at - kRestarted}}});
+                      {job, step, summary, at, steps == Steps::kAnew ? at : at - kRestarted}}});
   });
 }
 

@@ -103,11 +103,6 @@ Result<bool> SqlStore::CompletePlanning(const PlanningTask& task, const Planning
     if (claim->empty()) return false;
 
     const bool is_current = (*job)->generation == outcome.generation;
-    for (PlanRecord plan : outcome.plans) {
-      plan.job = task.job;
-      const auto kept = InsertPlan(transaction, std::move(plan), now);
-      if (!kept) return Fail(kept);
-    }
     // Else it may be of an older profile; the planning that is due again makes another.
     if (outcome.frontier && is_current) {
       const auto kept =
@@ -118,6 +113,12 @@ Result<bool> SqlStore::CompletePlanning(const PlanningTask& task, const Planning
       const auto added =
           AddOrders(transaction, task.job, (*job)->orders_version + 1, *outcome.orders, now);
       if (!added) return Fail(added);
+    }
+    // After the orders, which keep the plans that they name.
+    for (PlanRecord plan : outcome.plans) {
+      plan.job = task.job;
+      const auto kept = InsertPlan(transaction, std::move(plan), now);
+      if (!kept) return Fail(kept);
     }
     const auto set =
         transaction.Run("UPDATE jobs SET status = $2, problem = $3, planned = $4 WHERE id = $1",

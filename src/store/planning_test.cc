@@ -216,7 +216,7 @@ TEST_P(StorePlanningTest, WhoHearsOfAChangeSeesItAndMayUseTheStore) {
   constexpr std::int64_t kChanges = 20;
   Succeed(store_->Listen([&](const Notice& notice) {
     seen.push_back(Job().generation);
-    Succeed(store_->Heartbeat(job_, Job().generation, "", 1));
+    Succeed(store_->Heartbeat(job_, Store::Steps::kOn, Job().generation, "", 1));
     heard.Add(notice);
   }));
   for (std::int64_t i = 1; i <= kChanges; ++i) {

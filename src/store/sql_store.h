@@ -31,8 +31,8 @@ class SqlStore final : public Store {
   Result<std::vector<JobRecord>> ListJobs(Which which, std::string_view after, int limit) override;
   Result<void> EndJob(std::string_view job, Milliseconds now) override;
   Result<void> SetTarget(std::string_view job, std::string_view target, Milliseconds now) override;
-  Result<void> Heartbeat(std::string_view job, std::int64_t step, std::string_view summary,
-                         Milliseconds at) override;
+  Result<void> Heartbeat(std::string_view job, Steps steps, std::int64_t step,
+                         std::string_view summary, Milliseconds at) override;
   Result<int> Prune(Milliseconds before, int limit) override;
 
   // --- profiles

@@ -178,10 +178,11 @@ class Store {
   // A new target: generation + 1, planning is due.
   virtual Result<void> SetTarget(std::string_view job, std::string_view target,
                                  Milliseconds now) = 0;
-  // Only if `step` is higher than the one known, or `at` 60 s later than it (a job that restarted).
-  // Nothing if the job has ended.
-  virtual Result<void> Heartbeat(std::string_view job, std::int64_t step, std::string_view summary,
-                                 Milliseconds at) = 0;
+  // kOn: only if `step` is higher than the one known, or `at` 60 s later than it. kAnew: whatever
+  // is known, since the job counts anew. Nothing for a job that is unknown or has ended.
+  enum class Steps { kOn, kAnew };
+  virtual Result<void> Heartbeat(std::string_view job, Steps steps, std::int64_t step,
+                                 std::string_view summary, Milliseconds at) = 0;
   // Deletes jobs that ended before `before`, with all that is theirs; at most `limit`. How many.
   virtual Result<int> Prune(Milliseconds before, int limit) = 0;
 

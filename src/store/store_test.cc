@@ -94,7 +94,7 @@ TEST_P(StoreTest, WhatIsNoRunningJobIsNotChanged) {
     EXPECT_EQ(store_->PutRank(job, 0, "{}").error().kind, ErrorKind::kInput);
     EXPECT_EQ(store_->AddResult(job, 0, "{}", 1).error().kind, ErrorKind::kInput);
     EXPECT_FALSE(Get(store_->DeleteStraggler(job, 0, "report", 1)));
-    Succeed(store_->Heartbeat(job, 9, "", 9));
+    Succeed(store_->Heartbeat(job, Store::Steps::kOn, 9, "", 9));
     Succeed(store_->WantPlanning(job, 1));
   }
   EXPECT_EQ(Job(), before);
@@ -103,13 +103,13 @@ TEST_P(StoreTest, WhatIsNoRunningJobIsNotChanged) {
 }
 
 TEST_P(StoreTest, HeartbeatsGoForwardsUnlessTheJobRestarted) {
-  Succeed(store_->Heartbeat(job_, 10, "ten", 5000));
-  Succeed(store_->Heartbeat(job_, 9, "late", 5100));
+  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 10, "ten", 5000));
+  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 9, "late", 5100));
   EXPECT_EQ(Job().last_step, 10);
   EXPECT_EQ(Job().summary, "ten");
-  Succeed(store_->Heartbeat(job_, 2, "early", 64'999));
+  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 2, "early", 64'999));
   EXPECT_EQ(Job().last_step, 10);
-  Succeed(store_->Heartbeat(job_, 3, "restarted", 65'000));
+  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 3, "restarted", 65'000));
   EXPECT_EQ(Job().last_step, 3);
   EXPECT_EQ(Job().last_step_at, 65'000);
 }
@@ -179,7 +179,7 @@ TEST_P(StoreTest, NumbersComeBackExactlyToTheirLimits) {
                                      .expires = kMost};
   Succeed(store_->PutStraggler(straggler, 1));
   EXPECT_THAT(Get(store_->Stragglers(job_)), ElementsAre(straggler));
-  Succeed(store_->Heartbeat(job_, kMost, "", kMost));
+  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, kMost, "", kMost));
   EXPECT_EQ(Job().last_step, kMost);
   for (const double slowdown : {0.99, -1.0, std::numeric_limits<double>::infinity(),
                                 std::numeric_limits<double>::quiet_NaN()}) {
