@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <cstdio>
 #include <exception>
 #include <functional>
 
@@ -60,6 +61,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (soak->parsed()) keep_ended = "0";
   std::signal(SIGPIPE, SIG_IGN);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   RaiseLimitOnOpenFiles();
   try {
     const ServerProcess server(program, keep_ended);

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <boost/asio/this_coro.hpp>
-#include <cstdio>
 #include <vector>
 
 #include "fleet.h"
@@ -73,7 +72,6 @@ asio::awaitable<void> LiveOn(asio::io_context& loop, const ServerProcess& server
 void Print(std::string_view when, double at_s, const Counts& counts, const Usage& usage) {
   fmt::print("{:>6} {:>6.0f} s: {} jobs, {} events, {} requests; {}; load {:.1f}\n", when, at_s,
              counts.jobs, counts.events, counts.requests, Describe(usage), LoadAverage());
-  std::fflush(stdout);
 }
 
 asio::awaitable<void> Sample(const ServerProcess& server, const Counts& counts,

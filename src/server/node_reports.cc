@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "perseus/server/event_hub.h"
 #include "perseus/server/job_spec.h"
@@ -23,6 +24,8 @@ constexpr Milliseconds kDetectionLasts = 60'000;
 constexpr int kOrdersLookedThrough = 16;
 // A step's number that no job comes to between two reports.
 constexpr std::int64_t kFarthestAhead = 1'000'000;
+// Then it is another report's turn: this one's node waits for its answer.
+constexpr int kWritesInARow = 3;
 
 ReportedStep ReadStep(const Node& node) {
   constexpr std::array<std::string_view, 7> kKeys{"step",     "pipeline", "time_s", "busy_s",
@@ -81,7 +84,7 @@ Result<void> NodeReports::Take(const std::string& node, const std::vector<NodeJo
   for (const NodeJobReport& report : reports) {
     if (auto taken = TakeJob(node, report, now); !taken) return taken;
   }
-  return {};
+  return WriteSeen();
 }
 
 Result<void> NodeReports::TakeJob(const std::string& node, const NodeJobReport& report,
@@ -89,33 +92,49 @@ Result<void> NodeReports::TakeJob(const std::string& node, const NodeJobReport& 
   const auto job = store_.FindJob(report.job);
   if (!job) return Fail(job);
   if (!*job || (*job)->ended != 0) return {};
-  if (IsNews(node, report, now)) {
-    NodeRecord record;
-    record.job = (*job)->id;
-    record.node = node;
-    record.acknowledged = report.acknowledged;
-    record.following = report.following;
-    record.since_step = report.since_step;
-    record.seen = now;
-    if (auto told = store_.Acknowledge(record); !told) return told;
-  }
+  See(node, (*job)->id, report, now);
   if (report.steps.empty()) return {};
   return TakeSteps(node, **job, report, now);
 }
 
-bool NodeReports::IsNews(const std::string& node, const NodeJobReport& report, Milliseconds now) {
+void NodeReports::See(const std::string& node, const std::string& job, const NodeJobReport& report,
+                      Milliseconds now) {
   const MutexLock lock(mutex_);
-  Known& known = known_[{report.job, node}];
+  Known& known = known_[{job, node}];
   if (known.acknowledged == report.acknowledged && known.following == report.following &&
       now - known.told < kTellEvery) {
-    return false;
+    return;
   }
   known = {report.acknowledged, report.following, now};
   // Nodes that are gone.
   if (known_.size() > 100'000) {
     std::erase_if(known_, [now](const auto& entry) { return now - entry.second.told > 60'000; });
   }
-  return true;
+  NodeRecord record;
+  record.job = job;
+  record.node = node;
+  record.acknowledged = report.acknowledged;
+  record.following = report.following;
+  record.since_step = report.since_step;
+  record.seen = now;
+  seen_.push_back(std::move(record));
+}
+
+Result<void> NodeReports::WriteSeen() {
+  for (int round = 0; round < kWritesInARow; ++round) {
+    std::vector<NodeRecord> seen;
+    {
+      const MutexLock lock(mutex_);
+      if (is_writing_ || seen_.empty()) return {};
+      is_writing_ = true;
+      seen.swap(seen_);
+    }
+    auto told = store_.Acknowledge(seen);
+    const MutexLock lock(mutex_);
+    is_writing_ = false;
+    if (!told) return told;
+  }
+  return {};
 }
 
 Result<void> NodeReports::TakeSteps(const std::string& node, const JobRecord& job,

@@ -48,14 +48,20 @@ class NodeReports {
   Result<void> LookAtNodes(const std::string& job, JobWatch& watch, Milliseconds now);
   Result<void> TellStragglers(const std::string& job, std::vector<StragglerChange> changes,
                               Milliseconds now);
-  // Whether the store has to hear of it.
-  bool IsNews(const std::string& node, const NodeJobReport& report, Milliseconds now);
+  // Notes it for WriteSeen() if the store has to hear of it.
+  void See(const std::string& node, const std::string& job, const NodeJobReport& report,
+           Milliseconds now);
+  // One thread at a time writes what all have noted, and the others go on, so thousands of nodes
+  // take few commits. What is lost with this process, every node says again in its next reports.
+  Result<void> WriteSeen();
   Result<double> ExpectedTime(const std::string& job, JobWatch& watch, const ReportedStep& step);
 
   Store& store_;
   JobWatches& watches_;
   Mutex mutex_;
   std::map<std::pair<std::string, std::string>, Known> known_ PERSEUS_GUARDED_BY(mutex_);
+  std::vector<NodeRecord> seen_ PERSEUS_GUARDED_BY(mutex_);  // To be written.
+  bool is_writing_ PERSEUS_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace perseus

@@ -1,7 +1,9 @@
 // Nodes, stragglers, and what clients of Zeus say of their ranks.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "perseus/store/sql_store.h"
 
@@ -69,13 +71,22 @@ Result<std::vector<NodeRecord>> SqlStore::JobsOf(std::string_view node) {
                  {node}, NodeOf);
 }
 
-Result<void> SqlStore::Acknowledge(const NodeRecord& node) {
+Result<void> SqlStore::Acknowledge(const std::vector<NodeRecord>& nodes) {
+  // So that two of these never wait for each other.
+  std::vector<const NodeRecord*> sorted;
+  for (const NodeRecord& node : nodes) sorted.push_back(&node);
+  std::ranges::sort(sorted, {},
+                    [](const NodeRecord* node) { return std::tie(node->job, node->node); });
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    return RunSteps(
-        transaction,
-        {{"UPDATE nodes SET acknowledged = CASE WHEN acknowledged < $3 THEN $3 ELSE acknowledged "
+    for (const NodeRecord* node : sorted) {
+      const auto told = transaction.Run(
+          "UPDATE nodes SET acknowledged = CASE WHEN acknowledged < $3 THEN $3 ELSE acknowledged "
           "END, following = $4, since_step = $5, seen = $6 WHERE job = $1 AND node = $2",
-          {node.job, node.node, node.acknowledged, node.following, node.since_step, node.seen}}});
+          {node->job, node->node, node->acknowledged, node->following, node->since_step,
+           node->seen});
+      if (!told) return Fail(told);
+    }
+    return {};
   });
 }
 

@@ -14,6 +14,11 @@ constexpr Milliseconds kNever = std::numeric_limits<Milliseconds>::max();
 // When somebody may take a task on: at once when it is due, or when he who has it is out of time.
 constexpr std::string_view kClaimable = "CASE WHEN worker = '' THEN due ELSE until END";
 
+// 0: something changed, and nodes wait for it; 1: the same again, with more care.
+constexpr std::string_view kPatience =
+    "(SELECT CASE WHEN jobs.planned < jobs.generation THEN 0 ELSE 1 END FROM jobs "
+    "WHERE jobs.id = planning.job)";
+
 constexpr std::int64_t kKeptOrders = 50;
 
 Result<void> PutFrontier(Transaction& transaction, std::string_view job,
@@ -73,9 +78,9 @@ Result<std::optional<PlanningTask>> SqlStore::ClaimPlanning(std::string_view wor
     const Milliseconds until = now + for_ms;
     Result<Rows> claimed = transaction.Run(
         fmt::format("UPDATE planning SET worker = $1, until = $2, due = $3 WHERE job = "
-                    "(SELECT job FROM planning WHERE {0} <= $4 ORDER BY {0} LIMIT 1 {1}) "
+                    "(SELECT job FROM planning WHERE {0} <= $4 ORDER BY {1}, {0} LIMIT 1 {2}) "
                     "RETURNING job",
-                    kClaimable, database_->dialect().skip_locked),
+                    kClaimable, kPatience, database_->dialect().skip_locked),
         {worker, until, kNever, now});
     if (!claimed) return Fail(claimed);
     if (claimed->empty()) return std::nullopt;

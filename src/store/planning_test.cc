@@ -56,6 +56,18 @@ TEST_P(StorePlanningTest, WhatIsDueLongestIsClaimedFirstAndByOne) {
   EXPECT_EQ(Get(store_->NextPlanning()), 1200) << "when the first worker's time is up";
 }
 
+TEST_P(StorePlanningTest, WhatChangedIsClaimedBeforeASecondLookThatIsDueLonger) {
+  const std::string other = Register("run8");
+  Get(store_->PutProfile(job_, "a", 1));
+  const PlanningTask first = Claim("w", 1);
+  PlanningOutcome outcome = Current();
+  outcome.again_at = 100;
+  ASSERT_TRUE(Get(store_->CompletePlanning(first, outcome, 2)));
+  Get(store_->PutProfile(other, "a", 200));
+  EXPECT_EQ(Claim("w", 300).job, other);
+  EXPECT_EQ(Claim("w", 300).job, job_);
+}
+
 TEST_P(StorePlanningTest, AWorkerWhoIsOutOfTimeLosesItToAnother) {
   Succeed(store_->WantPlanning(job_, 1));
   const PlanningTask lost = Claim("w1", 1);

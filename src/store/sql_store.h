@@ -68,7 +68,7 @@ class SqlStore final : public Store {
   Result<void> DetachNode(std::string_view job, std::string_view node) override;
   Result<std::vector<NodeRecord>> NodesOf(std::string_view job) override;
   Result<std::vector<NodeRecord>> JobsOf(std::string_view node) override;
-  Result<void> Acknowledge(const NodeRecord& node) override;
+  Result<void> Acknowledge(const std::vector<NodeRecord>& nodes) override;
 
   // --- stragglers
   Result<void> PutStraggler(const StragglerRecord& straggler, Milliseconds now) override;

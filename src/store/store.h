@@ -242,8 +242,8 @@ class Store {
   virtual Result<void> DetachNode(std::string_view job, std::string_view node) = 0;
   virtual Result<std::vector<NodeRecord>> NodesOf(std::string_view job) = 0;
   virtual Result<std::vector<NodeRecord>> JobsOf(std::string_view node) = 0;
-  // Never backwards in `acknowledged`. `ranks` stay. Nothing if it is not attached.
-  virtual Result<void> Acknowledge(const NodeRecord& node) = 0;
+  // Never backwards in `acknowledged`. `ranks` stay. Nothing of those that are not attached.
+  virtual Result<void> Acknowledge(const std::vector<NodeRecord>& nodes) = 0;
 
   // --- stragglers
   // Replaces what that source said of that pipeline: generation + 1, planning is due. kInput if the

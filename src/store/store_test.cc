@@ -228,7 +228,7 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
                              .following = 6,
                              .since_step = 88,
                              .seen = 20};
-  Succeed(store_->Acknowledge(report));
+  Succeed(store_->Acknowledge({report}));
   EXPECT_THAT(
       Get(store_->NodesOf(job_)),
       ElementsAre(report, NodeRecord{.job = job_, .node = "n2", .ranks = "[2]", .seen = 10}));
@@ -237,7 +237,7 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
   NodeRecord later = report;
   later.acknowledged = 5;
   later.seen = 30;
-  Succeed(store_->Acknowledge(later));
+  Succeed(store_->Acknowledge({later}));
   later.acknowledged = 7;
   EXPECT_EQ(Get(store_->NodesOf(job_))[0], later);
 
@@ -249,7 +249,7 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
   Succeed(store_->DetachNode(job_, "n1"));
   Succeed(store_->DetachNode(job_, "n1"));
   EXPECT_THAT(Get(store_->NodesOf(job_)), SizeIs(1));
-  Succeed(store_->Acknowledge(report));
+  Succeed(store_->Acknowledge({report}));
   EXPECT_THAT(Get(store_->NodesOf(job_)), SizeIs(1)) << "not attached by a report";
 }
 
