@@ -19,14 +19,19 @@ class SavingsTest : public ServedJobs {
   void ProfileOnline(const ServedJob& job) {
     const std::string directory = job.nodes[0].directory;
     const std::string tuned = job.key + ".tuned";
-    RunWell(
-        fmt::format("tune {0} --job {1}.toml --blocking-power 0 --budget-steps 60 "
-                    "--frequencies 6 --steps-per-round 9 --orders-take 0.4 -o {2} "
-                    ">{2}.txt 2>{2}.err",
-                    directory, job.key, tuned));
-    std::cout << Read(tuned + ".txt");
+    const auto tune = [&] {
+      return Run(
+          fmt::format("tune {0} --job {1}.toml --blocking-power 0 --budget-steps 60 "
+                      "--frequencies 6 --steps-per-round 9 --orders-take 0.4 -o {2}",
+                      directory, job.key, tuned));
+    };
+    Outcome outcome = tune();
+    // What was measured while the machine did something else may give no plan; it goes on.
+    for (int again = 0; again < 2 && outcome.status != 0; ++again) outcome = tune();
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    std::cout << outcome.out;
     RunWell("tune " + directory + " --give-back");
-    Register(job, "--profile " + tuned + "/planned.csv");
+    Register(job, "--profile " + tuned + "/options.csv");
   }
   // A machine that is busy for a second makes steps late; a plan that is slow is late each time.
   void ExpectPromiseKeptInOneOfThree(const ServedJob& job) {
@@ -71,6 +76,7 @@ TEST_F(SavingsTest, TwoJobsSaveWhatTheServerPromised) {
     StartTrainer(job);
     AwaitStep(job.key, 10);
     ProfileOnline(job);
+    if (HasFatalFailure()) return;
     ExpectPromiseKeptInOneOfThree(job);
   }
 }

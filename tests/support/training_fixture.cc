@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <ranges>
 #include <sstream>
@@ -66,13 +67,18 @@ TrainingFixture::~TrainingFixture() {
   }
 }
 
-pid_t TrainingFixture::Start(const std::string& command) {
-  const pid_t process = std::stoi(RunWell(command + " & echo $!"));
+pid_t TrainingFixture::Start(const std::string& command, const std::string& in_front) {
+  const std::string line =
+      fmt::format("cd '{}' && {{ {} '" PERSEUS_PROGRAM "' {} & echo $! >pid; }}",
+                  Directory().string(), in_front, command);
+  const int status = std::system(line.c_str());  // NOLINT(bugprone-*): a test's own words.
+  EXPECT_EQ(status, 0) << line;
+  const pid_t process = std::stoi(Read("pid"));
   started_.push_back(process);
   return process;
 }
 
-void TrainingFixture::Kill(pid_t process, int signal) const {
+void TrainingFixture::Kill(pid_t process, int signal) {
   kill(process, signal);
   EXPECT_TRUE(Comes([process] { return HasEnded(process); }));
 }

@@ -46,9 +46,10 @@ class TrainingFixture : public ProgramTest {
   // Ends what was started and still runs, the last first.
   ~TrainingFixture() override;
 
-  // `perseus COMMAND` in the background; redirections go with it.
-  pid_t Start(const std::string& command);
-  void Kill(pid_t process, int signal) const;
+  // `perseus COMMAND` in the background; redirections go with it. `in_front` runs it in its stead
+  // ("ip netns exec NAME").
+  pid_t Start(const std::string& command, const std::string& in_front = "");
+  static void Kill(pid_t process, int signal);
   // True once `condition` is, within a minute.
   static bool Comes(const std::function<bool()>& condition);
   static bool HasEnded(pid_t process);

@@ -1,0 +1,86 @@
+#include "network.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <sstream>
+#include <stdexcept>
+#include <vector>
+
+#include "perseus/base/process.h"
+
+namespace perseus {
+namespace {
+
+// `ip` and these words.
+Result<std::string> Ip(const std::string& words) {
+  std::vector<std::string> command{"ip"};
+  std::istringstream stream(words);
+  for (std::string word; stream >> word;) command.push_back(word);
+  return RunProgram(command, "");
+}
+
+void MustIp(const std::string& words) {
+  if (const auto ran = Ip(words); !ran) throw std::runtime_error(ran.error().message);
+}
+
+// For networks at the same time: 10.213.x.y, of addresses that nobody else is likely to use.
+int OwnNumber() { return static_cast<int>(getpid()); }
+
+}  // namespace
+
+std::string Network::WhyNot() {
+  const std::string probe = fmt::format("perseus{}probe", OwnNumber());
+  const auto made = Ip("netns add " + probe);
+  if (!made) return "no network namespaces: " + made.error().message;
+  const auto linked = Ip(fmt::format("link add pp{0}p type veth peer name pp{0}q netns {1}",
+                                     OwnNumber() % 100'000, probe));
+  (void)Ip("netns del " + probe);
+  return linked ? "" : "no virtual cables: " + linked.error().message;
+}
+
+Network::Network(int machines) : machines_(machines) {
+  for (int machine = 0; machine < machines; ++machine) {
+    const std::string name = Name(machine);
+    const std::string address = Address(machine);
+    const std::string gateway =
+        address.substr(0, address.rfind('.')) + "." + std::to_string(machine * 4 + 1);
+    MustIp("netns add " + name);
+    MustIp(fmt::format("link add {0} type veth peer name eth0 netns {0}", name));
+    MustIp(fmt::format("address add {}/30 dev {}", gateway, name));
+    MustIp(fmt::format("-n {} address add {}/30 dev eth0", name, address));
+    MustIp(fmt::format("-n {} link set lo up", name));
+    MustIp(fmt::format("-n {} link set eth0 up", name));
+    MustIp(fmt::format("link set {} up", name));
+  }
+}
+
+Network::~Network() {
+  for (int machine = 0; machine < machines_; ++machine) {
+    (void)Ip("link delete " + Name(machine));
+    (void)Ip("netns del " + Name(machine));
+  }
+}
+
+std::string Network::Address(int machine) const {
+  return fmt::format("10.213.{}.{}", OwnNumber() % 250, machine * 4 + 2);
+}
+
+std::string Network::Inside(int machine) const { return "ip netns exec " + Name(machine); }
+
+// Its other end goes down with it, and the route: this end gives up at once, as where a machine
+// vanishes. Addresses stay.
+void Network::Cut(int machine) const {
+  MustIp(fmt::format("-n {} link set eth0 down", Name(machine)));
+}
+
+void Network::Mend(int machine) const {
+  MustIp(fmt::format("-n {} link set eth0 up", Name(machine)));
+}
+
+// An interface's name has 15 letters at most.
+std::string Network::Name(int machine) const {
+  return fmt::format("pp{}m{}", OwnNumber(), machine);
+}
+
+}  // namespace perseus

@@ -1,0 +1,222 @@
+#include "replicas.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "perseus/jobdir/orders.h"
+#include "rank_logs.h"
+
+namespace perseus {
+
+using nlohmann::json;
+using std::chrono::milliseconds;
+
+// ---- A stream ----
+
+RecordedStream::RecordedStream(const std::string& servers, const std::string& node)
+    : thread_([this, servers, node] {
+        auto client = http::Client::Create({.server = servers});
+        http::Client::Listening listening;
+        listening.target = "/v1/nodes/" + node + "/events";
+        listening.heard = [this](const http::Event& event) {
+          const std::lock_guard lock(mutex_);
+          if (event.name == "orders") versions_.push_back(json::parse(event.data).at("version"));
+          return true;
+        };
+        listening.changed = [this](std::string_view what) {
+          constexpr std::string_view kConnected = "connected to ";
+          const std::lock_guard lock(mutex_);
+          server_ = what.starts_with(kConnected) ? what.substr(kConnected.size()) : "";
+        };
+        listening.should_end = [this] { return ends_.load(); };
+        const auto listened = client->Listen(listening);
+        EXPECT_TRUE(listened) << listened.error().message;
+      }) {}
+
+RecordedStream::~RecordedStream() {
+  ends_ = true;
+  thread_.join();
+}
+
+std::vector<std::int64_t> RecordedStream::versions() const {
+  const std::lock_guard lock(mutex_);
+  return versions_;
+}
+
+std::string RecordedStream::server() const {
+  const std::lock_guard lock(mutex_);
+  return server_;
+}
+
+// ---- Load ----
+
+StragglerLoad::StragglerLoad(const std::string& servers, const std::string& job)
+    : thread_([this, servers, job] {
+        auto client = http::Client::Create({.server = servers, .timeout = milliseconds(3000)});
+        for (int i = 0; !ends_; ++i) {
+          const int pipeline = i % 2;
+          // Many, but not ever new: plans that were made are found again.
+          const double slowdown = 1.05 + 0.01 * (i % 23);
+          const auto put =
+              client->Send({.method = "PUT",
+                            .target = fmt::format("/v1/jobs/{}/stragglers/{}", job, pipeline),
+                            .body = json{{"slowdown", slowdown}}.dump()});
+          {
+            const std::lock_guard lock(mutex_);
+            if (put && put->status == 200) {
+              said_[pipeline] = {slowdown, {}};
+              ++acknowledged_;
+            } else {
+              said_[pipeline].unknown.push_back(slowdown);
+            }
+          }
+          std::this_thread::sleep_for(milliseconds(20));
+        }
+      }) {}
+
+void StragglerLoad::End() {
+  ends_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+std::map<int, StragglerLoad::Said> StragglerLoad::said() const {
+  const std::lock_guard lock(mutex_);
+  return said_;
+}
+
+// ---- Replicas ----
+
+Replicas::~Replicas() {
+  ranks_end_ = true;
+  if (ranks_.joinable()) ranks_.join();
+}
+
+void Replicas::StartReplicas(const std::vector<std::string>& addresses,
+                             const std::vector<std::string>& in_front) {
+  addresses_ = addresses;
+  in_front_ = in_front;
+  for (int replica = 0; replica < kReplicas; ++replica) StartReplica(replica);
+}
+
+void Replicas::StartReplica(int replica) {
+  const auto index = static_cast<std::size_t>(replica);
+  std::string& address = addresses_.at(index);
+  const std::string log = fmt::format("serve{}.log", replica);
+  const bool is_local = address.starts_with("127.");
+  pids_[index] = Start(fmt::format("serve --listen {} --database '{}' --replica r{} {} 2>{}",
+                                   address, database_, replica, is_local ? "" : "--insecure", log),
+                       in_front_.empty() ? "" : in_front_[index]);
+  const std::string before = "listening on ";
+  std::string text;
+  ASSERT_TRUE(Comes([&] {
+    text = Read(log);
+    return text.find(before) != std::string::npos && text.ends_with('\n');
+  })) << text;
+  const std::size_t begin = text.find(before) + before.size();
+  // Anew, it is to have the port that it had.
+  address = text.substr(begin, text.find('\n', begin) - begin);
+  urls_[index] = "http://" + address;
+}
+
+std::string Replicas::urls() const { return fmt::format("{}", fmt::join(urls_, ",")); }
+
+int Replicas::ReplicaAt(const std::string& url) const {
+  const auto found = std::ranges::find(urls_, url);
+  return found == urls_.end() ? -1 : static_cast<int>(found - urls_.begin());
+}
+
+void Replicas::RegisterJob() {
+  RunWell("synth --gpu a100 --stages 4 -o profile.csv");
+  RunWell(fmt::format(
+      "job register {} --profile profile.csv --schedule 1f1b --stages 4 --microbatches 6 "
+      "--pipelines 2 --blocking-power 84 --server {}",
+      kKey, urls()));
+}
+
+void Replicas::StartNode() {
+  const RankLogs logs(Directory() / "run");
+  for (int rank = 0; rank < 4; ++rank) logs.Begin({0, rank, 0}, 100 + rank);
+  Start(fmt::format("node --name n0 --job {}=run --server {} 2>node.log", kKey, urls()));
+  ranks_ = std::thread([this, logs] {
+    while (!ranks_end_) {
+      const auto orders = ReadOrders(Directory() / "run");
+      const std::int64_t version = orders && *orders ? (*orders)->version : 0;
+      for (int rank = 0; rank < 4; ++rank) logs.End({0, rank, 0}, steps_, version);
+      ++steps_;
+      std::this_thread::sleep_for(milliseconds(100));
+    }
+  });
+}
+
+int Replicas::ReplicaOfNode() const {
+  const std::string log = Read("node.log");
+  const std::string connected = "connected to ";
+  const std::size_t last = log.rfind(connected);
+  const std::size_t lost = log.rfind(" lost http");
+  if (last == std::string::npos || (lost != std::string::npos && lost > last)) return -1;
+  const std::size_t begin = last + connected.size();
+  return ReplicaAt(log.substr(begin, log.find('\n', begin) - begin));
+}
+
+std::int64_t Replicas::VersionInForce() const {
+  const auto orders = ReadOrders(Directory() / "run");
+  return orders && *orders && (*orders)->server ? (*orders)->server->version : 0;
+}
+
+http::Response Replicas::Ask(const std::string& server, const std::string& method,
+                             const std::string& target, const std::string& body) const {
+  auto client = http::Client::Create({.server = server});
+  auto response = client->Send({.method = method, .target = target, .body = body});
+  return response ? *std::move(response) : http::Response{.status = 0};
+}
+
+json Replicas::Get(const std::string& target) const {
+  const http::Response response = Ask(urls(), "GET", target);
+  EXPECT_EQ(response.status, 200) << target << "\n" << response.body;
+  return json::parse(response.body, nullptr, false);
+}
+
+void Replicas::Attach(const std::string& node) const {
+  auto ranks = json::array();
+  for (int rank = 0; rank < 4; ++rank) ranks.push_back({{"pipeline", 1}, {"rank", rank}});
+  const auto attached = Ask(urls(), "PUT", fmt::format("/v1/nodes/{}/jobs/{}", node, kKey),
+                            json{{"ranks", ranks}}.dump());
+  ASSERT_EQ(attached.status, 200) << attached.body;
+}
+
+void Replicas::ExpectNothingLost(const StragglerLoad& load, const RecordedStream& stream) {
+  const std::string job = std::string("/v1/jobs/") + kKey;
+  ASSERT_TRUE(Comes([&] {
+    const json shown = Get(job);
+    return shown["planning"] == "done" && shown["orders"]["refined"] == true &&
+           VersionInForce() == shown["orders_version"] && !stream.versions().empty() &&
+           stream.versions().back() == shown["orders_version"];
+  })) << Get(job).dump(1)
+      << Read("node.log");
+
+  std::map<int, double> there;
+  for (const json& straggler : Get(job)["stragglers"]) {
+    if (straggler["source"] != "detected") there[straggler["pipeline"]] = straggler["slowdown"];
+  }
+  for (const auto& [pipeline, said] : load.said()) {
+    std::vector<double> possible = said.unknown;
+    possible.push_back(said.acknowledged);
+    EXPECT_THAT(possible, testing::Contains(testing::DoubleNear(there[pipeline], 1e-9)));
+  }
+
+  std::vector<std::int64_t> given;
+  for (const json& orders : Get(job + "/orders?limit=200")["orders"]) {
+    given.push_back(orders["version"]);
+  }
+  std::ranges::reverse(given);
+  ASSERT_FALSE(given.empty());
+  for (std::size_t i = 1; i < given.size(); ++i) EXPECT_EQ(given[i], given[i - 1] + 1);
+
+  const std::vector<std::int64_t> heard = stream.versions();
+  for (std::size_t i = 1; i < heard.size(); ++i) EXPECT_GT(heard[i], heard[i - 1]) << "told twice";
+}
+
+}  // namespace perseus
