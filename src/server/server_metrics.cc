@@ -1,13 +1,13 @@
 #include "perseus/server/server_metrics.h"
 
-#include <algorithm>
-#include <array>
-
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <array>
 
 namespace perseus {
 
