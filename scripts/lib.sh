@@ -15,7 +15,7 @@ packages_wheel=(python3-venv python3-pip python3-setuptools python3-wheel)
 packages_web=(nodejs npm)
 packages_browser=(chromium)
 packages_test=(libgtest-dev libgmock-dev coinor-libclp-dev coinor-libcbc-dev libbenchmark-dev librsvg2-bin
-  prometheus systemd python3 python3-yaml
+  prometheus systemd python3 python3-yaml python3-jsonschema
   pkg-config postgresql clang-format-14 openssl)
 packages_fuzz=(clang-14 libclang-rt-14-dev)
 packages_lint=(clang-14 clang-tidy-14 clang-tools-14 python3 shellcheck)

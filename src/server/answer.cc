@@ -54,7 +54,11 @@ http::Problem ProblemOf(const json_file::Failure& failure) {
     message.remove_prefix(kTheFile.size());
   }
   detail += message;
-  return Split(400, "The request's body is wrong", std::move(detail), JsonPointer(failure.place));
+  http::Problem problem =
+      Split(400, "The request's body is wrong", std::move(detail), JsonPointer(failure.place));
+  // Formats of files are told of there.
+  if (problem.remedy.starts_with("see docs/formats.md")) problem.remedy = kUsualRemedy;
+  return problem;
 }
 
 std::string JsonPointer(std::string_view place) {

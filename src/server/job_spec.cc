@@ -50,22 +50,6 @@ Kind ReadKind(const Node& node) {
   ThrowAt(node.path, "{} is no target (expected {})", Excerpt(text), names);
 }
 
-// Keys stand in paths, log lines and tables.
-std::string ReadKey(const Node& node) {
-  std::string key = node.Text();
-  const bool fits = !key.empty() && key.size() <= kLongestKey &&
-                    key.find_first_not_of(
-                        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                        "0123456789._-") == std::string::npos;
-  if (!fits || key == "." || key == ".." || key.starts_with("j-")) {
-    ThrowAt(node.path,
-            "{} is not a key (expected 1 to {} letters, digits, '.', '_' and '-', not beginning "
-            "with \"j-\")",
-            Excerpt(key), kLongestKey);
-  }
-  return key;
-}
-
 Schedule ReadSchedule(const Node& node) {
   constexpr std::array<std::string_view, 5> kKeys{"kind", "stages", "microbatches", "chunks",
                                                   "csv"};
@@ -133,7 +117,7 @@ JobSpec ReadSpec(const Node& body) {
   body.RequireObject(kKeys);
   JobSpec spec;
   spec.key =
-      ReadKey(body.Member("key", "a name of your choice, by which a second request finds it"));
+      ReadJobKey(body.Member("key", "a name of your choice, by which a second request finds it"));
   spec.planned.schedule = ReadSchedule(
       body.Member("schedule", R"(such as {"kind": "1f1b", "stages": 8, "microbatches": 96})"));
   if (body.Has("pipelines")) {
@@ -171,6 +155,21 @@ Answer<JobSpec> ReadJobSpec(std::string_view body) { return ReadBody(body, kDeep
 
 Result<JobSpec> StoredJobSpec(std::string_view body) {
   return json_file::Read(body, "the job's registration", kDeepest, ReadSpec);
+}
+
+std::string ReadJobKey(const Node& node) {
+  std::string key = node.Text();
+  const bool fits = !key.empty() && key.size() <= kLongestKey &&
+                    key.find_first_not_of(
+                        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                        "0123456789._-") == std::string::npos;
+  if (!fits || key == "." || key == ".." || key.starts_with("j-")) {
+    ThrowAt(node.path,
+            "{} is not a key (expected 1 to {} letters, digits, '.', '_' and '-', not beginning "
+            "with \"j-\")",
+            Excerpt(key), kLongestKey);
+  }
+  return key;
 }
 
 Target ReadTarget(const Node& node, int gpus) {

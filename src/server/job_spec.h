@@ -27,6 +27,9 @@ Answer<JobSpec> ReadJobSpec(std::string_view body);
 // The same, of a body that was registered: fails only for what another version wrote.
 Result<JobSpec> StoredJobSpec(std::string_view body);
 
+// Keys stand in paths, log lines and tables. Throws.
+std::string ReadJobKey(const json_file::Node& node);
+
 // {"kind": "slowdown", "value": 5}. `gpus`: of the pipeline, for prices. Throws.
 Target ReadTarget(const json_file::Node& node, int gpus);
 nlohmann::ordered_json TargetJson(const Target& target);

@@ -112,6 +112,9 @@ Answer<http::Response> Forecast(const Context& context) {
 Answer<http::Response> Delete(const Context& context) {
   const auto pipeline = ReadPipeline(context, context.Path("pipeline"));
   if (!pipeline) return tl::unexpected(pipeline.error());
+  if (auto there = CheckPipeline(context, *pipeline, ""); !there) {
+    return tl::unexpected(there.error());
+  }
   bool was_there = false;
   for (const std::string_view source : {"report", "forecast", "detected"}) {
     const auto deleted =

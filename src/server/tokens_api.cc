@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "perseus/server/endpoints.h"
+#include "perseus/server/job_spec.h"
 #include "perseus/server/random_id.h"
 
 namespace perseus {
@@ -34,7 +35,7 @@ TokenRecord ReadToken(const Node& node, Milliseconds now) {
   if (const auto scope = ParseScope(token.scope); !scope) {
     ThrowAt("scope", "is wrong: {}", scope.error().message);
   }
-  if (node.Has("job")) token.job = node.Member("job").Text();
+  if (node.Has("job")) token.job = ReadJobKey(node.Member("job"));
   if ((token.scope == "job") != !token.job.empty()) {
     ThrowAt("job", "goes with scope job, and only with it (give the job's key)");
   }
