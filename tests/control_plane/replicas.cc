@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iostream>
 
 #include "perseus/jobdir/orders.h"
 #include "rank_logs.h"
@@ -109,15 +110,8 @@ void Replicas::StartReplica(int replica) {
   pids_[index] = Start(fmt::format("serve --listen {} --database '{}' --replica r{} {} 2>{}",
                                    address, database_, replica, is_local ? "" : "--insecure", log),
                        in_front_.empty() ? "" : in_front_[index]);
-  const std::string before = "listening on ";
-  std::string text;
-  ASSERT_TRUE(Comes([&] {
-    text = Read(log);
-    return text.find(before) != std::string::npos && text.ends_with('\n');
-  })) << text;
-  const std::size_t begin = text.find(before) + before.size();
   // Anew, it is to have the port that it had.
-  address = text.substr(begin, text.find('\n', begin) - begin);
+  address = AwaitAddress(log);
   urls_[index] = "http://" + address;
 }
 
@@ -198,7 +192,8 @@ void Replicas::ExpectNothingLost(const StragglerLoad& load, const RecordedStream
       << Read("node.log");
 
   std::map<int, double> there;
-  for (const json& straggler : Get(job)["stragglers"]) {
+  const json shown = Get(job);
+  for (const json& straggler : shown["stragglers"]) {
     if (straggler["source"] != "detected") there[straggler["pipeline"]] = straggler["slowdown"];
   }
   for (const auto& [pipeline, said] : load.said()) {
@@ -208,15 +203,16 @@ void Replicas::ExpectNothingLost(const StragglerLoad& load, const RecordedStream
   }
 
   std::vector<std::int64_t> given;
-  for (const json& orders : Get(job + "/orders?limit=200")["orders"]) {
-    given.push_back(orders["version"]);
-  }
+  const json listed = Get(job + "/orders?limit=200");
+  for (const json& orders : listed["orders"]) given.push_back(orders["version"]);
   std::ranges::reverse(given);
   ASSERT_FALSE(given.empty());
   for (std::size_t i = 1; i < given.size(); ++i) EXPECT_EQ(given[i], given[i - 1] + 1);
 
   const std::vector<std::int64_t> heard = stream.versions();
   for (std::size_t i = 1; i < heard.size(); ++i) EXPECT_GT(heard[i], heard[i - 1]) << "told twice";
+  std::cout << fmt::format("{} stragglers acknowledged, {} versions of orders, {} of them told\n",
+                           load.acknowledged(), given.back(), heard.size());
 }
 
 }  // namespace perseus

@@ -13,14 +13,7 @@ using nlohmann::json;
 
 void ServedJobs::StartServer() {
   Start("serve --listen 127.0.0.1:0 --database sqlite:perseus.db 2>serve.log");
-  const std::string before = "listening on ";
-  std::string log;
-  ASSERT_TRUE(Comes([&] {
-    log = Read("serve.log");
-    return log.find(before) != std::string::npos && log.ends_with('\n');
-  })) << log;
-  const std::size_t begin = log.find(before) + before.size();
-  server_ = " --server http://" + log.substr(begin, log.find('\n', begin) - begin) + " ";
+  server_ = " --server http://" + AwaitAddress("serve.log") + " ";
 }
 
 void ServedJobs::SetUp(const ServedJob& job, const std::string& synth_flags) {

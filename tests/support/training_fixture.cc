@@ -83,6 +83,19 @@ void TrainingFixture::Kill(pid_t process, int signal) {
   EXPECT_TRUE(Comes([process] { return HasEnded(process); }));
 }
 
+std::string TrainingFixture::AwaitAddress(const std::string& log) const {
+  const std::string before = "listening on ";
+  std::string text;
+  EXPECT_TRUE(Comes([&] {
+    text = ReadFile(Directory() / log).value_or("");
+    return text.find(before) != std::string::npos && text.ends_with('\n');
+  })) << text;
+  const std::size_t found = text.find(before);
+  if (found == std::string::npos) return "";
+  const std::size_t begin = found + before.size();
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
 bool TrainingFixture::Comes(const std::function<bool()>& condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!condition()) {

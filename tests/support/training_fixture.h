@@ -50,6 +50,8 @@ class TrainingFixture : public ProgramTest {
   // ("ip netns exec NAME").
   pid_t Start(const std::string& command, const std::string& in_front = "");
   static void Kill(pid_t process, int signal);
+  // Until `perseus serve` says in that log where it listens: "127.0.0.1:41234".
+  std::string AwaitAddress(const std::string& log) const;
   // True once `condition` is, within a minute.
   static bool Comes(const std::function<bool()>& condition);
   static bool HasEnded(pid_t process);
