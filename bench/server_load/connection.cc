@@ -63,8 +63,9 @@ asio::awaitable<void> Connection::Send(std::string_view method, std::string_view
     co_await socket_.async_connect(server_, asio::use_awaitable);
     socket_.set_option(asio::ip::tcp::no_delay(true));
   }
-  const std::string head = fmt::format("{} {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\r\n",
-                                       method, target, body.size());
+  const std::string head =
+      fmt::format("{} {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\r\n", method, target,
+                  body.size());
   const std::array<asio::const_buffer, 2> parts{asio::buffer(head),
                                                 asio::buffer(body.data(), body.size())};
   co_await asio::async_write(socket_, parts, asio::use_awaitable);
