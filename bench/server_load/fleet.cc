@@ -142,6 +142,7 @@ asio::awaitable<void> Fleet::UntilStreamsEnded() {
 void Fleet::Heard(Node& node, std::string event) {
   ++events_;
   bytes_ += static_cast<std::int64_t>(event.size());
+  node.has_ended = node.has_ended || event.starts_with("event: ended");
   const std::int64_t version = VersionOf(event);
   if (version <= node.version) return;
   const bool had = node.version >= wanted_;

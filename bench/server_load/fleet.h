@@ -42,6 +42,7 @@ class Fleet {
     std::int64_t version = 0;   // Of the newest orders,
     std::string orders;         // as they came,
     Clock::time_point came_at;  // and when.
+    bool has_ended = false;     // Says the server of the job.
   };
 
   // Registers the job, uploads its profile. Its id.
