@@ -144,10 +144,11 @@ JobSpec ReadSpec(const Node& body) {
 
 }  // namespace
 
-Answer<std::string> ReadJobKey(std::string_view body) {
+Answer<std::string> ReadRegisteredKey(std::string_view body) {
   return ReadBody(body, kDeepest, [](const Node& node) {
     if (!node.value.is_object()) ThrowAt("", "is not an object (write {{...}})");
-    return ReadKey(node.Member("key", "a name of your choice, by which a second request finds it"));
+    return ReadJobKey(
+        node.Member("key", "a name of your choice, by which a second request finds it"));
   });
 }
 

@@ -21,7 +21,7 @@ struct JobSpec {
 };
 
 // The key alone, of the same body.
-Answer<std::string> ReadJobKey(std::string_view body);
+Answer<std::string> ReadRegisteredKey(std::string_view body);
 // Of POST /v1/jobs. What is left out has its default; the schedule is checked whole.
 Answer<JobSpec> ReadJobSpec(std::string_view body);
 // The same, of a body that was registered: fails only for what another version wrote.

@@ -21,7 +21,7 @@ std::string Canonical(std::string_view body) { return nlohmann::json::parse(body
 Answer<http::Response> Register(const Context& context) {
   const std::string& body = context.request.body;
   // Before the schedule is laid out, which takes time and memory.
-  const auto key = ReadJobKey(body);
+  const auto key = ReadRegisteredKey(body);
   if (!key) return tl::unexpected(key.error());
   if (auto may = Rights::Check(context.principal, Access::kJob, *key); !may) {
     return tl::unexpected(may.error());
