@@ -45,11 +45,12 @@ double SteepestSavingW(const Network& network) {
   return ToWatts(sum);
 }
 
-Result<std::vector<Curve>> HullsOf(const OperationGraph& graph, double blocking_power_w) {
+Result<std::vector<Curve>> HullsOf(const OperationGraph& graph, double blocking_power_w,
+                                   Planner::FewOptions few) {
   std::vector<Curve> curves;
   for (const OptionSet& set : graph.option_sets) {
     const std::size_t useful = ParetoFront(set.options, blocking_power_w).size();
-    if (IsComputation(set.kind) && useful < 2) {
+    if (IsComputation(set.kind) && useful < 2 && few == Planner::FewOptions::kRefuse) {
       const auto [fastest, slowest] = std::ranges::minmax(set.options, {}, &Option::time);
       if (set.options.size() > 1 && fastest.time == slowest.time) {
         return Fail(
@@ -85,13 +86,13 @@ double Frontier::BoundAt(Nanoseconds time) const {
   return fast.bound_j + part * (slow.bound_j - fast.bound_j);
 }
 
-Result<Planner> Planner::Create(OperationGraph graph, const ExecutionModel& model) {
+Result<Planner> Planner::Create(OperationGraph graph, const ExecutionModel& model, FewOptions few) {
   Planner planner;
   planner.graph_ = std::move(graph);
   planner.model_ = model;
   const int ranks = planner.ranks();
   if (const Result<void> fits = CheckBlockingPower(model, ranks, 0); !fits) return Fail(fits);
-  Result<std::vector<Curve>> curves = HullsOf(planner.graph_, model.blocking_power_w);
+  Result<std::vector<Curve>> curves = HullsOf(planner.graph_, model.blocking_power_w, few);
   if (!curves) return Fail(curves);
   Result<Network> network = BuildNetwork(planner.graph_, *curves);
   if (!network) return Fail(network);

@@ -61,9 +61,13 @@ using Progress = std::function<void(double)>;
 
 class Planner {
  public:
+  // A computation of which one option alone is useful: mostly a profile's fault, that somebody can
+  // mend; of measurements that are still being made, it just stays at that option.
+  enum class FewOptions { kRefuse, kAccept };
   // Fails (kInput) if an option set has too few useful options, naming it, or if numbers overflow,
   // naming the input that is too large.
-  static Result<Planner> Create(OperationGraph graph, const ExecutionModel& model);
+  static Result<Planner> Create(OperationGraph graph, const ExecutionModel& model,
+                                FewOptions few = FewOptions::kRefuse);
 
   const OperationGraph& graph() const { return graph_; }
   const ExecutionModel& model() const { return model_; }

@@ -255,6 +255,19 @@ TEST(Create, RefusesAComputationWithTooFewUsefulOptions) {
   EXPECT_TRUE(Planner::Create(Chain({fine, flat}), {200, 0}));
 }
 
+TEST(Create, AcceptsThemWhereAskedToAndLeavesThemAtTheirOption) {
+  const OptionSet fine = Computation(
+      "stage 0 forward", {{1400, {}, 10'000'000, 4.0, 1}, {1200, {}, 13'000'000, 3.5, 1}});
+  const OptionSet flat = Computation(
+      "stage 3 forward", {{1400, {}, 10'000'000, 4.0, 1}, {1200, {}, 13'000'000, 4.5, 1}});
+  const Result<Planner> planner =
+      Planner::Create(Chain({fine, flat}), {0, 0}, Planner::FewOptions::kAccept);
+  ASSERT_TRUE(planner) << planner.error().message;
+  const Result<Plan> plan = planner->PlanFor(26'000'000);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->options, (std::vector<int>{1, 0}));
+}
+
 // What waiting costs all ranks together must fit 64 bits, with room for the solvers' flows.
 TEST(Create, RefusesABlockingPowerTooLargeForItsIntegers) {
   OperationGraph graph = Chain({Computation(

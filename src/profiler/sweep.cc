@@ -228,7 +228,8 @@ Result<void> Chooser::ComputeGains() {
   if (!graph) return Fail(graph);
   const int gpus = job_.model.gpus_per_stage;
   const Result<Planner> planner =
-      Planner::Create(*std::move(graph), {.blocking_power_w = job_.model.blocking_power_w * gpus});
+      Planner::Create(*std::move(graph), {.blocking_power_w = job_.model.blocking_power_w * gpus},
+                      Planner::FewOptions::kAccept);
   if (!planner) return Fail(planner);
   const double waiting_w = job_.model.blocking_power_w * gpus * planner->ranks();
   const Result<Solution> solution =

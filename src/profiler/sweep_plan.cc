@@ -63,7 +63,8 @@ Result<Planner> PlannerOf(const SweepJob& job, const Profile& profile) {
   if (!graph) return Fail(graph);
   return Planner::Create(*std::move(graph),
                          {.blocking_power_w = job.model.blocking_power_w * job.model.gpus_per_stage,
-                          .switch_latency = job.switch_latency});
+                          .switch_latency = job.switch_latency},
+                         Planner::FewOptions::kAccept);
 }
 
 Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOption> measured,
