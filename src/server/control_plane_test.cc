@@ -510,6 +510,11 @@ TEST(ExposedControlPlane, IsClosedWithoutTokens) {
     const TokenRecord token{
         .id = "t-1", .hash = HashOfSecret("secret"), .scope = "operator", .job = "", .name = ""};
     ASSERT_TRUE((*store)->AddToken(token));
+    TokenRecord expired = token;  // No operator any more.
+    expired.id = "t-2";
+    expired.hash = HashOfSecret("old secret");
+    expired.expires = 1;
+    ASSERT_TRUE((*store)->AddToken(expired));
   }
   http::TestAuthority authority(directory.path(), "authority");
   const auto files = authority.Issue("server", "perseus", "IP:127.0.0.1");

@@ -73,9 +73,10 @@ Answer<http::Response> List(const Context& context) {
 }
 
 // Without an operator nobody could make one any more.
-bool IsLastOperator(const std::vector<TokenRecord>& tokens, std::string_view id) {
+bool IsLastOperator(const std::vector<TokenRecord>& tokens, std::string_view id, Milliseconds now) {
   const auto is_other_operator = [&](const TokenRecord& token) {
-    return token.scope == "operator" && token.id != id;
+    const bool is_good = token.expires == 0 || token.expires > now;
+    return token.scope == "operator" && token.id != id && is_good;
   };
   return std::ranges::none_of(tokens, is_other_operator);
 }
@@ -86,7 +87,8 @@ Answer<http::Response> Revoke(const Context& context) {
   const auto tokens = store.Tokens();
   if (!tokens) return Refuse(tokens);
   const auto found = std::ranges::find(*tokens, id, &TokenRecord::id);
-  if (found != tokens->end() && found->scope == "operator" && IsLastOperator(*tokens, id)) {
+  if (found != tokens->end() && found->scope == "operator" &&
+      IsLastOperator(*tokens, id, context.now)) {
     return Refuse(409, "This is the last operator's token",
                   fmt::format("without token {} nobody may make another", id),
                   "create one of scope operator first");

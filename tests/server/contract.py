@@ -1,0 +1,234 @@
+"""A contract, a server, and what is held against what: for check_contract beside this."""
+import datetime
+import http.client
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.parse
+
+import jsonschema
+import yaml
+
+PATIENCE_S = 60
+NOTHING = object()  # In place of a value: leave its key out.
+WRONG = [NOTHING, None, True, -1, 1.5, 1e300, "", "\0", "no such", [], {}, [[]]]
+NO_JSON = [b"", b"{", b"\xff\xfe", b"[]", b"null", b'{"key": 1, "key": 2}', b"[" * 100_000,
+           b'{"\\ud800": 1}', b'{"key": [[[[[[[]]]]]]]}']
+
+
+def require(condition, *what):
+    if not condition:
+        sys.exit("check_contract: " + " ".join(str(part) for part in what))
+
+
+class Contract:
+    def __init__(self, text):
+        self.document = yaml.safe_load(text)
+        for schema in self.document["components"]["schemas"].values():
+            jsonschema.Draft202012Validator.check_schema(schema)
+        self.resolver = jsonschema.RefResolver("", self.document)
+        self.formats = jsonschema.FormatChecker(formats=[])
+        self.formats.checks("date-time", ValueError)(
+            lambda text: datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ"))
+        # ("GET", "/v1/jobs/{job}") -> successes that were promised and not seen yet.
+        self.unseen = {}
+        for path, item in self.document["paths"].items():
+            for method, operation in item.items():
+                if method == "parameters":
+                    continue
+                self.unseen[method.upper(), path] = {
+                    status for status in operation["responses"] if status[0] == "2"}
+
+    def deref(self, value):
+        while "$ref" in value:
+            value = self.resolver.resolve(value["$ref"])[1]
+        return value
+
+    def operation(self, method, path):
+        return self.document["paths"][path][method.lower()]
+
+    def body_schema(self, method, path):
+        content = self.operation(method, path).get("requestBody", {}).get("content", {})
+        return content.get("application/json", {}).get("schema")
+
+    def faults(self, schema, value):
+        validator = jsonschema.Draft202012Validator(
+            schema, resolver=self.resolver, format_checker=self.formats)
+        return sorted(validator.iter_errors(value), key=lambda error: list(error.path))
+
+    def check(self, method, path, answer):
+        """That the answer is one that the contract has."""
+        responses = self.operation(method, path)["responses"]
+        what = (method, path, answer.status, answer.text[:600])
+        require(answer.status < 500, "the server's own fault for what a client sent:", *what)
+        key = str(answer.status)
+        if answer.status < 400:
+            require(key in responses, "a status that the contract lacks:", *what)
+            self.unseen[method, path].discard(key)
+        response = self.deref(responses.get(key, responses["default"]))
+        require(answer.media in response["content"], "media type", answer.media, *what)
+        schema = response["content"][answer.media]["schema"]
+        if answer.media.endswith("json"):
+            for fault in self.faults(schema, answer.json()):
+                require(False, "/".join(map(str, fault.absolute_path)), fault.message, *what)
+        if answer.status >= 400:
+            require(answer.media == "application/problem+json", "no problem document:", *what)
+            require(answer.json()["status"] == answer.status, "another status within:", *what)
+            require("remedy" in answer.json(), "no remedy:", *what)
+
+
+class Answer:
+    def __init__(self, response):
+        self.status = response.status
+        self.media = (response.getheader("content-type") or "").split(";")[0]
+        self.text = response.read().decode()
+
+    def json(self):
+        return json.loads(self.text)
+
+
+class Server:
+    def __init__(self, perseus, directory):
+        self.process = subprocess.Popen(
+            [perseus, "serve", "--listen", "127.0.0.1:0", "--database",
+             f"sqlite:{directory}/perseus.db"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.port = None
+        self.token = None
+        for line in self.process.stdout:
+            found = re.search(r"listening on 127\.0\.0\.1:(\d+)", line)
+            if found:
+                self.port = int(found[1])
+                break
+        require(self.port, "the server did not start")
+        self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+
+    def fields(self):
+        return {"Authorization": "Bearer " + self.token} if self.token else {}
+
+    def send(self, method, target, body=None):
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body).encode()
+        elif isinstance(body, str):
+            body = body.encode()
+        try:
+            self.connection.request(method, target, body, self.fields())
+            return Answer(self.connection.getresponse())
+        except (http.client.HTTPException, ConnectionError) as error:
+            require(False, method, target, "was not answered:", error)
+
+    def end(self):
+        self.connection.close()
+        self.process.terminate()
+        require(self.process.wait(PATIENCE_S) == 0, "the server ended with", self.process.returncode)
+
+
+def mutated(value, path=()):
+    """Bodies that differ from `value` in one place, with that place."""
+    if isinstance(value, dict):
+        yield {**value, "surplus": 1}, path
+        for key, member in value.items():
+            for wrong in WRONG:
+                changed = {**value, key: wrong}
+                if wrong is NOTHING:
+                    del changed[key]
+                yield changed, (*path, key)
+            for changed, place in mutated(member, (*path, key)):
+                yield {**value, key: changed}, place
+    elif isinstance(value, list) and value:
+        for wrong in WRONG[1:]:
+            yield [wrong, *value[1:]], (*path, 0)
+        for changed, place in mutated(value[0], (*path, 0)):
+            yield [changed, *value[1:]], place
+
+
+class Check:
+    def __init__(self, contract, server):
+        self.contract = contract
+        self.server = server
+        self.count = 0
+
+    def call(self, method, path, status, query="", body=None, **named):
+        """`named` goes into the path."""
+        place = re.sub(r"\{(\w+)\}", lambda found: urllib.parse.quote(named[found[1]], safe=""), path)
+        answer = self.server.send(method, place + query, body)
+        self.count += 1
+        self.contract.check(method, path, answer)
+        wanted = status if isinstance(status, tuple) else (status,)
+        require(answer.status in wanted, method, place, query, body, "answers", answer.status,
+                answer.text)
+        schema = self.contract.body_schema(method, path)
+        if answer.status < 300 and schema is not None and isinstance(body, dict):
+            for fault in self.contract.faults(schema, body):
+                require(False, method, path, "takes what the contract forbids:", fault.message, body)
+        return answer
+
+    def refuse_all(self, method, path, good, **named):
+        """What the contract forbids near a body that it allows."""
+        schema = self.contract.body_schema(method, path)
+        require(not self.contract.faults(schema, good), "this should be allowed:", path, good)
+        for body in NO_JSON:
+            self.call(method, path, (400, 422), body=body, **named)
+        for body, place in mutated(good):
+            if not self.contract.faults(schema, body):
+                continue
+            problem = self.call(method, path, (400, 422), body=body, **named).json()
+            if place and "surplus" not in body:
+                require(problem.get("pointer", "").startswith("/" + place[0]), method, path, body,
+                        "should be refused at", place, "and is with", problem)
+
+    def try_all(self, method, path, good, **named):
+        """What the contract allows near it: taken or not, answered as the contract says."""
+        for body, _ in mutated(good):
+            if not self.contract.faults(self.contract.body_schema(method, path), body):
+                self.call(method, path, (200, 201, 202, 400, 404, 409, 422), body=body, **named)
+
+    def comes(self, path, condition, **named):
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            view = self.call("GET", path, 200, **named).json()
+            if condition(view):
+                return view
+            require(time.monotonic() < until, path, "never came to what it should:", view)
+            time.sleep(0.02)
+
+    def state(self):
+        """All that refused requests could have changed."""
+        jobs = self.call("GET", "/v1/jobs", 200, "?all=1").json()["jobs"]
+        views = [self.call("GET", "/v1/jobs/{job}", 200, job=job["id"]).json() for job in jobs]
+        for view in views:
+            for node in view["nodes"]:
+                del node["seen_s_ago"]
+        return views, self.call("GET", "/v1/tokens", 200).json()
+
+
+class Stream:
+    """A node's events."""
+
+    def __init__(self, check, node):
+        self.check = check
+        self.connection = http.client.HTTPConnection(
+            "127.0.0.1", check.server.port, timeout=PATIENCE_S)
+        self.connection.request("GET", f"/v1/nodes/{node}/events")
+        self.response = self.connection.getresponse()
+        path = "/v1/nodes/{node}/events"
+        content = check.contract.operation("GET", path)["responses"]["200"]["content"]
+        require(self.response.getheader("content-type").split(";")[0] in content, "of the stream")
+        check.contract.unseen["GET", path].discard("200")
+
+    def await_event(self, name, schema):
+        event = {}
+        while True:
+            line = self.response.readline().decode().rstrip("\n")
+            if line:
+                field, _, value = line.partition(": ")
+                event[field] = value
+                continue
+            if event.get("event") == name:
+                data = json.loads(event["data"])
+                faults = self.check.contract.faults({"$ref": f"#/components/schemas/{schema}"}, data)
+                require(not faults, "the event", name, faults, event)
+                return data
+            event = {}
