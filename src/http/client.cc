@@ -210,7 +210,10 @@ Client::Impl::Outcome Client::Impl::Exchange(const Outgoing& request, const std:
   // Where writing failed midway, the server may have said why before it closed.
   Outcome outcome =
       ReadResponse(request.method == "HEAD" ? Expected::kNoBody : Expected::kBody, patience);
-  if (!outcome.response || !written.failure.empty()) kept_.reset();
+  if (!outcome.response || !written.failure.empty()) {
+    kept_->Abandon();
+    kept_.reset();
+  }
   return outcome;
 }
 

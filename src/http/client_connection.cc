@@ -110,6 +110,12 @@ std::string ClientConnection::FailureOf(const Link::Moved& moved) const {
   return moved.status == Link::Status::kClosed ? "it closed the connection" : "it failed";
 }
 
+void ClientConnection::Abandon() {
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  // Where that fails, it is gone already.
+  static_cast<void>(::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once));
+}
+
 ClientConnection::Written ClientConnection::Write(std::string_view text, const Patience& patience) {
   Written written;
   while (!text.empty()) {

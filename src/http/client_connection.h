@@ -38,6 +38,10 @@ class ClientConnection {
   Written Write(std::string_view text, const Patience& patience);
   // What came next; empty when the other side has closed.
   Result<std::string> Read(const Patience& patience);
+  // What was written and has not arrived yet never shall: a request that is sent again elsewhere
+  // must not be heard here once the network is mended, over newer ones. Closing is then all there
+  // is to do with it.
+  void Abandon();
 
  private:
   ClientConnection(FileDescriptor socket, Link link)
