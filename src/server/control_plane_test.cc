@@ -260,6 +260,13 @@ TEST_F(ControlPlaneTest, AJobThatEndedMeanwhileIsToldOnReturn) {
   EXPECT_GE(again.Await([](const http::Event& event) { return event.name == "ended"; }), 0);
 }
 
+TEST_F(ControlPlaneTest, TellsANodeThatAJobWhichIsDeletedHasEnded) {
+  NodeStream stream(url(), "n0", "j-0123456789abcdef:3");
+  const int ended = stream.Await([](const http::Event& event) { return event.name == "ended"; });
+  ASSERT_GE(ended, 0);
+  EXPECT_THAT(stream.At(ended).data, HasSubstr("j-0123456789abcdef"));
+}
+
 TEST_F(ControlPlaneTest, NoticesAStragglerByItself) {
   PlanJob("run");
   Attach("n0", "run", 0);

@@ -141,9 +141,15 @@ Result<EventHub::Looked> EventHub::ReadNode(const std::string& node,
   }
   for (const std::string& job : known) {
     if (looked.jobs.contains(job)) continue;
-    auto news = ReadNews(job, {});
-    if (!news) return Fail(news);
-    if (*news && (*news)->has_ended) looked.ended.push_back(*std::move(news));
+    const auto record = store_.FindJob(job);
+    if (!record) return Fail(record);
+    if (*record && (*record)->ended == 0) continue;
+    // One that is not there has ended, too, and was deleted since.
+    auto news = std::make_shared<News>();
+    news->job = job;
+    news->key = *record ? (*record)->key : "";
+    news->has_ended = true;
+    looked.ended.push_back(std::move(news));
   }
   return looked;
 }
