@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ranges>
+#include <utility>
 
 namespace perseus {
 namespace {
@@ -39,10 +39,11 @@ std::vector<StragglerChange> StragglerDetector::Add(const PipelineStep& report) 
   judged.expected_s = report.expected_s;
   judged.version = report.version;
 
-  const std::int64_t latest = std::ranges::max(newest_ | std::views::values);
+  std::int64_t latest = report.step;
+  for (const auto& [number, step] : newest_) latest = std::max(latest, step);
   // Of pipelines that still report.
   std::int64_t common = latest;
-  for (const std::int64_t step : newest_ | std::views::values) {
+  for (const auto& [number, step] : newest_) {
     if (step + kLatestBy > latest) common = std::min(common, step);
   }
   while (!open_.empty()) {
@@ -90,9 +91,10 @@ void StragglerDetector::Judge(std::int64_t step, std::vector<StragglerChange>& c
     const bool is_first = pipeline.version != report.version;
     pipeline.version = report.version;
     // Expected times of some pipelines and not of others do not compare.
-    const bool compares = std::ranges::all_of(
-        reports | std::views::values,
-        [&](const Judged& other) { return (other.expected_s > 0) == (report.expected_s > 0); });
+    const bool compares =
+        std::ranges::all_of(reports, [&expected_s = report.expected_s](const auto& other) {
+          return (other.second.expected_s > 0) == (expected_s > 0);
+        });
     if (is_first || !compares) continue;
     ratios[number] = report.busy_s / (report.expected_s > 0 ? report.expected_s : 1);
   }
@@ -110,8 +112,9 @@ void StragglerDetector::Judge(std::int64_t step, std::vector<StragglerChange>& c
     return;
   }
   if (ratios.size() == 1) return;  // The others have just changed orders.
-  const auto values = ratios | std::views::values;
-  const double common = LowerMedian(std::vector<double>(values.begin(), values.end()));
+  std::vector<double> values;
+  for (const auto& [number, ratio] : ratios) values.push_back(ratio);
+  const double common = LowerMedian(std::move(values));
   for (const auto& [number, ratio] : ratios) {
     Pipeline& pipeline = pipelines_[number];
     if (!pipeline.slowdown) Keep(pipeline.past, ratio, kPast);

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
-#include <ranges>
 #include <sstream>
 #include <thread>
 
@@ -60,10 +59,10 @@ bool IsAsFast(const Promise& promise, const std::vector<TrueStep>& steps, const 
 }
 
 TrainingFixture::~TrainingFixture() {
-  for (const pid_t process : started_ | std::views::reverse) {
-    if (HasEnded(process)) continue;
-    kill(process, SIGTERM);
-    EXPECT_TRUE(Comes([process] { return HasEnded(process); }));
+  for (auto process = started_.rbegin(); process != started_.rend(); ++process) {
+    if (HasEnded(*process)) continue;
+    kill(*process, SIGTERM);
+    EXPECT_TRUE(Comes([process] { return HasEnded(*process); }));
   }
 }
 
