@@ -26,8 +26,9 @@ Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int
                 name, ranks - 1, rank);
   }
   ClockTable table;
-  table.source = ClockTable::Source::kPlan;
   table.name = name;
+  if (plan->ranks[static_cast<std::size_t>(rank)].is_cut) return table;
+  table.source = ClockTable::Source::kPlan;
   for (const PlannedInstruction& instruction :
        plan->ranks[static_cast<std::size_t>(rank)].instructions) {
     if (!IsComputation(instruction.kind)) continue;

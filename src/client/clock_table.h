@@ -56,8 +56,9 @@ struct ClockTable {
   }
 };
 
-// What `rank` does of the plan in the text. Fails (kInput) if it is not a plan, is one of a general
-// graph, or has no such rank; `name` is its file's.
+// What `rank` does of the plan in the text; Source::kNone if the file was cut down to other ranks,
+// so that another has to come. Fails (kInput) if it is not a plan, is one of a general graph, or
+// has no such rank; `name` is its file's.
 Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int rank);
 // What concerns `rank` of the clocks, of 1 to 4,096 chunks. (Orders that parse have no others.)
 ClockTable CompileClocks(std::span<const KindClock> clocks, int rank);

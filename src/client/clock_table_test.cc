@@ -47,6 +47,16 @@ TEST(CompilePlan, IsTheRanksComputationsInOrder) {
   }
 }
 
+TEST(CompilePlan, OfAFileThatIsCutDownToOthersThereIsNothingToFollow) {
+  PlanFile plan = PlanTwoRanks();
+  plan.ranks[1].is_cut = true;
+  plan.ranks[1].instructions.resize(1);
+  const auto table = CompilePlan(FormatPlan(plan), "plan.json", 1);
+  ASSERT_TRUE(table) << table.error().message;
+  EXPECT_EQ(table->source, ClockTable::Source::kNone);
+  EXPECT_EQ(CompilePlan(FormatPlan(plan), "plan.json", 0)->source, ClockTable::Source::kPlan);
+}
+
 TEST(CompilePlan, SaysWhatIsWrong) {
   const auto no_such_rank = CompilePlan(FormatPlan(PlanTwoRanks()), "plan.json", 2);
   ASSERT_FALSE(no_such_rank);

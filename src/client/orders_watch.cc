@@ -54,7 +54,10 @@ OrdersWatch::News OrdersWatch::LookForNew() {
   version_ = (*orders)->version;
   if (table) {
     *news.table = *std::move(table);
-    news.table->version = version_;
+    // Of a plan that is cut down to other ranks, nothing is followed before it is given again.
+    const bool is_cut =
+        news.table->source == ClockTable::Source::kNone && !news.table->name.empty();
+    news.table->version = is_cut ? 0 : version_;
   } else {
     news.problem = table.error().message;
   }

@@ -1,5 +1,6 @@
 #include "perseus/client/session.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -264,6 +265,14 @@ bool Session::UsePlan(const std::filesystem::path& path) {
                      : Result<ClockTable>(Fail(text));
     if (!plan) {
       core_->warnings.Once("plan: " + path.string(), plan.error().message + "; not followed");
+      return false;
+    }
+    if (plan->source == ClockTable::Source::kNone) {
+      core_->warnings.Once(
+          "plan: " + path.string(),
+          fmt::format("{}: it is cut down to other ranks, without rank {} (take the "
+                      "whole plan: perseus job plan); not followed",
+                      path.string(), core_->settings.name.rank));
       return false;
     }
     *table = *std::move(plan);

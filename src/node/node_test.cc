@@ -142,8 +142,9 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansOnceGivesOrdersAndReports) {
 // As the server cuts it for rank 0.
 json CutPlan() {
   json plan = json::parse(PlanOfTwoRanks());
-  json& other = plan["stages"][1]["instructions"];
-  other.erase(1);
+  json& other = plan["stages"][1];
+  other["cut"] = true;
+  other["instructions"].erase(1);
   return plan;
 }
 

@@ -27,18 +27,13 @@ std::string IdOf(const std::string& plan_path) {
   return std::filesystem::path(plan_path).stem().string();
 }
 
-// Of ranks that it was not cut for, a plan has the first instruction of each stage alone
-// (server/plan_cuts.h); of the others each stage runs forward and backward.
+// Nothing: it is whole.
 std::optional<std::set<int>> RanksOfCut(const PlanFile& plan) {
   std::set<int> whole;
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    std::set<int> stages;
-    for (const PlannedInstruction& instruction : plan.ranks[rank].instructions) {
-      if (!stages.insert(instruction.stage).second) whole.insert(static_cast<int>(rank));
-    }
+    if (!plan.ranks[rank].is_cut) whole.insert(static_cast<int>(rank));
   }
-  // One of a single instruction a stage has nothing to cut.
-  if (whole.empty() || whole.size() == plan.ranks.size()) return std::nullopt;
+  if (whole.size() == plan.ranks.size()) return std::nullopt;
   return whole;
 }
 

@@ -182,8 +182,8 @@ std::string FormatPlan(const PlanFile& plan) {
   std::string_view before_rank = "\n";
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     fmt::format_to(std::back_inserter(text),
-                   "{}    {{\"rank\": {}, \"name\": {}, \"instructions\": [", before_rank, rank,
-                   Dump(plan.ranks[rank].name));
+                   "{}    {{\"rank\": {}, \"name\": {}, {}\"instructions\": [", before_rank, rank,
+                   Dump(plan.ranks[rank].name), plan.ranks[rank].is_cut ? "\"cut\": true, " : "");
     std::string_view before_instruction = "\n";
     for (const PlannedInstruction& instruction : plan.ranks[rank].instructions) {
       fmt::format_to(std::back_inserter(text), "{}      {}", before_instruction,

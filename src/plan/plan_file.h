@@ -49,6 +49,8 @@ struct PlannedInstruction {
 struct PlannedRank {
   std::string name;
   std::vector<PlannedInstruction> instructions;  // In execution order.
+  // The file was cut down to other ranks: of this one it has the first instruction of each stage.
+  bool is_cut = false;
 };
 
 struct PlanFile {

@@ -138,7 +138,7 @@ class PlanReader {
   }
 
   void ReadRanks(const Node& node) {
-    constexpr std::array<std::string_view, 3> kKeys{"rank", "name", "instructions"};
+    constexpr std::array<std::string_view, 4> kKeys{"rank", "name", "cut", "instructions"};
     const std::size_t count = node.ListSize();
     if (count == 0) Throw("{} is empty (expected one for each rank)", node.path);
     for (std::size_t rank = 0; rank < count; ++rank) {
@@ -148,7 +148,9 @@ class PlanReader {
       if (number.Number(0, kMostCount, "a rank") != static_cast<double>(rank)) {
         Throw("{} is not {} (list ranks in order, from 0)", number.path, rank);
       }
-      plan_.ranks.push_back({Member(listed, "name").Text(), {}});
+      plan_.ranks.push_back({.name = Member(listed, "name").Text(),
+                             .instructions = {},
+                             .is_cut = listed.Has("cut") && listed.Member("cut").Flag()});
       if (!is_general_graph_) plan_.job.schedule.ranks.emplace_back();
       const Node instructions = Member(listed, "instructions");
       for (std::size_t i = 0; i < instructions.ListSize(); ++i) {

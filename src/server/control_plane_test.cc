@@ -199,7 +199,9 @@ TEST_F(ControlPlaneTest, TellsNodesWhatToDo) {
   const std::string plan = orders["plans"]["0"];
   const json file = orders["files"][plan];
   EXPECT_EQ(file["stages"][1]["instructions"].size(), 16U);
+  EXPECT_FALSE(file["stages"][1].contains("cut"));
   EXPECT_EQ(file["stages"][3]["instructions"].size(), 1U) << "not one of its ranks";
+  EXPECT_EQ(file["stages"][3]["cut"], true);
   ASSERT_GE(n1.Await(IsOrders), 0);
 
   ASSERT_EQ(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.25})").status, 200);

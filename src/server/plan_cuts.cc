@@ -18,6 +18,7 @@ Result<std::string> CutPlan(std::string_view plan, const std::set<int>& ranks) {
         if (stage == instruction.end() || !stages.insert(stage->get<int>()).second) continue;
         kept.push_back(std::move(instruction));
       }
+      rank["cut"] = true;
       rank["instructions"] = std::move(kept);
     }
     return json.dump();

@@ -2,8 +2,9 @@
 //
 // A plan of 8 x 96 instructions is 240 kB, of which a rank needs an eighth; 5,000 nodes are told of
 // a straggler at once. A cut keeps all instructions of the ranks asked for, and of any other rank
-// the first of each of its stages: enough for ParsePlan, which wants to know where each stage
-// lives. One line of JSON, so that it fits into an event.
+// the first of each of its stages, marked as cut: enough for ParsePlan, which wants to know where
+// each stage lives. A rank that finds itself cut waits for a file that has it. One line of JSON, so
+// that it fits into an event.
 //
 // Keeps what it made lately. Thread safe.
 #pragma once

@@ -85,6 +85,29 @@ TEST_F(OrdersTest, PlansAndClocksAreFollowedFromTheirStepOn) {
   }
 }
 
+// A rank that came after its node had asked the control plane for the others' plan.
+TEST_F(OrdersTest, APlanCutDownToOthersIsWaitedFor) {
+  const auto rank = Open();
+  PlanFile cut = PlanWithClocks({1410, 1005});
+  const PlanFile whole = cut;
+  cut.ranks[0].is_cut = true;
+  cut.ranks[0].instructions.resize(1);
+  Write("job/plans/1.json", FormatPlan(cut));
+  Orders orders;
+  orders.plan = "plans/1.json";
+  Order(orders);
+  for (int i = 0; i < 20; ++i) rank->RunStep(1);
+  EXPECT_EQ(rank->Counters().plan_version, 0);
+
+  Write("job/plans/1.json", FormatPlan(whole));
+  orders.version = 2;
+  Order(orders);
+  EXPECT_TRUE(Follows(*rank, 2));
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  rank->Close();
+  EXPECT_EQ(rank->Counters().steps_off_plan, 0U);
+}
+
 TEST_F(OrdersTest, EachPipelineFollowsItsOwnPlan) {
   const auto rank = Open();  // Of pipeline 0.
   RankSession::Place place = Place(1);
