@@ -152,11 +152,19 @@ void JobWatch::HearHere(const std::string& node, Milliseconds now) {
                 [now](const auto& entry) { return now - entry.second > kHeardLately; });
 }
 
+bool JobWatch::HearsFirst(Milliseconds now) const {
+  const auto heard = heard_here_.find(first_node_);
+  return heard != heard_here_.end() && now - heard->second <= kHeardLately;
+}
+
+bool JobWatch::Judges(Milliseconds now) const {
+  const MutexLock lock(mutex_);
+  return judges_ && HearsFirst(now);
+}
+
 JobWatch::Part JobWatch::PartAt(Milliseconds now, bool has_replicas) {
   const MutexLock lock(mutex_);
-  const auto heard = heard_here_.find(first_node_);
-  const bool judges =
-      !has_replicas || (heard != heard_here_.end() && now - heard->second <= kHeardLately);
+  const bool judges = !has_replicas || HearsFirst(now);
   const bool judged = std::exchange(judges_, judges);
   if (!judges) return Part::kListens;
   if (judged) return Part::kJudges;

@@ -66,6 +66,8 @@ class JobWatch {
   // another one judged meanwhile; that is said once.
   enum class Part { kListens, kBeginsToJudge, kJudges };
   Part PartAt(Milliseconds now, bool has_replicas);
+  // Whether it has begun to, and still hears that node.
+  bool Judges(Milliseconds now) const;
 
   // What a detector before this one had said, and what is taken back.
   void Raise(int pipeline, double slowdown, Milliseconds now);
@@ -90,6 +92,8 @@ class JobWatch {
   std::map<int, double> Stragglers() const;
 
  private:
+  bool HearsFirst(Milliseconds now) const PERSEUS_REQUIRES(mutex_);
+
   static constexpr std::size_t kWindow = 16;
   using Nodes = std::map<std::string, ReportedStep>;
   // Nodes report more often.

@@ -80,8 +80,8 @@ Result<void> NodeReports::TakeHeard(std::string_view text, Milliseconds now) {
   if (heard->replica == replica_ || !watch) return {};
   if (heard->begins_anew) watch->BeginAnew();
   if (heard->forgotten) watch->Forget(*heard->forgotten);
-  const bool is_judge = watch->PartAt(now, store_.has_replicas()) == JobWatch::Part::kJudges;
-  if (!is_judge || heard->steps.empty()) return {};
+  // Whether to begin to is seen when a node reports here.
+  if (heard->steps.empty() || !watch->Judges(now)) return {};
   const auto job = store_.FindJob(heard->job);
   if (!job) return Fail(job);
   if (!*job || (*job)->ended != 0) return {};
