@@ -20,6 +20,8 @@ constexpr std::int64_t kFarthestAhead = 1'000'000;
 constexpr int kWritesInARow = 3;
 // A node reports three times as often.
 constexpr Milliseconds kNodeIsLost = 15'000;
+// What a node said last, which is gone.
+constexpr Milliseconds kForgetAfter = 60'000;
 
 }  // namespace
 
@@ -118,9 +120,10 @@ void NodeReports::See(const std::string& node, const std::string& job, const Nod
     return;
   }
   known = {report.acknowledged, report.following, now};
-  // Nodes that are gone.
-  if (known_.size() > 100'000) {
-    std::erase_if(known_, [now](const auto& entry) { return now - entry.second.told > 60'000; });
+  if (now - forgot_ > kForgetAfter) {
+    forgot_ = now;
+    std::erase_if(known_,
+                  [now](const auto& entry) { return now - entry.second.told > kForgetAfter; });
   }
   NodeRecord record;
   record.job = job;
