@@ -69,8 +69,8 @@ class NodeReports {
   const std::string replica_;  // Not its name, which two may share.
   Mutex mutex_;
   std::map<std::pair<std::string, std::string>, Known> known_ PERSEUS_GUARDED_BY(mutex_);
-  Milliseconds forgot_ PERSEUS_GUARDED_BY(mutex_) = 0;  // Nodes that are gone, when last.
-  std::vector<NodeRecord> seen_ PERSEUS_GUARDED_BY(mutex_);           // To be written.
+  Milliseconds forgot_ PERSEUS_GUARDED_BY(mutex_) = 0;       // Nodes that are gone, when last.
+  std::vector<NodeRecord> seen_ PERSEUS_GUARDED_BY(mutex_);  // To be written.
   std::vector<std::string> for_replicas_ PERSEUS_GUARDED_BY(mutex_);  // To be told.
   bool is_writing_ PERSEUS_GUARDED_BY(mutex_) = false;
 };
