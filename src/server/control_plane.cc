@@ -203,6 +203,12 @@ class ControlPlane::Impl {
   }
 
   void Heard(const Notice& notice) {
+    if (notice.kind == Notice::Kind::kHeard) {
+      boost::asio::post(pool_, [this, text = notice.name] {
+        if (auto taken = reports_.TakeHeard(text, options_.now()); !taken) Failed(taken.error());
+      });
+      return;
+    }
     const bool is_all = notice.kind == Notice::Kind::kLookAgain;
     if (notice.kind == Notice::Kind::kPlanning || is_all) {
       const MutexLock lock(workers_mutex_);

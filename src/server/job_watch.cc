@@ -8,6 +8,8 @@ namespace perseus {
 namespace {
 
 constexpr std::size_t kVersionsKept = 16;
+// Nodes, before those that are gone are forgotten.
+constexpr std::size_t kMostHeard = 1000;
 
 }  // namespace
 
@@ -128,9 +130,11 @@ bool JobWatch::WantsNodes(const std::string& node, Milliseconds now) const {
   return now - looked_at_nodes_ >= kLookAtNodes;
 }
 
-void JobWatch::SetNodes(std::map<int, std::set<std::string>> nodes, Milliseconds now) {
+void JobWatch::SetNodes(std::map<int, std::set<std::string>> nodes, const std::string& first,
+                        Milliseconds now) {
   const MutexLock lock(mutex_);
   nodes_ = std::move(nodes);
+  first_node_ = first;
   looked_at_nodes_ = now;
 }
 
@@ -138,6 +142,39 @@ bool JobWatch::HasNode(const std::string& node) const {
   const MutexLock lock(mutex_);
   return std::ranges::any_of(nodes_,
                              [&](const auto& entry) { return entry.second.contains(node); });
+}
+
+void JobWatch::HearHere(const std::string& node, Milliseconds now) {
+  const MutexLock lock(mutex_);
+  heard_here_[node] = now;
+  if (heard_here_.size() <= kMostHeard) return;
+  std::erase_if(heard_here_,
+                [now](const auto& entry) { return now - entry.second > kHeardLately; });
+}
+
+bool JobWatch::HearsFirst(Milliseconds now) const {
+  const auto heard = heard_here_.find(first_node_);
+  return heard != heard_here_.end() && now - heard->second <= kHeardLately;
+}
+
+bool JobWatch::Judges(Milliseconds now) const {
+  const MutexLock lock(mutex_);
+  return judges_ && HearsFirst(now);
+}
+
+JobWatch::Part JobWatch::PartAt(Milliseconds now, bool has_replicas) {
+  const MutexLock lock(mutex_);
+  const bool judges = !has_replicas || HearsFirst(now);
+  const bool judged = std::exchange(judges_, judges);
+  if (!judges) return Part::kListens;
+  if (judged) return Part::kJudges;
+  steps_.clear();
+  newest_.clear();
+  said_.clear();
+  last_step_ = -1;
+  has_begun_anew_ = false;
+  detector_ = StragglerDetector();
+  return Part::kBeginsToJudge;
 }
 
 void JobWatch::Raise(int pipeline, double slowdown, Milliseconds now) {

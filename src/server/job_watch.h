@@ -1,7 +1,6 @@
 // What nodes report of a job's steps, condensed: which pipelines straggle, and what steps take.
 //
-// In memory only. Another replica that hears the same nodes comes to the same; one that takes over
-// learns it in a few steps. Thread safe.
+// In memory only; a replica that takes over learns it in a few steps. Thread safe.
 #pragma once
 
 #include <deque>
@@ -27,7 +26,7 @@ struct ReportedStep {
   int pipeline = 0;
   double time_s = 0;
   double busy_s = 0;
-  std::optional<double> energy_j;
+  std::optional<double> energy_j = {};
   std::int64_t version = 0;
   int ranks = 0;
 };
@@ -55,8 +54,20 @@ class JobWatch {
   // Who has ranks of each pipeline; asked for again every kLookAtNodes, and for a node not known.
   static constexpr Milliseconds kLookAtNodes = 10'000;
   bool WantsNodes(const std::string& node, Milliseconds now) const;
-  void SetNodes(std::map<int, std::set<std::string>> nodes, Milliseconds now);
+  // `first`: of all live ones, the one whose replica judges the job.
+  void SetNodes(std::map<int, std::set<std::string>> nodes, const std::string& first,
+                Milliseconds now);
   bool HasNode(const std::string& node) const;
+
+  // The node reported to this replica itself.
+  void HearHere(const std::string& node, Milliseconds now);
+  // Whether this replica is the one that judges: without others always, else while it hears the
+  // first node. Where it begins to, whatever it knew of steps and stragglers is forgotten, for
+  // another one judged meanwhile; that is said once.
+  enum class Part { kListens, kBeginsToJudge, kJudges };
+  Part PartAt(Milliseconds now, bool has_replicas);
+  // Whether it has begun to, and still hears that node.
+  bool Judges(Milliseconds now) const;
 
   // What a detector before this one had said, and what is taken back.
   void Raise(int pipeline, double slowdown, Milliseconds now);
@@ -81,8 +92,12 @@ class JobWatch {
   std::map<int, double> Stragglers() const;
 
  private:
+  bool HearsFirst(Milliseconds now) const PERSEUS_REQUIRES(mutex_);
+
   static constexpr std::size_t kWindow = 16;
   using Nodes = std::map<std::string, ReportedStep>;
+  // Nodes report more often.
+  static constexpr Milliseconds kHeardLately = 12'000;
   // What a node keeps unsent, and sends again.
   static constexpr std::int64_t kMostUnsent = 256;
 
@@ -94,7 +109,10 @@ class JobWatch {
   std::map<std::string, std::int64_t> newest_ PERSEUS_GUARDED_BY(mutex_);  // Step of each node.
   bool has_begun_anew_ PERSEUS_GUARDED_BY(mutex_) = false;
   std::map<int, std::set<std::string>> nodes_ PERSEUS_GUARDED_BY(mutex_);  // [pipeline]
+  std::string first_node_ PERSEUS_GUARDED_BY(mutex_);
   Milliseconds looked_at_nodes_ PERSEUS_GUARDED_BY(mutex_) = -1;
+  std::map<std::string, Milliseconds> heard_here_ PERSEUS_GUARDED_BY(mutex_);  // By node.
+  bool judges_ PERSEUS_GUARDED_BY(mutex_) = false;
   std::map<std::int64_t, std::vector<double>> expected_ PERSEUS_GUARDED_BY(mutex_);  // [version]
   Milliseconds told_ PERSEUS_GUARDED_BY(mutex_) = 0;
   std::optional<Settings> settings_ PERSEUS_GUARDED_BY(mutex_);

@@ -14,7 +14,7 @@ using ::testing::IsEmpty;
 // is done earlier.
 class JobWatchTest : public testing::Test {
  protected:
-  JobWatchTest() { watch_.SetNodes({{0, {"a0", "b0"}}, {1, {"a1", "b1"}}}, 0); }
+  JobWatchTest() { watch_.SetNodes({{0, {"a0", "b0"}}, {1, {"a1", "b1"}}}, "a0", 0); }
 
   std::vector<StragglerChange> Report(const std::string& node, std::int64_t step, double busy_s) {
     const ReportedStep reported{.step = step,

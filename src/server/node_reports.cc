@@ -1,22 +1,14 @@
 #include "perseus/server/node_reports.h"
 
-#include <algorithm>
-#include <array>
 #include <utility>
 
 #include "perseus/server/event_hub.h"
 #include "perseus/server/job_spec.h"
+#include "perseus/server/random_id.h"
 
 namespace perseus {
 namespace {
 
-using json_file::Node;
-
-constexpr int kDeepest = 6;
-constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
-constexpr double kMostSeconds = 1e6;
-constexpr double kMostJoules = 1e12;
-constexpr std::size_t kMostReports = 10'000;
 constexpr Milliseconds kTellEvery = 5'000;
 constexpr Milliseconds kStepsEvery = 500;
 // A straggler whose detector died with its replica is none soon after.
@@ -26,75 +18,97 @@ constexpr int kOrdersLookedThrough = 16;
 constexpr std::int64_t kFarthestAhead = 1'000'000;
 // Then it is another report's turn: this one's node waits for its answer.
 constexpr int kWritesInARow = 3;
-
-ReportedStep ReadStep(const Node& node) {
-  constexpr std::array<std::string_view, 7> kKeys{"step",     "pipeline", "time_s", "busy_s",
-                                                  "energy_j", "version",  "ranks"};
-  node.RequireObject(kKeys);
-  ReportedStep step;
-  step.step = node.Member("step").Whole(0, kMostSteps, "a step's number");
-  step.pipeline = node.Member("pipeline").Count(0, 999'999, "a pipeline, from 0");
-  step.busy_s = node.Member("busy_s").Number(0, kMostSeconds, "seconds");
-  if (node.Has("time_s")) step.time_s = node.Member("time_s").Number(0, kMostSeconds, "seconds");
-  if (node.Has("energy_j")) {
-    step.energy_j = node.Member("energy_j").Number(0, kMostJoules, "joules");
-  }
-  if (node.Has("version")) step.version = node.Member("version").Whole(0, kMostSteps, "a version");
-  step.ranks = node.Member("ranks").Count(1, 999'999, "how many ranks it is of");
-  return step;
-}
-
-NodeJobReport ReadReport(const Node& node) {
-  constexpr std::array<std::string_view, 5> kKeys{"job", "acknowledged", "following", "since_step",
-                                                  "steps"};
-  node.RequireObject(kKeys);
-  NodeJobReport report;
-  report.job = node.Member("job").Text();
-  const auto whole = [&](std::string_view key, std::int64_t least, std::int64_t& value) {
-    if (node.Has(key)) value = node.Member(key).Whole(least, kMostSteps, "a whole number");
-  };
-  whole("acknowledged", 0, report.acknowledged);
-  whole("following", 0, report.following);
-  whole("since_step", -1, report.since_step);
-  if (node.Has("steps")) {
-    const Node steps = node.Member("steps");
-    for (std::size_t i = 0; i < steps.ListSize(); ++i) report.steps.push_back(ReadStep(steps[i]));
-  }
-  return report;
-}
+// A node reports three times as often.
+constexpr Milliseconds kNodeIsLost = 15'000;
+// What a node said last, which is gone.
+constexpr Milliseconds kForgetAfter = 60'000;
 
 }  // namespace
 
-Answer<std::vector<NodeJobReport>> ReadReports(std::string_view body) {
-  return ReadBody(body, kDeepest, [](const Node& node) {
-    constexpr std::array<std::string_view, 1> kKeys{"jobs"};
-    node.RequireObject(kKeys);
-    const Node jobs = node.Member("jobs");
-    if (jobs.ListSize() > kMostReports) {
-      json_file::ThrowAt(jobs.path, "has more than {} jobs (send them in parts)", kMostReports);
-    }
-    std::vector<NodeJobReport> reports;
-    for (std::size_t i = 0; i < jobs.ListSize(); ++i) reports.push_back(ReadReport(jobs[i]));
-    return reports;
-  });
-}
+NodeReports::NodeReports(Store& store, JobWatches& watches)
+    : store_(store), watches_(watches), replica_(RandomHex(8)) {}
 
-Result<void> NodeReports::Take(const std::string& node, const std::vector<NodeJobReport>& reports,
-                               Milliseconds now) {
+Result<std::vector<std::string>> NodeReports::Take(const std::string& node,
+                                                   const std::vector<NodeJobReport>& reports,
+                                                   Milliseconds now) {
+  std::vector<std::string> not_attached;
   for (const NodeJobReport& report : reports) {
-    if (auto taken = TakeJob(node, report, now); !taken) return taken;
+    const auto is_attached = TakeJob(node, report, now);
+    if (!is_attached) return Fail(is_attached);
+    if (!*is_attached) not_attached.push_back(report.job);
   }
-  return WriteSeen();
+  if (auto written = WriteNoted(); !written) return Fail(written);
+  return not_attached;
 }
 
-Result<void> NodeReports::TakeJob(const std::string& node, const NodeJobReport& report,
+Result<bool> NodeReports::TakeJob(const std::string& node, const NodeJobReport& report,
                                   Milliseconds now) {
   const auto job = store_.FindJob(report.job);
   if (!job) return Fail(job);
-  if (!*job || (*job)->ended != 0) return {};
+  if (!*job || (*job)->ended != 0) return true;
   See(node, (*job)->id, report, now);
-  if (report.steps.empty()) return {};
-  return TakeSteps(node, **job, report, now);
+  const std::shared_ptr<JobWatch> watch = watches_.Of((*job)->id, now);
+  watch->HearHere(node, now);
+  if (report.steps.empty()) return true;
+  if (watch->WantsNodes(node, now)) {
+    if (auto looked = LookAtNodes((*job)->id, *watch, now); !looked) return Fail(looked);
+  }
+  if (!watch->HasNode(node)) return false;
+  const auto judges = Judges(**job, *watch, now);
+  if (!judges) return Fail(judges);
+  if (*judges) {
+    if (auto judged = Judge(node, **job, *watch, report.steps, now); !judged) return Fail(judged);
+  } else {
+    NoteForReplicas({.job = (*job)->id, .node = node, .steps = report.steps});
+  }
+  return true;
+}
+
+Result<bool> NodeReports::Judges(const JobRecord& job, JobWatch& watch, Milliseconds now) {
+  const auto part = watch.PartAt(now, store_.has_replicas());
+  if (part == JobWatch::Part::kListens) return false;
+  if (part == JobWatch::Part::kJudges) return true;
+  const auto spec = StoredJobSpec(job.body);
+  if (!spec) return Fail(spec);
+  watch.SetSettings({spec->planned.pipelines, spec->detects_stragglers});
+  if (auto taken = TakeOver(job.id, watch, now); !taken) return Fail(taken);
+  return true;
+}
+
+Result<void> NodeReports::TakeHeard(std::string_view text, Milliseconds now) {
+  const auto heard = ParseHeard(text);
+  if (!heard) return Fail(heard);
+  const auto watch = watches_.Find(heard->job);
+  if (heard->replica == replica_ || !watch) return {};
+  if (heard->begins_anew) watch->BeginAnew();
+  if (heard->forgotten) watch->Forget(*heard->forgotten);
+  // Whether to begin to is seen when a node reports here.
+  if (heard->steps.empty() || !watch->Judges(now)) return {};
+  const auto job = store_.FindJob(heard->job);
+  if (!job) return Fail(job);
+  if (!*job || (*job)->ended != 0) return {};
+  return Judge(heard->node, **job, *watch, heard->steps, now);
+}
+
+Result<void> NodeReports::BeginAnew(const std::string& job) {
+  if (const auto watch = watches_.Find(job)) watch->BeginAnew();
+  if (!store_.has_replicas()) return {};
+  return store_.TellReplicas(FormatHeard({.replica = replica_, .job = job, .begins_anew = true}));
+}
+
+Result<void> NodeReports::Forget(const std::string& job, int pipeline) {
+  if (const auto watch = watches_.Find(job)) watch->Forget(pipeline);
+  if (!store_.has_replicas()) return {};
+  return store_.TellReplicas(FormatHeard({.replica = replica_, .job = job, .forgotten = pipeline}));
+}
+
+void NodeReports::NoteForReplicas(HeardOfJob heard) {
+  heard.replica = replica_;
+  std::vector<std::string> texts = FormatHeard(heard);
+  const MutexLock lock(mutex_);
+  // Of a database that is away; what it says later is judged without these.
+  if (for_replicas_.size() > kMostForReplicas) for_replicas_.clear();
+  for (std::string& text : texts) for_replicas_.push_back(std::move(text));
 }
 
 void NodeReports::See(const std::string& node, const std::string& job, const NodeJobReport& report,
@@ -106,9 +120,10 @@ void NodeReports::See(const std::string& node, const std::string& job, const Nod
     return;
   }
   known = {report.acknowledged, report.following, now};
-  // Nodes that are gone.
-  if (known_.size() > 100'000) {
-    std::erase_if(known_, [now](const auto& entry) { return now - entry.second.told > 60'000; });
+  if (now - forgot_ > kForgetAfter) {
+    forgot_ = now;
+    std::erase_if(known_,
+                  [now](const auto& entry) { return now - entry.second.told > kForgetAfter; });
   }
   NodeRecord record;
   record.job = job;
@@ -120,16 +135,20 @@ void NodeReports::See(const std::string& node, const std::string& job, const Nod
   seen_.push_back(std::move(record));
 }
 
-Result<void> NodeReports::WriteSeen() {
+Result<void> NodeReports::WriteNoted() {
   for (int round = 0; round < kWritesInARow; ++round) {
     std::vector<NodeRecord> seen;
+    std::vector<std::string> for_replicas;
     {
       const MutexLock lock(mutex_);
-      if (is_writing_ || seen_.empty()) return {};
+      if (is_writing_ || (seen_.empty() && for_replicas_.empty())) return {};
       is_writing_ = true;
       seen.swap(seen_);
+      for_replicas.swap(for_replicas_);
     }
-    auto told = store_.Acknowledge(seen);
+    Result<void> told;
+    if (!for_replicas.empty()) told = store_.TellReplicas(for_replicas);
+    if (told && !seen.empty()) told = store_.Acknowledge(seen);
     const MutexLock lock(mutex_);
     is_writing_ = false;
     if (!told) return told;
@@ -137,34 +156,25 @@ Result<void> NodeReports::WriteSeen() {
   return {};
 }
 
-Result<void> NodeReports::TakeSteps(const std::string& node, const JobRecord& job,
-                                    const NodeJobReport& report, Milliseconds now) {
-  const std::shared_ptr<JobWatch> watch = watches_.Of(job.id, now);
-  if (!watch->settings()) {
-    const auto spec = StoredJobSpec(job.body);
-    if (!spec) return Fail(spec);
-    watch->SetSettings({spec->planned.pipelines, spec->detects_stragglers});
-    if (auto taken = TakeOver(job.id, *watch, now); !taken) return taken;
-  }
-  if (watch->WantsNodes(node, now)) {
-    if (auto looked = LookAtNodes(job.id, *watch, now); !looked) return looked;
-  }
-  const JobWatch::Settings settings = *watch->settings();
+Result<void> NodeReports::Judge(const std::string& node, const JobRecord& job, JobWatch& watch,
+                                const std::vector<ReportedStep>& steps, Milliseconds now) {
+  const auto settings = watch.settings();
+  if (!settings) return {};  // Another thread is making the watch ready.
   std::vector<StragglerChange> changes;
-  for (const ReportedStep& step : report.steps) {
+  for (const ReportedStep& step : steps) {
     const bool is_absurd = job.last_step >= 0 && step.step > job.last_step + kFarthestAhead;
-    if (step.pipeline >= settings.pipelines || is_absurd) continue;
-    const auto expected_s = ExpectedTime(job.id, *watch, step);
+    if (step.pipeline >= settings->pipelines || is_absurd) continue;
+    const auto expected_s = ExpectedTime(job.id, watch, step);
     if (!expected_s) return Fail(expected_s);
-    const auto of_step = watch->Add(node, step, *expected_s, now);
+    const auto of_step = watch.Add(node, step, *expected_s, now);
     changes.insert(changes.end(), of_step.begin(), of_step.end());
   }
-  if (watch->IsDue(now, kStepsEvery)) {
-    const auto steps = watch->HasBegunAnew() ? Store::Steps::kAnew : Store::Steps::kOn;
-    auto told = store_.Heartbeat(job.id, steps, watch->last_step(), watch->Summary(), now);
+  if (watch.IsDue(now, kStepsEvery)) {
+    const auto counts = watch.HasBegunAnew() ? Store::Steps::kAnew : Store::Steps::kOn;
+    auto told = store_.Heartbeat(job.id, counts, watch.last_step(), watch.Summary(), now);
     if (!told) return told;
   }
-  if (settings.pipelines < 2 || !settings.detects_stragglers) return {};
+  if (settings->pipelines < 2 || !settings->detects_stragglers) return {};
   return TellStragglers(job.id, std::move(changes), now);
 }
 
@@ -184,12 +194,19 @@ Result<void> NodeReports::LookAtNodes(const std::string& job, JobWatch& watch, M
   const auto records = store_.NodesOf(job);
   if (!records) return Fail(records);
   std::map<int, std::set<std::string>> nodes;
+  std::string first;
+  bool is_first_lost = true;
   for (const NodeRecord& record : *records) {
     const auto ranks = ParseNodeRanks(record.ranks);
     if (!ranks) return Fail(ranks);
     for (const auto& [pipeline, ignored] : *ranks) nodes[pipeline].insert(record.node);
+    const bool is_lost = record.seen + kNodeIsLost < now;
+    if (std::pair(is_lost, record.node) < std::pair(is_first_lost, first) || first.empty()) {
+      first = record.node;
+      is_first_lost = is_lost;
+    }
   }
-  watch.SetNodes(std::move(nodes), now);
+  watch.SetNodes(std::move(nodes), first, now);
   return {};
 }
 

@@ -1,4 +1,10 @@
-// What nodes report: read, handed to the jobs' watches, and what changed told to the store.
+// What nodes report: handed to the jobs' watches, and what changed told to the store.
+//
+// Of several replicas, one judges a job: the one that hears the first of its live nodes (by name).
+// The others hand it what they hear (Store::TellReplicas), so a pipeline is heard whole however
+// a job's nodes are spread. Nobody has to agree on who it is: every replica sees in the store which
+// node is the first, and knows whether it hears it. While that changes, a few steps are judged
+// twice, to the same end, or not at all.
 //
 // Thread safe; blocks on the store.
 #pragma once
@@ -10,30 +16,26 @@
 #include <vector>
 
 #include "perseus/base/mutex.h"
-#include "perseus/server/answer.h"
 #include "perseus/server/job_watch.h"
+#include "perseus/server/report_messages.h"
 #include "perseus/store/store.h"
 
 namespace perseus {
 
-struct NodeJobReport {
-  std::string job;
-  std::int64_t acknowledged = 0;
-  std::int64_t following = 0;
-  std::int64_t since_step = -1;
-  std::vector<ReportedStep> steps;
-};
-
-// Of POST /v1/nodes/N/reports.
-Answer<std::vector<NodeJobReport>> ReadReports(std::string_view body);
-
 class NodeReports {
  public:
-  NodeReports(Store& store, JobWatches& watches) : store_(store), watches_(watches) {}
+  NodeReports(Store& store, JobWatches& watches);
 
-  // Jobs that are not there, or have ended, are passed over: their nodes hear of it by the stream.
-  Result<void> Take(const std::string& node, const std::vector<NodeJobReport>& reports,
-                    Milliseconds now);
+  // The jobs whose steps were not taken, since the node is not attached to them. Jobs that are not
+  // there, or have ended, are passed over: their nodes hear of it by the stream.
+  Result<std::vector<std::string>> Take(const std::string& node,
+                                        const std::vector<NodeJobReport>& reports,
+                                        Milliseconds now);
+  // What another replica, or this one, told all of them (Notice::Kind::kHeard).
+  Result<void> TakeHeard(std::string_view text, Milliseconds now);
+  // The job's ranks are new ones; a detected slowdown was taken back. Wherever it is judged.
+  Result<void> BeginAnew(const std::string& job);
+  Result<void> Forget(const std::string& job, int pipeline);
 
  private:
   struct Known {
@@ -41,26 +43,35 @@ class NodeReports {
     std::int64_t following = -1;
     Milliseconds told = 0;
   };
-  Result<void> TakeJob(const std::string& node, const NodeJobReport& report, Milliseconds now);
-  Result<void> TakeSteps(const std::string& node, const JobRecord& job, const NodeJobReport& report,
-                         Milliseconds now);
+  // Whether the node is attached.
+  Result<bool> TakeJob(const std::string& node, const NodeJobReport& report, Milliseconds now);
+  // Whether this replica judges the job; makes its watch ready if it just began to.
+  Result<bool> Judges(const JobRecord& job, JobWatch& watch, Milliseconds now);
+  Result<void> Judge(const std::string& node, const JobRecord& job, JobWatch& watch,
+                     const std::vector<ReportedStep>& steps, Milliseconds now);
   Result<void> TakeOver(const std::string& job, JobWatch& watch, Milliseconds now);
   Result<void> LookAtNodes(const std::string& job, JobWatch& watch, Milliseconds now);
   Result<void> TellStragglers(const std::string& job, std::vector<StragglerChange> changes,
                               Milliseconds now);
-  // Notes it for WriteSeen() if the store has to hear of it.
+  // Notes it for WriteNoted() if the store has to hear of it.
   void See(const std::string& node, const std::string& job, const NodeJobReport& report,
            Milliseconds now);
   // One thread at a time writes what all have noted, and the others go on, so thousands of nodes
   // take few commits. What is lost with this process, every node says again in its next reports.
-  Result<void> WriteSeen();
+  Result<void> WriteNoted();
+  void NoteForReplicas(HeardOfJob heard);
   Result<double> ExpectedTime(const std::string& job, JobWatch& watch, const ReportedStep& step);
+
+  static constexpr std::size_t kMostForReplicas = 10'000;
 
   Store& store_;
   JobWatches& watches_;
+  const std::string replica_;  // Not its name, which two may share.
   Mutex mutex_;
   std::map<std::pair<std::string, std::string>, Known> known_ PERSEUS_GUARDED_BY(mutex_);
+  Milliseconds forgot_ PERSEUS_GUARDED_BY(mutex_) = 0;       // Nodes that are gone, when last.
   std::vector<NodeRecord> seen_ PERSEUS_GUARDED_BY(mutex_);  // To be written.
+  std::vector<std::string> for_replicas_ PERSEUS_GUARDED_BY(mutex_);  // To be told.
   bool is_writing_ PERSEUS_GUARDED_BY(mutex_) = false;
 };
 

@@ -82,7 +82,7 @@ Answer<http::Response> Attach(const Context& context) {
     // Orders must not wait for a step of the run before.
     const auto told = store.Heartbeat(job.id, Store::Steps::kAnew, -1, job.summary, context.now);
     if (!told) return Refuse(told);
-    if (const auto watch = context.services.watches.Find(job.id)) watch->BeginAnew();
+    if (auto begun = context.services.reports.BeginAnew(job.id); !begun) return Refuse(begun);
   }
   return JsonResponse({{"job", job.id}, {"key", job.key}, {"node", *name}});
 }
@@ -101,8 +101,12 @@ Answer<http::Response> Report(const Context& context) {
   if (!name) return tl::unexpected(name.error());
   const auto reports = ReadReports(context.request.body);
   if (!reports) return tl::unexpected(reports.error());
-  if (auto taken = context.services.reports.Take(*name, *reports, context.now); !taken) {
-    return Refuse(taken);
+  const auto not_attached = context.services.reports.Take(*name, *reports, context.now);
+  if (!not_attached) return Refuse(not_attached);
+  if (!not_attached->empty()) {
+    return Refuse(404, "The node is not attached",
+                  fmt::format("node {} has no ranks of job {}", *name, not_attached->front()),
+                  "attach them first (PUT /v1/nodes/N/jobs/J)");
   }
   return JsonResponse(ordered_json::object());
 }

@@ -122,7 +122,8 @@ Answer<http::Response> Delete(const Context& context) {
     if (!deleted) return Refuse(deleted);
     was_there = was_there || *deleted;
   }
-  if (const auto watch = context.services.watches.Find(context.job->id)) watch->Forget(*pipeline);
+  auto forgotten = context.services.reports.Forget(context.job->id, *pipeline);
+  if (!forgotten) return Refuse(forgotten);
   return JsonResponse({{"pipeline", *pipeline}, {"deleted", was_there}});
 }
 

@@ -64,6 +64,7 @@ struct Dialect {
   std::string_view skip_locked;  // The same, passing over rows that somebody else has.
   std::string_view lock_schema;  // A statement: no other replica migrates until the end. Or empty.
   std::string_view shrink;       // A statement: gives back the space of deleted rows. Or empty.
+  bool has_replicas;             // Other processes may work with the same database.
 };
 
 class Transaction {

@@ -73,6 +73,7 @@ class PostgresDatabase final : public Database {
         .skip_locked = "FOR UPDATE SKIP LOCKED",
         .lock_schema = "SELECT pg_advisory_xact_lock(8100399027)",  // A number of our own.
         .shrink = "",  // It does so by itself (autovacuum).
+        .has_replicas = true,
     };
     return kPostgres;
   }

@@ -40,6 +40,18 @@ Result<void> SqlStore::Ping() {
   return {};
 }
 
+bool SqlStore::has_replicas() const { return database_->dialect().has_replicas; }
+
+Result<void> SqlStore::TellReplicas(const std::vector<std::string>& texts) {
+  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+    for (const std::string& text : texts) {
+      auto told = transaction.Notify({.kind = Notice::Kind::kHeard, .name = text});
+      if (!told) return told;
+    }
+    return {};
+  });
+}
+
 Result<void> SqlStore::Listen(std::function<void(const Notice&)> heard) {
   return database_->Listen(std::move(heard));
 }

@@ -89,6 +89,8 @@ class SqlStore final : public Store {
 
   // --- the database itself
   Result<void> Ping() override;
+  bool has_replicas() const override;
+  Result<void> TellReplicas(const std::vector<std::string>& texts) override;
   Result<void> Listen(std::function<void(const Notice&)> heard) override;
 
  private:

@@ -83,6 +83,7 @@ class SqliteDatabase final : public Database {
         .skip_locked = "",
         .lock_schema = "",
         .shrink = "PRAGMA incremental_vacuum",
+        .has_replicas = false,
     };
     return kSqlite;
   }

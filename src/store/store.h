@@ -145,10 +145,11 @@ struct PlanningOutcome {
 
 struct Notice {
   enum class Kind {
-    kOrders,     // New orders for job `name`.
-    kNode,       // Node `name` has another set of jobs.
-    kPlanning,   // There is planning to do.
-    kTokens,     // Tokens have changed.
+    kOrders,    // New orders for job `name`.
+    kNode,      // Node `name` has another set of jobs.
+    kPlanning,  // There is planning to do.
+    kTokens,    // Tokens have changed.
+    kHeard,  // What a replica heard of a job's steps, for the one that judges them: `name`, a text.
     kLookAgain,  // Notices may have been lost: read everything again. Nobody sends it.
   };
   Kind kind = Kind::kLookAgain;
@@ -269,6 +270,12 @@ class Store {
   // --- the database itself
   // Whether it answers.
   virtual Result<void> Ping() = 0;
+  // Whether other processes may work with the same database.
+  virtual bool has_replicas() const = 0;
+  // Sends texts of at most kMostHeard bytes as notices, kHeard. Nothing is written; a replica that
+  // is not connected just then does not hear them.
+  static constexpr std::size_t kMostHeard = 7'000;
+  virtual Result<void> TellReplicas(const std::vector<std::string>& texts) = 0;
   // Calls `heard` for every notice sent after this returns, by this process or another, on a thread
   // of the store's, one at a time; until the store goes. Once only (kInput). `heard` may
   // use the store.

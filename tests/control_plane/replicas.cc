@@ -95,33 +95,6 @@ Replicas::~Replicas() {
   if (ranks_.joinable()) ranks_.join();
 }
 
-void Replicas::StartReplicas(const std::vector<std::string>& addresses,
-                             const std::vector<std::string>& in_front) {
-  addresses_ = addresses;
-  in_front_ = in_front;
-  for (int replica = 0; replica < kReplicas; ++replica) StartReplica(replica);
-}
-
-void Replicas::StartReplica(int replica) {
-  const auto index = static_cast<std::size_t>(replica);
-  std::string& address = addresses_.at(index);
-  const std::string log = fmt::format("serve{}.log", replica);
-  const bool is_local = address.starts_with("127.");
-  pids_[index] = Start(fmt::format("serve --listen {} --database '{}' --replica r{} {} 2>{}",
-                                   address, database_, replica, is_local ? "" : "--insecure", log),
-                       in_front_.empty() ? "" : in_front_[index]);
-  // Anew, it is to have the port that it had.
-  address = AwaitAddress(log);
-  urls_[index] = "http://" + address;
-}
-
-std::string Replicas::urls() const { return fmt::format("{}", fmt::join(urls_, ",")); }
-
-int Replicas::ReplicaAt(const std::string& url) const {
-  const auto found = std::ranges::find(urls_, url);
-  return found == urls_.end() ? -1 : static_cast<int>(found - urls_.begin());
-}
-
 void Replicas::RegisterJob() {
   RunWell("synth --gpu a100 --stages 4 -o profile.csv");
   RunWell(fmt::format(
@@ -143,16 +116,6 @@ void Replicas::StartNode() {
       std::this_thread::sleep_for(milliseconds(100));
     }
   });
-}
-
-int Replicas::ReplicaOfNode() const {
-  const std::string log = Read("node.log");
-  const std::string connected = "connected to ";
-  const std::size_t last = log.rfind(connected);
-  const std::size_t lost = log.rfind(" lost http");
-  if (last == std::string::npos || (lost != std::string::npos && lost > last)) return -1;
-  const std::size_t begin = last + connected.size();
-  return ReplicaAt(log.substr(begin, log.find('\n', begin) - begin));
 }
 
 std::int64_t Replicas::VersionInForce() const {

@@ -1,5 +1,5 @@
-// Several `perseus serve` over one PostgreSQL, and a node of theirs: a real `perseus node` over the
-// logs of ranks that the test writes.
+// Replicas, and a node of theirs: a real `perseus node` over the logs of ranks that the test
+// writes.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "perseus/http/client.h"
-#include "postgres_server.h"
-#include "training_fixture.h"
+#include "served.h"
 
 namespace perseus {
 
@@ -59,27 +58,15 @@ class StragglerLoad {
   std::thread thread_;
 };
 
-class Replicas : public TrainingFixture {
+class Replicas : public Served {
  protected:
-  static constexpr int kReplicas = 3;
   static constexpr const char* kKey = "run";
-
-  // They listen at `addresses`, each ("127.0.0.1:0") a free port's; `in_front` (of each) runs it
-  // elsewhere ("ip netns exec NAME").
-  void StartReplicas(const std::vector<std::string>& addresses,
-                     const std::vector<std::string>& in_front = {});
-  void StartReplica(int replica);
-  std::string urls() const;  // With commas in between.
-  const std::string& url(int replica) const { return urls_.at(static_cast<std::size_t>(replica)); }
-  int ReplicaAt(const std::string& url) const;
-  pid_t pid(int replica) const { return pids_.at(static_cast<std::size_t>(replica)); }
 
   // Two pipelines of four ranks, planned.
   void RegisterJob();
   // `perseus node` n0, of pipeline 0; its ranks' logs are in the directory run, and grow.
   void StartNode();
-  // The replica that its stream is connected to; -1: to none just now.
-  int ReplicaOfNode() const;
+  int ReplicaOfNode() const { return ReplicaHeardBy("node.log"); }
   // Which of the server's versions lies in the job's directory.
   std::int64_t VersionInForce() const;
   // Steps that ranks have run.
@@ -96,14 +83,7 @@ class Replicas : public TrainingFixture {
 
   ~Replicas() override;
 
-  PostgresServer postgres_;
-
  private:
-  std::string database_ = postgres_.MakeDatabase();
-  std::vector<std::string> addresses_;
-  std::vector<std::string> in_front_;
-  std::vector<std::string> urls_ = std::vector<std::string>(kReplicas);
-  std::vector<pid_t> pids_ = std::vector<pid_t>(kReplicas);
   std::atomic<int> steps_{0};
   std::atomic<bool> ranks_end_{false};
   std::thread ranks_;

@@ -54,7 +54,7 @@ TEST_F(ReplicasTest, WithoutTheDatabaseNodesKeepTheirOrdersAndCatchUp) {
   const RecordedStream stream(urls(), "n1");
   StragglerLoad load(urls(), kKey);
   ASSERT_TRUE(Comes([&] { return load.acknowledged() > 20; }));
-  postgres_.Stop();
+  postgres().Stop();
   for (int replica = 0; replica < kReplicas; ++replica) {
     EXPECT_TRUE(Comes([&] { return Ask(url(replica), "GET", "/readyz").status == 503; }));
     EXPECT_EQ(Ask(url(replica), "GET", "/healthz").status, 200);
@@ -66,7 +66,7 @@ TEST_F(ReplicasTest, WithoutTheDatabaseNodesKeepTheirOrdersAndCatchUp) {
   const int ran = steps();
   EXPECT_TRUE(Comes([&] { return steps() > ran + 30; }));
   EXPECT_EQ(Read("run/orders.json"), orders);
-  postgres_.Start();
+  postgres().Start();
   for (int replica = 0; replica < kReplicas; ++replica) {
     EXPECT_TRUE(Comes([&] { return Ask(url(replica), "GET", "/readyz").status == 200; }));
   }

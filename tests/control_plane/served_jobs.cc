@@ -11,11 +11,6 @@ namespace perseus {
 
 using nlohmann::json;
 
-void ServedJobs::StartServer() {
-  Start("serve --listen 127.0.0.1:0 --database sqlite:perseus.db 2>serve.log");
-  server_ = " --server http://" + AwaitAddress("serve.log") + " ";
-}
-
 void ServedJobs::SetUp(const ServedJob& job, const std::string& synth_flags) {
   RunWell(
       fmt::format("synth --gpu a100 --stages {} -o {}.csv {}", job.stages, job.key, synth_flags));
@@ -32,7 +27,7 @@ void ServedJobs::SetUp(const ServedJob& job, const std::string& synth_flags) {
 }
 
 void ServedJobs::Register(const ServedJob& job, const std::string& flags) {
-  RunWell(fmt::format("job register {0} --job {0}.toml {1} {2}", job.key, server_, flags));
+  RunWell(fmt::format("job register {0} --job {0}.toml {1} {2}", job.key, server(), flags));
 }
 
 void ServedJobs::StartTrainer(const ServedJob& job) {
@@ -57,11 +52,13 @@ void ServedJobs::StartNodes(const ServedJob& job) {
   for (const ServedJob::Node& node : job.nodes) {
     if (!watched.insert(node.directory).second) continue;
     Start(fmt::format("node --name {0} --job {1}={2} {3} 2>{0}.node.log", node.name, job.key,
-                      node.directory, server_));
+                      node.directory, " --server " + urls(node.server)));
   }
 }
 
-json ServedJobs::Show(const std::string& key) const { return RunJson("job show " + key + server_); }
+json ServedJobs::Show(const std::string& key) const {
+  return RunJson("job show " + key + server());
+}
 
 void ServedJobs::AwaitStep(const std::string& key, std::int64_t step) const {
   EXPECT_TRUE(Comes([&] { return Show(key).at("last_step").get<std::int64_t>() >= step; }))
@@ -96,7 +93,7 @@ ServedJobs::Steady ServedJobs::AwaitSteady(const std::string& key, std::size_t c
   if (Comes(is_steady) || Comes(is_steady)) return steady;
   ADD_FAILURE() << "job " << key << " has no " << count << " steps under the same orders\n"
                 << steady.job.dump(1) << "\n"
-                << Read("serve.log");
+                << Read("serve.log") << Read("serve0.log");
   return {};
 }
 

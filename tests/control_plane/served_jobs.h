@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "perseus/jobdir/rank_log.h"
-#include "training_fixture.h"
+#include "served.h"
 
 namespace perseus {
 
@@ -21,14 +21,13 @@ struct ServedJob {
     std::string name;
     int gpus = 4;
     std::string directory;  // Several nodes may share one.
+    int server = 0;         // The replica that it tries first.
   };
   std::vector<Node> nodes;
 };
 
-class ServedJobs : public TrainingFixture {
+class ServedJobs : public Served {
  protected:
-  // Of a SQLite file, on a free port.
-  void StartServer();
   // KEY.csv, which is what the GPUs are like, KEY.toml, and the nodes' agents.
   void SetUp(const ServedJob& job, const std::string& synth_flags);
   // `perseus job register`; with a profile it is planned.
@@ -36,7 +35,7 @@ class ServedJobs : public TrainingFixture {
   // Steps go to KEY.record.csv when it ends.
   void StartTrainer(const ServedJob& job);
   void EndTrainer();
-  // One for each job directory.
+  // One for each job directory; NAME.node.log is its log.
   void StartNodes(const ServedJob& job);
 
   nlohmann::json Show(const std::string& key) const;
@@ -52,9 +51,9 @@ class ServedJobs : public TrainingFixture {
   // What one rank of a pipeline recorded.
   std::vector<RanStep> StepsOf(const std::string& directory, const RankName& rank) const;
 
-  std::string server_;  // " --server URL "
-
  private:
+  // The last one first: those before it may be cut off.
+  std::string server() const { return " --server " + urls(servers() - 1) + " "; }
   pid_t trainer_ = 0;
   std::string trained_;  // Its job's key.
 };

@@ -6,9 +6,11 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <functional>
 #include <iostream>
 #include <thread>
 
+#include "network.h"
 #include "served_jobs.h"
 
 namespace perseus {
@@ -40,7 +42,10 @@ double SecondsOf(const std::string& text) {
 class StragglerTest : public ServedJobs {
  protected:
   // A directory for each node, as where they share no file system.
-  const ServedJob job_{"run", 2, 4, 6, {{"a", 4, "run-a"}, {"b", 4, "run-b"}}};
+  const ServedJob job_{"run", 2, 4, 6, {{"a", 4, "run-a", 0}, {"b", 4, "run-b", 1}}};
+
+  // The servers run. `in_the_middle` is called when the straggler was noticed.
+  void ThrottleAndRecover(const std::function<void()>& in_the_middle);
 
   double EnergyOf(const VirtualNode& node) const {
     double energy_j = 0;
@@ -114,6 +119,26 @@ class StragglerTest : public ServedJobs {
 
 TEST_F(StragglerTest, TheOtherPipelineSavesMeanwhileAndNobodyWaitsForIt) {
   StartServer();
+  ThrottleAndRecover([] {});
+}
+
+// Nodes are at different replicas, and the one that judges the job is cut off in the middle.
+TEST_F(StragglerTest, AlsoWithThreeReplicasOfWhichOneIsCutOffMeanwhile) {
+  const std::string why_not = Network::WhyNot();
+  if (!why_not.empty()) GTEST_SKIP() << why_not;
+  const Network network(kReplicas);
+  StartReplicas(
+      {network.Address(0) + ":7410", network.Address(1) + ":7410", network.Address(2) + ":7410"},
+      {network.Inside(0), network.Inside(1), network.Inside(2)});
+  ThrottleAndRecover([&] {
+    EXPECT_EQ(ReplicaHeardBy("a.node.log"), 0);
+    EXPECT_EQ(ReplicaHeardBy("b.node.log"), 1);
+    network.Cut(0);
+    EXPECT_TRUE(Comes([this] { return ReplicaHeardBy("a.node.log") > 0; }));
+  });
+}
+
+void StragglerTest::ThrottleAndRecover(const std::function<void()>& in_the_middle) {
   SetUp(job_, "--work-scale 0.4");
   Register(job_, "--profile run.csv");
   StartTrainer(job_);
@@ -130,6 +155,7 @@ TEST_F(StragglerTest, TheOtherPipelineSavesMeanwhileAndNobodyWaitsForIt) {
   const Steps unnoticed = StepsBetween(begins_s, SecondsOf(straggler.at("starts")));
   EXPECT_LE(unnoticed.end - unnoticed.begin, 3U);
 
+  in_the_middle();
   const Measured during = MeasureFirstPipeline(1);
   ASSERT_GT(during.energy_j, 0);
   EXPECT_NE(during.orders.at("pipelines").at(0), before.orders.at("pipelines").at(0));
