@@ -295,7 +295,6 @@ TEST_F(RunNodeTest, ANodeWhoseNameAnotherHasSaysSoOnceAndGoesOnTrying) {
   server_.Refuse(http::Problem{.status = 409,
                                .title = "Another process is this node",
                                .detail = "another perseus node has the name n7",
-                               .pointer = "?instance",
                                .remedy = "give one of them another --name"});
   StartNode(20);
   ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 3; }));

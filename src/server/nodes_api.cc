@@ -53,7 +53,7 @@ Answer<std::string> InstanceAsked(const Context& context) {
                 std::string(kAboutInstances), "?instance");
 }
 
-// That the process has the node's name; `pointer`: where it said which one it is.
+// That the process has the node's name; `pointer`: where in a body it said which one it is.
 Answer<void> ClaimName(const Context& context, const NodeClaim& claim, const char* pointer) {
   const auto refused =
       context.services.store.ClaimNodes({claim}, context.now, context.now - kNodeIsSilentAfter);
@@ -178,7 +178,7 @@ void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_p
         const auto instance = InstanceAsked(context);
         if (!instance) co_return http::ProblemResponse(instance.error());
         const NodeClaim claim{.node = *name, .instance = *instance};
-        const auto claims = [&] { return ClaimName(context, claim, "?instance"); };
+        const auto claims = [&] { return ClaimName(context, claim, ""); };
         const Answer<void> has = co_await http::Offload(pool, claims);
         if (!has) co_return http::ProblemResponse(has.error());
         auto stream = call.open_stream();
