@@ -38,6 +38,7 @@ struct Flags {
   JobFlags registered;
   std::string profile;
   std::string gpu;
+  bool has_no_detection = false;
   TargetFlags targets;
   std::string plan = "current";
   int pipeline = 0;
@@ -105,17 +106,19 @@ Result<ordered_json> RegistrationOf(const Flags& flags) {
   ordered_json gpu{{"blocking_power_w", model.blocking_power_w},
                    {"switch_latency_ms", ToSeconds(planned->switch_latency) * 1e3}};
   if (!flags.gpu.empty()) gpu["name"] = flags.gpu;
-  return ordered_json{{"key", flags.job},
-                      {"pipelines", planned->pipelines},
-                      {"tensor_parallel", model.gpus_per_stage},
-                      {"schedule", ScheduleJson(planned->schedule)},
-                      {"gpu", std::move(gpu)},
-                      {"fixed",
-                       {{"p2p_s", ToSeconds(model.fixed.p2p)},
-                        {"load_s", ToSeconds(model.fixed.load.time)},
-                        {"all_reduce_s", ToSeconds(model.fixed.all_reduce.time)},
-                        {"optimizer_s", ToSeconds(model.fixed.optimizer.time)}}},
-                      {"target", *std::move(target)}};
+  ordered_json registration{{"key", flags.job},
+                            {"pipelines", planned->pipelines},
+                            {"tensor_parallel", model.gpus_per_stage},
+                            {"schedule", ScheduleJson(planned->schedule)},
+                            {"gpu", std::move(gpu)},
+                            {"fixed",
+                             {{"p2p_s", ToSeconds(model.fixed.p2p)},
+                              {"load_s", ToSeconds(model.fixed.load.time)},
+                              {"all_reduce_s", ToSeconds(model.fixed.all_reduce.time)},
+                              {"optimizer_s", ToSeconds(model.fixed.optimizer.time)}}},
+                            {"target", *std::move(target)}};
+  if (flags.has_no_detection) registration["detect_stragglers"] = false;
+  return registration;
 }
 
 Result<void> Register(const Flags& flags) {
@@ -188,6 +191,7 @@ std::string FormatJob(const ordered_json& job) {
                   job.at("stages").get<int>(), job.at("tensor_parallel").get<int>(),
                   job.at("schedule").get<std::string>(), job.at("microbatches").get<int>());
   if (job.contains("problem")) text += "problem: " + job["problem"].get<std::string>() + "\n";
+  if (job.at("detect_stragglers") == false) text += "stragglers are not noticed, only reported\n";
   if (job.at("profile_version") == 0) text += "no profile yet (perseus tune, or --profile)\n";
   if (job.contains("orders")) text += "\n" + FormatOrders(job["orders"]);
   if (const auto stragglers = FormatStragglers(job.at("stragglers")); !stragglers.empty()) {
@@ -273,6 +277,8 @@ Verb AddJobVerb(CLI::App& program) {
   registers->add_option("--profile", flags->profile, "Its profile (CSV), if it was measured")
       ->type_name("FILE");
   registers->add_option("--gpu", flags->gpu, "The GPUs' name")->type_name("NAME");
+  registers->add_flag("--no-detection", flags->has_no_detection,
+                      "Stragglers are only those that somebody reports");
   AddTargetFlags(*registers, flags->targets);
   add("show", "What it does, which orders are in force, and where each node is", "read", Show)
       ->add_flag("--json", flags->as_json, "As JSON, for scripts");

@@ -84,6 +84,7 @@ void Keeper::WriteHeader() {
     header.may_set_clocks = has_told_lease_ = true;
   }
   header.epoch = epoch_;
+  log_header_ = FormatRecord(header);
   Write(header);
 }
 
@@ -264,19 +265,21 @@ void Keeper::WriteSteps(Nanoseconds now) {
 }
 
 void Keeper::Write(const RankRecord& record) {
-  if (!log_ || is_log_full_) return;
-  std::string text = FormatRecord(record);
-  if (log_->size() + text.size() > core_.settings.most_log_bytes) {
-    is_log_full_ = true;
-    const std::string message = fmt::format(
-        "the log has reached {} bytes, and no more is recorded (PERSEUS_LOG_BYTES is the limit)",
-        core_.settings.most_log_bytes);
-    core_.warnings.Once("log-full", message);
-    text = FormatRecord(Remark{message});
-  }
-  if (const auto written = log_->Append(text); !written) {
+  if (!log_) return;
+  if (const auto written = WriteText(FormatRecord(record)); !written) {
     core_.warnings.Once("log", written.error().message);
   }
+}
+
+Result<void> Keeper::WriteText(const std::string& text) {
+  // Of two parts, the older one is given up when the newer one is full.
+  const std::uint64_t most = core_.settings.most_log_bytes / 2;
+  if (log_->size() == 0 || log_->size() + text.size() <= most) return log_->Append(text);
+  // A forked child closes what it finds there, which may be another's by then.
+  core_.live().log.store(-1);
+  auto begun = log_->BeginAnew(log_header_ + text);
+  core_.live().log.store(log_->descriptor());
+  return begun;
 }
 
 }  // namespace perseus

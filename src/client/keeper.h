@@ -58,10 +58,9 @@ class Keeper {
   void MeasureEnergy(Nanoseconds now);
   void WriteSteps(Nanoseconds now);
   void Write(const RankRecord& record);
+  Result<void> WriteText(const std::string& text);
   void WriteHeader();
-  bool IsRecording() const {
-    return log_.has_value() && !is_log_full_ && core_.counters.is_recorded.load();
-  }
+  bool IsRecording() const { return log_.has_value() && core_.counters.is_recorded.load(); }
 
   SessionCore& core_;
   const std::shared_ptr<SessionCore> core_owner_;
@@ -88,7 +87,7 @@ class Keeper {
   Nanoseconds next_look_ = 0;
   StepRecorder recorder_;
   std::optional<RankLogWriter> log_;
-  bool is_log_full_ = false;
+  std::string log_header_;       // Its line: whatever begins, begins with it.
   bool has_told_lease_ = false;  // The log's header says that clocks may be set.
   const Nanoseconds epoch_;      // What to add to CLOCK_MONOTONIC for time since 1970.
 };

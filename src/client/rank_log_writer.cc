@@ -10,6 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include "perseus/jobdir/rank_log.h"
+
 namespace perseus {
 namespace {
 
@@ -17,6 +19,18 @@ tl::unexpected<Error> CannotWrite(const std::filesystem::path& path, std::string
   return FailAs(ErrorKind::kSystem,
                 "cannot write {}: {} (steps are not recorded; check PERSEUS_JOB_DIR)",
                 path.string(), why);
+}
+
+// Adds to `written` what of the lines came into the file. False: errno says why not all of them.
+bool Write(int file, std::string_view lines, std::uint64_t& written) {
+  while (!lines.empty()) {
+    const ssize_t came = ::write(file, lines.data(), lines.size());
+    if (came < 0 && errno == EINTR) continue;
+    if (came <= 0) return false;
+    lines.remove_prefix(static_cast<std::size_t>(came));
+    written += static_cast<std::uint64_t>(came);
+  }
+  return true;
 }
 
 }  // namespace
@@ -35,6 +49,8 @@ Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path) {
         path.stem().string(), path.string());
   }
   if (::ftruncate(file.get(), 0) != 0) return CannotWrite(path, std::strerror(errno));
+  std::filesystem::remove(OlderRankLogPath(path), error);
+  if (error) return CannotWrite(path, error.message());
   return RankLogWriter(std::move(file), path);
 }
 
@@ -45,14 +61,36 @@ Result<void> RankLogWriter::Append(std::string_view lines) {
     closed += lines;
     lines = closed;
   }
-  while (!lines.empty()) {
-    const ssize_t written = ::write(file_.get(), lines.data(), lines.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return CannotWrite(path_, std::strerror(errno));
-    lines.remove_prefix(static_cast<std::size_t>(written));
-    size_ += static_cast<std::uint64_t>(written);
-    is_line_open_ = !lines.empty();
+  std::uint64_t written = 0;
+  const bool is_whole = Write(file_.get(), lines, written);
+  size_ += written;
+  if (written > 0) is_line_open_ = !is_whole;
+  if (!is_whole) return CannotWrite(path_, std::strerror(errno));
+  return {};
+}
+
+Result<void> RankLogWriter::BeginAnew(std::string_view lines) {
+  const std::filesystem::path next = path_.string() + ".new";
+  FileDescriptor file(
+      ::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  if (!file) return CannotWrite(next, std::strerror(errno));
+  // Held before anybody finds it.
+  static_cast<void>(::flock(file.get(), LOCK_EX | LOCK_NB));
+  std::uint64_t written = 0;
+  if (!Write(file.get(), lines, written)) return CannotWrite(next, std::strerror(errno));
+  const std::filesystem::path older = OlderRankLogPath(path_);
+  std::error_code error;
+  std::filesystem::rename(path_, older, error);
+  if (error) return CannotWrite(older, error.message());
+  std::filesystem::rename(next, path_, error);
+  if (error) {
+    std::error_code ignored;
+    std::filesystem::rename(older, path_, ignored);
+    return CannotWrite(path_, error.message());
   }
+  file_ = std::move(file);
+  size_ = written;
+  is_line_open_ = false;
   return {};
 }
 

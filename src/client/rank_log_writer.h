@@ -1,5 +1,5 @@
 // Appends to a rank's log, whole lines at a time, so that a killed process leaves at most one line
-// that is not whole.
+// that is not whole. What gets too long is set aside as the log's older part (rank_log.h).
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,19 @@ namespace perseus {
 
 class RankLogWriter {
  public:
-  // Makes the file, and its directory, anew, and holds it against others until it is closed. Fails
-  // (kInput) if another process has it.
+  // Makes the file, and its directory, anew, and holds it against others until it is closed; the
+  // older part of a log that was there is deleted. Fails (kInput) if another process has it.
   static Result<RankLogWriter> Create(const std::filesystem::path& path);
 
   // Fails (kSystem) if the file system does not take it; the next call tries again, on a line of
   // its own.
   Result<void> Append(std::string_view lines);
 
-  // Bytes that were written.
+  // What was written becomes the log's older part, in place of what that was, and the log begins
+  // with these lines. Fails (kSystem) if the file system does not do it; then nothing has changed.
+  Result<void> BeginAnew(std::string_view lines);
+
+  // Bytes that were written since it began.
   std::uint64_t size() const { return size_; }
   int descriptor() const { return file_.get(); }
 

@@ -11,7 +11,7 @@
 
 namespace perseus {
 
-// What a rank's log may grow to unless told otherwise.
+// What a rank's log, its older part included, may take unless told otherwise.
 inline constexpr std::uint64_t kMostLogBytes = std::uint64_t{1} << 30;
 // Where the node's agent listens unless told otherwise.
 inline constexpr const char* kNodesSocket = "/run/perseus/agent.sock";

@@ -1,6 +1,9 @@
 #include "perseus/http/channel.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -41,6 +44,13 @@ void Channel::ExpireAfter(std::chrono::milliseconds time) {
     error_code ignored;
     self->descriptor_.cancel(ignored);
   });
+}
+
+// Without it, some fifteen minutes go by. A system that cannot do it is lived with.
+void Channel::LoseWithoutAcknowledgement(std::chrono::milliseconds time) {
+  const auto timeout = static_cast<unsigned>(time.count());
+  ::setsockopt(descriptor_.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout,
+               sizeof(timeout));
 }
 
 bool Channel::IsPeerThere() {

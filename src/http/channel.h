@@ -29,6 +29,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Whatever is awaited afterwards fails when this is over, and WasLate() then.
   void ExpireAfter(std::chrono::milliseconds time);
   void NeverExpire();
+  // From now on it fails, too, when the other side has not acknowledged for that long what was
+  // sent: it may be gone without a word.
+  void LoseWithoutAcknowledgement(std::chrono::milliseconds time);
   // False once the other side has closed its end.
   bool IsPeerThere();
   bool WasLate() const { return late_; }

@@ -52,14 +52,15 @@ class Client {
 
   // Reads an event stream until `heard` says false or `should_end` does, which is looked at several
   // times a second. Connects again, elsewhere if there is another server, with the last event's id
-  // when the stream breaks or is silent for `silence`: at once, then with growing, scattered pauses
+  // when the stream breaks or is silent for `silence` (of a server's two beats, one may come late):
+  // at once, then with growing, scattered pauses
   // up to 5 s. `changed` is told what happens to the connection: "connected to …", "lost …: why;
   // trying again". Returns an error only for what trying again does not mend: a status of 4xx but
   // for 408 and 429. Looking up a host's name takes as long as the system lets it.
   struct Listening {
     std::string target = {};
     std::string last_event_id = {};
-    std::chrono::milliseconds silence{45'000};
+    std::chrono::milliseconds silence{12'000};
     std::function<bool(const Event&)> heard = {};
     std::function<void(std::string_view)> changed = {};  // May be left out,
     std::function<bool()> should_end = {};               // and so may this.

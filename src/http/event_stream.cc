@@ -14,6 +14,7 @@ namespace {
 using boost::system::error_code;
 
 constexpr std::size_t kMostTexts = 64;  // In one write.
+constexpr std::chrono::milliseconds kLongestUnacknowledged{15'000};
 
 }  // namespace
 
@@ -26,6 +27,7 @@ EventStream::~EventStream() { state_->streams.erase(this); }
 
 void EventStream::Start() {
   connection_->NeverExpire();
+  connection_->LoseWithoutAcknowledgement(kLongestUnacknowledged);
   Send(std::make_shared<const std::string>(StreamHead()));
   Watch();
   Beat();

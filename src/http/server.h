@@ -101,7 +101,7 @@ struct Limits {
   std::chrono::milliseconds request_time{30'000};  // From a request's first byte to its last; also
                                                    // for a handshake, and to take an answer.
   std::chrono::milliseconds idle_time{75'000};     // Between requests; a new connection's first.
-  std::chrono::milliseconds stream_beat{15'000};
+  std::chrono::milliseconds stream_beat{5'000};
   std::size_t stream_bytes = 1 << 20;  // Unread by a stream's client.
   int connections = 16'000;
   int connections_per_address = 16'000;

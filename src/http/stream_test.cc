@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "perseus/http/client.h"
 #include "perseus/http/test_server.h"
 
 namespace perseus::http {
@@ -177,6 +178,13 @@ TEST(Streams, BeatWhileNothingHappens) {
   Streams streams(limits);
   RawClient client = streams.Open();
   for (int i = 0; i < 3; ++i) EXPECT_THAT(client.ReadUntil(": \n\n"), HasSubstr(": \n\n"));
+}
+
+// Of two beats, one may come late; and a server that is gone without a word is not missed for long.
+TEST(Streams, AreSilentForThatLongOnlyIfTheServerIsGone) {
+  const auto silence = Client::Listening().silence;
+  EXPECT_GT(silence, 2 * Limits().stream_beat);
+  EXPECT_LE(silence, std::chrono::seconds(15));
 }
 
 TEST(Streams, AreOnlySoMany) {

@@ -221,6 +221,10 @@ std::optional<RankName> ParseRankName(const std::string& name) {
   return parsed;
 }
 
+bool IsOfSameProcess(const RankHeader& a, const RankHeader& b) {
+  return a.pid == b.pid && a.epoch == b.epoch && a.host == b.host;
+}
+
 std::string FormatRecord(const RankRecord& record) { return std::visit(Formatter(), record); }
 
 Result<RankRecord> ParseRecord(std::string_view line, std::string_view where) {
@@ -230,6 +234,10 @@ Result<RankRecord> ParseRecord(std::string_view line, std::string_view where) {
 std::filesystem::path RankLogPath(const std::filesystem::path& job_directory,
                                   const RankName& name) {
   return job_directory / "ranks" / (Name(name) + ".jsonl");
+}
+
+std::filesystem::path OlderRankLogPath(const std::filesystem::path& log) {
+  return log.string() + ".1";
 }
 
 }  // namespace perseus

@@ -23,6 +23,11 @@
 //
 // A log begins anew (truncated) when its rank opens; a line that was not written whole (its process
 // was killed) is passed over by the reader.
+//
+// A log that gets too long is renamed (p0-r3-t0.jsonl.1, in place of what had that name), and
+// another begins with the same header. So of a long job there is at least the half that
+// PERSEUS_LOG_BYTES allows, and who follows the log misses nothing, unless he stays behind by as
+// much.
 #pragma once
 
 #include <cstdint>
@@ -60,6 +65,9 @@ struct RankHeader {
   Nanoseconds epoch = 0;
   friend bool operator==(const RankHeader&, const RankHeader&) = default;
 };
+
+// Steps and energies go on from one to the other.
+bool IsOfSameProcess(const RankHeader& a, const RankHeader& b);
 
 struct RanInstruction {
   InstructionKind kind = InstructionKind::kForward;
@@ -114,7 +122,10 @@ Result<RankRecord> ParseRecord(std::string_view line, std::string_view where);
 // JOBDIR/ranks/p0-r3-t0.jsonl
 std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, const RankName& name);
 
-// Follows one log while it grows.
+// Where the part before is.
+std::filesystem::path OlderRankLogPath(const std::filesystem::path& log);
+
+// Follows one log while it grows, from its older part on.
 class RankLogReader {
  public:
   explicit RankLogReader(std::filesystem::path path) : path_(std::move(path)) {}
@@ -127,12 +138,25 @@ class RankLogReader {
   };
   Result<Passed> SkipToEnd();
   // What came whole since the last call, in order; nothing if the file does not exist yet. A log
-  // that began anew (a restarted rank) is read from its start, with its header first again. Fails
+  // that began anew (a restarted rank, or one that got too long and was read to its end) is read
+  // from its start, with its header first again. Fails
   // with file and line for a line that is whole and wrong; the next call goes on behind it.
   Result<std::vector<RankRecord>> ReadNew();
 
  private:
+  // Which file it is, whatever its name.
+  struct Identity {
+    std::uint64_t device = 0;
+    std::uint64_t number = 0;
+    friend bool operator==(const Identity&, const Identity&) = default;
+  };
+  class OpenFile;
+  static std::optional<RankHeader> HeaderOf(const OpenFile& file);
+  void BeginWith(const OpenFile& file);
+  Result<std::vector<RankRecord>> ReadNewOf(const OpenFile& file);
+
   std::filesystem::path path_;
+  std::optional<Identity> read_;  // The one that is being read.
   std::uint64_t offset_ = 0;
   std::string head_;  // The first bytes, by which a log that began anew is told.
   std::int64_t line_ = 0;

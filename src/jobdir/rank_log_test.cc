@@ -136,6 +136,49 @@ TEST_F(RankLogReaderTest, KnowsARankThatWaitsToBegin) {
   EXPECT_FALSE(passed->has_steps);
 }
 
+// As a log that got too long is set aside by its writer.
+TEST_F(RankLogReaderTest, ReadsOnWhereALogThatGotTooLongIsGoneOnWith) {
+  const auto set_aside = [&](std::string_view text) {
+    std::ofstream(path_.string() + ".new") << text;
+    std::filesystem::rename(path_, OlderRankLogPath(path_));
+    std::filesystem::rename(path_.string() + ".new", path_);
+  };
+  const std::string header = FormatRecord(Header(4711));
+  RankHeader lent = Header(4711);
+  lent.may_set_clocks = false;
+  Append(FormatRecord(lent) + FormatRecord(Step(1)));
+  EXPECT_EQ(ReadNew().size(), 2U);
+  Append(FormatRecord(Step(2)) + R"({"step":)");  // It was not written whole.
+  set_aside(header + FormatRecord(Step(3)));
+  EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
+  EXPECT_EQ(ReadNew().size(), 2U);
+  EXPECT_THAT(ReadNew(), IsEmpty());
+  Append(FormatRecord(Step(4)));
+  EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(4))));
+
+  // Who comes now reads both parts.
+  RankLogReader late(path_);
+  EXPECT_EQ(late.ReadNew()->size(), 3U);
+  EXPECT_EQ(late.ReadNew()->size(), 3U);
+  // Who passes over what was, both, too.
+  RankLogReader later(path_);
+  EXPECT_TRUE(later.SkipToEnd()->has_steps);
+  EXPECT_THAT(*later.ReadNew(), IsEmpty());
+
+  // Who stays behind by two parts goes on with what there is.
+  set_aside(header + FormatRecord(Step(5)));
+  set_aside(header + FormatRecord(Step(6)));
+  EXPECT_EQ(ReadNew().size(), 2U);
+  EXPECT_THAT(ReadNew(), IsEmpty());
+}
+
+TEST_F(RankLogReaderTest, LeavesAnOlderPartOfAnotherProcessAlone) {
+  std::ofstream(OlderRankLogPath(path_)) << FormatRecord(Header(1)) << FormatRecord(Step(1));
+  Append(FormatRecord(Header(2)) + FormatRecord(Step(7)));
+  EXPECT_EQ(ReadNew().size(), 2U);
+  EXPECT_THAT(ReadNew(), IsEmpty());
+}
+
 TEST(RankNames, AreReadAsTheyAreWritten) {
   EXPECT_EQ(ParseRankName("p0-r13-t2"), (RankName{0, 13, 2}));
   for (const char* other : {"p0-r13", "p0-r013-t2", "p0-r13-t2.old", "p0-r-1-t2", ""}) {

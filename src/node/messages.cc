@@ -61,15 +61,12 @@ JobOrders ReadOrders(const Node& data) {
       orders.files.emplace(file.key(), Dump(file.value()));
     }
   }
+  if (data.Has("upcoming")) {
+    const Node upcoming = data.Member("upcoming");
+    const std::size_t count = std::min(upcoming.ListSize(), kMostPlansAhead);
+    for (std::size_t i = 0; i < count; ++i) orders.upcoming.push_back(ReadPlanId(upcoming[i]));
+  }
   return orders;
-}
-
-PlansAhead ReadPlansAhead(const Node& data) {
-  PlansAhead ahead{data.Member("job").Text(), {}};
-  const Node plans = data.Member("plans");
-  const std::size_t count = std::min(plans.ListSize(), kMostPlansAhead);
-  for (std::size_t i = 0; i < count; ++i) ahead.plans.push_back(ReadPlanId(plans[i]));
-  return ahead;
 }
 
 }  // namespace
@@ -83,12 +80,10 @@ bool IsPlanId(std::string_view text) {
 }
 
 Result<NodeEvent> ParseNodeEvent(const http::Event& event) {
-  const bool is_known = event.name == "orders" || event.name == "ended" || event.name == "plans";
-  if (!is_known) return NodeEvent();
+  if (event.name != "orders" && event.name != "ended") return NodeEvent();
   return json_file::Read(event.data, "event " + event.name, kDeepest,
                          [&event](const Node& data) -> NodeEvent {
                            if (event.name == "orders") return ReadOrders(data);
-                           if (event.name == "plans") return ReadPlansAhead(data);
                            return JobEnded{data.Member("job").Text()};
                          });
 }
@@ -100,7 +95,15 @@ std::string JobOfAnswer(std::string_view body) {
   return job.value_or("");
 }
 
-std::string FormatRanks(std::span<const RankHeader> ranks, bool counts_anew) {
+bool IsOfInstance(const http::Response& problem) {
+  const auto pointer = json_file::Read(problem.body, "answer", kDeepest, [](const Node& answer) {
+    return answer.Has("pointer") ? answer.Member("pointer").Text() : std::string();
+  });
+  return pointer.value_or("") == "/instance";
+}
+
+std::string FormatRanks(std::span<const RankHeader> ranks, bool counts_anew,
+                        const std::string& instance) {
   ordered_json list = ordered_json::array();
   for (const RankHeader& rank : ranks) {
     list.push_back({{"pipeline", rank.name.pipeline},
@@ -110,6 +113,7 @@ std::string FormatRanks(std::span<const RankHeader> ranks, bool counts_anew) {
   }
   ordered_json body{{"ranks", std::move(list)}};
   if (counts_anew) body["counts_anew"] = true;
+  if (!instance.empty()) body["instance"] = instance;
   return Dump(body);
 }
 

@@ -34,29 +34,28 @@ struct JobOrders {
   // Plan files by id, of those named here and of those likely to be next. Of each at least all
   // instructions of the ranks that the node has attached; it may lack those of others.
   std::map<std::string, std::string> files = {};
+  std::vector<std::string> upcoming = {};  // Ids of plans likely to be next.
   friend bool operator==(const JobOrders&, const JobOrders&) = default;
 };
 struct JobEnded {
   std::string job;
   friend bool operator==(const JobEnded&, const JobEnded&) = default;
 };
-// Likely to be wanted soon.
-struct PlansAhead {
-  std::string job;
-  std::vector<std::string> plans;
-  friend bool operator==(const PlansAhead&, const PlansAhead&) = default;
-};
 // Empty: of a kind that is not known here.
-using NodeEvent = std::variant<std::monostate, JobOrders, JobEnded, PlansAhead>;
+using NodeEvent = std::variant<std::monostate, JobOrders, JobEnded>;
 Result<NodeEvent> ParseNodeEvent(const http::Event& event);
 
 // The job's id in the answer to attaching; empty if the answer does not say.
 std::string JobOfAnswer(std::string_view body);
 
+// Whether a problem is that another process has this node's name.
+bool IsOfInstance(const http::Response& problem);
+
 // ---- To the server ----
 
-// `counts_anew`: the job's steps count from lower numbers than before.
-std::string FormatRanks(std::span<const RankHeader> ranks, bool counts_anew);
+// `counts_anew`: the job's steps count from lower numbers than before. `instance` may be empty.
+std::string FormatRanks(std::span<const RankHeader> ranks, bool counts_anew,
+                        const std::string& instance);
 
 // What a step took on one node, of the ranks of one pipeline that are there.
 struct StepReport {

@@ -37,11 +37,6 @@ TEST(NodeEvents, AreReadAndWhatANewerServerAddsIsPassedOver) {
   ASSERT_TRUE(ended);
   EXPECT_EQ(std::get<JobEnded>(*ended).job, "j-1");
 
-  const auto ahead =
-      ParseNodeEvent({"plans", "", R"({"job":"j-1","plans":["p-00000000000000aa"]})"});
-  ASSERT_TRUE(ahead);
-  EXPECT_EQ(std::get<PlansAhead>(*ahead).plans, std::vector<std::string>{kPlanA});
-
   const auto other = ParseNodeEvent({"weather", "", "rain"});
   ASSERT_TRUE(other);
   EXPECT_TRUE(std::holds_alternative<std::monostate>(*other));
@@ -51,10 +46,12 @@ TEST(NodeEvents, BringPlansAlong) {
   const auto orders = ParseNodeEvent(
       {"orders", "j-1:7",
        R"({"job":"j-1","key":"run","version":7,"from_step":120,"plans":{"0":"p-00000000000000aa"},)"
+       R"("upcoming":["p-00000000000000bb"],)"
        R"("files":{"p-00000000000000aa": {"time_s": 0.1, "stages": []}}})"});
   ASSERT_TRUE(orders) << orders.error().message;
   const std::map<std::string, std::string> expected{{kPlanA, R"({"stages":[],"time_s":0.1})"}};
   EXPECT_EQ(std::get<JobOrders>(*orders).files, expected);
+  EXPECT_EQ(std::get<JobOrders>(*orders).upcoming, std::vector<std::string>{kPlanB});
 }
 
 struct BadEvent {
@@ -83,7 +80,10 @@ INSTANTIATE_TEST_SUITE_P(
             "orders",
             R"({"job":"j","key":"k","version":1,"from_step":0,"plans":{"all":"p-00000000000000aa"}})",
             "plans has \"all\""},
-        BadEvent{"plans", R"({"job":"j","plans":["/etc/passwd"]})", "is not a plan's id"},
+        BadEvent{
+            "orders",
+            R"({"job":"j","key":"k","version":1,"from_step":0,"plans":{},"upcoming":["../x"]})",
+            "\"../x\" is not a plan's id"},
         BadEvent{"ended", "[]", "job is missing"}));
 
 TEST(Answers, NameTheJobOrDoNot) {
@@ -95,7 +95,7 @@ TEST(Requests, AreAsDocumented) {
   RankHeader rank;
   rank.name = {0, 3, 1};
   rank.gpu = "GPU-1";
-  EXPECT_EQ(json::parse(FormatRanks(std::vector{rank}, false)),
+  EXPECT_EQ(json::parse(FormatRanks(std::vector{rank}, false, "")),
             json::parse(R"({"ranks":[{"pipeline":0,"rank":3,"tensor_rank":1,"gpu":"GPU-1"}]})"));
 
   StepReport step{118, 0, 2.5, 2.25, 5120.5, 6, 4};

@@ -30,10 +30,6 @@ bool MayBeSentAgain(const http::Response& response) {
   return response.status >= kFirstServerError || response.status == kTooManyRequests;
 }
 
-bool IsOf(const std::string& job, const std::string& id, const std::string& key) {
-  return job == id || job == key;
-}
-
 }  // namespace
 
 Node::Node(NodeOptions options, Uplink::Send send, spdlog::logger& log)
@@ -53,24 +49,37 @@ void Node::Hear(const http::Event& event) {
     return;
   }
   for (auto& [directory, job] : jobs_) {
-    if (const auto* orders = std::get_if<JobOrders>(&*parsed)) {
-      if (!IsOf(orders->job, job.id, job.key) && orders->key != job.key) continue;
-      job.id = orders->job;
-      job.has_ended = false;
-      job.orders.Want(*orders);
-      KeepFiles(job, *orders);
-      job.next_give = job.next_fetch = 0;
-    } else if (const auto* ahead = std::get_if<PlansAhead>(&*parsed)) {
-      if (IsOf(ahead->job, job.id, job.key)) job.plans_ahead = ahead->plans;
-    } else if (const auto* ended = std::get_if<JobEnded>(&*parsed)) {
-      if (!IsOf(ended->job, job.id, job.key) || job.has_ended) continue;
-      log_.info("job {} has ended: its orders in {} are taken back", job.key, directory.string());
-      job.has_ended = true;
-      job.is_attached = false;
-      job.unsent.clear();
-      job.orders.WantNothing();
-    }
+    if (const auto* orders = std::get_if<JobOrders>(&*parsed)) TakeOrders(job, *orders);
+    if (const auto* ended = std::get_if<JobEnded>(&*parsed)) TakeEnd(directory, job, *ended);
   }
+}
+
+void Node::LoseName() {
+  for (auto& [directory, job] : jobs_) job.is_attached = false;
+}
+
+void Node::TakeOrders(Job& job, const JobOrders& orders) {
+  if (orders.job != job.id && orders.key != job.key) return;
+  // Of one that had this key before the job that has these ranks now.
+  if (job.is_attached && !job.id.empty() && orders.job != job.id) return;
+  job.id = orders.job;
+  job.has_ended = false;
+  job.orders.Want(orders);
+  KeepFiles(job, orders);
+  job.next_give = job.next_fetch = 0;
+}
+
+void Node::TakeEnd(const std::filesystem::path& directory, Job& job, const JobEnded& ended) {
+  // A process that has not attached yet knows by what lies in the directory.
+  const auto newest = job.orders.newest();
+  const bool is_of_it = job.id.empty() ? newest && newest->job == ended.job : ended.job == job.id;
+  if (!is_of_it || job.has_ended) return;
+  log_.info("job {} has ended: its orders in {} are taken back", job.key, directory.string());
+  job.has_ended = true;
+  job.has_run = false;
+  job.is_attached = false;
+  job.unsent.clear();
+  job.orders.WantNothing();
 }
 
 std::string Node::LastEventId() const {
@@ -90,10 +99,8 @@ void Node::Turn(Nanoseconds now) {
   if (now >= next_search_) FindJobs(now);
   for (auto& [directory, job] : jobs_) LookAt(directory, job, now);
   for (auto& [directory, job] : jobs_) {
-    if (!job.has_ended) {
-      Attach(job, now);
-      FetchPlans(job, now);
-    }
+    Attach(job, now);
+    if (!job.has_ended) FetchPlans(job, now);
     GiveOrders(job, now);
   }
   Report(now);
@@ -143,7 +150,10 @@ void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds 
     job.next_attach = 0;
   }
   auto reports = job.ranks.TakeReports(now);
-  if (job.has_ended) return;
+  if (job.has_ended) {
+    job.has_run = job.has_run || !reports.empty();
+    return;
+  }
   std::move(reports.begin(), reports.end(), std::back_inserter(job.unsent));
   if (job.unsent.size() > kMostUnsent) {
     job.unsent.erase(job.unsent.begin(),
@@ -155,15 +165,21 @@ void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds 
 
 void Node::Attach(Job& job, Nanoseconds now) {
   if (job.is_attached || now < job.next_attach || !uplink_.IsUsable(now)) return;
+  // One that was ended while its ranks go on may be registered again.
+  if (job.has_ended && !job.has_run) return;
   const std::vector<RankHeader> ranks = job.ranks.Alive();
   if (ranks.empty()) return;
   job.next_attach = now + kRetryAfter;
-  const auto answer = uplink_.Ask(
-      {.method = "PUT", .target = JobTarget(job), .body = FormatRanks(ranks, job.counts_anew)},
-      now);
+  job.has_run = false;
+  const auto answer = uplink_.Ask({.method = "PUT",
+                                   .target = JobTarget(job),
+                                   .body = FormatRanks(ranks, job.counts_anew, options_.instance)},
+                                  now);
   if (!answer) return;
   const std::string about = "attaching " + job.key;
   if (!IsSuccess(*answer)) {
+    // Of its name, the stream is refused, too, and tells.
+    if (job.has_ended || IsOfInstance(*answer)) return;
     uplink_.Complain(about, fmt::format("the server does not take the ranks of job {}: {}; it is "
                                         "asked again every 5 s",
                                         job.key, WhatItSays(*answer)));
@@ -171,10 +187,19 @@ void Node::Attach(Job& job, Nanoseconds now) {
   }
   uplink_.Mended(about);
   job.is_attached = true;
-  job.counts_anew = false;
-  if (const std::string id = JobOfAnswer(answer->body); !id.empty()) job.id = id;
+  job.counts_anew = job.has_ended = false;
+  if (const std::string id = JobOfAnswer(answer->body); !id.empty()) TakeId(job, id);
   job.told = {};
   log_.info("{} ranks of job {} are attached", ranks.size(), job.key);
+}
+
+void Node::TakeId(Job& job, const std::string& id) {
+  job.id = id;
+  const auto newest = job.orders.newest();
+  if (!newest || newest->job == id) return;
+  log_.info("{} is another job of that key than before, whose orders are taken back", job.key);
+  job.orders.WantNothing();
+  job.next_give = 0;
 }
 
 void Node::Detach(const Job& job, Nanoseconds now) {
@@ -197,15 +222,9 @@ void Node::FetchPlans(Job& job, Nanoseconds now) {
   for (const std::string& id : job.orders.MissingPlans()) {
     if (!FetchPlan(job, id, now)) return;
   }
-  while (!job.plans_ahead.empty()) {
-    const std::string id = job.plans_ahead.back();
-    if (!job.orders.HasPlan(id)) {
-      // One a turn: what is wanted now must not wait behind what may be wanted.
-      if (FetchPlan(job, id, now)) job.plans_ahead.pop_back();
-      return;
-    }
-    job.plans_ahead.pop_back();
-  }
+  // One a turn: what is wanted now must not wait behind what may be wanted.
+  const std::set<std::string> upcoming = job.orders.MissingUpcoming();
+  if (!upcoming.empty()) FetchPlan(job, *upcoming.begin(), now);
 }
 
 bool Node::FetchPlan(Job& job, const std::string& id, Nanoseconds now) {

@@ -33,6 +33,8 @@ struct NodeOptions {
   std::string name;                                   // As the server is to call it.
   std::filesystem::path jobs_directory;               // Whose directories are watched; empty: none.
   std::map<std::filesystem::path, std::string> jobs;  // Others: the job's key, by directory.
+  // Of this process: by it the server tells it from others of that name.
+  std::string instance = {};
 };
 
 class Node {
@@ -41,6 +43,9 @@ class Node {
 
   // An event of the server's.
   void Hear(const http::Event& event);
+  // Another process is this node, says the server: nothing is reported until it takes the ranks
+  // again, which it is asked as ever.
+  void LoseName();
   // Looks at everything and does what is due; often, since a step's report is wanted 0.2 s after
   // it.
   void Turn(Nanoseconds now);
@@ -58,18 +63,22 @@ class Node {
     OrdersKeeper orders;
     bool is_attached = false;
     bool counts_anew = false;  // Its steps, since the server heard of its ranks.
-    bool has_ended = false;    // Says the server; until ranks begin anew.
+    // Says the server; until ranks begin anew, or it takes them for a job of that key again.
+    bool has_ended = false;
+    bool has_run = false;  // A step, since the server was asked last whether it does.
     Nanoseconds next_attach = 0;
     Nanoseconds next_fetch = 0;
     Nanoseconds next_give = 0;
-    std::vector<std::string> plans_ahead;
     std::vector<StepReport> unsent;
     JobReport told;  // Without steps: what the server knows of this node.
   };
 
+  void TakeOrders(Job& job, const JobOrders& orders);
+  void TakeEnd(const std::filesystem::path& directory, Job& job, const JobEnded& ended);
   void FindJobs(Nanoseconds now);
   void LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds now);
   void Attach(Job& job, Nanoseconds now);
+  void TakeId(Job& job, const std::string& id);
   void Detach(const Job& job, Nanoseconds now);
   static void KeepFiles(Job& job, const JobOrders& orders);
   void FetchPlans(Job& job, Nanoseconds now);

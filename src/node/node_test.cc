@@ -36,7 +36,9 @@ constexpr const char* kPlanB = "p-00000000000000bb";
 struct FakeServer {
   bool is_away = false;
   int attach_status = 200;
+  std::string attach_problem;
   int report_status = 200;
+  std::string job = "j-1";
   std::string plan = TinyPlan();
   std::vector<std::string> requests;  // "PUT /v1/…", without reports.
   std::vector<json> reports;
@@ -52,7 +54,7 @@ struct FakeServer {
     requests.push_back(request.method + " " + request.target);
     if (request.method == "PUT") {
       response.status = attach_status;
-      response.body = R"({"job": "j-1"})";
+      response.body = attach_problem.empty() ? json{{"job", job}}.dump() : attach_problem;
     } else if (request.target.starts_with("/v1/plans/")) {
       response.body = plan;
     }
@@ -79,13 +81,14 @@ class NodeTest : public testing::Test {
     node_->Turn(now_);
   }
   void Hear(std::int64_t version, std::int64_t from_step, const json& plans,
-            const json& files = json::object()) {
+            const json& files = json::object(), const json& upcoming = json::array()) {
     node_->Hear({"orders", "",
-                 json{{"job", "j-1"},
+                 json{{"job", server_.job},
                       {"key", "gpt3-run7"},
                       {"version", version},
                       {"from_step", from_step},
                       {"plans", plans},
+                      {"upcoming", upcoming},
                       {"files", files}}
                      .dump()});
   }
@@ -299,34 +302,105 @@ TEST_F(NodeTest, PlansNamedAheadAreThereWhenTheyAreWanted) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
-  node_->Hear({"plans", "", json{{"job", "j-1"}, {"plans", {kPlanA, kPlanB}}}.dump()});
+  Hear(7, 1, {{"0", kPlanA}}, json::object(), {kPlanA, kPlanB});
   Turn();
   Turn();
-  server_.requests.clear();
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
   server_.is_away = true;
-  Hear(7, 1, {{"0", kPlanB}});
+  Hear(8, 1, {{"0", kPlanB}});
   Turn();
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
 }
 
-TEST_F(NodeTest, AJobThatEndedIsLeftAloneUntilRanksBeginAnew) {
+TEST_F(NodeTest, AJobThatEndedIsAskedForWhileItRunsAndOnceItBeginsAnew) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
   Hear(7, 1, {{"0", kPlanA}});
   Turn();
   node_->Hear({"ended", "", R"({"job": "j-1"})"});
+  server_.attach_status = 409;
   const std::size_t reports = server_.reports.size();
   server_.requests.clear();
   Turn();
   EXPECT_TRUE(InForce().own);
-  logs.End({0, 0, 0}, 3, 1);
   Turn(10'000 * kMs);
-  EXPECT_THAT(server_.requests, IsEmpty());
+  EXPECT_THAT(server_.requests, IsEmpty()) << "no rank runs any more";
+  for (int step = 3; step < 7; ++step) {
+    logs.End({0, 0, 0}, step, 1);
+    Turn(2'500 * kMs);
+  }
+  EXPECT_THAT(server_.requests, SizeIs(2));
   EXPECT_THAT(server_.reports, SizeIs(reports));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("does not take the ranks")));
+  server_.attach_status = 200;
+  server_.requests.clear();
   logs.Begin({0, 0, 0}, 200);
   Turn();
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+}
+
+TEST_F(NodeTest, AJobThatIsEndedAndRegisteredAgainGoesOnWithItsNewOrders) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  Hear(7, 1, {{"0", kPlanA}});
+  Turn();
+  node_->Hear({"ended", "", R"({"job": "j-1"})"});
+  Turn();
+  server_.job = "j-2";
+  logs.End({0, 0, 0}, 3, 1);
+  Turn(5'000 * kMs);
+  Hear(1, 9, {{"0", kPlanB}});
+  Turn();
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
+  EXPECT_EQ(server_.reports.back()[0].at("job"), "j-2");
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 1);
+}
+
+// The node was away when its job was ended and registered again.
+TEST_F(NodeTest, OrdersOfAnEarlierJobOfThatKeyAreTakenBackAndItsEventsPassedOver) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  Hear(7, 1, {{"0", kPlanA}});
+  Turn();
+  logs.End({0, 0, 0}, 1, InForce().version);
+  Start();
+  Turn();
+  server_.job = "j-2";
+  logs.End({0, 0, 0}, 2, InForce().version);
+  Turn();
+  EXPECT_TRUE(InForce().own);
+  EXPECT_EQ(server_.reports.back()[0].at("job"), "j-2");
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 0);
+
+  server_.job = "j-1";
+  Hear(8, 1, {{"0", kPlanA}});  // Late, of the earlier one.
+  Turn();
+  EXPECT_TRUE(InForce().own);
+  server_.job = "j-2";
+  Hear(1, 9, {{"0", kPlanB}});
+  Turn();
+  node_->Hear({"ended", "", R"({"job": "j-1"})"});
+  Turn();
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 1);
+}
+
+// A node that is started anew hears that a job ended before it has attached.
+TEST_F(NodeTest, AnEndThatComesFirstIsThatOfWhatLiesInTheDirectory) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  Hear(7, 1, {{"0", kPlanA}});
+  Turn();
+  Start();
+  server_.is_away = true;
+  Turn();
+  node_->Hear({"ended", "", R"({"job": "j-1"})"});
+  Turn();
+  EXPECT_TRUE(InForce().own);
 }
 
 TEST_F(NodeTest, OrdersStayWhereTheNodeEndsAndTheNextOneGoesOn) {
@@ -365,6 +439,27 @@ TEST_F(NodeTest, AServerThatKnowsNoSuchJobIsAskedAgain) {
   server_.requests.clear();
   Turn(5'000 * kMs);
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+}
+
+TEST_F(NodeTest, WhileAnotherProcessHasItsNameItReportsNothing) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  EXPECT_THAT(server_.reports, SizeIs(1));
+  server_.attach_status = 409;
+  server_.attach_problem = R"({"status": 409, "pointer": "/instance"})";
+  node_->LoseName();
+  for (int step = 0; step < 10; ++step) {
+    logs.End({0, 0, 0}, step, 0);
+    Turn();
+  }
+  EXPECT_THAT(server_.reports, SizeIs(1));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("warning"))) << "the stream tells";
+  server_.attach_status = 200;
+  server_.attach_problem = "";
+  for (int i = 0; i < 5; ++i) Turn();
+  ASSERT_THAT(server_.reports, SizeIs(2));
+  EXPECT_THAT(server_.reports.back()[0].at("steps"), SizeIs(10));
 }
 
 TEST_F(NodeTest, ADirectoryThatIsGoneIsDetached) {

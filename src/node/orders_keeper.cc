@@ -27,6 +27,12 @@ std::string IdOf(const std::string& plan_path) {
   return std::filesystem::path(plan_path).stem().string();
 }
 
+void AddPlans(const std::optional<Orders>& orders, std::set<std::string>& ids) {
+  if (!orders) return;
+  ids.insert(IdOf(orders->plan));
+  for (const auto& [pipeline, path] : orders->plans) ids.insert(IdOf(path));
+}
+
 // Nothing: it is whole.
 std::optional<std::set<int>> RanksOfCut(const PlanFile& plan) {
   std::set<int> whole;
@@ -90,11 +96,13 @@ void OrdersKeeper::Want(const JobOrders& orders) {
   if (is_known) return;
   is_nothing_wanted_ = false;
   wanted_ = OrdersOf(orders);
+  upcoming_ = orders.upcoming;
 }
 
 void OrdersKeeper::WantNothing() {
   is_nothing_wanted_ = true;
   wanted_.reset();
+  upcoming_.clear();
 }
 
 void OrdersKeeper::SetRanks(std::map<int, std::set<int>> ranks) {
@@ -144,6 +152,14 @@ std::set<std::string> OrdersKeeper::MissingPlans() const {
   return missing;
 }
 
+std::set<std::string> OrdersKeeper::MissingUpcoming() const {
+  std::set<std::string> missing;
+  for (const std::string& id : upcoming_) {
+    if (!HasPlan(id)) missing.insert(id);
+  }
+  return missing;
+}
+
 Result<void> OrdersKeeper::KeepPlan(const std::string& id, const std::string& text) {
   const auto plan = ParsePlan(text, id);
   if (!plan) return Fail(plan);
@@ -167,6 +183,10 @@ bool OrdersKeeper::HasToGive() const {
 Result<void> OrdersKeeper::Give(const JobProgress& progress) {
   auto desk = OrdersDesk::Open(job_directory_);
   if (!desk) return Fail(desk);
+  // A rank that has just seen the orders of before may be about to read their plan.
+  std::set<std::string> kept(upcoming_.begin(), upcoming_.end());
+  AddPlans(ReadOrders(job_directory_).value_or(std::nullopt), kept);
+  AddPlans(lasting_, kept);
   Result<std::int64_t> given = 0;
   if (is_nothing_wanted_) {
     Orders own;
@@ -178,7 +198,25 @@ Result<void> OrdersKeeper::Give(const JobProgress& progress) {
   }
   if (!given) return Fail(given);
   has_begun_anew_ = were_plans_short_ = false;
+  AddPlans(wanted_, kept);
+  DeletePlansBut(kept);
   return Look();
+}
+
+// What cannot be deleted now is tried again with the next orders.
+void OrdersKeeper::DeletePlansBut(const std::set<std::string>& kept) {
+  std::error_code error;
+  std::vector<std::filesystem::path> old;
+  for (std::filesystem::directory_iterator file(job_directory_ / "plans", error), end;
+       !error && file != end; file.increment(error)) {
+    const std::string id = IdOf(file->path().string());
+    const bool is_of_server = IsPlanId(id) && file->path().filename() == id + ".json";
+    if (is_of_server && !kept.contains(id)) old.push_back(file->path());
+  }
+  for (const std::filesystem::path& path : old) {
+    std::filesystem::remove(path, error);
+    cut_for_.erase(IdOf(path.string()));
+  }
 }
 
 std::optional<ServerOrigin> OrdersKeeper::in_force() const {

@@ -5,6 +5,8 @@
 // directory stands is read from it: orders say which of the server's they are (Orders::server), so
 // nothing else has to be kept. Those that a `perseus verify` puts back keep saying so.
 //
+// Plan files that are of no use any more are deleted, of those that the server named.
+//
 // Not thread safe.
 #pragma once
 
@@ -17,6 +19,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "perseus/base/result.h"
 #include "perseus/jobdir/orders.h"
@@ -57,6 +60,8 @@ class OrdersKeeper {
 
   // Ids of plans that what is wanted needs and that are not in the directory.
   std::set<std::string> MissingPlans() const;
+  // Of those likely to be wanted next.
+  std::set<std::string> MissingUpcoming() const;
   // With all instructions of the ranks here that are to follow it.
   bool HasPlan(const std::string& id) const;
   // Refuses (kInput) what is no plan: ranks would go without. It may lack instructions of ranks
@@ -81,11 +86,13 @@ class OrdersKeeper {
   bool IsWantedInForce() const;
   bool HasPlansWanted() const;
   std::set<int> RanksThatFollow(const std::string& id) const;
+  void DeletePlansBut(const std::set<std::string>& kept);
 
   std::filesystem::path job_directory_;
   std::optional<struct stat> seen_;
-  std::optional<Orders> lasting_;  // In the directory.
-  std::optional<Orders> wanted_;   // Of the server; from_step as it named it.
+  std::optional<Orders> lasting_;      // In the directory.
+  std::optional<Orders> wanted_;       // Of the server; from_step as it named it.
+  std::vector<std::string> upcoming_;  // Ids of plans, as the server named them with these.
   bool is_nothing_wanted_ = false;
   bool has_begun_anew_ = false;
   bool were_plans_short_ = false;  // Of those in force: some rank came later.

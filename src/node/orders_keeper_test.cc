@@ -1,5 +1,6 @@
 #include "perseus/node/orders_keeper.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -175,6 +176,41 @@ TEST_F(OrdersKeeperTest, AJobThatEndedHasNoneOfTheServersOrders) {
   keeper_.Want(other);
   EXPECT_TRUE(Give());
   EXPECT_EQ(keeper_.in_force(), (ServerOrigin{"j-2", 1}));
+}
+
+TEST_F(OrdersKeeperTest, PlansThatNobodyNeedsAnyMoreAreDeleted) {
+  const auto plan = [](int i) { return fmt::format("p-{:016x}", i); };
+  const auto is_there = [&](const std::string& id) {
+    return std::filesystem::exists(directory_ / PlanPath(id));
+  };
+  const auto order = [&](int version, const std::string& id) {
+    JobOrders orders = Version(version);
+    orders.plans = {{0, id}};
+    orders.upcoming = {plan(100)};
+    keeper_.Want(orders);
+    EXPECT_TRUE(Give());
+  };
+  order(1, plan(1));
+  ASSERT_TRUE(keeper_.KeepPlan(plan(100), TinyPlan()));
+  std::ofstream(directory_ / "plans/tuned.json") << TinyPlan();
+  std::ofstream(directory_ / "plans/p-tuned.json") << TinyPlan();
+  order(2, plan(2));
+  EXPECT_TRUE(is_there(plan(1))) << "a rank may be about to read it";
+  order(3, plan(3));
+  EXPECT_FALSE(is_there(plan(1)));
+  EXPECT_TRUE(is_there(plan(2)));
+  EXPECT_TRUE(is_there(plan(100))) << "it is likely to be next";
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "plans/tuned.json"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "plans/p-tuned.json"));
+  keeper_.WantNothing();
+  EXPECT_TRUE(Give());
+  EXPECT_TRUE(is_there(plan(3)));
+  EXPECT_FALSE(is_there(plan(2)));
+  // What was deleted is wanted again.
+  JobOrders again = Version(4);
+  again.plans = {{0, plan(1)}};
+  keeper_.Want(again);
+  EXPECT_THAT(keeper_.MissingPlans(), ElementsAre(plan(1)));
 }
 
 TEST_F(OrdersKeeperTest, OrdersOfOthersAreLeftAloneWhereTheJobEnds) {

@@ -38,9 +38,7 @@ void RankFollower::FindLogs(News& news) {
 }
 
 void RankFollower::TakeHeader(const RankHeader& header, Rank& rank, News& news) {
-  const bool is_same = rank.header.pid == header.pid && rank.header.epoch == header.epoch &&
-                       rank.header.host == header.host;
-  if (!is_same) {
+  if (!IsOfSameProcess(rank.header, header)) {
     collector_.BeginAnew(header.name);
     // A job whose ranks begin anew may have others than before: how far those were is of no use.
     for (auto& [name, one] : ranks_) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <vector>
 
 #include "rank_logs.h"
 #include "temporary_directory.h"
@@ -49,6 +50,33 @@ TEST_F(RankFollowerTest, RanksCountOnceTheyWaitToBeginOrTheirLogGrows) {
   EXPECT_TRUE(news.have_ranks_changed);
   EXPECT_TRUE(news.has_begun_anew);
   EXPECT_THAT(follower_.Alive(), SizeIs(2));
+}
+
+// The rank sets aside what it wrote, and begins another log.
+TEST_F(RankFollowerTest, GoesOnWhereALogThatGotTooLongIsGoneOnWith) {
+  const RankName rank{0, 0, 0};
+  logs_.Begin(rank, 100);
+  Look();
+  logs_.End(rank, 1, 0);
+  EXPECT_THAT(follower_.TakeReports(now_), IsEmpty());
+  Look();
+  EXPECT_THAT(follower_.TakeReports(now_), SizeIs(1));
+  logs_.End(rank, 2, 0);
+  const auto path = RankLogPath(directory_.path(), rank);
+  std::filesystem::rename(path, OlderRankLogPath(path));
+  logs_.Begin(rank, 100);
+  logs_.End(rank, 3, 0);
+  std::vector<StepReport> reports;
+  for (int i = 0; i < 2; ++i) {
+    const auto news = Look();
+    EXPECT_FALSE(news.has_begun_anew);
+    EXPECT_FALSE(news.have_ranks_changed);
+    for (const StepReport& report : follower_.TakeReports(now_)) reports.push_back(report);
+  }
+  ASSERT_THAT(reports, SizeIs(2));
+  EXPECT_EQ(reports[0].step, 2);
+  EXPECT_EQ(reports[1].step, 3);
+  EXPECT_THAT(follower_.Alive(), SizeIs(1));
 }
 
 TEST_F(RankFollowerTest, KnowsHowFarRanksAreAndWhatTheyFollow) {

@@ -55,6 +55,11 @@ class FakeServer {
     server_.reset();
     loop_.reset();
   }
+  // To whoever opens a stream from now on; nothing: it is let in.
+  void Refuse(std::optional<http::Problem> problem) {
+    const MutexLock lock(mutex_);
+    refusal_ = std::move(problem);
+  }
   void ComeBack() { Start("127.0.0.1:" + std::to_string(port_)); }
   // To the stream, once there is one.
   void Send(std::int64_t version, std::int64_t from_step, const std::string& plan) {
@@ -84,6 +89,10 @@ class FakeServer {
     const MutexLock lock(mutex_);
     return positions_;
   }
+  std::set<std::string> Instances() const {
+    const MutexLock lock(mutex_);
+    return instances_;
+  }
   bool HasReported(std::int64_t step) const {
     const MutexLock lock(mutex_);
     return steps_.contains(step);
@@ -110,6 +119,7 @@ class FakeServer {
   void Note(const http::Request& request) {
     const MutexLock lock(mutex_);
     requests_.push_back(request.method + " " + request.path);
+    if (request.method == "PUT") instances_.insert(json::parse(request.body).at("instance"));
     if (request.method != "POST") return;
     reported_ = json::parse(request.body).at("jobs").at(0);
     for (const json& step : reported_.at("steps")) steps_.insert(step.at("step").get<int>());
@@ -132,6 +142,8 @@ class FakeServer {
                  {
                    const MutexLock lock(mutex_);
                    positions_.emplace_back(call.request.Field("last-event-id"));
+                   instances_.insert(call.request.query.at("instance"));
+                   if (refusal_) co_return http::ProblemResponse(*refusal_);
                  }
                  const auto stream = call.open_stream();
                  if (stream) stream_ = *stream;
@@ -150,6 +162,8 @@ class FakeServer {
   std::vector<std::string> requests_ PERSEUS_GUARDED_BY(mutex_);
   std::vector<std::string> positions_ PERSEUS_GUARDED_BY(mutex_);
   std::set<std::int64_t> steps_ PERSEUS_GUARDED_BY(mutex_);
+  std::set<std::string> instances_ PERSEUS_GUARDED_BY(mutex_);
+  std::optional<http::Problem> refusal_ PERSEUS_GUARDED_BY(mutex_);
   json reported_ PERSEUS_GUARDED_BY(mutex_);
 };
 
@@ -166,13 +180,28 @@ class WarningCounter : public spdlog::sinks::base_sink<std::mutex> {
   std::atomic<int>& warnings_;
 };
 
+// Real time, so many times as fast.
+class HurriedClock final : public Clock {
+ public:
+  explicit HurriedClock(int factor) : factor_(factor) {}
+  Nanoseconds Now() override { return factor_ * real_.Now(); }
+  void WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t value,
+                 Nanoseconds until) override {
+    real_.WaitWhile(word, value, until / factor_);
+  }
+
+ private:
+  const int factor_;
+  RealClock real_;
+};
+
 class RunNodeTest : public testing::Test {
  protected:
-  void StartNode() {
+  void StartNode(int hurry = 1) {
     is_over_ = false;
-    node_ = std::thread([this] {
+    node_ = std::thread([this, hurry] {
       spdlog::logger log("node", std::make_shared<WarningCounter>(warnings_));
-      RealClock clock;
+      HurriedClock clock(hurry);
       http::ClientOptions options;
       options.server = "http://127.0.0.1:" + std::to_string(server_.port());
       const auto ran = RunNode(
@@ -260,6 +289,24 @@ TEST_F(RunNodeTest, ANodeThatIsStartedAnewSaysWhatItHas) {
   ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 2; }));
   EXPECT_EQ(server_.Positions().back(), "j-1:4");
   ASSERT_TRUE(Comes([&] { return IsAcknowledged(4); }));
+}
+
+TEST_F(RunNodeTest, ANodeWhoseNameAnotherHasSaysSoOnceAndGoesOnTrying) {
+  server_.Refuse(http::Problem{.status = 409,
+                               .title = "Another process is this node",
+                               .detail = "another perseus node has the name n7",
+                               .remedy = "give one of them another --name"});
+  StartNode(20);
+  ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 3; }));
+  EXPECT_EQ(warnings_, 1);
+  server_.Refuse(std::nullopt);
+  logs_.Begin({0, 0, 0}, 100);
+  ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 4; }));
+  ASSERT_TRUE(Comes([&] { return server_.Count("PUT /v1/nodes/n7/jobs/run") == 1; }));
+  EXPECT_EQ(server_.Instances().size(), 1U) << "one process";
+  EndNode();
+  StartNode();
+  ASSERT_TRUE(Comes([&] { return server_.Instances().size() == 2; }));
 }
 
 TEST_F(RunNodeTest, EndsWhileTheServerIsAway) {

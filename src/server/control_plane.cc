@@ -59,7 +59,7 @@ void AddAll(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool)
   AddProfileEndpoints(endpoints);
   AddPlanEndpoints(endpoints);
   AddStragglerEndpoints(endpoints);
-  AddNodeEndpoints(endpoints, hub);
+  AddNodeEndpoints(endpoints, hub, pool);
   AddTokenEndpoints(endpoints);
   AddZeusEndpoints(endpoints, pool);
 }
@@ -258,19 +258,21 @@ class ControlPlane::Impl {
                   .refused_connections = server_->counts().refused,
                   .dropped_streams = server_->counts().dropped_streams,
                   .is_ready = is_ready_.load()});
-    if (!is_looked_at_.exchange(true)) boost::asio::post(pool_, [this] { LookAfterStore(); });
+    if (!is_looked_at_.exchange(true)) {
+      boost::asio::post(pool_, [this, claims = hub_->Claims()] { LookAfterStore(claims); });
+    }
     housekeeping_.expires_after(is_ready_ ? options_.housekeeping : kWhileAway);
     housekeeping_.async_wait([this](boost::system::error_code error) {
       if (!error) KeepHouse();
     });
   }
 
-  void LookAfterStore() {
-    KeepStore();
+  void LookAfterStore(const std::vector<NodeClaim>& claims) {
+    KeepStore(claims);
     is_looked_at_ = false;
   }
 
-  void KeepStore() {
+  void KeepStore(const std::vector<NodeClaim>& claims) {
     const Result<void> answers = store_->Ping();
     const bool was_ready = is_ready_.exchange(answers.has_value());
     if (was_ready && !answers) {
@@ -282,6 +284,11 @@ class ControlPlane::Impl {
     if (looks_again_.exchange(false) || !was_ready) hub_->Heard(Notice());
     if (auto loaded = rights_.Load(*store_); !loaded) Failed(loaded.error());
     const Milliseconds now = options_.now();
+    if (auto lost = store_->ClaimNodes(claims, now, now - kNodeIsSilentAfter); !lost) {
+      Failed(lost.error());
+    } else if (!lost->empty()) {
+      hub_->Close(*std::move(lost));
+    }
     const auto kept = static_cast<Milliseconds>(options_.keep_ended_days * kMillisecondsPerDay);
     if (auto pruned = store_->Prune(now - kept, kPruneAtATime); !pruned) Failed(pruned.error());
     watches_.ForgetBefore(now - kWatchesKept);

@@ -43,19 +43,21 @@ std::string Csv() {
 // A node's stream, read on a thread of its own.
 class NodeStream {
  public:
-  NodeStream(const std::string& server, const std::string& node, std::string last_event_id = "")
-      : thread_([this, server, node, last_event_id = std::move(last_event_id)] {
+  NodeStream(const std::string& server, const std::string& node, std::string last_event_id = "",
+             const std::string& instance = "")
+      : thread_([this, server, node, last_event_id = std::move(last_event_id), instance] {
           auto client = http::Client::Create({.server = server});
-          const auto listened = client->Listen({.target = "/v1/nodes/" + node + "/events",
-                                                .last_event_id = last_event_id,
-                                                .heard =
-                                                    [this](const http::Event& event) {
-                                                      const std::lock_guard lock(mutex_);
-                                                      events_.push_back(event);
-                                                      came_.notify_all();
-                                                      return true;
-                                                    },
-                                                .should_end = [this] { return ends_.load(); }});
+          const auto listened =
+              client->Listen({.target = "/v1/nodes/" + node + "/events?instance=" + instance,
+                              .last_event_id = last_event_id,
+                              .heard =
+                                  [this](const http::Event& event) {
+                                    const std::lock_guard lock(mutex_);
+                                    events_.push_back(event);
+                                    came_.notify_all();
+                                    return true;
+                                  },
+                              .should_end = [this] { return ends_.load(); }});
           EXPECT_TRUE(listened) << listened.error().message;
         }) {}
   ~NodeStream() {
@@ -267,6 +269,36 @@ TEST_F(ControlPlaneTest, TellsANodeThatAJobWhichIsDeletedHasEnded) {
   const int ended = stream.Await([](const http::Event& event) { return event.name == "ended"; });
   ASSERT_GE(ended, 0);
   EXPECT_THAT(stream.At(ended).data, HasSubstr("j-0123456789abcdef"));
+}
+
+TEST_F(ControlPlaneTest, TwoProcessesAreNotOneNode) {
+  PlanJob("run");
+  const auto attach = [&](const std::string& instance) {
+    const json ranks{{"ranks", {{{"pipeline", 0}, {"rank", 0}}}}, {"instance", instance}};
+    return Send("PUT", "/v1/nodes/n0/jobs/run", ranks.dump());
+  };
+  const auto listen = [&](const std::string& instance) {
+    return Send("GET", "/v1/nodes/n0/events?instance=" + instance);
+  };
+  ASSERT_EQ(attach("a").status, 200);
+  auto first = std::make_unique<NodeStream>(url(), "n0", "", "a");
+  ASSERT_EQ(first->Await(IsOrders), 0);
+  for (const http::Response& refused : {attach("b"), listen("b")}) {
+    EXPECT_EQ(refused.status, 409) << refused.body;
+    EXPECT_THAT(refused.body, HasSubstr("give one of them another --name"));
+  }
+  EXPECT_EQ(json::parse(attach("b").body)["pointer"], "/instance");
+  EXPECT_EQ(Get("/v1/nodes/n0/jobs")["jobs"][0]["ranks"].size(), 1U);
+  EXPECT_EQ(listen("b%20c").status, 400);
+  // The same process, before the old connection is known to be broken.
+  {
+    NodeStream again(url(), "n0", "", "a");
+    EXPECT_EQ(again.Await(IsOrders), 0);
+  }
+  // Once it is gone, its successor is let in at once.
+  first.reset();
+  EXPECT_TRUE(Comes([&] { return attach("c").status == 200; }));
+  EXPECT_GE(NodeStream(url(), "n0", "", "c").Await(IsOrders), 0);
 }
 
 TEST_F(ControlPlaneTest, NoticesAStragglerByItself) {

@@ -81,7 +81,7 @@ void AddJobEndpoints(Endpoints& endpoints);
 void AddProfileEndpoints(Endpoints& endpoints);
 void AddPlanEndpoints(Endpoints& endpoints);
 void AddStragglerEndpoints(Endpoints& endpoints);
-void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub);
+void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool);
 void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool);
 void AddTokenEndpoints(Endpoints& endpoints);
 void AddStatusEndpoints(Endpoints& endpoints);

@@ -65,26 +65,57 @@ Result<NodeRanks> ParseNodeRanks(std::string_view json) {
   }
 }
 
-void EventHub::Open(const std::string& node, std::string_view last_event_id,
+void EventHub::Open(const NodeClaim& claim, std::string_view last_event_id,
                     std::shared_ptr<http::Stream> stream) {
+  const std::string& node = claim.node;
   Node& opened = nodes_[node];
   if (opened.stream) opened.stream->Close();
   for (const auto& [job, ignored] : opened.jobs) nodes_of_job_[job].erase(node);
-  opened = Node{.stream = stream, .jobs = {}, .positions = ParsePositions(last_event_id)};
+  opened = Node{.stream = stream,
+                .instance = claim.instance,
+                .jobs = {},
+                .positions = ParsePositions(last_event_id)};
   stream->OnClose([weak = weak_from_this(), node, raw = stream.get()] {
-    const auto hub = weak.lock();
-    if (!hub) return;
-    const auto found = hub->nodes_.find(node);
-    if (found == hub->nodes_.end() || found->second.stream.get() != raw) return;
-    for (const auto& [job, ignored] : found->second.jobs) {
-      const auto nodes = hub->nodes_of_job_.find(job);
-      if (nodes == hub->nodes_of_job_.end()) continue;
-      nodes->second.erase(node);
-      if (nodes->second.empty()) hub->nodes_of_job_.erase(nodes);
-    }
-    hub->nodes_.erase(found);
+    if (const auto hub = weak.lock()) hub->HasClosed(node, raw);
   });
   LookUpNode(node);
+}
+
+void EventHub::HasClosed(const std::string& node, const http::Stream* stream) {
+  const auto found = nodes_.find(node);
+  if (found == nodes_.end() || found->second.stream.get() != stream) return;
+  for (const auto& [job, ignored] : found->second.jobs) {
+    const auto nodes = nodes_of_job_.find(job);
+    if (nodes == nodes_of_job_.end()) continue;
+    nodes->second.erase(node);
+    if (nodes->second.empty()) nodes_of_job_.erase(nodes);
+  }
+  const NodeClaim claim{.node = node, .instance = found->second.instance};
+  nodes_.erase(found);
+  // Should it have come back meanwhile, here or elsewhere, its name is claimed again within a few
+  // seconds.
+  boost::asio::post(pool_, [self = shared_from_this(), claim] {
+    if (auto released = self->store_.ReleaseNode(claim); !released) {
+      self->failed_(released.error());
+    }
+  });
+}
+
+std::vector<NodeClaim> EventHub::Claims() const {
+  std::vector<NodeClaim> claims;
+  for (const auto& [name, node] : nodes_) {
+    claims.push_back({.node = name, .instance = node.instance});
+  }
+  return claims;
+}
+
+void EventHub::Close(std::vector<std::string> nodes) {
+  boost::asio::post(loop_, [self = shared_from_this(), nodes = std::move(nodes)] {
+    for (const std::string& name : nodes) {
+      const auto node = self->nodes_.find(name);
+      if (node != self->nodes_.end()) node->second.stream->Close();
+    }
+  });
 }
 
 void EventHub::CloseAll() {

@@ -37,6 +37,9 @@ namespace perseus {
 using NodeRanks = std::map<int, std::set<int>>;
 Result<NodeRanks> ParseNodeRanks(std::string_view json);
 
+// A process that has not been heard for that long has its node's name no more.
+constexpr Milliseconds kNodeIsSilentAfter = 15'000;
+
 class EventHub : public std::enable_shared_from_this<EventHub> {
  public:
   using Failed = std::function<void(const Error&)>;
@@ -44,10 +47,15 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
            PlanCuts& cuts, Failed failed)
       : loop_(loop), pool_(pool), store_(store), cuts_(cuts), failed_(std::move(failed)) {}
 
-  // The node's stream, from now on; one that it had before is closed. `last_event_id`: as the
-  // client sent it; what is none counts as none. On the loop.
-  void Open(const std::string& node, std::string_view last_event_id,
+  // The stream of that node, whose name the process has (Store::ClaimNodes), from now on; one that
+  // it had before is closed. When it ends, the name is free. `last_event_id`: as the client sent
+  // it; what is none counts as none. On the loop.
+  void Open(const NodeClaim& claim, std::string_view last_event_id,
             std::shared_ptr<http::Stream> stream);
+  // Of the streams that are open: to be made anew before they count as silent. On the loop.
+  std::vector<NodeClaim> Claims() const;
+  // Others have these nodes' names. On any thread.
+  void Close(std::vector<std::string> nodes);
   // On the loop, or when it has ended.
   void CloseAll();
   // On any thread.
@@ -63,6 +71,7 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   };
   struct Node {
     std::shared_ptr<http::Stream> stream;
+    std::string instance;
     std::map<std::string, NodeJob> jobs;  // By id.
     // What was sent according to the last event id, of jobs that were not looked up yet.
     std::map<std::string, std::int64_t> positions;
@@ -88,6 +97,7 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
     std::set<std::string> next;  // Nodes to tell of the next one.
   };
 
+  void HasClosed(const std::string& node, const http::Stream* stream);
   void LookUpNode(const std::string& node);
   void StartLookUp(const std::string& node);
   Result<Looked> ReadNode(const std::string& node, const std::set<std::string>& known);

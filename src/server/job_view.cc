@@ -69,6 +69,7 @@ ordered_json Summary(const JobRecord& job, const JobSpec& spec,
   json["microbatches"] = spec.planned.schedule.microbatches;
   if (!spec.gpu_name.empty()) json["gpu"] = spec.gpu_name;
   json["target"] = job.target.empty() ? TargetJson(spec.target) : ordered_json::parse(job.target);
+  json["detect_stragglers"] = spec.detects_stragglers;
   json["profile_version"] = job.profile_version;
   json["planning"] = job.planned < job.generation ? "due" : "done";
   json["last_step"] = job.last_step;

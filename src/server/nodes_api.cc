@@ -33,13 +33,47 @@ Answer<std::string> NodeName(const Context& context) {
                 "such as a host's: letters, digits, '.', '_' and '-'");
 }
 
+constexpr std::size_t kLongestInstance = 64;
+constexpr std::string_view kAboutInstances = "up to 64 letters, digits, '-' and '_'";
+
+bool IsInstance(std::string_view text) {
+  return text.size() <= kLongestInstance &&
+         text.find_first_not_of(
+             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+             "0123456789_-") == std::string_view::npos;
+}
+
+// Whoever says nothing of itself is one process, to us.
+Answer<std::string> InstanceAsked(const Context& context) {
+  const auto found = context.request.query.find("instance");
+  if (found == context.request.query.end()) return std::string();
+  if (IsInstance(found->second)) return found->second;
+  return Refuse(400, "The request is wrong",
+                fmt::format("{} is no process's instance", Excerpt(found->second)),
+                std::string(kAboutInstances), "?instance");
+}
+
+// That the process has the node's name; `pointer`: where in a body it said which one it is.
+Answer<void> ClaimName(const Context& context, const NodeClaim& claim, const char* pointer) {
+  const auto refused =
+      context.services.store.ClaimNodes({claim}, context.now, context.now - kNodeIsSilentAfter);
+  if (!refused) return Refuse(refused);
+  if (refused->empty()) return {};
+  return Refuse(409, "Another process is this node",
+                fmt::format("another perseus node has the name {}: it is connected, or was less "
+                            "than {} s ago",
+                            claim.node, kNodeIsSilentAfter / 1000),
+                "give one of them another --name", pointer);
+}
+
 struct Attachment {
   std::string ranks;  // Normalised: what the hub reads, and what is shown.
   bool counts_anew = false;
+  std::string instance;
 };
 
 Attachment ReadAttachment(const Node& node, const JobSpec& spec) {
-  constexpr std::array<std::string_view, 2> kKeys{"ranks", "counts_anew"};
+  constexpr std::array<std::string_view, 3> kKeys{"ranks", "counts_anew", "instance"};
   constexpr std::array<std::string_view, 4> kRankKeys{"pipeline", "rank", "tensor_rank", "gpu"};
   node.RequireObject(kKeys);
   const Node list = node.Member("ranks");
@@ -60,8 +94,13 @@ Attachment ReadAttachment(const Node& node, const JobSpec& spec) {
     if (rank.Has("gpu")) read["gpu"] = rank.Member("gpu").Text();
     ranks.push_back(std::move(read));
   }
+  const std::string instance = node.Has("instance") ? node.Member("instance").Text() : "";
+  if (!IsInstance(instance)) {
+    ThrowAt(node.Member("instance").path, "is no process's instance ({})", kAboutInstances);
+  }
   return {.ranks = ranks.dump(),
-          .counts_anew = node.Has("counts_anew") && node.Member("counts_anew").Flag()};
+          .counts_anew = node.Has("counts_anew") && node.Member("counts_anew").Flag(),
+          .instance = instance};
 }
 
 Answer<http::Response> Attach(const Context& context) {
@@ -74,6 +113,8 @@ Answer<http::Response> Attach(const Context& context) {
   const auto attachment = ReadBody(context.request.body, kDeepest,
                                    [&](const Node& node) { return ReadAttachment(node, *spec); });
   if (!attachment) return tl::unexpected(attachment.error());
+  const NodeClaim claim{.node = *name, .instance = attachment->instance};
+  if (auto has = ClaimName(context, claim, "/instance"); !has) return tl::unexpected(has.error());
   Store& store = context.services.store;
   if (auto attached = store.AttachNode(job.id, *name, attachment->ranks, context.now); !attached) {
     return Refuse(attached);
@@ -128,19 +169,25 @@ Answer<http::Response> JobsOfNode(const Context& context) {
 
 }  // namespace
 
-void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub) {
+void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool) {
   endpoints.Add("PUT", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Attach);
   endpoints.Add("DELETE", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Detach);
   endpoints.Add("GET", "/v1/nodes/{node}/jobs", Access::kReadAll, JobsOfNode);
   endpoints.Add("POST", "/v1/nodes/{node}/reports", Access::kNode, Report);
   endpoints.AddWaiting(
       "GET", "/v1/nodes/{node}/events", Access::kNode,
-      [&hub](http::Call& call, Context context) -> boost::asio::awaitable<http::Response> {
+      [&hub, &pool](http::Call& call, Context context) -> boost::asio::awaitable<http::Response> {
         const auto name = NodeName(context);
         if (!name) co_return http::ProblemResponse(name.error());
+        const auto instance = InstanceAsked(context);
+        if (!instance) co_return http::ProblemResponse(instance.error());
+        const NodeClaim claim{.node = *name, .instance = *instance};
+        const auto claims = [&] { return ClaimName(context, claim, ""); };
+        const Answer<void> has = co_await http::Offload(pool, claims);
+        if (!has) co_return http::ProblemResponse(has.error());
         auto stream = call.open_stream();
         if (!stream) co_return http::ProblemResponse(ProblemOf(stream.error()));
-        hub.Open(*name, call.request.Field("last-event-id"), *std::move(stream));
+        hub.Open(claim, call.request.Field("last-event-id"), *std::move(stream));
         co_return http::Response();
       });
 }

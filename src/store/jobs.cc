@@ -138,6 +138,8 @@ Result<int> SqlStore::Prune(Milliseconds before, int limit) {
         "ORDER BY ended LIMIT $2) RETURNING id",
         {before, AsLimit(limit)});
     if (!deleted) return Fail(deleted);
+    const auto forgotten = transaction.Run("DELETE FROM node_claims WHERE seen < $1", {before});
+    if (!forgotten) return Fail(forgotten);
     const std::string_view shrink = database_->dialect().shrink;
     if (!deleted->empty() && !shrink.empty()) {
       if (const auto shrunk = transaction.Run(shrink, {}); !shrunk) return Fail(shrunk);

@@ -71,6 +71,37 @@ Result<std::vector<NodeRecord>> SqlStore::JobsOf(std::string_view node) {
                  {node}, NodeOf);
 }
 
+Result<std::vector<std::string>> SqlStore::ClaimNodes(const std::vector<NodeClaim>& claims,
+                                                      Milliseconds now, Milliseconds silent_since) {
+  if (claims.empty()) return std::vector<std::string>();
+  // So that two of these never wait for each other.
+  std::vector<const NodeClaim*> sorted;
+  for (const NodeClaim& claim : claims) sorted.push_back(&claim);
+  std::ranges::sort(sorted, {},
+                    [](const NodeClaim* claim) { return std::string_view(claim->node); });
+  using Nodes = std::vector<std::string>;
+  return Write<Nodes>([&](Transaction& transaction) -> Result<Nodes> {
+    Nodes refused;
+    for (const NodeClaim* claim : sorted) {
+      const Result<Rows> claimed = transaction.Run(
+          "INSERT INTO node_claims (node, instance, seen) VALUES ($1, $2, $3) "
+          "ON CONFLICT (node) DO UPDATE SET instance = excluded.instance, seen = excluded.seen "
+          "WHERE node_claims.instance = excluded.instance OR node_claims.seen < $4 RETURNING node",
+          {claim->node, claim->instance, now, silent_since});
+      if (!claimed) return Fail(claimed);
+      if (claimed->empty()) refused.push_back(claim->node);
+    }
+    return refused;
+  });
+}
+
+Result<void> SqlStore::ReleaseNode(const NodeClaim& claim) {
+  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+    return RunSteps(transaction, {{"DELETE FROM node_claims WHERE node = $1 AND instance = $2",
+                                   {claim.node, claim.instance}}});
+  });
+}
+
 Result<void> SqlStore::Acknowledge(const std::vector<NodeRecord>& nodes) {
   // So that two of these never wait for each other.
   std::vector<const NodeRecord*> sorted;

@@ -107,8 +107,16 @@ constexpr std::string_view kVersion1[] = {
     "CREATE INDEX results_job ON results (job, rank, number)",
 };
 
+// Which process has a node's name.
+constexpr std::string_view kVersion2[] = {
+    R"(CREATE TABLE node_claims (
+      node TEXT PRIMARY KEY,
+      instance TEXT NOT NULL,
+      seen BIGINT NOT NULL))",
+};
+
 // kMigrations[v] makes tables of version v + 1 of those of version v. Never changed, only added to.
-constexpr std::span<const std::string_view> kMigrations[] = {kVersion1};
+constexpr std::span<const std::string_view> kMigrations[] = {kVersion1, kVersion2};
 
 std::string InDialect(std::string_view statement, const Dialect& dialect) {
   std::string text(statement);

@@ -68,6 +68,9 @@ class SqlStore final : public Store {
   Result<void> DetachNode(std::string_view job, std::string_view node) override;
   Result<std::vector<NodeRecord>> NodesOf(std::string_view job) override;
   Result<std::vector<NodeRecord>> JobsOf(std::string_view node) override;
+  Result<std::vector<std::string>> ClaimNodes(const std::vector<NodeClaim>& claims,
+                                              Milliseconds now, Milliseconds silent_since) override;
+  Result<void> ReleaseNode(const NodeClaim& claim) override;
   Result<void> Acknowledge(const std::vector<NodeRecord>& nodes) override;
 
   // --- stragglers

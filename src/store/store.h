@@ -23,9 +23,10 @@
 // very moment of a commit may all of it have been) or what a function names. What changes a job
 // fails with kInput if there is none that has not ended, unless it says otherwise.
 //
-// What does not grow for ever: of a profile the newest is kept; of a job's orders the newest 50; of
-// its plans the newest 200 and those that these orders name (whose ids stand in their bodies); of a
-// rank's results the newest 100; of jobs that ended all, until Prune.
+// What does not grow for ever: claims of nodes, until Prune; of a profile the newest is kept; of a
+// job's orders the newest 50; of its plans the newest 200 and those that these orders name (whose
+// ids stand in their bodies); of a rank's results the newest 100; of jobs that ended all, until
+// Prune.
 //
 // Thread safe; calls block.
 #pragma once
@@ -101,6 +102,13 @@ struct NodeRecord {
   std::int64_t since_step = -1;   // from this step on.
   Milliseconds seen = 0;
   friend bool operator==(const NodeRecord&, const NodeRecord&) = default;
+};
+
+// A process that says it is a node.
+struct NodeClaim {
+  std::string node;
+  std::string instance;  // Of the process; no other has the same.
+  friend bool operator==(const NodeClaim&, const NodeClaim&) = default;
 };
 
 struct StragglerRecord {
@@ -185,6 +193,7 @@ class Store {
   virtual Result<void> Heartbeat(std::string_view job, Steps steps, std::int64_t step,
                                  std::string_view summary, Milliseconds at) = 0;
   // Deletes jobs that ended before `before`, with all that is theirs; at most `limit`. How many.
+  // And claims of nodes that were not seen since.
   virtual Result<int> Prune(Milliseconds before, int limit) = 0;
 
   // --- profiles
@@ -243,6 +252,13 @@ class Store {
   virtual Result<void> DetachNode(std::string_view job, std::string_view node) = 0;
   virtual Result<std::vector<NodeRecord>> NodesOf(std::string_view job) = 0;
   virtual Result<std::vector<NodeRecord>> JobsOf(std::string_view node) = 0;
+  // Each name is its claimant's from now on, unless another has it that was seen since
+  // `silent_since`; the nodes that are so. No two claims of one node.
+  virtual Result<std::vector<std::string>> ClaimNodes(const std::vector<NodeClaim>& claims,
+                                                      Milliseconds now,
+                                                      Milliseconds silent_since) = 0;
+  // Nothing if another has it by now.
+  virtual Result<void> ReleaseNode(const NodeClaim& claim) = 0;
   // Never backwards in `acknowledged`. `ranks` stay. Nothing of those that are not attached.
   virtual Result<void> Acknowledge(const std::vector<NodeRecord>& nodes) = 0;
 

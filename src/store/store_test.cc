@@ -253,6 +253,26 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
   EXPECT_THAT(Get(store_->NodesOf(job_)), SizeIs(1)) << "not attached by a report";
 }
 
+TEST_P(StoreTest, ANodesNameIsOneProcesssUntilThatIsSilentOrGone) {
+  const NodeClaim first = {.node = "n1", .instance = "a"};
+  const NodeClaim second = {.node = "n1", .instance = "b"};
+  const auto claim = [&](const std::vector<NodeClaim>& claims, Milliseconds now) {
+    return Get(store_->ClaimNodes(claims, now, now - 100));
+  };
+  EXPECT_THAT(claim({first}, 1000), IsEmpty());
+  EXPECT_THAT(claim({second, {.node = "n0", .instance = "b"}}, 1050), ElementsAre("n1"));
+  EXPECT_THAT(claim({first}, 1050), IsEmpty()) << "the same, elsewhere perhaps";
+  EXPECT_THAT(claim({second}, 1150), ElementsAre("n1"));
+  EXPECT_THAT(claim({second}, 1151), IsEmpty()) << "the first one is silent";
+  EXPECT_THAT(claim({first}, 1152), ElementsAre("n1"));
+  Succeed(store_->ReleaseNode(first));  // It has lost it.
+  EXPECT_THAT(claim({first}, 1152), ElementsAre("n1"));
+  Succeed(store_->ReleaseNode(second));
+  EXPECT_THAT(claim({first}, 1152), IsEmpty());
+  EXPECT_EQ(Get(store_->Prune(1153, 10)), 0);
+  EXPECT_THAT(claim({second}, 1153), IsEmpty()) << "and what is old is deleted";
+}
+
 TEST_P(StoreTest, EachSourceSaysOneThingOfAPipeline) {
   StragglerRecord straggler = {.job = job_, .pipeline = 1, .source = "report", .slowdown = 1.25};
   Succeed(store_->PutStraggler(straggler, 100));

@@ -112,8 +112,7 @@ Result<bool> JobLogs::ReadSome() {
 
 void JobLogs::Take(const RankRecord& record, LoggedRank& rank) const {
   if (const auto* header = std::get_if<RankHeader>(&record)) {
-    const bool is_same = rank.header.pid == header->pid && rank.header.epoch == header->epoch &&
-                         rank.header.host == header->host;
+    const bool is_same = IsOfSameProcess(rank.header, *header);
     // The same process says more of itself: that it may set clocks by now.
     if (is_same && !rank.steps.empty()) {
       rank.header = *header;

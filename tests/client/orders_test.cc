@@ -187,21 +187,52 @@ TEST_F(OrdersTest, ABadPlanOfOrdersIsToldAndNotFollowed) {
   EXPECT_THAT(Read("job/ranks/p0-r0-t0.jsonl"), HasSubstr("\"remark\""));
 }
 
-TEST_F(OrdersTest, ALogEndsAtItsLimitAndSaysSo) {
-  constexpr std::size_t kMost = 3000;
-  ::setenv("PERSEUS_LOG_BYTES", "3000", 1);
+TEST_F(OrdersTest, ALogThatReachesItsLimitGoesOnAndWhoFollowsMissesNothing) {
+  constexpr std::size_t kMost = 6000;
+  constexpr std::int64_t kSteps = 100;
+  ::setenv("PERSEUS_LOG_BYTES", "6000", 1);
   const auto rank = Open();
   ::unsetenv("PERSEUS_LOG_BYTES");
-  for (int i = 0; i < 100; ++i) rank->RunStep(1);
-  ASSERT_TRUE(Comes([&] { return Read("job/ranks/p0-r0-t0.jsonl").size() > kMost / 2; }));
-  for (int i = 0; i < 100; ++i) rank->RunStep(1);
-  EXPECT_TRUE(Comes([&] { return rank->Counters().warnings == 1; }));
+  const std::filesystem::path path = RankLogPath(job_, {0, 0, 0});
+  RankLogReader log(path);
+  std::vector<std::int64_t> followed;
+  const auto follow = [&] {
+    const auto records = log.ReadNew();
+    EXPECT_TRUE(records) << records.error().message;
+    for (const RankRecord& record : *records) {
+      if (const auto* step = std::get_if<RanStep>(&record)) followed.push_back(step->step);
+    }
+  };
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    rank->RunStep(1);
+    ASSERT_TRUE(Comes([&] {
+      follow();
+      return static_cast<std::int64_t>(followed.size()) > step;
+    }));
+    std::error_code none;
+    const auto size = [&](const std::filesystem::path& file) {
+      return std::filesystem::exists(file) ? std::filesystem::file_size(file, none) : 0;
+    };
+    EXPECT_LE(size(path) + size(OlderRankLogPath(path)), kMost);
+  }
+  EXPECT_EQ(rank->Counters().warnings, 0U);
   rank->Close();
-  const std::string log = Read("job/ranks/p0-r0-t0.jsonl");
-  const std::string last = log.substr(log.rfind('\n', log.size() - 2) + 1);
-  EXPECT_THAT(last, HasSubstr("\"remark\""));
-  EXPECT_THAT(last, HasSubstr("PERSEUS_LOG_BYTES"));
-  EXPECT_LE(log.size() - last.size(), kMost);
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    EXPECT_EQ(followed[static_cast<std::size_t>(step)], step);
+  }
+  EXPECT_LT(Read("job/ranks/p0-r0-t0.jsonl").find("\"step\":"), kMost) << "never a header alone";
+  // Who comes late has the last of it, in one piece.
+  RankLogReader late(path);
+  std::vector<std::int64_t> kept;
+  for (auto records = late.ReadNew(); records && !records->empty(); records = late.ReadNew()) {
+    for (const RankRecord& record : *records) {
+      if (const auto* step = std::get_if<RanStep>(&record)) kept.push_back(step->step);
+    }
+  }
+  ASSERT_FALSE(kept.empty());
+  EXPECT_EQ(kept.back(), kSteps - 1);
+  EXPECT_EQ(kept.back() - kept.front() + 1, static_cast<std::int64_t>(kept.size()));
+  EXPECT_GT(kept.size(), 4U);
 }
 
 TEST_F(OrdersTest, TheLogLearnsOfALeaseThatComesLater) {

@@ -207,11 +207,11 @@ class Check:
 class Stream:
     """A node's events."""
 
-    def __init__(self, check, node):
+    def __init__(self, check, node, instance):
         self.check = check
         self.connection = http.client.HTTPConnection(
             "127.0.0.1", check.server.port, timeout=PATIENCE_S)
-        self.connection.request("GET", f"/v1/nodes/{node}/events")
+        self.connection.request("GET", f"/v1/nodes/{node}/events?instance={instance}")
         self.response = self.connection.getresponse()
         path = "/v1/nodes/{node}/events"
         content = check.contract.operation("GET", path)["responses"]["200"]["content"]
