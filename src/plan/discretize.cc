@@ -84,12 +84,17 @@ double EffectiveBound(const Network& network, const Solution& solution) {
 
 }  // namespace
 
+tl::unexpected<Error> FailAsStopped() {
+  return FailAs(ErrorKind::kSystem, "planning was stopped before it was done (ask again)");
+}
+
 Result<Choices> Discretize(const ChoiceGraph& graph, const Network& network,
-                           const Solution& solution, SearchEffort effort) {
-  WindowSearch search(graph, network, solution);
+                           const Solution& solution, const SearchLimits& limits) {
+  WindowSearch search(graph, network, solution, limits.stop);
   Best best(graph, search, EffectiveBound(network, solution));
   best.Consider(WindowsOf(network, solution));
-  if (effort == SearchEffort::kFirstLook) return best.choices();
+  if (limits.stop.stop_requested()) return FailAsStopped();
+  if (limits.effort == SearchEffort::kFirstLook) return best.choices();
 
   // Relaxed optima of large graphs take seconds each.
   const int relaxations = kMostRelaxedOperations / graph.operations();
@@ -100,8 +105,10 @@ Result<Choices> Discretize(const ChoiceGraph& graph, const Network& network,
         SharpenedWindows(network, graph.graph(), solution.time(network), TiltNumber(i), rounds);
     if (!windows) return Fail(windows);
     best.Consider(*windows);
+    if (limits.stop.stop_requested()) return FailAsStopped();
   }
   best.SearchLong();
+  if (limits.stop.stop_requested()) return FailAsStopped();
   return best.choices();
 }
 
