@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "perseus/base/stopped.h"
 #include "perseus/plan/rounding.h"
 #include "perseus/plan/sharpening.h"
 #include "perseus/plan/window_search.h"
@@ -84,10 +85,6 @@ double EffectiveBound(const Network& network, const Solution& solution) {
 
 }  // namespace
 
-tl::unexpected<Error> FailAsStopped() {
-  return FailAs(ErrorKind::kSystem, "planning was stopped before it was done (ask again)");
-}
-
 Result<Choices> Discretize(const ChoiceGraph& graph, const Network& network,
                            const Solution& solution, const SearchLimits& limits) {
   WindowSearch search(graph, network, solution, limits.stop);
@@ -101,8 +98,8 @@ Result<Choices> Discretize(const ChoiceGraph& graph, const Network& network,
   const int rounds = std::min(kSharpeningRounds, relaxations - 1);
   const int tilts = rounds < 0 ? 0 : std::min(kMostTilts, relaxations / (rounds + 1));
   for (int i = 0; i < tilts && !best.good_enough(); ++i) {
-    const Result<Windows> windows =
-        SharpenedWindows(network, graph.graph(), solution.time(network), TiltNumber(i), rounds);
+    const Result<Windows> windows = SharpenedWindows(network, graph.graph(), solution.time(network),
+                                                     TiltNumber(i), rounds, limits.stop);
     if (!windows) return Fail(windows);
     best.Consider(*windows);
     if (limits.stop.stop_requested()) return FailAsStopped();

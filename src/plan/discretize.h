@@ -29,7 +29,6 @@ struct SearchLimits {
   // rounds and solves, none of which takes long. Who stops it knows why.
   std::stop_token stop = {};
 };
-tl::unexpected<Error> FailAsStopped();
 
 // `solution` is an optimum of `network`, the relaxation of `graph`. The schedule of the choices is
 // no longer than the solution's.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "perseus/base/stopped.h"
 #include "perseus/frontier/check.h"
 #include "perseus/frontier/deadline.h"
 #include "perseus/frontier/walk.h"
@@ -156,8 +157,9 @@ Result<Frontier> Planner::ComputeFrontier(const Progress& progress,
   return frontier;
 }
 
-Result<Solution> Planner::Relax(Nanoseconds deadline, Microwatts price_floor) const {
-  Result<Solution> solution = SolveDeadline(network_, deadline, price_floor);
+Result<Solution> Planner::Relax(Nanoseconds deadline, Microwatts price_floor,
+                                const std::stop_token& stop) const {
+  Result<Solution> solution = SolveDeadline(network_, deadline, price_floor, stop);
   if (!solution) return solution;
   if (const auto proof = CheckDeadline(network_, *solution, deadline, price_floor); !proof) {
     return FailAs(ErrorKind::kSystem, "a solution failed its own check: {} (please report this)",
@@ -167,15 +169,14 @@ Result<Solution> Planner::Relax(Nanoseconds deadline, Microwatts price_floor) co
 }
 
 Result<double> Planner::BoundFor(Nanoseconds deadline) const {
-  const Result<Solution> solution = Relax(deadline, BlockingPrice(model_, ranks()));
+  const Result<Solution> solution = Relax(deadline, BlockingPrice(model_, ranks()), {});
   if (!solution) return Fail(solution);
   return BoundOf(solution->time(network_), solution->extra_energy);
 }
 
 Result<Planner::Discretized> Planner::Solve(Nanoseconds deadline, Microwatts price_floor,
                                             const SearchLimits& limits) const {
-  if (limits.stop.stop_requested()) return FailAsStopped();
-  const Result<Solution> solution = Relax(deadline, price_floor);
+  const Result<Solution> solution = Relax(deadline, price_floor, limits.stop);
   if (!solution) return Fail(solution);
   const ChoiceGraph choices(graph_, model_.blocking_power_w);
   const Result<Choices> chosen = Discretize(choices, network_, *solution, limits);

@@ -117,7 +117,8 @@ class Planner {
     Plan plan;
     Solution solution;
   };
-  Result<Solution> Relax(Nanoseconds deadline, Microwatts price_floor) const;
+  Result<Solution> Relax(Nanoseconds deadline, Microwatts price_floor,
+                         const std::stop_token& stop) const;
   Result<Discretized> Solve(Nanoseconds deadline, Microwatts price_floor,
                             const SearchLimits& limits) const;
   Result<Plan> Evaluated(Plan plan) const;

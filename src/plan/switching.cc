@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/base/stopped.h"
+
 namespace perseus {
 namespace {
 
