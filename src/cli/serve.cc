@@ -2,7 +2,6 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -69,11 +68,10 @@ Result<void> RunServe(const ServeFlags& flags) {
   });
   (*server)->Run();
   waits.join();
+  server->reset();  // Gives back what was being planned.
   log.info("ended");
   log.flush();
-  // Whatever was answered is on disk. A planning that runs, for minutes perhaps, is another
-  // replica's in a minute, or this one's when it starts again: nobody waits for it.
-  std::_Exit(0);
+  return {};
 }
 
 }  // namespace

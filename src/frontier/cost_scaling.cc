@@ -55,8 +55,8 @@ struct ResidualArc {
 
 class CostScaling {
  public:
-  explicit CostScaling(const TimingProblem& problem);
-  TimingSolution Solve();
+  CostScaling(const TimingProblem& problem, const std::stop_token& stop);
+  std::optional<TimingSolution> Solve();
 
  private:
   using Index = std::size_t;
@@ -113,6 +113,7 @@ class CostScaling {
   class Finisher;
 
   const TimingProblem& problem_;
+  const std::stop_token& stop_;
   Cost scale_;
   std::vector<Cost> limits_ = {-kNever};  // Then, for each vertex, its duration and minus that.
   std::vector<FlowArc> arcs_;
@@ -133,8 +134,8 @@ class CostScaling {
   std::vector<Entry> entries_;
 };
 
-CostScaling::CostScaling(const TimingProblem& problem)
-    : problem_(problem), scale_(problem.nodes + 1), nodes_(At(problem.nodes) + 1) {
+CostScaling::CostScaling(const TimingProblem& problem, const std::stop_token& stop)
+    : problem_(problem), stop_(stop), scale_(problem.nodes + 1), nodes_(At(problem.nodes) + 1) {
   for (const Nanoseconds duration : problem.durations) {
     limits_.push_back(duration * scale_);
     limits_.push_back(-duration * scale_);
@@ -249,7 +250,7 @@ void CostScaling::Mirror() {
 void CostScaling::Refine(int log_epsilon) {
   MakeFeasible();
   SatisfyConditions();
-  while (Prepare()) {
+  while (!stop_.stop_requested() && Prepare()) {
     UpdateGlobally(log_epsilon);
     for (Index next = 0; next < active_.size() && relabels_since_update_ <= problem_.nodes;
          ++next) {
@@ -406,7 +407,7 @@ class CostScaling::Finisher {
     for (;;) {
       std::erase_if(roots, [&](std::int32_t node) { return !ViolatesAny(node); });
       if (roots.empty()) break;
-      if (effort_ < 0) return std::nullopt;
+      if (effort_ < 0 || scaling_.stop_.stop_requested()) return std::nullopt;
       order_.clear();
       for (const std::int32_t root : roots) {
         if (state_[At(root)] == State::kUnseen) Search(root);
@@ -516,7 +517,7 @@ class CostScaling::Finisher {
   std::vector<std::int32_t> order_;
 };
 
-TimingSolution CostScaling::Solve() {
+std::optional<TimingSolution> CostScaling::Solve() {
   const auto bits = [](Cost cost) {
     return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(cost)));
   };
@@ -529,6 +530,7 @@ TimingSolution CostScaling::Solve() {
   const int first = std::min(bits(widest) - 1, 58 - bits(scale_));
   for (int log_epsilon = std::max(0, first);; log_epsilon = std::max(0, log_epsilon - kLogFactor)) {
     Refine(log_epsilon);
+    if (stop_.stop_requested()) return std::nullopt;  // Excess may be left.
     if (log_epsilon > 0 && (Cost{1} << log_epsilon) / scale_ >= kFinishBelow) continue;
     // With epsilon = 1 the flow is optimal, and there are no cycles to cancel.
     const std::int64_t effort = log_epsilon == 0 ? std::numeric_limits<std::int64_t>::max()
@@ -543,8 +545,9 @@ TimingSolution CostScaling::Solve() {
 
 }  // namespace
 
-TimingSolution SolveByCostScaling(const TimingProblem& problem) {
-  return CostScaling(problem).Solve();
+std::optional<TimingSolution> SolveByCostScaling(const TimingProblem& problem,
+                                                 const std::stop_token& stop) {
+  return CostScaling(problem, stop).Solve();
 }
 
 }  // namespace perseus

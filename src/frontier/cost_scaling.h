@@ -37,6 +37,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <stop_token>
 #include <vector>
 
 #include "perseus/base/units.h"
@@ -74,7 +76,8 @@ struct TimingSolution {
   std::vector<Microwatts> flow;    // [arc]
 };
 
-// Requires that some schedule is feasible.
-TimingSolution SolveByCostScaling(const TimingProblem& problem);
+// Requires that some schedule is feasible. Nothing if `stop` is requested before it is done.
+std::optional<TimingSolution> SolveByCostScaling(const TimingProblem& problem,
+                                                 const std::stop_token& stop);
 
 }  // namespace perseus

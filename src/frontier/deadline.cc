@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <utility>
 
+#include "perseus/base/stopped.h"
 #include "perseus/frontier/cost_scaling.h"
 
 namespace perseus {
@@ -16,7 +19,8 @@ class DeadlineProblem {
  public:
   // Requires that the fastest schedule meets the deadline.
   DeadlineProblem(const Network& network, Nanoseconds deadline, Microwatts price_floor);
-  Solution Solve() const;
+  // Nothing if it was stopped.
+  std::optional<Solution> Solve(const std::stop_token& stop) const;
 
  private:
   bool Forced(std::int32_t node) const { return earliest_[At(node)] == latest_[At(node)]; }
@@ -109,8 +113,10 @@ void DeadlineProblem::AddArcs() {
   problem_.supply[At(sink)] = -price_floor_;
 }
 
-Solution DeadlineProblem::Solve() const {
-  const TimingSolution solved = SolveByCostScaling(problem_);
+std::optional<Solution> DeadlineProblem::Solve(const std::stop_token& stop) const {
+  const std::optional<TimingSolution> found = SolveByCostScaling(problem_, stop);
+  if (!found) return std::nullopt;
+  const TimingSolution& solved = *found;
   Solution solution;
   for (Index v = 0; v < node_of_.size(); ++v) {
     solution.event_times.push_back(node_of_[v] == 0 ? earliest_[v] : solved.times[At(node_of_[v])]);
@@ -158,8 +164,8 @@ void DeadlineProblem::BalanceForcedNodes(Solution& solution) const {
 
 }  // namespace
 
-Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline,
-                               Microwatts price_floor) {
+Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline, Microwatts price_floor,
+                               const std::stop_token& stop) {
   const auto sink = static_cast<std::size_t>(network.sink);
   const Nanoseconds least = EarliestTimes(network, Pace::kFastest)[sink];
   if (deadline < least) {
@@ -185,7 +191,9 @@ Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline,
         "(are all times in seconds? fewer microbatches fit)",
         network.operations, ToSeconds(longest));
   }
-  return DeadlineProblem(network, deadline, price_floor).Solve();
+  std::optional<Solution> solved = DeadlineProblem(network, deadline, price_floor).Solve(stop);
+  if (!solved) return FailAsStopped();
+  return *std::move(solved);
 }
 
 }  // namespace perseus

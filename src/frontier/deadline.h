@@ -19,6 +19,8 @@
 // at 65,536 instructions it is about 100 times faster (docs/benchmarks.md).
 #pragma once
 
+#include <stop_token>
+
 #include "perseus/base/result.h"
 #include "perseus/frontier/check.h"
 #include "perseus/frontier/network.h"
@@ -33,8 +35,8 @@ namespace perseus {
 //
 // Requires deadline >= 0, price_floor >= 0. Fails with kUnreachable below the least possible time,
 // naming it; with kInput where the length of the cheapest schedule * nodes does not fit 64 bits
-// (the walk has no such limit).
+// (the walk has no such limit); with kSystem once `stop` is requested.
 Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline,
-                               Microwatts price_floor = 0);
+                               Microwatts price_floor = 0, const std::stop_token& stop = {});
 
 }  // namespace perseus

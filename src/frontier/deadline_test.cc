@@ -162,5 +162,13 @@ TEST(SolveDeadline, OneLongOperationAmongManyShortOnesDoesNotOverflow) {
             Femtojoules{2} * (kLong / 2 - kLong / 4) + Femtojoules{3} * 998'000);
 }
 
+TEST(SolveDeadline, StopsWhenItIsToldTo) {
+  std::stop_source stop;
+  stop.request_stop();
+  const Result<Solution> solution = SolveDeadline(Bridge(), 20, 0, stop.get_token());
+  ASSERT_FALSE(solution);
+  EXPECT_EQ(solution.error().kind, ErrorKind::kSystem);
+}
+
 }  // namespace
 }  // namespace perseus

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "perseus/base/stopped.h"
 #include "perseus/plan/rounding.h"
 #include "perseus/plan/sharpening.h"
 #include "perseus/plan/window_search.h"
@@ -85,23 +86,26 @@ double EffectiveBound(const Network& network, const Solution& solution) {
 }  // namespace
 
 Result<Choices> Discretize(const ChoiceGraph& graph, const Network& network,
-                           const Solution& solution, SearchEffort effort) {
-  WindowSearch search(graph, network, solution);
+                           const Solution& solution, const SearchLimits& limits) {
+  WindowSearch search(graph, network, solution, limits.stop);
   Best best(graph, search, EffectiveBound(network, solution));
   best.Consider(WindowsOf(network, solution));
-  if (effort == SearchEffort::kFirstLook) return best.choices();
+  if (limits.stop.stop_requested()) return FailAsStopped();
+  if (limits.effort == SearchEffort::kFirstLook) return best.choices();
 
   // Relaxed optima of large graphs take seconds each.
   const int relaxations = kMostRelaxedOperations / graph.operations();
   const int rounds = std::min(kSharpeningRounds, relaxations - 1);
   const int tilts = rounds < 0 ? 0 : std::min(kMostTilts, relaxations / (rounds + 1));
   for (int i = 0; i < tilts && !best.good_enough(); ++i) {
-    const Result<Windows> windows =
-        SharpenedWindows(network, graph.graph(), solution.time(network), TiltNumber(i), rounds);
+    const Result<Windows> windows = SharpenedWindows(network, graph.graph(), solution.time(network),
+                                                     TiltNumber(i), rounds, limits.stop);
     if (!windows) return Fail(windows);
     best.Consider(*windows);
+    if (limits.stop.stop_requested()) return FailAsStopped();
   }
   best.SearchLong();
+  if (limits.stop.stop_requested()) return FailAsStopped();
   return best.choices();
 }
 

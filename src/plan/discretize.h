@@ -8,6 +8,8 @@
 // same plan.
 #pragma once
 
+#include <stop_token>
+
 #include "perseus/base/result.h"
 #include "perseus/frontier/check.h"
 #include "perseus/frontier/network.h"
@@ -20,9 +22,17 @@ enum class SearchEffort {
   kFull,
 };
 
+// How long to look for a plan, and when to leave off.
+struct SearchLimits {
+  SearchEffort effort = SearchEffort::kFull;
+  // Once stop is requested, the search fails (kSystem) as soon as it notices: between windows,
+  // rounds and solves, none of which takes long. Who stops it knows why.
+  std::stop_token stop = {};
+};
+
 // `solution` is an optimum of `network`, the relaxation of `graph`. The schedule of the choices is
 // no longer than the solution's.
 Result<Choices> Discretize(const ChoiceGraph& graph, const Network& network,
-                           const Solution& solution, SearchEffort effort);
+                           const Solution& solution, const SearchLimits& limits);
 
 }  // namespace perseus

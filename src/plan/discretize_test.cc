@@ -28,8 +28,8 @@ TEST_F(DiscretizeTest, TheMoreEffortTheBetter) {
     const Solution solution = Solve(slowdown);
     const Windows windows = WindowsOf(planner_.network(), solution);
     const Choices rounded = DiffuseRounding(graph_, windows, TimeDirection::kForward);
-    const auto quick = Discretize(graph_, planner_.network(), solution, SearchEffort::kFirstLook);
-    const auto full = Discretize(graph_, planner_.network(), solution, SearchEffort::kFull);
+    const auto quick = Discretize(graph_, planner_.network(), solution, {SearchEffort::kFirstLook});
+    const auto full = Discretize(graph_, planner_.network(), solution, {SearchEffort::kFull});
     ASSERT_TRUE(quick);
     ASSERT_TRUE(full);
     EXPECT_LE(Energy(*quick), Energy(rounded));
@@ -47,8 +47,8 @@ TEST_F(DiscretizeTest, TheMoreEffortTheBetter) {
 
 TEST_F(DiscretizeTest, TheSameInputGivesTheSamePlan) {
   const Solution solution = Solve(20);
-  EXPECT_EQ(*Discretize(graph_, planner_.network(), solution, SearchEffort::kFull),
-            *Discretize(graph_, planner_.network(), solution, SearchEffort::kFull));
+  EXPECT_EQ(*Discretize(graph_, planner_.network(), solution, {SearchEffort::kFull}),
+            *Discretize(graph_, planner_.network(), solution, {SearchEffort::kFull}));
 }
 
 TEST(Discretize, TakesAGraphOfFixedOperations) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "perseus/base/stopped.h"
 #include "perseus/frontier/check.h"
 #include "perseus/frontier/deadline.h"
 #include "perseus/frontier/walk.h"
@@ -116,13 +117,15 @@ double Planner::BoundOf(Nanoseconds time, Femtojoules extra_energy) const {
          ToWatts(BlockingPrice(model_, ranks())) * ToSeconds(time);
 }
 
-Result<Frontier> Planner::ComputeFrontier(const Progress& progress) const {
+Result<Frontier> Planner::ComputeFrontier(const Progress& progress,
+                                          const std::stop_token& stop) const {
   Walk walk(network_);
   const Nanoseconds slowest = walk.time();
   const auto range = static_cast<double>(std::max<Nanoseconds>(slowest - least_time_, 1));
   std::vector<Breakpoint> breakpoints{{slowest, 0}};
   constexpr std::size_t kPointsPerReport = 1024;
   while (!walk.finished()) {
+    if (stop.stop_requested()) return FailAsStopped();
     walk.Advance(least_time_);
     if (walk.time() == breakpoints.back().time) break;
     breakpoints.push_back({walk.time(), walk.extra_energy()});
@@ -154,8 +157,9 @@ Result<Frontier> Planner::ComputeFrontier(const Progress& progress) const {
   return frontier;
 }
 
-Result<Solution> Planner::Relax(Nanoseconds deadline, Microwatts price_floor) const {
-  Result<Solution> solution = SolveDeadline(network_, deadline, price_floor);
+Result<Solution> Planner::Relax(Nanoseconds deadline, Microwatts price_floor,
+                                const std::stop_token& stop) const {
+  Result<Solution> solution = SolveDeadline(network_, deadline, price_floor, stop);
   if (!solution) return solution;
   if (const auto proof = CheckDeadline(network_, *solution, deadline, price_floor); !proof) {
     return FailAs(ErrorKind::kSystem, "a solution failed its own check: {} (please report this)",
@@ -165,17 +169,17 @@ Result<Solution> Planner::Relax(Nanoseconds deadline, Microwatts price_floor) co
 }
 
 Result<double> Planner::BoundFor(Nanoseconds deadline) const {
-  const Result<Solution> solution = Relax(deadline, BlockingPrice(model_, ranks()));
+  const Result<Solution> solution = Relax(deadline, BlockingPrice(model_, ranks()), {});
   if (!solution) return Fail(solution);
   return BoundOf(solution->time(network_), solution->extra_energy);
 }
 
 Result<Planner::Discretized> Planner::Solve(Nanoseconds deadline, Microwatts price_floor,
-                                            SearchEffort effort) const {
-  const Result<Solution> solution = Relax(deadline, price_floor);
+                                            const SearchLimits& limits) const {
+  const Result<Solution> solution = Relax(deadline, price_floor, limits.stop);
   if (!solution) return Fail(solution);
   const ChoiceGraph choices(graph_, model_.blocking_power_w);
-  const Result<Choices> chosen = Discretize(choices, network_, *solution, effort);
+  const Result<Choices> chosen = Discretize(choices, network_, *solution, limits);
   if (!chosen) return Fail(chosen);
   Discretized found{.plan = {}, .solution = *solution};
   found.plan.deadline = deadline;
@@ -183,30 +187,30 @@ Result<Planner::Discretized> Planner::Solve(Nanoseconds deadline, Microwatts pri
   return found;
 }
 
-Result<Plan> Planner::PlanWithoutLatency(Nanoseconds deadline, SearchEffort effort) const {
-  auto found = Solve(deadline, BlockingPrice(model_, ranks()), effort);
+Result<Plan> Planner::PlanWithoutLatency(Nanoseconds deadline, const SearchLimits& limits) const {
+  auto found = Solve(deadline, BlockingPrice(model_, ranks()), limits);
   if (!found) return Fail(found);
   found->plan.lower_bound_j = BoundOf(found->solution.time(network_), found->solution.extra_energy);
   return std::move(found->plan);
 }
 
-Result<Plan> Planner::PlanFor(Nanoseconds deadline, SearchEffort effort) const {
-  if (model_.switch_latency > 0) return PlanUnderLatency(*this, deadline, effort);
-  Result<Plan> plan = PlanWithoutLatency(deadline, effort);
+Result<Plan> Planner::PlanFor(Nanoseconds deadline, const SearchLimits& limits) const {
+  if (model_.switch_latency > 0) return PlanUnderLatency(*this, deadline, limits);
+  Result<Plan> plan = PlanWithoutLatency(deadline, limits);
   if (!plan) return plan;
   return Evaluated(*std::move(plan));
 }
 
-Result<Plan> Planner::PlanForStraggler(Nanoseconds time, SearchEffort effort) const {
+Result<Plan> Planner::PlanForStraggler(Nanoseconds time, const SearchLimits& limits) const {
   // Time itself costs nothing: it passes anyhow.
-  auto found = Solve(time, 0, effort);
+  auto found = Solve(time, 0, limits);
   if (!found) return Fail(found);
   Plan plan = std::move(found->plan);
   plan.lower_bound_j = BoundOf(time, found->solution.extra_energy);
   if (model_.switch_latency == 0) return Evaluated(std::move(plan));
   // Made as if switches took no time, it may be late, or cost more than one that knows of them.
   plan.evaluation = Evaluator(graph_, model_).Evaluate(plan.options);
-  auto other = PlanFor(time, effort);
+  auto other = PlanFor(time, limits);
   if (!other) return other;
   if (plan.evaluation.time <= time &&
       EnergyUntil(time, plan.evaluation) <= EnergyUntil(time, other->evaluation)) {

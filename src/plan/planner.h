@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -78,14 +79,15 @@ class Planner {
   // T_min of the relaxation, which a plan of the fastest options attains.
   Nanoseconds least_time() const { return least_time_; }
 
-  // Every breakpoint, by the walk (frontier/walk.h).
-  Result<Frontier> ComputeFrontier(const Progress& progress = {}) const;
+  // Every breakpoint, by the walk (frontier/walk.h). Fails (kSystem) once `stop` is requested.
+  Result<Frontier> ComputeFrontier(const Progress& progress = {},
+                                   const std::stop_token& stop = {}) const;
 
   // The plan of least energy that takes no longer than `deadline`: relaxed optimum, rounded to
   // measured options, slack reclaimed (discretize.h); under a switching latency, see switching.h.
   // Fails with kUnreachable below least_time(), or if no plan is found that meets the deadline in
   // spite of the latency. kFirstLook takes a tenth of the time, for who needs a plan at once.
-  Result<Plan> PlanFor(Nanoseconds deadline, SearchEffort effort = SearchEffort::kFull) const;
+  Result<Plan> PlanFor(Nanoseconds deadline, const SearchLimits& limits = {}) const;
 
   // What no plan that meets the deadline costs less than (in joules): PlanFor's certificate without
   // the plan, in a fraction of the time. Fails with kUnreachable below least_time().
@@ -97,10 +99,10 @@ class Planner {
   // where an iteration that may end is cheapest. `lower_bound_j` and EnergyUntil(time) count the
   // waiting until `time`. Fails as PlanFor does. Under a switching latency the search for fewer
   // switches is PlanFor's, which ends at T*.
-  Result<Plan> PlanForStraggler(Nanoseconds time, SearchEffort effort = SearchEffort::kFull) const;
+  Result<Plan> PlanForStraggler(Nanoseconds time, const SearchLimits& limits = {}) const;
 
   // The same as PlanFor if switches took no time. The plan lacks its evaluation.
-  Result<Plan> PlanWithoutLatency(Nanoseconds deadline, SearchEffort effort) const;
+  Result<Plan> PlanWithoutLatency(Nanoseconds deadline, const SearchLimits& limits) const;
 
   // What an iteration costs that goes on until `time`, at least its own: all ranks wait (in
   // joules).
@@ -115,9 +117,10 @@ class Planner {
     Plan plan;
     Solution solution;
   };
-  Result<Solution> Relax(Nanoseconds deadline, Microwatts price_floor) const;
+  Result<Solution> Relax(Nanoseconds deadline, Microwatts price_floor,
+                         const std::stop_token& stop) const;
   Result<Discretized> Solve(Nanoseconds deadline, Microwatts price_floor,
-                            SearchEffort effort) const;
+                            const SearchLimits& limits) const;
   Result<Plan> Evaluated(Plan plan) const;
 
   OperationGraph graph_;

@@ -125,7 +125,7 @@ TEST(ComputeFrontierProperty, GivesTheBoundOfEveryPlan) {
     EXPECT_EQ(frontier->points.back().time, slowest);
     for (int part = 0; part <= 12; ++part) {
       const Nanoseconds deadline = least + (slowest - least) * part / 10;
-      const Result<Plan> plan = planner.PlanWithoutLatency(deadline, SearchEffort::kFirstLook);
+      const Result<Plan> plan = planner.PlanWithoutLatency(deadline, {SearchEffort::kFirstLook});
       ASSERT_TRUE(plan) << plan.error().message;
       EXPECT_NEAR(frontier->BoundAt(deadline), plan->lower_bound_j,
                   kRounding * plan->lower_bound_j);
@@ -331,6 +331,28 @@ TEST(PlanFor, IsCloseToItsBoundOnASyntheticJob) {
     EXPECT_LE(plan->evaluation.time, deadline);
     EXPECT_LT(plan->evaluation.energy_j, planner.baseline().energy_j);
     EXPECT_LT(plan->gap(), 0.005) << slowdown_percent;
+  }
+}
+
+TEST(Planner, StopsWhenItIsToldTo) {
+  std::stop_source stop;
+  // Begun already: a report comes every thousand points.
+  const Planner large = MakePlanner(MakeSyntheticJob({.stages = 8, .microbatches = 96}),
+                                    {kSyntheticBlockingPowerW, 0});
+  const auto frontier =
+      large.ComputeFrontier([&](double) { stop.request_stop(); }, stop.get_token());
+  ASSERT_FALSE(frontier);
+  EXPECT_EQ(frontier.error().kind, ErrorKind::kSystem);
+  for (const Nanoseconds latency : {0, 5'000'000}) {
+    const Planner planner = MakePlanner(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, latency});
+    for (const SearchEffort effort : {SearchEffort::kFirstLook, SearchEffort::kFull}) {
+      const auto time = planner.baseline().time;
+      for (const auto& plan : {planner.PlanFor(time, {effort, stop.get_token()}),
+                               planner.PlanForStraggler(time, {effort, stop.get_token()})}) {
+        ASSERT_FALSE(plan);
+        EXPECT_EQ(plan.error().kind, ErrorKind::kSystem);
+      }
+    }
   }
 }
 

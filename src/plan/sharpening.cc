@@ -84,10 +84,11 @@ Curve SharpenCurve(const Curve& curve, std::size_t segment, Nanoseconds duration
 }  // namespace
 
 Result<Windows> SharpenedWindows(const Network& network, const OperationGraph& graph,
-                                 Nanoseconds length, const Tilt& tilt, int rounds) {
+                                 Nanoseconds length, const Tilt& tilt, int rounds,
+                                 const std::stop_token& stop) {
   Network bent = TiltNetwork(network, graph, tilt);
   for (int round = 0;; ++round) {
-    const Result<Solution> solution = SolveDeadline(bent, length);
+    const Result<Solution> solution = SolveDeadline(bent, length, 0, stop);
     if (!solution) return Fail(solution);
     Windows windows = WindowsOf(bent, *solution);
     windows.length = length;

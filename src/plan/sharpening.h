@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 
 #include "perseus/base/result.h"
 #include "perseus/frontier/network.h"
@@ -34,7 +35,9 @@ struct Tilt {
 };
 
 // A schedule of at most `length` from `rounds` + 1 solves. `network` is the relaxation of `graph`.
+// Fails (kSystem) once `stop` is requested.
 Result<Windows> SharpenedWindows(const Network& network, const OperationGraph& graph,
-                                 Nanoseconds length, const Tilt& tilt, int rounds);
+                                 Nanoseconds length, const Tilt& tilt, int rounds,
+                                 const std::stop_token& stop = {});
 
 }  // namespace perseus

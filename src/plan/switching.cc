@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/base/stopped.h"
+
 namespace perseus {
 namespace {
 
@@ -30,14 +32,15 @@ constexpr std::size_t kLongestStep = 3;      // Of a random change, in useful op
 class ClockSearch {
  public:
   ClockSearch(const Planner& planner, Nanoseconds deadline, std::vector<int> options,
-              SearchEffort effort)
+              const SearchLimits& limits)
       : graph_(planner.graph()),
         evaluator_(planner.graph(), planner.model()),
         deadline_(deadline),
+        stop_(limits.stop),
         options_(std::move(options)),
         evaluation_(evaluator_.Evaluate(options_)),
         evaluations_left_(
-            MostEvaluations(static_cast<std::int64_t>(graph_.operations.size()), effort)) {
+            MostEvaluations(static_cast<std::int64_t>(graph_.operations.size()), limits.effort)) {
     for (const OptionSet& set : graph_.option_sets) {
       fronts_.push_back(ParetoFront(set.options, planner.model().blocking_power_w));
     }
@@ -68,7 +71,7 @@ class ClockSearch {
     Evaluation best = evaluation_;
     const double typical_j = evaluation_.energy_j / static_cast<double>(graph_.operations.size());
     const std::int64_t steps = evaluations_left_ * kAnnealingPart / 100;
-    for (std::int64_t step = 0; step < steps; ++step) {
+    for (std::int64_t step = 0; step < steps && !stop_.stop_requested(); ++step) {
       const double cooled = static_cast<double>(step) / static_cast<double>(steps);
       const double temperature_j = typical_j * kHot * std::pow(kCold / kHot, cooled);
       // In (0, 1], the same on every machine.
@@ -151,7 +154,7 @@ class ClockSearch {
 
   // Makes the change if it keeps the deadline and costs no more than `allowed_j`.
   bool Try(const Change& change, double allowed_j = 0) {
-    if (change.empty() || evaluations_left_ <= 0) return false;
+    if (change.empty() || evaluations_left_ <= 0 || stop_.stop_requested()) return false;
     std::vector<int> former;
     bool differs = false;
     for (const auto& [operation, option] : change) {
@@ -221,6 +224,7 @@ class ClockSearch {
   const OperationGraph& graph_;
   Evaluator evaluator_;
   Nanoseconds deadline_;
+  std::stop_token stop_;  // Once it is requested, nothing is an improvement.
   std::vector<int> options_;
   Evaluation evaluation_;
   std::int64_t evaluations_left_;
@@ -259,9 +263,9 @@ std::vector<int> PreviousOnRank(const OperationGraph& graph) {
 
 // Speeds a late plan up until it meets the deadline: what the latency slows on the critical path
 // gets its clock one operation earlier, and where it slows nothing, the path runs a step faster.
-// Clocks only ever rise, so this ends; nothing if it ends late.
+// Clocks only ever rise, so this ends; nothing if it ends late, or is stopped.
 std::optional<std::vector<int>> SpeedUp(const Planner& planner, Nanoseconds deadline,
-                                        std::vector<int> options) {
+                                        std::vector<int> options, const std::stop_token& stop) {
   const OperationGraph& graph = planner.graph();
   const Evaluator evaluator(graph, planner.model());
   const std::vector<int> previous = PreviousOnRank(graph);
@@ -284,7 +288,7 @@ std::optional<std::vector<int>> SpeedUp(const Planner& planner, Nanoseconds dead
     if (nearest >= 0) options[At(operation)] = nearest;
     return nearest >= 0;
   };
-  while (true) {
+  while (!stop.stop_requested()) {
     const Evaluation evaluation = evaluator.Evaluate(options);
     if (evaluation.time <= deadline) return options;
     const std::vector<int> path = CriticalPath(graph, evaluation);
@@ -297,16 +301,18 @@ std::optional<std::vector<int>> SpeedUp(const Planner& planner, Nanoseconds dead
     }
     if (raised) continue;
     for (const int i : path) raised |= raise(i, option(i).frequency_mhz);
-    if (!raised) return std::nullopt;
+    if (!raised) break;
   }
+  return std::nullopt;
 }
 
 // Plans without latency for ever shorter deadlines until one meets `deadline` in spite of it.
-Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseconds deadline) {
+Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseconds deadline,
+                                                const SearchLimits& quick) {
   const Evaluator evaluator(planner.graph(), planner.model());
   Nanoseconds aim = deadline;
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-    const Result<Plan> plan = planner.PlanWithoutLatency(aim, SearchEffort::kFirstLook);
+    const Result<Plan> plan = planner.PlanWithoutLatency(aim, quick);
     if (!plan) return Fail(plan);
     const Nanoseconds time = evaluator.Evaluate(plan->options).time;
     if (time <= deadline) return std::optional<std::vector<int>>(plan->options);
@@ -318,15 +324,20 @@ Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseco
 
 }  // namespace
 
-Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline, SearchEffort effort) {
-  Result<Plan> plan = planner.PlanWithoutLatency(deadline, SearchEffort::kFirstLook);
+Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
+                              const SearchLimits& limits) {
+  const SearchLimits quick{SearchEffort::kFirstLook, limits.stop};
+  Result<Plan> plan = planner.PlanWithoutLatency(deadline, quick);
   if (!plan) return plan;
 
   std::vector<std::vector<int>> starts;
-  Result<std::optional<std::vector<int>>> shortened = Shorten(planner, deadline);
+  Result<std::optional<std::vector<int>>> shortened = Shorten(planner, deadline, quick);
   if (!shortened) return Fail(shortened);
   if (shortened->has_value()) starts.push_back(std::move(**shortened));
-  if (auto faster = SpeedUp(planner, deadline, plan->options)) starts.push_back(std::move(*faster));
+  if (auto faster = SpeedUp(planner, deadline, plan->options, limits.stop)) {
+    starts.push_back(std::move(*faster));
+  }
+  if (limits.stop.stop_requested()) return FailAsStopped();
   if (planner.baseline().time <= deadline) starts.push_back(BaselineOptions(planner.graph()));
   if (starts.empty()) {
     return FailAs(ErrorKind::kUnreachable,
@@ -337,13 +348,14 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline, Sear
   }
   std::optional<ClockSearch> best;
   for (std::vector<int>& start : starts) {
-    ClockSearch search(planner, deadline, std::move(start), effort);
+    ClockSearch search(planner, deadline, std::move(start), limits);
     search.Descend();
     if (!best || search.evaluation().energy_j < best->evaluation().energy_j) {
       best.emplace(std::move(search));
     }
   }
-  if (effort == SearchEffort::kFull) best->Anneal();
+  if (limits.effort == SearchEffort::kFull) best->Anneal();
+  if (limits.stop.stop_requested()) return FailAsStopped();
   plan->options = best->options();
   plan->evaluation = best->evaluation();
   return plan;

@@ -20,6 +20,7 @@ namespace perseus {
 // Requires planner.model().switch_latency > 0. The plan's bound is that without latency, which
 // holds under any latency. Fails with kUnreachable if no plan is found that meets the deadline.
 // kFirstLook: local search for a fortieth of the time, and no annealing.
-Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline, SearchEffort effort);
+Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
+                              const SearchLimits& limits);
 
 }  // namespace perseus

@@ -59,8 +59,8 @@ Nanoseconds Cheapest(const Frontier& frontier, Cost cost) {
 // A planner that takes as much care as was asked for.
 struct Plans {
   const Planner& planner;
-  SearchEffort effort;
-  Result<Plan> For(Nanoseconds deadline) const { return planner.PlanFor(deadline, effort); }
+  const SearchLimits& limits;
+  Result<Plan> For(Nanoseconds deadline) const { return planner.PlanFor(deadline, limits); }
 };
 
 // The plan for `time`, or where a switching latency makes that impossible, for the time that
@@ -238,13 +238,13 @@ NumberRange ValueRange(Target::Kind kind) {
 }
 
 Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target,
-                           SearchEffort effort) {
+                           const SearchLimits& limits) {
   for (const double value : {target.value, target.gpu_hour}) {
     if (std::isfinite(value) && value >= 0) continue;
     return Fail("{}: {} is not a number that a target can have (0 or more)", Describe(target),
                 value);
   }
-  Result<Plan> plan = PlanOf({planner, effort}, frontier, target);
+  Result<Plan> plan = PlanOf({planner, limits}, frontier, target);
   if (plan) plan->target = Describe(target);
   return plan;
 }

@@ -42,6 +42,6 @@ NumberRange ValueRange(Target::Kind kind);
 // `frontier` may be null for kSlowdown, kDeadline and kMinEnergy, which do without (kMinEnergy then
 // takes the network's own solver); the others fail with a remedy.
 Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target,
-                           SearchEffort effort = SearchEffort::kFull);
+                           const SearchLimits& limits = {});
 
 }  // namespace perseus

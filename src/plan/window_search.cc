@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace perseus {
 namespace {
@@ -20,8 +21,8 @@ constexpr int kOnFringe = -2;
 }  // namespace
 
 WindowSearch::WindowSearch(const ChoiceGraph& graph, const Network& network,
-                           const Solution& solution)
-    : graph_(graph), length_(solution.time(network)), random_(1) {
+                           const Solution& solution, std::stop_token stop)
+    : graph_(graph), stop_(std::move(stop)), length_(solution.time(network)), random_(1) {
   const int operations = graph.operations();
   const auto price = [&](std::int32_t arc) {
     return static_cast<double>(solution.flow[At(arc)]) * kJoulesPerFemtojoule;
@@ -253,7 +254,7 @@ double WindowSearch::Improve(Choices& choices, const Effort& effort) {
   Reschedule(choices);
   double saved = 0;
   const int operations = graph_.operations();
-  for (int i = 0; i < operations; ++i) {
+  for (int i = 0; i < operations && !stop_.stop_requested(); ++i) {
     const int center = round_ % 2 == 0 ? i : operations - 1 - i;
     if (graph_.candidates(center).size() > 1) saved += ImproveWindow(center, effort, choices);
   }

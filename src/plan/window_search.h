@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <random>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "perseus/frontier/check.h"
@@ -41,8 +42,10 @@ namespace perseus {
 class WindowSearch {
  public:
   // `solution` is an optimum of `network`, the relaxation of `graph`; plans have its length. Keeps
-  // a reference to `graph`. Deterministic: the same input gives the same plan.
-  WindowSearch(const ChoiceGraph& graph, const Network& network, const Solution& solution);
+  // a reference to `graph`. Deterministic: the same input gives the same plan. Once `stop` is
+  // requested, no further windows are looked at.
+  WindowSearch(const ChoiceGraph& graph, const Network& network, const Solution& solution,
+               std::stop_token stop = {});
 
   struct Effort {
     int window = 8;              // Operations; at most kLargestWindow.
@@ -94,6 +97,7 @@ class WindowSearch {
   Nanoseconds EndOf(int operation, const Choices& choices) const;
 
   const ChoiceGraph& graph_;
+  std::stop_token stop_;
   Nanoseconds length_;
   std::vector<double> operation_prices_;   // J/ns
   std::vector<double> dependency_prices_;  // J/ns

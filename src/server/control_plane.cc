@@ -9,6 +9,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
+#include <stop_token>
 
 #include "perseus/base/mutex.h"
 #include "perseus/server/endpoints.h"
@@ -84,7 +85,8 @@ class ControlPlane::Impl {
                   [this] { return metrics_.Format(); },
                   [this] { return IsReady(); },
                   std::string(OpenApiDocument()),
-                  plans_on_request_},
+                  plans_on_request_,
+                  ends_.get_token()},
         endpoints_(services_, pool_),
         hub_(std::make_shared<EventHub>(loop_, pool_, *store_, cuts_,
                                         [this](const Error& error) {
@@ -94,6 +96,7 @@ class ControlPlane::Impl {
         housekeeping_(loop_) {}
 
   ~Impl() {
+    ends_.request_stop();
     std::unique_ptr<PlanningWorkers> ending;
     {
       const MutexLock lock(workers_mutex_);
@@ -302,6 +305,7 @@ class ControlPlane::Impl {
   std::atomic<bool> is_looked_at_{false};  // The database, just now.
   std::atomic<bool> looks_again_{false};   // The hub, once the database answers.
   std::atomic<int> plans_on_request_{0};
+  std::stop_source ends_;
   Rights rights_;
   JobWatches watches_;
   NodeReports reports_;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,7 @@ struct Services {
   std::function<Answer<void>()> is_ready;
   std::string openapi;                 // The document.
   std::atomic<int>& plans_on_request;  // Being made now.
+  std::stop_token ends;                // Requested when the server ends: no plans any more.
 };
 
 struct Context {

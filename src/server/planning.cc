@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -15,12 +15,11 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr double kMillisecondsPerSecond = 1e3;
 constexpr std::size_t kMostPoints = 1000;
 // The whole frontier of more takes longer than everything else together (docs/benchmarks.md).
 constexpr std::size_t kMostFrontierOperations = 10'000;
 constexpr std::size_t kMostFrontierAtOnce = 2'000;
-// A second look at more would take longer than a worker's claim.
+// A second look at more keeps a worker for minutes, to save a tenth of a percent.
 constexpr std::size_t kMostRefinedOperations = 10'000;
 // Other jobs' first looks go first.
 constexpr Milliseconds kRefineAfter = 2000;
@@ -34,6 +33,7 @@ struct Known {
   Nanoseconds baseline_time = 0;
   double baseline_energy_j = 0;
   bool is_new = false;
+  bool is_renamed = false;  // There already; a second look found nothing better.
 
   bool is_hasty() const { return record.slug.ends_with(kQuick); }
 };
@@ -52,7 +52,7 @@ Result<Known> Read(PlanRecord record) {
 class Plans {
  public:
   Plans(const PlanningInput& input, const PreparedJob& job, SearchEffort effort)
-      : input_(input), job_(job), effort_(effort) {}
+      : input_(input), job_(job), limits_{effort, input.stop} {}
 
   // `factor` times as long as the target's plan; 1: that plan.
   Result<const Known*> Get(const Target& target, double factor) {
@@ -62,6 +62,7 @@ class Plans {
     if (!plan) return Fail(plan);
     if (!*plan) {
       auto made = Make(target, factor, slug);
+      if (made && limits_.effort == SearchEffort::kFull) made = Settle(*std::move(made), slug);
       if (!made) return Fail(made);
       *plan = *std::move(made);
     }
@@ -73,12 +74,11 @@ class Plans {
     return std::ranges::any_of(known_, [](const auto& entry) { return entry.second.is_hasty(); });
   }
 
-  std::vector<PlanRecord> TakeNew() {
-    std::vector<PlanRecord> plans;
+  void MoveTo(PlanningOutcome& outcome) {
     for (auto& [slug, known] : known_) {
-      if (known.is_new) plans.push_back(std::move(known.record));
+      if (known.is_new) outcome.plans.push_back(std::move(known.record));
+      if (known.is_renamed) outcome.renamed_plans.emplace(known.record.id, slug);
     }
-    return plans;
   }
 
  private:
@@ -87,17 +87,31 @@ class Plans {
   }
 
   Result<std::optional<Known>> Find(const std::string& slug) const {
-    std::vector<std::string> names{slug};
-    if (effort_ == SearchEffort::kFirstLook) names.push_back(slug + std::string(kQuick));
-    for (const std::string& name : names) {
-      auto record = input_.find_plan(name);
-      if (!record) return Fail(record);
-      if (!*record) continue;
-      auto known = Read(**std::move(record));
-      if (!known) return Fail(known);
-      return std::optional<Known>(*std::move(known));
-    }
-    return std::optional<Known>();
+    auto found = FindNamed(slug);
+    if (!found || *found || limits_.effort == SearchEffort::kFull) return found;
+    return FindNamed(slug + std::string(kQuick));
+  }
+
+  Result<std::optional<Known>> FindNamed(const std::string& name) const {
+    auto record = input_.find_plan(name);
+    if (!record) return Fail(record);
+    if (!*record) return std::optional<Known>();
+    auto known = Read(**std::move(record));
+    if (!known) return Fail(known);
+    return std::optional<Known>(*std::move(known));
+  }
+
+  // What a second look made; or what the first one did, where that is as good: then nodes have
+  // nothing to change.
+  Result<Known> Settle(Known made, const std::string& slug) const {
+    auto hasty = FindNamed(slug + std::string(kQuick));
+    if (!hasty) return Fail(hasty);
+    const bool is_better =
+        !*hasty || made.time != (*hasty)->time || made.energy_j < (*hasty)->energy_j;
+    if (is_better) return made;
+    (*hasty)->record.slug = slug;
+    (*hasty)->is_renamed = true;
+    return **std::move(hasty);
   }
 
   Result<Known> Make(const Target& target, double factor, const std::string& slug) {
@@ -107,7 +121,8 @@ class Plans {
     Known known{
         .record = {.id = input_.new_plan_id(),
                    .job = input_.job.id,
-                   .slug = effort_ == SearchEffort::kFull ? slug : slug + std::string(kQuick),
+                   .slug =
+                       limits_.effort == SearchEffort::kFull ? slug : slug + std::string(kQuick),
                    .profile_version = input_.profile->version,
                    .body = FormatPlan(file),
                    .created = input_.now},
@@ -127,25 +142,25 @@ class Plans {
                       "slowdown, a deadline or least energy, or use perseus plan)",
                       Describe(target));
       }
-      auto frontier = job_.planner.ComputeFrontier();
+      auto frontier = job_.planner.ComputeFrontier({}, limits_.stop);
       if (!frontier) return Fail(frontier);
       frontier_ = *std::move(frontier);
     }
-    return PlanForTarget(job_.planner, frontier_ ? &*frontier_ : nullptr, target, effort_);
+    return PlanForTarget(job_.planner, frontier_ ? &*frontier_ : nullptr, target, limits_);
   }
 
   Result<Plan> ForStraggler(const Target& target, double factor) {
     auto base = Get(target, 1);
     if (!base) return Fail(base);
     const auto time = static_cast<Nanoseconds>(static_cast<double>((*base)->time) * factor);
-    auto plan = job_.planner.PlanForStraggler(time, effort_);
+    auto plan = job_.planner.PlanForStraggler(time, limits_);
     if (plan) plan->target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
     return plan;
   }
 
   const PlanningInput& input_;
   const PreparedJob& job_;
-  SearchEffort effort_;
+  SearchLimits limits_;
   std::optional<Frontier> frontier_;
   std::map<std::string, Known> known_;
 };
@@ -196,34 +211,59 @@ Result<PlannedOrders> MakeOrders(const PlanningInput& input, const PreparedJob& 
   return orders;
 }
 
+// Orders, and the plans that they name.
+struct Seen {
+  PlannedOrders orders;
+  PlanningOutcome plans;
+};
+Result<Seen> Look(const PlanningInput& input, const PreparedJob& job, const Target& target,
+                  SearchEffort effort) {
+  Plans plans(input, job, effort);
+  auto orders = MakeOrders(input, job, target, plans);
+  if (!orders) return Fail(orders);
+  const bool is_large = job.planner.graph().operations.size() > kMostRefinedOperations;
+  orders->is_refined = is_large || !plans.AreHasty();
+  Seen seen{.orders = *std::move(orders), .plans = {}};
+  plans.MoveTo(seen.plans);
+  return seen;
+}
+
 Result<PlanningOutcome> PlanPrepared(const PlanningInput& input, const PreparedJob& job,
                                      const Target& target) {
-  PlanningOutcome outcome{.generation = input.job.generation};
   std::optional<PlannedOrders> last;
   if (input.orders) {
     auto parsed = ParsePlannedOrders(input.orders->body);
     if (!parsed) return Fail(parsed);
     last = *std::move(parsed);
   }
-  const std::size_t operations = job.planner.graph().operations.size();
-  const bool is_large = operations > kMostRefinedOperations;
-  const bool refines =
-      !is_large && last && !last->is_refined && input.job.planned == input.job.generation;
-  Plans plans(input, job, refines ? SearchEffort::kFull : SearchEffort::kFirstLook);
-  auto orders = MakeOrders(input, job, target, plans);
-  if (!orders) return Fail(orders);
-  orders->is_refined = is_large || !plans.AreHasty();
+  auto seen = Look(input, job, target, SearchEffort::kFirstLook);
+  if (!seen) return Fail(seen);
+  // Whoever waits for something has it.
+  const bool is_quiet =
+      last && last->SameFor(seen->orders) && input.job.planned == input.job.generation;
+  if (is_quiet && !seen->orders.is_refined) {
+    seen = Look(input, job, target, SearchEffort::kFull);
+    if (!seen) return Fail(seen);
+  }
+  PlannedOrders& orders = seen->orders;
+  PlanningOutcome outcome = std::move(seen->plans);
+  outcome.generation = input.job.generation;
   // A large one takes longer than the plans, for which everybody waits.
-  const std::size_t most = orders->is_refined ? kMostFrontierOperations : kMostFrontierAtOnce;
-  if (!input.has_frontier && operations <= most) {
-    auto frontier = MakeFrontier(job.planner, input.profile->version);
+  const std::size_t most = orders.is_refined ? kMostFrontierOperations : kMostFrontierAtOnce;
+  if (!input.has_frontier && job.planner.graph().operations.size() <= most) {
+    auto frontier = MakeFrontier(job.planner, input.profile->version, input.stop);
     if (!frontier) return Fail(frontier);
     outcome.frontier = *std::move(frontier);
   }
-  outcome.plans = plans.TakeNew();
-  if (!last || !last->SameFor(*orders)) outcome.orders = FormatPlannedOrders(*orders);
+  if (!last || !last->SameFor(orders)) {
+    outcome.orders = FormatPlannedOrders(orders);
+  } else {
+    orders.from_step = last->from_step;
+    std::string body = FormatPlannedOrders(orders);
+    if (body != input.orders->body) outcome.amended_orders = std::move(body);
+  }
   outcome.again_at = NextChange(input.stragglers, input.now);
-  if (!orders->is_refined) {
+  if (!orders.is_refined) {
     const Milliseconds soon = input.now + kRefineAfter;
     outcome.again_at = std::min(outcome.again_at.value_or(soon), soon);
   }
@@ -245,69 +285,6 @@ Result<Target> StoredTarget(const JobRecord& job, const Target& registered) {
 }
 
 }  // namespace
-
-std::string FormatPlannedOrders(const PlannedOrders& orders) {
-  auto pipelines = ordered_json::array();
-  for (const PlannedOrders::Share& share : orders.pipelines) {
-    pipelines.push_back(
-        {{"plan", share.plan}, {"time_s", share.time_s}, {"energy_j", share.energy_j}});
-  }
-  const ordered_json json{
-      {"from_step", orders.from_step},
-      {"target", orders.target},
-      {"reason", orders.reason},
-      {"pipelines", std::move(pipelines)},
-      {"upcoming", orders.upcoming},
-      {"time_s", orders.time_s},
-      {"tail_s", orders.tail_s},
-      {"baseline", {{"time_s", orders.baseline_time_s}, {"energy_j", orders.baseline_energy_j}}},
-      {"refined", orders.is_refined}};
-  return json.dump();
-}
-
-Result<PlannedOrders> ParsePlannedOrders(std::string_view text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  try {
-    PlannedOrders orders;
-    orders.from_step = json.at("from_step");
-    orders.target = json.at("target");
-    orders.reason = json.at("reason");
-    for (const auto& share : json.at("pipelines")) {
-      orders.pipelines.push_back({share.at("plan"), share.at("time_s"), share.at("energy_j")});
-    }
-    orders.upcoming = json.at("upcoming").get<std::vector<std::string>>();
-    orders.time_s = json.at("time_s");
-    orders.tail_s = json.at("tail_s");
-    orders.baseline_time_s = json.at("baseline").at("time_s");
-    orders.baseline_energy_j = json.at("baseline").at("energy_j");
-    orders.is_refined = json.at("refined");
-    return orders;
-  } catch (const nlohmann::json::exception& error) {
-    return FailAs(ErrorKind::kSystem, "orders in the database cannot be read: {}", error.what());
-  }
-}
-
-std::int64_t FirstStep(const JobRecord& job, double iteration_s, Milliseconds now, double lead_s) {
-  if (job.last_step < 0) return 0;
-  const double since_s = static_cast<double>(std::max<Milliseconds>(0, now - job.last_step_at)) /
-                         kMillisecondsPerSecond;
-  // A job that stands still, or is gone, has not gone on by itself for long.
-  const double ahead = std::ceil((std::min(since_s, 10 * iteration_s) + lead_s) / iteration_s);
-  return job.last_step + static_cast<std::int64_t>(ahead) + 1;
-}
-
-std::string WithFirstStep(const PlannedOrders& orders, const JobRecord& job,
-                          const std::optional<PlannedOrders>& in_force, Milliseconds now,
-                          double lead_s) {
-  double iteration_s = orders.time_s;
-  if (in_force) iteration_s = std::min(iteration_s, in_force->time_s);
-  const auto summary = nlohmann::json::parse(job.summary, nullptr, false);
-  if (summary.is_object())
-    iteration_s = std::min(iteration_s, summary.value("step_s", iteration_s));
-  PlannedOrders dated = orders;
-  dated.from_step = FirstStep(job, iteration_s, now, lead_s);
-  return FormatPlannedOrders(dated);
-}
 
 Result<PlanningOutcome> PlanJob(const PlanningInput& input) {
   if (!input.profile) {
@@ -340,21 +317,23 @@ Result<PreparedJob> PrepareJob(const JobRecord& job, const Store::Profile& profi
   return PreparedJob{*std::move(spec), *std::move(planner)};
 }
 
-Result<MadePlan> MakePlan(const PreparedJob& job, const Target& target, SearchEffort effort) {
+Result<MadePlan> MakePlan(const PreparedJob& job, const Target& target,
+                          const SearchLimits& limits) {
   std::optional<Frontier> frontier;
   if (NeedsFrontier(target.kind)) {
-    auto computed = job.planner.ComputeFrontier();
+    auto computed = job.planner.ComputeFrontier({}, limits.stop);
     if (!computed) return Fail(computed);
     frontier = *std::move(computed);
   }
-  auto plan = PlanForTarget(job.planner, frontier ? &*frontier : nullptr, target, effort);
+  auto plan = PlanForTarget(job.planner, frontier ? &*frontier : nullptr, target, limits);
   if (!plan) return Fail(plan);
   const PlanFile file = MakePlanFile(job.planner, *plan, job.spec.planned);
   return MadePlan{Slug(target), FormatPlan(file), ToSeconds(file.time), file.energy_j};
 }
 
-Result<std::string> MakeFrontier(const Planner& planner, std::int64_t profile_version) {
-  auto frontier = planner.ComputeFrontier();
+Result<std::string> MakeFrontier(const Planner& planner, std::int64_t profile_version,
+                                 const std::stop_token& stop) {
+  auto frontier = planner.ComputeFrontier({}, stop);
   if (!frontier) return Fail(frontier);
   const std::size_t all = frontier->points.size();
   const std::size_t stride = 1 + (all - 1) / kMostPoints;

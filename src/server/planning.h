@@ -1,14 +1,15 @@
 // One planning of one job: from all that is known of it to frontier, plans and orders.
 //
-// A function of its input, so that a planning that was lost with its worker comes out the same. The
-// first planning of anything takes a first look (plan/discretize.h): 40 ms instead of 1.3 s for 8 x
-// 96 instructions, and 0.1 % more energy. Its orders say `refined: false`, and planning stays due:
-// the next one takes the time, and orders the better plans if they are better.
+// A function of its input, so that a planning that was lost with its worker comes out the same. It
+// takes a first look (plan/discretize.h): 40 ms instead of 1.3 s for 8 x 96 instructions, and 0.1 %
+// more energy. Orders of such plans say `refined: false`, and planning stays due: a planning that
+// sees nothing else to order takes the second look. It orders better plans if there are any; if
+// not, the orders in force are said to be refined, and no node hears of it.
 #pragma once
 
 #include <functional>
-#include <map>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,40 +17,10 @@
 #include "perseus/base/result.h"
 #include "perseus/plan/planner.h"
 #include "perseus/server/job_spec.h"
+#include "perseus/server/planned_orders.h"
 #include "perseus/store/store.h"
 
 namespace perseus {
-
-// Orders as the store keeps them.
-struct PlannedOrders {
-  struct Share {
-    std::string plan;     // Id.
-    double time_s = 0;    // Of its iteration, as planned.
-    double energy_j = 0;  // Of one pipeline, waiting for the others not included.
-    friend bool operator==(const Share&, const Share&) = default;
-  };
-  std::int64_t from_step = 0;
-  std::string target;  // In words.
-  std::string reason;  // "profile 2", "straggler 1: 1.25".
-  std::vector<Share> pipelines;
-  std::vector<std::string> upcoming;  // Ids of plans that are likely to be ordered next.
-  double time_s = 0;                  // Of the iteration, the slowest pipeline's slowdown included.
-  double tail_s = 0;  // Of each plan's time, behind its last computation: all-reduce, optimizer.
-  double baseline_time_s = 0;    // At maximum frequency.
-  double baseline_energy_j = 0;  // Of one pipeline.
-  bool is_refined = false;
-
-  // Whether a rank would do the same.
-  bool SameFor(const PlannedOrders& other) const {
-    return pipelines == other.pipelines && upcoming == other.upcoming;
-  }
-};
-std::string FormatPlannedOrders(const PlannedOrders& orders);
-Result<PlannedOrders> ParsePlannedOrders(std::string_view text);
-
-// The step from which all ranks can follow what is ordered at `now`: news takes `lead_s` to be
-// there, and steps pass meanwhile. 0 where no step was ever reported.
-std::int64_t FirstStep(const JobRecord& job, double iteration_s, Milliseconds now, double lead_s);
 
 struct PlanningInput {
   JobRecord job;
@@ -61,17 +32,12 @@ struct PlanningInput {
   // The newest plan of the job's newest profile with that slug.
   std::function<Result<std::optional<PlanRecord>>(std::string_view slug)> find_plan;
   std::function<std::string()> new_plan_id;
+  std::stop_token stop = {};
 };
 
-// Fails (kSystem) only where find_plan does. What cannot be planned is an outcome of status
-// "failed" with the problem; orders that are in force stay.
+// Fails (kSystem) only where find_plan does, or once stop is requested. What cannot be planned is
+// an outcome of status "failed" with the problem; orders that are in force stay.
 Result<PlanningOutcome> PlanJob(const PlanningInput& input);
-
-// The orders, in force from where `job` is now: planning took its time. Steps take the least of
-// what they were measured to take and what these orders and those in force say.
-std::string WithFirstStep(const PlannedOrders& orders, const JobRecord& job,
-                          const std::optional<PlannedOrders>& in_force, Milliseconds now,
-                          double lead_s);
 
 // A job's profile, laid out and ready to be planned.
 struct PreparedJob {
@@ -87,9 +53,10 @@ struct MadePlan {
   double time_s = 0;
   double energy_j = 0;
 };
-Result<MadePlan> MakePlan(const PreparedJob& job, const Target& target, SearchEffort effort);
+Result<MadePlan> MakePlan(const PreparedJob& job, const Target& target, const SearchLimits& limits);
 
 // GET …/frontier.
-Result<std::string> MakeFrontier(const Planner& planner, std::int64_t profile_version);
+Result<std::string> MakeFrontier(const Planner& planner, std::int64_t profile_version,
+                                 const std::stop_token& stop);
 
 }  // namespace perseus

@@ -20,9 +20,9 @@ constexpr std::string_view kJob = R"({"key": "run", "pipelines": 3,
   "schedule": {"kind": "1f1b", "stages": 4, "microbatches": 12},
   "gpu": {"blocking_power_w": 80}})";
 
-std::string Csv() {
+std::string Csv(int stages = 4) {
   SyntheticProfileSpec spec;
-  spec.stages = 4;
+  spec.stages = stages;
   const auto profile = SynthesizeProfile(spec);
   EXPECT_TRUE(profile);
   return FormatProfile(*profile);
@@ -103,6 +103,69 @@ TEST_F(PlanningTest, RefinesWhatItOrderedInHaste) {
   EXPECT_LE(refined.pipelines[0].energy_j, hasty.pipelines[0].energy_j * (1 + 1e-9));
   now_ += 100'000;
   EXPECT_EQ(Plan(), 0) << "and then it is good";
+}
+
+TEST_F(PlanningTest, ASecondLookThatFindsNothingBetterOrdersNothing) {
+  // One instruction after the other, none of which may last longer: there is one plan.
+  const auto created = store_->CreateJob({.key = "tiny",
+                                          .body = R"({"key": "tiny",
+      "schedule": {"kind": "1f1b", "stages": 1, "microbatches": 2},
+      "gpu": {"blocking_power_w": 80}})",
+                                          .target = ""},
+                                         now_);
+  job_ = created->job.id;
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(1), now_));
+  Plan();
+  const auto hasty = **store_->NewestOrders(job_);
+  EXPECT_FALSE(Orders().is_refined);
+  now_ += 3000;
+  EXPECT_EQ(Plan(), 1);
+  EXPECT_EQ(Job().orders_version, hasty.version);
+  EXPECT_EQ(Orders().pipelines, ParsePlannedOrders(hasty.body)->pipelines);
+  EXPECT_TRUE(Orders().is_refined);
+  const auto plans = *store_->ListPlans(job_, 9);
+  ASSERT_THAT(plans, SizeIs(1));
+  EXPECT_EQ(plans[0].slug, "no-slowdown");
+  // Nor does anybody look a third time, or order it once more.
+  ASSERT_TRUE(store_->WantPlanning(job_, now_));
+  EXPECT_EQ(Plan(), 1);
+  EXPECT_EQ(Job().orders_version, hasty.version);
+  EXPECT_TRUE(Orders().is_refined);
+  now_ += 100'000;
+  EXPECT_EQ(Plan(), 0);
+}
+
+TEST_F(PlanningTest, WhatAChangeMakesOfTheSamePlansIsShownThoughNothingIsOrdered) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  now_ += 3000;
+  Plan();
+  const PlannedOrders before = Orders();
+  const std::int64_t version = Job().orders_version;
+  for (int pipeline = 0; pipeline < 3; ++pipeline) Straggle(pipeline, 1.25, now_, 0);
+  Plan();
+  EXPECT_EQ(Job().orders_version, version) << "all are as slow: nobody has time to spare";
+  EXPECT_DOUBLE_EQ(Orders().time_s, 1.25 * before.time_s);
+  EXPECT_EQ(Orders().from_step, before.from_step);
+  EXPECT_TRUE(Orders().is_refined);
+}
+
+TEST_F(PlanningTest, WhatIsStoppedIsNoFailure) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  std::stop_source stop;
+  stop.request_stop();
+  for (int look = 0; look < 2; ++look) {
+    const auto task = *store_->ClaimPlanning("test", now_, 1000);
+    ASSERT_TRUE(task);
+    auto input = **GatherPlanningInput(*store_, job_, now_);
+    input.stop = stop.get_token();
+    const auto stopped = PlanJob(input);
+    ASSERT_FALSE(stopped);
+    EXPECT_EQ(stopped.error().kind, ErrorKind::kSystem);
+    ASSERT_TRUE(store_->ReleasePlanning(*task, now_));
+    Plan();
+    now_ += 3000;
+  }
 }
 
 TEST_F(PlanningTest, MovesTheOthersForAStragglerAndBack) {

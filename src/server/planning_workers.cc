@@ -7,14 +7,32 @@
 #include <exception>
 
 #include "perseus/server/random_id.h"
+#include "perseus/server/straggler_times.h"
 
 namespace perseus {
 namespace {
 
-constexpr Milliseconds kClaim = 60'000;
 // Planning becomes due by time, too, and a notice can be lost.
 constexpr Milliseconds kLongestWait = 1'000;
 constexpr Milliseconds kAfterFailure = 1'000;
+// A second look that was in somebody's way comes again after that.
+constexpr Milliseconds kPutOff = 2'000;
+
+// A planning, while it runs.
+class Watched {
+ public:
+  Watched(PlanningWatch& watch, const PlanningTask& task)
+      : watch_(watch), task_(task), stop_(watch.Begin(task)) {}
+  ~Watched() { watch_.End(task_); }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+  const std::stop_token& stop() const { return stop_; }
+
+ private:
+  PlanningWatch& watch_;
+  const PlanningTask& task_;
+  const std::stop_token stop_;
+};
 
 }  // namespace
 
@@ -43,10 +61,11 @@ Result<std::optional<PlanningInput>> GatherPlanningInput(Store& store, const std
 }
 
 PlanningWorkers::PlanningWorkers(Store& store, Options options)
-    : store_(store), options_(std::move(options)) {
+    : store_(store), options_(std::move(options)), watch_(store, options_.threads, options_.now) {
   for (int i = 0; i < options_.threads; ++i) {
     threads_.emplace_back([this, i] { Run(i); });
   }
+  threads_.emplace_back([this] { KeepWatch(); });
 }
 
 PlanningWorkers::~PlanningWorkers() {
@@ -54,6 +73,7 @@ PlanningWorkers::~PlanningWorkers() {
     const std::lock_guard lock(mutex_);
     ends_ = true;
   }
+  watch_.StopAll();
   woken_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
@@ -67,7 +87,7 @@ void PlanningWorkers::Wake() {
 }
 
 void PlanningWorkers::Run(int number) {
-  const std::string worker = fmt::format("{}-{}", options_.name, number);
+  const std::string worker = fmt::format("{}-{}-{}", options_.name, RandomHex(4), number);
   for (;;) {
     std::uint64_t seen = 0;
     {
@@ -91,8 +111,23 @@ Result<bool> PlanningWorkers::RunSafely(const std::string& worker) {
   try {
     return RunOne(worker);
   } catch (const std::exception& exception) {
-    return FailAs(ErrorKind::kSystem, "a planning broke off: {} (it is tried again in a minute)",
-                  exception.what());
+    return FailAs(ErrorKind::kSystem, "a planning broke off: {} (it is tried again in {} s)",
+                  exception.what(), PlanningWatch::kClaim / 1000);
+  }
+}
+
+void PlanningWorkers::KeepWatch() {
+  for (;;) {
+    std::uint64_t seen = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (ends_) return;
+      seen = wakes_;
+    }
+    if (const auto looked = watch_.Look(); !looked) options_.failed(looked.error());
+    std::unique_lock lock(mutex_);
+    woken_.wait_for(lock, std::chrono::milliseconds(kLongestWait),
+                    [&] { return ends_ || wakes_ != seen; });
   }
 }
 
@@ -124,26 +159,49 @@ Result<void> PlanningWorkers::DateOrders(const PlanningInput& input, PlanningOut
 }
 
 Result<bool> PlanningWorkers::RunOne(const std::string& worker) {
-  const auto task = store_.ClaimPlanning(worker, options_.now(), kClaim);
+  const auto task = store_.ClaimPlanning(worker, options_.now(), PlanningWatch::kClaim);
   if (!task) return Fail(task);
   if (!*task) return false;
+  const Watched watched(watch_, **task);
+  // What is awaited may have come while he took on something that is not.
+  if (!(*task)->is_awaited) Wake();
+  auto planned = Plan(**task, watched.stop());
+  if (!planned) return Fail(planned);
+  return true;
+}
+
+Result<void> PlanningWorkers::Plan(const PlanningTask& task, const std::stop_token& stop) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::string& job = (*task)->job;
-  auto input = GatherPlanningInput(store_, job, options_.now());
+  auto input = GatherPlanningInput(store_, task.job, options_.now());
   if (!input) return Fail(input);
-  if (!*input) return true;  // It has ended, and its planning with it.
-  auto outcome = PlanJob(**input);
+  if (!*input) return {};  // It has ended, and its planning with it.
+  (*input)->stop = stop;
+  if (const auto next = NextChange((*input)->stragglers, (*input)->now); next && !task.is_awaited) {
+    if (auto wanted = store_.WantPlanning(task.job, *next); !wanted) return wanted;
+  }
+  auto outcome = options_.plan(**input);
+  if (!outcome && stop.stop_requested()) return GiveBack(task);
   if (!outcome) return Fail(outcome);
-  if (auto dated = DateOrders(**input, *outcome); !dated) return Fail(dated);
-  const auto kept = store_.CompletePlanning(**task, *outcome, options_.now());
+  if (auto dated = DateOrders(**input, *outcome); !dated) return dated;
+  const auto kept = store_.CompletePlanning(task, *outcome, options_.now());
   if (!kept) return Fail(kept);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  options_.planned({.job = job,
+  options_.planned({.job = task.job,
                     .status = outcome->status,
                     .problem = outcome->problem,
                     .seconds = took.count(),
                     .is_kept = *kept});
-  return true;
+  return {};
+}
+
+// At once if these workers end: there may be others.
+Result<void> PlanningWorkers::GiveBack(const PlanningTask& task) {
+  bool ends = false;
+  {
+    const std::lock_guard lock(mutex_);
+    ends = ends_;
+  }
+  return store_.ReleasePlanning(task, options_.now() + (ends ? 0 : kPutOff));
 }
 
 }  // namespace perseus

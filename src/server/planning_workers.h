@@ -1,7 +1,7 @@
 // Threads that plan what is due, of this replica or any other's making.
 //
-// A worker claims a job for kClaim; should it die with it, another takes the job over after that.
-// Thread safe.
+// Each takes one job at a time; a thread beside them keeps their claims, and stops what is in the
+// way of something more urgent (planning_watch.h). Thread safe.
 #pragma once
 
 #include <atomic>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "perseus/server/planning.h"
+#include "perseus/server/planning_watch.h"
 #include "perseus/store/store.h"
 
 namespace perseus {
@@ -34,12 +35,15 @@ class PlanningWorkers {
     std::string name = "worker";  // Unique among replicas.
     double lead_s = 0.5;
     std::function<Milliseconds()> now;
-    // Called on a worker's thread for each planning, and for what the store fails with.
+    // Called on a thread of these for each planning that was not stopped, and for what the store
+    // fails with.
     std::function<void(const PlanningReport&)> planned;
     std::function<void(const Error&)> failed;
+    // For tests.
+    std::function<Result<PlanningOutcome>(const PlanningInput&)> plan = PlanJob;
   };
   PlanningWorkers(Store& store, Options options);
-  ~PlanningWorkers();  // Waits for plannings that run.
+  ~PlanningWorkers();  // Stops what runs, and gives it back to whoever comes next.
   PlanningWorkers(const PlanningWorkers&) = delete;
   PlanningWorkers& operator=(const PlanningWorkers&) = delete;
 
@@ -48,14 +52,18 @@ class PlanningWorkers {
 
  private:
   void Run(int number);
+  void KeepWatch();
   // Whether there was anything.
   Result<bool> RunOne(const std::string& worker);
   Result<bool> RunSafely(const std::string& worker);
+  Result<void> Plan(const PlanningTask& task, const std::stop_token& stop);
+  Result<void> GiveBack(const PlanningTask& task);
   Result<void> DateOrders(const PlanningInput& input, PlanningOutcome& outcome);
   void Wait(std::uint64_t seen);
 
   Store& store_;
   Options options_;
+  PlanningWatch watch_;
   std::mutex mutex_;  // Of the two below, with the condition.
   std::condition_variable woken_;
   std::uint64_t wakes_ = 0;

@@ -124,7 +124,9 @@ Answer<PlanRecord> MakeAndKeep(const Context& context, const Target& target) {
                   "use perseus plan, or a slowdown or deadline");
   }
   const bool is_large = job->planner.graph().operations.size() > kMostAtLeisure;
-  auto made = MakePlan(*job, target, is_large ? SearchEffort::kFirstLook : SearchEffort::kFull);
+  auto made = MakePlan(*job, target,
+                       {.effort = is_large ? SearchEffort::kFirstLook : SearchEffort::kFull,
+                        .stop = context.services.ends});
   if (!made) return Refuse(made);
   auto kept = store.AddPlan({.id = "",
                              .job = context.job->id,

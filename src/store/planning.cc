@@ -14,9 +14,9 @@ constexpr Milliseconds kNever = std::numeric_limits<Milliseconds>::max();
 // When somebody may take a task on: at once when it is due, or when he who has it is out of time.
 constexpr std::string_view kClaimable = "CASE WHEN worker = '' THEN due ELSE until END";
 
-// 0: something changed, and nodes wait for it; 1: the same again, with more care.
-constexpr std::string_view kPatience =
-    "(SELECT CASE WHEN jobs.planned < jobs.generation THEN 0 ELSE 1 END FROM jobs "
+// 1: something changed, and nodes wait for it; 0: the same again, with more care.
+constexpr std::string_view kIsAwaited =
+    "(SELECT CASE WHEN jobs.planned < jobs.generation THEN 1 ELSE 0 END FROM jobs "
     "WHERE jobs.id = planning.job)";
 
 constexpr std::int64_t kKeptOrders = 50;
@@ -78,15 +78,57 @@ Result<std::optional<PlanningTask>> SqlStore::ClaimPlanning(std::string_view wor
     const Milliseconds until = now + for_ms;
     Result<Rows> claimed = transaction.Run(
         fmt::format("UPDATE planning SET worker = $1, until = $2, due = $3 WHERE job = "
-                    "(SELECT job FROM planning WHERE {0} <= $4 ORDER BY {1}, {0} LIMIT 1 {2}) "
-                    "RETURNING job",
-                    kClaimable, kPatience, database_->dialect().skip_locked),
+                    "(SELECT job FROM planning WHERE {0} <= $4 ORDER BY {1} DESC, {0} LIMIT 1 {2}) "
+                    "RETURNING job, {1}",
+                    kClaimable, kIsAwaited, database_->dialect().skip_locked),
         {worker, until, kNever, now});
     if (!claimed) return Fail(claimed);
     if (claimed->empty()) return std::nullopt;
-    return PlanningTask{
-        .job = claimed->front().TakeText(0), .worker = std::string(worker), .until = until};
+    Row& row = claimed->front();
+    return PlanningTask{.job = row.TakeText(0),
+                        .worker = std::string(worker),
+                        .until = until,
+                        .is_awaited = row.Integer(1) != 0};
   });
+}
+
+Result<bool> SqlStore::RenewPlanning(const PlanningTask& task, Milliseconds now,
+                                     Milliseconds for_ms) {
+  return Write<bool>([&](Transaction& transaction) -> Result<bool> {
+    const Result<Rows> renewed = transaction.Run(
+        "UPDATE planning SET until = $3 WHERE job = $1 AND worker = $2 RETURNING job",
+        {task.job, task.worker, now + for_ms});
+    if (!renewed) return Fail(renewed);
+    return !renewed->empty();
+  });
+}
+
+Result<void> SqlStore::ReleasePlanning(const PlanningTask& task, Milliseconds due) {
+  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+    const Result<Rows> released = transaction.Run(
+        "UPDATE planning SET worker = '', until = 0, due = CASE WHEN due < $3 THEN due ELSE $3 END "
+        "WHERE job = $1 AND worker = $2 RETURNING job",
+        {task.job, task.worker, due});
+    if (!released) return Fail(released);
+    if (released->empty()) return {};
+    return transaction.Notify({.kind = Notice::Kind::kPlanning, .name = ""});
+  });
+}
+
+Result<bool> SqlStore::IsWantedAgain(const PlanningTask& task, Milliseconds now) {
+  const auto wanted = ReadOne("SELECT 1 FROM planning WHERE job = $1 AND worker = $2 AND due <= $3",
+                              {task.job, task.worker, now}, [](Row&) { return true; });
+  if (!wanted) return Fail(wanted);
+  return wanted->has_value();
+}
+
+Result<bool> SqlStore::IsPlanningAwaited(Milliseconds now) {
+  const auto awaited =
+      ReadOne(fmt::format("SELECT 1 FROM planning WHERE {} <= $1 AND {} = 1 LIMIT 1", kClaimable,
+                          kIsAwaited),
+              {now}, [](Row&) { return true; });
+  if (!awaited) return Fail(awaited);
+  return awaited->has_value();
 }
 
 Result<std::optional<Milliseconds>> SqlStore::NextPlanning() {
@@ -100,10 +142,10 @@ Result<bool> SqlStore::CompletePlanning(const PlanningTask& task, const Planning
     const Result<std::optional<LockedJob>> job = LockJob(transaction, task.job);
     if (!job) return Fail(job);
     if (!*job || (*job)->has_ended) return false;
-    const Result<Rows> claim = transaction.Run(
-        fmt::format("SELECT due FROM planning WHERE job = $1 AND worker = $2 AND until = $3 {}",
-                    database_->dialect().for_update),
-        {task.job, task.worker, task.until});
+    const Result<Rows> claim =
+        transaction.Run(fmt::format("SELECT due FROM planning WHERE job = $1 AND worker = $2 {}",
+                                    database_->dialect().for_update),
+                        {task.job, task.worker});
     if (!claim) return Fail(claim);
     if (claim->empty()) return false;
 
@@ -118,6 +160,18 @@ Result<bool> SqlStore::CompletePlanning(const PlanningTask& task, const Planning
       const auto added =
           AddOrders(transaction, task.job, (*job)->orders_version + 1, *outcome.orders, now);
       if (!added) return Fail(added);
+    }
+    if (outcome.amended_orders) {
+      const auto amended =
+          RunSteps(transaction, {{"UPDATE orders SET body = $3 WHERE job = $1 AND version = $2",
+                                  {task.job, (*job)->orders_version, *outcome.amended_orders}}});
+      if (!amended) return Fail(amended);
+    }
+    for (const auto& [id, slug] : outcome.renamed_plans) {
+      const auto renamed = RunSteps(
+          transaction,
+          {{"UPDATE plans SET slug = $3 WHERE job = $1 AND id = $2", {task.job, id, slug}}});
+      if (!renamed) return Fail(renamed);
     }
     // After the orders, which keep the plans that they name.
     for (PlanRecord plan : outcome.plans) {

@@ -86,6 +86,73 @@ TEST_P(StorePlanningTest, AWorkerWhoIsOutOfTimeKeepsItWhileNobodyElseHasIt) {
   EXPECT_TRUE(Get(store_->CompletePlanning(task, Current(), 9999)));
 }
 
+TEST_P(StorePlanningTest, AWorkerKeepsATaskThatHeRenews) {
+  Succeed(store_->WantPlanning(job_, 1));
+  const PlanningTask task = Claim("w1", 1);
+  EXPECT_TRUE(Get(store_->RenewPlanning(task, 900, 1000)));
+  EXPECT_EQ(Get(store_->NextPlanning()), 1900);
+  EXPECT_TRUE(IsIdle(1899));
+  EXPECT_TRUE(Get(store_->RenewPlanning(task, 5000, 1000))) << "late, but nobody has it";
+  const PlanningTask taken = Claim("w2", 6000);
+  EXPECT_FALSE(Get(store_->RenewPlanning(task, 6000, 1000)));
+  EXPECT_TRUE(Get(store_->RenewPlanning(taken, 6000, 2000)));
+  EXPECT_TRUE(Get(store_->CompletePlanning(taken, Current(), 6001)));
+  EXPECT_FALSE(Get(store_->RenewPlanning(taken, 6002, 1000))) << "it is done";
+}
+
+TEST_P(StorePlanningTest, WhatAWorkerGivesBackIsDueAgain) {
+  Get(store_->PutProfile(job_, "a", 1));
+  const PlanningTask task = Claim("w1", 1);
+  Succeed(store_->ReleasePlanning(task, 50));
+  EXPECT_TRUE(IsIdle(49));
+  const PlanningTask again = Claim("w2", 50);
+  Succeed(store_->ReleasePlanning(task, 50));
+  EXPECT_TRUE(IsIdle(51)) << "it is not his any more";
+  Succeed(store_->WantPlanning(job_, 60));
+  Succeed(store_->ReleasePlanning(again, 5000));
+  EXPECT_EQ(Get(store_->NextPlanning()), 60) << "it was wanted meanwhile";
+}
+
+TEST_P(StorePlanningTest, WhoeverTookATaskOnIsToldThatItIsWantedAgain) {
+  Get(store_->PutProfile(job_, "a", 1));
+  const PlanningTask task = Claim("w", 1);
+  EXPECT_FALSE(Get(store_->IsWantedAgain(task, 1)));
+  Succeed(store_->WantPlanning(job_, 40));
+  EXPECT_FALSE(Get(store_->IsWantedAgain(task, 39)));
+  EXPECT_TRUE(Get(store_->IsWantedAgain(task, 40)));
+  Get(store_->PutProfile(job_, "b", 2));
+  EXPECT_TRUE(Get(store_->IsWantedAgain(task, 2)));
+}
+
+TEST_P(StorePlanningTest, TellsWhatIsAwaitedFromASecondLook) {
+  EXPECT_FALSE(Get(store_->IsPlanningAwaited(9)));
+  Get(store_->PutProfile(job_, "a", 1));
+  EXPECT_TRUE(Get(store_->IsPlanningAwaited(1)));
+  const PlanningTask first = Claim("w", 1);
+  EXPECT_TRUE(first.is_awaited);
+  EXPECT_FALSE(Get(store_->IsPlanningAwaited(1))) << "somebody is at it";
+  PlanningOutcome outcome = Current();
+  outcome.again_at = 5;
+  ASSERT_TRUE(Get(store_->CompletePlanning(first, outcome, 2)));
+  EXPECT_FALSE(Get(store_->IsPlanningAwaited(5)));
+  EXPECT_FALSE(Claim("w", 5).is_awaited);
+}
+
+TEST_P(StorePlanningTest, WhatIsSaidOfTheSameOrdersIsNoNewVersion) {
+  Order("hasty");
+  const PlanRecord plan = Get(store_->AddPlan(NewPlan("edp~quick", 0, "body"), 1));
+  Succeed(store_->WantPlanning(job_, 1));
+  PlanningOutcome outcome = Current();
+  outcome.amended_orders = "refined";
+  outcome.renamed_plans = {{plan.id, "edp"}};
+  ASSERT_TRUE(Get(store_->CompletePlanning(Claim("w", 1), outcome, 7)));
+  EXPECT_EQ(Get(store_->NewestOrders(job_)),
+            (OrdersRecord{.job = job_, .version = 1, .body = "refined", .created = 1}));
+  EXPECT_EQ(Job().orders_version, 1);
+  EXPECT_EQ(Get(store_->FindPlan(job_, "edp~quick")), std::nullopt);
+  EXPECT_EQ(Get(store_->FindPlan(job_, "edp"))->id, plan.id);
+}
+
 TEST_P(StorePlanningTest, WhatPlanningCameToIsKeptAtOnce) {
   Get(store_->PutProfile(job_, "a", 1));
   const PlanningTask task = Claim("w", 1);

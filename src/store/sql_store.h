@@ -47,6 +47,11 @@ class SqlStore final : public Store {
   Result<std::optional<PlanningTask>> ClaimPlanning(std::string_view worker, Milliseconds now,
                                                     Milliseconds for_ms) override;
   Result<std::optional<Milliseconds>> NextPlanning() override;
+  Result<bool> RenewPlanning(const PlanningTask& task, Milliseconds now,
+                             Milliseconds for_ms) override;
+  Result<void> ReleasePlanning(const PlanningTask& task, Milliseconds due) override;
+  Result<bool> IsWantedAgain(const PlanningTask& task, Milliseconds now) override;
+  Result<bool> IsPlanningAwaited(Milliseconds now) override;
   Result<bool> CompletePlanning(const PlanningTask& task, const PlanningOutcome& outcome,
                                 Milliseconds now) override;
   Result<void> WantPlanning(std::string_view job, Milliseconds due) override;

@@ -33,6 +33,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -132,11 +133,15 @@ struct TokenRecord {
   friend bool operator==(const TokenRecord&, const TokenRecord&) = default;
 };
 
-// Planning that a worker has taken on; others leave it alone until `until`.
+// Planning that a worker has taken on. Others leave it alone until `until`, or longer if he renews
+// it.
 struct PlanningTask {
   std::string job;
-  std::string worker;
+  std::string worker;  // One that has no other task.
   Milliseconds until = 0;
+  // Something changed that no planning has answered yet, so nodes wait for it. False: a second look
+  // at the same, or a straggler that was announced.
+  bool is_awaited = true;
 };
 
 // What planning came to. Without orders, those in force stay.
@@ -147,6 +152,11 @@ struct PlanningOutcome {
   std::optional<std::string> frontier = {};  // JSON; of the job's newest profile.
   std::vector<PlanRecord> plans = {};        // New ones; id and time are the store's unless given.
   std::optional<std::string> orders = {};    // Body of the next version.
+  // Body of the newest version, in place of what it had: it asks nothing else of any rank, so
+  // nobody is told. Not with `orders`.
+  std::optional<std::string> amended_orders = {};
+  // Plans that are there already, by id, and the slugs that they have from now on.
+  std::map<std::string, std::string> renamed_plans = {};
   std::optional<Milliseconds> again_at =
       {};  // When planning is due next (a straggler begins or ends).
 };
@@ -213,13 +223,24 @@ class Store {
   virtual Result<std::vector<std::string>> Measurements(std::string_view job) = 0;
 
   // --- planning
-  // The job that is due longest, if any, for `for_ms`. Two workers never have the same.
+  // The job that is due longest, if any, for `for_ms`; first those that are awaited. Two workers
+  // never have the same.
   virtual Result<std::optional<PlanningTask>> ClaimPlanning(std::string_view worker,
                                                             Milliseconds now,
                                                             Milliseconds for_ms) = 0;
   // When ClaimPlanning has something next: planning is due, or a worker's time with it is up.
   // Nothing if there is no planning to do.
   virtual Result<std::optional<Milliseconds>> NextPlanning() = 0;
+  // For `for_ms` from now. False: another worker has it, or the job has ended.
+  virtual Result<bool> RenewPlanning(const PlanningTask& task, Milliseconds now,
+                                     Milliseconds for_ms) = 0;
+  // Undone: anybody may take it on from `due` on, or from when it was wanted meanwhile. Nothing if
+  // the worker has it no more.
+  virtual Result<void> ReleasePlanning(const PlanningTask& task, Milliseconds due) = 0;
+  // Whether the task is due again already, since something changed after it was taken on.
+  virtual Result<bool> IsWantedAgain(const PlanningTask& task, Milliseconds now) = 0;
+  // Whether ClaimPlanning has one that is awaited.
+  virtual Result<bool> IsPlanningAwaited(Milliseconds now) = 0;
   // Keeps what it came to, if the worker still has the task: otherwise false, and nothing is kept.
   // If the job's generation has moved on, planning stays due, and the frontier is not kept (it may
   // be of an older profile). It stays due, too, if it was wanted meanwhile.
