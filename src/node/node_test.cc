@@ -71,9 +71,9 @@ class NodeTest : public testing::Test {
         NodeOptions{"n7", directory_.path(), {}},
         [this](const auto& request) { return server_.Answer(request); }, log_);
   }
-  RankLogs MakeJob(const std::string& name = "run") {
+  RankLogs MakeJob(const std::string& name = "run", const std::string& key = "gpt3-run7") {
     const RankLogs logs(directory_ / name);
-    std::ofstream(directory_ / name / "server.json") << R"({"job": "gpt3-run7"})";
+    std::ofstream(directory_ / name / "server.json") << json{{"job", key}}.dump();
     return logs;
   }
   void Turn(Nanoseconds after = 1'000 * kMs) {
@@ -257,7 +257,7 @@ TEST_F(NodeTest, ReportsAtAStepsEndAndAtLeastEveryFewSeconds) {
 
 TEST_F(NodeTest, JobsShareAReport) {
   for (const char* name : {"one", "two"}) {
-    const RankLogs logs = MakeJob(name);
+    const RankLogs logs = MakeJob(name, name);
     logs.Begin({0, 0, 0}, 100);
     Turn();
     logs.End({0, 0, 0}, 0, 0);
