@@ -27,13 +27,18 @@ gpus() {
   done
 }
 
-# What stands after perseus= in the comment; as a key it goes into JSON as it is.
+# What stands after perseus= in the comment, if it is what the server takes as a key; it goes into JSON
+# as it is.
 key() {
-  local word='(^|[ ,;])perseus=([A-Za-z0-9._:/@+-]{1,200})($|[ ,;])'
-  if [[ ${SLURM_JOB_COMMENT:-} =~ $word ]]; then
-    printf '%s' "${BASH_REMATCH[2]}"
+  local word='(^|[ ,;])perseus=([A-Za-z0-9._-]{1,200})($|[ ,;])' named=
+  [[ ${SLURM_JOB_COMMENT:-} =~ $word ]] && named=${BASH_REMATCH[2]}
+  case $named in
+    j-* | . | ..) named= ;;
+  esac
+  if [[ -n $named ]]; then
+    printf '%s' "$named"
   elif [[ ${SLURM_JOB_COMMENT:-} == *perseus=* ]]; then
-    say "the comment names no job (expected perseus=KEY, of letters, digits and ._:/@+-)"
+    say "the comment names no job (expected perseus=KEY, of letters, digits, '.', '_' and '-', not beginning with j-)"
   fi
 }
 

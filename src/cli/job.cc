@@ -96,6 +96,20 @@ ordered_json ScheduleJson(const Schedule& schedule) {
   return {{"csv", FormatSchedule(schedule)}};
 }
 
+ordered_json FixedJson(const FixedOperations& fixed) {
+  ordered_json json{{"p2p_s", ToSeconds(fixed.p2p)},
+                    {"load_s", ToSeconds(fixed.load.time)},
+                    {"all_reduce_s", ToSeconds(fixed.all_reduce.time)},
+                    {"optimizer_s", ToSeconds(fixed.optimizer.time)}};
+  const std::pair<const char*, double> energies[] = {{"load_j", fixed.load.energy_j},
+                                                     {"all_reduce_j", fixed.all_reduce.energy_j},
+                                                     {"optimizer_j", fixed.optimizer.energy_j}};
+  for (const auto& [key, energy_j] : energies) {
+    if (energy_j >= 0) json[key] = energy_j;
+  }
+  return json;
+}
+
 // What `perseus plan` would plan, as the server registers it.
 Result<ordered_json> RegistrationOf(const Flags& flags) {
   const auto planned = LoadUnprofiledJob(flags.registered);
@@ -111,11 +125,7 @@ Result<ordered_json> RegistrationOf(const Flags& flags) {
                             {"tensor_parallel", model.gpus_per_stage},
                             {"schedule", ScheduleJson(planned->schedule)},
                             {"gpu", std::move(gpu)},
-                            {"fixed",
-                             {{"p2p_s", ToSeconds(model.fixed.p2p)},
-                              {"load_s", ToSeconds(model.fixed.load.time)},
-                              {"all_reduce_s", ToSeconds(model.fixed.all_reduce.time)},
-                              {"optimizer_s", ToSeconds(model.fixed.optimizer.time)}}},
+                            {"fixed", FixedJson(model.fixed)},
                             {"target", *std::move(target)}};
   if (flags.has_no_detection) registration["detect_stragglers"] = false;
   return registration;

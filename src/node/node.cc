@@ -17,6 +17,9 @@ constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kSearchEvery = kSecond;
 constexpr Nanoseconds kRetryAfter = 5 * kSecond;  // What the server refused.
 constexpr Nanoseconds kGiveAgainAfter = kSecond;  // While somebody else gives orders.
+// A directory in which nothing happens any more, while it does in another of that key, is of a run
+// before.
+constexpr Nanoseconds kIsOver = 60 * kSecond;
 constexpr Nanoseconds kReportApart = kSecond / 10;
 constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects one in 5 s.
 // Of a job, while the server is away: the newest ones are worth telling.
@@ -59,7 +62,7 @@ void Node::LoseName() {
 }
 
 void Node::TakeOrders(Job& job, const JobOrders& orders) {
-  if (orders.job != job.id && orders.key != job.key) return;
+  if (job.is_second || (orders.job != job.id && orders.key != job.key)) return;
   // Of one that had this key before the job that has these ranks now.
   if (job.is_attached && !job.id.empty() && orders.job != job.id) return;
   job.id = orders.job;
@@ -99,7 +102,7 @@ void Node::Turn(Nanoseconds now) {
   if (now >= next_search_) FindJobs(now);
   for (auto& [directory, job] : jobs_) LookAt(directory, job, now);
   for (auto& [directory, job] : jobs_) {
-    Attach(job, now);
+    Attach(directory, job, now);
     if (!job.has_ended) FetchPlans(job, now);
     GiveOrders(job, now);
   }
@@ -120,6 +123,7 @@ void Node::FindJobs(Nanoseconds now) {
     }
     log_.info("{} is no directory of job {} any more", job->first.string(), job->second.key);
     Detach(job->second, now);
+    std::erase_if(holders_, [&job](const auto& held) { return held.second == job->first; });
     job = jobs_.erase(job);
   }
   for (const auto& [directory, key] : found.jobs) {
@@ -148,8 +152,10 @@ void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds 
     job.orders.SetRanks(std::move(ranks));
     job.is_attached = false;
     job.next_attach = 0;
+    job.last_active = now;
   }
   auto reports = job.ranks.TakeReports(now);
+  if (!reports.empty()) job.last_active = now;
   if (job.has_ended) {
     job.has_run = job.has_run || !reports.empty();
     return;
@@ -163,12 +169,37 @@ void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds 
 
 // ---- Attaching ----
 
-void Node::Attach(Job& job, Nanoseconds now) {
-  if (job.is_attached || now < job.next_attach || !uplink_.IsUsable(now)) return;
+// To the server, a node's ranks of a job are one list: those of a second directory would replace
+// the first's.
+bool Node::TakeKey(const std::filesystem::path& directory, const Job& job) {
+  auto& holder = holders_.try_emplace(job.key, directory).first->second;
+  if (holder == directory) return true;
+  Job& first = jobs_.at(holder);
+  if (first.has_ended || job.last_active > first.last_active + kIsOver) {
+    log_.info("job {} goes on in {}, no longer in {}", job.key, directory.string(),
+              holder.string());
+    first.is_attached = false;
+    holder = directory;
+    return true;
+  }
+  if (first.last_active > job.last_active + kIsOver) return false;
+  uplink_.Complain(
+      directory.string() + " is second",
+      fmt::format("job {} has ranks in {} and in {} on one node, and those in the latter get no "
+                  "plans (use one directory for all its ranks here, or a perseus node with another "
+                  "--name for {})",
+                  job.key, holder.string(), directory.string(), directory.string()));
+  return false;
+}
+
+void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds now) {
+  if (job.is_attached || now < job.next_attach) return;
   // One that was ended while its ranks go on may be registered again.
   if (job.has_ended && !job.has_run) return;
   const std::vector<RankHeader> ranks = job.ranks.Alive();
   if (ranks.empty()) return;
+  job.is_second = !TakeKey(directory, job);
+  if (job.is_second || !uplink_.IsUsable(now)) return;
   job.next_attach = now + kRetryAfter;
   job.has_run = false;
   const auto answer = uplink_.Ask({.method = "PUT",

@@ -65,7 +65,9 @@ class Node {
     bool counts_anew = false;  // Its steps, since the server heard of its ranks.
     // Says the server; until ranks begin anew, or it takes them for a job of that key again.
     bool has_ended = false;
-    bool has_run = false;  // A step, since the server was asked last whether it does.
+    bool has_run = false;         // A step, since the server was asked last whether it does.
+    bool is_second = false;       // Another directory has the key.
+    Nanoseconds last_active = 0;  // When its ranks came, or ended a step.
     Nanoseconds next_attach = 0;
     Nanoseconds next_fetch = 0;
     Nanoseconds next_give = 0;
@@ -77,7 +79,8 @@ class Node {
   void TakeEnd(const std::filesystem::path& directory, Job& job, const JobEnded& ended);
   void FindJobs(Nanoseconds now);
   void LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds now);
-  void Attach(Job& job, Nanoseconds now);
+  void Attach(const std::filesystem::path& directory, Job& job, Nanoseconds now);
+  bool TakeKey(const std::filesystem::path& directory, const Job& job);
   void TakeId(Job& job, const std::string& id);
   void Detach(const Job& job, Nanoseconds now);
   static void KeepFiles(Job& job, const JobOrders& orders);
@@ -92,7 +95,8 @@ class Node {
   NodeOptions options_;
   Uplink uplink_;
   spdlog::logger& log_;
-  std::map<std::filesystem::path, Job> jobs_;  // By directory.
+  std::map<std::filesystem::path, Job> jobs_;             // By directory.
+  std::map<std::string, std::filesystem::path> holders_;  // Whose ranks the server has; by key.
   Nanoseconds next_search_ = 0;
   Nanoseconds next_report_ = 0;  // Not before.
   Nanoseconds report_by_ = 0;    // Even if there is nothing new.

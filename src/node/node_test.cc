@@ -71,9 +71,9 @@ class NodeTest : public testing::Test {
         NodeOptions{"n7", directory_.path(), {}},
         [this](const auto& request) { return server_.Answer(request); }, log_);
   }
-  RankLogs MakeJob(const std::string& name = "run") {
+  RankLogs MakeJob(const std::string& name = "run", const std::string& key = "gpt3-run7") {
     const RankLogs logs(directory_ / name);
-    std::ofstream(directory_ / name / "server.json") << R"({"job": "gpt3-run7"})";
+    std::ofstream(directory_ / name / "server.json") << json{{"job", key}}.dump();
     return logs;
   }
   void Turn(Nanoseconds after = 1'000 * kMs) {
@@ -104,6 +104,44 @@ class NodeTest : public testing::Test {
   std::unique_ptr<Node> node_;
   Nanoseconds now_ = 0;
 };
+
+TEST_F(NodeTest, OfTwoDirectoriesOfOneJobTheSecondIsRefusedOnceAloud) {
+  const RankLogs first = MakeJob("a");
+  const RankLogs second = MakeJob("b");
+  first.Begin({0, 0, 0}, 100);
+  second.Begin({1, 0, 0}, 101);
+  Turn();
+  Turn(6'000 * kMs);
+  EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+  EXPECT_THAT(logged_.str(),
+              HasSubstr((directory_ / "a").string() + " and in " + (directory_ / "b").string()));
+  EXPECT_EQ(logged_.str().find("another --name"), logged_.str().rfind("another --name"));
+  Hear(7, 1, {{"0", kPlanA}});
+  Turn();
+  EXPECT_EQ(InForce("a").PlanOf(0), PlanPath(kPlanA));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "b" / "orders.json"));
+
+  std::filesystem::remove_all(directory_ / "a");
+  server_.requests.clear();
+  Turn();
+  EXPECT_THAT(server_.requests, Contains("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+}
+
+TEST_F(NodeTest, ARunThatGoesOnInAnotherDirectoryIsFollowed) {
+  const RankLogs first = MakeJob("b");
+  first.Begin({0, 0, 0}, 100);
+  Turn();
+  const RankLogs second = MakeJob("a");
+  Turn();
+  Turn(3'600'000 * kMs);
+  server_.requests.clear();
+  second.Begin({0, 0, 0}, 101);
+  Turn();
+  EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+  Turn(6'000 * kMs);
+  EXPECT_THAT(server_.requests, SizeIs(1));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("another --name")));
+}
 
 TEST_F(NodeTest, AttachesRanksFetchesPlansOnceGivesOrdersAndReports) {
   const RankLogs logs = MakeJob();
@@ -219,7 +257,7 @@ TEST_F(NodeTest, ReportsAtAStepsEndAndAtLeastEveryFewSeconds) {
 
 TEST_F(NodeTest, JobsShareAReport) {
   for (const char* name : {"one", "two"}) {
-    const RankLogs logs = MakeJob(name);
+    const RankLogs logs = MakeJob(name, name);
     logs.Begin({0, 0, 0}, 100);
     Turn();
     logs.End({0, 0, 0}, 0, 0);

@@ -9,8 +9,11 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
+#include <filesystem>
 #include <stop_token>
+#include <system_error>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/base/mutex.h"
 #include "perseus/server/endpoints.h"
 #include "perseus/server/event_hub.h"
@@ -52,6 +55,25 @@ std::string ReplicaName() {
   char name[256] = {};
   const bool is_known = gethostname(name, sizeof name - 1) == 0;
   return fmt::format("{}-{}", is_known ? name : "replica", getpid());
+}
+
+// When the files changed; of one that is not there, the least time there is.
+std::vector<std::filesystem::file_time_type> TimesOf(const std::optional<http::TlsFiles>& files) {
+  std::vector<std::filesystem::file_time_type> times;
+  if (!files) return times;
+  for (const std::string& file : {files->certificate, files->key, files->client_authority}) {
+    std::error_code error;
+    times.push_back(std::filesystem::last_write_time(file, error));
+  }
+  return times;
+}
+
+// Whether it is what people ask for that changes something; nodes and profilers do all the time.
+bool IsWorthALine(std::string_view method, std::string_view pattern, int status) {
+  if (status >= 300 || method == "GET" || method == "HEAD") return false;
+  if (pattern.starts_with("/v1/tokens")) return true;
+  return pattern.starts_with("/v1/jobs") && !pattern.ends_with("/measurements") &&
+         !pattern.ends_with("/next-clocks") && !pattern.ends_with("/forecasts");
 }
 
 void AddAll(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool) {
@@ -115,6 +137,7 @@ class ControlPlane::Impl {
     AddAll(endpoints_, *hub_, pool_);
     http::Router router = endpoints_.TakeRouter();
     routes_ = router.Routes();
+    tls_times_ = TimesOf(options_.tls);
     auto server = http::Server::Listen(
         loop_,
         {.address = options_.address,
@@ -164,19 +187,30 @@ class ControlPlane::Impl {
   }
 
   void ReloadTls() {
-    boost::asio::post(loop_, [this] {
-      if (auto loaded = server_->ReloadTls(); !loaded) {
-        log_.error("the certificates stay as they were: {}", loaded.error().message);
-      } else {
-        log_.info("certificates read again");
-      }
-    });
+    boost::asio::post(loop_, [this] { ReadCertificates(); });
   }
 
   int port() const { return server_->port(); }
   const std::vector<std::string>& routes() const { return routes_; }
 
  private:
+  void ReadCertificates() {
+    if (auto loaded = server_->ReloadTls(); !loaded) {
+      log_.error("the certificates stay as they were: {}", loaded.error().message);
+    } else {
+      log_.info("certificates read again");
+    }
+  }
+
+  // Renewed where nobody sends a signal, as in a Secret of Kubernetes. Of a pair only half of which
+  // is there yet, the other half is a change, too.
+  void LookAtCertificates() {
+    auto times = TimesOf(options_.tls);
+    if (times == tls_times_) return;
+    tls_times_ = std::move(times);
+    ReadCertificates();
+  }
+
   // Ends the loop when no connection is left, or the grace is over.
   void WaitForEnd(std::shared_ptr<boost::asio::steady_timer> end) {
     if (server_->counts().connections == 0 || end->expiry() <= std::chrono::steady_clock::now()) {
@@ -226,6 +260,12 @@ class ControlPlane::Impl {
   void Answered(const http::Request& request, std::string_view pattern, int status,
                 double seconds) {
     metrics_.CountRequest(request.method, pattern, status, seconds);
+    if (IsWorthALine(request.method, pattern, status)) {
+      log_.info("trace={} peer={} method={} path={} status={}", request.trace, request.peer,
+                request.method, IsPrintable(request.path) ? request.path : Excerpt(request.path),
+                status);
+      return;
+    }
     const auto level = status >= 500 ? spdlog::level::warn : spdlog::level::debug;
     if (!log_.should_log(level)) return;
     log_.log(level, "trace={} peer={} method={} route=\"{}\" status={} seconds={:.6f}",
@@ -254,6 +294,7 @@ class ControlPlane::Impl {
   }
 
   void KeepHouse() {
+    LookAtCertificates();
     metrics_.Set({.connections = server_->counts().connections,
                   .streams = server_->counts().streams,
                   .jobs = watches_.jobs(),
@@ -317,6 +358,7 @@ class ControlPlane::Impl {
   std::shared_ptr<EventHub> hub_;
   std::vector<std::string> routes_;
   std::optional<http::Server> server_;
+  std::vector<std::filesystem::file_time_type> tls_times_;
   Mutex workers_mutex_;
   std::unique_ptr<PlanningWorkers> workers_ PERSEUS_GUARDED_BY(workers_mutex_);
   boost::asio::steady_timer housekeeping_;

@@ -32,7 +32,8 @@ struct ControlPlaneOptions {
   double keep_ended_days = 30;             // Jobs that have ended.
   std::string replica = {};                // Unique; empty: host and process.
   std::function<Milliseconds()> now = {};  // Empty: the system's clock.
-  // What keeps house (deletes old jobs, looks whether the database answers) does so this often.
+  // What keeps house (deletes old jobs, looks whether the database answers and whether certificates
+  // were renewed) does so this often.
   std::chrono::milliseconds housekeeping{5'000};
 };
 

@@ -3,13 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/null_sink.h>
+#include <spdlog/sinks/ostream_sink.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "perseus/http/client.h"
@@ -185,6 +188,62 @@ TEST_F(ControlPlaneTest, PlansWhatWasProfiled) {
   EXPECT_EQ(Send("GET", "/v1/jobs/run/plans/deadline-0.001s").status, 422);
   EXPECT_EQ(Send("PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": 10})").status, 200);
   EXPECT_TRUE(Comes([&] { return Get("/v1/jobs/run")["orders"]["target"] == "10 % slowdown"; }));
+}
+
+TEST_F(ControlPlaneTest, RefusesATargetThatNothingCanMeet) {
+  PlanJob("run");
+  ASSERT_TRUE(Comes([&] { return Send("GET", "/v1/jobs/run/frontier").status == 200; }));
+  const json frontier = Get("/v1/jobs/run/frontier");
+  const double least_s = frontier["points"][0]["time_s"];
+  for (const char* impossible :
+       {R"({"kind": "deadline", "value": 0.001})", R"({"kind": "energy_budget", "value": 1})",
+        R"({"kind": "power_cap", "value": 1})"}) {
+    const auto refused = Send("PUT", "/v1/jobs/run/target", impossible);
+    EXPECT_EQ(refused.status, 422) << refused.body;
+    EXPECT_THAT(refused.body, HasSubstr("the least is "));
+  }
+  EXPECT_EQ(Get("/v1/jobs/run")["target"]["kind"], "slowdown");
+  EXPECT_EQ(Get("/v1/jobs/run")["status"], "planned");
+  const json possible{{"kind", "deadline"}, {"value", least_s}};
+  EXPECT_EQ(Send("PUT", "/v1/jobs/run/target", possible.dump()).status, 200);
+}
+
+// Costs of what no clock changes come out as `perseus plan` has them.
+TEST_F(ControlPlaneTest, FixedOperationsHaveTheEnergyThatTheyWereRegisteredWith) {
+  const auto energy = [this](const std::string& key, const json& fixed) {
+    json body = json::parse(JobBody(key));
+    body["fixed"] = fixed;
+    EXPECT_EQ(Send("POST", "/v1/jobs", body.dump()).status, 201);
+    EXPECT_EQ(Send("PUT", "/v1/jobs/" + key + "/profile", Csv()).status, 202);
+    return Get("/v1/jobs/" + key + "/plans/slowdown-10")["energy_j"].get<double>();
+  };
+  // Of four GPUs, 0.2 s each, at 80 W: 64 J by default.
+  const double by_default = energy("default", {{"all_reduce_s", 0.2}});
+  EXPECT_NEAR(energy("said", {{"all_reduce_s", 0.2}, {"all_reduce_j", 30}}) - by_default, 4 * 14,
+              0.5);
+}
+
+TEST_F(ControlPlaneTest, TheFirstTokenIsALastingOperators) {
+  for (const char* other : {R"({"scope": "read"})", R"({"scope": "agent"})",
+                            R"({"scope": "operator", "expires_in_days": 1})"}) {
+    const auto refused = Send("POST", "/v1/tokens", other);
+    EXPECT_EQ(refused.status, 409) << refused.body;
+    EXPECT_THAT(refused.body, HasSubstr("never expires first"));
+  }
+  EXPECT_EQ(Send("GET", "/v1/jobs").status, 200) << "nobody is shut out";
+
+  const json lasting = json::parse(Send("POST", "/v1/tokens", R"({"scope": "operator"})").body);
+  auto ann = http::Client::Create({.server = url(), .token = lasting["token"]});
+  const http::Client::Outgoing brief{.method = "POST",
+                                     .target = "/v1/tokens",
+                                     .body = R"({"scope": "operator", "expires_in_days": 1})"};
+  const json expiring = json::parse(ann->Send(brief)->body);
+  const auto revoke = [&ann](const json& token) {
+    const std::string target = "/v1/tokens/" + token["id"].get<std::string>();
+    return ann->Send({.method = "DELETE", .target = target})->status;
+  };
+  EXPECT_EQ(revoke(lasting), 409) << "the other expires";
+  EXPECT_EQ(revoke(expiring), 200);
 }
 
 TEST_F(ControlPlaneTest, TellsNodesWhatToDo) {
@@ -578,6 +637,59 @@ TEST(ExposedControlPlane, IsClosedWithoutTokens) {
   EXPECT_EQ(nobody->Send({.target = "/v1/jobs"})->status, 401);
   (*started)->Stop();
   runs.join();
+}
+
+// What people ask for is in the log; renewed certificates are taken up without a signal.
+TEST(ControlPlaneLog, TellsOfChangesAndOfRenewedCertificates) {
+  const TemporaryDirectory directory;
+  http::TestAuthority old_authority(directory.path(), "old");
+  http::TestAuthority new_authority(directory.path(), "new");
+  const auto files = old_authority.Issue("server", "perseus", "IP:127.0.0.1");
+  std::ostringstream logged;
+  spdlog::logger log("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(logged));
+  auto started = ControlPlane::Start(
+      {.address = "127.0.0.1:0",
+       .database = "sqlite::memory:",
+       .tls = http::TlsFiles{.certificate = files.certificate, .key = files.key},
+       .housekeeping = std::chrono::milliseconds(10)},
+      log);
+  ASSERT_TRUE(started) << started.error().message;
+  std::thread runs([&] { (*started)->Run(); });
+  const std::string url = "https://127.0.0.1:" + std::to_string((*started)->port());
+  const auto answers = [&url](const http::TestAuthority& authority) {
+    auto client = http::Client::Create({.server = url, .authority = authority.file()});
+    return client && client->Ask({.target = "/v1/jobs"});
+  };
+  EXPECT_TRUE(answers(old_authority));
+  EXPECT_FALSE(answers(new_authority));
+  {
+    auto client = http::Client::Create({.server = url, .authority = old_authority.file()});
+    EXPECT_EQ(
+        client->Send({.method = "POST", .target = "/v1/jobs", .body = JobBody("run")})->status,
+        201);
+    EXPECT_EQ(client
+                  ->Send({.method = "PUT",
+                          .target = "/v1/nodes/n0/jobs/run",
+                          .body = R"({"ranks": [{"pipeline": 0, "rank": 0}]})"})
+                  ->status,
+              200);
+  }
+  new_authority.Issue("server", "perseus", "IP:127.0.0.1");
+  // Had both been written within the clock's resolution, they are newer all the same.
+  for (const std::string& file : {files.certificate, files.key}) {
+    std::filesystem::last_write_time(
+        file, std::filesystem::last_write_time(file) + std::chrono::seconds(1));
+  }
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (!answers(new_authority) && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(answers(new_authority));
+  (*started)->Stop();
+  runs.join();
+  EXPECT_THAT(logged.str(), HasSubstr("method=POST path=/v1/jobs status=201"));
+  EXPECT_THAT(logged.str(), Not(HasSubstr("/v1/nodes")));
+  EXPECT_THAT(logged.str(), HasSubstr("certificates read again"));
 }
 
 }  // namespace

@@ -96,7 +96,8 @@ void ReadGpu(const Node& node, JobSpec& spec) {
 }
 
 void ReadFixed(const Node& node, FixedOperations& fixed) {
-  constexpr std::array<std::string_view, 4> kKeys{"p2p_s", "load_s", "all_reduce_s", "optimizer_s"};
+  constexpr std::array<std::string_view, 7> kKeys{
+      "p2p_s", "load_s", "all_reduce_s", "optimizer_s", "load_j", "all_reduce_j", "optimizer_j"};
   node.RequireObject(kKeys);
   const std::pair<std::string_view, Nanoseconds*> times[] = {
       {"p2p_s", &fixed.p2p},
@@ -107,6 +108,13 @@ void ReadFixed(const Node& node, FixedOperations& fixed) {
     if (!node.Has(key)) continue;
     *time =
         ToNanoseconds(node.Member(key).Number(kSecondsRange.least, kSecondsRange.most, "seconds"));
+  }
+  const std::pair<std::string_view, double*> energies[] = {
+      {"load_j", &fixed.load.energy_j},
+      {"all_reduce_j", &fixed.all_reduce.energy_j},
+      {"optimizer_j", &fixed.optimizer.energy_j}};
+  for (const auto& [key, energy] : energies) {
+    if (node.Has(key)) *energy = node.Member(key).Number(0, kMostJoules, "joules");
   }
 }
 

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 constexpr std::string_view kJob = R"({"key": "gpt3-run7", "pipelines": 2, "tensor_parallel": 8,
   "schedule": {"kind": "1f1b", "stages": 4, "microbatches": 12},
   "gpu": {"name": "A100", "blocking_power_w": 83.6, "switch_latency_ms": 5},
-  "fixed": {"p2p_s": 0.001, "all_reduce_s": 0.2},
+  "fixed": {"p2p_s": 0.001, "all_reduce_s": 0.2, "all_reduce_j": 4.5},
   "target": {"kind": "price", "value": 0.12, "gpu_hour": 2}, "detect_stragglers": false})";
 
 TEST(JobSpec, IsWhatWasRegistered) {
@@ -28,6 +28,8 @@ TEST(JobSpec, IsWhatWasRegistered) {
   EXPECT_EQ(spec->planned.switch_latency, 5'000'000);
   EXPECT_EQ(spec->planned.model.fixed.p2p, 1'000'000);
   EXPECT_EQ(spec->planned.model.fixed.all_reduce.time, 200'000'000);
+  EXPECT_EQ(spec->planned.model.fixed.all_reduce.energy_j, 4.5);
+  EXPECT_LT(spec->planned.model.fixed.optimizer.energy_j, 0) << "it draws the blocking power";
   EXPECT_EQ(spec->target.kind, Target::Kind::kPrice);
   EXPECT_EQ(spec->target.gpus, 32);
   EXPECT_FALSE(spec->detects_stragglers);

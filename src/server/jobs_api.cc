@@ -1,6 +1,7 @@
 // Jobs: register, list, inspect, retarget, end.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 #include "perseus/server/endpoints.h"
@@ -79,6 +80,47 @@ Answer<http::Response> End(const Context& context) {
   return JsonResponse({{"id", id}, {"ended", true}});
 }
 
+// In six digits, and never below `value`: whoever asks for what is offered is not refused.
+std::string Offered(double value) {
+  const double unit = std::pow(10, std::floor(std::log10(value)) - 5);
+  return fmt::format("{:.6g}", std::ceil(value / unit) * unit);
+}
+
+// The frontier goes from the least time to the least energy, and a plan's average power is the
+// least there. No plan lies below it; one that a little above it cannot be had is found out by
+// planning.
+Answer<void> CheckAgainst(const std::string& frontier, const Target& target) {
+  using Kind = Target::Kind;
+  const auto json = nlohmann::json::parse(frontier);
+  const auto& fastest = json.at("points").front();
+  const auto& thriftiest = json.at("points").at(json.at("least_energy").get<std::size_t>());
+  const double energy_j = thriftiest.at("energy_j");
+  const double time_s = thriftiest.at("time_s");
+  double least = 0;
+  std::string_view unit;
+  switch (target.kind) {
+    case Kind::kDeadline:
+      least = fastest.at("time_s");
+      unit = "s";
+      break;
+    case Kind::kEnergyBudget:
+      least = energy_j;
+      unit = "J";
+      break;
+    case Kind::kPowerCap:
+      least = energy_j / time_s;
+      unit = "W";
+      break;
+    default:
+      return {};
+  }
+  if (target.value >= least) return {};
+  return Refuse(422, "Nothing can meet this",
+                fmt::format("of an iteration, {} is not possible: the least is {} {}",
+                            Describe(target), Offered(least), unit),
+                "ask for that or more; the target stays as it was", "/value");
+}
+
 Answer<http::Response> SetTarget(const Context& context) {
   const JobRecord& job = *context.job;
   if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
@@ -86,6 +128,11 @@ Answer<http::Response> SetTarget(const Context& context) {
   if (!spec) return Refuse(spec);
   const auto target = ReadTargetBody(context.request.body, spec->target.gpus);
   if (!target) return tl::unexpected(target.error());
+  const auto frontier = context.services.store.FindFrontier(job.id);
+  if (!frontier) return Refuse(frontier);
+  if (*frontier) {
+    if (auto can = CheckAgainst(**frontier, *target); !can) return tl::unexpected(can.error());
+  }
   const ordered_json json = TargetJson(*target);
   if (auto set = context.services.store.SetTarget(job.id, json.dump(), context.now); !set) {
     return Refuse(set);

@@ -219,7 +219,7 @@ class RightsOverSockets : public testing::Test {
       // The better plan, too, which comes by itself: nothing changes from then on.
     } while (!job.contains("orders") || !job["orders"]["refined"]);
     plan_ = job["orders"]["pipelines"][0]["plan"];
-    const json first = Sent(open, "POST", "/v1/tokens", TokenOf(Who::kOperator, 1));
+    const json first = Sent(open, "POST", "/v1/tokens", R"({"scope": "operator"})");
     http::Client operators = ClientWith(first["token"]);
     good_.push_back(first["token"]);
     for (const Who who : kEverybody) {

@@ -49,13 +49,24 @@ TokenRecord ReadToken(const Node& node, Milliseconds now) {
   return token;
 }
 
+// Once there are tokens, only an operator's makes others.
+bool IsLasting(const TokenRecord& token) { return token.scope == "operator" && token.expires == 0; }
+
 Answer<http::Response> Create(const Context& context) {
   auto token = ReadBody(context.request.body, kDeepest,
                         [&](const Node& node) { return ReadToken(node, context.now); });
   if (!token) return tl::unexpected(token.error());
+  Store& store = context.services.store;
+  const auto tokens = store.Tokens();
+  if (!tokens) return Refuse(tokens);
+  if (!IsLasting(*token) && std::ranges::none_of(*tokens, IsLasting)) {
+    return Refuse(409, "The first token is an operator's",
+                  "no operator's token is there that never expires, and without one nobody could "
+                  "make tokens some day",
+                  "create one of scope operator that never expires first");
+  }
   const std::string secret = NewSecret();
   token->hash = HashOfSecret(secret);
-  Store& store = context.services.store;
   if (auto added = store.AddToken(*token); !added) return Refuse(added);
   // Whoever makes one wants to use it next; other replicas hear of it.
   if (auto loaded = context.services.rights.Load(store); !loaded) return Refuse(loaded);
@@ -72,13 +83,9 @@ Answer<http::Response> List(const Context& context) {
   return JsonResponse({{"tokens", std::move(list)}});
 }
 
-// Without an operator nobody could make one any more.
-bool IsLastOperator(const std::vector<TokenRecord>& tokens, std::string_view id, Milliseconds now) {
-  const auto is_other_operator = [&](const TokenRecord& token) {
-    const bool is_good = token.expires == 0 || token.expires > now;
-    return token.scope == "operator" && token.id != id && is_good;
-  };
-  return std::ranges::none_of(tokens, is_other_operator);
+bool IsLastOperator(const std::vector<TokenRecord>& tokens, std::string_view id) {
+  return std::ranges::none_of(
+      tokens, [id](const TokenRecord& token) { return token.id != id && IsLasting(token); });
 }
 
 Answer<http::Response> Revoke(const Context& context) {
@@ -87,11 +94,12 @@ Answer<http::Response> Revoke(const Context& context) {
   const auto tokens = store.Tokens();
   if (!tokens) return Refuse(tokens);
   const auto found = std::ranges::find(*tokens, id, &TokenRecord::id);
-  if (found != tokens->end() && found->scope == "operator" &&
-      IsLastOperator(*tokens, id, context.now)) {
+  if (found != tokens->end() && found->scope == "operator" && IsLastOperator(*tokens, id)) {
     return Refuse(409, "This is the last operator's token",
-                  fmt::format("without token {} nobody may make another", id),
-                  "create one of scope operator first");
+                  fmt::format("without token {} there is none of an operator's that never expires, "
+                              "and nobody could make tokens some day",
+                              id),
+                  "create one of scope operator that never expires first");
   }
   const auto deleted = store.DeleteToken(id);
   if (!deleted) return Refuse(deleted);
