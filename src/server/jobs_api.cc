@@ -11,14 +11,13 @@
 namespace perseus {
 namespace {
 
-using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr int kUsualJobs = 100;
 constexpr int kMostJobs = 1000;
 
 // The same whatever the order of keys and the space between them.
-std::string Canonical(std::string_view body) { return json::parse(body).dump(); }
+std::string Canonical(std::string_view body) { return nlohmann::json::parse(body).dump(); }
 
 Answer<http::Response> Register(const Context& context) {
   const std::string& body = context.request.body;
@@ -36,12 +35,13 @@ Answer<http::Response> Register(const Context& context) {
       context.now);
   if (!created) return Refuse(created);
   if (!created->is_new && created->job.body != canonical) {
-    return Refuse(409, "There is another job of that key",
-                  fmt::format("job {} runs with key \"{}\" and was registered differently: {}",
-                              created->job.id, spec->key,
-                              Differences(json::parse(created->job.body), json::parse(body))),
-                  fmt::format("end it first: perseus job end {}, or take another key", spec->key),
-                  "/key");
+    return Refuse(
+        409, "There is another job of that key",
+        fmt::format(
+            "job {} runs with key \"{}\" and was registered differently: {}", created->job.id,
+            spec->key,
+            Differences(nlohmann::json::parse(created->job.body), nlohmann::json::parse(body))),
+        fmt::format("end it first: perseus job end {}, or take another key", spec->key), "/key");
   }
   auto view = ViewJob(context.services, created->job, context.now);
   if (!view) return Refuse(view);
