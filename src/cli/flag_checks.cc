@@ -26,8 +26,8 @@ CLI::Validator NumberIn(Range range, const std::string& unit) {
   auto check = [range, unit](std::string& text) -> std::string {
     const std::optional<double> number = ParseNumber(text);
     if (number && *number >= range.least && *number <= range.most) return {};
-    return fmt::format("{} is not a number from {} to {} ({})", Excerpt(text), range.least,
-                       range.most, unit);
+    return fmt::format("{} is not a number from {} to {}{}", Excerpt(text), range.least, range.most,
+                       unit.empty() ? "" : fmt::format(" ({})", unit));
   };
   return {std::move(check), ""};
 }

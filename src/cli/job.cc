@@ -2,14 +2,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "flag_checks.h"
 #include "job_options.h"
+#include "jobs_table.h"
 #include "perseus/base/file.h"
 #include "perseus/plan/job_setup.h"
+#include "perseus/profile/profile.h"
+#include "perseus/server/job_spec.h"
 #include "server_flags.h"
 #include "standard_output.h"
 #include "table.h"
@@ -56,25 +60,7 @@ std::string PathOf(const Flags& flags, std::string_view rest = "") {
 Result<ordered_json> TargetOf(const TargetFlags& flags) {
   const std::vector<Target> asked = AskedTargets(flags, 1);
   if (asked.size() > 1) return Fail("a job has one target (leave out all but one)");
-  const Target& target = asked.front();
-  using Kind = Target::Kind;
-  switch (target.kind) {
-    case Kind::kSlowdown:
-      return ordered_json{{"kind", "slowdown"}, {"value", target.value}};
-    case Kind::kDeadline:
-      return ordered_json{{"kind", "deadline"}, {"value", target.value}};
-    case Kind::kEnergyBudget:
-      return ordered_json{{"kind", "energy_budget"}, {"value", target.value}};
-    case Kind::kPowerCap:
-      return ordered_json{{"kind", "power_cap"}, {"value", target.value}};
-    case Kind::kMinEnergy:
-      return ordered_json{{"kind", "min_energy"}};
-    case Kind::kEdp:
-      return ordered_json{{"kind", "edp"}};
-    case Kind::kPrice:
-      break;
-  }
-  return ordered_json{{"kind", "price"}, {"value", target.value}, {"gpu_hour", target.gpu_hour}};
+  return TargetJson(asked.front());
 }
 
 // By its name and sizes where that says it all, for people to read; else whole.
@@ -111,19 +97,17 @@ ordered_json FixedJson(const FixedOperations& fixed) {
 }
 
 // What `perseus plan` would plan, as the server registers it.
-Result<ordered_json> RegistrationOf(const Flags& flags) {
-  const auto planned = LoadUnprofiledJob(flags.registered);
-  if (!planned) return Fail(planned);
+Result<ordered_json> RegistrationOf(const Flags& flags, const PlannedJob& planned) {
   auto target = TargetOf(flags.targets);
   if (!target) return Fail(target);
-  const PipelineModel& model = planned->model;
+  const PipelineModel& model = planned.model;
   ordered_json gpu{{"blocking_power_w", model.blocking_power_w},
-                   {"switch_latency_ms", ToSeconds(planned->switch_latency) * 1e3}};
+                   {"switch_latency_ms", ToSeconds(planned.switch_latency) * 1e3}};
   if (!flags.gpu.empty()) gpu["name"] = flags.gpu;
   ordered_json registration{{"key", flags.job},
-                            {"pipelines", planned->pipelines},
+                            {"pipelines", planned.pipelines},
                             {"tensor_parallel", model.gpus_per_stage},
-                            {"schedule", ScheduleJson(planned->schedule)},
+                            {"schedule", ScheduleJson(planned.schedule)},
                             {"gpu", std::move(gpu)},
                             {"fixed", FixedJson(model.fixed)},
                             {"target", *std::move(target)}};
@@ -131,21 +115,61 @@ Result<ordered_json> RegistrationOf(const Flags& flags) {
   return registration;
 }
 
+// Its text; empty if none was named. One that the server could not read either is no reason to ask.
+Result<std::string> ReadProfile(const std::string& path) {
+  if (path.empty()) return "";
+  auto csv = ReadFile(path);
+  if (!csv) return csv;
+  if (const auto profile = ParseProfile(*csv, path); !profile) return Fail(profile);
+  return csv;
+}
+
+// Takes back a job that only this command made if its profile is refused. Otherwise the command,
+// mended, would find a job that was registered differently.
+Result<void> Upload(ServerClient& server, const Flags& flags, const std::string& csv,
+                    const ServerClient::Registered& registered) {
+  const auto put = server.Send("PUT", PathOf(flags, "/profile"), csv, "text/csv");
+  if (put) return {};
+  const Error& error = put.error();
+  const bool is_refused = error.kind != ErrorKind::kSystem;
+  if (registered.is_new && is_refused && server.Send("POST", PathOf(flags, "/end"), "{}")) {
+    return FailAs(error.kind, "nothing is registered: {}: {}", flags.profile, error.message);
+  }
+  return FailAs(error.kind, "job {} is registered, without this profile: {}: {}", flags.job,
+                flags.profile, error.message);
+}
+
+std::string ProfileWords(const Flags& flags, const PlannedJob& planned, const ordered_json& job) {
+  if (!flags.profile.empty()) return ", and is being planned";
+  if (job.at("profile_version") != 0) return "";
+  if (planned.profile.empty()) return "; no profile yet: --profile FILE";
+  return fmt::format("; no profile yet: --profile {} ({} names it, but only the flag sends it)",
+                     planned.profile, flags.registered.job_file);
+}
+
 Result<void> Register(const Flags& flags) {
-  auto registration = RegistrationOf(flags);
+  const auto planned = LoadUnprofiledJob(flags.registered);
+  if (!planned) return Fail(planned);
+  const auto registration = RegistrationOf(flags, *planned);
   if (!registration) return Fail(registration);
+  const auto csv = ReadProfile(flags.profile);
+  if (!csv) return Fail(csv);
   auto server = ServerClient::Connect(flags.server);
   if (!server) return Fail(server);
-  const auto job = server->Send("POST", "/v1/jobs", registration->dump());
-  if (!job) return Fail(job);
+  const auto registered = server->Register(registration->dump());
+  if (!registered) return Fail(registered);
   if (!flags.profile.empty()) {
-    const auto csv = ReadFile(flags.profile);
-    if (!csv) return Fail(csv);
-    const auto put = server->Send("PUT", PathOf(flags, "/profile"), *csv, "text/csv");
-    if (!put) return Fail(put);
+    if (auto put = Upload(*server, flags, *csv, *registered); !put) return put;
   }
-  return Print(fmt::format("job {} is {}{}\n", flags.job, job->at("id").get<std::string>(),
-                           flags.profile.empty() ? "" : ", and is being planned"));
+  if (planned->model.blocking_power_w == 0 && !flags.registered.blocking_power_w) {
+    std::fputs(
+        "perseus: warning: no blocking power: energies are planned with 0 W while GPUs wait "
+        "(--blocking-power W, or blocking_power_w in the job file)\n",
+        stderr);
+  }
+  const ordered_json& job = registered->job;
+  return Print(fmt::format("job {} is {}{}\n", flags.job, job.at("id").get<std::string>(),
+                           ProfileWords(flags, *planned, job)));
 }
 
 std::string FormatNodes(const ordered_json& nodes) {
@@ -200,6 +224,7 @@ std::string FormatJob(const ordered_json& job) {
                   job.at("status").get<std::string>(), job.at("pipelines").get<int>(),
                   job.at("stages").get<int>(), job.at("tensor_parallel").get<int>(),
                   job.at("schedule").get<std::string>(), job.at("microbatches").get<int>());
+  text += fmt::format("target: {}\n", TargetWords(job.at("target")));
   if (job.contains("problem")) text += "problem: " + job["problem"].get<std::string>() + "\n";
   if (job.at("detect_stragglers") == false) text += "stragglers are not noticed, only reported\n";
   if (job.at("profile_version") == 0) text += "no profile yet (perseus tune, or --profile)\n";
@@ -219,6 +244,12 @@ Result<void> Show(const Flags& flags) {
 }
 
 Result<void> SetTarget(const Flags& flags) {
+  if (!AsksForTarget(flags.targets)) {
+    return Fail(
+        "which target? (--slowdown, --deadline, --energy-budget, --power-cap, --price, "
+        "--min-energy or --edp; perseus job show {} says the one it has)",
+        flags.job);
+  }
   const auto target = TargetOf(flags.targets);
   if (!target) return Fail(target);
   auto server = ServerClient::Connect(flags.server);
@@ -283,7 +314,7 @@ Verb AddJobVerb(CLI::App& program) {
   };
   CLI::App* registers =
       add("register", "Register a job, or find the one of that key", "job", Register);
-  AddJobFlags(*registers, flags->registered);
+  AddJobFlags(*registers, flags->registered, JobComes::kWithoutProfile);
   registers->add_option("--profile", flags->profile, "Its profile (CSV), if it was measured")
       ->type_name("FILE");
   registers->add_option("--gpu", flags->gpu, "The GPUs' name")->type_name("NAME");

@@ -8,7 +8,8 @@
 
 namespace perseus::cli {
 
-void AddJobFlags(CLI::App& verb, JobFlags& flags) {
+void AddJobFlags(CLI::App& verb, JobFlags& flags, JobComes comes) {
+  const bool has_profile = comes == JobComes::kWithProfile;
   const auto number = [](const NumberRange& range) {
     return NumberIn({range.least, range.most}, std::string(range.unit));
   };
@@ -29,13 +30,16 @@ void AddJobFlags(CLI::App& verb, JobFlags& flags) {
       ->excludes(schedule)
       ->excludes(schedule_file);
   add("--stages", flags.stages, "N",
-      "Ranks along the pipeline (default: as many as the profile has)")
+      has_profile
+          ? "Ranks along the pipeline (default: as many as the profile has)"
+          : "Ranks along the pipeline (needed, unless the job file or a schedule file says)")
       ->check(count);
   add("--microbatches", flags.microbatches, "N", "Microbatches of one iteration of one pipeline")
       ->check(count);
   add("--chunks", flags.chunks, "N", "Model chunks on each rank (interleaved schedules)")
       ->check(count);
-  add("--pipelines", flags.pipelines, "N", "Data-parallel pipelines; for totals only")
+  add("--pipelines", flags.pipelines, "N",
+      has_profile ? "Data-parallel pipelines; for totals only" : "Data-parallel pipelines")
       ->check(count);
   add("--gpus-per-stage", flags.gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)")
       ->check(count);

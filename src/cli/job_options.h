@@ -7,7 +7,10 @@
 
 namespace perseus::cli {
 
+// Whether the verb has a profile when it reads the job, which then says how many stages there are.
+enum class JobComes { kWithProfile, kWithoutProfile };
+
 // Adds all but the profile, which is an argument of one verb and a flag of the other.
-void AddJobFlags(CLI::App& verb, JobFlags& flags);
+void AddJobFlags(CLI::App& verb, JobFlags& flags, JobComes comes = JobComes::kWithProfile);
 
 }  // namespace perseus::cli

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "perseus/server/job_spec.h"
 #include "table.h"
 
 namespace perseus::cli {
@@ -29,6 +30,12 @@ std::string MeasuredEnergy(const ordered_json& job) {
 
 }  // namespace
 
+std::string TargetWords(const ordered_json& target) {
+  const auto known = ReadTargetBody(target.dump(), 1);
+  // A newer server may have more.
+  return known ? Describe(*known) : target.at("kind").get<std::string>();
+}
+
 Result<ordered_json> FetchJobs(ServerClient& server, bool ended_too) {
   auto jobs = ordered_json::array();
   std::string after;
@@ -46,13 +53,12 @@ std::string FormatJobs(const ordered_json& jobs) {
   Table table({"job", "status", "dp x pp x tp", "target", "step", "step (s)", "energy (J)",
                "planned saving"});
   for (const ordered_json& job : jobs) {
-    const auto& target = job.at("target");
     const auto measured = job.find("measured");
     table.AddRow(
         {job.at("key"), job.at("status"),
          fmt::format("{} x {} x {}", job.at("pipelines").get<int>(), job.at("stages").get<int>(),
                      job.at("tensor_parallel").get<int>()),
-         target.at("kind").get<std::string>() + Number(target, "value", " {:g}"),
+         TargetWords(job.at("target")),
          job.at("last_step").get<std::int64_t>() < 0 ? "" : Number(job, "last_step", "{:.0f}"),
          measured == job.end() ? "" : Number(*measured, "step_s", "{:.4g}"), MeasuredEnergy(job),
          Number(job, "saving_percent", "{:.2f} %")});

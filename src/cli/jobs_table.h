@@ -9,6 +9,9 @@
 
 namespace perseus::cli {
 
+// As `perseus plan` says it: "deadline 2.9 s".
+std::string TargetWords(const nlohmann::ordered_json& target);
+
 // All pages of GET /v1/jobs.
 Result<nlohmann::ordered_json> FetchJobs(ServerClient& server, bool ended_too);
 std::string FormatJobs(const nlohmann::ordered_json& jobs);

@@ -54,9 +54,20 @@ int Complain(std::string_view message, int status) {
   return status;
 }
 
-const CLI::App* ChosenVerb(const CLI::App& program) {
-  const auto chosen = program.get_subcommands();
-  return chosen.empty() ? &program : chosen.front();
+// "perseus job straggler": whose flags are wrong.
+struct ChosenVerb {
+  const CLI::App* app;
+  std::string name;
+};
+
+ChosenVerb FindChosenVerb(const CLI::App& program) {
+  ChosenVerb verb{&program, program.get_name()};
+  for (auto chosen = program.get_subcommands(); !chosen.empty();
+       chosen = verb.app->get_subcommands()) {
+    verb.app = chosen.front();
+    verb.name += " " + verb.app->get_name();
+  }
+  return verb;
 }
 
 // The flags or verbs that could have been meant by a word that is neither.
@@ -72,20 +83,18 @@ std::string Suggestion(const CLI::App& verb, const std::string& word) {
 }
 
 int ComplainOfUsage(const CLI::App& program, const CLI::ParseError& error) {
-  const CLI::App* verb = ChosenVerb(program);
-  const std::string help = verb == &program
-                               ? "see perseus --help"
-                               : fmt::format("see perseus {} --help", verb->get_name());
+  const auto [verb, name] = FindChosenVerb(program);
+  const std::string help = fmt::format("see {} --help", name);
   // A verb that is not known shows as one that is missing, with something left over.
   const auto unknown = verb->remaining();
-  const bool has_unknown =
-      verb == &program || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  const bool lacks_verb = verb->get_require_subcommand_min() > 0;
+  const bool has_unknown = lacks_verb || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   if (has_unknown && !unknown.empty()) {
     return Complain(fmt::format("{} is not known here ({}{})", Excerpt(unknown.front()), help,
                                 Suggestion(*verb, unknown.front())),
                     kBadInput);
   }
-  if (verb == &program) return Complain("what to do? (see perseus --help)", kBadInput);
+  if (lacks_verb) return Complain(fmt::format("what to do? ({})", help), kBadInput);
   std::string what = error.what();
   std::replace(what.begin(), what.end(), '\n', ' ');
   return Complain(fmt::format("{} ({})", what, help), kBadInput);

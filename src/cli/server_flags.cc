@@ -109,4 +109,12 @@ Result<nlohmann::ordered_json> ServerClient::Send(const std::string& method,
       {.method = method, .target = target, .body = body, .content_type = content_type}));
 }
 
+Result<ServerClient::Registered> ServerClient::Register(const std::string& body) {
+  auto response = client_.SendWell({.method = "POST", .target = "/v1/jobs", .body = body});
+  if (!response) return Fail(response);
+  auto job = Parsed(std::move(response->body));
+  if (!job) return Fail(job);
+  return Registered{.job = *std::move(job), .is_new = response->status == 201};
+}
+
 }  // namespace perseus::cli

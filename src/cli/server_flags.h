@@ -35,6 +35,11 @@ class ServerClient {
   Result<nlohmann::ordered_json> Send(const std::string& method, const std::string& target,
                                       const std::string& body,
                                       const std::string& content_type = "application/json");
+  struct Registered {
+    nlohmann::ordered_json job;
+    bool is_new = false;  // Else it was there.
+  };
+  Result<Registered> Register(const std::string& body);
 
  private:
   explicit ServerClient(http::Client client) : client_(std::move(client)) {}

@@ -30,6 +30,12 @@ void AddTargetFlags(CLI::App& verb, TargetFlags& flags) {
   verb.add_flag("--edp", flags.edp, "Least product of energy and time")->group("Targets");
 }
 
+bool AsksForTarget(const TargetFlags& flags) {
+  return !flags.slowdowns_percent.empty() || !flags.deadlines_s.empty() ||
+         !flags.energy_budgets_j.empty() || !flags.power_caps_w.empty() || !flags.prices.empty() ||
+         flags.min_energy || flags.edp;
+}
+
 std::vector<Target> AskedTargets(const TargetFlags& flags, int gpus) {
   using Kind = Target::Kind;
   std::vector<Target> targets;

@@ -22,6 +22,8 @@ struct TargetFlags {
 
 void AddTargetFlags(CLI::App& verb, TargetFlags& flags);
 
+bool AsksForTarget(const TargetFlags& flags);
+
 // In the order above; "no slowdown" if nothing was asked for. `gpus` are those of one pipeline.
 std::vector<Target> AskedTargets(const TargetFlags& flags, int gpus);
 

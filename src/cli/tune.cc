@@ -234,7 +234,7 @@ Verb AddTuneVerb(CLI::App& program) {
                  "Only take the plan out of force that an earlier tune has left");
   verb->add_flag("--json", flags->as_json, "Print JSON in place of text");
   AddTargetFlags(*verb, flags->targets);
-  AddJobFlags(*verb, flags->job);
+  AddJobFlags(*verb, flags->job, JobComes::kWithoutProfile);
   return {verb, [flags] { return RunTune(*flags); }};
 }
 

@@ -34,7 +34,9 @@ Result<ServerUrl> ParseServerUrl(std::string_view text) {
 }  // namespace
 
 Result<HostPort> ParseHostPort(std::string_view text) {
-  const auto bad = [&] { return Fail("{} is no address (write 127.0.0.1:7410)", text); };
+  const auto bad = [&] {
+    return Fail("{} is no address (write HOST:PORT, such as 127.0.0.1:7410)", text);
+  };
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return bad();
   HostPort parsed;

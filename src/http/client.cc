@@ -71,6 +71,15 @@ bool CanTakeMore(const ResponseParser& parser) {
   return !parser.IsDone() && parser.failure().empty();
 }
 
+// In parentheses, at the end. Those of a handshake that failed (link.h): nothing was done then.
+bool HasRemedy(std::string_view failure) { return failure.ends_with(')'); }
+
+// Without a word.
+std::string ClosedBy(const ServerUrl& server) {
+  return server.is_tls ? "it closed the connection"
+                       : "it closed the connection, as one does that wants https://";
+}
+
 // Of one connection of an event stream.
 struct Heard {
   std::string lost;            // Why it ended; empty: it was to.
@@ -170,14 +179,13 @@ Result<Response> Client::Impl::Send(const Outgoing& request) {
         outcome.reached == Reached::kNobody ||
         (outcome.reached == Reached::kServer && IsHarmlessToRepeat(request.method));
     if (!may_repeat) {
-      return FailAs(ErrorKind::kSystem,
-                    "{} did not answer: {} (whether it did as asked is unknown)", server,
-                    outcome.failure);
+      return FailAs(ErrorKind::kSystem, "{} did not answer: {}{}", server, outcome.failure,
+                    HasRemedy(outcome.failure) ? "" : " (whether it did as asked is unknown)");
     }
     failures += fmt::format("{}{}: {}", failures.empty() ? "" : "; ", server, outcome.failure);
   }
-  return FailAs(ErrorKind::kSystem,
-                "no server answers: {} (is it running, and is this its address?)", failures);
+  return FailAs(ErrorKind::kSystem, "no server answers: {}{}", failures,
+                HasRemedy(failures) ? "" : " (is it running, and is this its address?)");
 }
 
 Client::Impl::Outcome Client::Impl::SendToCurrent(const Outgoing& request, const std::string& text,
@@ -225,7 +233,7 @@ Client::Impl::Outcome Client::Impl::ReadResponse(Expected expected, const Patien
     const auto came = kept_->Read(patience);
     if (!came) return {std::nullopt, reached, came.error().message};
     if (came->empty()) {
-      if (reached == Reached::kServer) return {std::nullopt, reached, "it closed the connection"};
+      if (reached == Reached::kServer) return {std::nullopt, reached, ClosedBy(Current())};
       parser.End();
       break;
     }
@@ -357,11 +365,16 @@ Client::~Client() = default;
 
 Result<Response> Client::Send(const Outgoing& request) { return impl_->Send(request); }
 
-Result<std::string> Client::Ask(const Outgoing& request) {
+Result<Response> Client::SendWell(const Outgoing& request) {
   auto response = Send(request);
-  if (!response) return Fail(response);
-  if (response->status / 100 == 2) return std::move(response->body);
+  if (!response || response->status / 100 == 2) return response;
   return tl::unexpected<Error>(ErrorOf(*response));
+}
+
+Result<std::string> Client::Ask(const Outgoing& request) {
+  auto response = SendWell(request);
+  if (!response) return Fail(response);
+  return std::move(response->body);
 }
 
 Result<void> Client::Listen(const Listening& listening) { return impl_->Listen(listening); }

@@ -48,6 +48,8 @@ class Client {
   Result<Response> Send(const Outgoing& request);
   // As Send, but anything but 2xx is an error with the problem's pointer, detail and remedy: 409
   // and 422 kUnreachable, 408 and 429 and all beyond 4xx kSystem, else kInput.
+  Result<Response> SendWell(const Outgoing& request);
+  // The body of that.
   Result<std::string> Ask(const Outgoing& request);
 
   // Reads an event stream until `heard` says false or `should_end` does, which is looked at several

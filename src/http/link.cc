@@ -18,6 +18,30 @@ namespace {
 constexpr std::size_t kMostTexts = 64;            // In one call.
 constexpr std::size_t kLongestRecord = 16 << 10;  // Of TLS.
 
+// What the user of a client can do about a handshake that failed; empty: nothing that is known.
+std::string_view Remedy(long verified, unsigned long code) {
+  switch (verified) {
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+      return " (name its authority with --ca)";
+    default:
+      break;
+  }
+  if (ERR_GET_LIB(code) != ERR_LIB_SSL) return "";
+  switch (ERR_GET_REASON(code)) {
+    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+      return " (show it a certificate of one's own with --cert and --key)";
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+      return " (show it, with --cert and --key, a certificate of an authority that it trusts)";
+    case SSL_R_WRONG_VERSION_NUMBER:
+      return " (does it speak plain HTTP? write http:// then)";
+    default:
+      return "";
+  }
+}
+
 std::string SystemFailure() { return std::generic_category().message(errno); }
 
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
@@ -133,11 +157,13 @@ Link::Moved Link::TlsResult(int result) {
       break;
   }
   const long verified = SSL_get_verify_result(tls_.get());
+  const unsigned long code = ERR_peek_last_error();
   failure_ = TlsFailure();
   if (verified != X509_V_OK) {
     failure_ =
         std::string("its certificate will not do: ") + X509_verify_cert_error_string(verified);
   }
+  if (SSL_is_server(tls_.get()) == 0) failure_ += Remedy(verified, code);
   return {Status::kFailed};
 }
 

@@ -40,7 +40,8 @@ class Link {
   // afterwards is good only for being ignored: nobody decrypts it.
   void EndWriting();
 
-  // Why the last one failed: "the certificate is of another host".
+  // Why the last one failed: "the certificate is of another host"; of a client also what to do
+  // about it, in parentheses, where that is known.
   const std::string& failure() const { return failure_; }
   // Common name of the other side's certificate, which has been verified; empty if it has none.
   std::string PeerName() const;

@@ -15,6 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 
 class Tls : public testing::Test {
@@ -104,6 +105,7 @@ TEST_F(Tls, IsRefusedWithoutTrust) {
   const auto stranger = Ask({.authority = other_.file()});
   ASSERT_FALSE(stranger);
   EXPECT_THAT(stranger.error().message, HasSubstr("its certificate will not do"));
+  EXPECT_THAT(stranger.error().message, EndsWith("(name its authority with --ca)"));
   const auto system = Ask({});
   ASSERT_FALSE(system);
   EXPECT_THAT(system.error().message, HasSubstr("its certificate will not do"));
@@ -132,9 +134,23 @@ TEST_F(Tls, AsksClientsForTheirsIfItShould) {
   EXPECT_EQ(*known, "node-7:hello");
   const auto without = Ask({.authority = authority_.file()});
   ASSERT_FALSE(without);
-  EXPECT_THAT(without.error().message, HasSubstr("certificate"));
-  EXPECT_FALSE(Ask(
-      {.authority = authority_.file(), .certificate = strange.certificate, .key = strange.key}));
+  EXPECT_THAT(without.error().message, EndsWith("one's own with --cert and --key)"));
+  const auto stranger =
+      Ask({.authority = authority_.file(), .certificate = strange.certificate, .key = strange.key});
+  ASSERT_FALSE(stranger);
+  EXPECT_THAT(stranger.error().message, EndsWith("an authority that it trusts)"));
+}
+
+TEST_F(Tls, SaysWhichOfHttpAndHttpsIsWanted) {
+  Serve(ServersOwn());
+  const auto plain = Ask({.server = "http://127.0.0.1:" + std::to_string(server_->port())});
+  ASSERT_FALSE(plain);
+  EXPECT_THAT(plain.error().message, HasSubstr("wants https://"));
+  server_.reset();
+  server_ = std::make_unique<TestServer>(Routes(streams_), ServerOptions());
+  const auto secure = Ask({.server = Url(), .authority = authority_.file()});
+  ASSERT_FALSE(secure);
+  EXPECT_THAT(secure.error().message, EndsWith("(does it speak plain HTTP? write http:// then)"));
 }
 
 TEST_F(Tls, IsReadAgainForNewConnections) {

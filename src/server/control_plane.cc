@@ -15,6 +15,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/mutex.h"
+#include "perseus/http/address.h"
 #include "perseus/server/endpoints.h"
 #include "perseus/server/event_hub.h"
 #include "perseus/server/openapi.h"
@@ -223,6 +224,7 @@ class ControlPlane::Impl {
   }
 
   Result<void> CheckExposure() {
+    if (const auto address = http::ParseHostPort(options_.address); !address) return Fail(address);
     if (IsLoopback(options_.address) || options_.is_insecure) return {};
     if (!options_.tls) {
       return Fail(

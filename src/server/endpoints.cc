@@ -43,7 +43,7 @@ Answer<Context> Admit(const Services& services, const http::Request& request,
   if (!*job) {
     return Refuse(404, "There is no such job",
                   fmt::format("no job has the id or key {}", Excerpt(named->second)),
-                  "see GET /v1/jobs?all=1; register one with POST /v1/jobs");
+                  "perseus jobs --all lists them, perseus job register makes one");
   }
   context.job = **std::move(job);
   return context;

@@ -139,9 +139,10 @@ ordered_json StragglerJson(const StragglerRecord& straggler, Milliseconds now) {
                     {"starts", TimeText(straggler.starts)}};
   if (straggler.expires != 0) json["expires"] = TimeText(straggler.expires);
   if (straggler.expires == 0 && has_begun && now - straggler.starts > kOldStraggler) {
-    json["warning"] =
-        fmt::format("said {:.0f} hours ago and never expires (DELETE it when the pipeline is well)",
-                    SecondsSince(straggler.starts, now) / 3600);
+    json["warning"] = fmt::format(
+        "said {:.0f} hours ago and never expires (perseus job straggler JOB {} --over when the "
+        "pipeline is well)",
+        SecondsSince(straggler.starts, now) / 3600, straggler.pipeline);
   }
   return json;
 }
@@ -150,7 +151,7 @@ Answer<void> RequireRunning(const JobRecord& job) {
   if (job.ended == 0) return {};
   return Refuse(409, "The job has ended",
                 fmt::format("job {} ended at {}", job.key, TimeText(job.ended)),
-                "register it again (POST /v1/jobs)");
+                "register it again: perseus job register");
 }
 
 }  // namespace perseus

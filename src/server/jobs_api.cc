@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "perseus/server/differences.h"
 #include "perseus/server/endpoints.h"
 #include "perseus/server/job_spec.h"
 #include "perseus/server/job_view.h"
@@ -35,10 +36,13 @@ Answer<http::Response> Register(const Context& context) {
       context.now);
   if (!created) return Refuse(created);
   if (!created->is_new && created->job.body != canonical) {
-    return Refuse(409, "There is another job of that key",
-                  fmt::format("job {} runs with key \"{}\" and was registered differently",
-                              created->job.id, spec->key),
-                  "end it first (POST /v1/jobs/KEY/end), or take another key", "/key");
+    return Refuse(
+        409, "There is another job of that key",
+        fmt::format(
+            "job {} runs with key \"{}\" and was registered differently: {}", created->job.id,
+            spec->key,
+            Differences(nlohmann::json::parse(created->job.body), nlohmann::json::parse(body))),
+        fmt::format("end it first: perseus job end {}, or take another key", spec->key), "/key");
   }
   auto view = ViewJob(context.services, created->job, context.now);
   if (!view) return Refuse(view);

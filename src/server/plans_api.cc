@@ -46,7 +46,7 @@ class PlanningPlace {
 
 Answer<http::Response> NoProfile() {
   return Refuse(404, "There is no plan yet", "the job has no profile to plan with",
-                "PUT /v1/jobs/J/profile");
+                "give it one: perseus job register --profile FILE");
 }
 
 http::Response PlanResponse(const PlanRecord& plan) {

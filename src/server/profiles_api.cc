@@ -140,7 +140,7 @@ Answer<http::Response> GetProfile(const Context& context) {
   if (!profile) return Refuse(profile);
   if (!*profile) {
     return Refuse(404, "There is no profile yet", "nobody has uploaded a profile of this job",
-                  "PUT one, or POST measurements");
+                  "give it one: perseus job register --profile FILE");
   }
   http::Response response;
   response.content_type = "text/csv; charset=utf-8";

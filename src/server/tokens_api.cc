@@ -105,7 +105,7 @@ Answer<http::Response> Revoke(const Context& context) {
   if (!deleted) return Refuse(deleted);
   if (!*deleted) {
     return Refuse(404, "There is no such token", fmt::format("no token has the id {}", id),
-                  "see GET /v1/tokens");
+                  "perseus token list shows them");
   }
   if (auto loaded = context.services.rights.Load(store); !loaded) return Refuse(loaded);
   return JsonResponse({{"id", id}, {"revoked", true}});

@@ -95,7 +95,7 @@ Answer<JobRecord> JobOf(const Context& context, JobInfo info) {
     if (!may) return tl::unexpected(may.error());
   }
   const std::string remedy =
-      "register the job first (POST /v1/jobs) and give its key as job_metadata";
+      "register the job first (perseus job register) and give its key as job_metadata";
   if (!info.metadata.empty()) {
     auto job = store.FindJob(info.metadata);
     if (!job) return Refuse(job);

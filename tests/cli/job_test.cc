@@ -1,0 +1,148 @@
+// `perseus job` and `perseus jobs` as processes, with a server of their own.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "program.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr const char* kShape = " --schedule 1f1b --stages 4 --microbatches 8 ";
+
+class JobProgramTest : public ProgramTest {
+ protected:
+  JobProgramTest() {
+    server_ = std::stoi(
+        RunWell("serve --listen 127.0.0.1:0 --database sqlite:server.db 2>log & echo $!"));
+    const std::string mark = "listening on 127.0.0.1:";
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (std::chrono::steady_clock::now() < end) {
+      const std::string log = Read("log");
+      const std::size_t at = log.find(mark);
+      if (at != std::string::npos && log.find('\n', at) != std::string::npos) {
+        server_flag_ =
+            " --server http://127.0.0.1:" + std::to_string(std::stoi(log.substr(at + mark.size())));
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    ADD_FAILURE() << "the server does not come up: " << Read("log");
+  }
+  ~JobProgramTest() override { kill(server_, SIGTERM); }
+
+  Outcome Job(const std::string& arguments) const { return Run("job " + arguments + server_flag_); }
+  std::string JobWell(const std::string& arguments) const {
+    return RunWell("job " + arguments + server_flag_);
+  }
+  std::string Jobs(const std::string& arguments = "") const {
+    return RunWell("jobs" + arguments + server_flag_);
+  }
+
+ private:
+  pid_t server_ = 0;
+  std::string server_flag_;
+};
+
+TEST_F(JobProgramTest, OfAProfileThatCannotBeReadNothingIsRegistered) {
+  Write("bad.csv", "stage,instruction,frequency,time,energy\n0,forward,1410,soon,5\n");
+  for (const char* name : {"bad.csv", "missing.csv"}) {
+    const std::string flags = std::string("register run7 --profile ") + name + kJob;
+    ExpectComplaint(Job(flags), name == std::string("bad.csv") ? 2 : 1, name);
+  }
+  EXPECT_EQ(Jobs(" --all"), "no jobs\n");
+}
+
+TEST_F(JobProgramTest, WhoseProfileIsRefusedIsNotRegistered) {
+  MakeProfile();
+  const Outcome refused =
+      Job("register run7 --profile profile.csv --schedule 1f1b --stages 6 --microbatches 8 "
+          "--blocking-power 80");
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err, StartsWith("perseus: nothing is registered: profile.csv: "));
+  EXPECT_EQ(Jobs(), "no jobs\n");
+  EXPECT_THAT(JobWell(std::string("register run7 --profile profile.csv") + kJob),
+              HasSubstr("is being planned"));
+}
+
+TEST_F(JobProgramTest, AnotherProfileThatIsRefusedLeavesTheJobAsItWas) {
+  MakeProfile();
+  RunWell("synth --stages 2 -o small.csv");
+  JobWell(std::string("register run7 --profile profile.csv") + kJob);
+  const Outcome refused = Job(std::string("register run7 --profile small.csv") + kJob);
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err, HasSubstr("job run7 is registered, without this profile: small.csv: "));
+  EXPECT_THAT(Jobs(), HasSubstr("run7"));
+}
+
+TEST_F(JobProgramTest, RegisteringSaysWhatIsMissing) {
+  const Outcome bare = Job(std::string("register bare") + kShape);
+  EXPECT_EQ(bare.status, 0);
+  EXPECT_THAT(bare.out, HasSubstr("; no profile yet: --profile FILE\n"));
+  EXPECT_THAT(bare.err, HasSubstr("planned with 0 W"));
+  EXPECT_THAT(bare.err, HasSubstr("--blocking-power"));
+  Write("job.toml",
+        "profile = \"profile.csv\"\n[pipeline]\nschedule = \"1f1b\"\nstages = 4\n"
+        "microbatches = 8\n[gpu]\nblocking_power_w = 80\n");
+  EXPECT_THAT(JobWell("register named --job job.toml"),
+              ContainsRegex("no profile yet: --profile .*profile.csv \\(job.toml names it"));
+}
+
+TEST_F(JobProgramTest, AnotherRegistrationIsToldInWhatItDiffers) {
+  JobWell(std::string("register run7") + kJob);
+  ExpectComplaint(Job("register run7 --schedule 1f1b --stages 8 --microbatches 8 "
+                      "--blocking-power 83.64"),
+                  3,
+                  "registered differently: schedule.stages 4, here 8 (end it first: perseus "
+                  "job end run7, or take another key)");
+}
+
+TEST_F(JobProgramTest, TargetsAreAskedForAndShownInWords) {
+  JobWell(std::string("register run7 --price 0.12 2") + kJob);
+  ExpectComplaint(Job("target run7"), 2, "--energy-budget");
+  const std::string words = "least cost at 0.12 $/kWh and 2 $/GPU-hour";
+  EXPECT_THAT(Jobs(), HasSubstr(words));
+  EXPECT_THAT(JobWell("show run7"), HasSubstr("target: " + words));
+  JobWell("target run7 --deadline 1");
+  EXPECT_THAT(Jobs(), HasSubstr("deadline 1 s"));
+}
+
+TEST_F(JobProgramTest, RemediesAreCommands) {
+  const Outcome unknown = Job("show nobody");
+  ExpectComplaint(unknown, 2, "perseus jobs --all");
+  EXPECT_THAT(unknown.err, Not(HasSubstr("/v1")));
+}
+
+// Without a server.
+using JobUsageTest = ProgramTest;
+
+TEST_F(JobUsageTest, HelpIsThatOfTheWholeVerb) {
+  const Outcome slow = Run("job straggler g 1 --slowdown -1");
+  ExpectComplaint(slow, 2, "see perseus job straggler --help");
+  EXPECT_THAT(slow.err, Not(HasSubstr("()")));
+  ExpectComplaint(Run("job straggler g 1 --slow 2"), 2, "did you mean --slowdown?");
+  ExpectComplaint(Run("job"), 2, "see perseus job --help");
+  ExpectComplaint(Run("job retarget g"), 2, "did you mean target?");
+}
+
+TEST_F(JobUsageTest, HelpOfRegisterSpeaksOfNoProfile) {
+  const std::string help = RunWell("job register --help");
+  EXPECT_THAT(help, Not(HasSubstr("as many as the profile has")));
+  EXPECT_THAT(help, Not(HasSubstr("for totals only")));
+  EXPECT_THAT(RunWell("plan --help"), HasSubstr("as many as the profile has"));
+}
+
+TEST_F(JobUsageTest, APortAloneIsNoAddressToServeAt) {
+  ExpectComplaint(Run("serve --listen 7433"), 2, "7433 is no address (write HOST:PORT");
+}
+
+}  // namespace
+}  // namespace perseus
