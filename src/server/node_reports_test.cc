@@ -94,7 +94,8 @@ class NodeReportsTest : public testing::Test {
   }
   std::vector<int> Detected() {
     std::vector<int> pipelines;
-    for (const StragglerRecord& straggler : *one_->store->Stragglers(job_)) {
+    const auto stragglers = one_->store->Stragglers(job_);
+    for (const StragglerRecord& straggler : *stragglers) {
       pipelines.push_back(straggler.pipeline);
     }
     return pipelines;
