@@ -155,12 +155,13 @@ void Keeper::TryLease(std::chrono::milliseconds patience) {
 }
 
 void Keeper::LoseLease(const std::string& cause, const std::string& message) {
+  // The cause first: whoever sees that the lease is gone finds why.
+  core_.warnings.Once(cause, message);
+  core_.agent_losses.fetch_add(1, std::memory_order_relaxed);
   core_.live().socket.store(-1);
   core_.live().wakeup.store(-1);
   static_cast<void>(core_.asker.UseLease(nullptr));
   link_.reset();
-  core_.agent_losses.fetch_add(1, std::memory_order_relaxed);
-  core_.warnings.Once(cause, message);
   next_try_ = clock_->Now() + retry_after_;
 }
 
