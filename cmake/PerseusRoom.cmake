@@ -34,7 +34,7 @@ function(perseus_room name)
     target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests/support)
     target_compile_definitions(${name}_test PRIVATE
       PERSEUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    gtest_discover_tests(${name}_test TEST_PREFIX ${PERSEUS_TEST_PREFIX}${name}.
+    gtest_discover_tests(${name}_test TEST_PREFIX ${PERSEUS_TEST_PREFIX}${name}. NO_PRETTY_VALUES
       DISCOVERY_TIMEOUT 60)
   endif()
 endfunction()
