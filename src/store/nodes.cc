@@ -129,6 +129,15 @@ Result<void> SqlStore::PutStraggler(const StragglerRecord& straggler, Millisecon
     if (const auto locked = LockRunningJob(transaction, straggler.job); !locked) {
       return Fail(locked);
     }
+    // The same of what holds, and for longer: nothing changes now.
+    const auto put_off = transaction.Run(
+        "UPDATE stragglers SET expires = $5 WHERE job = $1 AND pipeline = $2 AND source = $3 "
+        "AND slowdown = $4 AND starts <= $7 AND $6 <= $7 AND (expires = 0 OR expires > $7) "
+        "AND ($5 = 0 OR (expires <> 0 AND expires <= $5)) RETURNING job",
+        {straggler.job, straggler.pipeline, straggler.source, straggler.slowdown, straggler.expires,
+         straggler.starts, now});
+    if (!put_off) return Fail(put_off);
+    if (!put_off->empty()) return {};
     const auto put = transaction.Run(
         "INSERT INTO stragglers (job, pipeline, source, slowdown, starts, expires) "
         "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (job, pipeline, source) DO UPDATE SET "

@@ -284,8 +284,9 @@ class Store {
   virtual Result<void> Acknowledge(const std::vector<NodeRecord>& nodes) = 0;
 
   // --- stragglers
-  // Replaces what that source said of that pipeline: generation + 1, planning is due. kInput if the
-  // slowdown is below 1 or no number.
+  // Replaces what that source said of that pipeline: generation + 1, planning is due; but where it
+  // says again what holds already, only the end is put off. kInput if the slowdown is below 1 or no
+  // number.
   virtual Result<void> PutStraggler(const StragglerRecord& straggler, Milliseconds now) = 0;
   // Whether there was one; then generation + 1, and planning is due.
   virtual Result<bool> DeleteStraggler(std::string_view job, int pipeline, std::string_view source,

@@ -292,6 +292,35 @@ TEST_P(StoreTest, EachSourceSaysOneThingOfAPipeline) {
   EXPECT_THAT(Get(store_->Stragglers(job_)), ElementsAre(forecast));
 }
 
+TEST_P(StoreTest, WhatIsSaidAgainOfAStragglerPutsItsEndOff) {
+  StragglerRecord straggler = {.job = job_,
+                               .pipeline = 1,
+                               .source = "detected",
+                               .slowdown = 1.1,
+                               .starts = 100,
+                               .expires = 200};
+  Succeed(store_->PutStraggler(straggler, 100));
+  ASSERT_EQ(Job().generation, 1);
+  const auto say = [&](Milliseconds starts, Milliseconds expires, Milliseconds now) {
+    StragglerRecord again = straggler;
+    again.starts = starts;
+    again.expires = expires;
+    Succeed(store_->PutStraggler(again, now));
+    return Job().generation;
+  };
+  EXPECT_EQ(say(150, 250, 150), 1);
+  StragglerRecord put_off = straggler;
+  put_off.expires = 250;
+  EXPECT_THAT(Get(store_->Stragglers(job_)), ElementsAre(put_off)) << "it began when it did";
+  EXPECT_EQ(say(160, 240, 160), 2) << "sooner";
+  EXPECT_EQ(say(180, 300, 170), 3) << "from later on";
+  EXPECT_EQ(say(310, 400, 310), 4) << "it was over";
+  EXPECT_EQ(say(320, 0, 320), 4) << "for ever";
+  EXPECT_EQ(say(330, 500, 330), 5) << "no longer";
+  straggler.slowdown = 1.2;
+  EXPECT_EQ(say(340, 600, 340), 6);
+}
+
 TEST_P(StoreTest, TokensAreListedUntilTheyAreTakenBack) {
   const TokenRecord token = {.id = "t1",
                              .hash = "00ff",
