@@ -73,14 +73,6 @@ Result<Plan> PlanAtOrAfter(const Plans& plans, Nanoseconds time) {
   return plans.For(planner.baseline().time);
 }
 
-// In six digits, and never below `value`: whoever asks for what a message offers gets it.
-std::string RoundedUp(double value) {
-  const double unit = std::pow(10, std::floor(std::log10(value)) - 5);
-  std::string text = fmt::format("{:.6g}", std::ceil(value / unit) * unit);
-  if (std::stod(text) < value) text = fmt::format("{:.6g}", (std::ceil(value / unit) + 1) * unit);
-  return text;
-}
-
 // The fastest plan that stays within `limit`. The bound tells where to begin. As plans lie a little
 // above it, attempts aim lower by what the last plan was above its bound, then by twice that and
 // so on; once a plan fits they halve what is between it and the last that did not.
@@ -172,6 +164,13 @@ Result<Plan> PlanOf(const Plans& plans, const Frontier* frontier, const Target& 
 }
 
 }  // namespace
+
+std::string RoundedUp(double value) {
+  const double unit = std::pow(10, std::floor(std::log10(value)) - 5);
+  std::string text = fmt::format("{:.6g}", std::ceil(value / unit) * unit);
+  if (std::stod(text) < value) text = fmt::format("{:.6g}", (std::ceil(value / unit) + 1) * unit);
+  return text;
+}
 
 std::string Describe(const Target& target) {
   switch (target.kind) {

@@ -29,6 +29,10 @@ struct Target {
 // "least energy", "least energy-delay product", "least cost at 0.12 $/kWh and 2 $/GPU-hour".
 std::string Describe(const Target& target);
 
+// A value above 0 in six digits, and never below it: whoever asks for what a message offers gets
+// it.
+std::string RoundedUp(double value);
+
 // Whether PlanForTarget wants the frontier for it.
 bool NeedsFrontier(Target::Kind kind);
 

@@ -1,7 +1,6 @@
 // Jobs: register, list, inspect, retarget, end.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <utility>
 
 #include "perseus/server/differences.h"
@@ -84,12 +83,6 @@ Answer<http::Response> End(const Context& context) {
   return JsonResponse({{"id", id}, {"ended", true}});
 }
 
-// In six digits, and never below `value`: whoever asks for what is offered is not refused.
-std::string Offered(double value) {
-  const double unit = std::pow(10, std::floor(std::log10(value)) - 5);
-  return fmt::format("{:.6g}", std::ceil(value / unit) * unit);
-}
-
 // The frontier goes from the least time to the least energy, and a plan's average power is the
 // least there. No plan lies below it; one that a little above it cannot be had is found out by
 // planning.
@@ -121,7 +114,7 @@ Answer<void> CheckAgainst(const std::string& frontier, const Target& target) {
   if (target.value >= least) return {};
   return Refuse(422, "Nothing can meet this",
                 fmt::format("of an iteration, {} is not possible: the least is {} {}",
-                            Describe(target), Offered(least), unit),
+                            Describe(target), RoundedUp(least), unit),
                 "ask for that or more; the target stays as it was", "/value");
 }
 
