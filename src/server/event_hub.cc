@@ -250,7 +250,8 @@ void EventHub::TakeNews(const std::string& job, const std::set<std::string>& nod
   }
   Reading& reading = readings_[job];
   reading.is_under_way = false;
-  reading.next.empty() ? static_cast<void>(readings_.erase(job)) : StartReading(job);
+  if (!reading.next.empty()) return StartReading(job);
+  readings_.erase(job);
 }
 
 // Null if the job is not there, or has no orders yet.
