@@ -49,6 +49,14 @@ class Connection {
 // Runs it on the loop; what it throws comes out of the loop's run().
 void Spawn(asio::io_context& loop, asio::awaitable<void> work);
 
+// Runs work(loop), a coroutine, on a loop of its own, to its end.
+template <typename Work>
+void RunOnLoop(Work work) {
+  asio::io_context loop(1);
+  Spawn(loop, work(loop));
+  loop.run();
+}
+
 // Calls `work` with 0, 1, … count - 1, at most `width` at a time; done when all are.
 asio::awaitable<void> ForEach(asio::io_context& loop, int count, int width,
                               std::function<asio::awaitable<void>(Connection&, int)> work,

@@ -109,15 +109,11 @@ asio::awaitable<void> RunPlans(asio::io_context& loop, const ServerProcess& serv
 }  // namespace
 
 void MeasureUploads(const ServerProcess& server, const Options& options) {
-  asio::io_context loop(1);
-  Spawn(loop, RunUploads(loop, server, options));
-  loop.run();
+  RunOnLoop([&](asio::io_context& loop) { return RunUploads(loop, server, options); });
 }
 
 void MeasurePlans(const ServerProcess& server, const Options& options) {
-  asio::io_context loop(1);
-  Spawn(loop, RunPlans(loop, server, options));
-  loop.run();
+  RunOnLoop([&](asio::io_context& loop) { return RunPlans(loop, server, options); });
 }
 
 }  // namespace perseus::load

@@ -105,9 +105,7 @@ asio::awaitable<void> Run(asio::io_context& loop, const ServerProcess& server,
 }  // namespace
 
 void MeasureReports(const ServerProcess& server, const Options& options) {
-  asio::io_context loop(1);
-  Spawn(loop, Run(loop, server, options));
-  loop.run();
+  RunOnLoop([&](asio::io_context& loop) { return Run(loop, server, options); });
 }
 
 }  // namespace perseus::load

@@ -76,6 +76,15 @@ class NodeTest : public testing::Test {
     std::ofstream(directory_ / name / "server.json") << json{{"job", key}}.dump();
     return logs;
   }
+  // Rank 0 is there, attached, and follows version 7: plan A from step 1 on.
+  RankLogs MakeFollowedJob() {
+    const RankLogs logs = MakeJob();
+    logs.Begin({0, 0, 0}, 100);
+    Turn();
+    Hear(7, 1, {{"0", kPlanA}});
+    Turn();
+    return logs;
+  }
   void Turn(Nanoseconds after = 1'000 * kMs) {
     now_ += after;
     node_->Turn(now_);
@@ -267,11 +276,7 @@ TEST_F(NodeTest, JobsShareAReport) {
 }
 
 TEST_F(NodeTest, WhileTheServerIsAwayOrdersStayAndTheNewestStepsAreKept) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
-  Hear(7, 1, {{"0", kPlanA}});
-  Turn();
+  const RankLogs logs = MakeFollowedJob();
   server_.is_away = true;
   const std::size_t before = server_.reports.size();
   for (int step = 1; step <= 400; ++step) {
@@ -303,11 +308,7 @@ TEST_F(NodeTest, LateOrdersHoldFromWhereRanksCanFollow) {
 }
 
 TEST_F(NodeTest, APlanThatIsNoneLeavesTheOrdersOfBefore) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
-  Hear(7, 1, {{"0", kPlanA}});
-  Turn();
+  const RankLogs logs = MakeFollowedJob();
   server_.plan = "{}";
   Hear(8, 9, {{"0", kPlanB}});
   Turn();
@@ -351,11 +352,7 @@ TEST_F(NodeTest, PlansNamedAheadAreThereWhenTheyAreWanted) {
 }
 
 TEST_F(NodeTest, AJobThatEndedIsAskedForWhileItRunsAndOnceItBeginsAnew) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
-  Hear(7, 1, {{"0", kPlanA}});
-  Turn();
+  const RankLogs logs = MakeFollowedJob();
   node_->Hear({"ended", "", R"({"job": "j-1"})"});
   server_.attach_status = 409;
   const std::size_t reports = server_.reports.size();
@@ -379,11 +376,7 @@ TEST_F(NodeTest, AJobThatEndedIsAskedForWhileItRunsAndOnceItBeginsAnew) {
 }
 
 TEST_F(NodeTest, AJobThatIsEndedAndRegisteredAgainGoesOnWithItsNewOrders) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
-  Hear(7, 1, {{"0", kPlanA}});
-  Turn();
+  const RankLogs logs = MakeFollowedJob();
   node_->Hear({"ended", "", R"({"job": "j-1"})"});
   Turn();
   server_.job = "j-2";
@@ -398,11 +391,7 @@ TEST_F(NodeTest, AJobThatIsEndedAndRegisteredAgainGoesOnWithItsNewOrders) {
 
 // The node was away when its job was ended and registered again.
 TEST_F(NodeTest, OrdersOfAnEarlierJobOfThatKeyAreTakenBackAndItsEventsPassedOver) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
-  Hear(7, 1, {{"0", kPlanA}});
-  Turn();
+  const RankLogs logs = MakeFollowedJob();
   logs.End({0, 0, 0}, 1, InForce().version);
   Start();
   Turn();
@@ -428,11 +417,7 @@ TEST_F(NodeTest, OrdersOfAnEarlierJobOfThatKeyAreTakenBackAndItsEventsPassedOver
 
 // A node that is started anew hears that a job ended before it has attached.
 TEST_F(NodeTest, AnEndThatComesFirstIsThatOfWhatLiesInTheDirectory) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
-  Hear(7, 1, {{"0", kPlanA}});
-  Turn();
+  const RankLogs logs = MakeFollowedJob();
   Start();
   server_.is_away = true;
   Turn();
@@ -442,11 +427,7 @@ TEST_F(NodeTest, AnEndThatComesFirstIsThatOfWhatLiesInTheDirectory) {
 }
 
 TEST_F(NodeTest, OrdersStayWhereTheNodeEndsAndTheNextOneGoesOn) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
-  Hear(7, 1, {{"0", kPlanA}});
-  Turn();
+  const RankLogs logs = MakeFollowedJob();
   logs.End({0, 0, 0}, 1, InForce().version);
   node_.reset();
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));

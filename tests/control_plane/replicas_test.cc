@@ -81,9 +81,7 @@ TEST_F(ReplicasTest, CutOffOneIsLeftForAnother) {
   const std::string why_not = Network::WhyNot();
   if (!why_not.empty()) GTEST_SKIP() << why_not;
   const Network network(kReplicas);
-  StartReplicas(
-      {network.Address(0) + ":7410", network.Address(1) + ":7410", network.Address(2) + ":7410"},
-      {network.Inside(0), network.Inside(1), network.Inside(2)});
+  StartReplicasIn(network);
   Begin();
   const RecordedStream stream(urls(), "n1");
   StragglerLoad load(urls(), kKey);

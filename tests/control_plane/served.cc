@@ -22,6 +22,16 @@ void Served::StartReplicas(const std::vector<std::string>& addresses,
   for (int replica = 0; replica < kReplicas; ++replica) StartReplica(replica);
 }
 
+void Served::StartReplicasIn(const Network& network) {
+  std::vector<std::string> addresses;
+  std::vector<std::string> in_front;
+  for (int replica = 0; replica < kReplicas; ++replica) {
+    addresses.push_back(network.Address(replica) + ":7410");
+    in_front.push_back(network.Inside(replica));
+  }
+  StartReplicas(addresses, in_front);
+}
+
 void Served::StartReplica(int replica) {
   const auto index = static_cast<std::size_t>(replica);
   std::string& address = addresses_.at(index);

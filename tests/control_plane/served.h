@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "network.h"
 #include "postgres_server.h"
 #include "training_fixture.h"
 
@@ -21,6 +22,8 @@ class Served : public TrainingFixture {
   void StartReplicas(const std::vector<std::string>& addresses,
                      const std::vector<std::string>& in_front = {});
   void StartReplica(int replica);
+  // Each on a machine of that network.
+  void StartReplicasIn(const Network& network);
   const std::string& url(int replica) const { return urls_.at(static_cast<std::size_t>(replica)); }
   int ReplicaAt(const std::string& url) const;  // -1: none of these.
   pid_t pid(int replica) const { return pids_.at(static_cast<std::size_t>(replica)); }

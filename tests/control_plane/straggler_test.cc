@@ -127,9 +127,7 @@ TEST_F(StragglerTest, AlsoWithThreeReplicasOfWhichOneIsCutOffMeanwhile) {
   const std::string why_not = Network::WhyNot();
   if (!why_not.empty()) GTEST_SKIP() << why_not;
   const Network network(kReplicas);
-  StartReplicas(
-      {network.Address(0) + ":7410", network.Address(1) + ":7410", network.Address(2) + ":7410"},
-      {network.Inside(0), network.Inside(1), network.Inside(2)});
+  StartReplicasIn(network);
   ThrottleAndRecover([&] {
     EXPECT_EQ(ReplicaHeardBy("a.node.log"), 0);
     EXPECT_EQ(ReplicaHeardBy("b.node.log"), 1);
