@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <iostream>
 
+#include "network.h"
 #include "served_jobs.h"
 
 namespace perseus {
@@ -58,27 +60,41 @@ class SavingsTest : public ServedJobs {
     }
     EXPECT_TRUE(is_as_fast) << "slower than promised, three times";
   }
+  // The servers run. Two jobs, one after the other: 16 ranks at a time are more than two cores wake
+  // in time. The server has both all along. `in_the_middle` is called when the first was profiled.
+  void ProfileAndSave(const std::function<void()>& in_the_middle) {
+    const ServedJob two{"two-pipelines", 2, 4, 6, {{"a", 4, "run-two"}, {"b", 4, "run-two"}}};
+    const ServedJob one{"one-pipeline", 1, 8, 8, {{"c", 8, "run-one"}}};
+    SetUp(two, "--work-scale 0.4");
+    SetUp(one, "--work-scale 0.4");
+    for (const ServedJob& job : {two, one}) {
+      Register(job);
+      StartNodes(job);
+    }
+    for (const ServedJob& job : {two, one}) {
+      StartTrainer(job);
+      AwaitStep(job.key, 10);
+      ProfileOnline(job);
+      if (HasFatalFailure()) return;
+      if (job.key == two.key) in_the_middle();
+      ExpectPromiseKeptInOneOfThree(job);
+      if (HasFatalFailure()) return;
+    }
+  }
 };
 
-// One after the other: 16 ranks at a time are more than two cores wake in time. The server has both
-// all along.
 TEST_F(SavingsTest, TwoJobsSaveWhatTheServerPromised) {
   StartServer();
-  const ServedJob two{"two-pipelines", 2, 4, 6, {{"a", 4, "run-two"}, {"b", 4, "run-two"}}};
-  const ServedJob one{"one-pipeline", 1, 8, 8, {{"c", 8, "run-one"}}};
-  SetUp(two, "--work-scale 0.4");
-  SetUp(one, "--work-scale 0.4");
-  for (const ServedJob& job : {two, one}) {
-    Register(job);
-    StartNodes(job);
-  }
-  for (const ServedJob& job : {two, one}) {
-    StartTrainer(job);
-    AwaitStep(job.key, 10);
-    ProfileOnline(job);
-    if (HasFatalFailure()) return;
-    ExpectPromiseKeptInOneOfThree(job);
-  }
+  ProfileAndSave([] {});
+}
+
+// The one that the nodes are at is cut off when the profile has just come.
+TEST_F(SavingsTest, AlsoWithThreeReplicasOfWhichOneIsCutOffMeanwhile) {
+  const std::string why_not = Network::WhyNot();
+  if (!why_not.empty()) GTEST_SKIP() << why_not;
+  const Network network(kReplicas);
+  StartReplicasIn(network);
+  ProfileAndSave([&] { network.Cut(0); });
 }
 
 }  // namespace
