@@ -1,6 +1,8 @@
 // Jobs, their profiles and measurements.
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "perseus/base/excerpt.h"
 #include "perseus/store/sql_store.h"
 
@@ -123,11 +125,14 @@ Result<void> SqlStore::SetTarget(std::string_view job, std::string_view target, 
 
 Result<void> SqlStore::Heartbeat(std::string_view job, Steps steps, std::int64_t step,
                                  std::string_view summary, Milliseconds at) {
+  // Whatever was said, the job's restart comes after it: clocks may differ a little.
+  const Milliseconds said_until =
+      steps == Steps::kAnew ? std::numeric_limits<Milliseconds>::max() : at - kRestarted;
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
     return RunSteps(transaction,
                     {{"UPDATE jobs SET last_step = $2, summary = $3, last_step_at = $4 "
                       "WHERE id = $1 AND ended = 0 AND (last_step < $2 OR last_step_at <= $5)",
-                      {job, step, summary, at, steps == Steps::kAnew ? at : at - kRestarted}}});
+                      {job, step, summary, at, said_until}}});
   });
 }
 

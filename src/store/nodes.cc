@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <tuple>
 
 #include "perseus/store/sql_store.h"
@@ -30,6 +33,45 @@ Result<void> TellNode(Transaction& transaction, std::string_view node) {
   return transaction.Notify({.kind = Notice::Kind::kNode, .name = std::string(node)});
 }
 
+using nlohmann::ordered_json;
+
+// Which rank it is, on whatever GPU.
+ordered_json Place(ordered_json rank) {
+  if (rank.is_object()) rank.erase("gpu");
+  return rank;
+}
+
+// Each rank is on one node: those that had one of `ranks` have it no more, since a job that is
+// started again may do so on other nodes.
+Result<void> TakeFromOthers(Transaction& transaction, std::string_view job, std::string_view node,
+                            std::string_view ranks) {
+  const auto list = ordered_json::parse(ranks, nullptr, false);
+  if (!list.is_array()) return Fail("a node's ranks are no list (expected a JSON array)");
+  std::set<ordered_json> taken;
+  for (const ordered_json& rank : list) taken.insert(Place(rank));
+  Result<Rows> others = transaction.Run(
+      "SELECT node, ranks FROM nodes WHERE job = $1 AND node <> $2 ORDER BY node", {job, node});
+  if (!others) return Fail(others);
+  for (Row& row : *others) {
+    const std::string other = row.TakeText(0);
+    const auto had = ordered_json::parse(row.TakeText(1), nullptr, false);
+    auto left = ordered_json::array();
+    for (const ordered_json& rank : had) {
+      if (!taken.contains(Place(rank))) left.push_back(rank);
+    }
+    if (left.size() == had.size()) continue;
+    const std::string text = left.dump();
+    const auto written =
+        left.empty()
+            ? transaction.Run("DELETE FROM nodes WHERE job = $1 AND node = $2", {job, other})
+            : transaction.Run("UPDATE nodes SET ranks = $3 WHERE job = $1 AND node = $2",
+                              {job, other, text});
+    if (!written) return Fail(written);
+    if (auto told = TellNode(transaction, other); !told) return told;
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> SqlStore::AttachNode(std::string_view job, std::string_view node,
@@ -45,6 +87,7 @@ Result<void> SqlStore::AttachNode(std::string_view job, std::string_view node,
         {job, node, ranks, now});
     if (!attached) return Fail(attached);
     if (!same->empty()) return {};
+    if (auto taken = TakeFromOthers(transaction, job, node, ranks); !taken) return taken;
     return TellNode(transaction, node);
   });
 }

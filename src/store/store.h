@@ -15,7 +15,7 @@
 // visible and never without it. A notice is a hint to look again; whoever lost his connection gets
 // kLookAgain and reads all.
 //
-// Bodies are JSON texts that this room does not read. Texts are UTF-8 without NUL bytes, of 500 MB
+// Bodies are JSON texts that this room does not read, but for nodes' ranks. Texts are UTF-8 without NUL bytes, of 500 MB
 // at most; others are refused (kInput). Times are milliseconds since 1970 (the caller's clock).
 // `job` is a job's id.
 //
@@ -97,7 +97,7 @@ struct OrdersRecord {
 struct NodeRecord {
   std::string job;
   std::string node;
-  std::string ranks;              // JSON.
+  std::string ranks;              // JSON: a list, of what is equal but for the key "gpu".
   std::int64_t acknowledged = 0;  // The newest orders that it has received,
   std::int64_t following = 0;     // and those that all its ranks follow,
   std::int64_t since_step = -1;   // from this step on.
@@ -198,7 +198,7 @@ class Store {
   virtual Result<void> SetTarget(std::string_view job, std::string_view target,
                                  Milliseconds now) = 0;
   // kOn: only if `step` is higher than the one known, or `at` 60 s later than it. kAnew: whatever
-  // is known, since the job counts anew. Nothing for a job that is unknown or has ended.
+  // is known, and whenever that was said, since the job counts anew. Nothing for a job that is unknown or has ended.
   enum class Steps { kOn, kAnew };
   virtual Result<void> Heartbeat(std::string_view job, Steps steps, std::int64_t step,
                                  std::string_view summary, Milliseconds at) = 0;
@@ -266,8 +266,8 @@ class Store {
   virtual Result<std::vector<OrdersRecord>> ListOrders(std::string_view job, int limit) = 0;
 
   // --- nodes
-  // Its ranks, from now on; what it acknowledged stays. A notice only if they are others than
-  // before.
+  // Its ranks, from now on, and no other node's any more: one that has none left is detached. What
+  // it acknowledged stays. Notices only where ranks are others than before.
   virtual Result<void> AttachNode(std::string_view job, std::string_view node,
                                   std::string_view ranks, Milliseconds now) = 0;
   virtual Result<void> DetachNode(std::string_view job, std::string_view node) = 0;

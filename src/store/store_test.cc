@@ -1,5 +1,6 @@
 // Jobs, profiles, plans, nodes, stragglers and tokens, on every database.
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -112,6 +113,14 @@ TEST_P(StoreTest, HeartbeatsGoForwardsUnlessTheJobRestarted) {
   Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 3, "restarted", 65'000));
   EXPECT_EQ(Job().last_step, 3);
   EXPECT_EQ(Job().last_step_at, 65'000);
+}
+
+// Whatever its clock says, who reported last; nothing of the run before holds orders back.
+TEST_P(StoreTest, AJobThatCountsAnewDoesSoWhateverClocksSay) {
+  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 50'000, "before", 5200));
+  Succeed(store_->Heartbeat(job_, Store::Steps::kAnew, -1, "anew", 5000));
+  EXPECT_EQ(Job().last_step, -1);
+  EXPECT_EQ(Job().summary, "anew");
 }
 
 TEST_P(StoreTest, ANewProfileIsANewVersionAndTheSameIsNone) {
@@ -251,6 +260,34 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
   EXPECT_THAT(Get(store_->NodesOf(job_)), SizeIs(1));
   Succeed(store_->Acknowledge({report}));
   EXPECT_THAT(Get(store_->NodesOf(job_)), SizeIs(1)) << "not attached by a report";
+}
+
+TEST_P(StoreTest, ARankIsOnTheNodeThatAttachedItLast) {
+  const std::string other = Register("run8");
+  const auto rank = [](int pipeline, int number) {
+    return R"({"pipeline":)" + std::to_string(pipeline) + R"(,"rank":)" + std::to_string(number) +
+           R"(,"tensor_rank":0)";
+  };
+  const auto gpu = [](const std::string& of) { return R"(,"gpu":")" + of + R"("})"; };
+  Succeed(store_->AttachNode(job_, "a", "[" + rank(0, 0) + "}]", 10));
+  Succeed(store_->AttachNode(
+      job_, "b", "[" + rank(1, 0) + gpu("GPU-b0") + "," + rank(1, 1) + gpu("GPU-b1") + "]", 10));
+  Succeed(store_->AttachNode(other, "b", "[" + rank(1, 0) + "}]", 10));
+  const auto nodes = [&] {
+    std::map<std::string, std::string> ranks;
+    for (const NodeRecord& node : Get(store_->NodesOf(job_))) ranks[node.node] = node.ranks;
+    return ranks;
+  };
+  using testing::Pair;
+  Succeed(store_->AttachNode(job_, "c", "[" + rank(1, 0) + gpu("GPU-c0") + "]", 20));
+  EXPECT_THAT(nodes(), ElementsAre(Pair("a", "[" + rank(0, 0) + "}]"),
+                                   Pair("b", "[" + rank(1, 1) + gpu("GPU-b1") + "]"),
+                                   Pair("c", "[" + rank(1, 0) + gpu("GPU-c0") + "]")));
+  Succeed(store_->AttachNode(job_, "c", "[" + rank(1, 0) + "}," + rank(1, 1) + "}]", 30));
+  EXPECT_THAT(nodes(), ElementsAre(Pair("a", "[" + rank(0, 0) + "}]"),
+                                   Pair("c", "[" + rank(1, 0) + "}," + rank(1, 1) + "}]")));
+  EXPECT_THAT(Get(store_->JobsOf("b")), SizeIs(1)) << "the other job's";
+  EXPECT_EQ(store_->AttachNode(job_, "d", "none", 40).error().kind, ErrorKind::kInput);
 }
 
 TEST_P(StoreTest, ANodesNameIsOneProcesssUntilThatIsSilentOrGone) {
