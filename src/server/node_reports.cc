@@ -262,6 +262,8 @@ Result<double> NodeReports::ExpectedTime(const JobRecord& job, JobWatch& watch,
       if (!parsed) return Fail(parsed);
       watch.Learn(record.version, *parsed);
     }
+    // Of a database that was lost.
+    if (!watch.Knows(step.version)) watch.Learn(step.version, PlannedOrders());
   }
   return watch.ExpectedTime(step.version, step.pipeline);
 }
