@@ -364,8 +364,8 @@ class ControlPlane::Impl {
   std::unique_ptr<Store> store_;
   ServerMetrics metrics_;
   std::atomic<bool> is_ready_{true};
-  std::atomic<bool> is_looking_{false};    // After the database, just now.
-  std::atomic<bool> looks_again_{false};   // The hub, once the database answers.
+  std::atomic<bool> is_looking_{false};   // After the database, just now.
+  std::atomic<bool> looks_again_{false};  // The hub, once the database answers.
   std::atomic<int> plans_on_request_{0};
   std::stop_source ends_;
   Rights rights_;

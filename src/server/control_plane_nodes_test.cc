@@ -130,9 +130,10 @@ TEST_F(ControlPlaneTest, SaysWhichJobsANodeIsNotAttachedTo) {
   ASSERT_EQ(Send("POST", "/v1/jobs/ended/end", "{}").status, 200);
   json body{{"jobs", json::array()}};
   for (const char* key : {"other", "mine", "ended", "j-0000000000000000"}) {
-    body["jobs"].push_back({{"job", key},
-                            {"acknowledged", 3},
-                            {"steps", {{{"step", 7}, {"pipeline", 0}, {"busy_s", 1}, {"ranks", 2}}}}});
+    body["jobs"].push_back(
+        {{"job", key},
+         {"acknowledged", 3},
+         {"steps", {{{"step", 7}, {"pipeline", 0}, {"busy_s", 1}, {"ranks", 2}}}}});
   }
   const http::Response taken = Send("POST", "/v1/nodes/n0/reports", body.dump());
   EXPECT_EQ(taken.status, 200);

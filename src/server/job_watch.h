@@ -31,8 +31,8 @@ struct ReportedStep {
   int ranks = 0;
 };
 
-// Whether `then` is less than `pause` ago. Not if it is that far ahead: then the clock was set back,
-// and nobody should wait until it is there again.
+// Whether `then` is less than `pause` ago. Not if it is that far ahead: then the clock was set
+// back, and nobody should wait until it is there again.
 bool IsWithin(Milliseconds pause, Milliseconds then, Milliseconds now);
 
 class JobWatch {

@@ -157,7 +157,8 @@ TEST_F(NodeReportsTest, AReplacedNodeKeepsNoStraggler) {
   Steps(*one_, *one_, 5, 1.3);
   ASSERT_THAT(Detected(), ElementsAre(1));
   ASSERT_TRUE(one_->store->AttachNode(
-      job_, "c1", R"([{"pipeline":1,"rank":0,"tensor_rank":0},{"pipeline":1,"rank":2,"tensor_rank":0}])",
+      job_, "c1",
+      R"([{"pipeline":1,"rank":0,"tensor_rank":0},{"pipeline":1,"rank":2,"tensor_rank":0}])",
       now_));
   ASSERT_TRUE(one_->reports.BeginAnew(job_));
   for (std::int64_t step = 0; step < 12; ++step) {

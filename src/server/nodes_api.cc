@@ -80,11 +80,12 @@ ordered_json ReadRank(const Node& rank, const JobSpec& spec) {
   rank.RequireObject(kKeys);
   const auto last = static_cast<int>(spec.planned.schedule.ranks.size()) - 1;
   const int last_tensor_rank = spec.planned.model.gpus_per_stage - 1;
-  return {{"pipeline", rank.Member("pipeline").Count(0, spec.planned.pipelines - 1, "a pipeline")},
-          {"rank", rank.Member("rank").Count(0, last, "a rank along the pipeline")},
-          {"tensor_rank", rank.Has("tensor_rank") ? rank.Member("tensor_rank")
-                                                        .Count(0, last_tensor_rank, "a tensor rank")
-                                                  : 0}};
+  return {
+      {"pipeline", rank.Member("pipeline").Count(0, spec.planned.pipelines - 1, "a pipeline")},
+      {"rank", rank.Member("rank").Count(0, last, "a rank along the pipeline")},
+      {"tensor_rank", rank.Has("tensor_rank")
+                          ? rank.Member("tensor_rank").Count(0, last_tensor_rank, "a tensor rank")
+                          : 0}};
 }
 
 std::string ReadGpu(const Node& gpu) {

@@ -97,8 +97,8 @@ std::map<int, double> StragglerDetector::Stragglers() const {
 void StragglerDetector::Judge(std::int64_t step, StragglerVerdicts& verdicts) {
   const std::map<int, Judged>& reports = open_[step];
   // Expected times of some pipelines and not of others do not compare.
-  const bool has_expected = std::ranges::any_of(
-      reports, [](const auto& report) { return report.second.expected_s > 0; });
+  const bool has_expected =
+      std::ranges::any_of(reports, [](const auto& report) { return report.second.expected_s > 0; });
   std::map<int, double> ratios;
   for (const auto& [number, report] : reports) {
     Pipeline& pipeline = pipelines_[number];

@@ -15,9 +15,9 @@
 // visible and never without it. A notice is a hint to look again; whoever lost his connection gets
 // kLookAgain and reads all.
 //
-// Bodies are JSON texts that this room does not read, but for nodes' ranks. Texts are UTF-8 without NUL bytes, of 500 MB
-// at most; others are refused (kInput). Times are milliseconds since 1970 (the caller's clock).
-// `job` is a job's id.
+// Bodies are JSON texts that this room does not read, but for nodes' ranks. Texts are UTF-8 without
+// NUL bytes, of 500 MB at most; others are refused (kInput). Times are milliseconds since 1970 (the
+// caller's clock). `job` is a job's id.
 //
 // Errors are kSystem (the database is away, and nothing was written; only if PostgreSQL goes in the
 // very moment of a commit may all of it have been) or what a function names. What changes a job
@@ -198,7 +198,8 @@ class Store {
   virtual Result<void> SetTarget(std::string_view job, std::string_view target,
                                  Milliseconds now) = 0;
   // kOn: only if `step` is higher than the one known, or `at` 60 s later than it. kAnew: whatever
-  // is known, and whenever that was said, since the job counts anew. Nothing for a job that is unknown or has ended.
+  // is known, and whenever that was said, since the job counts anew. Nothing for a job that is
+  // unknown or has ended.
   enum class Steps { kOn, kAnew };
   virtual Result<void> Heartbeat(std::string_view job, Steps steps, std::int64_t step,
                                  std::string_view summary, Milliseconds at) = 0;
