@@ -37,11 +37,11 @@ class SqlStore final : public Store {
 
   // --- profiles
   Result<std::int64_t> PutProfile(std::string_view job, std::string_view csv,
-                                  Milliseconds now) override;
+                                  Milliseconds now, std::int64_t measured_to) override;
   Result<std::optional<Profile>> FindProfile(std::string_view job) override;
-  Result<void> AddMeasurements(std::string_view job, std::string_view rows,
+  Result<bool> AddMeasurements(std::string_view job, std::string_view rows,
                                Milliseconds now) override;
-  Result<std::vector<std::string>> Measurements(std::string_view job) override;
+  Result<Measured> Measurements(std::string_view job) override;
 
   // --- planning
   Result<std::optional<PlanningTask>> ClaimPlanning(std::string_view worker, Milliseconds now,

@@ -116,12 +116,12 @@ TEST_P(StoreTest, HeartbeatsGoForwardsUnlessTheJobRestarted) {
 
 TEST_P(StoreTest, ANewProfileIsANewVersionAndTheSameIsNone) {
   EXPECT_FALSE(Get(store_->FindProfile(job_)).has_value());
-  Succeed(store_->AddMeasurements(job_, "[1]", 1));
-  Succeed(store_->AddMeasurements(job_, "[2]", 1));
-  EXPECT_THAT(Get(store_->Measurements(job_)), ElementsAre("[1]", "[2]"));
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[2]", 1)));
+  EXPECT_THAT(Get(store_->Measurements(job_)).rows, ElementsAre("[1]", "[2]"));
 
   EXPECT_EQ(Get(store_->PutProfile(job_, "a", 1500)), 1);
-  EXPECT_THAT(Get(store_->Measurements(job_)), IsEmpty());
+  EXPECT_THAT(Get(store_->Measurements(job_)).rows, IsEmpty());
   EXPECT_EQ(Job().generation, 1);
   EXPECT_EQ(Get(store_->NextPlanning()), 1500);
 
@@ -133,6 +133,29 @@ TEST_P(StoreTest, ANewProfileIsANewVersionAndTheSameIsNone) {
   EXPECT_EQ(profile->version, 3);
   EXPECT_EQ(profile->csv, "a");
   EXPECT_EQ(Job().profile_version, 3);
+}
+
+TEST_P(StoreTest, MeasurementsThatCameAfterThoseOfAProfileStay) {
+  const std::string other = Register("run8");
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
+  const Store::Measured read = Get(store_->Measurements(job_));
+  EXPECT_TRUE(Get(store_->AddMeasurements(other, "[2]", 1)));
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[3]", 1)));
+  Get(store_->PutProfile(job_, "of 1", 2, read.last));
+  EXPECT_THAT(Get(store_->Measurements(job_)).rows, ElementsAre("[3]"));
+  EXPECT_THAT(Get(store_->Measurements(other)).rows, ElementsAre("[2]"));
+}
+
+TEST_P(StoreTest, MeasurementsAreKeptUpToALimitUntilTheyAreAProfile) {
+  const std::string half = LongText(Store::kMostMeasured / 2);
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 1)));
+  const std::int64_t first = Get(store_->Measurements(job_)).last;
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 1)));
+  EXPECT_FALSE(Get(store_->AddMeasurements(job_, "1", 1)));
+  EXPECT_EQ(Get(store_->Measurements(job_)).rows.size(), 2u);
+  Get(store_->PutProfile(job_, "of the first", 2, first));
+  EXPECT_FALSE(Get(store_->AddMeasurements(job_, half + "1", 2))) << "the second one is still there";
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 2)));
 }
 
 TEST_P(StoreTest, AVeryLongTextComesBackWhole) {
@@ -347,7 +370,7 @@ TEST_P(StoreTest, RanksAreInOrderAndReplaced) {
 
 TEST_P(StoreTest, AnEndedJobGoesWithAllThatIsItsOnceItIsPruned) {
   Get(store_->PutProfile(job_, "a", 1));
-  Succeed(store_->AddMeasurements(job_, "[1]", 1));
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
   const PlanRecord plan = Get(store_->AddPlan(NewPlan("edp", 1), 1));
   Succeed(store_->AttachNode(job_, "n1", "[]", 1));
   Succeed(store_->PutStraggler({.job = job_, .source = "report"}, 1));
@@ -368,7 +391,7 @@ TEST_P(StoreTest, AnEndedJobGoesWithAllThatIsItsOnceItIsPruned) {
   EXPECT_EQ(Get(store_->FindJob(job_)), std::nullopt) << "what ended first goes first";
   EXPECT_EQ(Get(store_->FindPlanById(plan.id)), std::nullopt);
   EXPECT_FALSE(Get(store_->FindProfile(job_)).has_value());
-  EXPECT_THAT(Get(store_->Measurements(job_)), IsEmpty());
+  EXPECT_THAT(Get(store_->Measurements(job_)).rows, IsEmpty());
   EXPECT_THAT(Get(store_->Ranks(job_)), IsEmpty());
   EXPECT_EQ(Get(store_->Prune(9000, 10)), 1);
   EXPECT_EQ(Job(running).ended, 0);
