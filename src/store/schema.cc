@@ -121,6 +121,8 @@ constexpr std::string_view kVersion3[] = {
     // Of registrations of older programs it is null, which is no other's place.
     "ALTER TABLE ranks ADD COLUMN place BIGINT",
     "CREATE UNIQUE INDEX ranks_place ON ranks (job, place)",
+    // What ranks measured with their schedules was kept here, and nobody asked for it.
+    "DROP TABLE results",
 };
 
 // kMigrations[v] makes tables of version v + 1 of those of version v. Never changed, only added to.

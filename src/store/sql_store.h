@@ -90,10 +90,9 @@ class SqlStore final : public Store {
   Result<std::vector<TokenRecord>> Tokens() override;
 
   // --- clients of Zeus' pipeline frequency optimizer
-  Result<void> PutRank(std::string_view job, int rank, std::string_view body) override;
-  Result<std::vector<std::string>> Ranks(std::string_view job) override;
-  Result<void> AddResult(std::string_view job, int rank, std::string_view body,
-                         Milliseconds now) override;
+  Result<bool> PutRank(std::string_view job, int rank, int place, std::string_view body) override;
+  Result<void> ClearRanks(std::string_view job) override;
+  Result<Registered> FindRank(std::string_view job, int rank) override;
 
   // --- the database itself
   Result<void> Ping() override;

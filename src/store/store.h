@@ -26,7 +26,7 @@
 // What does not grow for ever: claims of nodes, until Prune; of a profile the newest is kept; of a
 // job's orders the newest 50; of its plans the newest 200 and those that these orders name (whose
 // ids stand in their bodies); of a job's measurements that are no profile yet kMostMeasured bytes;
-// of a rank's results the newest 100; of jobs that ended all, until Prune.
+// of jobs that ended all, until Prune.
 //
 // Thread safe; calls block.
 #pragma once
@@ -310,10 +310,16 @@ class Store {
   virtual Result<std::vector<TokenRecord>> Tokens() = 0;
 
   // --- clients of Zeus' pipeline frequency optimizer
-  virtual Result<void> PutRank(std::string_view job, int rank, std::string_view body) = 0;
-  virtual Result<std::vector<std::string>> Ranks(std::string_view job) = 0;  // In order of rank.
-  virtual Result<void> AddResult(std::string_view job, int rank, std::string_view body,
-                                 Milliseconds now) = 0;
+  // In place of what it was before. `place`: where it stands, a number that no other rank of the job
+  // has. False: another has it, and nothing is changed.
+  virtual Result<bool> PutRank(std::string_view job, int rank, int place,
+                               std::string_view body) = 0;
+  virtual Result<void> ClearRanks(std::string_view job) = 0;
+  struct Registered {
+    std::int64_t ranks = 0;  // How many the job has.
+    std::string body;        // Of the one that was asked for; empty: it is not there.
+  };
+  virtual Result<Registered> FindRank(std::string_view job, int rank) = 0;
 
   // --- the database itself
   // Whether it answers.

@@ -91,8 +91,8 @@ TEST_P(StoreTest, WhatIsNoRunningJobIsNotChanged) {
     EXPECT_EQ(store_->AttachNode(job, "n", "[]", 1).error().kind, ErrorKind::kInput);
     EXPECT_EQ(store_->PutStraggler({.job = job, .source = "report"}, 1).error().kind,
               ErrorKind::kInput);
-    EXPECT_EQ(store_->PutRank(job, 0, "{}").error().kind, ErrorKind::kInput);
-    EXPECT_EQ(store_->AddResult(job, 0, "{}", 1).error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->PutRank(job, 0, 0, "{}").error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->ClearRanks(job).error().kind, ErrorKind::kInput);
     EXPECT_FALSE(Get(store_->DeleteStraggler(job, 0, "report", 1)));
     Succeed(store_->Heartbeat(job, Store::Steps::kOn, 9, "", 9));
     Succeed(store_->WantPlanning(job, 1));
@@ -360,12 +360,20 @@ TEST_P(StoreTest, TokensAreListedUntilTheyAreTakenBack) {
   EXPECT_THAT(Get(store_->Tokens()), IsEmpty());
 }
 
-TEST_P(StoreTest, RanksAreInOrderAndReplaced) {
-  Succeed(store_->PutRank(job_, 10, "ten"));
-  Succeed(store_->PutRank(job_, 2, "two"));
-  Succeed(store_->PutRank(job_, 10, "TEN"));
-  EXPECT_THAT(Get(store_->Ranks(job_)), ElementsAre("two", "TEN"));
-  for (int i = 0; i < 120; ++i) Succeed(store_->AddResult(job_, 2, "{}", i));
+TEST_P(StoreTest, RanksAreReplacedAndNoTwoStandInOnePlace) {
+  const auto count = [this] { return Get(store_->FindRank(job_, 0)).ranks; };
+  EXPECT_TRUE(Get(store_->PutRank(job_, 10, 0, "ten")));
+  EXPECT_TRUE(Get(store_->PutRank(job_, 2, 1, "two")));
+  EXPECT_TRUE(Get(store_->PutRank(job_, 10, 0, "TEN")));
+  EXPECT_FALSE(Get(store_->PutRank(job_, 3, 1, "three")));
+  EXPECT_FALSE(Get(store_->PutRank(job_, 10, 1, "moved")));
+  EXPECT_TRUE(Get(store_->PutRank(Register("run8"), 3, 1, "another job's")));
+  EXPECT_EQ(count(), 2);
+  EXPECT_EQ(Get(store_->FindRank(job_, 10)).body, "TEN");
+  EXPECT_EQ(Get(store_->FindRank(job_, 3)).body, "");
+  Succeed(store_->ClearRanks(job_));
+  EXPECT_EQ(count(), 0);
+  EXPECT_TRUE(Get(store_->PutRank(job_, 3, 1, "three")));
 }
 
 TEST_P(StoreTest, AnEndedJobGoesWithAllThatIsItsOnceItIsPruned) {
@@ -374,8 +382,7 @@ TEST_P(StoreTest, AnEndedJobGoesWithAllThatIsItsOnceItIsPruned) {
   const PlanRecord plan = Get(store_->AddPlan(NewPlan("edp", 1), 1));
   Succeed(store_->AttachNode(job_, "n1", "[]", 1));
   Succeed(store_->PutStraggler({.job = job_, .source = "report"}, 1));
-  Succeed(store_->PutRank(job_, 0, "{}"));
-  Succeed(store_->AddResult(job_, 0, "{}", 1));
+  EXPECT_TRUE(Get(store_->PutRank(job_, 0, 0, "{}")));
   const std::string other = Register("run8");
   const std::string running = Register("run9");
   Succeed(store_->EndJob(job_, 2000));
@@ -392,7 +399,7 @@ TEST_P(StoreTest, AnEndedJobGoesWithAllThatIsItsOnceItIsPruned) {
   EXPECT_EQ(Get(store_->FindPlanById(plan.id)), std::nullopt);
   EXPECT_FALSE(Get(store_->FindProfile(job_)).has_value());
   EXPECT_THAT(Get(store_->Measurements(job_)).rows, IsEmpty());
-  EXPECT_THAT(Get(store_->Ranks(job_)), IsEmpty());
+  EXPECT_EQ(Get(store_->FindRank(job_, 0)).ranks, 0);
   EXPECT_EQ(Get(store_->Prune(9000, 10)), 1);
   EXPECT_EQ(Job(running).ended, 0);
 }
