@@ -306,7 +306,7 @@ class Store {
   // --- tokens
   // kInput if there is one of that id.
   virtual Result<void> AddToken(const TokenRecord& token) = 0;
-  virtual Result<bool> DeleteToken(std::string_view id) = 0;
+  virtual Result<bool> DeleteToken(std::string_view id) = 0;  // kUnreachable: see tokens.cc.
   virtual Result<std::vector<TokenRecord>> Tokens() = 0;
 
   // --- clients of Zeus' pipeline frequency optimizer

@@ -1,4 +1,7 @@
 // Jobs, profiles, plans, nodes, stragglers and tokens, on every database.
+#include <fmt/format.h>
+
+#include <atomic>
 #include <limits>
 #include <string>
 #include <vector>
@@ -358,6 +361,29 @@ TEST_P(StoreTest, TokensAreListedUntilTheyAreTakenBack) {
   EXPECT_TRUE(Get(store_->DeleteToken("t1")));
   EXPECT_FALSE(Get(store_->DeleteToken("t1")));
   EXPECT_THAT(Get(store_->Tokens()), IsEmpty());
+}
+
+TEST_P(StoreTest, OfOperatorsTokensThatNeverExpireOneStays) {
+  TokenRecord token{.id = "a", .hash = "00", .scope = "operator", .job = "", .name = ""};
+  Succeed(store_->AddToken(token));
+  token.id = "expiring";
+  token.expires = 9;
+  Succeed(store_->AddToken(token));
+  EXPECT_EQ(store_->DeleteToken("a").error().kind, ErrorKind::kUnreachable) << "the other expires";
+  EXPECT_TRUE(Get(store_->DeleteToken("expiring")));
+  token.expires = 0;
+  for (int round = 0; round < 20; ++round) {
+    const std::string before = Get(store_->Tokens()).front().id;
+    token.id = fmt::format("b{}", round);
+    Succeed(store_->AddToken(token));
+    const std::string ids[] = {before, token.id};
+    std::atomic<int> deleted = 0;
+    RunInThreads(2, [&](std::size_t i) {
+      if (store_->DeleteToken(ids[i])) ++deleted;
+    });
+    EXPECT_EQ(deleted, 1);
+    ASSERT_EQ(Get(store_->Tokens()).size(), 1u);
+  }
 }
 
 TEST_P(StoreTest, RanksAreReplacedAndNoTwoStandInOnePlace) {
