@@ -34,6 +34,7 @@ using nlohmann::ordered_json;
 constexpr int kDeepest = 6;
 constexpr int kMostDegree = 1'000'000;
 constexpr std::size_t kMostFrequencies = 4096;
+constexpr std::size_t kLongestName = 64;  // Of an instruction.
 constexpr int kJobsAtOnce = 100;
 constexpr std::chrono::milliseconds kLookEvery{250};
 
@@ -309,6 +310,9 @@ void CheckNumbers(const Node& list) {
 void CheckBreakdown(const Node& node) {
   RequireObject(node);
   for (const auto& [instruction, iterations] : node.value.items()) {
+    if (instruction.size() > kLongestName) {
+      ThrowAt(node.path, "has a name of more than {} letters (shorten it)", kLongestName);
+    }
     const Node list{iterations, fmt::format("{}.{}", node.path, instruction)};
     for (std::size_t i = 0; i < list.ListSize(); ++i) CheckNumbers(list[i]);
   }
