@@ -32,6 +32,8 @@ constexpr Milliseconds kWatchesKept = 3'600'000;
 constexpr std::chrono::milliseconds kGrace{5'000};
 // Between looks at a database that does not answer.
 constexpr std::chrono::milliseconds kWhileAway{1'000};
+// Of a database whose network loses everything: its connections are given up later, one by one.
+constexpr std::chrono::seconds kSilence{10};
 
 Milliseconds SystemNow() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -304,8 +306,13 @@ class ControlPlane::Impl {
                   .refused_connections = server_->counts().refused,
                   .dropped_streams = server_->counts().dropped_streams,
                   .is_ready = is_ready_.load()});
+    const auto now = std::chrono::steady_clock::now();
     if (!is_looked_at_.exchange(true)) {
+      asked_at_ = now;
+      awaits_answer_ = true;
       boost::asio::post(pool_, [this, claims = hub_->Claims()] { LookAfterStore(claims); });
+    } else if (awaits_answer_ && now - asked_at_ >= kSilence && is_ready_.exchange(false)) {
+      log_.error("the database is silent; nodes keep running their last plans");
     }
     housekeeping_.expires_after(is_ready_ ? options_.housekeeping : kWhileAway);
     housekeeping_.async_wait([this](boost::system::error_code error) {
@@ -320,6 +327,7 @@ class ControlPlane::Impl {
 
   void KeepStore(const std::vector<NodeClaim>& claims) {
     const Result<void> answers = store_->Ping();
+    awaits_answer_ = false;
     const bool was_ready = is_ready_.exchange(answers.has_value());
     if (was_ready && !answers) {
       log_.error("{}; nodes keep running their last plans", answers.error().message);
@@ -346,6 +354,8 @@ class ControlPlane::Impl {
   ServerMetrics metrics_;
   std::atomic<bool> is_ready_{true};
   std::atomic<bool> is_looked_at_{false};  // The database, just now.
+  std::atomic<bool> awaits_answer_{false};  // From it, since asked_at_.
+  std::chrono::steady_clock::time_point asked_at_;
   std::atomic<bool> looks_again_{false};   // The hub, once the database answers.
   std::atomic<int> plans_on_request_{0};
   std::stop_source ends_;
