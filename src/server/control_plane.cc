@@ -35,6 +35,8 @@ constexpr Milliseconds kWatchesKept = 3'600'000;
 constexpr std::chrono::milliseconds kGrace{5'000};
 // Between looks at a database that does not answer.
 constexpr std::chrono::milliseconds kWhileAway{1'000};
+// Of a database whose network loses everything: its connections are given up later, one by one.
+constexpr std::chrono::seconds kSilence{10};
 
 Milliseconds SystemNow() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -323,8 +325,13 @@ class ControlPlane::Impl {
                   .refused_connections = server_->counts().refused,
                   .dropped_streams = server_->counts().dropped_streams,
                   .is_ready = is_ready_.load()});
+    const auto now = std::chrono::steady_clock::now();
     if (!is_looking_.exchange(true)) {
+      asked_at_ = now;
+      awaits_answer_ = true;
       boost::asio::post(pool_, [this, claims = hub_->Claims()] { LookAfterStore(claims); });
+    } else if (awaits_answer_ && now - asked_at_ >= kSilence && is_ready_.exchange(false)) {
+      log_.error("the database is silent; nodes keep running their last plans");
     }
     housekeeping_.expires_after(is_ready_ ? options_.housekeeping : kWhileAway);
     housekeeping_.async_wait([this](boost::system::error_code error) {
@@ -339,6 +346,7 @@ class ControlPlane::Impl {
 
   void KeepStore(const std::vector<NodeClaim>& claims) {
     const Result<void> answers = store_->Ping();
+    awaits_answer_ = false;
     const bool was_ready = is_ready_.exchange(answers.has_value());
     if (was_ready && !answers) {
       log_.error("{}; nodes keep running their last plans", answers.error().message);
@@ -364,8 +372,10 @@ class ControlPlane::Impl {
   std::unique_ptr<Store> store_;
   ServerMetrics metrics_;
   std::atomic<bool> is_ready_{true};
-  std::atomic<bool> is_looking_{false};   // After the database, just now.
-  std::atomic<bool> looks_again_{false};  // The hub, once the database answers.
+  std::atomic<bool> is_looking_{false};    // After the database, just now.
+  std::atomic<bool> awaits_answer_{false};  // From it, since asked_at_.
+  std::chrono::steady_clock::time_point asked_at_;
+  std::atomic<bool> looks_again_{false};   // The hub, once the database answers.
   std::atomic<int> plans_on_request_{0};
   std::stop_source ends_;
   Rights rights_;

@@ -91,20 +91,25 @@ std::vector<Row> ReadRows(const Node& list, const Shape& shape) {
   return rows;
 }
 
-// All that came so far.
-Answer<std::vector<Row>> AllRows(const Context& context) {
+// All that came so far, up to the store's measurement of that number.
+struct MeasuredRows {
+  std::vector<Row> rows;
+  std::int64_t last = 0;
+};
+
+Answer<MeasuredRows> AllRows(const Context& context) {
   const auto shape = ShapeOf(*context.job);
   if (!shape) return Refuse(shape);
-  const auto parts = context.services.store.Measurements(context.job->id);
-  if (!parts) return Refuse(parts);
+  const auto measured = context.services.store.Measurements(context.job->id);
+  if (!measured) return Refuse(measured);
   std::vector<Row> rows;
-  for (const std::string& part : *parts) {
+  for (const std::string& part : measured->rows) {
     const auto read = json_file::Read(part, "measurements", kDeepest,
                                       [&](const Node& node) { return ReadRows(node, *shape); });
     if (!read) return Refuse(500, "The database is damaged", read.error().message);
     rows.insert(rows.end(), read->begin(), read->end());
   }
-  return rows;
+  return MeasuredRows{.rows = std::move(rows), .last = measured->last};
 }
 
 std::string Csv(const std::vector<Row>& rows) {
@@ -120,19 +125,21 @@ std::string Csv(const std::vector<Row>& rows) {
   return text;
 }
 
-// Only what can be planned with is kept.
-Answer<http::Response> Put(const Context& context, const std::string& csv) {
+// Only what can be planned with is kept. The store's measurements up to that number are in it.
+Answer<http::Response> Put(const Context& context, const std::string& csv,
+                           std::int64_t measured_to) {
   const JobRecord& job = *context.job;
   if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
   const auto prepared = PrepareJob(job, {.version = job.profile_version + 1, .csv = csv});
   if (!prepared) return Refuse(prepared);
-  const auto version = context.services.store.PutProfile(job.id, csv, context.now);
+  const auto version = context.services.store.PutProfile(job.id, csv, context.now, measured_to);
   if (!version) return Refuse(version);
   return JsonResponse({{"profile_version", *version}, {"planning", "due"}}, 202);
 }
 
 Answer<http::Response> PutProfile(const Context& context) {
-  return Put(context, context.request.body);
+  // In place of what was measured so far.
+  return Put(context, context.request.body, Store::kAllMeasurements);
 }
 
 Answer<http::Response> GetProfile(const Context& context) {
@@ -170,14 +177,20 @@ Answer<http::Response> AddMeasurements(const Context& context) {
   if (!body) return tl::unexpected(body.error());
   if (body->is_ready) {
     // They are kept with the profile, or not at all.
-    auto rows = AllRows(context);
-    if (!rows) return tl::unexpected(rows.error());
-    rows->insert(rows->end(), body->rows.begin(), body->rows.end());
-    return Put(context, Csv(*rows));
+    auto all = AllRows(context);
+    if (!all) return tl::unexpected(all.error());
+    all->rows.insert(all->rows.end(), body->rows.begin(), body->rows.end());
+    return Put(context, Csv(all->rows), all->last);
   }
   if (!body->rows.empty()) {
-    auto added = context.services.store.AddMeasurements(job.id, body->text, context.now);
+    const auto added = context.services.store.AddMeasurements(job.id, body->text, context.now);
     if (!added) return Refuse(added);
+    if (!*added) {
+      return Refuse(409, "There are too many measurements",
+                    fmt::format("with these there would be more than {} MB that are no profile yet",
+                                Store::kMostMeasured / 1'000'000),
+                    "make them the profile (\"ready\": true), or upload one in their place");
+    }
   }
   return JsonResponse({{"rows", body->rows.size()}});
 }
@@ -250,10 +263,10 @@ Answer<http::Response> NextClocks(const Context& context) {
     return ReadQuestion(node, spec->planned.schedule.ranks.size());
   });
   if (!question) return tl::unexpected(question.error());
-  const auto rows = AllRows(context);
-  if (!rows) return tl::unexpected(rows.error());
+  const auto all = AllRows(context);
+  if (!all) return tl::unexpected(all.error());
   std::vector<MeasuredOption> measured;
-  for (const Row& row : *rows) measured.push_back(Measured(row));
+  for (const Row& row : all->rows) measured.push_back(Measured(row));
   const SweepJob job{.schedule = spec->planned.schedule,
                      .model = spec->planned.model,
                      .clocks_mhz = question->clocks_mhz};

@@ -17,8 +17,6 @@ constexpr std::string_view kNodeColumns =
     "nodes.job, nodes.node, nodes.ranks, nodes.acknowledged, nodes.following, nodes.since_step, "
     "nodes.seen";
 
-constexpr std::int64_t kKeptResults = 100;
-
 NodeRecord NodeOf(Row& row) {
   return {.job = row.TakeText(0),
           .node = row.TakeText(1),
@@ -221,32 +219,37 @@ Result<std::vector<StragglerRecord>> SqlStore::Stragglers(std::string_view job) 
       });
 }
 
-Result<void> SqlStore::PutRank(std::string_view job, int rank, std::string_view body) {
-  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+Result<bool> SqlStore::PutRank(std::string_view job, int rank, int place, std::string_view body) {
+  return Write<bool>([&](Transaction& transaction) -> Result<bool> {
     if (const auto locked = LockRunningJob(transaction, job); !locked) return Fail(locked);
-    return RunSteps(transaction, {{"INSERT INTO ranks (job, rank, body) VALUES ($1, $2, $3) "
-                                   "ON CONFLICT (job, rank) DO UPDATE SET body = excluded.body",
-                                   {job, rank, body}}});
+    const Result<Rows> others = transaction.Run(
+        "SELECT 1 FROM ranks WHERE job = $1 AND place = $2 AND rank <> $3", {job, place, rank});
+    if (!others) return Fail(others);
+    if (!others->empty()) return false;
+    const auto put = transaction.Run(
+        "INSERT INTO ranks (job, rank, place, body) VALUES ($1, $2, $3, $4) ON CONFLICT (job, rank) "
+        "DO UPDATE SET place = excluded.place, body = excluded.body",
+        {job, rank, place, body});
+    if (!put) return Fail(put);
+    return true;
   });
 }
 
-Result<std::vector<std::string>> SqlStore::Ranks(std::string_view job) {
-  return ReadAll("SELECT body FROM ranks WHERE job = $1 ORDER BY rank", {job},
-                 [](Row& row) { return row.TakeText(0); });
-}
-
-Result<void> SqlStore::AddResult(std::string_view job, int rank, std::string_view body,
-                                 Milliseconds now) {
+Result<void> SqlStore::ClearRanks(std::string_view job) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
     if (const auto locked = LockRunningJob(transaction, job); !locked) return Fail(locked);
-    return RunSteps(
-        transaction,
-        {{"INSERT INTO results (job, rank, body, created) VALUES ($1, $2, $3, $4)",
-          {job, rank, body, now}},
-         {"DELETE FROM results WHERE job = $1 AND rank = $2 AND number <= (SELECT number FROM "
-          "results WHERE job = $1 AND rank = $2 ORDER BY number DESC LIMIT 1 OFFSET $3)",
-          {job, rank, kKeptResults}}});
+    return RunSteps(transaction, {{"DELETE FROM ranks WHERE job = $1", {job}}});
   });
+}
+
+Result<Store::Registered> SqlStore::FindRank(std::string_view job, int rank) {
+  auto found = ReadOne(
+      "SELECT (SELECT COUNT(*) FROM ranks WHERE job = $1), "
+      "(SELECT body FROM ranks WHERE job = $1 AND rank = $2)",
+      {job, rank},
+      [](Row& row) { return Registered{.ranks = row.Integer(0), .body = row.TakeText(1)}; });
+  if (!found) return Fail(found);
+  return *std::move(*found);
 }
 
 }  // namespace perseus

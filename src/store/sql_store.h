@@ -37,11 +37,11 @@ class SqlStore final : public Store {
 
   // --- profiles
   Result<std::int64_t> PutProfile(std::string_view job, std::string_view csv,
-                                  Milliseconds now) override;
+                                  Milliseconds now, std::int64_t measured_to) override;
   Result<std::optional<Profile>> FindProfile(std::string_view job) override;
-  Result<void> AddMeasurements(std::string_view job, std::string_view rows,
+  Result<bool> AddMeasurements(std::string_view job, std::string_view rows,
                                Milliseconds now) override;
-  Result<std::vector<std::string>> Measurements(std::string_view job) override;
+  Result<Measured> Measurements(std::string_view job) override;
 
   // --- planning
   Result<std::optional<PlanningTask>> ClaimPlanning(std::string_view worker, Milliseconds now,
@@ -90,10 +90,9 @@ class SqlStore final : public Store {
   Result<std::vector<TokenRecord>> Tokens() override;
 
   // --- clients of Zeus' pipeline frequency optimizer
-  Result<void> PutRank(std::string_view job, int rank, std::string_view body) override;
-  Result<std::vector<std::string>> Ranks(std::string_view job) override;
-  Result<void> AddResult(std::string_view job, int rank, std::string_view body,
-                         Milliseconds now) override;
+  Result<bool> PutRank(std::string_view job, int rank, int place, std::string_view body) override;
+  Result<void> ClearRanks(std::string_view job) override;
+  Result<Registered> FindRank(std::string_view job, int rank) override;
 
   // --- the database itself
   Result<void> Ping() override;

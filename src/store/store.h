@@ -25,14 +25,15 @@
 //
 // What does not grow for ever: claims of nodes, until Prune; of a profile the newest is kept; of a
 // job's orders the newest 50; of its plans the newest 200 and those that these orders name (whose
-// ids stand in their bodies); of a rank's results the newest 100; of jobs that ended all, until
-// Prune.
+// ids stand in their bodies); of a job's measurements that are no profile yet kMostMeasured bytes;
+// of jobs that ended all, until Prune.
 //
 // Thread safe; calls block.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -209,19 +210,28 @@ class Store {
 
   // --- profiles
   // Generation + 1, planning is due, unless the newest profile is the same: then nothing changes.
-  // The version. Measurements are in it now, and go.
+  // The version. Measurements up to the one of that number (Measured::last) are in it now, and go;
+  // those that were added since stay.
+  static constexpr std::int64_t kAllMeasurements = std::numeric_limits<std::int64_t>::max();
   virtual Result<std::int64_t> PutProfile(std::string_view job, std::string_view csv,
-                                          Milliseconds now) = 0;
+                                          Milliseconds now,
+                                          std::int64_t measured_to = kAllMeasurements) = 0;
   // The newest; nothing if there is none.
   struct Profile {
     std::int64_t version = 0;
     std::string csv;
   };
   virtual Result<std::optional<Profile>> FindProfile(std::string_view job) = 0;
-  // Measurements that are not a profile yet: JSON rows as they came, in order.
-  virtual Result<void> AddMeasurements(std::string_view job, std::string_view rows,
+  // Measurements that are not a profile yet: JSON rows as they came, in order. False: with them
+  // there would be too many, and they are not kept.
+  static constexpr std::int64_t kMostMeasured = 32'000'000;  // Bytes: more than 100,000 rows.
+  virtual Result<bool> AddMeasurements(std::string_view job, std::string_view rows,
                                        Milliseconds now) = 0;
-  virtual Result<std::vector<std::string>> Measurements(std::string_view job) = 0;
+  struct Measured {
+    std::vector<std::string> rows;
+    std::int64_t last = 0;  // The newest one's number.
+  };
+  virtual Result<Measured> Measurements(std::string_view job) = 0;
 
   // --- planning
   // The job that is due longest, if any, for `for_ms`; first those that are awaited. Two workers
@@ -297,14 +307,20 @@ class Store {
   // --- tokens
   // kInput if there is one of that id.
   virtual Result<void> AddToken(const TokenRecord& token) = 0;
-  virtual Result<bool> DeleteToken(std::string_view id) = 0;
+  virtual Result<bool> DeleteToken(std::string_view id) = 0;  // kUnreachable: see tokens.cc.
   virtual Result<std::vector<TokenRecord>> Tokens() = 0;
 
   // --- clients of Zeus' pipeline frequency optimizer
-  virtual Result<void> PutRank(std::string_view job, int rank, std::string_view body) = 0;
-  virtual Result<std::vector<std::string>> Ranks(std::string_view job) = 0;  // In order of rank.
-  virtual Result<void> AddResult(std::string_view job, int rank, std::string_view body,
-                                 Milliseconds now) = 0;
+  // In place of what it was before. `place`: where it stands, a number that no other rank of the job
+  // has. False: another has it, and nothing is changed.
+  virtual Result<bool> PutRank(std::string_view job, int rank, int place,
+                               std::string_view body) = 0;
+  virtual Result<void> ClearRanks(std::string_view job) = 0;
+  struct Registered {
+    std::int64_t ranks = 0;  // How many the job has.
+    std::string body;        // Of the one that was asked for; empty: it is not there.
+  };
+  virtual Result<Registered> FindRank(std::string_view job, int rank) = 0;
 
   // --- the database itself
   // Whether it answers.
