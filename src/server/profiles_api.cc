@@ -21,7 +21,11 @@ using json_file::ThrowAt;
 using nlohmann::ordered_json;
 
 constexpr int kDeepest = 5;
-constexpr int kMostRows = 100'000;  // Of one request.
+constexpr int kMostRows = 20'000;  // Of one request,
+constexpr std::size_t kLargestRows = 4 << 20;  // in as many bytes: 200 a row.
+constexpr std::size_t kLargestProfile = 64 << 20;
+constexpr std::size_t kLargestQuestion = 1 << 20;  // 1,000 ranks of 100 clocks.
+constexpr int kMostSteps = 100'000;
 constexpr int kMostMegahertz = 1'000'000;
 constexpr double kMostSeconds = 1e6;
 constexpr double kMostJoules = 1e12;
@@ -231,7 +235,7 @@ NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
     const Node budget = node.Member("budget");
     budget.RequireObject(kBudget);
     const auto count = [&](std::string_view key, int least, int& value) {
-      if (budget.Has(key)) value = budget.Member(key).Count(least, kMostRows, "a count");
+      if (budget.Has(key)) value = budget.Member(key).Count(least, kMostSteps, "a count");
     };
     count("frequencies", 2, question.budget.frequencies);
     count("steps", 1, question.budget.steps);
@@ -276,10 +280,13 @@ Answer<http::Response> NextClocks(const Context& context) {
 }  // namespace
 
 void AddProfileEndpoints(Endpoints& endpoints) {
-  endpoints.Add("PUT", "/v1/jobs/{job}/profile", Access::kJob, PutProfile);
+  endpoints.Add("PUT", "/v1/jobs/{job}/profile", Access::kJob, PutProfile,
+                {.body_bytes = kLargestProfile, .media_type = "text/csv"});
   endpoints.Add("GET", "/v1/jobs/{job}/profile", Access::kRead, GetProfile);
-  endpoints.Add("POST", "/v1/jobs/{job}/measurements", Access::kJob, AddMeasurements);
-  endpoints.Add("POST", "/v1/jobs/{job}/next-clocks", Access::kJob, NextClocks);
+  endpoints.Add("POST", "/v1/jobs/{job}/measurements", Access::kJob, AddMeasurements,
+                {.body_bytes = kLargestRows});
+  endpoints.Add("POST", "/v1/jobs/{job}/next-clocks", Access::kJob, NextClocks,
+                {.body_bytes = kLargestQuestion});
 }
 
 }  // namespace perseus

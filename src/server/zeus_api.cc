@@ -33,6 +33,8 @@ using nlohmann::ordered_json;
 
 constexpr int kDeepest = 6;
 constexpr int kMostDegree = 1'000'000;
+constexpr std::size_t kLargestResult = 1 << 20;
+constexpr int kClientLeft = 499;  // Nobody reads that; it is no failure of ours.
 constexpr int kMostJobsLookedAt = 1000;
 constexpr std::chrono::milliseconds kLookEvery{250};
 
@@ -295,7 +297,7 @@ boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& p
     timer.expires_after(kLookEvery);
     co_await timer.async_wait(boost::asio::use_awaitable);
   }
-  co_return http::Response{.status = 503};
+  co_return http::Response{.status = kClientLeft};
 }
 
 Answer<http::Response> TakeResult(const Context& context) {
@@ -328,8 +330,10 @@ void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool) {
       "GET", "/schedule/{job}", Access::kRead,
       [&pool, just_seen = std::make_shared<JustSeen>()](http::Call& call, Context context) {
         return AwaitSchedule(pool, *just_seen, call, std::move(context));
-      });
-  endpoints.Add("POST", "/result/{job}", Access::kJob, TakeResult);
+      },
+      {.query = {"rank"}});
+  endpoints.Add("POST", "/result/{job}", Access::kJob, TakeResult,
+                {.body_bytes = kLargestResult});
 }
 
 }  // namespace perseus
