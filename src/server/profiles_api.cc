@@ -26,7 +26,8 @@ constexpr std::size_t kLargestRows = 4 << 20;  // in as many bytes: 200 a row.
 constexpr std::size_t kLargestProfile = 64 << 20;
 constexpr std::size_t kLargestQuestion = 1 << 20;  // 1,000 ranks of 100 clocks.
 constexpr int kMostSteps = 100'000;
-constexpr int kMostMegahertz = 1'000'000;
+constexpr int kMostMegahertz = 100'000;  // As a profile takes.
+constexpr int kMostCounted = 1'000'000;
 constexpr double kMostSeconds = 1e6;
 constexpr double kMostJoules = 1e12;
 
@@ -76,7 +77,7 @@ Row ReadRow(const Node& node, const Shape& shape) {
   row.frequency_mhz = node.Member("frequency").Count(1, kMostMegahertz, "MHz, such as 1410");
   row.time_s = node.Member("time").Number(1e-9, kMostSeconds, "seconds");
   row.energy_j = node.Member("energy").Number(1e-9, kMostJoules, "joules");
-  if (node.Has("samples")) row.samples = node.Member("samples").Count(1, kMostMegahertz, "a count");
+  if (node.Has("samples")) row.samples = node.Member("samples").Count(1, kMostCounted, "a count");
   if (node.Has("time_ci")) {
     row.time_ci_s = node.Member("time_ci").Number(0, kMostSeconds, "seconds");
   }
@@ -226,7 +227,7 @@ NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
     constexpr std::array<std::string_view, 2> kSpent{"steps", "seconds"};
     const Node spent = node.Member("spent");
     spent.RequireObject(kSpent);
-    question.spent.steps = spent.Member("steps").Count(0, kMostMegahertz, "steps");
+    question.spent.steps = spent.Member("steps").Count(0, kMostCounted, "steps");
     question.spent.seconds = spent.Member("seconds").Number(0, kMostSeconds, "seconds");
   }
   if (node.Has("budget")) {
