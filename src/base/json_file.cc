@@ -14,20 +14,78 @@ using nlohmann::json;
 
 namespace {
 
-// The library alone keeps the last of two equal keys and follows nesting to any depth.
-json ParseStrictly(std::string_view text, int deepest) {
-  std::vector<std::set<std::string>> keys;  // Of every object that is open.
-  auto check = [&](int depth, json::parse_event_t event, const json& parsed) {
+// What the library alone would let pass: two equal keys, nesting to any depth, any number of values.
+class Progress {
+ public:
+  explicit Progress(const Bounds& bounds) : bounds_(bounds) {}
+
+  void Note(int depth, json::parse_event_t event, const json& parsed) {
     using Event = json::parse_event_t;
-    if (depth > deepest) Throw("nested too deeply (see docs/formats.md for what goes where)");
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      Throw("key {} stands twice in one object (remove one)", Excerpt(parsed.get<std::string>()));
+    if (depth > bounds_.deepest) {
+      Throw("nested too deeply (see docs/formats.md for what goes where)");
     }
-    return true;
+    switch (event) {
+      case Event::key:
+        NoteKey(parsed.get_ref<const std::string&>());
+        break;
+      case Event::object_start:
+      case Event::array_start:
+        Count();
+        open_.push_back({.is_object = event == Event::object_start});
+        break;
+      case Event::object_end:
+      case Event::array_end:
+        open_.pop_back();
+        Advance();
+        break;
+      case Event::value:
+        Count();
+        Advance();
+        break;
+    }
+  }
+
+  // Of the value that comes next.
+  std::string Pointer() const {
+    std::string pointer;
+    for (const Open& open : open_) {
+      pointer = PointerTo(pointer, open.is_object ? open.key : std::to_string(open.elements));
+    }
+    return pointer;
+  }
+
+ private:
+  struct Open {
+    bool is_object = false;
+    std::size_t elements = 0;
+    std::string key = {};  // The newest.
+    std::set<std::string> keys = {};
   };
-  return json::parse(text, check);
+
+  void NoteKey(const std::string& key) {
+    Open& object = open_.back();
+    object.key = key;
+    if (object.keys.insert(key).second) return;
+    throw Failure{fmt::format(": key {} stands twice in one object (remove one)", Excerpt(key)),
+                  Pointer()};
+  }
+  void Count() {
+    if (++values_ > bounds_.values) Throw("more than {} values (send less)", bounds_.values);
+  }
+  void Advance() {
+    if (!open_.empty()) ++open_.back().elements;
+  }
+
+  Bounds bounds_;
+  std::size_t values_ = 0;
+  std::vector<Open> open_;
+};
+
+json ParseStrictly(std::string_view text, Progress& progress) {
+  return json::parse(text, [&progress](int depth, json::parse_event_t event, const json& parsed) {
+    progress.Note(depth, event, parsed);
+    return true;
+  });
 }
 
 // What the library says after its own preamble: "[json.exception...] parse error at line 1, ...: ".
@@ -38,19 +96,55 @@ std::string_view Explanation(std::string_view what) {
   return end == std::string_view::npos ? what : what.substr(end + 2);
 }
 
+// The library quotes what it read up to the byte that is none of UTF-8, at any length.
+std::string WhatIsWrong(std::string_view what) {
+  if (what.find("ill-formed UTF-8") != std::string_view::npos) return "a text is not UTF-8";
+  return Explained(Explanation(what));
+}
+
 }  // namespace
 
-json Parse(std::string_view text, int deepest) {
+std::string PointerTo(std::string_view path) {
+  std::string pointer;
+  if (!path.empty()) pointer += '/';
+  for (const char c : path) {
+    if (c == ']') continue;
+    if (c == '.' || c == '[') {
+      pointer += '/';
+    } else {
+      pointer += c;
+    }
+  }
+  return pointer;
+}
+
+std::string PointerTo(std::string_view pointer, std::string_view key) {
+  std::string further(pointer);
+  further += '/';
+  for (const char c : key) {
+    if (c == '~') {
+      further += "~0";
+    } else if (c == '/') {
+      further += "~1";
+    } else {
+      further += c;
+    }
+  }
+  return further;
+}
+
+json Parse(std::string_view text, const Bounds& bounds) {
+  Progress progress(bounds);
   try {
-    return ParseStrictly(text, deepest);
+    return ParseStrictly(text, progress);
   } catch (const json::parse_error& error) {
     const auto upto = text.substr(0, std::min(error.byte, text.size()));
     throw Failure{fmt::format(":{}: not JSON: {} (see docs/formats.md)",
                               1 + std::count(upto.begin(), upto.end(), '\n'),
-                              Explained(Explanation(error.what())))};
+                              WhatIsWrong(error.what()))};
   } catch (const json::exception& error) {
-    throw Failure{
-        fmt::format(": not JSON: {} (see docs/formats.md)", Explained(Explanation(error.what())))};
+    throw Failure{fmt::format(": not JSON: {} (see docs/formats.md)", WhatIsWrong(error.what())),
+                  progress.Pointer()};
   }
 }
 
@@ -69,7 +163,9 @@ void Node::RequireObject(std::span<const std::string_view> known_keys) const {
   if (!value.is_object()) ThrowAt(path, "is not an object (write {{...}})");
   for (const auto& [key, ignored] : value.items()) {
     if (std::find(known_keys.begin(), known_keys.end(), key) == known_keys.end()) {
-      ThrowAt(path, "has no key {}{}", Excerpt(key), DidYouMean(key, known_keys));
+      throw Failure{fmt::format(": {} has no key {}{}", path.empty() ? "the file" : path,
+                                Excerpt(key), DidYouMean(key, known_keys)),
+                    PointerTo(PointerTo(path), key)};
     }
   }
 }

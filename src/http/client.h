@@ -4,6 +4,8 @@
 //   auto client = Client::Create({.server = "https://perseus:7410", .token = …});
 //   auto response = client->Send({.target = "/v1/jobs"});
 //
+// Each request is a trace of its own (`traceparent`), by which the server's log has it.
+//
 // Not thread safe: a Client and a thread each.
 #pragma once
 

@@ -27,7 +27,7 @@ class Tls : public testing::Test {
       Response response;
       response.body = call.request.certificate + ":" + call.request.body;
       co_return response;
-    });
+    }, {.body_bytes = 100'000'000});
     router.Add("GET", "/events", [&streams](const Call& call) -> asio::awaitable<Response> {
       streams.push_back(*call.open_stream());
       for (int i = 0; i < 1000; ++i) {

@@ -21,6 +21,9 @@ using nlohmann::ordered_json;
 
 constexpr int kDeepest = 4;
 constexpr std::size_t kMostRanks = 4096;
+constexpr std::size_t kLargestAttachment = 1 << 20;  // As many ranks, with names of GPUs.
+// 256 steps of a job take 40 kB; so 100 jobs of a node may all have been kept waiting.
+constexpr std::size_t kLargestReport = 4 << 20;
 constexpr std::size_t kLongestName = 253;  // Of a host.
 constexpr std::size_t kLongestGpu = 128;   // A UUID takes 40.
 
@@ -183,10 +186,12 @@ Answer<http::Response> JobsOfNode(const Context& context) {
 }  // namespace
 
 void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool) {
-  endpoints.Add("PUT", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Attach);
+  endpoints.Add("PUT", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Attach,
+                {.body_bytes = kLargestAttachment});
   endpoints.Add("DELETE", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Detach);
   endpoints.Add("GET", "/v1/nodes/{node}/jobs", Access::kReadAll, JobsOfNode);
-  endpoints.Add("POST", "/v1/nodes/{node}/reports", Access::kNode, Report);
+  endpoints.Add("POST", "/v1/nodes/{node}/reports", Access::kNode, Report,
+                {.body_bytes = kLargestReport});
   endpoints.AddWaiting(
       "GET", "/v1/nodes/{node}/events", Access::kNode,
       [&hub, &pool](http::Call& call, Context context) -> boost::asio::awaitable<http::Response> {
@@ -202,7 +207,8 @@ void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_p
         if (!stream) co_return http::ProblemResponse(ProblemOf(stream.error()));
         hub.Open(claim, call.request.Field("last-event-id"), *std::move(stream));
         co_return http::Response();
-      });
+      },
+      {.query = {"instance"}});
 }
 
 }  // namespace perseus

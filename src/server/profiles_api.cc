@@ -21,8 +21,13 @@ using json_file::ThrowAt;
 using nlohmann::ordered_json;
 
 constexpr int kDeepest = 5;
-constexpr int kMostRows = 100'000;  // Of one request.
-constexpr int kMostMegahertz = 1'000'000;
+constexpr int kMostRows = 20'000;  // Of one request,
+constexpr std::size_t kLargestRows = 4 << 20;  // in as many bytes: 200 a row.
+constexpr std::size_t kLargestProfile = 64 << 20;
+constexpr std::size_t kLargestQuestion = 1 << 20;  // 1,000 ranks of 100 clocks.
+constexpr int kMostSteps = 100'000;
+constexpr int kMostMegahertz = 100'000;  // As a profile takes.
+constexpr int kMostCounted = 1'000'000;
 constexpr double kMostSeconds = 1e6;
 constexpr double kMostJoules = 1e12;
 
@@ -72,7 +77,7 @@ Row ReadRow(const Node& node, const Shape& shape) {
   row.frequency_mhz = node.Member("frequency").Count(1, kMostMegahertz, "MHz, such as 1410");
   row.time_s = node.Member("time").Number(1e-9, kMostSeconds, "seconds");
   row.energy_j = node.Member("energy").Number(1e-9, kMostJoules, "joules");
-  if (node.Has("samples")) row.samples = node.Member("samples").Count(1, kMostMegahertz, "a count");
+  if (node.Has("samples")) row.samples = node.Member("samples").Count(1, kMostCounted, "a count");
   if (node.Has("time_ci")) {
     row.time_ci_s = node.Member("time_ci").Number(0, kMostSeconds, "seconds");
   }
@@ -235,7 +240,7 @@ NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
     constexpr std::array<std::string_view, 2> kSpent{"steps", "seconds"};
     const Node spent = node.Member("spent");
     spent.RequireObject(kSpent);
-    question.spent.steps = spent.Member("steps").Count(0, kMostMegahertz, "steps");
+    question.spent.steps = spent.Member("steps").Count(0, kMostCounted, "steps");
     question.spent.seconds = spent.Member("seconds").Number(0, kMostSeconds, "seconds");
   }
   if (node.Has("budget")) {
@@ -244,7 +249,7 @@ NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
     const Node budget = node.Member("budget");
     budget.RequireObject(kBudget);
     const auto count = [&](std::string_view key, int least, int& value) {
-      if (budget.Has(key)) value = budget.Member(key).Count(least, kMostRows, "a count");
+      if (budget.Has(key)) value = budget.Member(key).Count(least, kMostSteps, "a count");
     };
     count("frequencies", 2, question.budget.frequencies);
     count("steps", 1, question.budget.steps);
@@ -289,10 +294,13 @@ Answer<http::Response> NextClocks(const Context& context) {
 }  // namespace
 
 void AddProfileEndpoints(Endpoints& endpoints) {
-  endpoints.Add("PUT", "/v1/jobs/{job}/profile", Access::kJob, PutProfile);
+  endpoints.Add("PUT", "/v1/jobs/{job}/profile", Access::kJob, PutProfile,
+                {.body_bytes = kLargestProfile, .media_type = "text/csv"});
   endpoints.Add("GET", "/v1/jobs/{job}/profile", Access::kRead, GetProfile);
-  endpoints.Add("POST", "/v1/jobs/{job}/measurements", Access::kJob, AddMeasurements);
-  endpoints.Add("POST", "/v1/jobs/{job}/next-clocks", Access::kJob, NextClocks);
+  endpoints.Add("POST", "/v1/jobs/{job}/measurements", Access::kJob, AddMeasurements,
+                {.body_bytes = kLargestRows});
+  endpoints.Add("POST", "/v1/jobs/{job}/next-clocks", Access::kJob, NextClocks,
+                {.body_bytes = kLargestQuestion});
 }
 
 }  // namespace perseus

@@ -33,6 +33,8 @@ using nlohmann::ordered_json;
 
 constexpr int kDeepest = 6;
 constexpr int kMostDegree = 1'000'000;
+constexpr std::size_t kLargestResult = 1 << 20;
+constexpr int kClientLeft = 499;  // Nobody reads that; it is no failure of ours.
 constexpr std::size_t kMostFrequencies = 4096;
 constexpr std::size_t kLongestName = 64;  // Of an instruction.
 constexpr int kJobsAtOnce = 100;
@@ -299,7 +301,7 @@ boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& p
     timer.expires_after(kLookEvery);
     co_await timer.async_wait(boost::asio::use_awaitable);
   }
-  co_return http::Response{.status = 503};
+  co_return http::Response{.status = kClientLeft};
 }
 
 void CheckNumbers(const Node& list) {
@@ -348,12 +350,16 @@ void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool) {
   endpoints.Add("POST", "/register_job", Access::kJob, RegisterJob);
   endpoints.Add("POST", "/register_rank/{job}", Access::kJob,
                 [jobs](const Context& context) { return RegisterRank(*jobs, context); });
-  endpoints.AddWaiting("GET", "/schedule/{job}", Access::kRead,
-                       [&pool, jobs](http::Call& call, Context context) {
-                         return AwaitSchedule(pool, *jobs, call, std::move(context));
-                       });
-  endpoints.Add("POST", "/result/{job}", Access::kJob,
-                [jobs](const Context& context) { return TakeResult(*jobs, context); });
+  endpoints.AddWaiting(
+      "GET", "/schedule/{job}", Access::kRead,
+      [&pool, jobs](http::Call& call, Context context) {
+        return AwaitSchedule(pool, *jobs, call, std::move(context));
+      },
+      {.query = {"rank"}});
+  endpoints.Add(
+      "POST", "/result/{job}", Access::kJob,
+      [jobs](const Context& context) { return TakeResult(*jobs, context); },
+      {.body_bytes = kLargestResult});
 }
 
 }  // namespace perseus
