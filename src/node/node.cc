@@ -89,9 +89,12 @@ std::string Node::LastEventId() const {
   std::string id;
   for (const auto& [directory, job] : jobs_) {
     const auto newest = job.orders.newest();
-    if (!newest) continue;
-    fmt::format_to(std::back_inserter(id), "{}{}:{}", id.empty() ? "" : " ", newest->job,
-                   newest->version);
+    const std::string attached = job.is_attached ? job.id : "";
+    const std::string& its_id = newest ? newest->job : attached;
+    if (its_id.empty()) continue;
+    const bool has_all = newest && job.orders.NamesPlansOfAll();
+    fmt::format_to(std::back_inserter(id), "{}{}:{}", id.empty() ? "" : " ", its_id,
+                   has_all ? newest->version : 0);
   }
   return id;
 }

@@ -235,6 +235,24 @@ TEST_F(NodeTest, ARankThatComesLaterHasAWholePlanAndReadsItAnew) {
   EXPECT_THAT(server_.requests, Not(Contains(std::string("GET /v1/plans/") + kPlanA)));
 }
 
+TEST_F(NodeTest, RanksOfAnotherPipelineThatComeLaterGetTheirPlan) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  EXPECT_EQ(node_->LastEventId(), "j-1:0") << "whose end it wants to hear of";
+  Hear(7, 0, {{"0", kPlanA}});
+  Turn();
+  EXPECT_EQ(node_->LastEventId(), "j-1:7");
+  logs.Begin({1, 0, 0}, 101);
+  Turn();
+  EXPECT_EQ(node_->LastEventId(), "j-1:0") << "the server is to say it again";
+  Hear(7, 0, {{"0", kPlanA}, {"1", kPlanB}});
+  Turn();
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kPlanB));
+  EXPECT_EQ(node_->LastEventId(), "j-1:7");
+}
+
 TEST_F(NodeTest, APlanThatComesWithOrdersAndIsNoneIsFetched) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);

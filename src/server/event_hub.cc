@@ -189,7 +189,9 @@ void EventHub::Take(const std::string& node, const Looked& looked) {
   Node& open = nodes_[node];
   std::set<std::string> here;
   for (const auto& [job, ranks] : looked.jobs) {
-    open.jobs[job].ranks = ranks;
+    NodeJob& of_node = open.jobs[job];
+    // What was sent has no plans for those that came.
+    if (of_node.ranks != ranks) of_node = {.ranks = ranks, .sent = 0};
     nodes_of_job_[job].insert(node);
     here.insert(job);
   }
