@@ -91,6 +91,23 @@ TEST_F(ControlPlaneTest, TellsANodeThatAJobWhichIsDeletedHasEnded) {
   EXPECT_THAT(stream.At(ended).data, HasSubstr("j-0123456789abcdef"));
 }
 
+// As after an older database was restored.
+TEST_F(ControlPlaneTest, OrdersOutrunThoseThatNodesHave) {
+  PlanJob("run");
+  Attach("n0", "run", 0);
+  const std::string id = Get("/v1/jobs/run")["id"];
+  NodeStream stream(url(), "n0", id + ":70");
+  const auto report = [&](std::int64_t version) {
+    const json body{{"jobs", {{{"job", id}, {"acknowledged", version}, {"following", version}}}}};
+    return Send("POST", "/v1/nodes/n0/reports", body.dump());
+  };
+  ASSERT_EQ(report(70).status, 200);
+  const int orders = stream.Await(IsOrders);
+  ASSERT_EQ(orders, 0);
+  EXPECT_EQ(json::parse(stream.At(orders).data)["version"], 71);
+  EXPECT_EQ(report(1'000'000'000'001).status, 400);
+}
+
 TEST_F(ControlPlaneTest, TwoProcessesAreNotOneNode) {
   PlanJob("run");
   const auto attach = [&](const std::string& instance) {

@@ -1,5 +1,6 @@
 #include "perseus/server/node_reports.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "perseus/server/event_hub.h"
@@ -47,6 +48,10 @@ Result<bool> NodeReports::TakeJob(const std::string& node, const NodeJobReport& 
   if (!job) return Fail(job);
   if (!*job || (*job)->ended != 0) return true;
   See(node, (*job)->id, report, now);
+  if (const auto had = std::max(report.acknowledged, report.following);
+      had > (*job)->orders_version) {
+    if (auto outrun = store_.OutrunOrders((*job)->id, had, now); !outrun) return Fail(outrun);
+  }
   const std::shared_ptr<JobWatch> watch = watches_.Of((*job)->id, now);
   watch->HearHere(node, now);
   if (report.steps.empty()) return true;
