@@ -25,6 +25,9 @@ TEST_F(ControlPlaneTest, TellsNodesWhatToDo) {
   EXPECT_EQ(file["stages"][3]["instructions"].size(), 1U) << "not one of its ranks";
   EXPECT_EQ(file["stages"][3]["cut"], true);
   ASSERT_GE(n1.Await(IsOrders), 0);
+  const http::Response cut = Send("GET", "/v1/plans/" + plan + "?ranks=0,4");
+  EXPECT_EQ(cut.status, 400);
+  EXPECT_EQ(json::parse(cut.body)["pointer"], "?ranks");
 
   ASSERT_EQ(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.25})").status, 200);
   const auto says_straggler = [](const http::Event& event) {
