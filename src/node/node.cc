@@ -25,7 +25,6 @@ constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects 
 // Of a job, while the server is away: the newest ones are worth telling.
 constexpr std::size_t kMostUnsent = 256;
 
-constexpr int kNotFound = 404;
 constexpr int kTooManyRequests = 429;
 constexpr int kFirstServerError = 500;
 
@@ -212,6 +211,8 @@ void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds 
   if (!answer) return;
   const std::string about = "attaching " + job.key;
   if (!IsSuccess(*answer)) {
+    // It was there when this process attached before.
+    if (IsOfNoJob(*answer) && !job.id.empty()) TakeEnd(directory, job, {job.id});
     // Of its name, the stream is refused, too, and tells.
     if (job.has_ended || IsOfInstance(*answer)) return;
     uplink_.Complain(about, fmt::format("the server does not take the ranks of job {}: {}; it is "
@@ -342,12 +343,15 @@ void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
     uplink_.Complain("report", fmt::format("the server refuses reports: {}", WhatItSays(response)));
     if (MayBeSentAgain(response)) return;
   }
+  const std::set<std::string> not_attached = NotAttachedOfAnswer(response.body);
   for (auto& [directory, job] : jobs_) {
     if (!job.is_attached) continue;
     job.told = ReportOf(job);
     job.unsent.clear();
-    // It has lost what was attached.
-    if (response.status == kNotFound) job.is_attached = false;
+    // Asked to attach them again, the server says whether the job has ended.
+    if (!not_attached.contains(job.told.job)) continue;
+    job.is_attached = false;
+    job.next_attach = 0;
   }
 }
 
