@@ -143,5 +143,98 @@ TEST_F(EventHubTest, OrdersAreToldAgainForRanksThatCameLater) {
   EXPECT_THAT(stream->TakeEvents(), IsEmpty()) << "they are the same ranks";
 }
 
+TEST_F(EventHubTest, TellsOnceThatAJobHasEnded) {
+  const std::string job = Register("run");
+  Order(job);
+  Attach(job, kRanksOf0);
+  const auto stream = Open();
+  stream->TakeEvents();
+  ASSERT_TRUE(store_->EndJob(job, 2));
+  Hear(Notice::Kind::kNode, "n0");
+  const auto told = stream->TakeEvents();
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told[0].first, "ended");
+  EXPECT_EQ(told[0].second, (json{{"job", job}, {"key", "run"}}));
+  EXPECT_EQ(stream->last_id, job + ":-1");
+  Hear(Notice::Kind::kLookAgain, "");
+  EXPECT_THAT(stream->TakeEvents(), IsEmpty());
+  EXPECT_THAT(Open(stream->last_id)->TakeEvents(), IsEmpty());
+}
+
+// It attached, and its stream was broken while the job ended.
+TEST_F(EventHubTest, TellsOfTheEndOfAJobWithoutOrdersToWhoKnowsIt) {
+  const std::string job = Register("run");
+  Attach(job, kRanksOf0);
+  EXPECT_THAT(Open()->TakeEvents(), IsEmpty());
+  ASSERT_TRUE(store_->EndJob(job, 2));
+  const auto told = Open(job + ":0")->TakeEvents();
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told[0].first, "ended");
+}
+
+TEST_F(EventHubTest, AJobThatIsDeletedHasEndedAndWhatIsNoneIsPassedOver) {
+  const auto stream = Open("j-0:1 j-0123456789abcdef:3 run:2 j-fedcba9876543210:-2 : j-1");
+  const auto told = stream->TakeEvents();
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told[0].second, (json{{"job", "j-0123456789abcdef"}})) << "nobody knows its key";
+}
+
+// It ended in the database that was lost, and not in the older one that is there now.
+TEST_F(EventHubTest, AJobThatRunsAgainHasOrders) {
+  const std::string job = Register("run");
+  Order(job);
+  Attach(job, kRanksOf0);
+  EXPECT_THAT(Open(job + ":-1")->TakeEvents(), SizeIs(1));
+}
+
+TEST_F(EventHubTest, WhatBelongsToAStreamGoesWithIt) {
+  const std::string job = Register("run");
+  Order(job);
+  Attach(job, kRanksOf0);
+  const auto first = Open();
+  const auto second = Open();
+  first->on_close();  // Of the one before: nothing changes.
+  Settle();
+  EXPECT_EQ(hub_->streams(), 1);
+  EXPECT_THAT(hub_->Claims(), ElementsAre(NodeClaim{.node = "n0", .instance = "a"}));
+  second->TakeEvents();
+  second->on_close();
+  Settle();
+  EXPECT_EQ(hub_->streams(), 0);
+  const NodeClaim successor{.node = "n0", .instance = "b"};
+  EXPECT_THAT(*store_->ClaimNodes({successor}, 2, 0), IsEmpty()) << "the name is free";
+  Order(job);
+  Hear(Notice::Kind::kOrders, job);
+  EXPECT_THAT(second->TakeEvents(), IsEmpty());
+}
+
+TEST_F(EventHubTest, ANameThatIsRenewedAfterItsStreamClosedIsFreeAgain) {
+  const auto stream = Open();
+  const std::vector<NodeClaim> claims = hub_->Claims();
+  stream->on_close();
+  Settle();
+  hub_->Claimed(claims, *store_->ClaimNodes(claims, 2, 0));
+  Settle();
+  const NodeClaim successor{.node = "n0", .instance = "b"};
+  EXPECT_THAT(*store_->ClaimNodes({successor}, 3, 0), IsEmpty());
+}
+
+TEST_F(EventHubTest, AStreamIsClosedOnlyIfItsOwnNameIsLost) {
+  const auto first = Open();
+  const std::vector<NodeClaim> before = hub_->Claims();
+  first->on_close();
+  Settle();
+  const auto second = Open("", "b");
+  hub_->Claimed(before, {"n0"});
+  Settle();
+  EXPECT_TRUE(second->is_open) << "it was its predecessor that lost it";
+  hub_->Claimed(hub_->Claims(), {});
+  Settle();
+  EXPECT_TRUE(second->is_open);
+  hub_->Claimed(hub_->Claims(), {"n0"});
+  Settle();
+  EXPECT_FALSE(second->is_open);
+}
+
 }  // namespace
 }  // namespace perseus
