@@ -268,6 +268,7 @@ Result<void> Client::Impl::Listen(const Listening& listening) {
   std::size_t tried = 0;
   while (!listening.should_end || !listening.should_end()) {
     const std::string server = Current().text;
+    if (listening.position) last_id = listening.position();
     const Heard heard = ListenOnce(listening, last_id);
     if (heard.error) return tl::unexpected<Error>(*heard.error);
     if (heard.lost.empty()) return {};

@@ -273,6 +273,24 @@ TEST(Listen, GoesOnWithAnotherServerWhereItWas) {
                           "connected to " + second.Url()));
 }
 
+TEST(Listen, SaysAnewWhatTheAskerHasWithEachConnection) {
+  ScriptedServer first({kStream + "id: 1\ndata: x\n\n"});
+  ScriptedServer second({kStream + "data: y\n\n"});
+  Client client = Make(first.Url() + "," + second.Url());
+  std::vector<std::string> had{"b", "a"};
+  const auto listened = client.Listen({.target = "/events",
+                                       .position =
+                                           [&] {
+                                             const std::string id = had.back();
+                                             had.pop_back();
+                                             return id;
+                                           },
+                                       .heard = [](const Event& event) { return event.data != "y"; }});
+  EXPECT_TRUE(listened);
+  EXPECT_THAT(first.last_request(), HasSubstr("\r\nLast-Event-ID: a\r\n"));
+  EXPECT_THAT(second.last_request(), HasSubstr("\r\nLast-Event-ID: b\r\n"));
+}
+
 TEST(Listen, TriesAgainUntilSomebodyIsThere) {
   const std::string busy = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
   ScriptedServer server({busy, "", busy, kStream + "data: x\n\n"});

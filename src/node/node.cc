@@ -25,7 +25,6 @@ constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects 
 // Of a job, while the server is away: the newest ones are worth telling.
 constexpr std::size_t kMostUnsent = 256;
 
-constexpr int kNotFound = 404;
 constexpr int kTooManyRequests = 429;
 constexpr int kFirstServerError = 500;
 
@@ -89,9 +88,12 @@ std::string Node::LastEventId() const {
   std::string id;
   for (const auto& [directory, job] : jobs_) {
     const auto newest = job.orders.newest();
-    if (!newest) continue;
-    fmt::format_to(std::back_inserter(id), "{}{}:{}", id.empty() ? "" : " ", newest->job,
-                   newest->version);
+    const std::string attached = job.is_attached ? job.id : "";
+    const std::string& its_id = newest ? newest->job : attached;
+    if (its_id.empty()) continue;
+    const bool has_all = newest && job.orders.NamesPlansOfAll();
+    fmt::format_to(std::back_inserter(id), "{}{}:{}", id.empty() ? "" : " ", its_id,
+                   has_all ? newest->version : 0);
   }
   return id;
 }
@@ -209,6 +211,8 @@ void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds 
   if (!answer) return;
   const std::string about = "attaching " + job.key;
   if (!IsSuccess(*answer)) {
+    // It was there when this process attached before.
+    if (IsOfNoJob(*answer) && !job.id.empty()) TakeEnd(directory, job, {job.id});
     // Of its name, the stream is refused, too, and tells.
     if (job.has_ended || IsOfInstance(*answer)) return;
     uplink_.Complain(about, fmt::format("the server does not take the ranks of job {}: {}; it is "
@@ -339,12 +343,15 @@ void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
     uplink_.Complain("report", fmt::format("the server refuses reports: {}", WhatItSays(response)));
     if (MayBeSentAgain(response)) return;
   }
+  const std::set<std::string> not_attached = NotAttachedOfAnswer(response.body);
   for (auto& [directory, job] : jobs_) {
     if (!job.is_attached) continue;
     job.told = ReportOf(job);
     job.unsent.clear();
-    // It has lost what was attached.
-    if (response.status == kNotFound) job.is_attached = false;
+    // Asked to attach them again, the server says whether the job has ended.
+    if (!not_attached.contains(job.told.job)) continue;
+    job.is_attached = false;
+    job.next_attach = 0;
   }
 }
 

@@ -49,7 +49,7 @@ class Node {
   // Looks at everything and does what is due; often, since a step's report is wanted 0.2 s after
   // it.
   void Turn(Nanoseconds now);
-  // "j-0f…:7 j-41…:2": what of each job's orders is here.
+  // "j-0f…:7 j-41…:0": what of each job's orders is here; 0: not all that its ranks need.
   std::string LastEventId() const;
 
  private:

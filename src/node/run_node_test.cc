@@ -279,7 +279,7 @@ TEST_F(RunNodeTest, ANodeThatIsStartedAnewSaysWhatItHas) {
   logs_.Begin({0, 0, 0}, 100);
   StartNode();
   ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 1; }));
-  EXPECT_EQ(server_.Positions().back(), "");
+  EXPECT_EQ(server_.Positions().back(), "j-1:0");
   ASSERT_TRUE(Comes([&] { return server_.Count("PUT /v1/nodes/n7/jobs/run") == 1; }));
   server_.Send(4, 0, kPlanA);
   ASSERT_TRUE(Comes([&] { return IsInForce(kPlanA); }));

@@ -359,8 +359,8 @@ class ControlPlane::Impl {
     const Milliseconds now = options_.now();
     if (auto lost = store_->ClaimNodes(claims, now, now - kNodeIsSilentAfter); !lost) {
       Failed(lost.error());
-    } else if (!lost->empty()) {
-      hub_->Close(*std::move(lost));
+    } else {
+      hub_->Claimed(claims, *std::move(lost));
     }
     const auto kept = static_cast<Milliseconds>(options_.keep_ended_days * kMillisecondsPerDay);
     if (auto pruned = store_->Prune(now - kept, kPruneAtATime); !pruned) Failed(pruned.error());

@@ -25,6 +25,9 @@ TEST_F(ControlPlaneTest, TellsNodesWhatToDo) {
   EXPECT_EQ(file["stages"][3]["instructions"].size(), 1U) << "not one of its ranks";
   EXPECT_EQ(file["stages"][3]["cut"], true);
   ASSERT_GE(n1.Await(IsOrders), 0);
+  const http::Response cut = Send("GET", "/v1/plans/" + plan + "?ranks=0,4");
+  EXPECT_EQ(cut.status, 400);
+  EXPECT_EQ(json::parse(cut.body)["pointer"], "?ranks");
 
   ASSERT_EQ(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.25})").status, 200);
   const auto says_straggler = [](const http::Event& event) {
@@ -89,6 +92,23 @@ TEST_F(ControlPlaneTest, TellsANodeThatAJobWhichIsDeletedHasEnded) {
   const int ended = stream.Await([](const http::Event& event) { return event.name == "ended"; });
   ASSERT_GE(ended, 0);
   EXPECT_THAT(stream.At(ended).data, HasSubstr("j-0123456789abcdef"));
+}
+
+// As after an older database was restored.
+TEST_F(ControlPlaneTest, OrdersOutrunThoseThatNodesHave) {
+  PlanJob("run");
+  Attach("n0", "run", 0);
+  const std::string id = Get("/v1/jobs/run")["id"];
+  NodeStream stream(url(), "n0", id + ":70");
+  const auto report = [&](std::int64_t version) {
+    const json body{{"jobs", {{{"job", id}, {"acknowledged", version}, {"following", version}}}}};
+    return Send("POST", "/v1/nodes/n0/reports", body.dump());
+  };
+  ASSERT_EQ(report(70).status, 200);
+  const int orders = stream.Await(IsOrders);
+  ASSERT_EQ(orders, 0);
+  EXPECT_EQ(json::parse(stream.At(orders).data)["version"], 71);
+  EXPECT_EQ(report(1'000'000'000'001).status, 400);
 }
 
 TEST_F(ControlPlaneTest, TwoProcessesAreNotOneNode) {

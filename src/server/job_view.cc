@@ -24,7 +24,8 @@ double SecondsSince(Milliseconds time, Milliseconds now) {
 std::string_view StateOf(const NodeRecord& node, const JobRecord& job, std::int64_t from_step,
                          Milliseconds now) {
   if (now - node.seen > kLostAfter) return "lost";
-  if (node.following >= job.orders_version) return "following";
+  if (node.following == job.orders_version) return "following";
+  if (node.following > job.orders_version) return "ahead";
   return job.last_step >= 0 && job.last_step > from_step ? "late" : "pending";
 }
 

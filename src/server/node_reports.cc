@@ -1,5 +1,6 @@
 #include "perseus/server/node_reports.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "perseus/server/event_hub.h"
@@ -64,6 +65,10 @@ Result<bool> NodeReports::TakeJob(const std::string& node, const NodeJobReport& 
   }
   if (!watch->HasNode(node)) return false;
   See(node, (*job)->id, report, now);
+  if (const auto had = std::max(report.acknowledged, report.following);
+      had > (*job)->orders_version) {
+    if (auto outrun = store_.OutrunOrders((*job)->id, had, now); !outrun) return Fail(outrun);
+  }
   watch->HearHere(node, now);
   if (report.steps.empty()) return true;
   const auto judges = Judges(**job, *watch, now);

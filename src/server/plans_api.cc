@@ -222,7 +222,7 @@ Answer<http::Response> GetPlanById(const Context& context) {
   const auto ranks = ReadRanks(asked->second);
   if (!ranks) return tl::unexpected(ranks.error());
   const auto cut = context.services.cuts.Get(id, *ranks);
-  if (!cut) return Refuse(cut);
+  if (!cut) return Refuse(cut, "?ranks");
   if (!*cut) return NoSuchPlan(id);  // Deleted meanwhile.
   http::Response response;
   response.body = **cut;

@@ -66,6 +66,7 @@ class SqlStore final : public Store {
   // --- orders
   Result<std::optional<OrdersRecord>> NewestOrders(std::string_view job) override;
   Result<std::vector<OrdersRecord>> ListOrders(std::string_view job, int limit) override;
+  Result<void> OutrunOrders(std::string_view job, std::int64_t version, Milliseconds now) override;
 
   // --- nodes
   Result<void> AttachNode(std::string_view job, std::string_view node, std::string_view ranks,

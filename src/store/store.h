@@ -62,7 +62,7 @@ struct JobRecord {
   // equal.
   std::int64_t generation = 0;
   std::int64_t planned = 0;
-  std::int64_t orders_version = 0;  // Of the newest orders; 0: none.
+  std::int64_t orders_version = 0;  // Of the newest orders; 0: none. The next is above it.
   // What nodes reported last, at most as old as the reports are apart.
   std::int64_t last_step = -1;
   Milliseconds last_step_at = 0;
@@ -88,7 +88,7 @@ struct PlanRecord {
 
 struct OrdersRecord {
   std::string job;
-  std::int64_t version = 0;  // From 1 in each job, without gaps.
+  std::int64_t version = 0;  // From 1 in each job, without gaps but for OutrunOrders.
   std::string body;
   Milliseconds created = 0;
   friend bool operator==(const OrdersRecord&, const OrdersRecord&) = default;
@@ -275,6 +275,12 @@ class Store {
   // --- orders
   virtual Result<std::optional<OrdersRecord>> NewestOrders(std::string_view job) = 0;
   virtual Result<std::vector<OrdersRecord>> ListOrders(std::string_view job, int limit) = 0;
+  // Somebody has version `version` of the job's orders, of a database that this one was once: it
+  // has been restored from a backup. So that nobody passes over what is newer, the newest orders
+  // are given once more, as version + 1; where there are none, the first will be that. Nothing if
+  // the job is as far, is unknown or has ended. kInput beyond 10^12, which no job came to.
+  virtual Result<void> OutrunOrders(std::string_view job, std::int64_t version,
+                                    Milliseconds now) = 0;
 
   // --- nodes
   // Its ranks, from now on, and no other node's any more: one that has none left is detached. What
