@@ -372,10 +372,10 @@ class ControlPlane::Impl {
   std::unique_ptr<Store> store_;
   ServerMetrics metrics_;
   std::atomic<bool> is_ready_{true};
-  std::atomic<bool> is_looking_{false};    // After the database, just now.
+  std::atomic<bool> is_looking_{false};     // After the database, just now.
   std::atomic<bool> awaits_answer_{false};  // From it, since asked_at_.
   std::chrono::steady_clock::time_point asked_at_;
-  std::atomic<bool> looks_again_{false};   // The hub, once the database answers.
+  std::atomic<bool> looks_again_{false};  // The hub, once the database answers.
   std::atomic<int> plans_on_request_{0};
   std::stop_source ends_;
   Rights rights_;

@@ -2,8 +2,8 @@
 // client gets our plans unchanged (docs/server.md, "Clients of Zeus").
 //
 // Answers are written as that server writes them: no space in JSON, no newline behind it, 200 for
-// whatever was taken, 422 for a body that is wrong; keys that it does not know are passed over, since
-// that server does so and its clients have forks. Its `job_id` is ours.
+// whatever was taken, 422 for a body that is wrong; keys that it does not know are passed over,
+// since that server does so and its clients have forks. Its `job_id` is ours.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -205,13 +205,13 @@ Answer<http::Response> RegisterRank(ZeusJobs& jobs, const Context& context) {
   if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
   const auto degrees = jobs.Degrees(*context.job);
   if (!degrees) return Refuse(degrees);
-  const auto info =
-      Unprocessable(ReadBody(context.request.body, kDeepest,
-                             [&](const Node& node) { return ReadRankOf(node, *degrees); }));
+  const auto info = Unprocessable(ReadBody(context.request.body, kDeepest, [&](const Node& node) {
+    return ReadRankOf(node, *degrees);
+  }));
   if (!info) return tl::unexpected(info.error());
   const int place = (info->dp_rank * degrees->pp + info->pp_rank) * degrees->tp + info->tp_rank;
-  const auto put = context.services.store.PutRank(context.job->id, info->rank, place,
-                                                  FormatRankInfo(*info));
+  const auto put =
+      context.services.store.PutRank(context.job->id, info->rank, place, FormatRankInfo(*info));
   if (!put) return Refuse(put);
   if (!*put) {
     return Refuse(422, "The request is wrong",
@@ -275,17 +275,16 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJ
   if (!parsed) return Refuse(parsed);
   const auto info = json_file::Read(registered->body, "rank", kDeepest, ReadRankInfo);
   if (!info) return Refuse(info);
-  const auto plan = jobs.Plan(services.store,
-                              parsed->pipelines[static_cast<std::size_t>(info->dp_rank)].plan);
+  const auto plan =
+      jobs.Plan(services.store, parsed->pipelines[static_cast<std::size_t>(info->dp_rank)].plan);
   if (!plan) return Refuse(plan);
   if (*plan == nullptr) return std::optional<http::Response>();
   return ScheduleFor(*info, **plan);
 }
 
 // Answers once all ranks have registered and there is a plan. Its client waits for good.
-boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& pool,
-                                                     ZeusJobs& jobs, http::Call& call,
-                                                     Context context) {
+boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& pool, ZeusJobs& jobs,
+                                                     http::Call& call, Context context) {
   const auto rank = AskedRank(context.request);
   if (!rank) co_return http::ProblemResponse(rank.error());
   const std::string job = context.job->id;

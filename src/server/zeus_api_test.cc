@@ -40,8 +40,8 @@ class ZeusTest : public ControlPlaneTest {
   }
   // Whether /schedule answers at all within two of the server's looks.
   bool IsScheduled(const std::string& job) {
-    auto client = http::Client::Create(
-        {.server = url(), .timeout = std::chrono::milliseconds(600)});
+    auto client =
+        http::Client::Create({.server = url(), .timeout = std::chrono::milliseconds(600)});
     const auto response = client->Send({.target = "/schedule/" + job + "?rank=3"});
     return response && response->status == 200;
   }
@@ -50,7 +50,8 @@ class ZeusTest : public ControlPlaneTest {
 TEST_F(ZeusTest, ARunWaitsForItsOwnRanksAndNotForThoseOfTheRunBefore) {
   PlanJob("run");
   const std::string job = RegisterRun();
-  for (int rank = 0; rank < 8; ++rank) EXPECT_EQ(RegisterRank(job, RankBody(rank, rank)).status, 200);
+  for (int rank = 0; rank < 8; ++rank)
+    EXPECT_EQ(RegisterRank(job, RankBody(rank, rank)).status, 200);
   EXPECT_TRUE(IsScheduled(job));
   EXPECT_EQ(RegisterRun(), job);
   EXPECT_FALSE(IsScheduled(job));

@@ -1,5 +1,5 @@
-// What each of a job's ranks asks for at once when clients of Zeus begin to train, found out once: a
-// thousand ranks have one job and few plans.
+// What each of a job's ranks asks for at once when clients of Zeus begin to train, found out once:
+// a thousand ranks have one job and few plans.
 //
 // Thread safe.
 #pragma once
@@ -43,8 +43,7 @@ class ZeusJobs {
   // Neither ever changes of one id. A few of them; they are read again if they are needed again.
   std::map<std::string, ZeusDegrees> degrees_ PERSEUS_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<const PlanFile>> plans_ PERSEUS_GUARDED_BY(mutex_);
-  std::map<std::string, std::chrono::steady_clock::time_point> waiting_
-      PERSEUS_GUARDED_BY(mutex_);
+  std::map<std::string, std::chrono::steady_clock::time_point> waiting_ PERSEUS_GUARDED_BY(mutex_);
 };
 
 }  // namespace perseus

@@ -208,13 +208,12 @@ Result<bool> SqlStore::AddMeasurements(std::string_view job, std::string_view ro
 
 Result<Store::Measured> SqlStore::Measurements(std::string_view job) {
   Measured measured;
-  const auto rows =
-      ReadAll("SELECT number, body FROM measurements WHERE job = $1 ORDER BY number", {job},
-              [&](Row& row) {
-                measured.last = row.Integer(0);
-                measured.rows.push_back(row.TakeText(1));
-                return measured.last;
-              });
+  const auto rows = ReadAll("SELECT number, body FROM measurements WHERE job = $1 ORDER BY number",
+                            {job}, [&](Row& row) {
+                              measured.last = row.Integer(0);
+                              measured.rows.push_back(row.TakeText(1));
+                              return measured.last;
+                            });
   if (!rows) return Fail(rows);
   return measured;
 }

@@ -227,7 +227,8 @@ Result<bool> SqlStore::PutRank(std::string_view job, int rank, int place, std::s
     if (!others) return Fail(others);
     if (!others->empty()) return false;
     const auto put = transaction.Run(
-        "INSERT INTO ranks (job, rank, place, body) VALUES ($1, $2, $3, $4) ON CONFLICT (job, rank) "
+        "INSERT INTO ranks (job, rank, place, body) VALUES ($1, $2, $3, $4) ON CONFLICT (job, "
+        "rank) "
         "DO UPDATE SET place = excluded.place, body = excluded.body",
         {job, rank, place, body});
     if (!put) return Fail(put);

@@ -117,8 +117,8 @@ TEST_F(PostgresTest, AServerThatGoesAwayAndComesBackIsUsedAgain) {
 // What it would do of itself is to keep their locks for two hours.
 TEST_F(PostgresTest, TransactionsOfAReplicaThatIsCutOffEndSoon) {
   const auto database = Get(OpenPostgres(address_));
-  Rows rows = Get(database->Read(
-      "SELECT current_setting('idle_in_transaction_session_timeout')", {}));
+  Rows rows =
+      Get(database->Read("SELECT current_setting('idle_in_transaction_session_timeout')", {}));
   EXPECT_EQ(rows.at(0).TakeText(0), "20s");
 }
 

@@ -115,7 +115,8 @@ constexpr std::string_view kVersion2[] = {
       seen BIGINT NOT NULL))",
 };
 
-// What measurements that are no profile yet have in bytes, and where a rank of Zeus' clients stands.
+// What measurements that are no profile yet have in bytes, and where a rank of Zeus' clients
+// stands.
 constexpr std::string_view kVersion3[] = {
     "ALTER TABLE jobs ADD COLUMN measured BIGINT NOT NULL DEFAULT 0",
     // Of registrations of older programs it is null, which is no other's place.

@@ -36,8 +36,8 @@ class SqlStore final : public Store {
   Result<int> Prune(Milliseconds before, int limit) override;
 
   // --- profiles
-  Result<std::int64_t> PutProfile(std::string_view job, std::string_view csv,
-                                  Milliseconds now, std::int64_t measured_to) override;
+  Result<std::int64_t> PutProfile(std::string_view job, std::string_view csv, Milliseconds now,
+                                  std::int64_t measured_to) override;
   Result<std::optional<Profile>> FindProfile(std::string_view job) override;
   Result<bool> AddMeasurements(std::string_view job, std::string_view rows,
                                Milliseconds now) override;

@@ -317,8 +317,8 @@ class Store {
   virtual Result<std::vector<TokenRecord>> Tokens() = 0;
 
   // --- clients of Zeus' pipeline frequency optimizer
-  // In place of what it was before. `place`: where it stands, a number that no other rank of the job
-  // has. False: another has it, and nothing is changed.
+  // In place of what it was before. `place`: where it stands, a number that no other rank of the
+  // job has. False: another has it, and nothing is changed.
   virtual Result<bool> PutRank(std::string_view job, int rank, int place,
                                std::string_view body) = 0;
   virtual Result<void> ClearRanks(std::string_view job) = 0;

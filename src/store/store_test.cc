@@ -166,7 +166,8 @@ TEST_P(StoreTest, MeasurementsAreKeptUpToALimitUntilTheyAreAProfile) {
   EXPECT_FALSE(Get(store_->AddMeasurements(job_, "1", 1)));
   EXPECT_EQ(Get(store_->Measurements(job_)).rows.size(), 2u);
   Get(store_->PutProfile(job_, "of the first", 2, first));
-  EXPECT_FALSE(Get(store_->AddMeasurements(job_, half + "1", 2))) << "the second one is still there";
+  EXPECT_FALSE(Get(store_->AddMeasurements(job_, half + "1", 2)))
+      << "the second one is still there";
   EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 2)));
 }
 

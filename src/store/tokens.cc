@@ -20,8 +20,8 @@ Result<void> SqlStore::AddToken(const TokenRecord& token) {
   });
 }
 
-// Refused (kUnreachable) for the last operator's that never expires. All of these are locked, so two
-// that are revoked at once do not each count on the other.
+// Refused (kUnreachable) for the last operator's that never expires. All of these are locked, so
+// two that are revoked at once do not each count on the other.
 Result<bool> SqlStore::DeleteToken(std::string_view id) {
   return Write<bool>([&](Transaction& transaction) -> Result<bool> {
     Result<Rows> lasting = transaction.Run(
@@ -31,11 +31,12 @@ Result<bool> SqlStore::DeleteToken(std::string_view id) {
         {id});
     if (!lasting) return Fail(lasting);
     if (lasting->size() == 1 && lasting->front().TakeText(0) == id) {
-      return FailAs(ErrorKind::kUnreachable,
-                    "without token {} there is none of an operator's that never expires, and nobody "
-                    "could make tokens some day (create one of scope operator that never expires "
-                    "first)",
-                    id);
+      return FailAs(
+          ErrorKind::kUnreachable,
+          "without token {} there is none of an operator's that never expires, and nobody "
+          "could make tokens some day (create one of scope operator that never expires "
+          "first)",
+          id);
     }
     const Result<Rows> gone =
         transaction.Run("DELETE FROM tokens WHERE id = $1 RETURNING id", {id});

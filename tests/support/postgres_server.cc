@@ -119,10 +119,10 @@ std::vector<std::string> PostgresServer::CommandOf(
 void PostgresServer::Start() {
   if (server_ != 0) return;
   const std::string log = directory_ / "log";
-  std::vector<std::string> command = CommandOf(
-      "postgres", {"-D", directory_ / "data", "-k", directory_.path(), "-c",
-                   "listen_addresses=" + (machine_ ? machine_->address : std::string()), "-c",
-                   "fsync=off", "-c", "deadlock_timeout=50ms"});
+  std::vector<std::string> command =
+      CommandOf("postgres", {"-D", directory_ / "data", "-k", directory_.path(), "-c",
+                             "listen_addresses=" + (machine_ ? machine_->address : std::string()),
+                             "-c", "fsync=off", "-c", "deadlock_timeout=50ms"});
   if (machine_) {
     command.insert(command.begin(), machine_->in_front.begin(), machine_->in_front.end());
   }
