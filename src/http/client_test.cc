@@ -278,14 +278,15 @@ TEST(Listen, SaysAnewWhatTheAskerHasWithEachConnection) {
   ScriptedServer second({kStream + "data: y\n\n"});
   Client client = Make(first.Url() + "," + second.Url());
   std::vector<std::string> had{"b", "a"};
-  const auto listened = client.Listen({.target = "/events",
-                                       .position =
-                                           [&] {
-                                             const std::string id = had.back();
-                                             had.pop_back();
-                                             return id;
-                                           },
-                                       .heard = [](const Event& event) { return event.data != "y"; }});
+  const auto listened =
+      client.Listen({.target = "/events",
+                     .position =
+                         [&] {
+                           const std::string id = had.back();
+                           had.pop_back();
+                           return id;
+                         },
+                     .heard = [](const Event& event) { return event.data != "y"; }});
   EXPECT_TRUE(listened);
   EXPECT_THAT(first.last_request(), HasSubstr("\r\nLast-Event-ID: a\r\n"));
   EXPECT_THAT(second.last_request(), HasSubstr("\r\nLast-Event-ID: b\r\n"));

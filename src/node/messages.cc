@@ -118,8 +118,8 @@ bool IsOfNoJob(const http::Response& problem) {
   constexpr int kConflict = 409;
   if (problem.status != kNotFound && problem.status != kConflict) return false;
   // What stands between may answer so, too, but with a page.
-  const auto is_problem = json_file::Read(
-      problem.body, "answer", kDeepest, [](const Node& answer) { return answer.Has("title"); });
+  const auto is_problem = json_file::Read(problem.body, "answer", kDeepest,
+                                          [](const Node& answer) { return answer.Has("title"); });
   return is_problem.value_or(false) && !IsOfInstance(problem);
 }
 

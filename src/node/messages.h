@@ -49,8 +49,8 @@ Result<NodeEvent> ParseNodeEvent(const http::Event& event);
 // The job's id in the answer to attaching; empty if the answer does not say.
 std::string JobOfAnswer(std::string_view body);
 
-// Of the answer to reports: the jobs, as they were named there, that this node has no ranks of, says
-// the server; they may have ended.
+// Of the answer to reports: the jobs, as they were named there, that this node has no ranks of,
+// says the server; they may have ended.
 std::set<std::string> NotAttachedOfAnswer(std::string_view body);
 
 // Whether a problem is that another process has this node's name,

@@ -58,8 +58,8 @@ class JobViewTest : public testing::Test {
   NodeReports reports_{*store_, watches_};
   PlanCuts cuts_{*store_};
   std::atomic<int> plans_on_request_ = 0;
-  Services services_{*store_, rights_, watches_, reports_, cuts_, {}, {}, {}, "",
-                     plans_on_request_, {}};
+  Services services_{*store_, rights_, watches_, reports_,          cuts_, {},
+                     {},      {},      "",       plans_on_request_, {}};
 };
 
 TEST_F(JobViewTest, SaysWhereEachNodeIsWithTheNewestOrders) {
@@ -72,7 +72,9 @@ TEST_F(JobViewTest, SaysWhereEachNodeIsWithTheNewestOrders) {
   EXPECT_EQ(State(1), "following");
   EXPECT_EQ(State(2), "ahead");
   EXPECT_EQ(State(1, kNow - 15'000), "following");
+  EXPECT_FALSE(SummarizeJob(services_, **store_->FindJob(job_), kNow)->contains("lost_nodes"));
   EXPECT_EQ(State(1, kNow - 15'001), "lost");
+  EXPECT_EQ(SummarizeJob(services_, **store_->FindJob(job_), kNow)->at("lost_nodes"), 1);
 }
 
 TEST(StragglerJson, WarnsAfterAnHourOfOneThatNeverEnds) {

@@ -36,13 +36,12 @@ Result<void> PutFrontier(Transaction& transaction, std::string_view job,
 Result<void> AddOrders(Transaction& transaction, std::string_view job, std::int64_t version,
                        std::string_view body, Milliseconds now) {
   Result<void> added = RunSteps(
-      transaction,
-      {{"INSERT INTO orders (job, version, body, created) VALUES ($1, $2, $3, $4)",
-        {job, version, body, now}},
-       {"UPDATE jobs SET orders_version = $2 WHERE id = $1", {job, version}},
-       {"DELETE FROM orders WHERE job = $1 AND version <= (SELECT version FROM orders "
-        "WHERE job = $1 ORDER BY version DESC LIMIT 1 OFFSET $2)",
-        {job, kKeptOrders}}});
+      transaction, {{"INSERT INTO orders (job, version, body, created) VALUES ($1, $2, $3, $4)",
+                     {job, version, body, now}},
+                    {"UPDATE jobs SET orders_version = $2 WHERE id = $1", {job, version}},
+                    {"DELETE FROM orders WHERE job = $1 AND version <= (SELECT version FROM orders "
+                     "WHERE job = $1 ORDER BY version DESC LIMIT 1 OFFSET $2)",
+                     {job, kKeptOrders}}});
   if (!added) return added;
   return transaction.Notify({.kind = Notice::Kind::kOrders, .name = std::string(job)});
 }
@@ -195,8 +194,7 @@ Result<bool> SqlStore::CompletePlanning(const PlanningTask& task, const Planning
   });
 }
 
-Result<void> SqlStore::OutrunOrders(std::string_view job, std::int64_t version,
-                                    Milliseconds now) {
+Result<void> SqlStore::OutrunOrders(std::string_view job, std::int64_t version, Milliseconds now) {
   if (version > kMostOrders) {
     return Fail("{} is no version of a job's orders: none came that far (take it from the orders)",
                 version);
@@ -205,9 +203,8 @@ Result<void> SqlStore::OutrunOrders(std::string_view job, std::int64_t version,
     const Result<std::optional<LockedJob>> locked = LockJob(transaction, job);
     if (!locked) return Fail(locked);
     if (!*locked || (*locked)->has_ended || (*locked)->orders_version >= version) return {};
-    Result<Rows> newest =
-        transaction.Run("SELECT body FROM orders WHERE job = $1 ORDER BY version DESC LIMIT 1",
-                        {job});
+    Result<Rows> newest = transaction.Run(
+        "SELECT body FROM orders WHERE job = $1 ORDER BY version DESC LIMIT 1", {job});
     if (!newest) return Fail(newest);
     if (newest->empty()) {
       return RunSteps(transaction,
