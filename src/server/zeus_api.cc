@@ -332,8 +332,7 @@ void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool) {
         return AwaitSchedule(pool, *just_seen, call, std::move(context));
       },
       {.query = {"rank"}});
-  endpoints.Add("POST", "/result/{job}", Access::kJob, TakeResult,
-                {.body_bytes = kLargestResult});
+  endpoints.Add("POST", "/result/{job}", Access::kJob, TakeResult, {.body_bytes = kLargestResult});
 }
 
 }  // namespace perseus
