@@ -14,7 +14,8 @@ using nlohmann::json;
 
 namespace {
 
-// What the library alone would let pass: two equal keys, nesting to any depth, any number of values.
+// What the library alone would let pass: two equal keys, nesting to any depth, any number of
+// values.
 class Progress {
  public:
   explicit Progress(const Bounds& bounds) : bounds_(bounds) {}

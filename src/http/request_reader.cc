@@ -187,10 +187,10 @@ void RequestReader::TakeHead(IncomingRequest& incoming, RequestParser& parser) {
         ProblemResponse({400, "Not a target", "The request's target " + target.error().message, "",
                          "send a path with its special bytes escaped, as %2F is"});
   } else if (target->repeated) {
-    incoming.refusal = ProblemResponse({400, "The request is wrong",
-                                        fmt::format("the query field {} stands there twice",
-                                                    Excerpt(*target->repeated)),
-                                        "?" + *target->repeated, "leave one of them out"});
+    incoming.refusal = ProblemResponse(
+        {400, "The request is wrong",
+         fmt::format("the query field {} stands there twice", Excerpt(*target->repeated)),
+         "?" + *target->repeated, "leave one of them out"});
   }
 }
 

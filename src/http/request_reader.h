@@ -30,9 +30,9 @@ class BodyShare {
 struct IncomingRequest {
   explicit IncomingRequest(ServerState& state) : share(state) {}
 
-  Request request;           // As far as it came.
-  Router::Match match;       // Where it goes.
-  bool has_head = false;     // Those two are as the header says.
+  Request request;        // As far as it came.
+  Router::Match match;    // Where it goes.
+  bool has_head = false;  // Those two are as the header says.
   std::optional<Response> refusal;
   bool keeps_alive = false;  // Another request may follow.
   std::chrono::steady_clock::time_point begin;

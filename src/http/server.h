@@ -15,9 +15,9 @@
 // and from one address, streams, requests a second from one address. Beyond: 431, 413, 408, 503,
 // 429, each a problem document with Retry-After where that helps, or the connection is closed.
 //
-// What is no route is 404, another method of one 405 with Allow; HEAD is GET without the body. What a
-// route does not take (Takes) is refused before the body is read: query fields 400, a body that is
-// too large 413, of another type or encoded 415.
+// What is no route is 404, another method of one 405 with Allow; HEAD is GET without the body. What
+// a route does not take (Takes) is refused before the body is read: query fields 400, a body that
+// is too large 413, of another type or encoded 415.
 //
 // Every answer but an event stream has the request's trace in `traceresponse`; a problem of 5xx has
 // it as its member `trace`, too.
@@ -75,7 +75,7 @@ using Handler = std::function<asio::awaitable<Response>(Call&)>;
 
 // What a route takes beside its path.
 struct Takes {
-  std::size_t body_bytes = 256 << 10;  // At most, and not more than Limits::body_bytes.
+  std::size_t body_bytes = 256 << 10;           // At most, and not more than Limits::body_bytes.
   std::string media_type = "application/json";  // Of a body that says of which it is.
   std::vector<std::string> query = {};          // Names of the query's fields.
 };

@@ -33,11 +33,13 @@ Router Routes() {
   Router router;
   router.Add("GET", "/echo/{job}", Echo, {.query = {"x"}});
   router.Add("POST", "/echo/{job}", Echo);
-  router.Add("POST", "/size", [](const Call& call) -> asio::awaitable<Response> {
-    Response response;
-    response.body = std::to_string(call.request.body.size());
-    co_return response;
-  }, {.body_bytes = 5'000'000});
+  router.Add("POST", "/size",
+             [](const Call& call) -> asio::awaitable<Response> {
+               Response response;
+               response.body = std::to_string(call.request.body.size());
+               co_return response;
+             },
+             {.body_bytes = 5'000'000});
   router.Add("GET", "/nothing", [](const Call&) -> asio::awaitable<Response> {
     Response response;
     response.status = 204;
@@ -371,7 +373,8 @@ TEST(Server, RefusesWhatARouteDoesNotTake) {
     const char* says;
   } const rows[] = {
       {"GET /list?limit=5&after=x", "", "", "200", ""},
-      {"GET /list?limits=5", "", "", "400", R"("pointer":"?limits","remedy":"it takes limit, after")"},
+      {"GET /list?limits=5", "", "", "400",
+       R"("pointer":"?limits","remedy":"it takes limit, after")"},
       {"GET /list?limit=5&limit=6", "", "", "400", R"("pointer":"?limit")"},
       {"POST /json?x", "", "{}", "400", "send no query"},
       {"POST /json", "", "{}", "200", ""},
@@ -386,7 +389,8 @@ TEST(Server, RefusesWhatARouteDoesNotTake) {
   };
   for (const auto& row : rows) {
     const std::string response = answer(row.line, row.fields, row.body);
-    EXPECT_THAT(response, StartsWith("HTTP/1.1 " + std::string(row.status))) << row.line << row.fields;
+    EXPECT_THAT(response, StartsWith("HTTP/1.1 " + std::string(row.status)))
+        << row.line << row.fields;
     EXPECT_THAT(response, HasSubstr(row.says)) << row.line << row.fields;
   }
 }

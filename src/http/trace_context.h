@@ -28,8 +28,8 @@ class TraceIds {
 // A `traceparent` or `traceresponse` of that trace, with a span of its own.
 std::string TraceField(std::string_view trace, TraceIds& ids);
 
-// That it can be found in the server's log: its trace in `traceresponse`, and as `trace` in a problem
-// of 5xx.
+// That it can be found in the server's log: its trace in `traceresponse`, and as `trace` in a
+// problem of 5xx.
 void AddTrace(Response& response, std::string_view trace, TraceIds& ids);
 
 }  // namespace perseus::http

@@ -47,8 +47,7 @@ template <typename Reader>
 auto ReadBody(std::string_view body, int deepest, Reader read)
     -> Answer<decltype(read(std::declval<const json_file::Node&>()))> {
   try {
-    const nlohmann::json root =
-        json_file::Parse(body, {.deepest = deepest, .values = kMostValues});
+    const nlohmann::json root = json_file::Parse(body, {.deepest = deepest, .values = kMostValues});
     return read(json_file::Node{root, ""});
   } catch (const json_file::Failure& failure) {
     return tl::unexpected(ProblemOf(failure));

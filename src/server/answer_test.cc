@@ -35,20 +35,21 @@ struct BadBody {
 class BadBodyTest : public testing::TestWithParam<BadBody> {};
 INSTANTIATE_TEST_SUITE_P(
     Rows, BadBodyTest,
-    testing::Values(
-        BadBody{"Value", R"({"list": [{"known": 1}, {"known": 10}]})", "/list/1/known", "from 0 to 9"},
-        BadBody{"Missing", R"({"list": [{}]})", "/list/0/known", "is missing"},
-        BadBody{"UnknownKey", R"({"foo": 1})", "/foo", "no key \"foo\""},
-        BadBody{"UnknownKeyWithin", R"({"list": [{"known": 1, "a/b~c.d": 1}]})",
-                "/list/0/a~1b~0c.d", "no key"},
-        BadBody{"KeyTwice", R"({"list": [], "list": []})", "/list", "stands twice"},
-        BadBody{"KeyTwiceWithin", R"({"list": [{}, {"x.y": {"z": {}, "z": 1}}]})",
-                "/list/1/x.y/z", "stands twice"},
-        BadBody{"Overflow", R"({"list": [{"known": 1}, {"known": 1e400}]})", "/list/1/known",
-                "number overflow"},
-        BadBody{"TooDeep", R"({"list": [[[[[1]]]]]})", "", "nested too deeply"},
-        BadBody{"NotUtf8", "{\"list\": [{\"known\": \"a long text, \xff and on and on and on\"}]}", "",
-                "not JSON: a text is not UTF-8"}),
+    testing::Values(BadBody{"Value", R"({"list": [{"known": 1}, {"known": 10}]})", "/list/1/known",
+                            "from 0 to 9"},
+                    BadBody{"Missing", R"({"list": [{}]})", "/list/0/known", "is missing"},
+                    BadBody{"UnknownKey", R"({"foo": 1})", "/foo", "no key \"foo\""},
+                    BadBody{"UnknownKeyWithin", R"({"list": [{"known": 1, "a/b~c.d": 1}]})",
+                            "/list/0/a~1b~0c.d", "no key"},
+                    BadBody{"KeyTwice", R"({"list": [], "list": []})", "/list", "stands twice"},
+                    BadBody{"KeyTwiceWithin", R"({"list": [{}, {"x.y": {"z": {}, "z": 1}}]})",
+                            "/list/1/x.y/z", "stands twice"},
+                    BadBody{"Overflow", R"({"list": [{"known": 1}, {"known": 1e400}]})",
+                            "/list/1/known", "number overflow"},
+                    BadBody{"TooDeep", R"({"list": [[[[[1]]]]]})", "", "nested too deeply"},
+                    BadBody{"NotUtf8",
+                            "{\"list\": [{\"known\": \"a long text, \xff and on and on and on\"}]}",
+                            "", "not JSON: a text is not UTF-8"}),
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST_P(BadBodyTest, IsRefusedWithItsPlace) {

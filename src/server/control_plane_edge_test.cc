@@ -39,9 +39,9 @@ TEST_F(ControlPlaneTest, RefusesQueriesThatItDoesNotKnow) {
   PlanJob("run");
   const std::string plan = Get("/v1/jobs/run")["orders"]["pipelines"][0]["plan"];
   for (const std::string query :
-       {"/v1/jobs?all=yes", "/v1/jobs?limit=5&limit=6", "/v1/jobs?nosuch=1",
-        "/v1/jobs/run?all=1", "/v1/jobs/run/plans?all=1", "/v1/plans/PLAN?ranks=",
-        "/v1/plans/PLAN?ranks=1,", "/healthz?a"}) {
+       {"/v1/jobs?all=yes", "/v1/jobs?limit=5&limit=6", "/v1/jobs?nosuch=1", "/v1/jobs/run?all=1",
+        "/v1/jobs/run/plans?all=1", "/v1/plans/PLAN?ranks=", "/v1/plans/PLAN?ranks=1,",
+        "/healthz?a"}) {
     std::string target = query;
     if (const auto at = target.find("PLAN"); at != std::string::npos) target.replace(at, 4, plan);
     const auto refused = Send("GET", target);
@@ -90,8 +90,8 @@ TEST(ControlPlaneWithoutDatabase, StillTellsItsNumbers) {
                                      log);
   ASSERT_TRUE(started) << started.error().message;
   std::thread runs([&] { (*started)->Run(); });
-  auto client = http::Client::Create(
-      {.server = "http://127.0.0.1:" + std::to_string((*started)->port())});
+  auto client =
+      http::Client::Create({.server = "http://127.0.0.1:" + std::to_string((*started)->port())});
   EXPECT_THAT(client->Send({.target = "/metrics"})->body, HasSubstr("perseus_server_ready 1"));
   postgres.Stop();
   bool is_told = false;

@@ -118,10 +118,8 @@ class ControlPlaneTest : public testing::Test {
   std::string url() const { return "http://127.0.0.1:" + std::to_string(plane_->port()); }
   http::Response Send(const std::string& method, const std::string& target,
                       const std::string& body = "") {
-    auto response = client_->Send({.method = method,
-                                   .target = target,
-                                   .body = body,
-                                   .content_type = ContentType(target)});
+    auto response = client_->Send(
+        {.method = method, .target = target, .body = body, .content_type = ContentType(target)});
     EXPECT_TRUE(response) << response.error().message;
     return response ? *std::move(response) : http::Response{.status = 0};
   }

@@ -85,8 +85,8 @@ void Endpoints::Add(std::string method, std::string pattern, Access access, Endp
       std::move(takes));
 }
 
-void Endpoints::AddWaiting(std::string method, std::string pattern, Access access,
-                           Waiting endpoint, http::Takes takes) {
+void Endpoints::AddWaiting(std::string method, std::string pattern, Access access, Waiting endpoint,
+                           http::Takes takes) {
   router_.Add(
       std::move(method), std::move(pattern),
       [this, access,

@@ -60,8 +60,8 @@ class Endpoints {
   Endpoints(const Services& services, boost::asio::thread_pool& pool)
       : services_(services), pool_(pool) {}
 
-  // Answered on the loop, whatever the database does: `endpoint` must not wait for anything, and the
-  // pattern has no {job}.
+  // Answered on the loop, whatever the database does: `endpoint` must not wait for anything, and
+  // the pattern has no {job}.
   void AddAtOnce(std::string method, std::string pattern, Access access, Endpoint endpoint);
   // While the database does not answer, 503 at once: requests that wait for it would pile up.
   // A {job} in the pattern is looked up, by id or key, before `endpoint` runs: 404 if there is

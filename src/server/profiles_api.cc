@@ -21,7 +21,7 @@ using json_file::ThrowAt;
 using nlohmann::ordered_json;
 
 constexpr int kDeepest = 5;
-constexpr int kMostRows = 20'000;  // Of one request,
+constexpr int kMostRows = 20'000;              // Of one request,
 constexpr std::size_t kLargestRows = 4 << 20;  // in as many bytes: 200 a row.
 constexpr std::size_t kLargestProfile = 64 << 20;
 constexpr std::size_t kLargestQuestion = 1 << 20;  // 1,000 ranks of 100 clocks.
