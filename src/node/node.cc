@@ -78,8 +78,7 @@ void Node::TakeEnd(const std::filesystem::path& directory, Job& job, const JobEn
   if (!is_of_it || job.has_ended) return;
   log_.info("job {} has ended: its orders in {} are taken back", job.key, directory.string());
   job.has_ended = true;
-  job.has_run = false;
-  job.is_attached = false;
+  job.has_run = job.is_attached = false;
   job.unsent.clear();
   job.orders.WantNothing();
 }
@@ -152,16 +151,14 @@ void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds 
       ranks[rank.name.pipeline].insert(rank.name.rank);
     }
     job.orders.SetRanks(std::move(ranks));
-    job.is_attached = false;
+    job.is_attached = job.is_unknown = false;
     job.next_attach = 0;
     job.last_active = now;
   }
   auto reports = job.ranks.TakeReports(now);
   if (!reports.empty()) job.last_active = now;
-  if (job.has_ended) {
-    job.has_run = job.has_run || !reports.empty();
-    return;
-  }
+  job.has_run = job.has_run || !reports.empty();
+  if (job.has_ended) return;
   std::move(reports.begin(), reports.end(), std::back_inserter(job.unsent));
   if (job.unsent.size() > kMostUnsent) {
     job.unsent.erase(job.unsent.begin(),
@@ -196,8 +193,9 @@ bool Node::TakeKey(const std::filesystem::path& directory, const Job& job) {
 
 void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds now) {
   if (job.is_attached || now < job.next_attach) return;
-  // One that was ended while its ranks go on may be registered again.
-  if (job.has_ended && !job.has_run) return;
+  // One that was ended while its ranks go on may be registered again; ranks that stand still may
+  // have gone on elsewhere.
+  if ((job.has_ended || job.is_unknown) && !job.has_run) return;
   const std::vector<RankHeader> ranks = job.ranks.Alive();
   if (ranks.empty()) return;
   job.is_second = !TakeKey(directory, job);
@@ -222,7 +220,7 @@ void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds 
   }
   uplink_.Mended(about);
   job.is_attached = true;
-  job.counts_anew = job.has_ended = false;
+  job.counts_anew = job.has_ended = job.is_unknown = false;
   if (const std::string id = JobOfAnswer(answer->body); !id.empty()) TakeId(job, id);
   job.told = {};
   log_.info("{} ranks of job {} are attached", ranks.size(), job.key);
@@ -348,9 +346,9 @@ void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
     if (!job.is_attached) continue;
     job.told = ReportOf(job);
     job.unsent.clear();
-    // Asked to attach them again, the server says whether the job has ended.
     if (!not_attached.contains(job.told.job)) continue;
-    job.is_attached = false;
+    job.is_unknown = true;
+    job.has_run = job.is_attached = false;
     job.next_attach = 0;
   }
 }

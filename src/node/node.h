@@ -65,7 +65,8 @@ class Node {
     bool counts_anew = false;  // Its steps, since the server heard of its ranks.
     // Says the server; until ranks begin anew, or it takes them for a job of that key again.
     bool has_ended = false;
-    bool has_run = false;         // A step, since the server was asked last whether it does.
+    bool is_unknown = false;      // To the server: it has ended, or is on another node now.
+    bool has_run = false;         // A step, since the server said so, or was asked last.
     bool is_second = false;       // Another directory has the key.
     Nanoseconds last_active = 0;  // When its ranks came, or ended a step.
     Nanoseconds next_attach = 0;

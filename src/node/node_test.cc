@@ -477,6 +477,9 @@ TEST_F(NodeTest, AServerThatKnowsNoSuchJobIsAskedAgain) {
   Turn(5'000 * kMs);
   server_.report_answer = "{}";
   server_.requests.clear();
+  Turn(10'000 * kMs);
+  EXPECT_THAT(server_.requests, IsEmpty()) << "ranks that stand still may be elsewhere now";
+  logs.End({0, 0, 0}, 3, 1);
   Turn();
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
   EXPECT_THAT(logged_.str(), Not(HasSubstr("has ended")));
@@ -490,6 +493,7 @@ TEST_F(NodeTest, AJobThatEndedUnheardIsLearntOfByTheReports) {
   server_.attach_problem = R"({"status": 409, "title": "The job has ended"})";
   Turn(5'000 * kMs);
   server_.report_answer = "{}";
+  logs.End({0, 0, 0}, 2, 1);
   EXPECT_FALSE(InForce().own);
   Turn();
   EXPECT_TRUE(InForce().own);

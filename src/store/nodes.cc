@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -33,39 +35,65 @@ Result<void> TellNode(Transaction& transaction, std::string_view node) {
 
 using nlohmann::ordered_json;
 
-// Which rank it is, on whatever GPU.
-ordered_json Place(ordered_json rank) {
-  if (rank.is_object()) rank.erase("gpu");
-  return rank;
+// Along the job: pipeline, rank, tensor rank.
+using Place = std::array<std::int64_t, 3>;
+
+Place PlaceOf(const ordered_json& rank) {
+  const auto number = [&rank](const char* key) {
+    const auto found = rank.find(key);
+    return found != rank.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+  };
+  return {number("pipeline"), number("rank"), number("tensor_rank")};
 }
 
-// Each rank is on one node: those that had one of `ranks` have it no more, since a job that is
-// started again may do so on other nodes.
-Result<void> TakeFromOthers(Transaction& transaction, std::string_view job, std::string_view node,
-                            std::string_view ranks) {
+// `other` has these ranks no more; without any, it is not attached.
+Result<void> TakeFrom(Transaction& transaction, std::string_view job, const std::string& other,
+                      const std::set<Place>& taken) {
+  Result<Rows> had = transaction.Run("SELECT ranks FROM nodes WHERE job = $1 AND node = $2",
+                                     {job, other});
+  if (!had) return Fail(had);
+  auto left = ordered_json::array();
+  for (const ordered_json& rank : ordered_json::parse(had->at(0).TakeText(0), nullptr, false)) {
+    if (!taken.contains(PlaceOf(rank))) left.push_back(rank);
+  }
+  const std::string text = left.dump();
+  const auto written =
+      left.empty() ? transaction.Run("DELETE FROM nodes WHERE job = $1 AND node = $2", {job, other})
+                   : transaction.Run("UPDATE nodes SET ranks = $3 WHERE job = $1 AND node = $2",
+                                     {job, other, text});
+  if (!written) return Fail(written);
+  return TellNode(transaction, other);
+}
+
+// Each rank is on one node, the last that attached it: a job that is started again may be so on
+// other nodes.
+Result<void> MoveRanks(Transaction& transaction, std::string_view job, std::string_view node,
+                       std::string_view ranks) {
   const auto list = ordered_json::parse(ranks, nullptr, false);
   if (!list.is_array()) return Fail("a node's ranks are no list (expected a JSON array)");
-  std::set<ordered_json> taken;
-  for (const ordered_json& rank : list) taken.insert(Place(rank));
-  Result<Rows> others = transaction.Run(
-      "SELECT node, ranks FROM nodes WHERE job = $1 AND node <> $2 ORDER BY node", {job, node});
-  if (!others) return Fail(others);
-  for (Row& row : *others) {
-    const std::string other = row.TakeText(0);
-    const auto had = ordered_json::parse(row.TakeText(1), nullptr, false);
-    auto left = ordered_json::array();
-    for (const ordered_json& rank : had) {
-      if (!taken.contains(Place(rank))) left.push_back(rank);
-    }
-    if (left.size() == had.size()) continue;
-    const std::string text = left.dump();
-    const auto written =
-        left.empty()
-            ? transaction.Run("DELETE FROM nodes WHERE job = $1 AND node = $2", {job, other})
-            : transaction.Run("UPDATE nodes SET ranks = $3 WHERE job = $1 AND node = $2",
-                              {job, other, text});
-    if (!written) return Fail(written);
-    if (auto told = TellNode(transaction, other); !told) return told;
+  const auto gone = transaction.Run("DELETE FROM node_ranks WHERE job = $1 AND node = $2",
+                                    {job, node});
+  if (!gone) return Fail(gone);
+  std::set<Place> taken;
+  std::set<std::string> others;
+  for (const ordered_json& rank : list) {
+    const Place place = PlaceOf(rank);
+    if (!taken.insert(place).second) continue;
+    Result<Rows> other = transaction.Run(
+        "SELECT node FROM node_ranks WHERE job = $1 AND pipeline = $2 AND rank = $3 "
+        "AND tensor_rank = $4",
+        {job, place[0], place[1], place[2]});
+    if (!other) return Fail(other);
+    if (!other->empty()) others.insert(other->at(0).TakeText(0));
+    const auto put = transaction.Run(
+        "INSERT INTO node_ranks (job, pipeline, rank, tensor_rank, node) "
+        "VALUES ($1, $2, $3, $4, $5) "
+        "ON CONFLICT (job, pipeline, rank, tensor_rank) DO UPDATE SET node = excluded.node",
+        {job, place[0], place[1], place[2], node});
+    if (!put) return Fail(put);
+  }
+  for (const std::string& other : others) {
+    if (auto moved = TakeFrom(transaction, job, other, taken); !moved) return moved;
   }
   return {};
 }
@@ -85,7 +113,7 @@ Result<void> SqlStore::AttachNode(std::string_view job, std::string_view node,
         {job, node, ranks, now});
     if (!attached) return Fail(attached);
     if (!same->empty()) return {};
-    if (auto taken = TakeFromOthers(transaction, job, node, ranks); !taken) return taken;
+    if (auto moved = MoveRanks(transaction, job, node, ranks); !moved) return moved;
     return TellNode(transaction, node);
   });
 }

@@ -124,6 +124,18 @@ constexpr std::string_view kVersion3[] = {
     "CREATE UNIQUE INDEX ranks_place ON ranks (job, place)",
     // What ranks measured with their schedules was kept here, and nobody asked for it.
     "DROP TABLE results",
+    // Which node has each rank. Those that have some from before attach them anew, once told that
+    // nothing is known of them.
+    "DELETE FROM nodes",
+    R"(CREATE TABLE node_ranks (
+      job TEXT NOT NULL,
+      pipeline BIGINT NOT NULL,
+      rank BIGINT NOT NULL,
+      tensor_rank BIGINT NOT NULL,
+      node TEXT NOT NULL,
+      PRIMARY KEY (job, pipeline, rank, tensor_rank),
+      FOREIGN KEY (job, node) REFERENCES nodes (job, node) ON DELETE CASCADE))",
+    "CREATE INDEX node_ranks_node ON node_ranks (job, node)",
 };
 
 // kMigrations[v] makes tables of version v + 1 of those of version v. Never changed, only added to.
