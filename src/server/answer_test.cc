@@ -73,6 +73,17 @@ TEST(Bodies, HaveOnlySoManyValues) {
   EXPECT_EQ(read.error().remedy, "send less");
 }
 
+// As many as there may be, and objects in a list are no slower than others: all else would have to
+// wait for one body.
+TEST(Bodies, OfManyObjectsAreRead) {
+  std::string text = R"({"list": [)";
+  for (std::size_t i = 0; i + 2 < kMostValues; ++i) text += "{},";
+  text.back() = ']';
+  const auto read = ReadThing(text + "}");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().pointer, "/list/0/known");
+}
+
 TEST(Problems, OfWhatCannotBeMetSayWhatToDo) {
   const auto problem =
       ProblemOf(Error{"no plan keeps to 1 W: the least is 5 W", ErrorKind::kUnreachable});
