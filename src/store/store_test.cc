@@ -252,14 +252,24 @@ TEST_P(StoreTest, PlansAreFoundByIdAndForTheNewestProfileBySlug) {
   EXPECT_EQ(store_->AddPlan(homeless, 1).error().kind, ErrorKind::kInput);
 }
 
+// Of the first pipeline.
+std::string RanksOf(const std::vector<int>& ranks) {
+  std::string list;
+  for (const int rank : ranks) {
+    list += (list.empty() ? "" : ",") + (R"({"pipeline":0,"rank":)" + std::to_string(rank)) +
+            R"(,"tensor_rank":0})";
+  }
+  return "[" + list + "]";
+}
+
 TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
   const std::string other = Register("run8");
-  Succeed(store_->AttachNode(job_, "n2", "[2]", 10));
-  Succeed(store_->AttachNode(job_, "n1", "[1]", 10));
-  Succeed(store_->AttachNode(other, "n1", "[9]", 10));
+  Succeed(store_->AttachNode(job_, "n2", RanksOf({2}), 10));
+  Succeed(store_->AttachNode(job_, "n1", RanksOf({1}), 10));
+  Succeed(store_->AttachNode(other, "n1", RanksOf({9}), 10));
   const NodeRecord report = {.job = job_,
                              .node = "n1",
-                             .ranks = "[1]",
+                             .ranks = RanksOf({1}),
                              .acknowledged = 7,
                              .following = 6,
                              .since_step = 88,
@@ -267,7 +277,7 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
   Succeed(store_->Acknowledge({report}));
   EXPECT_THAT(
       Get(store_->NodesOf(job_)),
-      ElementsAre(report, NodeRecord{.job = job_, .node = "n2", .ranks = "[2]", .seen = 10}));
+      ElementsAre(report, NodeRecord{.job = job_, .node = "n2", .ranks = RanksOf({2}), .seen = 10}));
   EXPECT_THAT(Get(store_->JobsOf("n1")), SizeIs(2));
 
   NodeRecord later = report;
@@ -277,8 +287,8 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
   later.acknowledged = 7;
   EXPECT_EQ(Get(store_->NodesOf(job_))[0], later);
 
-  Succeed(store_->AttachNode(job_, "n1", "[1, 3]", 40));
-  later.ranks = "[1, 3]";
+  Succeed(store_->AttachNode(job_, "n1", RanksOf({1, 3}), 40));
+  later.ranks = RanksOf({1, 3});
   later.seen = 40;
   EXPECT_EQ(Get(store_->NodesOf(job_))[0], later);
 
