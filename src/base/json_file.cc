@@ -14,22 +14,6 @@ using nlohmann::json;
 
 namespace {
 
-// The library alone keeps the last of two equal keys and follows nesting to any depth.
-json ParseStrictly(std::string_view text, int deepest) {
-  std::vector<std::set<std::string>> keys;  // Of every object that is open.
-  auto check = [&](int depth, json::parse_event_t event, const json& parsed) {
-    using Event = json::parse_event_t;
-    if (depth > deepest) Throw("nested too deeply (see docs/formats.md for what goes where)");
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      Throw("key {} stands twice in one object (remove one)", Excerpt(parsed.get<std::string>()));
-    }
-    return true;
-  };
-  return json::parse(text, check);
-}
-
 // What the library says after its own preamble: "[json.exception...] parse error at line 1, ...: ".
 std::string_view Explanation(std::string_view what) {
   const std::size_t column = what.find("column");
@@ -38,20 +22,145 @@ std::string_view Explanation(std::string_view what) {
   return end == std::string_view::npos ? what : what.substr(end + 2);
 }
 
+// The library quotes what it read up to the byte that is none of UTF-8, at any length.
+std::string WhatIsWrong(std::string_view what) {
+  if (what.find("ill-formed UTF-8") != std::string_view::npos) return "a text is not UTF-8";
+  return Explained(Explanation(what));
+}
+
+// Reads the text without keeping it, for what the library alone would let pass: two equal keys,
+// nesting to any depth, any number of values. (Its parser with a callback sees them, too, but looks
+// through a list again for each object in it.)
+class Checker : public nlohmann::json_sax<json> {
+ public:
+  explicit Checker(const Bounds& bounds) : bounds_(bounds) {}
+
+  bool null() override { return Scalar(); }
+  bool boolean(bool) override { return Scalar(); }
+  bool number_integer(number_integer_t) override { return Scalar(); }
+  bool number_unsigned(number_unsigned_t) override { return Scalar(); }
+  bool number_float(number_float_t, const string_t&) override { return Scalar(); }
+  bool string(string_t&) override { return Scalar(); }
+  bool binary(binary_t&) override { return Scalar(); }
+  bool start_object(std::size_t) override { return Begin({.is_object = true}); }
+  bool start_array(std::size_t) override { return Begin({}); }
+  bool end_object() override { return End(); }
+  bool end_array() override { return End(); }
+
+  bool key(string_t& key) override {
+    CheckDepth();
+    Open& object = open_.back();
+    object.key = key;
+    if (object.keys.insert(key).second) return true;
+    throw Failure{fmt::format(": key {} stands twice in one object (remove one)", Excerpt(key)),
+                  Pointer()};
+  }
+
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    const std::string_view what = error.what();
+    const bool is_overflow = what.find("out_of_range") != std::string_view::npos;
+    throw NotJson{position, WhatIsWrong(what), is_overflow ? Pointer() : "", is_overflow};
+  }
+
+  struct NotJson {
+    std::size_t position;
+    std::string why;
+    std::string pointer;
+    bool is_overflow;
+  };
+
+ private:
+  struct Open {
+    bool is_object = false;
+    std::size_t elements = 0;
+    std::string key = {};  // The newest.
+    std::set<std::string> keys = {};
+  };
+
+  bool Scalar() {
+    Count();
+    Advance();
+    return true;
+  }
+  bool Begin(Open open) {
+    Count();
+    open_.push_back(std::move(open));
+    return true;
+  }
+  bool End() {
+    open_.pop_back();
+    Advance();
+    return true;
+  }
+  void CheckDepth() const {
+    if (open_.size() <= static_cast<std::size_t>(bounds_.deepest)) return;
+    Throw("nested too deeply (see docs/formats.md for what goes where)");
+  }
+  void Count() {
+    CheckDepth();
+    if (++values_ > bounds_.values) Throw("more than {} values (send less)", bounds_.values);
+  }
+  void Advance() {
+    if (!open_.empty()) ++open_.back().elements;
+  }
+  // To the value that comes next.
+  std::string Pointer() const {
+    std::string pointer;
+    for (const Open& open : open_) {
+      pointer = PointerTo(pointer, open.is_object ? open.key : std::to_string(open.elements));
+    }
+    return pointer;
+  }
+
+  Bounds bounds_;
+  std::size_t values_ = 0;
+  std::vector<Open> open_;
+};
+
 }  // namespace
 
-json Parse(std::string_view text, int deepest) {
-  try {
-    return ParseStrictly(text, deepest);
-  } catch (const json::parse_error& error) {
-    const auto upto = text.substr(0, std::min(error.byte, text.size()));
-    throw Failure{fmt::format(":{}: not JSON: {} (see docs/formats.md)",
-                              1 + std::count(upto.begin(), upto.end(), '\n'),
-                              Explained(Explanation(error.what())))};
-  } catch (const json::exception& error) {
-    throw Failure{
-        fmt::format(": not JSON: {} (see docs/formats.md)", Explained(Explanation(error.what())))};
+std::string PointerTo(std::string_view path) {
+  std::string pointer;
+  if (!path.empty()) pointer += '/';
+  for (const char c : path) {
+    if (c == ']') continue;
+    if (c == '.' || c == '[') {
+      pointer += '/';
+    } else {
+      pointer += c;
+    }
   }
+  return pointer;
+}
+
+std::string PointerTo(std::string_view pointer, std::string_view key) {
+  std::string further(pointer);
+  further += '/';
+  for (const char c : key) {
+    if (c == '~') {
+      further += "~0";
+    } else if (c == '/') {
+      further += "~1";
+    } else {
+      further += c;
+    }
+  }
+  return further;
+}
+
+json Parse(std::string_view text, const Bounds& bounds) {
+  Checker checker(bounds);
+  try {
+    json::sax_parse(text, &checker);
+  } catch (const Checker::NotJson& error) {
+    const auto upto = text.substr(0, std::min(error.position, text.size()));
+    const std::string line =
+        error.is_overflow ? "" : fmt::format(":{}", 1 + std::count(upto.begin(), upto.end(), '\n'));
+    throw Failure{fmt::format("{}: not JSON: {} (see docs/formats.md)", line, error.why),
+                  error.pointer};
+  }
+  return json::parse(text);
 }
 
 Node Node::operator[](std::size_t index) const {
@@ -69,7 +178,9 @@ void Node::RequireObject(std::span<const std::string_view> known_keys) const {
   if (!value.is_object()) ThrowAt(path, "is not an object (write {{...}})");
   for (const auto& [key, ignored] : value.items()) {
     if (std::find(known_keys.begin(), known_keys.end(), key) == known_keys.end()) {
-      ThrowAt(path, "has no key {}{}", Excerpt(key), DidYouMean(key, known_keys));
+      throw Failure{fmt::format(": {} has no key {}{}", path.empty() ? "the file" : path,
+                                Excerpt(key), DidYouMean(key, known_keys)),
+                    PointerTo(PointerTo(path), key)};
     }
   }
 }

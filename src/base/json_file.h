@@ -10,7 +10,9 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -22,9 +24,15 @@
 namespace perseus::json_file {
 
 struct Failure {
-  std::string message;     // Follows the file's name.
-  std::string place = {};  // Of the value that is wrong, as messages call it, if one is.
+  std::string message;       // Follows the file's name.
+  std::string pointer = {};  // To the value that is wrong, if one is (RFC 6901).
 };
+
+// Of how messages call a value, by keys without special characters: "stages[2].kind" is
+// "/stages/2/kind".
+std::string PointerTo(std::string_view path);
+// One step further, to whatever key.
+std::string PointerTo(std::string_view pointer, std::string_view key);
 
 template <typename... Args>
 [[noreturn]] void Throw(fmt::format_string<Args...> format, Args&&... args) {
@@ -37,7 +45,7 @@ template <typename... Args>
                           Args&&... args) {
   throw Failure{fmt::format(": {} {}", path.empty() ? "the file" : path,
                             fmt::format(format, std::forward<Args>(args)...)),
-                std::string(path)};
+                PointerTo(path)};
 }
 
 // A value of the file and how messages call it: `stages[2].instructions[5]`.
@@ -60,9 +68,15 @@ struct Node {
   bool Flag() const;
 };
 
-// Throws Failure for what is not JSON, for two equal keys in one object and for what lies deeper
-// than the format goes.
-nlohmann::json Parse(std::string_view text, int deepest);
+// What parsing may lead to: a value takes some 100 bytes of memory, and 2 of the text.
+struct Bounds {
+  int deepest = 0;
+  std::size_t values = std::numeric_limits<std::size_t>::max();
+};
+
+// Throws Failure for what is not JSON, for two equal keys in one object and for what is beyond the
+// bounds.
+nlohmann::json Parse(std::string_view text, const Bounds& bounds);
 
 // What `read` makes of the file, or the first failure as an Error (kInput): "name: what and where",
 // "name:line: not JSON: ...".
@@ -70,7 +84,7 @@ template <typename Reader>
 auto Read(std::string_view text, std::string_view name, int deepest, Reader read)
     -> Result<decltype(read(std::declval<const Node&>()))> {
   try {
-    const nlohmann::json root = Parse(text, deepest);
+    const nlohmann::json root = Parse(text, {.deepest = deepest});
     return read(Node{root, ""});
   } catch (const Failure& failure) {
     return Fail("{}{}", name, failure.message);

@@ -74,7 +74,8 @@ spdlog::logger MakeLog(const std::string& level) {
   spdlog::logger log("perseus", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   log.set_level(spdlog::level::from_str(level));
   const bool has_journal = std::getenv("JOURNAL_STREAM") != nullptr;
-  log.set_pattern(has_journal ? "%l: %v" : "%Y-%m-%dT%T.%e %l: %v");
+  log.set_pattern(has_journal ? "%l: %v" : "%Y-%m-%dT%T.%eZ %l: %v",
+                  spdlog::pattern_time_type::utc);
   return log;
 }
 

@@ -52,7 +52,8 @@ std::string Screen(const nlohmann::ordered_json& jobs) {
     saved += job["saving_percent"].get<double>();
     ++planned;
   }
-  std::string text = fmt::format("{} jobs, {} with a plan", jobs.size(), planned);
+  std::string text =
+      fmt::format("{} job{}, {} with a plan", jobs.size(), jobs.size() == 1 ? "" : "s", planned);
   if (planned > 0) text += fmt::format(", planned saving {:.2f} % on average", saved / planned);
   return text + "\n\n" + FormatJobs(jobs);
 }

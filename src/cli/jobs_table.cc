@@ -16,6 +16,13 @@ std::string Number(const ordered_json& json, const char* key, const char* format
   return fmt::format(fmt::runtime(format), found->get<double>());
 }
 
+std::string StatusWords(const ordered_json& job) {
+  const std::string status = job.at("status");
+  const int lost = job.value("lost_nodes", 0);
+  if (lost == 0) return status;
+  return fmt::format("{}, {} node{} lost", status, lost, lost == 1 ? "" : "s");
+}
+
 // Energy of a step over all pipelines; empty while a pipeline's is unknown.
 std::string MeasuredEnergy(const ordered_json& job) {
   const auto measured = job.find("measured");
@@ -55,7 +62,7 @@ std::string FormatJobs(const ordered_json& jobs) {
   for (const ordered_json& job : jobs) {
     const auto measured = job.find("measured");
     table.AddRow(
-        {job.at("key"), job.at("status"),
+        {job.at("key"), StatusWords(job),
          fmt::format("{} x {} x {}", job.at("pipelines").get<int>(), job.at("stages").get<int>(),
                      job.at("tensor_parallel").get<int>()),
          TargetWords(job.at("target")),

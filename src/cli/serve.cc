@@ -110,8 +110,9 @@ Verb AddServeVerb(CLI::App& program) {
                    "Requests a second that one address may send (default: any)")
       ->check(CLI::Range(0.0, 1e6))
       ->type_name("N");
-  verb->add_option("--largest-body", flags->body_mib, "MiB of a request (default: 64)")
-      ->check(CLI::Range(1, 4096))
+  verb->add_option("--largest-body", flags->body_mib,
+                   "MiB of any request; most take less anyway (default: 64)")
+      ->check(CLI::Range(1, 64))
       ->type_name("MIB");
   verb->add_option("--replica", options.replica,
                    "A name that no other replica has (default: host and process)")

@@ -13,6 +13,7 @@
 #include "perseus/http/client_connection.h"
 #include "perseus/http/event_parser.h"
 #include "perseus/http/parser.h"
+#include "perseus/http/trace_context.h"
 
 namespace perseus::http {
 namespace {
@@ -59,6 +60,9 @@ Error ErrorOf(const Response& response) {
     if (text.empty()) text = Member(document, "title");
     if (!pointer.empty()) text = fmt::format("{}: {}", pointer, text);
     remedy = Member(document, "remedy");
+    const std::string trace = Member(document, "trace");
+    // Whose log says more.
+    if (response.status == 500 && !trace.empty()) remedy += fmt::format("; trace {}", trace);
   }
   if (text.empty()) text = fmt::format("the server answered with status {}", response.status);
   if (!remedy.empty()) text += fmt::format(" ({})", remedy);
@@ -131,7 +135,7 @@ class Client::Impl {
     current_ = (current_ + 1) % servers_.size();
   }
 
-  Result<std::string> Text(const Outgoing& request) const;
+  Result<std::string> Text(const Outgoing& request);
   Outcome SendToCurrent(const Outgoing& request, const std::string& text, Clock::time_point until);
   Outcome Exchange(const Outgoing& request, const std::string& text, const Patience& patience);
   Outcome ReadResponse(Expected expected, const Patience& patience);
@@ -145,9 +149,10 @@ class Client::Impl {
   std::size_t current_ = 0;
   std::optional<ClientConnection> kept_;  // To the current server.
   SplitMix64 random_{std::random_device()()};
+  TraceIds traces_{random_()};
 };
 
-Result<std::string> Client::Impl::Text(const Outgoing& request) const {
+Result<std::string> Client::Impl::Text(const Outgoing& request) {
   std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\n", request.method, request.target,
                                  Current().text.substr(Current().text.find("//") + 2));
   bool is_sound = request.target.starts_with('/') && IsOneLine(request.target) &&
@@ -157,6 +162,7 @@ Result<std::string> Client::Impl::Text(const Outgoing& request) const {
   if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
     text += fmt::format("Content-Length: {}\r\n", request.body.size());
   }
+  text += fmt::format("traceparent: {}\r\n", TraceField(traces_.Next(), traces_));
   for (const auto& [name, value] : request.fields) {
     text += fmt::format("{}: {}\r\n", name, value);
     is_sound = is_sound && IsOneLine(name) && IsOneLine(value);
@@ -262,6 +268,7 @@ Result<void> Client::Impl::Listen(const Listening& listening) {
   std::size_t tried = 0;
   while (!listening.should_end || !listening.should_end()) {
     const std::string server = Current().text;
+    if (listening.position) last_id = listening.position();
     const Heard heard = ListenOnce(listening, last_id);
     if (heard.error) return tl::unexpected<Error>(*heard.error);
     if (heard.lost.empty()) return {};

@@ -4,6 +4,8 @@
 //   auto client = Client::Create({.server = "https://perseus:7410", .token = …});
 //   auto response = client->Send({.target = "/v1/jobs"});
 //
+// Each request is a trace of its own (`traceparent`), by which the server's log has it.
+//
 // Not thread safe: a Client and a thread each.
 #pragma once
 
@@ -61,7 +63,9 @@ class Client {
   // for 408 and 429. Looking up a host's name takes as long as the system lets it.
   struct Listening {
     std::string target = {};
-    std::string last_event_id = {};
+    std::string last_event_id = {};  // To begin with.
+    // Asked before each connection for the id to send, by those who know better what they have.
+    std::function<std::string()> position = {};
     std::chrono::milliseconds silence{12'000};
     std::function<bool(const Event&)> heard = {};
     std::function<void(std::string_view)> changed = {};  // May be left out,

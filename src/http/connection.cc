@@ -55,6 +55,7 @@ class Session {
   asio::awaitable<void> Run() {
     while (const auto incoming = co_await reader_.Next()) {
       Response response;
+      pattern_ = incoming->match.pattern;
       if (incoming->refusal) {
         response = *std::move(incoming->refusal);
       } else {
@@ -70,8 +71,7 @@ class Session {
  private:
   asio::awaitable<Response> Route(IncomingRequest& incoming) {
     connection_->NeverExpire();  // However long it takes us.
-    Router::Match match = state_.router.Find(incoming.request.method, incoming.encoded_path);
-    pattern_ = match.pattern;
+    Router::Match& match = incoming.match;
     if (match.handler == nullptr) {
       co_return match.allow.empty() ? ProblemResponse(NoRoute(incoming.request))
                                     : NoMethod(incoming.request, match.allow);
@@ -117,7 +117,8 @@ class Session {
   }
 
   // False: no request can follow.
-  asio::awaitable<bool> Answer(const IncomingRequest& incoming, const Response& response) {
+  asio::awaitable<bool> Answer(const IncomingRequest& incoming, Response& response) {
+    AddTrace(response, incoming.request.trace, state_.traces);
     const bool keeps_alive = incoming.keeps_alive && !state_.is_stopping;
     const std::string head =
         ResponseHead(response, keeps_alive ? Afterwards::kKeep : Afterwards::kClose);

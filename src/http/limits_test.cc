@@ -30,7 +30,8 @@ class LimitedServer : public TestServer {
       co_return response;
     };
     router.Add("GET", "/", answer);
-    router.Add("POST", "/", answer);
+    router.Add("POST", "/", answer, {.body_bytes = 10'000'000});
+    router.Add("POST", "/few", answer, {.body_bytes = 100});
     router.Add("GET", "/large", [](Call&) -> asio::awaitable<Response> {
       Response response;
       response.body = std::string(100'000'000, 'x');
@@ -101,6 +102,32 @@ TEST(Limits, OfABody) {
   RawClient sent(server.port());
   sent.Send(Post(3'000'000) + std::string(3'000'000, 'x'));
   EXPECT_THAT(sent.ReadAll(), StartsWith("HTTP/1.1 413"));
+}
+
+TEST(Limits, OfABodyOfARoute) {
+  LimitedServer server({});
+  const auto post = [](const std::string& path, std::size_t length) {
+    return "POST " + path + " HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(length) +
+           "\r\n\r\n";
+  };
+  RawClient fits(server.port());
+  fits.Send(post("/few", 100) + std::string(100, 'x'));
+  EXPECT_THAT(fits.ReadResponse(), HasSubstr("\r\n\r\n100"));
+  // Nothing of the body has to come.
+  RawClient announced(server.port());
+  announced.Send(post("/few", 101));
+  const std::string refused = announced.ReadResponse();
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(refused, HasSubstr("more than 100 bytes"));
+  RawClient chunked(server.port());
+  chunked.Send("POST /few HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n65\r\nx");
+  EXPECT_THAT(chunked.ReadResponse(), StartsWith("HTTP/1.1 413"));
+  RawClient nowhere(server.port());
+  nowhere.Send(post("/nowhere", 1'000'000));
+  EXPECT_THAT(nowhere.ReadResponse(), StartsWith("HTTP/1.1 413"));
+  RawClient beyond(server.port());
+  beyond.Send(post("/", 10'000'001));
+  EXPECT_THAT(beyond.ReadResponse(), HasSubstr("more than 10000000 bytes"));
 }
 
 TEST(Limits, OfAllBodiesTogether) {

@@ -29,7 +29,8 @@ Response ProblemResponse(const Problem& problem) {
   if (!problem.remedy.empty()) document["remedy"] = problem.remedy;
   Response response;
   response.status = problem.status;
-  response.content_type = "application/problem+json";
+  response.content_type = kProblemType;
+  if (problem.status == 401) response.fields.emplace_back("WWW-Authenticate", "Bearer");
   // Details quote what clients send, which may be no UTF-8.
   response.body =
       document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

@@ -16,7 +16,7 @@ using Fields = std::map<std::string, std::string, std::less<>>;
 struct Request {
   std::string method;                                     // "GET"
   std::string path;                                       // "/v1/jobs/j-1", percent-decoded.
-  std::map<std::string, std::string, std::less<>> query;  // Decoded; the last of equal names.
+  std::map<std::string, std::string, std::less<>> query;  // Decoded.
   Fields fields;
   std::string body;
   std::string peer;         // "127.0.0.1"
@@ -42,8 +42,9 @@ struct Problem {
   std::string pointer = {};
   std::string remedy = {};
 };
-// application/problem+json: type "about:blank", title, status, detail, and pointer and remedy where
-// there are.
+inline constexpr const char* kProblemType = "application/problem+json";
+// Of that type: type "about:blank", title, status, detail, and pointer and remedy where there are;
+// 401 says how to say who one is.
 Response ProblemResponse(const Problem& problem);
 
 // One of an event stream.

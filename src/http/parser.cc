@@ -61,7 +61,7 @@ class Collector : public beast::basic_parser<kIsRequest> {
     return used;
   }
 
-  const RequestParser::Most most;
+  RequestParser::Most most;
   Fields fields;
   std::string body;
   bool repeats_host = false;
@@ -110,7 +110,7 @@ Problem ProblemOf(const error_code& error, RequestParser::Most most) {
   }
   if (error == BeastError::body_limit) {
     return {413, "Too large a body", fmt::format("It has more than {} bytes", most.body_bytes), "",
-            "send less, or have the server's limit raised"};
+            "send less: GET /openapi.yaml says how much this takes"};
   }
   return {400, "Not an HTTP request", "The request is malformed: " + error.message(), "",
           "send a request as RFC 9112 has it"};
@@ -180,6 +180,15 @@ std::size_t RequestParser::Put(std::string_view bytes) {
     impl_->failure = impl_->HeaderProblem();
   }
   return used;
+}
+
+void RequestParser::LimitBody(std::size_t bytes) {
+  impl_->most.body_bytes = bytes;
+  impl_->body_limit(bytes);
+  const auto announced = impl_->content_length();
+  if (announced && *announced > bytes) {
+    impl_->failure = ProblemOf(BeastError::body_limit, impl_->most);
+  }
 }
 
 bool RequestParser::HasHeader() const { return impl_->is_header_done(); }

@@ -28,6 +28,9 @@ class RequestParser {
   std::size_t Put(std::string_view bytes);
   bool HasHeader() const;
   bool IsDone() const;
+  // From HasHeader() on, before more is put: another Most::body_bytes, to which what the header
+  // announces is held at once.
+  void LimitBody(std::size_t bytes);
   // 400, 413, 431, 501, 505.
   const std::optional<Problem>& failure() const;
 

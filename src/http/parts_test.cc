@@ -20,6 +20,8 @@ using testing::Not;
 using testing::Pair;
 
 TEST(Target, IsTakenApart) {
+  EXPECT_EQ(ParseTarget("/?limit=5&x=1&limi%74=5")->repeated, "limit");
+  EXPECT_FALSE(ParseTarget("/?limit=5&x=5&&")->repeated);
   const auto target = ParseTarget("/v1/a%2Fb%20c/%c3%a9?limit=5&x=1+2%26&limit=7&empty&=&&");
   ASSERT_TRUE(target) << target.error().message;
   EXPECT_EQ(target->encoded_path, "/v1/a%2Fb%20c/%c3%a9");

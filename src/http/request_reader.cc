@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/http/target.h"
 
 namespace perseus::http {
@@ -22,6 +25,46 @@ Response TooManyBodies() {
   return TryLater({503, "Too much at once", "The requests in hand take all the memory they may", "",
                    "try again later"},
                   milliseconds(1000));
+}
+
+Response NoSuchQuery(const std::string& name, const std::vector<std::string>& known) {
+  std::string names;
+  for (const std::string& one : known) names += (names.empty() ? "" : ", ") + one;
+  return ProblemResponse({400, "The request is wrong",
+                          fmt::format("the query field {} is not known here", Excerpt(name)),
+                          "?" + name,
+                          known.empty() ? "send no query" : fmt::format("it takes {}", names)});
+}
+
+// Without parameters: "application/json; charset=utf-8".
+std::string MediaType(std::string_view field) {
+  std::string type(field.substr(0, field.find_first_of("; \t")));
+  for (char& c : type) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return type;
+}
+
+// What the route does not take, of what the header has.
+std::optional<Response> HeadRefusal(const Request& request, const Takes& takes, bool has_body) {
+  for (const auto& [name, value] : request.query) {
+    if (std::find(takes.query.begin(), takes.query.end(), name) == takes.query.end()) {
+      return NoSuchQuery(name, takes.query);
+    }
+  }
+  if (!has_body) return std::nullopt;
+  const std::string type = MediaType(request.Field("content-type"));
+  if (!type.empty() && type != takes.media_type) {
+    return ProblemResponse({415, "Not this type of body", fmt::format("It is {}", Excerpt(type)),
+                            "", fmt::format("send {}", takes.media_type)});
+  }
+  const std::string encoding = MediaType(request.Field("content-encoding"));
+  if (!encoding.empty() && encoding != "identity") {
+    return ProblemResponse({415, "No encoded bodies",
+                            fmt::format("Its Content-Encoding is {}", Excerpt(encoding)), "",
+                            "send it as it is"});
+  }
+  return std::nullopt;
 }
 
 Response TooSlow(milliseconds most) {
@@ -49,9 +92,12 @@ asio::awaitable<std::unique_ptr<IncomingRequest>> RequestReader::Next() {
   auto incoming = std::make_unique<IncomingRequest>(state_);
   incoming->begin = std::chrono::steady_clock::now();
   connection_.ExpireAfter(limits.request_time);
-  RequestParser parser({limits.header_bytes, limits.body_bytes});
+  RequestParser parser({limits.header_bytes, std::numeric_limits<std::size_t>::max()});
   if (!co_await Read(*incoming, parser)) co_return nullptr;
-  Take(*incoming, parser);
+  if (!incoming->has_head) TakeHead(*incoming, parser);
+  incoming->request.body = std::move(parser.body());
+  // Where a request was not taken to its end, nobody knows where the next one begins.
+  incoming->keeps_alive = parser.IsDone() && !parser.failure() && parser.KeepsAlive();
   co_return incoming;
 }
 
@@ -67,7 +113,6 @@ asio::awaitable<bool> RequestReader::AwaitFirstByte() {
 }
 
 asio::awaitable<bool> RequestReader::Read(IncomingRequest& incoming, RequestParser& parser) {
-  bool was_looked_at = false;
   while (true) {
     const std::size_t used = parser.Put(input_);
     input_.erase(0, used);
@@ -75,10 +120,12 @@ asio::awaitable<bool> RequestReader::Read(IncomingRequest& incoming, RequestPars
       incoming.refusal = ProblemResponse(*parser.failure());
       co_return true;
     }
-    if (parser.HasHeader() && !std::exchange(was_looked_at, true)) {
-      incoming.refusal = RateRefusal();
+    if (parser.HasHeader() && !incoming.has_head) {
+      const bool expects_continue = parser.ExpectsContinue();
+      TakeHead(incoming, parser);
+      CheckHead(incoming, parser);
       if (incoming.refusal) co_return true;
-      if (!parser.IsDone() && parser.ExpectsContinue() && input_.empty()) {
+      if (!parser.IsDone() && expects_continue && input_.empty()) {
         std::vector<std::string_view> go_on = {"HTTP/1.1 100 Continue\r\n\r\n"};
         if (!co_await connection_.Write(std::move(go_on))) co_return false;
       }
@@ -107,26 +154,43 @@ std::optional<Response> RequestReader::RateRefusal() {
                   *wait);
 }
 
-void RequestReader::Take(IncomingRequest& incoming, RequestParser& parser) {
+void RequestReader::CheckHead(IncomingRequest& incoming, RequestParser& parser) {
+  if (auto refusal = RateRefusal()) incoming.refusal = std::move(refusal);
+  if (incoming.refusal) return;
+  const Takes nothing_special;  // Of what is no route.
+  const Takes* takes = incoming.match.takes;
+  if (takes != nullptr) incoming.refusal = HeadRefusal(incoming.request, *takes, !parser.IsDone());
+  if (incoming.refusal) return;
+  const std::size_t most = takes != nullptr ? takes->body_bytes : nothing_special.body_bytes;
+  parser.LimitBody(std::min(most, state_.options.limits.body_bytes));
+  if (parser.failure()) incoming.refusal = ProblemResponse(*parser.failure());
+}
+
+void RequestReader::TakeHead(IncomingRequest& incoming, RequestParser& parser) {
+  incoming.has_head = true;
   Request& request = incoming.request;
   request.method = parser.head().method;
   request.fields = std::move(parser.fields());
-  request.body = std::move(parser.body());
   request.peer = connection_.peer().address;
   request.certificate = certificate_;
   auto trace = TraceOf(request.Field("traceparent"));
   request.trace = trace ? *std::move(trace) : state_.traces.Next();
-  // Where a request was not taken to its end, nobody knows where the next one begins.
-  incoming.keeps_alive = parser.IsDone() && !parser.failure() && parser.KeepsAlive();
   auto target = ParseTarget(parser.head().target);
   if (target) {
-    incoming.encoded_path = std::move(target->encoded_path);
+    incoming.match = state_.router.Find(request.method, target->encoded_path);
     request.path = std::move(target->path);
     request.query = std::move(target->query);
-  } else if (!incoming.refusal) {
+  }
+  if (incoming.refusal) return;
+  if (!target) {
     incoming.refusal =
         ProblemResponse({400, "Not a target", "The request's target " + target.error().message, "",
                          "send a path with its special bytes escaped, as %2F is"});
+  } else if (target->repeated) {
+    incoming.refusal = ProblemResponse(
+        {400, "The request is wrong",
+         fmt::format("the query field {} stands there twice", Excerpt(*target->repeated)),
+         "?" + *target->repeated, "leave one of them out"});
   }
 }
 

@@ -30,8 +30,9 @@ class BodyShare {
 struct IncomingRequest {
   explicit IncomingRequest(ServerState& state) : share(state) {}
 
-  Request request;           // As far as it came.
-  std::string encoded_path;  // For the router.
+  Request request;        // As far as it came.
+  Router::Match match;    // Where it goes.
+  bool has_head = false;  // Those two are as the header says.
   std::optional<Response> refusal;
   bool keeps_alive = false;  // Another request may follow.
   std::chrono::steady_clock::time_point begin;
@@ -52,7 +53,9 @@ class RequestReader {
   // False: the client is gone.
   asio::awaitable<bool> Read(IncomingRequest& incoming, RequestParser& parser);
   std::optional<Response> RateRefusal();
-  void Take(IncomingRequest& incoming, RequestParser& parser);
+  // Whether to go on with it.
+  void CheckHead(IncomingRequest& incoming, RequestParser& parser);
+  void TakeHead(IncomingRequest& incoming, RequestParser& parser);
 
   Connection& connection_;
   ServerState& state_;

@@ -38,10 +38,10 @@ std::string Joined(const std::set<std::string>& methods) {
 
 }  // namespace
 
-void Router::Add(std::string method, std::string pattern, Handler handler) {
+void Router::Add(std::string method, std::string pattern, Handler handler, Takes takes) {
   std::vector<std::string> segments = PathSegments(pattern).value_or(std::vector<std::string>());
-  routes_.push_back(
-      {std::move(method), std::move(pattern), std::move(segments), std::move(handler)});
+  routes_.push_back({std::move(method), std::move(pattern), std::move(segments), std::move(handler),
+                     std::move(takes)});
 }
 
 Router::Match Router::Find(std::string_view method, std::string_view encoded_path) const {
@@ -58,6 +58,7 @@ Router::Match Router::Find(std::string_view method, std::string_view encoded_pat
     if (match.pattern.empty()) match.pattern = route.pattern;
     if (match.handler == nullptr && route.method == wanted) {
       match.handler = &route.handler;
+      match.takes = &route.takes;
       match.pattern = route.pattern;
       match.path = *std::move(parameters);
     }

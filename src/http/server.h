@@ -15,7 +15,12 @@
 // and from one address, streams, requests a second from one address. Beyond: 431, 413, 408, 503,
 // 429, each a problem document with Retry-After where that helps, or the connection is closed.
 //
-// What is no route is 404, another method of one 405 with Allow; HEAD is GET without the body.
+// What is no route is 404, another method of one 405 with Allow; HEAD is GET without the body. What
+// a route does not take (Takes) is refused before the body is read: query fields 400, a body that
+// is too large 413, of another type or encoded 415.
+//
+// Every answer but an event stream has the request's trace in `traceresponse`; a problem of 5xx has
+// it as its member `trace`, too.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -68,13 +73,21 @@ struct Call {
 };
 using Handler = std::function<asio::awaitable<Response>(Call&)>;
 
+// What a route takes beside its path.
+struct Takes {
+  std::size_t body_bytes = 256 << 10;           // At most, and not more than Limits::body_bytes.
+  std::string media_type = "application/json";  // Of a body that says of which it is.
+  std::vector<std::string> query = {};          // Names of the query's fields.
+};
+
 class Router {
  public:
   // `pattern`: "/v1/jobs/{job}/stragglers/{pipeline}"; a {name} takes one segment, not empty.
-  void Add(std::string method, std::string pattern, Handler handler);
+  void Add(std::string method, std::string pattern, Handler handler, Takes takes = {});
 
   struct Match {
     const Handler* handler = nullptr;  // Null: no such route, or not by that method.
+    const Takes* takes = nullptr;      // As handler.
     std::string pattern;               // For metrics; empty: no route at all.
     std::map<std::string, std::string, std::less<>> path;
     std::string allow;  // Methods that the path has.
@@ -90,14 +103,15 @@ class Router {
     std::string pattern;
     std::vector<std::string> segments;
     Handler handler;
+    Takes takes;
   };
   std::vector<Route> routes_;
 };
 
 struct Limits {
   std::size_t header_bytes = 16 << 10;
-  std::size_t body_bytes = 64 << 20;
-  std::size_t all_bodies_bytes = 1 << 30;          // Of requests in hand, together.
+  std::size_t body_bytes = 64 << 20;               // Whatever the route takes.
+  std::size_t all_bodies_bytes = 256 << 20;        // Of requests in hand, together.
   std::chrono::milliseconds request_time{30'000};  // From a request's first byte to its last; also
                                                    // for a handshake, and to take an answer.
   std::chrono::milliseconds idle_time{75'000};     // Between requests; a new connection's first.

@@ -31,13 +31,15 @@ asio::awaitable<Response> Echo(Call& call) {
 
 Router Routes() {
   Router router;
-  router.Add("GET", "/echo/{job}", Echo);
+  router.Add("GET", "/echo/{job}", Echo, {.query = {"x"}});
   router.Add("POST", "/echo/{job}", Echo);
-  router.Add("POST", "/size", [](const Call& call) -> asio::awaitable<Response> {
-    Response response;
-    response.body = std::to_string(call.request.body.size());
-    co_return response;
-  });
+  router.Add("POST", "/size",
+             [](const Call& call) -> asio::awaitable<Response> {
+               Response response;
+               response.body = std::to_string(call.request.body.size());
+               co_return response;
+             },
+             {.body_bytes = 5'000'000});
   router.Add("GET", "/nothing", [](const Call&) -> asio::awaitable<Response> {
     Response response;
     response.status = 204;
@@ -348,6 +350,66 @@ TEST(Offload, WorksElsewhereAndComesBack) {
   EXPECT_NE(worked, here);
   EXPECT_TRUE(is_back);
   EXPECT_EQ(failure, "no");
+}
+
+TEST(Server, RefusesWhatARouteDoesNotTake) {
+  Router router;
+  router.Add("GET", "/list", Echo, {.query = {"limit", "after"}});
+  router.Add("POST", "/json", Echo);
+  router.Add("PUT", "/csv", Echo, {.media_type = "text/csv"});
+  TestServer server(std::move(router));
+  const auto answer = [&](const std::string& line, const std::string& fields,
+                          const std::string& body) {
+    RawClient client(server.port());
+    client.Send(line + " HTTP/1.1\r\nHost: a\r\n" + fields +
+                "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    return client.ReadResponse();
+  };
+  struct {
+    const char* line;
+    const char* fields;
+    const char* body;
+    const char* status;
+    const char* says;
+  } const rows[] = {
+      {"GET /list?limit=5&after=x", "", "", "200", ""},
+      {"GET /list?limits=5", "", "", "400",
+       R"("pointer":"?limits","remedy":"it takes limit, after")"},
+      {"GET /list?limit=5&limit=6", "", "", "400", R"("pointer":"?limit")"},
+      {"POST /json?x", "", "{}", "400", "send no query"},
+      {"POST /json", "", "{}", "200", ""},
+      {"POST /json", "Content-Type: Application/JSON ; charset=utf-8\r\n", "{}", "200", ""},
+      {"POST /json", "Content-Encoding: identity\r\n", "{}", "200", ""},
+      {"POST /json", "Content-Encoding: gzip\r\n", "{}", "415", "send it as it is"},
+      {"POST /json", "Content-Type: text/plain\r\n", "{}", "415", "send application/json"},
+      {"POST /json", "Content-Type: application/x-www-form-urlencoded\r\n", "{}", "415", ""},
+      {"POST /json", "Content-Type: text/plain\r\n", "", "200", ""},
+      {"PUT /csv", "Content-Type: text/csv\r\n", "a,b", "200", ""},
+      {"PUT /csv", "Content-Type: application/json\r\n", "a,b", "415", "send text/csv"},
+  };
+  for (const auto& row : rows) {
+    const std::string response = answer(row.line, row.fields, row.body);
+    EXPECT_THAT(response, StartsWith("HTTP/1.1 " + std::string(row.status)))
+        << row.line << row.fields;
+    EXPECT_THAT(response, HasSubstr(row.says)) << row.line << row.fields;
+  }
+}
+
+TEST(Server, AnswersWithTheTrace) {
+  TestServer server(Routes());
+  RawClient client(server.port());
+  const std::string trace = "0af7651916cd43dd8448eb211c80319c";
+  const std::string field = "traceparent: 00-" + trace + "-b7ad6b7169203331-01\r\n";
+  client.Send("GET /echo/a HTTP/1.1\r\nHost: a\r\n" + field + "\r\n");
+  EXPECT_THAT(client.ReadResponse(), HasSubstr("traceresponse: 00-" + trace + "-"));
+  client.Send("GET /throws HTTP/1.1\r\nHost: a\r\n" + field + "\r\n");
+  const std::string failed = client.ReadResponse();
+  EXPECT_THAT(failed, HasSubstr("traceresponse: 00-" + trace + "-"));
+  EXPECT_THAT(failed, HasSubstr(R"("trace":")" + trace + "\""));
+  client.Send("GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n");
+  const std::string own = client.ReadResponse();
+  EXPECT_THAT(own, testing::ContainsRegex("traceresponse: 00-[0-9a-f]{32}-[0-9a-f]{16}-00\r\n"));
+  EXPECT_THAT(own, Not(HasSubstr("\"trace\":")));
 }
 
 }  // namespace

@@ -70,8 +70,7 @@ std::optional<std::string> QueryText(std::string_view text) {
   return PercentDecoded(spaced);
 }
 
-Result<std::map<std::string, std::string, std::less<>>> ParseQuery(std::string_view text) {
-  std::map<std::string, std::string, std::less<>> query;
+Result<void> ParseQuery(std::string_view text, Target& target) {
   while (!text.empty()) {
     const std::string_view pair = text.substr(0, text.find('&'));
     text.remove_prefix(std::min(text.size(), pair.size() + 1));
@@ -82,9 +81,9 @@ Result<std::map<std::string, std::string, std::less<>>> ParseQuery(std::string_v
     if (!name || !value) {
       return Fail("has a query that cannot be decoded (escape bytes of UTF-8 as %XX)");
     }
-    query.insert_or_assign(*name, *value);
+    if (!target.query.insert_or_assign(*name, *value).second) target.repeated = *name;
   }
-  return query;
+  return {};
 }
 
 // "http://host/path" is "/path", as RFC 9112 has it.
@@ -116,9 +115,7 @@ Result<Target> ParseTarget(std::string_view target) {
   }
   parsed.path = *std::move(path);
   if (question != std::string_view::npos) {
-    auto query = ParseQuery(target.substr(question + 1));
-    if (!query) return Fail(query);
-    parsed.query = *std::move(query);
+    if (auto query = ParseQuery(target.substr(question + 1), parsed); !query) return Fail(query);
   }
   return parsed;
 }

@@ -19,6 +19,7 @@ struct Target {
   std::string encoded_path;  // "/v1/jobs/a%20b"
   std::string path;          // Decoded. Has no control characters.
   std::map<std::string, std::string, std::less<>> query;
+  std::optional<std::string> repeated;  // A name that stands in the query twice.
 };
 // Takes "http://host/path" for "/path", too. The message follows "The request's target ".
 Result<Target> ParseTarget(std::string_view target);

@@ -23,11 +23,13 @@ class Tls : public testing::Test {
   // Answers with the common name that the client showed, and with what it sent.
   static Router Routes(std::vector<std::shared_ptr<Stream>>& streams) {
     Router router;
-    router.Add("POST", "/", [](const Call& call) -> asio::awaitable<Response> {
-      Response response;
-      response.body = call.request.certificate + ":" + call.request.body;
-      co_return response;
-    });
+    router.Add("POST", "/",
+               [](const Call& call) -> asio::awaitable<Response> {
+                 Response response;
+                 response.body = call.request.certificate + ":" + call.request.body;
+                 co_return response;
+               },
+               {.body_bytes = 100'000'000});
     router.Add("GET", "/events", [&streams](const Call& call) -> asio::awaitable<Response> {
       streams.push_back(*call.open_stream());
       for (int i = 0; i < 1000; ++i) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace perseus::http {
 namespace {
@@ -42,6 +43,18 @@ std::string TraceIds::Next() {
   const std::uint64_t high = random_();
   const std::uint64_t low = random_() | 1;  // Never all zero.
   return fmt::format("{:016x}{:016x}", high, low);
+}
+
+std::string TraceField(std::string_view trace, TraceIds& ids) {
+  return fmt::format("00-{}-{}-00", trace, ids.Next().substr(16));
+}
+
+void AddTrace(Response& response, std::string_view trace, TraceIds& ids) {
+  response.fields.emplace_back("traceresponse", TraceField(trace, ids));
+  if (response.status < 500 || response.content_type != kProblemType) return;
+  auto document = nlohmann::ordered_json::parse(response.body);
+  document["trace"] = trace;
+  response.body = document.dump() + "\n";
 }
 
 }  // namespace perseus::http

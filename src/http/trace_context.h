@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "perseus/base/random.h"
+#include "perseus/http/message.h"
 
 namespace perseus::http {
 
@@ -23,5 +24,12 @@ class TraceIds {
  private:
   SplitMix64 random_;
 };
+
+// A `traceparent` or `traceresponse` of that trace, with a span of its own.
+std::string TraceField(std::string_view trace, TraceIds& ids);
+
+// That it can be found in the server's log: its trace in `traceresponse`, and as `trace` in a
+// problem of 5xx.
+void AddTrace(Response& response, std::string_view trace, TraceIds& ids);
 
 }  // namespace perseus::http

@@ -95,11 +95,32 @@ std::string JobOfAnswer(std::string_view body) {
   return job.value_or("");
 }
 
+std::set<std::string> NotAttachedOfAnswer(std::string_view body) {
+  const auto jobs = json_file::Read(body, "answer", kDeepest, [](const Node& answer) {
+    std::set<std::string> named;
+    if (!answer.Has("not_attached")) return named;
+    const Node list = answer.Member("not_attached");
+    for (std::size_t i = 0; i < list.ListSize(); ++i) named.insert(list[i].Text());
+    return named;
+  });
+  return jobs.value_or(std::set<std::string>());
+}
+
 bool IsOfInstance(const http::Response& problem) {
   const auto pointer = json_file::Read(problem.body, "answer", kDeepest, [](const Node& answer) {
     return answer.Has("pointer") ? answer.Member("pointer").Text() : std::string();
   });
   return pointer.value_or("") == "/instance";
+}
+
+bool IsOfNoJob(const http::Response& problem) {
+  constexpr int kNotFound = 404;
+  constexpr int kConflict = 409;
+  if (problem.status != kNotFound && problem.status != kConflict) return false;
+  // What stands between may answer so, too, but with a page.
+  const auto is_problem = json_file::Read(problem.body, "answer", kDeepest,
+                                          [](const Node& answer) { return answer.Has("title"); });
+  return is_problem.value_or(false) && !IsOfInstance(problem);
 }
 
 std::string FormatRanks(std::span<const RankHeader> ranks, bool counts_anew,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,8 +49,14 @@ Result<NodeEvent> ParseNodeEvent(const http::Event& event);
 // The job's id in the answer to attaching; empty if the answer does not say.
 std::string JobOfAnswer(std::string_view body);
 
-// Whether a problem is that another process has this node's name.
+// Of the answer to reports: the jobs, as they were named there, that this node has no ranks of,
+// says the server; they may have ended.
+std::set<std::string> NotAttachedOfAnswer(std::string_view body);
+
+// Whether a problem is that another process has this node's name,
 bool IsOfInstance(const http::Response& problem);
+// or that no such job runs.
+bool IsOfNoJob(const http::Response& problem);
 
 // ---- To the server ----
 

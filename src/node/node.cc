@@ -25,7 +25,6 @@ constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects 
 // Of a job, while the server is away: the newest ones are worth telling.
 constexpr std::size_t kMostUnsent = 256;
 
-constexpr int kNotFound = 404;
 constexpr int kTooManyRequests = 429;
 constexpr int kFirstServerError = 500;
 
@@ -79,8 +78,7 @@ void Node::TakeEnd(const std::filesystem::path& directory, Job& job, const JobEn
   if (!is_of_it || job.has_ended) return;
   log_.info("job {} has ended: its orders in {} are taken back", job.key, directory.string());
   job.has_ended = true;
-  job.has_run = false;
-  job.is_attached = false;
+  job.has_run = job.is_attached = false;
   job.unsent.clear();
   job.orders.WantNothing();
 }
@@ -89,9 +87,12 @@ std::string Node::LastEventId() const {
   std::string id;
   for (const auto& [directory, job] : jobs_) {
     const auto newest = job.orders.newest();
-    if (!newest) continue;
-    fmt::format_to(std::back_inserter(id), "{}{}:{}", id.empty() ? "" : " ", newest->job,
-                   newest->version);
+    const std::string attached = job.is_attached ? job.id : "";
+    const std::string& its_id = newest ? newest->job : attached;
+    if (its_id.empty()) continue;
+    const bool has_all = newest && job.orders.NamesPlansOfAll();
+    fmt::format_to(std::back_inserter(id), "{}{}:{}", id.empty() ? "" : " ", its_id,
+                   has_all ? newest->version : 0);
   }
   return id;
 }
@@ -150,16 +151,14 @@ void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds 
       ranks[rank.name.pipeline].insert(rank.name.rank);
     }
     job.orders.SetRanks(std::move(ranks));
-    job.is_attached = false;
+    job.is_attached = job.is_unknown = false;
     job.next_attach = 0;
     job.last_active = now;
   }
   auto reports = job.ranks.TakeReports(now);
   if (!reports.empty()) job.last_active = now;
-  if (job.has_ended) {
-    job.has_run = job.has_run || !reports.empty();
-    return;
-  }
+  job.has_run = job.has_run || !reports.empty();
+  if (job.has_ended) return;
   std::move(reports.begin(), reports.end(), std::back_inserter(job.unsent));
   if (job.unsent.size() > kMostUnsent) {
     job.unsent.erase(job.unsent.begin(),
@@ -194,8 +193,9 @@ bool Node::TakeKey(const std::filesystem::path& directory, const Job& job) {
 
 void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds now) {
   if (job.is_attached || now < job.next_attach) return;
-  // One that was ended while its ranks go on may be registered again.
-  if (job.has_ended && !job.has_run) return;
+  // One that was ended while its ranks go on may be registered again; ranks that stand still may
+  // have gone on elsewhere.
+  if ((job.has_ended || job.is_unknown) && !job.has_run) return;
   const std::vector<RankHeader> ranks = job.ranks.Alive();
   if (ranks.empty()) return;
   job.is_second = !TakeKey(directory, job);
@@ -209,6 +209,8 @@ void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds 
   if (!answer) return;
   const std::string about = "attaching " + job.key;
   if (!IsSuccess(*answer)) {
+    // It was there when this process attached before.
+    if (IsOfNoJob(*answer) && !job.id.empty()) TakeEnd(directory, job, {job.id});
     // Of its name, the stream is refused, too, and tells.
     if (job.has_ended || IsOfInstance(*answer)) return;
     uplink_.Complain(about, fmt::format("the server does not take the ranks of job {}: {}; it is "
@@ -218,7 +220,7 @@ void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds 
   }
   uplink_.Mended(about);
   job.is_attached = true;
-  job.counts_anew = job.has_ended = false;
+  job.counts_anew = job.has_ended = job.is_unknown = false;
   if (const std::string id = JobOfAnswer(answer->body); !id.empty()) TakeId(job, id);
   job.told = {};
   log_.info("{} ranks of job {} are attached", ranks.size(), job.key);
@@ -339,12 +341,15 @@ void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
     uplink_.Complain("report", fmt::format("the server refuses reports: {}", WhatItSays(response)));
     if (MayBeSentAgain(response)) return;
   }
+  const std::set<std::string> not_attached = NotAttachedOfAnswer(response.body);
   for (auto& [directory, job] : jobs_) {
     if (!job.is_attached) continue;
     job.told = ReportOf(job);
     job.unsent.clear();
-    // It has lost what was attached.
-    if (response.status == kNotFound) job.is_attached = false;
+    if (!not_attached.contains(job.told.job)) continue;
+    job.is_unknown = true;
+    job.has_run = job.is_attached = false;
+    job.next_attach = 0;
   }
 }
 

@@ -49,7 +49,7 @@ class Node {
   // Looks at everything and does what is due; often, since a step's report is wanted 0.2 s after
   // it.
   void Turn(Nanoseconds now);
-  // "j-0f…:7 j-41…:2": what of each job's orders is here.
+  // "j-0f…:7 j-41…:0": what of each job's orders is here; 0: not all that its ranks need.
   std::string LastEventId() const;
 
  private:
@@ -65,7 +65,8 @@ class Node {
     bool counts_anew = false;  // Its steps, since the server heard of its ranks.
     // Says the server; until ranks begin anew, or it takes them for a job of that key again.
     bool has_ended = false;
-    bool has_run = false;         // A step, since the server was asked last whether it does.
+    bool is_unknown = false;      // To the server: it has ended, or is on another node now.
+    bool has_run = false;         // A step, since the server said so, or was asked last.
     bool is_second = false;       // Another directory has the key.
     Nanoseconds last_active = 0;  // When its ranks came, or ended a step.
     Nanoseconds next_attach = 0;

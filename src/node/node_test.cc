@@ -38,6 +38,7 @@ struct FakeServer {
   int attach_status = 200;
   std::string attach_problem;
   int report_status = 200;
+  std::string report_answer = "{}";
   std::string job = "j-1";
   std::string plan = TinyPlan();
   std::vector<std::string> requests;  // "PUT /v1/…", without reports.
@@ -48,6 +49,7 @@ struct FakeServer {
     http::Response response;
     if (request.method == "POST") {
       response.status = report_status;
+      response.body = report_answer;
       if (report_status == 200) reports.push_back(json::parse(request.body).at("jobs"));
       return response;
     }
@@ -233,6 +235,24 @@ TEST_F(NodeTest, ARankThatComesLaterHasAWholePlanAndReadsItAnew) {
   Turn();
   Turn();
   EXPECT_THAT(server_.requests, Not(Contains(std::string("GET /v1/plans/") + kPlanA)));
+}
+
+TEST_F(NodeTest, RanksOfAnotherPipelineThatComeLaterGetTheirPlan) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  EXPECT_EQ(node_->LastEventId(), "j-1:0") << "whose end it wants to hear of";
+  Hear(7, 0, {{"0", kPlanA}});
+  Turn();
+  EXPECT_EQ(node_->LastEventId(), "j-1:7");
+  logs.Begin({1, 0, 0}, 101);
+  Turn();
+  EXPECT_EQ(node_->LastEventId(), "j-1:0") << "the server is to say it again";
+  Hear(7, 0, {{"0", kPlanA}, {"1", kPlanB}});
+  Turn();
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kPlanB));
+  EXPECT_EQ(node_->LastEventId(), "j-1:7");
 }
 
 TEST_F(NodeTest, APlanThatComesWithOrdersAndIsNoneIsFetched) {
@@ -453,11 +473,50 @@ TEST_F(NodeTest, AServerThatKnowsNoSuchJobIsAskedAgain) {
   server_.attach_status = 200;
   Turn(5'000 * kMs);
   EXPECT_THAT(server_.reports, SizeIs(1));
-  server_.report_status = 404;  // It has lost what it knew.
+  server_.report_answer = R"({"not_attached": ["j-1"]})";  // It has lost what it knew.
   Turn(5'000 * kMs);
+  server_.report_answer = "{}";
   server_.requests.clear();
-  Turn(5'000 * kMs);
+  Turn(10'000 * kMs);
+  EXPECT_THAT(server_.requests, IsEmpty()) << "ranks that stand still may be elsewhere now";
+  logs.End({0, 0, 0}, 3, 1);
+  Turn();
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("has ended")));
+}
+
+// Its stream was broken when the server told.
+TEST_F(NodeTest, AJobThatEndedUnheardIsLearntOfByTheReports) {
+  const RankLogs logs = MakeFollowedJob();
+  server_.report_answer = R"({"not_attached": ["j-1"]})";
+  server_.attach_status = 409;
+  server_.attach_problem = R"({"status": 409, "title": "The job has ended"})";
+  Turn(5'000 * kMs);
+  server_.report_answer = "{}";
+  logs.End({0, 0, 0}, 2, 1);
+  EXPECT_FALSE(InForce().own);
+  Turn();
+  EXPECT_TRUE(InForce().own);
+  EXPECT_EQ(node_->LastEventId(), "");
+  server_.requests.clear();
+  Turn(10'000 * kMs);
+  EXPECT_THAT(server_.requests, IsEmpty()) << "no rank runs any more";
+  server_.attach_status = 200;
+  server_.attach_problem = "";
+  server_.job = "j-2";
+  logs.End({0, 0, 0}, 3, 1);
+  Turn();
+  EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+  EXPECT_EQ(node_->LastEventId(), "j-2:0");
+}
+
+TEST_F(NodeTest, APageThatIsNoProblemEndsNoJob) {
+  const RankLogs logs = MakeFollowedJob();
+  server_.attach_status = 404;
+  server_.attach_problem = "<html>not here</html>";
+  logs.Begin({0, 1, 0}, 101);
+  Turn();
+  EXPECT_FALSE(InForce().own);
 }
 
 TEST_F(NodeTest, WhileAnotherProcessHasItsNameItReportsNothing) {

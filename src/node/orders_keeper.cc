@@ -91,11 +91,15 @@ Result<void> OrdersKeeper::Look() {
 }
 
 void OrdersKeeper::Want(const JobOrders& orders) {
-  const bool is_known =
-      wanted_ && wanted_->server->job == orders.job && wanted_->server->version >= orders.version;
-  if (is_known) return;
+  Orders read = OrdersOf(orders);
+  const bool is_of_same = wanted_ && wanted_->server->job == orders.job;
+  if (is_of_same && wanted_->server->version > orders.version) return;
+  if (wanted_ && wanted_->server == read.server) {
+    wanted_->plans.merge(read.plans);
+  } else {
+    wanted_ = std::move(read);
+  }
   is_nothing_wanted_ = false;
-  wanted_ = OrdersOf(orders);
   upcoming_ = orders.upcoming;
 }
 
@@ -170,8 +174,15 @@ Result<void> OrdersKeeper::KeepPlan(const std::string& id, const std::string& te
   return {};
 }
 
+bool OrdersKeeper::NamesPlansOfAll() const {
+  return !wanted_ || std::ranges::all_of(ranks_, [this](const auto& ranks) {
+    return wanted_->plans.contains(ranks.first);
+  });
+}
+
 bool OrdersKeeper::IsWantedInForce() const {
-  return lasting_ && lasting_->server == wanted_->server;
+  return lasting_ && lasting_->server == wanted_->server &&
+         std::ranges::includes(lasting_->plans, wanted_->plans);
 }
 
 bool OrdersKeeper::HasToGive() const {

@@ -48,7 +48,8 @@ class OrdersKeeper {
   // once they change).
   Result<void> Look();
 
-  // Passes over what is not newer than what is wanted already.
+  // Passes over what is older than what is wanted already. The same version may come again with
+  // plans of more pipelines, for ranks that came later.
   void Want(const JobOrders& orders);
   // The job has ended: what is in force of the server's is taken back.
   void WantNothing();
@@ -62,6 +63,8 @@ class OrdersKeeper {
   std::set<std::string> MissingPlans() const;
   // Of those likely to be wanted next.
   std::set<std::string> MissingUpcoming() const;
+  // Whether what is wanted names one for each pipeline with ranks here.
+  bool NamesPlansOfAll() const;
   // With all instructions of the ranks here that are to follow it.
   bool HasPlan(const std::string& id) const;
   // Refuses (kInput) what is no plan: ranks would go without. It may lack instructions of ranks

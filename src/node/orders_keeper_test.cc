@@ -90,6 +90,25 @@ TEST_F(OrdersKeeperTest, GivesWhatIsWantedOnce) {
   EXPECT_FALSE(InForce().own);
 }
 
+TEST_F(OrdersKeeperTest, TheSameOrdersComeAgainForRanksOfAnotherPipeline) {
+  keeper_.SetRanks({{0, {0}}});
+  keeper_.Want(Version(7));
+  EXPECT_TRUE(Give());
+  EXPECT_TRUE(keeper_.NamesPlansOfAll());
+  keeper_.SetRanks({{0, {0}}, {1, {0}}});
+  EXPECT_FALSE(keeper_.NamesPlansOfAll());
+  JobOrders both = Version(7);
+  both.plans[1] = kPlanB;
+  keeper_.Want(both);
+  EXPECT_TRUE(keeper_.NamesPlansOfAll());
+  EXPECT_THAT(keeper_.MissingPlans(), ElementsAre(kPlanB));
+  EXPECT_TRUE(Give());
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kPlanB));
+  keeper_.Want(Version(7));
+  EXPECT_FALSE(Give()) << "fewer change nothing";
+}
+
 TEST_F(OrdersKeeperTest, WhatIsNoPlanIsNotKept) {
   const auto kept = keeper_.KeepPlan(kPlanA, "<html>");
   ASSERT_FALSE(kept);

@@ -74,7 +74,7 @@ void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
   while (!is_over) {
     http::Client::Listening listening;
     listening.target = target;
-    listening.last_event_id = mailbox.position();
+    listening.position = [&mailbox] { return mailbox.position(); };
     listening.heard = [&](const http::Event& event) {
       mailbox.Put(event);
       return !is_over;

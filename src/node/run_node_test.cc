@@ -136,19 +136,21 @@ class FakeServer {
     routes.Add("PUT", "/v1/nodes/{node}/jobs/{job}", answer(R"({"job": "j-1"})"));
     routes.Add("POST", "/v1/nodes/{node}/reports", answer("{}"));
     routes.Add("GET", "/v1/plans/{plan}", answer(TinyPlan()));
-    routes.Add("GET", "/v1/nodes/{node}/events",
-               [this](Call& call) -> boost::asio::awaitable<http::Response> {
-                 Note(call.request);
-                 {
-                   const MutexLock lock(mutex_);
-                   positions_.emplace_back(call.request.Field("last-event-id"));
-                   instances_.insert(call.request.query.at("instance"));
-                   if (refusal_) co_return http::ProblemResponse(*refusal_);
-                 }
-                 const auto stream = call.open_stream();
-                 if (stream) stream_ = *stream;
-                 co_return http::Response{};
-               });
+    routes.Add(
+        "GET", "/v1/nodes/{node}/events",
+        [this](Call& call) -> boost::asio::awaitable<http::Response> {
+          Note(call.request);
+          {
+            const MutexLock lock(mutex_);
+            positions_.emplace_back(call.request.Field("last-event-id"));
+            instances_.insert(call.request.query.at("instance"));
+            if (refusal_) co_return http::ProblemResponse(*refusal_);
+          }
+          const auto stream = call.open_stream();
+          if (stream) stream_ = *stream;
+          co_return http::Response{};
+        },
+        {.query = {"instance"}});
     return routes;
   }
 
@@ -279,7 +281,7 @@ TEST_F(RunNodeTest, ANodeThatIsStartedAnewSaysWhatItHas) {
   logs_.Begin({0, 0, 0}, 100);
   StartNode();
   ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 1; }));
-  EXPECT_EQ(server_.Positions().back(), "");
+  EXPECT_EQ(server_.Positions().back(), "j-1:0");
   ASSERT_TRUE(Comes([&] { return server_.Count("PUT /v1/nodes/n7/jobs/run") == 1; }));
   server_.Send(4, 0, kPlanA);
   ASSERT_TRUE(Comes([&] { return IsInForce(kPlanA); }));

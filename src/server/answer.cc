@@ -4,14 +4,16 @@ namespace perseus {
 namespace {
 
 constexpr const char* kUsualRemedy = "GET /openapi.yaml says what the server takes";
+constexpr const char* kAskForMore = "ask for what can be met";
 constexpr std::string_view kTheFile = ": the file ";
 
-http::Problem Split(int status, std::string title, std::string message, std::string pointer) {
+http::Problem Split(int status, std::string title, std::string message, std::string pointer,
+                    const char* usual_remedy = kUsualRemedy) {
   http::Problem problem{.status = status,
                         .title = std::move(title),
                         .detail = std::move(message),
                         .pointer = std::move(pointer),
-                        .remedy = kUsualRemedy};
+                        .remedy = usual_remedy};
   std::string& text = problem.detail;
   if (!text.ends_with(')')) return problem;
   int depth = 0;
@@ -35,7 +37,8 @@ http::Problem ProblemOf(const Error& error, std::string pointer) {
     case ErrorKind::kInput:
       return Split(400, "The request is wrong", error.message, std::move(pointer));
     case ErrorKind::kUnreachable:
-      return Split(422, "Nothing can meet this", error.message, std::move(pointer));
+      // The message says how much that is.
+      return Split(422, "Nothing can meet this", error.message, std::move(pointer), kAskForMore);
     case ErrorKind::kSystem:
       break;
   }
@@ -55,24 +58,10 @@ http::Problem ProblemOf(const json_file::Failure& failure) {
   }
   detail += message;
   http::Problem problem =
-      Split(400, "The request's body is wrong", std::move(detail), JsonPointer(failure.place));
+      Split(400, "The request's body is wrong", std::move(detail), failure.pointer);
   // Formats of files are told of there.
   if (problem.remedy.starts_with("see docs/formats.md")) problem.remedy = kUsualRemedy;
   return problem;
-}
-
-std::string JsonPointer(std::string_view place) {
-  std::string pointer;
-  if (!place.empty()) pointer += '/';
-  for (const char c : place) {
-    if (c == ']') continue;
-    if (c == '.' || c == '[') {
-      pointer += '/';
-    } else {
-      pointer += c;
-    }
-  }
-  return pointer;
 }
 
 http::Response JsonResponse(const nlohmann::ordered_json& value, int status) {

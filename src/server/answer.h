@@ -36,18 +36,18 @@ tl::unexpected<http::Problem> Refuse(const Result<T>& failed, std::string pointe
   return tl::unexpected<http::Problem>(ProblemOf(failed.error(), std::move(pointer)));
 }
 
-// "schedule.ranks[2]" as RFC 6901 has it: "/schedule/ranks/2".
-std::string JsonPointer(std::string_view place);
-
 // Where a body is wrong.
 http::Problem ProblemOf(const json_file::Failure& failure);
+
+// Of a body: with as many members of objects, the costliest of values, it takes 70 MB.
+inline constexpr std::size_t kMostValues = 400'000;
 
 // What `read` makes of a body, or where it is wrong. `read` throws json_file::Failure.
 template <typename Reader>
 auto ReadBody(std::string_view body, int deepest, Reader read)
     -> Answer<decltype(read(std::declval<const json_file::Node&>()))> {
   try {
-    const nlohmann::json root = json_file::Parse(body, deepest);
+    const nlohmann::json root = json_file::Parse(body, {.deepest = deepest, .values = kMostValues});
     return read(json_file::Node{root, ""});
   } catch (const json_file::Failure& failure) {
     return tl::unexpected(ProblemOf(failure));

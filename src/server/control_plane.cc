@@ -7,9 +7,11 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <stop_token>
 #include <system_error>
 
@@ -20,6 +22,7 @@
 #include "perseus/server/event_hub.h"
 #include "perseus/server/openapi.h"
 #include "perseus/server/planning_workers.h"
+#include "perseus/server/report_messages.h"
 #include "perseus/server/server_metrics.h"
 
 namespace perseus {
@@ -32,6 +35,8 @@ constexpr Milliseconds kWatchesKept = 3'600'000;
 constexpr std::chrono::milliseconds kGrace{5'000};
 // Between looks at a database that does not answer.
 constexpr std::chrono::milliseconds kWhileAway{1'000};
+// Of a database whose network loses everything: its connections are given up later, one by one.
+constexpr std::chrono::seconds kSilence{10};
 
 Milliseconds SystemNow() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -75,6 +80,14 @@ bool IsWorthALine(std::string_view method, std::string_view pattern, int status)
   if (pattern.starts_with("/v1/tokens")) return true;
   return pattern.starts_with("/v1/jobs") && !pattern.ends_with("/measurements") &&
          !pattern.ends_with("/next-clocks") && !pattern.ends_with("/forecasts");
+}
+
+using Strand = boost::asio::strand<boost::asio::thread_pool::executor_type>;
+
+std::vector<Strand> MakeStrands(boost::asio::thread_pool& pool) {
+  std::vector<Strand> strands;
+  for (int i = 0; i < kStoreThreads; ++i) strands.push_back(boost::asio::make_strand(pool));
+  return strands;
 }
 
 void AddAll(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool) {
@@ -243,9 +256,7 @@ class ControlPlane::Impl {
 
   void Heard(const Notice& notice) {
     if (notice.kind == Notice::Kind::kHeard) {
-      boost::asio::post(pool_, [this, text = notice.name] {
-        if (auto taken = reports_.TakeHeard(text, options_.now()); !taken) Failed(taken.error());
-      });
+      HeardOfSteps(notice.name);
       return;
     }
     const bool is_all = notice.kind == Notice::Kind::kLookAgain;
@@ -257,6 +268,16 @@ class ControlPlane::Impl {
       if (auto loaded = rights_.Load(*store_); !loaded) Failed(loaded.error());
     }
     hub_->Heard(notice);
+  }
+
+  // Of each job in the order in which it was told.
+  void HeardOfSteps(std::string_view text) {
+    auto heard = ParseHeard(text);
+    if (!heard) return Failed(heard.error());
+    auto& strand = hand_overs_[std::hash<std::string>()(heard->job) % hand_overs_.size()];
+    boost::asio::post(strand, [this, heard = *std::move(heard)] {
+      if (auto taken = reports_.TakeHeard(heard, options_.now()); !taken) Failed(taken.error());
+    });
   }
 
   void Answered(const http::Request& request, std::string_view pattern, int status,
@@ -304,8 +325,13 @@ class ControlPlane::Impl {
                   .refused_connections = server_->counts().refused,
                   .dropped_streams = server_->counts().dropped_streams,
                   .is_ready = is_ready_.load()});
-    if (!is_looked_at_.exchange(true)) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!is_looking_.exchange(true)) {
+      asked_at_ = now;
+      awaits_answer_ = true;
       boost::asio::post(pool_, [this, claims = hub_->Claims()] { LookAfterStore(claims); });
+    } else if (awaits_answer_ && now - asked_at_ >= kSilence && is_ready_.exchange(false)) {
+      log_.error("the database is silent; nodes keep running their last plans");
     }
     housekeeping_.expires_after(is_ready_ ? options_.housekeeping : kWhileAway);
     housekeeping_.async_wait([this](boost::system::error_code error) {
@@ -315,11 +341,12 @@ class ControlPlane::Impl {
 
   void LookAfterStore(const std::vector<NodeClaim>& claims) {
     KeepStore(claims);
-    is_looked_at_ = false;
+    is_looking_ = false;
   }
 
   void KeepStore(const std::vector<NodeClaim>& claims) {
     const Result<void> answers = store_->Ping();
+    awaits_answer_ = false;
     const bool was_ready = is_ready_.exchange(answers.has_value());
     if (was_ready && !answers) {
       log_.error("{}; nodes keep running their last plans", answers.error().message);
@@ -332,8 +359,8 @@ class ControlPlane::Impl {
     const Milliseconds now = options_.now();
     if (auto lost = store_->ClaimNodes(claims, now, now - kNodeIsSilentAfter); !lost) {
       Failed(lost.error());
-    } else if (!lost->empty()) {
-      hub_->Close(*std::move(lost));
+    } else {
+      hub_->Claimed(claims, *std::move(lost));
     }
     const auto kept = static_cast<Milliseconds>(options_.keep_ended_days * kMillisecondsPerDay);
     if (auto pruned = store_->Prune(now - kept, kPruneAtATime); !pruned) Failed(pruned.error());
@@ -345,8 +372,10 @@ class ControlPlane::Impl {
   std::unique_ptr<Store> store_;
   ServerMetrics metrics_;
   std::atomic<bool> is_ready_{true};
-  std::atomic<bool> is_looked_at_{false};  // The database, just now.
-  std::atomic<bool> looks_again_{false};   // The hub, once the database answers.
+  std::atomic<bool> is_looking_{false};     // After the database, just now.
+  std::atomic<bool> awaits_answer_{false};  // From it, since asked_at_.
+  std::chrono::steady_clock::time_point asked_at_;
+  std::atomic<bool> looks_again_{false};  // The hub, once the database answers.
   std::atomic<int> plans_on_request_{0};
   std::stop_source ends_;
   Rights rights_;
@@ -356,6 +385,8 @@ class ControlPlane::Impl {
   Services services_;
   boost::asio::io_context loop_{1};
   boost::asio::thread_pool pool_{kStoreThreads};
+  // What replicas hand over; a job's has always the same one.
+  std::vector<Strand> hand_overs_ = MakeStrands(pool_);
   Endpoints endpoints_;
   std::shared_ptr<EventHub> hub_;
   std::vector<std::string> routes_;

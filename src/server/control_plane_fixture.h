@@ -32,6 +32,10 @@ inline std::string JobBody(const std::string& key, int pipelines = 2) {
                         {"gpu", {{"blocking_power_w", 80}}}}
       .dump();
 }
+// What is sent there.
+inline std::string ContentType(const std::string& target) {
+  return target.ends_with("/profile") ? "text/csv" : "application/json";
+}
 inline std::string Csv() {
   SyntheticProfileSpec spec;
   spec.stages = 4;
@@ -114,7 +118,8 @@ class ControlPlaneTest : public testing::Test {
   std::string url() const { return "http://127.0.0.1:" + std::to_string(plane_->port()); }
   http::Response Send(const std::string& method, const std::string& target,
                       const std::string& body = "") {
-    auto response = client_->Send({.method = method, .target = target, .body = body});
+    auto response = client_->Send(
+        {.method = method, .target = target, .body = body, .content_type = ContentType(target)});
     EXPECT_TRUE(response) << response.error().message;
     return response ? *std::move(response) : http::Response{.status = 0};
   }

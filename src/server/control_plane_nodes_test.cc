@@ -25,6 +25,9 @@ TEST_F(ControlPlaneTest, TellsNodesWhatToDo) {
   EXPECT_EQ(file["stages"][3]["instructions"].size(), 1U) << "not one of its ranks";
   EXPECT_EQ(file["stages"][3]["cut"], true);
   ASSERT_GE(n1.Await(IsOrders), 0);
+  const http::Response cut = Send("GET", "/v1/plans/" + plan + "?ranks=0,4");
+  EXPECT_EQ(cut.status, 400);
+  EXPECT_EQ(json::parse(cut.body)["pointer"], "?ranks");
 
   ASSERT_EQ(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.25})").status, 200);
   const auto says_straggler = [](const http::Event& event) {
@@ -91,6 +94,23 @@ TEST_F(ControlPlaneTest, TellsANodeThatAJobWhichIsDeletedHasEnded) {
   EXPECT_THAT(stream.At(ended).data, HasSubstr("j-0123456789abcdef"));
 }
 
+// As after an older database was restored.
+TEST_F(ControlPlaneTest, OrdersOutrunThoseThatNodesHave) {
+  PlanJob("run");
+  Attach("n0", "run", 0);
+  const std::string id = Get("/v1/jobs/run")["id"];
+  NodeStream stream(url(), "n0", id + ":70");
+  const auto report = [&](std::int64_t version) {
+    const json body{{"jobs", {{{"job", id}, {"acknowledged", version}, {"following", version}}}}};
+    return Send("POST", "/v1/nodes/n0/reports", body.dump());
+  };
+  ASSERT_EQ(report(70).status, 200);
+  const int orders = stream.Await(IsOrders);
+  ASSERT_EQ(orders, 0);
+  EXPECT_EQ(json::parse(stream.At(orders).data)["version"], 71);
+  EXPECT_EQ(report(1'000'000'000'001).status, 400);
+}
+
 TEST_F(ControlPlaneTest, TwoProcessesAreNotOneNode) {
   PlanJob("run");
   const auto attach = [&](const std::string& instance) {
@@ -119,6 +139,56 @@ TEST_F(ControlPlaneTest, TwoProcessesAreNotOneNode) {
   first.reset();
   EXPECT_TRUE(Comes([&] { return attach("c").status == 200; }));
   EXPECT_GE(NodeStream(url(), "n0", "", "c").Await(IsOrders), 0);
+}
+
+TEST_F(ControlPlaneTest, SaysWhichJobsANodeIsNotAttachedTo) {
+  for (const char* key : {"mine", "other", "ended"}) {
+    ASSERT_EQ(Send("POST", "/v1/jobs", JobBody(key)).status, 201);
+  }
+  Attach("n0", "mine", 0);
+  Attach("n0", "ended", 0);
+  ASSERT_EQ(Send("POST", "/v1/jobs/ended/end", "{}").status, 200);
+  json body{{"jobs", json::array()}};
+  for (const char* key : {"other", "mine", "ended", "j-0000000000000000"}) {
+    body["jobs"].push_back(
+        {{"job", key},
+         {"acknowledged", 3},
+         {"steps", {{{"step", 7}, {"pipeline", 0}, {"busy_s", 1}, {"ranks", 2}}}}});
+  }
+  const http::Response taken = Send("POST", "/v1/nodes/n0/reports", body.dump());
+  EXPECT_EQ(taken.status, 200);
+  EXPECT_EQ(json::parse(taken.body),
+            (json{{"not_attached", {"other", "ended", "j-0000000000000000"}}}));
+  EXPECT_EQ(Get("/v1/nodes/n0/jobs")["jobs"][0]["acknowledged"], 3);
+  EXPECT_EQ(Get("/v1/jobs/mine")["last_step"], 7);
+  EXPECT_EQ(Get("/v1/jobs/other")["last_step"], -1);
+  body["jobs"] = {body["jobs"][0]};
+  body["jobs"][0].erase("steps");
+  EXPECT_EQ(json::parse(Send("POST", "/v1/nodes/n0/reports", body.dump()).body),
+            (json{{"not_attached", {"other"}}}));
+  body["jobs"] = json::array();
+  EXPECT_EQ(json::parse(Send("POST", "/v1/nodes/n0/reports", body.dump()).body),
+            (json{{"not_attached", json::array()}}));
+}
+
+TEST_F(ControlPlaneTest, RanksThatCannotBeAreRefusedWithTheirPlace) {
+  ASSERT_EQ(Send("POST", "/v1/jobs", JobBody("run")).status, 201);
+  const auto pointer_for = [&](const json& ranks) {
+    const auto refused = Send("PUT", "/v1/nodes/n0/jobs/run", json{{"ranks", ranks}}.dump());
+    EXPECT_EQ(refused.status, 400) << refused.body;
+    return json::parse(refused.body)["pointer"].get<std::string>();
+  };
+  const json rank{{"pipeline", 0}, {"rank", 1}, {"gpu", "GPU-0"}};
+  json same = rank;
+  same["gpu"] = "GPU-1";
+  EXPECT_EQ(pointer_for({rank, same}), "/ranks/1");
+  json tensor = rank;
+  tensor["tensor_rank"] = 1;
+  EXPECT_EQ(pointer_for(json::array({tensor})), "/ranks/0/tensor_rank");
+  json gpu = rank;
+  gpu["gpu"] = std::string(129, 'G');
+  EXPECT_EQ(pointer_for(json::array({gpu})), "/ranks/0/gpu");
+  EXPECT_TRUE(Get("/v1/nodes/n0/jobs")["jobs"].empty()) << "nothing is written";
 }
 
 TEST_F(ControlPlaneTest, NoticesAStragglerByItself) {

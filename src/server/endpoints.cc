@@ -51,38 +51,42 @@ Answer<Context> Admit(const Services& services, const http::Request& request,
 
 }  // namespace
 
-void Endpoints::AddAtOnce(std::string method, std::string pattern, Endpoint endpoint) {
-  router_.Add(std::move(method), std::move(pattern),
-              [this, endpoint = std::move(endpoint)](
-                  http::Call& call) -> boost::asio::awaitable<http::Response> {
-                const Context context{services_, call.request, call.path, {}, {}, services_.now()};
-                auto response = endpoint(context);
-                if (!response) co_return http::ProblemResponse(response.error());
-                co_return *std::move(response);
-              });
+http::Response Endpoints::Answered(const http::Call& call, Access access,
+                                   const Endpoint& endpoint) const {
+  auto context = Admit(services_, call.request, call.path, access);
+  if (!context) return http::ProblemResponse(context.error());
+  auto response = endpoint(*context);
+  if (!response) return http::ProblemResponse(response.error());
+  return *std::move(response);
 }
 
-void Endpoints::Add(std::string method, std::string pattern, Access access, Endpoint endpoint) {
+void Endpoints::AddAtOnce(std::string method, std::string pattern, Access access,
+                          Endpoint endpoint) {
   router_.Add(std::move(method), std::move(pattern),
               [this, access, endpoint = std::move(endpoint)](
                   http::Call& call) -> boost::asio::awaitable<http::Response> {
-                if (auto ready = services_.is_ready(); !ready) {
-                  co_return http::ProblemResponse(ready.error());
-                }
-                const auto answer = [&]() -> http::Response {
-                  auto context = Admit(services_, call.request, call.path, access);
-                  if (!context) return http::ProblemResponse(context.error());
-                  auto response = endpoint(*context);
-                  if (!response) return http::ProblemResponse(response.error());
-                  return *std::move(response);
-                };
-                http::Response response = co_await http::Offload(pool_, answer);
-                co_return response;
+                co_return Answered(call, access, endpoint);
               });
 }
 
-void Endpoints::AddWaiting(std::string method, std::string pattern, Access access,
-                           Waiting endpoint) {
+void Endpoints::Add(std::string method, std::string pattern, Access access, Endpoint endpoint,
+                    http::Takes takes) {
+  router_.Add(
+      std::move(method), std::move(pattern),
+      [this, access,
+       endpoint = std::move(endpoint)](http::Call& call) -> boost::asio::awaitable<http::Response> {
+        if (auto ready = services_.is_ready(); !ready) {
+          co_return http::ProblemResponse(ready.error());
+        }
+        const auto answer = [&] { return Answered(call, access, endpoint); };
+        http::Response response = co_await http::Offload(pool_, answer);
+        co_return response;
+      },
+      std::move(takes));
+}
+
+void Endpoints::AddWaiting(std::string method, std::string pattern, Access access, Waiting endpoint,
+                           http::Takes takes) {
   router_.Add(
       std::move(method), std::move(pattern),
       [this, access,
@@ -95,7 +99,8 @@ void Endpoints::AddWaiting(std::string method, std::string pattern, Access acces
         if (!context) co_return http::ProblemResponse(context.error());
         http::Response response = co_await endpoint(call, *context);
         co_return response;
-      });
+      },
+      std::move(takes));
 }
 
 Answer<int> ReadLimit(const http::Request& request, int otherwise, int most) {

@@ -60,19 +60,24 @@ class Endpoints {
   Endpoints(const Services& services, boost::asio::thread_pool& pool)
       : services_(services), pool_(pool) {}
 
-  // Answered on the loop, whatever the database does: `endpoint` must not wait for anything.
-  void AddAtOnce(std::string method, std::string pattern, Endpoint endpoint);
+  // Answered on the loop, whatever the database does: `endpoint` must not wait for anything, and
+  // the pattern has no {job}.
+  void AddAtOnce(std::string method, std::string pattern, Access access, Endpoint endpoint);
   // While the database does not answer, 503 at once: requests that wait for it would pile up.
   // A {job} in the pattern is looked up, by id or key, before `endpoint` runs: 404 if there is
   // none.
-  void Add(std::string method, std::string pattern, Access access, Endpoint endpoint);
+  void Add(std::string method, std::string pattern, Access access, Endpoint endpoint,
+           http::Takes takes = {});
   // The same, but its answer opens an event stream or waits; on the loop.
   using Waiting = std::function<boost::asio::awaitable<http::Response>(http::Call&, Context)>;
-  void AddWaiting(std::string method, std::string pattern, Access access, Waiting endpoint);
+  void AddWaiting(std::string method, std::string pattern, Access access, Waiting endpoint,
+                  http::Takes takes = {});
 
   http::Router TakeRouter() { return std::move(router_); }
 
  private:
+  http::Response Answered(const http::Call& call, Access access, const Endpoint& endpoint) const;
+
   const Services& services_;
   boost::asio::thread_pool& pool_;
   http::Router router_;

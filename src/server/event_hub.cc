@@ -17,7 +17,13 @@ using nlohmann::ordered_json;
 constexpr std::size_t kLongestInline = 128U << 10U;
 constexpr std::int64_t kEnded = -1;  // In place of a version.
 
-// "j-1:7 j-2:4"; what is not of that form is passed over.
+bool IsJobId(std::string_view text) {
+  constexpr std::size_t kLength = 18;
+  return text.size() == kLength && text.starts_with("j-") &&
+         text.find_first_not_of("0123456789abcdef", 2) == std::string_view::npos;
+}
+
+// "j-0f…:7 j-41…:-1"; what is not of that form is passed over.
 std::map<std::string, std::int64_t> ParsePositions(std::string_view text) {
   std::map<std::string, std::int64_t> positions;
   while (!text.empty()) {
@@ -29,8 +35,9 @@ std::map<std::string, std::int64_t> ParsePositions(std::string_view text) {
     std::int64_t version = 0;
     const auto [end, error] =
         std::from_chars(number.data(), number.data() + number.size(), version);
-    if (error != std::errc() || end != number.data() + number.size()) continue;
-    positions[std::string(word.substr(0, colon))] = version;
+    if (error != std::errc() || end != number.data() + number.size() || version < kEnded) continue;
+    const std::string_view job = word.substr(0, colon);
+    if (IsJobId(job)) positions[std::string(job)] = version;
   }
   return positions;
 }
@@ -70,7 +77,7 @@ void EventHub::Open(const NodeClaim& claim, std::string_view last_event_id,
   const std::string& node = claim.node;
   Node& opened = nodes_[node];
   if (opened.stream) opened.stream->Close();
-  for (const auto& [job, ignored] : opened.jobs) nodes_of_job_[job].erase(node);
+  for (const auto& [job, ignored] : opened.jobs) Leave(node, job);
   opened = Node{.stream = stream,
                 .instance = claim.instance,
                 .jobs = {},
@@ -84,16 +91,22 @@ void EventHub::Open(const NodeClaim& claim, std::string_view last_event_id,
 void EventHub::HasClosed(const std::string& node, const http::Stream* stream) {
   const auto found = nodes_.find(node);
   if (found == nodes_.end() || found->second.stream.get() != stream) return;
-  for (const auto& [job, ignored] : found->second.jobs) {
-    const auto nodes = nodes_of_job_.find(job);
-    if (nodes == nodes_of_job_.end()) continue;
-    nodes->second.erase(node);
-    if (nodes->second.empty()) nodes_of_job_.erase(nodes);
-  }
+  for (const auto& [job, ignored] : found->second.jobs) Leave(node, job);
   const NodeClaim claim{.node = node, .instance = found->second.instance};
   nodes_.erase(found);
-  // Should it have come back meanwhile, here or elsewhere, its name is claimed again within a few
-  // seconds.
+  Release(claim);
+}
+
+void EventHub::Leave(const std::string& node, const std::string& job) {
+  const auto nodes = nodes_of_job_.find(job);
+  if (nodes == nodes_of_job_.end()) return;
+  nodes->second.erase(node);
+  if (nodes->second.empty()) nodes_of_job_.erase(nodes);
+}
+
+// Should it have come back meanwhile, here or elsewhere, its name is claimed again within a few
+// seconds.
+void EventHub::Release(const NodeClaim& claim) {
   boost::asio::post(pool_, [self = shared_from_this(), claim] {
     if (auto released = self->store_.ReleaseNode(claim); !released) {
       self->failed_(released.error());
@@ -109,11 +122,16 @@ std::vector<NodeClaim> EventHub::Claims() const {
   return claims;
 }
 
-void EventHub::Close(std::vector<std::string> nodes) {
-  boost::asio::post(loop_, [self = shared_from_this(), nodes = std::move(nodes)] {
-    for (const std::string& name : nodes) {
-      const auto node = self->nodes_.find(name);
-      if (node != self->nodes_.end()) node->second.stream->Close();
+void EventHub::Claimed(std::vector<NodeClaim> claims, std::vector<std::string> refused) {
+  boost::asio::post(loop_, [self = shared_from_this(), claims = std::move(claims),
+                            lost = std::set(refused.begin(), refused.end())] {
+    for (const NodeClaim& claim : claims) {
+      const auto node = self->nodes_.find(claim.node);
+      const bool is_open = node != self->nodes_.end() && node->second.instance == claim.instance;
+      const bool is_lost = lost.contains(claim.node);
+      if (is_open && is_lost) node->second.stream->Close();
+      // It closed meanwhile, and its name was free already.
+      if (!is_open && !is_lost) self->Release(claim);
     }
   });
 }
@@ -175,7 +193,7 @@ Result<EventHub::Looked> EventHub::ReadNode(const std::string& node,
     const auto record = store_.FindJob(job);
     if (!record) return Fail(record);
     if (*record && (*record)->ended == 0) continue;
-    // One that is not there has ended, too, and was deleted since.
+    // One that is not there has ended, too, and was deleted since, with its key.
     auto news = std::make_shared<News>();
     news->job = job;
     news->key = *record ? (*record)->key : "";
@@ -187,17 +205,20 @@ Result<EventHub::Looked> EventHub::ReadNode(const std::string& node,
 
 void EventHub::Take(const std::string& node, const Looked& looked) {
   Node& open = nodes_[node];
-  std::set<std::string> here;
   for (const auto& [job, ranks] : looked.jobs) {
-    open.jobs[job].ranks = ranks;
+    NodeJob& of_node = open.jobs[job];
+    // What was sent has no plans for those that came.
+    if (of_node.ranks != ranks) of_node = {.ranks = ranks, .sent = 0};
     nodes_of_job_[job].insert(node);
-    here.insert(job);
   }
-  for (const auto& news : looked.ended) here.insert(news->job);
+  std::set<std::string> ended;
+  for (const auto& news : looked.ended) ended.insert(news->job);
   for (auto position = open.positions.begin(); position != open.positions.end();) {
     const auto& [job, version] = *position;
-    const bool is_here = here.contains(job);
-    if (is_here) open.jobs[job].sent = std::max(open.jobs[job].sent, version);
+    const bool is_here = looked.jobs.contains(job) || ended.contains(job);
+    // One that runs again has not ended: an older database was restored.
+    const bool counts = version != kEnded || ended.contains(job);
+    if (is_here && counts) open.jobs[job].sent = version;
     position = is_here ? open.positions.erase(position) : std::next(position);
   }
   for (const auto& news : looked.ended) Tell(node, *news);
@@ -206,11 +227,7 @@ void EventHub::Take(const std::string& node, const Looked& looked) {
       ++job;
       continue;
     }
-    const auto nodes = nodes_of_job_.find(job->first);
-    if (nodes != nodes_of_job_.end()) {
-      nodes->second.erase(node);
-      if (nodes->second.empty()) nodes_of_job_.erase(nodes);
-    }
+    Leave(node, job->first);
     job = open.jobs.erase(job);
   }
   for (const auto& [job, ignored] : looked.jobs) TellJob(job, {node});
@@ -305,9 +322,10 @@ void EventHub::Tell(const std::string& name, const News& news) {
   job.sent = news.has_ended ? kEnded : news.version;
   ++events_;
   if (!news.has_ended) return TellOrders(node, job, news);
+  const std::string key = news.key.empty() ? "" : ", \"key\": " + Quoted(news.key);
   node.stream->Send(std::make_shared<const std::string>(
-      fmt::format("event: ended\nid: {}\ndata: {{\"job\": {}, \"key\": {}}}\n\n", Positions(node),
-                  Quoted(news.job), Quoted(news.key))));
+      fmt::format("event: ended\nid: {}\ndata: {{\"job\": {}{}}}\n\n", Positions(node),
+                  Quoted(news.job), key)));
 }
 
 void EventHub::TellOrders(Node& node, const NodeJob& job, const News& news) {

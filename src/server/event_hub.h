@@ -54,8 +54,9 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
             std::shared_ptr<http::Stream> stream);
   // Of the streams that are open: to be made anew before they count as silent. On the loop.
   std::vector<NodeClaim> Claims() const;
-  // Others have these nodes' names. On any thread.
-  void Close(std::vector<std::string> nodes);
+  // What came of that (Store::ClaimNodes): others have the names of `refused`, whose streams are
+  // closed. Of streams that closed since, the name is free again. On any thread.
+  void Claimed(std::vector<NodeClaim> claims, std::vector<std::string> refused);
   // On the loop, or when it has ended.
   void CloseAll();
   // On any thread.
@@ -98,6 +99,8 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   };
 
   void HasClosed(const std::string& node, const http::Stream* stream);
+  void Leave(const std::string& node, const std::string& job);
+  void Release(const NodeClaim& claim);
   void LookUpNode(const std::string& node);
   void StartLookUp(const std::string& node);
   Result<Looked> ReadNode(const std::string& node, const std::set<std::string>& known);

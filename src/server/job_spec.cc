@@ -56,7 +56,10 @@ Schedule ReadSchedule(const Node& node) {
   node.RequireObject(kKeys);
   Result<Schedule> schedule;
   if (node.Has("csv")) {
-    if (node.Has("kind")) ThrowAt(node.path, "has both kind and csv (leave one of them out)");
+    for (const std::string_view key : kKeys) {
+      if (key == "csv" || !node.Has(key)) continue;
+      ThrowAt(node.Member(key).path, "does not go with csv (leave one of them out)");
+    }
     schedule = ParseSchedule(node.Member("csv").Text(), "csv");
   } else {
     ScheduleSpec spec;
@@ -191,12 +194,12 @@ Target ReadTarget(const Node& node, int gpus) {
   if (TakesValue(target.kind)) {
     target.value = node.Member("value").Number(range.least, range.most, range.unit);
   } else if (node.Has("value")) {
-    ThrowAt(node.path, "has a value, which its kind does not take (leave it out)");
+    ThrowAt(node.Member("value").path, "is not for this kind of target (leave it out)");
   }
   if (target.kind == Kind::kPrice) {
     target.gpu_hour = node.Member("gpu_hour").Number(range.least, range.most, "dollars");
   } else if (node.Has("gpu_hour")) {
-    ThrowAt(node.path, "has a gpu_hour, which only a price takes (leave it out)");
+    ThrowAt(node.Member("gpu_hour").path, "is only for a price (leave it out)");
   }
   return target;
 }

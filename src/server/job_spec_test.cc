@@ -51,9 +51,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadJob{"KeyLikeAnId", "gpt3-run7", "j-17", "/key", "is not a key"},
         BadJob{"NoPipelines", R"("pipelines": 2)", R"("pipelines": 0)", "/pipelines", "from 1"},
         BadJob{"UnknownSchedule", "1f1b", "2f2b", "/schedule", "2f2b"},
-        BadJob{"Typo", "blocking_power_w", "blocking_power", "/gpu", "did you mean"},
+        BadJob{"Typo", "blocking_power_w", "blocking_power", "/gpu/blocking_power", "did you mean"},
         BadJob{"NegativePower", "83.6", "-1", "/gpu/blocking_power_w", "watts"},
         BadJob{"UnknownTarget", R"("price")", R"("cheap")", "/target/kind", "\"slowdown\""},
+        BadJob{"ValueOfNoUse", R"({"kind": "price", "value")", R"({"kind": "edp", "value")",
+               "/target/value", "leave it out"},
         BadJob{"NotJson", R"({"key")", R"({key)", "", "not JSON"}),
     [](const auto& row) { return std::string(row.param.name); });
 
@@ -95,11 +97,6 @@ TEST(Targets, SurviveTheirJson) {
   EXPECT_EQ(again->value, target.value);
   EXPECT_EQ(again->gpu_hour, target.gpu_hour);
   EXPECT_EQ(again->gpus, 4);
-}
-
-TEST(JsonPointers, NameMembersAndElements) {
-  EXPECT_EQ(JsonPointer(""), "");
-  EXPECT_EQ(JsonPointer("jobs[2].steps[10].busy_s"), "/jobs/2/steps/10/busy_s");
 }
 
 }  // namespace

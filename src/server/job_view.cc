@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "perseus/server/job_spec.h"
 #include "perseus/server/planning.h"
@@ -20,11 +22,14 @@ double SecondsSince(Milliseconds time, Milliseconds now) {
   return static_cast<double>(now - time) / kMillisecondsPerSecond;
 }
 
+bool IsLost(const NodeRecord& node, Milliseconds now) { return now - node.seen > kLostAfter; }
+
 // Where a node is with the newest orders.
 std::string_view StateOf(const NodeRecord& node, const JobRecord& job, std::int64_t from_step,
                          Milliseconds now) {
-  if (now - node.seen > kLostAfter) return "lost";
-  if (node.following >= job.orders_version) return "following";
+  if (IsLost(node, now)) return "lost";
+  if (node.following == job.orders_version) return "following";
+  if (node.following > job.orders_version) return "ahead";
   return job.last_step >= 0 && job.last_step > from_step ? "late" : "pending";
 }
 
@@ -55,7 +60,8 @@ ordered_json OrdersJson(const JobRecord& job, const PlannedOrders& orders) {
 }
 
 ordered_json Summary(const JobRecord& job, const JobSpec& spec,
-                     const std::optional<PlannedOrders>& orders) {
+                     const std::optional<PlannedOrders>& orders,
+                     const std::vector<NodeRecord>& nodes, Milliseconds now) {
   ordered_json json{{"id", job.id},
                     {"key", job.key},
                     {"status", job.ended != 0 ? "ended" : job.status},
@@ -73,6 +79,9 @@ ordered_json Summary(const JobRecord& job, const JobSpec& spec,
   json["profile_version"] = job.profile_version;
   json["planning"] = job.planned < job.generation ? "due" : "done";
   json["last_step"] = job.last_step;
+  const auto lost =
+      std::ranges::count_if(nodes, [now](const NodeRecord& node) { return IsLost(node, now); });
+  if (lost > 0) json["lost_nodes"] = lost;
   if (!job.summary.empty()) json["measured"] = ordered_json::parse(job.summary);
   if (orders && !orders->pipelines.empty()) {
     double energy_j = 0;
@@ -88,12 +97,15 @@ ordered_json Summary(const JobRecord& job, const JobSpec& spec,
 
 }  // namespace
 
-Result<ordered_json> SummarizeJob(const Services& services, const JobRecord& job, Milliseconds) {
+Result<ordered_json> SummarizeJob(const Services& services, const JobRecord& job,
+                                  Milliseconds now) {
   auto spec = StoredJobSpec(job.body);
   if (!spec) return Fail(spec);
   auto orders = OrdersOf(services, job);
   if (!orders) return Fail(orders);
-  return Summary(job, *spec, *orders);
+  const auto nodes = services.store.NodesOf(job.id);
+  if (!nodes) return Fail(nodes);
+  return Summary(job, *spec, *orders, *nodes, now);
 }
 
 Result<ordered_json> ViewJob(const Services& services, const JobRecord& job, Milliseconds now) {
@@ -105,7 +117,7 @@ Result<ordered_json> ViewJob(const Services& services, const JobRecord& job, Mil
   if (!stragglers) return Fail(stragglers);
   const auto nodes = services.store.NodesOf(job.id);
   if (!nodes) return Fail(nodes);
-  ordered_json json = Summary(job, *spec, *orders);
+  ordered_json json = Summary(job, *spec, *orders, *nodes, now);
   if (*orders) json["orders"] = OrdersJson(job, **orders);
   auto straggler_list = ordered_json::array();
   for (const StragglerRecord& straggler : *stragglers) {

@@ -13,6 +13,10 @@ constexpr std::size_t kMostHeard = 1000;
 
 }  // namespace
 
+bool IsWithin(Milliseconds pause, Milliseconds then, Milliseconds now) {
+  return then - pause < now && now < then + pause;
+}
+
 std::int64_t JobWatch::last_step() const {
   const MutexLock lock(mutex_);
   return last_step_;
@@ -93,21 +97,19 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node, const Report
                           return nodes.contains(name);
                         });
   // Without our orders there may be anybody's: perseus tune slows each pipeline as it likes.
-  if (is_whole && step.version > 0) {
-    double busy_s = 0;
-    for (const auto& [name, of_node] : nodes) busy_s = std::max(busy_s, of_node.busy_s);
-    changes = detector_.Add({.step = step.step,
-                             .pipeline = step.pipeline,
-                             .busy_s = busy_s,
-                             .expected_s = expected_s,
-                             .version = step.version});
+  if (!is_whole || step.version == 0) return changes;
+  double busy_s = 0;
+  for (const auto& [name, of_node] : nodes) busy_s = std::max(busy_s, of_node.busy_s);
+  StragglerVerdicts verdicts = detector_.Add({.step = step.step,
+                                              .pipeline = step.pipeline,
+                                              .busy_s = busy_s,
+                                              .expected_s = expected_s,
+                                              .version = step.version});
+  changes = std::move(verdicts.changes);
+  for (const auto& [pipeline, slowdown] : verdicts.unchanged) {
+    if (!IsWithin(kRenew, said_[pipeline], now)) changes.push_back({pipeline, slowdown});
   }
   for (const StragglerChange& change : changes) said_[change.pipeline] = now;
-  for (const auto& [pipeline, slowdown] : detector_.Stragglers()) {
-    if (now - said_[pipeline] < kRenew) continue;
-    said_[pipeline] = now;
-    changes.push_back({pipeline, slowdown});
-  }
   return changes;
 }
 
@@ -125,23 +127,23 @@ bool JobWatch::HasBegunAnew() {
 }
 
 bool JobWatch::WantsNodes(const std::string& node, Milliseconds now) const {
-  if (!HasNode(node)) return true;
   const MutexLock lock(mutex_);
-  return now - looked_at_nodes_ >= kLookAtNodes;
+  return !all_nodes_.contains(node) || !IsWithin(kLookAtNodes, looked_at_nodes_, now);
 }
 
 void JobWatch::SetNodes(std::map<int, std::set<std::string>> nodes, const std::string& first,
                         Milliseconds now) {
   const MutexLock lock(mutex_);
   nodes_ = std::move(nodes);
+  all_nodes_.clear();
+  for (const auto& [pipeline, names] : nodes_) all_nodes_.insert(names.begin(), names.end());
   first_node_ = first;
   looked_at_nodes_ = now;
 }
 
 bool JobWatch::HasNode(const std::string& node) const {
   const MutexLock lock(mutex_);
-  return std::ranges::any_of(nodes_,
-                             [&](const auto& entry) { return entry.second.contains(node); });
+  return all_nodes_.contains(node);
 }
 
 void JobWatch::HearHere(const std::string& node, Milliseconds now) {
@@ -149,12 +151,12 @@ void JobWatch::HearHere(const std::string& node, Milliseconds now) {
   heard_here_[node] = now;
   if (heard_here_.size() <= kMostHeard) return;
   std::erase_if(heard_here_,
-                [now](const auto& entry) { return now - entry.second > kHeardLately; });
+                [now](const auto& entry) { return !IsWithin(kHeardLately, entry.second, now); });
 }
 
 bool JobWatch::HearsFirst(Milliseconds now) const {
   const auto heard = heard_here_.find(first_node_);
-  return heard != heard_here_.end() && now - heard->second <= kHeardLately;
+  return heard != heard_here_.end() && IsWithin(kHeardLately, heard->second, now);
 }
 
 bool JobWatch::Judges(Milliseconds now) const {
@@ -164,23 +166,29 @@ bool JobWatch::Judges(Milliseconds now) const {
 
 JobWatch::Part JobWatch::PartAt(Milliseconds now, bool has_replicas) {
   const MutexLock lock(mutex_);
-  const bool judges = !has_replicas || HearsFirst(now);
-  const bool judged = std::exchange(judges_, judges);
-  if (!judges) return Part::kListens;
-  if (judged) return Part::kJudges;
+  if (has_replicas && !HearsFirst(now)) {
+    judges_ = false;
+    return Part::kListens;
+  }
+  return judges_ ? Part::kJudges : Part::kBeginsToJudge;
+}
+
+void JobWatch::BeginToJudge(const Settings& settings, const std::map<int, double>& raised,
+                            Milliseconds now) {
+  const MutexLock lock(mutex_);
+  if (judges_) return;
+  judges_ = true;
+  settings_ = settings;
   steps_.clear();
   newest_.clear();
   said_.clear();
   last_step_ = -1;
   has_begun_anew_ = false;
   detector_ = StragglerDetector();
-  return Part::kBeginsToJudge;
-}
-
-void JobWatch::Raise(int pipeline, double slowdown, Milliseconds now) {
-  const MutexLock lock(mutex_);
-  detector_.Raise(pipeline, slowdown);
-  said_[pipeline] = now;
+  for (const auto& [pipeline, slowdown] : raised) {
+    detector_.Raise(pipeline, slowdown);
+    said_[pipeline] = now;
+  }
 }
 
 void JobWatch::Forget(int pipeline) {
@@ -188,14 +196,9 @@ void JobWatch::Forget(int pipeline) {
   detector_.Forget(pipeline);
 }
 
-std::optional<JobWatch::Settings> JobWatch::settings() const {
+JobWatch::Settings JobWatch::settings() const {
   const MutexLock lock(mutex_);
   return settings_;
-}
-
-void JobWatch::SetSettings(const Settings& settings) {
-  const MutexLock lock(mutex_);
-  settings_ = settings;
 }
 
 bool JobWatch::Knows(std::int64_t version) const {
@@ -226,7 +229,7 @@ double JobWatch::ExpectedTime(std::int64_t version, int pipeline) const {
 
 bool JobWatch::IsDue(Milliseconds now, Milliseconds pause) {
   const MutexLock lock(mutex_);
-  if (now - told_ < pause) return false;
+  if (IsWithin(pause, told_, now)) return false;
   told_ = now;
   return true;
 }

@@ -24,12 +24,16 @@ namespace perseus {
 struct ReportedStep {
   std::int64_t step = 0;
   int pipeline = 0;
-  double time_s = 0;
+  double time_s = 0;  // 0: unknown.
   double busy_s = 0;
   std::optional<double> energy_j = {};
   std::int64_t version = 0;
   int ranks = 0;
 };
+
+// Whether `then` is less than `pause` ago. Not if it is that far ahead: then the clock was set
+// back, and nobody should wait until it is there again.
+bool IsWithin(Milliseconds pause, Milliseconds then, Milliseconds now);
 
 class JobWatch {
  public:
@@ -39,9 +43,10 @@ class JobWatch {
   // energies of steps of which all ranks told theirs.
   std::string Summary() const;
 
-  // The changes to tell the store, and every kRenew what still holds. A pipeline's step is judged
-  // once all nodes that have ranks of it (SetNodes) have reported it: of some alone it would seem
-  // faster than it is. A node may report a step again, after an answer that was lost.
+  // The changes to tell the store, and every kRenew what still holds, of a pipeline that was just
+  // judged: of one that no longer is, nobody knows. A pipeline's step is judged once all nodes that
+  // have ranks of it (SetNodes) have reported it: of some alone it would seem faster than it is. A
+  // node may report a step again, after an answer that was lost.
   static constexpr Milliseconds kRenew = 20'000;
   std::vector<StragglerChange> Add(const std::string& node, const ReportedStep& step,
                                    double expected_s, Milliseconds now);
@@ -62,26 +67,27 @@ class JobWatch {
   // The node reported to this replica itself.
   void HearHere(const std::string& node, Milliseconds now);
   // Whether this replica is the one that judges: without others always, else while it hears the
-  // first node. Where it begins to, whatever it knew of steps and stragglers is forgotten, for
-  // another one judged meanwhile; that is said once.
+  // first node. If it has not begun to yet, BeginToJudge() comes first.
   enum class Part { kListens, kBeginsToJudge, kJudges };
   Part PartAt(Milliseconds now, bool has_replicas);
-  // Whether it has begun to, and still hears that node.
-  bool Judges(Milliseconds now) const;
-
-  // What a detector before this one had said, and what is taken back.
-  void Raise(int pipeline, double slowdown, Milliseconds now);
-  void Forget(int pipeline);
-
-  // Of the job's registration, once it was looked up.
+  // Of the job's registration.
   struct Settings {
     int pipelines = 1;
     bool detects_stragglers = true;
   };
-  std::optional<Settings> settings() const;
-  void SetSettings(const Settings& settings);
+  // `raised`: what the detector before this one had said, by pipeline. Whatever was known of steps
+  // and stragglers is forgotten, for another replica judged meanwhile. Nothing if another thread
+  // has done this.
+  void BeginToJudge(const Settings& settings, const std::map<int, double>& raised,
+                    Milliseconds now);
+  // Whether it has begun to, and still hears that node.
+  bool Judges(Milliseconds now) const;
+  Settings settings() const;  // Once it has.
 
-  // What each version says a pipeline's iteration takes; nothing: not looked up yet.
+  // The pipeline's slowdown was taken back.
+  void Forget(int pipeline);
+
+  // What each version says a pipeline's iteration takes, once that was looked up.
   bool Knows(std::int64_t version) const;
   void Learn(std::int64_t version, const PlannedOrders& orders);
   double ExpectedTime(std::int64_t version, int pipeline) const;  // 0: no plan.
@@ -109,13 +115,14 @@ class JobWatch {
   std::map<std::string, std::int64_t> newest_ PERSEUS_GUARDED_BY(mutex_);  // Step of each node.
   bool has_begun_anew_ PERSEUS_GUARDED_BY(mutex_) = false;
   std::map<int, std::set<std::string>> nodes_ PERSEUS_GUARDED_BY(mutex_);  // [pipeline]
+  std::set<std::string> all_nodes_ PERSEUS_GUARDED_BY(mutex_);
   std::string first_node_ PERSEUS_GUARDED_BY(mutex_);
   Milliseconds looked_at_nodes_ PERSEUS_GUARDED_BY(mutex_) = -1;
   std::map<std::string, Milliseconds> heard_here_ PERSEUS_GUARDED_BY(mutex_);  // By node.
   bool judges_ PERSEUS_GUARDED_BY(mutex_) = false;
   std::map<std::int64_t, std::vector<double>> expected_ PERSEUS_GUARDED_BY(mutex_);  // [version]
   Milliseconds told_ PERSEUS_GUARDED_BY(mutex_) = 0;
-  std::optional<Settings> settings_ PERSEUS_GUARDED_BY(mutex_);
+  Settings settings_ PERSEUS_GUARDED_BY(mutex_);
 };
 
 // All jobs'. Those that nobody reported of for an hour are forgotten.

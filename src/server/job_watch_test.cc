@@ -104,5 +104,36 @@ TEST_F(JobWatchTest, SaysAgainWhatStillHolds) {
   EXPECT_LE(said, 4);
 }
 
+TEST_F(JobWatchTest, SaysNothingMoreOfAPipelineThatIsNotWhole) {
+  Steps(0, 20);
+  Steps(20, 23, 1.3);
+  ASSERT_EQ(watch_.Stragglers().size(), 1U);
+  Report("a0", 23, 2.9);
+  for (std::int64_t step = 24; step < 64; ++step) {
+    for (const char* node : {"a0", "b0", "b1"}) {
+      EXPECT_THAT(Report(node, step, 2.4), IsEmpty()) << "a1 is gone";
+    }
+  }
+}
+
+TEST_F(JobWatchTest, BeginsToJudgeOnceItIsToldHow) {
+  JobWatch watch;
+  EXPECT_EQ(watch.PartAt(0, false), JobWatch::Part::kBeginsToJudge);
+  EXPECT_EQ(watch.PartAt(0, false), JobWatch::Part::kBeginsToJudge) << "nobody made it ready";
+  EXPECT_FALSE(watch.Judges(0));
+  watch.BeginToJudge({.pipelines = 2, .detects_stragglers = true}, {{1, 1.3}}, 0);
+  EXPECT_EQ(watch.PartAt(0, false), JobWatch::Part::kJudges);
+  EXPECT_EQ(watch.settings().pipelines, 2);
+  watch.BeginToJudge({.pipelines = 2, .detects_stragglers = true}, {}, 0);
+  EXPECT_EQ(watch.Stragglers().size(), 1U) << "another thread had done it";
+}
+
+TEST_F(JobWatchTest, AClockThatWasSetBackHoldsNothingUp) {
+  EXPECT_TRUE(watch_.IsDue(1'000'000, 500));
+  EXPECT_FALSE(watch_.IsDue(1'000'400, 500));
+  EXPECT_TRUE(watch_.IsDue(900'000, 500));
+  EXPECT_FALSE(watch_.IsDue(900'400, 500));
+}
+
 }  // namespace
 }  // namespace perseus

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/server/differences.h"
 #include "perseus/server/endpoints.h"
 #include "perseus/server/job_spec.h"
@@ -15,6 +16,8 @@ using nlohmann::ordered_json;
 
 constexpr int kUsualJobs = 100;
 constexpr int kMostJobs = 1000;
+// Of a registration: a schedule file takes some 30 bytes for each instruction.
+constexpr std::size_t kLargestJob = 8 << 20;
 
 // The same whatever the order of keys and the space between them.
 std::string Canonical(std::string_view body) { return nlohmann::json::parse(body).dump(); }
@@ -48,16 +51,24 @@ Answer<http::Response> Register(const Context& context) {
   return JsonResponse(*view, created->is_new ? 201 : 200);
 }
 
+Answer<Store::Which> ReadWhich(const http::Request& request) {
+  const auto all = request.query.find("all");
+  if (all == request.query.end() || all->second == "0") return Store::Which::kRunning;
+  if (all->second == "1") return Store::Which::kAll;
+  return Refuse(400, "The request is wrong",
+                fmt::format("all is {}, neither 0 nor 1", Excerpt(all->second)),
+                "1: those that have ended, too", "?all");
+}
+
 Answer<http::Response> List(const Context& context) {
   const auto limit = ReadLimit(context.request, kUsualJobs, kMostJobs);
   if (!limit) return tl::unexpected(limit.error());
+  const auto which = ReadWhich(context.request);
+  if (!which) return tl::unexpected(which.error());
   const auto& query = context.request.query;
-  const auto all = query.find("all");
   const auto after = query.find("after");
-  const auto which =
-      all != query.end() && all->second == "1" ? Store::Which::kAll : Store::Which::kRunning;
   const auto jobs =
-      context.services.store.ListJobs(which, after == query.end() ? "" : after->second, *limit);
+      context.services.store.ListJobs(*which, after == query.end() ? "" : after->second, *limit);
   if (!jobs) return Refuse(jobs, "?after");
   auto list = ordered_json::array();
   for (const JobRecord& job : *jobs) {
@@ -140,8 +151,8 @@ Answer<http::Response> SetTarget(const Context& context) {
 }  // namespace
 
 void AddJobEndpoints(Endpoints& endpoints) {
-  endpoints.Add("POST", "/v1/jobs", Access::kJob, Register);
-  endpoints.Add("GET", "/v1/jobs", Access::kReadAll, List);
+  endpoints.Add("POST", "/v1/jobs", Access::kJob, Register, {.body_bytes = kLargestJob});
+  endpoints.Add("GET", "/v1/jobs", Access::kReadAll, List, {.query = {"all", "after", "limit"}});
   endpoints.Add("GET", "/v1/jobs/{job}", Access::kRead, Show);
   endpoints.Add("POST", "/v1/jobs/{job}/end", Access::kJob, End);
   endpoints.Add("PUT", "/v1/jobs/{job}/target", Access::kJob, SetTarget);

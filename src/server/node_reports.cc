@@ -1,5 +1,6 @@
 #include "perseus/server/node_reports.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "perseus/server/event_hub.h"
@@ -18,12 +19,24 @@ constexpr int kOrdersLookedThrough = 16;
 constexpr std::int64_t kFarthestAhead = 1'000'000;
 // Then it is another report's turn: this one's node waits for its answer.
 constexpr int kWritesInARow = 3;
-// A node reports three times as often.
-constexpr Milliseconds kNodeIsLost = 15'000;
 // What a node said last, which is gone.
 constexpr Milliseconds kForgetAfter = 60'000;
 
 }  // namespace
+
+class NodeReports::Writing {
+ public:
+  explicit Writing(NodeReports& reports) : reports_(reports) {}
+  ~Writing() {
+    const MutexLock lock(reports_.mutex_);
+    reports_.is_writing_ = false;
+  }
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
+
+ private:
+  NodeReports& reports_;
+};
 
 NodeReports::NodeReports(Store& store, JobWatches& watches)
     : store_(store), watches_(watches), replica_(RandomHex(8)) {}
@@ -45,15 +58,19 @@ Result<bool> NodeReports::TakeJob(const std::string& node, const NodeJobReport& 
                                   Milliseconds now) {
   const auto job = store_.FindJob(report.job);
   if (!job) return Fail(job);
-  if (!*job || (*job)->ended != 0) return true;
-  See(node, (*job)->id, report, now);
+  if (!*job || (*job)->ended != 0) return false;
   const std::shared_ptr<JobWatch> watch = watches_.Of((*job)->id, now);
-  watch->HearHere(node, now);
-  if (report.steps.empty()) return true;
   if (watch->WantsNodes(node, now)) {
     if (auto looked = LookAtNodes((*job)->id, *watch, now); !looked) return Fail(looked);
   }
   if (!watch->HasNode(node)) return false;
+  See(node, (*job)->id, report, now);
+  if (const auto had = std::max(report.acknowledged, report.following);
+      had > (*job)->orders_version) {
+    if (auto outrun = store_.OutrunOrders((*job)->id, had, now); !outrun) return Fail(outrun);
+  }
+  watch->HearHere(node, now);
+  if (report.steps.empty()) return true;
   const auto judges = Judges(**job, *watch, now);
   if (!judges) return Fail(judges);
   if (*judges) {
@@ -68,26 +85,21 @@ Result<bool> NodeReports::Judges(const JobRecord& job, JobWatch& watch, Millisec
   const auto part = watch.PartAt(now, store_.has_replicas());
   if (part == JobWatch::Part::kListens) return false;
   if (part == JobWatch::Part::kJudges) return true;
-  const auto spec = StoredJobSpec(job.body);
-  if (!spec) return Fail(spec);
-  watch.SetSettings({spec->planned.pipelines, spec->detects_stragglers});
-  if (auto taken = TakeOver(job.id, watch, now); !taken) return Fail(taken);
+  if (auto begun = BeginToJudge(job, watch, now); !begun) return Fail(begun);
   return true;
 }
 
-Result<void> NodeReports::TakeHeard(std::string_view text, Milliseconds now) {
-  const auto heard = ParseHeard(text);
-  if (!heard) return Fail(heard);
-  const auto watch = watches_.Find(heard->job);
-  if (heard->replica == replica_ || !watch) return {};
-  if (heard->begins_anew) watch->BeginAnew();
-  if (heard->forgotten) watch->Forget(*heard->forgotten);
+Result<void> NodeReports::TakeHeard(const HeardOfJob& heard, Milliseconds now) {
+  const auto watch = watches_.Find(heard.job);
+  if (heard.replica == replica_ || !watch) return {};
+  if (heard.begins_anew) watch->BeginAnew();
+  if (heard.forgotten) watch->Forget(*heard.forgotten);
   // Whether to begin to is seen when a node reports here.
-  if (heard->steps.empty() || !watch->Judges(now)) return {};
-  const auto job = store_.FindJob(heard->job);
+  if (heard.steps.empty() || !watch->Judges(now)) return {};
+  const auto job = store_.FindJob(heard.job);
   if (!job) return Fail(job);
   if (!*job || (*job)->ended != 0) return {};
-  return Judge(heard->node, **job, *watch, heard->steps, now);
+  return Judge(heard.node, **job, *watch, heard.steps, now);
 }
 
 Result<void> NodeReports::BeginAnew(const std::string& job) {
@@ -116,14 +128,15 @@ void NodeReports::See(const std::string& node, const std::string& job, const Nod
   const MutexLock lock(mutex_);
   Known& known = known_[{job, node}];
   if (known.acknowledged == report.acknowledged && known.following == report.following &&
-      now - known.told < kTellEvery) {
+      IsWithin(kTellEvery, known.told, now)) {
     return;
   }
   known = {report.acknowledged, report.following, now};
-  if (now - forgot_ > kForgetAfter) {
+  if (!IsWithin(kForgetAfter, forgot_, now)) {
     forgot_ = now;
-    std::erase_if(known_,
-                  [now](const auto& entry) { return now - entry.second.told > kForgetAfter; });
+    std::erase_if(known_, [now](const auto& entry) {
+      return !IsWithin(kForgetAfter, entry.second.told, now);
+    });
   }
   NodeRecord record;
   record.job = job;
@@ -137,34 +150,42 @@ void NodeReports::See(const std::string& node, const std::string& job, const Nod
 
 Result<void> NodeReports::WriteNoted() {
   for (int round = 0; round < kWritesInARow; ++round) {
-    std::vector<NodeRecord> seen;
-    std::vector<std::string> for_replicas;
-    {
-      const MutexLock lock(mutex_);
-      if (is_writing_ || (seen_.empty() && for_replicas_.empty())) return {};
-      is_writing_ = true;
-      seen.swap(seen_);
-      for_replicas.swap(for_replicas_);
-    }
-    Result<void> told;
-    if (!for_replicas.empty()) told = store_.TellReplicas(for_replicas);
-    if (told && !seen.empty()) told = store_.Acknowledge(seen);
-    const MutexLock lock(mutex_);
-    is_writing_ = false;
-    if (!told) return told;
+    const auto wrote = WriteOnce();
+    if (!wrote) return Fail(wrote);
+    if (!*wrote) return {};
   }
   return {};
 }
 
+Result<bool> NodeReports::WriteOnce() {
+  std::vector<NodeRecord> seen;
+  std::vector<std::string> for_replicas;
+  {
+    const MutexLock lock(mutex_);
+    if (is_writing_ || (seen_.empty() && for_replicas_.empty())) return false;
+    is_writing_ = true;
+    seen.swap(seen_);
+    for_replicas.swap(for_replicas_);
+  }
+  // The store may throw, and the next one writes all the same.
+  const Writing writing(*this);
+  if (!for_replicas.empty()) {
+    if (auto told = store_.TellReplicas(for_replicas); !told) return Fail(told);
+  }
+  if (!seen.empty()) {
+    if (auto acknowledged = store_.Acknowledge(seen); !acknowledged) return Fail(acknowledged);
+  }
+  return true;
+}
+
 Result<void> NodeReports::Judge(const std::string& node, const JobRecord& job, JobWatch& watch,
                                 const std::vector<ReportedStep>& steps, Milliseconds now) {
-  const auto settings = watch.settings();
-  if (!settings) return {};  // Another thread is making the watch ready.
+  const JobWatch::Settings settings = watch.settings();
   std::vector<StragglerChange> changes;
   for (const ReportedStep& step : steps) {
     const bool is_absurd = job.last_step >= 0 && step.step > job.last_step + kFarthestAhead;
-    if (step.pipeline >= settings->pipelines || is_absurd) continue;
-    const auto expected_s = ExpectedTime(job.id, watch, step);
+    if (step.pipeline >= settings.pipelines || is_absurd) continue;
+    const auto expected_s = ExpectedTime(job, watch, step);
     if (!expected_s) return Fail(expected_s);
     const auto of_step = watch.Add(node, step, *expected_s, now);
     changes.insert(changes.end(), of_step.begin(), of_step.end());
@@ -174,19 +195,22 @@ Result<void> NodeReports::Judge(const std::string& node, const JobRecord& job, J
     auto told = store_.Heartbeat(job.id, counts, watch.last_step(), watch.Summary(), now);
     if (!told) return told;
   }
-  if (settings->pipelines < 2 || !settings->detects_stragglers) return {};
+  if (!settings.detects_stragglers) return {};
   return TellStragglers(job.id, std::move(changes), now);
 }
 
-// What a detector that is gone had raised.
-Result<void> NodeReports::TakeOver(const std::string& job, JobWatch& watch, Milliseconds now) {
-  const auto stragglers = store_.Stragglers(job);
+Result<void> NodeReports::BeginToJudge(const JobRecord& job, JobWatch& watch, Milliseconds now) {
+  const auto spec = StoredJobSpec(job.body);
+  if (!spec) return Fail(spec);
+  const auto stragglers = store_.Stragglers(job.id);
   if (!stragglers) return Fail(stragglers);
+  std::map<int, double> raised;
   for (const StragglerRecord& straggler : *stragglers) {
     if (straggler.source == "detected" && straggler.expires > now) {
-      watch.Raise(straggler.pipeline, straggler.slowdown, now);
+      raised[straggler.pipeline] = straggler.slowdown;
     }
   }
+  watch.BeginToJudge({spec->planned.pipelines, spec->detects_stragglers}, raised, now);
   return {};
 }
 
@@ -200,7 +224,7 @@ Result<void> NodeReports::LookAtNodes(const std::string& job, JobWatch& watch, M
     const auto ranks = ParseNodeRanks(record.ranks);
     if (!ranks) return Fail(ranks);
     for (const auto& [pipeline, ignored] : *ranks) nodes[pipeline].insert(record.node);
-    const bool is_lost = record.seen + kNodeIsLost < now;
+    const bool is_lost = record.seen + kNodeIsSilentAfter < now;
     if (std::pair(is_lost, record.node) < std::pair(is_first_lost, first) || first.empty()) {
       first = record.node;
       is_first_lost = is_lost;
@@ -230,16 +254,21 @@ Result<void> NodeReports::TellStragglers(const std::string& job,
   return {};
 }
 
-Result<double> NodeReports::ExpectedTime(const std::string& job, JobWatch& watch,
+Result<double> NodeReports::ExpectedTime(const JobRecord& job, JobWatch& watch,
                                          const ReportedStep& step) {
+  const bool is_known = step.version <= job.orders_version &&
+                        step.version + kOrdersLookedThrough > job.orders_version;
+  if (!is_known) return 0;
   if (!watch.Knows(step.version)) {
-    const auto orders = store_.ListOrders(job, kOrdersLookedThrough);
+    const auto orders = store_.ListOrders(job.id, kOrdersLookedThrough);
     if (!orders) return Fail(orders);
     for (const OrdersRecord& record : *orders) {
       auto parsed = ParsePlannedOrders(record.body);
       if (!parsed) return Fail(parsed);
       watch.Learn(record.version, *parsed);
     }
+    // Of a database that was lost.
+    if (!watch.Knows(step.version)) watch.Learn(step.version, PlannedOrders());
   }
   return watch.ExpectedTime(step.version, step.pipeline);
 }

@@ -26,30 +26,32 @@ class NodeReports {
  public:
   NodeReports(Store& store, JobWatches& watches);
 
-  // The jobs whose steps were not taken, since the node is not attached to them. Jobs that are not
-  // there, or have ended, are passed over: their nodes hear of it by the stream.
+  // The jobs of which nothing was taken, as they were named: the node is not attached to them, or
+  // they have ended, or are not there.
   Result<std::vector<std::string>> Take(const std::string& node,
                                         const std::vector<NodeJobReport>& reports,
                                         Milliseconds now);
-  // What another replica, or this one, told all of them (Notice::Kind::kHeard).
-  Result<void> TakeHeard(std::string_view text, Milliseconds now);
+  // What another replica, or this one, told all of them (Notice::Kind::kHeard). Of one job in the
+  // order in which it was told, and not two at a time.
+  Result<void> TakeHeard(const HeardOfJob& heard, Milliseconds now);
   // The job's ranks are new ones; a detected slowdown was taken back. Wherever it is judged.
   Result<void> BeginAnew(const std::string& job);
   Result<void> Forget(const std::string& job, int pipeline);
 
  private:
+  class Writing;  // That this thread does, until it goes.
   struct Known {
     std::int64_t acknowledged = -1;
     std::int64_t following = -1;
     Milliseconds told = 0;
   };
-  // Whether the node is attached.
+  // Whether the node is attached to the job.
   Result<bool> TakeJob(const std::string& node, const NodeJobReport& report, Milliseconds now);
   // Whether this replica judges the job; makes its watch ready if it just began to.
   Result<bool> Judges(const JobRecord& job, JobWatch& watch, Milliseconds now);
   Result<void> Judge(const std::string& node, const JobRecord& job, JobWatch& watch,
                      const std::vector<ReportedStep>& steps, Milliseconds now);
-  Result<void> TakeOver(const std::string& job, JobWatch& watch, Milliseconds now);
+  Result<void> BeginToJudge(const JobRecord& job, JobWatch& watch, Milliseconds now);
   Result<void> LookAtNodes(const std::string& job, JobWatch& watch, Milliseconds now);
   Result<void> TellStragglers(const std::string& job, std::vector<StragglerChange> changes,
                               Milliseconds now);
@@ -59,8 +61,11 @@ class NodeReports {
   // One thread at a time writes what all have noted, and the others go on, so thousands of nodes
   // take few commits. What is lost with this process, every node says again in its next reports.
   Result<void> WriteNoted();
+  // Whether a round of it wrote anything.
+  Result<bool> WriteOnce();
   void NoteForReplicas(HeardOfJob heard);
-  Result<double> ExpectedTime(const std::string& job, JobWatch& watch, const ReportedStep& step);
+  // 0 of a version that is not among the newest ones.
+  Result<double> ExpectedTime(const JobRecord& job, JobWatch& watch, const ReportedStep& step);
 
   static constexpr std::size_t kMostForReplicas = 10'000;
 

@@ -24,7 +24,7 @@ struct Replica {
   explicit Replica(const std::string& address) : store(*OpenStore(address)) {
     const auto listens = store->Listen([this](const Notice& notice) {
       if (notice.kind != Notice::Kind::kHeard) return;
-      const auto taken = reports.TakeHeard(notice.name, now);
+      const auto taken = reports.TakeHeard(*ParseHeard(notice.name), now);
       EXPECT_TRUE(taken) << taken.error().message;
       ++heard;
     });
@@ -148,6 +148,27 @@ TEST_F(NodeReportsTest, StepsOfANodeThatIsNotAttachedAreNotTaken) {
   now_ += JobWatch::kLookAtNodes;
   EXPECT_FALSE(Report(*one_, "a0", 6, 2.9));
   EXPECT_EQ((*one_->store->FindJob(job_))->last_step, -1);
+}
+
+// The job goes on without the machines of a1 and b1, and nobody took their ranks back; what runs
+// there may go on reporting.
+TEST_F(NodeReportsTest, AReplacedNodeKeepsNoStraggler) {
+  Steps(*one_, *one_, 12, 1);
+  Steps(*one_, *one_, 5, 1.3);
+  ASSERT_THAT(Detected(), ElementsAre(1));
+  ASSERT_TRUE(one_->store->AttachNode(
+      job_, "c1",
+      R"([{"pipeline":1,"rank":0,"tensor_rank":0},{"pipeline":1,"rank":2,"tensor_rank":0}])",
+      now_));
+  ASSERT_TRUE(one_->reports.BeginAnew(job_));
+  for (std::int64_t step = 0; step < 12; ++step) {
+    now_ += 3000;
+    EXPECT_TRUE(Report(*one_, "a0", step, 2.9));
+    EXPECT_TRUE(Report(*one_, "b0", step, 2.4));
+    EXPECT_TRUE(Report(*one_, "c1", step, 2.9));
+    EXPECT_FALSE(Report(*one_, "a1", 5000, 9)) << "its ranks are elsewhere";
+  }
+  EXPECT_THAT(Detected(), IsEmpty());
 }
 
 TEST(HeardOfJob, ComesBackWholeFromAsManyTextsAsItTakes) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <set>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
@@ -20,7 +21,11 @@ using nlohmann::ordered_json;
 
 constexpr int kDeepest = 4;
 constexpr std::size_t kMostRanks = 4096;
+constexpr std::size_t kLargestAttachment = 1 << 20;  // As many ranks, with names of GPUs.
+// 256 steps of a job take 40 kB; so 100 jobs of a node may all have been kept waiting.
+constexpr std::size_t kLargestReport = 4 << 20;
 constexpr std::size_t kLongestName = 253;  // Of a host.
+constexpr std::size_t kLongestGpu = 128;   // A UUID takes 40.
 
 Answer<std::string> NodeName(const Context& context) {
   const std::string& name = context.Path("node");
@@ -72,27 +77,43 @@ struct Attachment {
   std::string instance;
 };
 
+// Without its GPU.
+ordered_json ReadRank(const Node& rank, const JobSpec& spec) {
+  constexpr std::array<std::string_view, 4> kKeys{"pipeline", "rank", "tensor_rank", "gpu"};
+  rank.RequireObject(kKeys);
+  const auto last = static_cast<int>(spec.planned.schedule.ranks.size()) - 1;
+  const int last_tensor_rank = spec.planned.model.gpus_per_stage - 1;
+  return {
+      {"pipeline", rank.Member("pipeline").Count(0, spec.planned.pipelines - 1, "a pipeline")},
+      {"rank", rank.Member("rank").Count(0, last, "a rank along the pipeline")},
+      {"tensor_rank", rank.Has("tensor_rank")
+                          ? rank.Member("tensor_rank").Count(0, last_tensor_rank, "a tensor rank")
+                          : 0}};
+}
+
+std::string ReadGpu(const Node& gpu) {
+  std::string text = gpu.Text();
+  if (text.size() > kLongestGpu) {
+    ThrowAt(gpu.path, "has {} characters (expected a GPU's name, of {} at most)", text.size(),
+            kLongestGpu);
+  }
+  return text;
+}
+
 Attachment ReadAttachment(const Node& node, const JobSpec& spec) {
   constexpr std::array<std::string_view, 3> kKeys{"ranks", "counts_anew", "instance"};
-  constexpr std::array<std::string_view, 4> kRankKeys{"pipeline", "rank", "tensor_rank", "gpu"};
   node.RequireObject(kKeys);
   const Node list = node.Member("ranks");
   if (list.ListSize() == 0 || list.ListSize() > kMostRanks) {
     ThrowAt(list.path, "has {} ranks (expected 1 to {})", list.ListSize(), kMostRanks);
   }
   auto ranks = ordered_json::array();
+  std::set<ordered_json> places;
   for (std::size_t i = 0; i < list.ListSize(); ++i) {
-    const Node rank = list[i];
-    rank.RequireObject(kRankKeys);
-    const auto stages = static_cast<int>(spec.planned.schedule.ranks.size());
-    ordered_json read{
-        {"pipeline", rank.Member("pipeline").Count(0, spec.planned.pipelines - 1, "a pipeline")},
-        {"rank", rank.Member("rank").Count(0, stages - 1, "a rank along the pipeline")},
-        {"tensor_rank", rank.Has("tensor_rank")
-                            ? rank.Member("tensor_rank").Count(0, 999'999, "a tensor rank")
-                            : 0}};
-    if (rank.Has("gpu")) read["gpu"] = rank.Member("gpu").Text();
-    ranks.push_back(std::move(read));
+    ordered_json rank = ReadRank(list[i], spec);
+    if (!places.insert(rank).second) ThrowAt(list[i].path, "is there twice (name each rank once)");
+    if (list[i].Has("gpu")) rank["gpu"] = ReadGpu(list[i].Member("gpu"));
+    ranks.push_back(std::move(rank));
   }
   const std::string instance = node.Has("instance") ? node.Member("instance").Text() : "";
   if (!IsInstance(instance)) {
@@ -144,12 +165,7 @@ Answer<http::Response> Report(const Context& context) {
   if (!reports) return tl::unexpected(reports.error());
   const auto not_attached = context.services.reports.Take(*name, *reports, context.now);
   if (!not_attached) return Refuse(not_attached);
-  if (!not_attached->empty()) {
-    return Refuse(404, "The node is not attached",
-                  fmt::format("node {} has no ranks of job {}", *name, not_attached->front()),
-                  "attach them first (PUT /v1/nodes/N/jobs/J)");
-  }
-  return JsonResponse(ordered_json::object());
+  return JsonResponse({{"not_attached", *not_attached}});
 }
 
 Answer<http::Response> JobsOfNode(const Context& context) {
@@ -170,10 +186,12 @@ Answer<http::Response> JobsOfNode(const Context& context) {
 }  // namespace
 
 void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool) {
-  endpoints.Add("PUT", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Attach);
+  endpoints.Add("PUT", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Attach,
+                {.body_bytes = kLargestAttachment});
   endpoints.Add("DELETE", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Detach);
   endpoints.Add("GET", "/v1/nodes/{node}/jobs", Access::kReadAll, JobsOfNode);
-  endpoints.Add("POST", "/v1/nodes/{node}/reports", Access::kNode, Report);
+  endpoints.Add("POST", "/v1/nodes/{node}/reports", Access::kNode, Report,
+                {.body_bytes = kLargestReport});
   endpoints.AddWaiting(
       "GET", "/v1/nodes/{node}/events", Access::kNode,
       [&hub, &pool](http::Call& call, Context context) -> boost::asio::awaitable<http::Response> {
@@ -189,7 +207,8 @@ void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_p
         if (!stream) co_return http::ProblemResponse(ProblemOf(stream.error()));
         hub.Open(claim, call.request.Field("last-event-id"), *std::move(stream));
         co_return http::Response();
-      });
+      },
+      {.query = {"instance"}});
 }
 
 }  // namespace perseus

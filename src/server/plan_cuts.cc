@@ -6,11 +6,22 @@ namespace perseus {
 
 using nlohmann::ordered_json;
 
+namespace {
+
+// As kept: a rank of a key is a node of a tree.
+std::size_t SizeOf(const std::pair<std::string, std::set<int>>& key, const std::string& text) {
+  constexpr std::size_t kBytesOfRank = 48;
+  return text.size() + key.first.size() + kBytesOfRank * key.second.size();
+}
+
+}  // namespace
+
 Result<std::string> CutPlan(std::string_view plan, const std::set<int>& ranks) {
   try {
     ordered_json json = ordered_json::parse(plan);
+    std::set<int> unknown = ranks;
     for (ordered_json& rank : json.at("stages")) {
-      if (ranks.contains(rank.at("rank").get<int>())) continue;
+      if (unknown.erase(rank.at("rank").get<int>()) > 0) continue;
       std::set<int> stages;
       auto kept = ordered_json::array();
       for (ordered_json& instruction : rank.at("instructions")) {
@@ -21,7 +32,9 @@ Result<std::string> CutPlan(std::string_view plan, const std::set<int>& ranks) {
       rank["cut"] = true;
       rank["instructions"] = std::move(kept);
     }
-    return json.dump();
+    if (unknown.empty()) return json.dump();
+    return Fail("the plan has no rank {} (it has {} along the pipeline, from 0)", *unknown.begin(),
+                json.at("stages").size());
   } catch (const ordered_json::exception& error) {
     return FailAs(ErrorKind::kSystem, "a plan in the database cannot be read: {}", error.what());
   }
@@ -52,12 +65,13 @@ std::shared_ptr<const std::string> PlanCuts::Find(const Key& key) {
 void PlanCuts::Keep(Key key, std::shared_ptr<const std::string> text) {
   const MutexLock lock(mutex_);
   if (kept_.contains(key)) return;
-  bytes_ += text->size();
-  uses_.push_front(key);
-  kept_.emplace(std::move(key), Kept{std::move(text), uses_.begin()});
+  const auto kept = kept_.emplace(std::move(key), Kept{std::move(text), uses_.end()}).first;
+  bytes_ += SizeOf(kept->first, *kept->second.text);
+  uses_.push_front(&kept->first);
+  kept->second.use = uses_.begin();
   while (bytes_ > kMostBytes && uses_.size() > 1) {
-    const auto oldest = kept_.find(uses_.back());
-    bytes_ -= oldest->second.text->size();
+    const auto oldest = kept_.find(*uses_.back());
+    bytes_ -= SizeOf(oldest->first, *oldest->second.text);
     kept_.erase(oldest);
     uses_.pop_back();
   }

@@ -27,7 +27,7 @@ class PlanCuts {
  public:
   explicit PlanCuts(Store& store) : store_(store) {}
 
-  // Null if there is no such plan.
+  // Null if there is no such plan. kInput for ranks that it does not have.
   Result<std::shared_ptr<const std::string>> Get(const std::string& plan,
                                                  const std::set<int>& ranks);
 
@@ -36,7 +36,7 @@ class PlanCuts {
   using Key = std::pair<std::string, std::set<int>>;
   struct Kept {
     std::shared_ptr<const std::string> text;
-    std::list<Key>::iterator use;
+    std::list<const Key*>::iterator use;
   };
   std::shared_ptr<const std::string> Find(const Key& key);
   void Keep(Key key, std::shared_ptr<const std::string> text);
@@ -44,11 +44,12 @@ class PlanCuts {
   Store& store_;
   Mutex mutex_;
   std::map<Key, Kept> kept_ PERSEUS_GUARDED_BY(mutex_);
-  std::list<Key> uses_ PERSEUS_GUARDED_BY(mutex_);  // The latest first.
+  // The latest first; of kept_, which holds their keys.
+  std::list<const Key*> uses_ PERSEUS_GUARDED_BY(mutex_);
   std::size_t bytes_ PERSEUS_GUARDED_BY(mutex_) = 0;
 };
 
-// Of the text of a plan file.
+// Of the text of a plan file. kInput for ranks that it does not have.
 Result<std::string> CutPlan(std::string_view plan, const std::set<int>& ranks);
 
 }  // namespace perseus

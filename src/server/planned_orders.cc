@@ -11,6 +11,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr double kMillisecondsPerSecond = 1e3;
+// No iteration takes less, whatever nodes report.
+constexpr double kLeastIterationSeconds = 1e-6;
 
 }  // namespace
 
@@ -57,6 +59,7 @@ Result<PlannedOrders> ParsePlannedOrders(std::string_view text) {
 
 std::int64_t FirstStep(const JobRecord& job, double iteration_s, Milliseconds now, double lead_s) {
   if (job.last_step < 0) return 0;
+  iteration_s = std::max(iteration_s, kLeastIterationSeconds);
   const double since_s = static_cast<double>(std::max<Milliseconds>(0, now - job.last_step_at)) /
                          kMillisecondsPerSecond;
   // A job that stands still, or is gone, has not gone on by itself for long.

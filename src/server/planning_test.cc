@@ -245,6 +245,8 @@ TEST(FirstStep, LiesAsFarAheadAsNewsTakes) {
   EXPECT_EQ(FirstStep(job, 3, 8000, 0.5), 103);
   EXPECT_EQ(FirstStep(job, 0.1, 5000, 0.5), 106);
   EXPECT_EQ(FirstStep(job, 3, 5'000'000, 0.5), 112) << "a job that stands still";
+  EXPECT_EQ(FirstStep(job, 1e-300, 5000, 0.5), 100 + 500'000 + 1) << "a report of nonsense";
+  EXPECT_EQ(FirstStep(job, 0, 5000, 0.5), 100 + 500'000 + 1);
 }
 
 TEST(FirstStep, IsReckonedWithTheShortestStepsThereMayBe) {

@@ -182,8 +182,9 @@ Answer<http::Response> ListOrders(const Context& context) {
 // "3,4"
 Answer<std::set<int>> ReadRanks(std::string_view text) {
   std::set<int> ranks;
-  while (!text.empty()) {
-    const std::string_view word = text.substr(0, text.find(','));
+  for (std::size_t comma = 0; comma != std::string_view::npos;) {
+    comma = text.find(',');
+    const std::string_view word = text.substr(0, comma);
     text.remove_prefix(std::min(text.size(), word.size() + 1));
     int rank = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), rank);
@@ -221,7 +222,7 @@ Answer<http::Response> GetPlanById(const Context& context) {
   const auto ranks = ReadRanks(asked->second);
   if (!ranks) return tl::unexpected(ranks.error());
   const auto cut = context.services.cuts.Get(id, *ranks);
-  if (!cut) return Refuse(cut);
+  if (!cut) return Refuse(cut, "?ranks");
   if (!*cut) return NoSuchPlan(id);  // Deleted meanwhile.
   http::Response response;
   response.body = **cut;
@@ -232,10 +233,10 @@ Answer<http::Response> GetPlanById(const Context& context) {
 
 void AddPlanEndpoints(Endpoints& endpoints) {
   endpoints.Add("GET", "/v1/jobs/{job}/frontier", Access::kRead, GetFrontier);
-  endpoints.Add("GET", "/v1/jobs/{job}/plans", Access::kRead, ListPlans);
+  endpoints.Add("GET", "/v1/jobs/{job}/plans", Access::kRead, ListPlans, {.query = {"limit"}});
   endpoints.Add("GET", "/v1/jobs/{job}/plans/{target}", Access::kRead, GetPlan);
-  endpoints.Add("GET", "/v1/jobs/{job}/orders", Access::kRead, ListOrders);
-  endpoints.Add("GET", "/v1/plans/{plan}", Access::kRead, GetPlanById);
+  endpoints.Add("GET", "/v1/jobs/{job}/orders", Access::kRead, ListOrders, {.query = {"limit"}});
+  endpoints.Add("GET", "/v1/plans/{plan}", Access::kRead, GetPlanById, {.query = {"ranks"}});
 }
 
 }  // namespace perseus

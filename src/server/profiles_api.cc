@@ -21,8 +21,13 @@ using json_file::ThrowAt;
 using nlohmann::ordered_json;
 
 constexpr int kDeepest = 5;
-constexpr int kMostRows = 100'000;  // Of one request.
-constexpr int kMostMegahertz = 1'000'000;
+constexpr int kMostRows = 20'000;              // Of one request,
+constexpr std::size_t kLargestRows = 4 << 20;  // in as many bytes: 200 a row.
+constexpr std::size_t kLargestProfile = 64 << 20;
+constexpr std::size_t kLargestQuestion = 1 << 20;  // 1,000 ranks of 100 clocks.
+constexpr int kMostSteps = 100'000;
+constexpr int kMostMegahertz = 100'000;  // As a profile takes.
+constexpr int kMostCounted = 1'000'000;
 constexpr double kMostSeconds = 1e6;
 constexpr double kMostJoules = 1e12;
 
@@ -72,7 +77,7 @@ Row ReadRow(const Node& node, const Shape& shape) {
   row.frequency_mhz = node.Member("frequency").Count(1, kMostMegahertz, "MHz, such as 1410");
   row.time_s = node.Member("time").Number(1e-9, kMostSeconds, "seconds");
   row.energy_j = node.Member("energy").Number(1e-9, kMostJoules, "joules");
-  if (node.Has("samples")) row.samples = node.Member("samples").Count(1, kMostMegahertz, "a count");
+  if (node.Has("samples")) row.samples = node.Member("samples").Count(1, kMostCounted, "a count");
   if (node.Has("time_ci")) {
     row.time_ci_s = node.Member("time_ci").Number(0, kMostSeconds, "seconds");
   }
@@ -91,20 +96,25 @@ std::vector<Row> ReadRows(const Node& list, const Shape& shape) {
   return rows;
 }
 
-// All that came so far.
-Answer<std::vector<Row>> AllRows(const Context& context) {
+// All that came so far, up to the store's measurement of that number.
+struct MeasuredRows {
+  std::vector<Row> rows;
+  std::int64_t last = 0;
+};
+
+Answer<MeasuredRows> AllRows(const Context& context) {
   const auto shape = ShapeOf(*context.job);
   if (!shape) return Refuse(shape);
-  const auto parts = context.services.store.Measurements(context.job->id);
-  if (!parts) return Refuse(parts);
+  const auto measured = context.services.store.Measurements(context.job->id);
+  if (!measured) return Refuse(measured);
   std::vector<Row> rows;
-  for (const std::string& part : *parts) {
+  for (const std::string& part : measured->rows) {
     const auto read = json_file::Read(part, "measurements", kDeepest,
                                       [&](const Node& node) { return ReadRows(node, *shape); });
     if (!read) return Refuse(500, "The database is damaged", read.error().message);
     rows.insert(rows.end(), read->begin(), read->end());
   }
-  return rows;
+  return MeasuredRows{.rows = std::move(rows), .last = measured->last};
 }
 
 std::string Csv(const std::vector<Row>& rows) {
@@ -120,19 +130,21 @@ std::string Csv(const std::vector<Row>& rows) {
   return text;
 }
 
-// Only what can be planned with is kept.
-Answer<http::Response> Put(const Context& context, const std::string& csv) {
+// Only what can be planned with is kept. The store's measurements up to that number are in it.
+Answer<http::Response> Put(const Context& context, const std::string& csv,
+                           std::int64_t measured_to) {
   const JobRecord& job = *context.job;
   if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
   const auto prepared = PrepareJob(job, {.version = job.profile_version + 1, .csv = csv});
   if (!prepared) return Refuse(prepared);
-  const auto version = context.services.store.PutProfile(job.id, csv, context.now);
+  const auto version = context.services.store.PutProfile(job.id, csv, context.now, measured_to);
   if (!version) return Refuse(version);
   return JsonResponse({{"profile_version", *version}, {"planning", "due"}}, 202);
 }
 
 Answer<http::Response> PutProfile(const Context& context) {
-  return Put(context, context.request.body);
+  // In place of what was measured so far.
+  return Put(context, context.request.body, Store::kAllMeasurements);
 }
 
 Answer<http::Response> GetProfile(const Context& context) {
@@ -170,14 +182,20 @@ Answer<http::Response> AddMeasurements(const Context& context) {
   if (!body) return tl::unexpected(body.error());
   if (body->is_ready) {
     // They are kept with the profile, or not at all.
-    auto rows = AllRows(context);
-    if (!rows) return tl::unexpected(rows.error());
-    rows->insert(rows->end(), body->rows.begin(), body->rows.end());
-    return Put(context, Csv(*rows));
+    auto all = AllRows(context);
+    if (!all) return tl::unexpected(all.error());
+    all->rows.insert(all->rows.end(), body->rows.begin(), body->rows.end());
+    return Put(context, Csv(all->rows), all->last);
   }
   if (!body->rows.empty()) {
-    auto added = context.services.store.AddMeasurements(job.id, body->text, context.now);
+    const auto added = context.services.store.AddMeasurements(job.id, body->text, context.now);
     if (!added) return Refuse(added);
+    if (!*added) {
+      return Refuse(409, "There are too many measurements",
+                    fmt::format("with these there would be more than {} MB that are no profile yet",
+                                Store::kMostMeasured / 1'000'000),
+                    "make them the profile (\"ready\": true), or upload one in their place");
+    }
   }
   return JsonResponse({{"rows", body->rows.size()}});
 }
@@ -222,7 +240,7 @@ NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
     constexpr std::array<std::string_view, 2> kSpent{"steps", "seconds"};
     const Node spent = node.Member("spent");
     spent.RequireObject(kSpent);
-    question.spent.steps = spent.Member("steps").Count(0, kMostMegahertz, "steps");
+    question.spent.steps = spent.Member("steps").Count(0, kMostCounted, "steps");
     question.spent.seconds = spent.Member("seconds").Number(0, kMostSeconds, "seconds");
   }
   if (node.Has("budget")) {
@@ -231,7 +249,7 @@ NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
     const Node budget = node.Member("budget");
     budget.RequireObject(kBudget);
     const auto count = [&](std::string_view key, int least, int& value) {
-      if (budget.Has(key)) value = budget.Member(key).Count(least, kMostRows, "a count");
+      if (budget.Has(key)) value = budget.Member(key).Count(least, kMostSteps, "a count");
     };
     count("frequencies", 2, question.budget.frequencies);
     count("steps", 1, question.budget.steps);
@@ -250,10 +268,10 @@ Answer<http::Response> NextClocks(const Context& context) {
     return ReadQuestion(node, spec->planned.schedule.ranks.size());
   });
   if (!question) return tl::unexpected(question.error());
-  const auto rows = AllRows(context);
-  if (!rows) return tl::unexpected(rows.error());
+  const auto all = AllRows(context);
+  if (!all) return tl::unexpected(all.error());
   std::vector<MeasuredOption> measured;
-  for (const Row& row : *rows) measured.push_back(Measured(row));
+  for (const Row& row : all->rows) measured.push_back(Measured(row));
   const SweepJob job{.schedule = spec->planned.schedule,
                      .model = spec->planned.model,
                      .clocks_mhz = question->clocks_mhz};
@@ -276,10 +294,13 @@ Answer<http::Response> NextClocks(const Context& context) {
 }  // namespace
 
 void AddProfileEndpoints(Endpoints& endpoints) {
-  endpoints.Add("PUT", "/v1/jobs/{job}/profile", Access::kJob, PutProfile);
+  endpoints.Add("PUT", "/v1/jobs/{job}/profile", Access::kJob, PutProfile,
+                {.body_bytes = kLargestProfile, .media_type = "text/csv"});
   endpoints.Add("GET", "/v1/jobs/{job}/profile", Access::kRead, GetProfile);
-  endpoints.Add("POST", "/v1/jobs/{job}/measurements", Access::kJob, AddMeasurements);
-  endpoints.Add("POST", "/v1/jobs/{job}/next-clocks", Access::kJob, NextClocks);
+  endpoints.Add("POST", "/v1/jobs/{job}/measurements", Access::kJob, AddMeasurements,
+                {.body_bytes = kLargestRows});
+  endpoints.Add("POST", "/v1/jobs/{job}/next-clocks", Access::kJob, NextClocks,
+                {.body_bytes = kLargestQuestion});
 }
 
 }  // namespace perseus

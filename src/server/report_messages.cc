@@ -12,6 +12,8 @@ using nlohmann::ordered_json;
 constexpr int kDeepest = 6;
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
 constexpr double kMostSeconds = 1e6;
+// Of a step: of less, as where two end at once, nothing is known.
+constexpr double kLeastSeconds = 1e-6;
 constexpr double kMostJoules = 1e12;
 constexpr std::size_t kMostReports = 10'000;
 // Of one text: each takes 200 bytes at most, and names 400.
@@ -26,6 +28,7 @@ ReportedStep ReadStep(const Node& node) {
   step.pipeline = node.Member("pipeline").Count(0, 999'999, "a pipeline, from 0");
   step.busy_s = node.Member("busy_s").Number(0, kMostSeconds, "seconds");
   if (node.Has("time_s")) step.time_s = node.Member("time_s").Number(0, kMostSeconds, "seconds");
+  if (step.time_s < kLeastSeconds) step.time_s = 0;
   if (node.Has("energy_j")) {
     step.energy_j = node.Member("energy_j").Number(0, kMostJoules, "joules");
   }

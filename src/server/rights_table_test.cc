@@ -182,7 +182,11 @@ class RightsOverSockets : public testing::Test {
   }
   static http::Response Send(http::Client& client, const std::string& method,
                              const std::string& target, const std::string& body = "") {
-    auto response = client.Send({.method = method, .target = target, .body = body});
+    auto response = client.Send(
+        {.method = method,
+         .target = target,
+         .body = body,
+         .content_type = target.ends_with("/profile") ? "text/csv" : "application/json"});
     EXPECT_TRUE(response) << method << " " << target << ": " << response.error().message;
     return response ? *std::move(response) : http::Response{.status = 0};
   }
@@ -312,6 +316,22 @@ TEST_F(RightsOverSockets, ServesWhoMay) {
       EXPECT_NE(response.status, 403) << route << "\n" << response.body;
       EXPECT_LT(response.status, 500) << route << "\n" << response.body;
     }
+  }
+}
+
+// Making a plan takes seconds of a processor, and it is kept: readers get those that are there.
+TEST_F(RightsOverSockets, MakesPlansForWhoMayChangeTheJob) {
+  ASSERT_NO_FATAL_FAILURE(MakeJobAndTokens());
+  int percent = 3;
+  for (const Who who : kEverybody) {
+    http::Client client = ClientWith(good_[static_cast<std::size_t>(who)]);
+    const std::string target = "/v1/jobs/mine/plans/slowdown-" + std::to_string(percent++);
+    const int status = May(who, For::kOwners) ? 200 : 403;
+    EXPECT_EQ(Send(client, "GET", target).status, status) << static_cast<int>(who);
+    http::Client operators = ClientWith(good_[0]);
+    EXPECT_EQ(Send(operators, "GET", target).status, 200);
+    const int once_made = May(who, For::kReaders) ? 200 : 403;
+    EXPECT_EQ(Send(client, "GET", target).status, once_made) << static_cast<int>(who);
   }
 }
 

@@ -119,7 +119,10 @@ TEST_F(RightsTest, NoWrongOrRevokedTokenIsNobody) {
         std::string("Bearer ") + HashOfSecret(secret)}) {
     EXPECT_FALSE(rights_.Identify(With(wrong), 0)) << wrong;
   }
-  Add("read", "", 0);  // So that there are tokens still.
+  TokenRecord other;  // So that there are tokens still.
+  other.id = "t-other";
+  other.scope = "operator";
+  ASSERT_TRUE(store_->AddToken(other));
   ASSERT_TRUE(*store_->DeleteToken("t-operator"));
   ASSERT_TRUE(rights_.Load(*store_));
   EXPECT_FALSE(rights_.Identify(With("Bearer " + secret), 0));

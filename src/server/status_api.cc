@@ -28,10 +28,11 @@ Answer<http::Response> OpenApi(const Context& context) {
 }  // namespace
 
 void AddStatusEndpoints(Endpoints& endpoints) {
-  endpoints.AddAtOnce("GET", "/healthz", Health);
-  endpoints.AddAtOnce("GET", "/readyz", Ready);
-  endpoints.Add("GET", "/metrics", Access::kReadAll, Metrics);
-  endpoints.AddAtOnce("GET", "/openapi.yaml", OpenApi);
+  endpoints.AddAtOnce("GET", "/healthz", Access::kNobody, Health);
+  endpoints.AddAtOnce("GET", "/readyz", Access::kNobody, Ready);
+  // Also while the database is away: that is what they have to tell then.
+  endpoints.AddAtOnce("GET", "/metrics", Access::kReadAll, Metrics);
+  endpoints.AddAtOnce("GET", "/openapi.yaml", Access::kNobody, OpenApi);
 }
 
 }  // namespace perseus

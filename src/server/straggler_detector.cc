@@ -28,37 +28,48 @@ void Keep(std::deque<double>& values, double value, std::size_t most) {
 
 }  // namespace
 
-std::vector<StragglerChange> StragglerDetector::Add(const PipelineStep& report) {
-  std::vector<StragglerChange> changes;
-  if (!(report.busy_s > 0)) return changes;
-  if (report.step <= judged_) return changes;
-  const auto [newest, is_first] = newest_.try_emplace(report.pipeline, report.step);
-  newest->second = std::max(newest->second, report.step);
+StragglerVerdicts StragglerDetector::Add(const PipelineStep& report) {
+  StragglerVerdicts verdicts;
+  if (!(report.busy_s > 0)) return verdicts;
+  if (report.step <= judged_) return verdicts;
+  NoteNewest(report.pipeline, report.step);
   Judged& judged = open_[report.step][report.pipeline];
   judged.busy_s = std::max(judged.busy_s, report.busy_s);
   judged.expected_s = report.expected_s;
   judged.version = report.version;
 
-  std::int64_t latest = report.step;
-  for (const auto& [number, step] : newest_) latest = std::max(latest, step);
-  // Of pipelines that still report.
-  std::int64_t common = latest;
-  for (const auto& [number, step] : newest_) {
-    if (step + kLatestBy > latest) common = std::min(common, step);
-  }
+  const std::int64_t latest = pipelines_at_.rbegin()->first;
+  const std::int64_t common = Common();
   while (!open_.empty()) {
     const std::int64_t step = open_.begin()->first;
     if (step >= common && step + kLatestBy > latest) break;
-    Judge(step, changes);
+    Judge(step, verdicts);
     judged_ = step;
     open_.erase(open_.begin());
   }
-  return changes;
+  return verdicts;
+}
+
+void StragglerDetector::NoteNewest(int number, std::int64_t step) {
+  const auto [newest, is_first] = newest_.try_emplace(number, step);
+  if (!is_first) {
+    if (step <= newest->second) return;
+    const auto before = pipelines_at_.find(newest->second);
+    if (--before->second == 0) pipelines_at_.erase(before);
+    newest->second = step;
+  }
+  ++pipelines_at_[step];
+}
+
+std::int64_t StragglerDetector::Common() const {
+  const std::int64_t latest = pipelines_at_.rbegin()->first;
+  return pipelines_at_.upper_bound(latest - kLatestBy)->first;
 }
 
 void StragglerDetector::BeginAnew() {
   open_.clear();
   newest_.clear();
+  pipelines_at_.clear();
   judged_ = -1;
   for (auto& [number, pipeline] : pipelines_) pipeline.cleared_at = -1;
 }
@@ -83,42 +94,31 @@ std::map<int, double> StragglerDetector::Stragglers() const {
   return stragglers;
 }
 
-void StragglerDetector::Judge(std::int64_t step, std::vector<StragglerChange>& changes) {
+void StragglerDetector::Judge(std::int64_t step, StragglerVerdicts& verdicts) {
   const std::map<int, Judged>& reports = open_[step];
+  // Expected times of some pipelines and not of others do not compare.
+  const bool has_expected =
+      std::ranges::any_of(reports, [](const auto& report) { return report.second.expected_s > 0; });
   std::map<int, double> ratios;
   for (const auto& [number, report] : reports) {
     Pipeline& pipeline = pipelines_[number];
     const bool is_first = pipeline.version != report.version;
     pipeline.version = report.version;
-    // Expected times of some pipelines and not of others do not compare.
-    const bool compares =
-        std::ranges::all_of(reports, [&expected_s = report.expected_s](const auto& other) {
-          return (other.second.expected_s > 0) == (expected_s > 0);
-        });
-    if (is_first || !compares) continue;
-    ratios[number] = report.busy_s / (report.expected_s > 0 ? report.expected_s : 1);
+    if (is_first || has_expected != (report.expected_s > 0)) continue;
+    ratios[number] = report.busy_s / (has_expected ? report.expected_s : 1);
   }
-  if (ratios.empty()) return;
-  if (ratios.size() == 1 && reports.size() == 1) {
-    const auto [number, ratio] = *ratios.begin();
-    Pipeline& pipeline = pipelines_[number];
-    if (pipeline.past.size() < kLeastPast) {
-      Keep(pipeline.past, ratio, kPast);
-      return;
-    }
-    const double x = ratio / LowerMedian(pipeline.past);
-    if (!pipeline.slowdown && x < Threshold(pipeline)) Keep(pipeline.past, ratio, kPast);
-    if (auto change = Judge(step, number, x)) changes.push_back(*change);
-    return;
-  }
-  if (ratios.size() == 1) return;  // The others have just changed orders.
+  if (ratios.size() < 2) return;
   std::vector<double> values;
+  values.reserve(ratios.size());
   for (const auto& [number, ratio] : ratios) values.push_back(ratio);
   const double common = LowerMedian(std::move(values));
   for (const auto& [number, ratio] : ratios) {
-    Pipeline& pipeline = pipelines_[number];
-    if (!pipeline.slowdown) Keep(pipeline.past, ratio, kPast);
-    if (auto change = Judge(step, number, ratio / common)) changes.push_back(*change);
+    if (auto change = Judge(step, number, ratio / common)) {
+      verdicts.unchanged.erase(number);
+      verdicts.changes.push_back(*change);
+    } else if (const auto& slowdown = pipelines_[number].slowdown) {
+      verdicts.unchanged[number] = *slowdown;
+    }
   }
 }
 

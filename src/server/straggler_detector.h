@@ -7,9 +7,10 @@
 //   r_p = busy_p / expected_p               x_p = r_p / lower median over pipelines of r
 //
 // The median takes out what all share: a plan that promises a little too much, slow storage. (Of
-// two pipelines the lower one is taken: if both are slow, nobody waits.) A replica may hear one
-// pipeline of a job only; then that pipeline's own past stands for the others: the median of its
-// last kPast quiet steps.
+// two pipelines the lower one is taken: if both are slow, nobody waits.) So a pipeline is judged
+// beside others or not at all: alone, it could not be told from what all share. Steps that others
+// did not report in time, as after an outage, are left out, and so are pipelines that follow orders
+// nobody knows, where others follow known ones.
 //
 // Noise. A quiet step is one of a pipeline that is no straggler and whose x is below the threshold.
 // s: what nine of ten of the last kPast quiet steps are off by at most, over 1.645, as of a normal
@@ -50,6 +51,12 @@ struct StragglerChange {
   friend bool operator==(const StragglerChange&, const StragglerChange&) = default;
 };
 
+// What the steps that were just judged came to.
+struct StragglerVerdicts {
+  std::vector<StragglerChange> changes;
+  std::map<int, double> unchanged;  // Slowdowns of those that are as slow as was said before.
+};
+
 class StragglerDetector {
  public:
   static constexpr int kToRaise = 2;
@@ -63,9 +70,10 @@ class StragglerDetector {
   static constexpr double kNoise = 5;
   static constexpr double kUpdate = 0.01;
 
-  // A step is judged once a later one is reported by every pipeline that reported it, or when it is
-  // three behind the newest; what comes after that is passed over.
-  std::vector<StragglerChange> Add(const PipelineStep& report);
+  // A step is judged once a later one is reported by every pipeline that still reports, or when it
+  // is three behind the newest; what comes after that is passed over. O(log P) a report of P
+  // pipelines.
+  StragglerVerdicts Add(const PipelineStep& report);
 
   // The job's steps count from lower numbers again.
   void BeginAnew();
@@ -79,7 +87,6 @@ class StragglerDetector {
 
  private:
   struct Pipeline {
-    std::deque<double> past;    // r of quiet steps, for a pipeline that is alone.
     std::deque<double> quiet;   // x of quiet steps.
     std::deque<double> latest;  // x, at most 3.
     std::int64_t version = -1;
@@ -96,14 +103,18 @@ class StragglerDetector {
     std::int64_t version = 0;
   };
 
-  void Judge(std::int64_t step, std::vector<StragglerChange>& changes);
+  void NoteNewest(int number, std::int64_t step);
+  // The step that every pipeline which still reports has come to.
+  std::int64_t Common() const;
+  void Judge(std::int64_t step, StragglerVerdicts& verdicts);
   std::optional<StragglerChange> Judge(std::int64_t step, int number, double x);
   static double Threshold(const Pipeline& pipeline);
 
   std::map<std::int64_t, std::map<int, Judged>> open_;  // [step][pipeline]
   std::map<int, Pipeline> pipelines_;
-  std::map<int, std::int64_t> newest_;  // Step of each pipeline.
-  std::int64_t judged_ = -1;            // The last step that was.
+  std::map<int, std::int64_t> newest_;        // Step of each pipeline,
+  std::map<std::int64_t, int> pipelines_at_;  // and of how many it is the newest.
+  std::int64_t judged_ = -1;                  // The last step that was.
 };
 
 }  // namespace perseus

@@ -59,6 +59,11 @@ Answer<http::Response> Create(const Context& context) {
   Store& store = context.services.store;
   const auto tokens = store.Tokens();
   if (!tokens) return Refuse(tokens);
+  // The first may have been made at another replica just now, and this one has not heard of it.
+  if (context.principal.token.empty() && !tokens->empty()) {
+    return Refuse(401, "Who are you?", "there are tokens by now, and the request has none",
+                  "send Authorization: Bearer with an operator's token");
+  }
   if (!IsLasting(*token) && std::ranges::none_of(*tokens, IsLasting)) {
     return Refuse(409, "The first token is an operator's",
                   "no operator's token is there that never expires, and without one nobody could "
@@ -83,26 +88,18 @@ Answer<http::Response> List(const Context& context) {
   return JsonResponse({{"tokens", std::move(list)}});
 }
 
-bool IsLastOperator(const std::vector<TokenRecord>& tokens, std::string_view id) {
-  return std::ranges::none_of(
-      tokens, [id](const TokenRecord& token) { return token.id != id && IsLasting(token); });
-}
-
 Answer<http::Response> Revoke(const Context& context) {
   const std::string& id = context.Path("token");
   Store& store = context.services.store;
-  const auto tokens = store.Tokens();
-  if (!tokens) return Refuse(tokens);
-  const auto found = std::ranges::find(*tokens, id, &TokenRecord::id);
-  if (found != tokens->end() && found->scope == "operator" && IsLastOperator(*tokens, id)) {
-    return Refuse(409, "This is the last operator's token",
-                  fmt::format("without token {} there is none of an operator's that never expires, "
-                              "and nobody could make tokens some day",
-                              id),
-                  "create one of scope operator that never expires first");
-  }
   const auto deleted = store.DeleteToken(id);
-  if (!deleted) return Refuse(deleted);
+  if (!deleted) {
+    http::Problem problem = ProblemOf(deleted.error());
+    if (deleted.error().kind == ErrorKind::kUnreachable) {
+      problem.status = 409;
+      problem.title = "This is the last operator's token";
+    }
+    return tl::unexpected(std::move(problem));
+  }
   if (!*deleted) {
     return Refuse(404, "There is no such token", fmt::format("no token has the id {}", id),
                   "perseus token list shows them");

@@ -2,26 +2,26 @@
 // client gets our plans unchanged (docs/server.md, "Clients of Zeus").
 //
 // Answers are written as that server writes them: no space in JSON, no newline behind it, 200 for
-// whatever was taken, 422 for a body that is wrong. Its `job_id` is ours.
+// whatever was taken, 422 for a body that is wrong; keys that it does not know are passed over,
+// since that server does so and its clients have forks. Its `job_id` is ours.
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <charconv>
 #include <chrono>
-#include <map>
+#include <cmath>
 #include <memory>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
-#include "perseus/base/mutex.h"
 #include "perseus/http/offload.h"
 #include "perseus/server/endpoints.h"
-#include "perseus/server/job_spec.h"
 #include "perseus/server/job_view.h"
 #include "perseus/server/planning.h"
+#include "perseus/server/zeus_jobs.h"
 
 namespace perseus {
 namespace {
@@ -33,13 +33,15 @@ using nlohmann::ordered_json;
 
 constexpr int kDeepest = 6;
 constexpr int kMostDegree = 1'000'000;
-constexpr int kMostJobsLookedAt = 1000;
+constexpr std::size_t kLargestResult = 1 << 20;
+constexpr int kClientLeft = 499;  // Nobody reads that; it is no failure of ours.
+constexpr std::size_t kMostFrequencies = 4096;
+constexpr std::size_t kLongestName = 64;  // Of an instruction.
+constexpr int kJobsAtOnce = 100;
 constexpr std::chrono::milliseconds kLookEvery{250};
 
 struct JobInfo {
-  int pp = 1;
-  int dp = 1;
-  int tp = 1;
+  ZeusDegrees degrees;
   std::string metadata;
 };
 
@@ -56,22 +58,22 @@ Answer<T> Unprocessable(Answer<T> answer) {
   return answer;
 }
 
+void RequireObject(const Node& node) {
+  if (!node.value.is_object()) ThrowAt(node.path, "is not an object (write {{...}})");
+}
+
 JobInfo ReadJobInfo(const Node& node) {
-  constexpr std::array<std::string_view, 6> kKeys{"job_id",    "pp_degree",  "dp_degree",
-                                                  "tp_degree", "world_size", "job_metadata"};
-  node.RequireObject(kKeys);
+  RequireObject(node);
   if (node.Has("job_id") && !node.Member("job_id").Text().empty()) {
     ThrowAt("job_id", "is not empty (the server gives it)");
   }
-  JobInfo info;
   const auto degree = [&](std::string_view key) {
     return node.Member(key).Count(1, kMostDegree, "a degree, such as 8");
   };
-  info.pp = degree("pp_degree");
-  info.dp = degree("dp_degree");
-  info.tp = degree("tp_degree");
+  JobInfo info;
+  info.degrees = {degree("pp_degree"), degree("dp_degree"), degree("tp_degree")};
   const auto world = static_cast<std::int64_t>(degree("world_size"));
-  if (world != std::int64_t{info.pp} * info.dp * info.tp) {
+  if (world != std::int64_t{info.degrees.pp} * info.degrees.dp * info.degrees.tp) {
     ThrowAt("world_size", "is not pp_degree * dp_degree * tp_degree (correct one of them)");
   }
   if (node.Has("job_metadata") && !node.Member("job_metadata").value.is_null()) {
@@ -80,9 +82,32 @@ JobInfo ReadJobInfo(const Node& node) {
   return info;
 }
 
-bool Fits(const JobSpec& spec, const JobInfo& info) {
-  return static_cast<int>(spec.planned.schedule.ranks.size()) == info.pp &&
-         spec.planned.pipelines == info.dp && spec.planned.model.gpus_per_stage == info.tp;
+constexpr const char* kRegisterFirst =
+    "register the job first (perseus job register) and give its key as job_metadata";
+
+// The only running one of these degrees.
+Answer<JobRecord> JobOfDegrees(Store& store, const ZeusDegrees& degrees) {
+  std::optional<JobRecord> found;
+  std::string after;
+  while (true) {
+    auto jobs = store.ListJobs(Store::Which::kRunning, after, kJobsAtOnce);
+    if (!jobs) return Refuse(jobs);
+    if (jobs->empty()) break;
+    after = jobs->back().id;
+    for (JobRecord& job : *jobs) {
+      const auto its = DegreesOf(job);
+      if (!its || *its != degrees) continue;
+      if (found) {
+        return Refuse(422, "Which job?",
+                      fmt::format("{} and {} both have these degrees", found->key, job.key),
+                      kRegisterFirst, "/job_metadata");
+      }
+      found = std::move(job);
+    }
+  }
+  if (found) return *std::move(found);
+  return Refuse(422, "There is no such job", "no running job has these degrees", kRegisterFirst,
+                "/job_metadata");
 }
 
 // The job that the metadata names; without metadata, the only one of that shape. Of a job's token,
@@ -94,45 +119,27 @@ Answer<JobRecord> JobOf(const Context& context, JobInfo info) {
     auto may = Rights::Check(context.principal, Access::kJob, info.metadata);
     if (!may) return tl::unexpected(may.error());
   }
-  const std::string remedy =
-      "register the job first (perseus job register) and give its key as job_metadata";
-  if (!info.metadata.empty()) {
-    auto job = store.FindJob(info.metadata);
-    if (!job) return Refuse(job);
-    if (!*job || (*job)->ended != 0) {
-      return Refuse(422, "There is no such job",
-                    fmt::format("job_metadata {} is no running job's key", Excerpt(info.metadata)),
-                    remedy, "/job_metadata");
-    }
-    const auto spec = StoredJobSpec((*job)->body);
-    if (!spec) return Refuse(spec);
-    if (!Fits(*spec, info)) {
-      return Refuse(422, "The job is another one",
-                    fmt::format("job {} has pp {}, dp {}, tp {}", (*job)->key,
-                                spec->planned.schedule.ranks.size(), spec->planned.pipelines,
-                                spec->planned.model.gpus_per_stage),
-                    "correct the degrees, or job_metadata", "/pp_degree");
-    }
-    return **std::move(job);
+  if (info.metadata.empty()) return JobOfDegrees(store, info.degrees);
+  auto job = store.FindJob(info.metadata);
+  if (!job) return Refuse(job);
+  if (!*job || (*job)->ended != 0) {
+    return Refuse(422, "There is no such job",
+                  fmt::format("job_metadata {} is no running job's key", Excerpt(info.metadata)),
+                  kRegisterFirst, "/job_metadata");
   }
-  const auto jobs = store.ListJobs(Store::Which::kRunning, "", kMostJobsLookedAt);
-  if (!jobs) return Refuse(jobs);
-  const JobRecord* found = nullptr;
-  for (const JobRecord& job : *jobs) {
-    const auto spec = StoredJobSpec(job.body);
-    if (!spec || !Fits(*spec, info)) continue;
-    if (found != nullptr) {
-      return Refuse(422, "Which job?",
-                    fmt::format("{} and {} both have these degrees", found->key, job.key), remedy,
-                    "/job_metadata");
-    }
-    found = &job;
+  const auto its = DegreesOf(**job);
+  if (!its) return Refuse(its);
+  if (*its != info.degrees) {
+    return Refuse(
+        422, "The job is another one",
+        fmt::format("job {} has pp {}, dp {}, tp {}", (*job)->key, its->pp, its->dp, its->tp),
+        "correct the degrees, or job_metadata", "/pp_degree");
   }
-  if (found != nullptr) return *found;
-  return Refuse(422, "There is no such job", "no running job has these degrees", remedy,
-                "/job_metadata");
+  return **std::move(job);
 }
 
+// The first rank of a run does so before any rank registers. So those that are there are of an
+// earlier run, or are about to register again.
 Answer<http::Response> RegisterJob(const Context& context) {
   const auto info = Unprocessable(ReadBody(context.request.body, kDeepest, ReadJobInfo));
   if (!info) return tl::unexpected(info.error());
@@ -140,6 +147,9 @@ Answer<http::Response> RegisterJob(const Context& context) {
   if (!job) return tl::unexpected(job.error());
   if (auto may = Rights::Check(context.principal, Access::kJob, job->key); !may) {
     return tl::unexpected(may.error());
+  }
+  if (const auto cleared = context.services.store.ClearRanks(job->id); !cleared) {
+    return Refuse(cleared);
   }
   return Compact(job->id);
 }
@@ -153,14 +163,15 @@ struct RankInfo {
 };
 
 RankInfo ReadRankInfo(const Node& node) {
-  constexpr std::array<std::string_view, 5> kKeys{"rank", "dp_rank", "pp_rank", "tp_rank",
-                                                  "available_frequencies"};
-  node.RequireObject(kKeys);
+  RequireObject(node);
   const auto rank = [&](std::string_view key) {
     return node.Member(key).Count(0, kMostDegree, "a rank, from 0");
   };
   RankInfo info{rank("rank"), rank("dp_rank"), rank("pp_rank"), rank("tp_rank"), {}};
   const Node frequencies = node.Member("available_frequencies");
+  if (frequencies.ListSize() > kMostFrequencies) {
+    ThrowAt(frequencies.path, "has more than {} entries (list each once)", kMostFrequencies);
+  }
   for (std::size_t i = 0; i < frequencies.ListSize(); ++i) {
     info.frequencies_mhz.push_back(frequencies[i].Count(1, kMostDegree, "MHz, such as 1410"));
   }
@@ -168,32 +179,46 @@ RankInfo ReadRankInfo(const Node& node) {
   return info;
 }
 
-int WorldSize(const JobSpec& spec) {
-  return static_cast<int>(spec.planned.schedule.ranks.size()) * spec.planned.pipelines *
-         spec.planned.model.gpus_per_stage;
+// Without whatever else a client sent.
+std::string FormatRankInfo(const RankInfo& info) {
+  return json{{"rank", info.rank},
+              {"dp_rank", info.dp_rank},
+              {"pp_rank", info.pp_rank},
+              {"tp_rank", info.tp_rank},
+              {"available_frequencies", info.frequencies_mhz}}
+      .dump();
 }
 
-Answer<http::Response> RegisterRank(const Context& context) {
+RankInfo ReadRankOf(const Node& node, const ZeusDegrees& degrees) {
+  RankInfo info = ReadRankInfo(node);
+  const auto require = [](std::string_view key, int rank, int end) {
+    if (rank >= end) ThrowAt(key, "is not below {} (ranks count from 0)", end);
+  };
+  require("rank", info.rank, degrees.world_size());
+  require("dp_rank", info.dp_rank, degrees.dp);
+  require("pp_rank", info.pp_rank, degrees.pp);
+  require("tp_rank", info.tp_rank, degrees.tp);
+  return info;
+}
+
+Answer<http::Response> RegisterRank(ZeusJobs& jobs, const Context& context) {
   if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
-  const auto spec = StoredJobSpec(context.job->body);
-  if (!spec) return Refuse(spec);
+  const auto degrees = jobs.Degrees(*context.job);
+  if (!degrees) return Refuse(degrees);
   const auto info = Unprocessable(ReadBody(context.request.body, kDeepest, [&](const Node& node) {
-    const RankInfo read = ReadRankInfo(node);
-    if (read.rank >= WorldSize(*spec))
-      ThrowAt("rank", "is not below {} (ranks count from 0)", WorldSize(*spec));
-    if (read.dp_rank >= spec->planned.pipelines) {
-      ThrowAt("dp_rank", "is not below {} (ranks count from 0)", spec->planned.pipelines);
-    }
-    if (read.pp_rank >= static_cast<int>(spec->planned.schedule.ranks.size())) {
-      ThrowAt("pp_rank", "is not below {} (ranks count from 0)",
-              spec->planned.schedule.ranks.size());
-    }
-    return read;
+    return ReadRankOf(node, *degrees);
   }));
   if (!info) return tl::unexpected(info.error());
+  const int place = (info->dp_rank * degrees->pp + info->pp_rank) * degrees->tp + info->tp_rank;
   const auto put =
-      context.services.store.PutRank(context.job->id, info->rank, context.request.body);
+      context.services.store.PutRank(context.job->id, info->rank, place, FormatRankInfo(*info));
   if (!put) return Refuse(put);
+  if (!*put) {
+    return Refuse(422, "The request is wrong",
+                  fmt::format("another rank than {} is dp_rank {}, pp_rank {}, tp_rank {}",
+                              info->rank, info->dp_rank, info->pp_rank, info->tp_rank),
+                  "correct one of them; a new run begins with /register_job", "/rank");
+  }
   return Compact(nullptr);
 }
 
@@ -209,127 +234,131 @@ Answer<int> AskedRank(const http::Request& request) {
   return Refuse(422, "The request is wrong", "the query has no rank", "such as ?rank=3", "?rank");
 }
 
+http::Response ScheduleFor(const RankInfo& info, const PlanFile& plan) {
+  auto frequencies = ordered_json::array();
+  for (const PlannedInstruction& instruction :
+       plan.ranks[static_cast<std::size_t>(info.pp_rank)].instructions) {
+    if (!IsComputation(instruction.kind)) continue;
+    // The nearest that the GPU has and that is not slower.
+    const auto at = std::ranges::lower_bound(info.frequencies_mhz, instruction.frequency_mhz);
+    const int mhz = at != info.frequencies_mhz.end() ? *at
+                    : info.frequencies_mhz.empty()
+                        ? static_cast<int>(std::ceil(instruction.frequency_mhz))
+                        : info.frequencies_mhz.back();
+    frequencies.push_back(ordered_json::array({Name(instruction.kind), mhz}));
+  }
+  return Compact({{"rank", info.rank}, {"frequencies", std::move(frequencies)}});
+}
+
 // Nothing while a rank or the plan is missing.
-Answer<std::optional<http::Response>> ScheduleOf(const Services& services, const std::string& id,
-                                                 int rank) {
+Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJobs& jobs,
+                                                 const std::string& id, int rank) {
   const auto job = services.store.FindJob(id);
   if (!job) return Refuse(job);
   if (!*job || (*job)->ended != 0) {
     return Refuse(404, "There is no such job", "it has ended meanwhile", "register it again");
   }
-  const auto spec = StoredJobSpec((*job)->body);
-  if (!spec) return Refuse(spec);
-  if (rank >= WorldSize(*spec)) {
+  const auto degrees = jobs.Degrees(**job);
+  if (!degrees) return Refuse(degrees);
+  if (rank >= degrees->world_size()) {
     return Refuse(422, "The request is wrong",
-                  fmt::format("rank {} is not below {}", rank, WorldSize(*spec)),
+                  fmt::format("rank {} is not below {}", rank, degrees->world_size()),
                   "correct one of them", "?rank");
   }
-  const auto bodies = services.store.Ranks(id);
-  if (!bodies) return Refuse(bodies);
-  if (static_cast<int>(bodies->size()) < WorldSize(*spec)) return std::optional<http::Response>();
+  const auto registered = services.store.FindRank(id, rank);
+  if (!registered) return Refuse(registered);
+  if (registered->ranks < degrees->world_size()) return std::optional<http::Response>();
   const auto orders = services.store.NewestOrders(id);
   if (!orders) return Refuse(orders);
   if (!*orders) return std::optional<http::Response>();
   const auto parsed = ParsePlannedOrders((*orders)->body);
   if (!parsed) return Refuse(parsed);
-  const auto info =
-      json_file::Read((*bodies)[static_cast<std::size_t>(rank)], "rank", kDeepest, ReadRankInfo);
+  const auto info = json_file::Read(registered->body, "rank", kDeepest, ReadRankInfo);
   if (!info) return Refuse(info);
-  const std::string& plan_id = parsed->pipelines[static_cast<std::size_t>(info->dp_rank)].plan;
-  const auto record = services.store.FindPlanById(plan_id);
-  if (!record) return Refuse(record);
-  if (!*record) return std::optional<http::Response>();
-  const auto plan = ParsePlan((*record)->body, plan_id);
+  const auto plan =
+      jobs.Plan(services.store, parsed->pipelines[static_cast<std::size_t>(info->dp_rank)].plan);
   if (!plan) return Refuse(plan);
-  auto frequencies = ordered_json::array();
-  for (const PlannedInstruction& instruction :
-       plan->ranks[static_cast<std::size_t>(info->pp_rank)].instructions) {
-    if (!IsComputation(instruction.kind)) continue;
-    // The nearest that the GPU has and that is not slower.
-    const auto at = std::ranges::lower_bound(info->frequencies_mhz, instruction.frequency_mhz);
-    const int mhz = at != info->frequencies_mhz.end() ? *at
-                    : info->frequencies_mhz.empty()
-                        ? static_cast<int>(std::ceil(instruction.frequency_mhz))
-                        : info->frequencies_mhz.back();
-    frequencies.push_back(ordered_json::array({Name(instruction.kind), mhz}));
-  }
-  return Compact({{"rank", rank}, {"frequencies", std::move(frequencies)}});
+  if (*plan == nullptr) return std::optional<http::Response>();
+  return ScheduleFor(*info, **plan);
 }
 
-// Which jobs were just seen to lack a rank or a plan: a thousand ranks wait for the same, and one
-// look at it is enough.
-class JustSeen {
- public:
-  bool IsWaiting(const std::string& job, std::chrono::steady_clock::time_point now) {
-    const MutexLock lock(mutex_);
-    const auto found = until_.find(job);
-    return found != until_.end() && now < found->second;
-  }
-  void SetWaiting(const std::string& job, std::chrono::steady_clock::time_point now) {
-    const MutexLock lock(mutex_);
-    std::erase_if(until_, [now](const auto& entry) { return entry.second <= now; });
-    until_[job] = now + kLookEvery;
-  }
-
- private:
-  Mutex mutex_;
-  std::map<std::string, std::chrono::steady_clock::time_point> until_ PERSEUS_GUARDED_BY(mutex_);
-};
-
 // Answers once all ranks have registered and there is a plan. Its client waits for good.
-boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& pool,
-                                                     JustSeen& just_seen, http::Call& call,
-                                                     Context context) {
+boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& pool, ZeusJobs& jobs,
+                                                     http::Call& call, Context context) {
   const auto rank = AskedRank(context.request);
   if (!rank) co_return http::ProblemResponse(rank.error());
   const std::string job = context.job->id;
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
   while (call.is_client_there()) {
-    if (!just_seen.IsWaiting(job, std::chrono::steady_clock::now())) {
-      const auto look = [&] { return ScheduleOf(context.services, job, *rank); };
+    if (!jobs.IsWaiting(job, std::chrono::steady_clock::now())) {
+      const auto look = [&] { return ScheduleOf(context.services, jobs, job, *rank); };
       Answer<std::optional<http::Response>> answer = co_await http::Offload(pool, look);
       if (!answer && answer.error().status != 503) co_return http::ProblemResponse(answer.error());
       if (answer && *answer) co_return **std::move(answer);
-      just_seen.SetWaiting(job, std::chrono::steady_clock::now());
+      jobs.SetWaiting(job, std::chrono::steady_clock::now() + kLookEvery);
     }
     timer.expires_after(kLookEvery);
     co_await timer.async_wait(boost::asio::use_awaitable);
   }
-  co_return http::Response{.status = 503};
+  co_return http::Response{.status = kClientLeft};
 }
 
-Answer<http::Response> TakeResult(const Context& context) {
-  if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
-  const auto spec = StoredJobSpec(context.job->body);
-  if (!spec) return Refuse(spec);
-  const auto rank = Unprocessable(ReadBody(context.request.body, kDeepest, [&](const Node& node) {
-    constexpr std::array<std::string_view, 5> kKeys{"rank", "iter_time", "iter_energy",
-                                                    "time_breakdown", "energy_breakdown"};
-    node.RequireObject(kKeys);
-    for (const std::string_view key : {"iter_time", "iter_energy"}) {
-      const Node list = node.Member(key);
-      for (std::size_t i = 0; i < list.ListSize(); ++i) list[i].Number(0, 1e12, "a number");
+void CheckNumbers(const Node& list) {
+  for (std::size_t i = 0; i < list.ListSize(); ++i) list[i].Number(0, 1e12, "a number");
+}
+
+// By instruction, of each iteration, of each time that it ran.
+void CheckBreakdown(const Node& node) {
+  RequireObject(node);
+  for (const auto& [instruction, iterations] : node.value.items()) {
+    if (instruction.size() > kLongestName) {
+      ThrowAt(node.path, "has a name of more than {} letters (shorten it)", kLongestName);
     }
-    return node.Member("rank").Count(0, WorldSize(*spec) - 1, "a rank of the job");
-  }));
-  if (!rank) return tl::unexpected(rank.error());
-  const auto added =
-      context.services.store.AddResult(context.job->id, *rank, context.request.body, context.now);
-  if (!added) return Refuse(added);
+    const Node list{iterations, fmt::format("{}.{}", node.path, instruction)};
+    for (std::size_t i = 0; i < list.ListSize(); ++i) CheckNumbers(list[i]);
+  }
+}
+
+void CheckResult(const Node& node, const ZeusDegrees& degrees) {
+  RequireObject(node);
+  node.Member("rank").Count(0, degrees.world_size() - 1, "a rank of the job");
+  for (const std::string_view key : {"iter_time", "iter_energy"}) CheckNumbers(node.Member(key));
+  for (const std::string_view key : {"time_breakdown", "energy_breakdown"}) {
+    if (node.Has(key)) CheckBreakdown(node.Member(key));
+  }
+}
+
+// Checked and not kept: plans are of profiles, and nobody asks what came of one schedule.
+Answer<http::Response> TakeResult(ZeusJobs& jobs, const Context& context) {
+  if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
+  const auto degrees = jobs.Degrees(*context.job);
+  if (!degrees) return Refuse(degrees);
+  const auto checked =
+      Unprocessable(ReadBody(context.request.body, kDeepest, [&](const Node& node) {
+        CheckResult(node, *degrees);
+        return true;
+      }));
+  if (!checked) return tl::unexpected(checked.error());
   return Compact(nullptr);
 }
 
 }  // namespace
 
 void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool) {
+  const auto jobs = std::make_shared<ZeusJobs>();
   endpoints.Add("POST", "/register_job", Access::kJob, RegisterJob);
-  endpoints.Add("POST", "/register_rank/{job}", Access::kJob, RegisterRank);
+  endpoints.Add("POST", "/register_rank/{job}", Access::kJob,
+                [jobs](const Context& context) { return RegisterRank(*jobs, context); });
   endpoints.AddWaiting(
       "GET", "/schedule/{job}", Access::kRead,
-      [&pool, just_seen = std::make_shared<JustSeen>()](http::Call& call, Context context) {
-        return AwaitSchedule(pool, *just_seen, call, std::move(context));
-      });
-  endpoints.Add("POST", "/result/{job}", Access::kJob, TakeResult);
+      [&pool, jobs](http::Call& call, Context context) {
+        return AwaitSchedule(pool, *jobs, call, std::move(context));
+      },
+      {.query = {"rank"}});
+  endpoints.Add(
+      "POST", "/result/{job}", Access::kJob,
+      [jobs](const Context& context) { return TakeResult(*jobs, context); },
+      {.body_bytes = kLargestResult});
 }
 
 }  // namespace perseus

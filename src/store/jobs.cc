@@ -1,6 +1,8 @@
 // Jobs, their profiles and measurements.
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "perseus/base/excerpt.h"
 #include "perseus/store/sql_store.h"
 
@@ -123,11 +125,14 @@ Result<void> SqlStore::SetTarget(std::string_view job, std::string_view target, 
 
 Result<void> SqlStore::Heartbeat(std::string_view job, Steps steps, std::int64_t step,
                                  std::string_view summary, Milliseconds at) {
+  // Whatever was said, the job's restart comes after it: clocks may differ a little.
+  const Milliseconds said_until =
+      steps == Steps::kAnew ? std::numeric_limits<Milliseconds>::max() : at - kRestarted;
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
     return RunSteps(transaction,
                     {{"UPDATE jobs SET last_step = $2, summary = $3, last_step_at = $4 "
                       "WHERE id = $1 AND ended = 0 AND (last_step < $2 OR last_step_at <= $5)",
-                      {job, step, summary, at, steps == Steps::kAnew ? at : at - kRestarted}}});
+                      {job, step, summary, at, said_until}}});
   });
 }
 
@@ -149,14 +154,17 @@ Result<int> SqlStore::Prune(Milliseconds before, int limit) {
 }
 
 Result<std::int64_t> SqlStore::PutProfile(std::string_view job, std::string_view csv,
-                                          Milliseconds now) {
+                                          Milliseconds now, std::int64_t measured_to) {
   return Write<std::int64_t>([&](Transaction& transaction) -> Result<std::int64_t> {
     const Result<LockedJob> locked = LockRunningJob(transaction, job);
     if (!locked) return Fail(locked);
-    if (const auto used = transaction.Run("DELETE FROM measurements WHERE job = $1", {job});
-        !used) {
-      return Fail(used);
-    }
+    const auto used =
+        RunSteps(transaction,
+                 {{"DELETE FROM measurements WHERE job = $1 AND number <= $2", {job, measured_to}},
+                  {"UPDATE jobs SET measured = (SELECT COALESCE(SUM(LENGTH(body)), 0) "
+                   "FROM measurements WHERE job = $1) WHERE id = $1",
+                   {job}}});
+    if (!used) return Fail(used);
     const Result<Rows> same =
         transaction.Run("SELECT 1 FROM profiles WHERE job = $1 AND csv = $2", {job, csv});
     if (!same) return Fail(same);
@@ -180,19 +188,34 @@ Result<std::optional<Store::Profile>> SqlStore::FindProfile(std::string_view job
       {job}, [](Row& row) { return Profile{.version = row.Integer(0), .csv = row.TakeText(1)}; });
 }
 
-Result<void> SqlStore::AddMeasurements(std::string_view job, std::string_view rows,
+Result<bool> SqlStore::AddMeasurements(std::string_view job, std::string_view rows,
                                        Milliseconds now) {
-  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+  return Write<bool>([&](Transaction& transaction) -> Result<bool> {
+    // The job is locked first, so what has a higher number was added later.
     if (const auto locked = LockRunningJob(transaction, job); !locked) return Fail(locked);
-    return RunSteps(
-        transaction,
-        {{"INSERT INTO measurements (job, body, created) VALUES ($1, $2, $3)", {job, rows, now}}});
+    const auto size = static_cast<std::int64_t>(rows.size());
+    const Result<Rows> fits = transaction.Run(
+        "UPDATE jobs SET measured = measured + $2 WHERE id = $1 AND measured <= $3 RETURNING id",
+        {job, size, kMostMeasured - size});
+    if (!fits) return Fail(fits);
+    if (fits->empty()) return false;
+    const auto added = transaction.Run(
+        "INSERT INTO measurements (job, body, created) VALUES ($1, $2, $3)", {job, rows, now});
+    if (!added) return Fail(added);
+    return true;
   });
 }
 
-Result<std::vector<std::string>> SqlStore::Measurements(std::string_view job) {
-  return ReadAll("SELECT body FROM measurements WHERE job = $1 ORDER BY number", {job},
-                 [](Row& row) { return row.TakeText(0); });
+Result<Store::Measured> SqlStore::Measurements(std::string_view job) {
+  Measured measured;
+  const auto rows = ReadAll("SELECT number, body FROM measurements WHERE job = $1 ORDER BY number",
+                            {job}, [&](Row& row) {
+                              measured.last = row.Integer(0);
+                              measured.rows.push_back(row.TakeText(1));
+                              return measured.last;
+                            });
+  if (!rows) return Fail(rows);
+  return measured;
 }
 
 }  // namespace perseus

@@ -2,7 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <tuple>
 
 #include "perseus/store/sql_store.h"
@@ -13,8 +18,6 @@ namespace {
 constexpr std::string_view kNodeColumns =
     "nodes.job, nodes.node, nodes.ranks, nodes.acknowledged, nodes.following, nodes.since_step, "
     "nodes.seen";
-
-constexpr std::int64_t kKeptResults = 100;
 
 NodeRecord NodeOf(Row& row) {
   return {.job = row.TakeText(0),
@@ -28,6 +31,71 @@ NodeRecord NodeOf(Row& row) {
 
 Result<void> TellNode(Transaction& transaction, std::string_view node) {
   return transaction.Notify({.kind = Notice::Kind::kNode, .name = std::string(node)});
+}
+
+using nlohmann::ordered_json;
+
+// Along the job: pipeline, rank, tensor rank.
+using Place = std::array<std::int64_t, 3>;
+
+Place PlaceOf(const ordered_json& rank) {
+  const auto number = [&rank](const char* key) {
+    const auto found = rank.find(key);
+    return found != rank.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+  };
+  return {number("pipeline"), number("rank"), number("tensor_rank")};
+}
+
+// `other` has these ranks no more; without any, it is not attached.
+Result<void> TakeFrom(Transaction& transaction, std::string_view job, const std::string& other,
+                      const std::set<Place>& taken) {
+  Result<Rows> had = transaction.Run("SELECT ranks FROM nodes WHERE job = $1 AND node = $2",
+                                     {job, other});
+  if (!had) return Fail(had);
+  auto left = ordered_json::array();
+  for (const ordered_json& rank : ordered_json::parse(had->at(0).TakeText(0), nullptr, false)) {
+    if (!taken.contains(PlaceOf(rank))) left.push_back(rank);
+  }
+  const std::string text = left.dump();
+  const auto written =
+      left.empty() ? transaction.Run("DELETE FROM nodes WHERE job = $1 AND node = $2", {job, other})
+                   : transaction.Run("UPDATE nodes SET ranks = $3 WHERE job = $1 AND node = $2",
+                                     {job, other, text});
+  if (!written) return Fail(written);
+  return TellNode(transaction, other);
+}
+
+// Each rank is on one node, the last that attached it: a job that is started again may be so on
+// other nodes.
+Result<void> MoveRanks(Transaction& transaction, std::string_view job, std::string_view node,
+                       std::string_view ranks) {
+  const auto list = ordered_json::parse(ranks, nullptr, false);
+  if (!list.is_array()) return Fail("a node's ranks are no list (expected a JSON array)");
+  const auto gone = transaction.Run("DELETE FROM node_ranks WHERE job = $1 AND node = $2",
+                                    {job, node});
+  if (!gone) return Fail(gone);
+  std::set<Place> taken;
+  std::set<std::string> others;
+  for (const ordered_json& rank : list) {
+    const Place place = PlaceOf(rank);
+    if (!taken.insert(place).second) continue;
+    Result<Rows> other = transaction.Run(
+        "SELECT node FROM node_ranks WHERE job = $1 AND pipeline = $2 AND rank = $3 "
+        "AND tensor_rank = $4",
+        {job, place[0], place[1], place[2]});
+    if (!other) return Fail(other);
+    if (!other->empty()) others.insert(other->at(0).TakeText(0));
+    const auto put = transaction.Run(
+        "INSERT INTO node_ranks (job, pipeline, rank, tensor_rank, node) "
+        "VALUES ($1, $2, $3, $4, $5) "
+        "ON CONFLICT (job, pipeline, rank, tensor_rank) DO UPDATE SET node = excluded.node",
+        {job, place[0], place[1], place[2], node});
+    if (!put) return Fail(put);
+  }
+  for (const std::string& other : others) {
+    if (auto moved = TakeFrom(transaction, job, other, taken); !moved) return moved;
+  }
+  return {};
 }
 
 }  // namespace
@@ -45,6 +113,7 @@ Result<void> SqlStore::AttachNode(std::string_view job, std::string_view node,
         {job, node, ranks, now});
     if (!attached) return Fail(attached);
     if (!same->empty()) return {};
+    if (auto moved = MoveRanks(transaction, job, node, ranks); !moved) return moved;
     return TellNode(transaction, node);
   });
 }
@@ -178,32 +247,38 @@ Result<std::vector<StragglerRecord>> SqlStore::Stragglers(std::string_view job) 
       });
 }
 
-Result<void> SqlStore::PutRank(std::string_view job, int rank, std::string_view body) {
-  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+Result<bool> SqlStore::PutRank(std::string_view job, int rank, int place, std::string_view body) {
+  return Write<bool>([&](Transaction& transaction) -> Result<bool> {
     if (const auto locked = LockRunningJob(transaction, job); !locked) return Fail(locked);
-    return RunSteps(transaction, {{"INSERT INTO ranks (job, rank, body) VALUES ($1, $2, $3) "
-                                   "ON CONFLICT (job, rank) DO UPDATE SET body = excluded.body",
-                                   {job, rank, body}}});
+    const Result<Rows> others = transaction.Run(
+        "SELECT 1 FROM ranks WHERE job = $1 AND place = $2 AND rank <> $3", {job, place, rank});
+    if (!others) return Fail(others);
+    if (!others->empty()) return false;
+    const auto put = transaction.Run(
+        "INSERT INTO ranks (job, rank, place, body) VALUES ($1, $2, $3, $4) ON CONFLICT (job, "
+        "rank) "
+        "DO UPDATE SET place = excluded.place, body = excluded.body",
+        {job, rank, place, body});
+    if (!put) return Fail(put);
+    return true;
   });
 }
 
-Result<std::vector<std::string>> SqlStore::Ranks(std::string_view job) {
-  return ReadAll("SELECT body FROM ranks WHERE job = $1 ORDER BY rank", {job},
-                 [](Row& row) { return row.TakeText(0); });
-}
-
-Result<void> SqlStore::AddResult(std::string_view job, int rank, std::string_view body,
-                                 Milliseconds now) {
+Result<void> SqlStore::ClearRanks(std::string_view job) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
     if (const auto locked = LockRunningJob(transaction, job); !locked) return Fail(locked);
-    return RunSteps(
-        transaction,
-        {{"INSERT INTO results (job, rank, body, created) VALUES ($1, $2, $3, $4)",
-          {job, rank, body, now}},
-         {"DELETE FROM results WHERE job = $1 AND rank = $2 AND number <= (SELECT number FROM "
-          "results WHERE job = $1 AND rank = $2 ORDER BY number DESC LIMIT 1 OFFSET $3)",
-          {job, rank, kKeptResults}}});
+    return RunSteps(transaction, {{"DELETE FROM ranks WHERE job = $1", {job}}});
   });
+}
+
+Result<Store::Registered> SqlStore::FindRank(std::string_view job, int rank) {
+  auto found = ReadOne(
+      "SELECT (SELECT COUNT(*) FROM ranks WHERE job = $1), "
+      "(SELECT body FROM ranks WHERE job = $1 AND rank = $2)",
+      {job, rank},
+      [](Row& row) { return Registered{.ranks = row.Integer(0), .body = row.TakeText(1)}; });
+  if (!found) return Fail(found);
+  return *std::move(*found);
 }
 
 }  // namespace perseus

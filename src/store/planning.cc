@@ -21,6 +21,9 @@ constexpr std::string_view kIsAwaited =
 
 constexpr std::int64_t kKeptOrders = 50;
 
+// What a lost database may have come to; far below what JSON's numbers can say.
+constexpr std::int64_t kMostOrders = 1'000'000'000'000;
+
 Result<void> PutFrontier(Transaction& transaction, std::string_view job,
                          std::int64_t profile_version, std::string_view frontier) {
   return RunSteps(transaction,
@@ -33,11 +36,12 @@ Result<void> PutFrontier(Transaction& transaction, std::string_view job,
 Result<void> AddOrders(Transaction& transaction, std::string_view job, std::int64_t version,
                        std::string_view body, Milliseconds now) {
   Result<void> added = RunSteps(
-      transaction,
-      {{"INSERT INTO orders (job, version, body, created) VALUES ($1, $2, $3, $4)",
-        {job, version, body, now}},
-       {"UPDATE jobs SET orders_version = $2 WHERE id = $1", {job, version}},
-       {"DELETE FROM orders WHERE job = $1 AND version <= $2", {job, version - kKeptOrders}}});
+      transaction, {{"INSERT INTO orders (job, version, body, created) VALUES ($1, $2, $3, $4)",
+                     {job, version, body, now}},
+                    {"UPDATE jobs SET orders_version = $2 WHERE id = $1", {job, version}},
+                    {"DELETE FROM orders WHERE job = $1 AND version <= (SELECT version FROM orders "
+                     "WHERE job = $1 ORDER BY version DESC LIMIT 1 OFFSET $2)",
+                     {job, kKeptOrders}}});
   if (!added) return added;
   return transaction.Notify({.kind = Notice::Kind::kOrders, .name = std::string(job)});
 }
@@ -187,6 +191,26 @@ Result<bool> SqlStore::CompletePlanning(const PlanningTask& task, const Planning
         {claim->front().Integer(0), is_current ? kNever : now, outcome.again_at.value_or(kNever)});
     if (const auto finished = Finish(transaction, task.job, due); !finished) return Fail(finished);
     return true;
+  });
+}
+
+Result<void> SqlStore::OutrunOrders(std::string_view job, std::int64_t version, Milliseconds now) {
+  if (version > kMostOrders) {
+    return Fail("{} is no version of a job's orders: none came that far (take it from the orders)",
+                version);
+  }
+  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+    const Result<std::optional<LockedJob>> locked = LockJob(transaction, job);
+    if (!locked) return Fail(locked);
+    if (!*locked || (*locked)->has_ended || (*locked)->orders_version >= version) return {};
+    Result<Rows> newest = transaction.Run(
+        "SELECT body FROM orders WHERE job = $1 ORDER BY version DESC LIMIT 1", {job});
+    if (!newest) return Fail(newest);
+    if (newest->empty()) {
+      return RunSteps(transaction,
+                      {{"UPDATE jobs SET orders_version = $2 WHERE id = $1", {job, version}}});
+    }
+    return AddOrders(transaction, job, version + 1, newest->front().TakeText(0), now);
   });
 }
 

@@ -153,6 +153,30 @@ TEST_P(StorePlanningTest, WhatIsSaidOfTheSameOrdersIsNoNewVersion) {
   EXPECT_EQ(Get(store_->FindPlan(job_, "edp"))->id, plan.id);
 }
 
+TEST_P(StorePlanningTest, OrdersOutrunThoseOfADatabaseThatIsLost) {
+  Succeed(store_->OutrunOrders(job_, 3, 5));
+  EXPECT_EQ(Get(store_->NewestOrders(job_)), std::nullopt);
+  Order("first");
+  EXPECT_EQ(Job().orders_version, 4);
+  Succeed(store_->OutrunOrders(job_, 4, 5));
+  EXPECT_EQ(Job().orders_version, 4) << "as far";
+  Succeed(store_->OutrunOrders(job_, 7, 5));
+  Succeed(store_->OutrunOrders(job_, 6, 6));
+  EXPECT_EQ(Get(store_->NewestOrders(job_)),
+            (OrdersRecord{.job = job_, .version = 8, .body = "first", .created = 5}));
+  EXPECT_EQ(Job().orders_version, 8);
+  Order("next");
+  EXPECT_EQ(Get(store_->NewestOrders(job_))->version, 9);
+  Succeed(store_->OutrunOrders(job_, 1000, 5));
+  EXPECT_THAT(Get(store_->ListOrders(job_, 10)), SizeIs(4)) << "the newest 50, whatever they are";
+
+  EXPECT_EQ(store_->OutrunOrders(job_, 1'000'000'000'001, 5).error().kind, ErrorKind::kInput);
+  Succeed(store_->EndJob(job_, 5));
+  Succeed(store_->OutrunOrders(job_, 2000, 5));
+  EXPECT_EQ(Job().orders_version, 1001);
+  Succeed(store_->OutrunOrders("j-none", 2, 5));
+}
+
 TEST_P(StorePlanningTest, WhatPlanningCameToIsKeptAtOnce) {
   Get(store_->PutProfile(job_, "a", 1));
   const PlanningTask task = Claim("w", 1);

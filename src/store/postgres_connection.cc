@@ -24,11 +24,18 @@ constexpr int kBinary = 1;
 constexpr int kAsText = 0;
 
 // Before the address, which may say otherwise. A server that is cut off is given up after some
-// 20 s, where Linux takes two hours or more.
+// 20 s, where Linux takes two hours or more. So does the server with us, who may have locked a job
+// in the middle of a transaction that all other replicas then wait for.
 constexpr std::pair<const char*, const char*> kDefaults[] = {
-    {"connect_timeout", "5"},      {"keepalives_idle", "10"},
-    {"keepalives_interval", "5"},  {"keepalives_count", "2"},
-    {"tcp_user_timeout", "20000"}, {"target_session_attrs", "read-write"},
+    {"connect_timeout", "5"},
+    {"keepalives_idle", "10"},
+    {"keepalives_interval", "5"},
+    {"keepalives_count", "2"},
+    {"tcp_user_timeout", "20000"},
+    {"target_session_attrs", "read-write"},
+    {"options",
+     "-c idle_in_transaction_session_timeout=20s -c tcp_keepalives_idle=10 "
+     "-c tcp_keepalives_interval=5 -c tcp_keepalives_count=2 -c tcp_user_timeout=20s"},
 };
 
 // What libpq says, without the lines that say more of the same.

@@ -114,6 +114,14 @@ TEST_F(PostgresTest, AServerThatGoesAwayAndComesBackIsUsedAgain) {
   store.reset();
 }
 
+// What it would do of itself is to keep their locks for two hours.
+TEST_F(PostgresTest, TransactionsOfAReplicaThatIsCutOffEndSoon) {
+  const auto database = Get(OpenPostgres(address_));
+  Rows rows =
+      Get(database->Read("SELECT current_setting('idle_in_transaction_session_timeout')", {}));
+  EXPECT_EQ(rows.at(0).TakeText(0), "20s");
+}
+
 TEST_F(PostgresTest, TablesOfANewerProgramAreRefused) {
   Get(OpenStore(address_));
   const auto database = Get(OpenPostgres(address_));

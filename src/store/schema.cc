@@ -115,8 +115,31 @@ constexpr std::string_view kVersion2[] = {
       seen BIGINT NOT NULL))",
 };
 
+// What measurements that are no profile yet have in bytes, and where a rank of Zeus' clients
+// stands.
+constexpr std::string_view kVersion3[] = {
+    "ALTER TABLE jobs ADD COLUMN measured BIGINT NOT NULL DEFAULT 0",
+    // Of registrations of older programs it is null, which is no other's place.
+    "ALTER TABLE ranks ADD COLUMN place BIGINT",
+    "CREATE UNIQUE INDEX ranks_place ON ranks (job, place)",
+    // What ranks measured with their schedules was kept here, and nobody asked for it.
+    "DROP TABLE results",
+    // Which node has each rank. Those that have some from before attach them anew, once told that
+    // nothing is known of them.
+    "DELETE FROM nodes",
+    R"(CREATE TABLE node_ranks (
+      job TEXT NOT NULL,
+      pipeline BIGINT NOT NULL,
+      rank BIGINT NOT NULL,
+      tensor_rank BIGINT NOT NULL,
+      node TEXT NOT NULL,
+      PRIMARY KEY (job, pipeline, rank, tensor_rank),
+      FOREIGN KEY (job, node) REFERENCES nodes (job, node) ON DELETE CASCADE))",
+    "CREATE INDEX node_ranks_node ON node_ranks (job, node)",
+};
+
 // kMigrations[v] makes tables of version v + 1 of those of version v. Never changed, only added to.
-constexpr std::span<const std::string_view> kMigrations[] = {kVersion1, kVersion2};
+constexpr std::span<const std::string_view> kMigrations[] = {kVersion1, kVersion2, kVersion3};
 
 std::string InDialect(std::string_view statement, const Dialect& dialect) {
   std::string text(statement);

@@ -36,12 +36,12 @@ class SqlStore final : public Store {
   Result<int> Prune(Milliseconds before, int limit) override;
 
   // --- profiles
-  Result<std::int64_t> PutProfile(std::string_view job, std::string_view csv,
-                                  Milliseconds now) override;
+  Result<std::int64_t> PutProfile(std::string_view job, std::string_view csv, Milliseconds now,
+                                  std::int64_t measured_to) override;
   Result<std::optional<Profile>> FindProfile(std::string_view job) override;
-  Result<void> AddMeasurements(std::string_view job, std::string_view rows,
+  Result<bool> AddMeasurements(std::string_view job, std::string_view rows,
                                Milliseconds now) override;
-  Result<std::vector<std::string>> Measurements(std::string_view job) override;
+  Result<Measured> Measurements(std::string_view job) override;
 
   // --- planning
   Result<std::optional<PlanningTask>> ClaimPlanning(std::string_view worker, Milliseconds now,
@@ -66,6 +66,7 @@ class SqlStore final : public Store {
   // --- orders
   Result<std::optional<OrdersRecord>> NewestOrders(std::string_view job) override;
   Result<std::vector<OrdersRecord>> ListOrders(std::string_view job, int limit) override;
+  Result<void> OutrunOrders(std::string_view job, std::int64_t version, Milliseconds now) override;
 
   // --- nodes
   Result<void> AttachNode(std::string_view job, std::string_view node, std::string_view ranks,
@@ -90,10 +91,9 @@ class SqlStore final : public Store {
   Result<std::vector<TokenRecord>> Tokens() override;
 
   // --- clients of Zeus' pipeline frequency optimizer
-  Result<void> PutRank(std::string_view job, int rank, std::string_view body) override;
-  Result<std::vector<std::string>> Ranks(std::string_view job) override;
-  Result<void> AddResult(std::string_view job, int rank, std::string_view body,
-                         Milliseconds now) override;
+  Result<bool> PutRank(std::string_view job, int rank, int place, std::string_view body) override;
+  Result<void> ClearRanks(std::string_view job) override;
+  Result<Registered> FindRank(std::string_view job, int rank) override;
 
   // --- the database itself
   Result<void> Ping() override;

@@ -57,6 +57,13 @@ class LockFile {
   int fd_ = -1;
 };
 
+// Nobody else reads what is new: hashes of tokens lie in it. SQLite gives its logs the same mode.
+// What is wrong with the file SQLite says itself, when it opens it.
+void MakePrivateFile(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd >= 0) ::close(fd);  // Before SQLite has locks to lose by it.
+}
+
 class SqliteDatabase final : public Database {
  public:
   // Without a `reader`, for a database in memory, which only one connection sees.
@@ -129,6 +136,7 @@ Result<std::unique_ptr<Database>> OpenSqlite(const std::string& path) {
     Result<LockFile> taken = LockFile::Take(path);
     if (!taken) return Fail(taken);
     lock = std::move(*taken);
+    MakePrivateFile(path);
   }
   Result<SqliteConnection> writer = SqliteConnection::Open(path);
   if (!writer) return Fail(writer);

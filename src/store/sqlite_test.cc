@@ -68,6 +68,15 @@ TEST_F(SqliteTest, WhatIsNoDatabaseIsRefusedWithARemedy) {
   }
 }
 
+TEST_F(SqliteTest, OnlyItsOwnerReadsAFileThatIsNew) {
+  namespace fs = std::filesystem;
+  const auto store = Get(OpenStore(address_));
+  for (const char* end : {"", "-wal", "-shm"}) {
+    const fs::perms mode = fs::status(path_.string() + end).permissions();
+    EXPECT_EQ(mode, fs::perms::owner_read | fs::perms::owner_write) << path_ << end;
+  }
+}
+
 TEST_F(SqliteTest, TablesOfANewerProgramAreRefused) {
   Get(OpenStore(address_));
   RunSql(path_, "UPDATE schema_version SET version = 1000");

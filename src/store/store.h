@@ -15,9 +15,9 @@
 // visible and never without it. A notice is a hint to look again; whoever lost his connection gets
 // kLookAgain and reads all.
 //
-// Bodies are JSON texts that this room does not read. Texts are UTF-8 without NUL bytes, of 500 MB
-// at most; others are refused (kInput). Times are milliseconds since 1970 (the caller's clock).
-// `job` is a job's id.
+// Bodies are JSON texts that this room does not read, but for nodes' ranks. Texts are UTF-8 without
+// NUL bytes, of 500 MB at most; others are refused (kInput). Times are milliseconds since 1970 (the
+// caller's clock). `job` is a job's id.
 //
 // Errors are kSystem (the database is away, and nothing was written; only if PostgreSQL goes in the
 // very moment of a commit may all of it have been) or what a function names. What changes a job
@@ -25,14 +25,15 @@
 //
 // What does not grow for ever: claims of nodes, until Prune; of a profile the newest is kept; of a
 // job's orders the newest 50; of its plans the newest 200 and those that these orders name (whose
-// ids stand in their bodies); of a rank's results the newest 100; of jobs that ended all, until
-// Prune.
+// ids stand in their bodies); of a job's measurements that are no profile yet kMostMeasured bytes;
+// of jobs that ended all, until Prune.
 //
 // Thread safe; calls block.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -61,7 +62,7 @@ struct JobRecord {
   // equal.
   std::int64_t generation = 0;
   std::int64_t planned = 0;
-  std::int64_t orders_version = 0;  // Of the newest orders; 0: none.
+  std::int64_t orders_version = 0;  // Of the newest orders; 0: none. The next is above it.
   // What nodes reported last, at most as old as the reports are apart.
   std::int64_t last_step = -1;
   Milliseconds last_step_at = 0;
@@ -87,7 +88,7 @@ struct PlanRecord {
 
 struct OrdersRecord {
   std::string job;
-  std::int64_t version = 0;  // From 1 in each job, without gaps.
+  std::int64_t version = 0;  // From 1 in each job, without gaps but for OutrunOrders.
   std::string body;
   Milliseconds created = 0;
   friend bool operator==(const OrdersRecord&, const OrdersRecord&) = default;
@@ -97,7 +98,7 @@ struct OrdersRecord {
 struct NodeRecord {
   std::string job;
   std::string node;
-  std::string ranks;              // JSON.
+  std::string ranks;              // JSON: a list, of what is equal but for the key "gpu".
   std::int64_t acknowledged = 0;  // The newest orders that it has received,
   std::int64_t following = 0;     // and those that all its ranks follow,
   std::int64_t since_step = -1;   // from this step on.
@@ -198,7 +199,8 @@ class Store {
   virtual Result<void> SetTarget(std::string_view job, std::string_view target,
                                  Milliseconds now) = 0;
   // kOn: only if `step` is higher than the one known, or `at` 60 s later than it. kAnew: whatever
-  // is known, since the job counts anew. Nothing for a job that is unknown or has ended.
+  // is known, and whenever that was said, since the job counts anew. Nothing for a job that is
+  // unknown or has ended.
   enum class Steps { kOn, kAnew };
   virtual Result<void> Heartbeat(std::string_view job, Steps steps, std::int64_t step,
                                  std::string_view summary, Milliseconds at) = 0;
@@ -208,19 +210,28 @@ class Store {
 
   // --- profiles
   // Generation + 1, planning is due, unless the newest profile is the same: then nothing changes.
-  // The version. Measurements are in it now, and go.
+  // The version. Measurements up to the one of that number (Measured::last) are in it now, and go;
+  // those that were added since stay.
+  static constexpr std::int64_t kAllMeasurements = std::numeric_limits<std::int64_t>::max();
   virtual Result<std::int64_t> PutProfile(std::string_view job, std::string_view csv,
-                                          Milliseconds now) = 0;
+                                          Milliseconds now,
+                                          std::int64_t measured_to = kAllMeasurements) = 0;
   // The newest; nothing if there is none.
   struct Profile {
     std::int64_t version = 0;
     std::string csv;
   };
   virtual Result<std::optional<Profile>> FindProfile(std::string_view job) = 0;
-  // Measurements that are not a profile yet: JSON rows as they came, in order.
-  virtual Result<void> AddMeasurements(std::string_view job, std::string_view rows,
+  // Measurements that are not a profile yet: JSON rows as they came, in order. False: with them
+  // there would be too many, and they are not kept.
+  static constexpr std::int64_t kMostMeasured = 32'000'000;  // Bytes: more than 100,000 rows.
+  virtual Result<bool> AddMeasurements(std::string_view job, std::string_view rows,
                                        Milliseconds now) = 0;
-  virtual Result<std::vector<std::string>> Measurements(std::string_view job) = 0;
+  struct Measured {
+    std::vector<std::string> rows;
+    std::int64_t last = 0;  // The newest one's number.
+  };
+  virtual Result<Measured> Measurements(std::string_view job) = 0;
 
   // --- planning
   // The job that is due longest, if any, for `for_ms`; first those that are awaited. Two workers
@@ -264,10 +275,16 @@ class Store {
   // --- orders
   virtual Result<std::optional<OrdersRecord>> NewestOrders(std::string_view job) = 0;
   virtual Result<std::vector<OrdersRecord>> ListOrders(std::string_view job, int limit) = 0;
+  // Somebody has version `version` of the job's orders, of a database that this one was once: it
+  // has been restored from a backup. So that nobody passes over what is newer, the newest orders
+  // are given once more, as version + 1; where there are none, the first will be that. Nothing if
+  // the job is as far, is unknown or has ended. kInput beyond 10^12, which no job came to.
+  virtual Result<void> OutrunOrders(std::string_view job, std::int64_t version,
+                                    Milliseconds now) = 0;
 
   // --- nodes
-  // Its ranks, from now on; what it acknowledged stays. A notice only if they are others than
-  // before.
+  // Its ranks, from now on, and no other node's any more: one that has none left is detached. What
+  // it acknowledged stays. Notices only where ranks are others than before.
   virtual Result<void> AttachNode(std::string_view job, std::string_view node,
                                   std::string_view ranks, Milliseconds now) = 0;
   virtual Result<void> DetachNode(std::string_view job, std::string_view node) = 0;
@@ -296,14 +313,20 @@ class Store {
   // --- tokens
   // kInput if there is one of that id.
   virtual Result<void> AddToken(const TokenRecord& token) = 0;
-  virtual Result<bool> DeleteToken(std::string_view id) = 0;
+  virtual Result<bool> DeleteToken(std::string_view id) = 0;  // kUnreachable: see tokens.cc.
   virtual Result<std::vector<TokenRecord>> Tokens() = 0;
 
   // --- clients of Zeus' pipeline frequency optimizer
-  virtual Result<void> PutRank(std::string_view job, int rank, std::string_view body) = 0;
-  virtual Result<std::vector<std::string>> Ranks(std::string_view job) = 0;  // In order of rank.
-  virtual Result<void> AddResult(std::string_view job, int rank, std::string_view body,
-                                 Milliseconds now) = 0;
+  // In place of what it was before. `place`: where it stands, a number that no other rank of the
+  // job has. False: another has it, and nothing is changed.
+  virtual Result<bool> PutRank(std::string_view job, int rank, int place,
+                               std::string_view body) = 0;
+  virtual Result<void> ClearRanks(std::string_view job) = 0;
+  struct Registered {
+    std::int64_t ranks = 0;  // How many the job has.
+    std::string body;        // Of the one that was asked for; empty: it is not there.
+  };
+  virtual Result<Registered> FindRank(std::string_view job, int rank) = 0;
 
   // --- the database itself
   // Whether it answers.

@@ -1,5 +1,9 @@
 // Jobs, profiles, plans, nodes, stragglers and tokens, on every database.
+#include <fmt/format.h>
+
+#include <atomic>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -91,8 +95,8 @@ TEST_P(StoreTest, WhatIsNoRunningJobIsNotChanged) {
     EXPECT_EQ(store_->AttachNode(job, "n", "[]", 1).error().kind, ErrorKind::kInput);
     EXPECT_EQ(store_->PutStraggler({.job = job, .source = "report"}, 1).error().kind,
               ErrorKind::kInput);
-    EXPECT_EQ(store_->PutRank(job, 0, "{}").error().kind, ErrorKind::kInput);
-    EXPECT_EQ(store_->AddResult(job, 0, "{}", 1).error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->PutRank(job, 0, 0, "{}").error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->ClearRanks(job).error().kind, ErrorKind::kInput);
     EXPECT_FALSE(Get(store_->DeleteStraggler(job, 0, "report", 1)));
     Succeed(store_->Heartbeat(job, Store::Steps::kOn, 9, "", 9));
     Succeed(store_->WantPlanning(job, 1));
@@ -114,14 +118,22 @@ TEST_P(StoreTest, HeartbeatsGoForwardsUnlessTheJobRestarted) {
   EXPECT_EQ(Job().last_step_at, 65'000);
 }
 
+// Whatever its clock says, who reported last; nothing of the run before holds orders back.
+TEST_P(StoreTest, AJobThatCountsAnewDoesSoWhateverClocksSay) {
+  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 50'000, "before", 5200));
+  Succeed(store_->Heartbeat(job_, Store::Steps::kAnew, -1, "anew", 5000));
+  EXPECT_EQ(Job().last_step, -1);
+  EXPECT_EQ(Job().summary, "anew");
+}
+
 TEST_P(StoreTest, ANewProfileIsANewVersionAndTheSameIsNone) {
   EXPECT_FALSE(Get(store_->FindProfile(job_)).has_value());
-  Succeed(store_->AddMeasurements(job_, "[1]", 1));
-  Succeed(store_->AddMeasurements(job_, "[2]", 1));
-  EXPECT_THAT(Get(store_->Measurements(job_)), ElementsAre("[1]", "[2]"));
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[2]", 1)));
+  EXPECT_THAT(Get(store_->Measurements(job_)).rows, ElementsAre("[1]", "[2]"));
 
   EXPECT_EQ(Get(store_->PutProfile(job_, "a", 1500)), 1);
-  EXPECT_THAT(Get(store_->Measurements(job_)), IsEmpty());
+  EXPECT_THAT(Get(store_->Measurements(job_)).rows, IsEmpty());
   EXPECT_EQ(Job().generation, 1);
   EXPECT_EQ(Get(store_->NextPlanning()), 1500);
 
@@ -133,6 +145,30 @@ TEST_P(StoreTest, ANewProfileIsANewVersionAndTheSameIsNone) {
   EXPECT_EQ(profile->version, 3);
   EXPECT_EQ(profile->csv, "a");
   EXPECT_EQ(Job().profile_version, 3);
+}
+
+TEST_P(StoreTest, MeasurementsThatCameAfterThoseOfAProfileStay) {
+  const std::string other = Register("run8");
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
+  const Store::Measured read = Get(store_->Measurements(job_));
+  EXPECT_TRUE(Get(store_->AddMeasurements(other, "[2]", 1)));
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[3]", 1)));
+  Get(store_->PutProfile(job_, "of 1", 2, read.last));
+  EXPECT_THAT(Get(store_->Measurements(job_)).rows, ElementsAre("[3]"));
+  EXPECT_THAT(Get(store_->Measurements(other)).rows, ElementsAre("[2]"));
+}
+
+TEST_P(StoreTest, MeasurementsAreKeptUpToALimitUntilTheyAreAProfile) {
+  const std::string half = LongText(Store::kMostMeasured / 2);
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 1)));
+  const std::int64_t first = Get(store_->Measurements(job_)).last;
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 1)));
+  EXPECT_FALSE(Get(store_->AddMeasurements(job_, "1", 1)));
+  EXPECT_EQ(Get(store_->Measurements(job_)).rows.size(), 2u);
+  Get(store_->PutProfile(job_, "of the first", 2, first));
+  EXPECT_FALSE(Get(store_->AddMeasurements(job_, half + "1", 2)))
+      << "the second one is still there";
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 2)));
 }
 
 TEST_P(StoreTest, AVeryLongTextComesBackWhole) {
@@ -216,14 +252,24 @@ TEST_P(StoreTest, PlansAreFoundByIdAndForTheNewestProfileBySlug) {
   EXPECT_EQ(store_->AddPlan(homeless, 1).error().kind, ErrorKind::kInput);
 }
 
+// Of the first pipeline.
+std::string RanksOf(const std::vector<int>& ranks) {
+  std::string list;
+  for (const int rank : ranks) {
+    list += (list.empty() ? "" : ",") + (R"({"pipeline":0,"rank":)" + std::to_string(rank)) +
+            R"(,"tensor_rank":0})";
+  }
+  return "[" + list + "]";
+}
+
 TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
   const std::string other = Register("run8");
-  Succeed(store_->AttachNode(job_, "n2", "[2]", 10));
-  Succeed(store_->AttachNode(job_, "n1", "[1]", 10));
-  Succeed(store_->AttachNode(other, "n1", "[9]", 10));
+  Succeed(store_->AttachNode(job_, "n2", RanksOf({2}), 10));
+  Succeed(store_->AttachNode(job_, "n1", RanksOf({1}), 10));
+  Succeed(store_->AttachNode(other, "n1", RanksOf({9}), 10));
   const NodeRecord report = {.job = job_,
                              .node = "n1",
-                             .ranks = "[1]",
+                             .ranks = RanksOf({1}),
                              .acknowledged = 7,
                              .following = 6,
                              .since_step = 88,
@@ -231,7 +277,7 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
   Succeed(store_->Acknowledge({report}));
   EXPECT_THAT(
       Get(store_->NodesOf(job_)),
-      ElementsAre(report, NodeRecord{.job = job_, .node = "n2", .ranks = "[2]", .seen = 10}));
+      ElementsAre(report, NodeRecord{.job = job_, .node = "n2", .ranks = RanksOf({2}), .seen = 10}));
   EXPECT_THAT(Get(store_->JobsOf("n1")), SizeIs(2));
 
   NodeRecord later = report;
@@ -241,8 +287,8 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
   later.acknowledged = 7;
   EXPECT_EQ(Get(store_->NodesOf(job_))[0], later);
 
-  Succeed(store_->AttachNode(job_, "n1", "[1, 3]", 40));
-  later.ranks = "[1, 3]";
+  Succeed(store_->AttachNode(job_, "n1", RanksOf({1, 3}), 40));
+  later.ranks = RanksOf({1, 3});
   later.seen = 40;
   EXPECT_EQ(Get(store_->NodesOf(job_))[0], later);
 
@@ -251,6 +297,34 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
   EXPECT_THAT(Get(store_->NodesOf(job_)), SizeIs(1));
   Succeed(store_->Acknowledge({report}));
   EXPECT_THAT(Get(store_->NodesOf(job_)), SizeIs(1)) << "not attached by a report";
+}
+
+TEST_P(StoreTest, ARankIsOnTheNodeThatAttachedItLast) {
+  const std::string other = Register("run8");
+  const auto rank = [](int pipeline, int number) {
+    return R"({"pipeline":)" + std::to_string(pipeline) + R"(,"rank":)" + std::to_string(number) +
+           R"(,"tensor_rank":0)";
+  };
+  const auto gpu = [](const std::string& of) { return R"(,"gpu":")" + of + R"("})"; };
+  Succeed(store_->AttachNode(job_, "a", "[" + rank(0, 0) + "}]", 10));
+  Succeed(store_->AttachNode(
+      job_, "b", "[" + rank(1, 0) + gpu("GPU-b0") + "," + rank(1, 1) + gpu("GPU-b1") + "]", 10));
+  Succeed(store_->AttachNode(other, "b", "[" + rank(1, 0) + "}]", 10));
+  const auto nodes = [&] {
+    std::map<std::string, std::string> ranks;
+    for (const NodeRecord& node : Get(store_->NodesOf(job_))) ranks[node.node] = node.ranks;
+    return ranks;
+  };
+  using testing::Pair;
+  Succeed(store_->AttachNode(job_, "c", "[" + rank(1, 0) + gpu("GPU-c0") + "]", 20));
+  EXPECT_THAT(nodes(), ElementsAre(Pair("a", "[" + rank(0, 0) + "}]"),
+                                   Pair("b", "[" + rank(1, 1) + gpu("GPU-b1") + "]"),
+                                   Pair("c", "[" + rank(1, 0) + gpu("GPU-c0") + "]")));
+  Succeed(store_->AttachNode(job_, "c", "[" + rank(1, 0) + "}," + rank(1, 1) + "}]", 30));
+  EXPECT_THAT(nodes(), ElementsAre(Pair("a", "[" + rank(0, 0) + "}]"),
+                                   Pair("c", "[" + rank(1, 0) + "}," + rank(1, 1) + "}]")));
+  EXPECT_THAT(Get(store_->JobsOf("b")), SizeIs(1)) << "the other job's";
+  EXPECT_EQ(store_->AttachNode(job_, "d", "none", 40).error().kind, ErrorKind::kInput);
 }
 
 TEST_P(StoreTest, ANodesNameIsOneProcesssUntilThatIsSilentOrGone) {
@@ -337,22 +411,52 @@ TEST_P(StoreTest, TokensAreListedUntilTheyAreTakenBack) {
   EXPECT_THAT(Get(store_->Tokens()), IsEmpty());
 }
 
-TEST_P(StoreTest, RanksAreInOrderAndReplaced) {
-  Succeed(store_->PutRank(job_, 10, "ten"));
-  Succeed(store_->PutRank(job_, 2, "two"));
-  Succeed(store_->PutRank(job_, 10, "TEN"));
-  EXPECT_THAT(Get(store_->Ranks(job_)), ElementsAre("two", "TEN"));
-  for (int i = 0; i < 120; ++i) Succeed(store_->AddResult(job_, 2, "{}", i));
+TEST_P(StoreTest, OfOperatorsTokensThatNeverExpireOneStays) {
+  TokenRecord token{.id = "a", .hash = "00", .scope = "operator", .job = "", .name = ""};
+  Succeed(store_->AddToken(token));
+  token.id = "expiring";
+  token.expires = 9;
+  Succeed(store_->AddToken(token));
+  EXPECT_EQ(store_->DeleteToken("a").error().kind, ErrorKind::kUnreachable) << "the other expires";
+  EXPECT_TRUE(Get(store_->DeleteToken("expiring")));
+  token.expires = 0;
+  for (int round = 0; round < 20; ++round) {
+    const std::string before = Get(store_->Tokens()).front().id;
+    token.id = fmt::format("b{}", round);
+    Succeed(store_->AddToken(token));
+    const std::string ids[] = {before, token.id};
+    std::atomic<int> deleted = 0;
+    RunInThreads(2, [&](std::size_t i) {
+      if (store_->DeleteToken(ids[i])) ++deleted;
+    });
+    EXPECT_EQ(deleted, 1);
+    ASSERT_EQ(Get(store_->Tokens()).size(), 1u);
+  }
+}
+
+TEST_P(StoreTest, RanksAreReplacedAndNoTwoStandInOnePlace) {
+  const auto count = [this] { return Get(store_->FindRank(job_, 0)).ranks; };
+  EXPECT_TRUE(Get(store_->PutRank(job_, 10, 0, "ten")));
+  EXPECT_TRUE(Get(store_->PutRank(job_, 2, 1, "two")));
+  EXPECT_TRUE(Get(store_->PutRank(job_, 10, 0, "TEN")));
+  EXPECT_FALSE(Get(store_->PutRank(job_, 3, 1, "three")));
+  EXPECT_FALSE(Get(store_->PutRank(job_, 10, 1, "moved")));
+  EXPECT_TRUE(Get(store_->PutRank(Register("run8"), 3, 1, "another job's")));
+  EXPECT_EQ(count(), 2);
+  EXPECT_EQ(Get(store_->FindRank(job_, 10)).body, "TEN");
+  EXPECT_EQ(Get(store_->FindRank(job_, 3)).body, "");
+  Succeed(store_->ClearRanks(job_));
+  EXPECT_EQ(count(), 0);
+  EXPECT_TRUE(Get(store_->PutRank(job_, 3, 1, "three")));
 }
 
 TEST_P(StoreTest, AnEndedJobGoesWithAllThatIsItsOnceItIsPruned) {
   Get(store_->PutProfile(job_, "a", 1));
-  Succeed(store_->AddMeasurements(job_, "[1]", 1));
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
   const PlanRecord plan = Get(store_->AddPlan(NewPlan("edp", 1), 1));
   Succeed(store_->AttachNode(job_, "n1", "[]", 1));
   Succeed(store_->PutStraggler({.job = job_, .source = "report"}, 1));
-  Succeed(store_->PutRank(job_, 0, "{}"));
-  Succeed(store_->AddResult(job_, 0, "{}", 1));
+  EXPECT_TRUE(Get(store_->PutRank(job_, 0, 0, "{}")));
   const std::string other = Register("run8");
   const std::string running = Register("run9");
   Succeed(store_->EndJob(job_, 2000));
@@ -368,8 +472,8 @@ TEST_P(StoreTest, AnEndedJobGoesWithAllThatIsItsOnceItIsPruned) {
   EXPECT_EQ(Get(store_->FindJob(job_)), std::nullopt) << "what ended first goes first";
   EXPECT_EQ(Get(store_->FindPlanById(plan.id)), std::nullopt);
   EXPECT_FALSE(Get(store_->FindProfile(job_)).has_value());
-  EXPECT_THAT(Get(store_->Measurements(job_)), IsEmpty());
-  EXPECT_THAT(Get(store_->Ranks(job_)), IsEmpty());
+  EXPECT_THAT(Get(store_->Measurements(job_)).rows, IsEmpty());
+  EXPECT_EQ(Get(store_->FindRank(job_, 0)).ranks, 0);
   EXPECT_EQ(Get(store_->Prune(9000, 10)), 1);
   EXPECT_EQ(Job(running).ended, 0);
 }

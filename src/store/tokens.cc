@@ -1,4 +1,6 @@
 // Tokens: who may do what.
+#include <fmt/format.h>
+
 #include "perseus/base/excerpt.h"
 #include "perseus/store/sql_store.h"
 
@@ -18,8 +20,24 @@ Result<void> SqlStore::AddToken(const TokenRecord& token) {
   });
 }
 
+// Refused (kUnreachable) for the last operator's that never expires. All of these are locked, so
+// two that are revoked at once do not each count on the other.
 Result<bool> SqlStore::DeleteToken(std::string_view id) {
   return Write<bool>([&](Transaction& transaction) -> Result<bool> {
+    Result<Rows> lasting = transaction.Run(
+        fmt::format("SELECT id FROM tokens WHERE scope = 'operator' AND (expires = 0 OR id = $1) "
+                    "ORDER BY id {}",
+                    database_->dialect().for_update),
+        {id});
+    if (!lasting) return Fail(lasting);
+    if (lasting->size() == 1 && lasting->front().TakeText(0) == id) {
+      return FailAs(
+          ErrorKind::kUnreachable,
+          "without token {} there is none of an operator's that never expires, and nobody "
+          "could make tokens some day (create one of scope operator that never expires "
+          "first)",
+          id);
+    }
     const Result<Rows> gone =
         transaction.Run("DELETE FROM tokens WHERE id = $1 RETURNING id", {id});
     if (!gone) return Fail(gone);

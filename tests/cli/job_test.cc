@@ -48,6 +48,7 @@ class JobProgramTest : public ProgramTest {
   std::string Jobs(const std::string& arguments = "") const {
     return RunWell("jobs" + arguments + server_flag_);
   }
+  std::string Top() const { return RunWell("top --rounds 1" + server_flag_); }
 
  private:
   pid_t server_ = 0;
@@ -83,6 +84,13 @@ TEST_F(JobProgramTest, AnotherProfileThatIsRefusedLeavesTheJobAsItWas) {
   EXPECT_NE(refused.status, 0);
   EXPECT_THAT(refused.err, HasSubstr("job run7 is registered, without this profile: small.csv: "));
   EXPECT_THAT(Jobs(), HasSubstr("run7"));
+}
+
+TEST_F(JobProgramTest, TopShowsTheJobsAsOftenAsItIsAsked) {
+  EXPECT_EQ(Top(), "0 jobs, 0 with a plan\n\nno jobs\n");
+  JobWell(std::string("register run7") + kJob);
+  EXPECT_THAT(Top(), StartsWith("1 job, 0 with a plan\n\n"));
+  EXPECT_THAT(Top(), HasSubstr("run7  waiting"));
 }
 
 TEST_F(JobProgramTest, RegisteringSaysWhatIsMissing) {

@@ -43,8 +43,7 @@ Network::Network(int machines) : machines_(machines) {
   for (int machine = 0; machine < machines; ++machine) {
     const std::string name = Name(machine);
     const std::string address = Address(machine);
-    const std::string gateway =
-        address.substr(0, address.rfind('.')) + "." + std::to_string(machine * 4 + 1);
+    const std::string gateway = Gateway(machine);
     MustIp("netns add " + name);
     MustIp(fmt::format("link add {0} type veth peer name eth0 netns {0}", name));
     MustIp(fmt::format("address add {}/30 dev {}", gateway, name));
@@ -66,7 +65,17 @@ std::string Network::Address(int machine) const {
   return fmt::format("10.213.{}.{}", OwnNumber() % 250, machine * 4 + 2);
 }
 
-std::string Network::Inside(int machine) const { return "ip netns exec " + Name(machine); }
+std::string Network::Gateway(int machine) {
+  return fmt::format("10.213.{}.{}", OwnNumber() % 250, machine * 4 + 1);
+}
+
+std::string Network::Inside(int machine) const {
+  return fmt::format("{}", fmt::join(InsideWords(machine), " "));
+}
+
+std::vector<std::string> Network::InsideWords(int machine) const {
+  return {"ip", "netns", "exec", Name(machine)};
+}
 
 // Its other end goes down with it, and the route: this end gives up at once, as where a machine
 // vanishes. Addresses stay.
@@ -76,6 +85,15 @@ void Network::Cut(int machine) const {
 
 void Network::Mend(int machine) const {
   MustIp(fmt::format("-n {} link set eth0 up", Name(machine)));
+}
+
+// What it sends finds no way, and what comes is of somebody to whom it knows none.
+void Network::Silence(int machine) const {
+  MustIp(fmt::format("-n {} route add blackhole {}/32", Name(machine), Gateway(machine)));
+}
+
+void Network::EndSilence(int machine) const {
+  MustIp(fmt::format("-n {} route del blackhole {}/32", Name(machine), Gateway(machine)));
 }
 
 // An interface's name has 15 letters at most.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace perseus {
 
@@ -19,12 +20,18 @@ class Network {
   std::string Address(int machine) const;
   // Before a command that is to run there.
   std::string Inside(int machine) const;
+  std::vector<std::string> InsideWords(int machine) const;
   // Pulls its cable, as seen from both ends, and puts it back.
   void Cut(int machine) const;
   void Mend(int machine) const;
+  // Loses every packet of its, and neither end is told.
+  void Silence(int machine) const;
+  void EndSilence(int machine) const;
 
  private:
   std::string Name(int machine) const;
+  // This machine, as that one reaches it.
+  static std::string Gateway(int machine);
 
   int machines_;
 };

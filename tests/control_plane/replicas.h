@@ -46,6 +46,8 @@ class StragglerLoad {
   struct Said {
     double acknowledged = 0;
     std::vector<double> unknown;
+    // All that were never answered: where they wait for a silent database, they may come late.
+    std::vector<double> unanswered;
   };
   std::map<int, Said> said() const;
   int acknowledged() const { return acknowledged_; }
@@ -79,7 +81,9 @@ class Replicas : public Served {
   void Attach(const std::string& node) const;
   // Once nothing is to be planned: each acknowledged straggler is there, versions have no gap, and
   // nodes have the last one, none twice.
-  void ExpectNothingLost(const StragglerLoad& load, const RecordedStream& stream);
+  enum class Unanswered { kNeverComeLate, kMayComeLate };
+  void ExpectNothingLost(const StragglerLoad& load, const RecordedStream& stream,
+                         Unanswered unanswered = Unanswered::kNeverComeLate);
 
   ~Replicas() override;
 

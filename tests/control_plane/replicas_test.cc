@@ -1,9 +1,13 @@
 // Three replicas over one PostgreSQL, and what may happen to them.
 #include "replicas.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <csignal>
+#include <iostream>
+#include <thread>
 
 #include "network.h"
 
@@ -29,10 +33,12 @@ TEST_F(ReplicasTest, KilledUnderLoadNothingAcknowledgedIsLostNorToldTwice) {
   StragglerLoad load(urls(), kKey);
   for (int round = 0; round < 4; ++round) {
     const std::int64_t version = VersionInForce();
-    ASSERT_TRUE(Comes([&] { return VersionInForce() > version && ReplicaOfNode() >= 0; }));
+    ASSERT_TRUE(Comes([&] {
+      return VersionInForce() > version && ReplicaOfNode() >= 0 && ReplicaAt(stream.server()) >= 0;
+    }));
     // In turn the one that the real node hears, and the one that the recording one does.
     const int killed = round % 2 == 0 ? ReplicaOfNode() : ReplicaAt(stream.server());
-    if (killed < 0) continue;
+    ASSERT_GE(killed, 0) << "nobody would be killed";
     Kill(pid(killed), SIGKILL);
     EXPECT_TRUE(Comes([&] { return ReplicaOfNode() >= 0 && ReplicaOfNode() != killed; }));
     EXPECT_TRUE(Comes([&] { return ReplicaAt(stream.server()) >= 0; }));
@@ -75,6 +81,55 @@ TEST_F(ReplicasTest, WithoutTheDatabaseNodesKeepTheirOrdersAndCatchUp) {
   load.End();
   ExpectNothingLost(load, stream);
 }
+
+// The database's network loses everything, and nobody is told.
+class SilentDatabaseTest : public ReplicasTest {
+ protected:
+  // For that long at least, and until all replicas have noticed.
+  void LoseFor(std::chrono::seconds outage);
+};
+
+void SilentDatabaseTest::LoseFor(std::chrono::seconds outage) {
+  const std::string why_not = Network::WhyNot();
+  if (!why_not.empty()) GTEST_SKIP() << why_not;
+  const Network network(1);
+  StartReplicas({"127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"}, {},
+                PostgresServer::Machine{network.InsideWords(0), network.Address(0)});
+  Begin();
+  const RecordedStream stream(urls(), "n1");
+  StragglerLoad load(urls(), kKey);
+  ASSERT_TRUE(Comes([&] { return load.acknowledged() > 20; }));
+  network.Silence(0);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  for (int replica = 0; replica < kReplicas; ++replica) {
+    EXPECT_TRUE(Comes([&] { return Ask(url(replica), "GET", "/readyz").status == 503; }));
+    EXPECT_EQ(Ask(url(replica), "GET", "/healthz").status, 200);
+  }
+  std::cout << fmt::format("not ready {:.1f} s after the loss\n", seconds());
+  const int acknowledged = load.acknowledged();
+  const std::string orders = Read("run/orders.json");
+  const int ran = steps();
+  EXPECT_TRUE(Comes([&] { return steps() > ran + 30; })) << "the job goes on";
+  std::this_thread::sleep_until(begin + outage);
+  EXPECT_EQ(load.acknowledged(), acknowledged) << "without a database";
+  EXPECT_EQ(Read("run/orders.json"), orders);
+  network.EndSilence(0);
+  for (int replica = 0; replica < kReplicas; ++replica) {
+    EXPECT_TRUE(Comes([&] { return Ask(url(replica), "GET", "/readyz").status == 200; }));
+  }
+  std::cout << fmt::format("ready {:.1f} s after it, ", seconds());
+  EXPECT_TRUE(Comes([&] { return load.acknowledged() > acknowledged + 20; }));
+  std::cout << fmt::format("serving {:.1f} s after it\n", seconds());
+  load.End();
+  ExpectNothingLost(load, stream, Unanswered::kMayComeLate);
+}
+
+TEST_F(SilentDatabaseTest, UntilThatIsNoticedNothingIsLost) { LoseFor(std::chrono::seconds(0)); }
+
+TEST_F(SilentDatabaseTest, ForAMinuteNothingIsLost) { LoseFor(std::chrono::minutes(1)); }
 
 // A cut cable says nothing: no connection is closed, and what was sent to it is never answered.
 TEST_F(ReplicasTest, CutOffOneIsLeftForAnother) {

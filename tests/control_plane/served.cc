@@ -12,8 +12,9 @@ void Served::StartServer() {
 }
 
 void Served::StartReplicas(const std::vector<std::string>& addresses,
-                           const std::vector<std::string>& in_front) {
-  postgres_ = std::make_unique<PostgresServer>();
+                           const std::vector<std::string>& in_front,
+                           const std::optional<PostgresServer::Machine>& database) {
+  postgres_ = std::make_unique<PostgresServer>(database);
   database_ = postgres_->MakeDatabase();
   addresses_ = addresses;
   in_front_ = in_front;

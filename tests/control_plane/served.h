@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ class Served : public TrainingFixture {
   // They listen at `addresses`, each ("127.0.0.1:0") a free port's; `in_front` (of each) runs it
   // elsewhere ("ip netns exec NAME").
   void StartReplicas(const std::vector<std::string>& addresses,
-                     const std::vector<std::string>& in_front = {});
+                     const std::vector<std::string>& in_front = {},
+                     const std::optional<PostgresServer::Machine>& database = {});
   void StartReplica(int replica);
   // Each on a machine of that network.
   void StartReplicasIn(const Network& network);

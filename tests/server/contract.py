@@ -14,6 +14,11 @@ import yaml
 PATIENCE_S = 60
 NOTHING = object()  # In place of a value: leave its key out.
 WRONG = [NOTHING, None, True, -1, 1.5, 1e300, "", "\0", "no such", [], {}, [[]]]
+# About the largest that some numbers may be; the contract says of which that is.
+LARGE = [4_096, 70_000, 200_000, 500_000, 2_000_000, 10**16]
+# What these may be depends on the job, or on another field; their descriptions say so.
+NOT_ALONE = {"job", "scope", "stages", "chunks", "microbatches", "csv", "kind", "stage", "chunk", "rank",
+             "tensor_rank", "pipeline", "dp_rank", "pp_rank", "clocks_mhz", "starts_in", "expires_in", "ready"}
 NO_JSON = [b"", b"{", b"\xff\xfe", b"[]", b"null", b'{"key": 1, "key": 2}', b"[" * 100_000,
            b'{"\\ud800": 1}', b'{"key": [[[[[[[]]]]]]]}']
 
@@ -63,6 +68,9 @@ class Contract:
         responses = self.operation(method, path)["responses"]
         what = (method, path, answer.status, answer.text[:600])
         require(answer.status < 500, "the server's own fault for what a client sent:", *what)
+        require(re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-00", answer.fields["traceresponse"] or ""),
+                "no trace:", *what)
+        require((answer.status == 401) == (answer.fields["www-authenticate"] == "Bearer"), *what)
         key = str(answer.status)
         if answer.status < 400:
             require(key in responses, "a status that the contract lacks:", *what)
@@ -83,6 +91,7 @@ class Answer:
     def __init__(self, response):
         self.status = response.status
         self.media = (response.getheader("content-type") or "").split(";")[0]
+        self.fields = response.headers
         self.text = response.read().decode()
 
     def json(self):
@@ -108,13 +117,13 @@ class Server:
     def fields(self):
         return {"Authorization": "Bearer " + self.token} if self.token else {}
 
-    def send(self, method, target, body=None):
+    def send(self, method, target, body=None, fields=None):
         if isinstance(body, (dict, list)):
             body = json.dumps(body).encode()
         elif isinstance(body, str):
             body = body.encode()
         try:
-            self.connection.request(method, target, body, self.fields())
+            self.connection.request(method, target, body, {**self.fields(), **(fields or {})})
             return Answer(self.connection.getresponse())
         except (http.client.HTTPException, ConnectionError) as error:
             require(False, method, target, "was not answered:", error)
@@ -128,9 +137,9 @@ class Server:
 def mutated(value, path=()):
     """Bodies that differ from `value` in one place, with that place."""
     if isinstance(value, dict):
-        yield {**value, "surplus": 1}, path
+        yield {**value, "surplus": 1}, (*path, "surplus")
         for key, member in value.items():
-            for wrong in WRONG:
+            for wrong in WRONG + LARGE:
                 changed = {**value, key: wrong}
                 if wrong is NOTHING:
                     del changed[key]
@@ -138,7 +147,7 @@ def mutated(value, path=()):
             for changed, place in mutated(member, (*path, key)):
                 yield {**value, key: changed}, place
     elif isinstance(value, list) and value:
-        for wrong in WRONG[1:]:
+        for wrong in WRONG[1:] + LARGE:
             yield [wrong, *value[1:]], (*path, 0)
         for changed, place in mutated(value[0], (*path, 0)):
             yield [changed, *value[1:]], place
@@ -150,10 +159,10 @@ class Check:
         self.server = server
         self.count = 0
 
-    def call(self, method, path, status, query="", body=None, **named):
+    def call(self, method, path, status, query="", body=None, fields=None, **named):
         """`named` goes into the path."""
         place = re.sub(r"\{(\w+)\}", lambda found: urllib.parse.quote(named[found[1]], safe=""), path)
-        answer = self.server.send(method, place + query, body)
+        answer = self.server.send(method, place + query, body, fields)
         self.count += 1
         self.contract.check(method, path, answer)
         wanted = status if isinstance(status, tuple) else (status,)
@@ -175,15 +184,21 @@ class Check:
             if not self.contract.faults(schema, body):
                 continue
             problem = self.call(method, path, (400, 422), body=body, **named).json()
-            if place and "surplus" not in body:
-                require(problem.get("pointer", "").startswith("/" + place[0]), method, path, body,
+            pointer = problem.get("pointer", "")
+            if "surplus" in place:
+                require(pointer == "/" + "/".join(map(str, place)), method, path, body, problem)
+            elif place:
+                require(pointer.startswith("/" + place[0]), method, path, body,
                         "should be refused at", place, "and is with", problem)
 
     def try_all(self, method, path, good, **named):
-        """What the contract allows near it: taken or not, answered as the contract says."""
-        for body, _ in mutated(good):
-            if not self.contract.faults(self.contract.body_schema(method, path), body):
-                self.call(method, path, (200, 201, 202, 400, 404, 409, 422), body=body, **named)
+        """What the contract allows near it: answered as the contract says, and not wrong in itself."""
+        for body, place in mutated(good):
+            if self.contract.faults(self.contract.body_schema(method, path), body):
+                continue
+            depends = NOT_ALONE & set(place) or "\\u0000" in json.dumps(body)
+            self.call(method, path, (200, 201, 202, 404, 409, 422) + ((400,) if depends else ()),
+                      body=body, **named)
 
     def comes(self, path, condition, **named):
         until = time.monotonic() + PATIENCE_S

@@ -84,7 +84,8 @@ std::string PostgresServer::WhyNot() {
   return {};
 }
 
-PostgresServer::PostgresServer() : programs_(FindPrograms()) {
+PostgresServer::PostgresServer(std::optional<Machine> machine)
+    : machine_(std::move(machine)), programs_(FindPrograms()) {
   if (::geteuid() == 0) {
     const passwd* user = ::getpwnam(kUser);
     if (user == nullptr || ::chown(directory_.path().c_str(), user->pw_uid, user->pw_gid) != 0) {
@@ -93,6 +94,9 @@ PostgresServer::PostgresServer() : programs_(FindPrograms()) {
   }
   RunOrThrow(CommandOf("initdb", {"-D", directory_ / "data", "-A", "trust", "-U", "test", "-E",
                                   "UTF8", "--locale=C.UTF-8", "--no-sync"}));
+  if (machine_) {
+    std::ofstream(directory_ / "data/pg_hba.conf", std::ios::app) << "host all all all trust\n";
+  }
   Start();
 }
 
@@ -115,10 +119,14 @@ std::vector<std::string> PostgresServer::CommandOf(
 void PostgresServer::Start() {
   if (server_ != 0) return;
   const std::string log = directory_ / "log";
-  server_ = Spawn(CommandOf("postgres", {"-D", directory_ / "data", "-k", directory_.path(), "-c",
-                                         "listen_addresses=", "-c", "fsync=off", "-c",
-                                         "deadlock_timeout=50ms"}),
-                  log);
+  std::vector<std::string> command =
+      CommandOf("postgres", {"-D", directory_ / "data", "-k", directory_.path(), "-c",
+                             "listen_addresses=" + (machine_ ? machine_->address : std::string()),
+                             "-c", "fsync=off", "-c", "deadlock_timeout=50ms"});
+  if (machine_) {
+    command.insert(command.begin(), machine_->in_front.begin(), machine_->in_front.end());
+  }
+  server_ = Spawn(command, log);
   const std::vector<std::string> ask = {programs_ + "/pg_isready", "-q", "-h", directory_.path()};
   while (!RunProgram(ask, "")) {
     if (::waitpid(server_, nullptr, WNOHANG) == server_) {
@@ -143,6 +151,7 @@ void PostgresServer::Restart() {
 }
 
 std::string PostgresServer::AddressOf(const std::string& database) const {
+  if (machine_) return "postgresql://test@" + machine_->address + "/" + database;
   return "postgresql://test@/" + database + "?host=" + directory_.path().string();
 }
 

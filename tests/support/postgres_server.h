@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,14 @@ class PostgresServer {
   // Why there cannot be one here; empty if there can.
   static std::string WhyNot();
 
+  // On another machine, as far as the network goes (tests/control_plane/network.h): the server runs
+  // there, and is reached by its address.
+  struct Machine {
+    std::vector<std::string> in_front;  // Of a command that is to run there.
+    std::string address;
+  };
   // Starts it. Takes about 2 s. Throws std::runtime_error.
-  PostgresServer();
+  explicit PostgresServer(std::optional<Machine> machine = {});
   ~PostgresServer();
   PostgresServer(const PostgresServer&) = delete;
   PostgresServer& operator=(const PostgresServer&) = delete;
@@ -38,6 +45,7 @@ class PostgresServer {
                                      const std::vector<std::string>& arguments) const;
 
   TemporaryDirectory directory_;
+  const std::optional<Machine> machine_;
   std::string programs_;  // Their directory.
   pid_t server_ = 0;      // 0: stopped.
   int databases_ = 0;
