@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
-#include <vector>
 
+#include "perseus/server/event_hub.h"
 #include "perseus/server/job_spec.h"
 #include "perseus/server/planning.h"
 
@@ -14,7 +15,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr Milliseconds kLostAfter = 15'000;
 constexpr Milliseconds kOldStraggler = 3'600'000;
 constexpr double kMillisecondsPerSecond = 1e3;
 
@@ -22,7 +22,9 @@ double SecondsSince(Milliseconds time, Milliseconds now) {
   return static_cast<double>(now - time) / kMillisecondsPerSecond;
 }
 
-bool IsLost(const NodeRecord& node, Milliseconds now) { return now - node.seen > kLostAfter; }
+bool IsLost(const NodeRecord& node, Milliseconds now) {
+  return now - node.seen > kNodeIsSilentAfter;
+}
 
 // Where a node is with the newest orders.
 std::string_view StateOf(const NodeRecord& node, const JobRecord& job, std::int64_t from_step,
@@ -60,8 +62,7 @@ ordered_json OrdersJson(const JobRecord& job, const PlannedOrders& orders) {
 }
 
 ordered_json Summary(const JobRecord& job, const JobSpec& spec,
-                     const std::optional<PlannedOrders>& orders,
-                     const std::vector<NodeRecord>& nodes, Milliseconds now) {
+                     const std::optional<PlannedOrders>& orders, std::int64_t lost_nodes) {
   ordered_json json{{"id", job.id},
                     {"key", job.key},
                     {"status", job.ended != 0 ? "ended" : job.status},
@@ -79,9 +80,7 @@ ordered_json Summary(const JobRecord& job, const JobSpec& spec,
   json["profile_version"] = job.profile_version;
   json["planning"] = job.planned < job.generation ? "due" : "done";
   json["last_step"] = job.last_step;
-  const auto lost =
-      std::ranges::count_if(nodes, [now](const NodeRecord& node) { return IsLost(node, now); });
-  if (lost > 0) json["lost_nodes"] = lost;
+  if (lost_nodes > 0) json["lost_nodes"] = lost_nodes;
   if (!job.summary.empty()) json["measured"] = ordered_json::parse(job.summary);
   if (orders && !orders->pipelines.empty()) {
     double energy_j = 0;
@@ -103,9 +102,9 @@ Result<ordered_json> SummarizeJob(const Services& services, const JobRecord& job
   if (!spec) return Fail(spec);
   auto orders = OrdersOf(services, job);
   if (!orders) return Fail(orders);
-  const auto nodes = services.store.NodesOf(job.id);
-  if (!nodes) return Fail(nodes);
-  return Summary(job, *spec, *orders, *nodes, now);
+  const auto lost = services.store.CountNodesSilentSince(job.id, now - kNodeIsSilentAfter);
+  if (!lost) return Fail(lost);
+  return Summary(job, *spec, *orders, *lost);
 }
 
 Result<ordered_json> ViewJob(const Services& services, const JobRecord& job, Milliseconds now) {
@@ -117,7 +116,9 @@ Result<ordered_json> ViewJob(const Services& services, const JobRecord& job, Mil
   if (!stragglers) return Fail(stragglers);
   const auto nodes = services.store.NodesOf(job.id);
   if (!nodes) return Fail(nodes);
-  ordered_json json = Summary(job, *spec, *orders, *nodes, now);
+  const auto lost =
+      std::ranges::count_if(*nodes, [now](const NodeRecord& node) { return IsLost(node, now); });
+  ordered_json json = Summary(job, *spec, *orders, lost);
   if (*orders) json["orders"] = OrdersJson(job, **orders);
   auto straggler_list = ordered_json::array();
   for (const StragglerRecord& straggler : *stragglers) {

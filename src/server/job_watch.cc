@@ -128,7 +128,10 @@ bool JobWatch::HasBegunAnew() {
 
 bool JobWatch::WantsNodes(const std::string& node, Milliseconds now) const {
   const MutexLock lock(mutex_);
-  return !all_nodes_.contains(node) || !IsWithin(kLookAtNodes, looked_at_nodes_, now);
+  const Milliseconds pause = all_nodes_.contains(node)
+                                 ? kLookAtNodes
+                                 : static_cast<Milliseconds>(all_nodes_.size() / kNodesAMillisecond);
+  return !IsWithin(pause, looked_at_nodes_, now);
 }
 
 void JobWatch::SetNodes(std::map<int, std::set<std::string>> nodes, const std::string& first,

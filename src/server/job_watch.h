@@ -57,7 +57,9 @@ class JobWatch {
   bool HasBegunAnew();
 
   // Who has ranks of each pipeline; asked for again every kLookAtNodes, and for a node not known.
+  // Those of thousands that come one after the other wait for each other, 0.1 ms a node.
   static constexpr Milliseconds kLookAtNodes = 10'000;
+  static constexpr std::size_t kNodesAMillisecond = 10;
   bool WantsNodes(const std::string& node, Milliseconds now) const;
   // `first`: of all live ones, the one whose replica judges the job.
   void SetNodes(std::map<int, std::set<std::string>> nodes, const std::string& first,

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
 namespace perseus {
 namespace {
@@ -133,6 +135,17 @@ TEST_F(JobWatchTest, AClockThatWasSetBackHoldsNothingUp) {
   EXPECT_FALSE(watch_.IsDue(1'000'400, 500));
   EXPECT_TRUE(watch_.IsDue(900'000, 500));
   EXPECT_FALSE(watch_.IsDue(900'400, 500));
+}
+
+TEST_F(JobWatchTest, NewNodesOfALargeJobWaitForEachOther) {
+  EXPECT_TRUE(watch_.WantsNodes("c0", 0)) << "four nodes are looked through at once";
+  EXPECT_FALSE(watch_.WantsNodes("a0", 0));
+  std::set<std::string> many;
+  for (int i = 0; i < 5000; ++i) many.insert("n" + std::to_string(i));
+  watch_.SetNodes({{0, many}}, "n0", 1000);
+  EXPECT_FALSE(watch_.WantsNodes("new", 1499));
+  EXPECT_TRUE(watch_.WantsNodes("new", 1500));
+  EXPECT_FALSE(watch_.WantsNodes("n0", 1500));
 }
 
 }  // namespace

@@ -60,10 +60,12 @@ Result<bool> NodeReports::TakeJob(const std::string& node, const NodeJobReport& 
   if (!job) return Fail(job);
   if (!*job || (*job)->ended != 0) return false;
   const std::shared_ptr<JobWatch> watch = watches_.Of((*job)->id, now);
-  if (watch->WantsNodes(node, now)) {
+  const bool looks = watch->WantsNodes(node, now);
+  if (looks) {
     if (auto looked = LookAtNodes((*job)->id, *watch, now); !looked) return Fail(looked);
   }
-  if (!watch->HasNode(node)) return false;
+  // So soon after the last look nobody knows; it is told the next time.
+  if (!watch->HasNode(node)) return !looks;
   See(node, (*job)->id, report, now);
   if (const auto had = std::max(report.acknowledged, report.following);
       had > (*job)->orders_version) {

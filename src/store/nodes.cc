@@ -133,6 +133,13 @@ Result<std::vector<NodeRecord>> SqlStore::NodesOf(std::string_view job) {
                  {job}, NodeOf);
 }
 
+Result<std::int64_t> SqlStore::CountNodesSilentSince(std::string_view job, Milliseconds time) {
+  auto count = ReadOne("SELECT COUNT(*) FROM nodes WHERE job = $1 AND seen < $2", {job, time},
+                       [](Row& row) { return row.Integer(0); });
+  if (!count) return Fail(count);
+  return **count;
+}
+
 Result<std::vector<NodeRecord>> SqlStore::JobsOf(std::string_view node) {
   return ReadAll(fmt::format("SELECT {} FROM nodes JOIN jobs ON jobs.id = nodes.job "
                              "WHERE nodes.node = $1 ORDER BY jobs.number",

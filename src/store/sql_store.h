@@ -73,6 +73,7 @@ class SqlStore final : public Store {
                           Milliseconds now) override;
   Result<void> DetachNode(std::string_view job, std::string_view node) override;
   Result<std::vector<NodeRecord>> NodesOf(std::string_view job) override;
+  Result<std::int64_t> CountNodesSilentSince(std::string_view job, Milliseconds time) override;
   Result<std::vector<NodeRecord>> JobsOf(std::string_view node) override;
   Result<std::vector<std::string>> ClaimNodes(const std::vector<NodeClaim>& claims,
                                               Milliseconds now, Milliseconds silent_since) override;

@@ -289,6 +289,8 @@ class Store {
                                   std::string_view ranks, Milliseconds now) = 0;
   virtual Result<void> DetachNode(std::string_view job, std::string_view node) = 0;
   virtual Result<std::vector<NodeRecord>> NodesOf(std::string_view job) = 0;
+  // How many of them were seen last before `time`.
+  virtual Result<std::int64_t> CountNodesSilentSince(std::string_view job, Milliseconds time) = 0;
   virtual Result<std::vector<NodeRecord>> JobsOf(std::string_view node) = 0;
   // Each name is its claimant's from now on, unless another has it that was seen since
   // `silent_since`; the nodes that are so. No two claims of one node.
