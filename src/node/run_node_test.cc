@@ -136,21 +136,20 @@ class FakeServer {
     routes.Add("PUT", "/v1/nodes/{node}/jobs/{job}", answer(R"({"job": "j-1"})"));
     routes.Add("POST", "/v1/nodes/{node}/reports", answer("{}"));
     routes.Add("GET", "/v1/plans/{plan}", answer(TinyPlan()));
-    routes.Add(
-        "GET", "/v1/nodes/{node}/events",
-        [this](Call& call) -> boost::asio::awaitable<http::Response> {
-          Note(call.request);
-          {
-            const MutexLock lock(mutex_);
-            positions_.emplace_back(call.request.Field("last-event-id"));
-            instances_.insert(call.request.query.at("instance"));
-            if (refusal_) co_return http::ProblemResponse(*refusal_);
-          }
-          const auto stream = call.open_stream();
-          if (stream) stream_ = *stream;
-          co_return http::Response{};
-        },
-        {.query = {"instance"}});
+    routes.Add("GET", "/v1/nodes/{node}/events",
+               [this](Call& call) -> boost::asio::awaitable<http::Response> {
+                 Note(call.request);
+                 {
+                   const MutexLock lock(mutex_);
+                   positions_.emplace_back(call.request.Field("last-event-id"));
+                   instances_.insert(call.request.query.at("instance"));
+                   if (refusal_) co_return http::ProblemResponse(*refusal_);
+                 }
+                 const auto stream = call.open_stream();
+                 if (stream) stream_ = *stream;
+                 co_return http::Response{};
+               },
+               {.query = {"instance"}});
     return routes;
   }
 

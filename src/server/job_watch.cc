@@ -128,9 +128,9 @@ bool JobWatch::HasBegunAnew() {
 
 bool JobWatch::WantsNodes(const std::string& node, Milliseconds now) const {
   const MutexLock lock(mutex_);
-  const Milliseconds pause = all_nodes_.contains(node)
-                                 ? kLookAtNodes
-                                 : static_cast<Milliseconds>(all_nodes_.size() / kNodesAMillisecond);
+  const Milliseconds pause =
+      all_nodes_.contains(node) ? kLookAtNodes
+                                : static_cast<Milliseconds>(all_nodes_.size() / kNodesAMillisecond);
   return !IsWithin(pause, looked_at_nodes_, now);
 }
 

@@ -349,16 +349,14 @@ void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool) {
   endpoints.Add("POST", "/register_job", Access::kJob, RegisterJob);
   endpoints.Add("POST", "/register_rank/{job}", Access::kJob,
                 [jobs](const Context& context) { return RegisterRank(*jobs, context); });
-  endpoints.AddWaiting(
-      "GET", "/schedule/{job}", Access::kRead,
-      [&pool, jobs](http::Call& call, Context context) {
-        return AwaitSchedule(pool, *jobs, call, std::move(context));
-      },
-      {.query = {"rank"}});
-  endpoints.Add(
-      "POST", "/result/{job}", Access::kJob,
-      [jobs](const Context& context) { return TakeResult(*jobs, context); },
-      {.body_bytes = kLargestResult});
+  endpoints.AddWaiting("GET", "/schedule/{job}", Access::kRead,
+                       [&pool, jobs](http::Call& call, Context context) {
+                         return AwaitSchedule(pool, *jobs, call, std::move(context));
+                       },
+                       {.query = {"rank"}});
+  endpoints.Add("POST", "/result/{job}", Access::kJob,
+                [jobs](const Context& context) { return TakeResult(*jobs, context); },
+                {.body_bytes = kLargestResult});
 }
 
 }  // namespace perseus

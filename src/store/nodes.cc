@@ -49,8 +49,8 @@ Place PlaceOf(const ordered_json& rank) {
 // `other` has these ranks no more; without any, it is not attached.
 Result<void> TakeFrom(Transaction& transaction, std::string_view job, const std::string& other,
                       const std::set<Place>& taken) {
-  Result<Rows> had = transaction.Run("SELECT ranks FROM nodes WHERE job = $1 AND node = $2",
-                                     {job, other});
+  Result<Rows> had =
+      transaction.Run("SELECT ranks FROM nodes WHERE job = $1 AND node = $2", {job, other});
   if (!had) return Fail(had);
   auto left = ordered_json::array();
   for (const ordered_json& rank : ordered_json::parse(had->at(0).TakeText(0), nullptr, false)) {
@@ -71,8 +71,8 @@ Result<void> MoveRanks(Transaction& transaction, std::string_view job, std::stri
                        std::string_view ranks) {
   const auto list = ordered_json::parse(ranks, nullptr, false);
   if (!list.is_array()) return Fail("a node's ranks are no list (expected a JSON array)");
-  const auto gone = transaction.Run("DELETE FROM node_ranks WHERE job = $1 AND node = $2",
-                                    {job, node});
+  const auto gone =
+      transaction.Run("DELETE FROM node_ranks WHERE job = $1 AND node = $2", {job, node});
   if (!gone) return Fail(gone);
   std::set<Place> taken;
   std::set<std::string> others;

@@ -277,7 +277,8 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
   Succeed(store_->Acknowledge({report}));
   EXPECT_THAT(
       Get(store_->NodesOf(job_)),
-      ElementsAre(report, NodeRecord{.job = job_, .node = "n2", .ranks = RanksOf({2}), .seen = 10}));
+      ElementsAre(report,
+                  NodeRecord{.job = job_, .node = "n2", .ranks = RanksOf({2}), .seen = 10}));
   EXPECT_THAT(Get(store_->JobsOf("n1")), SizeIs(2));
   EXPECT_EQ(Get(store_->CountNodesSilentSince(job_, 10)), 0);
   EXPECT_EQ(Get(store_->CountNodesSilentSince(job_, 11)), 1);
