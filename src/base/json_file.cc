@@ -58,9 +58,9 @@ class Checker : public nlohmann::json_sax<json> {
 
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    const std::string_view what = error.what();
-    const bool is_overflow = what.find("out_of_range") != std::string_view::npos;
-    throw NotJson{position, WhatIsWrong(what), is_overflow ? Pointer() : "", is_overflow};
+    constexpr int kNumberOverflow = 406;  // As the library numbers them.
+    const bool is_overflow = error.id == kNumberOverflow;
+    throw NotJson{position, WhatIsWrong(error.what()), is_overflow ? Pointer() : "", is_overflow};
   }
 
   struct NotJson {
@@ -195,7 +195,7 @@ std::string Node::Text() const {
   return value.get<std::string>();
 }
 
-// JSON has no NaN or infinity, but 1e999 overflows to one.
+// What is no number is within no bounds.
 double Node::Number(double least, double most, std::string_view unit) const {
   const double number =
       value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();

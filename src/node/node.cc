@@ -305,6 +305,8 @@ JobReport Node::ReportOf(const Job& job) {
   if (in_force && (job.id.empty() || in_force->job == job.id)) {
     report.acknowledged = in_force->version;
   }
+  // Ranks may still follow what a job before it was told.
+  if (report.acknowledged == 0) return report;
   const RankFollower::Following following = job.ranks.following();
   report.following = following.version;
   report.since_step = following.since_step;
@@ -349,7 +351,11 @@ void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
     if (!not_attached.contains(job.told.job)) continue;
     job.is_unknown = true;
     job.has_run = job.is_attached = false;
-    job.next_attach = 0;
+    uplink_.Complain("attaching " + job.key,
+                     fmt::format("the server has no ranks of job {} here any more: they are on "
+                                 "another node, or it has ended; should they go on, it is asked "
+                                 "again",
+                                 job.key));
   }
 }
 

@@ -327,10 +327,8 @@ class ControlPlane::Impl {
                   .is_ready = is_ready_.load()});
     const auto now = std::chrono::steady_clock::now();
     if (!is_looking_.exchange(true)) {
-      asked_at_ = now;
-      awaits_answer_ = true;
       boost::asio::post(pool_, [this, claims = hub_->Claims()] { LookAfterStore(claims); });
-    } else if (awaits_answer_ && now - asked_at_ >= kSilence && is_ready_.exchange(false)) {
+    } else if (awaits_answer_ && now - asked_at_.load() >= kSilence && is_ready_.exchange(false)) {
       log_.error("the database is silent; nodes keep running their last plans");
     }
     housekeeping_.expires_after(is_ready_ ? options_.housekeeping : kWhileAway);
@@ -345,6 +343,8 @@ class ControlPlane::Impl {
   }
 
   void KeepStore(const std::vector<NodeClaim>& claims) {
+    asked_at_ = std::chrono::steady_clock::now();
+    awaits_answer_ = true;
     const Result<void> answers = store_->Ping();
     awaits_answer_ = false;
     const bool was_ready = is_ready_.exchange(answers.has_value());
@@ -374,7 +374,7 @@ class ControlPlane::Impl {
   std::atomic<bool> is_ready_{true};
   std::atomic<bool> is_looking_{false};     // After the database, just now.
   std::atomic<bool> awaits_answer_{false};  // From it, since asked_at_.
-  std::chrono::steady_clock::time_point asked_at_;
+  std::atomic<std::chrono::steady_clock::time_point> asked_at_{};
   std::atomic<bool> looks_again_{false};  // The hub, once the database answers.
   std::atomic<int> plans_on_request_{0};
   std::stop_source ends_;

@@ -5,6 +5,8 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -46,15 +48,62 @@ Place PlaceOf(const ordered_json& rank) {
   return {number("pipeline"), number("rank"), number("tensor_rank")};
 }
 
-// `other` has these ranks no more; without any, it is not attached.
-Result<void> TakeFrom(Transaction& transaction, std::string_view job, const std::string& other,
-                      const std::set<Place>& taken) {
-  Result<Rows> had =
-      transaction.Run("SELECT ranks FROM nodes WHERE job = $1 AND node = $2", {job, other});
-  if (!had) return Fail(had);
+Result<std::set<Place>> ParsePlaces(std::string_view ranks) {
+  const auto list = ordered_json::parse(ranks, nullptr, false);
+  if (!list.is_array()) return Fail("a node's ranks are no list (expected a JSON array)");
+  std::set<Place> places;
+  for (const ordered_json& rank : list) places.insert(PlaceOf(rank));
+  return places;
+}
+
+using Owners = std::map<Place, std::string>;
+
+// Who has which rank of these pipelines, and what else the node has.
+Result<Owners> FindOwners(Transaction& transaction, std::string_view job, std::string_view node,
+                          const std::set<Place>& places) {
+  const std::int64_t first = places.empty() ? 0 : (*places.begin())[0];
+  const std::int64_t last = places.empty() ? -1 : (*places.rbegin())[0];
+  Result<Rows> rows = transaction.Run(
+      "SELECT pipeline, rank, tensor_rank, node FROM node_ranks "
+      "WHERE job = $1 AND ((pipeline >= $2 AND pipeline <= $3) OR node = $4)",
+      {job, first, last, node});
+  if (!rows) return Fail(rows);
+  Owners owners;
+  for (Row& row : *rows) {
+    owners[{row.Integer(0), row.Integer(1), row.Integer(2)}] = row.TakeText(3);
+  }
+  return owners;
+}
+
+// The node has these ranks, and no others.
+Result<void> PutPlaces(Transaction& transaction, std::string_view job, std::string_view node,
+                       const std::set<Place>& places, const Owners& owners) {
+  for (const auto& [place, owner] : owners) {
+    if (owner != node || places.contains(place)) continue;
+    const auto gone = transaction.Run(
+        "DELETE FROM node_ranks WHERE job = $1 AND pipeline = $2 AND rank = $3 AND tensor_rank = $4",
+        {job, place[0], place[1], place[2]});
+    if (!gone) return Fail(gone);
+  }
+  for (const Place& place : places) {
+    const auto owner = owners.find(place);
+    if (owner != owners.end() && owner->second == node) continue;
+    const auto put = transaction.Run(
+        "INSERT INTO node_ranks (job, pipeline, rank, tensor_rank, node) "
+        "VALUES ($1, $2, $3, $4, $5) "
+        "ON CONFLICT (job, pipeline, rank, tensor_rank) DO UPDATE SET node = excluded.node",
+        {job, place[0], place[1], place[2], node});
+    if (!put) return Fail(put);
+  }
+  return {};
+}
+
+// Another node has these ranks no more; without any, it is not attached.
+Result<void> TakeFrom(Transaction& transaction, std::string_view job, std::string_view other,
+                      std::string_view ranks, const std::set<Place>& places) {
   auto left = ordered_json::array();
-  for (const ordered_json& rank : ordered_json::parse(had->at(0).TakeText(0), nullptr, false)) {
-    if (!taken.contains(PlaceOf(rank))) left.push_back(rank);
+  for (const ordered_json& rank : ordered_json::parse(ranks, nullptr, false)) {
+    if (!places.contains(PlaceOf(rank))) left.push_back(rank);
   }
   const std::string text = left.dump();
   const auto written =
@@ -65,61 +114,59 @@ Result<void> TakeFrom(Transaction& transaction, std::string_view job, const std:
   return TellNode(transaction, other);
 }
 
-// Each rank is on one node, the last that attached it: a job that is started again may be so on
-// other nodes.
-Result<void> MoveRanks(Transaction& transaction, std::string_view job, std::string_view node,
-                       std::string_view ranks) {
-  const auto list = ordered_json::parse(ranks, nullptr, false);
-  if (!list.is_array()) return Fail("a node's ranks are no list (expected a JSON array)");
-  const auto gone =
-      transaction.Run("DELETE FROM node_ranks WHERE job = $1 AND node = $2", {job, node});
-  if (!gone) return Fail(gone);
-  std::set<Place> taken;
-  std::set<std::string> others;
-  for (const ordered_json& rank : list) {
-    const Place place = PlaceOf(rank);
-    if (!taken.insert(place).second) continue;
-    Result<Rows> other = transaction.Run(
-        "SELECT node FROM node_ranks WHERE job = $1 AND pipeline = $2 AND rank = $3 "
-        "AND tensor_rank = $4",
-        {job, place[0], place[1], place[2]});
-    if (!other) return Fail(other);
-    if (!other->empty()) others.insert(other->at(0).TakeText(0));
-    const auto put = transaction.Run(
-        "INSERT INTO node_ranks (job, pipeline, rank, tensor_rank, node) "
-        "VALUES ($1, $2, $3, $4, $5) "
-        "ON CONFLICT (job, pipeline, rank, tensor_rank) DO UPDATE SET node = excluded.node",
-        {job, place[0], place[1], place[2], node});
-    if (!put) return Fail(put);
-  }
-  for (const std::string& other : others) {
-    if (auto moved = TakeFrom(transaction, job, other, taken); !moved) return moved;
-  }
-  return {};
-}
-
 }  // namespace
 
+// Each rank is on one node, the last that attached it: a job that is started again may be so on
+// other nodes.
 Result<void> SqlStore::AttachNode(std::string_view job, std::string_view node,
                                   std::string_view ranks, Milliseconds now) {
+  const auto places = ParsePlaces(ranks);
+  if (!places) return Fail(places);
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
     if (const auto locked = LockRunningJob(transaction, job); !locked) return Fail(locked);
-    const Result<Rows> same = transaction.Run(
-        "SELECT 1 FROM nodes WHERE job = $1 AND node = $2 AND ranks = $3", {job, node, ranks});
-    if (!same) return Fail(same);
+    const auto owners = FindOwners(transaction, job, node, *places);
+    if (!owners) return Fail(owners);
+    std::set<std::string, std::less<>> concerned{std::string(node)};
+    for (const Place& place : *places) {
+      if (const auto owner = owners->find(place); owner != owners->end()) {
+        concerned.insert(owner->second);
+      }
+    }
+    auto had = LockNodes(transaction, job, concerned);
+    if (!had) return Fail(had);
     const auto attached = transaction.Run(
         "INSERT INTO nodes (job, node, ranks, seen) VALUES ($1, $2, $3, $4) "
         "ON CONFLICT (job, node) DO UPDATE SET ranks = excluded.ranks, seen = excluded.seen",
         {job, node, ranks, now});
     if (!attached) return Fail(attached);
-    if (!same->empty()) return {};
-    if (auto moved = MoveRanks(transaction, job, node, ranks); !moved) return moved;
+    if (auto put = PutPlaces(transaction, job, node, *places, *owners); !put) return put;
+    const auto own = had->extract(std::string(node));
+    for (const auto& [other, its_ranks] : *had) {
+      if (auto taken = TakeFrom(transaction, job, other, its_ranks, *places); !taken) return taken;
+    }
+    if (own && own.mapped() == ranks) return {};
     return TellNode(transaction, node);
   });
 }
 
+// In the order in which Acknowledge changes them, so that neither waits for the other for ever.
+Result<std::map<std::string, std::string>> SqlStore::LockNodes(
+    Transaction& transaction, std::string_view job,
+    const std::set<std::string, std::less<>>& nodes) const {
+  const std::string select = fmt::format("SELECT ranks FROM nodes WHERE job = $1 AND node = $2 {}",
+                                         database_->dialect().for_update);
+  std::map<std::string, std::string> ranks;
+  for (const std::string& node : nodes) {
+    Result<Rows> row = transaction.Run(select, {job, node});
+    if (!row) return Fail(row);
+    if (!row->empty()) ranks[node] = row->front().TakeText(0);
+  }
+  return ranks;
+}
+
 Result<void> SqlStore::DetachNode(std::string_view job, std::string_view node) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
+    if (const auto locked = LockJob(transaction, job); !locked) return Fail(locked);
     const Result<Rows> gone = transaction.Run(
         "DELETE FROM nodes WHERE job = $1 AND node = $2 RETURNING node", {job, node});
     if (!gone) return Fail(gone);
@@ -179,7 +226,7 @@ Result<void> SqlStore::ReleaseNode(const NodeClaim& claim) {
 }
 
 Result<void> SqlStore::Acknowledge(const std::vector<NodeRecord>& nodes) {
-  // So that two of these never wait for each other.
+  // So that two of these never wait for each other, nor for AttachNode.
   std::vector<const NodeRecord*> sorted;
   for (const NodeRecord& node : nodes) sorted.push_back(&node);
   std::ranges::sort(sorted, {},

@@ -124,9 +124,7 @@ constexpr std::string_view kVersion3[] = {
     "CREATE UNIQUE INDEX ranks_place ON ranks (job, place)",
     // What ranks measured with their schedules was kept here, and nobody asked for it.
     "DROP TABLE results",
-    // Which node has each rank. Those that have some from before attach them anew, once told that
-    // nothing is known of them.
-    "DELETE FROM nodes",
+    // Which node has each rank. What older programs attached is here once it is attached again.
     R"(CREATE TABLE node_ranks (
       job TEXT NOT NULL,
       pipeline BIGINT NOT NULL,

@@ -8,9 +8,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -147,6 +150,10 @@ class SqlStore final : public Store {
   Result<std::optional<LockedJob>> LockJob(Transaction& transaction, std::string_view job) const;
   // Fails (kInput) if there is none that has not ended.
   Result<LockedJob> LockRunningJob(Transaction& transaction, std::string_view job) const;
+  // Nobody else changes these nodes of it; the ranks of those that there are.
+  Result<std::map<std::string, std::string>> LockNodes(
+      Transaction& transaction, std::string_view job,
+      const std::set<std::string, std::less<>>& nodes) const;
 
   const std::unique_ptr<Database> database_;
 };
