@@ -81,7 +81,8 @@ Result<void> PutPlaces(Transaction& transaction, std::string_view job, std::stri
   for (const auto& [place, owner] : owners) {
     if (owner != node || places.contains(place)) continue;
     const auto gone = transaction.Run(
-        "DELETE FROM node_ranks WHERE job = $1 AND pipeline = $2 AND rank = $3 AND tensor_rank = $4",
+        "DELETE FROM node_ranks WHERE job = $1 AND pipeline = $2 AND rank = $3 AND tensor_rank = "
+        "$4",
         {job, place[0], place[1], place[2]});
     if (!gone) return Fail(gone);
   }
