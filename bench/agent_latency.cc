@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "perseus/agent/gpu_worker.h"
+#include "perseus/runtime/agent/gpu_worker.h"
 
 namespace perseus {
 namespace {
@@ -27,25 +27,25 @@ namespace {
 constexpr auto kBetweenRequests = std::chrono::microseconds(2'000);
 
 // A driver that answers at once, and notes when it was called.
-class NotingDevice : public Device {
+class NotingDevice : public device::Device {
  public:
   explicit NotingDevice(std::atomic<Nanoseconds>& called_at) : called_at_(called_at) {
     for (int mhz = 210; mhz <= 1410; mhz += 15) info_.sm_clocks_mhz.push_back(mhz);
   }
-  const DeviceInfo& info() const override { return info_; }
-  DeviceResult<Telemetry> Read() override { return Telemetry{}; }
-  DeviceResult<SettingReading> ReadSetting(Control) override { return SettingReading{}; }
-  DeviceResult<void> Apply(Control, const std::optional<Setting>&) override {
-    called_at_ = MonotonicNow();
+  const device::DeviceInfo& info() const override { return info_; }
+  device::DeviceResult<device::Telemetry> Read() override { return device::Telemetry{}; }
+  device::DeviceResult<device::SettingReading> ReadSetting(device::Control) override { return device::SettingReading{}; }
+  device::DeviceResult<void> Apply(device::Control, const std::optional<device::Setting>&) override {
+    called_at_ = agent::MonotonicNow();
     return {};
   }
-  DeviceResult<Effect> ReadEffect(Control, const std::optional<Setting>&) override {
-    return Effect{EffectState::kInEffect, 0, {}};
+  device::DeviceResult<device::Effect> ReadEffect(device::Control, const std::optional<device::Setting>&) override {
+    return device::Effect{device::EffectState::kInEffect, 0, {}};
   }
 
  private:
   std::atomic<Nanoseconds>& called_at_;
-  DeviceInfo info_;
+  device::DeviceInfo info_;
 };
 
 void Report(const char* what, std::vector<Nanoseconds> times) {
@@ -60,19 +60,19 @@ void Report(const char* what, std::vector<Nanoseconds> times) {
 
 std::vector<Nanoseconds> MeasureRequests(int requests) {
   std::atomic<Nanoseconds> called_at = 0;
-  GpuWorker worker(std::make_unique<NotingDevice>(called_at));
-  auto channel = std::make_shared<ClockChannel>(*ClockChannel::Create(1));
+  agent::GpuWorker worker(std::make_unique<NotingDevice>(called_at));
+  auto channel = std::make_shared<protocol::ClockChannel>(*protocol::ClockChannel::Create(1));
   std::vector<FileDescriptor> descriptors;
   for (const int fd : channel->descriptors()) {
     descriptors.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   }
-  ClockPublisher publisher = *ClockPublisher::Attach(std::move(descriptors));
+  protocol::ClockPublisher publisher = *protocol::ClockPublisher::Attach(std::move(descriptors));
   worker.Serve(channel, 0, std::nullopt);
   std::vector<Nanoseconds> times;
   for (int i = 0; i < requests; ++i) {
     std::this_thread::sleep_for(kBetweenRequests);
     called_at = 0;
-    const Nanoseconds start = MonotonicNow();
+    const Nanoseconds start = agent::MonotonicNow();
     publisher.Publish(0, i % 2 == 0 ? 1410 : 1200);
     // Not spinning, which would keep one core from the worker.
     while (called_at == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -90,7 +90,7 @@ std::vector<Nanoseconds> MeasureWaking(int requests) {
     while (!is_over) {
       pollfd waited{.fd = bell.get(), .events = POLLIN, .revents = 0};
       poll(&waited, 1, -1);
-      woken_at = MonotonicNow();
+      woken_at = agent::MonotonicNow();
       std::uint64_t count = 0;
       [[maybe_unused]] const auto got = read(bell.get(), &count, sizeof count);
     }
@@ -100,7 +100,7 @@ std::vector<Nanoseconds> MeasureWaking(int requests) {
   for (int i = 0; i < requests; ++i) {
     std::this_thread::sleep_for(kBetweenRequests);
     woken_at = 0;
-    const Nanoseconds start = MonotonicNow();
+    const Nanoseconds start = agent::MonotonicNow();
     [[maybe_unused]] const auto written = write(bell.get(), &one, sizeof one);
     while (woken_at == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
     times.push_back(woken_at - start);
@@ -123,9 +123,9 @@ double CpuSeconds() {
 // Of workers that nobody asks for anything.
 void ReportIdle(int gpus) {
   std::atomic<Nanoseconds> called_at = 0;
-  std::vector<std::unique_ptr<GpuWorker>> workers;
+  std::vector<std::unique_ptr<agent::GpuWorker>> workers;
   for (int i = 0; i < gpus; ++i) {
-    workers.push_back(std::make_unique<GpuWorker>(std::make_unique<NotingDevice>(called_at)));
+    workers.push_back(std::make_unique<agent::GpuWorker>(std::make_unique<NotingDevice>(called_at)));
   }
   constexpr int kSeconds = 5;
   const double before = CpuSeconds();

@@ -23,11 +23,12 @@
 #include <string>
 #include <thread>
 
-#include "fake_cuda.h"
+#include "tests/fake_cuda/fake_cuda.h"
 #include "perseus.h"
-#include "perseus/plan/plan_file.h"
-#include "perseus/profile/synthetic_profile.h"
-#include "temporary_directory.h"
+#include "perseus/planning/plan/make_plan_file.h"
+#include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "tests/support/temporary_directory.h"
 
 namespace perseus {
 namespace {
@@ -60,24 +61,24 @@ class Node {
   std::string devices() const { return "virtual:" + (directory_ / "node.toml").string(); }
   // A GPipe iteration of one rank, whose clocks alternate between these two.
   std::string PlanFile(double even_mhz, double odd_mhz) const {
-    SyntheticProfileSpec spec;
+    synthetic::SyntheticProfileSpec spec;
     spec.stages = 1;
     spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
-    PlannedJob job;
+    plan_file::PlannedJob job;
     job.profile = "profile.csv";
-    job.schedule = *GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = kMicrobatches});
+    job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = kMicrobatches});
     job.model.blocking_power_w = 84;
-    auto graph = BuildOperationGraph(job.schedule, *SynthesizeProfile(spec), job.model);
-    const auto planner = Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
-    perseus::PlanFile plan =
-        MakePlanFile(*planner, *planner->PlanFor(planner->baseline().time), job);
+    auto graph = schedule::BuildOperationGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
+    const auto planner = plan::Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
+    perseus::plan_file::PlanFile plan =
+        plan::MakePlanFile(*planner, *planner->PlanFor(planner->baseline().time), job);
     bool is_odd = false;
-    for (PlannedInstruction& instruction : plan.ranks[0].instructions) {
+    for (plan_file::PlannedInstruction& instruction : plan.ranks[0].instructions) {
       instruction.frequency_mhz = is_odd ? odd_mhz : even_mhz;
       is_odd = !is_odd;
     }
     const auto path = directory_ / "plan.json";
-    std::ofstream(path) << FormatPlan(plan);
+    std::ofstream(path) << plan_file::FormatPlan(plan);
     return path.string();
   }
 

@@ -17,21 +17,21 @@
 #include <utility>
 #include <vector>
 
-#include "perseus/wire/clock_channel.h"
+#include "perseus/runtime/protocol/clock_channel.h"
 
 namespace perseus {
 namespace {
 
 struct Ends {
-  ClockChannel agent;
-  ClockPublisher client;
+  protocol::ClockChannel agent;
+  protocol::ClockPublisher client;
 };
 
 Ends Connected() {
-  auto agent = ClockChannel::Create(8);
+  auto agent = protocol::ClockChannel::Create(8);
   std::vector<FileDescriptor> passed;
   for (const int fd : agent->descriptors()) passed.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  auto client = ClockPublisher::Attach(std::move(passed));
+  auto client = protocol::ClockPublisher::Attach(std::move(passed));
   return {std::move(*agent), std::move(*client)};
 }
 
@@ -46,7 +46,7 @@ BENCHMARK(PublishAgentAwake);
 // It said that it would sleep, and does not: the write to the eventfd alone.
 void PublishAgentAboutToSleep(benchmark::State& state) {
   Ends ends = Connected();
-  ends.agent.Announce(0, ClockChannel::Sleep::kAboutToSleep);
+  ends.agent.Announce(0, protocol::ClockChannel::Sleep::kAboutToSleep);
   for (auto _ : state) benchmark::DoNotOptimize(ends.client.Publish(0, 1410));
 }
 BENCHMARK(PublishAgentAboutToSleep);
@@ -61,13 +61,13 @@ void PublishAgentAsleep(benchmark::State& state) {
     while (!is_over) {
       ends.agent.DrainWakeups(0);
       dealt_with = ends.agent.Latest(0).sequence;
-      ends.agent.Announce(0, ClockChannel::Sleep::kAboutToSleep);
-      ends.agent.Answer(0, {dealt_with, 0, ClockOutcome::kAccepted, 0});
+      ends.agent.Announce(0, protocol::ClockChannel::Sleep::kAboutToSleep);
+      ends.agent.Answer(0, {dealt_with, 0, protocol::ClockOutcome::kAccepted, 0});
       if (ends.agent.Latest(0).sequence == dealt_with) {
         pollfd wanted{ends.agent.wakeup(0), POLLIN, 0};
         ::poll(&wanted, 1, -1);
       }
-      ends.agent.Announce(0, ClockChannel::Sleep::kAwake);
+      ends.agent.Announce(0, protocol::ClockChannel::Sleep::kAwake);
     }
   });
   for (auto _ : state) {
@@ -91,7 +91,7 @@ BENCHMARK(Beat);
 
 void ReadAnswer(benchmark::State& state) {
   Ends ends = Connected();
-  ends.agent.Answer(0, {1, 1410, ClockOutcome::kInEffect, 1});
+  ends.agent.Answer(0, {1, 1410, protocol::ClockOutcome::kInEffect, 1});
   for (auto _ : state) benchmark::DoNotOptimize(ends.client.answer(0));
 }
 BENCHMARK(ReadAnswer);

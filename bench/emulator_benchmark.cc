@@ -4,9 +4,9 @@
 // are alike.
 #include <benchmark/benchmark.h>
 
-#include "perseus/emulator/emulation.h"
-#include "perseus/pipeline/operation_graph.h"
-#include "perseus/profile/synthetic_profile.h"
+#include "perseus/simulation/emulator/emulation.h"
+#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus {
 namespace {
@@ -19,43 +19,43 @@ struct Size {
   int iterations = 1000;
 };
 
-Planner MakePlanner(const Size& size) {
-  PipelineModel model;
+plan::Planner MakePlanner(const Size& size) {
+  schedule::PipelineModel model;
   model.blocking_power_w = 84;
-  const auto profile = SynthesizeProfile({.stages = size.stages});
+  const auto profile = synthetic::SynthesizeProfile({.stages = size.stages});
   const auto schedule =
-      GenerateSchedule({.name = "1f1b", .ranks = size.stages, .microbatches = size.microbatches});
-  return *Planner::Create(*BuildOperationGraph(*schedule, *profile, model), {84, 0});
+      schedule::GenerateSchedule({.name = "1f1b", .ranks = size.stages, .microbatches = size.microbatches});
+  return *plan::Planner::Create(*schedule::BuildOperationGraph(*schedule, *profile, model), {84, 0});
 }
 
 // Stragglers of four kinds that come and go, each for a tenth of the time.
-EmulationSpec MakeSpec(const Planner& planner, const Size& size) {
-  EmulationSpec spec{.pipelines = size.pipelines,
+emulator::EmulationSpec MakeSpec(const plan::Planner& planner, const Size& size) {
+  emulator::EmulationSpec spec{.pipelines = size.pipelines,
                      .iterations = size.iterations,
                      .options = planner.PlanFor(planner.baseline().time)->options,
                      .changes = {},
                      .disturbances = {}};
   for (int i = 0; i < size.events; ++i) {
     const int from = i * size.iterations / (size.events + 1);
-    spec.disturbances.push_back({.kind = Disturbance::Kind::kSlow,
+    spec.disturbances.push_back({.kind = emulator::Disturbance::Kind::kSlow,
                                  .pipeline = i * 7 % size.pipelines,
                                  .rank = i % size.stages,
                                  .from = from,
                                  .until = from + size.iterations / 10,
                                  .value = 1.05 + 0.05 * (i % 4)});
   }
-  spec.reaction = Reaction::kFollow;
+  spec.reaction = emulator::Reaction::kFollow;
   spec.delay = 1;
   return spec;
 }
 
 void Run(benchmark::State& state, const Size& size, double noise) {
-  const Planner planner = MakePlanner(size);
-  EmulationSpec spec = MakeSpec(planner, size);
+  const plan::Planner planner = MakePlanner(size);
+  emulator::EmulationSpec spec = MakeSpec(planner, size);
   spec.noise = noise;
   std::int64_t executions = 0;
   for (auto _ : state) {
-    const auto emulation = Emulate(planner, spec);
+    const auto emulation = emulator::Emulate(planner, spec);
     executions = emulation->executions;
     benchmark::DoNotOptimize(emulation->energy_j);
   }

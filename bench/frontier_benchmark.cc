@@ -19,17 +19,17 @@
 #include <string_view>
 #include <vector>
 
-#include "measured_job.h"
-#include "naive_walk.h"
+#include "bench/measured_job.h"
+#include "bench/naive_walk.h"
 #include "perseus/base/file.h"
-#include "perseus/frontier/deadline.h"
-#include "perseus/frontier/walk.h"
-#include "perseus/profile/synthetic_profile.h"
+#include "perseus/planning/frontier/deadline.h"
+#include "perseus/planning/frontier/walk.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus {
 namespace {
 
-using MakeNetwork = std::function<Network()>;
+using MakeNetwork = std::function<frontier::Network()>;
 
 // Of the process so far; instances are run from small to large.
 double PeakMebibytes() {
@@ -39,11 +39,11 @@ double PeakMebibytes() {
 }
 
 void RunWalk(benchmark::State& state, const MakeNetwork& make_network) {
-  const Network network = make_network();
-  Walk::Statistics statistics;
+  const frontier::Network network = make_network();
+  frontier::Walk::Statistics statistics;
   std::int64_t breakpoints = 0;
   for (auto _ : state) {
-    Walk walk(network);
+    frontier::Walk walk(network);
     for (breakpoints = 0; !walk.finished(); ++breakpoints) walk.Advance(0);
     statistics = walk.statistics();
   }
@@ -58,18 +58,18 @@ void RunWalk(benchmark::State& state, const MakeNetwork& make_network) {
 }
 
 void RunNaive(benchmark::State& state, const MakeNetwork& make_network) {
-  const Network network = make_network();
+  const frontier::Network network = make_network();
   for (auto _ : state) benchmark::DoNotOptimize(NaiveFrontier(network));
 }
 
 void RunDeadline(benchmark::State& state, const MakeNetwork& make_network, int slowdown_percent) {
-  const Network network = make_network();
+  const frontier::Network network = make_network();
   const Nanoseconds least =
-      EarliestTimes(network, Pace::kFastest)[static_cast<std::size_t>(network.sink)];
+      frontier::EarliestTimes(network, frontier::Pace::kFastest)[static_cast<std::size_t>(network.sink)];
   for (auto _ : state) {
-    const Result<Solution> solution =
-        SolveDeadline(network, least + least / 100 * slowdown_percent);
-    if (!solution || !CheckOptimality(network, *solution)) state.SkipWithError("not optimal");
+    const Result<frontier::Solution> solution =
+        frontier::SolveDeadline(network, least + least / 100 * slowdown_percent);
+    if (!solution || !frontier::CheckOptimality(network, *solution)) state.SkipWithError("not optimal");
   }
   state.counters["instructions"] = network.operations;
   state.counters["peak_MiB"] = PeakMebibytes();
@@ -77,16 +77,16 @@ void RunDeadline(benchmark::State& state, const MakeNetwork& make_network, int s
 
 // Every stage its own work and its own noise, so that no two curves are alike; with so little noise
 // that most options stay on the hull (14 segments a curve; the measured profiles have 9 or 10).
-Network SyntheticNetwork(int stages, int microbatches) {
-  SyntheticProfileSpec spec;
+frontier::Network SyntheticNetwork(int stages, int microbatches) {
+  synthetic::SyntheticProfileSpec spec;
   spec.stages = stages;
   spec.imbalance = 0.05;
   spec.noise = 0.0005;
-  const double blocking_power_w = FindGpuModel(spec.gpu)->blocking_power_w;
-  PipelineModel model;
+  const double blocking_power_w = synthetic::FindGpuModel(spec.gpu)->blocking_power_w;
+  schedule::PipelineModel model;
   model.blocking_power_w = blocking_power_w;
-  return NetworkOf(*BuildOperationGraph(*GenerateSchedule({"1f1b", stages, microbatches, 1}),
-                                        *SynthesizeProfile(spec), model),
+  return NetworkOf(*schedule::BuildOperationGraph(*schedule::GenerateSchedule({"1f1b", stages, microbatches, 1}),
+                                        *synthetic::SynthesizeProfile(spec), model),
                    blocking_power_w);
 }
 

@@ -1,4 +1,4 @@
-#include "measured_job.h"
+#include "bench/measured_job.h"
 
 #include <fmt/format.h>
 
@@ -22,25 +22,25 @@ std::filesystem::path PublishedFrontierPath(const MeasuredJob& job, int microbat
          fmt::format("{}_mb{}_frontier.csv", job.name, microbatches);
 }
 
-Result<OperationGraph> ReadIteration(const MeasuredJob& job, int microbatches) {
+Result<schedule::OperationGraph> ReadIteration(const MeasuredJob& job, int microbatches) {
   const Result<std::string> text = ReadFile(ProfilePath(job));
   if (!text) return Fail(text);
-  const Result<Profile> profile = ParseProfile(*text, job.name);
+  const Result<profile::Profile> profile = profile::ParseProfile(*text, job.name);
   if (!profile) return Fail(profile);
-  const Result<Schedule> schedule = GenerateSchedule(
+  const Result<schedule::Schedule> schedule = schedule::GenerateSchedule(
       {.name = "1f1b", .ranks = kMeasuredStages, .microbatches = microbatches, .chunks = 1});
   if (!schedule) return Fail(schedule);
-  PipelineModel model;
+  schedule::PipelineModel model;
   model.blocking_power_w = job.blocking_power_w;
-  return BuildOperationGraph(*schedule, *profile, model);
+  return schedule::BuildOperationGraph(*schedule, *profile, model);
 }
 
-Network NetworkOf(const OperationGraph& graph, double blocking_power_w) {
-  std::vector<Curve> curves;
-  for (const OptionSet& set : graph.option_sets) {
-    curves.push_back(*LowerHull(set.options, blocking_power_w));
+frontier::Network NetworkOf(const schedule::OperationGraph& graph, double blocking_power_w) {
+  std::vector<profile::Curve> curves;
+  for (const schedule::OptionSet& set : graph.option_sets) {
+    curves.push_back(*profile::LowerHull(set.options, blocking_power_w));
   }
-  return *BuildNetwork(graph, curves);
+  return *frontier::BuildNetwork(graph, curves);
 }
 
 }  // namespace perseus

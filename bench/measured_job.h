@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "perseus/frontier/network.h"
-#include "perseus/pipeline/operation_graph.h"
+#include "perseus/planning/frontier/network.h"
+#include "perseus/planning/schedule/operation_graph.h"
 
 namespace perseus {
 
@@ -25,9 +25,9 @@ std::filesystem::path ProfilePath(const MeasuredJob& job);
 std::filesystem::path PublishedFrontierPath(const MeasuredJob& job, int microbatches);
 
 // One iteration. Fails if the profile is absent.
-Result<OperationGraph> ReadIteration(const MeasuredJob& job, int microbatches);
+Result<schedule::OperationGraph> ReadIteration(const MeasuredJob& job, int microbatches);
 
 // The relaxation on the lower hulls. Aborts if numbers overflow.
-Network NetworkOf(const OperationGraph& graph, double blocking_power_w);
+frontier::Network NetworkOf(const schedule::OperationGraph& graph, double blocking_power_w);
 
 }  // namespace perseus

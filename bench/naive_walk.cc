@@ -1,4 +1,4 @@
-#include "naive_walk.h"
+#include "bench/naive_walk.h"
 
 #include <algorithm>
 #include <limits>
@@ -10,7 +10,7 @@ constexpr Microwatts kUnbounded = Microwatts{1} << 61;  // Above any sum of slop
 
 class NaiveWalk {
  public:
-  explicit NaiveWalk(const Network& network);
+  explicit NaiveWalk(const frontier::Network& network);
   std::vector<FrontierVertex> Run();
 
  private:
@@ -27,7 +27,7 @@ class NaiveWalk {
     bool along = true;  // From the arc's tail to its head.
   };
 
-  Nanoseconds Length(const Arc& arc) const { return times_[At(arc.head)] - times_[At(arc.tail)]; }
+  Nanoseconds Length(const frontier::Arc& arc) const { return times_[At(arc.head)] - times_[At(arc.tail)]; }
   Microwatts RoomToRise(Index arc) const;
   Microwatts RoomToFall(Index arc) const;
   bool ReachSink();
@@ -35,7 +35,7 @@ class NaiveWalk {
   Nanoseconds LargestShift() const;
   void Shift(Nanoseconds by);
 
-  const Network& network_;
+  const frontier::Network& network_;
   std::vector<Nanoseconds> times_;
   std::vector<State> states_;
   std::vector<std::vector<Step>> steps_;  // By node: its arcs.
@@ -44,15 +44,15 @@ class NaiveWalk {
   std::vector<std::int32_t> queue_;
 };
 
-NaiveWalk::NaiveWalk(const Network& network)
+NaiveWalk::NaiveWalk(const frontier::Network& network)
     : network_(network),
-      times_(EarliestTimes(network, Pace::kSlowest)),
+      times_(frontier::EarliestTimes(network, frontier::Pace::kSlowest)),
       states_(network.arcs.size()),
       steps_(At(network.nodes)),
       reached_by_(At(network.nodes)) {
   for (Index i = 0; i < network.arcs.size(); ++i) {
-    const Arc& arc = network.arcs[i];
-    const Curve& curve = network.curve_of(arc);
+    const frontier::Arc& arc = network.arcs[i];
+    const profile::Curve& curve = network.curve_of(arc);
     states_[i].vertex = curve.times.size() - (Length(arc) > curve.slowest() ? 0 : 1);
     steps_[At(arc.tail)].push_back({static_cast<std::int32_t>(i), true});
     steps_[At(arc.head)].push_back({static_cast<std::int32_t>(i), false});
@@ -62,14 +62,14 @@ NaiveWalk::NaiveWalk(const Network& network)
 // The highest flow at this length is the slope on the fast side of it, the lowest the one on the
 // slow side: the same one strictly inside a segment.
 Microwatts NaiveWalk::RoomToRise(Index arc) const {
-  const Curve& curve = network_.curve_of(network_.arcs[arc]);
+  const profile::Curve& curve = network_.curve_of(network_.arcs[arc]);
   const State& state = states_[arc];
   if (state.vertex == curve.times.size()) return 0;
   return (state.vertex == 0 ? kUnbounded : curve.slopes[state.vertex - 1]) - state.flow;
 }
 
 Microwatts NaiveWalk::RoomToFall(Index arc) const {
-  const Curve& curve = network_.curve_of(network_.arcs[arc]);
+  const profile::Curve& curve = network_.curve_of(network_.arcs[arc]);
   const State& state = states_[arc];
   if (state.vertex == curve.times.size()) return 0;
   if (Length(network_.arcs[arc]) < curve.times[state.vertex]) return 0;
@@ -82,7 +82,7 @@ bool NaiveWalk::ReachSink() {
   queue_.assign(1, network_.source);
   for (Index next = 0; next < queue_.size(); ++next) {
     for (const Step& step : steps_[At(queue_[next])]) {
-      const Arc& arc = network_.arcs[At(step.arc)];
+      const frontier::Arc& arc = network_.arcs[At(step.arc)];
       const std::int32_t other = step.along ? arc.head : arc.tail;
       if (reached_[At(other)] != 0) continue;
       if ((step.along ? RoomToRise(At(step.arc)) : RoomToFall(At(step.arc))) == 0) continue;
@@ -101,7 +101,7 @@ Microwatts NaiveWalk::SendFlow() {
     for (std::int32_t node = network_.sink; node != network_.source;) {
       const Step& step = reached_by_[At(node)];
       visit(step);
-      const Arc& arc = network_.arcs[At(step.arc)];
+      const frontier::Arc& arc = network_.arcs[At(step.arc)];
       node = step.along ? arc.tail : arc.head;
     }
   };
@@ -119,7 +119,7 @@ Microwatts NaiveWalk::SendFlow() {
 Nanoseconds NaiveWalk::LargestShift() const {
   Nanoseconds shift = std::numeric_limits<Nanoseconds>::max();
   for (Index i = 0; i < network_.arcs.size(); ++i) {
-    const Arc& arc = network_.arcs[i];
+    const frontier::Arc& arc = network_.arcs[i];
     if (reached_[At(arc.tail)] == reached_[At(arc.head)]) continue;
     const std::vector<Nanoseconds>& vertices = network_.curve_of(arc).times;
     const Index vertex = states_[i].vertex;
@@ -175,7 +175,7 @@ std::vector<FrontierVertex> NaiveWalk::Run() {
 
 }  // namespace
 
-std::vector<FrontierVertex> NaiveFrontier(const Network& network) {
+std::vector<FrontierVertex> NaiveFrontier(const frontier::Network& network) {
   return NaiveWalk(network).Run();
 }
 

@@ -10,7 +10,7 @@
 
 #include <vector>
 
-#include "perseus/frontier/network.h"
+#include "perseus/planning/frontier/network.h"
 
 namespace perseus {
 
@@ -22,6 +22,6 @@ struct FrontierVertex {
 };
 
 // All vertices of the frontier, from slow to fast.
-std::vector<FrontierVertex> NaiveFrontier(const Network& network);
+std::vector<FrontierVertex> NaiveFrontier(const frontier::Network& network);
 
 }  // namespace perseus

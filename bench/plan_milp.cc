@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "perseus/base/file.h"
-#include "perseus/pipeline/schedule.h"
-#include "perseus/plan/planner.h"
-#include "perseus/profile/profile.h"
-#include "plan_program.h"
+#include "perseus/planning/schedule/schedule.h"
+#include "perseus/planning/plan/planner.h"
+#include "perseus/planning/profile/profile.h"
+#include "bench/plan_program.h"
 
 namespace perseus {
 namespace {
@@ -32,27 +32,27 @@ struct Task {
   bool cold = false;
 };
 
-Result<Planner> MakePlanner(const Task& task) {
+Result<plan::Planner> MakePlanner(const Task& task) {
   const Result<std::string> text = ReadFile(task.profile);
   if (!text) return Fail(text);
-  const Result<Profile> profile = ParseProfile(*text, task.profile);
+  const Result<profile::Profile> profile = profile::ParseProfile(*text, task.profile);
   if (!profile) return Fail(profile);
-  const Result<Schedule> schedule = GenerateSchedule(
+  const Result<schedule::Schedule> schedule = schedule::GenerateSchedule(
       {.name = "1f1b", .ranks = profile->stages(), .microbatches = task.microbatches, .chunks = 1});
   if (!schedule) return Fail(schedule);
-  PipelineModel model;
+  schedule::PipelineModel model;
   model.blocking_power_w = task.blocking_power_w;
-  Result<OperationGraph> graph = BuildOperationGraph(*schedule, *profile, model);
+  Result<schedule::OperationGraph> graph = schedule::BuildOperationGraph(*schedule, *profile, model);
   if (!graph) return Fail(graph);
-  return Planner::Create(std::move(*graph), {task.blocking_power_w, 0});
+  return plan::Planner::Create(std::move(*graph), {task.blocking_power_w, 0});
 }
 
 Result<void> Compare(const Task& task) {
-  const Result<Planner> planner = MakePlanner(task);
+  const Result<plan::Planner> planner = MakePlanner(task);
   if (!planner) return Fail(planner);
   const auto deadline = static_cast<Nanoseconds>(static_cast<double>(planner->baseline().time) *
                                                  (1 + task.slowdown_pct / 100));
-  const Result<Plan> plan = planner->PlanFor(deadline);
+  const Result<plan::Plan> plan = planner->PlanFor(deadline);
   if (!plan) return Fail(plan);
   fmt::print("relaxed bound {:.4f} J, our plan {:.4f} J (gap {:.4f} %)\n", plan->lower_bound_j,
              plan->evaluation.energy_j, 100 * plan->gap());
@@ -66,7 +66,7 @@ Result<void> Compare(const Task& task) {
   fmt::print("CBC: {}, best bound {:.4f} J, best plan {:.4f} J\n",
              optimum.proved ? "optimal" : "out of time", optimum.lower_bound_j, optimum.energy_j);
   if (optimum.options.empty()) return {};
-  const Evaluation best = Evaluator(planner->graph(), planner->model()).Evaluate(optimum.options);
+  const plan::Evaluation best = plan::Evaluator(planner->graph(), planner->model()).Evaluate(optimum.options);
   fmt::print("evaluated: {:.4f} J, {} ns to spare; our plan costs {:.4f} % more\n", best.energy_j,
              deadline - best.time, 100 * (plan->evaluation.energy_j / best.energy_j - 1));
   return {};

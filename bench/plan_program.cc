@@ -1,4 +1,4 @@
-#include "plan_program.h"
+#include "bench/plan_program.h"
 
 #include <Cbc_C_Interface.h>
 #include <fmt/format.h>
@@ -6,7 +6,7 @@
 #include <limits>
 #include <memory>
 
-#include "perseus/plan/choices.h"
+#include "perseus/planning/plan/choices.h"
 
 namespace perseus {
 namespace {
@@ -20,12 +20,12 @@ double ToUnits(Nanoseconds time) { return static_cast<double>(time) / kNanosecon
 // wants columns, so entries are sorted at the end.
 class Program {
  public:
-  Program(const Planner& planner, Nanoseconds deadline)
+  Program(const plan::Planner& planner, Nanoseconds deadline)
       : graph_(planner.graph(), planner.model().blocking_power_w) {
     const int operations = graph_.operations();
     for (int i = 0; i < operations; ++i) {
       first_option_.push_back(columns());
-      for (const Candidate& candidate : graph_.candidates(i)) {
+      for (const plan::Candidate& candidate : graph_.candidates(i)) {
         AddColumn(candidate.effective_energy_j, 1);
       }
     }
@@ -125,7 +125,7 @@ class Program {
   }
 
   void GiveStart(Cbc_Model* model, const std::vector<int>& options) const {
-    Choices choices;
+    plan::Choices choices;
     std::vector<int> columns;
     std::vector<double> values;
     for (int i = 0; i < graph_.operations(); ++i) {
@@ -137,7 +137,7 @@ class Program {
       }
     }
     if (choices.size() != options.size()) return;  // A dominated option is no column.
-    const std::vector<Nanoseconds> starts = EarliestStarts(graph_, choices);
+    const std::vector<Nanoseconds> starts = plan::EarliestStarts(graph_, choices);
     double length = 0;
     for (int i = 0; i < graph_.operations(); ++i) {
       columns.push_back(first_start_ + i);
@@ -150,7 +150,7 @@ class Program {
     Cbc_setMIPStartI(model, static_cast<int>(columns.size()), columns.data(), values.data());
   }
 
-  ChoiceGraph graph_;
+  plan::ChoiceGraph graph_;
   std::vector<int> first_option_;  // [operation]
   int first_start_ = 0;
   std::vector<double> costs_;                                 // [column]
@@ -162,7 +162,7 @@ class Program {
 
 }  // namespace
 
-ProgramOptimum SolvePlanProgram(const Planner& planner, Nanoseconds deadline,
+ProgramOptimum SolvePlanProgram(const plan::Planner& planner, Nanoseconds deadline,
                                 const ProgramLimits& limits) {
   return Program(planner, deadline).Solve(limits);
 }

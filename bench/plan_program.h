@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "perseus/base/units.h"
-#include "perseus/plan/planner.h"
+#include "perseus/planning/plan/planner.h"
 
 namespace perseus {
 
@@ -35,7 +35,7 @@ struct ProgramOptimum {
 };
 
 // Requires a planner without switching latency.
-ProgramOptimum SolvePlanProgram(const Planner& planner, Nanoseconds deadline,
+ProgramOptimum SolvePlanProgram(const plan::Planner& planner, Nanoseconds deadline,
                                 const ProgramLimits& limits);
 
 }  // namespace perseus

@@ -20,11 +20,11 @@
 #include <string_view>
 #include <vector>
 
-#include "measured_job.h"
+#include "bench/measured_job.h"
 #include "perseus/base/file.h"
-#include "perseus/pipeline/schedule.h"
-#include "perseus/plan/planner.h"
-#include "perseus/profile/synthetic_profile.h"
+#include "perseus/planning/schedule/schedule.h"
+#include "perseus/planning/plan/planner.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus {
 namespace {
@@ -54,15 +54,15 @@ void PrintHead() {
              "mb", "slow %", "time s", "energy J", "saves %", "gap %", "plan s");
 }
 
-Result<void> PrintRows(const Job& job, OperationGraph graph, Worst& worst) {
-  const Result<Planner> planner = Planner::Create(std::move(graph), {job.blocking_power_w, 0});
+Result<void> PrintRows(const Job& job, schedule::OperationGraph graph, Worst& worst) {
+  const Result<plan::Planner> planner = plan::Planner::Create(std::move(graph), {job.blocking_power_w, 0});
   if (!planner) return Fail(planner);
-  const Evaluation& baseline = planner->baseline();
+  const plan::Evaluation& baseline = planner->baseline();
   for (const double slowdown : kSlowdownsPercent) {
     const auto deadline = static_cast<Nanoseconds>(
         std::floor(static_cast<double>(baseline.time) * (1 + slowdown / 100)));
     const auto before = std::chrono::steady_clock::now();
-    const Result<Plan> plan = planner->PlanFor(deadline);
+    const Result<plan::Plan> plan = planner->PlanFor(deadline);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - before;
     if (!plan) return Fail(plan);
     fmt::print("{:24} {:>24} {:4} {:6} {:11.6f} {:12.3f} {:8.3f} {:8.4f} {:7.2f}\n", job.profile,
@@ -84,7 +84,7 @@ Result<void> PrintMeasured(std::string_view, Worst& worst) {
       continue;
     }
     for (const int microbatches : kMicrobatches) {
-      Result<OperationGraph> graph = ReadIteration(measured, microbatches);
+      Result<schedule::OperationGraph> graph = ReadIteration(measured, microbatches);
       if (!graph) return Fail(graph);
       const Job job{std::string(measured.name), "1f1b", microbatches, measured.blocking_power_w};
       if (Result<void> rows = PrintRows(job, *std::move(graph), worst); !rows) return rows;
@@ -93,15 +93,15 @@ Result<void> PrintMeasured(std::string_view, Worst& worst) {
   return {};
 }
 
-Result<void> PrintSchedule(const Job& job, const Profile& profile, Worst& worst) {
-  const Result<Schedule> schedule = GenerateSchedule({.name = job.schedule,
+Result<void> PrintSchedule(const Job& job, const profile::Profile& profile, Worst& worst) {
+  const Result<schedule::Schedule> schedule = schedule::GenerateSchedule({.name = job.schedule,
                                                       .ranks = profile.stages(),
                                                       .microbatches = job.microbatches,
                                                       .chunks = profile.chunks()});
   if (!schedule) return Fail(schedule);
-  PipelineModel model;
+  schedule::PipelineModel model;
   model.blocking_power_w = job.blocking_power_w;
-  Result<OperationGraph> graph = BuildOperationGraph(*schedule, profile, model);
+  Result<schedule::OperationGraph> graph = schedule::BuildOperationGraph(*schedule, profile, model);
   if (!graph) return Fail(graph);
   return PrintRows(job, *std::move(graph), worst);
 }
@@ -116,7 +116,7 @@ Result<void> PrintExamples(std::string_view, Worst& worst) {
   for (const std::filesystem::path& path : paths) {
     const Result<std::string> text = ReadFile(path);
     if (!text) return Fail(text);
-    const Result<Profile> profile = ParseProfile(*text, path.string());
+    const Result<profile::Profile> profile = profile::ParseProfile(*text, path.string());
     if (!profile) return Fail(profile);
     for (const int microbatches : kMicrobatches) {
       const Job job{path.stem().string(), "1f1b", microbatches, kBlockingPowerW};
@@ -130,7 +130,7 @@ struct ScheduleProfile {
   std::string name;
   int chunks = 1;
   std::vector<InstructionKind> kinds;
-  ChunkPlacement placement = ChunkPlacement::kLoop;
+  synthetic::ChunkPlacement placement = synthetic::ChunkPlacement::kLoop;
 };
 
 std::vector<ScheduleProfile> Schedules() {
@@ -145,21 +145,21 @@ std::vector<ScheduleProfile> Schedules() {
           {"interleaved-1f1b", 2, whole},
           {"early-recompute-1f1b", 1, recompute},
           {"zb-h1", 1, split},
-          {"zb-v", 2, split, ChunkPlacement::kV},
-          {"dualpipe-v", 2, both, ChunkPlacement::kV}};
+          {"zb-v", 2, split, synthetic::ChunkPlacement::kV},
+          {"dualpipe-v", 2, both, synthetic::ChunkPlacement::kV}};
 }
 
 Result<void> PrintSynthetic(std::string_view only, Worst& worst) {
   for (const double noise : {0.0, 0.001}) {
     for (const ScheduleProfile& schedule : Schedules()) {
       if (!only.empty() && only != schedule.name) continue;
-      SyntheticProfileSpec spec;
+      synthetic::SyntheticProfileSpec spec;
       spec.stages = kRanks;
       spec.chunks = schedule.chunks;
       spec.kinds = schedule.kinds;
       spec.placement = schedule.placement;
       spec.noise = noise;
-      const Result<Profile> profile = SynthesizeProfile(spec);
+      const Result<profile::Profile> profile = synthetic::SynthesizeProfile(spec);
       if (!profile) return Fail(profile);
       for (const int microbatches : kMicrobatches) {
         if (schedule.name != "1f1b" && microbatches != 24) continue;
@@ -174,7 +174,7 @@ Result<void> PrintSynthetic(std::string_view only, Worst& worst) {
 
 int Main(std::span<char*> arguments) {
   const std::string_view what = arguments.size() > 1 ? arguments[1] : "all";
-  const auto names = ScheduleNames();
+  const auto names = schedule::ScheduleNames();
   const bool one_schedule = std::find(names.begin(), names.end(), what) != names.end();
   Worst worst;
   PrintHead();

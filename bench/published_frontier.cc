@@ -1,11 +1,11 @@
-#include "published_frontier.h"
+#include "bench/published_frontier.h"
 
 #include <charconv>
 #include <limits>
 #include <string>
 
 #include "perseus/base/file.h"
-#include "perseus/frontier/walk.h"
+#include "perseus/planning/frontier/walk.h"
 
 namespace perseus {
 
@@ -26,22 +26,22 @@ std::vector<PublishedPoint> ReadPublishedFrontier(const std::filesystem::path& p
   return points;
 }
 
-Bounds BoundsAt(std::span<const PublishedPoint> points, OperationGraph graph,
+Bounds BoundsAt(std::span<const PublishedPoint> points, schedule::OperationGraph graph,
                 const MeasuredJob& job, Times times) {
-  for (OptionSet& set : graph.option_sets) {
-    for (Option& option : set.options) {
+  for (schedule::OptionSet& set : graph.option_sets) {
+    for (profile::Option& option : set.options) {
       if (times == Times::kRoundedDown) option.time -= option.time % job.planner_unit;
-      option.energy_j = EffectiveEnergy(option, job.blocking_power_w);
+      option.energy_j = profile::EffectiveEnergy(option, job.blocking_power_w);
     }
   }
-  const Network network = NetworkOf(graph, 0);  // The energies are effective already.
+  const frontier::Network network = NetworkOf(graph, 0);  // The energies are effective already.
   double least_effective_energy_j = 0;
-  for (const Operation& operation : graph.operations) {
+  for (const schedule::Operation& operation : graph.operations) {
     least_effective_energy_j +=
         network.curves[static_cast<std::size_t>(operation.option_set)].least_effective_energy_j;
   }
   Bounds bounds;
-  Walk walk(network);
+  frontier::Walk walk(network);
   for (const PublishedPoint& point : points) {
     const Nanoseconds time = ToNanoseconds(point.time_s);
     while (walk.time() > time && !walk.finished()) walk.Advance(time);

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "measured_job.h"
+#include "bench/measured_job.h"
 
 namespace perseus {
 
@@ -27,7 +27,7 @@ struct Bounds {
   std::vector<double> energies_j;
   double least_time_s = 0;
 };
-Bounds BoundsAt(std::span<const PublishedPoint> points, OperationGraph graph,
+Bounds BoundsAt(std::span<const PublishedPoint> points, schedule::OperationGraph graph,
                 const MeasuredJob& job, Times times);
 
 }  // namespace perseus

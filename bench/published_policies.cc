@@ -1,11 +1,11 @@
-#include "published_policies.h"
+#include "bench/published_policies.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
 #include "perseus/base/file.h"
-#include "perseus/profile/csv_reader.h"
+#include "perseus/planning/profile/csv_reader.h"
 
 namespace perseus {
 
@@ -17,7 +17,7 @@ std::vector<PublishedPolicies> ReadPublishedPolicies() {
   const auto text = ReadFile(PublishedPoliciesPath());
   if (!text) std::abort();
   std::vector<PublishedPolicies> rows;
-  CsvReader reader(*text, "published.csv");
+  profile::CsvReader reader(*text, "published.csv");
   if (!reader.Next().value_or(false)) std::abort();
   while (reader.Next().value_or(false)) {
     const auto fields = reader.fields();

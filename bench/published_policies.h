@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "measured_job.h"
+#include "bench/measured_job.h"
 
 namespace perseus {
 

@@ -8,20 +8,20 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "perseus/emulator/policy.h"
-#include "published_policies.h"
+#include "perseus/simulation/baselines/policy.h"
+#include "bench/published_policies.h"
 
 namespace perseus {
 namespace {
 
 constexpr double kStragglers[] = {1.01, 1.02, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5};
 
-Planner PlannerOf(const MeasuredJob& job, int microbatches) {
-  return Planner::Create(*ReadIteration(job, microbatches), {job.blocking_power_w, 0}).value();
+plan::Planner PlannerOf(const MeasuredJob& job, int microbatches) {
+  return plan::Planner::Create(*ReadIteration(job, microbatches), {job.blocking_power_w, 0}).value();
 }
 
-OperatingPoint EnvPipeOf(const Planner& planner) {
-  return MakeEnvPipe()->Points(planner, {})->points.front();
+baselines::OperatingPoint EnvPipeOf(const plan::Planner& planner) {
+  return baselines::MakeEnvPipe()->Points(planner, {})->points.front();
 }
 
 double Percent(double part) { return part * 100; }
@@ -31,9 +31,9 @@ void PrintSavings(const std::vector<PublishedPolicies>& rows) {
       "| job | GPUs | microbatches | published | ours | bound | ours, slowdown |\n"
       "|---|---|---|---|---|---|---|\n");
   for (const PublishedPolicies& row : rows) {
-    const Planner planner = PlannerOf(*row.job, row.microbatches);
-    const Evaluation& baseline = planner.baseline();
-    const Plan plan = planner.PlanFor(baseline.time).value();
+    const plan::Planner planner = PlannerOf(*row.job, row.microbatches);
+    const plan::Evaluation& baseline = planner.baseline();
+    const plan::Plan plan = planner.PlanFor(baseline.time).value();
     fmt::print("| {} | {} | {} | {:.2f} % | {:.2f} % | {:.2f} % | {:.4f} % |\n", row.job->name,
                row.pipelines * 64, row.microbatches, Percent(row.perseus_saving),
                Percent(1 - plan.evaluation.energy_j / baseline.energy_j),
@@ -48,8 +48,8 @@ void PrintEnvPipe(const std::vector<PublishedPolicies>& rows) {
       "\n| job | microbatches | time, published | ours | difference | energy, published | ours | "
       "difference |\n|---|---|---|---|---|---|---|---|\n");
   for (const PublishedPolicies& row : rows) {
-    const Planner planner = PlannerOf(*row.job, row.microbatches);
-    const Evaluation& ours = EnvPipeOf(planner).evaluation;
+    const plan::Planner planner = PlannerOf(*row.job, row.microbatches);
+    const plan::Evaluation& ours = EnvPipeOf(planner).evaluation;
     fmt::print("| {} | {} | {:.4f} s | {:.4f} s | {:+.3f} % | {:.1f} J | {:.1f} J | {:+.3f} % |\n",
                row.job->name, row.microbatches, row.envpipe_time_s, ToSeconds(ours.time),
                Percent(ToSeconds(ours.time) / row.envpipe_time_s - 1), row.envpipe_energy_j,
@@ -66,9 +66,9 @@ void PrintStragglers(const std::vector<PublishedPolicies>& rows) {
   for (std::size_t i = 0; i < std::size(kStragglers); ++i) fmt::print("---|");
   fmt::print("\n");
   for (const PublishedPolicies& row : rows) {
-    const Planner planner = PlannerOf(*row.job, row.microbatches);
-    const Evaluation& baseline = planner.baseline();
-    const Frontier frontier = planner.ComputeFrontier().value();
+    const plan::Planner planner = PlannerOf(*row.job, row.microbatches);
+    const plan::Evaluation& baseline = planner.baseline();
+    const plan::Frontier frontier = planner.ComputeFrontier().value();
     const double time_s = ToSeconds(baseline.time);
     const double saved_j = baseline.energy_j - planner.PlanFor(baseline.time)->evaluation.energy_j;
     fmt::print("| {} | {} | {:.3f} | {:.3f} |", row.job->name, row.pipelines,
@@ -76,7 +76,7 @@ void PrintStragglers(const std::vector<PublishedPolicies>& rows) {
                ToSeconds(frontier.points.back().time) / time_s);
     for (const double factor : kStragglers) {
       const Nanoseconds until = ToNanoseconds(time_s * factor);
-      const Plan plan = planner.PlanForStraggler(until).value();
+      const plan::Plan plan = planner.PlanForStraggler(until).value();
       const double others = row.pipelines - 1;
       const double before_j =
           others * planner.EnergyUntil(until, baseline) + baseline.energy_j * factor;

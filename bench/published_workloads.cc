@@ -22,13 +22,13 @@
 #include <string_view>
 #include <vector>
 
-#include "measured_job.h"
+#include "bench/measured_job.h"
 #include "perseus/base/file.h"
-#include "perseus/emulator/policy.h"
-#include "perseus/pipeline/schedule.h"
-#include "perseus/plan/planner.h"
-#include "perseus/profile/csv_reader.h"
-#include "perseus/profile/model_profile.h"
+#include "perseus/simulation/baselines/policy.h"
+#include "perseus/planning/schedule/schedule.h"
+#include "perseus/planning/plan/planner.h"
+#include "perseus/planning/profile/csv_reader.h"
+#include "perseus/simulation/synthetic/model_profile.h"
 
 namespace perseus {
 namespace {
@@ -44,7 +44,7 @@ struct WithEnvPipe {
 
 struct Workload {
   std::string gpu;  // As the file names it.
-  ModelProfileSpec spec;
+  synthetic::ModelProfileSpec spec;
   int microbatches = 0;
   double blocking_power_w = 0;
   Savings measured = {};
@@ -83,7 +83,7 @@ int SequenceLength(std::string_view model) {
   return model.starts_with("gpt3") || model.starts_with("bloom") ? 1024 : 0;
 }
 
-Result<Workload> ReadWorkload(const CsvReader& csv, bool recomputes_activations) {
+Result<Workload> ReadWorkload(const profile::CsvReader& csv, bool recomputes_activations) {
   const auto fields = csv.fields();
   // model, gpu, stages, microbatch size, microbatches, boundaries, blocking power, Perseus' savings
   // and slowdown, EnvPipe's two, then Perseus' savings with stragglers.
@@ -99,11 +99,11 @@ Result<Workload> ReadWorkload(const CsvReader& csv, bool recomputes_activations)
   workload.spec.recomputes_activations = recomputes_activations;
   workload.microbatches = NumberOf<int>(fields[4]);
   workload.blocking_power_w = NumberOf<double>(fields[6]);
-  auto gpu = FindGpuRoofline(fields[1] == "A40" ? "a40" : "a100-pcie");
+  auto gpu = synthetic::FindGpuRoofline(fields[1] == "A40" ? "a40" : "a100-pcie");
   if (!gpu) return Fail(gpu);
   workload.spec.gpu = *gpu;
   if (fields[5] == "uniform_transformer") {
-    workload.spec.partition = EvenPartition::kBlocks;
+    workload.spec.partition = synthetic::EvenPartition::kBlocks;
   } else {
     workload.spec.boundaries = NumbersOf(fields[5]);
   }
@@ -119,7 +119,7 @@ Result<std::vector<Workload>> ReadWorkloads(bool recomputes_activations) {
   const auto path = SharedDirectory() / "reference" / "measured.csv";
   const auto text = ReadFile(path);
   if (!text) return Fail(text);
-  CsvReader csv(*text, path.string());
+  profile::CsvReader csv(*text, path.string());
   std::vector<Workload> workloads;
   bool is_header = true;
   for (auto next = csv.Next();; next = csv.Next()) {
@@ -135,17 +135,17 @@ Result<std::vector<Workload>> ReadWorkloads(bool recomputes_activations) {
 }
 
 Result<Comparison> Compare(const Workload& workload) {
-  const auto profile = SynthesizeModelProfile(workload.spec);
+  const auto profile = synthetic::SynthesizeModelProfile(workload.spec);
   if (!profile) return Fail(profile);
   const int stages = workload.spec.stages;
-  const auto schedule = GenerateSchedule(
+  const auto schedule = schedule::GenerateSchedule(
       {.name = "1f1b", .ranks = stages, .microbatches = workload.microbatches, .chunks = 1});
   if (!schedule) return Fail(schedule);
-  PipelineModel model;
+  schedule::PipelineModel model;
   model.blocking_power_w = workload.blocking_power_w;
-  auto graph = BuildOperationGraph(*schedule, *profile, model);
+  auto graph = schedule::BuildOperationGraph(*schedule, *profile, model);
   if (!graph) return Fail(graph);
-  const auto planner = Planner::Create(*std::move(graph), {workload.blocking_power_w, 0});
+  const auto planner = plan::Planner::Create(*std::move(graph), {workload.blocking_power_w, 0});
   if (!planner) return Fail(planner);
 
   Comparison comparison;
@@ -158,21 +158,21 @@ Result<Comparison> Compare(const Workload& workload) {
   const auto [fastest, slowest] = std::minmax_element(forward.begin(), forward.end());
   comparison.imbalance = ToSeconds(*slowest) / ToSeconds(*fastest);
   comparison.forward_s = ToSeconds(*slowest);
-  const Evaluation& baseline = planner->baseline();
+  const plan::Evaluation& baseline = planner->baseline();
   comparison.average_power_w = baseline.average_power_w() / stages;
   for (std::size_t i = 0; i < kSlowdowns.size(); ++i) {
     const auto deadline =
         static_cast<Nanoseconds>(std::floor(static_cast<double>(baseline.time) * kSlowdowns[i]));
     const auto plan = planner->PlanFor(deadline);
     if (!plan) return Fail(plan);
-    const auto energy_j = [&](const Evaluation& run) {
+    const auto energy_j = [&](const plan::Evaluation& run) {
       return run.energy_j + stages * workload.blocking_power_w * ToSeconds(deadline - run.time);
     };
     comparison.modelled[i] = 100 * (1 - energy_j(plan->evaluation) / energy_j(baseline));
   }
-  const auto envpipe = MakeEnvPipe()->Points(*planner, {});
+  const auto envpipe = baselines::MakeEnvPipe()->Points(*planner, {});
   if (!envpipe) return Fail(envpipe);
-  const Evaluation& run = envpipe->points.front().evaluation;
+  const plan::Evaluation& run = envpipe->points.front().evaluation;
   comparison.modelled_envpipe = {100 * (1 - run.energy_j / baseline.energy_j),
                                  100 * (ToSeconds(run.time) / ToSeconds(baseline.time) - 1)};
   return comparison;

@@ -18,9 +18,9 @@
 #include <string_view>
 #include <vector>
 
-#include "measured_job.h"
+#include "bench/measured_job.h"
 #include "perseus/base/file.h"
-#include "perseus/profile/model_profile.h"
+#include "perseus/simulation/synthetic/model_profile.h"
 
 namespace perseus {
 namespace {
@@ -40,14 +40,14 @@ constexpr Case kCases[] = {
     {kMeasuredJobs[0], "a100-sxm", "gpt3-175b", 12, 480, 1290},
     {kMeasuredJobs[1], "a40", "bloom-176b", 9, 294, 1395}};
 
-std::vector<KernelWork> Kernels(const std::vector<LayerWork>& model, int layers,
+std::vector<synthetic::KernelWork> Kernels(const std::vector<synthetic::LayerWork>& model, int layers,
                                 InstructionKind kind) {
-  std::vector<KernelWork> all;
-  const auto add = [&](const std::vector<KernelWork>& kernels) {
+  std::vector<synthetic::KernelWork> all;
+  const auto add = [&](const std::vector<synthetic::KernelWork>& kernels) {
     std::copy_if(kernels.begin(), kernels.end(), std::back_inserter(all),
-                 [](const KernelWork& kernel) { return kernel.flops > 0; });
+                 [](const synthetic::KernelWork& kernel) { return kernel.flops > 0; });
   };
-  for (const LayerWork& layer : model) {
+  for (const synthetic::LayerWork& layer : model) {
     if (!layer.is_block || layers-- <= 0) continue;
     if (kind == InstructionKind::kForward) {
       add(layer.forward);
@@ -62,18 +62,18 @@ std::vector<KernelWork> Kernels(const std::vector<LayerWork>& model, int layers,
 Result<void> Print(const Case& item) {
   const auto text = ReadFile(ProfilePath(item.job));
   if (!text) return Fail(text);
-  const auto profile = ParseProfile(*text, item.job.name);
+  const auto profile = profile::ParseProfile(*text, item.job.name);
   if (!profile) return Fail(profile);
-  auto gpu = FindGpuRoofline(item.gpu);
+  auto gpu = synthetic::FindGpuRoofline(item.gpu);
   if (!gpu) return Fail(gpu);
   gpu->power_limit_w = item.power_limit_w;
-  const auto layers = LayersOf({.model = std::string(item.model), .tensor_parallel = 8});
+  const auto layers = synthetic::LayersOf({.model = std::string(item.model), .tensor_parallel = 8});
   if (!layers) return Fail(layers);
   for (const InstructionKind kind : {InstructionKind::kForward, InstructionKind::kBackward}) {
     const auto kernels = Kernels(*layers, item.layers, kind);
     const auto& options = profile->Find(kStage, 0, kind)->options;
     double reference_s = 0;
-    for (const Option& option : options) {
+    for (const profile::Option& option : options) {
       if (option.frequency_mhz == item.reference_mhz) reference_s = ToSeconds(option.time);
     }
     const double model_reference_s = gpu->Run(kernels, item.reference_mhz).time_s;
@@ -81,7 +81,7 @@ Result<void> Print(const Case& item) {
                Name(kind), reference_s, item.reference_mhz, model_reference_s);
     fmt::print("{:>6} {:>8} {:>8} {:>8} {:>8}\n", "MHz", "t", "model", "W", "model");
     for (std::size_t i = 0; i < options.size(); i += 4) {
-      const TimeAndEnergy run = gpu->Run(kernels, options[i].frequency_mhz);
+      const synthetic::TimeAndEnergy run = gpu->Run(kernels, options[i].frequency_mhz);
       const double time_s = ToSeconds(options[i].time);
       fmt::print("{:6} {:8.3f} {:8.3f} {:8.1f} {:8.1f}\n", options[i].frequency_mhz,
                  time_s / reference_s, run.time_s / model_reference_s, options[i].energy_j / time_s,

@@ -21,6 +21,7 @@ if(PERSEUS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 add_library(perseus_flags INTERFACE)
+target_include_directories(perseus_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 target_compile_options(perseus_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror=unused-result)
 option(PERSEUS_WERROR "Treat warnings as errors" ON)

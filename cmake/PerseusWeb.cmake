@@ -11,7 +11,7 @@ find_program(PERSEUS_NPM npm)
 
 function(perseus_web_assets variable)
   set(web ${PROJECT_SOURCE_DIR}/web)
-  set(${variable} ${PROJECT_SOURCE_DIR}/src/report/no_assets.cc PARENT_SCOPE)
+  set(${variable} ${PROJECT_SOURCE_DIR}/perseus/planning/report/no_page/no_assets.cc PARENT_SCOPE)
   set(PERSEUS_HAS_PAGE OFF CACHE INTERNAL "Whether this build has the report page")
   if(NOT PERSEUS_BUILD_PAGE)
     return()

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "perseus/plan/frequency_lists.h"
-#include "perseus/profile/synthetic_profile.h"
+#include "perseus/planning/plan_file/frequency_lists.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace {
 
@@ -17,19 +17,19 @@ void RequireOneLine(const perseus::Error& error) {
   Require(!error.message.empty() && error.message.find('\n') == std::string::npos);
 }
 
-perseus::OperationGraph MakeGraph() {
-  perseus::SyntheticProfileSpec spec;
+perseus::schedule::OperationGraph MakeGraph() {
+  perseus::synthetic::SyntheticProfileSpec spec;
   spec.stages = 2;
-  const auto schedule = perseus::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 2});
-  return *perseus::BuildOperationGraph(*schedule, *perseus::SynthesizeProfile(spec), {});
+  const auto schedule = perseus::schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 2});
+  return *perseus::schedule::BuildOperationGraph(*schedule, *perseus::synthetic::SynthesizeProfile(spec), {});
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const perseus::OperationGraph graph = MakeGraph();
+  static const perseus::schedule::OperationGraph graph = MakeGraph();
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto lists = perseus::ParseFrequencyLists(text, "fuzz");
+  const auto lists = perseus::plan_file::ParseFrequencyLists(text, "fuzz");
   if (!lists) {
     RequireOneLine(lists.error());
     return 0;
@@ -41,19 +41,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       Require(entry.frequency_mhz > 0 && entry.frequency_mhz <= 1e6 && entry.line >= 1);
     }
   }
-  const auto options = perseus::FindOptions(*lists, graph, "fuzz");
+  const auto options = perseus::plan_file::FindOptions(*lists, graph, "fuzz");
   if (!options) {
     RequireOneLine(options.error());
     return 0;
   }
   // What fits comes out the same again.
-  perseus::Plan plan;
+  perseus::plan::Plan plan;
   plan.options = *options;
-  const auto written = perseus::FormatFrequencyLists(graph, plan);
+  const auto written = perseus::plan_file::FormatFrequencyLists(graph, plan);
   Require(written.has_value());
-  const auto again = perseus::ParseFrequencyLists(*written, "again");
+  const auto again = perseus::plan_file::ParseFrequencyLists(*written, "again");
   Require(again.has_value());
-  const auto found = perseus::FindOptions(*again, graph, "again");
+  const auto found = perseus::plan_file::FindOptions(*again, graph, "again");
   Require(found && *found == *options);
   return 0;
 }

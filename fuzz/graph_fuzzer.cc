@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "perseus/pipeline/operation_graph.h"
+#include "perseus/planning/schedule/operation_graph.h"
 
 namespace {
 
@@ -17,13 +17,13 @@ void Require(bool condition) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto file = perseus::ParseOperationGraph(text, "fuzz");
+  const auto file = perseus::schedule::ParseOperationGraph(text, "fuzz");
   if (!file) {
     Require(!file.error().message.empty());
     Require(file.error().message.find('\n') == std::string::npos);
     return 0;
   }
-  const perseus::OperationGraph& graph = file->graph;
+  const perseus::schedule::OperationGraph& graph = file->graph;
   Require(std::isfinite(file->blocking_power_w) && file->blocking_power_w >= 0);
   Require(!graph.operations.empty());
   Require(graph.rank_names.size() == graph.rank_orders.size());
@@ -43,9 +43,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   Require(placed == graph.operations.size());
-  for (const perseus::OptionSet& set : graph.option_sets) {
+  for (const perseus::schedule::OptionSet& set : graph.option_sets) {
     Require(!set.options.empty());
-    for (const perseus::Option& option : set.options) {
+    for (const perseus::profile::Option& option : set.options) {
       Require(option.time >= 1 && std::isfinite(option.energy_j) && option.energy_j >= 0);
       Require(option.frequency_mhz <=
               set.options[static_cast<std::size_t>(set.baseline)].frequency_mhz);

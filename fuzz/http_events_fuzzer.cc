@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "perseus/http/event_parser.h"
-#include "perseus/http/parser.h"
+#include "perseus/cluster/http/event_parser.h"
+#include "perseus/cluster/http/parser.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "perseus/pipeline/job.h"
+#include "perseus/planning/job/job.h"
 
 namespace {
 
@@ -16,13 +16,13 @@ void Require(bool condition) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto job = perseus::ParseJob(text, "fuzz");
+  const auto job = perseus::job::ParseJob(text, "fuzz");
   if (!job) {
     Require(!job.error().message.empty());
     Require(job.error().message.find('\n') == std::string::npos);
     return 0;
   }
-  const perseus::FixedOperations& fixed = job->model.fixed;
+  const perseus::schedule::FixedOperations& fixed = job->model.fixed;
   Require(job->schedule.ranks >= 0 && job->schedule.microbatches >= 0);
   Require(job->schedule.chunks >= 1 && job->pipelines >= 1 && job->model.gpus_per_stage >= 1);
   Require(std::isfinite(job->model.blocking_power_w) && job->model.blocking_power_w >= 0);

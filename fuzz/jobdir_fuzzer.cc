@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "perseus/jobdir/orders.h"
-#include "perseus/jobdir/rank_log.h"
+#include "perseus/runtime/protocol/orders.h"
+#include "perseus/runtime/protocol/rank_log.h"
 
 namespace {
 
@@ -32,9 +32,9 @@ void Check(const Parsed& parsed, Parse parse, Format format) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto orders = [](std::string_view from) { return perseus::ParseOrders(from, "fuzz"); };
-  Check(orders(text), orders, perseus::FormatOrders);
-  const auto record = [](std::string_view from) { return perseus::ParseRecord(from, "fuzz:1"); };
-  Check(record(text), record, perseus::FormatRecord);
+  const auto orders = [](std::string_view from) { return perseus::protocol::ParseOrders(from, "fuzz"); };
+  Check(orders(text), orders, perseus::protocol::FormatOrders);
+  const auto record = [](std::string_view from) { return perseus::protocol::ParseRecord(from, "fuzz:1"); };
+  Check(record(text), record, perseus::protocol::FormatRecord);
   return 0;
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "perseus/wire/messages.h"
+#include "perseus/runtime/protocol/messages.h"
 
 namespace {
 
@@ -23,9 +23,9 @@ void Check(const perseus::Result<Message>& parsed,
     Require(!message.empty() && message.find('\n') == std::string::npos);
     return;
   }
-  const std::string written = wire::Format(*parsed);
+  const std::string written = protocol::Format(*parsed);
   // What was left out (a heartbeat) is written, so the longest messages may grow beyond it.
-  if (written.size() > wire::kLongestMessage) return;
+  if (written.size() > protocol::kLongestMessage) return;
   const perseus::Result<Message> again = parse(written);
   Require(again.has_value() && *again == *parsed);
 }
@@ -34,7 +34,7 @@ void Check(const perseus::Result<Message>& parsed,
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  Check(wire::ParseRequest(text), wire::ParseRequest);
-  Check(wire::ParseReply(text), wire::ParseReply);
+  Check(protocol::ParseRequest(text), protocol::ParseRequest);
+  Check(protocol::ParseReply(text), protocol::ParseReply);
   return 0;
 }

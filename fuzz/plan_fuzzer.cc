@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "perseus/plan/plan_file.h"
+#include "perseus/planning/plan_file/plan_file.h"
 
 namespace {
 
@@ -14,18 +14,18 @@ void Require(bool condition) {
 }
 
 // A profile that has whatever the plan may name, at two clocks.
-perseus::Profile MakeProfile(const perseus::PlanFile& plan) {
+perseus::profile::Profile MakeProfile(const perseus::plan_file::PlanFile& plan) {
   using perseus::InstructionKind;
-  std::vector<perseus::ProfileEntry> entries;
-  const perseus::Schedule& schedule = plan.job.schedule;
+  std::vector<perseus::profile::ProfileEntry> entries;
+  const perseus::schedule::Schedule& schedule = plan.job.schedule;
   for (std::size_t stage = 0; stage < schedule.rank_of_stage.size(); ++stage) {
     for (InstructionKind kind :
          {InstructionKind::kForward, InstructionKind::kBackward, InstructionKind::kBackwardInput,
           InstructionKind::kBackwardWeight, InstructionKind::kRecompute}) {
-      perseus::ProfileEntry entry{
+      perseus::profile::ProfileEntry entry{
           schedule.rank_of_stage[stage], schedule.chunk_of_stage[stage], kind, {}};
       for (double frequency_mhz : {1410.0, 1200.0}) {
-        perseus::Option option;
+        perseus::profile::Option option;
         option.frequency_mhz = frequency_mhz;
         option.other_knobs.resize(plan.other_knob_names.size(), 1);
         option.time = 1;
@@ -35,7 +35,7 @@ perseus::Profile MakeProfile(const perseus::PlanFile& plan) {
       entries.push_back(std::move(entry));
     }
   }
-  return perseus::Profile("profile", plan.other_knob_names, std::move(entries));
+  return perseus::profile::Profile("profile", plan.other_knob_names, std::move(entries));
 }
 
 void RequireOneLine(const perseus::Error& error) {
@@ -46,27 +46,27 @@ void RequireOneLine(const perseus::Error& error) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto plan = perseus::ParsePlan(text, "fuzz");
+  const auto plan = perseus::plan_file::ParsePlan(text, "fuzz");
   if (!plan) {
     RequireOneLine(plan.error());
     return 0;
   }
   Require(plan->time > 0 && plan->lower_bound_j > 0 && std::isfinite(plan->energy_j));
   Require(!plan->ranks.empty());
-  const std::string written = perseus::FormatPlan(*plan);
-  const auto again = perseus::ParsePlan(written, "again");
+  const std::string written = perseus::plan_file::FormatPlan(*plan);
+  const auto again = perseus::plan_file::ParsePlan(written, "again");
   Require(again.has_value());
-  Require(perseus::FormatPlan(*again) == written);
+  Require(perseus::plan_file::FormatPlan(*again) == written);
   if (plan->job.IsGeneralGraph()) return 0;
 
   // A schedule that is not whole, or deadlocks, is no fault of the reader.
   const auto graph =
-      perseus::BuildOperationGraph(plan->job.schedule, MakeProfile(*plan), plan->job.model);
+      perseus::schedule::BuildOperationGraph(plan->job.schedule, MakeProfile(*plan), plan->job.model);
   if (!graph) {
     RequireOneLine(graph.error());
     return 0;
   }
-  const auto options = perseus::FindOptions(*plan, *graph, "fuzz");
+  const auto options = perseus::plan_file::FindOptions(*plan, *graph, "fuzz");
   if (!options) {
     RequireOneLine(options.error());
     return 0;

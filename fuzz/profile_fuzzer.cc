@@ -5,24 +5,24 @@
 #include <string>
 #include <string_view>
 
-#include "perseus/profile/curve.h"
-#include "perseus/profile/profile.h"
+#include "perseus/planning/profile/curve.h"
+#include "perseus/planning/profile/profile.h"
 
 namespace {
 
 // Formatting drops `samples` alone: what was averaged is one row afterwards.
-bool Same(const perseus::ProfileEntry& a, const perseus::ProfileEntry& b) {
+bool Same(const perseus::profile::ProfileEntry& a, const perseus::profile::ProfileEntry& b) {
   if (a.stage != b.stage || a.chunk != b.chunk || a.kind != b.kind) return false;
   if (a.options.size() != b.options.size()) return false;
   for (std::size_t i = 0; i < a.options.size(); ++i) {
-    const perseus::Option& x = a.options[i];
-    const perseus::Option& y = b.options[i];
+    const perseus::profile::Option& x = a.options[i];
+    const perseus::profile::Option& y = b.options[i];
     if (!x.SameKnobs(y) || x.time != y.time || x.energy_j != y.energy_j) return false;
   }
   return true;
 }
 
-bool Same(const perseus::Profile& a, const perseus::Profile& b) {
+bool Same(const perseus::profile::Profile& a, const perseus::profile::Profile& b) {
   if (a.other_knob_names() != b.other_knob_names()) return false;
   if (a.entries().size() != b.entries().size()) return false;
   for (std::size_t i = 0; i < a.entries().size(); ++i) {
@@ -39,16 +39,16 @@ void Require(bool holds) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const perseus::Result<perseus::Profile> profile = perseus::ParseProfile(text, "input");
+  const perseus::Result<perseus::profile::Profile> profile = perseus::profile::ParseProfile(text, "input");
   if (!profile) {
     Require(profile.error().message.find('\n') == std::string::npos);
     return 0;
   }
-  const perseus::Result<perseus::Profile> again =
-      perseus::ParseProfile(perseus::FormatProfile(*profile), "input");
+  const perseus::Result<perseus::profile::Profile> again =
+      perseus::profile::ParseProfile(perseus::profile::FormatProfile(*profile), "input");
   Require(again && Same(*profile, *again));
-  for (const perseus::ProfileEntry& entry : profile->entries()) {
-    if (perseus::LowerHull(entry.options, 80)) (void)perseus::FitExponential(entry.options, 80);
+  for (const perseus::profile::ProfileEntry& entry : profile->entries()) {
+    if (perseus::profile::LowerHull(entry.options, 80)) (void)perseus::profile::FitExponential(entry.options, 80);
   }
   return 0;
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "perseus/profiler/profiler_state.h"
+#include "perseus/runtime/profiler/profiler_state.h"
 
 namespace {
 
@@ -17,15 +17,15 @@ void Require(bool condition) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto state = perseus::ParseProfilerState(text, "fuzz");
+  const auto state = perseus::profiler::ParseProfilerState(text, "fuzz");
   if (!state) {
     Require(!state.error().message.empty());
     Require(state.error().message.find('\n') == std::string::npos);
     return 0;
   }
-  const std::string written = perseus::FormatProfilerState(*state);
-  const auto again = perseus::ParseProfilerState(written, "again");
-  Require(again.has_value() && perseus::FormatProfilerState(*again) == written);
+  const std::string written = perseus::profiler::FormatProfilerState(*state);
+  const auto again = perseus::profiler::ParseProfilerState(written, "again");
+  Require(again.has_value() && perseus::profiler::FormatProfilerState(*again) == written);
   for (const auto& [name, gpu] : state->gpus) {
     static_cast<void>(gpu.measurements.Options(name.rank));
   }

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "perseus/agent/saved_state_file.h"
+#include "perseus/runtime/agent/saved_state_file.h"
 
 namespace {
 
@@ -16,24 +16,24 @@ void Require(bool condition) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto state = perseus::ParseSavedState(text, "fuzz");
+  const auto state = perseus::agent::ParseSavedState(text, "fuzz");
   if (!state) {
     Require(!state.error().message.empty());
     Require(state.error().message.find('\n') == std::string::npos);
     return 0;
   }
-  const std::string written = perseus::FormatSavedState(*state);
-  const auto again = perseus::ParseSavedState(written, "again");
+  const std::string written = perseus::agent::FormatSavedState(*state);
+  const auto again = perseus::agent::ParseSavedState(written, "again");
   Require(again.has_value() && *again == *state);
-  Require(perseus::FormatSavedState(*again) == written);
+  Require(perseus::agent::FormatSavedState(*again) == written);
 
   for (const std::string_view boot :
        {std::string_view(state->boot_id), std::string_view("other")}) {
-    const auto restores = perseus::RestoresAfterStart(*state, boot, {});
-    perseus::SavedState next = *state;
+    const auto restores = perseus::agent::RestoresAfterStart(*state, boot, {});
+    perseus::agent::SavedState next = *state;
     next.BeginBoot(boot, restores);
-    Require(perseus::RestoresAfterStart(next, boot, {}) == restores);
-    for (const perseus::Restore& restore : restores) next.Restored(restore.uuid, restore.control);
+    Require(perseus::agent::RestoresAfterStart(next, boot, {}) == restores);
+    for (const perseus::agent::Restore& restore : restores) next.Restored(restore.uuid, restore.control);
     for (const auto& [uuid, gpu] : state->gpus) Require(next.GiveBack(uuid));
     Require(next.gpus.empty());
   }

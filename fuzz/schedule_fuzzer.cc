@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "perseus/pipeline/operation_graph.h"
-#include "perseus/pipeline/schedule.h"
+#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/schedule.h"
 
 namespace {
 
@@ -14,14 +14,14 @@ void Require(bool condition) {
 }
 
 // A profile that has whatever the schedule may ask for, at one option each.
-perseus::Profile MakeProfile(const perseus::Schedule& schedule) {
+perseus::profile::Profile MakeProfile(const perseus::schedule::Schedule& schedule) {
   using perseus::InstructionKind;
-  std::vector<perseus::ProfileEntry> entries;
+  std::vector<perseus::profile::ProfileEntry> entries;
   for (std::size_t stage = 0; stage < schedule.rank_of_stage.size(); ++stage) {
     for (InstructionKind kind :
          {InstructionKind::kForward, InstructionKind::kBackward, InstructionKind::kBackwardInput,
           InstructionKind::kBackwardWeight, InstructionKind::kRecompute}) {
-      perseus::Option option;
+      perseus::profile::Option option;
       option.frequency_mhz = 1410;
       option.time = 1;
       option.energy_j = 1;
@@ -29,31 +29,31 @@ perseus::Profile MakeProfile(const perseus::Schedule& schedule) {
           {schedule.rank_of_stage[stage], schedule.chunk_of_stage[stage], kind, {option}});
     }
   }
-  return perseus::Profile("profile", {}, std::move(entries));
+  return perseus::profile::Profile("profile", {}, std::move(entries));
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto schedule = perseus::ParseSchedule(text, "fuzz");
+  const auto schedule = perseus::schedule::ParseSchedule(text, "fuzz");
   if (!schedule) {
     Require(!schedule.error().message.empty());
     Require(schedule.error().message.find('\n') == std::string::npos);
     return 0;
   }
-  const std::string formatted = perseus::FormatSchedule(*schedule);
-  const auto again = perseus::ParseSchedule(formatted, "fuzz");
+  const std::string formatted = perseus::schedule::FormatSchedule(*schedule);
+  const auto again = perseus::schedule::ParseSchedule(formatted, "fuzz");
   Require(again.has_value());
   Require(again->ranks == schedule->ranks);
   Require(again->microbatches == schedule->microbatches);
   Require(again->rank_of_stage == schedule->rank_of_stage);
   Require(again->chunk_of_stage == schedule->chunk_of_stage);
-  Require(perseus::FormatSchedule(*again) == formatted);
+  Require(perseus::schedule::FormatSchedule(*again) == formatted);
 
   // What parses is whole, so only its order can be refused.
   const auto graph =
-      perseus::BuildOperationGraph(*schedule, MakeProfile(*schedule), perseus::PipelineModel());
+      perseus::schedule::BuildOperationGraph(*schedule, MakeProfile(*schedule), perseus::schedule::PipelineModel());
   if (!graph) {
     Require(graph.error().message.find("deadlocks: rank ") != std::string::npos);
     return 0;

@@ -6,12 +6,12 @@
 #include <string>
 #include <string_view>
 
-#include "perseus/plan/plan_file.h"
-#include "perseus/server/event_hub.h"
-#include "perseus/server/job_spec.h"
-#include "perseus/server/node_reports.h"
-#include "perseus/server/plan_cuts.h"
-#include "perseus/server/planning.h"
+#include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/cluster/server/event_hub.h"
+#include "perseus/cluster/server/job_spec.h"
+#include "perseus/cluster/server/node_reports.h"
+#include "perseus/cluster/server/plan_cuts.h"
+#include "perseus/cluster/server/planning.h"
 
 namespace {
 
@@ -33,69 +33,69 @@ void RequireProblem(const perseus::http::Problem& problem) {
 
 void RequireError(const perseus::Error& error) { Require(IsOneLine(error.message)); }
 
-void ReadTargetAgain(const perseus::Target& target) {
-  const std::string body = perseus::TargetJson(target).dump();
-  const auto again = perseus::ReadTargetBody(body, target.gpus);
-  Require(again.has_value() && perseus::TargetJson(*again).dump() == body);
+void ReadTargetAgain(const perseus::plan::Target& target) {
+  const std::string body = perseus::server::TargetJson(target).dump();
+  const auto again = perseus::server::ReadTargetBody(body, target.gpus);
+  Require(again.has_value() && perseus::server::TargetJson(*again).dump() == body);
 }
 
 void ReadJob(std::string_view text) {
-  const auto spec = perseus::ReadJobSpec(text);
+  const auto spec = perseus::server::ReadJobSpec(text);
   if (!spec) return RequireProblem(spec.error());
-  const auto stored = perseus::StoredJobSpec(nlohmann::json::parse(text).dump());
+  const auto stored = perseus::server::StoredJobSpec(nlohmann::json::parse(text).dump());
   Require(stored.has_value() && stored->key == spec->key);
   Require(stored->planned.schedule.ranks.size() == spec->planned.schedule.ranks.size());
   ReadTargetAgain(spec->target);
 }
 
 void ReadTarget(std::string_view text) {
-  const auto target = perseus::ReadTargetBody(text, kGpus);
+  const auto target = perseus::server::ReadTargetBody(text, kGpus);
   if (!target) return RequireProblem(target.error());
   ReadTargetAgain(*target);
 }
 
 void ReadReports(std::string_view text) {
-  const auto reports = perseus::ReadReports(text);
+  const auto reports = perseus::server::ReadReports(text);
   if (!reports) return RequireProblem(reports.error());
-  for (const perseus::NodeJobReport& report : *reports) {
+  for (const perseus::server::NodeJobReport& report : *reports) {
     Require(report.acknowledged >= 0 && report.following >= 0 && report.since_step >= -1);
-    for (const perseus::ReportedStep& step : report.steps) {
+    for (const perseus::server::ReportedStep& step : report.steps) {
       Require(step.step >= 0 && step.pipeline >= 0 && step.busy_s >= 0 && step.ranks > 0);
     }
   }
 }
 
 void ReadNodeRanks(std::string_view text) {
-  const auto ranks = perseus::ParseNodeRanks(text);
+  const auto ranks = perseus::server::ParseNodeRanks(text);
   if (!ranks) return RequireError(ranks.error());
 }
 
 // What a node gets is a plan wherever the whole was one.
 void CutPlan(std::string_view text) {
-  const auto cut = perseus::CutPlan(text, {0});
+  const auto cut = perseus::server::CutPlan(text, {0});
   if (!cut) RequireError(cut.error());
-  const auto plan = perseus::ParsePlan(text, "plan");
+  const auto plan = perseus::plan_file::ParsePlan(text, "plan");
   if (!plan) return;
   Require(cut.has_value());
-  const auto cut_plan = perseus::ParsePlan(*cut, "cut");
+  const auto cut_plan = perseus::plan_file::ParsePlan(*cut, "cut");
   Require(cut_plan.has_value() && cut_plan->ranks.size() == plan->ranks.size());
   Require(cut_plan->ranks[0].instructions.size() == plan->ranks[0].instructions.size());
 }
 
 void ReadOrders(std::string_view text) {
-  const auto orders = perseus::ParsePlannedOrders(text);
+  const auto orders = perseus::server::ParsePlannedOrders(text);
   if (!orders) return RequireError(orders.error());
-  const std::string written = perseus::FormatPlannedOrders(*orders);
-  const auto again = perseus::ParsePlannedOrders(written);
-  Require(again.has_value() && perseus::FormatPlannedOrders(*again) == written);
+  const std::string written = perseus::server::FormatPlannedOrders(*orders);
+  const auto again = perseus::server::ParsePlannedOrders(written);
+  Require(again.has_value() && perseus::server::FormatPlannedOrders(*again) == written);
 }
 
 void ReadSlug(std::string_view text) {
-  const auto target = perseus::TargetOfSlug(text);
+  const auto target = perseus::server::TargetOfSlug(text);
   if (!target) return;
-  const std::string slug = perseus::Slug(*target);
-  const auto again = perseus::TargetOfSlug(slug);
-  Require(again.has_value() && perseus::Slug(*again) == slug);
+  const std::string slug = perseus::plan::Slug(*target);
+  const auto again = perseus::server::TargetOfSlug(slug);
+  Require(again.has_value() && perseus::plan::Slug(*again) == slug);
 }
 
 constexpr std::array kReaders{ReadJob, ReadTarget, ReadReports, ReadNodeRanks,

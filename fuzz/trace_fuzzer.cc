@@ -5,13 +5,13 @@
 #include <string>
 #include <string_view>
 
-#include "perseus/emulator/job_trace.h"
-#include "perseus/emulator/trace_replay.h"
-#include "perseus/emulator/what_if.h"
+#include "perseus/simulation/replay/job_trace.h"
+#include "perseus/simulation/replay/trace_replay.h"
+#include "perseus/simulation/replay/what_if.h"
 
 namespace {
 
-using perseus::StepGraph;
+using perseus::replay::StepGraph;
 
 void Require(bool condition) {
   if (!condition) std::abort();
@@ -22,14 +22,14 @@ void RequireOneLine(const std::string& message) {
   Require(message.find('\n') == std::string::npos);
 }
 
-void CheckGraph(const StepGraph& graph) {
+void CheckGraph(const replay::StepGraph& graph) {
   const std::size_t events = graph.step->events.size();
   const std::size_t nodes = graph.order.size();
   Require(nodes >= events && graph.durations.size() == events);
   Require(graph.host_delays.size() == events && graph.first_waited.size() == nodes + 1);
   for (const auto duration : graph.durations) Require(duration >= 0);
   for (const auto delay : graph.host_delays) Require(delay >= 0);
-  const auto replay = perseus::ReplayStep(graph, graph.durations);
+  const auto replay = perseus::replay::ReplayStep(graph, graph.durations);
   Require(replay.time >= 0);
   for (std::size_t i = 0; i < nodes; ++i) {
     for (const int waited : graph.waits_of(static_cast<int>(i))) {
@@ -42,23 +42,23 @@ void CheckGraph(const StepGraph& graph) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  perseus::TraceReadOptions options;
+  perseus::replay::TraceReadOptions options;
   options.most_bytes = std::size_t{1} << 20;
-  const auto trace = perseus::ParseJobTrace(bytes, "fuzz", options);
+  const auto trace = perseus::replay::ParseJobTrace(bytes, "fuzz", options);
   if (!trace) {
     RequireOneLine(trace.error().message);
     return 0;
   }
   Require(trace->pipelines > 0 && trace->ranks > 0 && !trace->steps.empty());
-  const auto graph = perseus::BuildTraceGraph(*trace);
+  const auto graph = perseus::replay::BuildTraceGraph(*trace);
   if (!graph) {
     RequireOneLine(graph.error().message);
     return 0;
   }
   Require(graph->steps.size() == trace->steps.size());
-  for (const StepGraph& step : graph->steps) CheckGraph(step);
-  const auto model = perseus::JobPowerModel::Of(perseus::GpuModels().front());
-  const auto answer = perseus::AskWhatIf(*graph, model, {0, 1});
+  for (const replay::StepGraph& step : graph->steps) CheckGraph(step);
+  const auto model = perseus::replay::JobPowerModel::Of(perseus::synthetic::GpuModels().front());
+  const auto answer = perseus::replay::AskWhatIf(*graph, model, {0, 1});
   if (!answer) {
     RequireOneLine(answer.error().message);
     Require(answer.error().kind != perseus::ErrorKind::kSystem);

@@ -89,9 +89,9 @@ function literal(text) {
 
 function main(output) {
   const text = `// Made by web/build.mjs.
-#include "perseus/report/assets.h"
+#include "perseus/planning/report/assets.h"
 
-namespace perseus::assets {
+namespace perseus::report::assets {
 
 using namespace std::string_view_literals;
 
@@ -101,7 +101,7 @@ ${literal(makePage())}sv;
 const std::string_view kFigures =
 ${literal(makeFigures())}sv;
 
-}  // namespace perseus::assets
+}  // namespace perseus::report::assets
 `;
   mkdirSync(dirname(output), { recursive: true });
   writeFileSync(output, text);

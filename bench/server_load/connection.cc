@@ -1,4 +1,4 @@
-#include "connection.h"
+#include "bench/server_load/connection.h"
 
 #include <fmt/format.h>
 

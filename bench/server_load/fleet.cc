@@ -1,4 +1,4 @@
-#include "fleet.h"
+#include "bench/server_load/fleet.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "perseus/profile/synthetic_profile.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus::load {
 namespace {
@@ -61,15 +61,15 @@ std::string JobBody(const std::string& key, const JobShape& shape) {
 }
 
 std::string SyntheticCsv(int stages, int clocks, std::uint64_t seed) {
-  SyntheticProfileSpec spec;
+  synthetic::SyntheticProfileSpec spec;
   spec.stages = stages;
   spec.seed = seed;
-  const auto profile = SynthesizeProfile(spec);
+  const auto profile = synthetic::SynthesizeProfile(spec);
   if (!profile) throw std::runtime_error(profile.error().message);
-  std::vector<ProfileEntry> entries;
-  for (ProfileEntry entry : profile->entries()) {
+  std::vector<profile::ProfileEntry> entries;
+  for (profile::ProfileEntry entry : profile->entries()) {
     // Spread over all of them.
-    std::vector<Option> kept;
+    std::vector<profile::Option> kept;
     const auto all = static_cast<int>(entry.options.size());
     for (int i = 0; i < clocks; ++i) {
       const int index = clocks == 1 ? 0 : i * (all - 1) / (clocks - 1);
@@ -78,7 +78,7 @@ std::string SyntheticCsv(int stages, int clocks, std::uint64_t seed) {
     entry.options = std::move(kept);
     entries.push_back(std::move(entry));
   }
-  return FormatProfile(Profile("load", {}, std::move(entries)));
+  return profile::FormatProfile(profile::Profile("load", {}, std::move(entries)));
 }
 
 std::string FieldOf(const std::string& text, const std::string& key) {

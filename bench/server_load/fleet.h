@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "connection.h"
+#include "bench/server_load/connection.h"
 
 namespace perseus::load {
 

@@ -11,7 +11,7 @@
 #include <exception>
 #include <functional>
 
-#include "scenarios.h"
+#include "bench/server_load/scenarios.h"
 
 namespace {
 

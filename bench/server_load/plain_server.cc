@@ -1,4 +1,4 @@
-#include "plain_server.h"
+#include "bench/server_load/plain_server.h"
 
 #include <fmt/format.h>
 

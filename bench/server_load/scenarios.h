@@ -3,7 +3,7 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "server_process.h"
+#include "bench/server_load/server_process.h"
 
 namespace perseus::load {
 

@@ -1,4 +1,4 @@
-#include "server_process.h"
+#include "bench/server_load/server_process.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "fleet.h"
-#include "scenarios.h"
+#include "bench/server_load/fleet.h"
+#include "bench/server_load/scenarios.h"
 
 namespace perseus::load {
 namespace {

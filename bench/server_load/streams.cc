@@ -4,9 +4,9 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "fleet.h"
-#include "plain_server.h"
-#include "scenarios.h"
+#include "bench/server_load/fleet.h"
+#include "bench/server_load/plain_server.h"
+#include "bench/server_load/scenarios.h"
 
 namespace perseus::load {
 namespace {

@@ -1,5 +1,5 @@
 // perseus._client: libperseus.so for Python.
-#include "hooks.h"
+#include "python/src/hooks.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "hooks.h"
+#include "python/src/hooks.h"
 
 #include <new>
 

@@ -16,10 +16,11 @@
 #include <vector>
 
 #include "perseus/base/file.h"
-#include "perseus/plan/job_setup.h"
-#include "perseus/plan/plan_file.h"
-#include "perseus/plan/planner.h"
-#include "perseus/plan/target.h"
+#include "perseus/planning/job/job_setup.h"
+#include "perseus/planning/plan/make_plan_file.h"
+#include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/planning/plan/planner.h"
+#include "perseus/planning/plan/target.h"
 
 namespace py = pybind11;
 
@@ -39,34 +40,34 @@ T OrThrow(Result<T> result) {
 // A job, ready to be planned, with its frontier where that was wanted.
 class PlanningJob {
  public:
-  PlanningJob(const JobFlags& flags, bool with_frontier)
-      : job_(OrThrow(LoadJob(flags))), planner_(OrThrow(Planner::Create(job_.graph, job_.model))) {
+  PlanningJob(const job::JobFlags& flags, bool with_frontier)
+      : job_(OrThrow(job::LoadJob(flags))), planner_(OrThrow(plan::Planner::Create(job_.graph, job_.model))) {
     if (with_frontier) frontier_ = OrThrow(planner_.ComputeFrontier());
   }
 
-  const LoadedJob& job() const { return job_; }
-  const Planner& planner() const { return planner_; }
-  const std::optional<Frontier>& frontier() const { return frontier_; }
+  const job::LoadedJob& job() const { return job_; }
+  const plan::Planner& planner() const { return planner_; }
+  const std::optional<plan::Frontier>& frontier() const { return frontier_; }
 
  private:
-  LoadedJob job_;
-  Planner planner_;
-  std::optional<Frontier> frontier_;
+  job::LoadedJob job_;
+  plan::Planner planner_;
+  std::optional<plan::Frontier> frontier_;
 };
 
 // A plan and all that its file says.
 struct PlannedTarget {
   std::string slug;
-  Plan plan;
-  PlanFile file;
+  plan::Plan plan;
+  plan_file::PlanFile file;
 };
 
-PlannedTarget PlanTarget(const PlanningJob& job, Target target) {
+PlannedTarget PlanTarget(const PlanningJob& job, plan::Target target) {
   target.gpus = job.job().gpus();
   const auto* frontier = job.frontier() ? &*job.frontier() : nullptr;
-  Plan plan = OrThrow(PlanForTarget(job.planner(), frontier, target));
-  PlanFile file = MakePlanFile(job.planner(), plan, job.job().planned);
-  return {Slug(target), std::move(plan), std::move(file)};
+  plan::Plan plan = OrThrow(plan::PlanForTarget(job.planner(), frontier, target));
+  plan_file::PlanFile file = plan::MakePlanFile(job.planner(), plan, job.job().planned);
+  return {plan::Slug(target), std::move(plan), std::move(file)};
 }
 
 template <typename T, typename Items, typename Get>
@@ -78,27 +79,27 @@ py::array_t<T> Column(const Items& items, Get get) {
   return column;
 }
 
-py::dict FrontierColumns(const Frontier& frontier) {
+py::dict FrontierColumns(const plan::Frontier& frontier) {
   py::dict columns;
   columns["times_s"] =
-      Column<double>(frontier.points, [](const FrontierPoint& p) { return ToSeconds(p.time); });
+      Column<double>(frontier.points, [](const plan::FrontierPoint& p) { return ToSeconds(p.time); });
   columns["energies_j"] =
-      Column<double>(frontier.points, [](const FrontierPoint& p) { return p.bound_j; });
+      Column<double>(frontier.points, [](const plan::FrontierPoint& p) { return p.bound_j; });
   columns["prices_w"] =
-      Column<double>(frontier.points, [](const FrontierPoint& p) { return p.price_w; });
+      Column<double>(frontier.points, [](const plan::FrontierPoint& p) { return p.price_w; });
   columns["least_energy"] = frontier.least_energy;
   return columns;
 }
 
 // All instructions, rank by rank in execution order.
-py::dict InstructionColumns(const PlanFile& file) {
+py::dict InstructionColumns(const plan_file::PlanFile& file) {
   struct Row {
     std::size_t rank;
-    const PlannedInstruction& instruction;
+    const plan_file::PlannedInstruction& instruction;
   };
   std::vector<Row> rows;
   for (std::size_t rank = 0; rank < file.ranks.size(); ++rank) {
-    for (const PlannedInstruction& one : file.ranks[rank].instructions) rows.push_back({rank, one});
+    for (const plan_file::PlannedInstruction& one : file.ranks[rank].instructions) rows.push_back({rank, one});
   }
   py::dict columns;
   auto add = [&]<typename T>(const char* name, T, auto get) {
@@ -108,14 +109,14 @@ py::dict InstructionColumns(const PlanFile& file) {
     return [member](const Row& row) { return row.instruction.*member; };
   };
   add("rank", std::int32_t{}, [](const Row& row) { return row.rank; });
-  add("stage", std::int32_t{}, of(&PlannedInstruction::stage));
-  add("kind", std::int32_t{}, of(&PlannedInstruction::kind));
-  add("microbatch", std::int32_t{}, of(&PlannedInstruction::microbatch));
-  add("chunk", std::int32_t{}, of(&PlannedInstruction::chunk));
-  add("frequency_mhz", double{}, of(&PlannedInstruction::frequency_mhz));
+  add("stage", std::int32_t{}, of(&plan_file::PlannedInstruction::stage));
+  add("kind", std::int32_t{}, of(&plan_file::PlannedInstruction::kind));
+  add("microbatch", std::int32_t{}, of(&plan_file::PlannedInstruction::microbatch));
+  add("chunk", std::int32_t{}, of(&plan_file::PlannedInstruction::chunk));
+  add("frequency_mhz", double{}, of(&plan_file::PlannedInstruction::frequency_mhz));
   add("start_s", double{}, [](const Row& row) { return ToSeconds(row.instruction.start); });
   add("duration_s", double{}, [](const Row& row) { return ToSeconds(row.instruction.duration); });
-  add("energy_j", double{}, of(&PlannedInstruction::energy_j));
+  add("energy_j", double{}, of(&plan_file::PlannedInstruction::energy_j));
   if (file.job.IsGeneralGraph()) {
     py::list names;
     for (const Row& row : rows) names.append(row.instruction.name);
@@ -125,12 +126,12 @@ py::dict InstructionColumns(const PlanFile& file) {
 }
 
 // Knobs besides the clock, by name; where none was chosen, not a number.
-py::dict KnobColumns(const PlanFile& file) {
+py::dict KnobColumns(const plan_file::PlanFile& file) {
   py::dict columns;
   for (std::size_t knob = 0; knob < file.other_knob_names.size(); ++knob) {
     std::vector<double> values;
-    for (const PlannedRank& rank : file.ranks) {
-      for (const PlannedInstruction& one : rank.instructions) {
+    for (const plan_file::PlannedRank& rank : file.ranks) {
+      for (const plan_file::PlannedInstruction& one : rank.instructions) {
         values.push_back(one.knobs.empty() ? std::numeric_limits<double>::quiet_NaN()
                                            : one.knobs[knob]);
       }
@@ -147,18 +148,18 @@ py::dict Ranges() {
     ranges[name] = py::make_tuple(range.least, range.most, range.unit);
   };
   for (const char* name : {"stages", "microbatches", "chunks", "pipelines", "gpus_per_stage"}) {
-    add(name, kCountRange);
+    add(name, job::kCountRange);
   }
   for (const char* name : {"p2p_s", "load_s", "all_reduce_s", "optimizer_s"}) {
-    add(name, kSecondsRange);
+    add(name, job::kSecondsRange);
   }
-  add("blocking_power_w", kBlockingPowerRange);
-  add("switch_latency_ms", kSwitchLatencyRange);
-  add("slowdown_percent", ValueRange(Target::Kind::kSlowdown));
-  add("deadline_s", ValueRange(Target::Kind::kDeadline));
-  add("energy_budget_j", ValueRange(Target::Kind::kEnergyBudget));
-  add("power_cap_w", ValueRange(Target::Kind::kPowerCap));
-  add("price", ValueRange(Target::Kind::kPrice));
+  add("blocking_power_w", job::kBlockingPowerRange);
+  add("switch_latency_ms", job::kSwitchLatencyRange);
+  add("slowdown_percent", plan::ValueRange(plan::Target::Kind::kSlowdown));
+  add("deadline_s", plan::ValueRange(plan::Target::Kind::kDeadline));
+  add("energy_budget_j", plan::ValueRange(plan::Target::Kind::kEnergyBudget));
+  add("power_cap_w", plan::ValueRange(plan::Target::Kind::kPowerCap));
+  add("price", plan::ValueRange(plan::Target::Kind::kPrice));
   return ranges;
 }
 
@@ -195,36 +196,36 @@ void AddExceptions(py::module_& module) {
 }
 
 void AddJobFlags(py::module_& module) {
-  py::class_<JobFlags>(module, "JobFlags")
+  py::class_<job::JobFlags>(module, "JobFlags")
       .def(py::init<>())
-      .def_readwrite("profile", &JobFlags::profile)
-      .def_readwrite("profile_text", &JobFlags::profile_text)
-      .def_readwrite("job_file", &JobFlags::job_file)
-      .def_readwrite("schedule", &JobFlags::schedule)
-      .def_readwrite("schedule_file", &JobFlags::schedule_file)
-      .def_readwrite("graph", &JobFlags::graph)
-      .def_readwrite("stages", &JobFlags::stages)
-      .def_readwrite("microbatches", &JobFlags::microbatches)
-      .def_readwrite("chunks", &JobFlags::chunks)
-      .def_readwrite("pipelines", &JobFlags::pipelines)
-      .def_readwrite("gpus_per_stage", &JobFlags::gpus_per_stage)
-      .def_readwrite("blocking_power_w", &JobFlags::blocking_power_w)
-      .def_readwrite("switch_latency_ms", &JobFlags::switch_latency_ms)
-      .def_readwrite("p2p_s", &JobFlags::p2p_s)
-      .def_readwrite("load_s", &JobFlags::load_s)
-      .def_readwrite("all_reduce_s", &JobFlags::all_reduce_s)
-      .def_readwrite("optimizer_s", &JobFlags::optimizer_s);
+      .def_readwrite("profile", &job::JobFlags::profile)
+      .def_readwrite("profile_text", &job::JobFlags::profile_text)
+      .def_readwrite("job_file", &job::JobFlags::job_file)
+      .def_readwrite("schedule", &job::JobFlags::schedule)
+      .def_readwrite("schedule_file", &job::JobFlags::schedule_file)
+      .def_readwrite("graph", &job::JobFlags::graph)
+      .def_readwrite("stages", &job::JobFlags::stages)
+      .def_readwrite("microbatches", &job::JobFlags::microbatches)
+      .def_readwrite("chunks", &job::JobFlags::chunks)
+      .def_readwrite("pipelines", &job::JobFlags::pipelines)
+      .def_readwrite("gpus_per_stage", &job::JobFlags::gpus_per_stage)
+      .def_readwrite("blocking_power_w", &job::JobFlags::blocking_power_w)
+      .def_readwrite("switch_latency_ms", &job::JobFlags::switch_latency_ms)
+      .def_readwrite("p2p_s", &job::JobFlags::p2p_s)
+      .def_readwrite("load_s", &job::JobFlags::load_s)
+      .def_readwrite("all_reduce_s", &job::JobFlags::all_reduce_s)
+      .def_readwrite("optimizer_s", &job::JobFlags::optimizer_s);
 }
 
 void AddTargets(py::module_& module) {
-  py::enum_<Target::Kind>(module, "TargetKind")
-      .value("slowdown_percent", Target::Kind::kSlowdown)
-      .value("deadline_s", Target::Kind::kDeadline)
-      .value("energy_budget_j", Target::Kind::kEnergyBudget)
-      .value("power_cap_w", Target::Kind::kPowerCap)
-      .value("least_energy", Target::Kind::kMinEnergy)
-      .value("least_energy_delay", Target::Kind::kEdp)
-      .value("price", Target::Kind::kPrice);
+  py::enum_<plan::Target::Kind>(module, "TargetKind")
+      .value("slowdown_percent", plan::Target::Kind::kSlowdown)
+      .value("deadline_s", plan::Target::Kind::kDeadline)
+      .value("energy_budget_j", plan::Target::Kind::kEnergyBudget)
+      .value("power_cap_w", plan::Target::Kind::kPowerCap)
+      .value("least_energy", plan::Target::Kind::kMinEnergy)
+      .value("least_energy_delay", plan::Target::Kind::kEdp)
+      .value("price", plan::Target::Kind::kPrice);
   py::class_<PlannedTarget>(module, "PlannedTarget")
       .def_readonly("name", &PlannedTarget::slug)
       .def_property_readonly("target", [](const PlannedTarget& p) { return p.plan.target; })
@@ -241,21 +242,21 @@ void AddTargets(py::module_& module) {
                              [](const PlannedTarget& p) { return p.plan.evaluation.switches; })
       .def("instructions", [](const PlannedTarget& p) { return InstructionColumns(p.file); })
       .def("knobs", [](const PlannedTarget& p) { return KnobColumns(p.file); })
-      .def("to_json", [](const PlannedTarget& p) { return FormatPlan(p.file); })
+      .def("to_json", [](const PlannedTarget& p) { return plan_file::FormatPlan(p.file); })
       .def(
           "save",
           [](const PlannedTarget& p, const std::string& path) {
-            OrThrow(WriteFileAtomically(path, FormatPlan(p.file)));
+            OrThrow(WriteFileAtomically(path, plan_file::FormatPlan(p.file)));
           },
           py::call_guard<py::gil_scoped_release>());
 }
 
 void AddJob(py::module_& module) {
   py::class_<PlanningJob, std::shared_ptr<PlanningJob>>(module, "PlanningJob")
-      .def(py::init<const JobFlags&, bool>(), py::call_guard<py::gil_scoped_release>())
+      .def(py::init<const job::JobFlags&, bool>(), py::call_guard<py::gil_scoped_release>())
       .def(
           "plan",
-          [](const PlanningJob& job, Target::Kind kind, double value, double gpu_hour) {
+          [](const PlanningJob& job, plan::Target::Kind kind, double value, double gpu_hour) {
             return PlanTarget(job, {.kind = kind, .value = value, .gpu_hour = gpu_hour});
           },
           py::call_guard<py::gil_scoped_release>())
@@ -265,7 +266,7 @@ void AddJob(py::module_& module) {
              return FrontierColumns(*job.frontier());
            })
       .def("baseline", [](const PlanningJob& job) {
-        const Evaluation& baseline = job.planner().baseline();
+        const plan::Evaluation& baseline = job.planner().baseline();
         return py::make_tuple(ToSeconds(baseline.time), baseline.energy_j, baseline.switches);
       });
 }

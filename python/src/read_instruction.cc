@@ -1,7 +1,7 @@
 #include <iterator>
 #include <limits>
 
-#include "hooks.h"
+#include "python/src/hooks.h"
 
 namespace perseus::python {
 namespace {

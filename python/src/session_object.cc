@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "hooks.h"
+#include "python/src/hooks.h"
 
 namespace perseus::python {
 namespace {

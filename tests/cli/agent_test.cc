@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "perseus/base/file.h"
-#include "program.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {

@@ -1,7 +1,7 @@
 // `perseus evaluate`: plans and lists on measured options.
 #include <gmock/gmock.h>
 
-#include "program.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {

@@ -1,7 +1,7 @@
 // Work that is no pipeline, from plan to evaluate.
 #include <gmock/gmock.h>
 
-#include "program.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <ostream>
 
-#include "program.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "program.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "job_traces.h"
-#include "program.h"
+#include "tests/support/job_traces.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {

@@ -1,7 +1,7 @@
 // `perseus report`, and --figure and --overlay of `perseus plan`.
 #include <gmock/gmock.h>
 
-#include "program.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {

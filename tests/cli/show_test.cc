@@ -1,7 +1,7 @@
 // `perseus show`: plans side by side.
 #include <gmock/gmock.h>
 
-#include "program.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {

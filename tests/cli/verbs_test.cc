@@ -1,7 +1,7 @@
 // Help, version, synth and completion.
 #include <gmock/gmock.h>
 
-#include "program.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {

@@ -1,4 +1,4 @@
-#include "agent_node.h"
+#include "tests/client/agent_node.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -8,10 +8,11 @@
 #include <chrono>
 #include <thread>
 
+#include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/base/file.h"
 #include "perseus/base/process.h"
-#include "perseus/profile/synthetic_profile.h"
-#include "perseus/wire/unix_socket.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "perseus/runtime/protocol/unix_socket.h"
 
 namespace perseus {
 
@@ -40,7 +41,7 @@ void AgentNodeTest::StartAgent() {
             "--socket", socket_path.c_str(), "--state", state.c_str(), "--metrics", "off", nullptr);
     ::_exit(127);
   }
-  ASSERT_TRUE(Comes([this] { return wire::Connect(socket()).has_value(); })) << Read("agent.log");
+  ASSERT_TRUE(Comes([this] { return protocol::Connect(socket()).has_value(); })) << Read("agent.log");
 }
 
 void AgentNodeTest::KillAgent() {
@@ -50,7 +51,7 @@ void AgentNodeTest::KillAgent() {
 }
 
 std::optional<int> AgentNodeTest::Lock(int gpu) const {
-  const auto node = VirtualNode::Open(directory_ / "node.toml");
+  const auto node = virtual_gpu::VirtualNode::Open(directory_ / "node.toml");
   if (!node) return -1;
   const auto view = node->Look(gpu);
   if (!view) return -1;
@@ -144,18 +145,18 @@ std::string RankSession::Warnings() {
   return all;
 }
 
-PlanFile PlanGpipe(int ranks, int microbatches) {
-  SyntheticProfileSpec spec;
+plan_file::PlanFile PlanGpipe(int ranks, int microbatches) {
+  synthetic::SyntheticProfileSpec spec;
   spec.stages = ranks;
   spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
-  PlannedJob job;
+  plan_file::PlannedJob job;
   job.profile = "profile.csv";
-  job.schedule = *GenerateSchedule({.name = "gpipe", .ranks = ranks, .microbatches = microbatches});
+  job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .ranks = ranks, .microbatches = microbatches});
   job.model.blocking_power_w = 84;
-  auto graph = BuildOperationGraph(job.schedule, *SynthesizeProfile(spec), job.model);
-  const auto planner = Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
+  auto graph = schedule::BuildOperationGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
+  const auto planner = plan::Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
   const auto plan = planner->PlanFor(planner->baseline().time + planner->baseline().time / 20);
-  return MakePlanFile(*planner, *plan, job);
+  return plan::MakePlanFile(*planner, *plan, job);
 }
 
 }  // namespace perseus

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "perseus.h"
-#include "perseus/device/virtual_node.h"
-#include "perseus/plan/plan_file.h"
-#include "temporary_directory.h"
+#include "perseus/simulation/virtual_gpu/virtual_node.h"
+#include "perseus/planning/plan_file/plan_file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace perseus {
 
@@ -88,6 +88,6 @@ class RankSession {
 
 // A plan for `ranks` that run `microbatches` forward and then as many backward (GPipe). Its clocks
 // are those of an A100.
-PlanFile PlanGpipe(int ranks, int microbatches);
+plan_file::PlanFile PlanGpipe(int ranks, int microbatches);
 
 }  // namespace perseus

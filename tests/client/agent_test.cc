@@ -9,9 +9,9 @@
 #include <ctime>
 #include <vector>
 
-#include "client_test.h"
+#include "tests/client/client_test.h"
 #include "perseus/base/file.h"
-#include "perseus/jobdir/rank_log.h"
+#include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus {
 namespace {
@@ -54,7 +54,7 @@ TEST_F(ClientTest, AsksOnlyForChanges) {
 
 TEST_F(ClientTest, TellsTheAgentHowMuchSlowerItIsOnPurpose) {
   StartAgent();
-  const PlanFile plan = PlanGpipe(1, 2);
+  const plan_file::PlanFile plan = PlanGpipe(1, 2);
   RankSession rank(PlaceWithPlan(plan));
   rank.RunStep(2);
   const double slowdown = static_cast<double>(plan.time) / static_cast<double>(plan.baseline_time);
@@ -124,7 +124,7 @@ TEST_F(ClientTest, ABadPlanIsToldAndTrainingGoesOn) {
   EXPECT_EQ(no_such_rank.Counters().steps, 1U);
 
   RankSession rank(Place());
-  Write("torn.json", FormatPlan(PlanGpipe(1, 2)).substr(0, 500));
+  Write("torn.json", plan_file::FormatPlan(PlanGpipe(1, 2)).substr(0, 500));
   EXPECT_EQ(perseus_use_plan(rank.get(), (directory_ / "torn.json").c_str()), -1);
   EXPECT_THAT(rank.Warnings(), HasSubstr("torn.json"));
   EXPECT_EQ(perseus_use_plan(rank.get(), (directory_ / "none.json").c_str()), -1);
@@ -135,7 +135,7 @@ TEST_F(ClientTest, PlansMayBeChangedBetweenSteps) {
   StartAgent();
   RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1005})));
   rank.RunStep(1);
-  Write("other.json", FormatPlan(PlanWithClocks({1200, 1305})));
+  Write("other.json", plan_file::FormatPlan(PlanWithClocks({1200, 1305})));
   EXPECT_EQ(perseus_use_plan(rank.get(), (directory_ / "other.json").c_str()), 0);
   EXPECT_TRUE(LockBecomes(0, 1005));
   rank.RunStep(1);
@@ -171,13 +171,13 @@ TEST_F(ClientTest, WithoutAnAgentItMeasuresOnly) {
   EXPECT_EQ(rank.Counters().clock_requests, 0U);
   EXPECT_THAT(rank.Warnings(), HasSubstr("clocks are not set, and steps only measured"));
   rank.Close();
-  RankLogReader log(RankLogPath(place.job_directory, {0, 0, 0}));
+  protocol::RankLogReader log(protocol::RankLogPath(place.job_directory, {0, 0, 0}));
   const auto records = log.ReadNew();
   ASSERT_TRUE(records) << records.error().message;
   ASSERT_THAT(*records, SizeIs(4));
-  EXPECT_FALSE(std::get<RankHeader>((*records)[0]).may_set_clocks);
-  EXPECT_EQ(std::get<RankHeader>((*records)[0]).gpu, Uuid(0));
-  const auto& step = std::get<RanStep>((*records)[3]);
+  EXPECT_FALSE(std::get<protocol::RankHeader>((*records)[0]).may_set_clocks);
+  EXPECT_EQ(std::get<protocol::RankHeader>((*records)[0]).gpu, Uuid(0));
+  const auto& step = std::get<protocol::RanStep>((*records)[3]);
   EXPECT_EQ(step.step, 2);
   EXPECT_EQ(step.instructions.at(1).frequency_mhz, 0);
 }
@@ -332,7 +332,7 @@ TEST_F(ClientTest, AKilledRankGivesItsClockBack) {
 TEST_F(ClientTest, EightRanksOfANode) {
   StartAgent();
   constexpr int kSteps = 20;
-  const PlanFile plan = PlanGpipe(kGpus, 4);
+  const plan_file::PlanFile plan = PlanGpipe(kGpus, 4);
   const RankSession::Place first = PlaceWithPlan(plan);
   std::vector<pid_t> ranks;
   for (int i = 0; i < kGpus; ++i) {
@@ -353,15 +353,15 @@ TEST_F(ClientTest, EightRanksOfANode) {
   for (const pid_t rank : ranks) EXPECT_EQ(WaitFor(rank), 0);
   for (int i = 0; i < kGpus; ++i) {
     EXPECT_TRUE(LockBecomes(i, std::nullopt));
-    RankLogReader log(RankLogPath(directory_ / "job", {0, i, 0}));
+    protocol::RankLogReader log(protocol::RankLogPath(directory_ / "job", {0, i, 0}));
     const auto records = log.ReadNew();
     ASSERT_TRUE(records) << records.error().message;
     ASSERT_THAT(*records, SizeIs(1 + kSteps));
-    const auto& header = std::get<RankHeader>(records->front());
+    const auto& header = std::get<protocol::RankHeader>(records->front());
     EXPECT_EQ(header.gpu, Uuid(i));
     EXPECT_TRUE(header.may_set_clocks);
     EXPECT_FALSE(header.sm_clocks_mhz.empty());
-    const auto& last = std::get<RanStep>(records->back());
+    const auto& last = std::get<protocol::RanStep>(records->back());
     ASSERT_THAT(last.instructions, SizeIs(8));
     for (std::size_t at = 0; at < 8; ++at) {
       EXPECT_EQ(last.instructions[at].frequency_mhz,
@@ -419,7 +419,7 @@ TEST_F(ClientTest, ExitWithoutCloseWritesWhatRanAndGivesTheGpuBack) {
   const int status = WaitFor(child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
-  RankLogReader log(RankLogPath(place.job_directory, {0, 0, 0}));
+  protocol::RankLogReader log(protocol::RankLogPath(place.job_directory, {0, 0, 0}));
   const auto records = log.ReadNew();
   ASSERT_TRUE(records) << records.error().message;
   EXPECT_THAT(*records, SizeIs(6));

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "agent_node.h"
+#include "tests/client/agent_node.h"
 
 namespace perseus {
 
@@ -14,18 +14,18 @@ class ClientTest : public AgentNodeTest {
   RankSession::Place Place(int rank = 0) const {
     return {socket(), devices(), Uuid(rank), rank, "", "", 0};
   }
-  RankSession::Place PlaceWithPlan(const PlanFile& plan, int rank = 0) const {
-    Write("plan.json", FormatPlan(plan));
+  RankSession::Place PlaceWithPlan(const plan_file::PlanFile& plan, int rank = 0) const {
+    Write("plan.json", plan_file::FormatPlan(plan));
     RankSession::Place place = Place(rank);
     place.plan = (directory_ / "plan.json").string();
     return place;
   }
-  static int ClockOf(const PlanFile& plan, std::size_t at, std::size_t rank = 0) {
+  static int ClockOf(const plan_file::PlanFile& plan, std::size_t at, std::size_t rank = 0) {
     return static_cast<int>(plan.ranks[rank].instructions[at].frequency_mhz);
   }
   // Rank 0 with clocks that are easily told apart; they have to be an A100's.
-  static PlanFile PlanWithClocks(const std::vector<int>& clocks) {
-    PlanFile plan = PlanGpipe(1, static_cast<int>(clocks.size()) / 2);
+  static plan_file::PlanFile PlanWithClocks(const std::vector<int>& clocks) {
+    plan_file::PlanFile plan = PlanGpipe(1, static_cast<int>(clocks.size()) / 2);
     for (std::size_t i = 0; i < clocks.size(); ++i) {
       plan.ranks[0].instructions[i].frequency_mhz = clocks[i];
     }

@@ -15,7 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "agent_node.h"
+#include "tests/client/agent_node.h"
 
 // ---- Allocations are counted ----
 
@@ -115,10 +115,10 @@ class HotPathCostTest : public AgentNodeTest {
     return {"off", devices(), Uuid(0), 0, "", (directory_ / "job").string(), 0};
   }
   RankSession::Place PlaceWithPlan() const {
-    PlanFile plan = PlanGpipe(1, 4);
+    plan_file::PlanFile plan = PlanGpipe(1, 4);
     const int clocks[] = {1410, 1200, 1005, 1305, 900, 1410, 1395, 1110};
     for (std::size_t i = 0; i < 8; ++i) plan.ranks[0].instructions[i].frequency_mhz = clocks[i];
-    Write("plan.json", FormatPlan(plan));
+    Write("plan.json", plan_file::FormatPlan(plan));
     RankSession::Place place = Place();
     place.socket = socket();
     place.plan = (directory_ / "plan.json").string();

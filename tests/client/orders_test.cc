@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <memory>
 
-#include "client_test.h"
-#include "perseus/jobdir/orders.h"
-#include "perseus/jobdir/rank_log.h"
+#include "tests/client/client_test.h"
+#include "perseus/runtime/protocol/orders.h"
+#include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus {
 namespace {
@@ -27,8 +27,8 @@ class OrdersTest : public ClientTest {
     place.job_directory = job_.string();
     return std::make_unique<RankSession>(place);
   }
-  void Order(const Orders& orders) const {
-    const auto written = WriteOrders(job_, orders);
+  void Order(const protocol::Orders& orders) const {
+    const auto written = protocol::WriteOrders(job_, orders);
     ASSERT_TRUE(written) << written.error().message;
   }
   // Runs steps until they follow this version.
@@ -43,14 +43,14 @@ class OrdersTest : public ClientTest {
 
 TEST_F(OrdersTest, PlansAndClocksAreFollowedFromTheirStepOn) {
   const auto rank = Open();
-  Write("job/plans/1.json", FormatPlan(PlanWithClocks({1410, 1005})));
-  Orders plan;
+  Write("job/plans/1.json", plan_file::FormatPlan(PlanWithClocks({1410, 1005})));
+  protocol::Orders plan;
   plan.plan = "plans/1.json";
   Order(plan);
   EXPECT_TRUE(Follows(*rank, 1));
   EXPECT_TRUE(LockBecomes(0, 1005));
 
-  Orders clocks;
+  protocol::Orders clocks;
   clocks.version = 2;
   clocks.from_step = static_cast<std::int64_t>(rank->Counters().steps) + 50;
   clocks.clocks = {{0, 0, InstructionKind::kForward, 1200},
@@ -62,7 +62,7 @@ TEST_F(OrdersTest, PlansAndClocksAreFollowedFromTheirStepOn) {
   rank->RunStep(1);
   EXPECT_TRUE(LockBecomes(0, 1305));
 
-  Orders none;
+  protocol::Orders none;
   none.version = 3;
   Order(none);
   EXPECT_TRUE(Follows(*rank, 3));
@@ -70,11 +70,11 @@ TEST_F(OrdersTest, PlansAndClocksAreFollowedFromTheirStepOn) {
   rank->Close();
 
   // Each step says what it followed.
-  RankLogReader log(RankLogPath(job_, {0, 0, 0}));
+  protocol::RankLogReader log(protocol::RankLogPath(job_, {0, 0, 0}));
   const auto records = log.ReadNew();
   ASSERT_TRUE(records) << records.error().message;
-  for (const RankRecord& record : *records) {
-    const auto* step = std::get_if<RanStep>(&record);
+  for (const protocol::RankRecord& record : *records) {
+    const auto* step = std::get_if<protocol::RanStep>(&record);
     if (step == nullptr) continue;
     EXPECT_TRUE(step->on_plan);
     if (step->step < clocks.from_step) {
@@ -88,18 +88,18 @@ TEST_F(OrdersTest, PlansAndClocksAreFollowedFromTheirStepOn) {
 // A rank that came after its node had asked the control plane for the others' plan.
 TEST_F(OrdersTest, APlanCutDownToOthersIsWaitedFor) {
   const auto rank = Open();
-  PlanFile cut = PlanWithClocks({1410, 1005});
-  const PlanFile whole = cut;
+  plan_file::PlanFile cut = PlanWithClocks({1410, 1005});
+  const plan_file::PlanFile whole = cut;
   cut.ranks[0].is_cut = true;
   cut.ranks[0].instructions.resize(1);
-  Write("job/plans/1.json", FormatPlan(cut));
-  Orders orders;
+  Write("job/plans/1.json", plan_file::FormatPlan(cut));
+  protocol::Orders orders;
   orders.plan = "plans/1.json";
   Order(orders);
   for (int i = 0; i < 20; ++i) rank->RunStep(1);
   EXPECT_EQ(rank->Counters().plan_version, 0);
 
-  Write("job/plans/1.json", FormatPlan(whole));
+  Write("job/plans/1.json", plan_file::FormatPlan(whole));
   orders.version = 2;
   Order(orders);
   EXPECT_TRUE(Follows(*rank, 2));
@@ -115,9 +115,9 @@ TEST_F(OrdersTest, EachPipelineFollowsItsOwnPlan) {
   place.pipeline = 1;
   place.job_directory = job_.string();
   RankSession other(place);
-  Write("job/plans/a.json", FormatPlan(PlanWithClocks({1410, 1005})));
-  Write("job/plans/b.json", FormatPlan(PlanWithClocks({1410, 705})));
-  Orders orders;
+  Write("job/plans/a.json", plan_file::FormatPlan(PlanWithClocks({1410, 1005})));
+  Write("job/plans/b.json", plan_file::FormatPlan(PlanWithClocks({1410, 705})));
+  protocol::Orders orders;
   orders.plan = "plans/a.json";
   orders.plans = {{1, "plans/b.json"}};
   Order(orders);
@@ -135,12 +135,12 @@ TEST_F(OrdersTest, OwnPlanIsFollowedAgainWhereOrdersSaySo) {
   RankSession rank(place);
   rank.RunStep(1);
   EXPECT_TRUE(LockBecomes(0, 1005));
-  Orders none;
+  protocol::Orders none;
   none.until_step = 1'000'000;
   Order(none);
   EXPECT_TRUE(Follows(rank, 1));
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
-  Orders own;
+  protocol::Orders own;
   own.version = 2;
   own.own = true;
   Order(own);
@@ -151,14 +151,14 @@ TEST_F(OrdersTest, OwnPlanIsFollowedAgainWhereOrdersSaySo) {
 
 TEST_F(OrdersTest, NothingIsRecordedWhereOrdersSaySo) {
   const auto rank = Open();
-  Orders orders;
+  protocol::Orders orders;
   orders.record = false;
   Order(orders);
   EXPECT_TRUE(Follows(*rank, 1));
   const auto steps = rank->Counters().steps;
   for (int i = 0; i < 5; ++i) rank->RunStep(1);
   rank->Close();
-  RankLogReader log(RankLogPath(job_, {0, 0, 0}));
+  protocol::RankLogReader log(protocol::RankLogPath(job_, {0, 0, 0}));
   const auto records = log.ReadNew();
   ASSERT_TRUE(records) << records.error().message;
   EXPECT_THAT(*records, SizeIs(steps));  // The header, and all but the one that followed.
@@ -166,8 +166,8 @@ TEST_F(OrdersTest, NothingIsRecordedWhereOrdersSaySo) {
 
 TEST_F(OrdersTest, ABadPlanOfOrdersIsToldAndNotFollowed) {
   const auto rank = Open();
-  Write("job/plans/1.json", FormatPlan(PlanWithClocks({1410, 1005})));
-  Orders orders;
+  Write("job/plans/1.json", plan_file::FormatPlan(PlanWithClocks({1410, 1005})));
+  protocol::Orders orders;
   orders.plan = "plans/1.json";
   Order(orders);
   EXPECT_TRUE(Follows(*rank, 1));
@@ -193,14 +193,14 @@ TEST_F(OrdersTest, ALogThatReachesItsLimitGoesOnAndWhoFollowsMissesNothing) {
   ::setenv("PERSEUS_LOG_BYTES", "6000", 1);
   const auto rank = Open();
   ::unsetenv("PERSEUS_LOG_BYTES");
-  const std::filesystem::path path = RankLogPath(job_, {0, 0, 0});
-  RankLogReader log(path);
+  const std::filesystem::path path = protocol::RankLogPath(job_, {0, 0, 0});
+  protocol::RankLogReader log(path);
   std::vector<std::int64_t> followed;
   const auto follow = [&] {
     const auto records = log.ReadNew();
     EXPECT_TRUE(records) << records.error().message;
-    for (const RankRecord& record : *records) {
-      if (const auto* step = std::get_if<RanStep>(&record)) followed.push_back(step->step);
+    for (const protocol::RankRecord& record : *records) {
+      if (const auto* step = std::get_if<protocol::RanStep>(&record)) followed.push_back(step->step);
     }
   };
   for (std::int64_t step = 0; step < kSteps; ++step) {
@@ -213,7 +213,7 @@ TEST_F(OrdersTest, ALogThatReachesItsLimitGoesOnAndWhoFollowsMissesNothing) {
     const auto size = [&](const std::filesystem::path& file) {
       return std::filesystem::exists(file) ? std::filesystem::file_size(file, none) : 0;
     };
-    EXPECT_LE(size(path) + size(OlderRankLogPath(path)), kMost);
+    EXPECT_LE(size(path) + size(protocol::OlderRankLogPath(path)), kMost);
   }
   EXPECT_EQ(rank->Counters().warnings, 0U);
   rank->Close();
@@ -222,11 +222,11 @@ TEST_F(OrdersTest, ALogThatReachesItsLimitGoesOnAndWhoFollowsMissesNothing) {
   }
   EXPECT_LT(Read("job/ranks/p0-r0-t0.jsonl").find("\"step\":"), kMost) << "never a header alone";
   // Who comes late has the last of it, in one piece.
-  RankLogReader late(path);
+  protocol::RankLogReader late(path);
   std::vector<std::int64_t> kept;
   for (auto records = late.ReadNew(); records && !records->empty(); records = late.ReadNew()) {
-    for (const RankRecord& record : *records) {
-      if (const auto* step = std::get_if<RanStep>(&record)) kept.push_back(step->step);
+    for (const protocol::RankRecord& record : *records) {
+      if (const auto* step = std::get_if<protocol::RanStep>(&record)) kept.push_back(step->step);
     }
   }
   ASSERT_FALSE(kept.empty());
@@ -243,12 +243,12 @@ TEST_F(OrdersTest, TheLogLearnsOfALeaseThatComesLater) {
   StartAgent();
   ASSERT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 1; }));
   rank.Close();
-  RankLogReader log(RankLogPath(job_, {0, 0, 0}));
+  protocol::RankLogReader log(protocol::RankLogPath(job_, {0, 0, 0}));
   const auto records = log.ReadNew();
   ASSERT_TRUE(records) << records.error().message;
-  std::vector<RankHeader> headers;
-  for (const RankRecord& record : *records) {
-    if (const auto* header = std::get_if<RankHeader>(&record)) headers.push_back(*header);
+  std::vector<protocol::RankHeader> headers;
+  for (const protocol::RankRecord& record : *records) {
+    if (const auto* header = std::get_if<protocol::RankHeader>(&record)) headers.push_back(*header);
   }
   ASSERT_THAT(headers, SizeIs(2));
   EXPECT_FALSE(headers[0].may_set_clocks);
@@ -260,13 +260,13 @@ TEST_F(OrdersTest, TheLogLearnsOfALeaseThatComesLater) {
 
 TEST_F(OrdersTest, OrdersThatTheFileSystemFailsToReadAreReadAgain) {
   const auto rank = Open();
-  Orders orders;
+  protocol::Orders orders;
   orders.plan = "plans/1.json";
   Order(orders);  // Before its plan can be seen, as on a network file system.
   ASSERT_TRUE(Comes([&] { return rank->Counters().warnings == 1; }));
   rank->RunStep(1);
   EXPECT_EQ(rank->Counters().plan_version, 0);
-  Write("job/plans/1.json", FormatPlan(PlanWithClocks({1410, 1005})));
+  Write("job/plans/1.json", plan_file::FormatPlan(PlanWithClocks({1410, 1005})));
   EXPECT_TRUE(Follows(*rank, 1));
   EXPECT_TRUE(LockBecomes(0, 1005));
   rank->Close();
@@ -288,7 +288,7 @@ TEST_F(OrdersTest, TwoRanksOfOneNameDoNotWriteOneLog) {
   second.Close();
   first->RunStep(1);
   first->Close();
-  RankLogReader log(RankLogPath(job_, {0, 0, 0}));
+  protocol::RankLogReader log(protocol::RankLogPath(job_, {0, 0, 0}));
   const auto records = log.ReadNew();
   ASSERT_TRUE(records) << records.error().message;
   EXPECT_THAT(*records, SizeIs(3));  // The header and two steps.

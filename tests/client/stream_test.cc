@@ -5,9 +5,9 @@
 #include <thread>
 #include <vector>
 
-#include "agent_node.h"
-#include "fake_cuda.h"
-#include "perseus/jobdir/rank_log.h"
+#include "tests/client/agent_node.h"
+#include "tests/fake_cuda/fake_cuda.h"
+#include "perseus/runtime/protocol/rank_log.h"
 
 extern "C" int cuThreadExchangeStreamCaptureMode(int* mode);
 
@@ -35,10 +35,10 @@ class StreamTest : public AgentNodeTest {
   }
   // Forward at 1410, backward at 1005 MHz.
   RankSession::Place PlaceWithPlan() const {
-    PlanFile plan = PlanGpipe(1, 1);
+    plan_file::PlanFile plan = PlanGpipe(1, 1);
     plan.ranks[0].instructions[0].frequency_mhz = 1410;
     plan.ranks[0].instructions[1].frequency_mhz = 1005;
-    Write("plan.json", FormatPlan(plan));
+    Write("plan.json", plan_file::FormatPlan(plan));
     RankSession::Place place = Place();
     place.socket = socket();
     place.plan = (directory_ / "plan.json").string();
@@ -55,13 +55,13 @@ class StreamTest : public AgentNodeTest {
     Run(rank, PERSEUS_BACKWARD, 100 * kMillisecond);
     perseus_step_end(rank.get());
   }
-  std::vector<RanStep> Steps() const {
-    RankLogReader log(RankLogPath(directory_ / "job", {0, 0, 0}));
+  std::vector<protocol::RanStep> Steps() const {
+    protocol::RankLogReader log(protocol::RankLogPath(directory_ / "job", {0, 0, 0}));
     const auto records = log.ReadNew();
     EXPECT_TRUE(records) << records.error().message;
-    std::vector<RanStep> steps;
-    for (const RankRecord& record : *records) {
-      if (const auto* step = std::get_if<RanStep>(&record)) steps.push_back(*step);
+    std::vector<protocol::RanStep> steps;
+    for (const protocol::RankRecord& record : *records) {
+      if (const auto* step = std::get_if<protocol::RanStep>(&record)) steps.push_back(*step);
     }
     return steps;
   }

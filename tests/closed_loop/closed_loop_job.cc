@@ -1,4 +1,4 @@
-#include "closed_loop_job.h"
+#include "tests/closed_loop/closed_loop_job.h"
 
 #include <fmt/format.h>
 
@@ -42,7 +42,7 @@ bool ClosedLoopJob::IsAllRestored() const {
     for (const auto& gpu : listing.at("gpus")) {
       if (gpu.at("lease") != "" || gpu.at("is_restoring") == true) return false;
     }
-    const VirtualNode node = OpenNode(name);
+    const virtual_gpu::VirtualNode node = OpenNode(name);
     for (int gpu = 0; gpu < kGpusOfANode; ++gpu) {
       const auto view = node.Look(gpu);
       if (!view || view->reading.requested_lock || view->reading.lock) return false;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "training_fixture.h"
+#include "tests/support/training_fixture.h"
 
 namespace perseus {
 

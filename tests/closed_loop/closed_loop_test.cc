@@ -7,10 +7,10 @@
 #include <iostream>
 #include <optional>
 
-#include "closed_loop_job.h"
+#include "tests/closed_loop/closed_loop_job.h"
 #include "perseus/base/clock.h"
-#include "perseus/jobdir/orders_desk.h"
-#include "perseus/tuner/job_logs.h"
+#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/runtime/tuner/job_logs.h"
 
 namespace perseus {
 namespace {
@@ -28,9 +28,9 @@ class ClosedLoopTest : public ClosedLoopJob {
   }
   // Orders that put the plan into force at that step, before there are ranks.
   void OrderPlan(std::int64_t from_step) const {
-    auto desk = OrdersDesk::Open(Directory() / "run");
+    auto desk = protocol::OrdersDesk::Open(Directory() / "run");
     ASSERT_TRUE(desk) << desk.error().message;
-    Orders orders;
+    protocol::Orders orders;
     orders.plan = *desk->AddPlan("1", Read("out/plans/no-slowdown.json"));
     ASSERT_TRUE(desk->Give(orders, from_step));
   }
@@ -58,16 +58,16 @@ TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
   const std::filesystem::path run = Directory() / "run";
   RealClock clock;
   constexpr Nanoseconds kPatience = 30'000'000'000;
-  std::optional<JobLogs> logs;
+  std::optional<tuner::JobLogs> logs;
   const auto await_step = [&](std::int64_t step) {
     const auto came = logs->AwaitStep(
         logs->Alive(), step, kPatience, [] { return false; }, clock);
     ASSERT_TRUE(came) << came.error().message;
   };
   ASSERT_TRUE(Comes([&] { return std::filesystem::exists(run / "ranks"); }));
-  logs = *JobLogs::Open(run, JobLogs::Job::kIsRunning);
+  logs = *tuner::JobLogs::Open(run, tuner::JobLogs::Job::kIsRunning);
   const auto ranks = logs->AwaitRanks(
-      RanksOf(2, 4, 1), kPatience, [] { return false; }, clock);
+      tuner::RanksOf(2, 4, 1), kPatience, [] { return false; }, clock);
   ASSERT_TRUE(ranks) << ranks.error().message << Read("trainer.err");
   await_step(8);
 
@@ -89,7 +89,7 @@ TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
   Steps before{1, 0};
   Steps after;
   bool is_before = true;
-  for (const RanStep& step : logs->ranks().at({0, 0, 0}).steps) {
+  for (const protocol::RanStep& step : logs->ranks().at({0, 0, 0}).steps) {
     const auto number = static_cast<std::size_t>(step.step);
     is_before = is_before && step.version == 0;
     if (is_before) before.end = number + 1;
@@ -126,7 +126,7 @@ TEST_F(ClosedLoopTest, RankThatIsKilledLeavesNoClockSet) {
   PlanWithTruth();
   OrderPlan(0);
   StartTrainer("");
-  const VirtualNode node = OpenNode("b");
+  const virtual_gpu::VirtualNode node = OpenNode("b");
   const auto is_planned = [&] {
     const auto view = node.Look(2);
     return view && view->worker_pid != 0 && view->reading.lock.has_value();

@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include "closed_loop_job.h"
+#include "tests/closed_loop/closed_loop_job.h"
 
 namespace perseus {
 namespace {
@@ -53,7 +53,7 @@ TEST_F(TrainerTest, StepTakesWhatTheScheduleSays) {
 
 TEST_F(TrainerTest, SigtermEndsItAfterTheStep) {
   StartAlone("");
-  const VirtualNode node = OpenNode("a");
+  const virtual_gpu::VirtualNode node = OpenNode("a");
   ASSERT_TRUE(Comes([&] { return node.Look(3)->reading.is_running; })) << Read("trainer.err");
   EndTrainer();
   EXPECT_GE(Summary().at("steps"), 1) << Read("trainer.err");
@@ -63,7 +63,7 @@ TEST_F(TrainerTest, SigtermEndsItAfterTheStep) {
 
 TEST_F(TrainerTest, RankThatHangsIsNamed) {
   StartAlone("--timeout 1");
-  const VirtualNode node = OpenNode("a");
+  const virtual_gpu::VirtualNode node = OpenNode("a");
   ASSERT_TRUE(Comes([&] { return node.Look(1)->reading.is_running; })) << Read("trainer.err");
   kill(node.Look(1)->worker_pid, SIGSTOP);
   AwaitTrainer();
@@ -75,7 +75,7 @@ TEST_F(TrainerTest, RankThatHangsIsNamed) {
 
 TEST_F(TrainerTest, RankThatDiesIsNamed) {
   StartAlone("");
-  const VirtualNode node = OpenNode("a");
+  const virtual_gpu::VirtualNode node = OpenNode("a");
   ASSERT_TRUE(Comes([&] { return node.Look(2)->reading.is_running; })) << Read("trainer.err");
   kill(node.Look(2)->worker_pid, SIGKILL);
   AwaitTrainer();
@@ -85,7 +85,7 @@ TEST_F(TrainerTest, RankThatDiesIsNamed) {
 
 TEST_F(TrainerTest, RankThatIsToldToEndSaysByWhom) {
   StartAlone("");
-  const VirtualNode node = OpenNode("a");
+  const virtual_gpu::VirtualNode node = OpenNode("a");
   ASSERT_TRUE(Comes([&] { return node.Look(2)->reading.is_running; })) << Read("trainer.err");
   kill(node.Look(2)->worker_pid, SIGTERM);
   AwaitTrainer();
@@ -96,7 +96,7 @@ TEST_F(TrainerTest, RankThatIsToldToEndSaysByWhom) {
 }
 
 TEST_F(TrainerTest, GpuThatIsTakenIsNamed) {
-  const VirtualNode node = OpenNode("a");
+  const virtual_gpu::VirtualNode node = OpenNode("a");
   const auto worker = node.OpenWorker(3);
   ASSERT_TRUE(worker);
   const Outcome outcome = Run("trainer --job job.toml --node a.toml --steps 1");

@@ -1,4 +1,4 @@
-#include "network.h"
+#include "tests/control_plane/network.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

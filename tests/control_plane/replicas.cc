@@ -1,4 +1,4 @@
-#include "replicas.h"
+#include "tests/control_plane/replicas.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -7,8 +7,8 @@
 #include <chrono>
 #include <iostream>
 
-#include "perseus/jobdir/orders.h"
-#include "rank_logs.h"
+#include "perseus/runtime/protocol/orders.h"
+#include "perseus/cluster/node/rank_logs.h"
 
 namespace perseus {
 
@@ -106,12 +106,12 @@ void Replicas::RegisterJob() {
 }
 
 void Replicas::StartNode() {
-  const RankLogs logs(Directory() / "run");
+  const node::RankLogs logs(Directory() / "run");
   for (int rank = 0; rank < 4; ++rank) logs.Begin({0, rank, 0}, 100 + rank);
   Start(fmt::format("node --name n0 --job {}=run --server {} 2>node.log", kKey, urls()));
   ranks_ = std::thread([this, logs] {
     while (!ranks_end_) {
-      const auto orders = ReadOrders(Directory() / "run");
+      const auto orders = protocol::ReadOrders(Directory() / "run");
       const std::int64_t version = orders && *orders ? (*orders)->version : 0;
       for (int rank = 0; rank < 4; ++rank) logs.End({0, rank, 0}, steps_, version);
       ++steps_;
@@ -121,7 +121,7 @@ void Replicas::StartNode() {
 }
 
 std::int64_t Replicas::VersionInForce() const {
-  const auto orders = ReadOrders(Directory() / "run");
+  const auto orders = protocol::ReadOrders(Directory() / "run");
   return orders && *orders && (*orders)->server ? (*orders)->server->version : 0;
 }
 

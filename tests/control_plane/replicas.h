@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "perseus/http/client.h"
-#include "served.h"
+#include "perseus/cluster/http/client.h"
+#include "tests/control_plane/served.h"
 
 namespace perseus {
 

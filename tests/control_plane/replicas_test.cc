@@ -1,5 +1,5 @@
 // Three replicas over one PostgreSQL, and what may happen to them.
-#include "replicas.h"
+#include "tests/control_plane/replicas.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@
 #include <iostream>
 #include <thread>
 
-#include "network.h"
+#include "tests/control_plane/network.h"
 
 namespace perseus {
 namespace {

@@ -6,8 +6,8 @@
 #include <functional>
 #include <iostream>
 
-#include "network.h"
-#include "served_jobs.h"
+#include "tests/control_plane/network.h"
+#include "tests/control_plane/served_jobs.h"
 
 namespace perseus {
 namespace {
@@ -44,7 +44,7 @@ class SavingsTest : public ServedJobs {
     }
     EndTrainer();
     Steps before{1, 0};
-    for (const RanStep& step : StepsOf(job.nodes[0].directory, {0, 0, 0})) {
+    for (const protocol::RanStep& step : StepsOf(job.nodes[0].directory, {0, 0, 0})) {
       if (step.version != 0) break;
       before.end = static_cast<std::size_t>(step.step) + 1;
     }

@@ -1,4 +1,4 @@
-#include "served.h"
+#include "tests/control_plane/served.h"
 
 #include <fmt/format.h>
 

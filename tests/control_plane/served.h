@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "network.h"
-#include "postgres_server.h"
-#include "training_fixture.h"
+#include "tests/control_plane/network.h"
+#include "tests/support/postgres_server.h"
+#include "tests/support/training_fixture.h"
 
 namespace perseus {
 

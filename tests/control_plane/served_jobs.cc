@@ -1,4 +1,4 @@
-#include "served_jobs.h"
+#include "tests/control_plane/served_jobs.h"
 
 #include <fmt/format.h>
 
@@ -97,13 +97,13 @@ ServedJobs::Steady ServedJobs::AwaitSteady(const std::string& key, std::size_t c
   return {};
 }
 
-std::vector<RanStep> ServedJobs::StepsOf(const std::string& directory, const RankName& rank) const {
-  RankLogReader reader(RankLogPath(Directory() / directory, rank));
+std::vector<protocol::RanStep> ServedJobs::StepsOf(const std::string& directory, const protocol::RankName& rank) const {
+  protocol::RankLogReader reader(protocol::RankLogPath(Directory() / directory, rank));
   const auto records = reader.ReadNew();
   EXPECT_TRUE(records) << records.error().message;
-  std::vector<RanStep> steps;
-  for (const RankRecord& record : records ? *records : std::vector<RankRecord>()) {
-    if (const auto* step = std::get_if<RanStep>(&record)) steps.push_back(*step);
+  std::vector<protocol::RanStep> steps;
+  for (const protocol::RankRecord& record : records ? *records : std::vector<protocol::RankRecord>()) {
+    if (const auto* step = std::get_if<protocol::RanStep>(&record)) steps.push_back(*step);
   }
   return steps;
 }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "perseus/jobdir/rank_log.h"
-#include "served.h"
+#include "perseus/runtime/protocol/rank_log.h"
+#include "tests/control_plane/served.h"
 
 namespace perseus {
 
@@ -49,7 +49,7 @@ class ServedJobs : public Served {
   };
   Steady AwaitSteady(const std::string& key, std::size_t count, std::size_t stragglers = 0) const;
   // What one rank of a pipeline recorded.
-  std::vector<RanStep> StepsOf(const std::string& directory, const RankName& rank) const;
+  std::vector<protocol::RanStep> StepsOf(const std::string& directory, const protocol::RankName& rank) const;
 
  private:
   // The last one first: those before it may be cut off.

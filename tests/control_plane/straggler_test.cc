@@ -10,8 +10,8 @@
 #include <iostream>
 #include <thread>
 
-#include "network.h"
-#include "served_jobs.h"
+#include "tests/control_plane/network.h"
+#include "tests/control_plane/served_jobs.h"
 
 namespace perseus {
 namespace {
@@ -47,7 +47,7 @@ class StragglerTest : public ServedJobs {
   // The servers run. `in_the_middle` is called when the straggler was noticed.
   void ThrottleAndRecover(const std::function<void()>& in_the_middle);
 
-  double EnergyOf(const VirtualNode& node) const {
+  double EnergyOf(const virtual_gpu::VirtualNode& node) const {
     double energy_j = 0;
     for (int gpu = 0; gpu < job_.stages; ++gpu) energy_j += node.Look(gpu)->reading.energy_j;
     return energy_j;
@@ -61,7 +61,7 @@ class StragglerTest : public ServedJobs {
   };
   Measured MeasureFirstPipeline(std::size_t stragglers) const {
     constexpr std::int64_t kSteps = 10;
-    const VirtualNode node = OpenNode("a");
+    const virtual_gpu::VirtualNode node = OpenNode("a");
     for (int attempt = 0; attempt < 8; ++attempt) {
       const Steady steady = AwaitSteady(job_.key, 2, stragglers);
       if (HasFailure()) return {};
@@ -79,27 +79,27 @@ class StragglerTest : public ServedJobs {
   }
   // Until the first pipeline has ended another step, with that number at least; which it was.
   std::int64_t AwaitEndOfStep(std::int64_t number) const {
-    RankLogReader reader(RankLogPath(Directory() / "run-a", {0, 0, 0}));
+    protocol::RankLogReader reader(protocol::RankLogPath(Directory() / "run-a", {0, 0, 0}));
     EXPECT_TRUE(reader.SkipToEnd());
     std::int64_t last = -1;
     while (last < number || last < 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       const auto records = reader.ReadNew().value();
-      for (const RankRecord& record : records) {
-        if (const auto* step = std::get_if<RanStep>(&record)) last = step->step;
+      for (const protocol::RankRecord& record : records) {
+        if (const auto* step = std::get_if<protocol::RanStep>(&record)) last = step->step;
       }
     }
     return last;
   }
-  double EpochOf(const std::string& directory, const RankName& rank) const {
-    RankLogReader reader(RankLogPath(Directory() / directory, rank));
+  double EpochOf(const std::string& directory, const protocol::RankName& rank) const {
+    protocol::RankLogReader reader(protocol::RankLogPath(Directory() / directory, rank));
     return static_cast<double>(reader.SkipToEnd()->header->epoch);
   }
   // Of the second pipeline, that lie between two moments.
   Steps StepsBetween(double begin_s, double end_s) const {
     const double epoch = EpochOf("run-b", {1, 0, 0});
     Steps between;
-    for (const RanStep& step : StepsOf("run-b", {1, 0, 0})) {
+    for (const protocol::RanStep& step : StepsOf("run-b", {1, 0, 0})) {
       const bool is_between = (static_cast<double>(step.begin) + epoch) / kNanoseconds >= begin_s &&
                               (static_cast<double>(step.end) + epoch) / kNanoseconds <= end_s;
       if (!is_between) continue;
@@ -173,7 +173,7 @@ void StragglerTest::ThrottleAndRecover(const std::function<void()>& in_the_middl
   const Steps throttled = StepsBetween(begins_s, ends_s);
   const std::vector<TrueStep> steps = TrueStepsOf("run.record.csv");
   Steps alone{throttled.begin, throttled.begin};
-  const std::vector<RanStep> ran = StepsOf("run-a", {0, 0, 0});
+  const std::vector<protocol::RanStep> ran = StepsOf("run-a", {0, 0, 0});
   while (ran.at(alone.end).version == ran.at(before.steps.begin).version) ++alone.end;
   ASSERT_GE(alone.end, alone.begin + 2);
   const TrueMean by_itself = MeanOf(steps, alone.begin, alone.end);

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "fake_cuda.h"
+#include "tests/fake_cuda/fake_cuda.h"
 
 namespace {
 

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "fake_nvml.h"
-#include "perseus/device/nvml_devices.h"
-#include "temporary_directory.h"
+#include "tests/fake_nvml/fake_nvml.h"
+#include "perseus/runtime/device/nvml_devices.h"
+#include "tests/support/temporary_directory.h"
 
 namespace perseus {
 
@@ -28,11 +28,11 @@ class FakeNode {
   FakeNode(const FakeNode&) = delete;
   FakeNode& operator=(const FakeNode&) = delete;
 
-  Result<DeviceList> TryOpen(const char* library = FAKE_NVML_LIBRARY) {
-    return OpenNvmlDevices(library, [now = now_] { return *now; });
+  Result<device::DeviceList> TryOpen(const char* library = FAKE_NVML_LIBRARY) {
+    return device::OpenNvmlDevices(library, [now = now_] { return *now; });
   }
-  DeviceList Open(const char* library = FAKE_NVML_LIBRARY) {
-    Result<DeviceList> list = TryOpen(library);
+  device::DeviceList Open(const char* library = FAKE_NVML_LIBRARY) {
+    Result<device::DeviceList> list = TryOpen(library);
     if (!list) {
       ADD_FAILURE() << list.error().message;
       return {};
@@ -41,7 +41,7 @@ class FakeNode {
   }
   void Pass(Nanoseconds time) { *now_ += time; }
   // By NVML's index, which is not the order of the list.
-  Device& At(const DeviceList& list, int gpu) const {
+  device::Device& At(const device::DeviceList& list, int gpu) const {
     for (const auto& device : list.devices) {
       if (device->info().uuid == node.Uuid(gpu)) return *device;
     }

@@ -1,4 +1,4 @@
-#include "fake_nvml.h"
+#include "tests/fake_nvml/fake_nvml.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -27,7 +27,7 @@
 #include <string>
 #include <vector>
 
-#include "node_file.h"
+#include "tests/fake_nvml/node_file.h"
 
 namespace perseus::fake_nvml {
 

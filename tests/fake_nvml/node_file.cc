@@ -1,4 +1,4 @@
-#include "node_file.h"
+#include "tests/fake_nvml/node_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -10,7 +10,7 @@
 #include <ctime>
 #include <mutex>
 
-#include "node_file.h"
+#include "tests/fake_nvml/node_file.h"
 
 namespace {
 

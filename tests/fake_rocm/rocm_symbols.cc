@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "fake_rocm.h"
+#include "tests/fake_rocm/fake_rocm.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // The agent dies, in every way and at every moment.
 #include <signal.h>
 
-#include "faults.h"
+#include "tests/faults/faults.h"
 
 namespace perseus::faults {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "faults.h"
+#include "tests/faults/faults.h"
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
 

@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "faults.h"
+#include "tests/faults/faults.h"
 #include "perseus/base/clock.h"
 
 namespace perseus::faults {

@@ -1,4 +1,4 @@
-#include "clients.h"
+#include "tests/faults/clients.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -15,8 +15,8 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/random.h"
-#include "perseus/wire/unix_socket.h"
-#include "process.h"
+#include "perseus/runtime/protocol/unix_socket.h"
+#include "tests/faults/process.h"
 
 namespace perseus::faults {
 namespace {
@@ -37,9 +37,9 @@ std::vector<std::string> SomeOf(std::vector<std::string> gpus, SplitMix64& rando
   return gpus;
 }
 
-bool IsSet(const ClockAnswer& answer) {
-  return answer.outcome == ClockOutcome::kAccepted || answer.outcome == ClockOutcome::kInEffect ||
-         answer.outcome == ClockOutcome::kLimited;
+bool IsSet(const protocol::ClockAnswer& answer) {
+  return answer.outcome == protocol::ClockOutcome::kAccepted || answer.outcome == protocol::ClockOutcome::kInEffect ||
+         answer.outcome == protocol::ClockOutcome::kLimited;
 }
 
 void Raise(std::atomic<std::uint64_t>& most, std::uint64_t value) {
@@ -62,7 +62,7 @@ bool Switch(Client& client, int gpu, int clock_mhz, Board& board) {
 }
 
 // A while of training, as far as the agent sees it. Some clocks are none.
-void Train(Client& client, const wire::Lease& lease, SplitMix64& random, Board& board) {
+void Train(Client& client, const protocol::Lease& lease, SplitMix64& random, Board& board) {
   const auto count = static_cast<int>(lease.gpus.size());
   for (std::uint64_t left = 1 + random() % 40; left > 0; --left) {
     const int gpu = static_cast<int>(random() % static_cast<std::uint64_t>(count));
@@ -108,7 +108,7 @@ std::string Nonsense(SplitMix64& random) {
 // As the agent's own code never does: longer than allowed, or with a descriptor.
 void SendAsNobodyShould(int socket, SplitMix64& random) {
   if (random() % 2 == 0) {
-    const std::string text(wire::kLongestMessage + 1 + random() % 1000, 'x');
+    const std::string text(protocol::kLongestMessage + 1 + random() % 1000, 'x');
     send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     return;
   }
@@ -148,34 +148,34 @@ std::shared_ptr<Board> MakeBoard() {
 }
 
 std::optional<Client> Client::Connect(const std::filesystem::path& socket) {
-  auto connected = wire::Connect(socket);
+  auto connected = protocol::Connect(socket);
   if (!connected) return std::nullopt;
   return Client(*std::move(connected));
 }
 
-std::optional<wire::Reply> Client::Ask(const wire::Request& request) {
-  auto answer = wire::Ask(socket_.get(), wire::Format(request), kPatience);
+std::optional<protocol::Reply> Client::Ask(const protocol::Request& request) {
+  auto answer = protocol::Ask(socket_.get(), protocol::Format(request), kPatience);
   if (!answer) {
-    refusal_ = {wire::Refusal::kUnavailable, answer.error().message};
+    refusal_ = {protocol::Refusal::kUnavailable, answer.error().message};
     return std::nullopt;
   }
   if (!answer->descriptors.empty()) {
-    auto publisher = ClockPublisher::Attach(std::move(answer->descriptors));
+    auto publisher = protocol::ClockPublisher::Attach(std::move(answer->descriptors));
     if (!publisher) return std::nullopt;
     publisher_.emplace(*std::move(publisher));
   }
-  auto reply = wire::ParseReply(answer->text);
+  auto reply = protocol::ParseReply(answer->text);
   if (!reply) return std::nullopt;
   return *std::move(reply);
 }
 
-std::optional<wire::Lease> Client::Acquire(const std::vector<std::string>& gpus,
+std::optional<protocol::Lease> Client::Acquire(const std::vector<std::string>& gpus,
                                            double heartbeat_s) {
-  const auto reply = Ask(wire::Acquire{gpus, "fault campaign", heartbeat_s});
+  const auto reply = Ask(protocol::Acquire{gpus, "fault campaign", heartbeat_s});
   if (!reply) return std::nullopt;
-  if (const auto* refused = std::get_if<wire::Refused>(&*reply)) refusal_ = *refused;
-  if (!std::holds_alternative<wire::Lease>(*reply)) return std::nullopt;
-  return std::get<wire::Lease>(*reply);
+  if (const auto* refused = std::get_if<protocol::Refused>(&*reply)) refusal_ = *refused;
+  if (!std::holds_alternative<protocol::Lease>(*reply)) return std::nullopt;
+  return std::get<protocol::Lease>(*reply);
 }
 
 int Churn(const ClientPlan& plan) {
@@ -192,7 +192,7 @@ int Churn(const ClientPlan& plan) {
       ++plan.board->leases;
       Train(*client, *lease, random, *plan.board);
       if (random() % 2 == 0) break;  // Hangs up.
-      if (!client->Ask(wire::Release{lease->id})) break;
+      if (!client->Ask(protocol::Release{lease->id})) break;
     }
     client.reset();
     NapMicroseconds(static_cast<std::int64_t>(random() % 2000));
@@ -215,8 +215,8 @@ int Hold(const ClientPlan& plan) {
     if (!Switch(*client, static_cast<int>(gpu), clock_mhz, *plan.board)) break;
     // The agent's word on it, now and then.
     if (round % 64 != 0) continue;
-    const auto renewed = client->Ask(wire::Renew{lease->id});
-    if (!renewed || !std::holds_alternative<wire::Done>(*renewed)) break;
+    const auto renewed = client->Ask(protocol::Renew{lease->id});
+    if (!renewed || !std::holds_alternative<protocol::Done>(*renewed)) break;
   }
   ++plan.board->lost;
   return 1;
@@ -232,10 +232,10 @@ int WorkOnce(const ClientPlan& plan) {
       ++plan.board->leases;
       const int clock_mhz = AnyOf(lease->sm_clocks_mhz[0], random);
       if (!Switch(*client, 0, clock_mhz, *plan.board)) return 3;
-      return client->Ask(wire::Release{lease->id}) ? 0 : 4;
+      return client->Ask(protocol::Release{lease->id}) ? 0 : 4;
     }
     // Only because another has it.
-    if (client->refusal().code != wire::Refusal::kHeld) {
+    if (client->refusal().code != protocol::Refusal::kHeld) {
       std::fprintf(stderr, "a client is refused: %s\n", client->refusal().message.c_str());
       return 5;
     }

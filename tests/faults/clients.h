@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "perseus/wire/clock_channel.h"
-#include "perseus/wire/file_descriptor.h"
-#include "perseus/wire/messages.h"
+#include "perseus/runtime/protocol/clock_channel.h"
+#include "perseus/base/file_descriptor.h"
+#include "perseus/runtime/protocol/messages.h"
 
 namespace perseus::faults {
 
@@ -32,18 +32,18 @@ class Client {
  public:
   static std::optional<Client> Connect(const std::filesystem::path& socket);
   // Nothing: the agent is gone, or does not answer.
-  std::optional<wire::Reply> Ask(const wire::Request& request);
+  std::optional<protocol::Reply> Ask(const protocol::Request& request);
   // Nothing: refused.
-  std::optional<wire::Lease> Acquire(const std::vector<std::string>& gpus, double heartbeat_s = 30);
-  const wire::Refused& refusal() const { return refusal_; }  // The last one.
-  ClockPublisher& publisher() { return *publisher_; }
+  std::optional<protocol::Lease> Acquire(const std::vector<std::string>& gpus, double heartbeat_s = 30);
+  const protocol::Refused& refusal() const { return refusal_; }  // The last one.
+  protocol::ClockPublisher& publisher() { return *publisher_; }
   int socket() const { return socket_.get(); }
 
  private:
   explicit Client(FileDescriptor socket) : socket_(std::move(socket)) {}
   FileDescriptor socket_;
-  wire::Refused refusal_;
-  std::optional<ClockPublisher> publisher_;
+  protocol::Refused refusal_;
+  std::optional<protocol::ClockPublisher> publisher_;
 };
 
 struct ClientPlan {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <optional>
 
-#include "clients.h"
-#include "node.h"
+#include "tests/faults/clients.h"
+#include "tests/faults/node.h"
 #include "perseus/base/random.h"
 
 namespace perseus::faults {

@@ -1,4 +1,4 @@
-#include "node.h"
+#include "tests/faults/node.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 #include <set>
 #include <variant>
 
-#include "perseus/agent/saved_state_file.h"
+#include "perseus/runtime/agent/saved_state_file.h"
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
 
@@ -192,13 +192,13 @@ bool Node::IsChanged() const {
   return false;
 }
 
-wire::Listing Node::List() const {
+protocol::Listing Node::List() const {
   auto client = Client::Connect(socket());
   Require(client.has_value(), "the agent takes no connection");
-  const auto reply = client->Ask(wire::List{});
+  const auto reply = client->Ask(protocol::List{});
   Require(reply.has_value(), "the agent does not answer");
-  Require(std::holds_alternative<wire::Listing>(*reply), "the agent refuses to list its GPUs");
-  return std::get<wire::Listing>(*reply);
+  Require(std::holds_alternative<protocol::Listing>(*reply), "the agent refuses to list its GPUs");
+  return std::get<protocol::Listing>(*reply);
 }
 
 void Node::ShiftWallClock(std::int64_t seconds) {
@@ -244,7 +244,7 @@ std::string Node::StateTrouble() const {
   if (!fs::exists(state())) return {};  // Written with the first thing that there is to save.
   const auto text = ReadFile(state());
   if (!text) return text.error().message;
-  const auto saved = ParseSavedState(*text, "state");
+  const auto saved = agent::ParseSavedState(*text, "state");
   if (!saved) return saved.error().message;
   if (!saved->gpus.empty()) return "still saved as changed: " + saved->gpus.begin()->first;
   return {};
@@ -262,7 +262,7 @@ std::string Node::FileTrouble() const {
 }
 
 std::string Node::AgentTrouble(std::size_t connections) {
-  for (const wire::GpuStatus& gpu : List().gpus) {
+  for (const protocol::GpuStatus& gpu : List().gpus) {
     if (!gpu.lease.empty()) {
       return fmt::format("{} is {} {} ({})", gpu.uuid,
                          gpu.is_restoring ? "being given back after" : "held by", gpu.lease,

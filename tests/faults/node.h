@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "clients.h"
-#include "fake_nvml.h"
-#include "perseus/wire/messages.h"
-#include "process.h"
-#include "temporary_directory.h"
+#include "tests/faults/clients.h"
+#include "tests/fake_nvml/fake_nvml.h"
+#include "perseus/runtime/protocol/messages.h"
+#include "tests/faults/process.h"
+#include "tests/support/temporary_directory.h"
 
 namespace perseus::faults {
 
@@ -72,7 +72,7 @@ class Node {
   void SetAsAdministrator();
   // Whether a client's clock is set on some GPU now.
   bool IsChanged() const;
-  wire::Listing List() const;
+  protocol::Listing List() const;
   // The wall clock that the agent sees is off by so much.
   void ShiftWallClock(std::int64_t seconds);
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "faults.h"
+#include "tests/faults/faults.h"
 #include "perseus/base/clock.h"
 
 namespace perseus::faults {

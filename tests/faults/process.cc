@@ -1,4 +1,4 @@
-#include "process.h"
+#include "tests/faults/process.h"
 
 #include <sched.h>
 #include <signal.h>

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <ctime>
 
-#include "faults.h"
+#include "tests/faults/faults.h"
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
 

@@ -1,4 +1,4 @@
-#include "linear_program.h"
+#include "tests/oracle/linear_program.h"
 
 #include <ClpSimplex.hpp>
 #include <CoinPackedMatrix.hpp>
@@ -46,7 +46,7 @@ double ProvedBound(const ClpSimplex& program) {
 //
 // Given flows y >= 0 on the arcs (the rows' dual values), no schedule costs less than
 //     sum over arcs  y * slowest  +  sum over variables  min over its range of (reduced cost) * x.
-LinearOptimum SolveLinearProgram(const Network& network, Nanoseconds deadline,
+LinearOptimum SolveLinearProgram(const frontier::Network& network, Nanoseconds deadline,
                                  const ProgramUnits& units) {
   const auto time = [&](Nanoseconds t) {
     return static_cast<double>(t) / static_cast<double>(units.time);
@@ -76,8 +76,8 @@ LinearOptimum SolveLinearProgram(const Network& network, Nanoseconds deadline,
   for (std::int32_t node = 0; node < network.nodes; ++node) {
     add_column(node == network.source ? 0 : time(deadline), 0);
   }
-  for (const Arc& arc : network.arcs) {
-    const Curve& curve = network.curve_of(arc);
+  for (const frontier::Arc& arc : network.arcs) {
+    const profile::Curve& curve = network.curve_of(arc);
     add_entry(arc.head, 1);
     add_entry(arc.tail, -1);
     for (std::size_t j = 0; j < curve.slopes.size(); ++j) {

@@ -2,7 +2,7 @@
 // idea and no code with the solvers of src/frontier.
 #pragma once
 
-#include "perseus/frontier/network.h"
+#include "perseus/planning/frontier/network.h"
 
 namespace perseus {
 
@@ -24,7 +24,7 @@ struct ProgramUnits {
   Nanoseconds time = 1;
   Microwatts slope = 1;
 };
-LinearOptimum SolveLinearProgram(const Network& network, Nanoseconds deadline,
+LinearOptimum SolveLinearProgram(const frontier::Network& network, Nanoseconds deadline,
                                  const ProgramUnits& units);
 
 }  // namespace perseus

@@ -1,11 +1,11 @@
 // Both solvers of src/frontier against CLP, on thousands of random networks.
-#include "linear_program.h"
+#include "tests/oracle/linear_program.h"
 
 #include <gtest/gtest.h>
 
-#include "perseus/frontier/deadline.h"
-#include "perseus/frontier/walk.h"
-#include "random_network.h"
+#include "perseus/planning/frontier/deadline.h"
+#include "perseus/planning/frontier/walk.h"
+#include "tests/oracle/random_network.h"
 
 namespace perseus {
 namespace {
@@ -17,7 +17,7 @@ ProgramUnits UnitsOf(Scale scale) {
 
 // CLP's duals prove the walk's energy to 1 ppm, and never more than it. A double's own rounding is
 // a thousandth of that: 1e-16 times a few hundred terms, each up to 1e4 times the result.
-void ExpectAgreement(const Network& network, Nanoseconds deadline, const ProgramUnits& units,
+void ExpectAgreement(const frontier::Network& network, Nanoseconds deadline, const ProgramUnits& units,
                      double energy_j) {
   const LinearOptimum optimum = SolveLinearProgram(network, deadline, units);
   ASSERT_TRUE(optimum.solved);
@@ -31,15 +31,15 @@ TEST(LinearProgram, AgreesWithBothSolversOnRandomNetworks) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const Scale scale = kScales[seed % std::size(kScales)];
     const Shape shape = kShapes[seed / std::size(kScales) % std::size(kShapes)];
-    const Network network = RandomNetwork(shape, scale, seed);
+    const frontier::Network network = RandomNetwork(shape, scale, seed);
     const auto sink = static_cast<std::size_t>(network.sink);
-    const Nanoseconds least = EarliestTimes(network, Pace::kFastest)[sink];
-    const Nanoseconds longest = EarliestTimes(network, Pace::kSlowest)[sink];
+    const Nanoseconds least = frontier::EarliestTimes(network, frontier::Pace::kFastest)[sink];
+    const Nanoseconds longest = frontier::EarliestTimes(network, frontier::Pace::kSlowest)[sink];
     for (const int part : {0, 1, 3}) {  // Of four, from the least time on.
       const Nanoseconds deadline = least + (longest - least) * part / 4;
-      Walk walk(network);
+      frontier::Walk walk(network);
       while (walk.time() > deadline) walk.Advance(deadline);
-      const Result<Solution> solution = SolveDeadline(network, deadline);
+      const Result<frontier::Solution> solution = frontier::SolveDeadline(network, deadline);
       ASSERT_TRUE(solution) << solution.error().message;
       ASSERT_TRUE(solution->extra_energy == walk.extra_energy());
       ExpectAgreement(network, deadline, UnitsOf(scale), ToJoules(walk.extra_energy()));

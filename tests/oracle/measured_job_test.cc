@@ -1,15 +1,15 @@
 // The frontier of measured jobs: against CLP, and against the frontier that the published planner
 // found on the same profiles.
-#include "measured_job.h"
+#include "bench/measured_job.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "linear_program.h"
-#include "perseus/frontier/deadline.h"
-#include "perseus/frontier/walk.h"
-#include "published_frontier.h"
+#include "tests/oracle/linear_program.h"
+#include "perseus/planning/frontier/deadline.h"
+#include "perseus/planning/frontier/walk.h"
+#include "bench/published_frontier.h"
 
 namespace perseus {
 namespace {
@@ -24,21 +24,21 @@ TEST(MeasuredJob, BothSolversAgreeWithTheLinearProgram) {
   for (const MeasuredJob& job : kMeasuredJobs) {
     SKIP_WITHOUT(ProfilePath(job));
     for (const int microbatches : {12, 96}) {
-      const Result<OperationGraph> graph = ReadIteration(job, microbatches);
+      const Result<schedule::OperationGraph> graph = ReadIteration(job, microbatches);
       ASSERT_TRUE(graph) << graph.error().message;
-      const Network network = NetworkOf(*graph, job.blocking_power_w);
+      const frontier::Network network = NetworkOf(*graph, job.blocking_power_w);
       const auto sink = static_cast<std::size_t>(network.sink);
-      const Nanoseconds least = EarliestTimes(network, Pace::kFastest)[sink];
-      Walk walk(network);
+      const Nanoseconds least = frontier::EarliestTimes(network, frontier::Pace::kFastest)[sink];
+      frontier::Walk walk(network);
       for (const int slowdown_percent : {20, 10, 2, 0}) {
         SCOPED_TRACE(testing::Message() << job.name << ", " << microbatches << " microbatches, "
                                         << slowdown_percent << " % above the least time");
         const Nanoseconds deadline = least + least * slowdown_percent / 100;
         while (walk.time() > deadline) walk.Advance(deadline);
-        ASSERT_TRUE(CheckOptimality(network, walk.solution()));
-        const Result<Solution> solution = SolveDeadline(network, deadline);
+        ASSERT_TRUE(frontier::CheckOptimality(network, walk.solution()));
+        const Result<frontier::Solution> solution = frontier::SolveDeadline(network, deadline);
         ASSERT_TRUE(solution) << solution.error().message;
-        ASSERT_TRUE(CheckOptimality(network, *solution));
+        ASSERT_TRUE(frontier::CheckOptimality(network, *solution));
         ASSERT_TRUE(solution->extra_energy == walk.extra_energy());
 
         const LinearOptimum optimum =
@@ -63,7 +63,7 @@ TEST(MeasuredJob, ThePublishedFrontierLiesOnOrAboveOurs) {
     for (const int microbatches : {12, 24, 48, 96}) {
       SCOPED_TRACE(testing::Message() << job.name << ", " << microbatches << " microbatches");
       SKIP_WITHOUT(PublishedFrontierPath(job, microbatches));
-      const Result<OperationGraph> graph = ReadIteration(job, microbatches);
+      const Result<schedule::OperationGraph> graph = ReadIteration(job, microbatches);
       ASSERT_TRUE(graph) << graph.error().message;
       const std::vector<PublishedPoint> points =
           ReadPublishedFrontier(PublishedFrontierPath(job, microbatches));

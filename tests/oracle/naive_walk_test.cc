@@ -1,17 +1,17 @@
 // The walk against the textbook algorithm that bench/ compares its speed with.
-#include "naive_walk.h"
+#include "bench/naive_walk.h"
 
 #include <gtest/gtest.h>
 
-#include "measured_job.h"
-#include "perseus/frontier/walk.h"
-#include "random_network.h"
+#include "bench/measured_job.h"
+#include "perseus/planning/frontier/walk.h"
+#include "tests/oracle/random_network.h"
 
 namespace perseus {
 namespace {
 
-std::vector<FrontierVertex> FrontierOf(const Network& network) {
-  Walk walk(network);
+std::vector<FrontierVertex> FrontierOf(const frontier::Network& network) {
+  frontier::Walk walk(network);
   std::vector<FrontierVertex> frontier = {{walk.time(), walk.extra_energy()}};
   while (!walk.finished()) {
     walk.Advance(0);
@@ -22,7 +22,7 @@ std::vector<FrontierVertex> FrontierOf(const Network& network) {
 
 TEST(NaiveFrontier, IsTheWalksOnRandomNetworks) {
   for (std::uint64_t seed = 0; seed < 6000; ++seed) {
-    const Network network = RandomNetwork(seed);
+    const frontier::Network network = RandomNetwork(seed);
     ASSERT_TRUE(NaiveFrontier(network) == FrontierOf(network)) << "seed " << seed;
   }
 }
@@ -33,9 +33,9 @@ TEST(NaiveFrontier, IsTheWalksOnMeasuredJobs) {
       GTEST_SKIP() << ProfilePath(job)
                    << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
     }
-    const Result<OperationGraph> graph = ReadIteration(job, 24);
+    const Result<schedule::OperationGraph> graph = ReadIteration(job, 24);
     ASSERT_TRUE(graph) << graph.error().message;
-    const Network network = NetworkOf(*graph, job.blocking_power_w);
+    const frontier::Network network = NetworkOf(*graph, job.blocking_power_w);
     const std::vector<FrontierVertex> frontier = FrontierOf(network);
     EXPECT_GT(frontier.size(), 100U);
     EXPECT_TRUE(NaiveFrontier(network) == frontier) << job.name;

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "measured_job.h"
-#include "perseus/plan/planner.h"
+#include "bench/measured_job.h"
+#include "perseus/planning/plan/planner.h"
 
 namespace perseus {
 namespace {
@@ -18,10 +18,10 @@ struct Case {
 class MeasuredPlanTest : public ::testing::TestWithParam<Case> {};
 
 // Nothing where the profile is absent.
-std::optional<Planner> MakePlanner(const Case& given) {
-  Result<OperationGraph> graph = ReadIteration(given.job, given.microbatches);
+std::optional<plan::Planner> MakePlanner(const Case& given) {
+  Result<schedule::OperationGraph> graph = ReadIteration(given.job, given.microbatches);
   if (!graph) return std::nullopt;
-  Result<Planner> planner = Planner::Create(*std::move(graph), {given.job.blocking_power_w, 0});
+  Result<plan::Planner> planner = plan::Planner::Create(*std::move(graph), {given.job.blocking_power_w, 0});
   EXPECT_TRUE(planner) << planner.error().message;
   return *std::move(planner);
 }
@@ -34,13 +34,13 @@ double LargestGap(const Case& given, int slowdown_percent) {
 }
 
 TEST_P(MeasuredPlanTest, IsWithinItsDeadlineAndCloseToItsBound) {
-  const std::optional<Planner> planner = MakePlanner(GetParam());
+  const std::optional<plan::Planner> planner = MakePlanner(GetParam());
   if (!planner) GTEST_SKIP() << "no " << ProfilePath(GetParam().job);
-  const Evaluation& baseline = planner->baseline();
+  const plan::Evaluation& baseline = planner->baseline();
   for (const int slowdown_percent : {0, 1, 5, 10, 20}) {
     SCOPED_TRACE(slowdown_percent);
     const Nanoseconds deadline = baseline.time + baseline.time * slowdown_percent / 100;
-    const Result<Plan> plan = planner->PlanFor(deadline);
+    const Result<plan::Plan> plan = planner->PlanFor(deadline);
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_LE(plan->evaluation.time, deadline);
     EXPECT_LT(plan->gap(), LargestGap(GetParam(), slowdown_percent));
@@ -52,10 +52,10 @@ TEST_P(MeasuredPlanTest, IsWithinItsDeadlineAndCloseToItsBound) {
 // frequency (shared/design.md); the bound without slowdown is 16.06 %.
 TEST(MeasuredPlan, SavesMoreThanPublishedAndIsNoSlower) {
   const MeasuredJob& gpt3 = kMeasuredJobs[0];
-  const std::optional<Planner> planner = MakePlanner({gpt3, 12});
+  const std::optional<plan::Planner> planner = MakePlanner({gpt3, 12});
   if (!planner) GTEST_SKIP() << "no " << ProfilePath(gpt3);
-  const Evaluation& baseline = planner->baseline();
-  const Result<Plan> plan = planner->PlanFor(baseline.time);
+  const plan::Evaluation& baseline = planner->baseline();
+  const Result<plan::Plan> plan = planner->PlanFor(baseline.time);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_LE(plan->evaluation.time, baseline.time);
   EXPECT_GT(1 - plan->evaluation.energy_j / baseline.energy_j, 0.1536);

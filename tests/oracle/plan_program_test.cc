@@ -1,15 +1,13 @@
 // The mixed-integer program that bench/plan_milp measures our plans with, against exhaustive search
 // of tiny jobs; and our plans against the program.
-#include "plan_program.h"
+#include "bench/plan_program.h"
 
 #include <gtest/gtest.h>
 
-#include "planning_jobs.h"
+#include "tests/support/planning_jobs.h"
 
 namespace perseus {
 namespace {
-
-std::size_t At(int i) { return static_cast<std::size_t>(i); }
 
 // CBC's answers hold up to its tolerances: 1e-6 of a time or an option, of a few joules each. Times
 // in whole milliseconds make that no difference: what is late by less is not late at all.
@@ -17,17 +15,17 @@ constexpr double kTolerance = 1e-6;
 
 void CompareWithAll(const JobSpec& spec, std::uint64_t seed) {
   SCOPED_TRACE(seed);
-  const Result<Planner> planner =
-      Planner::Create(RandomJob(spec, seed), {RandomBlockingPower(seed), 0});
+  const Result<plan::Planner> planner =
+      plan::Planner::Create(RandomJob(spec, seed), {RandomBlockingPower(seed), 0});
   ASSERT_TRUE(planner) << planner.error().message;
   const Nanoseconds slowest =
-      EarliestTimes(planner->network(), Pace::kSlowest)[At(planner->network().sink)];
+      frontier::EarliestTimes(planner->network(), frontier::Pace::kSlowest)[At(planner->network().sink)];
   for (const int part : {0, 4, 7, 10}) {
     const Nanoseconds deadline =
         planner->least_time() + (slowest - planner->least_time()) * part / 10;
     const auto best = SearchAll(planner->graph(), planner->model(), deadline);
     ASSERT_TRUE(best);
-    const Result<Plan> plan = planner->PlanFor(deadline);
+    const Result<plan::Plan> plan = planner->PlanFor(deadline);
     ASSERT_TRUE(plan) << plan.error().message;
     for (const bool from_plan : {false, true}) {
       ProgramLimits limits{.seconds = 20};
@@ -36,8 +34,8 @@ void CompareWithAll(const JobSpec& spec, std::uint64_t seed) {
       ASSERT_TRUE(optimum.proved);
       EXPECT_NEAR(optimum.energy_j, best->energy_j, kTolerance * best->energy_j);
       EXPECT_NEAR(optimum.lower_bound_j, best->energy_j, kTolerance * best->energy_j);
-      const Evaluation evaluation =
-          Evaluator(planner->graph(), planner->model()).Evaluate(optimum.options);
+      const plan::Evaluation evaluation =
+          plan::Evaluator(planner->graph(), planner->model()).Evaluate(optimum.options);
       EXPECT_LE(evaluation.time, deadline);
       EXPECT_NEAR(evaluation.energy_j, best->energy_j, kTolerance * best->energy_j);
       EXPECT_GE(optimum.energy_j, plan->lower_bound_j * (1 - kTolerance));

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <random>
 
-#include "perseus/frontier/deadline.h"
-#include "perseus/frontier/walk.h"
-#include "random_network.h"
+#include "perseus/planning/frontier/deadline.h"
+#include "perseus/planning/frontier/walk.h"
+#include "tests/oracle/random_network.h"
 
 namespace perseus {
 namespace {
@@ -22,13 +22,13 @@ struct Point {
 };
 
 // The frontier from slow to fast, with its proof checked at every point.
-std::vector<Point> WalkedFrontier(const Network& network) {
-  Walk walk(network);
+std::vector<Point> WalkedFrontier(const frontier::Network& network) {
+  frontier::Walk walk(network);
   std::vector<Point> points;
   for (Microwatts price = 0;;) {
     points.push_back({walk.time(), walk.extra_energy(), price});
-    const Solution solution = walk.solution();
-    const Result<void> checked = CheckOptimality(network, solution);
+    const frontier::Solution solution = walk.solution();
+    const Result<void> checked = frontier::CheckOptimality(network, solution);
     EXPECT_TRUE(checked) << "at " << walk.time() << " ns: " << checked.error().message;
     EXPECT_EQ(solution.time(network), walk.time());
     EXPECT_TRUE(solution.extra_energy == walk.extra_energy());
@@ -64,11 +64,11 @@ class Draw {
 TEST(Frontier, IsConvexAndEveryPointIsProvedOptimal) {
   for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    const Network network = RandomNetwork(seed);
+    const frontier::Network network = RandomNetwork(seed);
     const auto sink = static_cast<std::size_t>(network.sink);
     const std::vector<Point> frontier = WalkedFrontier(network);
-    ASSERT_EQ(frontier.front().time, EarliestTimes(network, Pace::kSlowest)[sink]);
-    ASSERT_EQ(frontier.back().time, EarliestTimes(network, Pace::kFastest)[sink]);
+    ASSERT_EQ(frontier.front().time, frontier::EarliestTimes(network, frontier::Pace::kSlowest)[sink]);
+    ASSERT_EQ(frontier.back().time, frontier::EarliestTimes(network, frontier::Pace::kFastest)[sink]);
     ASSERT_TRUE(frontier.front().extra_energy == 0);
     for (std::size_t i = 1; i < frontier.size(); ++i) {
       const Point& slower = frontier[i - 1];
@@ -85,10 +85,10 @@ TEST(Frontier, IsConvexAndEveryPointIsProvedOptimal) {
 TEST(Frontier, IsTheSameWhereverTheWalkRests) {
   for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    const Network network = RandomNetwork(seed);
+    const frontier::Network network = RandomNetwork(seed);
     const std::vector<Point> frontier = WalkedFrontier(network);
     Draw draw(seed);
-    Walk walk(network);
+    frontier::Walk walk(network);
     while (!walk.finished()) {
       const Nanoseconds before = walk.time();
       const Nanoseconds stop = draw.Between(frontier.back().time - 1, before);
@@ -97,7 +97,7 @@ TEST(Frontier, IsTheSameWhereverTheWalkRests) {
                                      [&](const Point& point) { return point.time < before; });
       ASSERT_EQ(walk.time(), next == frontier.end() ? before : std::max(stop, next->time));
       ASSERT_TRUE(walk.extra_energy() == EnergyAt(frontier, walk.time()));
-      const Result<void> checked = CheckOptimality(network, walk.solution());
+      const Result<void> checked = frontier::CheckOptimality(network, walk.solution());
       ASSERT_TRUE(checked) << checked.error().message;
     }
     ASSERT_EQ(walk.time(), frontier.back().time);
@@ -108,24 +108,24 @@ TEST(Frontier, IsTheSameWhereverTheWalkRests) {
 TEST(Frontier, IsTheSameUnderBlandsRule) {
   for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    const Network network = RandomNetwork(seed);
-    Walk walk(network);
-    Walk blands_walk(network, 0);
+    const frontier::Network network = RandomNetwork(seed);
+    frontier::Walk walk(network);
+    frontier::Walk blands_walk(network, 0);
     while (!walk.finished()) {
       walk.Advance(0);
       blands_walk.Advance(0);
       ASSERT_EQ(blands_walk.time(), walk.time());
       ASSERT_TRUE(blands_walk.extra_energy() == walk.extra_energy());
-      ASSERT_TRUE(CheckOptimality(network, blands_walk.solution()));
+      ASSERT_TRUE(frontier::CheckOptimality(network, blands_walk.solution()));
     }
     ASSERT_TRUE(blands_walk.finished());
   }
 }
 
-TEST(SolveDeadline, AgreesWithTheWalk) {
+TEST(frontier::SolveDeadline, AgreesWithTheWalk) {
   for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    const Network network = RandomNetwork(seed);
+    const frontier::Network network = RandomNetwork(seed);
     const std::vector<Point> frontier = WalkedFrontier(network);
     const Nanoseconds least = frontier.back().time;
     const Nanoseconds longest = frontier.front().time;
@@ -134,23 +134,23 @@ TEST(SolveDeadline, AgreesWithTheWalk) {
     for (const Nanoseconds deadline :
          {least, longest, longest + 1, frontier[static_cast<std::size_t>(breakpoint)].time,
           draw.Between(least, longest), draw.Between(least, longest)}) {
-      const Result<Solution> solution = SolveDeadline(network, deadline);
+      const Result<frontier::Solution> solution = frontier::SolveDeadline(network, deadline);
       ASSERT_TRUE(solution) << solution.error().message;
-      const Result<void> checked = CheckOptimality(network, *solution);
+      const Result<void> checked = frontier::CheckOptimality(network, *solution);
       ASSERT_TRUE(checked) << checked.error().message;
       ASSERT_EQ(solution->time(network), std::min(deadline, longest));
       ASSERT_TRUE(solution->extra_energy == EnergyAt(frontier, deadline)) << deadline << " ns";
     }
-    const Result<Solution> too_fast = SolveDeadline(network, least - 1);
+    const Result<frontier::Solution> too_fast = frontier::SolveDeadline(network, least - 1);
     ASSERT_FALSE(too_fast);
     ASSERT_EQ(too_fast.error().kind, ErrorKind::kUnreachable);
   }
 }
 
-TEST(SolveDeadline, APriceFloorStopsWhereTheFrontierCrossesIt) {
+TEST(frontier::SolveDeadline, APriceFloorStopsWhereTheFrontierCrossesIt) {
   for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    const Network network = RandomNetwork(seed);
+    const frontier::Network network = RandomNetwork(seed);
     const std::vector<Point> frontier = WalkedFrontier(network);
     Draw draw(seed);
     const auto breakpoint = draw.Between(0, static_cast<std::int64_t>(frontier.size()) - 1);
@@ -158,9 +158,9 @@ TEST(SolveDeadline, APriceFloorStopsWhereTheFrontierCrossesIt) {
     const Nanoseconds deadline = draw.Between(frontier.back().time, frontier.front().time + 1);
     for (const Microwatts floor : {slope, slope + 1, std::max<Microwatts>(slope - 1, 0),
                                    draw.Between(0, 2 * frontier.back().price)}) {
-      const Result<Solution> solution = SolveDeadline(network, deadline, floor);
+      const Result<frontier::Solution> solution = frontier::SolveDeadline(network, deadline, floor);
       ASSERT_TRUE(solution) << solution.error().message;
-      const Result<void> checked = CheckOptimality(network, *solution);
+      const Result<void> checked = frontier::CheckOptimality(network, *solution);
       ASSERT_TRUE(checked) << checked.error().message;
 
       // Energy plus floor * time is convex along the frontier: its least is at the deadline or at

@@ -1,12 +1,12 @@
 // The published planner as we rebuilt it, against the frontiers that theirs found.
-#include "perseus/emulator/published_planner.h"
+#include "perseus/simulation/baselines/published_planner.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <map>
 
-#include "published_frontier.h"
+#include "bench/published_frontier.h"
 
 namespace perseus {
 namespace {
@@ -28,10 +28,10 @@ TEST(PublishedPlannerTest, FindsThePublishedFrontiers) {
       ASSERT_FALSE(published.empty());
       const auto graph = ReadIteration(job, microbatches);
       ASSERT_TRUE(graph) << graph.error().message;
-      const auto planner = PublishedPlanner::Create(*graph, job.blocking_power_w, job.planner_unit);
+      const auto planner = baselines::PublishedPlanner::Create(*graph, job.blocking_power_w, job.planner_unit);
       ASSERT_TRUE(planner) << planner.error().message;
       std::map<Nanoseconds, double> energy_at;
-      planner->ForEachSchedule([&](const PublishedPlanner::Schedule& schedule) {
+      planner->ForEachSchedule([&](const baselines::PublishedPlanner::Schedule& schedule) {
         energy_at[schedule.time] = schedule.energy_j;
       });
       // Theirs begins with the first schedule that is shorter than the slowest.

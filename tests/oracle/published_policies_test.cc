@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-#include "perseus/emulator/policy.h"
-#include "published_policies.h"
+#include "perseus/simulation/baselines/policy.h"
+#include "bench/published_policies.h"
 
 namespace perseus {
 namespace {
@@ -20,8 +20,8 @@ class PublishedPoliciesTest : public testing::Test {
     ASSERT_EQ(rows_.size(), 8U);
   }
 
-  static Planner PlannerOf(const PublishedPolicies& row) {
-    return *Planner::Create(*ReadIteration(*row.job, row.microbatches),
+  static plan::Planner PlannerOf(const PublishedPolicies& row) {
+    return *plan::Planner::Create(*ReadIteration(*row.job, row.microbatches),
                             {row.job->blocking_power_w, 0});
   }
 
@@ -33,8 +33,8 @@ class PublishedPoliciesTest : public testing::Test {
 // mixed-integer solver found nothing better in five minutes either (docs/benchmarks.md).
 TEST_F(PublishedPoliciesTest, PerseusSavesAtLeastWhatWasPublishedWithNoSlowdown) {
   for (const PublishedPolicies& row : rows_) {
-    const Planner planner = PlannerOf(row);
-    const Evaluation& baseline = planner.baseline();
+    const plan::Planner planner = PlannerOf(row);
+    const plan::Evaluation& baseline = planner.baseline();
     const auto plan = planner.PlanFor(baseline.time);
     ASSERT_TRUE(plan) << plan.error().message;
     SCOPED_TRACE(testing::Message() << row.job->name << ", " << row.microbatches);
@@ -50,9 +50,9 @@ TEST_F(PublishedPoliciesTest, PerseusSavesAtLeastWhatWasPublishedWithNoSlowdown)
 TEST_F(PublishedPoliciesTest, EnvPipeIsAsPublished) {
   for (const PublishedPolicies& row : rows_) {
     SCOPED_TRACE(testing::Message() << row.job->name << ", " << row.microbatches);
-    const auto offered = MakeEnvPipe()->Points(PlannerOf(row), {});
+    const auto offered = baselines::MakeEnvPipe()->Points(PlannerOf(row), {});
     ASSERT_TRUE(offered);
-    const Evaluation& evaluation = offered->points.front().evaluation;
+    const plan::Evaluation& evaluation = offered->points.front().evaluation;
     EXPECT_NEAR(ToSeconds(evaluation.time), row.envpipe_time_s, 0.005 * row.envpipe_time_s);
     EXPECT_NEAR(evaluation.energy_j, row.envpipe_energy_j, 0.02 * row.envpipe_energy_j);
     // Bloom's last stage is lighter than the others.

@@ -1,4 +1,4 @@
-#include "random_network.h"
+#include "tests/oracle/random_network.h"
 
 #include <algorithm>
 #include <functional>
@@ -10,9 +10,9 @@ namespace perseus {
 namespace {
 
 struct Problem {
-  std::vector<Curve> curves;
+  std::vector<profile::Curve> curves;
   std::vector<std::int32_t> curve_of_operation;
-  std::vector<Dependency> dependencies;
+  std::vector<schedule::Dependency> dependencies;
 };
 
 class Draw {
@@ -29,7 +29,7 @@ class Draw {
   int Below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
   bool OneIn(int n) { return Below(n) == 0; }
 
-  Curve RandomCurve();
+  profile::Curve RandomCurve();
   void AddCurves();
   int AddOperation();
   void AddDependency(int from, int to);
@@ -45,14 +45,14 @@ class Draw {
   bool share_curves_ = false;
 };
 
-Curve Draw::RandomCurve() {
+profile::Curve Draw::RandomCurve() {
   const int largest = scale_ == Scale::kTies ? 4 : 1000;
   const Nanoseconds time_unit = scale_ == Scale::kMeasured ? 100'000 : 1;
   const Microwatts slope_unit = scale_ == Scale::kMeasured ? 1'000'000 : 1;
   const auto any = [&](std::int64_t unit) {
     return (1 + Below(largest)) * unit + (unit > 1 ? Below(1000) : 0);
   };
-  Curve curve;
+  profile::Curve curve;
   const int segments = OneIn(6) ? 0 : 1 + Below(scale_ == Scale::kTies ? 3 : 6);
   std::vector<Microwatts> slopes(static_cast<std::size_t>(segments));
   for (Microwatts& slope : slopes) slope = any(slope_unit);
@@ -182,16 +182,16 @@ Problem Draw::Pipeline() {
 
 }  // namespace
 
-Network RandomNetwork(Shape shape, Scale scale, std::uint64_t seed) {
+frontier::Network RandomNetwork(Shape shape, Scale scale, std::uint64_t seed) {
   Draw draw(scale, seed);
   const Problem problem = shape == Shape::kAnyOrder         ? draw.AnyOrder()
                           : shape == Shape::kLayered        ? draw.Layered()
                           : shape == Shape::kSeriesParallel ? draw.SeriesParallel()
                                                             : draw.Pipeline();
-  return *BuildNetwork(problem.curves, problem.curve_of_operation, problem.dependencies);
+  return *frontier::BuildNetwork(problem.curves, problem.curve_of_operation, problem.dependencies);
 }
 
-Network RandomNetwork(std::uint64_t seed) {
+frontier::Network RandomNetwork(std::uint64_t seed) {
   return RandomNetwork(kShapes[seed % std::size(kShapes)],
                        kScales[seed / std::size(kShapes) % std::size(kScales)], seed);
 }

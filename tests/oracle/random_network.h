@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "perseus/frontier/network.h"
+#include "perseus/planning/frontier/network.h"
 
 namespace perseus {
 
@@ -28,9 +28,9 @@ inline constexpr Scale kScales[] = {Scale::kTies, Scale::kMixed, Scale::kMeasure
 
 // Up to about 40 operations. Some curves have a single vertex, some dependencies have a delay, some
 // are stated twice. The same seed gives the same problem everywhere.
-Network RandomNetwork(Shape shape, Scale scale, std::uint64_t seed);
+frontier::Network RandomNetwork(Shape shape, Scale scale, std::uint64_t seed);
 
 // Shape and scale follow from the seed as well; any twelve seeds in a row have all of them.
-Network RandomNetwork(std::uint64_t seed);
+frontier::Network RandomNetwork(std::uint64_t seed);
 
 }  // namespace perseus

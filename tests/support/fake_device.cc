@@ -1,4 +1,4 @@
-#include "fake_device.h"
+#include "tests/support/fake_device.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -9,33 +9,33 @@
 namespace perseus {
 
 struct FakeGpu::State {
-  DeviceInfo info;
+  device::DeviceInfo info;
   mutable std::mutex mutex;  // Guards all that follows.
   std::condition_variable unblocked;
-  std::map<Control, std::optional<Setting>> settings;
+  std::map<device::Control, std::optional<device::Setting>> settings;
   std::vector<Write> history;
   struct Failure {
     int times = 0;
-    DeviceError error;
+    device::DeviceError error;
   };
-  std::map<Control, Failure> failures;
-  std::map<Control, int> ignored;
+  std::map<device::Control, Failure> failures;
+  std::map<device::Control, int> ignored;
   std::optional<std::string> hint;
-  std::optional<DeviceError> broken;
-  ClockLimits limits;
+  std::optional<device::DeviceError> broken;
+  device::ClockLimits limits;
   bool is_blocked = false;
 };
 
-class FakeGpu::FakeDevice : public Device {
+class FakeGpu::FakeDevice : public device::Device {
  public:
   explicit FakeDevice(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  const DeviceInfo& info() const override { return state_->info; }
+  const device::DeviceInfo& info() const override { return state_->info; }
 
-  DeviceResult<Telemetry> Read() override {
+  device::DeviceResult<device::Telemetry> Read() override {
     const std::lock_guard lock(state_->mutex);
-    if (state_->broken) return tl::unexpected<DeviceError>(*state_->broken);
-    Telemetry telemetry;
+    if (state_->broken) return tl::unexpected<device::DeviceError>(*state_->broken);
+    device::Telemetry telemetry;
     telemetry.power_w = 250;
     telemetry.temperature_c = 50;
     telemetry.sm_clock_mhz = ClockNow();
@@ -43,27 +43,27 @@ class FakeGpu::FakeDevice : public Device {
     return telemetry;
   }
 
-  DeviceResult<SettingReading> ReadSetting(Control control) override {
+  device::DeviceResult<device::SettingReading> ReadSetting(device::Control control) override {
     const std::lock_guard lock(state_->mutex);
-    if (state_->broken) return tl::unexpected<DeviceError>(*state_->broken);
-    if (control == Control::kSmClock && state_->hint) {
+    if (state_->broken) return tl::unexpected<device::DeviceError>(*state_->broken);
+    if (control == device::Control::kSmClock && state_->hint) {
       // As NVML: it shows only that something is locked.
-      return SettingReading{.is_known = false,
+      return device::SettingReading{.is_known = false,
                             .setting = std::nullopt,
                             .hint = state_->settings[control] ? *state_->hint : "",
                             .is_certain = state_->settings[control].has_value()};
     }
-    return SettingReading{
+    return device::SettingReading{
         .is_known = true, .setting = state_->settings[control], .hint = "", .is_certain = false};
   }
 
-  DeviceResult<void> Apply(Control control, const std::optional<Setting>& setting) override {
+  device::DeviceResult<void> Apply(device::Control control, const std::optional<device::Setting>& setting) override {
     std::unique_lock lock(state_->mutex);
     state_->unblocked.wait(lock, [this] { return !state_->is_blocked; });
-    if (state_->broken) return tl::unexpected<DeviceError>(*state_->broken);
+    if (state_->broken) return tl::unexpected<device::DeviceError>(*state_->broken);
     if (State::Failure& failure = state_->failures[control]; failure.times > 0) {
       --failure.times;
-      return tl::unexpected<DeviceError>(failure.error);
+      return tl::unexpected<device::DeviceError>(failure.error);
     }
     state_->history.push_back({control, setting});
     if (int& ignored = state_->ignored[control]; ignored > 0) {
@@ -74,18 +74,18 @@ class FakeGpu::FakeDevice : public Device {
     return {};
   }
 
-  DeviceResult<Effect> ReadEffect(Control control, const std::optional<Setting>& setting) override {
+  device::DeviceResult<device::Effect> ReadEffect(device::Control control, const std::optional<device::Setting>& setting) override {
     const std::lock_guard lock(state_->mutex);
-    if (state_->broken) return tl::unexpected<DeviceError>(*state_->broken);
-    Effect effect{EffectState::kInEffect, ClockNow(), state_->limits};
-    if (state_->limits.bits != 0) effect.state = EffectState::kLimited;
-    if (state_->settings[control] != setting) effect.state = EffectState::kPending;
+    if (state_->broken) return tl::unexpected<device::DeviceError>(*state_->broken);
+    device::Effect effect{device::EffectState::kInEffect, ClockNow(), state_->limits};
+    if (state_->limits.bits != 0) effect.state = device::EffectState::kLimited;
+    if (state_->settings[control] != setting) effect.state = device::EffectState::kPending;
     return effect;
   }
 
  private:
   int ClockNow() const {
-    const auto& lock = state_->settings[Control::kSmClock];
+    const auto& lock = state_->settings[device::Control::kSmClock];
     return lock ? lock->upper : state_->info.sm_clocks_mhz.back();
   }
 
@@ -107,19 +107,19 @@ std::vector<FakeGpu::Write> FakeGpu::history() const {
   const std::lock_guard lock(state_->mutex);
   return state_->history;
 }
-std::optional<Setting> FakeGpu::setting(Control control) const {
+std::optional<device::Setting> FakeGpu::setting(device::Control control) const {
   const std::lock_guard lock(state_->mutex);
   return state_->settings[control];
 }
-void FakeGpu::Set(Control control, std::optional<Setting> setting) {
+void FakeGpu::Set(device::Control control, std::optional<device::Setting> setting) {
   const std::lock_guard lock(state_->mutex);
   state_->settings[control] = setting;
 }
-void FakeGpu::FailNext(Control control, int times, DeviceErrorKind kind, std::string message) {
+void FakeGpu::FailNext(device::Control control, int times, device::DeviceErrorKind kind, std::string message) {
   const std::lock_guard lock(state_->mutex);
   state_->failures[control] = {times, {kind, std::move(message)}};
 }
-void FakeGpu::IgnoreNext(Control control, int times) {
+void FakeGpu::IgnoreNext(device::Control control, int times) {
   const std::lock_guard lock(state_->mutex);
   state_->ignored[control] = times;
 }
@@ -127,13 +127,13 @@ void FakeGpu::HideSmClock(std::string hint) {
   const std::lock_guard lock(state_->mutex);
   state_->hint = std::move(hint);
 }
-void FakeGpu::SetLimits(ClockLimits limits) {
+void FakeGpu::SetLimits(device::ClockLimits limits) {
   const std::lock_guard lock(state_->mutex);
   state_->limits = limits;
 }
-void FakeGpu::Break(DeviceErrorKind kind, std::string message) {
+void FakeGpu::Break(device::DeviceErrorKind kind, std::string message) {
   const std::lock_guard lock(state_->mutex);
-  state_->broken = DeviceError{kind, std::move(message)};
+  state_->broken = device::DeviceError{kind, std::move(message)};
 }
 void FakeGpu::Mend() {
   const std::lock_guard lock(state_->mutex);
@@ -150,7 +150,7 @@ void FakeGpu::Unblock() {
   }
   state_->unblocked.notify_all();
 }
-std::unique_ptr<Device> FakeGpu::Open() { return std::make_unique<FakeDevice>(state_); }
+std::unique_ptr<device::Device> FakeGpu::Open() { return std::make_unique<FakeDevice>(state_); }
 
 bool Eventually(const std::function<bool()>& condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);

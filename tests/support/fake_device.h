@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "perseus/base/mutex.h"
-#include "perseus/device/device.h"
+#include "perseus/runtime/device/device.h"
 
 namespace perseus {
 
@@ -18,32 +18,32 @@ class FakeGpu {
   explicit FakeGpu(std::string uuid);
 
   struct Write {
-    Control control = Control::kSmClock;
-    std::optional<Setting> setting;
+    device::Control control = device::Control::kSmClock;
+    std::optional<device::Setting> setting;
     friend bool operator==(const Write&, const Write&) = default;
   };
   // Every Apply() that the driver took, in order.
   std::vector<Write> history() const;
-  std::optional<Setting> setting(Control control) const;
+  std::optional<device::Setting> setting(device::Control control) const;
 
   // As an administrator would, past the history.
-  void Set(Control control, std::optional<Setting> setting);
+  void Set(device::Control control, std::optional<device::Setting> setting);
   // The next `times` calls of Apply on this control fail so.
-  void FailNext(Control control, int times, DeviceErrorKind kind, std::string message);
+  void FailNext(device::Control control, int times, device::DeviceErrorKind kind, std::string message);
   // The next `times` calls succeed and change nothing.
-  void IgnoreNext(Control control, int times);
+  void IgnoreNext(device::Control control, int times);
   // What ReadSetting tells of the SM clock: as NVML, nothing but a hint.
   void HideSmClock(std::string hint);
-  void SetLimits(ClockLimits limits);
+  void SetLimits(device::ClockLimits limits);
   // Every call fails until it is mended.
-  void Break(DeviceErrorKind kind, std::string message);
+  void Break(device::DeviceErrorKind kind, std::string message);
   void Mend();
   // Apply() does not return before Unblock().
   void Block();
   void Unblock();
 
   // More than one may be made: what one agent's successor opens.
-  std::unique_ptr<Device> Open();
+  std::unique_ptr<device::Device> Open();
 
  private:
   class FakeDevice;

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "perseus/jobdir/orders.h"
+#include "perseus/runtime/protocol/orders.h"
 
 namespace perseus {
 
@@ -16,12 +16,12 @@ class FollowedOrders {
       : job_directory_(std::move(job_directory)) {}
 
   // Looks for new ones first. Version 0: none. Steps come in ascending order.
-  const Orders& At(std::int64_t step) {
-    const auto read = ReadOrders(job_directory_);
+  const protocol::Orders& At(std::int64_t step) {
+    const auto read = protocol::ReadOrders(job_directory_);
     if (read && *read && (waiting_.empty() || waiting_.back().version < (*read)->version)) {
       waiting_.push_back(**read);
     }
-    for (const Orders& orders : waiting_) {
+    for (const protocol::Orders& orders : waiting_) {
       if (orders.from_step <= step && orders.version > orders_.version) orders_ = orders;
     }
     if (orders_.until_step && *orders_.until_step <= step) orders_ = None();
@@ -29,11 +29,11 @@ class FollowedOrders {
   }
 
  private:
-  static Orders None() { return {.version = 0}; }
+  static protocol::Orders None() { return {.version = 0}; }
 
   std::filesystem::path job_directory_;
-  std::vector<Orders> waiting_;
-  Orders orders_ = None();
+  std::vector<protocol::Orders> waiting_;
+  protocol::Orders orders_ = None();
 };
 
 }  // namespace perseus

@@ -1,4 +1,4 @@
-#include "job_traces.h"
+#include "tests/support/job_traces.h"
 
 #include <fmt/format.h>
 

@@ -1,22 +1,21 @@
-#include "planning_jobs.h"
+#include "tests/support/planning_jobs.h"
 
 #include <algorithm>
 #include <random>
 
-#include "perseus/pipeline/schedule.h"
-#include "perseus/profile/synthetic_profile.h"
+#include "perseus/base/index.h"
+#include "perseus/planning/schedule/schedule.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus {
 namespace {
-
-std::size_t At(int i) { return static_cast<std::size_t>(i); }
 
 class Draw {
  public:
   Draw(const JobSpec& spec, std::uint64_t seed) : spec_(spec), random_(seed) {}
 
-  OperationGraph Pipeline();
-  OperationGraph AnyOrder();
+  schedule::OperationGraph Pipeline();
+  schedule::OperationGraph AnyOrder();
 
  private:
   // From 0 to end - 1. (std::uniform_int_distribution differs between libraries.)
@@ -24,8 +23,8 @@ class Draw {
 
   // Options of falling effective energy at any blocking power below 100 W: each slower one saves at
   // least 100 W of energy.
-  OptionSet RandomOptions(int number) {
-    OptionSet set;
+  schedule::OptionSet RandomOptions(int number) {
+    schedule::OptionSet set;
     set.name = "set " + std::to_string(number);
     const int count = 2 + Below(spec_.options - 1);
     Nanoseconds time = RandomTime(4) + Unit();
@@ -55,9 +54,9 @@ class Draw {
 
 //   rank 0: F0 F1 B0 F2 B1 B2        An F of rank 1 waits for that of rank 0, a B of rank 0 for
 //   rank 1: F0 B0 F1 B1 F2 B2        that of rank 1.
-OperationGraph Draw::Pipeline() {
+schedule::OperationGraph Draw::Pipeline() {
   const int microbatches = 1 + Below(std::max(1, spec_.operations / 4));
-  OperationGraph graph;
+  schedule::OperationGraph graph;
   for (int set = 0; set < 4; ++set) graph.option_sets.push_back(RandomOptions(set));
   graph.rank_orders.resize(2);
   graph.rank_names = {"rank 0", "rank 1"};
@@ -85,8 +84,8 @@ OperationGraph Draw::Pipeline() {
   return graph;
 }
 
-OperationGraph Draw::AnyOrder() {
-  OperationGraph graph;
+schedule::OperationGraph Draw::AnyOrder() {
+  schedule::OperationGraph graph;
   const int ranks = 1 + Below(3);
   const int operations = 1 + Below(spec_.operations);
   graph.rank_orders.resize(At(ranks));
@@ -111,20 +110,20 @@ OperationGraph Draw::AnyOrder() {
 
 }  // namespace
 
-OperationGraph RandomJob(const JobSpec& spec, std::uint64_t seed) {
+schedule::OperationGraph RandomJob(const JobSpec& spec, std::uint64_t seed) {
   Draw draw(spec, seed);
   return spec.shape == JobShape::kPipeline ? draw.Pipeline() : draw.AnyOrder();
 }
 
 double RandomBlockingPower(std::uint64_t seed) { return static_cast<double>(seed % 4) * 20; }
 
-std::optional<Exhaustive> SearchAll(const OperationGraph& graph, const ExecutionModel& model,
+std::optional<Exhaustive> SearchAll(const schedule::OperationGraph& graph, const plan::ExecutionModel& model,
                                     Nanoseconds deadline) {
-  const Evaluator evaluator(graph, model);
+  const plan::Evaluator evaluator(graph, model);
   std::vector<int> options(graph.operations.size(), 0);
   std::optional<Exhaustive> best;
   while (true) {
-    const Evaluation evaluation = evaluator.Evaluate(options);
+    const plan::Evaluation evaluation = evaluator.Evaluate(options);
     if (evaluation.time <= deadline && (!best || evaluation.energy_j < best->energy_j)) {
       best = Exhaustive{options, evaluation.energy_j};
     }
@@ -138,17 +137,17 @@ std::optional<Exhaustive> SearchAll(const OperationGraph& graph, const Execution
   }
 }
 
-OperationGraph MakeSyntheticJob(const SyntheticJob& job) {
-  SyntheticProfileSpec spec;
+schedule::OperationGraph MakeSyntheticJob(const SyntheticJob& job) {
+  synthetic::SyntheticProfileSpec spec;
   spec.stages = job.stages;
   spec.noise = job.noise;
-  PipelineModel model;
+  schedule::PipelineModel model;
   model.blocking_power_w = kSyntheticBlockingPowerW;
-  return *BuildOperationGraph(*GenerateSchedule({.name = job.schedule,
+  return *schedule::BuildOperationGraph(*schedule::GenerateSchedule({.name = job.schedule,
                                                  .ranks = job.stages,
                                                  .microbatches = job.microbatches,
                                                  .chunks = 1}),
-                              *SynthesizeProfile(spec), model);
+                              *synthetic::SynthesizeProfile(spec), model);
 }
 
 }  // namespace perseus

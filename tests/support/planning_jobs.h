@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "perseus/pipeline/operation_graph.h"
-#include "perseus/plan/evaluation.h"
+#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/plan/evaluation.h"
 
 namespace perseus {
 
@@ -31,7 +31,7 @@ struct JobSpec {
 
 // Option sets are "set 0", "set 1", ...; kind kOperation. Some dependencies have delays. The same
 // seed gives the same problem everywhere. Its blocking power is RandomBlockingPower(seed).
-OperationGraph RandomJob(const JobSpec& spec, std::uint64_t seed);
+schedule::OperationGraph RandomJob(const JobSpec& spec, std::uint64_t seed);
 double RandomBlockingPower(std::uint64_t seed);
 
 // The combination of options of least energy that meets the deadline; nothing if none meets it.
@@ -39,7 +39,7 @@ struct Exhaustive {
   std::vector<int> options;
   double energy_j = 0;
 };
-std::optional<Exhaustive> SearchAll(const OperationGraph& graph, const ExecutionModel& model,
+std::optional<Exhaustive> SearchAll(const schedule::OperationGraph& graph, const plan::ExecutionModel& model,
                                     Nanoseconds deadline);
 
 // `stages` alike but for the imbalance, on a synthetic A100. Its blocking power is 84 W.
@@ -49,7 +49,7 @@ struct SyntheticJob {
   int microbatches = 8;
   double noise = 0.001;
 };
-OperationGraph MakeSyntheticJob(const SyntheticJob& job);
+schedule::OperationGraph MakeSyntheticJob(const SyntheticJob& job);
 inline constexpr double kSyntheticBlockingPowerW = 84;
 
 }  // namespace perseus

@@ -1,4 +1,4 @@
-#include "postgres_server.h"
+#include "tests/support/postgres_server.h"
 
 #include <fcntl.h>
 #include <pwd.h>

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace perseus {
 

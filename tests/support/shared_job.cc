@@ -1,4 +1,4 @@
-#include "shared_job.h"
+#include "tests/support/shared_job.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "perseus/base/file.h"
-#include "perseus/plan/evaluation.h"
+#include "perseus/planning/plan/evaluation.h"
 
 namespace perseus {
 namespace {
@@ -24,17 +24,17 @@ std::filesystem::path PathOf(const SharedJob& shared) {
   return SharedDirectory() / "profiles" / fmt::format("{}.csv", shared.profile);
 }
 
-Profile ReadSharedProfile(const SharedJob& shared) {
+profile::Profile ReadSharedProfile(const SharedJob& shared) {
   const std::filesystem::path path = PathOf(shared);
-  return ParseProfile(ReadFile(path.string()).value(), path.string()).value();
+  return profile::ParseProfile(ReadFile(path.string()).value(), path.string()).value();
 }
 
-SweepJob SweepJobOf(const SharedJob& shared, const Profile& profile) {
-  SweepJob job;
-  job.schedule = GenerateSchedule({"1f1b", profile.stages(), kMicrobatches, 1}).value();
+profiler::SweepJob SweepJobOf(const SharedJob& shared, const profile::Profile& profile) {
+  profiler::SweepJob job;
+  job.schedule = schedule::GenerateSchedule({"1f1b", profile.stages(), kMicrobatches, 1}).value();
   job.model.blocking_power_w = shared.blocking_power_w;
   std::vector<int> clocks;
-  for (const Option& option : profile.entries()[0].options) {
+  for (const profile::Option& option : profile.entries()[0].options) {
     clocks.push_back(static_cast<int>(option.frequency_mhz));
   }
   std::sort(clocks.begin(), clocks.end());
@@ -42,12 +42,12 @@ SweepJob SweepJobOf(const SharedJob& shared, const Profile& profile) {
   return job;
 }
 
-TrueJob::TrueJob(const SweepJob& job, const Profile& profile)
-    : planner_(PlannerOf(job, profile).value()),
+TrueJob::TrueJob(const profiler::SweepJob& job, const profile::Profile& profile)
+    : planner_(profiler::PlannerOf(job, profile).value()),
       full_energy_j_(planner_.PlanFor(planner_.baseline().time)->evaluation.energy_j) {}
 
 TrueJob::Outcome TrueJob::Judge(std::span<const int> options) const {
-  const Evaluation real = Evaluator(planner_.graph(), planner_.model()).Evaluate(options);
+  const plan::Evaluation real = plan::Evaluator(planner_.graph(), planner_.model()).Evaluate(options);
   return {real.energy_j / full_energy_j_ - 1, ToSeconds(real.time) / baseline_s() - 1};
 }
 

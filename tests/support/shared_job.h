@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "perseus/plan/planner.h"
-#include "perseus/profile/profile.h"
-#include "perseus/profiler/sweep_plan.h"
+#include "perseus/planning/plan/planner.h"
+#include "perseus/planning/profile/profile.h"
+#include "perseus/runtime/profiler/sweep_plan.h"
 
 namespace perseus {
 
@@ -26,17 +26,17 @@ inline constexpr SharedJob kSharedJobs[] = {
 // In the folder that PERSEUS_SHARED_DIR names, or ../shared; may be absent.
 std::filesystem::path PathOf(const SharedJob& shared);
 // Requires that it is there.
-Profile ReadSharedProfile(const SharedJob& shared);
+profile::Profile ReadSharedProfile(const SharedJob& shared);
 
 // What a sweep of it is told: all but the profile.
-SweepJob SweepJobOf(const SharedJob& shared, const Profile& profile);
+profiler::SweepJob SweepJobOf(const SharedJob& shared, const profile::Profile& profile);
 
 // What plans really take and cost.
 class TrueJob {
  public:
-  TrueJob(const SweepJob& job, const Profile& profile);
+  TrueJob(const profiler::SweepJob& job, const profile::Profile& profile);
 
-  const Planner& planner() const { return planner_; }
+  const plan::Planner& planner() const { return planner_; }
   double baseline_s() const { return ToSeconds(planner_.baseline().time); }
   struct Outcome {
     double loss = 0;      // Of the plan's true energy, against the plan of the whole profile.
@@ -46,7 +46,7 @@ class TrueJob {
   Outcome Judge(std::span<const int> options) const;
 
  private:
-  Planner planner_;
+  plan::Planner planner_;
   double full_energy_j_ = 0;
 };
 

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "followed_orders.h"
+#include "tests/support/followed_orders.h"
 #include "perseus/base/random.h"
-#include "perseus/jobdir/orders.h"
-#include "perseus/jobdir/rank_log.h"
-#include "perseus/pipeline/schedule.h"
-#include "temporary_directory.h"
+#include "perseus/runtime/protocol/orders.h"
+#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/planning/schedule/schedule.h"
+#include "tests/support/temporary_directory.h"
 
 namespace perseus {
 
@@ -24,10 +24,10 @@ class SimulatedJob {
     double time_s = 0.5;
     double energy_j = 100;  // Of a rank.
   };
-  explicit SimulatedJob(std::set<RankName> ranks) : ranks_(std::move(ranks)) {
+  explicit SimulatedJob(std::set<protocol::RankName> ranks) : ranks_(std::move(ranks)) {
     std::filesystem::create_directory(directory_ / "ranks");
-    for (const RankName& rank : ranks_) {
-      RankHeader header;
+    for (const protocol::RankName& rank : ranks_) {
+      protocol::RankHeader header;
       header.name = rank;
       header.host = "n7";
       header.pid = 1;
@@ -38,27 +38,27 @@ class SimulatedJob {
   }
 
   // What a rank says of itself from now on.
-  void Announce(const RankHeader& header) const { Append(header.name, FormatRecord(header)); }
+  void Announce(const protocol::RankHeader& header) const { Append(header.name, protocol::FormatRecord(header)); }
 
   const std::filesystem::path& directory() const { return directory_.path(); }
-  const std::set<RankName>& ranks() const { return ranks_; }
+  const std::set<protocol::RankName>& ranks() const { return ranks_; }
   std::int64_t steps() const { return step_; }
 
   // What a step takes under these orders; before the noise.
-  std::function<Cost(const Orders&)> cost = [](const Orders&) { return Cost(); };
+  std::function<Cost(const protocol::Orders&)> cost = [](const protocol::Orders&) { return Cost(); };
   double noise = 0.001;  // Of energy and time, relative.
   double counter_period_s = 0.1;
-  Schedule schedule;  // Of which steps hold the instructions; none: they hold none.
+  schedule::Schedule schedule;  // Of which steps hold the instructions; none: they hold none.
   // Ranks that take no notice of orders.
-  std::set<RankName> deaf;
+  std::set<protocol::RankName> deaf;
 
   void RunStep() {
-    const Orders& orders = orders_.At(step_);
+    const protocol::Orders& orders = orders_.At(step_);
     const Cost truth = cost(orders);
     const double time_s = truth.time_s * (1 + noise * Normal(random_));
     const double power_w = truth.energy_j / time_s * (1 + noise * Normal(random_));
-    for (const RankName& rank : ranks_) {
-      RanStep step;
+    for (const protocol::RankName& rank : ranks_) {
+      protocol::RanStep step;
       step.step = step_;
       step.version = deaf.contains(rank) ? 0 : orders.version;
       step.on_plan = true;
@@ -71,7 +71,7 @@ class SimulatedJob {
         const Nanoseconds at = ToNanoseconds(tick_s - now_s_);
         step.energy.push_back({at, at, energy_j_ + power_w * (tick_s - now_s_)});
       }
-      Append(rank, FormatRecord(step));
+      Append(rank, protocol::FormatRecord(step));
     }
     energy_j_ += power_w * time_s;
     now_s_ += time_s;
@@ -80,16 +80,16 @@ class SimulatedJob {
   }
 
  private:
-  void Append(const RankName& rank, const std::string& text) const {
-    std::ofstream(RankLogPath(directory(), rank), std::ios::app) << text;
+  void Append(const protocol::RankName& rank, const std::string& text) const {
+    std::ofstream(protocol::RankLogPath(directory(), rank), std::ios::app) << text;
   }
   // One after the other, all of one length.
-  std::vector<RanInstruction> InstructionsOf(const RankName& rank, Nanoseconds time) const {
-    std::vector<RanInstruction> instructions;
+  std::vector<protocol::RanInstruction> InstructionsOf(const protocol::RankName& rank, Nanoseconds time) const {
+    std::vector<protocol::RanInstruction> instructions;
     if (schedule.ranks.empty()) return instructions;
     const auto& actions = schedule.ranks[static_cast<std::size_t>(rank.rank)];
     const Nanoseconds each = time / std::ssize(actions);
-    for (const Action& action : actions) {
+    for (const schedule::Action& action : actions) {
       const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(action.stage)];
       const Nanoseconds begin = each * std::ssize(instructions);
       instructions.push_back({action.kind, action.microbatch, chunk, begin, each, 1000});
@@ -97,7 +97,7 @@ class SimulatedJob {
     return instructions;
   }
 
-  std::set<RankName> ranks_;
+  std::set<protocol::RankName> ranks_;
   TemporaryDirectory directory_;
   FollowedOrders orders_{directory_.path()};
   std::mt19937_64 random_{7};

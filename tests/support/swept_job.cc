@@ -1,4 +1,4 @@
-#include "swept_job.h"
+#include "tests/support/swept_job.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "perseus/plan/evaluation.h"
+#include "perseus/planning/plan/evaluation.h"
 
 namespace perseus {
 namespace {
@@ -14,24 +14,24 @@ namespace {
 constexpr double kTimeNoise = 0.01;
 constexpr double kPowerNoise = 0.015;
 
-Profile TrueProfile(const SharedJob& shared, SplitMix64& random, double own_deviation) {
-  const Profile read = ReadSharedProfile(shared);
-  std::vector<ProfileEntry> entries(read.entries().begin(), read.entries().end());
-  if (own_deviation == 0) return Profile(read.name(), {}, entries);
-  for (ProfileEntry& entry : entries) {
+profile::Profile TrueProfile(const SharedJob& shared, SplitMix64& random, double own_deviation) {
+  const profile::Profile read = ReadSharedProfile(shared);
+  std::vector<profile::ProfileEntry> entries(read.entries().begin(), read.entries().end());
+  if (own_deviation == 0) return profile::Profile(read.name(), {}, entries);
+  for (profile::ProfileEntry& entry : entries) {
     const double time = 0.03 * Normal(random);
     const double power = 0.02 * Normal(random);
-    for (Option& option : entry.options) {
+    for (profile::Option& option : entry.options) {
       const double slower = std::exp(time + own_deviation * Normal(random));
       const double thirstier = std::exp(power + own_deviation * Normal(random));
       option.time = ToNanoseconds(ToSeconds(option.time) * slower);
       option.energy_j *= slower * thirstier;
     }
   }
-  return Profile(read.name(), {}, entries);
+  return profile::Profile(read.name(), {}, entries);
 }
 
-int OptionAt(const OptionSet& set, double mhz) {
+int OptionAt(const schedule::OptionSet& set, double mhz) {
   for (std::size_t i = 0; i < set.options.size(); ++i) {
     if (set.options[i].frequency_mhz == mhz) return static_cast<int>(i);
   }
@@ -46,16 +46,16 @@ SweptJob::SweptJob(const SharedJob& shared, std::uint64_t seed, double own_devia
       job_(SweepJobOf(shared, profile_)),
       truth_(job_, profile_) {}
 
-const Option& SweptJob::TruthOf(const InstructionGroup& group, int mhz) const {
-  const ProfileEntry* entry = profile_.Find(group.rank, group.chunk, group.kind);
+const profile::Option& SweptJob::TruthOf(const profiler::InstructionGroup& group, int mhz) const {
+  const profile::ProfileEntry* entry = profile_.Find(group.rank, group.chunk, group.kind);
   return *std::find_if(entry->options.begin(), entry->options.end(),
-                       [&](const Option& option) { return option.frequency_mhz == mhz; });
+                       [&](const profile::Option& option) { return option.frequency_mhz == mhz; });
 }
 
-std::vector<MeasuredOption> SweptJob::Measured() const {
-  std::vector<MeasuredOption> options;
+std::vector<profiler::MeasuredOption> SweptJob::Measured() const {
+  std::vector<profiler::MeasuredOption> options;
   for (const auto& [key, sum] : measured_) {
-    const double width = kStandardErrorsOf95 / std::sqrt(sum.samples);
+    const double width = profiler::kStandardErrorsOf95 / std::sqrt(sum.samples);
     options.push_back({key.first, key.second, sum.samples, sum.time_s,
                        width * kTimeNoise * sum.time_s, sum.power_w,
                        width * kPowerNoise * sum.power_w});
@@ -63,17 +63,17 @@ std::vector<MeasuredOption> SweptJob::Measured() const {
   return options;
 }
 
-void SweptJob::Run(const SweepRound& round, SweepSpent& spent) {
+void SweptJob::Run(const profiler::SweepRound& round, profiler::SweepSpent& spent) {
   std::vector<int> options;
-  std::map<InstructionGroup, int> clocks;
+  std::map<profiler::InstructionGroup, int> clocks;
   std::map<int, std::set<int>> clocks_of_ranks;
-  for (const KindClock& clock : round.clocks) {
+  for (const protocol::KindClock& clock : round.clocks) {
     clocks_of_ranks[clock.rank].insert(clock.frequency_mhz);
     const auto at_a_time = static_cast<int>(clocks_of_ranks[clock.rank].size());
     most_clocks_of_rank_ = std::max(most_clocks_of_rank_, at_a_time);
-    const InstructionGroup group{clock.rank, clock.chunk, clock.kind};
+    const profiler::InstructionGroup group{clock.rank, clock.chunk, clock.kind};
     clocks[group] = clock.frequency_mhz;
-    const Option& truth = TruthOf(group, clock.frequency_mhz);
+    const profile::Option& truth = TruthOf(group, clock.frequency_mhz);
     const int samples = job_.schedule.microbatches * round.steps;
     const double time_s = ToSeconds(truth.time);
     Sum& sum = measured_[{group, clock.frequency_mhz}];
@@ -86,52 +86,52 @@ void SweptJob::Run(const SweepRound& round, SweepSpent& spent) {
     sum.power_w = average(sum.power_w, truth.energy_j / time_s, kPowerNoise);
     sum.samples += samples;
   }
-  const Planner& truth = truth_.planner();
+  const plan::Planner& truth = truth_.planner();
   for (std::size_t i = 0; i < truth.graph().operations.size(); ++i) {
-    const OptionSet& set = truth.graph().options_of(static_cast<int>(i));
+    const schedule::OptionSet& set = truth.graph().options_of(static_cast<int>(i));
     options.push_back(OptionAt(set, clocks.at({set.stage, set.chunk, set.kind})));
   }
   spent.steps += round.steps;
   spent.seconds +=
-      round.steps * ToSeconds(Evaluator(truth.graph(), truth.model()).Evaluate(options).time);
+      round.steps * ToSeconds(plan::Evaluator(truth.graph(), truth.model()).Evaluate(options).time);
 }
 
-SweptJob::Outcome SweptJob::Judge(const SweepPlan& made) const {
+SweptJob::Outcome SweptJob::Judge(const profiler::SweepPlan& made) const {
   std::vector<int> options;
   for (std::size_t i = 0; i < made.plan.options.size(); ++i) {
-    const OptionSet& set = made.planner.graph().options_of(static_cast<int>(i));
-    const Option& chosen = set.options[static_cast<std::size_t>(made.plan.options[i])];
+    const schedule::OptionSet& set = made.planner.graph().options_of(static_cast<int>(i));
+    const profile::Option& chosen = set.options[static_cast<std::size_t>(made.plan.options[i])];
     options.push_back(
         OptionAt(truth_.planner().graph().options_of(static_cast<int>(i)), chosen.frequency_mhz));
   }
   Outcome outcome{truth_.Judge(options), 0, 0, {}};
-  std::map<InstructionGroup, int> counts;
+  std::map<profiler::InstructionGroup, int> counts;
   for (const auto& [key, sum] : measured_) {
     outcome.most_frequencies = std::max(outcome.most_frequencies, ++counts[key.first]);
   }
   return outcome;
 }
 
-SweptJob::Outcome SweptJob::Sweep(const SweepBudget& budget, const PlanningProfileSpec& spec,
-                                  CurveModel::Sharing sharing) {
+SweptJob::Outcome SweptJob::Sweep(const profiler::SweepBudget& budget, const profiler::PlanningProfileSpec& spec,
+                                  profiler::CurveModel::Sharing sharing) {
   job_.sharing = sharing;
   measured_.clear();
   most_clocks_of_rank_ = 0;
-  SweepSpent spent;
+  profiler::SweepSpent spent;
   while (true) {
-    const SweepRound round = ChooseRound(job_, budget, Measured(), spent).value();
+    const profiler::SweepRound round = profiler::ChooseRound(job_, budget, Measured(), spent).value();
     if (round.is_over()) break;
     Run(round, spent);
   }
-  Outcome outcome = Judge(PlanFromSweep(job_, Measured(), Target(), spec).value());
+  Outcome outcome = Judge(profiler::PlanFromSweep(job_, Measured(), plan::Target(), spec).value());
   outcome.spent = spent;
   outcome.most_clocks_of_rank = most_clocks_of_rank_;
   return outcome;
 }
 
 SweptJob::Outcome SweptJob::EvenlySpaced(int frequencies) const {
-  std::vector<ProfileEntry> entries;
-  for (const ProfileEntry& entry : profile_.entries()) {
+  std::vector<profile::ProfileEntry> entries;
+  for (const profile::ProfileEntry& entry : profile_.entries()) {
     entries.push_back({entry.stage, entry.chunk, entry.kind, {}});
     const std::size_t last = entry.options.size() - 1;
     for (int i = 0; i < frequencies; ++i) {
@@ -139,8 +139,8 @@ SweptJob::Outcome SweptJob::EvenlySpaced(int frequencies) const {
       entries.back().options.push_back(entry.options[static_cast<std::size_t>(std::lround(place))]);
     }
   }
-  Planner planner = *PlannerOf(job_, Profile("evenly spaced", {}, std::move(entries)));
-  Plan plan = planner.PlanFor(planner.baseline().time).value();
+  plan::Planner planner = *profiler::PlannerOf(job_, profile::Profile("evenly spaced", {}, std::move(entries)));
+  plan::Plan plan = planner.PlanFor(planner.baseline().time).value();
   return Judge({std::move(planner), std::move(plan)});
 }
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "perseus/base/random.h"
-#include "perseus/profile/profile.h"
-#include "perseus/profiler/sweep.h"
-#include "shared_job.h"
+#include "perseus/planning/profile/profile.h"
+#include "perseus/runtime/profiler/sweep.h"
+#include "tests/support/shared_job.h"
 
 namespace perseus {
 
@@ -26,11 +26,11 @@ class SweptJob {
   struct Outcome : TrueJob::Outcome {
     int most_frequencies = 0;
     int most_clocks_of_rank = 0;  // At a time.
-    SweepSpent spent;
+    profiler::SweepSpent spent;
   };
-  void UseClocks(SweepJob::Clocks clocks) { job_.clocks = clocks; }
-  Outcome Sweep(const SweepBudget& budget, const PlanningProfileSpec& spec,
-                CurveModel::Sharing sharing = CurveModel::Sharing::kLearnt);
+  void UseClocks(profiler::SweepJob::Clocks clocks) { job_.clocks = clocks; }
+  Outcome Sweep(const profiler::SweepBudget& budget, const profiler::PlanningProfileSpec& spec,
+                profiler::CurveModel::Sharing sharing = profiler::CurveModel::Sharing::kLearnt);
   // So many clocks, exact values, nothing modelled.
   Outcome EvenlySpaced(int frequencies) const;
   double baseline_s() const { return truth_.baseline_s(); }
@@ -41,17 +41,17 @@ class SweptJob {
     double power_w = 0;
     int samples = 0;
   };
-  const Option& TruthOf(const InstructionGroup& group, int mhz) const;
-  Outcome Judge(const SweepPlan& made) const;
-  std::vector<MeasuredOption> Measured() const;
-  void Run(const SweepRound& round, SweepSpent& spent);
+  const profile::Option& TruthOf(const profiler::InstructionGroup& group, int mhz) const;
+  Outcome Judge(const profiler::SweepPlan& made) const;
+  std::vector<profiler::MeasuredOption> Measured() const;
+  void Run(const profiler::SweepRound& round, profiler::SweepSpent& spent);
 
   SplitMix64 random_;
-  Profile profile_;
-  SweepJob job_;
+  profile::Profile profile_;
+  profiler::SweepJob job_;
   TrueJob truth_;
   int most_clocks_of_rank_ = 0;
-  std::map<std::pair<InstructionGroup, int>, Sum> measured_;
+  std::map<std::pair<profiler::InstructionGroup, int>, Sum> measured_;
 };
 
 }  // namespace perseus

@@ -1,4 +1,4 @@
-#include "training_fixture.h"
+#include "tests/support/training_fixture.h"
 
 #include <fmt/format.h>
 
@@ -127,8 +127,8 @@ void TrainingFixture::AwaitAgent(const std::string& name) const {
       << Read(name + ".log");
 }
 
-VirtualNode TrainingFixture::OpenNode(const std::string& name) const {
-  auto node = VirtualNode::Open(Directory() / (name + ".toml"));
+virtual_gpu::VirtualNode TrainingFixture::OpenNode(const std::string& name) const {
+  auto node = virtual_gpu::VirtualNode::Open(Directory() / (name + ".toml"));
   if (!node) throw std::runtime_error(node.error().message);
   return *std::move(node);
 }

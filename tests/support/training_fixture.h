@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "perseus/device/virtual_node.h"
-#include "program.h"
+#include "perseus/simulation/virtual_gpu/virtual_node.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 
@@ -65,7 +65,7 @@ class TrainingFixture : public ProgramTest {
   };
   void StartAgent(const NodeSpec& spec);
   void AwaitAgent(const std::string& name) const;
-  VirtualNode OpenNode(const std::string& name) const;
+  virtual_gpu::VirtualNode OpenNode(const std::string& name) const;
 
   // Of a trainer's --record.
   std::vector<TrueStep> TrueStepsOf(const std::string& record) const;

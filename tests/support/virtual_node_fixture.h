@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "perseus/base/clock.h"
-#include "perseus/device/virtual_node.h"
-#include "temporary_directory.h"
+#include "perseus/simulation/virtual_gpu/virtual_node.h"
+#include "tests/support/temporary_directory.h"
 
 namespace perseus {
 
@@ -37,8 +37,8 @@ class VirtualNodeTest : public testing::Test {
   }
 
   // At 1000 MHz `seconds` and 300 W, at 500 MHz and below twice that and 100 W.
-  static InstructionTable Work(double seconds) {
-    InstructionTable table;
+  static virtual_gpu::InstructionTable Work(double seconds) {
+    virtual_gpu::InstructionTable table;
     table.count = 2;
     table.frequencies_mhz[0] = 500;
     table.rows[0] = {2 * seconds, 200 * seconds};

@@ -1,6 +1,6 @@
 // The whole of `perseus tune` on the shared measurements: virtual GPUs take and draw what these
 // say, and the coordinator sees of them what ranks' logs hold.
-#include "perseus/tuner/tuning.h"
+#include "perseus/runtime/tuner/tuning.h"
 
 #include <gmock/gmock.h>
 
@@ -8,10 +8,11 @@
 #include <iostream>
 #include <string>
 
-#include "perseus/plan/evaluation.h"
-#include "shared_job.h"
-#include "temporary_directory.h"
-#include "virtual_pipeline.h"
+#include "perseus/planning/plan/make_plan_file.h"
+#include "perseus/planning/plan/evaluation.h"
+#include "tests/support/shared_job.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/tuning/virtual_pipeline.h"
 
 namespace perseus {
 namespace {
@@ -28,16 +29,16 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
   }
 
   struct Tuned {
-    TuningResult result;
+    tuner::TuningResult result;
     TrueJob::Outcome outcome;
   };
   // What the plan really is. Nobody tells the coordinator what waiting costs.
   static Tuned Tune(std::uint64_t seed, Plans plans) {
-    const Profile truth = ReadSharedProfile(GetParam());
-    const SweepJob sweep = SweepJobOf(GetParam(), truth);
+    const profile::Profile truth = ReadSharedProfile(GetParam());
+    const profiler::SweepJob sweep = SweepJobOf(GetParam(), truth);
     const TemporaryDirectory directory;
     VirtualPipeline pipeline(sweep, truth, {.seed = seed}, directory.path());
-    TuningOptions options;
+    tuner::TuningOptions options;
     options.job_directory = directory.path();
     options.job.schedule = sweep.schedule;
     options.leaves_plan_in_force = plans == Plans::kFollowed;
@@ -47,9 +48,9 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
       return false;
     };
     FakeClock clock;
-    const TuningResult result = perseus::Tune(options, clock).value();
+    const tuner::TuningResult result = perseus::tuner::Tune(options, clock).value();
     const TrueJob job(sweep, truth);
-    const auto chosen = FindOptions(result.plan, job.planner().graph(), "the plan").value();
+    const auto chosen = plan_file::FindOptions(result.plan, job.planner().graph(), "the plan").value();
     const TrueJob::Outcome outcome = job.Judge(chosen);
     std::cout << fmt::format("seed {}: {:.3f} % lost, {:.3f} % late, {} clocks, {} steps\n", seed,
                              100 * outcome.loss, 100 * outcome.slowdown, result.frequencies,
@@ -79,8 +80,8 @@ TEST_P(TunedSharedJob, PromisesWhatItSaves) {
   const Tuned tuned = Tune(1, Plans::kFollowed);
   EXPECT_LE(tuned.outcome.loss, 0.005);
   EXPECT_LE(tuned.outcome.slowdown, 0.001);
-  const PlanFile& plan = tuned.result.plan;
-  const SeenSteps& seen = *tuned.result.seen;
+  const plan_file::PlanFile& plan = tuned.result.plan;
+  const tuner::SeenSteps& seen = *tuned.result.seen;
   EXPECT_NEAR(1 - plan.energy_j / plan.baseline_energy_j, seen.saving(), 0.003);
   // Runs that differ by 1 % make a plan without slack wait for the slowest of many paths, where the
   // baseline waits for one: 0.5 % on the A100.
@@ -90,19 +91,19 @@ TEST_P(TunedSharedJob, PromisesWhatItSaves) {
 // So is what another plan promises that a server makes of its options, by half a point: any plan is
 // of options that seem better than they are.
 TEST_P(TunedSharedJob, OtherPlansPromiseWhatTheySave) {
-  const Profile truth = ReadSharedProfile(GetParam());
-  const SweepJob sweep = SweepJobOf(GetParam(), truth);
+  const profile::Profile truth = ReadSharedProfile(GetParam());
+  const profiler::SweepJob sweep = SweepJobOf(GetParam(), truth);
   const TrueJob job(sweep, truth);
   const Tuned tuned = Tune(2, Plans::kFollowed);
-  const Planner planner = PlannerOf(sweep, tuned.result.options).value();
-  const Plan plan = PlanForTarget(planner, nullptr, Target{}).value();
-  PlannedJob planned;
+  const plan::Planner planner = profiler::PlannerOf(sweep, tuned.result.options).value();
+  const plan::Plan plan = plan::PlanForTarget(planner, nullptr, plan::Target{}).value();
+  plan_file::PlannedJob planned;
   planned.schedule = sweep.schedule;
   planned.model = sweep.model;
-  const PlanFile file = MakePlanFile(planner, plan, planned);
-  const auto chosen = FindOptions(file, job.planner().graph(), "the plan").value();
-  const Evaluation really =
-      Evaluator(job.planner().graph(), job.planner().model()).Evaluate(chosen);
+  const plan_file::PlanFile file = plan::MakePlanFile(planner, plan, planned);
+  const auto chosen = plan_file::FindOptions(file, job.planner().graph(), "the plan").value();
+  const plan::Evaluation really =
+      plan::Evaluator(job.planner().graph(), job.planner().model()).Evaluate(chosen);
   const double promised = 1 - plan.evaluation.energy_j / planner.baseline().energy_j;
   const double saved = 1 - really.energy_j / job.planner().baseline().energy_j;
   EXPECT_NEAR(promised, saved, 0.005);

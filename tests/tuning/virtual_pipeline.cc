@@ -1,4 +1,4 @@
-#include "virtual_pipeline.h"
+#include "tests/tuning/virtual_pipeline.h"
 
 #include <algorithm>
 #include <fstream>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr Nanoseconds kLookEvery = 10'000'000;
 
-VirtualGpuModel ModelOf(const SweepJob& job, std::size_t rank, const VirtualPipelineSpec& spec) {
-  VirtualGpuModel model;
+virtual_gpu::VirtualGpuModel ModelOf(const profiler::SweepJob& job, std::size_t rank, const VirtualPipelineSpec& spec) {
+  virtual_gpu::VirtualGpuModel model;
   for (const int mhz : job.clocks_mhz[rank]) {
     model.sm_clocks.mhz[static_cast<std::size_t>(model.sm_clocks.count++)] = mhz;
   }
@@ -27,7 +27,7 @@ VirtualGpuModel ModelOf(const SweepJob& job, std::size_t rank, const VirtualPipe
 
 }  // namespace
 
-VirtualPipeline::VirtualPipeline(const SweepJob& job, const Profile& truth,
+VirtualPipeline::VirtualPipeline(const profiler::SweepJob& job, const profile::Profile& truth,
                                  const VirtualPipelineSpec& spec,
                                  std::filesystem::path job_directory)
     : job_directory_(std::move(job_directory)), orders_(job_directory_) {
@@ -35,15 +35,15 @@ VirtualPipeline::VirtualPipeline(const SweepJob& job, const Profile& truth,
   SplitMix64 random{spec.seed};
   for (std::size_t i = 0; i < job.schedule.ranks.size(); ++i) {
     const auto number = static_cast<int>(i);
-    const RankName name{0, number, 0};
+    const protocol::RankName name{0, number, 0};
     ranks_.push_back({.name = name,
-                      .work = MakeRankWork(job.schedule, number, truth, job.model).value(),
-                      .gpu = VirtualGpu(ModelOf(job, i, spec), random(), 0),
+                      .work = trainer::MakeRankWork(job.schedule, number, truth, job.model).value(),
+                      .gpu = virtual_gpu::VirtualGpu(ModelOf(job, i, spec), random(), 0),
                       .step = {}});
     Rank& rank = ranks_.back();
-    rank.gpu.SetRest(Rest::kBlocking, 0);
+    rank.gpu.SetRest(virtual_gpu::Rest::kBlocking, 0);
     rank.next_look = static_cast<Nanoseconds>(random() % static_cast<std::uint64_t>(kLookEvery));
-    RankHeader header;
+    protocol::RankHeader header;
     header.name = name;
     header.host = "here";
     header.pid = 1;
@@ -54,7 +54,7 @@ VirtualPipeline::VirtualPipeline(const SweepJob& job, const Profile& truth,
 }
 
 void VirtualPipeline::RunStep() {
-  const Orders orders = orders_.At(next_step_);
+  const protocol::Orders orders = orders_.At(next_step_);
   for (Rank& rank : ranks_) {
     rank.next = 0;
     rank.step = {};
@@ -84,17 +84,17 @@ void VirtualPipeline::RunStep() {
 
 bool VirtualPipeline::CanRun(const Rank& rank, const Arrivals& arrivals) const {
   if (rank.next == rank.work.size()) return false;
-  const std::optional<Tensor>& input = rank.work[rank.next].input;
+  const std::optional<trainer::Tensor>& input = rank.work[rank.next].input;
   return !input || arrivals.contains(*input);
 }
 
-void VirtualPipeline::RunNext(Rank& rank, const Orders& orders, Arrivals& arrivals) {
-  const RankInstruction& instruction = rank.work[rank.next];
-  RanStep& step = rank.step;
+void VirtualPipeline::RunNext(Rank& rank, const protocol::Orders& orders, Arrivals& arrivals) {
+  const trainer::RankInstruction& instruction = rank.work[rank.next];
+  protocol::RanStep& step = rank.step;
   const int mhz = ClockOf(rank, instruction, orders);
   if (mhz != rank.clock_mhz) {
     const Nanoseconds now = rank.gpu.at();
-    rank.gpu.RequestLock(mhz == 0 ? std::optional<Setting>() : Setting{mhz, mhz}, now);
+    rank.gpu.RequestLock(mhz == 0 ? std::optional<device::Setting>() : device::Setting{mhz, mhz}, now);
     rank.clock_mhz = mhz;
     step.clocks.push_back({now - step.begin, now - step.begin, mhz, 0});
   }
@@ -109,25 +109,25 @@ void VirtualPipeline::RunNext(Rank& rank, const Orders& orders, Arrivals& arriva
   ++rank.next;
 }
 
-int VirtualPipeline::ClockOf(const Rank& rank, const RankInstruction& instruction,
-                             const Orders& orders) {
+int VirtualPipeline::ClockOf(const Rank& rank, const trainer::RankInstruction& instruction,
+                             const protocol::Orders& orders) {
   if (!orders.plan.empty()) {
     // The work has the plan's order: the schedule's.
-    const PlannedRank& planned = PlanOf(orders).ranks.at(static_cast<std::size_t>(rank.name.rank));
+    const plan_file::PlannedRank& planned = PlanOf(orders).ranks.at(static_cast<std::size_t>(rank.name.rank));
     return static_cast<int>(planned.instructions.at(rank.next).frequency_mhz);
   }
-  const auto clock = std::ranges::find_if(orders.clocks, [&](const KindClock& one) {
+  const auto clock = std::ranges::find_if(orders.clocks, [&](const protocol::KindClock& one) {
     return one.rank == rank.name.rank && one.chunk == instruction.chunk &&
            one.kind == instruction.kind;
   });
   return clock == orders.clocks.end() ? 0 : clock->frequency_mhz;
 }
 
-const PlanFile& VirtualPipeline::PlanOf(const Orders& orders) {
+const plan_file::PlanFile& VirtualPipeline::PlanOf(const protocol::Orders& orders) {
   const auto found = plans_.find(orders.plan);
   if (found != plans_.end()) return found->second;
   const std::string text = ReadFile((job_directory_ / orders.plan).string()).value();
-  return plans_.emplace(orders.plan, ParsePlan(text, orders.plan).value()).first->second;
+  return plans_.emplace(orders.plan, plan_file::ParsePlan(text, orders.plan).value()).first->second;
 }
 
 void VirtualPipeline::AdvanceTo(Rank& rank, Nanoseconds until) {
@@ -143,8 +143,8 @@ void VirtualPipeline::AdvanceTo(Rank& rank, Nanoseconds until) {
   rank.gpu.AdvanceTo(until);
 }
 
-void VirtualPipeline::Append(const RankName& name, const RankRecord& record) const {
-  std::ofstream(RankLogPath(job_directory_, name), std::ios::app) << FormatRecord(record);
+void VirtualPipeline::Append(const protocol::RankName& name, const protocol::RankRecord& record) const {
+  std::ofstream(protocol::RankLogPath(job_directory_, name), std::ios::app) << protocol::FormatRecord(record);
 }
 
 }  // namespace perseus

@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "followed_orders.h"
-#include "perseus/device/virtual_gpu.h"
-#include "perseus/jobdir/rank_log.h"
-#include "perseus/plan/plan_file.h"
-#include "perseus/profile/profile.h"
-#include "perseus/profiler/sweep_plan.h"
-#include "perseus/trainer/rank_work.h"
+#include "tests/support/followed_orders.h"
+#include "perseus/simulation/virtual_gpu/virtual_gpu.h"
+#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/planning/profile/profile.h"
+#include "perseus/runtime/profiler/sweep_plan.h"
+#include "perseus/simulation/trainer/rank_work.h"
 
 namespace perseus {
 
@@ -32,7 +32,7 @@ class VirtualPipeline {
  public:
   // `job` says the schedule, the model and the clocks of each rank, `truth` what they take and
   // cost.
-  VirtualPipeline(const SweepJob& job, const Profile& truth, const VirtualPipelineSpec& spec,
+  VirtualPipeline(const profiler::SweepJob& job, const profile::Profile& truth, const VirtualPipelineSpec& spec,
                   std::filesystem::path job_directory);
 
   void RunStep();
@@ -40,28 +40,28 @@ class VirtualPipeline {
 
  private:
   struct Rank {
-    RankName name;
-    std::vector<RankInstruction> work;
-    VirtualGpu gpu;
+    protocol::RankName name;
+    std::vector<trainer::RankInstruction> work;
+    virtual_gpu::VirtualGpu gpu;
     Nanoseconds next_look = 0;
     Nanoseconds last_look = 0;
     double looked_j = 0;  // What the counter showed last.
     int clock_mhz = 0;    // Asked for; 0: what the GPU has by itself.
     std::size_t next = 0;
-    RanStep step;
+    protocol::RanStep step;
   };
-  using Arrivals = std::map<Tensor, Nanoseconds>;
+  using Arrivals = std::map<trainer::Tensor, Nanoseconds>;
 
   bool CanRun(const Rank& rank, const Arrivals& arrivals) const;
-  void RunNext(Rank& rank, const Orders& orders, Arrivals& arrivals);
-  int ClockOf(const Rank& rank, const RankInstruction& instruction, const Orders& orders);
-  const PlanFile& PlanOf(const Orders& orders);
+  void RunNext(Rank& rank, const protocol::Orders& orders, Arrivals& arrivals);
+  int ClockOf(const Rank& rank, const trainer::RankInstruction& instruction, const protocol::Orders& orders);
+  const plan_file::PlanFile& PlanOf(const protocol::Orders& orders);
   static void AdvanceTo(Rank& rank, Nanoseconds until);
-  void Append(const RankName& name, const RankRecord& record) const;
+  void Append(const protocol::RankName& name, const protocol::RankRecord& record) const;
 
   std::filesystem::path job_directory_;
   FollowedOrders orders_;
-  std::map<std::string, PlanFile> plans_;  // By the name that orders have for it.
+  std::map<std::string, plan_file::PlanFile> plans_;  // By the name that orders have for it.
   std::vector<Rank> ranks_;
   Nanoseconds now_ = 0;
   std::int64_t next_step_ = 0;

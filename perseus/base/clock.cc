@@ -1,0 +1,41 @@
+#include "perseus/base/clock.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <ctime>
+
+namespace perseus {
+namespace {
+
+constexpr Nanoseconds kSecond = 1'000'000'000;
+
+// The futex is the word itself.
+static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+}  // namespace
+
+void WakeAll(const std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+Nanoseconds RealClock::Now() { return MonotonicNow(); }
+
+Nanoseconds MonotonicNow() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * kSecond + now.tv_nsec;
+}
+
+void RealClock::WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t value,
+                          Nanoseconds until) {
+  if (until <= 0) return;
+  const timespec deadline{until / kSecond, until % kSecond};
+  // FUTEX_WAIT_BITSET, since its time is a moment, where FUTEX_WAIT's is a duration.
+  syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, value, &deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
+}
+
+}  // namespace perseus

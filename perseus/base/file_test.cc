@@ -1,0 +1,161 @@
+#include "perseus/base/file.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "tests/support/temporary_directory.h"
+
+namespace perseus {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What fsync() was called on, by device and inode; nothing while no test asks.
+using Inode = std::pair<dev_t, ino_t>;
+std::set<Inode>* flushed = nullptr;
+
+Inode InodeOf(const fs::path& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? Inode(status.st_dev, status.st_ino) : Inode();
+}
+
+class FileTest : public ::testing::Test {
+ protected:
+  TemporaryDirectory directory_;
+};
+
+TEST_F(FileTest, WhatWasWrittenIsRead) {
+  const fs::path path = directory_ / "deep" / "er" / "file";
+  const std::string contents("a\0b\r\n", 5);
+  ASSERT_TRUE(WriteFileAtomically(path, contents));
+  const Result<std::string> read = ReadFile(path);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(*read, contents);
+}
+
+TEST_F(FileTest, AWriteReplacesAndLeavesNothingBeside) {
+  const fs::path path = directory_ / "file";
+  ASSERT_TRUE(WriteFileAtomically(path, "old"));
+  ASSERT_TRUE(WriteFileAtomically(path, "new"));
+  EXPECT_EQ(*ReadFile(path), "new");
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
+}
+
+TEST_F(FileTest, WhatKilledWritersLeftIsRemovedAndNothingElse) {
+  const auto names = [this] {
+    std::set<std::string> all;
+    for (const auto& entry : fs::directory_iterator(directory_)) {
+      all.insert(entry.path().filename());
+    }
+    return all;
+  };
+  for (const char* const name : {"file", "file.lock", "file.old", "file.a-b_cd", "other.AbCd12",
+                                 "fileAbCd12", "file.AbCd123"}) {
+    ASSERT_TRUE(WriteFileAtomically(directory_ / name, "whole"));
+  }
+  fs::create_directory(directory_ / "file.folder");  // As many letters.
+  fs::create_symlink("file", directory_ / "link");
+  const std::set<std::string> stays = names();
+  ASSERT_TRUE(WriteFileAtomically(directory_ / "file.AbCd12", "half"));
+  ASSERT_TRUE(WriteFileAtomically(directory_ / "file.000000", "half"));
+  RemoveUnfinished(directory_ / "link");
+  EXPECT_EQ(names(), stays);
+}
+
+TEST_F(FileTest, AFailedWriteKeepsTheOldContentsAndSaysWhy) {
+  // The target is a directory, so the last step, the rename, fails.
+  const fs::path path = directory_ / "taken";
+  fs::create_directories(path / "child");
+  const Result<void> written = WriteFileAtomically(path, "new");
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().kind, ErrorKind::kSystem);
+  EXPECT_NE(written.error().message.find("taken: cannot write: "), std::string::npos);
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
+}
+
+TEST_F(FileTest, AWriteFlushesTheFileAndTheNamesOnTheWayToIt) {
+  std::set<Inode> seen;
+  flushed = &seen;
+  const Result<void> written = WriteFileAtomically(directory_ / "deep" / "er" / "file", "new");
+  flushed = nullptr;
+  ASSERT_TRUE(written);
+  for (const fs::path& path : {directory_.path(), directory_ / "deep", directory_ / "deep/er",
+                               directory_ / "deep/er/file"}) {
+    EXPECT_TRUE(seen.contains(InodeOf(path))) << path;
+  }
+  EXPECT_EQ(seen.size(), 4U);
+}
+
+TEST_F(FileTest, AWriteToANameWithoutDirectoryFlushesTheWorkingDirectory) {
+  const fs::path before = fs::current_path();
+  fs::current_path(directory_);
+  std::set<Inode> seen;
+  flushed = &seen;
+  const Result<void> written = WriteFileAtomically("file", "new");
+  flushed = nullptr;
+  fs::current_path(before);
+  ASSERT_TRUE(written);
+  EXPECT_EQ(seen, (std::set<Inode>{InodeOf(directory_), InodeOf(directory_ / "file")}));
+}
+
+TEST_F(FileTest, AWriteThroughALinkKeepsTheLink) {
+  fs::create_directory(directory_ / "there");
+  ASSERT_TRUE(WriteFileAtomically(directory_ / "there/old", ""));
+  for (const char* name : {"old", "new"}) {
+    const fs::path link = directory_ / (std::string("to ") + name);
+    fs::create_symlink(fs::path("there") / name, link);
+    ASSERT_TRUE(WriteFileAtomically(link, name));
+    EXPECT_TRUE(fs::is_symlink(link));
+    EXPECT_EQ(*ReadFile(directory_ / "there" / name), name);
+  }
+}
+
+TEST_F(FileTest, APipeIsWrittenToAndStays) {
+  const fs::path pipe = directory_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  ASSERT_TRUE(WriteFileAtomically(pipe, "through"));
+  char got[8] = {};
+  EXPECT_EQ(::read(reader, got, sizeof got), 7);
+  EXPECT_STREQ(got, "through");
+  ::close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+}
+
+TEST_F(FileTest, AParentThatCannotBeMadeSaysWhy) {
+  ASSERT_TRUE(WriteFileAtomically(directory_ / "file", ""));
+  const Result<void> written = WriteFileAtomically(directory_ / "file" / "deep" / "er", "");
+  ASSERT_FALSE(written);
+  EXPECT_NE(written.error().message.find("er: cannot write: Not a directory"), std::string::npos);
+}
+
+TEST_F(FileTest, ReadingWhatIsNotThereNamesIt) {
+  const Result<std::string> read = ReadFile(directory_ / "absent");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().kind, ErrorKind::kSystem);
+  EXPECT_NE(read.error().message.find("absent: cannot read: No such file"), std::string::npos);
+}
+
+TEST_F(FileTest, ReadingADirectorySaysSo) {
+  const Result<std::string> read = ReadFile(directory_);
+  ASSERT_FALSE(read);
+  EXPECT_NE(read.error().message.find("is a directory"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace perseus
+
+// Stands before the C library's, to see that what was written is flushed, too.
+extern "C" int fsync(int fd) {
+  struct stat status {};
+  if (perseus::flushed != nullptr && ::fstat(fd, &status) == 0) {
+    perseus::flushed->emplace(status.st_dev, status.st_ino);
+  }
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}

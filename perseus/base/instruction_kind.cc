@@ -1,0 +1,26 @@
+#include "perseus/base/instruction_kind.h"
+
+#include <array>
+#include <cstddef>
+
+namespace perseus {
+namespace {
+
+// In the order of the enumeration.
+constexpr std::array<std::string_view, 9> kNames = {
+    "forward", "backward",   "backward_input", "backward_weight", "recompute",
+    "load",    "all_reduce", "optimizer",      "operation"};
+static_assert(static_cast<std::size_t>(InstructionKind::kOperation) + 1 == kNames.size());
+
+}  // namespace
+
+std::string_view Name(InstructionKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
+
+std::optional<InstructionKind> ParseInstructionKind(std::string_view name) {
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (kNames[i] == name) return static_cast<InstructionKind>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace perseus

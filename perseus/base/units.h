@@ -1,0 +1,42 @@
+// Units, and how a measured real number becomes an exact integer.
+//
+// Files and reports speak of seconds, joules and watts as doubles. Inside the planner everything
+// that is compared is an integer: times in nanoseconds, prices of time in microwatts (so that
+// price * time is in femtojoules), which makes results exact and the same on every machine.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace perseus {
+
+using Nanoseconds = std::int64_t;
+using Microwatts = std::int64_t;
+// A sum of price * time. A megajoule is 10^21 fJ, which does not fit 64 bits.
+__extension__ using Femtojoules = __int128;
+
+inline constexpr double kNanosecondsPerSecond = 1e9;
+inline constexpr double kMillisecondsPerSecond = 1e3;
+inline constexpr double kMillisecondsPerDay = 86'400'000;
+inline constexpr double kMicrowattsPerWatt = 1e6;
+inline constexpr double kFemtojoulesPerJoule = 1e15;
+
+// The longest duration an instruction or a delay may have (about 11.6 days), so that sums over
+// millions of instructions stay far from the end of 64 bits. Readers reject anything longer.
+inline constexpr double kLongestSeconds = 1e6;
+// The most energy one instruction may take, for the same reason.
+inline constexpr double kMostJoules = 1e12;
+
+// Nearest nanosecond. Requires |seconds| <= kLongestSeconds.
+inline Nanoseconds ToNanoseconds(double seconds) {
+  return static_cast<Nanoseconds>(std::llround(seconds * kNanosecondsPerSecond));
+}
+inline double ToSeconds(Nanoseconds time) {
+  return static_cast<double>(time) / kNanosecondsPerSecond;
+}
+inline double ToWatts(Microwatts power) { return static_cast<double>(power) / kMicrowattsPerWatt; }
+inline double ToJoules(Femtojoules energy) {
+  return static_cast<double>(energy) / kFemtojoulesPerJoule;
+}
+
+}  // namespace perseus

@@ -1,0 +1,126 @@
+// `perseus agent`: the daemon of a node.
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "perseus/base/host.h"
+#include "perseus/cli/agent_setup.h"
+#include "perseus/cli/flag_checks.h"
+#include "perseus/runtime/agent/agent.h"
+#include "perseus/runtime/agent/privileges.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kAgentAbout =
+    "Run the agent of this node: the one process that may set GPU clocks. Training processes "
+    "lease\n"
+    "their GPUs from it; whatever becomes of them, each GPU goes back to what it was before. "
+    "Needs\n"
+    "the right to set clocks (root, or CAP_SYS_ADMIN; docs/agent.md). Ends with SIGTERM.";
+constexpr const char* kAgentExamples =
+    "Examples:\n"
+    "  perseus agent                                  # as root: all GPUs that the driver shows\n"
+    "  perseus agent --devices virtual:node.toml --socket agent.sock --state agent.json\n"
+    "  perseus agent --rest GPU-1f…=210-1200          # clocks that GPU rests at, for the driver\n"
+    "                                                 # cannot tell what somebody locked it to";
+
+struct AgentFlags {
+  std::string devices = "auto";
+  std::string socket = kAgentSocket;
+  std::string state = kAgentState;
+  std::string metrics = "127.0.0.1:9836";
+  std::vector<std::string> resting;
+  double patience_s = 30;
+  std::optional<double> exit_when_idle_s;
+  std::string log_level = "info";
+};
+
+// ", metrics on 127.0.0.1:9836", with the port that was found where 0 was asked for.
+std::string MetricsPlace(const std::string& address, int port) {
+  if (port == 0) return "";
+  return fmt::format(", metrics on {}:{}", address.substr(0, address.rfind(':')), port);
+}
+
+Result<void> RunAgent(const AgentFlags& flags) {
+  RaiseLimitOnOpenFiles();
+  // A log that nobody reads any more is no reason to die.
+  std::signal(SIGPIPE, SIG_IGN);
+  // Before there are threads, which keep what they were started with.
+  if (auto kept = agent::KeepOnlyNeededCapabilities(); !kept) return kept;
+  spdlog::logger log = MakeLog(flags.log_level);
+  auto gpus = SetUpGpus(flags.devices, flags.state, flags.resting, log);
+  if (!gpus) return Fail(gpus);
+  agent::AgentOptions options;
+  options.gpus = *std::move(gpus);
+  options.socket = flags.socket;
+  std::error_code ignored;  // What is wrong shows when it is listened on.
+  std::filesystem::create_directories(options.socket.parent_path(), ignored);
+  options.metrics_address = flags.metrics == "off" ? "" : flags.metrics;
+  options.version = PERSEUS_VERSION;
+  options.hostname = HostName();
+  options.patience = std::chrono::milliseconds(static_cast<int>(flags.patience_s * 1000));
+  if (flags.exit_when_idle_s) {
+    options.exit_when_idle =
+        std::chrono::milliseconds(static_cast<int>(*flags.exit_when_idle_s * 1000));
+  }
+
+  auto agent = agent::Agent::Start(std::move(options), log);
+  if (!agent) return Fail(agent);
+  log.info("listening on {}{}", flags.socket,
+           MetricsPlace(flags.metrics, (*agent)->metrics_port()));
+  auto run = (*agent)->Run();
+  if (!run) {
+    log.critical("{}", run.error().message);
+    log.flush();
+    // A driver that does not answer would hold the destructors up for good.
+    std::_Exit(1);
+  }
+  log.info("all GPUs are back");
+  return run;
+}
+
+}  // namespace
+
+Verb AddAgentVerb(CLI::App& program) {
+  auto flags = std::make_shared<AgentFlags>();
+  CLI::App* verb = program.add_subcommand("agent", kAgentAbout);
+  verb->footer(kAgentExamples);
+  verb->add_option("--devices", flags->devices,
+                   "auto, nvml, rocm, or virtual:FILE (default: auto; nvml:FILE and rocm:FILE name "
+                   "the library)")
+      ->type_name("WHICH");
+  verb->add_option("--socket", flags->socket,
+                   fmt::format("Where clients connect (default: {})", kAgentSocket))
+      ->type_name("FILE");
+  verb->add_option(
+          "--state", flags->state,
+          fmt::format("What GPUs were before, kept over any death (default: {})", kAgentState))
+      ->type_name("FILE");
+  verb->add_option("--metrics", flags->metrics,
+                   "Where Prometheus finds /metrics (default: 127.0.0.1:9836), or off")
+      ->type_name("ADDRESS");
+  verb->add_option("--rest", flags->resting,
+                   "The SM clocks that a GPU goes back to where the driver cannot tell; repeatable")
+      ->type_name("GPU=MIN-MAX");
+  verb->add_option("--patience", flags->patience_s,
+                   "How long to try to give GPUs back when it ends (default: 30)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0, 3600}, "in seconds"));
+  verb->add_option("--exit-when-idle", flags->exit_when_idle_s,
+                   "End by itself after so long without a client (default: never)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0, 86'400}, "in seconds"));
+  verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
+      ->type_name("LEVEL")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+  return {verb, [flags] { return RunAgent(*flags); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,89 @@
+#include "perseus/cli/agent_setup.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <sys/resource.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "perseus/base/file.h"
+#include "perseus/runtime/node_devices/open_devices.h"
+
+namespace perseus::cli {
+namespace {
+
+// "GPU-1f…=210-1200", in MHz.
+Result<agent::GpuKeeper::Setup::Resting> ParseResting(const std::string& text) {
+  const auto bad = [&] {
+    return Fail("--rest {} is not a GPU and its clocks (write GPU-...=210-1200, in MHz)", text);
+  };
+  const std::size_t equals = text.find('=');
+  const std::size_t dash = text.find('-', equals == std::string::npos ? 0 : equals);
+  if (equals == std::string::npos || equals == 0 || dash == std::string::npos) return bad();
+  device::Setting setting;
+  const char* begin = text.data();
+  const auto lower = std::from_chars(begin + equals + 1, begin + dash, setting.lower);
+  const auto upper = std::from_chars(begin + dash + 1, begin + text.size(), setting.upper);
+  if (lower.ec != std::errc() || lower.ptr != begin + dash || upper.ec != std::errc() ||
+      upper.ptr != begin + text.size() || setting.lower < 1 || setting.upper < setting.lower) {
+    return bad();
+  }
+  return agent::GpuKeeper::Setup::Resting{text.substr(0, equals), device::Control::kSmClock, setting};
+}
+
+}  // namespace
+
+Result<std::string> BootId() {
+  auto text = ReadFile("/proc/sys/kernel/random/boot_id");
+  if (!text) return Fail(text);
+  while (!text->empty() && text->back() == '\n') text->pop_back();
+  return *std::move(text);
+}
+
+Result<agent::GpuKeeper::Setup> SetUpGpus(const std::string& which, const std::string& state,
+                                   const std::vector<std::string>& resting, spdlog::logger& log) {
+  agent::GpuKeeper::Setup setup;
+  for (const std::string& text : resting) {
+    auto parsed = ParseResting(text);
+    if (!parsed) return Fail(parsed);
+    setup.resting.push_back(*std::move(parsed));
+  }
+  auto boot_id = BootId();
+  if (!boot_id) return Fail(boot_id);
+  auto devices = node_devices::OpenDevices(which);
+  if (!devices) return Fail(devices);
+  for (const auto& device : devices->devices) {
+    const device::DeviceInfo& info = device->info();
+    log.info("{} {} ({}){}", info.uuid, info.name, info.backend,
+             info.measure_only.empty() ? "" : ", to be measured only: " + info.measure_only);
+  }
+  for (const device::RefusedDevice& refused : devices->refused) {
+    log.warn("{} is left alone: {}", refused.what, refused.why);
+  }
+  setup.devices = *std::move(devices);
+  setup.state = state;
+  setup.boot_id = *std::move(boot_id);
+  setup.host = agent::ThisHost();
+  setup.lock_directory = std::filesystem::path(kAgentSocket).parent_path();
+  return setup;
+}
+
+spdlog::logger MakeLog(const std::string& level) {
+  spdlog::logger log("perseus", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  log.set_level(spdlog::level::from_str(level));
+  const bool has_journal = std::getenv("JOURNAL_STREAM") != nullptr;
+  log.set_pattern(has_journal ? "%l: %v" : "%Y-%m-%dT%T.%eZ %l: %v",
+                  spdlog::pattern_time_type::utc);
+  return log;
+}
+
+void RaiseLimitOnOpenFiles() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+}  // namespace perseus::cli

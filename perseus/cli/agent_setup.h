@@ -1,0 +1,32 @@
+// What `perseus agent` and `perseus gpu restore` have in common: how they come to their GPUs.
+#pragma once
+
+#include <spdlog/logger.h>
+
+#include <string>
+#include <vector>
+
+#include "perseus/runtime/agent/gpu_keeper.h"
+#include "perseus/base/result.h"
+
+namespace perseus::cli {
+
+inline constexpr const char* kAgentSocket = "/run/perseus/agent.sock";
+inline constexpr const char* kAgentState = "/var/lib/perseus/agent.json";
+
+// `which`: see OpenDevices. `resting`: "GPU-1f…=210-1200", in MHz. Says on `log` what GPUs there
+// are.
+Result<agent::GpuKeeper::Setup> SetUpGpus(const std::string& which, const std::string& state,
+                                   const std::vector<std::string>& resting, spdlog::logger& log);
+
+// Changes with every boot.
+Result<std::string> BootId();
+
+// Connections take descriptors, and the soft limit of 1,024 is for programs that use select().
+// Where it cannot be raised, fewer connections are taken.
+void RaiseLimitOnOpenFiles();
+
+// To standard error; without the time where systemd's journal writes it.
+spdlog::logger MakeLog(const std::string& level);
+
+}  // namespace perseus::cli

@@ -1,0 +1,195 @@
+// `perseus doctor`: what works on this node, and the command that would mend what does not.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "perseus/cli/agent_setup.h"
+#include "perseus/cli/flag_checks.h"
+#include "perseus/runtime/agent/doctor.h"
+#include "perseus/runtime/agent/latency_check.h"
+#include "perseus/base/file.h"
+#include "perseus/runtime/node_devices/open_devices.h"
+#include "perseus/runtime/protocol/unix_socket.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kDoctorAbout =
+    "Tell what works on this node, what does not, and the command that would mend it. Changes\n"
+    "nothing; only with --measure-latency are clocks switched, and put back.";
+constexpr const char* kDoctorExamples =
+    "Examples:\n"
+    "  perseus doctor --read-only\n"
+    "  sudo perseus doctor --measure-latency -o latency.toml    # while something runs on the "
+    "GPUs\n"
+    "  perseus plan profile.csv --job latency.toml ...          # and plan with what was measured";
+
+struct DoctorFlags {
+  std::string devices = "auto";
+  std::string socket = kAgentSocket;
+  std::string state = kAgentState;
+  bool is_read_only = false;
+  bool measures_latency = false;
+  std::string output;
+  bool as_json = false;
+};
+
+struct Measured {
+  std::string uuid;
+  std::optional<device::SwitchLatency> latency;  // Nothing: it could not be measured.
+  std::string failure;
+};
+
+double ToMs(Nanoseconds time) { return static_cast<double>(time) / 1e6; }
+
+agent::Finding FindingOf(const Measured& measured) {
+  const std::string what = measured.uuid + " switching";
+  if (!measured.latency) return {agent::Finding::Level::kProblem, what, measured.failure, ""};
+  const device::SwitchLatency& latency = *measured.latency;
+  if (latency.samples.empty()) {
+    return {agent::Finding::Level::kNote, what,
+            fmt::format("none of {} switches was seen: an idle GPU may not show its clock",
+                        latency.unseen),
+            "measure while something runs on it"};
+  }
+  return {agent::Finding::Level::kGood, what,
+          fmt::format("{:.1f} ms (median), {:.1f} ms (95 %), {:.1f} ms (longest) of {} switches{}",
+                      ToMs(latency.Percentile(0.5)), ToMs(latency.Percentile(0.95)),
+                      ToMs(latency.Percentile(1)), latency.samples.size(),
+                      latency.unseen == 0 ? "" : fmt::format("; {} unseen", latency.unseen)),
+          ""};
+}
+
+Result<std::vector<Measured>> MeasureAll(const DoctorFlags& flags, const device::DeviceList& devices) {
+  if (protocol::Connect(flags.socket)) {
+    return FailAs(ErrorKind::kSystem,
+                  "an agent runs on {}, and it alone sets clocks (stop it to measure)",
+                  flags.socket);
+  }
+  auto boot_id = BootId();
+  if (!boot_id) return Fail(boot_id);
+  std::vector<Measured> all;
+  for (const auto& device : devices.devices) {
+    Measured& measured = all.emplace_back();
+    measured.uuid = device->info().uuid;
+    if (!device->info().measure_only.empty()) {
+      measured.failure = device->info().measure_only;
+      continue;
+    }
+    auto latency = agent::MeasureSafely(*device, {.state = flags.state, .boot_id = *boot_id});
+    if (latency) {
+      measured.latency = *std::move(latency);
+    } else {
+      measured.failure = latency.error().message;
+    }
+  }
+  return all;
+}
+
+// A job file's part: plans reckon with the slowest GPU's 95th percentile.
+Result<std::string> FormatJobPart(const std::vector<Measured>& all) {
+  Nanoseconds slowest = -1;
+  std::string comments;
+  for (const Measured& measured : all) {
+    if (!measured.latency || measured.latency->samples.empty()) continue;
+    slowest = std::max(slowest, measured.latency->Percentile(0.95));
+    comments += fmt::format("# {}: {}\n", measured.uuid, FindingOf(measured).detail);
+  }
+  if (slowest < 0) {
+    return FailAs(ErrorKind::kSystem, "no GPU's switching latency could be measured");
+  }
+  return fmt::format(
+      "# Measured by perseus doctor; the slowest GPU's 95th percentile.\n{}[gpu]\n"
+      "switch_latency_ms = {:.3f}\n",
+      comments, ToMs(slowest));
+}
+
+std::string FormatScreen(const std::vector<agent::Finding>& findings) {
+  std::string text;
+  for (const agent::Finding& finding : findings) {
+    constexpr std::string_view kMarks[] = {"ok     ", "note   ", "PROBLEM"};
+    text += fmt::format("{}  {}: {}\n", kMarks[static_cast<std::size_t>(finding.level)],
+                        finding.what, finding.detail);
+    if (!finding.remedy.empty()) text += fmt::format("         -> {}\n", finding.remedy);
+  }
+  return text;
+}
+
+std::string FormatJson(const std::vector<agent::Finding>& findings) {
+  auto list = nlohmann::ordered_json::array();
+  for (const agent::Finding& finding : findings) {
+    constexpr const char* kLevels[] = {"ok", "note", "problem"};
+    list.push_back({{"level", kLevels[static_cast<std::size_t>(finding.level)]},
+                    {"what", finding.what},
+                    {"detail", finding.detail},
+                    {"remedy", finding.remedy}});
+  }
+  const nlohmann::ordered_json object{
+      {"format", "perseus-doctor"}, {"version", 1}, {"findings", std::move(list)}};
+  return object.dump(2) + "\n";
+}
+
+Result<void> RunDoctor(const DoctorFlags& flags) {
+  if (flags.is_read_only && flags.measures_latency) {
+    return Fail("--measure-latency sets clocks, which --read-only forbids (keep one)");
+  }
+  if (!flags.output.empty() && !flags.measures_latency) {
+    return Fail("-o is for what --measure-latency measures (add it)");
+  }
+  std::vector<agent::Finding> findings =
+      agent::ExamineNode({.root = "/", .socket = flags.socket, .state = flags.state});
+  const auto devices = node_devices::OpenDevices(flags.devices);
+  std::ranges::move(agent::ExamineDevices(devices), std::back_inserter(findings));
+
+  Result<void> written;
+  if (flags.measures_latency && devices) {
+    const auto measured = MeasureAll(flags, *devices);
+    if (!measured) return Fail(measured);
+    std::ranges::transform(*measured, std::back_inserter(findings), FindingOf);
+    if (!flags.output.empty()) {
+      const auto part = FormatJobPart(*measured);
+      written = part ? WriteFileAtomically(flags.output, *part) : Result<void>(Fail(part));
+    }
+  }
+  if (auto printed = Print(flags.as_json ? FormatJson(findings) : FormatScreen(findings));
+      !printed) {
+    return printed;
+  }
+  if (!written) return written;
+  const auto problems = std::ranges::count(findings, agent::Finding::Level::kProblem, &agent::Finding::level);
+  if (problems == 0) return {};
+  return FailAs(ErrorKind::kSystem, "{} problem{} (see above)", problems, problems == 1 ? "" : "s");
+}
+
+}  // namespace
+
+Verb AddDoctorVerb(CLI::App& program) {
+  auto flags = std::make_shared<DoctorFlags>();
+  CLI::App* verb = program.add_subcommand("doctor", kDoctorAbout);
+  verb->footer(kDoctorExamples);
+  verb->add_option("--devices", flags->devices, "As of perseus agent (default: auto)")
+      ->type_name("WHICH");
+  verb->add_option("--socket", flags->socket,
+                   fmt::format("The agent's socket (default: {})", kAgentSocket))
+      ->type_name("FILE");
+  verb->add_option("--state", flags->state,
+                   fmt::format("The agent's state (default: {})", kAgentState))
+      ->type_name("FILE");
+  verb->add_flag("--read-only", flags->is_read_only, "Make sure that nothing is set");
+  verb->add_flag("--measure-latency", flags->measures_latency,
+                 "Switch each GPU's clock back and forth, and put it back (no agent may run)");
+  verb->add_option("-o,--output", flags->output,
+                   "What was measured, as a job file for perseus plan")
+      ->type_name("FILE.toml");
+  verb->add_flag("--json", flags->as_json, "Print JSON in place of lines");
+  return {verb, [flags] { return RunDoctor(*flags); }};
+}
+
+}  // namespace perseus::cli

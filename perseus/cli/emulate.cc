@@ -1,0 +1,371 @@
+// `perseus emulate`: a whole job, iteration by iteration, with what happens to it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perseus/cli/emulation_input.h"
+#include "perseus/cli/flag_checks.h"
+#include "perseus/cli/job_options.h"
+#include "perseus/base/file.h"
+#include "perseus/simulation/emulator/emulation.h"
+#include "perseus/planning/report/trace.h"
+#include "perseus/planning/report/figure.h"
+#include "perseus/cli/results.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/table.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kEmulateAbout =
+    "Run a whole job without a GPU: all its pipelines, iteration by iteration, with stragglers, "
+    "power\n"
+    "caps and plans that come and go (--events), noise and switching latency. Tells time, energy\n"
+    "and power, and what everything at maximum frequency would have taken with the same "
+    "stragglers:\n"
+    "it takes no plans, and keeps to no power cap. Events by the clock (from_s) come at the same "
+    "time\n"
+    "of each job, and so in other iterations where it is faster or slower.";
+constexpr const char* kEmulateExamples =
+    "Examples:\n"
+    "  perseus emulate profile.csv --schedule 1f1b --microbatches 96 --blocking-power 83.64 \\\n"
+    "      --gpus-per-stage 8 --pipelines 16 --iterations 1000 --events events.toml --follow 1 -o "
+    "out\n"
+    "  perseus emulate --job job.toml --plan out/plans/slowdown-5.json --noise 0.01";
+
+struct EmulateFlags {
+  job::JobFlags job;
+  std::string plan;
+  std::string policy = "perseus";
+  double unit_ms = 1;
+  std::string events;
+  int iterations = 100;
+  std::optional<int> follow;
+  double noise = 0;
+  double latency_spread = 0;
+  std::uint64_t seed = 1;
+  std::optional<int> traced;
+  std::string directory;
+  std::string figure;
+  bool as_json = false;
+};
+
+std::string FormatIterations(const emulator::Emulation& emulation) {
+  std::string text = "iteration,time,energy,average_power,peak_power,slowest_pipeline,switches\n";
+  for (std::size_t i = 0; i < emulation.iterations.size(); ++i) {
+    const emulator::EmulatedIteration& iteration = emulation.iterations[i];
+    fmt::format_to(std::back_inserter(text), "{},{:.9f},{},{},{},{},{}\n", i,
+                   ToSeconds(iteration.time), iteration.energy_j, iteration.average_power_w(),
+                   iteration.peak_power_w, iteration.slowest_pipeline, iteration.switches);
+  }
+  return text;
+}
+
+std::string FormatRanks(const emulator::Emulation& emulation, int gpus_per_rank) {
+  std::string text = "pipeline,rank,gpus,busy,computing_energy,waiting_energy,switches\n";
+  for (std::size_t pipeline = 0; pipeline < emulation.ranks.size(); ++pipeline) {
+    for (std::size_t rank = 0; rank < emulation.ranks[pipeline].size(); ++rank) {
+      const emulator::RankTotals& totals = emulation.ranks[pipeline][rank];
+      fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{}\n", pipeline, rank,
+                     gpus_per_rank, totals.busy_s, totals.operation_energy_j,
+                     totals.blocking_energy_j, totals.switches);
+    }
+  }
+  return text;
+}
+
+// "pipeline 3", "pipelines 0, 1, 2 and 13 more".
+std::string NameOf(const std::vector<int>& pipelines) {
+  constexpr std::size_t kNamed = 3;
+  std::string name = pipelines.size() == 1 ? "pipeline " : "pipelines ";
+  for (std::size_t i = 0; i < std::min(kNamed, pipelines.size()); ++i) {
+    name += fmt::format("{}{}", i == 0 ? "" : ", ", pipelines[i]);
+  }
+  if (pipelines.size() > kNamed) name += fmt::format(" and {} more", pipelines.size() - kNamed);
+  return name;
+}
+
+Result<std::string> TraceOf(const plan::Planner& planner, const emulator::EmulationSpec& spec,
+                            const emulator::Emulation& emulation, int iteration) {
+  auto runs = emulator::RunsInIteration(planner, spec, emulation, iteration);
+  if (!runs) return Fail(runs);
+  Nanoseconds slowest = 0;
+  for (const emulator::RunOfPipelines& run : *runs) slowest = std::max(slowest, run.run.evaluation.time);
+  std::vector<report::Timeline> timelines;
+  for (emulator::RunOfPipelines& run : *runs) {
+    timelines.push_back({NameOf(run.pipelines), std::move(run.run.options),
+                         std::move(run.run.evaluation), slowest});
+  }
+  return report::FormatTrace(planner.graph(), planner.model().blocking_power_w, timelines);
+}
+
+struct Results {
+  std::string policy;
+  std::vector<std::string> remarks;
+  emulator::Emulation planned;
+  emulator::Emulation all_max;
+};
+
+ordered_json Describe(const emulator::Emulation& emulation) {
+  return {{"time_s", ToSeconds(emulation.time)},
+          {"energy_j", emulation.energy_j},
+          {"average_power_w", emulation.energy_j / ToSeconds(emulation.time)},
+          {"peak_power_w", emulation.peak_power_w()},
+          {"executions", emulation.executions}};
+}
+
+// `files` were written beside it.
+std::string FormatJson(const emulator::EmulationSpec& spec, const Results& results,
+                       const std::vector<std::string>& files) {
+  ordered_json object{
+      {"format", kEmulationResults.format},
+      {"version", 1},
+      {"pipelines", spec.pipelines},
+      {"iterations", spec.iterations},
+      {"policy", results.policy},
+      {"emulated", Describe(results.planned)},
+      {"maximum_frequency", Describe(results.all_max)},
+      {"saving", 1 - results.planned.energy_j / results.all_max.energy_j},
+      {"slowdown", ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1},
+      {"remarks", results.remarks},
+      {"files", files}};
+  // Remarks quote the names of files.
+  return object.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string FormatTable(const emulator::EmulationSpec& spec, const Results& results, std::int64_t gpus) {
+  Table table({"", "time (s)", "energy (J)", "power (W)", "peak (W)"});
+  const auto add = [&](const std::string& name, const emulator::Emulation& emulation) {
+    table.AddRow({name, FormatQuantity(ToSeconds(emulation.time)),
+                  FormatQuantity(emulation.energy_j),
+                  FormatQuantity(emulation.energy_j / ToSeconds(emulation.time)),
+                  FormatQuantity(emulation.peak_power_w())});
+  };
+  add("maximum frequency", results.all_max);
+  add(results.policy == "Perseus" ? "emulated" : results.policy, results.planned);
+  std::string text = fmt::format(
+      "{}\n{} iterations of {} pipelines ({} GPUs): {} less energy than at maximum frequency, {} "
+      "slower.\n",
+      table.Format(), spec.iterations, spec.pipelines, gpus,
+      FormatPercent(1 - results.planned.energy_j / results.all_max.energy_j),
+      FormatPercent(ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1));
+  for (const std::string& remark : results.remarks) text += fmt::format("\n{}.\n", remark);
+  return text;
+}
+
+ordered_json SeriesOf(const emulator::Emulation& emulation) {
+  ordered_json series{{"time_s", ordered_json::array()},
+                      {"average_power_w", ordered_json::array()},
+                      {"peak_power_w", ordered_json::array()}};
+  for (const emulator::EmulatedIteration& iteration : emulation.iterations) {
+    series["time_s"].push_back(ToSeconds(iteration.time));
+    series["average_power_w"].push_back(iteration.average_power_w());
+    series["peak_power_w"].push_back(iteration.peak_power_w);
+  }
+  return series;
+}
+
+// Whether the figure's name says that it is an emulation's, and it can be drawn.
+Result<void> CheckFigure(const std::string& path) {
+  if (path.empty()) return {};
+  const auto figure = report::FigureOf(path);
+  if (!figure || figure->kind != report::FigureKind::kEmulation) {
+    return Fail(
+        "{}: an emulation draws emulation.svg alone (.png and .pdf are fine, too; the others "
+        "are perseus plan's)",
+        path);
+  }
+  return report::CheckDrawable(*figure);
+}
+
+// Nothing if no figure was asked for.
+Result<std::string> Draw(const std::string& path, const emulator::EmulationSpec& spec,
+                         const Results& results) {
+  if (path.empty()) return {};
+  const ordered_json data{{"format", "perseus-emulation"},
+                          {"version", 1},
+                          {"pipelines", spec.pipelines},
+                          {"emulated", SeriesOf(results.planned)},
+                          {"maximum_frequency", SeriesOf(results.all_max)}};
+  return report::DrawFigure(*report::FigureOf(path), data.dump());
+}
+
+// The last one is the summary.
+Result<std::vector<ResultFile>> MakeFiles(const EmulateFlags& flags, const plan::Planner& planner,
+                                          const emulator::EmulationSpec& spec, const Results& results,
+                                          int gpus_per_rank) {
+  auto trace = TraceOf(planner, spec, results.planned, flags.traced.value_or(0));
+  if (!trace) return Fail(trace);
+  std::vector<ResultFile> files{{"iterations.csv", FormatIterations(results.planned)},
+                                {"ranks.csv", FormatRanks(results.planned, gpus_per_rank)},
+                                {"trace.json", *std::move(trace)}};
+  std::vector<std::string> names;
+  for (const ResultFile& file : files) names.push_back(file.name);
+  files.push_back({std::string(kEmulationResults.summary), FormatJson(spec, results, names)});
+  return files;
+}
+
+// `chooser` has to outlive what is returned.
+Result<emulator::EmulationSpec> SpecOf(const EmulateFlags& flags, const plan::Planner& planner, int pipelines,
+                             Chooser& chooser) {
+  emulator::EmulationSpec spec{.pipelines = pipelines,
+                     .iterations = flags.iterations,
+                     .options = {},
+                     .changes = {},
+                     .disturbances = {},
+                     .reaction = flags.follow ? emulator::Reaction::kFollow : emulator::Reaction::kNone,
+                     .delay = flags.follow.value_or(0),
+                     .plan_beside = [&chooser](Nanoseconds time) { return chooser.Beside(time); },
+                     .noise = flags.noise,
+                     .latency_spread = flags.latency_spread,
+                     .seed = flags.seed};
+  auto options =
+      flags.plan.empty() ? chooser.NoSlowdown() : ReadOptions(flags.plan, planner.graph());
+  if (!options) return Fail(options);
+  spec.options = *std::move(options);
+  if (flags.events.empty()) return spec;
+  return WithEvents(std::move(spec), flags.events, planner.graph(), chooser);
+}
+
+// The same weather, and nobody who plans.
+emulator::EmulationSpec Unplanned(emulator::EmulationSpec spec, const schedule::OperationGraph& graph) {
+  spec.options = schedule::BaselineOptions(graph);
+  spec.changes.clear();
+  spec.power_caps.clear();
+  spec.reaction = emulator::Reaction::kNone;
+  return spec;
+}
+
+Result<void> RunEmulate(const EmulateFlags& flags) {
+  if (flags.traced && *flags.traced >= flags.iterations) {
+    return Fail("--trace {} is not one of the iterations (they are 0 to {})", *flags.traced,
+                flags.iterations - 1);
+  }
+  if (flags.traced && flags.directory.empty()) {
+    return Fail("--trace says which iteration trace.json shows (add -o DIR)");
+  }
+  if (auto able = CheckFigure(flags.figure); !able) return able;
+  ResultDirectory directory(flags.directory, kEmulationResults);
+  if (!flags.directory.empty()) {
+    if (auto opened = directory.Open(); !opened) return opened;
+  }
+  const auto job = job::LoadJob(flags.job);
+  if (!job) return Fail(job);
+  if (flags.latency_spread > 0 && job->model.switch_latency == 0) {
+    return Fail(
+        "--latency-spread is of the switching latency, and there is none (add "
+        "--switch-latency MS)");
+  }
+  const auto planner = plan::Planner::Create(job->graph, job->model);
+  if (!planner) return Fail(planner);
+
+  auto chooser = Chooser::Create(*planner, flags.policy, ToNanoseconds(flags.unit_ms / 1e3));
+  if (!chooser) return Fail(chooser);
+  const auto spec = SpecOf(flags, *planner, job->planned.pipelines, *chooser);
+  if (!spec) return Fail(spec);
+  auto planned = emulator::Emulate(*planner, *spec);
+  if (!planned) return Fail(planned);
+  auto all_max = emulator::Emulate(*planner, Unplanned(*spec, planner->graph()));
+  if (!all_max) return Fail(all_max);
+
+  std::vector<std::string> remarks = planned->remarks;
+  if (!chooser->note().empty()) {
+    remarks.push_back(fmt::format("{}: {}", chooser->name(), chooser->note()));
+  }
+  const Results results{chooser->name(), std::move(remarks), *std::move(planned),
+                        *std::move(all_max)};
+  const auto figure = Draw(flags.figure, *spec, results);
+  if (!figure) return Fail(figure);
+  std::vector<std::string> names;
+  if (!flags.directory.empty()) {
+    auto files = MakeFiles(flags, *planner, *spec, results, job->planned.model.gpus_per_stage);
+    if (!files) return Fail(files);
+    if (auto staged = directory.Stage(*files); !staged) return staged;
+    for (const ResultFile& file : *files) names.push_back(file.name);
+    names.pop_back();  // The summary does not list itself.
+  }
+  const std::int64_t gpus = static_cast<std::int64_t>(spec->pipelines) * job->gpus();
+  // Results that could not be told of do not stay.
+  auto printed =
+      Print(flags.as_json ? FormatJson(*spec, results, names) : FormatTable(*spec, results, gpus));
+  if (!printed) return printed;
+  if (auto published = directory.Publish(); !published) return published;
+  return flags.figure.empty() ? Result<void>() : WriteFileAtomically(flags.figure, *figure);
+}
+
+// Who plans, and what happens.
+void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
+  CLI::Option* plan =
+      verb.add_option("--plan", flags.plan, "What pipelines run (JSON; default: no slowdown)")
+          ->type_name("PLAN.json");
+  verb.add_option("--policy", flags.policy,
+                  "Who chooses the clocks (default: perseus): allmax, zeus-global, "
+                  "zeus-per-stage, envpipe or perseus-published in its place")
+      ->type_name("NAME")
+      ->check(CLI::IsMember(PolicyNames()))
+      ->excludes(plan);
+  verb.add_option("--unit", flags.unit_ms, "What Perseus as published rounds times to (default: 1)")
+      ->type_name("MS")
+      ->check(NumberIn({1e-3, 1e6}, "milliseconds"));
+  verb.add_option("--events", flags.events, "What happens: stragglers, plans, power caps (TOML)")
+      ->type_name("FILE");
+  verb.add_option(
+          "--follow", flags.follow,
+          "Pipelines that a straggler keeps waiting slow down too, so many iterations after "
+          "it is there (0: it is foreseen)")
+      ->type_name("ITERATIONS")
+      ->check(WholeNumberIn({0, 1'000'000}));
+  verb.add_option("--noise", flags.noise, "Spread of each computation's time (0.01: one per cent)")
+      ->type_name("X")
+      ->check(NumberIn({0, 1}, "as a part"));
+  verb.add_option("--latency-spread", flags.latency_spread, "The same of the switching latency")
+      ->type_name("X")
+      ->check(NumberIn({0, 3}, "as a part"));
+  verb.add_option("--seed", flags.seed, "Of the noise (default: 1)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 1e15}));
+}
+
+void AddOutputFlags(CLI::App& verb, EmulateFlags& flags) {
+  verb.add_option("--trace", flags.traced,
+                  "The iteration that trace.json shows, without noise (default: 0)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 100'000'000}));
+  verb.add_option("-o,--output", flags.directory,
+                  "Directory for iterations.csv, ranks.csv, trace.json and emulation.json")
+      ->type_name("DIR");
+  verb.add_option("--figure", flags.figure,
+                  "Draw time and power over the iterations: emulation.svg, .png or .pdf")
+      ->type_name("FILE");
+}
+
+}  // namespace
+
+Verb AddEmulateVerb(CLI::App& program) {
+  auto flags = std::make_shared<EmulateFlags>();
+  CLI::App* verb = program.add_subcommand("emulate", kEmulateAbout);
+  verb->footer(kEmulateExamples);
+  verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
+      ->type_name("PROFILE.csv");
+  AddJobFlags(*verb, flags->job);
+  verb->get_option("--pipelines")
+      ->description("Data-parallel pipelines, which wait for the slowest");
+  verb->add_option("--iterations", flags->iterations, "How many (default: 100)")
+      ->type_name("N")
+      ->check(WholeNumberIn({1, 100'000'000}));
+  AddEventFlags(*verb, *flags);
+  AddOutputFlags(*verb, *flags);
+  verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+  return {verb, [flags] { return RunEmulate(*flags); }};
+}
+
+}  // namespace perseus::cli

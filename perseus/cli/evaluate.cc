@@ -1,0 +1,167 @@
+// `perseus evaluate`: what a plan really takes and costs.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/cli/job_options.h"
+#include "perseus/base/file.h"
+#include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/plan_file/frequency_lists.h"
+#include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/table.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kEvaluateAbout =
+    "Lay a plan out over a profile: what it takes and costs on the measured options that it "
+    "names.\n"
+    "PLAN is a plan in JSON, which holds its job, or a freqs_pipeline_*.py list of other tools of\n"
+    "the field (read as data, never run), whose job the flags have to describe.";
+constexpr const char* kEvaluateExamples =
+    "Examples:\n"
+    "  perseus evaluate out/plans/no-slowdown.json --profile profile.csv --switch-latency 10\n"
+    "  perseus evaluate freqs_pipeline_00042.py --profile profile.csv --schedule 1f1b \\\n"
+    "      --stages 8 --microbatches 96 --blocking-power 83.64 --gpus-per-stage 8";
+
+struct EvaluateFlags {
+  std::string plan;
+  job::JobFlags job;
+  bool as_json = false;
+};
+
+// What the plan's file says of itself.
+struct Claim {
+  std::string target;
+  Nanoseconds time = 0;
+  double energy_j = 0;
+
+  bool Holds(const plan::Evaluation& evaluation) const {
+    return time == evaluation.time && energy_j == evaluation.energy_j;
+  }
+};
+
+struct LoadedPlan {
+  job::LoadedJob job;
+  std::vector<int> options;
+  std::optional<Claim> claim;
+};
+
+Result<LoadedPlan> LoadJsonPlan(std::string_view text, const EvaluateFlags& flags) {
+  const auto file = plan_file::ParsePlan(text, flags.plan);
+  if (!file) return Fail(file);
+  auto job = job::LoadPlannedJob(*file, flags.job);
+  if (!job) return Fail(job);
+  auto options = plan_file::FindOptions(*file, job->graph, flags.plan);
+  if (!options) return Fail(options);
+  return LoadedPlan{*std::move(job), *std::move(options),
+                    Claim{file->target, file->time, file->energy_j}};
+}
+
+Result<LoadedPlan> LoadFrequencyLists(std::string_view text, const EvaluateFlags& flags) {
+  const auto lists = plan_file::ParseFrequencyLists(text, flags.plan);
+  if (!lists) return Fail(lists);
+  auto job = job::LoadJob(flags.job);
+  if (!job) return Fail(job);
+  auto options = plan_file::FindOptions(*lists, job->graph, flags.plan);
+  if (!options) return Fail(options);
+  return LoadedPlan{*std::move(job), *std::move(options), std::nullopt};
+}
+
+// By content, since the name says nothing: a JSON plan is an object, and a list begins with [, or
+// with a comment.
+bool LooksLikeJson(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '{';
+}
+
+ordered_json Describe(const plan::Evaluation& evaluation) {
+  return {{"time_s", ToSeconds(evaluation.time)},
+          {"energy_j", evaluation.energy_j},
+          {"operation_energy_j", evaluation.operation_energy_j},
+          {"blocking_energy_j", evaluation.blocking_energy_j},
+          {"average_power_w", evaluation.average_power_w()},
+          {"switches", evaluation.switches}};
+}
+
+std::string FormatJson(const LoadedPlan& plan, const plan::Evaluation& baseline,
+                       const plan::Evaluation& evaluation) {
+  ordered_json result = Describe(evaluation);
+  result["saving"] = 1 - evaluation.energy_j / baseline.energy_j;
+  result["slowdown"] = ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1;
+  result["switch_latency_s"] = ToSeconds(plan.job.model.switch_latency);
+  result["baseline"] = Describe(baseline);
+  if (plan.claim) {
+    result["claimed"] = {{"target", plan.claim->target},
+                         {"time_s", ToSeconds(plan.claim->time)},
+                         {"energy_j", plan.claim->energy_j},
+                         {"holds", plan.claim->Holds(evaluation)}};
+  }
+  return result.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline,
+                        const plan::Evaluation& evaluation) {
+  Table table({"plan", "time (s)", "energy (J)", "saving", "slowdown", "power (W)", "switches"});
+  table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time)),
+                FormatQuantity(baseline.energy_j), "", "",
+                FormatQuantity(baseline.average_power_w()), fmt::to_string(baseline.switches)});
+  table.AddRow({plan.claim ? plan.claim->target : "the lists",
+                FormatQuantity(ToSeconds(evaluation.time)), FormatQuantity(evaluation.energy_j),
+                FormatPercent(1 - evaluation.energy_j / baseline.energy_j),
+                FormatPercent(ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1),
+                FormatQuantity(evaluation.average_power_w()), fmt::to_string(evaluation.switches)});
+  std::string text = table.Format();
+  if (!plan.claim) return text;
+  if (plan.claim->Holds(evaluation)) {
+    text += "\nThis is what the plan says of itself.\n";
+  } else {
+    // In full: what differs may be less than the table shows.
+    text += fmt::format(
+        "\nThe plan says otherwise: {} s and {} J, and not {} s and {} J. It was made for another "
+        "profile, switching latency or job, or changed since.\n",
+        ToSeconds(plan.claim->time), plan.claim->energy_j, ToSeconds(evaluation.time),
+        evaluation.energy_j);
+  }
+  return text;
+}
+
+Result<void> RunEvaluate(const EvaluateFlags& flags) {
+  const auto text = ReadFile(flags.plan);
+  if (!text) return Fail(text);
+  const auto plan =
+      LooksLikeJson(*text) ? LoadJsonPlan(*text, flags) : LoadFrequencyLists(*text, flags);
+  if (!plan) return Fail(plan);
+  const plan::Evaluator evaluator(plan->job.graph, plan->job.model);
+  const plan::Evaluation baseline = evaluator.Evaluate(schedule::BaselineOptions(plan->job.graph));
+  const plan::Evaluation evaluation = evaluator.Evaluate(plan->options);
+  return Print(flags.as_json ? FormatJson(*plan, baseline, evaluation)
+                             : FormatTable(*plan, baseline, evaluation));
+}
+
+}  // namespace
+
+Verb AddEvaluateVerb(CLI::App& program) {
+  auto flags = std::make_shared<EvaluateFlags>();
+  CLI::App* verb = program.add_subcommand("evaluate", kEvaluateAbout);
+  verb->footer(kEvaluateExamples);
+  verb->add_option("plan", flags->plan, "Plan (JSON), or frequency lists (freqs_pipeline_*.py)")
+      ->type_name("PLAN")
+      ->required();
+  verb->add_option("--profile", flags->job.profile,
+                   "Measured options (default: the profile that the plan names)")
+      ->type_name("FILE");
+  AddJobFlags(*verb, flags->job);
+  verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+  return {verb, [flags] { return RunEvaluate(*flags); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,76 @@
+#include "perseus/cli/figure_flags.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "perseus/base/file.h"
+
+namespace perseus::cli {
+
+void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
+  verb.add_option("--figure", flags.figures,
+                  "Write a figure: frontier, timeline or profile, as .svg, .png or .pdf; may be "
+                  "repeated")
+      ->type_name("FILE")
+      ->group("Pictures")
+      ->expected(1)
+      ->take_all();
+  verb.add_option("--overlay", flags.overlays,
+                  "Another frontier to draw beside ours (CSV with time and energy, or a report); "
+                  "may be repeated")
+      ->type_name("[NAME=]FILE")
+      ->group("Pictures")
+      ->expected(1)
+      ->take_all();
+}
+
+Result<void> CheckFigures(const FigureFlags& flags) {
+  for (const std::string& path : flags.figures) {
+    const auto figure = report::FigureOf(path);
+    if (!figure) return Fail(figure);
+    if (figure->kind == report::FigureKind::kEmulation) {
+      return Fail(
+          "{}: is for perseus emulate to draw (there are frontier, timeline and profile here)",
+          path);
+    }
+    if (auto able = report::CheckDrawable(*figure); !able) return able;
+  }
+  return {};
+}
+
+Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags) {
+  std::vector<report::FrontierCurve> overlays;
+  for (const std::string& flag : flags.overlays) {
+    // A path may have the sign in it.
+    std::error_code error;
+    const std::size_t equals = std::filesystem::exists(flag, error) ? flag.npos : flag.find('=');
+    const std::string path = equals == flag.npos ? flag : flag.substr(equals + 1);
+    const auto text = ReadFile(path);
+    if (!text) return Fail(text);
+    auto curve = report::ParseFrontier(*text, path);
+    if (!curve) return Fail(curve);
+    if (equals != flag.npos) curve->name = flag.substr(0, equals);
+    overlays.push_back(*std::move(curve));
+  }
+  return overlays;
+}
+
+Result<std::vector<std::string>> DrawFigures(const FigureFlags& flags, const std::string& data) {
+  std::vector<std::string> drawn;
+  for (const std::string& path : flags.figures) {
+    auto contents = report::DrawFigure(report::FigureOf(path).value(), data);
+    if (!contents) return Fail(contents);
+    drawn.push_back(*std::move(contents));
+  }
+  return drawn;
+}
+
+Result<void> WriteFigures(const FigureFlags& flags, const std::vector<std::string>& drawn) {
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    if (auto written = WriteFileAtomically(flags.figures[i], drawn[i]); !written) return written;
+  }
+  return {};
+}
+
+}  // namespace perseus::cli

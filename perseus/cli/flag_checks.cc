@@ -1,0 +1,46 @@
+#include "perseus/cli/flag_checks.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+
+namespace perseus::cli {
+namespace {
+
+std::optional<double> ParseNumber(const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || parsed != end || !std::isfinite(number)) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+CLI::Validator NumberIn(Range range, const std::string& unit) {
+  auto check = [range, unit](std::string& text) -> std::string {
+    const std::optional<double> number = ParseNumber(text);
+    if (number && *number >= range.least && *number <= range.most) return {};
+    return fmt::format("{} is not a number from {} to {}{}", Excerpt(text), range.least, range.most,
+                       unit.empty() ? "" : fmt::format(" ({})", unit));
+  };
+  return {std::move(check), ""};
+}
+
+CLI::Validator WholeNumberIn(Range range) {
+  auto check = [range](std::string& text) -> std::string {
+    const std::optional<double> number = ParseNumber(text);
+    const bool is_plain = text.find_first_not_of("0123456789") == std::string::npos;
+    if (number && is_plain && *number >= range.least && *number <= range.most) return {};
+    return fmt::format("{} is not a whole number from {} to {}", Excerpt(text), range.least,
+                       range.most);
+  };
+  return {std::move(check), ""};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,229 @@
+// `perseus gpu`: what the agent of this node holds, and undoing it by hand.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "perseus/cli/agent_setup.h"
+#include "perseus/cli/flag_checks.h"
+#include "perseus/runtime/agent/leftovers.h"
+#include "perseus/runtime/protocol/messages.h"
+#include "perseus/runtime/protocol/unix_socket.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/table.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kGpuAbout =
+    "The GPUs of this node, as its agent has them: who holds each, what it is set to and what it\n"
+    "goes back to.";
+constexpr const char* kGpuExamples =
+    "Examples:\n"
+    "  perseus gpu list\n"
+    "  perseus gpu release GPU-1f…             # its owner, or root\n"
+    "  perseus gpu grant GPU-1f… --uid 1000    # root: let a user lease it\n"
+    "  perseus gpu restore                     # the agent was killed and will not come back";
+
+constexpr std::chrono::seconds kPatience{10};
+
+struct GpuFlags {
+  std::string socket = kAgentSocket;
+  std::vector<std::string> gpus;
+  bool as_json = false;
+  double interval_s = 1;
+  std::optional<std::uint32_t> uid;
+  std::optional<std::string> cgroup;
+  std::string devices = "auto";
+  std::string state = kAgentState;
+  double patience_s = 10;
+};
+
+Result<protocol::Reply> Ask(int socket, const protocol::Request& request) {
+  auto answer = protocol::Ask(socket, protocol::Format(request), kPatience);
+  if (!answer) return Fail(answer);
+  auto reply = protocol::ParseReply(answer->text);
+  if (!reply) return Fail(reply);
+  if (const auto* refused = std::get_if<protocol::Refused>(&*reply)) {
+    return FailAs(
+        refused->code == protocol::Refusal::kUnavailable ? ErrorKind::kSystem : ErrorKind::kInput,
+        "the agent refuses: {}", refused->message);
+  }
+  return reply;
+}
+
+Result<protocol::Listing> AskForList(int socket) {
+  auto reply = Ask(socket, protocol::List{});
+  if (!reply) return Fail(reply);
+  auto* listing = std::get_if<protocol::Listing>(&*reply);
+  if (listing == nullptr) return Fail("the agent answered something else than a list of GPUs");
+  return std::move(*listing);
+}
+
+std::string StateOf(const protocol::GpuStatus& gpu) {
+  if (gpu.is_restoring) return fmt::format("going back to {}", gpu.before);
+  if (gpu.lease.empty()) return gpu.measure_only.empty() ? "free" : "measured only";
+  return fmt::format("{} (user {}, process {})", gpu.job, gpu.uid, gpu.pid);
+}
+
+std::string FormatTable(const protocol::Listing& listing) {
+  Table table({"GPU", "held by", "for (s)", "set to", "before", "MHz", "W", "C", "switches"});
+  std::string notes;
+  for (const protocol::GpuStatus& gpu : listing.gpus) {
+    const bool is_held = !gpu.lease.empty();
+    table.AddRow({gpu.uuid, StateOf(gpu), is_held ? fmt::format("{:.0f}", gpu.held_s) : "-",
+                  gpu.setting.empty() ? "-" : gpu.setting, gpu.before.empty() ? "-" : gpu.before,
+                  std::to_string(gpu.sm_clock_mhz), fmt::format("{:.0f}", gpu.power_w),
+                  std::to_string(gpu.temperature_c), std::to_string(gpu.switches)});
+    if (!gpu.trouble.empty()) notes += fmt::format("{}: {}\n", gpu.uuid, gpu.trouble);
+    if (!gpu.measure_only.empty()) notes += fmt::format("{}: {}\n", gpu.uuid, gpu.measure_only);
+  }
+  if (listing.gpus.empty()) return "no GPUs\n";
+  return table.Format() + (notes.empty() ? "" : "\n" + notes);
+}
+
+std::string FormatJson(const protocol::Listing& listing) {
+  // As the agent sends it, less the envelope.
+  const auto message = nlohmann::ordered_json::parse(protocol::Format(protocol::Reply(listing)));
+  const nlohmann::ordered_json object{
+      {"format", "perseus-gpus"}, {"version", 1}, {"gpus", message.at("listing").at("gpus")}};
+  return object.dump(2) + "\n";
+}
+
+Result<void> RunList(const GpuFlags& flags) {
+  const auto socket = protocol::Connect(flags.socket);
+  if (!socket) return Fail(socket);
+  const auto listing = AskForList(socket->get());
+  if (!listing) return Fail(listing);
+  return Print(flags.as_json ? FormatJson(*listing) : FormatTable(*listing));
+}
+
+Result<void> RunWatch(const GpuFlags& flags) {
+  const bool is_terminal = isatty(STDOUT_FILENO) != 0;
+  for (bool is_first = true;; is_first = false) {
+    // Anew each time: the agent sends those away who are silent for long, and may be restarted.
+    const auto socket = protocol::Connect(flags.socket);
+    const auto listing = socket ? AskForList(socket->get()) : Result<protocol::Listing>(Fail(socket));
+    if (!listing && is_first) return Fail(listing);
+    // The cursor to the top, and what was there before away.
+    const std::string page = listing ? FormatTable(*listing) : listing.error().message + "\n";
+    if (auto printed = Print(is_terminal ? "\x1b[H\x1b[J" + page : page + "\n"); !printed) {
+      return printed;
+    }
+    std::this_thread::sleep_for(std::chrono::duration<double>(flags.interval_s));
+  }
+}
+
+// One request for each GPU named; all are tried, the first failure is told.
+Result<void> RunRelease(const GpuFlags& flags) {
+  const auto socket = protocol::Connect(flags.socket);
+  if (!socket) return Fail(socket);
+  Result<void> result;
+  for (const std::string& gpu : flags.gpus) {
+    const auto reply = Ask(socket->get(), protocol::ReleaseGpu{gpu});
+    if (!reply && result) result = Fail(reply);
+  }
+  return result;
+}
+
+enum class GrantChange { kGrant, kRevoke };
+
+Result<void> RunGrant(const GpuFlags& flags, GrantChange change) {
+  if (flags.uid.has_value() == flags.cgroup.has_value()) {
+    return Fail("to whom? (write --uid N or --cgroup PATH, one of them)");
+  }
+  const auto socket = protocol::Connect(flags.socket);
+  if (!socket) return Fail(socket);
+  const protocol::Grant grant{flags.gpus, flags.uid, flags.cgroup};
+  const auto reply =
+      Ask(socket->get(), change == GrantChange::kGrant ? protocol::Request(grant)
+                                                       : protocol::Request(protocol::Revoke{grant}));
+  if (!reply) return Fail(reply);
+  return {};
+}
+
+Result<void> RunRestore(const GpuFlags& flags) {
+  if (protocol::Connect(flags.socket)) {
+    return Fail("an agent is running on {}, and gives GPUs back itself (perseus gpu release)",
+                flags.socket);
+  }
+  spdlog::logger log = MakeLog("info");
+  if (!std::filesystem::exists(flags.state)) {
+    return Fail("{} is not there: nothing to restore (is it the agent's --state?)", flags.state);
+  }
+  auto setup = SetUpGpus(flags.devices, flags.state, {}, log);
+  if (!setup) return Fail(setup);
+  const std::chrono::milliseconds patience(static_cast<int>(flags.patience_s * 1000));
+  auto given_back = agent::GiveBackLeftovers(*std::move(setup), patience, log);
+  if (!given_back) return Fail(given_back);
+  return Print(*given_back == 0 ? "nothing was left changed\n"
+                                : fmt::format("{} GPUs given back\n", *given_back));
+}
+
+CLI::App* AddPart(CLI::App& verb, GpuFlags& flags, const char* name, const char* about) {
+  CLI::App* part = verb.add_subcommand(name, about);
+  part->add_option("--socket", flags.socket,
+                   fmt::format("The agent's socket (default: {})", kAgentSocket))
+      ->type_name("FILE");
+  return part;
+}
+
+void AddGpus(CLI::App& part, GpuFlags& flags) {
+  part.add_option("gpus", flags.gpus, "UUIDs, as perseus gpu list shows them")
+      ->type_name("GPU")
+      ->required();
+}
+
+void AddGrantee(CLI::App& part, GpuFlags& flags) {
+  AddGpus(part, flags);
+  part.add_option("--uid", flags.uid, "A user's number")->type_name("N");
+  part.add_option("--cgroup", flags.cgroup, "A cgroup: it and all below it (/slurm/job_17)")
+      ->type_name("PATH");
+}
+
+}  // namespace
+
+Verb AddGpuVerb(CLI::App& program) {
+  auto flags = std::make_shared<GpuFlags>();
+  CLI::App* verb = program.add_subcommand("gpu", kGpuAbout);
+  verb->footer(kGpuExamples);
+  verb->require_subcommand(1);
+
+  CLI::App* list = AddPart(*verb, *flags, "list", "Who holds which GPU, and what it is set to");
+  list->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+  CLI::App* watch = AddPart(*verb, *flags, "watch", "The same again and again");
+  watch->add_option("--interval", flags->interval_s, "How often (default: 1)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0.1, 3600}, "in seconds"));
+  CLI::App* release = AddPart(*verb, *flags, "release", "End the lease on GPUs and give them back");
+  AddGpus(*release, *flags);
+  CLI::App* grant = AddPart(*verb, *flags, "grant", "Let a user or a cgroup lease GPUs (root)");
+  AddGrantee(*grant, *flags);
+  CLI::App* revoke = AddPart(*verb, *flags, "revoke", "Take such a grant back (root)");
+  AddGrantee(*revoke, *flags);
+  CLI::App* restore =
+      AddPart(*verb, *flags, "restore", "Give back what an agent that is gone left changed (root)");
+  restore->add_option("--devices", flags->devices, "As of perseus agent")->type_name("WHICH");
+  restore->add_option("--state", flags->state, "The agent's state")->type_name("FILE");
+  restore->add_option("--patience", flags->patience_s, "How long to try (default: 10)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0, 3600}, "in seconds"));
+
+  return {verb, [=]() -> Result<void> {
+            if (list->parsed()) return RunList(*flags);
+            if (watch->parsed()) return RunWatch(*flags);
+            if (release->parsed()) return RunRelease(*flags);
+            if (grant->parsed()) return RunGrant(*flags, GrantChange::kGrant);
+            if (revoke->parsed()) return RunGrant(*flags, GrantChange::kRevoke);
+            return RunRestore(*flags);
+          }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,357 @@
+// `perseus job`: one job of a server: register, look, retarget, say that a pipeline is slow, end.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "perseus/cli/flag_checks.h"
+#include "perseus/cli/job_options.h"
+#include "perseus/cli/jobs_table.h"
+#include "perseus/base/file.h"
+#include "perseus/planning/job/job_setup.h"
+#include "perseus/planning/profile/profile.h"
+#include "perseus/cluster/server/job_spec.h"
+#include "perseus/cli/server_flags.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/table.h"
+#include "perseus/cli/target_flags.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kJobAbout = "One job of a perseus server (docs/server.md).";
+constexpr const char* kJobExamples =
+    "Examples:\n"
+    "  perseus job register gpt3-run7 --job job.toml --profile profile.csv\n"
+    "  perseus job show gpt3-run7\n"
+    "  perseus job target gpt3-run7 --slowdown 5\n"
+    "  perseus job straggler gpt3-run7 1 --slowdown 1.25 --starts-in 30 --expires-in 600\n"
+    "  perseus job straggler gpt3-run7 1 --over\n"
+    "  perseus job end gpt3-run7";
+
+struct Flags {
+  ServerFlags server;
+  std::string job;
+  bool as_json = false;
+  job::JobFlags registered;
+  std::string profile;
+  std::string gpu;
+  bool has_no_detection = false;
+  TargetFlags targets;
+  std::string plan = "current";
+  int pipeline = 0;
+  std::optional<double> slowdown;
+  std::optional<double> starts_in_s;
+  std::optional<double> expires_in_s;
+  bool is_over = false;
+};
+
+std::string PathOf(const Flags& flags, std::string_view rest = "") {
+  return fmt::format("/v1/jobs/{}{}", http::PercentEncoded(flags.job), rest);
+}
+
+// The one target that was asked for; no slowdown if none was.
+Result<ordered_json> TargetOf(const TargetFlags& flags) {
+  const std::vector<plan::Target> asked = AskedTargets(flags, 1);
+  if (asked.size() > 1) return Fail("a job has one target (leave out all but one)");
+  return server::TargetJson(asked.front());
+}
+
+// By its name and sizes where that says it all, for people to read; else whole.
+ordered_json ScheduleJson(const schedule::Schedule& schedule) {
+  const auto names = schedule::ScheduleNames();
+  if (std::ranges::find(names, schedule.name) != names.end()) {
+    const schedule::ScheduleSpec spec{.name = schedule.name,
+                            .ranks = static_cast<int>(schedule.ranks.size()),
+                            .microbatches = schedule.microbatches,
+                            .chunks = schedule.stages() / static_cast<int>(schedule.ranks.size())};
+    const auto generated = schedule::GenerateSchedule(spec);
+    if (generated && generated->ranks == schedule.ranks) {
+      return {{"kind", spec.name},
+              {"stages", spec.ranks},
+              {"microbatches", spec.microbatches},
+              {"chunks", spec.chunks}};
+    }
+  }
+  return {{"csv", schedule::FormatSchedule(schedule)}};
+}
+
+ordered_json FixedJson(const schedule::FixedOperations& fixed) {
+  ordered_json json{{"p2p_s", ToSeconds(fixed.p2p)},
+                    {"load_s", ToSeconds(fixed.load.time)},
+                    {"all_reduce_s", ToSeconds(fixed.all_reduce.time)},
+                    {"optimizer_s", ToSeconds(fixed.optimizer.time)}};
+  const std::pair<const char*, double> energies[] = {{"load_j", fixed.load.energy_j},
+                                                     {"all_reduce_j", fixed.all_reduce.energy_j},
+                                                     {"optimizer_j", fixed.optimizer.energy_j}};
+  for (const auto& [key, energy_j] : energies) {
+    if (energy_j >= 0) json[key] = energy_j;
+  }
+  return json;
+}
+
+// What `perseus plan` would plan, as the server registers it.
+Result<ordered_json> RegistrationOf(const Flags& flags, const plan_file::PlannedJob& planned) {
+  auto target = TargetOf(flags.targets);
+  if (!target) return Fail(target);
+  const schedule::PipelineModel& model = planned.model;
+  ordered_json gpu{{"blocking_power_w", model.blocking_power_w},
+                   {"switch_latency_ms", ToSeconds(planned.switch_latency) * 1e3}};
+  if (!flags.gpu.empty()) gpu["name"] = flags.gpu;
+  ordered_json registration{{"key", flags.job},
+                            {"pipelines", planned.pipelines},
+                            {"tensor_parallel", model.gpus_per_stage},
+                            {"schedule", ScheduleJson(planned.schedule)},
+                            {"gpu", std::move(gpu)},
+                            {"fixed", FixedJson(model.fixed)},
+                            {"target", *std::move(target)}};
+  if (flags.has_no_detection) registration["detect_stragglers"] = false;
+  return registration;
+}
+
+// Its text; empty if none was named. One that the server could not read either is no reason to ask.
+Result<std::string> ReadProfile(const std::string& path) {
+  if (path.empty()) return "";
+  auto csv = ReadFile(path);
+  if (!csv) return csv;
+  if (const auto profile = profile::ParseProfile(*csv, path); !profile) return Fail(profile);
+  return csv;
+}
+
+// Takes back a job that only this command made if its profile is refused. Otherwise the command,
+// mended, would find a job that was registered differently.
+Result<void> Upload(ServerClient& server, const Flags& flags, const std::string& csv,
+                    const ServerClient::Registered& registered) {
+  const auto put = server.Send("PUT", PathOf(flags, "/profile"), csv, "text/csv");
+  if (put) return {};
+  const Error& error = put.error();
+  const bool is_refused = error.kind != ErrorKind::kSystem;
+  if (registered.is_new && is_refused && server.Send("POST", PathOf(flags, "/end"), "{}")) {
+    return FailAs(error.kind, "nothing is registered: {}: {}", flags.profile, error.message);
+  }
+  return FailAs(error.kind, "job {} is registered, without this profile: {}: {}", flags.job,
+                flags.profile, error.message);
+}
+
+std::string ProfileWords(const Flags& flags, const plan_file::PlannedJob& planned, const ordered_json& job) {
+  if (!flags.profile.empty()) return ", and is being planned";
+  if (job.at("profile_version") != 0) return "";
+  if (planned.profile.empty()) return "; no profile yet: --profile FILE";
+  return fmt::format("; no profile yet: --profile {} ({} names it, but only the flag sends it)",
+                     planned.profile, flags.registered.job_file);
+}
+
+Result<void> Register(const Flags& flags) {
+  const auto planned = job::LoadUnprofiledJob(flags.registered);
+  if (!planned) return Fail(planned);
+  const auto registration = RegistrationOf(flags, *planned);
+  if (!registration) return Fail(registration);
+  const auto csv = ReadProfile(flags.profile);
+  if (!csv) return Fail(csv);
+  auto server = ServerClient::Connect(flags.server);
+  if (!server) return Fail(server);
+  const auto registered = server->Register(registration->dump());
+  if (!registered) return Fail(registered);
+  if (!flags.profile.empty()) {
+    if (auto put = Upload(*server, flags, *csv, *registered); !put) return put;
+  }
+  if (planned->model.blocking_power_w == 0 && !flags.registered.blocking_power_w) {
+    std::fputs(
+        "perseus: warning: no blocking power: energies are planned with 0 W while GPUs wait "
+        "(--blocking-power W, or blocking_power_w in the job file)\n",
+        stderr);
+  }
+  const ordered_json& job = registered->job;
+  return Print(fmt::format("job {} is {}{}\n", flags.job, job.at("id").get<std::string>(),
+                           ProfileWords(flags, *planned, job)));
+}
+
+std::string FormatNodes(const ordered_json& nodes) {
+  if (nodes.empty()) return "no node has attached\n";
+  Table table({"node", "ranks", "state", "has orders", "follows", "since step", "heard (s ago)"});
+  for (const ordered_json& node : nodes) {
+    table.AddRow({node.at("node"), std::to_string(node.at("ranks").size()), node.at("state"),
+                  fmt::format("{}", node.at("acknowledged").get<std::int64_t>()),
+                  fmt::format("{}", node.at("following").get<std::int64_t>()),
+                  fmt::format("{}", node.at("since_step").get<std::int64_t>()),
+                  fmt::format("{:.1f}", node.at("seen_s_ago").get<double>())});
+  }
+  return table.Format();
+}
+
+std::string FormatStragglers(const ordered_json& stragglers) {
+  std::string text;
+  for (const ordered_json& straggler : stragglers) {
+    text += fmt::format(
+        "straggler: pipeline {}, {:.4g} times as slow, {} ({}){}{}\n",
+        straggler.at("pipeline").get<int>(), straggler.at("slowdown").get<double>(),
+        straggler.at("state").get<std::string>(), straggler.at("source").get<std::string>(),
+        straggler.contains("expires") ? ", until " + straggler["expires"].get<std::string>() : "",
+        straggler.contains("warning") ? "; " + straggler["warning"].get<std::string>() : "");
+  }
+  return text;
+}
+
+std::string FormatOrders(const ordered_json& orders) {
+  const auto& baseline = orders.at("baseline");
+  std::string text =
+      fmt::format("orders {}, from step {}: {} ({}{})\n", orders.at("version").get<std::int64_t>(),
+                  orders.at("from_step").get<std::int64_t>(),
+                  orders.at("target").get<std::string>(), orders.at("reason").get<std::string>(),
+                  orders.at("refined").get<bool>() ? "" : "; a better plan is being looked for");
+  Table table({"pipeline", "plan", "time (s)", "energy (J)", "saving"});
+  const double baseline_j = baseline.at("energy_j");
+  int pipeline = 0;
+  for (const ordered_json& share : orders.at("pipelines")) {
+    const double energy_j = share.at("energy_j");
+    table.AddRow({std::to_string(pipeline++), share.at("plan"),
+                  FormatQuantity(share.at("time_s").get<double>()), FormatQuantity(energy_j),
+                  FormatPercent(1 - energy_j / baseline_j)});
+  }
+  return text + table.Format();
+}
+
+std::string FormatJob(const ordered_json& job) {
+  std::string text =
+      fmt::format("{} ({}): {}\n{} pipelines x {} stages x {} GPUs, {}, {} microbatches\n",
+                  job.at("key").get<std::string>(), job.at("id").get<std::string>(),
+                  job.at("status").get<std::string>(), job.at("pipelines").get<int>(),
+                  job.at("stages").get<int>(), job.at("tensor_parallel").get<int>(),
+                  job.at("schedule").get<std::string>(), job.at("microbatches").get<int>());
+  text += fmt::format("target: {}\n", TargetWords(job.at("target")));
+  if (job.contains("problem")) text += "problem: " + job["problem"].get<std::string>() + "\n";
+  if (job.at("detect_stragglers") == false) text += "stragglers are not noticed, only reported\n";
+  if (job.at("profile_version") == 0) text += "no profile yet (perseus tune, or --profile)\n";
+  if (job.contains("orders")) text += "\n" + FormatOrders(job["orders"]);
+  if (const auto stragglers = FormatStragglers(job.at("stragglers")); !stragglers.empty()) {
+    text += "\n" + stragglers;
+  }
+  return text + "\n" + FormatNodes(job.at("nodes"));
+}
+
+Result<void> Show(const Flags& flags) {
+  auto server = ServerClient::Connect(flags.server);
+  if (!server) return Fail(server);
+  const auto job = server->Get(PathOf(flags));
+  if (!job) return Fail(job);
+  return Print(flags.as_json ? job->dump(2) + "\n" : FormatJob(*job));
+}
+
+Result<void> SetTarget(const Flags& flags) {
+  if (!AsksForTarget(flags.targets)) {
+    return Fail(
+        "which target? (--slowdown, --deadline, --energy-budget, --power-cap, --price, "
+        "--min-energy or --edp; perseus job show {} says the one it has)",
+        flags.job);
+  }
+  const auto target = TargetOf(flags.targets);
+  if (!target) return Fail(target);
+  auto server = ServerClient::Connect(flags.server);
+  if (!server) return Fail(server);
+  const auto set = server->Send("PUT", PathOf(flags, "/target"), target->dump());
+  if (!set) return Fail(set);
+  return Print(fmt::format("job {}: {}\n", flags.job, set->at("name").get<std::string>()));
+}
+
+Result<void> SayStraggler(const Flags& flags) {
+  if (flags.is_over == flags.slowdown.has_value()) {
+    return Fail("say either --slowdown (such as 1.25) or --over");
+  }
+  auto server = ServerClient::Connect(flags.server);
+  if (!server) return Fail(server);
+  const std::string path = PathOf(flags, fmt::format("/stragglers/{}", flags.pipeline));
+  if (flags.is_over) {
+    const auto deleted = server->Send("DELETE", path, "");
+    if (!deleted) return Fail(deleted);
+    return Print(fmt::format("pipeline {} {}\n", flags.pipeline,
+                             deleted->at("deleted").get<bool>() ? "is none any more" : "was none"));
+  }
+  ordered_json body{{"slowdown", *flags.slowdown}};
+  if (flags.starts_in_s) body["starts_in"] = *flags.starts_in_s;
+  if (flags.expires_in_s) body["expires_in"] = *flags.expires_in_s;
+  const auto put = server->Send("PUT", path, body.dump());
+  if (!put) return Fail(put);
+  return Print(FormatStragglers(ordered_json::array({*put})));
+}
+
+Result<void> PrintPlan(const Flags& flags) {
+  auto server = ServerClient::Connect(flags.server);
+  if (!server) return Fail(server);
+  const auto plan = server->GetText(PathOf(flags, "/plans/" + http::PercentEncoded(flags.plan)));
+  if (!plan) return Fail(plan);
+  return Print(*plan);
+}
+
+Result<void> End(const Flags& flags) {
+  auto server = ServerClient::Connect(flags.server);
+  if (!server) return Fail(server);
+  const auto ended = server->Send("POST", PathOf(flags, "/end"), "{}");
+  if (!ended) return Fail(ended);
+  return Print(fmt::format("job {} has ended; its nodes take their orders back\n", flags.job));
+}
+
+}  // namespace
+
+Verb AddJobVerb(CLI::App& program) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* verb = program.add_subcommand("job", kJobAbout);
+  verb->footer(kJobExamples);
+  verb->require_subcommand(1);
+  using Run = Result<void> (*)(const Flags&);
+  auto actions = std::make_shared<std::vector<std::pair<CLI::App*, Run>>>();
+  const auto add = [&](const char* name, const char* about, const char* scope, Run run) {
+    CLI::App* sub = verb->add_subcommand(name, about);
+    sub->add_option("job", flags->job, "The job's key, or its id")->required()->type_name("JOB");
+    AddServerFlags(*sub, flags->server, scope);
+    actions->emplace_back(sub, run);
+    return sub;
+  };
+  CLI::App* registers =
+      add("register", "Register a job, or find the one of that key", "job", Register);
+  AddJobFlags(*registers, flags->registered, JobComes::kWithoutProfile);
+  registers->add_option("--profile", flags->profile, "Its profile (CSV), if it was measured")
+      ->type_name("FILE");
+  registers->add_option("--gpu", flags->gpu, "The GPUs' name")->type_name("NAME");
+  registers->add_flag("--no-detection", flags->has_no_detection,
+                      "Stragglers are only those that somebody reports");
+  AddTargetFlags(*registers, flags->targets);
+  add("show", "What it does, which orders are in force, and where each node is", "read", Show)
+      ->add_flag("--json", flags->as_json, "As JSON, for scripts");
+  AddTargetFlags(*add("target", "Another target, while it runs", "job", SetTarget), flags->targets);
+  add("plan", "Print a plan file", "read", PrintPlan)
+      ->add_option("plan", flags->plan,
+                   "current, no-slowdown, slowdown-5, deadline-2.9s, least-energy, … (default: "
+                   "current)")
+      ->type_name("PLAN");
+  CLI::App* straggler =
+      add("straggler", "A pipeline is slow, will be, or is no longer", "job", SayStraggler);
+  straggler->add_option("pipeline", flags->pipeline, "Its number, from 0")
+      ->required()
+      ->check(CLI::Range(0, 999'999))
+      ->type_name("PIPELINE");
+  straggler->add_option("--slowdown", flags->slowdown, "How many times as slow, such as 1.25")
+      ->check(NumberIn({1, 100}, ""))
+      ->type_name("FACTOR");
+  straggler->add_option("--starts-in", flags->starts_in_s, "From then on (default: 0)")
+      ->check(NumberIn({0, 1e8}, "in seconds"))
+      ->type_name("SECONDS");
+  straggler->add_option("--expires-in", flags->expires_in_s, "Until then (default: for good)")
+      ->check(NumberIn({0, 1e8}, "in seconds"))
+      ->type_name("SECONDS");
+  straggler->add_flag("--over", flags->is_over, "It is none any more");
+  add("end", "It has ended", "job", End);
+  return {verb, [flags, actions] {
+            for (const auto& [sub, run] : *actions) {
+              if (sub->parsed()) return run(*flags);
+            }
+            return Result<void>();
+          }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,58 @@
+#include "perseus/cli/job_options.h"
+
+#include <string>
+#include <vector>
+
+#include "perseus/cli/flag_checks.h"
+#include "perseus/planning/schedule/schedule.h"
+
+namespace perseus::cli {
+
+void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
+  const bool has_profile = comes == JobComes::kWithProfile;
+  const auto number = [](const NumberRange& range) {
+    return NumberIn({range.least, range.most}, std::string(range.unit));
+  };
+  const auto count = WholeNumberIn({job::kCountRange.least, job::kCountRange.most});
+  const auto seconds = number(job::kSecondsRange);
+  auto add = [&](const char* name, auto& value, const char* type, const char* help) {
+    return verb.add_option(name, value, help)->type_name(type)->group("Job");
+  };
+  add("--job", flags.job_file, "FILE", "Job file (TOML); the flags below override it");
+  CLI::Option* schedule = add("--schedule", flags.schedule, "NAME", "What each stage runs when");
+  const auto names = schedule::ScheduleNames();
+  schedule->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
+  CLI::Option* schedule_file = add("--schedule-file", flags.schedule_file, "FILE",
+                                   "The same from a CSV as torch.distributed.pipelining dumps it");
+  schedule_file->excludes(schedule);
+  add("--graph", flags.graph, "FILE",
+      "Work that is no pipeline: operations and dependencies in JSON")
+      ->excludes(schedule)
+      ->excludes(schedule_file);
+  add("--stages", flags.stages, "N",
+      has_profile
+          ? "Ranks along the pipeline (default: as many as the profile has)"
+          : "Ranks along the pipeline (needed, unless the job file or a schedule file says)")
+      ->check(count);
+  add("--microbatches", flags.microbatches, "N", "Microbatches of one iteration of one pipeline")
+      ->check(count);
+  add("--chunks", flags.chunks, "N", "Model chunks on each rank (interleaved schedules)")
+      ->check(count);
+  add("--pipelines", flags.pipelines, "N",
+      has_profile ? "Data-parallel pipelines; for totals only" : "Data-parallel pipelines")
+      ->check(count);
+  add("--gpus-per-stage", flags.gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)")
+      ->check(count);
+  add("--blocking-power", flags.blocking_power_w, "W", "What one GPU draws while it waits")
+      ->check(number(job::kBlockingPowerRange));
+  add("--switch-latency", flags.switch_latency_ms, "MS", "From asking for a clock to having it")
+      ->check(number(job::kSwitchLatencyRange));
+  add("--p2p", flags.p2p_s, "S", "Time on the wire from stage to stage")->check(seconds);
+  add("--load", flags.load_s, "S", "Time to load a microbatch, on the first stage")->check(seconds);
+  add("--all-reduce", flags.all_reduce_s, "S", "Time to reduce gradients, on each rank")
+      ->check(seconds);
+  add("--optimizer", flags.optimizer_s, "S", "Time of the optimizer's step, on each rank")
+      ->check(seconds);
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,16 @@
+// The flags that describe a job, which several verbs share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "perseus/planning/job/job_setup.h"
+
+namespace perseus::cli {
+
+// Whether the verb has a profile when it reads the job, which then says how many stages there are.
+enum class JobComes { kWithProfile, kWithoutProfile };
+
+// Adds all but the profile, which is an argument of one verb and a flag of the other.
+void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes = JobComes::kWithProfile);
+
+}  // namespace perseus::cli

@@ -1,0 +1,110 @@
+// `perseus jobs` and `perseus top`: what a server's jobs do.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "perseus/cli/flag_checks.h"
+#include "perseus/cli/jobs_table.h"
+#include "perseus/cli/server_flags.h"
+#include "perseus/cli/signals.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/terminal.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kAboutJobs = "List the jobs of a perseus server.";
+constexpr const char* kAboutTop =
+    "Watch the jobs of a perseus server, until Ctrl-C. `energy` and `step` are measured means of "
+    "the\n"
+    "last steps, `planned saving` is that of the plans in force.";
+// Between looks at whether it is to end.
+constexpr std::chrono::milliseconds kMoment{100};
+
+struct JobsFlags {
+  ServerFlags server;
+  bool all = false;
+  bool as_json = false;
+};
+struct TopFlags {
+  ServerFlags server;
+  double interval_s = 2;
+  int rounds = 0;  // 0: until it is ended.
+};
+
+Result<void> RunJobs(const JobsFlags& flags) {
+  auto server = ServerClient::Connect(flags.server);
+  if (!server) return Fail(server);
+  const auto jobs = FetchJobs(*server, flags.all);
+  if (!jobs) return Fail(jobs);
+  return Print(flags.as_json ? jobs->dump(2) + "\n" : FormatJobs(*jobs));
+}
+
+std::string Screen(const nlohmann::ordered_json& jobs) {
+  double saved = 0;
+  int planned = 0;
+  for (const auto& job : jobs) {
+    if (!job.contains("saving_percent")) continue;
+    saved += job["saving_percent"].get<double>();
+    ++planned;
+  }
+  std::string text =
+      fmt::format("{} job{}, {} with a plan", jobs.size(), jobs.size() == 1 ? "" : "s", planned);
+  if (planned > 0) text += fmt::format(", planned saving {:.2f} % on average", saved / planned);
+  return text + "\n\n" + FormatJobs(jobs);
+}
+
+Result<void> RunTop(const TopFlags& flags) {
+  auto signals = EndSignals::Take();
+  if (!signals) return Fail(signals);
+  auto server = ServerClient::Connect(flags.server);
+  if (!server) return Fail(server);
+  // Home, and clear to the end: nothing flickers.
+  const std::string_view home = DetectTerminal().colour ? "\x1b[H\x1b[J" : "";
+  for (int round = 0; flags.rounds == 0 || round < flags.rounds; ++round) {
+    const auto jobs = FetchJobs(*server, false);
+    // A server that is away may come back.
+    const std::string text =
+        jobs ? Screen(*jobs) : fmt::format("perseus: {}\n", jobs.error().message);
+    if (!jobs && round == 0) return Fail(jobs);
+    if (auto printed = Print(std::string(home) + text); !printed) return printed;
+    const auto until = std::chrono::steady_clock::now() +
+                       std::chrono::milliseconds(static_cast<int>(flags.interval_s * 1000));
+    if (round + 1 == flags.rounds) break;
+    while (std::chrono::steady_clock::now() < until) {
+      if (signals->HaveCome()) return {};
+      std::this_thread::sleep_for(kMoment);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Verb AddJobsVerb(CLI::App& program) {
+  auto flags = std::make_shared<JobsFlags>();
+  CLI::App* verb = program.add_subcommand("jobs", kAboutJobs);
+  verb->add_flag("--all", flags->all, "Those that have ended, too");
+  verb->add_flag("--json", flags->as_json, "As JSON, for scripts");
+  AddServerFlags(*verb, flags->server, "read");
+  return {verb, [flags] { return RunJobs(*flags); }};
+}
+
+Verb AddTopVerb(CLI::App& program) {
+  auto flags = std::make_shared<TopFlags>();
+  CLI::App* verb = program.add_subcommand("top", kAboutTop);
+  verb->add_option("--interval", flags->interval_s, "Between two looks (default: 2)")
+      ->check(NumberIn({0.1, 3600}, "in seconds"))
+      ->type_name("SECONDS");
+  verb->add_option("--rounds", flags->rounds, "Look that often, and end (default: until Ctrl-C)")
+      ->check(CLI::Range(1, 1'000'000))
+      ->type_name("N");
+  AddServerFlags(*verb, flags->server, "read");
+  return {verb, [flags] { return RunTop(*flags); }};
+}
+
+}  // namespace perseus::cli

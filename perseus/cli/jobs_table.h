@@ -1,0 +1,19 @@
+// A server's jobs as a table: for `perseus jobs` and `perseus top`.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "perseus/base/result.h"
+#include "perseus/cli/server_flags.h"
+
+namespace perseus::cli {
+
+// As `perseus plan` says it: "deadline 2.9 s".
+std::string TargetWords(const nlohmann::ordered_json& target);
+
+// All pages of GET /v1/jobs.
+Result<nlohmann::ordered_json> FetchJobs(ServerClient& server, bool ended_too);
+std::string FormatJobs(const nlohmann::ordered_json& jobs);
+
+}  // namespace perseus::cli

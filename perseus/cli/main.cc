@@ -1,0 +1,148 @@
+// The program `perseus`: finds the verb, runs it, and turns what went wrong into one line on
+// standard error and an exit status.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <iostream>
+#include <new>
+#include <string>
+#include <system_error>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/wording.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+// What the statuses mean is part of the interface: scripts rely on it (perseus --help shows them).
+constexpr int kOk = 0;
+constexpr int kSystemFailure = 1;
+constexpr int kBadInput = 2;
+constexpr int kUnreachableTarget = 3;
+
+constexpr const char* kMainAbout =
+    "Perseus finds the energy that a training job wastes and plans the GPU clocks that save it.\n"
+    "From the measured time and energy of each pipeline stage at each clock it computes the exact\n"
+    "frontier of iteration time and energy, and plans with a proof of how good they are.";
+constexpr const char* kMainExamples =
+    "Example:\n"
+    "  perseus synth --gpu a100 --stages 8 -o profile.csv\n"
+    "  perseus plan profile.csv --schedule 1f1b --microbatches 96 --blocking-power 83.64 -o out\n"
+    "  perseus evaluate out/plans/no-slowdown.json --profile profile.csv\n"
+    "\n"
+    "Exit status: 0 done; 1 the system failed; 2 bad input or usage; 3 a target that no plan "
+    "meets.";
+
+int StatusOf(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kInput:
+      return kBadInput;
+    case ErrorKind::kSystem:
+      return kSystemFailure;
+    case ErrorKind::kUnreachable:
+      return kUnreachableTarget;
+  }
+  return kSystemFailure;
+}
+
+int Complain(std::string_view message, int status) {
+  // Not fmt::print, which throws where standard error is closed or full.
+  std::fputs(fmt::format("perseus: {}\n", message).c_str(), stderr);
+  return status;
+}
+
+// "perseus job straggler": whose flags are wrong.
+struct ChosenVerb {
+  const CLI::App* app;
+  std::string name;
+};
+
+ChosenVerb FindChosenVerb(const CLI::App& program) {
+  ChosenVerb verb{&program, program.get_name()};
+  for (auto chosen = program.get_subcommands(); !chosen.empty();
+       chosen = verb.app->get_subcommands()) {
+    verb.app = chosen.front();
+    verb.name += " " + verb.app->get_name();
+  }
+  return verb;
+}
+
+// The flags or verbs that could have been meant by a word that is neither.
+std::string Suggestion(const CLI::App& verb, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const CLI::App* other : verb.get_subcommands({})) names.push_back(other->get_name());
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string_view nearest = NearestName(word.substr(0, word.find('=')), known);
+  return nearest.empty() ? "" : fmt::format(", did you mean {}?", nearest);
+}
+
+int ComplainOfUsage(const CLI::App& program, const CLI::ParseError& error) {
+  const auto [verb, name] = FindChosenVerb(program);
+  const std::string help = fmt::format("see {} --help", name);
+  // A verb that is not known shows as one that is missing, with something left over.
+  const auto unknown = verb->remaining();
+  const bool lacks_verb = verb->get_require_subcommand_min() > 0;
+  const bool has_unknown = lacks_verb || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  if (has_unknown && !unknown.empty()) {
+    return Complain(fmt::format("{} is not known here ({}{})", Excerpt(unknown.front()), help,
+                                Suggestion(*verb, unknown.front())),
+                    kBadInput);
+  }
+  if (lacks_verb) return Complain(fmt::format("what to do? ({})", help), kBadInput);
+  std::string what = error.what();
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  return Complain(fmt::format("{} ({})", what, help), kBadInput);
+}
+
+Result<void> RunVerb(const Verb& verb) {
+  try {
+    return verb.run();
+  } catch (const std::bad_alloc&) {
+    return FailAs(ErrorKind::kSystem, "out of memory (plan a smaller job, or on a larger machine)");
+  } catch (const std::system_error& error) {
+    return FailAs(ErrorKind::kSystem, "the system failed: {}", error.what());
+  }
+}
+
+int Run(int argc, const char* const* argv) {
+  CLI::App program(kMainAbout, "perseus");
+  program.footer(kMainExamples);
+  program.set_version_flag("--version", "perseus " PERSEUS_VERSION, "Print the version");
+  program.set_help_flag("-h,--help", "Print this help");
+  program.require_subcommand(1);
+  const std::array verbs{
+      AddPlanVerb(program),     AddShowVerb(program),      AddReportVerb(program),
+      AddCompareVerb(program),  AddEmulateVerb(program),   AddReplayVerb(program),
+      AddEvaluateVerb(program), AddPartitionVerb(program), AddSynthVerb(program),
+      AddDoctorVerb(program),   AddAgentVerb(program),     AddGpuVerb(program),
+      AddTrainerVerb(program),  AddTuneVerb(program),      AddVerifyVerb(program),
+      AddTraceVerb(program),    AddNodeVerb(program),      AddServeVerb(program),
+      AddJobsVerb(program),     AddJobVerb(program),       AddTopVerb(program),
+      AddTokenVerb(program),    AddCompletionVerb(program)};
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::Success& request) {  // --help, --version.
+    const int status = program.exit(request);
+    return std::cout.flush() ? status : Complain("cannot write to standard output", kSystemFailure);
+  } catch (const CLI::ParseError& error) {
+    return ComplainOfUsage(program, error);
+  }
+  for (const Verb& verb : verbs) {
+    if (!verb.flags->parsed()) continue;
+    if (auto done = RunVerb(verb); !done) {
+      return Complain(done.error().message, StatusOf(done.error().kind));
+    }
+  }
+  return kOk;
+}
+
+}  // namespace
+}  // namespace perseus::cli
+
+int main(int argc, char** argv) { return perseus::cli::Run(argc, argv); }

@@ -1,0 +1,108 @@
+// `perseus node`: a node's half of the control plane.
+#include "perseus/base/host.h"
+#include "perseus/cluster/node/run_node.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "perseus/cli/agent_setup.h"
+#include "perseus/base/clock.h"
+#include "perseus/base/excerpt.h"
+#include "perseus/cli/server_flags.h"
+#include "perseus/cli/signals.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kNodeAbout =
+    "Keep this node's training jobs in touch with a perseus server: tell it what steps take, and "
+    "give\n"
+    "ranks the orders that it sends. Needs no privileges but to write into the jobs' directories.\n"
+    "While the server is away, and after this program has ended, ranks go on with the orders that\n"
+    "they have. Ends with SIGTERM.";
+constexpr const char* kNodeExamples =
+    "Examples:\n"
+    "  perseus node --server https://perseus:7410 --token-file /etc/perseus/token\n"
+    "  perseus node --server http://127.0.0.1:7410 --job gpt3-run7=run    # a job started with\n"
+    "                                                                     # PERSEUS_JOB_DIR=run";
+
+constexpr const char* kJobsDirectory = "/run/perseus/jobs";
+
+struct NodeFlags {
+  ServerFlags server;
+  std::string name;
+  std::string jobs_directory;
+  std::vector<std::string> jobs;
+  std::string log_level = "info";
+};
+
+Result<std::map<std::filesystem::path, std::string>> JobsGiven(
+    const std::vector<std::string>& given) {
+  std::map<std::filesystem::path, std::string> jobs;
+  for (const std::string& job : given) {
+    // A key may have a "=" in it; a directory, rarely.
+    const std::size_t equals = job.rfind('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == job.size()) {
+      return Fail("--job {} is not KEY=DIR (expected one such as gpt3-run7=/scratch/run7)",
+                  Excerpt(job));
+    }
+    jobs.emplace(job.substr(equals + 1), job.substr(0, equals));
+  }
+  return jobs;
+}
+
+Result<void> RunNodeVerb(const NodeFlags& flags) {
+  // A server that goes, or a log that nobody reads any more, is no reason to die.
+  std::signal(SIGPIPE, SIG_IGN);
+  auto signals = EndSignals::Take();
+  if (!signals) return Fail(signals);
+  spdlog::logger log = MakeLog(flags.log_level);
+  const auto server = ClientOptionsOf(flags.server);
+  if (!server) return Fail(server);
+  const auto jobs = JobsGiven(flags.jobs);
+  if (!jobs) return Fail(jobs);
+  node::NodeOptions options;
+  options.name = flags.name.empty() ? HostName() : flags.name;
+  options.jobs = *jobs;
+  options.jobs_directory = flags.jobs_directory;
+  // Who names single jobs means these.
+  if (options.jobs_directory.empty() && jobs->empty()) options.jobs_directory = kJobsDirectory;
+  RealClock clock;
+  log.info("node {} of {}", options.name, server->server);
+  const auto ran = node::RunNode(
+      std::move(options), *server, [&] { return signals->HaveCome(); }, clock, log);
+  if (ran) log.info("ended; ranks go on with the orders that they have");
+  return ran;
+}
+
+}  // namespace
+
+Verb AddNodeVerb(CLI::App& program) {
+  auto flags = std::make_shared<NodeFlags>();
+  CLI::App* verb = program.add_subcommand("node", kNodeAbout);
+  verb->footer(kNodeExamples);
+  verb->add_option("--name", flags->name,
+                   "What the server calls this node (default: its host name)")
+      ->type_name("NAME");
+  verb->add_option("--jobs", flags->jobs_directory,
+                   fmt::format("Where job directories appear; those with a server.json are the "
+                               "server's (default: {}, unless --job is given)",
+                               kJobsDirectory))
+      ->type_name("DIR");
+  verb->add_option("--job", flags->jobs, "A job directory of its own; repeatable")
+      ->type_name("KEY=DIR");
+  AddServerFlags(*verb, flags->server, "agent");
+  verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
+      ->type_name("LEVEL")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+  return {verb, [flags] { return RunNodeVerb(*flags); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,213 @@
+// `perseus partition`: where to cut a model into stages.
+#include "perseus/planning/partition/partition.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "perseus/cli/flag_checks.h"
+#include "perseus/base/file.h"
+#include "perseus/planning/profile/layer_profile.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/table.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kPartitionAbout =
+    "Cut a model into pipeline stages, from the measured time and energy of each layer.\n"
+    "Shows the split that is most even in time (balanced), the one of the shortest iteration\n"
+    "(fastest), and the one whose plan costs least energy while it is as fast as that (energy).\n"
+    "Imbalance is the longest stage over the shortest, at maximum frequency.";
+constexpr const char* kPartitionExamples =
+    "Examples:\n"
+    "  perseus partition layers.csv --stages 4 --schedule 1f1b --microbatches 32 \\\n"
+    "      --blocking-power 83.64 -o profile.csv     # and prints the command that plans it";
+
+constexpr const char* kBalanced = "balanced";
+constexpr const char* kFastest = "fastest";
+constexpr const char* kEnergy = "energy";
+
+struct PartitionFlags {
+  std::string layers;
+  std::string schedule = "1f1b";
+  int stages = 0;
+  int microbatches = 0;
+  double blocking_power_w = 0;
+  int gpus_per_stage = 1;
+  std::string split = kEnergy;
+  std::string profile;
+  bool as_json = false;
+};
+
+double SavingOf(const partition::Partition& partition, const partition::PlannedSplit& split) {
+  return 1 - split.plan.evaluation.energy_j / partition.fastest.baseline.energy_j;
+}
+
+ordered_json SplitJson(const partition::Partition& partition, const partition::PlannedSplit& split) {
+  ordered_json stage_times = ordered_json::array();
+  for (const Nanoseconds time : split.stage_times) stage_times.push_back(ToSeconds(time));
+  return {{"boundaries", split.boundaries},
+          {"stage_times_s", std::move(stage_times)},
+          {"imbalance", partition::ImbalanceRatio(split.stage_times)},
+          {"baseline",
+           {{"time_s", ToSeconds(split.baseline.time)}, {"energy_j", split.baseline.energy_j}}},
+          {"plan",
+           {{"deadline_s", ToSeconds(split.plan.deadline)},
+            {"time_s", ToSeconds(split.plan.evaluation.time)},
+            {"energy_j", split.plan.evaluation.energy_j},
+            {"lower_bound_j", split.plan.lower_bound_j},
+            {"saving", SavingOf(partition, split)}}}};
+}
+
+// `command` plans the split whose profile was written; empty if none was.
+std::string FormatJson(const partition::Partition& partition, const std::string& command) {
+  ordered_json json{{"format", "perseus-partition"},
+                    {"version", 1},
+                    {kBalanced, SplitJson(partition, partition.balanced)},
+                    {kFastest, SplitJson(partition, partition.fastest)},
+                    {kEnergy, SplitJson(partition, partition.least_energy)},
+                    {"candidates", partition.candidates},
+                    {"bounded", partition.bounded},
+                    {"tried_all", partition.tried_all}};
+  if (partition.tried_all) {
+    json["lower_bound_j"] = partition.lower_bound_j;
+    json["gap"] = partition.gap();
+  }
+  if (!command.empty()) json["plan_command"] = command;
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+// What was gained, and how sure that is.
+std::string FormatVerdict(const partition::Partition& partition) {
+  const double fastest_j = partition.fastest.plan.evaluation.energy_j;
+  const double least_j = partition.least_energy.plan.evaluation.energy_j;
+  const bool is_better = partition.least_energy.boundaries != partition.fastest.boundaries;
+  const std::string gained =
+      is_better ? fmt::format(
+                      "The energy split costs {} less than the fastest as planned, and is no "
+                      "slower than that at maximum frequency",
+                      FormatPercent(1 - least_j / fastest_j))
+                : "No split was found that is as fast and costs less than the fastest one";
+  if (!partition.tried_all) {
+    return fmt::format(
+        "{}; {} of {}{} splits that may be as fast were tried, so there may be a better one.\n",
+        gained, partition.bounded, partition.counts_all() ? "" : "more than ",
+        partition.candidates);
+  }
+  return fmt::format(
+      "{}; of all {} that may be as fast none has a plan that costs more than {:.3f} % less.\n",
+      gained, partition.candidates, std::max(0.0, 1 - partition.lower_bound_j / least_j) * 100);
+}
+
+std::string FormatTable(const partition::Partition& partition) {
+  Table table({"split", "cut at layers", "imbalance", "time (s)", "energy (J)", "planned time (s)",
+               "planned energy (J)", "saving"});
+  for (const auto& [name, split] :
+       {std::pair(kBalanced, &partition.balanced), std::pair(kFastest, &partition.fastest),
+        std::pair(kEnergy, &partition.least_energy)}) {
+    table.AddRow({name, fmt::format("{}", fmt::join(split->boundaries, ",")),
+                  fmt::format("{:.3f}", partition::ImbalanceRatio(split->stage_times)),
+                  FormatQuantity(ToSeconds(split->baseline.time)),
+                  FormatQuantity(split->baseline.energy_j),
+                  FormatQuantity(ToSeconds(split->plan.evaluation.time)),
+                  FormatQuantity(split->plan.evaluation.energy_j),
+                  FormatPercent(SavingOf(partition, *split))});
+  }
+  return table.Format() + "\n" + FormatVerdict(partition);
+}
+
+// As a shell reads one word.
+std::string Quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789%+,-./:=@_";
+  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// The command that gives the plan of the split whose profile was written.
+std::string NextCommand(const PartitionFlags& flags, const partition::PlannedSplit& split) {
+  std::string command = fmt::format(
+      "perseus plan {} --schedule {} --microbatches {} --blocking-power {}", Quoted(flags.profile),
+      flags.schedule, flags.microbatches, flags.blocking_power_w);
+  if (flags.gpus_per_stage > 1)
+    command += fmt::format(" --gpus-per-stage {}", flags.gpus_per_stage);
+  // All digits: it is a whole number of nanoseconds.
+  return command + fmt::format(" --deadline {:.9f}", ToSeconds(split.plan.deadline));
+}
+
+Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
+  if (is_split_given && flags.profile.empty()) {
+    return Fail("--split says which profile is written (add -o PROFILE.csv)");
+  }
+  const auto text = ReadFile(flags.layers);
+  if (!text) return Fail(text);
+  auto layers = profile::ParseLayers(*text, flags.layers);
+  if (!layers) return Fail(layers);
+  auto schedule = schedule::GenerateSchedule({flags.schedule, flags.stages, flags.microbatches, 1});
+  if (!schedule) return Fail(schedule);
+  partition::PartitionJob job{.layers = *std::move(layers), .schedule = *std::move(schedule), .model = {}};
+  job.model.blocking_power_w = flags.blocking_power_w;
+  job.model.gpus_per_stage = flags.gpus_per_stage;
+  const auto partition = partition::PartitionLayers(job);
+  if (!partition) return Fail(partition);
+  if (flags.profile.empty()) {
+    return Print(flags.as_json ? FormatJson(*partition, "") : FormatTable(*partition));
+  }
+  const partition::PlannedSplit& split = flags.split == kBalanced  ? partition->balanced
+                              : flags.split == kFastest ? partition->fastest
+                                                        : partition->least_energy;
+  const std::string profile = profile::FormatProfile(profile::StageProfile(job.layers, split.boundaries));
+  if (auto written = WriteFileAtomically(flags.profile, profile); !written) return written;
+  const std::string command = NextCommand(flags, split);
+  if (flags.as_json) return Print(FormatJson(*partition, command));
+  return Print(fmt::format("{}\n{} has the stages of the {} split. To plan them as above:\n  {}\n",
+                           FormatTable(*partition), flags.profile, flags.split, command));
+}
+
+}  // namespace
+
+Verb AddPartitionVerb(CLI::App& program) {
+  auto flags = std::make_shared<PartitionFlags>();
+  CLI::App* verb = program.add_subcommand("partition", kPartitionAbout);
+  verb->footer(kPartitionExamples);
+  const auto count = WholeNumberIn({1, 1'000'000});
+  const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
+    return verb->add_option(name, value, help)->type_name(type);
+  };
+  add("layers", flags->layers, "LAYERS.csv", "Measured time and energy of each layer (CSV)")
+      ->required();
+  add("--stages", flags->stages, "N", "Stages to cut it into")->check(count)->required();
+  const auto names = schedule::ScheduleNames();
+  add("--schedule", flags->schedule, "NAME", "What each stage runs when")
+      ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())))
+      ->capture_default_str();
+  add("--microbatches", flags->microbatches, "N", "Microbatches of one iteration of one pipeline")
+      ->check(count)
+      ->required();
+  add("--blocking-power", flags->blocking_power_w, "W", "What one GPU draws while it waits")
+      ->check(NumberIn({0, 100'000}, "watts"))
+      ->required();
+  add("--gpus-per-stage", flags->gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)")
+      ->check(count)
+      ->capture_default_str();
+  CLI::Option* split = add("--split", flags->split, "NAME", "Whose profile is written")
+                           ->check(CLI::IsMember({kBalanced, kFastest, kEnergy}))
+                           ->capture_default_str();
+  add("-o,--output", flags->profile, "PROFILE.csv",
+      "Write the profile of a split's stages, for perseus plan");
+  verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+  return {verb, [flags, split] { return RunPartition(*flags, split->count() > 0); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,244 @@
+// `perseus plan`: from a profile to the frontier and to plans.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "perseus/cli/figure_flags.h"
+#include "perseus/cli/flag_checks.h"
+#include "perseus/cli/job_options.h"
+#include "perseus/planning/plan_file/frequency_lists.h"
+#include "perseus/planning/plan/make_plan_file.h"
+#include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/planning/report/trace.h"
+#include "perseus/planning/report/report.h"
+#include "perseus/cli/plan_report.h"
+#include "perseus/cli/plan_targets.h"
+#include "perseus/cli/progress_bar.h"
+#include "perseus/cli/results.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/target_flags.h"
+#include "perseus/cli/terminal_plot.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kPlanAbout =
+    "Plan the clock of every computation of a training iteration.\n"
+    "Prints what the job takes at maximum frequency, with no slowdown, with several slowdowns and\n"
+    "at least energy: time and energy of an iteration of one pipeline. Every plan keeps its "
+    "target\n"
+    "to the nanosecond; `gap` is how far it may be from the best plan there is.";
+constexpr const char* kPlanExamples =
+    "Examples:\n"
+    "  perseus plan profile.csv --schedule 1f1b --stages 8 --microbatches 96 \\\n"
+    "      --blocking-power 83.64 --gpus-per-stage 8 -o out\n"
+    "  perseus plan --job job.toml --slowdown 5 --power-cap 21000 --price 0.12 2 -o out\n"
+    "\n"
+    "DIR then holds report.html (open it in a browser), frontier.csv (every breakpoint),\n"
+    "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json; what an earlier run wrote\n"
+    "there is removed first.";
+
+// Of the progress bar: more than the walk takes, so that the bar does not stand still after it.
+constexpr double kShareOfWalk = 0.15;
+
+struct PlanFlags {
+  job::JobFlags job;
+  TargetFlags targets;
+  std::string directory;
+  std::optional<int> stops;
+  bool without_frontier = false;
+  FigureFlags figures;
+  bool with_frequency_lists = false;
+  bool as_json = false;
+  bool with_plot = false;
+};
+
+Result<void> AddFrequencyLists(const PlanOutcome& outcome, std::vector<ResultFile>& files) {
+  std::vector<const PlannedTarget*> slowest_first;
+  for (const PlannedTarget& planned : outcome.targets) slowest_first.push_back(&planned);
+  // As their solver numbers them: from the slow end, so that the last file is the fastest plan.
+  std::stable_sort(slowest_first.begin(), slowest_first.end(), [](const auto* a, const auto* b) {
+    return a->plan.evaluation.time > b->plan.evaluation.time;
+  });
+  for (std::size_t i = 0; i < slowest_first.size(); ++i) {
+    const plan::Plan& plan = slowest_first[i]->plan;
+    auto lists = plan_file::FormatFrequencyLists(
+        outcome.planner.graph(),
+        {plan.options, plan.target, plan.evaluation.time, plan.evaluation.energy_j});
+    if (!lists) return Fail(lists);
+    files.push_back({fmt::format("freqs_pipeline_{:05}.py", i), *std::move(lists)});
+  }
+  return {};
+}
+
+// `first_asked` is what the trace shows beside the baseline.
+std::string FormatPlanTrace(const PlanOutcome& outcome, std::string_view first_asked) {
+  const auto shown = std::find_if(outcome.targets.begin(), outcome.targets.end(),
+                                  [&](const PlannedTarget& t) { return t.slug == first_asked; });
+  const plan::Planner& planner = outcome.planner;
+  const report::Timeline timelines[] = {
+      {"maximum frequency", schedule::BaselineOptions(planner.graph()), planner.baseline()},
+      {shown->plan.target, shown->plan.options, shown->plan.evaluation}};
+  return report::FormatTrace(planner.graph(), planner.model().blocking_power_w, timelines);
+}
+
+// The page's data; `first_asked` is the plan that is shown first.
+Result<std::string> MakeReportData(const PlanOutcome& outcome, std::vector<report::FrontierCurve> overlays,
+                                   std::string_view first_asked) {
+  report::Report report{.planner = outcome.planner,
+                .job = outcome.job.planned,
+                .frontier = {},
+                .plans = {},
+                .overlays = std::move(overlays)};
+  if (outcome.frontier) report.frontier = {"bound", outcome.frontier->points};
+  for (const PlannedTarget& planned : outcome.targets) {
+    if (planned.slug == first_asked) report.chosen = report.plans.size();
+    report.plans.push_back({planned.slug, planned.plan});
+  }
+  return report::FormatReportData(report);
+}
+
+Result<std::vector<ResultFile>> MakeFiles(const PlanFlags& flags, const PlanOutcome& outcome,
+                                          std::string_view first_asked,
+                                          const std::string& report_data) {
+  std::vector<ResultFile> files;
+  if (outcome.frontier) files.push_back({"frontier.csv", report::FormatFrontier(*outcome.frontier)});
+  for (const PlannedTarget& planned : outcome.targets) {
+    files.push_back({fmt::format("plans/{}.json", planned.slug),
+                     plan_file::FormatPlan(plan::MakePlanFile(outcome.planner, planned.plan, outcome.job.planned))});
+  }
+  files.push_back({"trace.json", FormatPlanTrace(outcome, first_asked)});
+  if (flags.with_frequency_lists) {
+    if (auto added = AddFrequencyLists(outcome, files); !added) return Fail(added);
+  }
+  if (report::HasReportPage()) {
+    auto page = report::FormatReportPage(report_data);
+    if (!page) return Fail(page);
+    files.push_back({"report.html", *std::move(page)});
+  }
+  return files;
+}
+
+Result<void> CheckWithoutFrontier(const std::vector<plan::Target>& asked) {
+  for (const plan::Target& target : asked) {
+    if (plan::NeedsFrontier(target.kind)) {
+      return Fail("{} needs the frontier (leave out --no-frontier)", Describe(target));
+    }
+  }
+  return {};
+}
+
+Result<void> RunPlan(const PlanFlags& flags) {
+  if (flags.with_frequency_lists && flags.directory.empty()) {
+    return Fail("--frequency-lists needs a directory to write them to (add -o DIR)");
+  }
+  if (flags.with_plot && flags.as_json) {
+    return Fail("--plot draws for people and --json prints for programs (leave one of them out)");
+  }
+  if (auto able = CheckFigures(flags.figures); !able) return able;
+  auto overlays = LoadOverlays(flags.figures);
+  if (!overlays) return Fail(overlays);
+  // What cannot come to anything is refused before anything is computed.
+  ResultDirectory results(flags.directory, kPlanResults);
+  if (!flags.directory.empty()) {
+    if (auto opened = results.Open(); !opened) return opened;
+  }
+  const auto job = job::LoadJob(flags.job);
+  if (!job) return Fail(job);
+  const std::vector<plan::Target> asked = AskedTargets(flags.targets, job->gpus());
+  if (flags.without_frontier) {
+    if (auto able = CheckWithoutFrontier(asked); !able) return able;
+  }
+  if (flags.with_frequency_lists) {
+    if (auto able = plan_file::CheckListable(job->graph); !able) return able;
+  }
+  const auto planner = plan::Planner::Create(job->graph, job->model);
+  if (!planner) return Fail(planner);
+
+  std::optional<plan::Frontier> frontier;
+  std::vector<PlannedTarget> planned;
+  {
+    ProgressBar bar;
+    if (!flags.without_frontier) {
+      bar.Begin("frontier", kShareOfWalk);
+      auto computed = planner->ComputeFrontier([&](double part) { bar.Update(part); });
+      if (!computed) return Fail(computed);
+      frontier = *std::move(computed);
+    }
+    // Stops are for the report alone.
+    const int stops = flags.directory.empty() ? 0 : flags.stops.value_or(DefaultStops(job->graph));
+    auto plans =
+        PlanTargets(*planner, frontier, TargetsToPlan(asked, *planner, frontier, stops), bar);
+    if (!plans) return Fail(plans);
+    planned = *std::move(plans);
+  }
+
+  const PlanOutcome outcome{*job, *planner, frontier, planned};
+  std::string report_data;
+  if (!flags.directory.empty() || !flags.figures.figures.empty()) {
+    auto made = MakeReportData(outcome, *std::move(overlays), plan::Slug(asked.front()));
+    if (!made) return Fail(made);
+    report_data = *std::move(made);
+  }
+  std::vector<std::string> names;
+  std::string summary;
+  if (flags.directory.empty()) {
+    summary = FormatSummary(outcome, names);
+  } else {
+    auto files = MakeFiles(flags, outcome, plan::Slug(asked.front()), report_data);
+    if (!files) return Fail(files);
+    for (const ResultFile& file : *files) names.push_back(file.name);
+    summary = FormatSummary(outcome, names);
+    files->push_back({std::string(kPlanResults.summary), summary});
+    if (auto staged = results.Stage(*files); !staged) return staged;
+  }
+  std::string text = summary;
+  if (!flags.as_json) {
+    text = fmt::format("{}\n{}", FormatPlanTable(outcome), FormatFinding(outcome));
+    if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
+    if (!names.empty()) {
+      text += fmt::format("{} files are in {}\n", names.size() + 1, flags.directory);
+      if (!report::HasReportPage()) {
+        text += "report.html is not among them: this build has no page (it takes nodejs and npm)\n";
+      }
+    }
+  }
+  const auto figures = DrawFigures(flags.figures, report_data);
+  if (!figures) return Fail(figures);
+  // Results that could not be told of do not stay.
+  if (auto printed = Print(text); !printed) return printed;
+  if (auto published = results.Publish(); !published) return published;
+  return WriteFigures(flags.figures, *figures);
+}
+
+}  // namespace
+
+Verb AddPlanVerb(CLI::App& program) {
+  auto flags = std::make_shared<PlanFlags>();
+  CLI::App* verb = program.add_subcommand("plan", kPlanAbout);
+  verb->footer(kPlanExamples);
+  verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
+      ->type_name("PROFILE.csv");
+  AddJobFlags(*verb, flags->job);
+  AddTargetFlags(*verb, flags->targets);
+  verb->add_option("-o,--output", flags->directory, "Directory for the results")->type_name("DIR");
+  verb->add_option("--stops", flags->stops,
+                   "Plans at even distances along the frontier, for the report's slider (default: "
+                   "up to 16, fewer for large jobs)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 1000}));
+  AddFigureFlags(*verb, flags->figures);
+  verb->add_flag("--frequency-lists", flags->with_frequency_lists,
+                 "Also write freqs_pipeline_*.py, the lists that other tools of the field read");
+  verb->add_flag("--no-frontier", flags->without_frontier,
+                 "Plan slowdowns, deadlines and least energy alone, for very large jobs");
+  verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+  verb->add_flag("--plot", flags->with_plot,
+                 "Also draw the frontier and a timeline of the ranks, as wide as the terminal");
+  return {verb, [flags] { return RunPlan(*flags); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,104 @@
+#include "perseus/cli/plan_report.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "perseus/cli/table.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double kJoulesPerKilojoule = 1e3;
+
+double SavingOf(const plan::Planner& planner, double energy_j) {
+  return 1 - energy_j / planner.baseline().energy_j;
+}
+
+std::string FormatJoules(double energy_j) {
+  return energy_j >= kJoulesPerKilojoule ? fmt::format("{:.1f} kJ", energy_j / kJoulesPerKilojoule)
+                                         : fmt::format("{:.1f} J", energy_j);
+}
+
+ordered_json DescribePlan(const plan::Planner& planner, const PlannedTarget& planned) {
+  const plan::Evaluation& evaluation = planned.plan.evaluation;
+  return {{"target", planned.plan.target},
+          {"name", planned.slug},
+          {"deadline_s", ToSeconds(planned.plan.deadline)},
+          {"time_s", ToSeconds(evaluation.time)},
+          {"energy_j", evaluation.energy_j},
+          {"saving", SavingOf(planner, evaluation.energy_j)},
+          {"average_power_w", evaluation.average_power_w()},
+          {"switches", evaluation.switches},
+          {"lower_bound_j", planned.plan.lower_bound_j},
+          {"gap", planned.plan.gap()}};
+}
+
+}  // namespace
+
+std::string FormatPlanTable(const PlanOutcome& outcome) {
+  Table table({"plan", "time (s)", "energy (J)", "saving", "power (W)", "switches", "gap"});
+  const plan::Evaluation& baseline = outcome.planner.baseline();
+  table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time)),
+                FormatQuantity(baseline.energy_j), "", FormatQuantity(baseline.average_power_w()),
+                fmt::to_string(baseline.switches), ""});
+  for (const PlannedTarget& planned : outcome.targets) {
+    if (planned.is_stop) continue;
+    const plan::Evaluation& evaluation = planned.plan.evaluation;
+    table.AddRow({planned.plan.target, FormatQuantity(ToSeconds(evaluation.time)),
+                  FormatQuantity(evaluation.energy_j),
+                  FormatPercent(SavingOf(outcome.planner, evaluation.energy_j)),
+                  FormatQuantity(evaluation.average_power_w()), fmt::to_string(evaluation.switches),
+                  fmt::format("{:.3f} %", planned.plan.gap() * 100)});
+  }
+  return table.Format();
+}
+
+std::string FormatFinding(const PlanOutcome& outcome) {
+  const plan::Plan& plan = outcome.targets.front().plan;
+  const double saved_j = outcome.planner.baseline().energy_j - plan.evaluation.energy_j;
+  const int pipelines = outcome.job.planned.pipelines;
+  const std::string all =
+      pipelines == 1
+          ? ""
+          : fmt::format(" ({} over {} pipelines)", FormatJoules(saved_j * pipelines), pipelines);
+  return fmt::format(
+      "At maximum frequency {} of this job's energy buys no speed: the plan with no slowdown saves "
+      "{} an iteration{}.\nNo plan for this profile that is as fast can save more than {}.\n",
+      FormatPercent(SavingOf(outcome.planner, plan.evaluation.energy_j)), FormatJoules(saved_j),
+      all,
+      FormatPercent(
+          SavingOf(outcome.planner, std::min(plan.lower_bound_j, plan.evaluation.energy_j))));
+}
+
+std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files) {
+  const job::LoadedJob& job = outcome.job;
+  const plan::Evaluation& baseline = outcome.planner.baseline();
+  ordered_json summary{{"format", "perseus-summary"}, {"version", 1}};
+  summary["job"] = {{job.planned.IsGeneralGraph() ? "graph" : "profile", job.planned.profile},
+                    {"schedule", job.graph.name},
+                    {"operations", job.graph.operations.size()},
+                    {"pipelines", job.planned.pipelines},
+                    {"gpus_per_pipeline", job.gpus()}};
+  summary["baseline"] = {{"time_s", ToSeconds(baseline.time)},
+                         {"energy_j", baseline.energy_j},
+                         {"average_power_w", baseline.average_power_w()}};
+  if (outcome.frontier) {
+    const plan::FrontierPoint& least = outcome.frontier->points[outcome.frontier->least_energy];
+    summary["frontier"] = {{"breakpoints", outcome.frontier->points.size()},
+                           {"least_time_s", ToSeconds(outcome.frontier->least_time())},
+                           {"least_energy_time_s", ToSeconds(least.time)},
+                           {"least_energy_bound_j", least.bound_j}};
+  }
+  summary["plans"] = ordered_json::array();
+  for (const PlannedTarget& planned : outcome.targets) {
+    summary["plans"].push_back(DescribePlan(outcome.planner, planned));
+  }
+  summary["files"] = files;
+  return summary.dump(2, ' ', false, ordered_json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace perseus::cli

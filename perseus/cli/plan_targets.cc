@@ -1,0 +1,124 @@
+#include "perseus/cli/plan_targets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <utility>
+
+#include "perseus/base/parallel.h"
+#include "perseus/cli/target_flags.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr double kTableSlowdownsPercent[] = {1, 2, 5, 10, 20};
+constexpr int kMostStops = 16;
+// Operations of all stops together: some ten seconds of planning on one core.
+constexpr std::size_t kMostStopOperations = 40'000;
+
+bool IsSlowdown(const plan::Target& target) { return target.kind == plan::Target::Kind::kSlowdown; }
+
+// The least of 1, 2 and 5 times a power of ten that makes at most `most` steps of `range`.
+double NiceStep(double range, int most) {
+  const double least = range / most;
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (double step : {power, 2 * power, 5 * power}) {
+    if (step >= least) return step;
+  }
+  return 10 * power;
+}
+
+// Slowdowns (in percent) at even distances, short of `longest`.
+std::vector<double> StopsUpTo(double longest, int stops) {
+  std::vector<double> percents;
+  if (stops == 0 || !(longest > 0)) return percents;
+  const double step = NiceStep(longest, stops);
+  for (int i = 1; i * step < longest; ++i) {
+    // As it is written: 0.3, not 0.30000000000000004.
+    percents.push_back(std::stod(fmt::format("{:.6g}", i * step)));
+  }
+  return percents;
+}
+
+// Little to choose from gives the same plan for many a target.
+bool IsAmong(const std::vector<PlannedTarget>& planned, const plan::Plan& plan) {
+  return std::ranges::any_of(
+      planned, [&](const PlannedTarget& other) { return other.plan.options == plan.options; });
+}
+
+}  // namespace
+
+std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked, const plan::Planner& planner,
+                                        const std::optional<plan::Frontier>& frontier, int stops) {
+  std::vector<std::pair<double, bool>> slowdowns = {{0, false}};  // In percent, whether a stop.
+  for (const plan::Target& target : asked) {
+    if (IsSlowdown(target)) slowdowns.emplace_back(target.value, false);
+  }
+  std::vector<plan::Target> others;
+  if (frontier) {
+    const double longest = ToSeconds(frontier->points[frontier->least_energy].time);
+    const double baseline = ToSeconds(planner.baseline().time);
+    for (double percent : kTableSlowdownsPercent) {
+      if (baseline * (1 + percent / 100) < longest) slowdowns.emplace_back(percent, false);
+    }
+    for (double percent : StopsUpTo((longest / baseline - 1) * 100, stops)) {
+      slowdowns.emplace_back(percent, true);
+    }
+    others.push_back({.kind = plan::Target::Kind::kMinEnergy});
+  }
+  // Of equal ones that first which is no stop.
+  std::ranges::sort(slowdowns);
+
+  std::vector<WantedTarget> targets;
+  std::vector<std::string> slugs;  // Asking twice gives one plan.
+  auto add = [&](const plan::Target& target, bool is_stop) {
+    const std::string slug = plan::Slug(target);
+    if (std::ranges::find(slugs, slug) != slugs.end()) return;
+    slugs.push_back(slug);
+    targets.push_back({target, is_stop});
+  };
+  for (const auto& [percent, is_stop] : slowdowns) {
+    add({.kind = plan::Target::Kind::kSlowdown, .value = percent}, is_stop);
+  }
+  for (const plan::Target& target : others) add(target, false);
+  for (const plan::Target& target : asked) add(target, false);
+  return targets;
+}
+
+int DefaultStops(const schedule::OperationGraph& graph) {
+  const std::size_t operations = std::max<std::size_t>(graph.operations.size(), 1);
+  return static_cast<int>(std::min<std::size_t>(kMostStops, kMostStopOperations / operations));
+}
+
+Result<std::vector<PlannedTarget>> PlanTargets(const plan::Planner& planner,
+                                               const std::optional<plan::Frontier>& frontier,
+                                               const std::vector<WantedTarget>& wanted,
+                                               ProgressBar& bar) {
+  std::vector<Result<plan::Plan>> plans(wanted.size(), Fail("not planned"));
+  std::atomic<std::size_t> done = 0;
+  std::atomic<bool> has_failed = false;
+  bar.Begin(fmt::format("{} plans", wanted.size()), 1);
+  ForEachOnAllCores(wanted.size(), [&](std::size_t i) {
+    // What comes after a failure is not needed, for the first one is told.
+    if (has_failed) return;
+    plans[i] = plan::PlanForTarget(planner, frontier ? &*frontier : nullptr, wanted[i].target);
+    if (!plans[i] && !wanted[i].is_stop) has_failed = true;
+    bar.Update(static_cast<double>(++done) / static_cast<double>(wanted.size()));
+  });
+
+  std::vector<PlannedTarget> planned;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const auto& [target, is_stop] = wanted[i];
+    if (plans[i] && is_stop && IsAmong(planned, *plans[i])) continue;
+    if (plans[i]) {
+      planned.push_back({target, plan::Slug(target), *std::move(plans[i]), is_stop});
+    } else if (!is_stop || plans[i].error().kind != ErrorKind::kUnreachable) {
+      return Fail(plans[i]);
+    }
+  }
+  return planned;
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,328 @@
+// `perseus replay`: what a recorded job wasted, and who could have saved it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "perseus/cli/flag_checks.h"
+#include "perseus/base/file.h"
+#include "perseus/simulation/replay/job_trace.h"
+#include "perseus/simulation/replay/trace_replay.h"
+#include "perseus/simulation/replay/what_if.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/table.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kReplayAbout =
+    "Read the recorded timeline of a real job (a Chrome trace of all ranks and steps, gzip or\n"
+    "not), check that running its graph again gives the recorded step times, and say how much\n"
+    "energy it wasted on GPUs of a model, and what a controller would have saved that knows this\n"
+    "step, the last one, or one further back.";
+constexpr const char* kReplayExamples =
+    "Examples:\n"
+    "  perseus replay timeline.json.gz --gpu a100\n"
+    "  perseus replay timeline.json.gz --delay 2 --delay 10 --steps\n"
+    "  perseus replay timeline.json --ignore data-loading --json";
+
+constexpr int kReactive = 1;
+// A graph that gives a step so much longer or shorter than it was is not that job's. Of recorded
+// jobs that it is (docs/replay.md) the worst step is off by 1.3 %.
+constexpr double kDoubtfulError = 0.05;
+
+struct ReplayFlags {
+  std::string path;
+  std::string gpu = "a100";
+  std::vector<int> delays;
+  replay::TraceReadOptions reading;
+  double clock_tolerance_ms = 1;
+  bool shows_steps = false;
+  bool as_json = false;
+};
+
+struct Sums {
+  double time_s = 0;
+  double energy_j = 0;
+};
+
+// What the verb says, before it is a table or JSON.
+struct Answer {
+  const replay::JobTrace& trace;
+  const ReplayFlags& flags;
+  replay::WhatIf what_if;
+  Sums highest;
+  double intrinsic_j = 0;
+  double extrinsic_j = 0;
+  double bound_j = 0;
+  double median_error = 0;
+  double largest_error = 0;
+  double median_error_without_delays = 0;
+  std::vector<std::int64_t> doubtful_steps;  // Off by more than kDoubtfulError.
+  bool has_gaps = false;                     // Not every step of the job was recorded.
+
+  Answer(const replay::JobTrace& of, const ReplayFlags& asked, replay::WhatIf answered)
+      : trace(of), flags(asked), what_if(std::move(answered)) {}
+
+  double saving(double energy_j) const { return 1 - energy_j / highest.energy_j; }
+  double slowdown(double time_s) const { return time_s / highest.time_s - 1; }
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+Sums SumOf(const std::vector<replay::StepOutcome>& steps) {
+  Sums sums;
+  for (const replay::StepOutcome& step : steps) {
+    sums.time_s += ToSeconds(step.time);
+    sums.energy_j += step.energy_j;
+  }
+  return sums;
+}
+
+Answer Summarise(const replay::JobTrace& trace, const ReplayFlags& flags, replay::WhatIf what_if) {
+  Answer answer{trace, flags, std::move(what_if)};
+  std::vector<double> errors;
+  std::vector<double> without_delays;
+  const std::vector<replay::StepBloat>& steps = answer.what_if.steps;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const replay::StepBloat& step = steps[i];
+    answer.highest.time_s += ToSeconds(step.replayed);
+    answer.highest.energy_j += step.energy_j;
+    answer.intrinsic_j += step.intrinsic_j;
+    answer.extrinsic_j += step.extrinsic_j;
+    answer.bound_j += step.bound_j;
+    errors.push_back(std::abs(step.error()));
+    if (errors.back() > kDoubtfulError) answer.doubtful_steps.push_back(step.number);
+    without_delays.push_back(
+        std::abs(ToSeconds(step.without_host_delays) / ToSeconds(step.recorded) - 1));
+    // A number may be the largest there is; the one before it is not.
+    answer.has_gaps = answer.has_gaps || (i > 0 && step.number - 1 != steps[i - 1].number);
+  }
+  answer.largest_error = *std::ranges::max_element(errors);
+  answer.median_error = Median(std::move(errors));
+  answer.median_error_without_delays = Median(std::move(without_delays));
+  return answer;
+}
+
+std::string NameOf(const replay::ControllerOutcome& controller) {
+  if (controller.delay == 0) return "oracle (knows this step)";
+  if (controller.delay == kReactive) return "reactive (acts on the last step)";
+  return fmt::format("delayed by {} steps", controller.delay);
+}
+
+std::string FormatSteps(const Answer& answer) {
+  std::vector<std::string> header{"step",    "recorded (s)", "replayed (s)", "error",
+                                  "slowest", "intrinsic",    "extrinsic"};
+  const std::vector<replay::ControllerOutcome>& controllers = answer.what_if.controllers;
+  for (const replay::ControllerOutcome& controller : controllers) {
+    const std::string name = controller.delay == 0 ? "oracle"
+                             : controller.delay == kReactive
+                                 ? "reactive"
+                                 : fmt::format("delay {}", controller.delay);
+    header.push_back(name);
+    header.push_back("slower");
+  }
+  Table table(std::move(header));
+  for (std::size_t i = 0; i < answer.what_if.steps.size(); ++i) {
+    const replay::StepBloat& step = answer.what_if.steps[i];
+    std::vector<std::string> row{fmt::to_string(step.number),
+                                 FormatQuantity(ToSeconds(step.recorded)),
+                                 FormatQuantity(ToSeconds(step.replayed)),
+                                 FormatPercent(step.error()),
+                                 fmt::format("pipeline {}", step.slowest_pipeline),
+                                 FormatPercent(step.intrinsic_j / step.energy_j),
+                                 FormatPercent(step.extrinsic_j / step.energy_j)};
+    for (const replay::ControllerOutcome& controller : controllers) {
+      const replay::StepOutcome& outcome = controller.steps[i];
+      row.push_back(FormatPercent(1 - outcome.energy_j / step.energy_j));
+      row.push_back(FormatPercent(ToSeconds(outcome.time) / ToSeconds(step.replayed) - 1));
+    }
+    table.AddRow(std::move(row));
+  }
+  return table.Format();
+}
+
+// Nothing if the check passed.
+std::string FormatDoubts(const Answer& answer) {
+  const std::vector<std::int64_t>& doubtful = answer.doubtful_steps;
+  if (doubtful.empty()) return {};
+  constexpr std::size_t kNamed = 3;
+  std::string named;
+  for (std::size_t i = 0; i < std::min(kNamed, doubtful.size()); ++i) {
+    named += fmt::format("{}{}", i == 0 ? "" : ", ", doubtful[i]);
+  }
+  if (doubtful.size() > kNamed) named += ", ...";
+  return fmt::format(
+      "CHECK FAILED: {} of {} steps come out more than {:g} % off ({}), so what follows is not to "
+      "be trusted.\nIs something missing that they waited for (a pipeline, an event), or does a "
+      "clock jump? --steps shows each.\n\n",
+      doubtful.size(), answer.what_if.steps.size(), kDoubtfulError * 100, named);
+}
+
+std::string FormatText(const Answer& answer) {
+  const replay::JobTrace& trace = answer.trace;
+  const std::vector<replay::StepBloat>& steps = answer.what_if.steps;
+  std::size_t events = 0;
+  for (const replay::RecordedStep& step : trace.steps) events += step.events.size();
+  std::string text = fmt::format(
+      "{}: {} pipelines of {} ranks, {} steps ({} to {}), {} events\n"
+      "replayed: step times are off by {} (median), {} at most; without host delays by {}\n\n",
+      trace.name, trace.pipelines, trace.ranks, steps.size(), steps.front().number,
+      steps.back().number, events, FormatPercent(answer.median_error),
+      FormatPercent(answer.largest_error), FormatPercent(answer.median_error_without_delays));
+  text += FormatDoubts(answer);
+
+  Table bloat({"energy bloat", "of the energy"});
+  bloat.AddRow({"intrinsic", FormatPercent(answer.intrinsic_j / answer.highest.energy_j)});
+  bloat.AddRow({"extrinsic", FormatPercent(answer.extrinsic_j / answer.highest.energy_j)});
+  bloat.AddRow({"together", FormatPercent(answer.saving(answer.bound_j))});
+  text += bloat.Format() + "\n";
+
+  Table table({"controller", "saving", "slowdown", "energy (J)"});
+  const auto add = [&](std::string name, const Sums& sums) {
+    table.AddRow({std::move(name), FormatPercent(answer.saving(sums.energy_j)),
+                  FormatPercent(answer.slowdown(sums.time_s)), FormatQuantity(sums.energy_j)});
+  };
+  add("none (highest clocks)", answer.highest);
+  for (const replay::ControllerOutcome& controller : answer.what_if.controllers) {
+    add(NameOf(controller), SumOf(controller.steps));
+  }
+  add("bound (no clocks save more)", {answer.highest.time_s, answer.bound_j});
+  text += table.Format() + "\n";
+
+  text += fmt::format("The slowest pipeline changes {} times in {} steps.\n",
+                      answer.what_if.slowest_changes, steps.size());
+  text += fmt::format("Energies are of {} GPUs like the {}, one a rank.\n", trace.gpus(),
+                      answer.flags.gpu);
+  if (answer.has_gaps) {
+    text += "Not every step was recorded: the last step is the last recorded one.\n";
+  }
+  if (answer.flags.shows_steps) text += "\n" + FormatSteps(answer);
+  return text;
+}
+
+std::string FormatJson(const Answer& answer) {
+  ordered_json steps = ordered_json::array();
+  for (std::size_t i = 0; i < answer.what_if.steps.size(); ++i) {
+    const replay::StepBloat& step = answer.what_if.steps[i];
+    ordered_json times = ordered_json::array();
+    for (const Nanoseconds time : step.pipeline_times) times.push_back(ToSeconds(time));
+    steps.push_back({{"step", step.number},
+                     {"recorded_s", ToSeconds(step.recorded)},
+                     {"replayed_s", ToSeconds(step.replayed)},
+                     {"error", step.error()},
+                     {"without_host_delays_s", ToSeconds(step.without_host_delays)},
+                     {"slowest_pipeline", step.slowest_pipeline},
+                     {"pipeline_times_s", std::move(times)},
+                     {"energy_j", step.energy_j},
+                     {"intrinsic_j", step.intrinsic_j},
+                     {"extrinsic_j", step.extrinsic_j},
+                     {"bound_j", step.bound_j}});
+  }
+  ordered_json controllers = ordered_json::array();
+  for (const replay::ControllerOutcome& controller : answer.what_if.controllers) {
+    ordered_json outcomes = ordered_json::array();
+    for (const replay::StepOutcome& outcome : controller.steps) {
+      outcomes.push_back({{"time_s", ToSeconds(outcome.time)},
+                          {"energy_j", outcome.energy_j},
+                          {"computing_j", outcome.computing_j},
+                          {"waiting_j", outcome.waiting_j}});
+    }
+    const Sums sums = SumOf(controller.steps);
+    controllers.push_back({{"name", NameOf(controller)},
+                           {"delay_steps", controller.delay},
+                           {"energy_j", sums.energy_j},
+                           {"saving", answer.saving(sums.energy_j)},
+                           {"slowdown", answer.slowdown(sums.time_s)},
+                           {"steps", std::move(outcomes)}});
+  }
+  const ordered_json all{{"format", "perseus-replay"},
+                         {"version", 1},
+                         {"trace", answer.trace.name},
+                         {"gpu", answer.flags.gpu},
+                         {"pipelines", answer.trace.pipelines},
+                         {"ranks", answer.trace.ranks},
+                         {"time_s", answer.highest.time_s},
+                         {"energy_j", answer.highest.energy_j},
+                         {"bound_j", answer.bound_j},
+                         {"intrinsic", answer.intrinsic_j / answer.highest.energy_j},
+                         {"extrinsic", answer.extrinsic_j / answer.highest.energy_j},
+                         {"median_error", answer.median_error},
+                         {"largest_error", answer.largest_error},
+                         {"median_error_without_host_delays", answer.median_error_without_delays},
+                         {"check_passed", answer.doubtful_steps.empty()},
+                         {"doubtful_steps", answer.doubtful_steps},
+                         {"slowest_pipeline_changes", answer.what_if.slowest_changes},
+                         {"controllers", std::move(controllers)},
+                         {"steps", std::move(steps)}};
+  return all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+Result<void> RunReplay(ReplayFlags flags) {
+  flags.reading.clock_tolerance = ToNanoseconds(flags.clock_tolerance_ms / 1e3);
+  const auto gpu = synthetic::FindGpuModel(flags.gpu);
+  if (!gpu) return Fail(gpu);
+  const auto bytes = ReadFile(flags.path);
+  if (!bytes) return Fail(bytes);
+  const auto trace = replay::ParseJobTrace(*bytes, flags.path, flags.reading);
+  if (!trace) return Fail(trace);
+  const auto graph = replay::BuildTraceGraph(*trace, flags.reading.clock_tolerance);
+  if (!graph) return Fail(graph);
+  std::vector<int> delays{0, kReactive};
+  for (const int delay : flags.delays) {
+    if (std::ranges::find(delays, delay) == delays.end()) delays.push_back(delay);
+  }
+  auto what_if = replay::AskWhatIf(*graph, replay::JobPowerModel::Of(*gpu), delays);
+  if (!what_if) return Fail(what_if);
+  const Answer answer = Summarise(*trace, flags, *std::move(what_if));
+  return Print(flags.as_json ? FormatJson(answer) : FormatText(answer));
+}
+
+}  // namespace
+
+Verb AddReplayVerb(CLI::App& program) {
+  auto flags = std::make_shared<ReplayFlags>();
+  flags->delays = {5};
+  CLI::App* verb = program.add_subcommand("replay", kReplayAbout);
+  verb->footer(kReplayExamples);
+  std::vector<std::string> gpus;
+  for (const synthetic::GpuModel& model : synthetic::GpuModels()) gpus.emplace_back(model.name);
+  verb->add_option("trace", flags->path, "Timeline (Chrome trace in JSON, gzip or not)")
+      ->type_name("TRACE")
+      ->required();
+  verb->add_option("--gpu", flags->gpu, "What the GPUs are like")
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->check(CLI::IsMember(gpus));
+  verb->add_option("--delay", flags->delays,
+                   "A controller that acts on the step N before; may be repeated")
+      ->type_name("N")
+      ->capture_default_str()
+      ->allow_extra_args(false)
+      ->check(WholeNumberIn({1, 1'000'000}));
+  verb->add_option("--ignore", flags->reading.ignored,
+                   "Leave out events of this name; may be repeated")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  verb->add_option("--clock-tolerance", flags->clock_tolerance_ms,
+                   "How far the ranks' clocks may be apart, in ms")
+      ->type_name("MS")
+      ->capture_default_str()
+      ->check(NumberIn({0, 60'000}, "milliseconds"));
+  verb->add_flag("--steps", flags->shows_steps, "Print a line for each step, too");
+  verb->add_flag("--json", flags->as_json, "Print JSON in place of the tables");
+  return {verb, [flags] { return RunReplay(*flags); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,238 @@
+// `perseus report`: the page and figures again, from plans that are files.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "perseus/cli/figure_flags.h"
+#include "perseus/cli/job_options.h"
+#include "perseus/base/file.h"
+#include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/report/report.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kReportAbout =
+    "Make the report page, or figures, from plans that are there.\n"
+    "Takes the directory that `perseus plan -o` wrote, or plans in JSON for one job. What is "
+    "drawn\n"
+    "is evaluated on the profile that the plans name; a plan that says otherwise is refused.";
+constexpr const char* kReportExamples =
+    "Examples:\n"
+    "  perseus report out -o report.html --overlay published=reference.csv\n"
+    "  perseus report out --figure frontier.pdf --figure timeline.svg\n"
+    "  perseus report out/plans/slowdown-5.json --profile profile.csv --figure timeline.svg";
+
+struct ReportFlags {
+  std::vector<std::string> sources;
+  std::string profile;
+  std::string frontier;
+  std::string show;
+  std::string output;
+  FigureFlags figures;
+};
+
+struct NamedPlan {
+  std::string path;
+  plan_file::PlanFile file;
+};
+
+Result<std::vector<std::string>> PlansIn(const fs::path& directory) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory / "plans", error)) {
+    if (entry.path().extension() == ".json") paths.push_back(entry.path().string());
+  }
+  if (error || paths.empty()) {
+    return Fail("{}: has no plans (name a directory that perseus plan -o wrote, or plans)",
+                directory.string());
+  }
+  std::ranges::sort(paths);
+  return paths;
+}
+
+Result<std::vector<NamedPlan>> ReadPlans(const std::vector<std::string>& paths) {
+  std::vector<NamedPlan> plans;
+  for (const std::string& path : paths) {
+    const auto text = ReadFile(path);
+    if (!text) return Fail(text);
+    auto plan = plan_file::ParsePlan(*text, path);
+    if (!plan) return Fail(plan);
+    plans.push_back({path, *std::move(plan)});
+  }
+  return plans;
+}
+
+// The job of the first plan, over its profile or the one that is named.
+Result<job::LoadedJob> LoadJobOf(const NamedPlan& plan, const ReportFlags& flags) {
+  job::JobFlags job;
+  (plan.file.job.IsGeneralGraph() ? job.graph : job.profile) = flags.profile;
+  std::error_code error;
+  if (flags.profile.empty() && !fs::exists(plan.file.job.profile, error)) {
+    return Fail("{}: its {} {} is not there (name it with --profile)", plan.path,
+                plan.file.job.IsGeneralGraph() ? "graph" : "profile", plan.file.job.profile);
+  }
+  return job::LoadPlannedJob(plan.file, job);
+}
+
+// The plan on the profile, which has to give what the file says: a page that shows other numbers
+// than its files would be worth nothing.
+Result<plan::Plan> Evaluate(const NamedPlan& plan, const plan::Planner& planner, const job::LoadedJob& job) {
+  auto options = plan_file::FindOptions(plan.file, planner.graph(), plan.path);
+  if (!options) return Fail(options);
+  plan::Plan evaluated{.target = plan.file.target,
+                 .deadline = plan.file.deadline,
+                 .options = *std::move(options),
+                 .evaluation = {},
+                 .lower_bound_j = plan.file.lower_bound_j};
+  evaluated.evaluation = plan::Evaluator(planner.graph(), planner.model()).Evaluate(evaluated.options);
+  const plan::Evaluation& evaluation = evaluated.evaluation;
+  if (evaluation.time != plan.file.time || evaluation.energy_j != plan.file.energy_j ||
+      planner.baseline().time != plan.file.baseline_time ||
+      planner.baseline().energy_j != plan.file.baseline_energy_j) {
+    return Fail(
+        "{}: says {} s and {} J, but with {} it is {} s and {} J, or its baseline differs (name "
+        "plans of one job, and the profile that they were made from)",
+        plan.path, ToSeconds(plan.file.time), plan.file.energy_j, job.planned.profile,
+        ToSeconds(evaluation.time), evaluation.energy_j);
+  }
+  // Beyond the rounding of sums.
+  if (plan.file.lower_bound_j > evaluation.energy_j * (1 + 1e-9) ||
+      evaluation.time > plan.file.deadline) {
+    return Fail(
+        "{}: its lower bound of {} J is above its energy, or its deadline of {} s before its end, "
+        "which no plan of ours is (was the file edited?)",
+        plan.path, plan.file.lower_bound_j, ToSeconds(plan.file.deadline));
+  }
+  return evaluated;
+}
+
+// Whether the frontier is that of the plans: at each deadline it has to say the plan's bound.
+Result<void> CheckSameJob(const report::FrontierCurve& frontier, const std::vector<report::ReportedPlan>& plans,
+                          const std::string& path) {
+  plan::Frontier curve{.points = frontier.points, .least_energy = 0};
+  const auto least = std::ranges::min_element(curve.points, {}, &plan::FrontierPoint::bound_j);
+  curve.least_energy = static_cast<std::size_t>(least - curve.points.begin());
+  for (const report::ReportedPlan& plan : plans) {
+    const double bound_j = curve.BoundAt(plan.plan.deadline);
+    // Files have the breakpoints to the nanosecond.
+    if (std::abs(bound_j / plan.plan.lower_bound_j - 1) <= 1e-6) continue;
+    return Fail(
+        "{}: is not the frontier of these plans: {} J at {} s, where the plan {} has a bound of {} "
+        "J "
+        "(name the run's own frontier.csv; others go beside it with --overlay)",
+        path, bound_j, ToSeconds(plan.plan.deadline), plan.name, plan.plan.lower_bound_j);
+  }
+  return {};
+}
+
+// Where the frontier is, if anywhere: as said, or in the directory of the run.
+std::string FrontierPath(const ReportFlags& flags) {
+  if (!flags.frontier.empty()) return flags.frontier;
+  std::error_code error;
+  const fs::path beside = fs::path(flags.sources.front()) / "frontier.csv";
+  return fs::exists(beside, error) ? beside.string() : "";
+}
+
+Result<std::string> MakeData(const ReportFlags& flags) {
+  std::error_code error;
+  const bool is_run = flags.sources.size() == 1 && fs::is_directory(flags.sources.front(), error);
+  const auto paths =
+      is_run ? PlansIn(flags.sources.front()) : Result<std::vector<std::string>>(flags.sources);
+  if (!paths) return Fail(paths);
+  const auto plans = ReadPlans(*paths);
+  if (!plans) return Fail(plans);
+  const auto job = LoadJobOf(plans->front(), flags);
+  if (!job) return Fail(job);
+  const auto planner = plan::Planner::Create(job->graph, job->model);
+  if (!planner) return Fail(planner);
+
+  report::Report report{
+      .planner = *planner, .job = job->planned, .frontier = {}, .plans = {}, .overlays = {}};
+  std::vector<std::string> names;
+  for (const NamedPlan& plan : *plans) {
+    auto evaluated = Evaluate(plan, *planner, *job);
+    if (!evaluated) return Fail(evaluated);
+    names.push_back(fs::path(plan.path).stem().string());
+    report.plans.push_back({names.back(), *std::move(evaluated)});
+  }
+  const std::string shown = flags.show.empty() ? "no-slowdown" : flags.show;
+  const auto place = std::ranges::find(names, shown);
+  if (place == names.end() && !flags.show.empty()) {
+    return Fail("--show {}: none of the plans is called so (they are {})", flags.show,
+                fmt::join(names, ", "));
+  }
+  if (place != names.end()) report.chosen = static_cast<std::size_t>(place - names.begin());
+
+  if (const std::string path = FrontierPath(flags); !path.empty()) {
+    const auto text = ReadFile(path);
+    if (!text) return Fail(text);
+    auto frontier = report::ParseFrontier(*text, path);
+    if (!frontier) return Fail(frontier);
+    if (auto same = CheckSameJob(*frontier, report.plans, path); !same) return Fail(same);
+    report.frontier = *std::move(frontier);
+    report.frontier.name = "bound";
+  }
+  auto overlays = LoadOverlays(flags.figures);
+  if (!overlays) return Fail(overlays);
+  report.overlays = *std::move(overlays);
+  return report::FormatReportData(report);
+}
+
+Result<void> RunReport(const ReportFlags& flags) {
+  if (flags.output.empty() && flags.figures.figures.empty()) {
+    return Fail("there is nothing to write (add -o report.html, or --figure frontier.svg)");
+  }
+  if (auto able = CheckFigures(flags.figures); !able) return able;
+  const auto data = MakeData(flags);
+  if (!data) return Fail(data);
+  std::optional<std::string> page;
+  if (!flags.output.empty()) {
+    auto made = report::FormatReportPage(*data);
+    if (!made) return Fail(made);
+    page = *std::move(made);
+  }
+  const auto figures = DrawFigures(flags.figures, *data);
+  if (!figures) return Fail(figures);
+  if (auto written = WriteFigures(flags.figures, *figures); !written) return written;
+  if (page) {
+    if (auto written = WriteFileAtomically(flags.output, *page); !written) return written;
+  }
+  std::string told;
+  for (const std::string& path : flags.figures.figures) told += fmt::format("wrote {}\n", path);
+  if (page) told += fmt::format("wrote {}\n", flags.output);
+  return Print(told);
+}
+
+}  // namespace
+
+Verb AddReportVerb(CLI::App& program) {
+  auto flags = std::make_shared<ReportFlags>();
+  CLI::App* verb = program.add_subcommand("report", kReportAbout);
+  verb->footer(kReportExamples);
+  verb->add_option("source", flags->sources, "A directory of perseus plan -o, or plans (JSON)")
+      ->type_name("DIR|PLAN...")
+      ->required();
+  verb->add_option("--profile", flags->profile,
+                   "The profile (or graph) of the plans, if not where they say")
+      ->type_name("FILE");
+  verb->add_option("--frontier", flags->frontier,
+                   "The job's frontier.csv (default: the one in DIR)")
+      ->type_name("FILE");
+  verb->add_option("--show", flags->show, "The plan that is shown first (default: no-slowdown)")
+      ->type_name("NAME");
+  verb->add_option("-o,--output", flags->output, "The page (HTML)")->type_name("FILE");
+  AddFigureFlags(*verb, flags->figures);
+  return {verb, [flags] { return RunReport(*flags); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,120 @@
+#include "perseus/cli/server_flags.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/file.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kServer = "http://127.0.0.1:7410";
+
+// The flag, or else the variable, or else what is usual.
+std::string FirstOf(const std::string& flag, const char* variable, const std::string& usual) {
+  if (!flag.empty()) return flag;
+  const char* value = std::getenv(variable);
+  return value == nullptr || *value == '\0' ? usual : value;
+}
+
+// Nothing where there is no file. Whoever can read a token can speak for its owner.
+Result<std::string> ReadToken(const std::string& path) {
+  if (path.empty()) return "";
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && (status.st_mode & S_IROTH) != 0) {
+    return Fail("{} holds a token that everybody on this machine can read (chmod 0640 {})", path,
+                path);
+  }
+  auto text = ReadFile(path);
+  if (!text) return Fail(text);
+  while (!text->empty() && (text->back() == '\n' || text->back() == '\r')) text->pop_back();
+  if (text->empty() || !IsPrintable(*text)) {
+    return Fail("{} holds no token (expected one line: what perseus token create printed)", path);
+  }
+  return *text;
+}
+
+Result<nlohmann::ordered_json> Parsed(const Result<std::string>& text) {
+  if (!text) return Fail(text);
+  auto json = nlohmann::ordered_json::parse(*text, nullptr, false);
+  if (json.is_discarded()) {
+    return FailAs(ErrorKind::kSystem, "the server's answer is not JSON (is it a perseus server?)");
+  }
+  return json;
+}
+
+}  // namespace
+
+void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope) {
+  const std::string group = "Server";
+  verb.add_option("--server", flags.server,
+                  fmt::format("Where the server is; replicas with commas in between (default: "
+                              "PERSEUS_SERVER, or {})",
+                              kServer))
+      ->type_name("URL")
+      ->group(group);
+  verb.add_option("--token-file", flags.token_file,
+                  fmt::format("A token of scope {} (default: PERSEUS_TOKEN_FILE, or none)", scope))
+      ->type_name("FILE")
+      ->group(group);
+  verb.add_option("--ca", flags.authority, "Whom to trust (default: the system's authorities)")
+      ->type_name("FILE")
+      ->group(group);
+  CLI::Option* certificate = verb.add_option("--cert", flags.certificate, "One's own certificate")
+                                 ->type_name("FILE")
+                                 ->group(group);
+  CLI::Option* key =
+      verb.add_option("--key", flags.key, "Its key")->type_name("FILE")->group(group);
+  certificate->needs(key);
+  key->needs(certificate);
+}
+
+Result<http::ClientOptions> ClientOptionsOf(const ServerFlags& flags) {
+  http::ClientOptions options;
+  options.server = FirstOf(flags.server, "PERSEUS_SERVER", kServer);
+  options.authority = flags.authority;
+  options.certificate = flags.certificate;
+  options.key = flags.key;
+  const auto token = ReadToken(FirstOf(flags.token_file, "PERSEUS_TOKEN_FILE", ""));
+  if (!token) return Fail(token);
+  options.token = *token;
+  return options;
+}
+
+Result<ServerClient> ServerClient::Connect(const ServerFlags& flags) {
+  auto options = ClientOptionsOf(flags);
+  if (!options) return Fail(options);
+  auto client = http::Client::Create(*std::move(options));
+  if (!client) return Fail(client);
+  return ServerClient(*std::move(client));
+}
+
+Result<nlohmann::ordered_json> ServerClient::Get(const std::string& target) {
+  return Parsed(GetText(target));
+}
+
+Result<std::string> ServerClient::GetText(const std::string& target) {
+  return client_.Ask({.target = target});
+}
+
+Result<nlohmann::ordered_json> ServerClient::Send(const std::string& method,
+                                                  const std::string& target,
+                                                  const std::string& body,
+                                                  const std::string& content_type) {
+  return Parsed(client_.Ask(
+      {.method = method, .target = target, .body = body, .content_type = content_type}));
+}
+
+Result<ServerClient::Registered> ServerClient::Register(const std::string& body) {
+  auto response = client_.SendWell({.method = "POST", .target = "/v1/jobs", .body = body});
+  if (!response) return Fail(response);
+  auto job = Parsed(std::move(response->body));
+  if (!job) return Fail(job);
+  return Registered{.job = *std::move(job), .is_new = response->status == 201};
+}
+
+}  // namespace perseus::cli

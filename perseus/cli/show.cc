@@ -1,0 +1,173 @@
+// `perseus show`: plans side by side.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/base/file.h"
+#include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/table.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kShowAbout =
+    "Show plans side by side: what each takes and saves, and the mean clock of every stage.\n"
+    "Reads only the plans, in JSON, as `perseus plan -o` writes them; `perseus evaluate` checks\n"
+    "them against a profile.";
+constexpr const char* kShowExamples =
+    "Example:\n"
+    "  perseus show out/plans/no-slowdown.json out/plans/slowdown-5.json";
+
+struct ShowFlags {
+  std::vector<std::string> plans;
+  bool as_json = false;
+};
+
+// The mean clock of what runs alike: the forwards of a stage, or the operations of a resource.
+struct Clock {
+  std::string of;
+  double sum_mhz = 0;
+  int instructions = 0;
+
+  double mean_mhz() const { return sum_mhz / instructions; }
+};
+
+struct Shown {
+  std::string path;
+  plan_file::PlanFile plan;
+  double waiting = 0;  // The part of its ranks' time.
+  std::vector<Clock> clocks;
+
+  double saving() const { return 1 - plan.energy_j / plan.baseline_energy_j; }
+  double slowdown() const { return ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1; }
+  double average_power_w() const { return plan.energy_j / ToSeconds(plan.time); }
+  double gap() const { return std::max(0.0, plan.energy_j / plan.lower_bound_j - 1); }
+};
+
+Shown Summarise(std::string path, plan_file::PlanFile plan) {
+  Shown shown;
+  std::map<std::pair<int, std::string>, Clock> clocks;  // By stage, so that they come in order.
+  double busy_s = 0;
+  for (const plan_file::PlannedRank& rank : plan.ranks) {
+    for (const plan_file::PlannedInstruction& instruction : rank.instructions) {
+      busy_s += ToSeconds(instruction.duration);
+      if (instruction.frequency_mhz == 0) continue;
+      const bool has_stage = instruction.stage >= 0;
+      const std::string of =
+          has_stage ? fmt::format("stage {} {}", instruction.stage, Name(instruction.kind))
+                    : rank.name;
+      Clock& clock = clocks[{instruction.stage, of}];
+      clock.of = of;
+      clock.sum_mhz += instruction.frequency_mhz;
+      ++clock.instructions;
+    }
+  }
+  for (auto& [place, clock] : clocks) shown.clocks.push_back(std::move(clock));
+  shown.waiting = 1 - busy_s / (ToSeconds(plan.time) * static_cast<double>(plan.ranks.size()));
+  shown.path = std::move(path);
+  shown.plan = std::move(plan);
+  return shown;
+}
+
+std::string FormatJson(const std::vector<Shown>& plans) {
+  ordered_json list = ordered_json::array();
+  for (const Shown& shown : plans) {
+    ordered_json clocks = ordered_json::object();
+    for (const Clock& clock : shown.clocks) clocks[clock.of] = clock.mean_mhz();
+    list.push_back({{"file", shown.path},
+                    {"target", shown.plan.target},
+                    {"time_s", ToSeconds(shown.plan.time)},
+                    {"slowdown", shown.slowdown()},
+                    {"energy_j", shown.plan.energy_j},
+                    {"saving", shown.saving()},
+                    {"average_power_w", shown.average_power_w()},
+                    {"lower_bound_j", shown.plan.lower_bound_j},
+                    {"gap", shown.gap()},
+                    {"switches", shown.plan.switches},
+                    {"waiting", shown.waiting},
+                    {"mean_frequency_mhz", std::move(clocks)}});
+  }
+  return ordered_json{{"plans", std::move(list)}}.dump(2, ' ', false,
+                                                       ordered_json::error_handler_t::replace) +
+         "\n";
+}
+
+std::string FormatTable(const std::vector<Shown>& plans) {
+  std::vector<std::string> header{"plan"};
+  for (const Shown& shown : plans) header.push_back(shown.plan.target);
+  Table table(std::move(header));
+  const auto add_row = [&](std::string name, auto&& cell) {
+    std::vector<std::string> cells{std::move(name)};
+    for (const Shown& shown : plans) cells.push_back(cell(shown));
+    table.AddRow(std::move(cells));
+  };
+  add_row("file", [](const Shown& shown) { return shown.path; });
+  add_row("time (s)",
+          [](const Shown& shown) { return FormatQuantity(ToSeconds(shown.plan.time)); });
+  add_row("slowdown", [](const Shown& shown) { return FormatPercent(shown.slowdown()); });
+  add_row("energy (J)", [](const Shown& shown) { return FormatQuantity(shown.plan.energy_j); });
+  add_row("saving", [](const Shown& shown) { return FormatPercent(shown.saving()); });
+  add_row("power (W)", [](const Shown& shown) { return FormatQuantity(shown.average_power_w()); });
+  add_row("gap", [](const Shown& shown) { return fmt::format("{:.3f} %", shown.gap() * 100); });
+  add_row("switches", [](const Shown& shown) { return fmt::to_string(shown.plan.switches); });
+  add_row("waiting", [](const Shown& shown) { return FormatPercent(shown.waiting); });
+
+  // Of all plans, in the order of the first that has them.
+  std::vector<std::string> names;
+  for (const Shown& shown : plans) {
+    for (const Clock& clock : shown.clocks) {
+      if (std::ranges::find(names, clock.of) == names.end()) names.push_back(clock.of);
+    }
+  }
+  for (const std::string& name : names) {
+    add_row(name + " (MHz)", [&](const Shown& shown) {
+      const auto found = std::ranges::find(shown.clocks, name, &Clock::of);
+      return found == shown.clocks.end() ? "" : fmt::format("{:.0f}", found->mean_mhz());
+    });
+  }
+  std::string text = table.Format();
+  const plan_file::PlanFile& first = plans.front().plan;
+  const bool differ = std::ranges::any_of(plans, [&](const Shown& shown) {
+    return shown.plan.baseline_time != first.baseline_time ||
+           shown.plan.baseline_energy_j != first.baseline_energy_j;
+  });
+  if (differ) {
+    text +=
+        "\nThese plans are for different jobs or profiles: each slowdown and saving is against its "
+        "own baseline.\n";
+  }
+  return text;
+}
+
+Result<void> RunShow(const ShowFlags& flags) {
+  std::vector<Shown> plans;
+  for (const std::string& path : flags.plans) {
+    const auto text = ReadFile(path);
+    if (!text) return Fail(text);
+    auto plan = plan_file::ParsePlan(*text, path);
+    if (!plan) return Fail(plan);
+    plans.push_back(Summarise(path, *std::move(plan)));
+  }
+  return Print(flags.as_json ? FormatJson(plans) : FormatTable(plans));
+}
+
+}  // namespace
+
+Verb AddShowVerb(CLI::App& program) {
+  auto flags = std::make_shared<ShowFlags>();
+  CLI::App* verb = program.add_subcommand("show", kShowAbout);
+  verb->footer(kShowExamples);
+  verb->add_option("plan", flags->plans, "Plans (JSON)")->type_name("PLAN...")->required();
+  verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+  return {verb, [flags] { return RunShow(*flags); }};
+}
+
+}  // namespace perseus::cli

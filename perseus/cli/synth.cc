@@ -1,0 +1,220 @@
+// `perseus synth`: a profile without a GPU.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "perseus/cli/flag_checks.h"
+#include "perseus/base/file.h"
+#include "perseus/simulation/synthetic/model_profile.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kSynthAbout =
+    "Make a profile without a GPU: for trying things out and for planning before anything was\n"
+    "measured. Either of stages that are nearly alike, from a small model of a GPU's clock, "
+    "voltage\n"
+    "and power; or, with --model, of a published architecture on a modelled GPU, layer by layer.\n"
+    "The same flags give the same file everywhere.";
+constexpr const char* kSynthExamples =
+    "Examples:\n"
+    "  perseus synth --gpu a100 --stages 8 -o profile.csv\n"
+    "  perseus synth --gpu a40 --stages 4 --noise 0 \\\n"
+    "      --instructions forward,backward_input,backward_weight -o zero-bubble.csv\n"
+    "  perseus synth --model gpt3-xl --gpu a100-pcie --stages 4 --microbatch-size 8 \\\n"
+    "      --boundaries 0,8,14,21,27 -o gpt3-xl.csv\n"
+    "  perseus synth --list-models";
+constexpr const char* kDefaultGpuOfModels = "a100-sxm";
+constexpr const char* kModelGroup = "Published architectures";
+
+struct SynthFlags {
+  synthetic::SyntheticProfileSpec spec;
+  std::vector<std::string> instructions;
+  std::string path;
+  // For --model; what it shares with `spec` is taken from there.
+  synthetic::ModelProfileSpec model;
+  std::string boundaries;
+  std::optional<double> power_limit_w;
+  bool lists_models = false;
+  // Which flags mean nothing with --model, and without.
+  const CLI::Option* gpu = nullptr;
+  const CLI::Option* model_name = nullptr;
+  std::vector<const CLI::Option*> only_without_model;
+  std::vector<const CLI::Option*> only_with_model;
+};
+
+std::string ListModels() {
+  std::string text = fmt::format("{:18} {:24} {:>10} {:>7} {:>9}\n", "model", "", "parameters",
+                                 "layers", "sequence");
+  for (const synthetic::ModelInfo& model : synthetic::ModelZoo()) {
+    const auto layers = synthetic::LayersOf({.model = std::string(model.name)});
+    const std::string length =
+        model.sequence_length > 0 ? fmt::format("{}", model.sequence_length) : "images";
+    text += fmt::format("{:18} {:24} {:>8.1f} B {:>7} {:>9}\n", model.name, model.title,
+                        model.published_parameters / 1e9, layers ? layers->size() : 0, length);
+  }
+  return text;
+}
+
+Result<void> CheckMeaning(const SynthFlags& flags) {
+  const bool has_model = flags.model_name->count() > 0;
+  for (const CLI::Option* option : has_model ? flags.only_without_model : flags.only_with_model) {
+    if (option->count() == 0) continue;
+    if (has_model) return Fail("{} means nothing with --model (leave it out)", option->get_name());
+    return Fail("{} means nothing without --model (name one; --list-models)", option->get_name());
+  }
+  return {};
+}
+
+// "0,8,14", or what stages have alike.
+Result<void> ReadBoundaries(std::string_view text, synthetic::ModelProfileSpec& spec) {
+  if (text == "layers" || text == "blocks") {
+    spec.partition = text == "blocks" ? synthetic::EvenPartition::kBlocks : synthetic::EvenPartition::kLayers;
+    return {};
+  }
+  for (std::string_view rest = text;;) {
+    const std::size_t end = std::min(rest.find(','), rest.size());
+    int number = 0;
+    const auto read = std::from_chars(rest.data(), rest.data() + end, number);
+    if (end == 0 || read.ec != std::errc() || read.ptr != rest.data() + end) {
+      return Fail(
+          "--boundaries: \"{}\" is not a layer number (expected a list such as 0,8,14,21,27, "
+          "or layers, or blocks)",
+          rest.substr(0, end));
+    }
+    spec.boundaries.push_back(number);
+    if (end == rest.size()) return {};
+    rest.remove_prefix(end + 1);
+  }
+}
+
+Result<profile::Profile> MakeModelProfile(const SynthFlags& flags) {
+  synthetic::ModelProfileSpec spec = flags.model;
+  const auto gpu = synthetic::FindGpuRoofline(flags.gpu->count() > 0 ? flags.spec.gpu : kDefaultGpuOfModels);
+  if (!gpu) return Fail(gpu);
+  spec.gpu = *gpu;
+  if (flags.power_limit_w) spec.gpu.power_limit_w = *flags.power_limit_w;
+  spec.stages = flags.spec.stages;
+  spec.chunks = flags.spec.chunks;
+  spec.placement = flags.spec.placement;
+  spec.kinds = flags.spec.kinds;
+  if (!flags.boundaries.empty()) {
+    if (const auto read = ReadBoundaries(flags.boundaries, spec); !read) return Fail(read);
+  }
+  return synthetic::SynthesizeModelProfile(spec);
+}
+
+Result<void> RunSynth(SynthFlags flags) {
+  if (flags.lists_models) return Print(ListModels());
+  if (auto meant = CheckMeaning(flags); !meant) return meant;
+  if (!flags.instructions.empty()) {
+    flags.spec.kinds.clear();
+    for (const std::string& name : flags.instructions) {
+      flags.spec.kinds.push_back(*ParseInstructionKind(name));  // CLI11 has checked the names.
+    }
+  }
+  const auto profile =
+      flags.model_name->count() > 0 ? MakeModelProfile(flags) : synthetic::SynthesizeProfile(flags.spec);
+  if (!profile) return Fail(profile);
+  const std::string text = profile::FormatProfile(*profile);
+  if (!flags.path.empty()) return WriteFileAtomically(flags.path, text);
+  return Print(text);
+}
+
+void AddModelFlags(CLI::App& verb, SynthFlags& flags) {
+  synthetic::ModelWorkload& workload = flags.model.workload;
+  std::vector<std::string> models;
+  for (const synthetic::ModelInfo& model : synthetic::ModelZoo()) models.emplace_back(model.name);
+  flags.model_name = verb.add_option("--model", workload.model, "Architecture")
+                         ->type_name("NAME")
+                         ->check(CLI::IsMember(models))
+                         ->group(kModelGroup);
+  auto add = [&](const char* name, auto& value, const char* type, const char* help) {
+    CLI::Option* option = verb.add_option(name, value, help)->type_name(type)->group(kModelGroup);
+    flags.only_with_model.push_back(option);
+    return option;
+  };
+  const auto count = WholeNumberIn({1, 1e6});
+  add("--microbatch-size", workload.microbatch_size, "N", "Sequences, or images, of a microbatch")
+      ->capture_default_str()
+      ->check(count);
+  add("--sequence-length", workload.sequence_length, "N",
+      "Tokens of a sequence (default: the published length)")
+      ->check(count);
+  add("--tensor-parallel", workload.tensor_parallel, "N", "GPUs that share each stage")
+      ->capture_default_str()
+      ->check(count);
+  add("--boundaries", flags.boundaries, "LIST",
+      "First layer of each stage, and the number of layers: 0,8,14,21,27; or as many layers "
+      "(default) or blocks in each");
+  add("--power-limit", flags.power_limit_w, "W", "Of the GPU (default: the data sheet's)")
+      ->check(NumberIn({1, 1e5}, "watts"));
+  flags.only_with_model.push_back(
+      verb.add_flag("--recompute-activations", flags.model.recomputes_activations,
+                    "Backward passes first run the forward pass of their blocks again")
+          ->group(kModelGroup));
+  verb.add_flag("--list-models", flags.lists_models, "Print the architectures and stop")
+      ->group(kModelGroup);
+}
+
+}  // namespace
+
+Verb AddSynthVerb(CLI::App& program) {
+  auto flags = std::make_shared<SynthFlags>();
+  synthetic::SyntheticProfileSpec& spec = flags->spec;
+  CLI::App* verb = program.add_subcommand("synth", kSynthAbout);
+  verb->footer(kSynthExamples);
+  std::vector<std::string> gpus;
+  for (const synthetic::GpuModel& model : synthetic::GpuModels()) gpus.emplace_back(model.name);
+  for (const synthetic::GpuRoofline& gpu : synthetic::GpuRooflines()) {
+    if (std::find(gpus.begin(), gpus.end(), gpu.name) == gpus.end()) gpus.emplace_back(gpu.name);
+  }
+  std::vector<std::string> computations;
+  for (auto kind = InstructionKind::kForward; IsComputation(kind);
+       kind = static_cast<InstructionKind>(static_cast<int>(kind) + 1)) {
+    computations.emplace_back(Name(kind));
+  }
+  auto add = [&](const char* name, auto& value, const char* type, const char* help) {
+    return verb->add_option(name, value, help)->type_name(type)->capture_default_str();
+  };
+  // The library knows the ranges; what is checked here is that these are numbers.
+  constexpr double kAny = std::numeric_limits<double>::max();
+  const auto number = NumberIn({-kAny, kAny}, "such as 0.02");
+  flags->gpu = add("--gpu", spec.gpu, "NAME",
+                   "What the GPUs are like; a100 or a40, or with --model one of the others or a40 "
+                   "(default there: a100-sxm)")
+                   ->check(CLI::IsMember(gpus));
+  add("--stages", spec.stages, "N", "Pipeline stages")->check(WholeNumberIn({1, 100'000}));
+  add("--chunks", spec.chunks, "N", "Model chunks on each stage")->check(WholeNumberIn({1, 1'000}));
+  verb->add_flag_function(
+      "--fold", [&spec](std::int64_t) { spec.placement = synthetic::ChunkPlacement::kV; },
+      "Stages fold back at the last rank, as for zb-v and dualpipe-v");
+  verb->add_option("--instructions", flags->instructions,
+                   "What the schedule runs (default forward,backward)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember(computations))
+      ->type_name("KIND,...");
+  flags->only_without_model = {
+      add("--work-scale", spec.work_scale, "X", "Work of a microbatch, relative to the model's own")
+          ->check(number),
+      add("--head", spec.language_model_head, "X",
+          "Extra work of the last stage, as a part of a stage")
+          ->check(number),
+      add("--imbalance", spec.imbalance, "X", "How far stages differ in work")->check(number),
+      add("--noise", spec.noise, "X", "Spread of the measurements")->check(number),
+      add("--seed", spec.seed, "N", "Of imbalance and noise")->check(WholeNumberIn({0, 1e18}))};
+  AddModelFlags(*verb, *flags);
+  verb->add_option("-o,--output", flags->path, "File (default: standard output)")
+      ->type_name("FILE");
+  return {verb, [flags] { return RunSynth(*flags); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,58 @@
+#include "perseus/cli/target_flags.h"
+
+#include "perseus/cli/flag_checks.h"
+#include "perseus/base/number_range.h"
+
+namespace perseus::cli {
+
+void AddTargetFlags(CLI::App& verb, TargetFlags& flags) {
+  // Each takes one value at a time, so that `--slowdown 5 profile.csv` leaves the profile alone.
+  auto add = [&](plan::Target::Kind kind, const char* name, auto& values, const char* type,
+                 const char* help) {
+    const NumberRange range = plan::ValueRange(kind);
+    verb.add_option(name, values, help)
+        ->allow_extra_args(false)
+        ->type_name(type)
+        ->group("Targets")
+        ->check(NumberIn({range.least, range.most}, std::string(range.unit)));
+  };
+  add(plan::Target::Kind::kSlowdown, "--slowdown", flags.slowdowns_percent, "PCT",
+      "At most this much slower than at maximum frequency");
+  add(plan::Target::Kind::kDeadline, "--deadline", flags.deadlines_s, "S", "At most this iteration time");
+  add(plan::Target::Kind::kEnergyBudget, "--energy-budget", flags.energy_budgets_j, "J",
+      "The fastest plan of at most this energy per iteration (of one pipeline)");
+  add(plan::Target::Kind::kPowerCap, "--power-cap", flags.power_caps_w, "W",
+      "The fastest plan of at most this average power (of one pipeline)");
+  add(plan::Target::Kind::kPrice, "--price", flags.prices, "KWH GPUHOUR",
+      "The cheapest plan at $/kWh and $/GPU-hour, such as 0.12 2");
+  verb.add_flag("--min-energy", flags.min_energy, "Least energy, however long it takes")
+      ->group("Targets");
+  verb.add_flag("--edp", flags.edp, "Least product of energy and time")->group("Targets");
+}
+
+bool AsksForTarget(const TargetFlags& flags) {
+  return !flags.slowdowns_percent.empty() || !flags.deadlines_s.empty() ||
+         !flags.energy_budgets_j.empty() || !flags.power_caps_w.empty() || !flags.prices.empty() ||
+         flags.min_energy || flags.edp;
+}
+
+std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus) {
+  using Kind = plan::Target::Kind;
+  std::vector<plan::Target> targets;
+  auto add = [&](Kind kind, const std::vector<double>& values) {
+    for (double value : values) targets.push_back({.kind = kind, .value = value});
+  };
+  add(Kind::kSlowdown, flags.slowdowns_percent);
+  add(Kind::kDeadline, flags.deadlines_s);
+  add(Kind::kEnergyBudget, flags.energy_budgets_j);
+  add(Kind::kPowerCap, flags.power_caps_w);
+  if (flags.min_energy) targets.push_back({.kind = Kind::kMinEnergy});
+  if (flags.edp) targets.push_back({.kind = Kind::kEdp});
+  for (const auto& [kwh, gpu_hour] : flags.prices) {
+    targets.push_back({.kind = Kind::kPrice, .value = kwh, .gpu_hour = gpu_hour, .gpus = gpus});
+  }
+  if (targets.empty()) targets.push_back({.kind = Kind::kSlowdown, .value = 0});
+  return targets;
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,30 @@
+// The targets that a user may ask `perseus plan` for.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perseus/planning/plan/target.h"
+
+namespace perseus::cli {
+
+struct TargetFlags {
+  std::vector<double> slowdowns_percent;
+  std::vector<double> deadlines_s;
+  std::vector<double> energy_budgets_j;
+  std::vector<double> power_caps_w;
+  std::vector<std::pair<double, double>> prices;  // $/kWh, $/GPU-hour.
+  bool min_energy = false;
+  bool edp = false;
+};
+
+void AddTargetFlags(CLI::App& verb, TargetFlags& flags);
+
+bool AsksForTarget(const TargetFlags& flags);
+
+// In the order above; "no slowdown" if nothing was asked for. `gpus` are those of one pipeline.
+std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus);
+
+}  // namespace perseus::cli

@@ -1,0 +1,146 @@
+#include "perseus/cli/terminal_axis.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
+
+namespace perseus::cli {
+namespace {
+
+// Of the larger end. What differs by less is the same to a reader, and labels stay short.
+constexpr double kLeastSpan = 1e-3;
+constexpr double kMargin = 0.03;  // At each end.
+// Joules and seconds read well from here to there, as the table has them too; multiples of them
+// closer to 1.
+constexpr double kLeastPlain = 0.01;
+constexpr double kMostPlain = 1e5;
+constexpr double kLeastPrefixed = 1;
+constexpr double kMostPrefixed = 1e3;
+constexpr int kMostDecimals = 7;
+constexpr double kLongNumber = 1e7;  // From here on, and beyond those decimals, with an exponent.
+constexpr int kRowsBetweenTicks = 2;
+constexpr int kBlanksBetweenLabels = 6;
+constexpr std::string_view kBetweenItems = "   ";
+
+struct Prefix {
+  const char* name;
+  double scale;
+};
+constexpr Prefix kSmaller[] = {{"", 1}, {"m", 1e-3}, {"u", 1e-6}, {"n", 1e-9}};
+constexpr Prefix kLarger[] = {{"k", 1e3},  {"M", 1e6},  {"G", 1e9},
+                              {"T", 1e12}, {"P", 1e15}, {"E", 1e18}};
+
+Prefix ChoosePrefix(Quantity quantity, double largest) {
+  if (largest < kMostPlain || quantity == Quantity::kTime) {  // Nobody counts in kiloseconds.
+    for (const Prefix& prefix : kSmaller) {
+      const double least = prefix.scale == 1 ? kLeastPlain : kLeastPrefixed;
+      if (largest / prefix.scale >= least) return prefix;
+    }
+    return *std::rbegin(kSmaller);
+  }
+  for (const Prefix& prefix : kLarger) {
+    if (largest / prefix.scale < kMostPrefixed) return prefix;
+  }
+  return *std::rbegin(kLarger);
+}
+
+std::string FormatTick(double number, int exponent) {
+  const int decimals = std::max(0, -exponent);
+  if (decimals > kMostDecimals || number >= kLongNumber) {
+    return fmt::format("{:.4g}", number);
+  }
+  return fmt::format("{:.{}f}", number, decimals);
+}
+
+}  // namespace
+
+Axis Axis::Around(AxisSpec spec) {
+  const double lacking = spec.high * kLeastSpan - (spec.high - spec.low);
+  if (spec.high <= 0) spec.high = 1;  // Nothing takes anything.
+  if (lacking > 0) {
+    spec.low -= lacking / 2;
+    spec.high += lacking / 2;
+  }
+  const double margin = (spec.high - spec.low) * kMargin;
+  spec.low = std::max(0.0, spec.low - margin);
+  spec.high += margin;
+  return Axis(spec);
+}
+
+Axis::Axis(const AxisSpec& spec) : low_(spec.low), high_(spec.high) {
+  const Prefix prefix = ChoosePrefix(spec.quantity, high_);
+  prefix_ = prefix.name;
+  scale_ = prefix.scale;
+  unit_ = spec.quantity == Quantity::kTime ? "s" : "J";
+  ChooseTicks(spec.direction, spec.cells);
+}
+
+std::string Axis::UnitName(const Terminal& terminal) const {
+  return fmt::format("{}{}", prefix_ == "u" && terminal.unicode ? "µ" : prefix_, unit_);
+}
+
+// The smallest of the steps 1, 2 and 5 times a power of ten that leaves room between the labels.
+void Axis::ChooseTicks(Direction direction, int cells) {
+  const double low = low_ / scale_;
+  const double high = high_ / scale_;
+  const int smallest = static_cast<int>(std::floor(std::log10((high - low) / cells)));
+  for (int exponent = smallest;; ++exponent) {
+    for (const int digit : {1, 2, 5}) {
+      const double step = digit * std::pow(10, exponent);
+      const double cells_between = step / (high - low) * cells;
+      const auto widest = static_cast<double>(FormatTick(high, exponent).size());
+      if (cells_between <
+          (direction == Direction::kUp ? kRowsBetweenTicks : widest + kBlanksBetweenLabels))
+        continue;
+      for (double count = std::ceil(low / step); count * step <= high; ++count) {
+        ticks_.push_back({count * step * scale_, FormatTick(count * step, exponent)});
+      }
+      return;
+    }
+  }
+}
+
+int Axis::PartOf(double value, int parts) const {
+  return std::clamp(static_cast<int>(std::floor((value - low_) / (high_ - low_) * parts)), 0,
+                    parts - 1);
+}
+
+void DrawTimeAxis(const Axis& axis, CharacterGrid& grid, int row, int column, int cells,
+                  const Terminal& terminal) {
+  for (int i = 0; i < cells; ++i) grid.Put(row, column + i, terminal.unicode ? U'─' : U'-');
+  for (const Axis::Tick& tick : axis.ticks()) {
+    const int at = column + axis.PartOf(tick.value, cells);
+    grid.Put(row, at, terminal.unicode ? U'┬' : U'+');
+    const int width = static_cast<int>(tick.label.size());
+    const int start = std::clamp(at - width / 2, 0, std::max(0, grid.columns() - width));
+    grid.Put(row + 1, start, FitColumns(tick.label, width, terminal));
+  }
+}
+
+std::string FormatLegend(const std::vector<LegendItem>& items, const Terminal& terminal) {
+  if (items.empty()) return "";
+  CharacterGrid grid(static_cast<int>(items.size()), terminal.width);  // At most one on each row.
+  int row = 0;
+  int column = 0;
+  for (const LegendItem& item : items) {
+    const auto symbol = static_cast<int>(item.symbol.size()) + 1;
+    const std::u32string text = FitColumns(item.text, terminal.width - symbol, terminal);
+    const int width = symbol + static_cast<int>(text.size());
+    if (column + width > terminal.width) {
+      ++row;
+      column = 0;
+    }
+    grid.Put(row, column, item.symbol, item.colour);
+    grid.Put(row, column + symbol, text);
+    column += width + static_cast<int>(kBetweenItems.size());
+  }
+  std::string text = grid.Format(terminal);
+  text.erase(text.find_last_not_of('\n') + 1);
+  text += '\n';
+  return text;
+}
+
+}  // namespace perseus::cli

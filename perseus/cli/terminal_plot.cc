@@ -1,0 +1,292 @@
+#include "perseus/cli/terminal_plot.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "perseus/cli/plan_report.h"
+#include "perseus/cli/terminal_axis.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr int kPlotRows = 16;
+// Of a braille character.
+constexpr int kDotsAcross = 2;
+constexpr int kDotsUp = 4;
+constexpr char32_t kBrailleBlank = U'\u2800';
+// The bits of its dots, [from the top][from the left].
+constexpr char32_t kBrailleDots[kDotsUp][kDotsAcross] = {
+    {0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
+
+constexpr int kNear = 4;  // Columns between a name and a symbol that it might seem to belong to.
+
+constexpr Colour kPlanColour = Colour::kGreen;
+constexpr Colour kBaselineColour = Colour::kRed;
+
+struct PlotSymbols {
+  char32_t plan;
+  char32_t baseline;
+  char32_t both;
+  char32_t axis;
+  char32_t axis_mark;
+  char32_t corner;
+  std::u32string_view bound;
+};
+constexpr PlotSymbols kPlotUnicodeSymbols{U'●', U'✕', U'⊗', U'│', U'┤', U'└', U"⠤⠤"};
+constexpr PlotSymbols kPlotAsciiSymbols{U'o', U'X', U'#', U'|', U'+', U'+', U".."};
+
+class FrontierDrawing {
+ public:
+  FrontierDrawing(const FrontierPlot& plot, const Terminal& terminal)
+      : plot_(plot),
+        terminal_(terminal),
+        symbols_(terminal.unicode ? kPlotUnicodeSymbols : kPlotAsciiSymbols),
+        points_(AllPoints(plot)),
+        energy_(EnergyAxis()),
+        gutter_(WidthOfLabels() + 2),
+        columns_(terminal.width - gutter_),
+        time_(TimeAxis()),
+        grid_(kPlotRows + 4, terminal.width),
+        dots_(static_cast<std::size_t>(kPlotRows),
+              std::vector<char32_t>(static_cast<std::size_t>(columns_))) {}
+
+  std::string Draw() && {
+    DrawAxes();
+    DrawBound();
+    DrawSymbols();
+    DrawName(plot_.baseline, kBaselineColour);
+    for (const PlotPoint& plan : plot_.plans) DrawName(plan, kPlanColour);
+    return grid_.Format(terminal_) + FormatLegend(Legend(), terminal_);
+  }
+
+ private:
+  struct Place {
+    int row = 0;  // Of the grid.
+    int column = 0;
+    bool operator==(const Place&) const = default;
+  };
+
+  static std::vector<const PlotPoint*> AllPoints(const FrontierPlot& plot) {
+    std::vector<const PlotPoint*> points{&plot.baseline};
+    for (const PlotPoint& point : plot.bound) points.push_back(&point);
+    for (const PlotPoint& point : plot.plans) points.push_back(&point);
+    return points;
+  }
+
+  Axis EnergyAxis() const {
+    const auto [least, most] =
+        std::ranges::minmax(points_, {}, [](const PlotPoint* point) { return point->energy_j; });
+    return Axis::Around(
+        {Quantity::kEnergy, Direction::kUp, least->energy_j, most->energy_j, kPlotRows});
+  }
+
+  Axis TimeAxis() const {
+    const auto [least, most] =
+        std::ranges::minmax(points_, {}, [](const PlotPoint* point) { return point->time_s; });
+    return Axis::Around(
+        {Quantity::kTime, Direction::kAcross, least->time_s, most->time_s, columns_});
+  }
+
+  int WidthOfLabels() const {
+    std::size_t width = 0;
+    for (const Axis::Tick& tick : energy_.ticks()) width = std::max(width, tick.label.size());
+    return static_cast<int>(width);
+  }
+
+  int RowOf(double energy_j) const {
+    return kPlotRows - energy_.PartOf(energy_j, kPlotRows);  // Row 0 holds the title.
+  }
+
+  Place PlaceOf(const PlotPoint& point) const {
+    return {RowOf(point.energy_j), gutter_ + time_.PartOf(point.time_s, columns_)};
+  }
+
+  void DrawAxes() {
+    grid_.Put(0, 0,
+              FitColumns("energy of one pipeline's iteration (" + energy_.UnitName(terminal_) + ")",
+                         terminal_.width, terminal_));
+    for (int row = 1; row <= kPlotRows; ++row) grid_.Put(row, gutter_ - 1, symbols_.axis);
+    for (const Axis::Tick& tick : energy_.ticks()) {
+      const int row = RowOf(tick.value);
+      const auto width = static_cast<int>(tick.label.size());
+      grid_.Put(row, gutter_ - 2 - width, FitColumns(tick.label, width, terminal_));
+      grid_.Put(row, gutter_ - 1, symbols_.axis_mark);
+    }
+    grid_.Put(kPlotRows + 1, gutter_ - 1, symbols_.corner);
+    DrawTimeAxis(time_, grid_, kPlotRows + 1, gutter_, columns_, terminal_);
+    const std::u32string title =
+        FitColumns("iteration time (" + time_.UnitName(terminal_) + ")", columns_, terminal_);
+    grid_.Put(kPlotRows + 3, terminal_.width - static_cast<int>(title.size()), title);
+  }
+
+  // A straight line from each corner to the next, dot by dot.
+  void DrawBound() {
+    int last_across = 0;
+    int last_up = 0;
+    for (const PlotPoint& corner : plot_.bound) {
+      const int across = time_.PartOf(corner.time_s, columns_ * kDotsAcross);
+      const int up = energy_.PartOf(corner.energy_j, kPlotRows * kDotsUp);
+      if (&corner == &plot_.bound.front()) {
+        last_across = across;
+        last_up = up;
+      }
+      const int steps = std::max({1, std::abs(across - last_across), std::abs(up - last_up)});
+      for (int i = 0; i <= steps; ++i) {
+        const double part = static_cast<double>(i) / steps;
+        DrawDot(static_cast<int>(std::lround(std::lerp(last_across, across, part))),
+                static_cast<int>(std::lround(std::lerp(last_up, up, part))));
+      }
+      last_across = across;
+      last_up = up;
+    }
+    for (int row = 0; row < kPlotRows; ++row) {
+      for (int column = 0; column < columns_; ++column) {
+        const char32_t dots =
+            dots_[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)];
+        if (dots == 0) continue;
+        grid_.Put(row + 1, gutter_ + column,
+                  terminal_.unicode ? kBrailleBlank + dots : AsciiOf(dots));
+      }
+    }
+  }
+
+  void DrawDot(int across, int up) {
+    const int from_top = kPlotRows * kDotsUp - 1 - up;
+    dots_[static_cast<std::size_t>(from_top / kDotsUp)]
+         [static_cast<std::size_t>(across / kDotsAcross)] |=
+        kBrailleDots[from_top % kDotsUp][across % kDotsAcross];
+  }
+
+  // By which halves of the character have dots.
+  static char32_t AsciiOf(char32_t dots) {
+    constexpr char32_t kUpper =
+        kBrailleDots[0][0] | kBrailleDots[0][1] | kBrailleDots[1][0] | kBrailleDots[1][1];
+    if ((dots & kUpper) == 0) return U'.';
+    return (dots & ~kUpper) == 0 ? U'\'' : U':';
+  }
+
+  void DrawSymbols() {
+    for (const PlotPoint& plan : plot_.plans) {
+      const Place place = PlaceOf(plan);
+      grid_.Put(place.row, place.column, symbols_.plan, kPlanColour);
+    }
+    const Place baseline = PlaceOf(plot_.baseline);
+    grid_.Put(baseline.row, baseline.column, PlansAt(baseline) ? symbols_.both : symbols_.baseline,
+              kBaselineColour);
+  }
+
+  bool PlansAt(const Place& place) const {
+    return std::ranges::any_of(plot_.plans,
+                               [&](const PlotPoint& plan) { return PlaceOf(plan) == place; });
+  }
+
+  // Where nothing else is: to the right, where the frontier leaves room since it falls, or above;
+  // to the left, or below.
+  void DrawName(const PlotPoint& point, Colour colour) {
+    const std::u32string name = FitColumns(point.name, columns_, terminal_);
+    const auto width = static_cast<int>(name.size());
+    const Place at = PlaceOf(point);
+    const Place starts[] = {{at.row, at.column + 2},         {at.row - 1, at.column + 1},
+                            {at.row, at.column - 1 - width}, {at.row + 1, at.column - width},
+                            {at.row - 1, at.column - width}, {at.row - 2, at.column - width}};
+    for (const Place& start : starts) {
+      if (!HasRoom(start, width) || IsBesideAnother(start, width, at)) continue;
+      grid_.Put(start.row, start.column, name, colour);
+      return;
+    }
+  }
+
+  // With a blank at either end.
+  bool HasRoom(const Place& start, int width) const {
+    const int end = start.column + width;
+    return start.row >= 1 && start.row <= kPlotRows && start.column > gutter_ &&
+           end <= terminal_.width &&
+           grid_.IsBlank(start.row, start.column - 1,
+                         std::min(end + 1, terminal_.width) - start.column + 1);
+  }
+
+  // Whether a reader could take the name there for that of a point which is not at `own`.
+  bool IsBesideAnother(const Place& start, int width, const Place& own) const {
+    const auto is_near = [&](const PlotPoint& point) {
+      const Place place = PlaceOf(point);
+      return !(place == own) && place.row == start.row && place.column >= start.column - kNear &&
+             place.column < start.column + width + kNear;
+    };
+    return is_near(plot_.baseline) || std::ranges::any_of(plot_.plans, is_near);
+  }
+
+  std::vector<LegendItem> Legend() const {
+    std::vector<LegendItem> items;
+    if (!plot_.bound.empty()) {
+      items.push_back({std::u32string(symbols_.bound), "bound: no plan lies below"});
+    }
+    const bool has_both = PlansAt(PlaceOf(plot_.baseline));
+    const bool has_plan = std::ranges::any_of(plot_.plans, [&](const PlotPoint& plan) {
+      return !(PlaceOf(plan) == PlaceOf(plot_.baseline));
+    });
+    if (has_plan) items.push_back({std::u32string(1, symbols_.plan), "plan", kPlanColour});
+    if (has_both) {
+      items.push_back(
+          {std::u32string(1, symbols_.both), "plan and " + plot_.baseline.name, kBaselineColour});
+    } else {
+      items.push_back({std::u32string(1, symbols_.baseline), plot_.baseline.name, kBaselineColour});
+    }
+    return items;
+  }
+
+  const FrontierPlot& plot_;
+  const Terminal& terminal_;
+  const PlotSymbols& symbols_;
+  std::vector<const PlotPoint*> points_;
+  Axis energy_;
+  int gutter_;   // Columns left of the plot: labels, a blank and the axis.
+  int columns_;  // Of the plot.
+  Axis time_;
+  CharacterGrid grid_;
+  std::vector<std::vector<char32_t>> dots_;  // [row][column]: bits of braille dots.
+};
+
+PlotPoint PointOf(const plan::Evaluation& evaluation, std::string name) {
+  return {ToSeconds(evaluation.time), evaluation.energy_j, std::move(name)};
+}
+
+constexpr const char* kBaselineName = "maximum frequency";
+
+}  // namespace
+
+std::string DrawFrontier(const FrontierPlot& plot, const Terminal& terminal) {
+  return FrontierDrawing(plot, terminal).Draw();
+}
+
+std::string DrawOutcome(const PlanOutcome& outcome, const Terminal& terminal) {
+  const plan::Planner& planner = outcome.planner;
+  FrontierPlot plot;
+  plot.baseline = PointOf(planner.baseline(), kBaselineName);
+  Nanoseconds slowest = planner.baseline().time;
+  for (const PlannedTarget& planned : outcome.targets) {
+    if (planned.is_stop) continue;
+    plot.plans.push_back(PointOf(planned.plan.evaluation, planned.plan.target));
+    slowest = std::max(slowest, planned.plan.evaluation.time);
+  }
+  if (outcome.frontier) {
+    // Longer iterations than that of least energy need no more energy: the plan may end sooner.
+    const std::vector<plan::FrontierPoint>& points = outcome.frontier->points;
+    for (std::size_t i = 0; i <= outcome.frontier->least_energy; ++i) {
+      plot.bound.push_back({ToSeconds(points[i].time), points[i].bound_j, {}});
+    }
+    const PlotPoint least = plot.bound.back();
+    if (ToSeconds(slowest) > least.time_s) {
+      plot.bound.push_back({ToSeconds(slowest), least.energy_j, {}});
+    }
+  }
+  const plan::Plan& no_slowdown = outcome.targets.front().plan;
+  const report::Timeline timelines[] = {
+      {kBaselineName, schedule::BaselineOptions(planner.graph()), planner.baseline()},
+      {no_slowdown.target, no_slowdown.options, no_slowdown.evaluation}};
+  return DrawFrontier(plot, terminal) + '\n' + DrawTimelines(planner.graph(), timelines, terminal);
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,103 @@
+// `perseus token`: who may do what at a server.
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "perseus/cli/flag_checks.h"
+#include "perseus/cli/server_flags.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/table.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kTokenAbout =
+    "Tokens of a perseus server. While there are none, whoever reaches the server is an operator:\n"
+    "make one of scope operator first, and keep it. A token is printed once, and stored hashed.";
+constexpr const char* kTokenExamples =
+    "Examples:\n"
+    "  perseus token create --scope operator --name ann > operator.token\n"
+    "  perseus token create --scope job --job gpt3-run7 --expires-in-days 30 \\\n"
+    "      --token-file operator.token > job.token\n"
+    "  perseus token revoke t-1f2e3d4c --token-file operator.token";
+
+struct TokenFlags {
+  ServerFlags server;
+  std::string scope;
+  std::string job;
+  std::string name;
+  std::optional<double> expires_in_days;
+  std::string id;
+  bool as_json = false;
+};
+
+Result<void> Create(const TokenFlags& flags) {
+  auto server = ServerClient::Connect(flags.server);
+  if (!server) return Fail(server);
+  ordered_json body{{"scope", flags.scope}, {"name", flags.name}};
+  if (!flags.job.empty()) body["job"] = flags.job;
+  if (flags.expires_in_days) body["expires_in_days"] = *flags.expires_in_days;
+  const auto token = server->Send("POST", "/v1/tokens", body.dump());
+  if (!token) return Fail(token);
+  return Print(flags.as_json ? token->dump(2) + "\n"
+                             : token->at("token").get<std::string>() + "\n");
+}
+
+Result<void> List(const TokenFlags& flags) {
+  auto server = ServerClient::Connect(flags.server);
+  if (!server) return Fail(server);
+  const auto tokens = server->Get("/v1/tokens");
+  if (!tokens) return Fail(tokens);
+  if (flags.as_json) return Print(tokens->dump(2) + "\n");
+  Table table({"id", "scope", "job", "name", "created", "expires"});
+  for (const ordered_json& token : tokens->at("tokens")) {
+    table.AddRow({token.at("id"), token.at("scope"), token.value("job", ""), token.at("name"),
+                  token.at("created"), token.value("expires", "never")});
+  }
+  return Print(table.Format());
+}
+
+Result<void> Revoke(const TokenFlags& flags) {
+  auto server = ServerClient::Connect(flags.server);
+  if (!server) return Fail(server);
+  const auto revoked = server->Send("DELETE", "/v1/tokens/" + http::PercentEncoded(flags.id), "");
+  if (!revoked) return Fail(revoked);
+  return Print(fmt::format("token {} is good for nothing any more\n", flags.id));
+}
+
+}  // namespace
+
+Verb AddTokenVerb(CLI::App& program) {
+  auto flags = std::make_shared<TokenFlags>();
+  CLI::App* verb = program.add_subcommand("token", kTokenAbout);
+  verb->footer(kTokenExamples);
+  verb->require_subcommand(1);
+  CLI::App* create = verb->add_subcommand("create", "Make a token, and print it");
+  create->add_option("--scope", flags->scope, "operator, agent, job or read")
+      ->required()
+      ->check(CLI::IsMember({"operator", "agent", "job", "read"}))
+      ->type_name("SCOPE");
+  create->add_option("--job", flags->job, "Of scope job: the key of its job")->type_name("KEY");
+  create->add_option("--name", flags->name, "Whose it is, or what for")->type_name("NAME");
+  create->add_option("--expires-in-days", flags->expires_in_days, "Default: never")
+      ->check(NumberIn({0, 36'500}, "in days"))
+      ->type_name("DAYS");
+  CLI::App* list = verb->add_subcommand("list", "List them; not their secrets, which nobody has");
+  CLI::App* revoke = verb->add_subcommand("revoke", "Make a token worthless, at once");
+  revoke->add_option("id", flags->id, "As listed")->required()->type_name("ID");
+  for (CLI::App* sub : {create, list, revoke}) {
+    AddServerFlags(*sub, flags->server, "operator");
+    if (sub != revoke) sub->add_flag("--json", flags->as_json, "As JSON, for scripts");
+  }
+  return {verb, [=] {
+            if (create->parsed()) return Create(*flags);
+            return list->parsed() ? List(*flags) : Revoke(*flags);
+          }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,107 @@
+// `perseus trace`: what a job really ran, to look at.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "perseus/cli/flag_checks.h"
+#include "perseus/base/file.h"
+#include "perseus/runtime/protocol/orders.h"
+#include "perseus/runtime/tuner/run_trace.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kTraceAbout =
+    "Draw what a job really ran, from its ranks' logs: instructions, requested and applied "
+    "clocks,\n"
+    "power, and the plan that it followed beside it. Open the file with https://ui.perfetto.dev.";
+constexpr const char* kTraceExamples =
+    "Examples:\n"
+    "  perseus trace run -o trace.json                  # the last 5 steps\n"
+    "  perseus trace run --from 100 --to 120 --plan out/plans/no-slowdown.json -o trace.json";
+
+constexpr int kStepsByDefault = 5;
+
+struct TraceFlags {
+  std::string directory;
+  std::string output;
+  std::string plan;
+  std::optional<int> from;
+  std::optional<int> to;
+};
+
+// The given one, or those that the orders in force name: pipelines may follow different ones.
+Result<std::set<std::filesystem::path>> PlanPaths(const TraceFlags& flags) {
+  if (!flags.plan.empty()) return std::set<std::filesystem::path>{flags.plan};
+  const auto orders = protocol::ReadOrders(flags.directory);
+  if (!orders) return Fail(orders);
+  std::set<std::filesystem::path> paths;
+  if (!*orders) return paths;
+  const std::filesystem::path directory = flags.directory;
+  if (!(*orders)->plan.empty()) paths.insert(directory / (*orders)->plan);
+  for (const auto& [pipeline, plan] : (*orders)->plans) paths.insert(directory / plan);
+  return paths;
+}
+
+Result<std::vector<plan_file::PlanFile>> FindPlans(const TraceFlags& flags) {
+  const auto paths = PlanPaths(flags);
+  if (!paths) return Fail(paths);
+  std::vector<plan_file::PlanFile> plans;
+  for (const std::filesystem::path& path : *paths) {
+    const auto text = ReadFile(path);
+    if (!text) return Fail(text);
+    auto plan = plan_file::ParsePlan(*text, path.string());
+    if (!plan) return Fail(plan);
+    plans.push_back(*std::move(plan));
+  }
+  return plans;
+}
+
+Result<void> RunTrace(const TraceFlags& flags) {
+  const auto logs = tuner::JobLogs::Open(flags.directory, tuner::JobLogs::Job::kIsOver);
+  if (!logs) return Fail(logs);
+  const auto plans = FindPlans(flags);
+  if (!plans) return Fail(plans);
+  tuner::TraceRange range;
+  range.last = flags.to.value_or(static_cast<int>(logs->LastStep(logs->Alive())));
+  range.first = flags.from.value_or(
+      static_cast<int>(std::max<std::int64_t>(0, range.last - kStepsByDefault + 1)));
+  if (range.first > range.last) {
+    return Fail("--from {} comes after --to {} (exchange them)", range.first, range.last);
+  }
+  const auto trace = tuner::FormatRunTrace(*logs, range, *plans);
+  if (!trace) return Fail(trace);
+  if (auto written = WriteFileAtomically(flags.output, *trace); !written) return written;
+  return Print(fmt::format("steps {} to {} of {} ranks are in {}\n", range.first, range.last,
+                           logs->ranks().size(), flags.output));
+}
+
+}  // namespace
+
+Verb AddTraceVerb(CLI::App& program) {
+  auto flags = std::make_shared<TraceFlags>();
+  CLI::App* verb = program.add_subcommand("trace", kTraceAbout);
+  verb->footer(kTraceExamples);
+  const auto step = WholeNumberIn({0, 2'000'000'000});
+  verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
+      ->type_name("JOBDIR")
+      ->required();
+  verb->add_option("-o,--output", flags->output, "The trace (JSON)")->type_name("FILE")->required();
+  verb->add_option("--plan", flags->plan, "The plan to show (default: those in force)")
+      ->type_name("FILE");
+  verb->add_option("--from", flags->from, "First step (default: 5 before the end)")
+      ->type_name("N")
+      ->check(step);
+  verb->add_option("--to", flags->to, "Last step (default: the last one)")
+      ->type_name("N")
+      ->check(step);
+  return {verb, [flags] { return RunTrace(*flags); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,339 @@
+// `perseus trainer`: a training job without GPUs, for trying things out and for tests.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/cli/flag_checks.h"
+#include "perseus/cli/job_options.h"
+#include "perseus/base/file.h"
+#include "perseus/simulation/trainer/message.h"
+#include "perseus/simulation/trainer/rank_process.h"
+#include "perseus/simulation/trainer/training.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kTrainerAbout =
+    "Run a training job on virtual GPUs: a process for each rank, the job's schedule, tensors "
+    "that\n"
+    "go from stage to stage over sockets, and the client library that a real job has. What it\n"
+    "computes is nothing; what that takes and costs is what the profile says, at the clocks that\n"
+    "the GPUs are set to meanwhile. Ends after --steps, or with SIGTERM after the step that runs.";
+constexpr const char* kTrainerExamples =
+    "Examples:\n"
+    "  perseus agent --devices virtual:a.toml --socket a.sock --state a.json --metrics off &\n"
+    "  perseus trainer --job job.toml --profile profile.csv --node a.toml --agent a.sock \\\n"
+    "      --steps 50 --job-directory run\n"
+    "  perseus trainer --job job.toml --profile profile.csv --node a.toml --node b.toml \\\n"
+    "      --agent a.sock --agent b.sock --pipelines 2 --steps 50 --plan "
+    "out/plans/no-slowdown.json";
+
+struct TrainerFlags {
+  job::JobFlags job;
+  std::vector<std::string> nodes;
+  std::vector<std::string> agents;
+  std::vector<std::string> job_directories;
+  std::string plan;
+  std::string record;
+  int steps = 0;
+  double scale = 1;
+  double timeout_s = 30;
+  bool as_json = false;
+  // Of a rank: what the parent adds.
+  std::string as_rank;
+  std::string sockets;
+};
+
+// What all processes of the trainer make of the flags alike.
+struct Workload {
+  plan_file::PlannedJob planned;
+  profile::Profile profile;
+  std::vector<trainer::TrainingNode> nodes;
+  std::vector<trainer::Seat> seats;
+  int ranks() const { return static_cast<int>(planned.schedule.ranks.size()); }
+};
+
+Result<std::vector<trainer::TrainingNode>> OpenNodes(const TrainerFlags& flags) {
+  if (!flags.plan.empty() && flags.agents.empty()) {
+    return Fail(
+        "--plan without --agent: nobody would set the plan's clocks (start perseus agent --devices "
+        "virtual:FILE for each node, and name its socket with --agent)");
+  }
+  if (!flags.agents.empty() && flags.agents.size() != flags.nodes.size()) {
+    return Fail(
+        "there are {} --node and {} --agent (say one --agent for each node, in their order; "
+        "off for none)",
+        flags.nodes.size(), flags.agents.size());
+  }
+  const std::vector<std::string>& directories = flags.job_directories;
+  if (directories.size() > 1 && directories.size() != flags.nodes.size()) {
+    return Fail(
+        "there are {} --node and {} --job-directory (say one for all nodes, or one for each in "
+        "their order)",
+        flags.nodes.size(), directories.size());
+  }
+  std::vector<trainer::TrainingNode> nodes;
+  for (std::size_t i = 0; i < flags.nodes.size(); ++i) {
+    auto node = virtual_gpu::VirtualNode::Open(flags.nodes[i]);
+    if (!node) return Fail(node);
+    nodes.push_back({*std::move(node), flags.nodes[i],
+                     flags.agents.empty() ? "off" : flags.agents[i],
+                     directories.empty() ? "" : directories[std::min(i, directories.size() - 1)]});
+  }
+  return nodes;
+}
+
+Result<Workload> LoadWorkload(const TrainerFlags& flags) {
+  auto job = job::LoadJob(flags.job);
+  if (!job) return Fail(job);
+  if (job->planned.IsGeneralGraph()) {
+    return Fail("the trainer runs pipelines, not general graphs (leave out graph and --graph)");
+  }
+  if (job->planned.model.gpus_per_stage != 1) {
+    return Fail(
+        "gpus_per_stage is {}, and a rank of the trainer has one GPU (add --gpus-per-stage 1)",
+        job->planned.model.gpus_per_stage);
+  }
+  const auto text = ReadFile(job->planned.profile);
+  if (!text) return Fail(text);
+  auto profile = profile::ParseProfile(*text, job->planned.profile);
+  if (!profile) return Fail(profile);
+  auto nodes = OpenNodes(flags);
+  if (!nodes) return Fail(nodes);
+  Workload workload{std::move(job->planned), trainer::Scaled(*profile, flags.scale), *std::move(nodes), {}};
+  workload.planned.model.fixed = trainer::Scaled(workload.planned.model.fixed, flags.scale);
+  auto seats = trainer::AssignGpus(workload.nodes, workload.planned.pipelines, workload.ranks());
+  if (!seats) return Fail(seats);
+  workload.seats = *std::move(seats);
+  return workload;
+}
+
+// ---- A rank ----
+
+Result<void> BeRank(const TrainerFlags& flags, const trainer::RankSockets& sockets) {
+  trainer::RankProcessOptions options;
+  if (std::sscanf(flags.as_rank.c_str(), "%d:%d", &options.pipeline, &options.rank) != 2) {
+    return Fail("--as-rank is for the trainer's own use (leave it out)");
+  }
+  const auto workload = LoadWorkload(flags);
+  if (!workload) return Fail(workload);
+  const schedule::PipelineModel& model = workload->planned.model;
+  auto work = trainer::MakeRankWork(workload->planned.schedule, options.rank, workload->profile, model);
+  if (!work) return Fail(work);
+  const auto place = static_cast<std::size_t>(options.pipeline * workload->ranks() + options.rank);
+  const trainer::Seat seat = workload->seats.at(place);
+  options.gpu = seat.gpu;
+  options.work = *std::move(work);
+  options.p2p = model.fixed.p2p;
+  options.control = sockets.control;
+  options.peers.insert(sockets.peers.begin(), sockets.peers.end());
+  return trainer::RunRankProcess(workload->nodes[static_cast<std::size_t>(seat.node)].node, options);
+}
+
+Result<void> RunRank(const TrainerFlags& flags) {
+  const auto sockets = trainer::ParseRankSockets(flags.sockets);
+  if (!sockets) return Fail(sockets);
+  const auto run = BeRank(flags, *sockets);
+  if (run) return run;
+  // The parent says what is to be said, once.
+  (void)trainer::SendMessage(sockets->control, trainer::TextMessage(trainer::MessageKind::kFailed, run.error().message));
+  std::_Exit(1);
+}
+
+// ---- The parent ----
+
+// As this process was called: a rank reads the same flags.
+Result<std::vector<std::string>> OwnCommand() {
+  const auto line = ReadFile("/proc/self/cmdline");
+  if (!line) return Fail(line);
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin < line->size();) {
+    const std::size_t end = std::min(line->find('\0', begin), line->size());
+    words.push_back(line->substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (words.empty()) return FailAs(ErrorKind::kSystem, "/proc/self/cmdline is empty (mount /proc)");
+  words.front() = "/proc/self/exe";
+  return words;
+}
+
+struct Figures {
+  double time_s = 0;  // Mean of an iteration.
+  double time_deviation_s = 0;
+  double energy_j = 0;  // Of an iteration of all pipelines, mean.
+  double published_energy_j = 0;
+};
+
+Figures FiguresOf(const trainer::TrainingSummary& summary) {
+  Figures figures;
+  const auto count = static_cast<double>(summary.steps.size());
+  if (summary.steps.empty()) return figures;
+  for (const trainer::TrainingStep& step : summary.steps) {
+    figures.time_s += ToSeconds(step.time) / count;
+    figures.energy_j += step.energy_j / count;
+    figures.published_energy_j += step.published_energy_j / count;
+  }
+  for (const trainer::TrainingStep& step : summary.steps) {
+    const double off_s = ToSeconds(step.time) - figures.time_s;
+    figures.time_deviation_s += off_s * off_s;
+  }
+  if (summary.steps.size() > 1) {
+    figures.time_deviation_s = std::sqrt(figures.time_deviation_s / (count - 1));
+  }
+  return figures;
+}
+
+double Milliseconds(Nanoseconds time) { return ToSeconds(time) * 1e3; }
+
+std::string FormatJson(const Workload& workload, const trainer::TrainingSummary& summary) {
+  const Figures figures = FiguresOf(summary);
+  const trainer::RankStatistics& statistics = summary.statistics;
+  const auto mean_ms = [&](Nanoseconds sum) {
+    return Milliseconds(sum) /
+           static_cast<double>(std::max<std::int64_t>(1, statistics.instructions));
+  };
+  nlohmann::ordered_json json{{"steps", summary.steps.size()},
+                              {"pipelines", workload.planned.pipelines},
+                              {"ranks", workload.ranks()},
+                              {"iteration_time_s", figures.time_s},
+                              {"iteration_time_deviation_s", figures.time_deviation_s},
+                              {"iteration_energy_j", figures.energy_j},
+                              {"published_iteration_energy_j", figures.published_energy_j},
+                              {"instructions", statistics.instructions},
+                              {"clock_requests", statistics.clock_requests},
+                              {"warnings", statistics.warnings},
+                              {"wakeup_late_ms",
+                               {{"mean", mean_ms(statistics.wakeup_late_sum)},
+                                {"most", Milliseconds(statistics.wakeup_late_most)}}},
+                              {"start_late_ms",
+                               {{"mean", mean_ms(statistics.start_late_sum)},
+                                {"most", Milliseconds(statistics.start_late_most)}}},
+                              {"forecast_off_ms",
+                               {{"mean", mean_ms(statistics.forecast_off_sum)},
+                                {"most", Milliseconds(statistics.forecast_off_most)}}}};
+  return json.dump(2) + "\n";
+}
+
+std::string FormatText(const Workload& workload, const trainer::TrainingSummary& summary) {
+  const Figures figures = FiguresOf(summary);
+  return fmt::format(
+      "{} steps of {} pipelines of {} ranks ({})\n"
+      "iteration time    {:.6f} s, standard deviation {:.6f} s\n"
+      "iteration energy  {:.4f} J on all GPUs ({:.4f} J by the counters that drivers publish)\n"
+      "clock requests    {}\n",
+      summary.steps.size(), workload.planned.pipelines, workload.ranks(),
+      workload.planned.schedule.name, figures.time_s, figures.time_deviation_s, figures.energy_j,
+      figures.published_energy_j, summary.statistics.clock_requests);
+}
+
+// begin_s counts as the steps' begin_ns in the ranks' logs does.
+std::string FormatRecordFile(const trainer::TrainingSummary& summary) {
+  std::string text = "step,begin_s,time_s,energy_j,published_energy_j\n";
+  for (std::size_t i = 0; i < summary.steps.size(); ++i) {
+    const trainer::TrainingStep& step = summary.steps[i];
+    text += fmt::format("{},{:.9f},{:.9f},{:.6f},{:.6f}\n", i, ToSeconds(step.begin),
+                        ToSeconds(step.time), step.energy_j, step.published_energy_j);
+  }
+  return text;
+}
+
+Result<void> RunParent(const TrainerFlags& flags) {
+  auto workload = LoadWorkload(flags);
+  if (!workload) return Fail(workload);
+  trainer::TrainingOptions options;
+  options.nodes = workload->nodes;
+  options.seats = workload->seats;
+  options.pipelines = workload->planned.pipelines;
+  options.ranks = workload->ranks();
+  const schedule::Schedule& schedule = workload->planned.schedule;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    // What a rank could not do is better known before there are ranks.
+    const auto work = trainer::MakeRankWork(schedule, rank, workload->profile, workload->planned.model);
+    if (!work) return Fail(work);
+    options.neighbours.push_back(trainer::NeighboursOf(schedule, rank));
+  }
+  options.steps = flags.steps;
+  options.patience = ToNanoseconds(flags.timeout_s);
+  options.warn = [](std::string_view text) {
+    std::fputs(fmt::format("perseus: warning: {}\n", text).c_str(), stderr);
+  };
+  options.environment = {{"PERSEUS_JOB", "trainer"}};
+  for (const std::string& directory : flags.job_directories) {
+    // At once, so that a coordinator that is started beside finds it.
+    std::error_code error;
+    std::filesystem::create_directories(directory, error);
+    if (error) {
+      return FailAs(ErrorKind::kSystem, "{}: cannot make this directory: {}", directory,
+                    error.message());
+    }
+  }
+  if (!flags.plan.empty()) options.environment.emplace_back("PERSEUS_PLAN", flags.plan);
+  auto command = OwnCommand();
+  if (!command) return Fail(command);
+  options.command = *std::move(command);
+
+  const auto summary = trainer::RunTraining(options);
+  if (!summary) return Fail(summary);
+  if (!flags.record.empty()) {
+    if (auto written = WriteFileAtomically(flags.record, FormatRecordFile(*summary)); !written) {
+      return written;
+    }
+  }
+  return Print(flags.as_json ? FormatJson(*workload, *summary) : FormatText(*workload, *summary));
+}
+
+}  // namespace
+
+Verb AddTrainerVerb(CLI::App& program) {
+  auto flags = std::make_shared<TrainerFlags>();
+  CLI::App* verb = program.add_subcommand("trainer", kTrainerAbout);
+  verb->footer(kTrainerExamples);
+  verb->add_option("--profile", flags->job.profile, "What its instructions take and cost (CSV)")
+      ->type_name("FILE");
+  verb->add_option("--node", flags->nodes, "A node of virtual GPUs (TOML); repeatable")
+      ->type_name("FILE")
+      ->allow_extra_args(false)
+      ->required();
+  verb->add_option("--agent", flags->agents,
+                   "The socket of a node's agent, or off; one for each node (default: off)")
+      ->type_name("SOCKET")
+      ->allow_extra_args(false);
+  verb->add_option("--steps", flags->steps, "Iterations (default: 0, until SIGTERM)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 1'000'000'000}));
+  verb->add_option("--job-directory", flags->job_directories,
+                   "Where ranks find orders and record what they run (PERSEUS_JOB_DIR); one for "
+                   "all nodes, or repeated: one for each")
+      ->type_name("DIR")
+      ->allow_extra_args(false);
+  verb->add_option("--plan", flags->plan, "A plan to follow from the start (PERSEUS_PLAN)")
+      ->type_name("FILE");
+  verb->add_option("--scale", flags->scale,
+                   "So many times the profile's times and energies (default: 1)")
+      ->type_name("FACTOR")
+      ->check(NumberIn({1e-3, 1e3}, "as a factor"));
+  verb->add_option("--timeout", flags->timeout_s,
+                   "How long a rank may keep the others waiting (default: 30)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0.1, 86'400}, "in seconds"));
+  verb->add_option("--record", flags->record,
+                   "Writes every step's time and energy, by the virtual GPUs themselves (CSV)")
+      ->type_name("FILE");
+  verb->add_flag("--json", flags->as_json, "Print JSON in place of text");
+  // Not for users: an empty group is not shown.
+  verb->add_option("--as-rank", flags->as_rank)->group("");
+  verb->add_option("--sockets", flags->sockets)->group("");
+  AddJobFlags(*verb, flags->job);
+  return {verb, [flags] { return flags->as_rank.empty() ? RunParent(*flags) : RunRank(*flags); }};
+}
+
+}  // namespace perseus::cli

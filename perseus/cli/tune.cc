@@ -1,0 +1,241 @@
+// `perseus tune`: the coordinator of a job that trains.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/cli/flag_checks.h"
+#include "perseus/cli/job_options.h"
+#include "perseus/base/clock.h"
+#include "perseus/base/file.h"
+#include "perseus/runtime/protocol/orders.h"
+#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/runtime/tuner/tuning.h"
+#include "perseus/cli/signals.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/target_flags.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kTuneAbout =
+    "Profile a job while it trains, plan, and put the plan into force. The job's ranks use the "
+    "client\n"
+    "library with JOBDIR as PERSEUS_JOB_DIR. First a few steps at each of a few clocks, chosen so "
+    "that\n"
+    "what is measured matters for the plan; then the plan is followed, measured and made once "
+    "more,\n"
+    "and this program ends. One that was ended goes on where it was (JOBDIR/tuner.json).";
+constexpr const char* kTuneExamples =
+    "Example:\n"
+    "  perseus tune run --job job.toml --budget-steps 80 --budget-slowdown 20 -o tuned\n"
+    "  perseus tune run --give-back\n"
+    "\n"
+    "DIR then holds profile.csv (what was measured, with confidence intervals), plan.json, and\n"
+    "planned.csv (what the plan goes by: also clocks that were not measured, by a fitted model), "
+    "and\noptions.csv (what other plans are best made from: give it to perseus job register).";
+
+struct TuneFlags {
+  job::JobFlags job;
+  TargetFlags targets;
+  std::string directory;
+  std::string output;
+  profiler::SweepBudget budget;
+  double slowdown_percent = 25;
+  double least_gain_percent = 0.02;
+  double orders_take_s = 1;
+  int steps_followed = 12;
+  double timeout_s = 60;
+  bool restores = false;
+  bool gives_back = false;
+  bool as_json = false;
+};
+
+double SavingOf(const tuner::TuningResult& result) {
+  return 1 - result.plan.energy_j / result.plan.baseline_energy_j;
+}
+
+std::string FormatJson(const tuner::TuningResult& result) {
+  nlohmann::ordered_json json{{"rounds", result.rounds},
+                              {"steps_spent", result.spent.steps},
+                              {"seconds_spent", result.spent.seconds},
+                              {"slowdown_spent", result.slowdown_spent},
+                              {"frequencies", result.frequencies},
+                              {"reason", result.reason},
+                              {"blocking_power_w", result.blocking_power_w},
+                              {"target", result.plan.target},
+                              {"time_s", ToSeconds(result.plan.time)},
+                              {"energy_j", result.plan.energy_j},
+                              {"baseline_time_s", ToSeconds(result.plan.baseline_time)},
+                              {"baseline_energy_j", result.plan.baseline_energy_j},
+                              {"saving", SavingOf(result)}};
+  if (result.seen) {
+    json["seen"] = {{"time_s", result.seen->time_s},
+                    {"energy_j", result.seen->energy_j},
+                    {"baseline_time_s", result.seen->baseline_time_s},
+                    {"baseline_energy_j", result.seen->baseline_energy_j},
+                    {"saving", result.seen->saving()},
+                    {"slowdown", result.seen->slowdown()}};
+  }
+  json["orders_version"] = result.version;
+  return json.dump(2) + "\n";
+}
+
+enum class BlockingPower { kGiven, kMeasured };
+
+std::string FormatText(const tuner::TuningResult& result, BlockingPower blocking_power) {
+  const plan_file::PlanFile& plan = result.plan;
+  return fmt::format(
+      "measured {} clocks of an instruction at most, in {} rounds: {} steps, {:.1f} s, {:.2f} % "
+      "slower "
+      "on average\n"
+      "stopped since {}\n"
+      "a GPU that waits draws {:.1f} W{}\n"
+      "{}: {:.2f} % of the energy saved at {:.2f} % more time, by what was measured {}\n"
+      "{}{}\n",
+      result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
+      result.slowdown_spent * 100, result.reason, result.blocking_power_w,
+      blocking_power == BlockingPower::kGiven ? ", as the job says" : " (measured)", plan.target,
+      SavingOf(result) * 100, (ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1) * 100,
+      result.version == 0 ? "before it ran (expect a point less)" : "while it ran",
+      result.seen
+          ? fmt::format("seen in whole steps: {:.2f} % of the energy saved at {:.2f} % more "
+                        "time\n",
+                        result.seen->saving() * 100, result.seen->slowdown() * 100)
+          : "",
+      result.version == 0
+          ? "the clocks are what they were before"
+          : fmt::format("all ranks follow it (orders {}); perseus verify says what it "
+                        "really saves",
+                        result.version));
+}
+
+Result<void> WriteResults(const TuneFlags& flags, const tuner::TuningResult& result) {
+  if (flags.output.empty()) return {};
+  const std::filesystem::path directory = flags.output;
+  auto written = WriteFileAtomically(directory / "profile.csv", profile::FormatProfile(result.profile));
+  if (written) {
+    written = WriteFileAtomically(directory / "planned.csv", profile::FormatProfile(result.planned));
+  }
+  if (written) {
+    written = WriteFileAtomically(directory / "options.csv", profile::FormatProfile(result.options));
+  }
+  if (written) written = WriteFileAtomically(directory / "plan.json", plan_file::FormatPlan(result.plan));
+  return written;
+}
+
+// Orders that say nothing but to go by what each rank has of its own.
+Result<void> TakePlanBack(const TuneFlags& flags) {
+  const auto now = protocol::ReadOrders(flags.directory);
+  if (!now) return Fail(now);
+  if (!*now) {
+    return Fail("{} has no orders, so nothing is in force there (name the job's PERSEUS_JOB_DIR)",
+                flags.directory);
+  }
+  auto desk = protocol::OrdersDesk::Open(flags.directory);
+  if (!desk) return Fail(desk);
+  protocol::Orders own;
+  own.own = true;
+  const auto version = desk->Give(std::move(own), 0);
+  if (!version) return Fail(version);
+  return Print(
+      flags.as_json
+          ? nlohmann::ordered_json{{"orders_version", *version}}.dump(2) + "\n"
+          : fmt::format(
+                "no orders hold any more from the next step on: ranks follow their own plan, "
+                "or keep the clocks that their GPUs had before (orders {})\n",
+                *version));
+}
+
+Result<void> RunTune(const TuneFlags& flags) {
+  if (flags.gives_back) return TakePlanBack(flags);
+  auto signals = EndSignals::Take();
+  if (!signals) return Fail(signals);
+  auto job = job::LoadUnprofiledJob(flags.job);
+  if (!job) return Fail(job);
+  const int gpus = static_cast<int>(job->schedule.ranks.size()) * job->model.gpus_per_stage;
+  const std::vector<plan::Target> targets = AskedTargets(flags.targets, gpus);
+  if (targets.size() != 1) {
+    return Fail("a job follows one plan, and {} targets were asked for (leave all but one out)",
+                targets.size());
+  }
+  tuner::TuningOptions options;
+  options.job_directory = flags.directory;
+  options.job = *std::move(job);
+  options.job.profile = flags.output.empty()
+                            ? "planned.csv"
+                            : (std::filesystem::path(flags.output) / "planned.csv").string();
+  options.target = targets.front();
+  options.budget = flags.budget;
+  options.budget.slowdown = flags.slowdown_percent / 100;
+  options.budget.least_gain = flags.least_gain_percent / 100;
+  options.orders_take_s = flags.orders_take_s;
+  options.steps_followed = flags.steps_followed;
+  options.leaves_plan_in_force = !flags.restores;
+  options.patience = ToNanoseconds(flags.timeout_s);
+  options.should_end = [&] { return signals->HaveCome(); };
+  options.say = [](std::string_view text) {
+    std::fputs(fmt::format("perseus: {}\n", text).c_str(), stderr);
+  };
+  const BlockingPower blocking_power =
+      options.job.model.blocking_power_w > 0 ? BlockingPower::kGiven : BlockingPower::kMeasured;
+  RealClock clock;
+  const auto result = tuner::Tune(options, clock);
+  if (!result) return Fail(result);
+  if (auto written = WriteResults(flags, *result); !written) return written;
+  return Print(flags.as_json ? FormatJson(*result) : FormatText(*result, blocking_power));
+}
+
+}  // namespace
+
+Verb AddTuneVerb(CLI::App& program) {
+  auto flags = std::make_shared<TuneFlags>();
+  CLI::App* verb = program.add_subcommand("tune", kTuneAbout);
+  verb->footer(kTuneExamples);
+  verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
+      ->type_name("JOBDIR")
+      ->required();
+  verb->add_option("-o,--output", flags->output, "Where profile.csv and plan.json go")
+      ->type_name("DIR");
+  auto add = [&](const char* name, auto& value, const char* type, const char* help) {
+    return verb->add_option(name, value, help)->type_name(type)->group("Budget");
+  };
+  add("--budget-steps", flags->budget.steps, "N", "Steps to measure in (default: 60)")
+      ->check(WholeNumberIn({1, 1'000'000}));
+  add("--budget-slowdown", flags->slowdown_percent, "PCT",
+      "How much slower those may be on average (default: 25)")
+      ->check(NumberIn({0, 1'000}, "percent"));
+  add("--frequencies", flags->budget.frequencies, "N",
+      "Clocks to measure of an instruction, at most (default: 10)")
+      ->check(WholeNumberIn({2, 1'000}));
+  add("--steps-per-round", flags->budget.steps_per_round, "N",
+      "Steps at the same clocks (default: 3)")
+      ->check(WholeNumberIn({1, 1'000}));
+  add("--least-gain", flags->least_gain_percent, "PCT",
+      "Ends when measuring promises less than this of the energy (default: 0.02)")
+      ->check(NumberIn({0, 100}, "percent"));
+  add("--follow-steps", flags->steps_followed, "N",
+      "Steps in which each of two plans is measured at its own clocks (default: 12)")
+      ->check(WholeNumberIn({2, 1'000'000}));
+  verb->add_option("--orders-take", flags->orders_take_s,
+                   "Until every rank has read an order, on a slow file system (default: 1)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0.1, 600}, "in seconds"));
+  verb->add_option("--timeout", flags->timeout_s, "How long a rank may be silent (default: 60)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0.1, 86'400}, "in seconds"));
+  verb->add_flag("--restore", flags->restores,
+                 "Leave the clocks as they were, and no plan in force");
+  verb->add_flag("--give-back", flags->gives_back,
+                 "Only take the plan out of force that an earlier tune has left");
+  verb->add_flag("--json", flags->as_json, "Print JSON in place of text");
+  AddTargetFlags(*verb, flags->targets);
+  AddJobFlags(*verb, flags->job, JobComes::kWithoutProfile);
+  return {verb, [flags] { return RunTune(*flags); }};
+}
+
+}  // namespace perseus::cli

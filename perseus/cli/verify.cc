@@ -1,0 +1,195 @@
+// `perseus verify`: what a plan saves in a job that runs.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/cli/flag_checks.h"
+#include "perseus/base/clock.h"
+#include "perseus/base/file.h"
+#include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/runtime/tuner/verification.h"
+#include "perseus/cli/progress_bar.h"
+#include "perseus/cli/signals.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kVerifyAbout =
+    "Measure what a plan saves in a job that runs: blocks of steps at the clocks that the GPUs "
+    "had\n"
+    "before and blocks of planned steps, in pairs of random order. Says how much energy the plan\n"
+    "saves and how much slower it is, with confidence intervals, or that it cannot tell. Takes\n"
+    "--steps steps; whatever orders were in force before are again afterwards.";
+constexpr const char* kVerifyExamples =
+    "Example:\n"
+    "  perseus verify run --plan out/plans/no-slowdown.json --steps 200";
+
+struct VerifyFlags {
+  std::string directory;
+  std::string plan;
+  int steps = 0;
+  std::optional<int> pipelines;
+  double level_percent = 95;
+  double tolerance_percent = 0.2;
+  double counter_period_ms = 100;
+  double orders_take_s = protocol::kOrdersTakeSeconds;
+  int seed = 1;
+  double timeout_s = 60;
+  bool as_json = false;
+};
+
+nlohmann::ordered_json ToJson(const profiler::Interval& interval) {
+  return {{"estimate", interval.estimate}, {"lower", interval.lower}, {"upper", interval.upper}};
+}
+
+std::string_view NameOf(profiler::Verdict verdict) {
+  switch (verdict) {
+    case profiler::Verdict::kCannotTell:
+      return "cannot-tell";
+    case profiler::Verdict::kLess:
+      return "less";
+    case profiler::Verdict::kSame:
+      return "same";
+    case profiler::Verdict::kGreater:
+      return "greater";
+  }
+  return "";
+}
+
+// What the plan says of itself: without waiting of pipelines for each other.
+struct Promise {
+  double saving = 0;
+  double slowdown = 0;
+};
+Promise PromiseOf(const plan_file::PlanFile& plan) {
+  return {1 - plan.energy_j / plan.baseline_energy_j,
+          ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1};
+}
+
+std::string FormatJson(const tuner::Verification& verification, const plan_file::PlanFile& plan) {
+  const profiler::Comparison& comparison = verification.comparison;
+  const Promise promise = PromiseOf(plan);
+  nlohmann::ordered_json pairs = nlohmann::ordered_json::array();
+  for (const profiler::BlockPair& pair : verification.pairs) {
+    pairs.push_back({{"baseline_time_s", pair.baseline_time_s},
+                     {"baseline_energy_j", pair.baseline_energy_j},
+                     {"planned_time_s", pair.planned_time_s},
+                     {"planned_energy_j", pair.planned_energy_j}});
+  }
+  const nlohmann::ordered_json json{{"level", comparison.level},
+                                    {"saving", ToJson(comparison.saving)},
+                                    {"slowdown", ToJson(comparison.slowdown)},
+                                    {"saves", NameOf(comparison.saves)},
+                                    {"slows", NameOf(comparison.slows)},
+                                    {"pairs_needed", comparison.pairs_needed},
+                                    {"promised_saving", promise.saving},
+                                    {"promised_slowdown", promise.slowdown},
+                                    {"steps_of_a_block", verification.layout.length},
+                                    {"pairs_left_out", verification.left_out},
+                                    {"pairs", std::move(pairs)}};
+  return json.dump(2) + "\n";
+}
+
+std::string FormatText(const tuner::Verification& verification, const plan_file::PlanFile& plan,
+                       const profiler::ComparisonOptions& options) {
+  const Promise promise = PromiseOf(plan);
+  std::string text = Describe(verification.comparison, options);
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  text += fmt::format(
+      "the plan promises {:.2f} % of the energy at {:.2f} % more time ({} pairs of blocks of {} "
+      "steps)\n",
+      promise.saving * 100, promise.slowdown * 100, verification.pairs.size(),
+      verification.layout.length);
+  if (verification.left_out > 0) {
+    text += fmt::format("{} pairs were left out: {}\n", verification.left_out,
+                        verification.left_out_reason);
+  }
+  return text;
+}
+
+Result<void> RunVerify(const VerifyFlags& flags) {
+  auto signals = EndSignals::Take();
+  if (!signals) return Fail(signals);
+  auto text = ReadFile(flags.plan);
+  if (!text) return Fail(text);
+  const auto plan = plan_file::ParsePlan(*text, flags.plan);
+  if (!plan) return Fail(plan);
+  if (plan->job.IsGeneralGraph()) {
+    return Fail("{}: is a plan of a general graph, which no training job follows (plan a pipeline)",
+                flags.plan);
+  }
+  tuner::VerificationOptions options;
+  options.job_directory = flags.directory;
+  options.plan = *std::move(text);
+  options.ranks = tuner::RanksOf(flags.pipelines.value_or(plan->job.pipelines),
+                          static_cast<int>(plan->ranks.size()), plan->job.model.gpus_per_stage);
+  options.steps = flags.steps;
+  options.counter_period_s = flags.counter_period_ms / 1e3;
+  options.orders_take_s = flags.orders_take_s;
+  options.comparison.level = flags.level_percent / 100;
+  options.comparison.slowdown_tolerance = flags.tolerance_percent / 100;
+  options.seed = static_cast<std::uint64_t>(flags.seed);
+  options.patience = ToNanoseconds(flags.timeout_s);
+  options.should_end = [&] { return signals->HaveCome(); };
+  RealClock clock;
+  std::optional<tuner::Verification> verification;
+  {
+    ProgressBar bar;
+    bar.Begin("verify", 1);
+    options.progress = [&](double part) { bar.Update(part); };
+    auto verified = tuner::Verify(options, clock);
+    if (!verified) return Fail(verified);
+    verification = *std::move(verified);
+  }
+  return Print(flags.as_json ? FormatJson(*verification, *plan)
+                             : FormatText(*verification, *plan, options.comparison));
+}
+
+}  // namespace
+
+Verb AddVerifyVerb(CLI::App& program) {
+  auto flags = std::make_shared<VerifyFlags>();
+  CLI::App* verb = program.add_subcommand("verify", kVerifyAbout);
+  verb->footer(kVerifyExamples);
+  verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
+      ->type_name("JOBDIR")
+      ->required();
+  verb->add_option("--plan", flags->plan, "The plan to verify")->type_name("FILE")->required();
+  verb->add_option("--steps", flags->steps, "Steps to take, baseline and planned together")
+      ->type_name("N")
+      ->check(WholeNumberIn({1, 10'000'000}))
+      ->required();
+  verb->add_option("--pipelines", flags->pipelines,
+                   "Data-parallel pipelines of the job (default: as the plan says)")
+      ->type_name("N")
+      ->check(WholeNumberIn({1, 1'000'000}));
+  verb->add_option("--confidence", flags->level_percent, "Of the intervals (default: 95)")
+      ->type_name("PCT")
+      ->check(NumberIn({51, 99.9}, "percent"));
+  verb->add_option("--tolerance", flags->tolerance_percent,
+                   "Slowdown that still counts as none (default: 0.2)")
+      ->type_name("PCT")
+      ->check(NumberIn({0, 100}, "percent"));
+  verb->add_option("--counter-period", flags->counter_period_ms,
+                   "How often the GPUs' energy counters move (default: 100)")
+      ->type_name("MS")
+      ->check(NumberIn({1, 10'000}, "milliseconds"));
+  verb->add_option("--orders-take", flags->orders_take_s,
+                   "Until every rank has read an order, on a slow file system (default: 1)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0.1, 600}, "in seconds"));
+  verb->add_option("--seed", flags->seed, "Of the random order (default: 1)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 1'000'000'000}));
+  verb->add_option("--timeout", flags->timeout_s, "How long a rank may be silent (default: 60)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0.1, 86'400}, "in seconds"));
+  verb->add_flag("--json", flags->as_json, "Print JSON in place of text");
+  return {verb, [flags] { return RunVerify(*flags); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,72 @@
+#include "perseus/cluster/http/address.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace perseus::http {
+namespace {
+
+constexpr std::string_view kDefaultPort = "7410";
+
+Result<ServerUrl> ParseServerUrl(std::string_view text) {
+  ServerUrl url;
+  std::string_view rest = text;
+  if (rest.starts_with("https://")) {
+    url.is_tls = true;
+    rest.remove_prefix(8);
+  } else if (rest.starts_with("http://")) {
+    rest.remove_prefix(7);
+  } else {
+    return Fail("{} is no server's URL (write http://host:7410 or https://host:7410)", text);
+  }
+  if (rest.ends_with('/')) rest.remove_suffix(1);
+  const bool has_port = rest.rfind(':') != std::string_view::npos && !rest.ends_with(']');
+  auto at = ParseHostPort(has_port ? std::string(rest) : fmt::format("{}:{}", rest, kDefaultPort));
+  if (!at || at->port == 0) {
+    return Fail("{} is no server's URL (write http://host:7410 or https://host:7410)", text);
+  }
+  url.text = fmt::format("{}://{}{}", url.is_tls ? "https" : "http", rest,
+                         has_port ? "" : fmt::format(":{}", kDefaultPort));
+  url.at = *std::move(at);
+  return url;
+}
+
+}  // namespace
+
+Result<HostPort> ParseHostPort(std::string_view text) {
+  const auto bad = [&] {
+    return Fail("{} is no address (write HOST:PORT, such as 127.0.0.1:7410)", text);
+  };
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return bad();
+  HostPort parsed;
+  parsed.host = text.substr(0, colon);
+  if (parsed.host.size() > 2 && parsed.host.front() == '[' && parsed.host.back() == ']') {
+    parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
+  } else if (parsed.host.find(':') != std::string::npos) {
+    return bad();
+  }
+  const bool is_host =
+      !parsed.host.empty() && std::none_of(parsed.host.begin(), parsed.host.end(), [](char c) {
+        return static_cast<unsigned char>(c) <= ' ' ||
+               std::string_view("/?#@[]").find(c) != std::string_view::npos;
+      });
+  const char* end = text.data() + text.size();
+  const auto [rest, failure] = std::from_chars(text.data() + colon + 1, end, parsed.port);
+  if (!is_host || failure != std::errc() || rest != end) return bad();
+  return parsed;
+}
+
+Result<std::vector<ServerUrl>> ParseServerUrls(std::string_view text) {
+  std::vector<ServerUrl> urls;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    auto url = ParseServerUrl(text.substr(0, comma));
+    if (!url) return Fail(url);
+    urls.push_back(*std::move(url));
+    if (comma == std::string_view::npos) return urls;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace perseus::http

@@ -1,0 +1,92 @@
+#include "perseus/cluster/http/admission.h"
+
+#include <algorithm>
+#include <boost/asio/ip/address.hpp>
+#include <cmath>
+#include <utility>
+
+namespace perseus::http {
+namespace {
+
+constexpr std::size_t kMostAddresses = 10'000;
+
+}  // namespace
+
+std::string AddressGroup(const std::string& address) {
+  boost::system::error_code error;
+  const auto ip = boost::asio::ip::make_address_v6(address, error);
+  if (error) return address;
+  auto bytes = ip.to_bytes();
+  std::fill(bytes.begin() + 8, bytes.end(), static_cast<unsigned char>(0));
+  return boost::asio::ip::address_v6(bytes).to_string() + "/64";
+}
+
+struct ConnectionCounter::Counts {
+  int all = 0;
+  std::unordered_map<std::string, int> of_address;
+};
+
+class ConnectionCounter::Entry {
+ public:
+  Entry(std::shared_ptr<Counts> counts, std::string group)
+      : counts_(std::move(counts)), group_(std::move(group)) {
+    ++counts_->all;
+    ++counts_->of_address[group_];
+  }
+  Entry(const Entry&) = delete;
+  ~Entry() {
+    --counts_->all;
+    const auto mine = counts_->of_address.find(group_);
+    if (--mine->second == 0) counts_->of_address.erase(mine);
+  }
+
+ private:
+  std::shared_ptr<Counts> counts_;
+  std::string group_;
+};
+
+ConnectionCounter::ConnectionCounter(Most most)
+    : most_(most), counts_(std::make_shared<Counts>()) {}
+
+int ConnectionCounter::count() const { return counts_->all; }
+
+ConnectionCounter::Ticket ConnectionCounter::Enter(const std::string& address) {
+  const std::string group = AddressGroup(address);
+  const auto known = counts_->of_address.find(group);
+  const int of_address = known == counts_->of_address.end() ? 0 : known->second;
+  if (counts_->all >= most_.all || of_address >= most_.of_one_address) return nullptr;
+  return std::make_shared<Entry>(counts_, group);
+}
+
+RateLimiter::Bucket& RateLimiter::Find(const std::string& address, Clock::time_point now) {
+  const auto known = buckets_.find(address);
+  if (known != buckets_.end()) {
+    recent_.splice(recent_.begin(), recent_, known->second);
+    return recent_.front();
+  }
+  if (buckets_.size() == kMostAddresses) {
+    buckets_.erase(recent_.back().address);
+    recent_.pop_back();
+  }
+  recent_.push_front({address, std::max(per_second_, 1.0), now});
+  buckets_.emplace(address, recent_.begin());
+  return recent_.front();
+}
+
+std::optional<std::chrono::milliseconds> RateLimiter::Ask(const std::string& address,
+                                                          Clock::time_point now) {
+  if (per_second_ <= 0) return std::nullopt;
+  Bucket& bucket = Find(AddressGroup(address), now);
+  const std::chrono::duration<double> passed = now - bucket.filled;
+  bucket.tokens =
+      std::min(bucket.tokens + passed.count() * per_second_, std::max(per_second_, 1.0));
+  bucket.filled = now;
+  if (bucket.tokens >= 1) {
+    bucket.tokens -= 1;
+    return std::nullopt;
+  }
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(std::ceil((1 - bucket.tokens) / per_second_ * 1000)));
+}
+
+}  // namespace perseus::http

@@ -1,0 +1,400 @@
+#include "perseus/cluster/http/client.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "perseus/base/random.h"
+#include "perseus/cluster/http/address.h"
+#include "perseus/cluster/http/client_connection.h"
+#include "perseus/cluster/http/event_parser.h"
+#include "perseus/cluster/http/parser.h"
+#include "perseus/cluster/http/trace_context.h"
+
+namespace perseus::http {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = ClientConnection::Clock;
+using Patience = ClientConnection::Patience;
+
+constexpr std::size_t kLongestHeader = 64 << 10;
+constexpr std::size_t kLongestBody = 1 << 30;
+constexpr milliseconds kFirstPause{100};
+constexpr milliseconds kLongestPause{5000};
+constexpr milliseconds kClientLook{100};
+
+bool IsOneLine(std::string_view text) {
+  return std::none_of(text.begin(), text.end(),
+                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+}
+
+// Doing it twice is doing it once.
+bool IsHarmlessToRepeat(std::string_view method) {
+  return method == "GET" || method == "HEAD" || method == "PUT" || method == "DELETE";
+}
+
+ErrorKind KindOf(int status) {
+  if (status == 409 || status == 422) return ErrorKind::kUnreachable;
+  if (status == 408 || status == 429 || status / 100 != 4) return ErrorKind::kSystem;
+  return ErrorKind::kInput;
+}
+
+std::string Member(const nlohmann::json& document, const char* name) {
+  const auto member = document.find(name);
+  return member != document.end() && member->is_string() ? member->get<std::string>() : "";
+}
+
+// "/schedule/kind: "zigzag" is no schedule (choose 1f1b)"
+Error ErrorOf(const Response& response) {
+  const auto document = nlohmann::json::parse(response.body, nullptr, false);
+  std::string text;
+  std::string remedy;
+  if (document.is_object()) {
+    const std::string pointer = Member(document, "pointer");
+    text = Member(document, "detail");
+    if (text.empty()) text = Member(document, "title");
+    if (!pointer.empty()) text = fmt::format("{}: {}", pointer, text);
+    remedy = Member(document, "remedy");
+    const std::string trace = Member(document, "trace");
+    // Whose log says more.
+    if (response.status == 500 && !trace.empty()) remedy += fmt::format("; trace {}", trace);
+  }
+  if (text.empty()) text = fmt::format("the server answered with status {}", response.status);
+  if (!remedy.empty()) text += fmt::format(" ({})", remedy);
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return {text, KindOf(response.status)};
+}
+
+bool CanTakeMore(const ResponseParser& parser) {
+  return !parser.IsDone() && parser.failure().empty();
+}
+
+// In parentheses, at the end. Those of a handshake that failed (link.h): nothing was done then.
+bool HasRemedy(std::string_view failure) { return failure.ends_with(')'); }
+
+// Without a word.
+std::string ClosedBy(const ServerUrl& server) {
+  return server.is_tls ? "it closed the connection"
+                       : "it closed the connection, as one does that wants https://";
+}
+
+// Of one connection of an event stream.
+struct Heard {
+  std::string lost;            // Why it ended; empty: it was to.
+  std::optional<Error> error;  // Trying again does not mend it.
+  bool anything = false;
+};
+
+// What an answer means that was to be an event stream: nothing in it if it is one.
+Heard HeardOf(ResponseParser& parser) {
+  const std::string& type = parser.fields()["content-type"];
+  if (parser.status() == 200 && type.starts_with("text/event-stream")) return {};
+  if (parser.status() == 200) {
+    return {"",
+            Error{fmt::format("the answer is {}, not an event stream (is this a server of "
+                              "Perseus?)",
+                              type)},
+            false};
+  }
+  Response response;
+  response.status = parser.status();
+  response.body = parser.body();
+  const Error error = ErrorOf(response);
+  if (error.kind == ErrorKind::kSystem) return {error.message, std::nullopt, false};
+  return {"", error, false};
+}
+
+}  // namespace
+
+class Client::Impl {
+ public:
+  Impl(ClientOptions options, std::vector<ServerUrl> servers, TlsContext tls)
+      : options_(std::move(options)), servers_(std::move(servers)), tls_(std::move(tls)) {}
+
+  Result<Response> Send(const Outgoing& request);
+  Result<void> Listen(const Listening& listening);
+
+ private:
+  // How far a request came that was not answered.
+  enum class Reached { kNobody, kServer, kAnswer };
+  struct Outcome {
+    std::optional<Response> response;
+    Reached reached = Reached::kNobody;
+    std::string failure;
+  };
+
+  const ServerUrl& Current() const { return servers_[current_]; }
+  void TryNext() {
+    kept_.reset();
+    current_ = (current_ + 1) % servers_.size();
+  }
+
+  Result<std::string> Text(const Outgoing& request);
+  Outcome SendToCurrent(const Outgoing& request, const std::string& text, Clock::time_point until);
+  Outcome Exchange(const Outgoing& request, const std::string& text, const Patience& patience);
+  Outcome ReadResponse(Expected expected, const Patience& patience);
+
+  Heard ListenOnce(const Listening& listening, std::string& last_id);
+  Heard ReadEvents(const Listening& listening, std::string& last_id);
+
+  ClientOptions options_;
+  std::vector<ServerUrl> servers_;
+  TlsContext tls_;
+  std::size_t current_ = 0;
+  std::optional<ClientConnection> kept_;  // To the current server.
+  SplitMix64 random_{std::random_device()()};
+  TraceIds traces_{random_()};
+};
+
+Result<std::string> Client::Impl::Text(const Outgoing& request) {
+  std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\n", request.method, request.target,
+                                 Current().text.substr(Current().text.find("//") + 2));
+  bool is_sound = request.target.starts_with('/') && IsOneLine(request.target) &&
+                  request.target.find(' ') == std::string::npos;
+  if (!options_.token.empty()) text += fmt::format("Authorization: Bearer {}\r\n", options_.token);
+  if (!request.body.empty()) text += fmt::format("Content-Type: {}\r\n", request.content_type);
+  if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
+    text += fmt::format("Content-Length: {}\r\n", request.body.size());
+  }
+  text += fmt::format("traceparent: {}\r\n", TraceField(traces_.Next(), traces_));
+  for (const auto& [name, value] : request.fields) {
+    text += fmt::format("{}: {}\r\n", name, value);
+    is_sound = is_sound && IsOneLine(name) && IsOneLine(value);
+  }
+  if (!is_sound) return Fail("{} cannot be asked for (escape what is special)", request.target);
+  return text + "\r\n" + request.body;
+}
+
+Result<Response> Client::Impl::Send(const Outgoing& request) {
+  const auto until = Clock::now() + options_.timeout;
+  std::string failures;
+  for (std::size_t i = 0; i < servers_.size(); ++i) {
+    const auto text = Text(request);
+    if (!text) return Fail(text);
+    Outcome outcome = SendToCurrent(request, *text, until);
+    if (outcome.response) return *std::move(outcome.response);
+    const std::string server = Current().text;
+    TryNext();
+    const bool may_repeat =
+        outcome.reached == Reached::kNobody ||
+        (outcome.reached == Reached::kServer && IsHarmlessToRepeat(request.method));
+    if (!may_repeat) {
+      return FailAs(ErrorKind::kSystem, "{} did not answer: {}{}", server, outcome.failure,
+                    HasRemedy(outcome.failure) ? "" : " (whether it did as asked is unknown)");
+    }
+    failures += fmt::format("{}{}: {}", failures.empty() ? "" : "; ", server, outcome.failure);
+  }
+  return FailAs(ErrorKind::kSystem, "no server answers: {}{}", failures,
+                HasRemedy(failures) ? "" : " (is it running, and is this its address?)");
+}
+
+Client::Impl::Outcome Client::Impl::SendToCurrent(const Outgoing& request, const std::string& text,
+                                                  Clock::time_point until) {
+  if (kept_ && kept_->IsUsable()) {
+    Outcome outcome = Exchange(request, text, {until, nullptr});
+    // The server may have closed it just now, which is no reason to fail.
+    const bool is_harmless =
+        outcome.reached == Reached::kNobody ||
+        (outcome.reached == Reached::kServer && IsHarmlessToRepeat(request.method));
+    if (outcome.response || !is_harmless || Clock::now() >= until) return outcome;
+  }
+  kept_.reset();
+  // A server that is silent leaves time for the others.
+  const auto share = options_.timeout / static_cast<int>(servers_.size());
+  auto connection =
+      ClientConnection::Open(Current(), tls_, {std::min(until, Clock::now() + share), nullptr});
+  if (!connection) return {std::nullopt, Reached::kNobody, connection.error().message};
+  kept_ = *std::move(connection);
+  return Exchange(request, text, {until, nullptr});
+}
+
+Client::Impl::Outcome Client::Impl::Exchange(const Outgoing& request, const std::string& text,
+                                             const Patience& patience) {
+  const auto written = kept_->Write(text, patience);
+  if (!written.failure.empty() && written.bytes == 0) {
+    kept_.reset();
+    return {std::nullopt, Reached::kNobody, written.failure};
+  }
+  // Where writing failed midway, the server may have said why before it closed.
+  Outcome outcome =
+      ReadResponse(request.method == "HEAD" ? Expected::kNoBody : Expected::kBody, patience);
+  if (!outcome.response || !written.failure.empty()) {
+    kept_->Abandon();
+    kept_.reset();
+  }
+  return outcome;
+}
+
+Client::Impl::Outcome Client::Impl::ReadResponse(Expected expected, const Patience& patience) {
+  ResponseParser parser(expected, {kLongestHeader, kLongestBody});
+  std::string input;
+  Reached reached = Reached::kServer;
+  while (CanTakeMore(parser)) {
+    const auto came = kept_->Read(patience);
+    if (!came) return {std::nullopt, reached, came.error().message};
+    if (came->empty()) {
+      if (reached == Reached::kServer) return {std::nullopt, reached, ClosedBy(Current())};
+      parser.End();
+      break;
+    }
+    reached = Reached::kAnswer;
+    input += *came;
+    for (std::size_t used = 1; used > 0 && !input.empty() && CanTakeMore(parser);) {
+      used = parser.Put(input);
+      input.erase(0, used);
+    }
+  }
+  if (!parser.failure().empty()) {
+    return {std::nullopt, reached, "its answer is no HTTP: " + parser.failure()};
+  }
+  Response response;
+  response.status = parser.status();
+  response.content_type = parser.fields()["content-type"];
+  response.body = std::move(parser.body());
+  response.fields.assign(parser.fields().begin(), parser.fields().end());
+  if (!parser.KeepsAlive() || !input.empty()) kept_.reset();
+  return {std::move(response), reached, ""};
+}
+
+Result<void> Client::Impl::Listen(const Listening& listening) {
+  std::string last_id = listening.last_event_id;
+  milliseconds pause{0};
+  std::size_t tried = 0;
+  while (!listening.should_end || !listening.should_end()) {
+    const std::string server = Current().text;
+    if (listening.position) last_id = listening.position();
+    const Heard heard = ListenOnce(listening, last_id);
+    if (heard.error) return tl::unexpected<Error>(*heard.error);
+    if (heard.lost.empty()) return {};
+    if (listening.changed) {
+      listening.changed(fmt::format("lost {}: {}; trying again", server, heard.lost));
+    }
+    TryNext();
+    if (heard.anything) {
+      pause = milliseconds(0);
+      tried = 0;
+    }
+    // Each of the servers at once, then all of them after growing pauses.
+    if (++tried % servers_.size() != 0 || heard.anything) continue;
+    pause = std::clamp(pause * 2, kFirstPause, kLongestPause);
+    const auto scattered =
+        std::chrono::duration_cast<Clock::duration>(pause * (0.5 + 0.5 * Uniform(random_)));
+    const auto until = Clock::now() + scattered;
+    while (Clock::now() < until && !(listening.should_end && listening.should_end())) {
+      std::this_thread::sleep_for(std::min<Clock::duration>(kClientLook, until - Clock::now()));
+    }
+  }
+  return {};
+}
+
+Heard Client::Impl::ListenOnce(const Listening& listening, std::string& last_id) {
+  Outgoing request;
+  request.target = listening.target;
+  request.fields = {{"Accept", "text/event-stream"}};
+  if (!last_id.empty()) request.fields.emplace("Last-Event-ID", last_id);
+  const auto text = Text(request);
+  if (!text) return {"", text.error(), false};
+  const Patience patience{Clock::now() + options_.timeout, listening.should_end};
+  auto connection = ClientConnection::Open(Current(), tls_, patience);
+  if (!connection) return {connection.error().message, std::nullopt, false};
+  kept_ = *std::move(connection);
+  const auto written = kept_->Write(*text, patience);
+  Heard heard =
+      written.failure.empty() ? ReadEvents(listening, last_id) : Heard{written.failure, {}, false};
+  kept_.reset();
+  if (listening.should_end && listening.should_end()) heard.lost.clear();
+  return heard;
+}
+
+Heard Client::Impl::ReadEvents(const Listening& listening, std::string& last_id) {
+  ResponseParser parser(Expected::kBody, {kLongestHeader, std::numeric_limits<std::size_t>::max()});
+  EventParser events(last_id);
+  std::string input;
+  Heard heard;
+  bool is_stream = false;
+  while (true) {
+    const auto most = is_stream ? listening.silence : options_.timeout;
+    const auto came = kept_->Read({Clock::now() + most, listening.should_end});
+    const bool has_ended = !came || came->empty();
+    if (came) input += *came;
+    for (std::size_t used = 1; used > 0 && !input.empty() && CanTakeMore(parser);) {
+      used = parser.Put(input);
+      input.erase(0, used);
+    }
+    if (parser.HasHeader() && !is_stream) {
+      if (parser.status() != 200 && !has_ended && CanTakeMore(parser)) continue;
+      heard = HeardOf(parser);
+      if (heard.error || !heard.lost.empty()) return heard;
+      is_stream = true;
+      if (listening.changed) listening.changed(fmt::format("connected to {}", Current().text));
+    }
+    const auto put = events.Put(std::exchange(parser.body(), ""));
+    heard.anything = heard.anything || (is_stream && came && !came->empty());
+    last_id = events.last_id();
+    if (!put) return {put.error().message, std::nullopt, heard.anything};
+    for (const Event& event : *put) {
+      if (!listening.heard(event)) return {};
+    }
+    if (!came) return {came.error().message, std::nullopt, heard.anything};
+    if (has_ended || !CanTakeMore(parser)) {
+      return {"it ended the stream", std::nullopt, heard.anything};
+    }
+  }
+}
+
+Result<Client> Client::Create(ClientOptions options) {
+  auto servers = ParseServerUrls(options.server);
+  if (!servers) return Fail(servers);
+  if (!IsOneLine(options.token)) {
+    return Fail("the token has characters that none has (give what `perseus token create` said)");
+  }
+  TlsContext tls;
+  const bool needs_tls = std::any_of(servers->begin(), servers->end(),
+                                     [](const ServerUrl& server) { return server.is_tls; });
+  if (needs_tls) {
+    auto context = ClientTls({options.authority, options.certificate, options.key});
+    if (!context) return Fail(context);
+    tls = *std::move(context);
+  }
+  return Client(std::make_unique<Impl>(std::move(options), *std::move(servers), std::move(tls)));
+}
+
+Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Client::Client(Client&&) noexcept = default;
+Client& Client::operator=(Client&&) noexcept = default;
+Client::~Client() = default;
+
+Result<Response> Client::Send(const Outgoing& request) { return impl_->Send(request); }
+
+Result<Response> Client::SendWell(const Outgoing& request) {
+  auto response = Send(request);
+  if (!response || response->status / 100 == 2) return response;
+  return tl::unexpected<Error>(ErrorOf(*response));
+}
+
+Result<std::string> Client::Ask(const Outgoing& request) {
+  auto response = SendWell(request);
+  if (!response) return Fail(response);
+  return std::move(response->body);
+}
+
+Result<void> Client::Listen(const Listening& listening) { return impl_->Listen(listening); }
+
+std::string PercentEncoded(std::string_view text) {
+  std::string encoded;
+  for (const char c : text) {
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                          (c >= '0' && c <= '9') ||
+                          std::string_view("-._~").find(c) != std::string_view::npos;
+    encoded += is_plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return encoded;
+}
+
+}  // namespace perseus::http

@@ -1,0 +1,150 @@
+#include "perseus/cluster/http/client_connection.h"
+
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <span>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace perseus::http {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kClientConnectionLook{100};  // How often should_end is asked.
+constexpr std::size_t kClientConnectionMostAtOnce = 64 << 10;
+
+std::string SystemText(int error) { return std::generic_category().message(error); }
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+// Takes as long as the system's resolver lets it.
+Result<Addresses> Resolve(const HostPort& at) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const std::string port = std::to_string(at.port);
+  const int failure = ::getaddrinfo(at.host.c_str(), port.c_str(), &hints, &found);
+  if (failure != 0) return FailAs(ErrorKind::kSystem, "{}", ::gai_strerror(failure));
+  return Addresses(found, ::freeaddrinfo);
+}
+
+// Why waiting ended early; empty: `events` are there.
+std::string Wait(int socket, short events, const ClientConnection::Patience& patience) {
+  while (true) {
+    if (patience.should_end && patience.should_end()) return "given up";
+    const auto left =
+        std::chrono::ceil<milliseconds>(patience.until - ClientConnection::Clock::now());
+    if (left.count() <= 0) return "timed out";
+    const milliseconds now = patience.should_end ? std::min(left, kClientConnectionLook) : left;
+    pollfd polled{socket, events, 0};
+    const int ready =
+        ::poll(&polled, 1, static_cast<int>(std::min(now, milliseconds(60'000)).count()));
+    if (ready > 0) return "";
+    if (ready < 0 && errno != EINTR) return SystemText(errno);
+  }
+}
+
+std::string WaitFor(int socket, Link::Status want, const ClientConnection::Patience& patience) {
+  return Wait(socket, want == Link::Status::kWantWrite ? POLLOUT : POLLIN, patience);
+}
+
+bool Wants(const Link::Moved& moved) {
+  return moved.status == Link::Status::kWantRead || moved.status == Link::Status::kWantWrite;
+}
+
+Result<FileDescriptor> Connect(const addrinfo& address,
+                               const ClientConnection::Patience& patience) {
+  FileDescriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return FailAs(ErrorKind::kSystem, "{}", SystemText(errno));
+  const int on = 1;
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return socket;
+  if (errno != EINPROGRESS) return FailAs(ErrorKind::kSystem, "{}", SystemText(errno));
+  if (const std::string why = Wait(socket.get(), POLLOUT, patience); !why.empty()) {
+    return FailAs(ErrorKind::kSystem, "{} while connecting", why);
+  }
+  int error = 0;
+  socklen_t size = sizeof(error);
+  ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) return FailAs(ErrorKind::kSystem, "{}", SystemText(error));
+  return socket;
+}
+
+}  // namespace
+
+Result<ClientConnection> ClientConnection::Open(const ServerUrl& server, const TlsContext& tls,
+                                                const Patience& patience) {
+  const auto addresses = Resolve(server.at);
+  if (!addresses) return Fail(addresses);
+  Result<FileDescriptor> socket = FailAs(ErrorKind::kSystem, "it has no address");
+  for (const addrinfo* one = addresses->get(); one != nullptr && !socket; one = one->ai_next) {
+    socket = Connect(*one, patience);
+  }
+  if (!socket) return Fail(socket);
+  Link link = Link::OfClient(socket->get(), server.is_tls ? tls : nullptr, server.at.host);
+  ClientConnection connection(*std::move(socket), std::move(link));
+  while (true) {
+    const Link::Moved moved = connection.link_.Handshake();
+    if (moved.status == Link::Status::kMoved) return connection;
+    const std::string why = Wants(moved) ? WaitFor(connection.socket_.get(), moved.status, patience)
+                                         : connection.FailureOf(moved);
+    if (!why.empty()) return FailAs(ErrorKind::kSystem, "no TLS: {}", why);
+  }
+}
+
+bool ClientConnection::IsUsable() const {
+  pollfd polled{socket_.get(), POLLIN, 0};
+  return ::poll(&polled, 1, 0) == 0;
+}
+
+std::string ClientConnection::FailureOf(const Link::Moved& moved) const {
+  if (!link_.failure().empty()) return link_.failure();
+  return moved.status == Link::Status::kClosed ? "it closed the connection" : "it failed";
+}
+
+void ClientConnection::Abandon() {
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  // Where that fails, it is gone already.
+  static_cast<void>(::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once));
+}
+
+ClientConnection::Written ClientConnection::Write(std::string_view text, const Patience& patience) {
+  Written written;
+  while (!text.empty()) {
+    const Link::Moved moved = link_.Write(std::span(&text, 1));
+    if (moved.status == Link::Status::kMoved) {
+      written.bytes += moved.bytes;
+      text.remove_prefix(moved.bytes);
+      continue;
+    }
+    written.failure =
+        Wants(moved) ? WaitFor(socket_.get(), moved.status, patience) : FailureOf(moved);
+    if (!written.failure.empty()) return written;
+  }
+  return written;
+}
+
+Result<std::string> ClientConnection::Read(const Patience& patience) {
+  std::string text(kClientConnectionMostAtOnce, '\0');
+  while (true) {
+    const Link::Moved moved = link_.Read(text);
+    if (moved.status == Link::Status::kMoved) {
+      text.resize(moved.bytes);
+      return text;
+    }
+    if (moved.status == Link::Status::kClosed && link_.failure().empty()) return std::string();
+    const std::string why =
+        Wants(moved) ? WaitFor(socket_.get(), moved.status, patience) : FailureOf(moved);
+    if (!why.empty()) return FailAs(ErrorKind::kSystem, "{}", why);
+  }
+}
+
+}  // namespace perseus::http

@@ -1,0 +1,355 @@
+#include "perseus/cluster/http/client.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+
+#include "perseus/cluster/http/test_server.h"
+
+namespace perseus::http {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// A server that answers as it is told: one text a connection, then it closes.
+class ScriptedServer {
+ public:
+  explicit ScriptedServer(std::vector<std::string> answers)
+      : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    ::bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), size);
+    ::listen(socket_.get(), 8);
+    ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this, script = std::move(answers)] { Run(script); });
+  }
+  ~ScriptedServer() {
+    ::shutdown(socket_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+
+  std::string Url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  int asked() const { return asked_; }
+  std::string last_request() const { return requests_.back(); }
+
+ private:
+  void Run(const std::vector<std::string>& script) {
+    for (const std::string& answer : script) {
+      const FileDescriptor peer(::accept(socket_.get(), nullptr, nullptr));
+      if (!peer) return;
+      std::string request;
+      char bytes[4096];
+      while (request.find("\r\n\r\n") == std::string::npos) {
+        const ssize_t came = ::recv(peer.get(), bytes, sizeof(bytes), 0);
+        if (came <= 0) break;
+        request.append(bytes, static_cast<std::size_t>(came));
+      }
+      requests_.push_back(request);
+      ++asked_;
+      ::send(peer.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
+    }
+  }
+
+  FileDescriptor socket_;
+  int port_ = 0;
+  std::atomic<int> asked_ = 0;
+  std::vector<std::string> requests_;
+  std::thread thread_;
+};
+
+// Where nobody listens: a port that was free just now.
+std::string Nobody() {
+  const ScriptedServer gone({});
+  return gone.Url();
+}
+
+Client Make(const std::string& server, milliseconds timeout = milliseconds(10'000)) {
+  auto client = Client::Create({.server = server, .token = "secret", .timeout = timeout});
+  if (!client) throw std::runtime_error(client.error().message);
+  return *std::move(client);
+}
+
+const std::string kOk = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const std::string kStream = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+
+Router Routes() {
+  Router router;
+  const Handler echo = [](Call& call) -> asio::awaitable<Response> {
+    Response response;
+    response.body = call.request.method + " " + call.request.body + " " +
+                    std::string(call.request.Field("authorization"));
+    co_return response;
+  };
+  router.Add("GET", "/echo", echo);
+  router.Add("POST", "/echo", echo);
+  for (const int status : {400, 404, 409, 429, 500}) {
+    router.Add("GET", "/" + std::to_string(status), [status](Call&) -> asio::awaitable<Response> {
+      co_return ProblemResponse({status, "Bad", "\"zigzag\" is no schedule", "/kind", "say 1f1b"});
+    });
+  }
+  return router;
+}
+
+TEST(Client, KeepsItsConnection) {
+  TestServer server(Routes());
+  Client client = Make(server.Url());
+  for (int i = 0; i < 3; ++i) {
+    const auto body = client.Ask({.method = "POST", .target = "/echo", .body = "hello"});
+    ASSERT_TRUE(body) << body.error().message;
+    EXPECT_EQ(*body, "POST hello Bearer secret");
+    EXPECT_EQ(server.Counts().connections, 1);
+  }
+  const auto head = client.Send({.method = "HEAD", .target = "/echo"});
+  ASSERT_TRUE(head);
+  EXPECT_EQ(head->body, "");
+  const auto body = client.Ask({.target = "/echo"});
+  ASSERT_TRUE(body);
+  EXPECT_EQ(*body, "GET  Bearer secret");
+}
+
+TEST(Client, ConnectsAgainWhenTheServerHasClosed) {
+  ServerOptions options;
+  options.limits.idle_time = milliseconds(30);
+  TestServer server(Routes(), options);
+  Client client = Make(server.Url());
+  for (int i = 0; i < 3; ++i) {
+    const auto body = client.Ask({.method = "POST", .target = "/echo"});
+    ASSERT_TRUE(body) << body.error().message;
+    EXPECT_TRUE(server.Until([](const auto& counts) { return counts.connections == 0; }));
+  }
+}
+
+TEST(Client, TellsWhatTheProblemIs) {
+  TestServer server(Routes());
+  Client client = Make(server.Url());
+  const std::string message = "/kind: \"zigzag\" is no schedule (say 1f1b";
+  const std::pair<const char*, ErrorKind> rows[] = {{"/400", ErrorKind::kInput},
+                                                    {"/404", ErrorKind::kInput},
+                                                    {"/409", ErrorKind::kUnreachable},
+                                                    {"/429", ErrorKind::kSystem},
+                                                    {"/500", ErrorKind::kSystem}};
+  for (const auto& [target, kind] : rows) {
+    const auto body = client.Ask({.target = target});
+    ASSERT_FALSE(body);
+    // By the trace the server's log has what failed there.
+    const char* const end = std::string_view(target) == "/500" ? "; trace " : ")";
+    EXPECT_THAT(body.error().message, StartsWith(message + end));
+    EXPECT_EQ(body.error().kind, kind);
+  }
+  ScriptedServer other({"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"});
+  EXPECT_EQ(Make(other.Url()).Ask({.target = "/"}).error().message,
+            "the server answered with status 502");
+}
+
+TEST(Client, TriesServersInTurn) {
+  TestServer server(Routes());
+  const std::string nobody = Nobody();
+  Client client = Make(nobody + "," + server.Url());
+  const auto body = client.Ask({.method = "POST", .target = "/echo", .body = "x"});
+  ASSERT_TRUE(body) << body.error().message;
+  Client lost = Make(nobody + "," + nobody);
+  const auto failed = lost.Ask({.target = "/echo"});
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(failed.error().message, HasSubstr(nobody + ": Connection refused; " + nobody));
+}
+
+TEST(Client, RepeatsOnlyWhatDoesNoHarm) {
+  for (const char* method : {"GET", "HEAD", "PUT", "DELETE"}) {
+    ScriptedServer closes({""});
+    ScriptedServer answers({kOk});
+    EXPECT_TRUE(Make(closes.Url() + "," + answers.Url()).Send({.method = method, .target = "/"}))
+        << method;
+  }
+  ScriptedServer closes({""});
+  ScriptedServer answers({kOk});
+  Client client = Make(closes.Url() + "," + answers.Url());
+  const auto response = client.Send({.method = "POST", .target = "/"});
+  ASSERT_FALSE(response);
+  EXPECT_THAT(response.error().message, HasSubstr("whether it did as asked is unknown"));
+  EXPECT_EQ(answers.asked(), 0);
+}
+
+TEST(Client, TakesNoHalfAnAnswer) {
+  for (const char* answer :
+       {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok", "HTTP/1.1 200 OK\r\nConte",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", "nonsense\r\n\r\n"}) {
+    ScriptedServer server({answer});
+    const auto response = Make(server.Url()).Send({.target = "/"});
+    ASSERT_FALSE(response) << answer;
+    EXPECT_EQ(response.error().kind, ErrorKind::kSystem);
+  }
+}
+
+TEST(Client, ReadsAnswersOfAllShapes) {
+  for (const char* answer :
+       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\n\r\nok", "HTTP/1.0 200 OK\r\n\r\nok"}) {
+    ScriptedServer server({answer});
+    const auto body = Make(server.Url()).Ask({.target = "/"});
+    ASSERT_TRUE(body) << answer << ": " << body.error().message;
+    EXPECT_EQ(*body, "ok");
+  }
+}
+
+TEST(Client, GivesUpInTime) {
+  // Accepts nothing and answers nothing: the system's queue takes the connection.
+  const FileDescriptor silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(::bind(silent.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(silent.get(), 8), 0);
+  ::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  Client client =
+      Make("http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)), milliseconds(50));
+  const auto response = client.Send({.target = "/"});
+  ASSERT_FALSE(response);
+  EXPECT_THAT(response.error().message, HasSubstr("timed out"));
+}
+
+TEST(Client, RefusesWhatCannotBeSent) {
+  for (const ClientOptions& options :
+       {ClientOptions{.server = "perseus"}, ClientOptions{.token = "a\r\nb"},
+        ClientOptions{.server = "https://a", .authority = "/nowhere.pem"}}) {
+    const auto client = Client::Create(options);
+    ASSERT_FALSE(client);
+    EXPECT_EQ(client.error().kind, ErrorKind::kInput);
+  }
+  Client client = Make(Nobody());
+  for (const char* target : {"", "a", "/a b", "/a\r\nb"}) {
+    const auto response = client.Send({.target = target});
+    ASSERT_FALSE(response);
+    EXPECT_EQ(response.error().kind, ErrorKind::kInput) << target;
+  }
+}
+
+struct Heard {
+  std::vector<std::string> events;  // "name id data"
+  std::vector<std::string> changes;
+  Result<void> result;
+};
+
+// Until `most` events came.
+Heard Hear(Client& client, std::size_t most, std::string last_id = "",
+           milliseconds silence = milliseconds(10'000)) {
+  Heard heard;
+  heard.result = client.Listen(
+      {.target = "/events",
+       .last_event_id = std::move(last_id),
+       .silence = silence,
+       .heard =
+           [&](const Event& event) {
+             heard.events.push_back(event.name + " " + event.id + " " + event.data);
+             return heard.events.size() < most;
+           },
+       .changed = [&](std::string_view change) { heard.changes.emplace_back(change); }});
+  return heard;
+}
+
+TEST(Listen, GoesOnWithAnotherServerWhereItWas) {
+  ScriptedServer first({kStream + "event: a\nid: 1\ndata: x\n\nid: 2\ndata: y\n\ndata: half"});
+  ScriptedServer second(
+      {"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+       "5\r\n: \n\nd\r\n8\r\nata: z\n\n\r\n"});
+  Client client = Make(first.Url() + "," + second.Url());
+  const Heard heard = Hear(client, 3, "0");
+  ASSERT_TRUE(heard.result) << heard.result.error().message;
+  EXPECT_THAT(heard.events, ElementsAre("a 1 x", " 2 y", "  z"));
+  EXPECT_THAT(first.last_request(), HasSubstr("\r\nLast-Event-ID: 0\r\n"));
+  EXPECT_THAT(second.last_request(), HasSubstr("\r\nLast-Event-ID: 2\r\n"));
+  EXPECT_THAT(second.last_request(), HasSubstr("\r\nAccept: text/event-stream\r\n"));
+  EXPECT_THAT(heard.changes,
+              ElementsAre("connected to " + first.Url(),
+                          "lost " + first.Url() + ": it ended the stream; trying again",
+                          "connected to " + second.Url()));
+}
+
+TEST(Listen, SaysAnewWhatTheAskerHasWithEachConnection) {
+  ScriptedServer first({kStream + "id: 1\ndata: x\n\n"});
+  ScriptedServer second({kStream + "data: y\n\n"});
+  Client client = Make(first.Url() + "," + second.Url());
+  std::vector<std::string> had{"b", "a"};
+  const auto listened =
+      client.Listen({.target = "/events",
+                     .position =
+                         [&] {
+                           const std::string id = had.back();
+                           had.pop_back();
+                           return id;
+                         },
+                     .heard = [](const Event& event) { return event.data != "y"; }});
+  EXPECT_TRUE(listened);
+  EXPECT_THAT(first.last_request(), HasSubstr("\r\nLast-Event-ID: a\r\n"));
+  EXPECT_THAT(second.last_request(), HasSubstr("\r\nLast-Event-ID: b\r\n"));
+}
+
+TEST(Listen, TriesAgainUntilSomebodyIsThere) {
+  const std::string busy = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+  ScriptedServer server({busy, "", busy, kStream + "data: x\n\n"});
+  Client client = Make(server.Url());
+  const Heard heard = Hear(client, 1);
+  EXPECT_TRUE(heard.result);
+  EXPECT_THAT(heard.events, ElementsAre("  x"));
+  EXPECT_EQ(heard.changes.size(), 4u);
+}
+
+TEST(Listen, StopsWhereTryingAgainDoesNotHelp) {
+  for (const char* status : {"400", "401", "403", "404"}) {
+    ScriptedServer server({std::string("HTTP/1.1 ") + status +
+                           " No\r\n\r\n"
+                           "{\"detail\": \"no such node\", \"remedy\": \"attach it\"}"});
+    Client client = Make(server.Url());
+    const Heard heard = Hear(client, 1);
+    ASSERT_FALSE(heard.result) << status;
+    EXPECT_EQ(heard.result.error().message, "no such node (attach it)");
+    EXPECT_EQ(heard.result.error().kind, ErrorKind::kInput);
+  }
+  ScriptedServer page({"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>"});
+  Client client = Make(page.Url());
+  EXPECT_FALSE(Hear(client, 1).result);
+}
+
+TEST(Listen, TakesSilenceForLoss) {
+  Router router;
+  int asked = 0;
+  std::vector<std::shared_ptr<Stream>> streams;
+  router.Add("GET", "/events", [&](const Call& call) -> asio::awaitable<Response> {
+    streams.push_back(*call.open_stream());
+    if (++asked == 2) streams.back()->Send(std::make_shared<const std::string>("data: x\n\n"));
+    co_return Response();
+  });
+  TestServer server(std::move(router));
+  Client client = Make(server.Url());
+  const Heard heard = Hear(client, 1, "", milliseconds(50));
+  EXPECT_THAT(heard.events, ElementsAre("  x"));
+  ASSERT_EQ(heard.changes.size(), 3u);
+  EXPECT_THAT(heard.changes[1], HasSubstr("timed out"));
+  server.OnLoop([&] {
+    streams.clear();
+    return 0;
+  });
+}
+
+TEST(Listen, EndsWhenItShould) {
+  const std::string nobody = Nobody();
+  for (const std::string& server : {nobody}) {
+    Client client = Make(server);
+    int asked = 0;
+    const auto result = client.Listen({.target = "/events",
+                                       .heard = [](const Event&) { return true; },
+                                       .should_end = [&] { return ++asked > 5; }});
+    EXPECT_TRUE(result);
+  }
+}
+
+}  // namespace
+}  // namespace perseus::http

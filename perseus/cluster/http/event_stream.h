@@ -1,0 +1,52 @@
+// The server's end of an event stream.
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "perseus/cluster/http/server_state.h"
+
+namespace perseus::http {
+
+// Lives for as long as something is waited for, or somebody sends.
+class EventStream : public std::enable_shared_from_this<EventStream> {
+ public:
+  explicit EventStream(std::shared_ptr<Connection> connection);
+  ~EventStream();
+
+  void Start();  // Sends the response's head.
+  void Send(std::shared_ptr<const std::string> text);
+  bool IsOpen() const { return is_open_; }
+  void Close();
+  void OnClose(std::function<void()> closed);
+
+ private:
+  enum class Reason { kGone, kSlow };
+
+  void SchedulePump();
+  void Pump();
+  // Writes what can be written now. False: it has been dropped.
+  bool WriteSome();
+  void Advance(std::size_t bytes);
+  void Watch();
+  void Beat();
+  void Drop(Reason reason);
+  void Finish();
+  void TellClosed();
+
+  std::shared_ptr<ServerState> state_;
+  std::shared_ptr<Connection> connection_;  // Null when it has been closed.
+  asio::steady_timer beat_;
+  std::vector<std::shared_ptr<const std::string>> unwritten_;
+  std::size_t first_taken_ = 0;  // Bytes of the first that are written.
+  std::size_t unwritten_bytes_ = 0;
+  bool is_pumping_ = false;  // Posted, or waiting until more can be written.
+  bool took_some_ = true;    // Since the last beat.
+  bool is_open_ = true;
+  std::function<void()> closed_;
+};
+
+}  // namespace perseus::http

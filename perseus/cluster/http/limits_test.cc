@@ -1,0 +1,247 @@
+// What a client can do to a server is bounded: each of Limits.
+#include <gmock/gmock.h>
+
+#include "perseus/cluster/http/test_server.h"
+
+namespace perseus::http {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr char kGet[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+class LimitedServer : public TestServer {
+ public:
+  explicit LimitedServer(Limits limits) : TestServer(Routes(), Options(limits)) {}
+
+ private:
+  static ServerOptions Options(Limits limits) {
+    ServerOptions options;
+    options.limits = limits;
+    return options;
+  }
+  static Router Routes() {
+    Router router;
+    const Handler answer = [](Call& call) -> asio::awaitable<Response> {
+      Response response;
+      response.body = std::to_string(call.request.body.size());
+      co_return response;
+    };
+    router.Add("GET", "/", answer);
+    router.Add("POST", "/", answer, {.body_bytes = 10'000'000});
+    router.Add("POST", "/few", answer, {.body_bytes = 100});
+    router.Add("GET", "/large", [](Call&) -> asio::awaitable<Response> {
+      Response response;
+      response.body = std::string(100'000'000, 'x');
+      co_return response;
+    });
+    return router;
+  }
+};
+
+std::string Post(std::size_t length, const std::string& fields = "") {
+  return "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(length) + "\r\n" +
+         fields + "\r\n";
+}
+
+TEST(Limits, OfAHeader) {
+  Limits limits;
+  limits.header_bytes = 1000;
+  LimitedServer server(limits);
+  const std::string start = "GET / HTTP/1.1\r\nHost: a\r\n";
+  RawClient fits(server.port());
+  fits.Send(start + "a: " + std::string(900, 'x') + "\r\n\r\n");
+  EXPECT_THAT(fits.ReadResponse(), StartsWith("HTTP/1.1 200"));
+  RawClient long_field(server.port());
+  long_field.Send(start + "a: " + std::string(5000, 'x'));
+  EXPECT_THAT(long_field.ReadAll(), StartsWith("HTTP/1.1 431"));
+  RawClient many(server.port());
+  std::string fields;
+  for (int i = 0; i < 200; ++i) fields += "a: b\r\n";
+  many.Send(start + fields + "\r\n");
+  EXPECT_THAT(many.ReadAll(), StartsWith("HTTP/1.1 431"));
+  // Field by field, so that each is taken before the next is there.
+  RawClient dripping(server.port());
+  dripping.Send(start);
+  for (int i = 0; i < 200; ++i) {
+    dripping.Send("a: b\r\n");
+    server.Counts();  // The loop has had a turn.
+  }
+  EXPECT_THAT(dripping.ReadAll(), StartsWith("HTTP/1.1 431"));
+  RawClient target(server.port());
+  target.Send("GET /" + std::string(5000, 'x'));
+  EXPECT_THAT(target.ReadAll(), StartsWith("HTTP/1.1 431"));
+  RawClient trailer(server.port());
+  trailer.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\na: " +
+               std::string(5000, 'x'));
+  EXPECT_THAT(trailer.ReadAll(), StartsWith("HTTP/1.1 431"));
+  RawClient extension(server.port());
+  extension.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;" +
+                 std::string(5000, 'x'));
+  EXPECT_THAT(extension.ReadAll(), StartsWith("HTTP/1.1 431"));
+}
+
+TEST(Limits, OfABody) {
+  Limits limits;
+  limits.body_bytes = 1000;
+  LimitedServer server(limits);
+  RawClient fits(server.port());
+  fits.Send(Post(1000) + std::string(1000, 'x'));
+  EXPECT_THAT(fits.ReadResponse(), HasSubstr("\r\n\r\n1000"));
+  // Refused by what it says, before it is sent.
+  RawClient announced(server.port());
+  announced.Send(Post(1001, "Expect: 100-continue\r\n"));
+  EXPECT_THAT(announced.ReadAll(), StartsWith("HTTP/1.1 413"));
+  RawClient chunked(server.port());
+  chunked.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1f4\r\n" +
+               std::string(500, 'x') + "\r\n1f5\r\n");
+  EXPECT_THAT(chunked.ReadAll(), StartsWith("HTTP/1.1 413"));
+  // It is told why although it sends all of it first.
+  RawClient sent(server.port());
+  sent.Send(Post(3'000'000) + std::string(3'000'000, 'x'));
+  EXPECT_THAT(sent.ReadAll(), StartsWith("HTTP/1.1 413"));
+}
+
+TEST(Limits, OfABodyOfARoute) {
+  LimitedServer server({});
+  const auto post = [](const std::string& path, std::size_t length) {
+    return "POST " + path + " HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(length) +
+           "\r\n\r\n";
+  };
+  RawClient fits(server.port());
+  fits.Send(post("/few", 100) + std::string(100, 'x'));
+  EXPECT_THAT(fits.ReadResponse(), HasSubstr("\r\n\r\n100"));
+  // Nothing of the body has to come.
+  RawClient announced(server.port());
+  announced.Send(post("/few", 101));
+  const std::string refused = announced.ReadResponse();
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(refused, HasSubstr("more than 100 bytes"));
+  RawClient chunked(server.port());
+  chunked.Send("POST /few HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n65\r\nx");
+  EXPECT_THAT(chunked.ReadResponse(), StartsWith("HTTP/1.1 413"));
+  RawClient nowhere(server.port());
+  nowhere.Send(post("/nowhere", 1'000'000));
+  EXPECT_THAT(nowhere.ReadResponse(), StartsWith("HTTP/1.1 413"));
+  RawClient beyond(server.port());
+  beyond.Send(post("/", 10'000'001));
+  EXPECT_THAT(beyond.ReadResponse(), HasSubstr("more than 10000000 bytes"));
+}
+
+TEST(Limits, OfAllBodiesTogether) {
+  Limits limits;
+  limits.all_bodies_bytes = 1500;
+  LimitedServer server(limits);
+  RawClient first(server.port());
+  first.Send(Post(1000) + std::string(999, 'x'));
+  // It says when it has that much.
+  RawClient second(server.port());
+  std::string refused;
+  while (refused.empty()) {
+    second.Send(Post(600) + std::string(600, 'x'));
+    const std::string response = second.ReadResponse();
+    if (response.starts_with("HTTP/1.1 503")) refused = response;
+  }
+  EXPECT_THAT(refused, HasSubstr("Retry-After: "));
+  first.Send("x");
+  EXPECT_THAT(first.ReadResponse(), HasSubstr("\r\n\r\n1000"));
+  RawClient third(server.port());
+  third.Send(Post(600) + std::string(600, 'x'));
+  EXPECT_THAT(third.ReadResponse(), HasSubstr("\r\n\r\n600"));
+}
+
+// A byte now and then does not keep it going.
+TEST(Limits, OfTheTimeThatARequestTakes) {
+  Limits limits;
+  limits.request_time = milliseconds(100);
+  LimitedServer server(limits);
+  for (const std::string& request : {"GET / HTTP/1.1\r\nHost: a\r\nx: " + std::string(1000, 'x'),
+                                     Post(1000) + std::string(1000, 'x')}) {
+    RawClient client(server.port());
+    bool is_answered = false;
+    for (const char byte : request) {
+      client.Send(std::string(1, byte));
+      pollfd polled{client.fd(), POLLIN, 0};
+      if (::poll(&polled, 1, 5) > 0) {
+        is_answered = true;
+        break;
+      }
+    }
+    EXPECT_TRUE(is_answered);
+    EXPECT_THAT(client.ReadAll(), StartsWith("HTTP/1.1 408"));
+  }
+}
+
+TEST(Limits, OfTheTimeWithoutARequest) {
+  Limits limits;
+  limits.idle_time = milliseconds(50);
+  LimitedServer server(limits);
+  RawClient silent(server.port());
+  EXPECT_TRUE(silent.IsClosedByServer());
+  RawClient once(server.port());
+  once.Send(kGet);
+  EXPECT_THAT(once.ReadResponse(), StartsWith("HTTP/1.1 200"));
+  EXPECT_TRUE(once.IsClosedByServer());
+}
+
+TEST(Limits, OfTheTimeToTakeAnAnswer) {
+  Limits limits;
+  limits.request_time = milliseconds(100);
+  LimitedServer server(limits);
+  RawClient client(server.port());
+  client.Send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(server.Until([](const auto& counts) { return counts.connections == 1; }));
+  EXPECT_TRUE(server.Until([](const auto& counts) { return counts.connections == 0; }));
+}
+
+TEST(Limits, OfConnections) {
+  Limits limits;
+  limits.connections = 2;
+  LimitedServer server(limits);
+  auto first = std::make_unique<RawClient>(server.port());
+  RawClient second(server.port());
+  second.Send(kGet);
+  EXPECT_THAT(second.ReadResponse(), StartsWith("HTTP/1.1 200"));
+  RawClient third(server.port());
+  third.Send(kGet);
+  const std::string refused = third.ReadAll();
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(refused, HasSubstr("Retry-After: 1\r\n"));
+  EXPECT_EQ(server.Counts().refused, 1);
+  first.reset();
+  EXPECT_TRUE(server.Until([](const auto& counts) { return counts.connections == 1; }));
+  RawClient fourth(server.port());
+  fourth.Send(kGet);
+  EXPECT_THAT(fourth.ReadResponse(), StartsWith("HTTP/1.1 200"));
+}
+
+TEST(Limits, OfConnectionsFromOneAddress) {
+  Limits limits;
+  limits.connections_per_address = 1;
+  LimitedServer server(limits);
+  RawClient first(server.port());
+  first.Send(kGet);
+  EXPECT_THAT(first.ReadResponse(), StartsWith("HTTP/1.1 200"));
+  RawClient second(server.port());
+  EXPECT_THAT(second.ReadAll(), StartsWith("HTTP/1.1 503"));
+}
+
+TEST(Limits, OfRequestsASecond) {
+  Limits limits;
+  limits.requests_per_second = 0.5;
+  LimitedServer server(limits);
+  RawClient client(server.port());
+  client.Send(std::string(kGet) + kGet);
+  EXPECT_THAT(client.ReadResponse(), StartsWith("HTTP/1.1 200"));
+  const std::string refused = client.ReadResponse();
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 429"));
+  EXPECT_THAT(refused, HasSubstr("Retry-After: 2\r\n"));
+  // Not even read.
+  client.Send(Post(1'000'000));
+  EXPECT_THAT(client.ReadAll(), StartsWith("HTTP/1.1 429"));
+}
+
+}  // namespace
+}  // namespace perseus::http

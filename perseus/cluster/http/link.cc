@@ -1,0 +1,242 @@
+#include "perseus/cluster/http/link.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <new>
+#include <system_error>
+
+namespace perseus::http {
+namespace {
+
+constexpr std::size_t kLinkMostTexts = 64;            // In one call.
+constexpr std::size_t kLongestRecord = 16 << 10;  // Of TLS.
+
+// What the user of a client can do about a handshake that failed; empty: nothing that is known.
+std::string_view Remedy(long verified, unsigned long code) {
+  switch (verified) {
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+      return " (name its authority with --ca)";
+    default:
+      break;
+  }
+  if (ERR_GET_LIB(code) != ERR_LIB_SSL) return "";
+  switch (ERR_GET_REASON(code)) {
+    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+      return " (show it a certificate of one's own with --cert and --key)";
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+      return " (show it, with --cert and --key, a certificate of an authority that it trusts)";
+    case SSL_R_WRONG_VERSION_NUMBER:
+      return " (does it speak plain HTTP? write http:// then)";
+    default:
+      return "";
+  }
+}
+
+std::string SystemFailure() { return std::generic_category().message(errno); }
+
+bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+// OpenSSL's own for sockets writes so that a peer that is gone kills the process (SIGPIPE).
+int SocketOf(BIO* bio) {
+  return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
+}
+
+int BioWrite(BIO* bio, const char* data, int size) {
+  const ssize_t sent = ::send(SocketOf(bio), data, static_cast<std::size_t>(size), MSG_NOSIGNAL);
+  BIO_clear_retry_flags(bio);
+  if (sent < 0 && WouldBlock()) BIO_set_retry_write(bio);
+  return static_cast<int>(sent);
+}
+
+int BioRead(BIO* bio, char* data, int size) {
+  const ssize_t came = ::recv(SocketOf(bio), data, static_cast<std::size_t>(size), 0);
+  BIO_clear_retry_flags(bio);
+  if (came < 0 && WouldBlock()) BIO_set_retry_read(bio);
+  return static_cast<int>(came);
+}
+
+long BioControl(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
+
+BIO_METHOD* SocketBio() {
+  static const std::unique_ptr<BIO_METHOD, decltype(&BIO_meth_free)> method = [] {
+    BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
+    if (made == nullptr) throw std::bad_alloc();
+    BIO_meth_set_write(made, BioWrite);
+    BIO_meth_set_read(made, BioRead);
+    BIO_meth_set_ctrl(made, BioControl);
+    return std::unique_ptr<BIO_METHOD, decltype(&BIO_meth_free)>(made, BIO_meth_free);
+  }();
+  return method.get();
+}
+
+// As much as goes into one record, put together: each is encrypted and sent by itself.
+std::size_t Gather(std::span<const std::string_view> texts, std::span<char> into) {
+  std::size_t size = 0;
+  for (const std::string_view text : texts) {
+    const std::size_t taken = std::min(text.size(), into.size() - size);
+    std::copy_n(text.data(), taken, into.data() + size);
+    size += taken;
+    if (size == into.size()) break;
+  }
+  return size;
+}
+
+}  // namespace
+
+void Link::FreeTls::operator()(ssl_st* tls) const { SSL_free(tls); }
+
+void Link::Secure(const TlsContext& context) {
+  tls_.reset(SSL_new(context.get()));
+  BIO* bio = tls_ ? BIO_new(SocketBio()) : nullptr;
+  if (bio == nullptr) throw std::bad_alloc();
+  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(socket_)));
+  BIO_set_init(bio, 1);
+  SSL_set_bio(tls_.get(), bio, bio);
+}
+
+Link Link::OfServer(int socket, const TlsContext& tls) {
+  Link link(socket);
+  if (!tls) return link;
+  link.Secure(tls);
+  SSL_set_accept_state(link.tls_.get());
+  return link;
+}
+
+Link Link::OfClient(int socket, const TlsContext& tls, const std::string& host) {
+  Link link(socket);
+  if (!tls) return link;
+  link.Secure(tls);
+  SSL* ssl = link.tls_.get();
+  SSL_set_connect_state(ssl);
+  // An address is looked for among the certificate's addresses, and is no name to ask for.
+  if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host.c_str()) != 1) {
+    ERR_clear_error();
+    if (SSL_set1_host(ssl, host.c_str()) != 1 || SSL_set_tlsext_host_name(ssl, host.c_str()) != 1) {
+      throw std::bad_alloc();
+    }
+    SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+  }
+  return link;
+}
+
+Link::Moved Link::SocketResult(ssize_t result) {
+  if (result > 0) return {Status::kMoved, static_cast<std::size_t>(result)};
+  if (result == 0) return {Status::kClosed};
+  if (errno == ECONNRESET || errno == EPIPE) {
+    failure_ = SystemFailure();
+    return {Status::kClosed};
+  }
+  failure_ = SystemFailure();
+  return {Status::kFailed};
+}
+
+Link::Moved Link::TlsResult(int result) {
+  if (result > 0) return {Status::kMoved, static_cast<std::size_t>(result)};
+  const int system_error = errno;
+  switch (SSL_get_error(tls_.get(), result)) {
+    case SSL_ERROR_WANT_READ:
+      return {Status::kWantRead};
+    case SSL_ERROR_WANT_WRITE:
+      return {Status::kWantWrite};
+    case SSL_ERROR_ZERO_RETURN:
+      return {Status::kClosed};
+    case SSL_ERROR_SYSCALL:
+      if (result < 0) failure_ = std::generic_category().message(system_error);
+      return {Status::kClosed};
+    default:
+      break;
+  }
+  const long verified = SSL_get_verify_result(tls_.get());
+  const unsigned long code = ERR_peek_last_error();
+  failure_ = TlsFailure();
+  if (verified != X509_V_OK) {
+    failure_ =
+        std::string("its certificate will not do: ") + X509_verify_cert_error_string(verified);
+  }
+  if (SSL_is_server(tls_.get()) == 0) failure_ += Remedy(verified, code);
+  return {Status::kFailed};
+}
+
+Link::Moved Link::Handshake() {
+  if (!tls_) return {};
+  ERR_clear_error();
+  return TlsResult(SSL_do_handshake(tls_.get()));
+}
+
+Link::Moved Link::Read(std::span<char> into) {
+  if (tls_) {
+    ERR_clear_error();
+    return TlsResult(SSL_read(tls_.get(), into.data(), static_cast<int>(into.size())));
+  }
+  const ssize_t came = ::recv(socket_, into.data(), into.size(), 0);
+  if (came < 0 && WouldBlock()) return {Status::kWantRead};
+  return SocketResult(came);
+}
+
+Link::Moved Link::Write(std::span<const std::string_view> texts) {
+  if (tls_) {
+    std::array<char, kLongestRecord> record;
+    const std::size_t size = Gather(texts, record);
+    if (size == 0) return {};
+    ERR_clear_error();
+    return TlsResult(SSL_write(tls_.get(), record.data(), static_cast<int>(size)));
+  }
+  std::array<iovec, kLinkMostTexts> parts;
+  std::size_t count = 0;
+  std::size_t size = 0;
+  for (const std::string_view text : texts.first(std::min(texts.size(), kLinkMostTexts))) {
+    size += text.size();
+    parts[count++] = {const_cast<char*>(text.data()), text.size()};
+  }
+  if (size == 0) return {};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = count;
+  const ssize_t sent = ::sendmsg(socket_, &message, MSG_NOSIGNAL);
+  if (sent < 0 && WouldBlock()) return {Status::kWantWrite};
+  return SocketResult(sent);
+}
+
+// The socket's number may soon be another's.
+void Link::Detach() {
+  tls_.reset();
+  socket_ = -1;
+}
+
+void Link::EndWriting() {
+  if (tls_ && SSL_is_init_finished(tls_.get())) {
+    ERR_clear_error();
+    SSL_shutdown(tls_.get());
+    ERR_clear_error();
+  }
+  tls_.reset();
+  ::shutdown(socket_, SHUT_WR);
+}
+
+std::string Link::PeerName() const {
+  if (!tls_) return "";
+  X509* certificate = SSL_get0_peer_certificate(tls_.get());
+  if (certificate == nullptr) return "";
+  const X509_NAME* subject = X509_get_subject_name(certificate);
+  const int place = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
+  if (place < 0) return "";
+  unsigned char* text = nullptr;
+  const int size =
+      ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, place)));
+  if (size < 0) return "";
+  std::string name(reinterpret_cast<char*>(text), static_cast<std::size_t>(size));
+  OPENSSL_free(text);
+  return name;
+}
+
+}  // namespace perseus::http

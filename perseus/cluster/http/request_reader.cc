@@ -1,0 +1,197 @@
+#include "perseus/cluster/http/request_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/cluster/http/target.h"
+
+namespace perseus::http {
+namespace {
+
+using std::chrono::milliseconds;
+
+Response TryLater(const Problem& problem, milliseconds wait) {
+  Response response = ProblemResponse(problem);
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(wait).count();
+  response.fields.emplace_back("Retry-After", std::to_string(seconds));
+  return response;
+}
+
+Response TooManyBodies() {
+  return TryLater({503, "Too much at once", "The requests in hand take all the memory they may", "",
+                   "try again later"},
+                  milliseconds(1000));
+}
+
+Response NoSuchQuery(const std::string& name, const std::vector<std::string>& known) {
+  std::string names;
+  for (const std::string& one : known) names += (names.empty() ? "" : ", ") + one;
+  return ProblemResponse({400, "The request is wrong",
+                          fmt::format("the query field {} is not known here", Excerpt(name)),
+                          "?" + name,
+                          known.empty() ? "send no query" : fmt::format("it takes {}", names)});
+}
+
+// Without parameters: "application/json; charset=utf-8".
+std::string MediaType(std::string_view field) {
+  std::string type(field.substr(0, field.find_first_of("; \t")));
+  for (char& c : type) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return type;
+}
+
+// What the route does not take, of what the header has.
+std::optional<Response> HeadRefusal(const Request& request, const Takes& takes, bool has_body) {
+  for (const auto& [name, value] : request.query) {
+    if (std::find(takes.query.begin(), takes.query.end(), name) == takes.query.end()) {
+      return NoSuchQuery(name, takes.query);
+    }
+  }
+  if (!has_body) return std::nullopt;
+  const std::string type = MediaType(request.Field("content-type"));
+  if (!type.empty() && type != takes.media_type) {
+    return ProblemResponse({415, "Not this type of body", fmt::format("It is {}", Excerpt(type)),
+                            "", fmt::format("send {}", takes.media_type)});
+  }
+  const std::string encoding = MediaType(request.Field("content-encoding"));
+  if (!encoding.empty() && encoding != "identity") {
+    return ProblemResponse({415, "No encoded bodies",
+                            fmt::format("Its Content-Encoding is {}", Excerpt(encoding)), "",
+                            "send it as it is"});
+  }
+  return std::nullopt;
+}
+
+Response TooSlow(milliseconds most) {
+  return ProblemResponse({408, "Too slow a request",
+                          fmt::format("It was not all here after {} ms", most.count()), "",
+                          "send requests at once, or have the server's limit raised"});
+}
+
+}  // namespace
+
+bool BodyShare::Hold(std::size_t bytes) {
+  state_.body_bytes = state_.body_bytes - bytes_ + bytes;
+  bytes_ = bytes;
+  return state_.body_bytes <= state_.options.limits.all_bodies_bytes;
+}
+
+RequestReader::RequestReader(Connection& connection)
+    : connection_(connection),
+      state_(connection.state()),
+      certificate_(connection.link().PeerName()) {}
+
+asio::awaitable<std::unique_ptr<IncomingRequest>> RequestReader::Next() {
+  if (!co_await AwaitFirstByte()) co_return nullptr;
+  const Limits& limits = state_.options.limits;
+  auto incoming = std::make_unique<IncomingRequest>(state_);
+  incoming->begin = std::chrono::steady_clock::now();
+  connection_.ExpireAfter(limits.request_time);
+  RequestParser parser({limits.header_bytes, std::numeric_limits<std::size_t>::max()});
+  if (!co_await Read(*incoming, parser)) co_return nullptr;
+  if (!incoming->has_head) TakeHead(*incoming, parser);
+  incoming->request.body = std::move(parser.body());
+  // Where a request was not taken to its end, nobody knows where the next one begins.
+  incoming->keeps_alive = parser.IsDone() && !parser.failure() && parser.KeepsAlive();
+  co_return incoming;
+}
+
+asio::awaitable<bool> RequestReader::AwaitFirstByte() {
+  if (!input_.empty()) co_return true;
+  if (state_.is_stopping) co_return false;
+  input_ = std::string();  // Thousands of connections are idle: they hold nothing.
+  connection_.is_idle = true;
+  connection_.ExpireAfter(state_.options.limits.idle_time);
+  const bool came = co_await connection_.ReadMore(input_, state_.scratch);
+  connection_.is_idle = false;
+  co_return came;
+}
+
+asio::awaitable<bool> RequestReader::Read(IncomingRequest& incoming, RequestParser& parser) {
+  while (true) {
+    const std::size_t used = parser.Put(input_);
+    input_.erase(0, used);
+    if (parser.failure()) {
+      incoming.refusal = ProblemResponse(*parser.failure());
+      co_return true;
+    }
+    if (parser.HasHeader() && !incoming.has_head) {
+      const bool expects_continue = parser.ExpectsContinue();
+      TakeHead(incoming, parser);
+      CheckHead(incoming, parser);
+      if (incoming.refusal) co_return true;
+      if (!parser.IsDone() && expects_continue && input_.empty()) {
+        std::vector<std::string_view> go_on = {"HTTP/1.1 100 Continue\r\n\r\n"};
+        if (!co_await connection_.Write(std::move(go_on))) co_return false;
+      }
+    }
+    if (!incoming.share.Hold(parser.body().size())) {
+      incoming.refusal = TooManyBodies();
+      co_return true;
+    }
+    if (parser.IsDone()) co_return true;
+    if (used > 0 && !input_.empty()) continue;
+    if (!co_await connection_.ReadMore(input_, state_.scratch)) {
+      if (!connection_.WasLate()) co_return false;
+      incoming.refusal = TooSlow(state_.options.limits.request_time);
+      co_return true;
+    }
+  }
+}
+
+std::optional<Response> RequestReader::RateRefusal() {
+  const auto wait = state_.rates.Ask(connection_.peer().address, std::chrono::steady_clock::now());
+  if (!wait) return std::nullopt;
+  return TryLater({429, "Too many requests",
+                   fmt::format("More than {} a second came from this address",
+                               state_.options.limits.requests_per_second),
+                   "", fmt::format("try again in {} ms", wait->count())},
+                  *wait);
+}
+
+void RequestReader::CheckHead(IncomingRequest& incoming, RequestParser& parser) {
+  if (auto refusal = RateRefusal()) incoming.refusal = std::move(refusal);
+  if (incoming.refusal) return;
+  const Takes nothing_special;  // Of what is no route.
+  const Takes* takes = incoming.match.takes;
+  if (takes != nullptr) incoming.refusal = HeadRefusal(incoming.request, *takes, !parser.IsDone());
+  if (incoming.refusal) return;
+  const std::size_t most = takes != nullptr ? takes->body_bytes : nothing_special.body_bytes;
+  parser.LimitBody(std::min(most, state_.options.limits.body_bytes));
+  if (parser.failure()) incoming.refusal = ProblemResponse(*parser.failure());
+}
+
+void RequestReader::TakeHead(IncomingRequest& incoming, RequestParser& parser) {
+  incoming.has_head = true;
+  Request& request = incoming.request;
+  request.method = parser.head().method;
+  request.fields = std::move(parser.fields());
+  request.peer = connection_.peer().address;
+  request.certificate = certificate_;
+  auto trace = TraceOf(request.Field("traceparent"));
+  request.trace = trace ? *std::move(trace) : state_.traces.Next();
+  auto target = ParseTarget(parser.head().target);
+  if (target) {
+    incoming.match = state_.router.Find(request.method, target->encoded_path);
+    request.path = std::move(target->path);
+    request.query = std::move(target->query);
+  }
+  if (incoming.refusal) return;
+  if (!target) {
+    incoming.refusal =
+        ProblemResponse({400, "Not a target", "The request's target " + target.error().message, "",
+                         "send a path with its special bytes escaped, as %2F is"});
+  } else if (target->repeated) {
+    incoming.refusal = ProblemResponse(
+        {400, "The request is wrong",
+         fmt::format("the query field {} stands there twice", Excerpt(*target->repeated)),
+         "?" + *target->repeated, "leave one of them out"});
+  }
+}
+
+}  // namespace perseus::http

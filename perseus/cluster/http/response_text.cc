@@ -1,0 +1,108 @@
+#include "perseus/cluster/http/response_text.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+
+namespace perseus::http {
+namespace {
+
+std::string_view Reason(int status) {
+  switch (status) {
+    case 200:
+      return "OK";
+    case 201:
+      return "Created";
+    case 202:
+      return "Accepted";
+    case 204:
+      return "No Content";
+    case 304:
+      return "Not Modified";
+    case 400:
+      return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 408:
+      return "Request Timeout";
+    case 409:
+      return "Conflict";
+    case 413:
+      return "Content Too Large";
+    case 415:
+      return "Unsupported Media Type";
+    case 422:
+      return "Unprocessable Content";
+    case 429:
+      return "Too Many Requests";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 500:
+      return "Internal Server Error";
+    case 501:
+      return "Not Implemented";
+    case 503:
+      return "Service Unavailable";
+    case 505:
+      return "HTTP Version Not Supported";
+    default:
+      return "";
+  }
+}
+
+// Names and values that a handler took from a request could otherwise begin a line of their own.
+std::string WithoutControlCharacters(std::string_view text) {
+  std::string line(text);
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return line;
+}
+
+// Not by the locale.
+std::string HttpDate(std::time_t now) {
+  constexpr std::string_view kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+  constexpr std::string_view kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                          "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  const std::tm utc = fmt::gmtime(now);
+  return fmt::format("{}, {:02} {} {} {:02}:{:02}:{:02} GMT", kDays[utc.tm_wday], utc.tm_mday,
+                     kMonths[utc.tm_mon], utc.tm_year + 1900, utc.tm_hour, utc.tm_min, utc.tm_sec);
+}
+
+std::string StatusLine(int status) {
+  return fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\n", status, Reason(status),
+                     HttpDate(std::time(nullptr)));
+}
+
+}  // namespace
+
+bool HasBody(int status) { return status / 100 != 1 && status != 204 && status != 304; }
+
+std::string ResponseHead(const Response& response, Afterwards afterwards) {
+  std::string head = StatusLine(response.status);
+  if (HasBody(response.status)) {
+    head += fmt::format("Content-Type: {}\r\nContent-Length: {}\r\n",
+                        WithoutControlCharacters(response.content_type), response.body.size());
+  }
+  for (const auto& [name, value] : response.fields) {
+    head += WithoutControlCharacters(name) + ": " + WithoutControlCharacters(value) + "\r\n";
+  }
+  if (afterwards == Afterwards::kClose) head += "Connection: close\r\n";
+  return head + "\r\n";
+}
+
+std::string StreamHead() {
+  // The last field is for proxies that would wait for more before they hand it on.
+  return StatusLine(200) +
+         "Content-Type: text/event-stream\r\nCache-Control: no-cache\r\nConnection: close\r\n"
+         "X-Accel-Buffering: no\r\n\r\n";
+}
+
+}  // namespace perseus::http

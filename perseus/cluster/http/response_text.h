@@ -1,0 +1,19 @@
+// Responses as they go out.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "perseus/cluster/http/message.h"
+
+namespace perseus::http {
+
+enum class Afterwards { kKeep, kClose };
+
+// All up to the body: the status line, the fields and an empty line.
+std::string ResponseHead(const Response& response, Afterwards afterwards);
+// Of an event stream, which ends with its connection.
+std::string StreamHead();
+bool HasBody(int status);
+
+}  // namespace perseus::http

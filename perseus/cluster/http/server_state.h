@@ -1,0 +1,65 @@
+// What the connections of one server have in common.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "perseus/cluster/http/admission.h"
+#include "perseus/cluster/http/channel.h"
+#include "perseus/cluster/http/server.h"
+#include "perseus/cluster/http/trace_context.h"
+
+namespace perseus::http {
+
+class EventStream;
+class Connection;
+
+struct ServerState {
+  ServerState(asio::io_context& io, ServerOptions server_options, Router routes);
+
+  asio::io_context& loop;
+  ServerOptions options;
+  Router router;
+  ConnectionCounter connections;
+  RateLimiter rates;
+  TraceIds traces;
+  // Where whatever is read lands first; nothing stays there beyond a call.
+  std::vector<char> scratch;
+  std::size_t body_bytes = 0;  // Of requests in hand.
+  std::int64_t refused = 0;
+  std::int64_t dropped_streams = 0;
+  bool is_stopping = false;
+
+  // Those that live register themselves.
+  std::unordered_set<Connection*> open;
+  std::unordered_set<EventStream*> streams;
+  asio::steady_timer grace;  // Until what is open is closed when stopping.
+};
+
+// A connection, until its last user lets go of it.
+class Connection : public Channel {
+ public:
+  struct Peer {
+    std::string address;
+    ConnectionCounter::Ticket ticket;  // Null: it is to be refused.
+  };
+  Connection(std::shared_ptr<ServerState> state, FileDescriptor socket, const TlsContext& tls,
+             Peer peer);
+  ~Connection();
+
+  ServerState& state() { return *state_; }
+  const std::shared_ptr<ServerState>& shared_state() const { return state_; }
+  const Peer& peer() const { return peer_; }
+  // Nothing is lost if it is closed now.
+  bool is_idle = true;
+
+ private:
+  std::shared_ptr<ServerState> state_;
+  Peer peer_;
+};
+
+}  // namespace perseus::http

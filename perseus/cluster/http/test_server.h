@@ -1,0 +1,143 @@
+// A server on a thread of its own, and a client without manners, for tests.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <future>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "perseus/cluster/http/server.h"
+#include "perseus/base/file_descriptor.h"
+
+namespace perseus::http {
+
+class TestServer {
+ public:
+  explicit TestServer(Router router, ServerOptions options = {}) {
+    options.address = "127.0.0.1:0";
+    auto server = Server::Listen(loop_, std::move(options), std::move(router));
+    if (!server) throw std::runtime_error(server.error().message);
+    server_ = std::make_unique<Server>(*std::move(server));
+    port_ = server_->port();
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+  // Ends only if a stopped server leaves the loop nothing to do.
+  ~TestServer() {
+    asio::post(loop_, [this] {
+      server_.reset();
+      more_.reset();
+    });
+    thread_.join();
+  }
+
+  // What `work` returns on the loop's thread.
+  template <typename Work>
+  auto OnLoop(Work work) {
+    std::packaged_task<decltype(work())()> task(std::move(work));
+    auto answer = task.get_future();
+    asio::post(loop_, [&task] { task(); });
+    return answer.get();
+  }
+  Server::Counts Counts() {
+    return OnLoop([this] { return server_->counts(); });
+  }
+  // Of Counts(): waits until it says so, since connections end in their own time.
+  template <typename Condition>
+  bool Until(Condition condition) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (std::chrono::steady_clock::now() < until) {
+      if (condition(Counts())) return true;
+      std::this_thread::yield();
+    }
+    return false;
+  }
+
+  Server& server() { return *server_; }
+  int port() const { return port_; }
+  std::string Url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  asio::io_context loop_;
+  asio::executor_work_guard<asio::io_context::executor_type> more_ = asio::make_work_guard(loop_);
+  std::unique_ptr<Server> server_;
+  int port_ = 0;
+  std::thread thread_;
+};
+
+// Sends whatever bytes it is told to.
+class RawClient {
+ public:
+  explicit RawClient(int port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (::connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+      throw std::runtime_error("cannot connect");
+    }
+  }
+
+  void Send(std::string_view text) {
+    while (!text.empty()) {
+      const ssize_t sent = ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL);
+      if (sent <= 0) return;  // The server has closed, which it may.
+      text.remove_prefix(static_cast<std::size_t>(sent));
+    }
+  }
+  void EndSending() { ::shutdown(socket_.get(), SHUT_WR); }
+
+  // What comes until `mark` has, or until the server closes.
+  std::string ReadUntil(std::string_view mark) {
+    std::size_t found = std::string::npos;
+    while ((found = input_.find(mark)) == std::string::npos) {
+      if (!ReadSome()) return std::exchange(input_, "");
+    }
+    std::string text = input_.substr(0, found + mark.size());
+    input_.erase(0, text.size());
+    return text;
+  }
+  std::string ReadAll() {
+    while (ReadSome()) {
+    }
+    return std::exchange(input_, "");
+  }
+  // One response with its length, to the last byte.
+  std::string ReadResponse() {
+    std::string text = ReadUntil("\r\n\r\n");
+    const std::size_t length = text.find("Content-Length: ");
+    if (length == std::string::npos) return text;
+    const std::size_t size = std::stoul(text.substr(length + 16));
+    while (input_.size() < size && ReadSome()) {
+    }
+    text += input_.substr(0, size);
+    input_.erase(0, size);
+    return text;
+  }
+  bool IsClosedByServer() { return input_.empty() && !ReadSome(); }
+  int fd() const { return socket_.get(); }
+
+ private:
+  bool ReadSome() {
+    pollfd polled{socket_.get(), POLLIN, 0};
+    if (::poll(&polled, 1, 20'000) <= 0) throw std::runtime_error("nothing came");
+    char bytes[16384];
+    const ssize_t came = ::recv(socket_.get(), bytes, sizeof(bytes), 0);
+    if (came > 0) input_.append(bytes, static_cast<std::size_t>(came));
+    return came > 0;
+  }
+
+  FileDescriptor socket_;
+  std::string input_;
+};
+
+}  // namespace perseus::http

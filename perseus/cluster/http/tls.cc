@@ -1,0 +1,106 @@
+#include "perseus/cluster/http/tls.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include "perseus/base/file.h"
+
+namespace perseus::http {
+namespace {
+
+// A key that needs a password would make OpenSSL ask for it on the terminal.
+int NoPassword(char*, int, int, void*) { return 0; }
+
+Result<TlsContext> NewContext(const SSL_METHOD* method) {
+  TlsContext context(SSL_CTX_new(method), SSL_CTX_free);
+  if (!context || SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION) != 1) {
+    return FailAs(ErrorKind::kSystem,
+                  "TLS cannot be set up: {} (is OpenSSL installed as it should?)", TlsFailure());
+  }
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+  // Buffers of idle connections are given back: thousands of streams are idle.
+  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                      SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_default_passwd_cb(context.get(), NoPassword);
+  return context;
+}
+
+// OpenSSL's own reason for a file that cannot be read is about its calls.
+Result<void> CheckReadable(const std::string& path) {
+  const auto text = ReadFile(path);
+  if (!text) return Fail("{}", text.error().message);
+  return {};
+}
+
+Result<void> UseCertificate(SSL_CTX& context, const std::string& certificate,
+                            const std::string& key) {
+  if (const auto readable = CheckReadable(certificate); !readable) return Fail(readable);
+  if (const auto readable = CheckReadable(key); !readable) return Fail(readable);
+  if (SSL_CTX_use_certificate_chain_file(&context, certificate.c_str()) != 1) {
+    return Fail("{} is no certificate: {} (give a PEM file with the certificate and its chain)",
+                certificate, TlsFailure());
+  }
+  if (SSL_CTX_use_PrivateKey_file(&context, key.c_str(), SSL_FILETYPE_PEM) != 1) {
+    return Fail("{} is not the key of {}: {} (give its PEM file, without a password)", key,
+                certificate, TlsFailure());
+  }
+  return {};
+}
+
+Result<void> Trust(SSL_CTX& context, const std::string& authority) {
+  if (const auto readable = CheckReadable(authority); !readable) return Fail(readable);
+  if (SSL_CTX_load_verify_file(&context, authority.c_str()) != 1) {
+    return Fail("{} is no authority's certificate: {} (give a PEM file)", authority, TlsFailure());
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string TlsFailure() {
+  const unsigned long code = ERR_peek_last_error();
+  ERR_clear_error();
+  const char* reason = ERR_reason_error_string(code);
+  return reason == nullptr ? "unknown reason" : reason;
+}
+
+Result<TlsContext> ServerTls(const TlsFiles& files) {
+  auto context = NewContext(TLS_server_method());
+  if (!context) return context;
+  SSL_CTX& settings = **context;
+  if (const auto used = UseCertificate(settings, files.certificate, files.key); !used) {
+    return Fail(used);
+  }
+  SSL_CTX_set_session_cache_mode(&settings, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_options(&settings, SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  SSL_CTX_set_num_tickets(&settings, 0);
+  if (!files.client_authority.empty()) {
+    if (const auto trusted = Trust(settings, files.client_authority); !trusted)
+      return Fail(trusted);
+    SSL_CTX_set_verify(&settings, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  }
+  return context;
+}
+
+Result<TlsContext> ClientTls(const ClientTlsFiles& files) {
+  auto context = NewContext(TLS_client_method());
+  if (!context) return context;
+  SSL_CTX& settings = **context;
+  SSL_CTX_set_verify(&settings, SSL_VERIFY_PEER, nullptr);
+  if (files.authority.empty()) {
+    SSL_CTX_set_default_verify_paths(&settings);
+  } else if (const auto trusted = Trust(settings, files.authority); !trusted) {
+    return Fail(trusted);
+  }
+  if (files.certificate.empty() != files.key.empty()) {
+    return Fail("a certificate needs its key and a key its certificate (give both or none)");
+  }
+  if (!files.certificate.empty()) {
+    if (const auto used = UseCertificate(settings, files.certificate, files.key); !used) {
+      return Fail(used);
+    }
+  }
+  return context;
+}
+
+}  // namespace perseus::http

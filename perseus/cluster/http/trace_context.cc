@@ -1,0 +1,60 @@
+#include "perseus/cluster/http/trace_context.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace perseus::http {
+namespace {
+
+bool IsLowerHex(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+bool IsZero(std::string_view text) { return text.find_first_not_of('0') == std::string_view::npos; }
+
+}  // namespace
+
+std::optional<std::string> TraceOf(std::string_view traceparent) {
+  // version-trace-parent-flags: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
+  constexpr std::size_t kLength = 55;
+  if (traceparent.size() < kLength) return std::nullopt;
+  const std::string_view version = traceparent.substr(0, 2);
+  const std::string_view trace = traceparent.substr(3, 32);
+  const std::string_view parent = traceparent.substr(36, 16);
+  const std::string_view flags = traceparent.substr(53, 2);
+  for (const std::size_t dash : {2u, 35u, 52u}) {
+    if (traceparent[dash] != '-') return std::nullopt;
+  }
+  for (const std::string_view part : {version, trace, parent, flags}) {
+    if (!IsLowerHex(part)) return std::nullopt;
+  }
+  if (version == "ff" || IsZero(trace) || IsZero(parent)) return std::nullopt;
+  // Later versions may add to it.
+  if (traceparent.size() > kLength && (version == "00" || traceparent[kLength] != '-')) {
+    return std::nullopt;
+  }
+  return std::string(trace);
+}
+
+std::string TraceIds::Next() {
+  const std::uint64_t high = random_();
+  const std::uint64_t low = random_() | 1;  // Never all zero.
+  return fmt::format("{:016x}{:016x}", high, low);
+}
+
+std::string TraceField(std::string_view trace, TraceIds& ids) {
+  return fmt::format("00-{}-{}-00", trace, ids.Next().substr(16));
+}
+
+void AddTrace(Response& response, std::string_view trace, TraceIds& ids) {
+  response.fields.emplace_back("traceresponse", TraceField(trace, ids));
+  if (response.status < 500 || response.content_type != kProblemType) return;
+  auto document = nlohmann::ordered_json::parse(response.body);
+  document["trace"] = trace;
+  response.body = document.dump() + "\n";
+}
+
+}  // namespace perseus::http

@@ -1,0 +1,28 @@
+// Which job directories on a node belong to the server: those with a file server.json,
+//
+//   {"job": "gpt3-run7"}
+//
+// the job's key (or id) there.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/result.h"
+
+namespace perseus::node {
+
+// Errors (kInput): "name: job is ... (remedy)".
+Result<std::string> ParseServerJob(std::string_view text, std::string_view name);
+
+struct JobDirectories {
+  std::map<std::filesystem::path, std::string> jobs;  // Keys, by directory.
+  std::vector<std::string> troubles;                  // What could not be read.
+};
+// Those in `parent`, which need not be there.
+JobDirectories FindJobDirectories(const std::filesystem::path& parent);
+
+}  // namespace perseus::node

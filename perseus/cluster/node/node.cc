@@ -1,0 +1,362 @@
+#include "perseus/cluster/node/node.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "perseus/cluster/node/job_directories.h"
+
+namespace perseus::node {
+namespace {
+
+constexpr Nanoseconds kSecond = 1'000'000'000;
+constexpr Nanoseconds kNodeSearchEvery = kSecond;
+constexpr Nanoseconds kRetryAfter = 5 * kSecond;  // What the server refused.
+constexpr Nanoseconds kGiveAgainAfter = kSecond;  // While somebody else gives orders.
+// A directory in which nothing happens any more, while it does in another of that key, is of a run
+// before.
+constexpr Nanoseconds kIsOver = 60 * kSecond;
+constexpr Nanoseconds kReportApart = kSecond / 10;
+constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects one in 5 s.
+// Of a job, while the server is away: the newest ones are worth telling.
+constexpr std::size_t kMostUnsent = 256;
+
+constexpr int kTooManyRequests = 429;
+constexpr int kFirstServerError = 500;
+
+bool MayBeSentAgain(const http::Response& response) {
+  return response.status >= kFirstServerError || response.status == kTooManyRequests;
+}
+
+}  // namespace
+
+Node::Node(NodeOptions options, Uplink::Send send, spdlog::logger& log)
+    : options_(std::move(options)), uplink_(std::move(send), log), log_(log) {}
+
+std::string Node::JobTarget(const Job& job) const {
+  return fmt::format("/v1/nodes/{}/jobs/{}", http::PercentEncoded(options_.name),
+                     http::PercentEncoded(job.key));
+}
+
+// ---- What the server says ----
+
+void Node::Hear(const http::Event& event) {
+  const auto parsed = ParseNodeEvent(event);
+  if (!parsed) {
+    uplink_.Complain("event", parsed.error().message + "; it is passed over");
+    return;
+  }
+  for (auto& [directory, job] : jobs_) {
+    if (const auto* orders = std::get_if<JobOrders>(&*parsed)) TakeOrders(job, *orders);
+    if (const auto* ended = std::get_if<JobEnded>(&*parsed)) TakeEnd(directory, job, *ended);
+  }
+}
+
+void Node::LoseName() {
+  for (auto& [directory, job] : jobs_) job.is_attached = false;
+}
+
+void Node::TakeOrders(Job& job, const JobOrders& orders) {
+  if (job.is_second || (orders.job != job.id && orders.key != job.key)) return;
+  // Of one that had this key before the job that has these ranks now.
+  if (job.is_attached && !job.id.empty() && orders.job != job.id) return;
+  job.id = orders.job;
+  job.has_ended = false;
+  job.orders.Want(orders);
+  KeepFiles(job, orders);
+  job.next_give = job.next_fetch = 0;
+}
+
+void Node::TakeEnd(const std::filesystem::path& directory, Job& job, const JobEnded& ended) {
+  // A process that has not attached yet knows by what lies in the directory.
+  const auto newest = job.orders.newest();
+  const bool is_of_it = job.id.empty() ? newest && newest->job == ended.job : ended.job == job.id;
+  if (!is_of_it || job.has_ended) return;
+  log_.info("job {} has ended: its orders in {} are taken back", job.key, directory.string());
+  job.has_ended = true;
+  job.has_run = job.is_attached = false;
+  job.unsent.clear();
+  job.orders.WantNothing();
+}
+
+std::string Node::LastEventId() const {
+  std::string id;
+  for (const auto& [directory, job] : jobs_) {
+    const auto newest = job.orders.newest();
+    const std::string attached = job.is_attached ? job.id : "";
+    const std::string& its_id = newest ? newest->job : attached;
+    if (its_id.empty()) continue;
+    const bool has_all = newest && job.orders.NamesPlansOfAll();
+    fmt::format_to(std::back_inserter(id), "{}{}:{}", id.empty() ? "" : " ", its_id,
+                   has_all ? newest->version : 0);
+  }
+  return id;
+}
+
+// ---- A turn ----
+
+void Node::Turn(Nanoseconds now) {
+  if (now >= next_search_) FindJobs(now);
+  for (auto& [directory, job] : jobs_) LookAt(directory, job, now);
+  for (auto& [directory, job] : jobs_) {
+    Attach(directory, job, now);
+    if (!job.has_ended) FetchPlans(job, now);
+    GiveOrders(job, now);
+  }
+  Report(now);
+}
+
+void Node::FindJobs(Nanoseconds now) {
+  next_search_ = now + kNodeSearchEvery;
+  JobDirectories found;
+  if (!options_.jobs_directory.empty()) found = FindJobDirectories(options_.jobs_directory);
+  for (const std::string& trouble : found.troubles) uplink_.Complain(trouble, trouble);
+  found.jobs.insert(options_.jobs.begin(), options_.jobs.end());
+  for (auto job = jobs_.begin(); job != jobs_.end();) {
+    const auto still = found.jobs.find(job->first);
+    if (still != found.jobs.end() && still->second == job->second.key) {
+      ++job;
+      continue;
+    }
+    log_.info("{} is no directory of job {} any more", job->first.string(), job->second.key);
+    Detach(job->second, now);
+    std::erase_if(holders_, [&job](const auto& held) { return held.second == job->first; });
+    job = jobs_.erase(job);
+  }
+  for (const auto& [directory, key] : found.jobs) {
+    const auto [job, is_new] = jobs_.try_emplace(directory, directory, key);
+    if (is_new) log_.info("{} is a directory of job {}", directory.string(), key);
+  }
+}
+
+void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds now) {
+  if (auto looked = job.orders.Look(); !looked) {
+    uplink_.Complain(directory.string() + " orders", looked.error().message);
+  }
+  const auto news = job.ranks.Look(
+      [&job](std::int64_t version) { return job.orders.ServerVersionOf(version); }, now);
+  for (const std::string& trouble : news.troubles) uplink_.Complain(trouble, trouble);
+  if (news.has_begun_anew) {
+    job.orders.BeginAnew();
+    job.has_ended = false;
+    job.counts_anew = true;
+  }
+  if (news.have_ranks_changed || news.has_begun_anew) {
+    std::map<int, std::set<int>> ranks;
+    for (const protocol::RankHeader& rank : job.ranks.Alive()) {
+      ranks[rank.name.pipeline].insert(rank.name.rank);
+    }
+    job.orders.SetRanks(std::move(ranks));
+    job.is_attached = job.is_unknown = false;
+    job.next_attach = 0;
+    job.last_active = now;
+  }
+  auto reports = job.ranks.TakeReports(now);
+  if (!reports.empty()) job.last_active = now;
+  job.has_run = job.has_run || !reports.empty();
+  if (job.has_ended) return;
+  std::move(reports.begin(), reports.end(), std::back_inserter(job.unsent));
+  if (job.unsent.size() > kMostUnsent) {
+    job.unsent.erase(job.unsent.begin(),
+                     job.unsent.end() - static_cast<std::ptrdiff_t>(kMostUnsent));
+  }
+}
+
+// ---- Attaching ----
+
+// To the server, a node's ranks of a job are one list: those of a second directory would replace
+// the first's.
+bool Node::TakeKey(const std::filesystem::path& directory, const Job& job) {
+  auto& holder = holders_.try_emplace(job.key, directory).first->second;
+  if (holder == directory) return true;
+  Job& first = jobs_.at(holder);
+  if (first.has_ended || job.last_active > first.last_active + kIsOver) {
+    log_.info("job {} goes on in {}, no longer in {}", job.key, directory.string(),
+              holder.string());
+    first.is_attached = false;
+    holder = directory;
+    return true;
+  }
+  if (first.last_active > job.last_active + kIsOver) return false;
+  uplink_.Complain(
+      directory.string() + " is second",
+      fmt::format("job {} has ranks in {} and in {} on one node, and those in the latter get no "
+                  "plans (use one directory for all its ranks here, or a perseus node with another "
+                  "--name for {})",
+                  job.key, holder.string(), directory.string(), directory.string()));
+  return false;
+}
+
+void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds now) {
+  if (job.is_attached || now < job.next_attach) return;
+  // One that was ended while its ranks go on may be registered again; ranks that stand still may
+  // have gone on elsewhere.
+  if ((job.has_ended || job.is_unknown) && !job.has_run) return;
+  const std::vector<protocol::RankHeader> ranks = job.ranks.Alive();
+  if (ranks.empty()) return;
+  job.is_second = !TakeKey(directory, job);
+  if (job.is_second || !uplink_.IsUsable(now)) return;
+  job.next_attach = now + kRetryAfter;
+  job.has_run = false;
+  const auto answer = uplink_.Ask({.method = "PUT",
+                                   .target = JobTarget(job),
+                                   .body = FormatRanks(ranks, job.counts_anew, options_.instance)},
+                                  now);
+  if (!answer) return;
+  const std::string about = "attaching " + job.key;
+  if (!IsSuccess(*answer)) {
+    // It was there when this process attached before.
+    if (IsOfNoJob(*answer) && !job.id.empty()) TakeEnd(directory, job, {job.id});
+    // Of its name, the stream is refused, too, and tells.
+    if (job.has_ended || IsOfInstance(*answer)) return;
+    uplink_.Complain(about, fmt::format("the server does not take the ranks of job {}: {}; it is "
+                                        "asked again every 5 s",
+                                        job.key, WhatItSays(*answer)));
+    return;
+  }
+  uplink_.Mended(about);
+  job.is_attached = true;
+  job.counts_anew = job.has_ended = job.is_unknown = false;
+  if (const std::string id = JobOfAnswer(answer->body); !id.empty()) TakeId(job, id);
+  job.told = {};
+  log_.info("{} ranks of job {} are attached", ranks.size(), job.key);
+}
+
+void Node::TakeId(Job& job, const std::string& id) {
+  job.id = id;
+  const auto newest = job.orders.newest();
+  if (!newest || newest->job == id) return;
+  log_.info("{} is another job of that key than before, whose orders are taken back", job.key);
+  job.orders.WantNothing();
+  job.next_give = 0;
+}
+
+void Node::Detach(const Job& job, Nanoseconds now) {
+  if (!job.is_attached || !uplink_.IsUsable(now)) return;
+  // Should it fail, the server sees that nothing is heard of them.
+  static_cast<void>(uplink_.Ask({.method = "DELETE", .target = JobTarget(job)}, now));
+}
+
+// ---- Orders ----
+
+// What cannot be kept is fetched, and then complained of.
+void Node::KeepFiles(Job& job, const JobOrders& orders) {
+  for (const auto& [id, text] : orders.files) {
+    if (!job.orders.HasPlan(id)) static_cast<void>(job.orders.KeepPlan(id, text));
+  }
+}
+
+void Node::FetchPlans(Job& job, Nanoseconds now) {
+  if (now < job.next_fetch) return;
+  for (const std::string& id : job.orders.MissingPlans()) {
+    if (!FetchPlan(job, id, now)) return;
+  }
+  // One a turn: what is wanted now must not wait behind what may be wanted.
+  const std::set<std::string> upcoming = job.orders.MissingUpcoming();
+  if (!upcoming.empty()) FetchPlan(job, *upcoming.begin(), now);
+}
+
+bool Node::FetchPlan(Job& job, const std::string& id, Nanoseconds now) {
+  if (!uplink_.IsUsable(now)) return false;
+  const auto answer = uplink_.Ask({.target = "/v1/plans/" + id}, now);
+  if (!answer) return false;
+  std::string problem;
+  if (!IsSuccess(*answer)) {
+    problem = WhatItSays(*answer);
+  } else if (const auto kept = job.orders.KeepPlan(id, answer->body); !kept) {
+    problem = kept.error().message;
+  }
+  if (problem.empty()) {
+    uplink_.Mended(id);
+    return true;
+  }
+  job.next_fetch = now + kRetryAfter;
+  uplink_.Complain(id, fmt::format("plan {} of job {} cannot be had: {}; ranks go on with the "
+                                   "orders that they have",
+                                   id, job.key, problem));
+  return false;
+}
+
+void Node::GiveOrders(Job& job, Nanoseconds now) {
+  if (now < job.next_give || !job.orders.HasToGive() || !job.orders.MissingPlans().empty()) return;
+  const auto given = job.orders.Give(job.ranks.progress());
+  const std::string about = "giving " + job.key;
+  if (!given) {
+    job.next_give = now + kGiveAgainAfter;
+    uplink_.Complain(about, given.error().message + "; the server's orders wait");
+    return;
+  }
+  uplink_.Mended(about);
+  if (const auto in_force = job.orders.in_force()) {
+    log_.info("job {} has the server's orders {}", job.key, in_force->version);
+  }
+}
+
+// ---- Reports ----
+
+JobReport Node::ReportOf(const Job& job) {
+  JobReport report;
+  report.job = job.id.empty() ? job.key : job.id;
+  const auto in_force = job.orders.in_force();
+  if (in_force && (job.id.empty() || in_force->job == job.id)) {
+    report.acknowledged = in_force->version;
+  }
+  // Ranks may still follow what a job before it was told.
+  if (report.acknowledged == 0) return report;
+  const RankFollower::Following following = job.ranks.following();
+  report.following = following.version;
+  report.since_step = following.since_step;
+  return report;
+}
+
+void Node::Report(Nanoseconds now) {
+  if (now < next_report_ || !uplink_.IsUsable(now)) return;
+  std::vector<JobReport> reports;
+  bool is_new = now >= report_by_;
+  for (const auto& [directory, job] : jobs_) {
+    if (!job.is_attached) continue;
+    JobReport report = ReportOf(job);
+    is_new = is_new || !job.unsent.empty() || report.acknowledged != job.told.acknowledged ||
+             report.following != job.told.following || report.since_step != job.told.since_step;
+    report.steps = job.unsent;
+    reports.push_back(std::move(report));
+  }
+  if (reports.empty() || !is_new) return;
+  next_report_ = now + kReportApart;
+  const std::string target =
+      fmt::format("/v1/nodes/{}/reports", http::PercentEncoded(options_.name));
+  const auto answer =
+      uplink_.Ask({.method = "POST", .target = target, .body = FormatReports(reports)}, now);
+  if (answer) TakeAnswer(*answer, now);
+}
+
+void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
+  if (IsSuccess(response)) {
+    uplink_.Mended("report");
+    report_by_ = now + kReportAtLeastEvery;
+  } else {
+    next_report_ = now + kSecond;
+    uplink_.Complain("report", fmt::format("the server refuses reports: {}", WhatItSays(response)));
+    if (MayBeSentAgain(response)) return;
+  }
+  const std::set<std::string> not_attached = NotAttachedOfAnswer(response.body);
+  for (auto& [directory, job] : jobs_) {
+    if (!job.is_attached) continue;
+    job.told = ReportOf(job);
+    job.unsent.clear();
+    if (!not_attached.contains(job.told.job)) continue;
+    job.is_unknown = true;
+    job.has_run = job.is_attached = false;
+    uplink_.Complain("attaching " + job.key,
+                     fmt::format("the server has no ranks of job {} here any more: they are on "
+                                 "another node, or it has ended; should they go on, it is asked "
+                                 "again",
+                                 job.key));
+  }
+}
+
+}  // namespace perseus::node

@@ -1,0 +1,570 @@
+// The node against a server that is a function, and a clock that is a number.
+#include "perseus/cluster/node/node.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/cluster/node/rank_logs.h"
+#include "tests/support/temporary_directory.h"
+#include "perseus/cluster/node/tiny_plan.h"
+
+namespace perseus::node {
+namespace {
+
+using nlohmann::json;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr Nanoseconds kMs = 1'000'000;
+constexpr const char* kPlanA = "p-00000000000000aa";
+constexpr const char* kPlanB = "p-00000000000000bb";
+
+struct FakeServer {
+  bool is_away = false;
+  int attach_status = 200;
+  std::string attach_problem;
+  int report_status = 200;
+  std::string report_answer = "{}";
+  std::string job = "j-1";
+  std::string plan = TinyPlan();
+  std::vector<std::string> requests;  // "PUT /v1/…", without reports.
+  std::vector<json> reports;
+
+  Result<http::Response> Answer(const http::Client::Outgoing& request) {
+    if (is_away) return FailAs(ErrorKind::kSystem, "cannot reach http://server: refused");
+    http::Response response;
+    if (request.method == "POST") {
+      response.status = report_status;
+      response.body = report_answer;
+      if (report_status == 200) reports.push_back(json::parse(request.body).at("jobs"));
+      return response;
+    }
+    requests.push_back(request.method + " " + request.target);
+    if (request.method == "PUT") {
+      response.status = attach_status;
+      response.body = attach_problem.empty() ? json{{"job", job}}.dump() : attach_problem;
+    } else if (request.target.starts_with("/v1/plans/")) {
+      response.body = plan;
+    }
+    return response;
+  }
+};
+
+class NodeTest : public testing::Test {
+ protected:
+  NodeTest() { Start(); }
+
+  void Start() {
+    node_ = std::make_unique<Node>(
+        NodeOptions{"n7", directory_.path(), {}},
+        [this](const auto& request) { return server_.Answer(request); }, log_);
+  }
+  RankLogs MakeJob(const std::string& name = "run", const std::string& key = "gpt3-run7") {
+    const RankLogs logs(directory_ / name);
+    std::ofstream(directory_ / name / "server.json") << json{{"job", key}}.dump();
+    return logs;
+  }
+  // Rank 0 is there, attached, and follows version 7: plan A from step 1 on.
+  RankLogs MakeFollowedJob() {
+    const RankLogs logs = MakeJob();
+    logs.Begin({0, 0, 0}, 100);
+    Turn();
+    Hear(7, 1, {{"0", kPlanA}});
+    Turn();
+    return logs;
+  }
+  void Turn(Nanoseconds after = 1'000 * kMs) {
+    now_ += after;
+    node_->Turn(now_);
+  }
+  void Hear(std::int64_t version, std::int64_t from_step, const json& plans,
+            const json& files = json::object(), const json& upcoming = json::array()) {
+    node_->Hear({"orders", "",
+                 json{{"job", server_.job},
+                      {"key", "gpt3-run7"},
+                      {"version", version},
+                      {"from_step", from_step},
+                      {"plans", plans},
+                      {"upcoming", upcoming},
+                      {"files", files}}
+                     .dump()});
+  }
+  protocol::Orders InForce(const std::string& name = "run") const {
+    const auto orders = protocol::ReadOrders(directory_ / name);
+    return orders && *orders ? **orders : protocol::Orders();
+  }
+
+  TemporaryDirectory directory_;
+  FakeServer server_;
+  std::ostringstream logged_;
+  spdlog::logger log_{"node", std::make_shared<spdlog::sinks::ostream_sink_st>(logged_)};
+  std::unique_ptr<Node> node_;
+  Nanoseconds now_ = 0;
+};
+
+TEST_F(NodeTest, OfTwoDirectoriesOfOneJobTheSecondIsRefusedOnceAloud) {
+  const RankLogs first = MakeJob("a");
+  const RankLogs second = MakeJob("b");
+  first.Begin({0, 0, 0}, 100);
+  second.Begin({1, 0, 0}, 101);
+  Turn();
+  Turn(6'000 * kMs);
+  EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+  EXPECT_THAT(logged_.str(),
+              HasSubstr((directory_ / "a").string() + " and in " + (directory_ / "b").string()));
+  EXPECT_EQ(logged_.str().find("another --name"), logged_.str().rfind("another --name"));
+  Hear(7, 1, {{"0", kPlanA}});
+  Turn();
+  EXPECT_EQ(InForce("a").PlanOf(0), PlanPath(kPlanA));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "b" / "orders.json"));
+
+  std::filesystem::remove_all(directory_ / "a");
+  server_.requests.clear();
+  Turn();
+  EXPECT_THAT(server_.requests, Contains("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+}
+
+TEST_F(NodeTest, ARunThatGoesOnInAnotherDirectoryIsFollowed) {
+  const RankLogs first = MakeJob("b");
+  first.Begin({0, 0, 0}, 100);
+  Turn();
+  const RankLogs second = MakeJob("a");
+  Turn();
+  Turn(3'600'000 * kMs);
+  server_.requests.clear();
+  second.Begin({0, 0, 0}, 101);
+  Turn();
+  EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+  Turn(6'000 * kMs);
+  EXPECT_THAT(server_.requests, SizeIs(1));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("another --name")));
+}
+
+TEST_F(NodeTest, AttachesRanksFetchesPlansOnceGivesOrdersAndReports) {
+  const RankLogs logs = MakeJob();
+  Turn();
+  EXPECT_THAT(server_.requests, IsEmpty());  // Nobody is there yet.
+  for (int rank = 0; rank < 2; ++rank) logs.Begin({0, rank, 0}, 100 + rank);
+  Turn();
+  EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+
+  server_.requests.clear();
+  Hear(7, 1, {{"0", kPlanA}, {"1", kPlanA}});
+  Turn();
+  EXPECT_THAT(server_.requests, ElementsAre(std::string("GET /v1/plans/") + kPlanA));
+  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kPlanA));
+  EXPECT_EQ(InForce().from_step, 1);
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 7);
+  EXPECT_EQ(server_.reports.back()[0].at("following"), 0);
+  EXPECT_EQ(node_->LastEventId(), "j-1:7");
+
+  for (int rank = 0; rank < 2; ++rank) logs.End({0, rank, 0}, 1, InForce().version);
+  Turn();
+  const json report = server_.reports.back()[0];
+  EXPECT_EQ(report.at("job"), "j-1");
+  EXPECT_EQ(report.at("following"), 7);
+  EXPECT_EQ(report.at("since_step"), 1);
+  ASSERT_EQ(report.at("steps").size(), 1U);
+  EXPECT_EQ(report.at("steps")[0].at("step"), 1);
+  EXPECT_EQ(report.at("steps")[0].at("ranks"), 2);
+
+  server_.requests.clear();
+  Hear(7, 1, {{"0", kPlanA}});  // Said again: passed over.
+  Hear(8, 50, {{"0", kPlanA}});
+  Turn();
+  EXPECT_THAT(server_.requests, IsEmpty());
+  EXPECT_EQ(InForce().from_step, 50);
+  EXPECT_EQ(InForce().version, 2);
+}
+
+// As the server cuts it for rank 0.
+json CutPlan() {
+  json plan = json::parse(PlanOfTwoRanks());
+  json& other = plan["stages"][1];
+  other["cut"] = true;
+  other["instructions"].erase(1);
+  return plan;
+}
+
+TEST_F(NodeTest, PlansThatComeWithOrdersAreNotFetched) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  server_.requests.clear();
+  Hear(7, 1, {{"0", kPlanA}}, {{kPlanA, CutPlan()}});
+  Turn();
+  EXPECT_THAT(server_.requests, IsEmpty());
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "run" / PlanPath(kPlanA)));
+}
+
+TEST_F(NodeTest, ARankThatComesLaterHasAWholePlanAndReadsItAnew) {
+  const RankLogs logs = MakeJob();
+  server_.plan = PlanOfTwoRanks();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  Hear(7, 0, {{"0", kPlanA}}, {{kPlanA, CutPlan()}});
+  Turn();
+  const std::int64_t given = InForce().version;
+  server_.requests.clear();
+  logs.Begin({0, 1, 0}, 101);
+  Turn();
+  EXPECT_THAT(server_.requests, Contains(std::string("GET /v1/plans/") + kPlanA));
+  EXPECT_EQ(InForce().version, given + 1);
+  EXPECT_EQ(InForce().from_step, 0);
+  server_.requests.clear();
+  Turn();
+  EXPECT_THAT(server_.requests, IsEmpty());
+  EXPECT_EQ(InForce().version, given + 1);
+  // What a new process finds there is enough.
+  Start();
+  Turn();
+  Turn();
+  EXPECT_THAT(server_.requests, Not(Contains(std::string("GET /v1/plans/") + kPlanA)));
+}
+
+TEST_F(NodeTest, RanksOfAnotherPipelineThatComeLaterGetTheirPlan) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  EXPECT_EQ(node_->LastEventId(), "j-1:0") << "whose end it wants to hear of";
+  Hear(7, 0, {{"0", kPlanA}});
+  Turn();
+  EXPECT_EQ(node_->LastEventId(), "j-1:7");
+  logs.Begin({1, 0, 0}, 101);
+  Turn();
+  EXPECT_EQ(node_->LastEventId(), "j-1:0") << "the server is to say it again";
+  Hear(7, 0, {{"0", kPlanA}, {"1", kPlanB}});
+  Turn();
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kPlanB));
+  EXPECT_EQ(node_->LastEventId(), "j-1:7");
+}
+
+TEST_F(NodeTest, APlanThatComesWithOrdersAndIsNoneIsFetched) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  Hear(7, 1, {{"0", kPlanA}}, {{kPlanA, json::object()}});
+  Turn();
+  EXPECT_THAT(server_.requests, Contains(std::string("GET /v1/plans/") + kPlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+}
+
+TEST_F(NodeTest, ReportsAtAStepsEndAndAtLeastEveryFewSeconds) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  const std::size_t first = server_.reports.size();
+  ASSERT_EQ(first, 1U);
+  Turn(1'000 * kMs);
+  EXPECT_THAT(server_.reports, SizeIs(first));
+  logs.End({0, 0, 0}, 0, 0);
+  Turn(100 * kMs);
+  ASSERT_THAT(server_.reports, SizeIs(first + 1));
+  EXPECT_THAT(server_.reports.back()[0].at("steps"), SizeIs(1));
+  Turn(3'900 * kMs);
+  EXPECT_THAT(server_.reports, SizeIs(first + 1));
+  Turn(100 * kMs);
+  ASSERT_THAT(server_.reports, SizeIs(first + 2));
+  EXPECT_THAT(server_.reports.back()[0].at("steps"), IsEmpty());
+}
+
+TEST_F(NodeTest, JobsShareAReport) {
+  for (const char* name : {"one", "two"}) {
+    const RankLogs logs = MakeJob(name, name);
+    logs.Begin({0, 0, 0}, 100);
+    Turn();
+    logs.End({0, 0, 0}, 0, 0);
+  }
+  Turn();
+  EXPECT_THAT(server_.reports.back(), SizeIs(2));
+}
+
+TEST_F(NodeTest, WhileTheServerIsAwayOrdersStayAndTheNewestStepsAreKept) {
+  const RankLogs logs = MakeFollowedJob();
+  server_.is_away = true;
+  const std::size_t before = server_.reports.size();
+  for (int step = 1; step <= 400; ++step) {
+    logs.End({0, 0, 0}, step, InForce().version);
+    Turn();
+  }
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  const std::string log = logged_.str();
+  EXPECT_THAT(log, HasSubstr("cannot reach http://server: refused; ranks go on"));
+  EXPECT_EQ(log.find("cannot reach"), log.rfind("cannot reach"));
+  server_.is_away = false;
+  for (int i = 0; i < 6; ++i) Turn();
+  EXPECT_THAT(logged_.str(), HasSubstr("answers again"));
+  ASSERT_GT(server_.reports.size(), before);
+  const json steps = server_.reports.at(before)[0].at("steps");
+  EXPECT_EQ(steps.size(), 256U);
+  EXPECT_EQ(steps.back().at("step"), 400);
+}
+
+TEST_F(NodeTest, LateOrdersHoldFromWhereRanksCanFollow) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  for (int step = 98; step <= 100; ++step) logs.End({0, 0, 0}, step, 0);
+  Turn();
+  Hear(7, 60, {{"0", kPlanA}});
+  Turn();
+  EXPECT_EQ(InForce().from_step, 103);
+}
+
+TEST_F(NodeTest, APlanThatIsNoneLeavesTheOrdersOfBefore) {
+  const RankLogs logs = MakeFollowedJob();
+  server_.plan = "{}";
+  Hear(8, 9, {{"0", kPlanB}});
+  Turn();
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_THAT(logged_.str(), HasSubstr(kPlanB));
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 7);
+  server_.plan = TinyPlan();
+  Turn(5'000 * kMs);
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
+}
+
+TEST_F(NodeTest, NothingIsAcknowledgedWhileAnotherGivesOrders) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  {
+    const auto tune = protocol::OrdersDesk::Open(directory_ / "run");
+    ASSERT_TRUE(tune);
+    Hear(7, 1, {{"0", kPlanA}});
+    Turn();
+    Turn();
+    EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 0);
+    EXPECT_THAT(logged_.str(), HasSubstr("another perseus gives this job its orders"));
+  }
+  Turn();
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 7);
+}
+
+TEST_F(NodeTest, PlansNamedAheadAreThereWhenTheyAreWanted) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  Hear(7, 1, {{"0", kPlanA}}, json::object(), {kPlanA, kPlanB});
+  Turn();
+  Turn();
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  server_.is_away = true;
+  Hear(8, 1, {{"0", kPlanB}});
+  Turn();
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
+}
+
+TEST_F(NodeTest, AJobThatEndedIsAskedForWhileItRunsAndOnceItBeginsAnew) {
+  const RankLogs logs = MakeFollowedJob();
+  node_->Hear({"ended", "", R"({"job": "j-1"})"});
+  server_.attach_status = 409;
+  const std::size_t reports = server_.reports.size();
+  server_.requests.clear();
+  Turn();
+  EXPECT_TRUE(InForce().own);
+  Turn(10'000 * kMs);
+  EXPECT_THAT(server_.requests, IsEmpty()) << "no rank runs any more";
+  for (int step = 3; step < 7; ++step) {
+    logs.End({0, 0, 0}, step, 1);
+    Turn(2'500 * kMs);
+  }
+  EXPECT_THAT(server_.requests, SizeIs(2));
+  EXPECT_THAT(server_.reports, SizeIs(reports));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("does not take the ranks")));
+  server_.attach_status = 200;
+  server_.requests.clear();
+  logs.Begin({0, 0, 0}, 200);
+  Turn();
+  EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+}
+
+TEST_F(NodeTest, AJobThatIsEndedAndRegisteredAgainGoesOnWithItsNewOrders) {
+  const RankLogs logs = MakeFollowedJob();
+  node_->Hear({"ended", "", R"({"job": "j-1"})"});
+  Turn();
+  server_.job = "j-2";
+  logs.End({0, 0, 0}, 3, 1);
+  Turn(5'000 * kMs);
+  Hear(1, 9, {{"0", kPlanB}});
+  Turn();
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
+  EXPECT_EQ(server_.reports.back()[0].at("job"), "j-2");
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 1);
+}
+
+// The node was away when its job was ended and registered again.
+TEST_F(NodeTest, OrdersOfAnEarlierJobOfThatKeyAreTakenBackAndItsEventsPassedOver) {
+  const RankLogs logs = MakeFollowedJob();
+  logs.End({0, 0, 0}, 1, InForce().version);
+  Start();
+  Turn();
+  server_.job = "j-2";
+  logs.End({0, 0, 0}, 2, InForce().version);
+  Turn();
+  EXPECT_TRUE(InForce().own);
+  EXPECT_EQ(server_.reports.back()[0].at("job"), "j-2");
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 0);
+
+  server_.job = "j-1";
+  Hear(8, 1, {{"0", kPlanA}});  // Late, of the earlier one.
+  Turn();
+  EXPECT_TRUE(InForce().own);
+  server_.job = "j-2";
+  Hear(1, 9, {{"0", kPlanB}});
+  Turn();
+  node_->Hear({"ended", "", R"({"job": "j-1"})"});
+  Turn();
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 1);
+}
+
+// A node that is started anew hears that a job ended before it has attached.
+TEST_F(NodeTest, AnEndThatComesFirstIsThatOfWhatLiesInTheDirectory) {
+  const RankLogs logs = MakeFollowedJob();
+  Start();
+  server_.is_away = true;
+  Turn();
+  node_->Hear({"ended", "", R"({"job": "j-1"})"});
+  Turn();
+  EXPECT_TRUE(InForce().own);
+}
+
+TEST_F(NodeTest, OrdersStayWhereTheNodeEndsAndTheNextOneGoesOn) {
+  const RankLogs logs = MakeFollowedJob();
+  logs.End({0, 0, 0}, 1, InForce().version);
+  node_.reset();
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+
+  Start();
+  Turn();
+  EXPECT_EQ(node_->LastEventId(), "j-1:7");
+  logs.End({0, 0, 0}, 2, InForce().version);
+  Turn();
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 7);
+  EXPECT_EQ(server_.reports.back()[0].at("following"), 7);
+}
+
+TEST_F(NodeTest, AServerThatKnowsNoSuchJobIsAskedAgain) {
+  server_.attach_status = 404;
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  Turn();
+  EXPECT_THAT(server_.requests, SizeIs(1));
+  EXPECT_THAT(server_.reports, IsEmpty());
+  EXPECT_THAT(logged_.str(), HasSubstr("does not take the ranks of job gpt3-run7: 404"));
+  server_.attach_status = 200;
+  Turn(5'000 * kMs);
+  EXPECT_THAT(server_.reports, SizeIs(1));
+  server_.report_answer = R"({"not_attached": ["j-1"]})";  // It has lost what it knew.
+  Turn(5'000 * kMs);
+  server_.report_answer = "{}";
+  server_.requests.clear();
+  Turn(10'000 * kMs);
+  EXPECT_THAT(server_.requests, IsEmpty()) << "ranks that stand still may be elsewhere now";
+  logs.End({0, 0, 0}, 3, 1);
+  Turn();
+  EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("its orders")));
+}
+
+// Its stream was broken when the server told.
+TEST_F(NodeTest, AJobThatEndedUnheardIsLearntOfByTheReports) {
+  const RankLogs logs = MakeFollowedJob();
+  server_.report_answer = R"({"not_attached": ["j-1"]})";
+  server_.attach_status = 409;
+  server_.attach_problem = R"({"status": 409, "title": "The job has ended"})";
+  Turn(5'000 * kMs);
+  server_.report_answer = "{}";
+  logs.End({0, 0, 0}, 2, 1);
+  EXPECT_FALSE(InForce().own);
+  Turn();
+  EXPECT_TRUE(InForce().own);
+  EXPECT_EQ(node_->LastEventId(), "");
+  server_.requests.clear();
+  Turn(10'000 * kMs);
+  EXPECT_THAT(server_.requests, IsEmpty()) << "no rank runs any more";
+  server_.attach_status = 200;
+  server_.attach_problem = "";
+  server_.job = "j-2";
+  logs.End({0, 0, 0}, 3, 1);
+  Turn();
+  EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+  EXPECT_EQ(node_->LastEventId(), "j-2:0");
+}
+
+TEST_F(NodeTest, APageThatIsNoProblemEndsNoJob) {
+  const RankLogs logs = MakeFollowedJob();
+  server_.attach_status = 404;
+  server_.attach_problem = "<html>not here</html>";
+  logs.Begin({0, 1, 0}, 101);
+  Turn();
+  EXPECT_FALSE(InForce().own);
+}
+
+TEST_F(NodeTest, WhileAnotherProcessHasItsNameItReportsNothing) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  EXPECT_THAT(server_.reports, SizeIs(1));
+  server_.attach_status = 409;
+  server_.attach_problem = R"({"status": 409, "pointer": "/instance"})";
+  node_->LoseName();
+  for (int step = 0; step < 10; ++step) {
+    logs.End({0, 0, 0}, step, 0);
+    Turn();
+  }
+  EXPECT_THAT(server_.reports, SizeIs(1));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("warning"))) << "the stream tells";
+  server_.attach_status = 200;
+  server_.attach_problem = "";
+  for (int i = 0; i < 5; ++i) Turn();
+  ASSERT_THAT(server_.reports, SizeIs(2));
+  EXPECT_THAT(server_.reports.back()[0].at("steps"), SizeIs(10));
+}
+
+TEST_F(NodeTest, ADirectoryThatIsGoneIsDetached) {
+  const RankLogs logs = MakeJob();
+  logs.Begin({0, 0, 0}, 100);
+  Turn();
+  std::filesystem::remove_all(directory_ / "run");
+  server_.requests.clear();
+  Turn();
+  EXPECT_THAT(server_.requests, ElementsAre("DELETE /v1/nodes/n7/jobs/gpt3-run7"));
+  Turn();
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "run"));
+}
+
+TEST_F(NodeTest, DirectoriesOfOthersAndNonsenseAreLeftAlone) {
+  RankLogs(directory_ / "private").Begin({0, 0, 0}, 100);
+  RankLogs(directory_ / "broken").Begin({0, 0, 0}, 100);
+  std::ofstream(directory_ / "broken/server.json") << R"({"id": 7})";
+  Turn();
+  Turn();
+  EXPECT_THAT(server_.requests, IsEmpty());
+  EXPECT_THAT(logged_.str(), HasSubstr("broken/server.json"));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("private")));
+  node_->Hear({"orders", "", "{"});
+  node_->Hear({"ended", "", R"({"job": "j-9"})"});
+  EXPECT_THAT(logged_.str(), HasSubstr("event orders:1: not JSON"));
+}
+
+}  // namespace
+}  // namespace perseus::node

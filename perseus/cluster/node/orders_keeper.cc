@@ -1,0 +1,249 @@
+#include "perseus/cluster/node/orders_keeper.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "perseus/base/file.h"
+#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/planning/plan_file/plan_file.h"
+
+namespace perseus::node {
+namespace {
+
+// Twice as long as a rank takes between looks at its orders.
+constexpr double kRanksTakeSeconds = 0.1;
+// Versions that some rank may still follow.
+constexpr std::size_t kMostVersions = 64;
+
+bool IsSame(const struct stat& a, const struct stat& b) {
+  return a.st_ino == b.st_ino && a.st_dev == b.st_dev && a.st_size == b.st_size &&
+         a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+}
+
+std::string IdOf(const std::string& plan_path) {
+  return std::filesystem::path(plan_path).stem().string();
+}
+
+void AddPlans(const std::optional<protocol::Orders>& orders, std::set<std::string>& ids) {
+  if (!orders) return;
+  ids.insert(IdOf(orders->plan));
+  for (const auto& [pipeline, path] : orders->plans) ids.insert(IdOf(path));
+}
+
+// Nothing: it is whole.
+std::optional<std::set<int>> RanksOfCut(const plan_file::PlanFile& plan) {
+  std::set<int> whole;
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    if (!plan.ranks[rank].is_cut) whole.insert(static_cast<int>(rank));
+  }
+  if (whole.size() == plan.ranks.size()) return std::nullopt;
+  return whole;
+}
+
+}  // namespace
+
+std::string PlanPath(std::string_view id) { return fmt::format("plans/{}.json", id); }
+
+protocol::Orders OrdersOf(const JobOrders& orders) {
+  protocol::Orders read;
+  read.from_step = orders.from_step;
+  for (const auto& [pipeline, plan] : orders.plans) read.plans.emplace(pipeline, PlanPath(plan));
+  read.server = protocol::ServerOrigin{orders.job, orders.version};
+  return read;
+}
+
+std::int64_t FromStep(std::int64_t wanted, const JobProgress& progress) {
+  // Ranks of other nodes go by the server's step, so it is kept unless it has begun already.
+  if (progress.last_step < 0 || wanted > progress.last_step + 1) return wanted;
+  const double step_time_s =
+      progress.step_time ? std::max(ToSeconds(*progress.step_time), 1e-3) : kRanksTakeSeconds;
+  return progress.last_step + protocol::StepsAhead(kRanksTakeSeconds, step_time_s);
+}
+
+OrdersKeeper::OrdersKeeper(std::filesystem::path job_directory)
+    : job_directory_(std::move(job_directory)) {}
+
+void OrdersKeeper::Remember(const std::optional<protocol::Orders>& orders) {
+  if (!orders || !orders->server) return;
+  origins_[orders->version] = *orders->server;
+  while (origins_.size() > kMostVersions) origins_.erase(origins_.begin());
+}
+
+Result<void> OrdersKeeper::Look() {
+  struct stat now {};
+  if (::stat((job_directory_ / "orders.json").c_str(), &now) != 0) return {};
+  if (seen_ && IsSame(*seen_, now)) return {};
+  seen_ = now;
+  const auto before = protocol::ReadOrdersBefore(job_directory_);
+  if (!before) return Fail(before);
+  const auto orders = protocol::ReadOrders(job_directory_);
+  if (!orders) return Fail(orders);
+  Remember(*before);
+  Remember(*orders);
+  const bool is_temporary = *orders && (*orders)->until_step;
+  lasting_ = is_temporary ? *before : *orders;
+  // After a start of this process the server does not say again what lies here.
+  if (!wanted_ && !is_nothing_wanted_ && lasting_ && lasting_->server) wanted_ = lasting_;
+  return {};
+}
+
+void OrdersKeeper::Want(const JobOrders& orders) {
+  protocol::Orders read = OrdersOf(orders);
+  const bool is_of_same = wanted_ && wanted_->server->job == orders.job;
+  if (is_of_same && wanted_->server->version > orders.version) return;
+  if (wanted_ && wanted_->server == read.server) {
+    wanted_->plans.merge(read.plans);
+  } else {
+    wanted_ = std::move(read);
+  }
+  is_nothing_wanted_ = false;
+  upcoming_ = orders.upcoming;
+}
+
+void OrdersKeeper::WantNothing() {
+  is_nothing_wanted_ = true;
+  wanted_.reset();
+  upcoming_.clear();
+}
+
+void OrdersKeeper::SetRanks(std::map<int, std::set<int>> ranks) {
+  ranks_ = std::move(ranks);
+  if (wanted_ && IsWantedInForce() && !HasPlansWanted()) were_plans_short_ = true;
+}
+
+std::set<int> OrdersKeeper::RanksThatFollow(const std::string& id) const {
+  std::set<int> followers;
+  if (!wanted_) return followers;
+  for (const auto& [pipeline, path] : wanted_->plans) {
+    const auto ranks = ranks_.find(pipeline);
+    if (path == PlanPath(id) && ranks != ranks_.end()) {
+      followers.insert(ranks->second.begin(), ranks->second.end());
+    }
+  }
+  return followers;
+}
+
+bool OrdersKeeper::HasPlansWanted() const {
+  return std::ranges::all_of(wanted_->plans,
+                             [this](const auto& entry) { return HasPlan(IdOf(entry.second)); });
+}
+
+bool OrdersKeeper::HasPlan(const std::string& id) const {
+  const std::filesystem::path path = job_directory_ / PlanPath(id);
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  auto found = cut_for_.find(id);
+  if (found == cut_for_.end()) {
+    const auto text = ReadFile(path);
+    if (!text) return false;
+    const auto plan = plan_file::ParsePlan(*text, id);
+    if (!plan) return false;
+    found = cut_for_.emplace(id, RanksOfCut(*plan)).first;
+  }
+  return !found->second || std::ranges::includes(*found->second, RanksThatFollow(id));
+}
+
+std::set<std::string> OrdersKeeper::MissingPlans() const {
+  std::set<std::string> missing;
+  if (!wanted_ || !HasToGive()) return missing;
+  for (const auto& [pipeline, path] : wanted_->plans) {
+    std::string id = IdOf(path);
+    if (!HasPlan(id)) missing.insert(std::move(id));
+  }
+  return missing;
+}
+
+std::set<std::string> OrdersKeeper::MissingUpcoming() const {
+  std::set<std::string> missing;
+  for (const std::string& id : upcoming_) {
+    if (!HasPlan(id)) missing.insert(id);
+  }
+  return missing;
+}
+
+Result<void> OrdersKeeper::KeepPlan(const std::string& id, const std::string& text) {
+  const auto plan = plan_file::ParsePlan(text, id);
+  if (!plan) return Fail(plan);
+  if (auto written = WriteFileAtomically(job_directory_ / PlanPath(id), text); !written) {
+    return written;
+  }
+  cut_for_[id] = RanksOfCut(*plan);
+  return {};
+}
+
+bool OrdersKeeper::NamesPlansOfAll() const {
+  return !wanted_ || std::ranges::all_of(ranks_, [this](const auto& ranks) {
+    return wanted_->plans.contains(ranks.first);
+  });
+}
+
+bool OrdersKeeper::IsWantedInForce() const {
+  return lasting_ && lasting_->server == wanted_->server &&
+         std::ranges::includes(lasting_->plans, wanted_->plans);
+}
+
+bool OrdersKeeper::HasToGive() const {
+  if (is_nothing_wanted_) return in_force().has_value();
+  if (!wanted_) return false;
+  return !IsWantedInForce() || (has_begun_anew_ && lasting_->from_step > 0) || were_plans_short_;
+}
+
+Result<void> OrdersKeeper::Give(const JobProgress& progress) {
+  auto desk = protocol::OrdersDesk::Open(job_directory_);
+  if (!desk) return Fail(desk);
+  // A rank that has just seen the orders of before may be about to read their plan.
+  std::set<std::string> kept(upcoming_.begin(), upcoming_.end());
+  AddPlans(protocol::ReadOrders(job_directory_).value_or(std::nullopt), kept);
+  AddPlans(lasting_, kept);
+  Result<std::int64_t> given = 0;
+  if (is_nothing_wanted_) {
+    protocol::Orders own;
+    own.own = true;
+    given = desk->Give(own, 0);
+  } else {
+    const std::int64_t from_step = IsWantedInForce() ? 0 : FromStep(wanted_->from_step, progress);
+    given = desk->Give(*wanted_, from_step);
+  }
+  if (!given) return Fail(given);
+  has_begun_anew_ = were_plans_short_ = false;
+  AddPlans(wanted_, kept);
+  DeletePlansBut(kept);
+  return Look();
+}
+
+// What cannot be deleted now is tried again with the next orders.
+void OrdersKeeper::DeletePlansBut(const std::set<std::string>& kept) {
+  std::error_code error;
+  std::vector<std::filesystem::path> old;
+  for (std::filesystem::directory_iterator file(job_directory_ / "plans", error), end;
+       !error && file != end; file.increment(error)) {
+    const std::string id = IdOf(file->path().string());
+    const bool is_of_server = IsPlanId(id) && file->path().filename() == id + ".json";
+    if (is_of_server && !kept.contains(id)) old.push_back(file->path());
+  }
+  for (const std::filesystem::path& path : old) {
+    std::filesystem::remove(path, error);
+    cut_for_.erase(IdOf(path.string()));
+  }
+}
+
+std::optional<protocol::ServerOrigin> OrdersKeeper::in_force() const {
+  return lasting_ ? lasting_->server : std::nullopt;
+}
+
+std::optional<protocol::ServerOrigin> OrdersKeeper::newest() const {
+  return wanted_ ? wanted_->server : in_force();
+}
+
+std::int64_t OrdersKeeper::ServerVersionOf(std::int64_t version) const {
+  const auto found = origins_.find(version);
+  const auto now = newest();
+  // An earlier job of this directory counted its own.
+  const bool is_of_this_job = found != origins_.end() && now && found->second.job == now->job;
+  return is_of_this_job ? found->second.version : 0;
+}
+
+}  // namespace perseus::node

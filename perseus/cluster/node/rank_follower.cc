@@ -1,0 +1,128 @@
+#include "perseus/cluster/node/rank_follower.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+namespace perseus::node {
+namespace {
+
+constexpr Nanoseconds kRankFollowerSearchEvery = 500'000'000;
+// Ranks of a job wait for each other; one further behind is of an earlier run, or dead.
+constexpr std::int64_t kMostBehind = 2;
+
+}  // namespace
+
+void RankFollower::FindLogs(News& news) {
+  std::error_code error;
+  std::filesystem::directory_iterator files(job_directory_ / "ranks", error);
+  if (error) return;  // No rank has come yet.
+  for (const auto& file : files) {
+    if (file.path().extension() != ".jsonl") continue;
+    const auto name = protocol::ParseRankName(file.path().stem().string());
+    // Opening a pipe that somebody put there would wait for good.
+    if (!name || ranks_.contains(*name) || !file.is_regular_file(error)) continue;
+    Rank& rank = ranks_.emplace(*name, Rank(file.path())).first->second;
+    const auto passed = rank.reader.SkipToEnd();
+    if (!passed) {
+      news.troubles.push_back(passed.error().message);
+      continue;
+    }
+    if (!passed->header) continue;
+    rank.header = *passed->header;
+    rank.header.name = *name;
+    if (passed->has_steps) continue;
+    rank.is_alive = news.have_ranks_changed = news.has_begun_anew = true;
+  }
+}
+
+void RankFollower::TakeHeader(const protocol::RankHeader& header, Rank& rank, News& news) {
+  if (!protocol::IsOfSameProcess(rank.header, header)) {
+    collector_.BeginAnew(header.name);
+    // A job whose ranks begin anew may have others than before: how far those were is of no use.
+    for (auto& [name, one] : ranks_) {
+      one.last_step = -1;
+      one.step_time.reset();
+      one.following = {};
+    }
+    news.has_begun_anew = true;
+  }
+  news.have_ranks_changed = news.have_ranks_changed || rank.header.gpu != header.gpu;
+  rank.header = header;
+}
+
+void RankFollower::TakeStep(const protocol::RanStep& step, std::int64_t server_version, Rank& rank,
+                            Nanoseconds now) {
+  if (rank.last_step >= 0 && step.step > rank.last_step) {
+    rank.step_time = (step.end - rank.last_end) / (step.step - rank.last_step);
+  }
+  rank.last_step = step.step;
+  rank.last_end = step.end;
+  if (rank.following.since_step < 0 || rank.following.version != server_version) {
+    rank.following = {server_version, step.step};
+  }
+  collector_.Add(rank.header, step, server_version, now);
+}
+
+RankFollower::News RankFollower::Look(
+    const std::function<std::int64_t(std::int64_t)>& server_version, Nanoseconds now) {
+  News news;
+  if (now >= next_search_) {
+    next_search_ = now + kRankFollowerSearchEvery;
+    FindLogs(news);
+  }
+  for (auto& [name, rank] : ranks_) {
+    const auto records = rank.reader.ReadNew();
+    if (!records) {
+      news.troubles.push_back(records.error().message);
+      continue;
+    }
+    if (!records->empty() && !std::exchange(rank.is_alive, true)) news.have_ranks_changed = true;
+    for (const protocol::RankRecord& record : *records) {
+      if (const auto* header = std::get_if<protocol::RankHeader>(&record)) {
+        // The name decides who it is: what a log says of itself may be wrong.
+        protocol::RankHeader own = *header;
+        own.name = name;
+        TakeHeader(own, rank, news);
+      } else if (const auto* step = std::get_if<protocol::RanStep>(&record)) {
+        TakeStep(*step, server_version(step->version), rank, now);
+      }
+    }
+  }
+  return news;
+}
+
+std::vector<protocol::RankHeader> RankFollower::Alive() const {
+  std::vector<protocol::RankHeader> alive;
+  for (const auto& [name, rank] : ranks_) {
+    if (rank.is_alive) alive.push_back(rank.header);
+  }
+  return alive;
+}
+
+JobProgress RankFollower::progress() const {
+  JobProgress progress;
+  for (const auto& [name, rank] : ranks_) {
+    if (rank.last_step <= progress.last_step) continue;
+    progress = {rank.last_step, rank.step_time};
+  }
+  return progress;
+}
+
+RankFollower::Following RankFollower::following() const {
+  const std::int64_t last = progress().last_step;
+  std::optional<Following> all;
+  for (const auto& [name, rank] : ranks_) {
+    if (rank.last_step < 0 || rank.last_step + kMostBehind < last) continue;
+    const Following& one = rank.following;
+    if (!all || one.version < all->version) {
+      all = one;
+    } else if (one.version == all->version) {
+      all->since_step = std::max(all->since_step, one.since_step);
+    }
+  }
+  return all.value_or(Following());
+}
+
+}  // namespace perseus::node

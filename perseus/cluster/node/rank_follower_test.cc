@@ -1,0 +1,151 @@
+#include "perseus/cluster/node/rank_follower.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "perseus/cluster/node/rank_logs.h"
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::node {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using Following = RankFollower::Following;
+
+constexpr Nanoseconds kSecond = 1'000'000'000;
+
+class RankFollowerTest : public testing::Test {
+ protected:
+  RankFollower::News Look() {
+    now_ += kSecond;
+    // Versions of orders.json here are ten more than the server's.
+    return follower_.Look([](std::int64_t version) { return version < 10 ? 0 : version - 10; },
+                          now_);
+  }
+
+  TemporaryDirectory directory_;
+  RankLogs logs_{directory_.path()};
+  RankFollower follower_{directory_.path()};
+  Nanoseconds now_ = 0;
+};
+
+TEST_F(RankFollowerTest, RanksCountOnceTheyWaitToBeginOrTheirLogGrows) {
+  EXPECT_FALSE(Look().have_ranks_changed);
+  logs_.Begin({0, 0, 0}, 100);
+  logs_.Begin({0, 1, 0}, 101);  // Of an earlier run.
+  logs_.End({0, 1, 0}, 5000, 17);
+  EXPECT_TRUE(Look().have_ranks_changed);
+  ASSERT_THAT(follower_.Alive(), SizeIs(1));
+  EXPECT_EQ(follower_.Alive()[0].gpu, "GPU-p0-r0-t0");
+  EXPECT_EQ(follower_.progress().last_step, -1);
+
+  logs_.Begin({0, 1, 0}, 102);
+  const auto news = Look();
+  EXPECT_TRUE(news.have_ranks_changed);
+  EXPECT_TRUE(news.has_begun_anew);
+  EXPECT_THAT(follower_.Alive(), SizeIs(2));
+}
+
+// The rank sets aside what it wrote, and begins another log.
+TEST_F(RankFollowerTest, GoesOnWhereALogThatGotTooLongIsGoneOnWith) {
+  const protocol::RankName rank{0, 0, 0};
+  logs_.Begin(rank, 100);
+  Look();
+  logs_.End(rank, 1, 0);
+  EXPECT_THAT(follower_.TakeReports(now_), IsEmpty());
+  Look();
+  EXPECT_THAT(follower_.TakeReports(now_), SizeIs(1));
+  logs_.End(rank, 2, 0);
+  const auto path = protocol::RankLogPath(directory_.path(), rank);
+  std::filesystem::rename(path, protocol::OlderRankLogPath(path));
+  logs_.Begin(rank, 100);
+  logs_.End(rank, 3, 0);
+  std::vector<StepReport> reports;
+  for (int i = 0; i < 2; ++i) {
+    const auto news = Look();
+    EXPECT_FALSE(news.has_begun_anew);
+    EXPECT_FALSE(news.have_ranks_changed);
+    for (const StepReport& report : follower_.TakeReports(now_)) reports.push_back(report);
+  }
+  ASSERT_THAT(reports, SizeIs(2));
+  EXPECT_EQ(reports[0].step, 2);
+  EXPECT_EQ(reports[1].step, 3);
+  EXPECT_THAT(follower_.Alive(), SizeIs(1));
+}
+
+TEST_F(RankFollowerTest, KnowsHowFarRanksAreAndWhatTheyFollow) {
+  for (int rank = 0; rank < 2; ++rank) logs_.Begin({0, rank, 0}, 100 + rank);
+  Look();
+  EXPECT_EQ(follower_.following(), (Following{0, -1}));
+  for (int rank = 0; rank < 2; ++rank) {
+    logs_.End({0, rank, 0}, 8, 16);
+    logs_.End({0, rank, 0}, 9, 16);
+  }
+  Look();
+  EXPECT_EQ(follower_.progress().last_step, 9);
+  EXPECT_EQ(follower_.progress().step_time, RankLogs::kStepTime);
+  EXPECT_EQ(follower_.following(), (Following{6, 8}));
+  logs_.End({0, 0, 0}, 10, 17);
+  Look();
+  EXPECT_EQ(follower_.following(), (Following{6, 8}));  // Not all do yet.
+  logs_.End({0, 1, 0}, 10, 16);
+  logs_.End({0, 0, 0}, 11, 17);
+  logs_.End({0, 1, 0}, 11, 17);
+  Look();
+  EXPECT_EQ(follower_.following(), (Following{7, 11}));
+  EXPECT_THAT(follower_.TakeReports(now_), SizeIs(4));
+}
+
+TEST_F(RankFollowerTest, AJobThatBeginsAnewIsAsFarAsItsNewRanks) {
+  for (int rank = 0; rank < 2; ++rank) {
+    logs_.Begin({0, rank, 0}, 100 + rank);
+  }
+  Look();
+  for (int rank = 0; rank < 2; ++rank) logs_.End({0, rank, 0}, 500, 16);
+  Look();
+  logs_.Begin({0, 0, 0}, 200);  // With one rank less.
+  EXPECT_TRUE(Look().has_begun_anew);
+  EXPECT_EQ(follower_.progress().last_step, -1);
+  logs_.End({0, 0, 0}, 0, 16);
+  EXPECT_FALSE(Look().has_begun_anew);
+  EXPECT_EQ(follower_.progress().last_step, 0);
+  EXPECT_EQ(follower_.following(), (Following{6, 0}));
+}
+
+TEST_F(RankFollowerTest, AHeaderThatLearnedMoreIsNoNewProcess) {
+  logs_.Begin({0, 0, 0}, 100);
+  Look();
+  logs_.End({0, 0, 0}, 3, 16);
+  logs_.Append({0, 0, 0}, RankLogs::Header({0, 0, 0}, 100));
+  EXPECT_FALSE(Look().has_begun_anew);
+  EXPECT_EQ(follower_.progress().last_step, 3);
+}
+
+TEST_F(RankFollowerTest, PassesOverWhatIsNoLog) {
+  std::filesystem::create_directories(directory_ / "ranks");
+  ASSERT_EQ(::mkfifo((directory_ / "ranks/p0-r0-t0.jsonl").c_str(), 0600), 0);
+  logs_.Text("notes.jsonl", "{}\n");
+  EXPECT_THAT(Look().troubles, IsEmpty());
+  EXPECT_THAT(follower_.Alive(), IsEmpty());
+}
+
+TEST_F(RankFollowerTest, TellsOfWrongLinesAndGoesOn) {
+  logs_.Begin({0, 0, 0}, 100);
+  Look();
+  logs_.Text("p0-r0-t0.jsonl", "nonsense\n");
+  logs_.End({0, 0, 0}, 3, 16);
+  const auto news = Look();
+  ASSERT_THAT(news.troubles, SizeIs(1));
+  EXPECT_THAT(news.troubles[0], HasSubstr("p0-r0-t0.jsonl:2"));
+  Look();
+  EXPECT_EQ(follower_.progress().last_step, 3);
+}
+
+}  // namespace
+}  // namespace perseus::node

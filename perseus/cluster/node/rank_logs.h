@@ -1,0 +1,58 @@
+// For tests: logs as ranks write them.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "perseus/runtime/protocol/rank_log.h"
+
+namespace perseus::node {
+
+class RankLogs {
+ public:
+  static constexpr Nanoseconds kStepTime = 1'000'000'000;
+
+  explicit RankLogs(std::filesystem::path job_directory)
+      : job_directory_(std::move(job_directory)) {
+    std::filesystem::create_directories(job_directory_ / "ranks");
+  }
+
+  static protocol::RankHeader Header(const protocol::RankName& name, int pid) {
+    protocol::RankHeader header;
+    header.name = name;
+    header.gpu = "GPU-" + Name(name);
+    header.pid = pid;
+    header.epoch = 1'700'000'000'000'000'000;
+    return header;
+  }
+  // A rank's process begins, and its log with it.
+  void Begin(const protocol::RankName& name, int pid) const {
+    std::ofstream(protocol::RankLogPath(job_directory_, name), std::ios::trunc)
+        << protocol::FormatRecord(Header(name, pid));
+  }
+  // It ends a step under orders of that version.
+  void End(const protocol::RankName& name, std::int64_t number, std::int64_t version) const {
+    protocol::RanStep step;
+    step.step = number;
+    step.version = version;
+    step.on_plan = true;
+    step.begin = (number + 10) * kStepTime;
+    step.end = step.begin + kStepTime;
+    step.instructions = {{InstructionKind::kForward, 0, 0, 0, kStepTime / 2, 1410}};
+    Append(name, step);
+  }
+  void Append(const protocol::RankName& name, const protocol::RankRecord& record) const {
+    Text(Name(name) + ".jsonl", protocol::FormatRecord(record));
+  }
+  void Text(const std::string& file, std::string_view text) const {
+    std::ofstream(job_directory_ / "ranks" / file, std::ios::app) << text;
+  }
+
+ private:
+  std::filesystem::path job_directory_;
+};
+
+}  // namespace perseus::node

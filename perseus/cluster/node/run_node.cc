@@ -1,0 +1,135 @@
+#include "perseus/cluster/node/run_node.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "perseus/base/mutex.h"
+
+namespace perseus::node {
+namespace {
+
+constexpr Nanoseconds kMillisecond = 1'000'000;
+// Between looks at the logs.
+constexpr Nanoseconds kTurnEvery = 50 * kMillisecond;
+// After the server refused the stream.
+constexpr Nanoseconds kListenAgainAfter = 5'000 * kMillisecond;
+// Nothing else is done meanwhile.
+constexpr std::chrono::milliseconds kRunNodeTimeout{5000};
+
+// From the thread that listens to the one that works, and how far that is.
+class Mailbox {
+ public:
+  void Put(const http::Event& event) PERSEUS_EXCLUDES(mutex_) {
+    {
+      const MutexLock lock(mutex_);
+      events_.push_back(event);
+    }
+    count_.fetch_add(1);
+    WakeAll(count_);
+  }
+  std::deque<http::Event> TakeAll() PERSEUS_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return std::exchange(events_, {});
+  }
+  const std::atomic<std::uint32_t>& count() const { return count_; }
+
+  // Another process has the node's name.
+  void PutRefusal() { is_refused_ = true; }
+  bool TakeRefusal() { return is_refused_.exchange(false); }
+
+  void SetPosition(std::string position) PERSEUS_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    position_ = std::move(position);
+  }
+  std::string position() PERSEUS_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return position_;
+  }
+
+ private:
+  Mutex mutex_;
+  std::deque<http::Event> events_ PERSEUS_GUARDED_BY(mutex_);
+  std::string position_ PERSEUS_GUARDED_BY(mutex_);
+  std::atomic<std::uint32_t> count_ = 0;
+  std::atomic<bool> is_refused_ = false;
+};
+
+std::string RandomInstance() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
+            const std::atomic<bool>& is_over, Clock& clock, spdlog::logger& log) {
+  const std::atomic<std::uint32_t> never = 0;
+  std::string told;  // Of why it is refused: once.
+  while (!is_over) {
+    http::Client::Listening listening;
+    listening.target = target;
+    listening.position = [&mailbox] { return mailbox.position(); };
+    listening.heard = [&](const http::Event& event) {
+      mailbox.Put(event);
+      return !is_over;
+    };
+    listening.changed = [&](std::string_view what) {
+      told.clear();
+      log.info("{}", what);
+    };
+    listening.should_end = [&is_over] { return is_over.load(); };
+    const auto ended = client.Listen(listening);
+    if (ended || is_over) continue;
+    if (ended.error().kind == ErrorKind::kUnreachable) mailbox.PutRefusal();
+    if (told != ended.error().message) {
+      told = ended.error().message;
+      log.error("{}; ranks go on with the orders that they have, and the server is asked again",
+                told);
+    }
+    const Nanoseconds again = clock.Now() + kListenAgainAfter;
+    while (!is_over && clock.Now() < again) clock.WaitWhile(never, 0, clock.Now() + kTurnEvery);
+  }
+}
+
+}  // namespace
+
+Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
+                     const std::function<bool()>& should_end, Clock& clock, spdlog::logger& log) {
+  http::ClientOptions hurried = server;
+  hurried.timeout = kRunNodeTimeout;
+  auto asking = http::Client::Create(hurried);
+  if (!asking) return Fail(asking);
+  auto listening = http::Client::Create(server);
+  if (!listening) return Fail(listening);
+
+  options.instance = RandomInstance();
+  const std::string stream = fmt::format("/v1/nodes/{}/events?instance={}",
+                                         http::PercentEncoded(options.name), options.instance);
+  Node node(
+      std::move(options), [&](const auto& request) { return asking->Send(request); }, log);
+  Mailbox mailbox;
+  std::atomic<bool> is_over = false;
+  // What lies in the directories decides what the server is asked for.
+  node.Turn(clock.Now());
+  mailbox.SetPosition(node.LastEventId());
+  std::thread listener([&] { Listen(*listening, stream, mailbox, is_over, clock, log); });
+  while (!should_end()) {
+    const std::uint32_t heard = mailbox.count().load();
+    if (mailbox.TakeRefusal()) node.LoseName();
+    for (const http::Event& event : mailbox.TakeAll()) node.Hear(event);
+    node.Turn(clock.Now());
+    mailbox.SetPosition(node.LastEventId());
+    clock.WaitWhile(mailbox.count(), heard, clock.Now() + kTurnEvery);
+  }
+  is_over = true;
+  listener.join();
+  return {};
+}
+
+}  // namespace perseus::node

@@ -1,0 +1,67 @@
+// From what ranks of a job record to what the server is told: a report for each step and pipeline,
+// as soon as all of the pipeline's ranks here have ended it.
+//
+// Time and energy of a step have to be known at its end, so both are counted from end to end: the
+// sum over steps is then the whole, what lies between two steps included. A counter's last value in
+// a step is up to 100 ms older than the step's end; the mean power between two such values stands
+// for the step's, an error that the next step makes good.
+//
+// Pure; `now` is any clock that does not go back.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "perseus/base/units.h"
+#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/cluster/node/messages.h"
+
+namespace perseus::node {
+
+class StepCollector {
+ public:
+  // A rank ended a step. `server_version`: of the orders that it followed there.
+  void Add(const protocol::RankHeader& rank, const protocol::RanStep& step, std::int64_t server_version,
+           Nanoseconds now);
+  // A new process: steps are counted anew.
+  void BeginAnew(const protocol::RankName& rank);
+  // Steps that are complete, or whose missing ranks have been waited for long enough; ascending in
+  // each pipeline, each once.
+  std::vector<StepReport> Take(Nanoseconds now);
+
+ private:
+  struct Sample {
+    Nanoseconds at = 0;  // Since 1970.
+    double energy_j = 0;
+  };
+  struct Pending {
+    std::set<protocol::RankName> ranks;
+    Nanoseconds begin = 0;  // Since 1970: of the first rank to begin,
+    Nanoseconds busy = 0;   // of the last one to compute,
+    Nanoseconds end = 0;    // and of the last one to end.
+    double power_w = 0;
+    bool is_power_known = true;
+    std::int64_t version = 0;
+    Nanoseconds since = 0;  // When the first rank's record came.
+  };
+  struct Pipeline {
+    std::set<protocol::RankName> ranks;  // Whose records are waited for.
+    std::map<std::int64_t, Pending> steps;
+    std::optional<std::pair<std::int64_t, Nanoseconds>> reported;  // The last one, and its end.
+  };
+
+  std::optional<double> PowerOf(const protocol::RankHeader& rank, const protocol::RanStep& step);
+  static bool IsDue(const Pipeline& pipeline, std::map<std::int64_t, Pending>::const_iterator step,
+                    Nanoseconds now);
+  static StepReport ReportOf(int number, const Pipeline& pipeline, std::int64_t step,
+                             const Pending& pending);
+
+  std::map<int, Pipeline> pipelines_;
+  std::map<protocol::RankName, Sample> last_samples_;
+};
+
+}  // namespace perseus::node

@@ -1,0 +1,148 @@
+#include "perseus/cluster/node/step_collector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace perseus::node {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr Nanoseconds kMs = 1'000'000;
+constexpr Nanoseconds kEpoch = 1'000'000'000'000'000'000;
+
+protocol::RankHeader Rank(int pipeline, int rank, Nanoseconds epoch = kEpoch) {
+  protocol::RankHeader header;
+  header.name = {pipeline, rank, 0};
+  header.epoch = epoch;
+  return header;
+}
+
+// Steps of 1,000 ms, of which 10 lie between a step's end and the next one's begin.
+//
+//   |- 0 ------------------ computes to 900 --- 990 -|  |- 1000 …
+protocol::RanStep Step(std::int64_t number, Nanoseconds computes = 900 * kMs) {
+  protocol::RanStep step;
+  step.step = number;
+  step.begin = number * 1'000 * kMs;
+  step.end = step.begin + 990 * kMs;
+  step.instructions = {{InstructionKind::kForward, 0, 0, 0, 100 * kMs, 0},
+                       {InstructionKind::kBackward, 0, 0, computes - 200 * kMs, 200 * kMs, 0}};
+  // At 300 W; the last value is 40 ms older than the step's end.
+  const Nanoseconds last = 950 * kMs;
+  step.energy = {{last - 10 * kMs, last + 10 * kMs, 300.0 * (static_cast<double>(number) + 0.95)}};
+  return step;
+}
+
+TEST(StepCollector, ReportsAStepOnceAllItsRanksHaveEndedIt) {
+  StepCollector collector;
+  collector.Add(Rank(0, 0), Step(5), 6, 0);
+  collector.Add(Rank(0, 1), Step(5, 930 * kMs), 6, 0);
+  EXPECT_THAT(collector.Take(0), SizeIs(1));
+  collector.Add(Rank(0, 0), Step(6), 7, 0);
+  EXPECT_THAT(collector.Take(0), IsEmpty());
+  collector.Add(Rank(0, 1), Step(6, 930 * kMs), 6, 0);
+  const auto reports = collector.Take(0);
+  ASSERT_THAT(reports, SizeIs(1));
+  EXPECT_EQ(reports[0].step, 6);
+  EXPECT_EQ(reports[0].ranks, 2);
+  EXPECT_EQ(reports[0].version, 6);            // The least that any followed.
+  EXPECT_DOUBLE_EQ(reports[0].time_s, 1.0);    // From end to end.
+  EXPECT_DOUBLE_EQ(reports[0].busy_s, 0.930);  // Of the last to compute.
+  ASSERT_TRUE(reports[0].energy_j);
+  EXPECT_NEAR(*reports[0].energy_j, 2 * 300.0, 1e-9);
+  EXPECT_THAT(collector.Take(0), IsEmpty());
+}
+
+TEST(StepCollector, TheFirstStepCountsFromItsBeginAndHasNoEnergy) {
+  StepCollector collector;
+  collector.Add(Rank(0, 0), Step(5), 0, 0);
+  EXPECT_THAT(collector.Take(0), ElementsAre(StepReport{5, 0, 0.990, 0.900, std::nullopt, 0, 1}));
+  // So does one after steps that nobody recorded.
+  collector.Add(Rank(0, 0), Step(9), 0, 0);
+  EXPECT_DOUBLE_EQ(collector.Take(0).at(0).time_s, 0.990);
+}
+
+TEST(StepCollector, PipelinesAreApart) {
+  StepCollector collector;
+  collector.Add(Rank(0, 0), Step(5), 6, 0);
+  collector.Add(Rank(1, 0), Step(4, 800 * kMs), 6, 0);
+  const auto reports = collector.Take(0);
+  ASSERT_THAT(reports, SizeIs(2));
+  EXPECT_EQ(reports[1].pipeline, 1);
+  EXPECT_EQ(reports[1].step, 4);
+  EXPECT_DOUBLE_EQ(reports[1].busy_s, 0.800);
+}
+
+TEST(StepCollector, HostsAreLaidSideBySide) {
+  StepCollector collector;
+  collector.Add(Rank(0, 0), Step(5), 6, 0);
+  // Its clock shows a second less, and it began 20 ms later.
+  protocol::RanStep other = Step(5);
+  other.begin -= 980 * kMs;
+  other.end -= 980 * kMs;
+  collector.Add(Rank(0, 1, kEpoch + 1'000 * kMs), other, 6, 0);
+  EXPECT_DOUBLE_EQ(collector.Take(0).at(0).busy_s, 0.920);
+}
+
+TEST(StepCollector, ARankThatRecordsNothingIsWaitedForOnce) {
+  StepCollector collector;
+  for (int rank = 0; rank < 2; ++rank) collector.Add(Rank(0, rank), Step(5), 6, 0);
+  EXPECT_THAT(collector.Take(0), SizeIs(1));
+  collector.Add(Rank(0, 0), Step(6), 6, 1'000 * kMs);
+  EXPECT_THAT(collector.Take(1'999 * kMs), IsEmpty());
+  EXPECT_EQ(collector.Take(2'000 * kMs).at(0).ranks, 1);
+  collector.Add(Rank(0, 0), Step(7), 6, 2'000 * kMs);
+  EXPECT_EQ(collector.Take(2'000 * kMs).at(0).ranks, 1);
+  // What comes too late is of a step that was reported; from the next one on it counts.
+  collector.Add(Rank(0, 1), Step(7), 6, 2'100 * kMs);
+  collector.Add(Rank(0, 0), Step(8), 6, 3'000 * kMs);
+  EXPECT_THAT(collector.Take(3'000 * kMs), IsEmpty());
+  collector.Add(Rank(0, 1), Step(8), 6, 3'050 * kMs);
+  EXPECT_EQ(collector.Take(3'050 * kMs).at(0).ranks, 2);
+}
+
+TEST(StepCollector, StepsBehindACompleteOneAreNotWaitedFor) {
+  StepCollector collector;
+  for (int rank = 0; rank < 2; ++rank) collector.Add(Rank(0, rank), Step(5), 6, 0);
+  static_cast<void>(collector.Take(0));
+  collector.Add(Rank(0, 0), Step(6), 6, 0);  // The other left it out of its record.
+  for (int rank = 0; rank < 2; ++rank) collector.Add(Rank(0, rank), Step(7), 6, 0);
+  const auto reports = collector.Take(0);
+  ASSERT_THAT(reports, SizeIs(2));
+  EXPECT_EQ(reports[0].ranks, 1);
+  EXPECT_EQ(reports[1].ranks, 2);
+}
+
+TEST(StepCollector, AJobThatBeginsAnewCountsFromNothing) {
+  StepCollector collector;
+  for (int step = 4; step < 6; ++step) collector.Add(Rank(0, 0), Step(step), 6, 0);
+  EXPECT_THAT(collector.Take(0), SizeIs(2));
+  collector.BeginAnew({0, 0, 0});
+  protocol::RanStep first = Step(0);
+  first.begin = first.begin + 20'000 * kMs;
+  first.end = first.end + 20'000 * kMs;
+  collector.Add(Rank(0, 0), first, 0, 0);
+  EXPECT_THAT(collector.Take(0), ElementsAre(StepReport{0, 0, 0.990, 0.900, std::nullopt, 0, 1}));
+}
+
+TEST(StepCollector, EnergyIsLeftOutWhereACounterDoesNotTell) {
+  StepCollector collector;
+  for (int rank = 0; rank < 2; ++rank) collector.Add(Rank(0, rank), Step(5), 6, 0);
+  collector.Add(Rank(0, 0), Step(6), 6, 0);
+  protocol::RanStep unmetered = Step(6);
+  unmetered.energy.clear();
+  collector.Add(Rank(0, 1), unmetered, 6, 0);
+  EXPECT_FALSE(collector.Take(0).at(1).energy_j);
+  // The driver was loaded anew: the counter begins at 0.
+  collector.Add(Rank(0, 0), Step(7), 6, 0);
+  protocol::RanStep reset = Step(7);
+  reset.energy[0].energy_j = 1;
+  collector.Add(Rank(0, 1), reset, 6, 0);
+  EXPECT_FALSE(collector.Take(0).at(0).energy_j);
+}
+
+}  // namespace
+}  // namespace perseus::node

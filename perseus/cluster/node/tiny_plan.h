@@ -1,0 +1,57 @@
+// For tests: the least that is a plan.
+#pragma once
+
+#include <string>
+
+#include "perseus/planning/plan_file/plan_file.h"
+
+namespace perseus::node {
+
+inline std::string TinyPlan() {
+  plan_file::PlanFile plan;
+  plan.job.profile = "profile.csv";
+  plan.job.schedule.name = "gpipe";
+  plan.job.schedule.microbatches = 1;
+  plan.job.schedule.ranks = {{{InstructionKind::kForward, 0, 0}}};
+  plan.job.schedule.rank_of_stage = plan.job.schedule.chunk_of_stage = {0};
+  plan.target = "no slowdown";
+  plan.deadline = plan.time = plan.baseline_time = 1'000'000'000;
+  plan.energy_j = plan.lower_bound_j = plan.baseline_energy_j = 100;
+  plan_file::PlannedInstruction forward;
+  forward.stage = forward.microbatch = 0;
+  forward.frequency_mhz = 1410;
+  forward.duration = 1'000'000;
+  plan.ranks.push_back({"rank 0", {forward}});
+  return plan_file::FormatPlan(plan);
+}
+
+// Of two ranks, of which the second has its forward and backward alone if it is cut for the first.
+inline std::string PlanOfTwoRanks() {
+  plan_file::PlanFile plan;
+  plan.job.profile = "profile.csv";
+  plan.job.schedule.name = "gpipe";
+  plan.job.schedule.microbatches = 1;
+  plan.target = "no slowdown";
+  plan.deadline = plan.time = plan.baseline_time = 1'000'000'000;
+  plan.energy_j = plan.lower_bound_j = plan.baseline_energy_j = 100;
+  for (int rank = 0; rank < 2; ++rank) {
+    plan_file::PlannedRank& planned = plan.ranks.emplace_back();
+    planned.name = "rank " + std::to_string(rank);
+    auto& order = plan.job.schedule.ranks.emplace_back();
+    for (const InstructionKind kind : {InstructionKind::kForward, InstructionKind::kBackward}) {
+      plan_file::PlannedInstruction instruction;
+      instruction.kind = kind;
+      instruction.stage = rank;
+      instruction.microbatch = 0;
+      instruction.frequency_mhz = 1410;
+      instruction.duration = 1'000'000;
+      planned.instructions.push_back(instruction);
+      order.push_back({kind, 0, 0});
+    }
+    plan.job.schedule.rank_of_stage.push_back(rank);
+    plan.job.schedule.chunk_of_stage.push_back(0);
+  }
+  return plan_file::FormatPlan(plan);
+}
+
+}  // namespace perseus::node

@@ -1,0 +1,96 @@
+#include "perseus/cluster/server/answer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace perseus::server {
+namespace {
+
+using json_file::Node;
+using ::testing::HasSubstr;
+
+// {"list": [{"known": 1}]}
+Answer<int> ReadThing(std::string_view body) {
+  return ReadBody(body, 4, [](const Node& node) {
+    constexpr std::array<std::string_view, 1> kList{"list"};
+    constexpr std::array<std::string_view, 1> kKnown{"known"};
+    node.RequireObject(kList);
+    const Node list = node.Member("list");
+    for (std::size_t i = 0; i < list.ListSize(); ++i) {
+      list[i].RequireObject(kKnown);
+      list[i].Member("known").Count(0, 9, "a digit");
+    }
+    return static_cast<int>(list.ListSize());
+  });
+}
+
+struct BadBody {
+  const char* name;
+  const char* text;
+  const char* pointer;
+  const char* says;
+};
+class BadBodyTest : public testing::TestWithParam<BadBody> {};
+INSTANTIATE_TEST_SUITE_P(
+    Rows, BadBodyTest,
+    testing::Values(BadBody{"Value", R"({"list": [{"known": 1}, {"known": 10}]})", "/list/1/known",
+                            "from 0 to 9"},
+                    BadBody{"Missing", R"({"list": [{}]})", "/list/0/known", "is missing"},
+                    BadBody{"UnknownKey", R"({"foo": 1})", "/foo", "no key \"foo\""},
+                    BadBody{"UnknownKeyWithin", R"({"list": [{"known": 1, "a/b~c.d": 1}]})",
+                            "/list/0/a~1b~0c.d", "no key"},
+                    BadBody{"KeyTwice", R"({"list": [], "list": []})", "/list", "stands twice"},
+                    BadBody{"KeyTwiceWithin", R"({"list": [{}, {"x.y": {"z": {}, "z": 1}}]})",
+                            "/list/1/x.y/z", "stands twice"},
+                    BadBody{"Overflow", R"({"list": [{"known": 1}, {"known": 1e400}]})",
+                            "/list/1/known", "number overflow"},
+                    BadBody{"TooDeep", R"({"list": [[[[[1]]]]]})", "", "nested too deeply"},
+                    BadBody{"NotUtf8",
+                            "{\"list\": [{\"known\": \"a long text, \xff and on and on and on\"}]}",
+                            "", "not JSON: a text is not UTF-8"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST_P(BadBodyTest, IsRefusedWithItsPlace) {
+  const auto read = ReadThing(GetParam().text);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().status, 400);
+  EXPECT_EQ(read.error().pointer, GetParam().pointer);
+  EXPECT_THAT(read.error().detail, HasSubstr(GetParam().says));
+  EXPECT_FALSE(read.error().remedy.empty());
+}
+
+// A byte or two of text make a hundred of memory.
+TEST(Bodies, HaveOnlySoManyValues) {
+  std::string text = R"({"list": [)";
+  for (std::size_t i = 0; i < kMostValues; ++i) text += "[],";
+  text.back() = ']';
+  const auto read = ReadThing(text + "}");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().status, 400);
+  EXPECT_THAT(read.error().detail, HasSubstr("more than 400000 values"));
+  EXPECT_EQ(read.error().remedy, "send less");
+}
+
+// As many as there may be, and objects in a list are no slower than others: all else would have to
+// wait for one body.
+TEST(Bodies, OfManyObjectsAreRead) {
+  std::string text = R"({"list": [)";
+  for (std::size_t i = 0; i + 2 < kMostValues; ++i) text += "{},";
+  text.back() = ']';
+  const auto read = ReadThing(text + "}");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().pointer, "/list/0/known");
+}
+
+TEST(Problems, OfWhatCannotBeMetSayWhatToDo) {
+  const auto problem =
+      ProblemOf(Error{"no plan keeps to 1 W: the least is 5 W", ErrorKind::kUnreachable});
+  EXPECT_EQ(problem.status, 422);
+  EXPECT_THAT(problem.detail, HasSubstr("the least is 5 W"));
+  EXPECT_EQ(problem.remedy, "ask for what can be met");
+}
+
+}  // namespace
+}  // namespace perseus::server

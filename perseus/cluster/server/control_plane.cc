@@ -1,0 +1,420 @@
+#include "perseus/cluster/server/control_plane.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <stop_token>
+#include <system_error>
+
+#include "perseus/base/units.h"
+#include "perseus/base/excerpt.h"
+#include "perseus/base/mutex.h"
+#include "perseus/cluster/http/address.h"
+#include "perseus/cluster/server/endpoints.h"
+#include "perseus/cluster/server/event_hub.h"
+#include "perseus/cluster/server/openapi.h"
+#include "perseus/cluster/server/planning_workers.h"
+#include "perseus/cluster/server/report_messages.h"
+#include "perseus/cluster/server/server_metrics.h"
+
+namespace perseus::server {
+namespace {
+
+constexpr int kStoreThreads = 8;
+constexpr int kPruneAtATime = 500;
+constexpr store::Milliseconds kWatchesKept = 3'600'000;
+constexpr std::chrono::milliseconds kGrace{5'000};
+// Between looks at a database that does not answer.
+constexpr std::chrono::milliseconds kWhileAway{1'000};
+// Of a database whose network loses everything: its connections are given up later, one by one.
+constexpr std::chrono::seconds kSilence{10};
+
+store::Milliseconds SystemNow() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+bool IsLoopback(std::string_view address) {
+  return address.starts_with("127.") || address.starts_with("[::1]") ||
+         address.starts_with("localhost:");
+}
+
+// Once the last token is revoked, a server that others reach has no operators, rather than any
+// number.
+Rights::WithoutTokens WithoutTokens(const ControlPlaneOptions& options) {
+  if (options.is_insecure) return Rights::WithoutTokens::kOpen;
+  return IsLoopback(options.address) ? Rights::WithoutTokens::kOpenHere
+                                     : Rights::WithoutTokens::kClosed;
+}
+
+std::string ReplicaName() {
+  char name[256] = {};
+  const bool is_known = gethostname(name, sizeof name - 1) == 0;
+  return fmt::format("{}-{}", is_known ? name : "replica", getpid());
+}
+
+// When the files changed; of one that is not there, the least time there is.
+std::vector<std::filesystem::file_time_type> TimesOf(const std::optional<http::TlsFiles>& files) {
+  std::vector<std::filesystem::file_time_type> times;
+  if (!files) return times;
+  for (const std::string& file : {files->certificate, files->key, files->client_authority}) {
+    std::error_code error;
+    times.push_back(std::filesystem::last_write_time(file, error));
+  }
+  return times;
+}
+
+// Whether it is what people ask for that changes something; nodes and profilers do all the time.
+bool IsWorthALine(std::string_view method, std::string_view pattern, int status) {
+  if (status >= 300 || method == "GET" || method == "HEAD") return false;
+  if (pattern.starts_with("/v1/tokens")) return true;
+  return pattern.starts_with("/v1/jobs") && !pattern.ends_with("/measurements") &&
+         !pattern.ends_with("/next-clocks") && !pattern.ends_with("/forecasts");
+}
+
+using Strand = boost::asio::strand<boost::asio::thread_pool::executor_type>;
+
+std::vector<Strand> MakeStrands(boost::asio::thread_pool& pool) {
+  std::vector<Strand> strands;
+  for (int i = 0; i < kStoreThreads; ++i) strands.push_back(boost::asio::make_strand(pool));
+  return strands;
+}
+
+void AddAll(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool) {
+  AddStatusEndpoints(endpoints);
+  AddJobEndpoints(endpoints);
+  AddProfileEndpoints(endpoints);
+  AddPlanEndpoints(endpoints);
+  AddStragglerEndpoints(endpoints);
+  AddNodeEndpoints(endpoints, hub, pool);
+  AddTokenEndpoints(endpoints);
+  AddZeusEndpoints(endpoints, pool);
+}
+
+}  // namespace
+
+class ControlPlane::Impl {
+ public:
+  Impl(ControlPlaneOptions options, std::unique_ptr<store::Store> store, spdlog::logger& log)
+      : options_(std::move(options)),
+        log_(log),
+        store_(std::move(store)),
+        rights_(WithoutTokens(options_)),
+        reports_(*store_, watches_),
+        cuts_(*store_),
+        services_{*store_,
+                  rights_,
+                  watches_,
+                  reports_,
+                  cuts_,
+                  options_.now,
+                  [this] { return metrics_.Format(); },
+                  [this] { return IsReady(); },
+                  std::string(OpenApiDocument()),
+                  plans_on_request_,
+                  ends_.get_token()},
+        endpoints_(services_, pool_),
+        hub_(std::make_shared<EventHub>(loop_, pool_, *store_, cuts_,
+                                        [this](const Error& error) {
+                                          Failed(error);
+                                          looks_again_ = true;
+                                        })),
+        housekeeping_(loop_) {}
+
+  ~Impl() {
+    ends_.request_stop();
+    std::unique_ptr<PlanningWorkers> ending;
+    {
+      const MutexLock lock(workers_mutex_);
+      ending = std::move(workers_);
+    }
+    ending.reset();
+    pool_.join();
+    // Ends the thread that may be telling the hub something.
+    store_.reset();
+    hub_->CloseAll();
+  }
+
+  Result<void> Start() {
+    if (auto loaded = rights_.Load(*store_); !loaded) return loaded;
+    if (auto may = CheckExposure(); !may) return may;
+    AddAll(endpoints_, *hub_, pool_);
+    http::Router router = endpoints_.TakeRouter();
+    routes_ = router.Routes();
+    tls_times_ = TimesOf(options_.tls);
+    auto server = http::Server::Listen(
+        loop_,
+        {.address = options_.address,
+         .limits = options_.limits,
+         .tls = options_.tls,
+         .answered = [this](const http::Request& request, std::string_view pattern, int status,
+                            double seconds) { Answered(request, pattern, status, seconds); },
+         .failed =
+             [this](const http::Request& request, std::string_view pattern, std::string_view what) {
+               log_.error("trace={} method={} route=\"{}\" failed: {}", request.trace,
+                          request.method, pattern, what);
+             }},
+        std::move(router));
+    if (!server) return Fail(server);
+    server_.emplace(*std::move(server));
+    if (auto listens = store_->Listen([this](const store::Notice& notice) { Heard(notice); }); !listens) {
+      return listens;
+    }
+    auto workers = std::make_unique<PlanningWorkers>(
+        *store_, PlanningWorkers::Options{
+                     .threads = options_.planning_threads,
+                     .name = options_.replica,
+                     .lead_s = options_.lead_s,
+                     .now = options_.now,
+                     .planned = [this](const PlanningReport& report) { Planned(report); },
+                     .failed = [this](const Error& error) { Failed(error); }});
+    {
+      const MutexLock lock(workers_mutex_);
+      workers_ = std::move(workers);
+    }
+    KeepHouse();
+    return {};
+  }
+
+  void Run() {
+    const auto keeps_running = boost::asio::make_work_guard(loop_);
+    loop_.run();
+  }
+
+  void Stop() {
+    boost::asio::post(loop_, [this] {
+      housekeeping_.cancel();
+      server_->Stop(kGrace);
+      auto end = std::make_shared<boost::asio::steady_timer>(loop_, kGrace);
+      WaitForEnd(std::move(end));
+    });
+  }
+
+  void ReloadTls() {
+    boost::asio::post(loop_, [this] { ReadCertificates(); });
+  }
+
+  int port() const { return server_->port(); }
+  const std::vector<std::string>& routes() const { return routes_; }
+
+ private:
+  void ReadCertificates() {
+    if (auto loaded = server_->ReloadTls(); !loaded) {
+      log_.error("the certificates stay as they were: {}", loaded.error().message);
+    } else {
+      log_.info("certificates read again");
+    }
+  }
+
+  // Renewed where nobody sends a signal, as in a Secret of Kubernetes. Of a pair only half of which
+  // is there yet, the other half is a change, too.
+  void LookAtCertificates() {
+    auto times = TimesOf(options_.tls);
+    if (times == tls_times_) return;
+    tls_times_ = std::move(times);
+    ReadCertificates();
+  }
+
+  // Ends the loop when no connection is left, or the grace is over.
+  void WaitForEnd(std::shared_ptr<boost::asio::steady_timer> end) {
+    if (server_->counts().connections == 0 || end->expiry() <= std::chrono::steady_clock::now()) {
+      loop_.stop();
+      return;
+    }
+    auto look = std::make_shared<boost::asio::steady_timer>(loop_, std::chrono::milliseconds(20));
+    look->async_wait(
+        [this, end = std::move(end), look](boost::system::error_code) { WaitForEnd(end); });
+  }
+
+  Result<void> CheckExposure() {
+    if (const auto address = http::ParseHostPort(options_.address); !address) return Fail(address);
+    if (IsLoopback(options_.address) || options_.is_insecure) return {};
+    if (!options_.tls) {
+      return Fail(
+          "{} is reached from other machines: give --tls-certificate and --tls-key, or --insecure "
+          "where something in front of it does that",
+          options_.address);
+    }
+    const auto tokens = store_->Tokens();
+    if (!tokens) return Fail(tokens);
+    if (!tokens->empty()) return {};
+    return Fail(
+        "{} is reached from other machines, and whoever reaches it would be an operator: make a "
+        "token first (perseus token create --scope operator), or --insecure",
+        options_.address);
+  }
+
+  void Heard(const store::Notice& notice) {
+    if (notice.kind == store::Notice::Kind::kHeard) {
+      HeardOfSteps(notice.name);
+      return;
+    }
+    const bool is_all = notice.kind == store::Notice::Kind::kLookAgain;
+    if (notice.kind == store::Notice::Kind::kPlanning || is_all) {
+      const MutexLock lock(workers_mutex_);
+      if (workers_) workers_->Wake();
+    }
+    if (notice.kind == store::Notice::Kind::kTokens || is_all) {
+      if (auto loaded = rights_.Load(*store_); !loaded) Failed(loaded.error());
+    }
+    hub_->Heard(notice);
+  }
+
+  // Of each job in the order in which it was told.
+  void HeardOfSteps(std::string_view text) {
+    auto heard = ParseHeard(text);
+    if (!heard) return Failed(heard.error());
+    auto& strand = hand_overs_[std::hash<std::string>()(heard->job) % hand_overs_.size()];
+    boost::asio::post(strand, [this, heard = *std::move(heard)] {
+      if (auto taken = reports_.TakeHeard(heard, options_.now()); !taken) Failed(taken.error());
+    });
+  }
+
+  void Answered(const http::Request& request, std::string_view pattern, int status,
+                double seconds) {
+    metrics_.CountRequest(request.method, pattern, status, seconds);
+    if (IsWorthALine(request.method, pattern, status)) {
+      log_.info("trace={} peer={} method={} path={} status={}", request.trace, request.peer,
+                request.method, IsPrintable(request.path) ? request.path : Excerpt(request.path),
+                status);
+      return;
+    }
+    const auto level = status >= 500 ? spdlog::level::warn : spdlog::level::debug;
+    if (!log_.should_log(level)) return;
+    log_.log(level, "trace={} peer={} method={} route=\"{}\" status={} seconds={:.6f}",
+             request.trace, request.peer, request.method, pattern, status, seconds);
+  }
+
+  void Planned(const PlanningReport& report) {
+    metrics_.CountPlanning(report.is_kept ? report.status : "superseded", report.seconds);
+    if (report.status == "failed") {
+      log_.warn("job={} planning failed: {}", report.job, report.problem);
+    } else {
+      log_.debug("job={} status={} kept={} seconds={:.3f}", report.job, report.status,
+                 report.is_kept, report.seconds);
+    }
+  }
+
+  void Failed(const Error& error) {
+    metrics_.CountStoreFailure();
+    log_.error("{}", error.message);
+  }
+
+  Answer<void> IsReady() const {
+    if (is_ready_.load()) return {};
+    return Refuse(503, "The server cannot do this now", "the database does not answer",
+                  "nodes keep running their last plans; try again later");
+  }
+
+  void KeepHouse() {
+    LookAtCertificates();
+    metrics_.Set({.connections = server_->counts().connections,
+                  .streams = server_->counts().streams,
+                  .jobs = watches_.jobs(),
+                  .events = hub_->events(),
+                  .refused_connections = server_->counts().refused,
+                  .dropped_streams = server_->counts().dropped_streams,
+                  .is_ready = is_ready_.load()});
+    const auto now = std::chrono::steady_clock::now();
+    if (!is_looking_.exchange(true)) {
+      boost::asio::post(pool_, [this, claims = hub_->Claims()] { LookAfterStore(claims); });
+    } else if (awaits_answer_ && now - asked_at_.load() >= kSilence && is_ready_.exchange(false)) {
+      log_.error("the database is silent; nodes keep running their last plans");
+    }
+    housekeeping_.expires_after(is_ready_ ? options_.housekeeping : kWhileAway);
+    housekeeping_.async_wait([this](boost::system::error_code error) {
+      if (!error) KeepHouse();
+    });
+  }
+
+  void LookAfterStore(const std::vector<store::NodeClaim>& claims) {
+    KeepStore(claims);
+    is_looking_ = false;
+  }
+
+  void KeepStore(const std::vector<store::NodeClaim>& claims) {
+    asked_at_ = std::chrono::steady_clock::now();
+    awaits_answer_ = true;
+    const Result<void> answers = store_->Ping();
+    awaits_answer_ = false;
+    const bool was_ready = is_ready_.exchange(answers.has_value());
+    if (was_ready && !answers) {
+      log_.error("{}; nodes keep running their last plans", answers.error().message);
+    }
+    if (!was_ready && answers) log_.info("the database answers again");
+    if (!answers) return;
+    // What could not be read when its notice came.
+    if (looks_again_.exchange(false) || !was_ready) hub_->Heard(store::Notice());
+    if (auto loaded = rights_.Load(*store_); !loaded) Failed(loaded.error());
+    const store::Milliseconds now = options_.now();
+    if (auto lost = store_->ClaimNodes(claims, now, now - kNodeIsSilentAfter); !lost) {
+      Failed(lost.error());
+    } else {
+      hub_->Claimed(claims, *std::move(lost));
+    }
+    const auto kept = static_cast<store::Milliseconds>(options_.keep_ended_days * kMillisecondsPerDay);
+    if (auto pruned = store_->Prune(now - kept, kPruneAtATime); !pruned) Failed(pruned.error());
+    watches_.ForgetBefore(now - kWatchesKept);
+  }
+
+  ControlPlaneOptions options_;
+  spdlog::logger& log_;
+  std::unique_ptr<store::Store> store_;
+  ServerMetrics metrics_;
+  std::atomic<bool> is_ready_{true};
+  std::atomic<bool> is_looking_{false};     // After the database, just now.
+  std::atomic<bool> awaits_answer_{false};  // From it, since asked_at_.
+  std::atomic<std::chrono::steady_clock::time_point> asked_at_{};
+  std::atomic<bool> looks_again_{false};  // The hub, once the database answers.
+  std::atomic<int> plans_on_request_{0};
+  std::stop_source ends_;
+  Rights rights_;
+  JobWatches watches_;
+  NodeReports reports_;
+  PlanCuts cuts_;
+  Services services_;
+  boost::asio::io_context loop_{1};
+  boost::asio::thread_pool pool_{kStoreThreads};
+  // What replicas hand over; a job's has always the same one.
+  std::vector<Strand> hand_overs_ = MakeStrands(pool_);
+  Endpoints endpoints_;
+  std::shared_ptr<EventHub> hub_;
+  std::vector<std::string> routes_;
+  std::optional<http::Server> server_;
+  std::vector<std::filesystem::file_time_type> tls_times_;
+  Mutex workers_mutex_;
+  std::unique_ptr<PlanningWorkers> workers_ PERSEUS_GUARDED_BY(workers_mutex_);
+  boost::asio::steady_timer housekeeping_;
+};
+
+ControlPlane::ControlPlane(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ControlPlane::~ControlPlane() = default;
+
+Result<std::unique_ptr<ControlPlane>> ControlPlane::Start(ControlPlaneOptions options,
+                                                          spdlog::logger& log) {
+  if (!options.now) options.now = SystemNow;
+  if (options.replica.empty()) options.replica = ReplicaName();
+  auto store = store::OpenStore(options.database);
+  if (!store) return Fail(store);
+  auto impl = std::make_unique<Impl>(std::move(options), *std::move(store), log);
+  if (auto started = impl->Start(); !started) return Fail(started);
+  return std::unique_ptr<ControlPlane>(new ControlPlane(std::move(impl)));
+}
+
+int ControlPlane::port() const { return impl_->port(); }
+void ControlPlane::Run() { impl_->Run(); }
+void ControlPlane::Stop() { impl_->Stop(); }
+void ControlPlane::ReloadTls() { impl_->ReloadTls(); }
+const std::vector<std::string>& ControlPlane::Routes() const { return impl_->routes(); }
+
+}  // namespace perseus::server

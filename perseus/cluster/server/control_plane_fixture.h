@@ -1,0 +1,160 @@
+// A control plane of a test's own, over a database in memory, asked over real sockets.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/null_sink.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "perseus/cluster/http/client.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "perseus/cluster/server/control_plane.h"
+
+namespace perseus::server {
+
+inline constexpr std::chrono::seconds kPatience{60};
+
+inline std::string JobBody(const std::string& key, int pipelines = 2) {
+  return nlohmann::json{{"key", key},
+                        {"pipelines", pipelines},
+                        {"schedule", {{"kind", "1f1b"}, {"stages", 4}, {"microbatches", 8}}},
+                        {"gpu", {{"blocking_power_w", 80}}}}
+      .dump();
+}
+// What is sent there.
+inline std::string ContentType(const std::string& target) {
+  return target.ends_with("/profile") ? "text/csv" : "application/json";
+}
+inline std::string Csv() {
+  synthetic::SyntheticProfileSpec spec;
+  spec.stages = 4;
+  return profile::FormatProfile(*synthetic::SynthesizeProfile(spec));
+}
+
+// A node's stream, read on a thread of its own.
+class NodeStream {
+ public:
+  NodeStream(const std::string& server, const std::string& node, std::string last_event_id = "",
+             const std::string& instance = "")
+      : thread_([this, server, node, last_event_id = std::move(last_event_id), instance] {
+          auto client = http::Client::Create({.server = server});
+          const auto listened =
+              client->Listen({.target = "/v1/nodes/" + node + "/events?instance=" + instance,
+                              .last_event_id = last_event_id,
+                              .heard =
+                                  [this](const http::Event& event) {
+                                    const std::lock_guard lock(mutex_);
+                                    events_.push_back(event);
+                                    came_.notify_all();
+                                    return true;
+                                  },
+                              .should_end = [this] { return ends_.load(); }});
+          EXPECT_TRUE(listened) << listened.error().message;
+        }) {}
+  ~NodeStream() {
+    ends_ = true;
+    thread_.join();
+  }
+
+  // The first event from `from` on that is as wanted; its index. -1: none came.
+  template <typename Wanted>
+  int Await(Wanted wanted, std::size_t from = 0) {
+    std::unique_lock lock(mutex_);
+    int found = -1;
+    came_.wait_for(lock, kPatience, [&] {
+      for (std::size_t i = from; i < events_.size(); ++i) {
+        if (!wanted(events_[i])) continue;
+        found = static_cast<int>(i);
+        return true;
+      }
+      return false;
+    });
+    return found;
+  }
+  http::Event At(int i) {
+    const std::lock_guard lock(mutex_);
+    return events_.at(static_cast<std::size_t>(i));
+  }
+  std::size_t size() {
+    const std::lock_guard lock(mutex_);
+    return events_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::vector<http::Event> events_;
+  std::atomic<bool> ends_{false};
+  std::thread thread_;
+};
+
+class ControlPlaneTest : public testing::Test {
+ protected:
+  ControlPlaneTest() {
+    auto started =
+        ControlPlane::Start({.address = "127.0.0.1:0", .database = "sqlite::memory:"}, log_);
+    EXPECT_TRUE(started) << started.error().message;
+    plane_ = *std::move(started);
+    thread_ = std::thread([this] { plane_->Run(); });
+    client_.emplace(*http::Client::Create({.server = url()}));
+  }
+  ~ControlPlaneTest() override {
+    client_.reset();
+    plane_->Stop();
+    thread_.join();
+  }
+
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(plane_->port()); }
+  http::Response Send(const std::string& method, const std::string& target,
+                      const std::string& body = "") {
+    auto response = client_->Send(
+        {.method = method, .target = target, .body = body, .content_type = ContentType(target)});
+    EXPECT_TRUE(response) << response.error().message;
+    return response ? *std::move(response) : http::Response{.status = 0};
+  }
+  nlohmann::json Get(const std::string& target) {
+    const http::Response response = Send("GET", target);
+    EXPECT_EQ(response.status, 200) << target << "\n" << response.body;
+    return nlohmann::json::parse(response.body, nullptr, false);
+  }
+  // Registered, with a profile and a plan.
+  void PlanJob(const std::string& key, int pipelines = 2) {
+    ASSERT_EQ(Send("POST", "/v1/jobs", JobBody(key, pipelines)).status, 201);
+    ASSERT_EQ(Send("PUT", "/v1/jobs/" + key + "/profile", Csv()).status, 202);
+    ASSERT_TRUE(Comes([&] { return Get("/v1/jobs/" + key).contains("orders"); }));
+  }
+  template <typename Condition>
+  static bool Comes(Condition condition) {
+    const auto until = std::chrono::steady_clock::now() + kPatience;
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return true;
+  }
+  void Attach(const std::string& node, const std::string& key, int pipeline) {
+    const nlohmann::json ranks{
+        {"ranks", {{{"pipeline", pipeline}, {"rank", 0}}, {{"pipeline", pipeline}, {"rank", 1}}}}};
+    ASSERT_EQ(Send("PUT", "/v1/nodes/" + node + "/jobs/" + key, ranks.dump()).status, 200);
+  }
+
+  spdlog::logger log_{"test", std::make_shared<spdlog::sinks::null_sink_mt>()};
+  std::unique_ptr<ControlPlane> plane_;
+  std::thread thread_;
+  std::optional<http::Client> client_;
+};
+
+inline bool IsOrders(const http::Event& event) { return event.name == "orders"; }
+
+}  // namespace perseus::server

@@ -1,0 +1,249 @@
+// What nodes are told, and what their reports come to.
+#include "perseus/cluster/server/control_plane_fixture.h"
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+TEST_F(ControlPlaneTest, TellsNodesWhatToDo) {
+  PlanJob("run");
+  Attach("n0", "run", 0);
+  Attach("n1", "run", 1);
+  NodeStream n0(url(), "n0");
+  NodeStream n1(url(), "n1");
+  const int first = n0.Await(IsOrders);
+  ASSERT_GE(first, 0);
+  const json orders = json::parse(n0.At(first).data);
+  EXPECT_EQ(orders["key"], "run");
+  EXPECT_EQ(orders["plans"].size(), 1U) << "its own pipelines' alone";
+  const std::string plan = orders["plans"]["0"];
+  const json file = orders["files"][plan];
+  EXPECT_EQ(file["stages"][1]["instructions"].size(), 16U);
+  EXPECT_FALSE(file["stages"][1].contains("cut"));
+  EXPECT_EQ(file["stages"][3]["instructions"].size(), 1U) << "not one of its ranks";
+  EXPECT_EQ(file["stages"][3]["cut"], true);
+  ASSERT_GE(n1.Await(IsOrders), 0);
+  const http::Response cut = Send("GET", "/v1/plans/" + plan + "?ranks=0,4");
+  EXPECT_EQ(cut.status, 400);
+  EXPECT_EQ(json::parse(cut.body)["pointer"], "?ranks");
+
+  ASSERT_EQ(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.25})").status, 200);
+  const auto says_straggler = [](const http::Event& event) {
+    return IsOrders(event) && json::parse(event.data)["reason"].get<std::string>().find(
+                                  "straggler 1: 1.25") != std::string::npos;
+  };
+  const int during = n0.Await(says_straggler);
+  ASSERT_GE(during, 0);
+  EXPECT_NE(json::parse(n0.At(during).data)["plans"]["0"], plan);
+  const int of_straggler = n1.Await(says_straggler);
+  ASSERT_GE(of_straggler, 0);
+
+  ASSERT_EQ(Send("DELETE", "/v1/jobs/run/stragglers/1").status, 200);
+  EXPECT_GE(
+      n0.Await([&](const http::Event& event) { return IsOrders(event) && !says_straggler(event); },
+               static_cast<std::size_t>(during) + 1),
+      0);
+  ASSERT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
+  const auto ended = [](const http::Event& event) { return event.name == "ended"; };
+  EXPECT_GE(n0.Await(ended), 0);
+  EXPECT_GE(n1.Await(ended), 0);
+}
+
+TEST_F(ControlPlaneTest, AStreamGoesOnWhereItWas) {
+  PlanJob("run");
+  Attach("n0", "run", 0);
+  std::string id;
+  {
+    NodeStream stream(url(), "n0");
+    const int first = stream.Await(IsOrders);
+    ASSERT_GE(first, 0);
+    // The better plan comes by itself, two seconds later.
+    const int refined = stream.Await(IsOrders, static_cast<std::size_t>(first) + 1);
+    ASSERT_GE(refined, 0);
+    id = stream.At(refined).id;
+  }
+  NodeStream again(url(), "n0", id);
+  ASSERT_EQ(Send("PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": 7})").status, 200);
+  const int next = again.Await(IsOrders);
+  ASSERT_EQ(next, 0);
+  EXPECT_EQ(json::parse(again.At(0).data)["target"], "7 % slowdown")
+      << "what it had was not sent again";
+}
+
+TEST_F(ControlPlaneTest, AJobThatEndedMeanwhileIsToldOnReturn) {
+  PlanJob("run");
+  Attach("n0", "run", 0);
+  std::string id;
+  {
+    NodeStream stream(url(), "n0");
+    const int first = stream.Await(IsOrders);
+    ASSERT_GE(first, 0);
+    id = stream.At(first).id;
+  }
+  ASSERT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
+  NodeStream again(url(), "n0", id);
+  EXPECT_GE(again.Await([](const http::Event& event) { return event.name == "ended"; }), 0);
+}
+
+TEST_F(ControlPlaneTest, TellsANodeThatAJobWhichIsDeletedHasEnded) {
+  NodeStream stream(url(), "n0", "j-0123456789abcdef:3");
+  const int ended = stream.Await([](const http::Event& event) { return event.name == "ended"; });
+  ASSERT_GE(ended, 0);
+  EXPECT_THAT(stream.At(ended).data, HasSubstr("j-0123456789abcdef"));
+}
+
+// As after an older database was restored.
+TEST_F(ControlPlaneTest, OrdersOutrunThoseThatNodesHave) {
+  PlanJob("run");
+  Attach("n0", "run", 0);
+  const std::string id = Get("/v1/jobs/run")["id"];
+  NodeStream stream(url(), "n0", id + ":70");
+  const auto report = [&](std::int64_t version) {
+    const json body{{"jobs", {{{"job", id}, {"acknowledged", version}, {"following", version}}}}};
+    return Send("POST", "/v1/nodes/n0/reports", body.dump());
+  };
+  ASSERT_EQ(report(70).status, 200);
+  const int orders = stream.Await(IsOrders);
+  ASSERT_EQ(orders, 0);
+  EXPECT_EQ(json::parse(stream.At(orders).data)["version"], 71);
+  EXPECT_EQ(report(1'000'000'000'001).status, 400);
+}
+
+TEST_F(ControlPlaneTest, TwoProcessesAreNotOneNode) {
+  PlanJob("run");
+  const auto attach = [&](const std::string& instance) {
+    const json ranks{{"ranks", {{{"pipeline", 0}, {"rank", 0}}}}, {"instance", instance}};
+    return Send("PUT", "/v1/nodes/n0/jobs/run", ranks.dump());
+  };
+  const auto listen = [&](const std::string& instance) {
+    return Send("GET", "/v1/nodes/n0/events?instance=" + instance);
+  };
+  ASSERT_EQ(attach("a").status, 200);
+  auto first = std::make_unique<NodeStream>(url(), "n0", "", "a");
+  ASSERT_EQ(first->Await(IsOrders), 0);
+  for (const http::Response& refused : {attach("b"), listen("b")}) {
+    EXPECT_EQ(refused.status, 409) << refused.body;
+    EXPECT_THAT(refused.body, HasSubstr("give one of them another --name"));
+  }
+  EXPECT_EQ(json::parse(attach("b").body)["pointer"], "/instance");
+  EXPECT_EQ(Get("/v1/nodes/n0/jobs")["jobs"][0]["ranks"].size(), 1U);
+  EXPECT_EQ(listen("b%20c").status, 400);
+  // The same process, before the old connection is known to be broken.
+  {
+    NodeStream again(url(), "n0", "", "a");
+    EXPECT_EQ(again.Await(IsOrders), 0);
+  }
+  // Once it is gone, its successor is let in at once.
+  first.reset();
+  EXPECT_TRUE(Comes([&] { return attach("c").status == 200; }));
+  EXPECT_GE(NodeStream(url(), "n0", "", "c").Await(IsOrders), 0);
+}
+
+TEST_F(ControlPlaneTest, SaysWhichJobsANodeIsNotAttachedTo) {
+  for (const char* key : {"mine", "other", "ended"}) {
+    ASSERT_EQ(Send("POST", "/v1/jobs", JobBody(key)).status, 201);
+  }
+  Attach("n0", "mine", 0);
+  Attach("n0", "ended", 0);
+  ASSERT_EQ(Send("POST", "/v1/jobs/ended/end", "{}").status, 200);
+  json body{{"jobs", json::array()}};
+  for (const char* key : {"other", "mine", "ended", "j-0000000000000000"}) {
+    body["jobs"].push_back(
+        {{"job", key},
+         {"acknowledged", 3},
+         {"steps", {{{"step", 7}, {"pipeline", 0}, {"busy_s", 1}, {"ranks", 2}}}}});
+  }
+  const http::Response taken = Send("POST", "/v1/nodes/n0/reports", body.dump());
+  EXPECT_EQ(taken.status, 200);
+  EXPECT_EQ(json::parse(taken.body),
+            (json{{"not_attached", {"other", "ended", "j-0000000000000000"}}}));
+  EXPECT_EQ(Get("/v1/nodes/n0/jobs")["jobs"][0]["acknowledged"], 3);
+  EXPECT_EQ(Get("/v1/jobs/mine")["last_step"], 7);
+  EXPECT_EQ(Get("/v1/jobs/other")["last_step"], -1);
+  body["jobs"] = {body["jobs"][0]};
+  body["jobs"][0].erase("steps");
+  EXPECT_EQ(json::parse(Send("POST", "/v1/nodes/n0/reports", body.dump()).body),
+            (json{{"not_attached", {"other"}}}));
+  body["jobs"] = json::array();
+  EXPECT_EQ(json::parse(Send("POST", "/v1/nodes/n0/reports", body.dump()).body),
+            (json{{"not_attached", json::array()}}));
+}
+
+TEST_F(ControlPlaneTest, RanksThatCannotBeAreRefusedWithTheirPlace) {
+  ASSERT_EQ(Send("POST", "/v1/jobs", JobBody("run")).status, 201);
+  const auto pointer_for = [&](const json& ranks) {
+    const auto refused = Send("PUT", "/v1/nodes/n0/jobs/run", json{{"ranks", ranks}}.dump());
+    EXPECT_EQ(refused.status, 400) << refused.body;
+    return json::parse(refused.body)["pointer"].get<std::string>();
+  };
+  const json rank{{"pipeline", 0}, {"rank", 1}, {"gpu", "GPU-0"}};
+  json same = rank;
+  same["gpu"] = "GPU-1";
+  EXPECT_EQ(pointer_for({rank, same}), "/ranks/1");
+  json tensor = rank;
+  tensor["tensor_rank"] = 1;
+  EXPECT_EQ(pointer_for(json::array({tensor})), "/ranks/0/tensor_rank");
+  json gpu = rank;
+  gpu["gpu"] = std::string(129, 'G');
+  EXPECT_EQ(pointer_for(json::array({gpu})), "/ranks/0/gpu");
+  EXPECT_TRUE(Get("/v1/nodes/n0/jobs")["jobs"].empty()) << "nothing is written";
+}
+
+TEST_F(ControlPlaneTest, NoticesAStragglerByItself) {
+  PlanJob("run");
+  Attach("n0", "run", 0);
+  Attach("n1", "run", 1);
+  const std::string id = Get("/v1/jobs/run")["id"];
+  std::int64_t version = 0;
+  const auto report = [&](int pipeline, int step, double busy_s) {
+    const json body{{"jobs",
+                     {{{"job", id},
+                       {"acknowledged", 0},
+                       {"following", 0},
+                       {"steps",
+                        {{{"step", step},
+                          {"pipeline", pipeline},
+                          {"time_s", 3},
+                          {"busy_s", busy_s},
+                          {"energy_j", 1000},
+                          {"version", version},
+                          {"ranks", 4}}}}}}}};
+    const auto node = "/v1/nodes/n" + std::to_string(pipeline) + "/reports";
+    ASSERT_EQ(Send("POST", node, body.dump()).status, 200);
+  };
+  int step = 0;
+  for (; step < 4; ++step) {
+    report(0, step, 2.5);
+    report(1, step, 3.5);
+  }
+  EXPECT_TRUE(Get("/v1/jobs/run")["stragglers"].empty()) << "a perseus tune, say";
+  version = 1;
+  for (; step < 16; ++step) {
+    report(0, step, 2.5);
+    report(1, step, 2.5);
+  }
+  EXPECT_TRUE(Get("/v1/jobs/run")["stragglers"].empty());
+  for (const int end = step + 3; step < end; ++step) {
+    report(0, step, 2.5);
+    report(1, step, 3.0);
+  }
+  const json stragglers = Get("/v1/jobs/run")["stragglers"];
+  ASSERT_EQ(stragglers.size(), 1U) << "within three steps";
+  EXPECT_EQ(stragglers[0]["pipeline"], 1);
+  EXPECT_EQ(stragglers[0]["source"], "detected");
+  EXPECT_NEAR(stragglers[0]["slowdown"].get<double>(), 1.2, 1e-6);
+  EXPECT_TRUE(Comes([&] {
+    const json orders = Get("/v1/jobs/run")["orders"];
+    return orders["pipelines"][0]["plan"] != orders["pipelines"][1]["plan"];
+  }));
+  for (const int end = step + 5; step < end; ++step) {
+    report(0, step, 2.5);
+    report(1, step, 2.5);
+  }
+  EXPECT_TRUE(Get("/v1/jobs/run")["stragglers"].empty());
+}
+
+}  // namespace
+}  // namespace perseus::server

@@ -1,0 +1,246 @@
+// Jobs, profiles, plans, and the clients of Zeus.
+#include "perseus/cluster/server/control_plane.h"
+
+#include "perseus/cluster/server/control_plane_fixture.h"
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST_F(ControlPlaneTest, RegistersOnceByKey) {
+  const auto first = Send("POST", "/v1/jobs", JobBody("run"));
+  EXPECT_EQ(first.status, 201) << first.body;
+  const auto second = Send("POST", "/v1/jobs", JobBody("run"));
+  EXPECT_EQ(second.status, 200);
+  EXPECT_EQ(json::parse(first.body)["id"], json::parse(second.body)["id"]);
+  const auto other = Send("POST", "/v1/jobs", JobBody("run", 3));
+  EXPECT_EQ(other.status, 409) << other.body;
+  EXPECT_EQ(Get("/v1/jobs")["jobs"].size(), 1U);
+  EXPECT_EQ(Get("/v1/jobs/run")["status"], "waiting");
+  EXPECT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
+  EXPECT_EQ(Send("POST", "/v1/jobs", JobBody("run", 3)).status, 201) << "the key is free again";
+  EXPECT_EQ(Get("/v1/jobs?all=1")["jobs"].size(), 2U);
+}
+
+TEST_F(ControlPlaneTest, PlansWhatWasProfiled) {
+  PlanJob("run");
+  const json job = Get("/v1/jobs/run");
+  EXPECT_EQ(job["status"], "planned");
+  EXPECT_GT(job["saving_percent"].get<double>(), 3);
+  EXPECT_LE(job["slowdown_percent"].get<double>(), 1e-9);
+  EXPECT_EQ(Get("/v1/jobs/run/frontier")["profile_version"], 1);
+  const json current = Get("/v1/jobs/run/plans/current");
+  EXPECT_EQ(current["format"], "perseus-plan");
+  const json slower = Get("/v1/jobs/run/plans/slowdown-10");
+  EXPECT_GT(slower["time_s"], current["time_s"]);
+  EXPECT_LT(slower["energy_j"], current["energy_j"]);
+  EXPECT_EQ(Send("GET", "/v1/jobs/run/plans/nonsense").status, 404);
+  EXPECT_EQ(Send("GET", "/v1/jobs/run/plans/deadline-0.001s").status, 422);
+  EXPECT_EQ(Send("PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": 10})").status, 200);
+  EXPECT_TRUE(Comes([&] { return Get("/v1/jobs/run")["orders"]["target"] == "10 % slowdown"; }));
+}
+
+TEST_F(ControlPlaneTest, RefusesATargetThatNothingCanMeet) {
+  PlanJob("run");
+  ASSERT_TRUE(Comes([&] { return Send("GET", "/v1/jobs/run/frontier").status == 200; }));
+  const json frontier = Get("/v1/jobs/run/frontier");
+  const double least_s = frontier["points"][0]["time_s"];
+  for (const char* impossible :
+       {R"({"kind": "deadline", "value": 0.001})", R"({"kind": "energy_budget", "value": 1})",
+        R"({"kind": "power_cap", "value": 1})"}) {
+    const auto refused = Send("PUT", "/v1/jobs/run/target", impossible);
+    EXPECT_EQ(refused.status, 422) << refused.body;
+    EXPECT_THAT(refused.body, HasSubstr("the least is "));
+  }
+  EXPECT_EQ(Get("/v1/jobs/run")["target"]["kind"], "slowdown");
+  EXPECT_EQ(Get("/v1/jobs/run")["status"], "planned");
+  const json possible{{"kind", "deadline"}, {"value", least_s}};
+  EXPECT_EQ(Send("PUT", "/v1/jobs/run/target", possible.dump()).status, 200);
+}
+
+// Costs of what no clock changes come out as `perseus plan` has them.
+TEST_F(ControlPlaneTest, FixedOperationsHaveTheEnergyThatTheyWereRegisteredWith) {
+  const auto energy = [this](const std::string& key, const json& fixed) {
+    json body = json::parse(JobBody(key));
+    body["fixed"] = fixed;
+    EXPECT_EQ(Send("POST", "/v1/jobs", body.dump()).status, 201);
+    EXPECT_EQ(Send("PUT", "/v1/jobs/" + key + "/profile", Csv()).status, 202);
+    return Get("/v1/jobs/" + key + "/plans/slowdown-10")["energy_j"].get<double>();
+  };
+  // Of four GPUs, 0.2 s each, at 80 W: 64 J by default.
+  const double by_default = energy("default", {{"all_reduce_s", 0.2}});
+  EXPECT_NEAR(energy("said", {{"all_reduce_s", 0.2}, {"all_reduce_j", 30}}) - by_default, 4 * 14,
+              0.5);
+}
+
+TEST_F(ControlPlaneTest, BadRequestsAreProblemsAndWriteNothing) {
+  PlanJob("run");
+  const json before = Get("/v1/jobs/run");
+  struct Bad {
+    const char* method;
+    const char* target;
+    const char* body;
+    int status;
+    const char* pointer;
+  };
+  for (const Bad& bad :
+       {Bad{"POST", "/v1/jobs", "{", 400, nullptr},
+        Bad{"POST", "/v1/jobs", R"({"key": "x y"})", 400, "/key"},
+        Bad{"PUT", "/v1/jobs/run/profile", "stage,instruction\n", 400, nullptr},
+        Bad{"PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": -1})", 400, "/value"},
+        Bad{"PUT", "/v1/jobs/run/stragglers/2", R"({"slowdown": 1.2})", 404, nullptr},
+        Bad{"PUT", "/v1/jobs/run/stragglers/x", R"({"slowdown": 1.2})", 404, nullptr},
+        Bad{"PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 0.9})", 400, "/slowdown"},
+        Bad{"PUT", "/v1/jobs/run/stragglers/1",
+            R"({"slowdown": 1.2, "starts_in": 5, "expires_in": 5})", 400, "/expires_in"},
+        Bad{"POST", "/v1/jobs/run/forecasts", R"({"pipeline": 9, "slowdown": 1.1})", 400,
+            "/pipeline"},
+        Bad{"PUT", "/v1/nodes/n/jobs/run", R"({"ranks": [{"pipeline": 0, "rank": 4}]})", 400,
+            "/ranks/0/rank"},
+        Bad{"PUT", "/v1/nodes/a%2Fb/jobs/run", R"({"ranks": [{"pipeline": 0, "rank": 0}]})", 400,
+            nullptr},
+        Bad{"POST", "/v1/nodes/n/reports", R"({"jobs": [{"job": 7}]})", 400, "/jobs/0/job"},
+        Bad{"GET", "/v1/jobs?limit=0", "", 400, "?limit"},
+        Bad{"GET", "/v1/jobs/nobody", "", 404, nullptr},
+        Bad{"POST", "/v1/jobs/run/measurements", R"({"rows": [{"stage": 0}]})", 400,
+            "/rows/0/instruction"},
+        Bad{"POST", "/v1/jobs/run/next-clocks", R"({"clocks_mhz": []})", 400, "/clocks_mhz"},
+        Bad{"POST", "/register_job", R"({"pp_degree": 4})", 422, nullptr},
+        Bad{"POST", "/v1/tokens", R"({"scope": "god"})", 400, "/scope"}}) {
+    const auto response = Send(bad.method, bad.target, bad.body);
+    EXPECT_EQ(response.status, bad.status) << bad.target << "\n" << response.body;
+    EXPECT_EQ(response.content_type, "application/problem+json") << bad.target;
+    const json problem = json::parse(response.body, nullptr, false);
+    EXPECT_FALSE(problem.value("detail", "").empty()) << bad.target;
+    if (bad.pointer != nullptr) {
+      EXPECT_EQ(problem.value("pointer", ""), bad.pointer) << bad.target << response.body;
+    }
+  }
+  EXPECT_EQ(Get("/v1/jobs/run")["orders"]["reason"], before["orders"]["reason"]);
+  EXPECT_EQ(Get("/v1/jobs/run")["nodes"], before["nodes"]);
+  EXPECT_EQ(Get("/v1/jobs")["jobs"].size(), 1U);
+}
+
+TEST_F(ControlPlaneTest, AnswersClientsOfZeus) {
+  PlanJob("run");
+  const auto registered = Send("POST", "/register_job",
+                               R"({"job_id": "", "pp_degree": 4, "dp_degree": 2, "tp_degree": 1,
+                                   "world_size": 8, "job_metadata": "run"})");
+  ASSERT_EQ(registered.status, 200) << registered.body;
+  const std::string id = json::parse(registered.body);
+  EXPECT_EQ(registered.body, "\"" + id + "\"");
+  // The answer comes when all ranks have registered.
+  http::Response schedule;
+  std::thread waits([&] {
+    auto client = http::Client::Create({.server = url()});
+    auto response = client->Send({.target = "/schedule/" + id + "?rank=5"});
+    if (response) schedule = *std::move(response);
+  });
+  for (int rank = 0; rank < 8; ++rank) {
+    const json body{{"rank", rank},
+                    {"dp_rank", rank / 4},
+                    {"pp_rank", rank % 4},
+                    {"tp_rank", 0},
+                    {"available_frequencies", {1410, 1200, 1005, 795, 210}}};
+    const auto answer = Send("POST", "/register_rank/" + id, body.dump());
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(answer.body, "null");
+  }
+  waits.join();
+  ASSERT_EQ(schedule.status, 200) << schedule.body;
+  EXPECT_THAT(schedule.body, ::testing::StartsWith(R"({"rank":5,"frequencies":[["forward",)"));
+  EXPECT_THAT(schedule.body, Not(HasSubstr(" ")));
+  const json frequencies = json::parse(schedule.body)["frequencies"];
+  EXPECT_EQ(frequencies.size(), 16U);
+  for (const json& entry : frequencies) {
+    const int mhz = entry[1];
+    EXPECT_TRUE(mhz == 1410 || mhz == 1200 || mhz == 1005 || mhz == 795 || mhz == 210) << mhz;
+  }
+  const auto result = Send("POST", "/result/" + id,
+                           R"({"rank": 5, "iter_time": [3.1], "iter_energy": [900],
+                               "time_breakdown": {"forward": [[0.1]]}, "energy_breakdown": {}})");
+  EXPECT_EQ(result.status, 200) << result.body;
+  EXPECT_EQ(result.body, "null");
+}
+
+TEST_F(ControlPlaneTest, MeasurementsBecomeAProfile) {
+  ASSERT_EQ(Send("POST", "/v1/jobs", JobBody("run")).status, 201);
+  const json clocks(4, json{1410, 1200, 1005, 795, 600});
+  const auto next = Send("POST", "/v1/jobs/run/next-clocks", json{{"clocks_mhz", clocks}}.dump());
+  ASSERT_EQ(next.status, 200) << next.body;
+  const json asked = json::parse(next.body)["clocks"];
+  ASSERT_EQ(asked.size(), 8U);
+  for (const json& clock : asked) EXPECT_EQ(clock["mhz"], 1410) << "the highest comes first";
+  json rows = json::array();
+  for (int stage = 0; stage < 4; ++stage) {
+    for (const char* kind : {"forward", "backward"}) {
+      for (const int mhz : {1410, 1200, 1005, 795}) {
+        const double work_s = kind[0] == 'f' ? 0.05 : 0.1;
+        rows.push_back({{"stage", stage},
+                        {"instruction", kind},
+                        {"frequency", mhz},
+                        {"time", work_s * (0.3 + 0.7 * 1410 / mhz)},
+                        {"energy", work_s * (100 + 200.0 * mhz * mhz / 1410 / 1410)}});
+      }
+    }
+  }
+  const auto half = Send("POST", "/v1/jobs/run/measurements", json{{"rows", rows}}.dump());
+  EXPECT_EQ(half.status, 200) << half.body;
+  EXPECT_EQ(Get("/v1/jobs/run")["profile_version"], 0);
+  const auto ready = Send("POST", "/v1/jobs/run/measurements", R"({"rows": [], "ready": true})");
+  EXPECT_EQ(ready.status, 202) << ready.body;
+  EXPECT_TRUE(Comes([&] { return Get("/v1/jobs/run").contains("orders"); }));
+}
+
+TEST_F(ControlPlaneTest, MeasurementsThatCannotBePlannedWithAreNotKept) {
+  ASSERT_EQ(Send("POST", "/v1/jobs", JobBody("run")).status, 201);
+  const auto row = [](int stage, int mhz) {
+    return json{{"stage", stage},
+                {"instruction", "forward"},
+                {"frequency", mhz},
+                {"time", 100.0 / mhz},
+                {"energy", 20.0 * mhz / 1410}};
+  };
+  const auto add = [&](const json& body) {
+    return Send("POST", "/v1/jobs/run/measurements", body.dump());
+  };
+  const auto beyond = add({{"rows", {row(0, 1410), row(4, 1410)}}});
+  EXPECT_EQ(beyond.status, 400) << beyond.body;
+  EXPECT_EQ(json::parse(beyond.body)["pointer"], "/rows/1/stage");
+  // Stages are missing: refused as a whole, so that it can be mended by sending it again.
+  const auto half = add({{"rows", {row(0, 1410)}}, {"ready", true}});
+  EXPECT_EQ(half.status, 400) << half.body;
+  json rows = json::array();
+  for (int stage = 0; stage < 4; ++stage) {
+    for (const char* kind : {"forward", "backward"}) {
+      for (const int mhz : {1410, 1005}) {
+        rows.push_back(row(stage, mhz));
+        rows.back()["instruction"] = kind;
+      }
+    }
+  }
+  const auto whole = add({{"rows", rows}, {"ready", true}});
+  EXPECT_EQ(whole.status, 202) << whole.body;
+  const std::string csv = Send("GET", "/v1/jobs/run/profile").body;
+  EXPECT_EQ(std::ranges::count(csv, '\n'), 17) << "no row stands twice\n" << csv;
+}
+
+TEST_F(ControlPlaneTest, AJobThatHasEndedTakesNoRanksAndResults) {
+  PlanJob("run");
+  const std::string id = Get("/v1/jobs/run")["id"];
+  ASSERT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
+  EXPECT_EQ(Send("POST", "/register_rank/" + id,
+                 R"({"rank": 0, "dp_rank": 0, "pp_rank": 0, "tp_rank": 0,
+                     "available_frequencies": []})")
+                .status,
+            409);
+  EXPECT_EQ(
+      Send("POST", "/result/" + id, R"({"rank": 0, "iter_time": [], "iter_energy": []})").status,
+      409);
+}
+
+}  // namespace
+}  // namespace perseus::server

@@ -1,0 +1,359 @@
+#include "perseus/cluster/server/event_hub.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::ordered_json;
+
+// A longer plan is fetched by those who lack it (GET /v1/plans/ID).
+constexpr std::size_t kLongestInline = 128U << 10U;
+constexpr std::int64_t kEnded = -1;  // In place of a version.
+
+bool IsJobId(std::string_view text) {
+  constexpr std::size_t kLength = 18;
+  return text.size() == kLength && text.starts_with("j-") &&
+         text.find_first_not_of("0123456789abcdef", 2) == std::string_view::npos;
+}
+
+// "j-0f…:7 j-41…:-1"; what is not of that form is passed over.
+std::map<std::string, std::int64_t> ParsePositions(std::string_view text) {
+  std::map<std::string, std::int64_t> positions;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    const std::size_t colon = word.find(':');
+    if (colon == std::string_view::npos) continue;
+    const std::string_view number = word.substr(colon + 1);
+    std::int64_t version = 0;
+    const auto [end, error] =
+        std::from_chars(number.data(), number.data() + number.size(), version);
+    if (error != std::errc() || end != number.data() + number.size() || version < kEnded) continue;
+    const std::string_view job = word.substr(0, colon);
+    if (IsJobId(job)) positions[std::string(job)] = version;
+  }
+  return positions;
+}
+
+// What a node with those ranks needs of each plan.
+std::map<std::string, std::set<int>> PlansFor(const PlannedOrders& orders, const NodeRanks& node) {
+  std::map<std::string, std::set<int>> plans;
+  for (const auto& [pipeline, ranks] : node) {
+    if (pipeline < static_cast<int>(orders.pipelines.size())) {
+      const auto& share = orders.pipelines[static_cast<std::size_t>(pipeline)];
+      plans[share.plan].insert(ranks.begin(), ranks.end());
+    }
+    for (const std::string& plan : orders.upcoming) plans[plan].insert(ranks.begin(), ranks.end());
+  }
+  return plans;
+}
+
+std::string Quoted(std::string_view text) { return ordered_json(text).dump(); }
+
+}  // namespace
+
+Result<NodeRanks> ParseNodeRanks(std::string_view json) {
+  try {
+    NodeRanks ranks;
+    for (const auto& rank : nlohmann::json::parse(json)) {
+      ranks[rank.at("pipeline").get<int>()].insert(rank.at("rank").get<int>());
+    }
+    return ranks;
+  } catch (const nlohmann::json::exception& error) {
+    return FailAs(ErrorKind::kSystem, "a node's ranks in the database cannot be read: {}",
+                  error.what());
+  }
+}
+
+void EventHub::Open(const store::NodeClaim& claim, std::string_view last_event_id,
+                    std::shared_ptr<http::Stream> stream) {
+  const std::string& node = claim.node;
+  Node& opened = nodes_[node];
+  if (opened.stream) opened.stream->Close();
+  for (const auto& [job, ignored] : opened.jobs) Leave(node, job);
+  opened = Node{.stream = stream,
+                .instance = claim.instance,
+                .jobs = {},
+                .positions = ParsePositions(last_event_id)};
+  stream->OnClose([weak = weak_from_this(), node, raw = stream.get()] {
+    if (const auto hub = weak.lock()) hub->HasClosed(node, raw);
+  });
+  LookUpNode(node);
+}
+
+void EventHub::HasClosed(const std::string& node, const http::Stream* stream) {
+  const auto found = nodes_.find(node);
+  if (found == nodes_.end() || found->second.stream.get() != stream) return;
+  for (const auto& [job, ignored] : found->second.jobs) Leave(node, job);
+  const store::NodeClaim claim{.node = node, .instance = found->second.instance};
+  nodes_.erase(found);
+  Release(claim);
+}
+
+void EventHub::Leave(const std::string& node, const std::string& job) {
+  const auto nodes = nodes_of_job_.find(job);
+  if (nodes == nodes_of_job_.end()) return;
+  nodes->second.erase(node);
+  if (nodes->second.empty()) nodes_of_job_.erase(nodes);
+}
+
+// Should it have come back meanwhile, here or elsewhere, its name is claimed again within a few
+// seconds.
+void EventHub::Release(const store::NodeClaim& claim) {
+  boost::asio::post(pool_, [self = shared_from_this(), claim] {
+    if (auto released = self->store_.ReleaseNode(claim); !released) {
+      self->failed_(released.error());
+    }
+  });
+}
+
+std::vector<store::NodeClaim> EventHub::Claims() const {
+  std::vector<store::NodeClaim> claims;
+  for (const auto& [name, node] : nodes_) {
+    claims.push_back({.node = name, .instance = node.instance});
+  }
+  return claims;
+}
+
+void EventHub::Claimed(std::vector<store::NodeClaim> claims, std::vector<std::string> refused) {
+  boost::asio::post(loop_, [self = shared_from_this(), claims = std::move(claims),
+                            lost = std::set(refused.begin(), refused.end())] {
+    for (const store::NodeClaim& claim : claims) {
+      const auto node = self->nodes_.find(claim.node);
+      const bool is_open = node != self->nodes_.end() && node->second.instance == claim.instance;
+      const bool is_lost = lost.contains(claim.node);
+      if (is_open && is_lost) node->second.stream->Close();
+      // It closed meanwhile, and its name was free already.
+      if (!is_open && !is_lost) self->Release(claim);
+    }
+  });
+}
+
+void EventHub::CloseAll() {
+  for (const auto& [name, node] : std::exchange(nodes_, {})) node.stream->Close();
+  nodes_of_job_.clear();
+}
+
+void EventHub::Heard(const store::Notice& notice) {
+  boost::asio::post(loop_, [self = shared_from_this(), notice] {
+    if (notice.kind == store::Notice::Kind::kOrders) {
+      const auto found = self->nodes_of_job_.find(notice.name);
+      if (found != self->nodes_of_job_.end()) self->TellJob(notice.name, found->second);
+    } else if (notice.kind == store::Notice::Kind::kNode) {
+      if (self->nodes_.contains(notice.name)) self->LookUpNode(notice.name);
+    } else if (notice.kind == store::Notice::Kind::kLookAgain) {
+      for (const auto& [name, ignored] : self->nodes_) self->LookUpNode(name);
+    }
+  });
+}
+
+void EventHub::LookUpNode(const std::string& node) {
+  const auto [look_up, is_first] = look_ups_.try_emplace(node, Afterwards::kNothing);
+  if (is_first) return StartLookUp(node);
+  look_up->second = Afterwards::kLookAgain;
+}
+
+void EventHub::StartLookUp(const std::string& node) {
+  const Node& open = nodes_[node];
+  std::set<std::string> known;
+  for (const auto& [job, ignored] : open.jobs) known.insert(job);
+  for (const auto& [job, ignored] : open.positions) known.insert(job);
+  boost::asio::post(pool_, [self = shared_from_this(), node, known = std::move(known)] {
+    auto looked = self->ReadNode(node, known);
+    if (!looked) self->failed_(looked.error());
+    boost::asio::post(self->loop_, [self, node, looked = std::move(looked)] {
+      const bool is_open = self->nodes_.contains(node);
+      const auto look_up = self->look_ups_.extract(node);
+      if (is_open && looked) self->Take(node, *looked);
+      if (is_open && look_up.mapped() == Afterwards::kLookAgain) self->LookUpNode(node);
+    });
+  });
+}
+
+// Which jobs it has, and which of those that it had have ended.
+Result<EventHub::Looked> EventHub::ReadNode(const std::string& node,
+                                            const std::set<std::string>& known) {
+  auto records = store_.JobsOf(node);
+  if (!records) return Fail(records);
+  Looked looked;
+  for (const store::NodeRecord& record : *records) {
+    auto ranks = ParseNodeRanks(record.ranks);
+    if (!ranks) return Fail(ranks);
+    looked.jobs.emplace(record.job, *std::move(ranks));
+  }
+  for (const std::string& job : known) {
+    if (looked.jobs.contains(job)) continue;
+    const auto record = store_.FindJob(job);
+    if (!record) return Fail(record);
+    if (*record && (*record)->ended == 0) continue;
+    // One that is not there has ended, too, and was deleted since, with its key.
+    auto news = std::make_shared<News>();
+    news->job = job;
+    news->key = *record ? (*record)->key : "";
+    news->has_ended = true;
+    looked.ended.push_back(std::move(news));
+  }
+  return looked;
+}
+
+void EventHub::Take(const std::string& node, const Looked& looked) {
+  Node& open = nodes_[node];
+  for (const auto& [job, ranks] : looked.jobs) {
+    NodeJob& of_node = open.jobs[job];
+    // What was sent has no plans for those that came.
+    if (of_node.ranks != ranks) of_node = {.ranks = ranks, .sent = 0};
+    nodes_of_job_[job].insert(node);
+  }
+  std::set<std::string> ended;
+  for (const auto& news : looked.ended) ended.insert(news->job);
+  for (auto position = open.positions.begin(); position != open.positions.end();) {
+    const auto& [job, version] = *position;
+    const bool is_here = looked.jobs.contains(job) || ended.contains(job);
+    // One that runs again has not ended: an older database was restored.
+    const bool counts = version != kEnded || ended.contains(job);
+    if (is_here && counts) open.jobs[job].sent = version;
+    position = is_here ? open.positions.erase(position) : std::next(position);
+  }
+  for (const auto& news : looked.ended) Tell(node, *news);
+  for (auto job = open.jobs.begin(); job != open.jobs.end();) {
+    if (looked.jobs.contains(job->first)) {
+      ++job;
+      continue;
+    }
+    Leave(node, job->first);
+    job = open.jobs.erase(job);
+  }
+  for (const auto& [job, ignored] : looked.jobs) TellJob(job, {node});
+}
+
+void EventHub::TellJob(const std::string& job, const std::set<std::string>& nodes) {
+  Reading& reading = readings_[job];
+  reading.next.insert(nodes.begin(), nodes.end());
+  if (!reading.is_under_way) StartReading(job);
+}
+
+void EventHub::StartReading(const std::string& job) {
+  Reading& reading = readings_[job];
+  reading.is_under_way = true;
+  std::set<std::string> nodes = std::exchange(reading.next, {});
+  Shapes shapes;
+  for (const std::string& name : nodes) {
+    const auto node = nodes_.find(name);
+    if (node == nodes_.end()) continue;
+    const auto of_job = node->second.jobs.find(job);
+    if (of_job != node->second.jobs.end()) shapes.insert(of_job->second.ranks);
+  }
+  boost::asio::post(pool_, [self = shared_from_this(), job, nodes = std::move(nodes),
+                            shapes = std::move(shapes)]() mutable {
+    auto news = self->ReadNews(job, shapes);
+    if (!news) self->failed_(news.error());
+    boost::asio::post(self->loop_, [self, job, nodes = std::move(nodes), news = std::move(news)] {
+      self->TakeNews(job, nodes, news ? news->get() : nullptr);
+    });
+  });
+}
+
+void EventHub::TakeNews(const std::string& job, const std::set<std::string>& nodes,
+                        const News* news) {
+  if (news != nullptr) {
+    for (const std::string& node : nodes) Tell(node, *news);
+  }
+  Reading& reading = readings_[job];
+  reading.is_under_way = false;
+  if (!reading.next.empty()) return StartReading(job);
+  readings_.erase(job);
+}
+
+// Null if the job is not there, or has no orders yet.
+Result<std::shared_ptr<const EventHub::News>> EventHub::ReadNews(const std::string& job,
+                                                                 const Shapes& shapes) {
+  const auto nothing = std::shared_ptr<const News>();
+  auto record = store_.FindJob(job);
+  if (!record) return Fail(record);
+  if (!*record) return nothing;
+  auto news = std::make_shared<News>();
+  news->job = (*record)->id;
+  news->key = (*record)->key;
+  news->has_ended = (*record)->ended != 0;
+  if (news->has_ended) return std::shared_ptr<const News>(std::move(news));
+  auto orders = store_.NewestOrders(job);
+  if (!orders) return Fail(orders);
+  if (!*orders) return nothing;
+  news->version = (*orders)->version;
+  auto parsed = ParsePlannedOrders((*orders)->body);
+  if (!parsed) return Fail(parsed);
+  news->orders = *std::move(parsed);
+  for (const NodeRanks& shape : shapes) {
+    for (auto& needed : PlansFor(news->orders, shape)) {
+      auto cut = cuts_.Get(needed.first, needed.second);
+      if (!cut) return Fail(cut);
+      if (*cut && (*cut)->size() <= kLongestInline) news->files[needed] = *cut;
+    }
+  }
+  return std::shared_ptr<const News>(std::move(news));
+}
+
+std::string EventHub::Positions(const Node& node) {
+  std::string text;
+  for (const auto& [job, of_node] : node.jobs) {
+    text += fmt::format("{}{}:{}", text.empty() ? "" : " ", job, of_node.sent);
+  }
+  for (const auto& [job, version] : node.positions) {
+    text += fmt::format("{}{}:{}", text.empty() ? "" : " ", job, version);
+  }
+  return text;
+}
+
+void EventHub::Tell(const std::string& name, const News& news) {
+  const auto open = nodes_.find(name);
+  if (open == nodes_.end()) return;
+  Node& node = open->second;
+  const auto found = node.jobs.find(news.job);
+  if (found == node.jobs.end()) return;
+  NodeJob& job = found->second;
+  if (job.sent == kEnded || (!news.has_ended && news.version <= job.sent)) return;
+  job.sent = news.has_ended ? kEnded : news.version;
+  ++events_;
+  if (!news.has_ended) return TellOrders(node, job, news);
+  const std::string key = news.key.empty() ? "" : ", \"key\": " + Quoted(news.key);
+  node.stream->Send(std::make_shared<const std::string>(
+      fmt::format("event: ended\nid: {}\ndata: {{\"job\": {}{}}}\n\n", Positions(node),
+                  Quoted(news.job), key)));
+}
+
+void EventHub::TellOrders(Node& node, const NodeJob& job, const News& news) {
+  const PlannedOrders& orders = news.orders;
+  auto plans = ordered_json::object();
+  for (const auto& [pipeline, ranks] : job.ranks) {
+    if (pipeline >= static_cast<int>(orders.pipelines.size())) continue;
+    plans[std::to_string(pipeline)] = orders.pipelines[static_cast<std::size_t>(pipeline)].plan;
+  }
+  const ordered_json head{{"job", news.job},           {"key", news.key},
+                          {"version", news.version},   {"from_step", orders.from_step},
+                          {"plans", std::move(plans)}, {"upcoming", orders.upcoming},
+                          {"target", orders.target},   {"reason", orders.reason}};
+  std::string text = fmt::format("event: orders\nid: {}\ndata: {}", Positions(node), head.dump());
+  text.pop_back();
+  text += ", \"files\": {";
+  // Cuts are shared by all streams: they go as they are, between the parts of this one's own.
+  std::string_view between = "";
+  for (const auto& needed : PlansFor(orders, job.ranks)) {
+    const auto file = news.files.find(needed);
+    if (file == news.files.end()) continue;
+    text += fmt::format("{}{}: ", between, Quoted(needed.first));
+    node.stream->Send(std::make_shared<const std::string>(std::move(text)));
+    node.stream->Send(file->second);
+    text = "";
+    between = ", ";
+  }
+  node.stream->Send(std::make_shared<const std::string>(std::move(text) + "}}\n\n"));
+}
+
+}  // namespace perseus::server

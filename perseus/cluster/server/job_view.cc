@@ -1,0 +1,170 @@
+#include "perseus/cluster/server/job_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "perseus/base/units.h"
+#include "perseus/cluster/server/event_hub.h"
+#include "perseus/cluster/server/job_spec.h"
+#include "perseus/cluster/server/planning.h"
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr store::Milliseconds kOldStraggler = 3'600'000;
+
+double SecondsSince(store::Milliseconds time, store::Milliseconds now) {
+  return static_cast<double>(now - time) / kMillisecondsPerSecond;
+}
+
+bool IsLost(const store::NodeRecord& node, store::Milliseconds now) {
+  return now - node.seen > kNodeIsSilentAfter;
+}
+
+// Where a node is with the newest orders.
+std::string_view StateOf(const store::NodeRecord& node, const store::JobRecord& job, std::int64_t from_step,
+                         store::Milliseconds now) {
+  if (IsLost(node, now)) return "lost";
+  if (node.following == job.orders_version) return "following";
+  if (node.following > job.orders_version) return "ahead";
+  return job.last_step >= 0 && job.last_step > from_step ? "late" : "pending";
+}
+
+Result<std::optional<PlannedOrders>> OrdersOf(const Services& services, const store::JobRecord& job) {
+  const auto record = services.store.NewestOrders(job.id);
+  if (!record) return Fail(record);
+  if (!*record) return std::optional<PlannedOrders>();
+  auto orders = ParsePlannedOrders((*record)->body);
+  if (!orders) return Fail(orders);
+  return std::optional<PlannedOrders>(*std::move(orders));
+}
+
+ordered_json OrdersJson(const store::JobRecord& job, const PlannedOrders& orders) {
+  auto pipelines = ordered_json::array();
+  for (const PlannedOrders::Share& share : orders.pipelines) {
+    pipelines.push_back(
+        {{"plan", share.plan}, {"time_s", share.time_s}, {"energy_j", share.energy_j}});
+  }
+  return {
+      {"version", job.orders_version},
+      {"from_step", orders.from_step},
+      {"target", orders.target},
+      {"reason", orders.reason},
+      {"time_s", orders.time_s},
+      {"baseline", {{"time_s", orders.baseline_time_s}, {"energy_j", orders.baseline_energy_j}}},
+      {"refined", orders.is_refined},
+      {"pipelines", std::move(pipelines)}};
+}
+
+ordered_json Summary(const store::JobRecord& job, const JobSpec& spec,
+                     const std::optional<PlannedOrders>& orders, std::int64_t lost_nodes) {
+  ordered_json json{{"id", job.id},
+                    {"key", job.key},
+                    {"status", job.ended != 0 ? "ended" : job.status},
+                    {"created", TimeText(job.created)}};
+  if (job.ended != 0) json["ended"] = TimeText(job.ended);
+  if (!job.problem.empty()) json["problem"] = job.problem;
+  json["pipelines"] = spec.planned.pipelines;
+  json["stages"] = spec.planned.schedule.ranks.size();
+  json["tensor_parallel"] = spec.planned.model.gpus_per_stage;
+  json["schedule"] = spec.planned.schedule.name;
+  json["microbatches"] = spec.planned.schedule.microbatches;
+  if (!spec.gpu_name.empty()) json["gpu"] = spec.gpu_name;
+  json["target"] = job.target.empty() ? TargetJson(spec.target) : ordered_json::parse(job.target);
+  json["detect_stragglers"] = spec.detects_stragglers;
+  json["profile_version"] = job.profile_version;
+  json["planning"] = job.planned < job.generation ? "due" : "done";
+  json["last_step"] = job.last_step;
+  if (lost_nodes > 0) json["lost_nodes"] = lost_nodes;
+  if (!job.summary.empty()) json["measured"] = ordered_json::parse(job.summary);
+  if (orders && !orders->pipelines.empty()) {
+    double energy_j = 0;
+    for (const PlannedOrders::Share& share : orders->pipelines) energy_j += share.energy_j;
+    const double baseline_j =
+        orders->baseline_energy_j * static_cast<double>(orders->pipelines.size());
+    json["orders_version"] = job.orders_version;
+    json["saving_percent"] = 100 * (1 - energy_j / baseline_j);
+    json["slowdown_percent"] = 100 * (orders->time_s / orders->baseline_time_s - 1);
+  }
+  return json;
+}
+
+}  // namespace
+
+Result<ordered_json> SummarizeJob(const Services& services, const store::JobRecord& job,
+                                  store::Milliseconds now) {
+  auto spec = StoredJobSpec(job.body);
+  if (!spec) return Fail(spec);
+  auto orders = OrdersOf(services, job);
+  if (!orders) return Fail(orders);
+  const auto lost = services.store.CountNodesSilentSince(job.id, now - kNodeIsSilentAfter);
+  if (!lost) return Fail(lost);
+  return Summary(job, *spec, *orders, *lost);
+}
+
+Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& job, store::Milliseconds now) {
+  auto spec = StoredJobSpec(job.body);
+  if (!spec) return Fail(spec);
+  auto orders = OrdersOf(services, job);
+  if (!orders) return Fail(orders);
+  const auto stragglers = services.store.Stragglers(job.id);
+  if (!stragglers) return Fail(stragglers);
+  const auto nodes = services.store.NodesOf(job.id);
+  if (!nodes) return Fail(nodes);
+  const auto lost =
+      std::ranges::count_if(*nodes, [now](const store::NodeRecord& node) { return IsLost(node, now); });
+  ordered_json json = Summary(job, *spec, *orders, lost);
+  if (*orders) json["orders"] = OrdersJson(job, **orders);
+  auto straggler_list = ordered_json::array();
+  for (const store::StragglerRecord& straggler : *stragglers) {
+    straggler_list.push_back(StragglerJson(straggler, now));
+  }
+  json["stragglers"] = std::move(straggler_list);
+  auto node_list = ordered_json::array();
+  for (const store::NodeRecord& node : *nodes) {
+    const std::int64_t from_step = *orders ? (*orders)->from_step : 0;
+    node_list.push_back({{"node", node.node},
+                         {"state", StateOf(node, job, from_step, now)},
+                         {"acknowledged", node.acknowledged},
+                         {"following", node.following},
+                         {"since_step", node.since_step},
+                         {"seen_s_ago", SecondsSince(node.seen, now)},
+                         {"ranks", ordered_json::parse(node.ranks)}});
+  }
+  json["nodes"] = std::move(node_list);
+  return json;
+}
+
+ordered_json StragglerJson(const store::StragglerRecord& straggler, store::Milliseconds now) {
+  const bool has_begun = straggler.starts <= now;
+  const bool is_over = straggler.expires != 0 && straggler.expires <= now;
+  ordered_json json{{"pipeline", straggler.pipeline},
+                    {"source", straggler.source},
+                    {"slowdown", straggler.slowdown},
+                    {"state", is_over     ? "over"
+                              : has_begun ? "in force"
+                                          : "announced"},
+                    {"starts", TimeText(straggler.starts)}};
+  if (straggler.expires != 0) json["expires"] = TimeText(straggler.expires);
+  if (straggler.expires == 0 && has_begun && now - straggler.starts > kOldStraggler) {
+    json["warning"] = fmt::format(
+        "said {:.0f} hours ago and never expires (perseus job straggler JOB {} --over when the "
+        "pipeline is well)",
+        SecondsSince(straggler.starts, now) / 3600, straggler.pipeline);
+  }
+  return json;
+}
+
+Answer<void> RequireRunning(const store::JobRecord& job) {
+  if (job.ended == 0) return {};
+  return Refuse(409, "The job has ended",
+                fmt::format("job {} ended at {}", job.key, TimeText(job.ended)),
+                "register it again: perseus job register");
+}
+
+}  // namespace perseus::server

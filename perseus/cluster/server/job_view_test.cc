@@ -1,0 +1,99 @@
+#include "perseus/cluster/server/job_view.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "perseus/cluster/server/planning.h"
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+constexpr store::Milliseconds kNow = 100'000'000;
+constexpr std::string_view kJob = R"({"key": "run", "pipelines": 2,
+  "schedule": {"kind": "1f1b", "stages": 4, "microbatches": 12}})";
+
+class JobViewTest : public testing::Test {
+ protected:
+  JobViewTest() {
+    job_ = store_->CreateJob({.key = "run", .body = std::string(kJob), .target = ""}, 1)->job.id;
+  }
+
+  // Version 1 of its orders, from step 100 on.
+  void Order() {
+    EXPECT_TRUE(store_->WantPlanning(job_, 1));
+    PlannedOrders orders;
+    orders.from_step = 100;
+    orders.pipelines = {{.plan = "p-0", .time_s = 1, .energy_j = 1}};
+    orders.baseline_time_s = orders.baseline_energy_j = 1;
+    store::PlanningOutcome outcome;
+    outcome.orders = FormatPlannedOrders(orders);
+    EXPECT_TRUE(*store_->CompletePlanning(**store_->ClaimPlanning("w", 1, 1000), outcome, 1));
+  }
+  void Step(std::int64_t step) {
+    EXPECT_TRUE(store_->Heartbeat(job_, store::Store::Steps::kOn, step, "", kNow));
+  }
+  // Of a node that follows that version and was heard of then.
+  std::string State(std::int64_t following, store::Milliseconds seen = kNow) {
+    EXPECT_TRUE(store_->AttachNode(job_, "n0", "[]", seen));
+    store::NodeRecord report;
+    report.job = job_;
+    report.node = "n0";
+    report.following = following;
+    report.seen = seen;
+    EXPECT_TRUE(store_->Acknowledge({report}));
+    const auto view = ViewJob(services_, **store_->FindJob(job_), kNow);
+    EXPECT_TRUE(view) << view.error().message;
+    return view->at("nodes").at(0).at("state");
+  }
+
+  std::unique_ptr<store::Store> store_ = *store::OpenStore("sqlite::memory:");
+  std::string job_;
+  Rights rights_{Rights::WithoutTokens::kOpen};
+  JobWatches watches_;
+  NodeReports reports_{*store_, watches_};
+  PlanCuts cuts_{*store_};
+  std::atomic<int> plans_on_request_ = 0;
+  Services services_{*store_, rights_, watches_, reports_,          cuts_, {},
+                     {},      {},      "",       plans_on_request_, {}};
+};
+
+TEST_F(JobViewTest, SaysWhereEachNodeIsWithTheNewestOrders) {
+  Order();
+  EXPECT_EQ(State(0), "pending");
+  Step(100);
+  EXPECT_EQ(State(0), "pending");
+  Step(101);
+  EXPECT_EQ(State(0), "late");
+  EXPECT_EQ(State(1), "following");
+  EXPECT_EQ(State(2), "ahead");
+  EXPECT_EQ(State(1, kNow - 15'000), "following");
+  EXPECT_FALSE(SummarizeJob(services_, **store_->FindJob(job_), kNow)->contains("lost_nodes"));
+  EXPECT_EQ(State(1, kNow - 15'001), "lost");
+  EXPECT_EQ(SummarizeJob(services_, **store_->FindJob(job_), kNow)->at("lost_nodes"), 1);
+}
+
+TEST(StragglerJson, WarnsAfterAnHourOfOneThatNeverEnds) {
+  store::StragglerRecord straggler;
+  straggler.pipeline = 3;
+  straggler.source = "report";
+  straggler.slowdown = 1.2;
+  straggler.starts = kNow - 3'600'000;
+  EXPECT_FALSE(StragglerJson(straggler, kNow).contains("warning"));
+  straggler.starts -= 1;
+  EXPECT_THAT(StragglerJson(straggler, kNow)["warning"].get<std::string>(),
+              HasSubstr("said 1 hours ago and never expires (perseus job straggler JOB 3 --over"));
+  straggler.expires = kNow + 1;
+  EXPECT_FALSE(StragglerJson(straggler, kNow).contains("warning"));
+  straggler.expires = 0;
+  straggler.starts = kNow + 1;
+  EXPECT_EQ(StragglerJson(straggler, kNow)["state"], "announced");
+  EXPECT_FALSE(StragglerJson(straggler, kNow).contains("warning"));
+}
+
+}  // namespace
+}  // namespace perseus::server

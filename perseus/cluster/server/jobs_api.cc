@@ -1,0 +1,161 @@
+// Jobs: register, list, inspect, retarget, end.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/cluster/server/differences.h"
+#include "perseus/cluster/server/endpoints.h"
+#include "perseus/cluster/server/job_spec.h"
+#include "perseus/cluster/server/job_view.h"
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kUsualJobs = 100;
+constexpr int kMostJobs = 1000;
+// Of a registration: a schedule file takes some 30 bytes for each instruction.
+constexpr std::size_t kLargestJob = 8 << 20;
+
+// The same whatever the order of keys and the space between them.
+std::string Canonical(std::string_view body) { return nlohmann::json::parse(body).dump(); }
+
+Answer<http::Response> Register(const Context& context) {
+  const std::string& body = context.request.body;
+  // Before the schedule is laid out, which takes time and memory.
+  const auto key = ReadRegisteredKey(body);
+  if (!key) return tl::unexpected(key.error());
+  if (auto may = Rights::Check(context.principal, Access::kJob, *key); !may) {
+    return tl::unexpected(may.error());
+  }
+  auto spec = ReadJobSpec(body);
+  if (!spec) return tl::unexpected(spec.error());
+  const std::string canonical = Canonical(body);
+  auto created = context.services.store.CreateJob(
+      {.key = spec->key, .body = canonical, .target = TargetJson(spec->target).dump()},
+      context.now);
+  if (!created) return Refuse(created);
+  if (!created->is_new && created->job.body != canonical) {
+    return Refuse(
+        409, "There is another job of that key",
+        fmt::format(
+            "job {} runs with key \"{}\" and was registered differently: {}", created->job.id,
+            spec->key,
+            Differences(nlohmann::json::parse(created->job.body), nlohmann::json::parse(body))),
+        fmt::format("end it first: perseus job end {}, or take another key", spec->key), "/key");
+  }
+  auto view = ViewJob(context.services, created->job, context.now);
+  if (!view) return Refuse(view);
+  return JsonResponse(*view, created->is_new ? 201 : 200);
+}
+
+Answer<store::Store::Which> ReadWhich(const http::Request& request) {
+  const auto all = request.query.find("all");
+  if (all == request.query.end() || all->second == "0") return store::Store::Which::kRunning;
+  if (all->second == "1") return store::Store::Which::kAll;
+  return Refuse(400, "The request is wrong",
+                fmt::format("all is {}, neither 0 nor 1", Excerpt(all->second)),
+                "1: those that have ended, too", "?all");
+}
+
+Answer<http::Response> ListJobs(const Context& context) {
+  const auto limit = ReadLimit(context.request, kUsualJobs, kMostJobs);
+  if (!limit) return tl::unexpected(limit.error());
+  const auto which = ReadWhich(context.request);
+  if (!which) return tl::unexpected(which.error());
+  const auto& query = context.request.query;
+  const auto after = query.find("after");
+  const auto jobs =
+      context.services.store.ListJobs(*which, after == query.end() ? "" : after->second, *limit);
+  if (!jobs) return Refuse(jobs, "?after");
+  auto list = ordered_json::array();
+  for (const store::JobRecord& job : *jobs) {
+    auto view = SummarizeJob(context.services, job, context.now);
+    if (!view) return Refuse(view);
+    list.push_back(*std::move(view));
+  }
+  ordered_json answer{{"jobs", std::move(list)}};
+  if (static_cast<int>(jobs->size()) == *limit) answer["next"] = jobs->back().id;
+  return JsonResponse(answer);
+}
+
+Answer<http::Response> Show(const Context& context) {
+  auto view = ViewJob(context.services, *context.job, context.now);
+  if (!view) return Refuse(view);
+  return JsonResponse(*view);
+}
+
+Answer<http::Response> End(const Context& context) {
+  const std::string& id = context.job->id;
+  if (auto ended = context.services.store.EndJob(id, context.now); !ended) return Refuse(ended);
+  context.services.watches.Forget(id);
+  return JsonResponse({{"id", id}, {"ended", true}});
+}
+
+// The frontier goes from the least time to the least energy, and a plan's average power is the
+// least there. No plan lies below it; one that a little above it cannot be had is found out by
+// planning.
+Answer<void> CheckAgainst(const std::string& frontier, const plan::Target& target) {
+  using Kind = plan::Target::Kind;
+  const auto json = nlohmann::json::parse(frontier);
+  const auto& fastest = json.at("points").front();
+  const auto& thriftiest = json.at("points").at(json.at("least_energy").get<std::size_t>());
+  const double energy_j = thriftiest.at("energy_j");
+  const double time_s = thriftiest.at("time_s");
+  double least = 0;
+  std::string_view unit;
+  switch (target.kind) {
+    case Kind::kDeadline:
+      least = fastest.at("time_s");
+      unit = "s";
+      break;
+    case Kind::kEnergyBudget:
+      least = energy_j;
+      unit = "J";
+      break;
+    case Kind::kPowerCap:
+      least = energy_j / time_s;
+      unit = "W";
+      break;
+    default:
+      return {};
+  }
+  if (target.value >= least) return {};
+  return Refuse(422, "Nothing can meet this",
+                fmt::format("of an iteration, {} is not possible: the least is {} {}",
+                            Describe(target), plan::RoundedUp(least), unit),
+                "ask for that or more; the target stays as it was", "/value");
+}
+
+Answer<http::Response> SetTarget(const Context& context) {
+  const store::JobRecord& job = *context.job;
+  if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
+  auto spec = StoredJobSpec(job.body);
+  if (!spec) return Refuse(spec);
+  const auto target = ReadTargetBody(context.request.body, spec->target.gpus);
+  if (!target) return tl::unexpected(target.error());
+  const auto frontier = context.services.store.FindFrontier(job.id);
+  if (!frontier) return Refuse(frontier);
+  if (*frontier) {
+    if (auto can = CheckAgainst(**frontier, *target); !can) return tl::unexpected(can.error());
+  }
+  const ordered_json json = TargetJson(*target);
+  if (auto set = context.services.store.SetTarget(job.id, json.dump(), context.now); !set) {
+    return Refuse(set);
+  }
+  return JsonResponse({{"target", json}, {"name", Describe(*target)}});
+}
+
+}  // namespace
+
+void AddJobEndpoints(Endpoints& endpoints) {
+  endpoints.Add("POST", "/v1/jobs", Access::kJob, Register, {.body_bytes = kLargestJob});
+  endpoints.Add("GET", "/v1/jobs", Access::kReadAll, ListJobs, {.query = {"all", "after", "limit"}});
+  endpoints.Add("GET", "/v1/jobs/{job}", Access::kRead, Show);
+  endpoints.Add("POST", "/v1/jobs/{job}/end", Access::kJob, End);
+  endpoints.Add("PUT", "/v1/jobs/{job}/target", Access::kJob, SetTarget);
+}
+
+}  // namespace perseus::server

@@ -1,0 +1,278 @@
+#include "perseus/cluster/server/node_reports.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "perseus/cluster/server/event_hub.h"
+#include "perseus/cluster/server/job_spec.h"
+#include "perseus/cluster/server/random_id.h"
+
+namespace perseus::server {
+namespace {
+
+constexpr store::Milliseconds kTellEvery = 5'000;
+constexpr store::Milliseconds kStepsEvery = 500;
+// A straggler whose detector died with its replica is none soon after.
+constexpr store::Milliseconds kDetectionLasts = 60'000;
+constexpr int kOrdersLookedThrough = 16;
+// A step's number that no job comes to between two reports.
+constexpr std::int64_t kFarthestAhead = 1'000'000;
+// Then it is another report's turn: this one's node waits for its answer.
+constexpr int kWritesInARow = 3;
+// What a node said last, which is gone.
+constexpr store::Milliseconds kForgetAfter = 60'000;
+
+}  // namespace
+
+class NodeReports::Writing {
+ public:
+  explicit Writing(NodeReports& reports) : reports_(reports) {}
+  ~Writing() {
+    const MutexLock lock(reports_.mutex_);
+    reports_.is_writing_ = false;
+  }
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
+
+ private:
+  NodeReports& reports_;
+};
+
+NodeReports::NodeReports(store::Store& store, JobWatches& watches)
+    : store_(store), watches_(watches), replica_(RandomHex(8)) {}
+
+Result<std::vector<std::string>> NodeReports::Take(const std::string& node,
+                                                   const std::vector<NodeJobReport>& reports,
+                                                   store::Milliseconds now) {
+  std::vector<std::string> not_attached;
+  for (const NodeJobReport& report : reports) {
+    const auto is_attached = TakeJob(node, report, now);
+    if (!is_attached) return Fail(is_attached);
+    if (!*is_attached) not_attached.push_back(report.job);
+  }
+  if (auto written = WriteNoted(); !written) return Fail(written);
+  return not_attached;
+}
+
+Result<bool> NodeReports::TakeJob(const std::string& node, const NodeJobReport& report,
+                                  store::Milliseconds now) {
+  const auto job = store_.FindJob(report.job);
+  if (!job) return Fail(job);
+  if (!*job || (*job)->ended != 0) return false;
+  const std::shared_ptr<JobWatch> watch = watches_.Of((*job)->id, now);
+  const bool looks = watch->WantsNodes(node, now);
+  if (looks) {
+    if (auto looked = LookAtNodes((*job)->id, *watch, now); !looked) return Fail(looked);
+  }
+  // So soon after the last look nobody knows; it is told the next time.
+  if (!watch->HasNode(node)) return !looks;
+  See(node, (*job)->id, report, now);
+  if (const auto had = std::max(report.acknowledged, report.following);
+      had > (*job)->orders_version) {
+    if (auto outrun = store_.OutrunOrders((*job)->id, had, now); !outrun) return Fail(outrun);
+  }
+  watch->HearHere(node, now);
+  if (report.steps.empty()) return true;
+  const auto judges = Judges(**job, *watch, now);
+  if (!judges) return Fail(judges);
+  if (*judges) {
+    if (auto judged = Judge(node, **job, *watch, report.steps, now); !judged) return Fail(judged);
+  } else {
+    NoteForReplicas({.job = (*job)->id, .node = node, .steps = report.steps});
+  }
+  return true;
+}
+
+Result<bool> NodeReports::Judges(const store::JobRecord& job, JobWatch& watch, store::Milliseconds now) {
+  const auto part = watch.PartAt(now, store_.has_replicas());
+  if (part == JobWatch::Part::kListens) return false;
+  if (part == JobWatch::Part::kJudges) return true;
+  if (auto begun = BeginToJudge(job, watch, now); !begun) return Fail(begun);
+  return true;
+}
+
+Result<void> NodeReports::TakeHeard(const HeardOfJob& heard, store::Milliseconds now) {
+  const auto watch = watches_.Find(heard.job);
+  if (heard.replica == replica_ || !watch) return {};
+  if (heard.begins_anew) watch->BeginAnew();
+  if (heard.forgotten) watch->Forget(*heard.forgotten);
+  // Whether to begin to is seen when a node reports here.
+  if (heard.steps.empty() || !watch->Judges(now)) return {};
+  const auto job = store_.FindJob(heard.job);
+  if (!job) return Fail(job);
+  if (!*job || (*job)->ended != 0) return {};
+  return Judge(heard.node, **job, *watch, heard.steps, now);
+}
+
+Result<void> NodeReports::BeginAnew(const std::string& job) {
+  if (const auto watch = watches_.Find(job)) watch->BeginAnew();
+  if (!store_.has_replicas()) return {};
+  return store_.TellReplicas(FormatHeard({.replica = replica_, .job = job, .begins_anew = true}));
+}
+
+Result<void> NodeReports::Forget(const std::string& job, int pipeline) {
+  if (const auto watch = watches_.Find(job)) watch->Forget(pipeline);
+  if (!store_.has_replicas()) return {};
+  return store_.TellReplicas(FormatHeard({.replica = replica_, .job = job, .forgotten = pipeline}));
+}
+
+void NodeReports::NoteForReplicas(HeardOfJob heard) {
+  heard.replica = replica_;
+  std::vector<std::string> texts = FormatHeard(heard);
+  const MutexLock lock(mutex_);
+  // Of a database that is away; what it says later is judged without these.
+  if (for_replicas_.size() > kMostForReplicas) for_replicas_.clear();
+  for (std::string& text : texts) for_replicas_.push_back(std::move(text));
+}
+
+void NodeReports::See(const std::string& node, const std::string& job, const NodeJobReport& report,
+                      store::Milliseconds now) {
+  const MutexLock lock(mutex_);
+  Known& known = known_[{job, node}];
+  if (known.acknowledged == report.acknowledged && known.following == report.following &&
+      IsWithin(kTellEvery, known.told, now)) {
+    return;
+  }
+  known = {report.acknowledged, report.following, now};
+  if (!IsWithin(kForgetAfter, forgot_, now)) {
+    forgot_ = now;
+    std::erase_if(known_, [now](const auto& entry) {
+      return !IsWithin(kForgetAfter, entry.second.told, now);
+    });
+  }
+  store::NodeRecord record;
+  record.job = job;
+  record.node = node;
+  record.acknowledged = report.acknowledged;
+  record.following = report.following;
+  record.since_step = report.since_step;
+  record.seen = now;
+  seen_.push_back(std::move(record));
+}
+
+Result<void> NodeReports::WriteNoted() {
+  for (int round = 0; round < kWritesInARow; ++round) {
+    const auto wrote = WriteOnce();
+    if (!wrote) return Fail(wrote);
+    if (!*wrote) return {};
+  }
+  return {};
+}
+
+Result<bool> NodeReports::WriteOnce() {
+  std::vector<store::NodeRecord> seen;
+  std::vector<std::string> for_replicas;
+  {
+    const MutexLock lock(mutex_);
+    if (is_writing_ || (seen_.empty() && for_replicas_.empty())) return false;
+    is_writing_ = true;
+    seen.swap(seen_);
+    for_replicas.swap(for_replicas_);
+  }
+  // The store may throw, and the next one writes all the same.
+  const Writing writing(*this);
+  if (!for_replicas.empty()) {
+    if (auto told = store_.TellReplicas(for_replicas); !told) return Fail(told);
+  }
+  if (!seen.empty()) {
+    if (auto acknowledged = store_.Acknowledge(seen); !acknowledged) return Fail(acknowledged);
+  }
+  return true;
+}
+
+Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord& job, JobWatch& watch,
+                                const std::vector<ReportedStep>& steps, store::Milliseconds now) {
+  const JobWatch::Settings settings = watch.settings();
+  std::vector<StragglerChange> changes;
+  for (const ReportedStep& step : steps) {
+    const bool is_absurd = job.last_step >= 0 && step.step > job.last_step + kFarthestAhead;
+    if (step.pipeline >= settings.pipelines || is_absurd) continue;
+    const auto expected_s = ExpectedTime(job, watch, step);
+    if (!expected_s) return Fail(expected_s);
+    const auto of_step = watch.Add(node, step, *expected_s, now);
+    changes.insert(changes.end(), of_step.begin(), of_step.end());
+  }
+  if (watch.IsDue(now, kStepsEvery)) {
+    const auto counts = watch.HasBegunAnew() ? store::Store::Steps::kAnew : store::Store::Steps::kOn;
+    auto told = store_.Heartbeat(job.id, counts, watch.last_step(), watch.Summary(), now);
+    if (!told) return told;
+  }
+  if (!settings.detects_stragglers) return {};
+  return TellStragglers(job.id, std::move(changes), now);
+}
+
+Result<void> NodeReports::BeginToJudge(const store::JobRecord& job, JobWatch& watch, store::Milliseconds now) {
+  const auto spec = StoredJobSpec(job.body);
+  if (!spec) return Fail(spec);
+  const auto stragglers = store_.Stragglers(job.id);
+  if (!stragglers) return Fail(stragglers);
+  std::map<int, double> raised;
+  for (const store::StragglerRecord& straggler : *stragglers) {
+    if (straggler.source == "detected" && straggler.expires > now) {
+      raised[straggler.pipeline] = straggler.slowdown;
+    }
+  }
+  watch.BeginToJudge({spec->planned.pipelines, spec->detects_stragglers}, raised, now);
+  return {};
+}
+
+Result<void> NodeReports::LookAtNodes(const std::string& job, JobWatch& watch, store::Milliseconds now) {
+  const auto records = store_.NodesOf(job);
+  if (!records) return Fail(records);
+  std::map<int, std::set<std::string>> nodes;
+  std::string first;
+  bool is_first_lost = true;
+  for (const store::NodeRecord& record : *records) {
+    const auto ranks = ParseNodeRanks(record.ranks);
+    if (!ranks) return Fail(ranks);
+    for (const auto& [pipeline, ignored] : *ranks) nodes[pipeline].insert(record.node);
+    const bool is_lost = record.seen + kNodeIsSilentAfter < now;
+    if (std::pair(is_lost, record.node) < std::pair(is_first_lost, first) || first.empty()) {
+      first = record.node;
+      is_first_lost = is_lost;
+    }
+  }
+  watch.SetNodes(std::move(nodes), first, now);
+  return {};
+}
+
+Result<void> NodeReports::TellStragglers(const std::string& job,
+                                         std::vector<StragglerChange> changes, store::Milliseconds now) {
+  for (const StragglerChange& change : changes) {
+    if (change.slowdown == 1) {
+      const auto deleted = store_.DeleteStraggler(job, change.pipeline, "detected", now);
+      if (!deleted) return Fail(deleted);
+      continue;
+    }
+    auto put = store_.PutStraggler({.job = job,
+                                    .pipeline = change.pipeline,
+                                    .source = "detected",
+                                    .slowdown = change.slowdown,
+                                    .starts = now,
+                                    .expires = now + kDetectionLasts},
+                                   now);
+    if (!put) return put;
+  }
+  return {};
+}
+
+Result<double> NodeReports::ExpectedTime(const store::JobRecord& job, JobWatch& watch,
+                                         const ReportedStep& step) {
+  const bool is_known = step.version <= job.orders_version &&
+                        step.version + kOrdersLookedThrough > job.orders_version;
+  if (!is_known) return 0;
+  if (!watch.Knows(step.version)) {
+    const auto orders = store_.ListOrders(job.id, kOrdersLookedThrough);
+    if (!orders) return Fail(orders);
+    for (const store::OrdersRecord& record : *orders) {
+      auto parsed = ParsePlannedOrders(record.body);
+      if (!parsed) return Fail(parsed);
+      watch.Learn(record.version, *parsed);
+    }
+    // Of a database that was lost.
+    if (!watch.Knows(step.version)) watch.Learn(step.version, PlannedOrders());
+  }
+  return watch.ExpectedTime(step.version, step.pipeline);
+}
+
+}  // namespace perseus::server

@@ -1,0 +1,214 @@
+// Nodes: attach, report, and the stream that tells them what to do.
+#include <fmt/format.h>
+
+#include <array>
+#include <set>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/cluster/http/offload.h"
+#include "perseus/cluster/server/endpoints.h"
+#include "perseus/cluster/server/event_hub.h"
+#include "perseus/cluster/server/job_spec.h"
+#include "perseus/cluster/server/job_view.h"
+
+namespace perseus::server {
+namespace {
+
+using json_file::Node;
+using json_file::ThrowAt;
+using nlohmann::ordered_json;
+
+constexpr int kNodesApiJsonDepth = 4;
+constexpr std::size_t kMostRanks = 4096;
+constexpr std::size_t kLargestAttachment = 1 << 20;  // As many ranks, with names of GPUs.
+// 256 steps of a job take 40 kB; so 100 jobs of a node may all have been kept waiting.
+constexpr std::size_t kLargestReport = 4 << 20;
+constexpr std::size_t kNodesApiLongestName = 253;  // Of a host.
+constexpr std::size_t kLongestGpu = 128;   // A UUID takes 40.
+
+Answer<std::string> NodeName(const Context& context) {
+  const std::string& name = context.Path("node");
+  const bool fits =
+      name.size() <= kNodesApiLongestName && name.find_first_not_of(
+                                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                         "0123456789._-") == std::string::npos;
+  if (fits) return name;
+  return Refuse(400, "The request is wrong", fmt::format("{} is not a node's name", Excerpt(name)),
+                "such as a host's: letters, digits, '.', '_' and '-'");
+}
+
+constexpr std::size_t kLongestInstance = 64;
+constexpr std::string_view kAboutInstances = "up to 64 letters, digits, '-' and '_'";
+
+bool IsInstance(std::string_view text) {
+  return text.size() <= kLongestInstance &&
+         text.find_first_not_of(
+             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+             "0123456789_-") == std::string_view::npos;
+}
+
+// Whoever says nothing of itself is one process, to us.
+Answer<std::string> InstanceAsked(const Context& context) {
+  const auto found = context.request.query.find("instance");
+  if (found == context.request.query.end()) return std::string();
+  if (IsInstance(found->second)) return found->second;
+  return Refuse(400, "The request is wrong",
+                fmt::format("{} is no process's instance", Excerpt(found->second)),
+                std::string(kAboutInstances), "?instance");
+}
+
+// That the process has the node's name; `pointer`: where in a body it said which one it is.
+Answer<void> ClaimName(const Context& context, const store::NodeClaim& claim, const char* pointer) {
+  const auto refused =
+      context.services.store.ClaimNodes({claim}, context.now, context.now - kNodeIsSilentAfter);
+  if (!refused) return Refuse(refused);
+  if (refused->empty()) return {};
+  return Refuse(409, "Another process is this node",
+                fmt::format("another perseus node has the name {}: it is connected, or was less "
+                            "than {} s ago",
+                            claim.node, kNodeIsSilentAfter / 1000),
+                "give one of them another --name", pointer);
+}
+
+struct Attachment {
+  std::string ranks;  // Normalised: what the hub reads, and what is shown.
+  bool counts_anew = false;
+  std::string instance;
+};
+
+// Without its GPU.
+ordered_json ReadRank(const Node& rank, const JobSpec& spec) {
+  constexpr std::array<std::string_view, 4> kKeys{"pipeline", "rank", "tensor_rank", "gpu"};
+  rank.RequireObject(kKeys);
+  const auto last = static_cast<int>(spec.planned.schedule.ranks.size()) - 1;
+  const int last_tensor_rank = spec.planned.model.gpus_per_stage - 1;
+  return {
+      {"pipeline", rank.Member("pipeline").Count(0, spec.planned.pipelines - 1, "a pipeline")},
+      {"rank", rank.Member("rank").Count(0, last, "a rank along the pipeline")},
+      {"tensor_rank", rank.Has("tensor_rank")
+                          ? rank.Member("tensor_rank").Count(0, last_tensor_rank, "a tensor rank")
+                          : 0}};
+}
+
+std::string ReadGpu(const Node& gpu) {
+  std::string text = gpu.Text();
+  if (text.size() > kLongestGpu) {
+    ThrowAt(gpu.path, "has {} characters (expected a GPU's name, of {} at most)", text.size(),
+            kLongestGpu);
+  }
+  return text;
+}
+
+Attachment ReadAttachment(const Node& node, const JobSpec& spec) {
+  constexpr std::array<std::string_view, 3> kKeys{"ranks", "counts_anew", "instance"};
+  node.RequireObject(kKeys);
+  const Node list = node.Member("ranks");
+  if (list.ListSize() == 0 || list.ListSize() > kMostRanks) {
+    ThrowAt(list.path, "has {} ranks (expected 1 to {})", list.ListSize(), kMostRanks);
+  }
+  auto ranks = ordered_json::array();
+  std::set<ordered_json> places;
+  for (std::size_t i = 0; i < list.ListSize(); ++i) {
+    ordered_json rank = ReadRank(list[i], spec);
+    if (!places.insert(rank).second) ThrowAt(list[i].path, "is there twice (name each rank once)");
+    if (list[i].Has("gpu")) rank["gpu"] = ReadGpu(list[i].Member("gpu"));
+    ranks.push_back(std::move(rank));
+  }
+  const std::string instance = node.Has("instance") ? node.Member("instance").Text() : "";
+  if (!IsInstance(instance)) {
+    ThrowAt(node.Member("instance").path, "is no process's instance ({})", kAboutInstances);
+  }
+  return {.ranks = ranks.dump(),
+          .counts_anew = node.Has("counts_anew") && node.Member("counts_anew").Flag(),
+          .instance = instance};
+}
+
+Answer<http::Response> Attach(const Context& context) {
+  const auto name = NodeName(context);
+  if (!name) return tl::unexpected(name.error());
+  const store::JobRecord& job = *context.job;
+  if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
+  const auto spec = StoredJobSpec(job.body);
+  if (!spec) return Refuse(spec);
+  const auto attachment = ReadBody(context.request.body, kNodesApiJsonDepth,
+                                   [&](const Node& node) { return ReadAttachment(node, *spec); });
+  if (!attachment) return tl::unexpected(attachment.error());
+  const store::NodeClaim claim{.node = *name, .instance = attachment->instance};
+  if (auto has = ClaimName(context, claim, "/instance"); !has) return tl::unexpected(has.error());
+  store::Store& store = context.services.store;
+  if (auto attached = store.AttachNode(job.id, *name, attachment->ranks, context.now); !attached) {
+    return Refuse(attached);
+  }
+  if (attachment->counts_anew) {
+    // Orders must not wait for a step of the run before.
+    const auto told = store.Heartbeat(job.id, store::Store::Steps::kAnew, -1, job.summary, context.now);
+    if (!told) return Refuse(told);
+    if (auto begun = context.services.reports.BeginAnew(job.id); !begun) return Refuse(begun);
+  }
+  return JsonResponse({{"job", job.id}, {"key", job.key}, {"node", *name}});
+}
+
+Answer<http::Response> Detach(const Context& context) {
+  const auto name = NodeName(context);
+  if (!name) return tl::unexpected(name.error());
+  if (auto detached = context.services.store.DetachNode(context.job->id, *name); !detached) {
+    return Refuse(detached);
+  }
+  return JsonResponse({{"job", context.job->id}, {"node", *name}});
+}
+
+Answer<http::Response> Report(const Context& context) {
+  const auto name = NodeName(context);
+  if (!name) return tl::unexpected(name.error());
+  const auto reports = ReadReports(context.request.body);
+  if (!reports) return tl::unexpected(reports.error());
+  const auto not_attached = context.services.reports.Take(*name, *reports, context.now);
+  if (!not_attached) return Refuse(not_attached);
+  return JsonResponse({{"not_attached", *not_attached}});
+}
+
+Answer<http::Response> JobsOfNode(const Context& context) {
+  const auto name = NodeName(context);
+  if (!name) return tl::unexpected(name.error());
+  const auto jobs = context.services.store.JobsOf(*name);
+  if (!jobs) return Refuse(jobs);
+  auto list = ordered_json::array();
+  for (const store::NodeRecord& job : *jobs) {
+    list.push_back({{"job", job.job},
+                    {"acknowledged", job.acknowledged},
+                    {"following", job.following},
+                    {"ranks", ordered_json::parse(job.ranks)}});
+  }
+  return JsonResponse({{"node", *name}, {"jobs", std::move(list)}});
+}
+
+}  // namespace
+
+void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool) {
+  endpoints.Add("PUT", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Attach,
+                {.body_bytes = kLargestAttachment});
+  endpoints.Add("DELETE", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Detach);
+  endpoints.Add("GET", "/v1/nodes/{node}/jobs", Access::kReadAll, JobsOfNode);
+  endpoints.Add("POST", "/v1/nodes/{node}/reports", Access::kNode, Report,
+                {.body_bytes = kLargestReport});
+  endpoints.AddWaiting(
+      "GET", "/v1/nodes/{node}/events", Access::kNode,
+      [&hub, &pool](http::Call& call, Context context) -> boost::asio::awaitable<http::Response> {
+        const auto name = NodeName(context);
+        if (!name) co_return http::ProblemResponse(name.error());
+        const auto instance = InstanceAsked(context);
+        if (!instance) co_return http::ProblemResponse(instance.error());
+        const store::NodeClaim claim{.node = *name, .instance = *instance};
+        const auto claims = [&] { return ClaimName(context, claim, ""); };
+        const Answer<void> has = co_await http::Offload(pool, claims);
+        if (!has) co_return http::ProblemResponse(has.error());
+        auto stream = call.open_stream();
+        if (!stream) co_return http::ProblemResponse(ProblemOf(stream.error()));
+        hub.Open(claim, call.request.Field("last-event-id"), *std::move(stream));
+        co_return http::Response();
+      },
+      {.query = {"instance"}});
+}
+
+}  // namespace perseus::server

@@ -1,0 +1,37 @@
+#include "perseus/cluster/server/plan_cuts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+constexpr const char* kPlan = R"({"stages": [
+  {"rank": 0, "instructions": [{"stage": 0, "n": 0}, {"stage": 0, "n": 1}]},
+  {"rank": 1, "instructions": [{"stage": 1, "n": 0}, {"stage": 1, "n": 1}]}]})";
+
+TEST(CutPlan, KeepsTheRanksAskedForWhole) {
+  const auto cut = CutPlan(kPlan, {1});
+  ASSERT_TRUE(cut);
+  const json stages = json::parse(*cut)["stages"];
+  EXPECT_EQ(stages[0]["cut"], true);
+  EXPECT_EQ(stages[0]["instructions"].size(), 1U);
+  EXPECT_FALSE(stages[1].contains("cut"));
+  EXPECT_EQ(stages[1]["instructions"].size(), 2U);
+}
+
+// Else each list of such ranks would be another cut to be kept.
+TEST(CutPlan, RefusesRanksThatThePlanDoesNotHave) {
+  const auto cut = CutPlan(kPlan, {0, 2, 3});
+  ASSERT_FALSE(cut);
+  EXPECT_EQ(cut.error().kind, ErrorKind::kInput);
+  EXPECT_THAT(cut.error().message, HasSubstr("no rank 2 (it has 2 along the pipeline"));
+}
+
+}  // namespace
+}  // namespace perseus::server

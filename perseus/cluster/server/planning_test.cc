@@ -1,0 +1,298 @@
+#include "perseus/cluster/server/planning.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "perseus/cluster/server/planning_workers.h"
+
+namespace perseus::server {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr std::string_view kJob = R"({"key": "run", "pipelines": 3,
+  "schedule": {"kind": "1f1b", "stages": 4, "microbatches": 12},
+  "gpu": {"blocking_power_w": 80}})";
+
+std::string Csv(int stages = 4) {
+  synthetic::SyntheticProfileSpec spec;
+  spec.stages = stages;
+  const auto profile = synthetic::SynthesizeProfile(spec);
+  EXPECT_TRUE(profile);
+  return profile::FormatProfile(*profile);
+}
+
+// A job in a store, planned as a worker would.
+class PlanningTest : public testing::Test {
+ protected:
+  PlanningTest() {
+    const auto created =
+        store_->CreateJob({.key = "run", .body = std::string(kJob), .target = ""}, now_);
+    job_ = created->job.id;
+  }
+
+  store::JobRecord Job() { return **store_->FindJob(job_); }
+  // Plans until nothing is due; how often.
+  int Plan() {
+    int plannings = 0;
+    while (const auto task = *store_->ClaimPlanning("test", now_, 1000)) {
+      const auto input = GatherPlanningInput(*store_, task->job, now_);
+      EXPECT_TRUE(input && *input);
+      const auto outcome = PlanJob(**input);
+      EXPECT_TRUE(outcome) << outcome.error().message;
+      EXPECT_TRUE(*store_->CompletePlanning(*task, *outcome, now_));
+      ++plannings;
+    }
+    return plannings;
+  }
+  PlannedOrders Orders() { return *ParsePlannedOrders((*store_->NewestOrders(job_))->body); }
+  void Straggle(int pipeline, double slowdown, store::Milliseconds starts, store::Milliseconds expires) {
+    ASSERT_TRUE(store_->PutStraggler({.job = job_,
+                                      .pipeline = pipeline,
+                                      .source = "report",
+                                      .slowdown = slowdown,
+                                      .starts = starts,
+                                      .expires = expires},
+                                     now_));
+  }
+
+  std::unique_ptr<store::Store> store_ = *store::OpenStore("sqlite::memory:");
+  store::Milliseconds now_ = 1'000'000;
+  std::string job_;
+};
+
+TEST_F(PlanningTest, WaitsForAProfile) {
+  Plan();
+  EXPECT_EQ(Job().status, "waiting");
+  EXPECT_FALSE(*store_->NewestOrders(job_));
+}
+
+TEST_F(PlanningTest, OrdersThePlanOfTheTargetToAllPipelines) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  EXPECT_GE(Plan(), 1);
+  EXPECT_EQ(Job().status, "planned") << Job().problem;
+  EXPECT_EQ(Job().planned, Job().generation);
+  const PlannedOrders orders = Orders();
+  ASSERT_THAT(orders.pipelines, SizeIs(3));
+  EXPECT_EQ(orders.pipelines[0], orders.pipelines[2]);
+  EXPECT_EQ(orders.target, "no slowdown");
+  EXPECT_LE(orders.time_s, orders.baseline_time_s);
+  EXPECT_LT(orders.pipelines[0].energy_j, 0.97 * orders.baseline_energy_j);
+  EXPECT_FALSE(orders.is_refined);
+  const auto frontier = nlohmann::json::parse(**store_->FindFrontier(job_));
+  EXPECT_EQ(frontier["profile_version"], 1);
+  EXPECT_NEAR(frontier["points"][0]["time_s"].get<double>(), orders.baseline_time_s,
+              0.01 * orders.baseline_time_s);
+}
+
+TEST_F(PlanningTest, RefinesWhatItOrderedInHaste) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  const PlannedOrders hasty = Orders();
+  EXPECT_EQ(Plan(), 0) << "not at once";
+  now_ += 3000;
+  EXPECT_EQ(Plan(), 1);
+  const PlannedOrders refined = Orders();
+  EXPECT_TRUE(refined.is_refined);
+  EXPECT_LE(refined.pipelines[0].energy_j, hasty.pipelines[0].energy_j * (1 + 1e-9));
+  now_ += 100'000;
+  EXPECT_EQ(Plan(), 0) << "and then it is good";
+}
+
+TEST_F(PlanningTest, ASecondLookThatFindsNothingBetterOrdersNothing) {
+  // One instruction after the other, none of which may last longer: there is one plan.
+  const auto created = store_->CreateJob({.key = "tiny",
+                                          .body = R"({"key": "tiny",
+      "schedule": {"kind": "1f1b", "stages": 1, "microbatches": 2},
+      "gpu": {"blocking_power_w": 80}})",
+                                          .target = ""},
+                                         now_);
+  job_ = created->job.id;
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(1), now_));
+  Plan();
+  const auto hasty = **store_->NewestOrders(job_);
+  EXPECT_FALSE(Orders().is_refined);
+  now_ += 3000;
+  EXPECT_EQ(Plan(), 1);
+  EXPECT_EQ(Job().orders_version, hasty.version);
+  EXPECT_EQ(Orders().pipelines, ParsePlannedOrders(hasty.body)->pipelines);
+  EXPECT_TRUE(Orders().is_refined);
+  const auto plans = *store_->ListPlans(job_, 9);
+  ASSERT_THAT(plans, SizeIs(1));
+  EXPECT_EQ(plans[0].slug, "no-slowdown");
+  // Nor does anybody look a third time, or order it once more.
+  ASSERT_TRUE(store_->WantPlanning(job_, now_));
+  EXPECT_EQ(Plan(), 1);
+  EXPECT_EQ(Job().orders_version, hasty.version);
+  EXPECT_TRUE(Orders().is_refined);
+  now_ += 100'000;
+  EXPECT_EQ(Plan(), 0);
+}
+
+TEST_F(PlanningTest, WhatAChangeMakesOfTheSamePlansIsShownThoughNothingIsOrdered) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  now_ += 3000;
+  Plan();
+  const PlannedOrders before = Orders();
+  const std::int64_t version = Job().orders_version;
+  for (int pipeline = 0; pipeline < 3; ++pipeline) Straggle(pipeline, 1.25, now_, 0);
+  Plan();
+  EXPECT_EQ(Job().orders_version, version) << "all are as slow: nobody has time to spare";
+  EXPECT_DOUBLE_EQ(Orders().time_s, 1.25 * before.time_s);
+  EXPECT_EQ(Orders().from_step, before.from_step);
+  EXPECT_TRUE(Orders().is_refined);
+}
+
+TEST_F(PlanningTest, WhatIsStoppedIsNoFailure) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  std::stop_source stop;
+  stop.request_stop();
+  for (int look = 0; look < 2; ++look) {
+    const auto task = *store_->ClaimPlanning("test", now_, 1000);
+    ASSERT_TRUE(task);
+    auto input = **GatherPlanningInput(*store_, job_, now_);
+    input.stop = stop.get_token();
+    const auto stopped = PlanJob(input);
+    ASSERT_FALSE(stopped);
+    EXPECT_EQ(stopped.error().kind, ErrorKind::kSystem);
+    ASSERT_TRUE(store_->ReleasePlanning(*task, now_));
+    Plan();
+    now_ += 3000;
+  }
+}
+
+TEST_F(PlanningTest, MovesTheOthersForAStragglerAndBack) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  now_ += 3000;
+  Plan();
+  const PlannedOrders before = Orders();
+  Straggle(1, 1.2, now_, now_ + 60'000);
+  Plan();
+  const PlannedOrders during = Orders();
+  EXPECT_EQ(during.pipelines[1], before.pipelines[1]) << "the straggler keeps its plan";
+  EXPECT_GT(during.pipelines[0].time_s, 1.05 * before.time_s);
+  EXPECT_LE(during.pipelines[0].time_s, 1.2 * before.time_s * (1 + 1e-9));
+  EXPECT_LT(during.pipelines[0].energy_j, before.pipelines[0].energy_j);
+  EXPECT_EQ(during.pipelines[0], during.pipelines[2]);
+  EXPECT_NEAR(during.time_s, 1.2 * before.time_s, 1e-9);
+  EXPECT_THAT(during.reason, HasSubstr("straggler 1: 1.2"));
+  EXPECT_THAT(during.upcoming, IsEmpty()) << "what they return to is known already";
+  now_ += 60'000;
+  Plan();
+  EXPECT_EQ(Orders().pipelines, before.pipelines) << "the very same plans";
+}
+
+TEST_F(PlanningTest, NamesThePlansOfAStragglerThatIsToCome) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  const PlannedOrders before = Orders();
+  Straggle(0, 1.3, now_ + 30'000, 0);
+  Plan();
+  const PlannedOrders announced = Orders();
+  EXPECT_EQ(announced.pipelines, before.pipelines);
+  ASSERT_THAT(announced.upcoming, SizeIs(1));
+  now_ += 30'000;
+  Plan();
+  EXPECT_NE(Orders().pipelines[1], before.pipelines[1]);
+}
+
+TEST_F(PlanningTest, APlanThatWasMadeIsFoundAgain) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  now_ += 3000;
+  Plan();
+  for (int i = 0; i < 5; ++i) {
+    Straggle(1, 1.2501 + 0.001 * i, now_, 0);
+    Plan();
+    now_ += 10'000;
+    Plan();
+    ASSERT_TRUE(*store_->DeleteStraggler(job_, 1, "report", now_));
+    Plan();
+  }
+  EXPECT_LE(store_->ListPlans(job_, 100)->size(), 4U) << "hasty and refined, two of each";
+}
+
+TEST_F(PlanningTest, ATargetThatNothingMeetsIsToldAndTheOrdersStay) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  const auto before = store_->NewestOrders(job_);
+  ASSERT_TRUE(store_->SetTarget(job_, R"({"kind": "deadline", "value": 0.001})", now_));
+  Plan();
+  EXPECT_EQ(Job().status, "failed");
+  EXPECT_THAT(Job().problem, HasSubstr("0.001"));
+  EXPECT_EQ(**store_->NewestOrders(job_), **before);
+  ASSERT_TRUE(store_->SetTarget(job_, R"({"kind": "slowdown", "value": 10})", now_));
+  Plan();
+  EXPECT_EQ(Job().status, "planned");
+  EXPECT_EQ(Job().problem, "");
+  EXPECT_EQ(Orders().target, "10 % slowdown");
+}
+
+TEST(FirstStep, LiesAsFarAheadAsNewsTakes) {
+  store::JobRecord job;
+  EXPECT_EQ(FirstStep(job, 3, 5000, 0.5), 0) << "nothing runs yet";
+  job.last_step = 100;
+  job.last_step_at = 5000;
+  EXPECT_EQ(FirstStep(job, 3, 5000, 0.5), 102);
+  EXPECT_EQ(FirstStep(job, 3, 8000, 0.5), 103);
+  EXPECT_EQ(FirstStep(job, 0.1, 5000, 0.5), 106);
+  EXPECT_EQ(FirstStep(job, 3, 5'000'000, 0.5), 112) << "a job that stands still";
+  EXPECT_EQ(FirstStep(job, 1e-300, 5000, 0.5), 100 + 500'000 + 1) << "a report of nonsense";
+  EXPECT_EQ(FirstStep(job, 0, 5000, 0.5), 100 + 500'000 + 1);
+}
+
+TEST(FirstStep, IsReckonedWithTheShortestStepsThereMayBe) {
+  store::JobRecord job;
+  job.last_step = 100;
+  job.last_step_at = 5000;
+  PlannedOrders orders;
+  orders.time_s = 4;
+  PlannedOrders in_force;
+  in_force.time_s = 1;
+  const auto from = [&](const std::optional<PlannedOrders>& before) {
+    return ParsePlannedOrders(WithFirstStep(orders, job, before, 7000, 0.5))->from_step;
+  };
+  EXPECT_EQ(from({}), 102);
+  EXPECT_EQ(from(in_force), 104);
+  job.summary = R"({"step_s": 0.5})";
+  EXPECT_EQ(from(in_force), 106);
+}
+
+TEST_F(PlanningTest, AStragglerEndsThoughATargetCannotBeMet) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  Straggle(1, 1.25, now_, now_ + 60'000);
+  Plan();
+  ASSERT_TRUE(store_->SetTarget(job_, R"({"kind": "deadline", "value": 0.001})", now_));
+  Plan();
+  EXPECT_EQ(Job().status, "failed");
+  EXPECT_EQ(*store_->NextPlanning(), now_ + 60'000);
+}
+
+TEST(PlannedOrders, SurviveTheStore) {
+  const PlannedOrders orders{.from_step = 7,
+                             .target = "no slowdown",
+                             .reason = "profile 1",
+                             .pipelines = {{"p-1", 2.5, 1000.25}, {"p-2", 3, 900}},
+                             .upcoming = {"p-3"},
+                             .time_s = 3,
+                             .baseline_time_s = 2.5,
+                             .baseline_energy_j = 1100,
+                             .is_refined = true};
+  const auto again = ParsePlannedOrders(FormatPlannedOrders(orders));
+  ASSERT_TRUE(again);
+  EXPECT_TRUE(again->SameFor(orders));
+  EXPECT_EQ(FormatPlannedOrders(*again), FormatPlannedOrders(orders));
+  EXPECT_FALSE(ParsePlannedOrders("{}"));
+}
+
+}  // namespace
+}  // namespace perseus::server

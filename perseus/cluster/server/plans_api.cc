@@ -1,0 +1,242 @@
+// Frontier, plans and orders of a job.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <charconv>
+#include <set>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/cluster/server/endpoints.h"
+#include "perseus/cluster/server/job_spec.h"
+#include "perseus/cluster/server/planning.h"
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kUsualList = 20;
+constexpr int kMostList = 200;
+// Beyond, a request is not the place to compute a frontier,
+constexpr std::size_t kMostOperations = 10'000;
+// nor to plan at leisure.
+constexpr std::size_t kMostAtLeisure = 2'000;
+// Requests that plan at the same time, of all jobs: others wait for the threads that these take.
+constexpr int kMostAtOnce = 2;
+
+// A place among those; held while it lives.
+class PlanningPlace {
+ public:
+  static std::optional<PlanningPlace> Take(std::atomic<int>& taken) {
+    if (taken.fetch_add(1) < kMostAtOnce) return PlanningPlace(taken);
+    taken.fetch_sub(1);
+    return std::nullopt;
+  }
+  PlanningPlace(PlanningPlace&& other) noexcept : taken_(std::exchange(other.taken_, nullptr)) {}
+  PlanningPlace& operator=(PlanningPlace&&) = delete;
+  ~PlanningPlace() {
+    if (taken_ != nullptr) taken_->fetch_sub(1);
+  }
+
+ private:
+  explicit PlanningPlace(std::atomic<int>& taken) : taken_(&taken) {}
+  std::atomic<int>* taken_;
+};
+
+Answer<http::Response> NoProfile() {
+  return Refuse(404, "There is no plan yet", "the job has no profile to plan with",
+                "give it one: perseus job register --profile FILE");
+}
+
+http::Response PlanResponse(const store::PlanRecord& plan) {
+  http::Response response;
+  response.body = plan.body;
+  response.fields.emplace_back("ETag", fmt::format("\"{}\"", plan.id));
+  return response;
+}
+
+Answer<http::Response> GetFrontier(const Context& context) {
+  auto frontier = context.services.store.FindFrontier(context.job->id);
+  if (!frontier) return Refuse(frontier);
+  if (!*frontier) {
+    return Refuse(404, "There is no frontier yet",
+                  context.job->profile_version == 0
+                      ? "the job has no profile to plan with"
+                      : "planning is not done, or the job has too many instructions for a server",
+                  "see the job's status; perseus plan computes any frontier");
+  }
+  http::Response response;
+  response.body = **std::move(frontier);
+  return response;
+}
+
+Answer<http::Response> ListPlans(const Context& context) {
+  const auto limit = ReadLimit(context.request, kUsualList, kMostList);
+  if (!limit) return tl::unexpected(limit.error());
+  const auto plans = context.services.store.ListPlans(context.job->id, *limit);
+  if (!plans) return Refuse(plans);
+  auto list = ordered_json::array();
+  for (const store::PlanRecord& plan : *plans) {
+    list.push_back({{"id", plan.id},
+                    {"target", plan.slug},
+                    {"profile_version", plan.profile_version},
+                    {"created", TimeText(plan.created)}});
+  }
+  return JsonResponse({{"plans", std::move(list)}});
+}
+
+// The plan that pipeline 0 follows.
+Answer<store::PlanRecord> CurrentPlan(const Context& context) {
+  const auto orders = context.services.store.NewestOrders(context.job->id);
+  if (!orders) return Refuse(orders);
+  if (!*orders) {
+    return Refuse(404, "There is no plan in force", "planning has not come to a plan yet",
+                  "see the job's status");
+  }
+  const auto parsed = ParsePlannedOrders((*orders)->body);
+  if (!parsed) return Refuse(parsed);
+  auto plan = context.services.store.FindPlanById(parsed->pipelines.front().plan);
+  if (!plan) return Refuse(plan);
+  if (!*plan)
+    return Refuse(404, "There is no such plan", "it is too old to be kept", "ask for its target");
+  return **std::move(plan);
+}
+
+Answer<store::PlanRecord> MakeAndKeep(const Context& context, const plan::Target& target) {
+  // It takes seconds of a processor, and is kept: more than a look.
+  if (auto may = Rights::Check(context.principal, Access::kJob, context.job->key); !may) {
+    return tl::unexpected(may.error());
+  }
+  const auto place = PlanningPlace::Take(context.services.plans_on_request);
+  if (!place) {
+    return Refuse(503, "The server cannot do this now", "other plans are being made on request",
+                  "try again in some seconds");
+  }
+  store::Store& store = context.services.store;
+  const auto profile = store.FindProfile(context.job->id);
+  if (!profile) return Refuse(profile);
+  if (!*profile) return tl::unexpected(NoProfile().error());
+  const auto job = PrepareJob(*context.job, **profile);
+  if (!job) return Refuse(job);
+  if (plan::NeedsFrontier(target.kind) && job->planner.graph().operations.size() > kMostOperations) {
+    return Refuse(422, "Nothing can meet this", "the job has too many instructions for this target",
+                  "use perseus plan, or a slowdown or deadline");
+  }
+  const bool is_large = job->planner.graph().operations.size() > kMostAtLeisure;
+  auto made = MakePlan(*job, target,
+                       {.effort = is_large ? plan::SearchEffort::kFirstLook : plan::SearchEffort::kFull,
+                        .stop = context.services.ends});
+  if (!made) return Refuse(made);
+  auto kept = store.AddPlan({.id = "",
+                             .job = context.job->id,
+                             .slug = std::move(made->slug),
+                             .profile_version = (*profile)->version,
+                             .body = std::move(made->body)},
+                            context.now);
+  if (!kept) return Refuse(kept);
+  return *std::move(kept);
+}
+
+Answer<http::Response> GetPlan(const Context& context) {
+  const std::string& name = context.Path("target");
+  store::Store& store = context.services.store;
+  if (name == "current") {
+    const auto plan = CurrentPlan(context);
+    if (!plan) return tl::unexpected(plan.error());
+    return PlanResponse(*plan);
+  }
+  const auto kept =
+      name.starts_with("p-") ? store.FindPlanById(name) : store.FindPlan(context.job->id, name);
+  if (!kept) return Refuse(kept);
+  if (*kept && (*kept)->job == context.job->id) return PlanResponse(**kept);
+  const auto target = TargetOfSlug(name);
+  if (!target) {
+    return Refuse(404, "There is no such plan", fmt::format("{} names no plan", Excerpt(name)),
+                  "such as no-slowdown, slowdown-5, deadline-2.9s, energy-budget-5000j, "
+                  "power-cap-1200w, least-energy, least-energy-delay, current, or a plan's id");
+  }
+  // "slowdown-5.0" is "slowdown-5".
+  const auto same = store.FindPlan(context.job->id, plan::Slug(*target));
+  if (!same) return Refuse(same);
+  if (*same) return PlanResponse(**same);
+  const auto plan = MakeAndKeep(context, *target);
+  if (!plan) return tl::unexpected(plan.error());
+  return PlanResponse(*plan);
+}
+
+Answer<http::Response> ListOrders(const Context& context) {
+  const auto limit = ReadLimit(context.request, kUsualList, kMostList);
+  if (!limit) return tl::unexpected(limit.error());
+  const auto orders = context.services.store.ListOrders(context.job->id, *limit);
+  if (!orders) return Refuse(orders);
+  auto list = ordered_json::array();
+  for (const store::OrdersRecord& record : *orders) {
+    ordered_json json{{"version", record.version}, {"created", TimeText(record.created)}};
+    json.update(ordered_json::parse(record.body));
+    list.push_back(std::move(json));
+  }
+  return JsonResponse({{"orders", std::move(list)}});
+}
+
+// "3,4"
+Answer<std::set<int>> ReadRanks(std::string_view text) {
+  std::set<int> ranks;
+  for (std::size_t comma = 0; comma != std::string_view::npos;) {
+    comma = text.find(',');
+    const std::string_view word = text.substr(0, comma);
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    int rank = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), rank);
+    if (error != std::errc() || end != word.data() + word.size() || rank < 0) {
+      return Refuse(400, "The request is wrong", fmt::format("{} is no rank", Excerpt(word)),
+                    "whole numbers with commas in between, such as 3,4", "?ranks");
+    }
+    ranks.insert(rank);
+  }
+  return ranks;
+}
+
+tl::unexpected<http::Problem> NoSuchPlan(const std::string& id) {
+  return Refuse(404, "There is no such plan", fmt::format("no plan has the id {}", Excerpt(id)),
+                "see GET /v1/jobs/J/plans");
+}
+
+// By id, whole or cut: what a node fetches.
+Answer<http::Response> GetPlanById(const Context& context) {
+  const std::string& id = context.Path("plan");
+  auto record = context.services.store.FindPlanById(id);
+  if (!record) return Refuse(record);
+  std::string key;
+  if (*record) {
+    const auto job = context.services.store.FindJob((*record)->job);
+    if (!job) return Refuse(job);
+    if (*job) key = (*job)->key;
+  }
+  if (auto may = Rights::Check(context.principal, Access::kRead, key); !may) {
+    return tl::unexpected(may.error());
+  }
+  if (!*record) return NoSuchPlan(id);
+  const auto asked = context.request.query.find("ranks");
+  if (asked == context.request.query.end()) return PlanResponse(**record);
+  const auto ranks = ReadRanks(asked->second);
+  if (!ranks) return tl::unexpected(ranks.error());
+  const auto cut = context.services.cuts.Get(id, *ranks);
+  if (!cut) return Refuse(cut, "?ranks");
+  if (!*cut) return NoSuchPlan(id);  // Deleted meanwhile.
+  http::Response response;
+  response.body = **cut;
+  return response;
+}
+
+}  // namespace
+
+void AddPlanEndpoints(Endpoints& endpoints) {
+  endpoints.Add("GET", "/v1/jobs/{job}/frontier", Access::kRead, GetFrontier);
+  endpoints.Add("GET", "/v1/jobs/{job}/plans", Access::kRead, ListPlans, {.query = {"limit"}});
+  endpoints.Add("GET", "/v1/jobs/{job}/plans/{target}", Access::kRead, GetPlan);
+  endpoints.Add("GET", "/v1/jobs/{job}/orders", Access::kRead, ListOrders, {.query = {"limit"}});
+  endpoints.Add("GET", "/v1/plans/{plan}", Access::kRead, GetPlanById, {.query = {"ranks"}});
+}
+
+}  // namespace perseus::server

@@ -1,0 +1,306 @@
+// Profiles: whole ones, measurements row by row, and which clocks to measure next.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/runtime/profiler/sweep.h"
+#include "perseus/cluster/server/endpoints.h"
+#include "perseus/cluster/server/job_spec.h"
+#include "perseus/cluster/server/job_view.h"
+#include "perseus/cluster/server/planning.h"
+
+namespace perseus::server {
+namespace {
+
+using json_file::Node;
+using json_file::ThrowAt;
+using nlohmann::ordered_json;
+
+constexpr int kProfilesApiJsonDepth = 5;
+constexpr int kMostRows = 20'000;              // Of one request,
+constexpr std::size_t kLargestRows = 4 << 20;  // in as many bytes: 200 a row.
+constexpr std::size_t kLargestProfile = 64 << 20;
+constexpr std::size_t kLargestQuestion = 1 << 20;  // 1,000 ranks of 100 clocks.
+constexpr int kMostSteps = 100'000;
+constexpr int kMostMegahertz = 100'000;  // As a profile takes.
+constexpr int kMostCounted = 1'000'000;
+constexpr double kProfilesApiMostSeconds = 1e6;
+constexpr double kProfilesApiMostJoules = 1e12;
+
+struct Row {
+  int stage = 0;  // Along the pipeline.
+  int chunk = 0;
+  InstructionKind kind = InstructionKind::kForward;
+  int frequency_mhz = 0;
+  double time_s = 0;
+  double energy_j = 0;
+  int samples = 1;
+  double time_ci_s = 0;
+  double energy_ci_j = 0;
+};
+
+// What rows may be of.
+struct Shape {
+  int stages = 1;
+  int chunks = 1;
+};
+
+Result<Shape> ShapeOf(const store::JobRecord& job) {
+  const auto spec = StoredJobSpec(job.body);
+  if (!spec) return Fail(spec);
+  const schedule::Schedule& schedule = spec->planned.schedule;
+  return Shape{.stages = static_cast<int>(schedule.ranks.size()),
+               .chunks = 1 + std::ranges::max(schedule.chunk_of_stage)};
+}
+
+Row ReadRow(const Node& node, const Shape& shape) {
+  constexpr std::array<std::string_view, 9> kKeys{"stage",     "chunk",   "instruction",
+                                                  "frequency", "time",    "energy",
+                                                  "samples",   "time_ci", "energy_ci"};
+  node.RequireObject(kKeys);
+  Row row;
+  row.stage = node.Member("stage").Count(0, shape.stages - 1, "a stage of the job");
+  if (node.Has("chunk")) {
+    row.chunk = node.Member("chunk").Count(0, shape.chunks - 1, "a chunk of the job");
+  }
+  const Node kind = node.Member("instruction");
+  const auto known = ParseInstructionKind(kind.Text());
+  if (!known || !IsComputation(*known)) {
+    ThrowAt(kind.path, "{} is not a computation (expected \"forward\", \"backward\", …)",
+            Excerpt(kind.Text()));
+  }
+  row.kind = *known;
+  row.frequency_mhz = node.Member("frequency").Count(1, kMostMegahertz, "MHz, such as 1410");
+  row.time_s = node.Member("time").Number(1e-9, kProfilesApiMostSeconds, "seconds");
+  row.energy_j = node.Member("energy").Number(1e-9, kProfilesApiMostJoules, "joules");
+  if (node.Has("samples")) row.samples = node.Member("samples").Count(1, kMostCounted, "a count");
+  if (node.Has("time_ci")) {
+    row.time_ci_s = node.Member("time_ci").Number(0, kProfilesApiMostSeconds, "seconds");
+  }
+  if (node.Has("energy_ci")) {
+    row.energy_ci_j = node.Member("energy_ci").Number(0, kProfilesApiMostJoules, "joules");
+  }
+  return row;
+}
+
+std::vector<Row> ReadRows(const Node& list, const Shape& shape) {
+  const std::size_t count = list.ListSize();
+  if (count > kMostRows)
+    ThrowAt(list.path, "has more than {} rows (send them in parts)", kMostRows);
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < count; ++i) rows.push_back(ReadRow(list[i], shape));
+  return rows;
+}
+
+// All that came so far, up to the store's measurement of that number.
+struct MeasuredRows {
+  std::vector<Row> rows;
+  std::int64_t last = 0;
+};
+
+Answer<MeasuredRows> AllRows(const Context& context) {
+  const auto shape = ShapeOf(*context.job);
+  if (!shape) return Refuse(shape);
+  const auto measured = context.services.store.Measurements(context.job->id);
+  if (!measured) return Refuse(measured);
+  std::vector<Row> rows;
+  for (const std::string& part : measured->rows) {
+    const auto read = json_file::Read(part, "measurements", kProfilesApiJsonDepth,
+                                      [&](const Node& node) { return ReadRows(node, *shape); });
+    if (!read) return Refuse(500, "The database is damaged", read.error().message);
+    rows.insert(rows.end(), read->begin(), read->end());
+  }
+  return MeasuredRows{.rows = std::move(rows), .last = measured->last};
+}
+
+std::string Csv(const std::vector<Row>& rows) {
+  std::string text = "stage,chunk,instruction,frequency,time,energy,samples,time_ci,energy_ci\n";
+  const auto interval = [](double half_width) {
+    return half_width > 0 ? fmt::format("{}", half_width) : std::string();
+  };
+  for (const Row& row : rows) {
+    text += fmt::format("{},{},{},{},{},{},{},{},{}\n", row.stage, row.chunk, Name(row.kind),
+                        row.frequency_mhz, row.time_s, row.energy_j, row.samples,
+                        interval(row.time_ci_s), interval(row.energy_ci_j));
+  }
+  return text;
+}
+
+// Only what can be planned with is kept. The store's measurements up to that number are in it.
+Answer<http::Response> StoreProfile(const Context& context, const std::string& csv,
+                           std::int64_t measured_to) {
+  const store::JobRecord& job = *context.job;
+  if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
+  const auto prepared = PrepareJob(job, {.version = job.profile_version + 1, .csv = csv});
+  if (!prepared) return Refuse(prepared);
+  const auto version = context.services.store.PutProfile(job.id, csv, context.now, measured_to);
+  if (!version) return Refuse(version);
+  return JsonResponse({{"profile_version", *version}, {"planning", "due"}}, 202);
+}
+
+Answer<http::Response> PutProfile(const Context& context) {
+  // In place of what was measured so far.
+  return StoreProfile(context, context.request.body, store::Store::kAllMeasurements);
+}
+
+Answer<http::Response> GetProfile(const Context& context) {
+  const auto profile = context.services.store.FindProfile(context.job->id);
+  if (!profile) return Refuse(profile);
+  if (!*profile) {
+    return Refuse(404, "There is no profile yet", "nobody has uploaded a profile of this job",
+                  "give it one: perseus job register --profile FILE");
+  }
+  http::Response response;
+  response.content_type = "text/csv; charset=utf-8";
+  response.body = (*profile)->csv;
+  response.fields.emplace_back("ETag", fmt::format("\"{}\"", (*profile)->version));
+  return response;
+}
+
+Answer<http::Response> AddMeasurements(const Context& context) {
+  const store::JobRecord& job = *context.job;
+  if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
+  const auto shape = ShapeOf(job);
+  if (!shape) return Refuse(shape);
+  struct Body {
+    std::vector<Row> rows;
+    std::string text;
+    bool is_ready = false;
+  };
+  const auto body = ReadBody(context.request.body, kProfilesApiJsonDepth, [&](const Node& node) {
+    constexpr std::array<std::string_view, 2> kKeys{"rows", "ready"};
+    node.RequireObject(kKeys);
+    const Node rows = node.Member("rows");
+    Body read{.rows = ReadRows(rows, *shape), .text = rows.value.dump()};
+    if (node.Has("ready")) read.is_ready = node.Member("ready").Flag();
+    return read;
+  });
+  if (!body) return tl::unexpected(body.error());
+  if (body->is_ready) {
+    // They are kept with the profile, or not at all.
+    auto all = AllRows(context);
+    if (!all) return tl::unexpected(all.error());
+    all->rows.insert(all->rows.end(), body->rows.begin(), body->rows.end());
+    return StoreProfile(context, Csv(all->rows), all->last);
+  }
+  if (!body->rows.empty()) {
+    const auto added = context.services.store.AddMeasurements(job.id, body->text, context.now);
+    if (!added) return Refuse(added);
+    if (!*added) {
+      return Refuse(409, "There are too many measurements",
+                    fmt::format("with these there would be more than {} MB that are no profile yet",
+                                store::Store::kMostMeasured / 1'000'000),
+                    "make them the profile (\"ready\": true), or upload one in their place");
+    }
+  }
+  return JsonResponse({{"rows", body->rows.size()}});
+}
+
+profiler::MeasuredOption Measured(const Row& row) {
+  profiler::MeasuredOption option;
+  option.group = {row.stage, row.chunk, row.kind};
+  option.frequency_mhz = row.frequency_mhz;
+  option.samples = row.samples;
+  option.time_s = row.time_s;
+  option.time_ci_s = row.time_ci_s;
+  option.power_w = row.energy_j / row.time_s;
+  // Energy's error is the power's alone: times are measured far better.
+  option.power_ci_w = row.energy_ci_j / row.time_s;
+  return option;
+}
+
+struct NextQuestion {
+  std::vector<std::vector<int>> clocks_mhz;
+  profiler::SweepSpent spent;
+  profiler::SweepBudget budget;
+};
+
+NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
+  constexpr std::array<std::string_view, 3> kKeys{"clocks_mhz", "spent", "budget"};
+  node.RequireObject(kKeys);
+  NextQuestion question;
+  const Node clocks = node.Member("clocks_mhz");
+  if (clocks.ListSize() != ranks) {
+    ThrowAt(clocks.path, "has {} lists (expected {}: one for each rank of the pipeline)",
+            clocks.ListSize(), ranks);
+  }
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    std::vector<int>& of_rank = question.clocks_mhz.emplace_back();
+    for (std::size_t i = 0; i < clocks[rank].ListSize(); ++i) {
+      of_rank.push_back(clocks[rank][i].Count(1, kMostMegahertz, "MHz, such as 1410"));
+    }
+    std::ranges::sort(of_rank);
+    if (of_rank.empty()) ThrowAt(clocks[rank].path, "is empty (list what the GPU can be set to)");
+  }
+  if (node.Has("spent")) {
+    constexpr std::array<std::string_view, 2> kSpent{"steps", "seconds"};
+    const Node spent = node.Member("spent");
+    spent.RequireObject(kSpent);
+    question.spent.steps = spent.Member("steps").Count(0, kMostCounted, "steps");
+    question.spent.seconds = spent.Member("seconds").Number(0, kProfilesApiMostSeconds, "seconds");
+  }
+  if (node.Has("budget")) {
+    constexpr std::array<std::string_view, 4> kBudget{"frequencies", "steps", "steps_per_round",
+                                                      "slowdown_percent"};
+    const Node budget = node.Member("budget");
+    budget.RequireObject(kBudget);
+    const auto count = [&](std::string_view key, int least, int& value) {
+      if (budget.Has(key)) value = budget.Member(key).Count(least, kMostSteps, "a count");
+    };
+    count("frequencies", 2, question.budget.frequencies);
+    count("steps", 1, question.budget.steps);
+    count("steps_per_round", 1, question.budget.steps_per_round);
+    if (budget.Has("slowdown_percent")) {
+      question.budget.slowdown = budget.Member("slowdown_percent").Number(0, 1e4, "percent") / 100;
+    }
+  }
+  return question;
+}
+
+Answer<http::Response> NextClocks(const Context& context) {
+  const auto spec = StoredJobSpec(context.job->body);
+  if (!spec) return Refuse(spec);
+  const auto question = ReadBody(context.request.body, kProfilesApiJsonDepth, [&](const Node& node) {
+    return ReadQuestion(node, spec->planned.schedule.ranks.size());
+  });
+  if (!question) return tl::unexpected(question.error());
+  const auto all = AllRows(context);
+  if (!all) return tl::unexpected(all.error());
+  std::vector<profiler::MeasuredOption> measured;
+  for (const Row& row : all->rows) measured.push_back(Measured(row));
+  const profiler::SweepJob job{.schedule = spec->planned.schedule,
+                     .model = spec->planned.model,
+                     .clocks_mhz = question->clocks_mhz};
+  const auto round = profiler::ChooseRound(job, question->budget, measured, question->spent);
+  if (!round) return Refuse(round);
+  auto clocks = ordered_json::array();
+  for (const protocol::KindClock& clock : round->clocks) {
+    clocks.push_back({{"rank", clock.rank},
+                      {"chunk", clock.chunk},
+                      {"kind", Name(clock.kind)},
+                      {"mhz", clock.frequency_mhz}});
+  }
+  return JsonResponse({{"clocks", std::move(clocks)},
+                       {"steps", round->steps},
+                       {"predicted_s", round->predicted_s},
+                       {"gain", round->gain},
+                       {"reason", round->reason}});
+}
+
+}  // namespace
+
+void AddProfileEndpoints(Endpoints& endpoints) {
+  endpoints.Add("PUT", "/v1/jobs/{job}/profile", Access::kJob, PutProfile,
+                {.body_bytes = kLargestProfile, .media_type = "text/csv"});
+  endpoints.Add("GET", "/v1/jobs/{job}/profile", Access::kRead, GetProfile);
+  endpoints.Add("POST", "/v1/jobs/{job}/measurements", Access::kJob, AddMeasurements,
+                {.body_bytes = kLargestRows});
+  endpoints.Add("POST", "/v1/jobs/{job}/next-clocks", Access::kJob, NextClocks,
+                {.body_bytes = kLargestQuestion});
+}
+
+}  // namespace perseus::server

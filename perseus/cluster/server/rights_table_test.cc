@@ -1,0 +1,356 @@
+// Who may call what, over sockets: every route of the server against every kind of token. A route
+// without a row here fails, and so does one whose x-scopes in openapi.yaml say something else.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/null_sink.h>
+
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "perseus/cluster/http/client.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "perseus/cluster/server/control_plane.h"
+#include "perseus/cluster/server/openapi.h"
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::json;
+
+// Whose tokens are good for it. Said here once more, apart from the server's own table.
+enum class For {
+  kEverybody,      // Without a token, too.
+  kReaders,        // All scopes; a job's token for that job alone.
+  kReadersOfMany,  // All scopes but a job's.
+  kOwners,         // Operators, and the job's token.
+  kNodes,          // Operators and agents.
+  kOperators,
+};
+
+struct Row {
+  For whom;
+  std::string target;  // Of job "mine".
+  std::string body;    // That would change something, were it allowed.
+};
+
+const char* const kJob =
+    R"({"key": "mine", "pipelines": 2, "schedule": {"kind": "1f1b", "stages": 2, "microbatches": 4}})";
+
+std::map<std::string, Row> Table() {
+  const std::string job = "/v1/jobs/mine";
+  const std::string node = "/v1/nodes/n0";
+  return {
+      {"GET /healthz", {For::kEverybody, "/healthz", ""}},
+      {"GET /readyz", {For::kEverybody, "/readyz", ""}},
+      {"GET /openapi.yaml", {For::kEverybody, "/openapi.yaml", ""}},
+      {"GET /metrics", {For::kReadersOfMany, "/metrics", ""}},
+      {"GET /v1/jobs", {For::kReadersOfMany, "/v1/jobs", ""}},
+      {"POST /v1/jobs", {For::kOwners, "/v1/jobs", kJob}},
+      {"GET /v1/jobs/{job}", {For::kReaders, job, ""}},
+      {"POST /v1/jobs/{job}/end", {For::kOwners, job + "/end", "{}"}},
+      {"PUT /v1/jobs/{job}/target",
+       {For::kOwners, job + "/target", R"({"kind": "slowdown", "value": 5})"}},
+      {"GET /v1/jobs/{job}/profile", {For::kReaders, job + "/profile", ""}},
+      {"PUT /v1/jobs/{job}/profile", {For::kOwners, job + "/profile", "stage,instruction\n"}},
+      {"POST /v1/jobs/{job}/measurements",
+       {For::kOwners, job + "/measurements",
+        R"({"rows": [{"stage": 0, "instruction": "forward", "frequency": 1410, "time": 1,
+                      "energy": 1}]})"}},
+      {"POST /v1/jobs/{job}/next-clocks",
+       {For::kOwners, job + "/next-clocks", R"({"clocks_mhz": [[1410, 1200], [1410, 1200]]})"}},
+      {"GET /v1/jobs/{job}/frontier", {For::kReaders, job + "/frontier", ""}},
+      {"GET /v1/jobs/{job}/plans", {For::kReaders, job + "/plans", ""}},
+      {"GET /v1/jobs/{job}/plans/{target}", {For::kReaders, job + "/plans/current", ""}},
+      {"GET /v1/jobs/{job}/orders", {For::kReaders, job + "/orders", ""}},
+      {"GET /v1/jobs/{job}/stragglers", {For::kReaders, job + "/stragglers", ""}},
+      {"PUT /v1/jobs/{job}/stragglers/{pipeline}",
+       {For::kOwners, job + "/stragglers/1", R"({"slowdown": 1.5})"}},
+      {"DELETE /v1/jobs/{job}/stragglers/{pipeline}", {For::kOwners, job + "/stragglers/1", ""}},
+      {"POST /v1/jobs/{job}/forecasts",
+       {For::kOwners, job + "/forecasts", R"({"pipeline": 0, "slowdown": 1.5})"}},
+      {"GET /v1/plans/{plan}", {For::kReaders, "/v1/plans/PLAN", ""}},
+      {"GET /v1/nodes/{node}/jobs", {For::kReadersOfMany, node + "/jobs", ""}},
+      {"PUT /v1/nodes/{node}/jobs/{job}",
+       {For::kNodes, node + "/jobs/mine", R"({"ranks": [{"pipeline": 0, "rank": 0}]})"}},
+      {"DELETE /v1/nodes/{node}/jobs/{job}", {For::kNodes, node + "/jobs/mine", ""}},
+      {"POST /v1/nodes/{node}/reports",
+       {For::kNodes, node + "/reports",
+        R"({"jobs": [{"job": "mine", "steps": [{"step": 5, "pipeline": 0, "busy_s": 1,
+                                                "ranks": 1}]}]})"}},
+      {"GET /v1/nodes/{node}/events", {For::kNodes, node + "/events", ""}},
+      {"GET /v1/tokens", {For::kOperators, "/v1/tokens", ""}},
+      {"POST /v1/tokens", {For::kOperators, "/v1/tokens", R"({"scope": "operator"})"}},
+      {"DELETE /v1/tokens/{token}", {For::kOperators, "/v1/tokens/TOKEN", ""}},
+      {"POST /register_job",
+       {For::kOwners, "/register_job",
+        R"({"pp_degree": 2, "dp_degree": 2, "tp_degree": 1, "world_size": 4,
+            "job_metadata": "mine"})"}},
+      {"POST /register_rank/{job}",
+       {For::kOwners, "/register_rank/mine",
+        R"({"rank": 0, "dp_rank": 0, "pp_rank": 0, "tp_rank": 0, "available_frequencies": []})"}},
+      // With a rank it waits for all ranks.
+      {"GET /schedule/{job}", {For::kReaders, "/schedule/mine", ""}},
+      {"POST /result/{job}",
+       {For::kOwners, "/result/mine", R"({"rank": 0, "iter_time": [1], "iter_energy": [1]})"}},
+  };
+}
+
+enum class Who { kOperator, kAgent, kOwnJob, kOtherJob, kReader };
+constexpr std::array<Who, 5> kEverybody{Who::kOperator, Who::kAgent, Who::kOwnJob, Who::kOtherJob,
+                                        Who::kReader};
+
+bool May(Who who, For whom) {
+  switch (whom) {
+    case For::kEverybody:
+      return true;
+    case For::kReaders:
+      return who != Who::kOtherJob;
+    case For::kReadersOfMany:
+      return who != Who::kOtherJob && who != Who::kOwnJob;
+    case For::kOwners:
+      return who == Who::kOperator || who == Who::kOwnJob;
+    case For::kNodes:
+      return who == Who::kOperator || who == Who::kAgent;
+    case For::kOperators:
+      return who == Who::kOperator;
+  }
+  return false;
+}
+
+std::string TokenOf(Who who, double expires_in_days) {
+  constexpr std::array<const char*, 5> kScopes{"operator", "agent", "job", "job", "read"};
+  json body{{"scope", kScopes[static_cast<std::size_t>(who)]},
+            {"expires_in_days", expires_in_days}};
+  if (who == Who::kOwnJob) body["job"] = "mine";
+  if (who == Who::kOtherJob) body["job"] = "other";
+  return body.dump();
+}
+
+// "GET /v1/jobs" -> "[operator, agent, read]", as openapi.yaml has them: paths are two spaces in,
+// methods four, what belongs to them six.
+std::map<std::string, std::string> ScopesOfContract() {
+  std::map<std::string, std::string> scopes;
+  std::istringstream lines{std::string(OpenApiDocument())};
+  std::string path;
+  std::string route;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("components:")) break;
+    const std::size_t indent = line.find_first_not_of(' ');
+    if (indent == std::string::npos || line[indent] == '#') continue;
+    const std::string word = line.substr(indent, line.find(':') - indent);
+    if (indent == 2 && word.starts_with("/")) path = word;
+    if (indent == 4 && !path.empty() && word != "parameters") {
+      route = word + " " + path;
+      std::ranges::transform(word, route.begin(), [](char c) { return std::toupper(c); });
+      scopes[route] = "none said";
+    }
+    if (indent == 6 && word == "x-scopes") scopes[route] = line.substr(line.find('['));
+  }
+  return scopes;
+}
+
+std::string ScopesOf(For whom) {
+  if (whom == For::kEverybody) return "[nobody]";
+  std::string text = "[operator";
+  if (May(Who::kAgent, whom)) text += ", agent";
+  if (May(Who::kOwnJob, whom)) text += ", job";
+  if (May(Who::kReader, whom)) text += ", read";
+  return text + "]";
+}
+
+class RightsOverSockets : public testing::Test {
+ protected:
+  RightsOverSockets() {
+    auto started =
+        ControlPlane::Start({.address = "127.0.0.1:0", .database = "sqlite::memory:"}, log_);
+    EXPECT_TRUE(started) << started.error().message;
+    plane_ = *std::move(started);
+    thread_ = std::thread([this] { plane_->Run(); });
+  }
+  ~RightsOverSockets() override {
+    plane_->Stop();
+    thread_.join();
+  }
+
+  http::Client ClientWith(const std::string& token) const {
+    return *http::Client::Create({.server = "http://127.0.0.1:" + std::to_string(plane_->port()),
+                                  .token = token,
+                                  .timeout = std::chrono::milliseconds(20'000)});
+  }
+  static http::Response Send(http::Client& client, const std::string& method,
+                             const std::string& target, const std::string& body = "") {
+    auto response = client.Send(
+        {.method = method,
+         .target = target,
+         .body = body,
+         .content_type = target.ends_with("/profile") ? "text/csv" : "application/json"});
+    EXPECT_TRUE(response) << method << " " << target << ": " << response.error().message;
+    return response ? *std::move(response) : http::Response{.status = 0};
+  }
+  static json Sent(http::Client& client, const std::string& method, const std::string& target,
+                   const std::string& body = "") {
+    const http::Response response = Send(client, method, target, body);
+    EXPECT_LT(response.status, 300) << method << " " << target << "\n" << response.body;
+    return json::parse(response.body, nullptr, false);
+  }
+  // Whether the stream opens.
+  static bool Opens(http::Client& client, const std::string& target) {
+    bool is_open = false;
+    return client
+        .Listen({.target = target,
+                 .heard = [](const http::Event&) { return true; },
+                 .changed = [&](std::string_view what) { is_open = what.starts_with("connected"); },
+                 .should_end = [&] { return is_open; }})
+        .has_value();
+  }
+
+  // A job with a plan; then tokens, so that nobody is an operator any more without one.
+  void MakeJobAndTokens() {
+    http::Client open = ClientWith("");
+    Sent(open, "POST", "/v1/jobs", kJob);
+    synthetic::SyntheticProfileSpec spec;
+    spec.stages = 2;
+    Sent(open, "PUT", "/v1/jobs/mine/profile", profile::FormatProfile(*synthetic::SynthesizeProfile(spec)));
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    json job;
+    do {
+      ASSERT_LT(std::chrono::steady_clock::now(), until) << job;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      job = Sent(open, "GET", "/v1/jobs/mine");
+      // The better plan, too, which comes by itself: nothing changes from then on.
+    } while (!job.contains("orders") || !job["orders"]["refined"]);
+    plan_ = job["orders"]["pipelines"][0]["plan"];
+    const json first = Sent(open, "POST", "/v1/tokens", R"({"scope": "operator"})");
+    http::Client operators = ClientWith(first["token"]);
+    good_.push_back(first["token"]);
+    for (const Who who : kEverybody) {
+      const json late = Sent(operators, "POST", "/v1/tokens", TokenOf(who, 0));
+      expired_.push_back(late["token"]);
+      if (who == Who::kOperator) continue;
+      good_.push_back(Sent(operators, "POST", "/v1/tokens", TokenOf(who, 1))["token"]);
+    }
+    // To be revoked.
+    token_ = Sent(operators, "POST", "/v1/tokens", TokenOf(Who::kReader, 1))["id"];
+  }
+
+  std::string TargetOf(const Row& row) const {
+    std::string target = row.target;
+    for (const auto& [word, value] : {std::pair{"PLAN", plan_}, std::pair{"TOKEN", token_}}) {
+      const std::size_t at = target.find(word);
+      if (at != std::string::npos) target.replace(at, std::string::npos, value);
+    }
+    return target;
+  }
+  // All that a request that is refused could have changed.
+  json State() const {
+    http::Client client = ClientWith(good_[0]);
+    json state;
+    for (const char* target : {"/v1/jobs?all=1", "/v1/jobs/mine", "/v1/jobs/mine/orders",
+                               "/v1/nodes/n0/jobs", "/v1/tokens", "/v1/jobs/mine/plans"}) {
+      state[target] = Sent(client, "GET", target);
+    }
+    return state;
+  }
+
+  spdlog::logger log_{"test", std::make_shared<spdlog::sinks::null_sink_mt>()};
+  std::unique_ptr<ControlPlane> plane_;
+  std::thread thread_;
+  std::string plan_;
+  std::string token_;
+  std::vector<std::string> good_;     // By Who.
+  std::vector<std::string> expired_;  // By Who.
+};
+
+TEST_F(RightsOverSockets, EveryRouteHasARowAndItsScopesInTheContract) {
+  std::map<std::string, std::string> expected;
+  for (const auto& [route, row] : Table()) expected[route] = ScopesOf(row.whom);
+  EXPECT_EQ(ScopesOfContract(), expected);
+  std::vector<std::string> routes;
+  for (const auto& [route, row] : Table()) routes.push_back(route);
+  EXPECT_THAT(plane_->Routes(), testing::UnorderedElementsAreArray(routes));
+}
+
+TEST_F(RightsOverSockets, RefusesWhoMayNotAndChangesNothing) {
+  ASSERT_NO_FATAL_FAILURE(MakeJobAndTokens());
+  const json before = State();
+  const std::string wrong = "perseus_" + std::string(64, '0');
+  const auto refuses = [&](const std::string& route, const Row& row, const std::string& token,
+                           int status) {
+    http::Client client = ClientWith(token);
+    const auto response = Send(client, route.substr(0, route.find(' ')), TargetOf(row), row.body);
+    EXPECT_EQ(response.status, status) << route << "\n" << response.body;
+    EXPECT_EQ(response.content_type, "application/problem+json") << route;
+    EXPECT_FALSE(json::parse(response.body, nullptr, false).value("remedy", "").empty()) << route;
+  };
+  for (const auto& [route, row] : Table()) {
+    if (row.whom == For::kEverybody) continue;
+    refuses(route, row, "", 401);
+    refuses(route, row, wrong, 401);
+    for (const std::string& token : expired_) refuses(route, row, token, 401);
+    for (const Who who : kEverybody) {
+      if (!May(who, row.whom)) refuses(route, row, good_[static_cast<std::size_t>(who)], 403);
+    }
+  }
+  EXPECT_EQ(State(), before);
+}
+
+TEST_F(RightsOverSockets, ServesWhoMay) {
+  ASSERT_NO_FATAL_FAILURE(MakeJobAndTokens());
+  for (const auto& [route, row] : Table()) {
+    std::vector<std::string> tokens;
+    for (const Who who : kEverybody) {
+      if (May(who, row.whom)) tokens.push_back(good_[static_cast<std::size_t>(who)]);
+    }
+    if (row.whom == For::kEverybody) tokens.insert(tokens.end(), {"", "wrong", expired_[0]});
+    for (const std::string& token : tokens) {
+      http::Client client = ClientWith(token);
+      if (route.ends_with("/events")) {
+        EXPECT_TRUE(Opens(client, TargetOf(row))) << route;
+        continue;
+      }
+      const auto response = Send(client, route.substr(0, route.find(' ')), TargetOf(row), row.body);
+      EXPECT_NE(response.status, 401) << route << "\n" << response.body;
+      EXPECT_NE(response.status, 403) << route << "\n" << response.body;
+      EXPECT_LT(response.status, 500) << route << "\n" << response.body;
+    }
+  }
+}
+
+// Making a plan takes seconds of a processor, and it is kept: readers get those that are there.
+TEST_F(RightsOverSockets, MakesPlansForWhoMayChangeTheJob) {
+  ASSERT_NO_FATAL_FAILURE(MakeJobAndTokens());
+  int percent = 3;
+  for (const Who who : kEverybody) {
+    http::Client client = ClientWith(good_[static_cast<std::size_t>(who)]);
+    const std::string target = "/v1/jobs/mine/plans/slowdown-" + std::to_string(percent++);
+    const int status = May(who, For::kOwners) ? 200 : 403;
+    EXPECT_EQ(Send(client, "GET", target).status, status) << static_cast<int>(who);
+    http::Client operators = ClientWith(good_[0]);
+    EXPECT_EQ(Send(operators, "GET", target).status, 200);
+    const int once_made = May(who, For::kReaders) ? 200 : 403;
+    EXPECT_EQ(Send(client, "GET", target).status, once_made) << static_cast<int>(who);
+  }
+}
+
+// Nor does it learn which jobs there are.
+TEST_F(RightsOverSockets, AJobsTokenIsToldNothingOfOthers) {
+  ASSERT_NO_FATAL_FAILURE(MakeJobAndTokens());
+  http::Client other = ClientWith(good_[static_cast<std::size_t>(Who::kOtherJob)]);
+  const std::string degrees = R"({"pp_degree": 2, "dp_degree": 2, "tp_degree": 1, "world_size": 4)";
+  const auto there = Send(other, "POST", "/register_job", degrees + R"(, "job_metadata": "mine"})");
+  const auto not_there =
+      Send(other, "POST", "/register_job", degrees + R"(, "job_metadata": "nobody"})");
+  EXPECT_EQ(there.status, 403) << there.body;
+  EXPECT_EQ(not_there.body, there.body);
+  const auto unnamed = Send(other, "POST", "/register_job", degrees + "}");
+  EXPECT_EQ(unnamed.status, 422) << unnamed.body;
+  EXPECT_THAT(unnamed.body, testing::Not(testing::HasSubstr("mine")));
+  EXPECT_EQ(Send(other, "GET", "/v1/plans/" + plan_).body,
+            Send(other, "GET", "/v1/plans/p-0000000000000000").body);
+}
+
+}  // namespace
+}  // namespace perseus::server

@@ -1,0 +1,38 @@
+// Whether the server lives, whether it can serve, its numbers, and its contract.
+#include "perseus/cluster/server/endpoints.h"
+
+namespace perseus::server {
+namespace {
+
+Answer<http::Response> Health(const Context&) { return JsonResponse({{"status", "alive"}}); }
+
+Answer<http::Response> Ready(const Context& context) {
+  if (auto ready = context.services.is_ready(); !ready) return tl::unexpected(ready.error());
+  return JsonResponse({{"status", "ready"}});
+}
+
+Answer<http::Response> Metrics(const Context& context) {
+  http::Response response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = context.services.metrics();
+  return response;
+}
+
+Answer<http::Response> OpenApi(const Context& context) {
+  http::Response response;
+  response.content_type = "application/yaml";
+  response.body = context.services.openapi;
+  return response;
+}
+
+}  // namespace
+
+void AddStatusEndpoints(Endpoints& endpoints) {
+  endpoints.AddAtOnce("GET", "/healthz", Access::kNobody, Health);
+  endpoints.AddAtOnce("GET", "/readyz", Access::kNobody, Ready);
+  // Also while the database is away: that is what they have to tell then.
+  endpoints.AddAtOnce("GET", "/metrics", Access::kReadAll, Metrics);
+  endpoints.AddAtOnce("GET", "/openapi.yaml", Access::kNobody, OpenApi);
+}
+
+}  // namespace perseus::server

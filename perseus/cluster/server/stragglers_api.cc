@@ -1,0 +1,149 @@
+// Stragglers that somebody knows of: infrastructure, a data loader, a person.
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "perseus/base/units.h"
+#include "perseus/base/excerpt.h"
+#include "perseus/cluster/server/endpoints.h"
+#include "perseus/cluster/server/job_spec.h"
+#include "perseus/cluster/server/job_view.h"
+
+namespace perseus::server {
+namespace {
+
+using json_file::Node;
+
+constexpr int kStragglersApiJsonDepth = 2;
+constexpr double kMostSlowdown = 100;
+constexpr double kLongestSeconds = 1e8;  // Three years.
+constexpr double kForecastLasts = 60;  // Unless it says otherwise.
+
+store::Milliseconds ReadSeconds(const Node& node) {
+  return static_cast<store::Milliseconds>(node.Number(0, kLongestSeconds, "seconds") *
+                                   kMillisecondsPerSecond);
+}
+
+store::StragglerRecord ReadSaid(const Node& node, const Context& context, std::string_view source) {
+  constexpr std::array<std::string_view, 4> kForecast{"pipeline", "slowdown", "starts_in",
+                                                      "expires_in"};
+  const std::span<const std::string_view> keys(kForecast);
+  const bool is_forecast = source == "forecast";
+  node.RequireObject(is_forecast ? keys : keys.subspan(1));
+  store::StragglerRecord straggler;
+  straggler.job = context.job->id;
+  straggler.source = source;
+  straggler.slowdown =
+      node.Member("slowdown").Number(1, kMostSlowdown, "T'/T, such as 1.25; 1 for none");
+  straggler.starts = context.now;
+  if (node.Has("starts_in")) straggler.starts += ReadSeconds(node.Member("starts_in"));
+  if (node.Has("expires_in")) {
+    straggler.expires = context.now + ReadSeconds(node.Member("expires_in"));
+  } else if (is_forecast) {
+    straggler.expires =
+        straggler.starts + static_cast<store::Milliseconds>(kForecastLasts * kMillisecondsPerSecond);
+  }
+  if (straggler.expires != 0 && straggler.expires <= straggler.starts) {
+    json_file::ThrowAt(node.Has("expires_in") ? "expires_in" : "starts_in",
+                       "leaves it no time (let it expire after it starts)");
+  }
+  if (is_forecast) {
+    straggler.pipeline = node.Member("pipeline").Count(0, 999'999, "a pipeline, from 0");
+  }
+  return straggler;
+}
+
+Answer<int> ReadPipeline(const Context& context, std::string_view text) {
+  int pipeline = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pipeline);
+  if (error != std::errc() || end != text.data() + text.size() || pipeline < 0) {
+    return Refuse(404, "There is no such pipeline",
+                  fmt::format("{} is no pipeline's number", Excerpt(text)),
+                  fmt::format("job {}'s are numbered from 0", context.job->key));
+  }
+  return pipeline;
+}
+
+Answer<void> CheckPipeline(const Context& context, int pipeline, std::string pointer) {
+  const auto spec = StoredJobSpec(context.job->body);
+  if (!spec) return Refuse(spec);
+  if (pipeline < spec->planned.pipelines) return {};
+  const int status = pointer.empty() ? 404 : 400;
+  return Refuse(status, "There is no such pipeline",
+                fmt::format("job {} has pipelines 0 to {}, and none is {}", context.job->key,
+                            spec->planned.pipelines - 1, pipeline),
+                "name one of these", std::move(pointer));
+}
+
+Answer<http::Response> Keep(const Context& context, const store::StragglerRecord& straggler) {
+  if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
+  const auto put = context.services.store.PutStraggler(straggler, context.now);
+  if (!put) return Refuse(put);
+  return JsonResponse(StragglerJson(straggler, context.now));
+}
+
+Answer<http::Response> PutStraggler(const Context& context) {
+  const auto pipeline = ReadPipeline(context, context.Path("pipeline"));
+  if (!pipeline) return tl::unexpected(pipeline.error());
+  if (auto there = CheckPipeline(context, *pipeline, ""); !there) {
+    return tl::unexpected(there.error());
+  }
+  auto straggler = ReadBody(context.request.body, kStragglersApiJsonDepth,
+                            [&](const Node& node) { return ReadSaid(node, context, "report"); });
+  if (!straggler) return tl::unexpected(straggler.error());
+  straggler->pipeline = *pipeline;
+  return Keep(context, *straggler);
+}
+
+Answer<http::Response> Forecast(const Context& context) {
+  const auto straggler = ReadBody(context.request.body, kStragglersApiJsonDepth, [&](const Node& node) {
+    return ReadSaid(node, context, "forecast");
+  });
+  if (!straggler) return tl::unexpected(straggler.error());
+  if (auto there = CheckPipeline(context, straggler->pipeline, "/pipeline"); !there) {
+    return tl::unexpected(there.error());
+  }
+  return Keep(context, *straggler);
+}
+
+// Whatever was said of it, by whomever: what detection says comes again if it is so.
+Answer<http::Response> Delete(const Context& context) {
+  const auto pipeline = ReadPipeline(context, context.Path("pipeline"));
+  if (!pipeline) return tl::unexpected(pipeline.error());
+  if (auto there = CheckPipeline(context, *pipeline, ""); !there) {
+    return tl::unexpected(there.error());
+  }
+  bool was_there = false;
+  for (const std::string_view source : {"report", "forecast", "detected"}) {
+    const auto deleted =
+        context.services.store.DeleteStraggler(context.job->id, *pipeline, source, context.now);
+    if (!deleted) return Refuse(deleted);
+    was_there = was_there || *deleted;
+  }
+  auto forgotten = context.services.reports.Forget(context.job->id, *pipeline);
+  if (!forgotten) return Refuse(forgotten);
+  return JsonResponse({{"pipeline", *pipeline}, {"deleted", was_there}});
+}
+
+Answer<http::Response> ListStragglers(const Context& context) {
+  const auto stragglers = context.services.store.Stragglers(context.job->id);
+  if (!stragglers) return Refuse(stragglers);
+  auto list = nlohmann::ordered_json::array();
+  for (const store::StragglerRecord& straggler : *stragglers) {
+    list.push_back(StragglerJson(straggler, context.now));
+  }
+  return JsonResponse({{"stragglers", std::move(list)}});
+}
+
+}  // namespace
+
+void AddStragglerEndpoints(Endpoints& endpoints) {
+  endpoints.Add("GET", "/v1/jobs/{job}/stragglers", Access::kRead, ListStragglers);
+  endpoints.Add("PUT", "/v1/jobs/{job}/stragglers/{pipeline}", Access::kJob, PutStraggler);
+  endpoints.Add("DELETE", "/v1/jobs/{job}/stragglers/{pipeline}", Access::kJob, Delete);
+  endpoints.Add("POST", "/v1/jobs/{job}/forecasts", Access::kJob, Forecast);
+}
+
+}  // namespace perseus::server

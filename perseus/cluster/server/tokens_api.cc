@@ -1,0 +1,119 @@
+// Tokens, for operators: what `perseus token` does from afar.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "perseus/base/units.h"
+#include "perseus/cluster/server/endpoints.h"
+#include "perseus/cluster/server/job_spec.h"
+#include "perseus/cluster/server/random_id.h"
+
+namespace perseus::server {
+namespace {
+
+using json_file::Node;
+using json_file::ThrowAt;
+
+constexpr int kTokensApiJsonDepth = 2;
+constexpr double kLongestDays = 36'500;
+
+nlohmann::ordered_json TokenJson(const store::TokenRecord& token) {
+  nlohmann::ordered_json json{{"id", token.id}, {"scope", token.scope}, {"name", token.name}};
+  if (!token.job.empty()) json["job"] = token.job;
+  json["created"] = TimeText(token.created);
+  if (token.expires != 0) json["expires"] = TimeText(token.expires);
+  return json;
+}
+
+store::TokenRecord ReadToken(const Node& node, store::Milliseconds now) {
+  constexpr std::array<std::string_view, 4> kKeys{"scope", "job", "name", "expires_in_days"};
+  node.RequireObject(kKeys);
+  store::TokenRecord token;
+  token.scope = node.Member("scope").Text();
+  if (const auto scope = ParseScope(token.scope); !scope) {
+    ThrowAt("scope", "is wrong: {}", scope.error().message);
+  }
+  if (node.Has("job")) token.job = ReadJobKey(node.Member("job"));
+  if ((token.scope == "job") != !token.job.empty()) {
+    ThrowAt("job", "goes with scope job, and only with it (give the job's key)");
+  }
+  if (node.Has("name")) token.name = node.Member("name").Text();
+  token.id = "t-" + RandomHex(4);
+  token.created = now;
+  if (node.Has("expires_in_days")) {
+    const double days = node.Member("expires_in_days").Number(0, kLongestDays, "days");
+    token.expires = now + static_cast<store::Milliseconds>(days * kMillisecondsPerDay);
+  }
+  return token;
+}
+
+// Once there are tokens, only an operator's makes others.
+bool IsLasting(const store::TokenRecord& token) { return token.scope == "operator" && token.expires == 0; }
+
+Answer<http::Response> Create(const Context& context) {
+  auto token = ReadBody(context.request.body, kTokensApiJsonDepth,
+                        [&](const Node& node) { return ReadToken(node, context.now); });
+  if (!token) return tl::unexpected(token.error());
+  store::Store& store = context.services.store;
+  const auto tokens = store.Tokens();
+  if (!tokens) return Refuse(tokens);
+  // The first may have been made at another replica just now, and this one has not heard of it.
+  if (context.principal.token.empty() && !tokens->empty()) {
+    return Refuse(401, "Who are you?", "there are tokens by now, and the request has none",
+                  "send Authorization: Bearer with an operator's token");
+  }
+  if (!IsLasting(*token) && std::ranges::none_of(*tokens, IsLasting)) {
+    return Refuse(409, "The first token is an operator's",
+                  "no operator's token is there that never expires, and without one nobody could "
+                  "make tokens some day",
+                  "create one of scope operator that never expires first");
+  }
+  const std::string secret = NewSecret();
+  token->hash = HashOfSecret(secret);
+  if (auto added = store.AddToken(*token); !added) return Refuse(added);
+  // Whoever makes one wants to use it next; other replicas hear of it.
+  if (auto loaded = context.services.rights.Load(store); !loaded) return Refuse(loaded);
+  auto json = TokenJson(*token);
+  json["token"] = secret;
+  return JsonResponse(json, 201);
+}
+
+Answer<http::Response> ListTokens(const Context& context) {
+  const auto tokens = context.services.store.Tokens();
+  if (!tokens) return Refuse(tokens);
+  auto list = nlohmann::ordered_json::array();
+  for (const store::TokenRecord& token : *tokens) list.push_back(TokenJson(token));
+  return JsonResponse({{"tokens", std::move(list)}});
+}
+
+Answer<http::Response> Revoke(const Context& context) {
+  const std::string& id = context.Path("token");
+  store::Store& store = context.services.store;
+  const auto deleted = store.DeleteToken(id);
+  if (!deleted) {
+    http::Problem problem = ProblemOf(deleted.error());
+    if (deleted.error().kind == ErrorKind::kUnreachable) {
+      problem.status = 409;
+      problem.title = "This is the last operator's token";
+    }
+    return tl::unexpected(std::move(problem));
+  }
+  if (!*deleted) {
+    return Refuse(404, "There is no such token", fmt::format("no token has the id {}", id),
+                  "perseus token list shows them");
+  }
+  if (auto loaded = context.services.rights.Load(store); !loaded) return Refuse(loaded);
+  return JsonResponse({{"id", id}, {"revoked", true}});
+}
+
+}  // namespace
+
+void AddTokenEndpoints(Endpoints& endpoints) {
+  endpoints.Add("POST", "/v1/tokens", Access::kOperator, Create);
+  endpoints.Add("GET", "/v1/tokens", Access::kOperator, ListTokens);
+  endpoints.Add("DELETE", "/v1/tokens/{token}", Access::kOperator, Revoke);
+}
+
+}  // namespace perseus::server

@@ -1,0 +1,362 @@
+// The four endpoints of Zeus' pipeline frequency optimizer, so that training code which has its
+// client gets our plans unchanged (docs/server.md, "Clients of Zeus").
+//
+// Answers are written as that server writes them: no space in JSON, no newline behind it, 200 for
+// whatever was taken, 422 for a body that is wrong; keys that it does not know are passed over,
+// since that server does so and its clients have forks. Its `job_id` is ours.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/cluster/http/offload.h"
+#include "perseus/cluster/server/endpoints.h"
+#include "perseus/cluster/server/job_view.h"
+#include "perseus/cluster/server/planning.h"
+#include "perseus/cluster/server/zeus_jobs.h"
+
+namespace perseus::server {
+namespace {
+
+using json_file::Node;
+using json_file::ThrowAt;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr int kZeusApiJsonDepth = 6;
+constexpr int kMostDegree = 1'000'000;
+constexpr std::size_t kLargestResult = 1 << 20;
+constexpr int kClientLeft = 499;  // Nobody reads that; it is no failure of ours.
+constexpr std::size_t kMostFrequencies = 4096;
+constexpr std::size_t kZeusApiLongestName = 64;  // Of an instruction.
+constexpr int kJobsAtOnce = 100;
+constexpr std::chrono::milliseconds kLookEvery{250};
+
+struct JobInfo {
+  ZeusDegrees degrees;
+  std::string metadata;
+};
+
+http::Response Compact(const ordered_json& value) {
+  http::Response response;
+  response.body = value.dump();
+  return response;
+}
+
+// As that server's validation: 422.
+template <typename T>
+Answer<T> Unprocessable(Answer<T> answer) {
+  if (!answer && answer.error().status == 400) answer.error().status = 422;
+  return answer;
+}
+
+void RequireObject(const Node& node) {
+  if (!node.value.is_object()) ThrowAt(node.path, "is not an object (write {{...}})");
+}
+
+JobInfo ReadJobInfo(const Node& node) {
+  RequireObject(node);
+  if (node.Has("job_id") && !node.Member("job_id").Text().empty()) {
+    ThrowAt("job_id", "is not empty (the server gives it)");
+  }
+  const auto degree = [&](std::string_view key) {
+    return node.Member(key).Count(1, kMostDegree, "a degree, such as 8");
+  };
+  JobInfo info;
+  info.degrees = {degree("pp_degree"), degree("dp_degree"), degree("tp_degree")};
+  const auto world = static_cast<std::int64_t>(degree("world_size"));
+  if (world != std::int64_t{info.degrees.pp} * info.degrees.dp * info.degrees.tp) {
+    ThrowAt("world_size", "is not pp_degree * dp_degree * tp_degree (correct one of them)");
+  }
+  if (node.Has("job_metadata") && !node.Member("job_metadata").value.is_null()) {
+    info.metadata = node.Member("job_metadata").Text();
+  }
+  return info;
+}
+
+constexpr const char* kRegisterFirst =
+    "register the job first (perseus job register) and give its key as job_metadata";
+
+// The only running one of these degrees.
+Answer<store::JobRecord> JobOfDegrees(store::Store& store, const ZeusDegrees& degrees) {
+  std::optional<store::JobRecord> found;
+  std::string after;
+  while (true) {
+    auto jobs = store.ListJobs(store::Store::Which::kRunning, after, kJobsAtOnce);
+    if (!jobs) return Refuse(jobs);
+    if (jobs->empty()) break;
+    after = jobs->back().id;
+    for (store::JobRecord& job : *jobs) {
+      const auto its = DegreesOf(job);
+      if (!its || *its != degrees) continue;
+      if (found) {
+        return Refuse(422, "Which job?",
+                      fmt::format("{} and {} both have these degrees", found->key, job.key),
+                      kRegisterFirst, "/job_metadata");
+      }
+      found = std::move(job);
+    }
+  }
+  if (found) return *std::move(found);
+  return Refuse(422, "There is no such job", "no running job has these degrees", kRegisterFirst,
+                "/job_metadata");
+}
+
+// The job that the metadata names; without metadata, the only one of that shape. Of a job's token,
+// its own: what others there are is not told.
+Answer<store::JobRecord> JobOf(const Context& context, JobInfo info) {
+  store::Store& store = context.services.store;
+  if (context.principal.scope == Principal::Scope::kJob) {
+    if (info.metadata.empty()) info.metadata = context.principal.job;
+    auto may = Rights::Check(context.principal, Access::kJob, info.metadata);
+    if (!may) return tl::unexpected(may.error());
+  }
+  if (info.metadata.empty()) return JobOfDegrees(store, info.degrees);
+  auto job = store.FindJob(info.metadata);
+  if (!job) return Refuse(job);
+  if (!*job || (*job)->ended != 0) {
+    return Refuse(422, "There is no such job",
+                  fmt::format("job_metadata {} is no running job's key", Excerpt(info.metadata)),
+                  kRegisterFirst, "/job_metadata");
+  }
+  const auto its = DegreesOf(**job);
+  if (!its) return Refuse(its);
+  if (*its != info.degrees) {
+    return Refuse(
+        422, "The job is another one",
+        fmt::format("job {} has pp {}, dp {}, tp {}", (*job)->key, its->pp, its->dp, its->tp),
+        "correct the degrees, or job_metadata", "/pp_degree");
+  }
+  return **std::move(job);
+}
+
+// The first rank of a run does so before any rank registers. So those that are there are of an
+// earlier run, or are about to register again.
+Answer<http::Response> RegisterJob(const Context& context) {
+  const auto info = Unprocessable(ReadBody(context.request.body, kZeusApiJsonDepth, ReadJobInfo));
+  if (!info) return tl::unexpected(info.error());
+  const auto job = JobOf(context, *info);
+  if (!job) return tl::unexpected(job.error());
+  if (auto may = Rights::Check(context.principal, Access::kJob, job->key); !may) {
+    return tl::unexpected(may.error());
+  }
+  if (const auto cleared = context.services.store.ClearRanks(job->id); !cleared) {
+    return Refuse(cleared);
+  }
+  return Compact(job->id);
+}
+
+struct RankInfo {
+  int rank = 0;
+  int dp_rank = 0;
+  int pp_rank = 0;
+  int tp_rank = 0;
+  std::vector<int> frequencies_mhz;
+};
+
+RankInfo ReadRankInfo(const Node& node) {
+  RequireObject(node);
+  const auto rank = [&](std::string_view key) {
+    return node.Member(key).Count(0, kMostDegree, "a rank, from 0");
+  };
+  RankInfo info{rank("rank"), rank("dp_rank"), rank("pp_rank"), rank("tp_rank"), {}};
+  const Node frequencies = node.Member("available_frequencies");
+  if (frequencies.ListSize() > kMostFrequencies) {
+    ThrowAt(frequencies.path, "has more than {} entries (list each once)", kMostFrequencies);
+  }
+  for (std::size_t i = 0; i < frequencies.ListSize(); ++i) {
+    info.frequencies_mhz.push_back(frequencies[i].Count(1, kMostDegree, "MHz, such as 1410"));
+  }
+  std::ranges::sort(info.frequencies_mhz);
+  return info;
+}
+
+// Without whatever else a client sent.
+std::string FormatRankInfo(const RankInfo& info) {
+  return json{{"rank", info.rank},
+              {"dp_rank", info.dp_rank},
+              {"pp_rank", info.pp_rank},
+              {"tp_rank", info.tp_rank},
+              {"available_frequencies", info.frequencies_mhz}}
+      .dump();
+}
+
+RankInfo ReadRankOf(const Node& node, const ZeusDegrees& degrees) {
+  RankInfo info = ReadRankInfo(node);
+  const auto require = [](std::string_view key, int rank, int end) {
+    if (rank >= end) ThrowAt(key, "is not below {} (ranks count from 0)", end);
+  };
+  require("rank", info.rank, degrees.world_size());
+  require("dp_rank", info.dp_rank, degrees.dp);
+  require("pp_rank", info.pp_rank, degrees.pp);
+  require("tp_rank", info.tp_rank, degrees.tp);
+  return info;
+}
+
+Answer<http::Response> RegisterRank(ZeusJobs& jobs, const Context& context) {
+  if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
+  const auto degrees = jobs.Degrees(*context.job);
+  if (!degrees) return Refuse(degrees);
+  const auto info = Unprocessable(ReadBody(context.request.body, kZeusApiJsonDepth, [&](const Node& node) {
+    return ReadRankOf(node, *degrees);
+  }));
+  if (!info) return tl::unexpected(info.error());
+  const int place = (info->dp_rank * degrees->pp + info->pp_rank) * degrees->tp + info->tp_rank;
+  const auto put =
+      context.services.store.PutRank(context.job->id, info->rank, place, FormatRankInfo(*info));
+  if (!put) return Refuse(put);
+  if (!*put) {
+    return Refuse(422, "The request is wrong",
+                  fmt::format("another rank than {} is dp_rank {}, pp_rank {}, tp_rank {}",
+                              info->rank, info->dp_rank, info->pp_rank, info->tp_rank),
+                  "correct one of them; a new run begins with /register_job", "/rank");
+  }
+  return Compact(nullptr);
+}
+
+Answer<int> AskedRank(const http::Request& request) {
+  const auto found = request.query.find("rank");
+  int rank = -1;
+  if (found != request.query.end()) {
+    const std::string& text = found->second;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
+    if (error != std::errc() || end != text.data() + text.size()) rank = -1;
+  }
+  if (rank >= 0) return rank;
+  return Refuse(422, "The request is wrong", "the query has no rank", "such as ?rank=3", "?rank");
+}
+
+http::Response ScheduleFor(const RankInfo& info, const plan_file::PlanFile& plan) {
+  auto frequencies = ordered_json::array();
+  for (const plan_file::PlannedInstruction& instruction :
+       plan.ranks[static_cast<std::size_t>(info.pp_rank)].instructions) {
+    if (!IsComputation(instruction.kind)) continue;
+    // The nearest that the GPU has and that is not slower.
+    const auto at = std::ranges::lower_bound(info.frequencies_mhz, instruction.frequency_mhz);
+    const int mhz = at != info.frequencies_mhz.end() ? *at
+                    : info.frequencies_mhz.empty()
+                        ? static_cast<int>(std::ceil(instruction.frequency_mhz))
+                        : info.frequencies_mhz.back();
+    frequencies.push_back(ordered_json::array({Name(instruction.kind), mhz}));
+  }
+  return Compact({{"rank", info.rank}, {"frequencies", std::move(frequencies)}});
+}
+
+// Nothing while a rank or the plan is missing.
+Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJobs& jobs,
+                                                 const std::string& id, int rank) {
+  const auto job = services.store.FindJob(id);
+  if (!job) return Refuse(job);
+  if (!*job || (*job)->ended != 0) {
+    return Refuse(404, "There is no such job", "it has ended meanwhile", "register it again");
+  }
+  const auto degrees = jobs.Degrees(**job);
+  if (!degrees) return Refuse(degrees);
+  if (rank >= degrees->world_size()) {
+    return Refuse(422, "The request is wrong",
+                  fmt::format("rank {} is not below {}", rank, degrees->world_size()),
+                  "correct one of them", "?rank");
+  }
+  const auto registered = services.store.FindRank(id, rank);
+  if (!registered) return Refuse(registered);
+  if (registered->ranks < degrees->world_size()) return std::optional<http::Response>();
+  const auto orders = services.store.NewestOrders(id);
+  if (!orders) return Refuse(orders);
+  if (!*orders) return std::optional<http::Response>();
+  const auto parsed = ParsePlannedOrders((*orders)->body);
+  if (!parsed) return Refuse(parsed);
+  const auto info = json_file::Read(registered->body, "rank", kZeusApiJsonDepth, ReadRankInfo);
+  if (!info) return Refuse(info);
+  const auto plan =
+      jobs.Plan(services.store, parsed->pipelines[static_cast<std::size_t>(info->dp_rank)].plan);
+  if (!plan) return Refuse(plan);
+  if (*plan == nullptr) return std::optional<http::Response>();
+  return ScheduleFor(*info, **plan);
+}
+
+// Answers once all ranks have registered and there is a plan. Its client waits for good.
+boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& pool, ZeusJobs& jobs,
+                                                     http::Call& call, Context context) {
+  const auto rank = AskedRank(context.request);
+  if (!rank) co_return http::ProblemResponse(rank.error());
+  const std::string job = context.job->id;
+  boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
+  while (call.is_client_there()) {
+    if (!jobs.IsWaiting(job, std::chrono::steady_clock::now())) {
+      const auto look = [&] { return ScheduleOf(context.services, jobs, job, *rank); };
+      Answer<std::optional<http::Response>> answer = co_await http::Offload(pool, look);
+      if (!answer && answer.error().status != 503) co_return http::ProblemResponse(answer.error());
+      if (answer && *answer) co_return **std::move(answer);
+      jobs.SetWaiting(job, std::chrono::steady_clock::now() + kLookEvery);
+    }
+    timer.expires_after(kLookEvery);
+    co_await timer.async_wait(boost::asio::use_awaitable);
+  }
+  co_return http::Response{.status = kClientLeft};
+}
+
+void CheckNumbers(const Node& list) {
+  for (std::size_t i = 0; i < list.ListSize(); ++i) list[i].Number(0, 1e12, "a number");
+}
+
+// By instruction, of each iteration, of each time that it ran.
+void CheckBreakdown(const Node& node) {
+  RequireObject(node);
+  for (const auto& [instruction, iterations] : node.value.items()) {
+    if (instruction.size() > kZeusApiLongestName) {
+      ThrowAt(node.path, "has a name of more than {} letters (shorten it)", kZeusApiLongestName);
+    }
+    const Node list{iterations, fmt::format("{}.{}", node.path, instruction)};
+    for (std::size_t i = 0; i < list.ListSize(); ++i) CheckNumbers(list[i]);
+  }
+}
+
+void CheckResult(const Node& node, const ZeusDegrees& degrees) {
+  RequireObject(node);
+  node.Member("rank").Count(0, degrees.world_size() - 1, "a rank of the job");
+  for (const std::string_view key : {"iter_time", "iter_energy"}) CheckNumbers(node.Member(key));
+  for (const std::string_view key : {"time_breakdown", "energy_breakdown"}) {
+    if (node.Has(key)) CheckBreakdown(node.Member(key));
+  }
+}
+
+// Checked and not kept: plans are of profiles, and nobody asks what came of one schedule.
+Answer<http::Response> TakeResult(ZeusJobs& jobs, const Context& context) {
+  if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
+  const auto degrees = jobs.Degrees(*context.job);
+  if (!degrees) return Refuse(degrees);
+  const auto checked =
+      Unprocessable(ReadBody(context.request.body, kZeusApiJsonDepth, [&](const Node& node) {
+        CheckResult(node, *degrees);
+        return true;
+      }));
+  if (!checked) return tl::unexpected(checked.error());
+  return Compact(nullptr);
+}
+
+}  // namespace
+
+void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool) {
+  const auto jobs = std::make_shared<ZeusJobs>();
+  endpoints.Add("POST", "/register_job", Access::kJob, RegisterJob);
+  endpoints.Add("POST", "/register_rank/{job}", Access::kJob,
+                [jobs](const Context& context) { return RegisterRank(*jobs, context); });
+  endpoints.AddWaiting("GET", "/schedule/{job}", Access::kRead,
+                       [&pool, jobs](http::Call& call, Context context) {
+                         return AwaitSchedule(pool, *jobs, call, std::move(context));
+                       },
+                       {.query = {"rank"}});
+  endpoints.Add("POST", "/result/{job}", Access::kJob,
+                [jobs](const Context& context) { return TakeResult(*jobs, context); },
+                {.body_bytes = kLargestResult});
+}
+
+}  // namespace perseus::server

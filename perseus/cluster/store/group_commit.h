@@ -1,0 +1,59 @@
+// Puts many threads' transactions into few commits of an SQLite database.
+//
+// A commit is on disk only when the disk says so, and a disk says so some hundred times a second
+// (266 were seen), however little was written. So whoever comes while a commit is under way waits
+// for the next, which takes all that wait: each in a savepoint, so that one that fails takes back
+// its own changes alone. A caller goes on when the commit of his transaction is on disk.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "perseus/base/mutex.h"
+#include "perseus/cluster/store/database.h"
+#include "perseus/cluster/store/sqlite_connection.h"
+
+namespace perseus::store {
+
+class GroupCommit {
+ public:
+  // `connection` is used only with `mutex` held. `committed` is called after each commit with its
+  // notices, on the writing thread.
+  GroupCommit(SqliteConnection& connection, Mutex& mutex,
+              std::function<void(const std::vector<Notice>&)> committed);
+  ~GroupCommit();  // Not while a Transact() is under way.
+  GroupCommit(const GroupCommit&) = delete;
+  GroupCommit& operator=(const GroupCommit&) = delete;
+
+  Result<void> Transact(const Database::Work& work);
+
+ private:
+  struct Request {
+    const Database::Work* work;
+    std::optional<Result<void>> result;  // Once it is known.
+    std::exception_ptr thrown;
+    std::vector<Notice> notices;
+    bool done = false;
+  };
+
+  void Run();
+  void Commit(const std::vector<Request*>& batch);
+  Result<void> RunAll(const std::vector<Request*>& batch);
+  Result<void> RunOne(Request& request);
+
+  SqliteConnection& connection_;
+  Mutex& connection_mutex_;
+  const std::function<void(const std::vector<Notice>&)> committed_;
+  Mutex mutex_;
+  std::condition_variable_any arrived_;
+  std::condition_variable_any done_;
+  std::vector<Request*> waiting_ PERSEUS_GUARDED_BY(mutex_);
+  bool stopping_ PERSEUS_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace perseus::store

@@ -1,0 +1,35 @@
+// Hands notices on to one listener, in order, on a thread of its own.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "perseus/base/mutex.h"
+#include "perseus/cluster/store/store.h"
+
+namespace perseus::store {
+
+class NoticeThread {
+ public:
+  explicit NoticeThread(std::function<void(const Notice&)> heard);
+  // Waits for the notice that is being heard; what waits behind it is dropped.
+  ~NoticeThread();
+  NoticeThread(const NoticeThread&) = delete;
+  NoticeThread& operator=(const NoticeThread&) = delete;
+
+  void Send(const Notice& notice);
+
+ private:
+  void Run();
+
+  const std::function<void(const Notice&)> heard_;
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::vector<Notice> waiting_ PERSEUS_GUARDED_BY(mutex_);
+  bool stopping_ PERSEUS_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace perseus::store

@@ -1,0 +1,365 @@
+// Planning, orders and notices, on every database.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "perseus/cluster/store/heard_notices.h"
+#include "perseus/cluster/store/store_fixture.h"
+
+namespace perseus::store {
+namespace {
+
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class StorePlanningTest : public StoreTest {
+ protected:
+  PlanningTask Claim(const std::string& worker, Milliseconds now, Milliseconds for_ms = 1000) {
+    return Get(store_->ClaimPlanning(worker, now, for_ms)).value();
+  }
+  bool IsIdle(Milliseconds now) {
+    return !Get(store_->ClaimPlanning("idle", now, 1000)).has_value();
+  }
+  PlanningOutcome Current() {
+    PlanningOutcome outcome;
+    outcome.generation = Job().generation;
+    return outcome;
+  }
+  // A planning with these orders.
+  void Order(const std::string& body) {
+    Succeed(store_->WantPlanning(job_, 1));
+    const PlanningTask task = Claim("w", 1);
+    PlanningOutcome outcome = Current();
+    outcome.orders = body;
+    ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 1)));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Every, StorePlanningTest, kBackends, NameOf);
+
+TEST_P(StorePlanningTest, WhatIsDueLongestIsClaimedFirstAndByOne) {
+  const std::string other = Register("run8");
+  Succeed(store_->WantPlanning(job_, 200));
+  Succeed(store_->WantPlanning(other, 100));
+  Succeed(store_->WantPlanning(job_, 900));
+  EXPECT_EQ(Get(store_->NextPlanning()), 100);
+  EXPECT_TRUE(IsIdle(99));
+  EXPECT_EQ(Claim("w1", 200).job, other);
+  EXPECT_EQ(Get(store_->NextPlanning()), 200) << "the earlier one counts";
+  const PlanningTask second = Claim("w2", 200);
+  EXPECT_EQ(second.job, job_);
+  EXPECT_EQ(second.worker, "w2");
+  EXPECT_EQ(second.until, 1200);
+  EXPECT_TRUE(IsIdle(1199));
+  EXPECT_EQ(Get(store_->NextPlanning()), 1200) << "when the first worker's time is up";
+}
+
+TEST_P(StorePlanningTest, WhatChangedIsClaimedBeforeASecondLookThatIsDueLonger) {
+  const std::string other = Register("run8");
+  Get(store_->PutProfile(job_, "a", 1));
+  const PlanningTask first = Claim("w", 1);
+  PlanningOutcome outcome = Current();
+  outcome.again_at = 100;
+  ASSERT_TRUE(Get(store_->CompletePlanning(first, outcome, 2)));
+  Get(store_->PutProfile(other, "a", 200));
+  EXPECT_EQ(Claim("w", 300).job, other);
+  EXPECT_EQ(Claim("w", 300).job, job_);
+}
+
+TEST_P(StorePlanningTest, AWorkerWhoIsOutOfTimeLosesItToAnother) {
+  Succeed(store_->WantPlanning(job_, 1));
+  const PlanningTask lost = Claim("w1", 1);
+  const PlanningTask taken = Claim("w2", 1001);
+  EXPECT_FALSE(Get(store_->CompletePlanning(lost, Current(), 1002)));
+  EXPECT_EQ(Job().status, "waiting");
+  EXPECT_TRUE(Get(store_->CompletePlanning(taken, Current(), 1003)));
+  EXPECT_EQ(Job().status, "planned");
+  EXPECT_FALSE(Get(store_->CompletePlanning(taken, Current(), 1004))) << "it is done";
+  EXPECT_EQ(Get(store_->NextPlanning()), std::nullopt);
+}
+
+TEST_P(StorePlanningTest, AWorkerWhoIsOutOfTimeKeepsItWhileNobodyElseHasIt) {
+  Succeed(store_->WantPlanning(job_, 1));
+  const PlanningTask task = Claim("w1", 1);
+  EXPECT_TRUE(Get(store_->CompletePlanning(task, Current(), 9999)));
+}
+
+TEST_P(StorePlanningTest, AWorkerKeepsATaskThatHeRenews) {
+  Succeed(store_->WantPlanning(job_, 1));
+  const PlanningTask task = Claim("w1", 1);
+  EXPECT_TRUE(Get(store_->RenewPlanning(task, 900, 1000)));
+  EXPECT_EQ(Get(store_->NextPlanning()), 1900);
+  EXPECT_TRUE(IsIdle(1899));
+  EXPECT_TRUE(Get(store_->RenewPlanning(task, 5000, 1000))) << "late, but nobody has it";
+  const PlanningTask taken = Claim("w2", 6000);
+  EXPECT_FALSE(Get(store_->RenewPlanning(task, 6000, 1000)));
+  EXPECT_TRUE(Get(store_->RenewPlanning(taken, 6000, 2000)));
+  EXPECT_TRUE(Get(store_->CompletePlanning(taken, Current(), 6001)));
+  EXPECT_FALSE(Get(store_->RenewPlanning(taken, 6002, 1000))) << "it is done";
+}
+
+TEST_P(StorePlanningTest, WhatAWorkerGivesBackIsDueAgain) {
+  Get(store_->PutProfile(job_, "a", 1));
+  const PlanningTask task = Claim("w1", 1);
+  Succeed(store_->ReleasePlanning(task, 50));
+  EXPECT_TRUE(IsIdle(49));
+  const PlanningTask again = Claim("w2", 50);
+  Succeed(store_->ReleasePlanning(task, 50));
+  EXPECT_TRUE(IsIdle(51)) << "it is not his any more";
+  Succeed(store_->WantPlanning(job_, 60));
+  Succeed(store_->ReleasePlanning(again, 5000));
+  EXPECT_EQ(Get(store_->NextPlanning()), 60) << "it was wanted meanwhile";
+}
+
+TEST_P(StorePlanningTest, WhoeverTookATaskOnIsToldThatItIsWantedAgain) {
+  Get(store_->PutProfile(job_, "a", 1));
+  const PlanningTask task = Claim("w", 1);
+  EXPECT_FALSE(Get(store_->IsWantedAgain(task, 1)));
+  Succeed(store_->WantPlanning(job_, 40));
+  EXPECT_FALSE(Get(store_->IsWantedAgain(task, 39)));
+  EXPECT_TRUE(Get(store_->IsWantedAgain(task, 40)));
+  Get(store_->PutProfile(job_, "b", 2));
+  EXPECT_TRUE(Get(store_->IsWantedAgain(task, 2)));
+}
+
+TEST_P(StorePlanningTest, TellsWhatIsAwaitedFromASecondLook) {
+  EXPECT_FALSE(Get(store_->IsPlanningAwaited(9)));
+  Get(store_->PutProfile(job_, "a", 1));
+  EXPECT_TRUE(Get(store_->IsPlanningAwaited(1)));
+  const PlanningTask first = Claim("w", 1);
+  EXPECT_TRUE(first.is_awaited);
+  EXPECT_FALSE(Get(store_->IsPlanningAwaited(1))) << "somebody is at it";
+  PlanningOutcome outcome = Current();
+  outcome.again_at = 5;
+  ASSERT_TRUE(Get(store_->CompletePlanning(first, outcome, 2)));
+  EXPECT_FALSE(Get(store_->IsPlanningAwaited(5)));
+  EXPECT_FALSE(Claim("w", 5).is_awaited);
+}
+
+TEST_P(StorePlanningTest, WhatIsSaidOfTheSameOrdersIsNoNewVersion) {
+  Order("hasty");
+  const PlanRecord plan = Get(store_->AddPlan(NewPlan("edp~quick", 0, "body"), 1));
+  Succeed(store_->WantPlanning(job_, 1));
+  PlanningOutcome outcome = Current();
+  outcome.amended_orders = "refined";
+  outcome.renamed_plans = {{plan.id, "edp"}};
+  ASSERT_TRUE(Get(store_->CompletePlanning(Claim("w", 1), outcome, 7)));
+  EXPECT_EQ(Get(store_->NewestOrders(job_)),
+            (OrdersRecord{.job = job_, .version = 1, .body = "refined", .created = 1}));
+  EXPECT_EQ(Job().orders_version, 1);
+  EXPECT_EQ(Get(store_->FindPlan(job_, "edp~quick")), std::nullopt);
+  EXPECT_EQ(Get(store_->FindPlan(job_, "edp"))->id, plan.id);
+}
+
+TEST_P(StorePlanningTest, OrdersOutrunThoseOfADatabaseThatIsLost) {
+  Succeed(store_->OutrunOrders(job_, 3, 5));
+  EXPECT_EQ(Get(store_->NewestOrders(job_)), std::nullopt);
+  Order("first");
+  EXPECT_EQ(Job().orders_version, 4);
+  Succeed(store_->OutrunOrders(job_, 4, 5));
+  EXPECT_EQ(Job().orders_version, 4) << "as far";
+  Succeed(store_->OutrunOrders(job_, 7, 5));
+  Succeed(store_->OutrunOrders(job_, 6, 6));
+  EXPECT_EQ(Get(store_->NewestOrders(job_)),
+            (OrdersRecord{.job = job_, .version = 8, .body = "first", .created = 5}));
+  EXPECT_EQ(Job().orders_version, 8);
+  Order("next");
+  EXPECT_EQ(Get(store_->NewestOrders(job_))->version, 9);
+  Succeed(store_->OutrunOrders(job_, 1000, 5));
+  EXPECT_THAT(Get(store_->ListOrders(job_, 10)), SizeIs(4)) << "the newest 50, whatever they are";
+
+  EXPECT_EQ(store_->OutrunOrders(job_, 1'000'000'000'001, 5).error().kind, ErrorKind::kInput);
+  Succeed(store_->EndJob(job_, 5));
+  Succeed(store_->OutrunOrders(job_, 2000, 5));
+  EXPECT_EQ(Job().orders_version, 1001);
+  Succeed(store_->OutrunOrders("j-none", 2, 5));
+}
+
+TEST_P(StorePlanningTest, WhatPlanningCameToIsKeptAtOnce) {
+  Get(store_->PutProfile(job_, "a", 1));
+  const PlanningTask task = Claim("w", 1);
+  PlanningOutcome outcome = Current();
+  outcome.frontier = "[frontier]";
+  outcome.plans = {NewPlan("edp", 1, "one"), NewPlan("straggler-1.25", 1, "two")};
+  outcome.plans[1].id = "p-00000000000000ff";
+  outcome.plans[1].created = 5;
+  outcome.orders = "orders";
+  outcome.again_at = 700;
+  ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 50)));
+  EXPECT_EQ(Get(store_->FindFrontier(job_)), "[frontier]");
+  EXPECT_EQ(Get(store_->FindPlan(job_, "edp"))->created, 50);
+  EXPECT_EQ(Get(store_->FindPlanById("p-00000000000000ff"))->body, "two");
+  EXPECT_EQ(Get(store_->FindPlanById("p-00000000000000ff"))->created, 5);
+  EXPECT_EQ(Get(store_->NewestOrders(job_)),
+            (OrdersRecord{.job = job_, .version = 1, .body = "orders", .created = 50}));
+  EXPECT_EQ(Job().orders_version, 1);
+  EXPECT_EQ(Job().planned, Job().generation);
+  EXPECT_TRUE(IsIdle(699));
+  EXPECT_EQ(Get(store_->NextPlanning()), 700);
+
+  Get(store_->PutProfile(job_, "b", 60));
+  EXPECT_EQ(Get(store_->FindFrontier(job_)), std::nullopt) << "of an older profile";
+}
+
+TEST_P(StorePlanningTest, WhatChangedMeanwhileIsDueAgain) {
+  Get(store_->PutProfile(job_, "a", 1));
+  const PlanningTask task = Claim("w", 1);
+  PlanningOutcome outcome = Current();
+  outcome.frontier = "of a";
+  outcome.again_at = 5000;
+  Get(store_->PutProfile(job_, "b", 2));
+  EXPECT_TRUE(IsIdle(3)) << "nobody else takes it on meanwhile";
+  ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 4)));
+  EXPECT_EQ(Get(store_->FindFrontier(job_)), std::nullopt);
+  EXPECT_EQ(Job().planned, 1);
+  EXPECT_EQ(Job().generation, 2);
+  const PlanningTask next = Claim("w", 4);
+  ASSERT_TRUE(Get(store_->CompletePlanning(next, Current(), 5)));
+  EXPECT_EQ(Get(store_->NextPlanning()), std::nullopt);
+}
+
+TEST_P(StorePlanningTest, WhatWasWantedMeanwhileIsNotForgotten) {
+  Succeed(store_->WantPlanning(job_, 1));
+  const PlanningTask task = Claim("w", 1);
+  Succeed(store_->WantPlanning(job_, 8000));
+  ASSERT_TRUE(Get(store_->CompletePlanning(task, Current(), 4)));
+  EXPECT_EQ(Get(store_->NextPlanning()), 8000);
+}
+
+TEST_P(StorePlanningTest, AFailureIsKeptAndTheOrdersInForceStay) {
+  Order("first");
+  Succeed(store_->SetTarget(job_, "impossible", 2));
+  const PlanningTask task = Claim("w", 2);
+  PlanningOutcome outcome = Current();
+  outcome.status = "failed";
+  outcome.problem = "no such deadline";
+  ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 3)));
+  EXPECT_EQ(Job().status, "failed");
+  EXPECT_EQ(Job().problem, "no such deadline");
+  EXPECT_EQ(Get(store_->NewestOrders(job_))->body, "first");
+}
+
+TEST_P(StorePlanningTest, OfAJobThatEndedMeanwhileNothingIsKept) {
+  Succeed(store_->WantPlanning(job_, 1));
+  const PlanningTask task = Claim("w", 1);
+  PlanningOutcome outcome = Current();
+  outcome.orders = "orders";
+  outcome.plans = {NewPlan("edp", 0)};
+  Succeed(store_->EndJob(job_, 2));
+  EXPECT_FALSE(Get(store_->CompletePlanning(task, outcome, 3)));
+  EXPECT_THAT(Get(store_->ListOrders(job_, 9)), IsEmpty());
+  EXPECT_THAT(Get(store_->ListPlans(job_, 9)), IsEmpty());
+}
+
+TEST_P(StorePlanningTest, AnOutcomeThatCannotBeKeptLeavesNothing) {
+  const PlanRecord there = Get(store_->AddPlan(NewPlan("edp", 0), 1));
+  Succeed(store_->WantPlanning(job_, 1));
+  const PlanningTask task = Claim("w", 1);
+  PlanningOutcome outcome = Current();
+  outcome.plans = {NewPlan("new", 0), there};
+  outcome.orders = "orders";
+  EXPECT_EQ(store_->CompletePlanning(task, outcome, 2).error().kind, ErrorKind::kInput);
+  EXPECT_THAT(Get(store_->ListPlans(job_, 9)), SizeIs(1));
+  EXPECT_EQ(Job().orders_version, 0);
+  outcome.plans.clear();
+  EXPECT_TRUE(Get(store_->CompletePlanning(task, outcome, 3))) << "the claim stays";
+}
+
+TEST_P(StorePlanningTest, TheNewest50OrdersAreKept) {
+  for (int i = 1; i <= 60; ++i) Order(fmt::format("orders {}", i));
+  const std::vector<OrdersRecord> kept = Get(store_->ListOrders(job_, 1000));
+  ASSERT_THAT(kept, SizeIs(50));
+  EXPECT_EQ(kept.front().version, 60);
+  EXPECT_EQ(kept.front().body, "orders 60");
+  EXPECT_EQ(kept.back().version, 11);
+  EXPECT_EQ(Job().orders_version, 60);
+}
+
+TEST_P(StorePlanningTest, TheNewest200PlansAreKeptAndThoseThatOrdersName) {
+  const PlanRecord in_force = Get(store_->AddPlan(NewPlan("no-slowdown", 0), 1));
+  const PlanRecord forgotten = Get(store_->AddPlan(NewPlan("edp", 0), 1));
+  Order(fmt::format(R"({{"plans": {{"0": "{}"}}}})", in_force.id));
+  Succeed(store_->WantPlanning(job_, 1));
+  PlanningOutcome outcome = Current();
+  outcome.plans.assign(200, NewPlan("straggler-1.25", 0));
+  ASSERT_TRUE(Get(store_->CompletePlanning(Claim("w", 1), outcome, 2)));
+  EXPECT_THAT(Get(store_->ListPlans(job_, 1000)), SizeIs(201));
+  EXPECT_EQ(Get(store_->FindPlanById(in_force.id)), in_force);
+  EXPECT_EQ(Get(store_->FindPlanById(forgotten.id)), std::nullopt);
+}
+
+TEST_P(StorePlanningTest, EachChangeIsHeardOnce) {
+  HeardNotices heard;
+  Succeed(store_->Listen([&](const Notice& notice) { heard.Add(notice); }));
+  EXPECT_EQ(store_->Listen([](const Notice&) {}).error().kind, ErrorKind::kInput);
+  using Kind = Notice::Kind;
+  Succeed(store_->AttachNode(job_, "node 7", "[]", 1));
+  EXPECT_EQ(heard.Next(), (Notice{.kind = Kind::kNode, .name = "node 7"}));
+  Succeed(store_->AttachNode(job_, "node 7", "[]", 2));  // The same: no news.
+  EXPECT_EQ(store_->SetTarget("j-0", "u", 2).error().kind, ErrorKind::kInput);
+  Succeed(store_->SetTarget(job_, "u", 2));
+  EXPECT_EQ(heard.Next(), (Notice{.kind = Kind::kPlanning, .name = ""}));
+  PlanningOutcome outcome = Current();
+  outcome.orders = "o";
+  ASSERT_TRUE(Get(store_->CompletePlanning(Claim("w", 2), outcome, 2)));
+  EXPECT_EQ(heard.Next(), (Notice{.kind = Kind::kOrders, .name = job_}));
+  TokenRecord token;
+  token.id = "t";
+  Succeed(store_->AddToken(token));
+  EXPECT_EQ(heard.Next(), (Notice{.kind = Kind::kTokens, .name = ""}));
+  Succeed(store_->EndJob(job_, 3));
+  EXPECT_EQ(heard.Next(), (Notice{.kind = Kind::kNode, .name = "node 7"}));
+}
+
+TEST_P(StorePlanningTest, WhoHearsOfAChangeSeesItAndMayUseTheStore) {
+  HeardNotices heard;
+  std::vector<std::int64_t> seen;
+  constexpr std::int64_t kChanges = 20;
+  Succeed(store_->Listen([&](const Notice& notice) {
+    seen.push_back(Job().generation);
+    Succeed(store_->Heartbeat(job_, Store::Steps::kOn, Job().generation, "", 1));
+    heard.Add(notice);
+  }));
+  for (std::int64_t i = 1; i <= kChanges; ++i) {
+    Succeed(store_->SetTarget(job_, fmt::format("{}", i), 1));
+    heard.Next();
+    ASSERT_EQ(seen.back(), i);
+  }
+}
+
+TEST_P(StorePlanningTest, ManyThreadsLoseNothingAndEachVersionIsOnce) {
+  constexpr std::size_t kThreads = 8;
+  constexpr std::size_t kWrites = 200;
+  std::vector<std::string> jobs(kThreads);
+  for (std::string& job : jobs) job = Register(fmt::format("own {}", &job - jobs.data()));
+  std::vector<std::vector<std::int64_t>> versions(kThreads);
+  RunInThreads(kThreads, [&](std::size_t i) {
+    for (std::size_t k = 0; k < kWrites; ++k) {
+      // All change one job, and each its own.
+      const std::string mine = fmt::format("{} {}", i, k);
+      versions[i].push_back(Get(store_->PutProfile(job_, mine, 1)));
+      Succeed(store_->SetTarget(jobs[i], mine, 1));
+      // On disk, or at least seen by all, once it returns.
+      if (Job(jobs[i]).target != mine) throw std::runtime_error("not written");
+      if (store_->SetTarget("j-none", mine, 1)) throw std::runtime_error("must fail");
+    }
+  });
+  std::vector<std::int64_t> all;
+  for (const auto& mine : versions) {
+    EXPECT_TRUE(std::is_sorted(mine.begin(), mine.end()));
+    all.insert(all.end(), mine.begin(), mine.end());
+  }
+  std::sort(all.begin(), all.end());
+  ASSERT_THAT(all, SizeIs(kThreads * kWrites));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    ASSERT_EQ(all[i], static_cast<std::int64_t>(i) + 1);
+  }
+  EXPECT_EQ(Job().profile_version, kThreads * kWrites);
+  EXPECT_EQ(Job().generation, kThreads * kWrites);
+  for (const std::string& job : jobs) EXPECT_EQ(Job(job).generation, kWrites);
+}
+
+}  // namespace
+}  // namespace perseus::store

@@ -1,0 +1,108 @@
+// Frontiers, plans and orders, which planning made.
+#include <fmt/format.h>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/cluster/store/sql_store.h"
+
+namespace perseus::store {
+namespace {
+
+constexpr std::int64_t kKeptPlans = 200;
+
+constexpr std::string_view kPlanColumns =
+    "plans.id, plans.job, plans.slug, plans.profile_version, plans.created";
+
+PlanRecord PlanWithoutBody(Row& row) {
+  return {.id = row.TakeText(0),
+          .job = row.TakeText(1),
+          .slug = row.TakeText(2),
+          .profile_version = row.Integer(3),
+          .body = {},
+          .created = row.Integer(4)};
+}
+
+PlanRecord PlanWithBody(Row& row) {
+  PlanRecord plan = PlanWithoutBody(row);
+  plan.body = row.TakeText(5);
+  return plan;
+}
+
+OrdersRecord OrdersOf(Row& row) {
+  return {.job = row.TakeText(0),
+          .version = row.Integer(1),
+          .body = row.TakeText(2),
+          .created = row.Integer(3)};
+}
+
+}  // namespace
+
+Result<PlanRecord> InsertPlan(Transaction& transaction, PlanRecord plan, Milliseconds now) {
+  if (plan.id.empty()) plan.id = MakeId("p-");
+  if (plan.created == 0) plan.created = now;
+  const Result<Rows> added = transaction.Run(
+      "INSERT INTO plans (id, job, slug, profile_version, body, created) "
+      "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING RETURNING id",
+      {plan.id, plan.job, plan.slug, plan.profile_version, plan.body, plan.created});
+  if (!added) return Fail(added);
+  if (added->empty()) return Fail("there is a plan {} already (plans never change)", plan.id);
+  // An id is 18 letters that stand in a text for nothing else, so orders need not be understood to
+  // see which plans they name.
+  const auto pruned = transaction.Run(
+      "DELETE FROM plans WHERE job = $1 AND number <= (SELECT number FROM plans WHERE job = $1 "
+      "ORDER BY number DESC LIMIT 1 OFFSET $2) AND NOT EXISTS (SELECT 1 FROM orders WHERE "
+      "orders.job = plans.job AND orders.body LIKE '%' || plans.id || '%')",
+      {plan.job, kKeptPlans});
+  if (!pruned) return Fail(pruned);
+  return plan;
+}
+
+Result<std::optional<std::string>> SqlStore::FindFrontier(std::string_view job) {
+  return ReadOne(
+      "SELECT frontiers.body FROM frontiers JOIN jobs ON jobs.id = frontiers.job "
+      "WHERE jobs.id = $1 AND frontiers.profile_version = jobs.profile_version",
+      {job}, [](Row& row) { return row.TakeText(0); });
+}
+
+Result<std::optional<PlanRecord>> SqlStore::FindPlan(std::string_view job, std::string_view slug) {
+  return ReadOne(fmt::format("SELECT {}, plans.body FROM plans JOIN jobs ON jobs.id = plans.job "
+                             "WHERE jobs.id = $1 AND plans.slug = $2 "
+                             "AND plans.profile_version = jobs.profile_version "
+                             "ORDER BY plans.number DESC LIMIT 1",
+                             kPlanColumns),
+                 {job, slug}, PlanWithBody);
+}
+
+Result<std::optional<PlanRecord>> SqlStore::FindPlanById(std::string_view id) {
+  return ReadOne(fmt::format("SELECT {}, plans.body FROM plans WHERE id = $1", kPlanColumns), {id},
+                 PlanWithBody);
+}
+
+Result<std::vector<PlanRecord>> SqlStore::ListPlans(std::string_view job, int limit) {
+  return ReadAll(fmt::format("SELECT {} FROM plans WHERE job = $1 ORDER BY number DESC LIMIT $2",
+                             kPlanColumns),
+                 {job, AsLimit(limit)}, PlanWithoutBody);
+}
+
+Result<PlanRecord> SqlStore::AddPlan(PlanRecord plan, Milliseconds now) {
+  return Write<PlanRecord>([&](Transaction& transaction) -> Result<PlanRecord> {
+    const Result<std::optional<LockedJob>> job = LockJob(transaction, plan.job);
+    if (!job) return Fail(job);
+    if (!*job) return Fail("there is no job {} (register it)", Excerpt(plan.job));
+    return InsertPlan(transaction, plan, now);
+  });
+}
+
+Result<std::optional<OrdersRecord>> SqlStore::NewestOrders(std::string_view job) {
+  return ReadOne(
+      "SELECT job, version, body, created FROM orders WHERE job = $1 ORDER BY version DESC LIMIT 1",
+      {job}, OrdersOf);
+}
+
+Result<std::vector<OrdersRecord>> SqlStore::ListOrders(std::string_view job, int limit) {
+  return ReadAll(
+      "SELECT job, version, body, created FROM orders WHERE job = $1 ORDER BY version DESC "
+      "LIMIT $2",
+      {job, AsLimit(limit)}, OrdersOf);
+}
+
+}  // namespace perseus::store

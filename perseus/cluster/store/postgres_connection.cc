@@ -1,0 +1,242 @@
+#include "perseus/cluster/store/postgres_connection.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "perseus/base/wording.h"
+
+namespace perseus::store {
+namespace {
+
+// Of pg_type; they never change.
+constexpr Oid kInt8 = 20;
+constexpr Oid kInt4 = 23;
+constexpr Oid kText = 25;
+constexpr Oid kFloat8 = 701;
+
+constexpr int kBinary = 1;
+constexpr int kAsText = 0;
+
+// Before the address, which may say otherwise. A server that is cut off is given up after some
+// 20 s, where Linux takes two hours or more. So does the server with us, who may have locked a job
+// in the middle of a transaction that all other replicas then wait for.
+constexpr std::pair<const char*, const char*> kDefaults[] = {
+    {"connect_timeout", "5"},
+    {"keepalives_idle", "10"},
+    {"keepalives_interval", "5"},
+    {"keepalives_count", "2"},
+    {"tcp_user_timeout", "20000"},
+    {"target_session_attrs", "read-write"},
+    {"options",
+     "-c idle_in_transaction_session_timeout=20s -c tcp_keepalives_idle=10 "
+     "-c tcp_keepalives_interval=5 -c tcp_keepalives_count=2 -c tcp_user_timeout=20s"},
+};
+
+// What libpq says, without the lines that say more of the same.
+std::string FirstLine(std::string_view text) { return Explained(text.substr(0, text.find('\n'))); }
+
+// Parameters as PostgreSQL's binary format has them: texts need no copy and no byte at their end.
+class BoundParameters {
+ public:
+  BoundParameters(Parameters parameters) {
+    numbers_.reserve(parameters.size());  // Pointers into it stay.
+    for (const Parameter& parameter : parameters) Add(parameter);
+  }
+  int count() const { return static_cast<int>(types_.size()); }
+  const Oid* types() const { return types_.data(); }
+  const char* const* values() const { return values_.data(); }
+  const int* lengths() const { return lengths_.data(); }
+  const int* formats() const { return formats_.data(); }
+
+ private:
+  using Bytes = std::array<char, 8>;
+
+  void Add(const Parameter& parameter) {
+    if (const auto* integer = std::get_if<std::int64_t>(&parameter)) {
+      AddNumber(kInt8, static_cast<std::uint64_t>(*integer));
+    } else if (const auto* real = std::get_if<double>(&parameter)) {
+      AddNumber(kFloat8, std::bit_cast<std::uint64_t>(*real));
+    } else if (const auto* text = std::get_if<std::string_view>(&parameter)) {
+      // A null pointer would be NULL.
+      Add(kText, text->empty() ? "" : text->data(), static_cast<int>(text->size()));
+    } else {
+      Add(0, nullptr, 0);
+    }
+  }
+  void AddNumber(Oid type, std::uint64_t number) {
+    Bytes& bytes = numbers_.emplace_back();
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      bytes[i] = static_cast<char>(number >> (56 - 8 * i));
+    }
+    Add(type, bytes.data(), static_cast<int>(bytes.size()));
+  }
+  void Add(Oid type, const char* value, int length) {
+    types_.push_back(type);
+    values_.push_back(value);
+    lengths_.push_back(length);
+    formats_.push_back(kBinary);
+  }
+
+  std::vector<Bytes> numbers_;
+  std::vector<Oid> types_;
+  std::vector<const char*> values_;
+  std::vector<int> lengths_;
+  std::vector<int> formats_;
+};
+
+template <typename Number>
+Number Parse(std::string_view text) {
+  Number number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+Value ValueAt(const PGresult* result, int row, int column) {
+  if (::PQgetisnull(result, row, column) != 0) return std::monostate();
+  const std::string_view text(::PQgetvalue(result, row, column),
+                              static_cast<std::size_t>(::PQgetlength(result, row, column)));
+  switch (::PQftype(result, column)) {
+    case kInt8:
+    case kInt4:
+      return Parse<std::int64_t>(text);
+    case kFloat8:
+      return Parse<double>(text);
+    default:
+      return std::string(text);
+  }
+}
+
+Rows RowsOf(const PGresult* result) {
+  Rows rows;
+  for (int row = 0; row < ::PQntuples(result); ++row) {
+    std::vector<Value> values;
+    const int columns = ::PQnfields(result);
+    values.reserve(static_cast<std::size_t>(columns));
+    for (int column = 0; column < columns; ++column) {
+      values.push_back(ValueAt(result, row, column));
+    }
+    rows.emplace_back(std::move(values));
+  }
+  return rows;
+}
+
+struct FreeOptions {
+  void operator()(PQconninfoOption* options) const { ::PQconninfoFree(options); }
+};
+
+}  // namespace
+
+Result<PostgresAddress> ParsePostgresAddress(const std::string& url) {
+  char* complaint = nullptr;  // Not shown: it quotes, and what it quotes may be a password.
+  const std::unique_ptr<PQconninfoOption, FreeOptions> options(
+      ::PQconninfoParse(url.c_str(), &complaint));
+  ::PQfreemem(complaint);
+  const auto find = [&](std::string_view keyword) -> std::string {
+    for (const PQconninfoOption* option = options.get(); option && option->keyword; ++option) {
+      if (keyword == option->keyword && option->val != nullptr) return option->val;
+    }
+    return {};
+  };
+  std::string host = find("host");
+  if (host.empty()) host = find("hostaddr");
+  const std::string port = find("port");
+  const std::string name = find("dbname");
+  // A password with an @ or / that is not encoded ends up, in parts, in these.
+  const bool is_torn = (host + port + name).find('@') != std::string::npos;
+  if (!options || is_torn || url.find('\0') != std::string::npos) {
+    return Fail(
+        "that is no address of a PostgreSQL database (expected "
+        "postgresql://USER:PASSWORD@HOST:PORT/NAME, with %40 for an @ in the password, %2F for a "
+        "/, %3A for a : and %25 for a %)");
+  }
+  return PostgresAddress{
+      .url = url,
+      .name = fmt::format("postgresql://{}{}{}/{}", host, port.empty() ? "" : ":", port, name)};
+}
+
+Result<PostgresConnection> PostgresConnection::Open(const PostgresAddress& address) {
+  std::vector<const char*> keywords;
+  std::vector<const char*> values;
+  const auto add = [&](const char* keyword, const char* value) {
+    keywords.push_back(keyword);
+    values.push_back(value);
+  };
+  for (const auto& [keyword, value] : kDefaults) add(keyword, value);
+  add("dbname", address.url.c_str());
+  add("client_encoding", "UTF8");
+  add("fallback_application_name", "perseus");
+  add(nullptr, nullptr);
+  constexpr int kExpandAddress = 1;
+  PostgresConnection connection(::PQconnectdbParams(keywords.data(), values.data(), kExpandAddress),
+                                address.name);
+  PGconn* const handle = connection.handle();
+  if (::PQstatus(handle) != CONNECTION_OK) return connection.Failure(nullptr);
+  // By default libpq prints them.
+  ::PQsetNoticeProcessor(
+      handle, [](void*, const char*) {}, nullptr);
+  return connection;
+}
+
+bool PostgresConnection::WasInConflict() const { return state_ == "40001" || state_ == "40P01"; }
+
+bool PostgresConnection::IsIdle() const {
+  return !is_lost_ && ::PQtransactionStatus(connection_.get()) == PQTRANS_IDLE;
+}
+
+tl::unexpected<Error> PostgresConnection::Failure(const PGresult* result) {
+  const auto field = [&](int code) -> std::string {
+    const char* text = result == nullptr ? nullptr : ::PQresultErrorField(result, code);
+    return text == nullptr ? "" : text;
+  };
+  state_ = field(PG_DIAG_SQLSTATE);
+  const std::string primary = field(PG_DIAG_MESSAGE_PRIMARY);
+  const std::string cause =
+      FirstLine(primary.empty() ? ::PQerrorMessage(connection_.get()) : primary);
+  // What has no state comes from libpq, which could not reach the server or did not understand it
+  // (its status does not always tell). 08: connections; 57P: the server stops, or a person has
+  // ended this one.
+  if (state_.empty() || state_.starts_with("08") || state_.starts_with("57P")) {
+    is_lost_ = true;
+    return FailAs(ErrorKind::kSystem,
+                  "the database at {} does not answer: {} (see that it runs and lets this user in; "
+                  "then try again)",
+                  name_, cause);
+  }
+  // 22: data; 54: limits, such as of an index's keys; both are of what was given.
+  if (state_.starts_with("22") || state_.starts_with("54")) {
+    return Fail("the database at {} cannot keep that: {} (mend or shorten it)", name_, cause);
+  }
+  return FailAs(ErrorKind::kSystem, "the database at {} refuses: {} (see its log)", name_, cause);
+}
+
+Result<std::string> PostgresConnection::Prepare(std::string_view sql, Parameters parameters) {
+  if (const auto known = statements_.find(sql); known != statements_.end()) return known->second;
+  const std::string text(sql);
+  const std::string name = fmt::format("s{}", statements_.size());
+  const BoundParameters bound(parameters);
+  const Answer answer(
+      ::PQprepare(connection_.get(), name.c_str(), text.c_str(), bound.count(), bound.types()));
+  if (::PQresultStatus(answer.get()) != PGRES_COMMAND_OK) return Failure(answer.get());
+  statements_.emplace(text, name);
+  return name;
+}
+
+Result<Rows> PostgresConnection::Run(std::string_view sql, Parameters parameters) {
+  state_.clear();
+  const Result<std::string> name = Prepare(sql, parameters);
+  if (!name) return Fail(name);
+  const BoundParameters bound(parameters);
+  const Answer answer(::PQexecPrepared(connection_.get(), name->c_str(), bound.count(),
+                                       bound.values(), bound.lengths(), bound.formats(), kAsText));
+  const ExecStatusType status = ::PQresultStatus(answer.get());
+  if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) return Failure(answer.get());
+  return RowsOf(answer.get());
+}
+
+}  // namespace perseus::store

@@ -1,0 +1,232 @@
+// What only PostgreSQL can get wrong: replicas, and a server that goes away.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "perseus/cluster/store/heard_notices.h"
+#include "perseus/cluster/store/database.h"
+#include "perseus/cluster/store/postgres_listener.h"
+#include "perseus/cluster/store/store_fixture.h"
+
+namespace perseus::store {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class PostgresTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!PostgresServer::WhyNot().empty()) GTEST_SKIP() << PostgresServer::WhyNot();
+    address_ = SharedPostgres().MakeDatabase();
+  }
+  static std::string Register(Store& store, const std::string& key) {
+    return Get(store.CreateJob({.key = key, .body = "{}", .target = "t"}, 1)).job.id;
+  }
+
+  std::string address_;
+};
+
+TEST_F(PostgresTest, TwoReplicasClaimEachTaskOnce) {
+  constexpr int kTasks = 200;
+  std::unique_ptr<Store> replicas[] = {Get(OpenStore(address_)), Get(OpenStore(address_))};
+  std::set<std::string> jobs;
+  for (int i = 0; i < kTasks; ++i) {
+    const std::string job = Register(*replicas[0], fmt::format("k{}", i));
+    Succeed(replicas[0]->WantPlanning(job, 1));
+    jobs.insert(job);
+  }
+  std::vector<std::vector<std::string>> claimed(4);
+  RunInThreads(claimed.size(), [&](std::size_t i) {
+    Store& store = *replicas[i % 2];
+    const std::string worker = fmt::format("w{}", i);
+    while (const auto task = Get(store.ClaimPlanning(worker, 1, 1000))) {
+      claimed[i].push_back(task->job);
+      if (!Get(store.CompletePlanning(*task, {}, 1))) throw std::runtime_error("lost a claim");
+    }
+  });
+  std::multiset<std::string> all;
+  for (const auto& mine : claimed) all.insert(mine.begin(), mine.end());
+  EXPECT_EQ(all, std::multiset<std::string>(jobs.begin(), jobs.end()));
+}
+
+TEST_F(PostgresTest, ReplicasThatStartAtOnceMigrateOnce) {
+  std::atomic<int> opened = 0;
+  RunInThreads(6, [&](std::size_t) {
+    if (Get(OpenStore(address_))->Ping()) ++opened;
+  });
+  EXPECT_EQ(opened, 6);
+}
+
+TEST_F(PostgresTest, ANoticeReachesTheOtherReplicaAfterTheChange) {
+  const auto one = Get(OpenStore(address_));
+  const auto other = Get(OpenStore(address_));
+  const std::string job = Register(*one, "k");
+  HeardNotices heard;
+  std::vector<std::int64_t> seen;
+  Succeed(other->Listen([&](const Notice& notice) {
+    seen.push_back(Get(other->FindJob(job))->generation);
+    heard.Add(notice);
+  }));
+  for (int i = 1; i <= 50; ++i) {
+    Succeed(one->SetTarget(job, "u", 1));
+    EXPECT_EQ(heard.Next().kind, Notice::Kind::kPlanning);
+    ASSERT_EQ(seen.back(), i);
+  }
+}
+
+TEST_F(PostgresTest, AServerThatGoesAwayAndComesBackIsUsedAgain) {
+  PostgresServer server;  // Its own: others' tests are not to see it go.
+  auto store = Get(OpenStore(server.MakeDatabase()));
+  const std::string job = Register(*store, "k");
+  HeardNotices heard;
+  Succeed(store->Listen([&](const Notice& notice) { heard.Add(notice); }));
+
+  server.Stop();
+  for (int i = 0; i < 3; ++i) {
+    const Result<void> set = store->SetTarget(job, "away", 1);
+    ASSERT_FALSE(set);
+    EXPECT_EQ(set.error().kind, ErrorKind::kSystem);
+    EXPECT_THAT(set.error().message, AllOf(HasSubstr("the database at postgresql:///"),
+                                           HasSubstr(" does not answer: "), Not(HasSubstr("\n"))));
+    EXPECT_EQ(store->Ping().error().kind, ErrorKind::kSystem);
+  }
+  server.Start();
+  EXPECT_EQ(heard.Next().kind, Notice::Kind::kLookAgain);
+  EXPECT_EQ(Get(store->FindJob(job))->target, "t");
+  Succeed(store->SetTarget(job, "back", 1));
+  EXPECT_EQ(heard.Next().kind, Notice::Kind::kPlanning);
+
+  // Its connections are dead, which nobody has to notice.
+  server.Restart();
+  Succeed(store->SetTarget(job, "again", 1));
+  EXPECT_EQ(Get(store->FindJob(job))->target, "again");
+  EXPECT_EQ(Get(store->FindJob(job))->generation, 2);
+
+  // A store may go while it tries to connect again.
+  server.Stop();
+  store.reset();
+}
+
+// What it would do of itself is to keep their locks for two hours.
+TEST_F(PostgresTest, TransactionsOfAReplicaThatIsCutOffEndSoon) {
+  const auto database = Get(OpenPostgres(address_));
+  Rows rows =
+      Get(database->Read("SELECT current_setting('idle_in_transaction_session_timeout')", {}));
+  EXPECT_EQ(rows.at(0).TakeText(0), "20s");
+}
+
+TEST_F(PostgresTest, TablesOfANewerProgramAreRefused) {
+  Get(OpenStore(address_));
+  const auto database = Get(OpenPostgres(address_));
+  Succeed(database->Transact([](Transaction& transaction) -> Result<void> {
+    const auto set = transaction.Run("UPDATE schema_version SET version = $1", {1000});
+    if (!set) return Fail(set);
+    return {};
+  }));
+  const auto newer = OpenStore(address_);
+  ASSERT_FALSE(newer);
+  EXPECT_EQ(newer.error().kind, ErrorKind::kInput);
+  EXPECT_THAT(newer.error().message, HasSubstr("tables are of version 1000"));
+}
+
+TEST_F(PostgresTest, WhatFailsLeavesNothingAndSendsNothing) {
+  const auto store = Get(OpenStore(address_));
+  const auto database = Get(OpenPostgres(address_));
+  HeardNotices heard;
+  Succeed(store->Listen([&](const Notice& notice) { heard.Add(notice); }));
+  const auto write = [&](const std::string& id, bool fails) {
+    return database->Transact([&](Transaction& transaction) -> Result<void> {
+      const auto added = transaction.Run("INSERT INTO tokens VALUES ($1, '', '', '', '', 1, 1)",
+                                         {std::string_view(id)});
+      if (!added) return Fail(added);
+      Result<void> told = transaction.Notify({.kind = Notice::Kind::kNode, .name = id});
+      if (!told) return told;
+      if (fails) return Fail("on purpose");
+      return {};
+    });
+  };
+  EXPECT_EQ(write("a", true).error().message, "on purpose");
+  Succeed(write("b", false));
+  EXPECT_EQ(heard.Next().name, "b");
+  EXPECT_EQ(Get(store->Tokens()).size(), 1u);
+  EXPECT_THAT(write("b", false).error().message, HasSubstr("refuses: duplicate key"));
+}
+
+TEST_F(PostgresTest, TransactionsInEachOthersWayAreTriedAgain) {
+  const auto store = Get(OpenStore(address_));
+  const auto database = Get(OpenPostgres(address_));
+  const std::string jobs[] = {Register(*store, "a"), Register(*store, "b")};
+  // Each locks one job and then, once both have, the other: a deadlock.
+  std::atomic<int> locked = 0;
+  std::atomic<int> runs = 0;
+  RunInThreads(2, [&](std::size_t i) {
+    Succeed(database->Transact([&](Transaction& transaction) -> Result<void> {
+      ++runs;
+      for (std::size_t k = 0; k < 2; ++k) {
+        const auto updated =
+            transaction.Run("UPDATE jobs SET generation = generation + 1 WHERE id = $1",
+                            {std::string_view(jobs[(i + k) % 2])});
+        if (!updated) return Fail(updated);
+        ++locked;
+        while (locked < 2) std::this_thread::yield();
+      }
+      return {};
+    }));
+  });
+  EXPECT_GT(runs, 2);
+  for (const std::string& job : jobs) EXPECT_EQ(Get(store->FindJob(job))->generation, 2);
+}
+
+TEST_F(PostgresTest, WhatIsTooLongIsTheGiversFault) {
+  const auto store = Get(OpenStore(address_));
+  const std::string job = Register(*store, "k");
+  // No notice is as long as this.
+  const auto attached = store->AttachNode(job, std::string(9000, 'n'), "[]", 1);
+  ASSERT_FALSE(attached);
+  EXPECT_EQ(attached.error().kind, ErrorKind::kInput);
+  EXPECT_TRUE(Get(store->NodesOf(job)).empty());
+}
+
+TEST(PostgresAddressTest, APasswordIsNeverShown) {
+  for (const char* url : {
+           "postgresql://u:secret@127.0.0.1:1/db",
+           "postgresql://u@127.0.0.1:1/db?password=secret",
+           "postgresql://u:x@secret@127.0.0.1:1/db",
+           "postgresql://u:x/secret@127.0.0.1:1/db",
+           "postgresql://u:x?secret@127.0.0.1:1/db",
+           "postgresql://u:x%secret@127.0.0.1:1/db",
+           "postgresql://u:p@127.0.0.1:1/db?secret=secret",
+           "postgresql://u:p@127.0.0.1:secret@/db",
+       }) {
+    const auto store = OpenStore(url);
+    ASSERT_FALSE(store);
+    EXPECT_THAT(store.error().message, Not(HasSubstr("secret")));
+  }
+  const auto refused = OpenStore("postgresql://u:secret@127.0.0.1:1/db");
+  EXPECT_EQ(refused.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("the database at postgresql://127.0.0.1:1/db does not answer: "));
+}
+
+TEST(PostgresNoticeTest, ANoticeReadsAsItWasWritten) {
+  for (const Notice& notice : {Notice{.kind = Notice::Kind::kOrders, .name = "j-1"},
+                               Notice{.kind = Notice::Kind::kNode, .name = "a node of many words"},
+                               Notice{.kind = Notice::Kind::kPlanning, .name = ""},
+                               Notice{.kind = Notice::Kind::kTokens, .name = ""}}) {
+    EXPECT_EQ(ParseNotice(NoticeText(notice)), notice);
+  }
+  EXPECT_EQ(NoticeText({.kind = Notice::Kind::kOrders, .name = "j-1"}), "orders j-1");
+  for (const char* text : {"", "news of tomorrow", "order j-1"}) {
+    EXPECT_EQ(ParseNotice(text).kind, Notice::Kind::kLookAgain);
+  }
+}
+
+}  // namespace
+}  // namespace perseus::store

@@ -1,0 +1,162 @@
+// What only SQLite can get wrong.
+#include <sqlite3.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "perseus/cluster/store/heard_notices.h"
+#include "perseus/cluster/store/database.h"
+#include "perseus/cluster/store/schema.h"
+#include "perseus/cluster/store/store_fixture.h"
+
+namespace perseus::store {
+namespace {
+
+using testing::HasSubstr;
+
+// Runs SQL past the store.
+void RunSql(const std::filesystem::path& path, const std::string& sql) {
+  sqlite3* database = nullptr;
+  ::sqlite3_open(path.c_str(), &database);
+  char* complaint = nullptr;
+  ::sqlite3_exec(database, sql.c_str(), nullptr, nullptr, &complaint);
+  EXPECT_EQ(complaint, nullptr) << complaint;
+  ::sqlite3_free(complaint);
+  ::sqlite3_close(database);
+}
+
+class SqliteTest : public testing::Test {
+ protected:
+  const TemporaryDirectory directory_;
+  const std::filesystem::path path_ = directory_ / "perseus.db";
+  const std::string address_ = "sqlite:" + path_.string();
+};
+
+TEST_F(SqliteTest, ASecondServerOnOneFileIsRefused) {
+  auto store = Get(OpenStore(address_));
+  const auto second = OpenStore(address_);
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message, HasSubstr("another server has the database"));
+  EXPECT_THAT(second.error().message, HasSubstr("use postgresql:// for several"));
+  store.reset();
+  EXPECT_TRUE(OpenStore(address_).has_value());
+}
+
+TEST_F(SqliteTest, WhatIsNoDatabaseIsRefusedWithARemedy) {
+  RunSql(path_, "CREATE TABLE t (a)");
+  std::filesystem::resize_file(path_, 0);
+  std::FILE* file = std::fopen(path_.c_str(), "w");
+  for (int i = 0; i < 1000; ++i) std::fputs("no database, but a text\n", file);
+  std::fclose(file);
+  const auto text = OpenStore(address_);
+  ASSERT_FALSE(text);
+  EXPECT_EQ(text.error().kind, ErrorKind::kInput);
+  EXPECT_THAT(text.error().message, HasSubstr("file is not a database (name another file)"));
+
+  const auto nowhere = OpenStore("sqlite:" + (directory_ / "none/perseus.db").string());
+  ASSERT_FALSE(nowhere);
+  EXPECT_EQ(nowhere.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(nowhere.error().message, HasSubstr("does its directory exist"));
+
+  for (const char* address : {"", "sqlite:", "mysql://user:secret@host/db", "perseus.db"}) {
+    const auto wrong = OpenStore(address);
+    ASSERT_FALSE(wrong);
+    EXPECT_EQ(wrong.error().kind, ErrorKind::kInput);
+    EXPECT_THAT(wrong.error().message, testing::Not(HasSubstr("secret")));
+  }
+}
+
+TEST_F(SqliteTest, OnlyItsOwnerReadsAFileThatIsNew) {
+  namespace fs = std::filesystem;
+  const auto store = Get(OpenStore(address_));
+  for (const char* end : {"", "-wal", "-shm"}) {
+    const fs::perms mode = fs::status(path_.string() + end).permissions();
+    EXPECT_EQ(mode, fs::perms::owner_read | fs::perms::owner_write) << path_ << end;
+  }
+}
+
+TEST_F(SqliteTest, TablesOfANewerProgramAreRefused) {
+  Get(OpenStore(address_));
+  RunSql(path_, "UPDATE schema_version SET version = 1000");
+  const auto newer = OpenStore(address_);
+  ASSERT_FALSE(newer);
+  EXPECT_EQ(newer.error().kind, ErrorKind::kInput);
+  EXPECT_THAT(newer.error().message, HasSubstr("tables are of version 1000"));
+  EXPECT_THAT(newer.error().message, HasSubstr("install the newer program"));
+}
+
+TEST_F(SqliteTest, AMigrationThatFailsLeavesNothing) {
+  RunSql(path_, "CREATE TABLE tokens (somebody TEXT)");  // In the way of the tables.
+  ASSERT_FALSE(OpenStore(address_));
+  RunSql(path_, "CREATE TABLE jobs (these TEXT); DROP TABLE jobs; DROP TABLE tokens");
+  EXPECT_TRUE(OpenStore(address_).has_value());
+}
+
+TEST_F(SqliteTest, ATransactionThatFailsTakesBackItsOwnChangesAlone) {
+  const auto database = Get(OpenSqlite(path_));
+  Succeed(Migrate(*database));
+  const auto add = [](Transaction& transaction, std::string_view id) -> Result<void> {
+    const auto added =
+        transaction.Run("INSERT INTO tokens VALUES ($1, '', '', '', '', $2, $3)", {id, 1, 2.0});
+    if (!added) return Fail(added);
+    return {};
+  };
+  Succeed(database->Transact([&](Transaction& transaction) { return add(transaction, "kept"); }));
+  const Result<void> failed = database->Transact([&](Transaction& transaction) -> Result<void> {
+    Succeed(add(transaction, "gone"));
+    return add(transaction, "kept");
+  });
+  EXPECT_THAT(failed.error().message, HasSubstr("UNIQUE constraint failed"));
+  EXPECT_THROW((void)database->Transact([&](Transaction& transaction) -> Result<void> {
+    Succeed(add(transaction, "gone, too"));
+    throw std::bad_alloc();
+  }),
+               std::bad_alloc);
+  const Rows rows = Get(database->Read("SELECT id FROM tokens", {}));
+  ASSERT_EQ(rows.size(), 1u);
+}
+
+TEST_F(SqliteTest, NullsAreKept) {
+  const auto database = Get(OpenSqlite(path_));
+  Rows rows = Get(database->Read("SELECT $1, $2, $1", {std::monostate(), ""}));
+  EXPECT_TRUE(rows[0].IsNull(0));
+  EXPECT_FALSE(rows[0].IsNull(1));
+  EXPECT_TRUE(rows[0].IsNull(2));
+  EXPECT_EQ(rows[0].Integer(0), 0);
+  EXPECT_EQ(rows[0].TakeText(0), "");
+}
+
+TEST_F(SqliteTest, TheFileShrinksWhenJobsArePruned) {
+  {
+    const auto store = Get(OpenStore(address_));
+    const std::string job =
+        Get(store->CreateJob({.key = "k", .body = "{}", .target = "t"}, 1)).job.id;
+    Get(store->PutProfile(job, LongText(20'000'000), 1));
+    Succeed(store->EndJob(job, 2));
+    EXPECT_EQ(Get(store->Prune(3, 10)), 1);
+  }
+  EXPECT_LT(std::filesystem::file_size(path_), 1'000'000u);
+}
+
+TEST_F(SqliteTest, ADatabaseThatStopsWritingSaysSoAndLosesNothingOlder) {
+  const auto store = Get(OpenStore(address_));
+  const std::string job =
+      Get(store->CreateJob({.key = "k", .body = "{}", .target = "t"}, 1)).job.id;
+  // A person's sqlite3 that has the file for longer than the store waits.
+  sqlite3* person = nullptr;
+  ASSERT_EQ(::sqlite3_open(path_.c_str(), &person), SQLITE_OK);
+  ASSERT_EQ(::sqlite3_exec(person, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  const Result<void> refused = store->SetTarget(job, "u", 1);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(refused.error().message, HasSubstr("another program has it"));
+  EXPECT_EQ(Get(store->FindJob(job))->target, "t");
+  ::sqlite3_close(person);
+  Succeed(store->SetTarget(job, "u", 1));
+  EXPECT_EQ(Get(store->FindJob(job))->target, "u");
+}
+
+}  // namespace
+}  // namespace perseus::store

@@ -1,0 +1,113 @@
+// What the store's tests run against: every kind of database that it can be opened on.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "perseus/cluster/store/store.h"
+#include "tests/support/postgres_server.h"
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::store {
+
+// One for all tests of the process, started by the first that asks.
+inline PostgresServer& SharedPostgres() {
+  static PostgresServer server;
+  return server;
+}
+
+// The value, or a failed test.
+template <typename T>
+T Get(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return std::move(*result);
+}
+inline void Succeed(const Result<void>& result) {
+  if (!result) throw std::runtime_error(result.error().message);
+}
+
+// Calls work(0), …, work(count - 1), each on a thread of its own; returns when all have.
+template <typename Work>
+void RunInThreads(std::size_t count, const Work& work) {
+  std::vector<std::thread> threads;
+  threads.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) threads.emplace_back([&work, i] { work(i); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+inline std::string LongText(std::size_t size) {
+  std::string text;
+  text.resize(size, 'x');
+  return text;
+}
+
+enum class Backend { kSqlite, kMemory, kPostgres };
+
+inline std::string NameOf(const testing::TestParamInfo<Backend>& info) {
+  switch (info.param) {
+    case Backend::kSqlite:
+      return "Sqlite";
+    case Backend::kMemory:
+      return "Memory";
+    case Backend::kPostgres:
+      break;
+  }
+  return "Postgres";
+}
+
+inline const auto kBackends =
+    testing::Values(Backend::kSqlite, Backend::kMemory, Backend::kPostgres);
+
+// A store on a new database, and a job in it.
+class StoreTest : public testing::TestWithParam<Backend> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == Backend::kPostgres && !PostgresServer::WhyNot().empty()) {
+      GTEST_SKIP() << PostgresServer::WhyNot();
+    }
+    switch (GetParam()) {
+      case Backend::kSqlite:
+        address_ = "sqlite:" + (directory_ / "perseus.db").string();
+        break;
+      case Backend::kMemory:
+        address_ = "sqlite::memory:";
+        break;
+      case Backend::kPostgres:
+        address_ = SharedPostgres().MakeDatabase();
+        break;
+    }
+    store_ = Get(OpenStore(address_));
+    job_ = Register("run7");
+  }
+
+  std::string Register(const std::string& key, Milliseconds now = 1000) {
+    return Get(store_->CreateJob({.key = key, .body = "{}", .target = "t"}, now)).job.id;
+  }
+  JobRecord Job(const std::string& id_or_key) { return Get(store_->FindJob(id_or_key)).value(); }
+  JobRecord Job() { return Job(job_); }
+
+  // A plan of the job, as it is before the store has given it an id and a time.
+  PlanRecord NewPlan(const std::string& slug, std::int64_t profile_version,
+                     const std::string& body = "{}") const {
+    PlanRecord plan;
+    plan.job = job_;
+    plan.slug = slug;
+    plan.profile_version = profile_version;
+    plan.body = body;
+    return plan;
+  }
+
+  TemporaryDirectory directory_;
+  std::string address_;
+  std::unique_ptr<Store> store_;
+  std::string job_;
+};
+
+}  // namespace perseus::store

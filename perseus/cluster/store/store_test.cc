@@ -1,0 +1,495 @@
+// Jobs, profiles, plans, nodes, stragglers and tokens, on every database.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "perseus/cluster/store/store_fixture.h"
+
+namespace perseus::store {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+INSTANTIATE_TEST_SUITE_P(Every, StoreTest, kBackends, NameOf);
+
+TEST_P(StoreTest, AJobIsFoundByIdAndByKeyAsItWasRegistered) {
+  EXPECT_THAT(job_, testing::MatchesRegex("j-[0-9a-f]{16}"));
+  const JobRecord expected = {.id = job_,
+                              .key = "run7",
+                              .body = "{}",
+                              .target = "t",
+                              .status = "waiting",
+                              .problem = "",
+                              .created = 1000,
+                              .summary = ""};
+  EXPECT_EQ(Get(store_->FindJob(job_)), expected);
+  EXPECT_EQ(Get(store_->FindJob("run7")), expected);
+  EXPECT_EQ(Get(store_->FindJob("run8")), std::nullopt);
+}
+
+TEST_P(StoreTest, AKeyIsOfOneJobUntilThatEnds) {
+  const auto again = Get(store_->CreateJob({.key = "run7", .body = "other", .target = "u"}, 2000));
+  EXPECT_FALSE(again.is_new);
+  EXPECT_EQ(again.job, Job());
+
+  Succeed(store_->EndJob(job_, 3000));
+  const auto next = Get(store_->CreateJob({.key = "run7", .body = "other", .target = "u"}, 4000));
+  EXPECT_TRUE(next.is_new);
+  EXPECT_NE(next.job.id, job_);
+  EXPECT_EQ(Job("run7").id, next.job.id);
+  EXPECT_EQ(Job(job_).ended, 3000);
+
+  Succeed(store_->EndJob(next.job.id, 5000));
+  EXPECT_EQ(Job("run7").id, next.job.id) << "the newest of those that ended";
+}
+
+TEST_P(StoreTest, ManyWhoRegisterOneKeyGetOneJob) {
+  std::vector<Store::Created> created(8);
+  RunInThreads(created.size(), [&](std::size_t i) {
+    created[i] = Get(store_->CreateJob({.key = "shared", .body = "{}", .target = "t"}, 1000));
+  });
+  int news = 0;
+  for (const Store::Created& one : created) {
+    EXPECT_EQ(one.job.id, created[0].job.id);
+    news += one.is_new ? 1 : 0;
+  }
+  EXPECT_EQ(news, 1);
+}
+
+TEST_P(StoreTest, JobsAreListedInPagesInOrderOfCreation) {
+  // At one time: the clock does not tell them apart.
+  for (const char* key : {"b", "a", "c"}) Register(key);
+  Succeed(store_->EndJob(Job("a").id, 2000));
+  const auto keys = [&](Store::Which which, std::string_view after, int limit) {
+    std::vector<std::string> found;
+    for (const JobRecord& job : Get(store_->ListJobs(which, after, limit))) {
+      found.push_back(job.key);
+    }
+    return found;
+  };
+  EXPECT_THAT(keys(Store::Which::kAll, "", 100), ElementsAre("run7", "b", "a", "c"));
+  EXPECT_THAT(keys(Store::Which::kRunning, "", 100), ElementsAre("run7", "b", "c"));
+  EXPECT_THAT(keys(Store::Which::kRunning, job_, 1), ElementsAre("b"));
+  EXPECT_THAT(keys(Store::Which::kAll, Job("c").id, 100), IsEmpty());
+  EXPECT_THAT(keys(Store::Which::kAll, "", 0), IsEmpty());
+  EXPECT_THAT(keys(Store::Which::kAll, "", -1), IsEmpty());
+  EXPECT_EQ(store_->ListJobs(Store::Which::kAll, "j-gone", 1).error().kind, ErrorKind::kInput);
+}
+
+TEST_P(StoreTest, WhatIsNoRunningJobIsNotChanged) {
+  Succeed(store_->EndJob(job_, 2000));
+  Succeed(store_->EndJob(job_, 3000));
+  EXPECT_EQ(Job().ended, 2000);
+  const JobRecord before = Job();
+  for (const std::string& job : {job_, std::string("j-0000000000000000")}) {
+    EXPECT_EQ(store_->SetTarget(job, "u", 1).error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->PutProfile(job, "csv", 1).error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->AddMeasurements(job, "[]", 1).error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->AttachNode(job, "n", "[]", 1).error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->PutStraggler({.job = job, .source = "report"}, 1).error().kind,
+              ErrorKind::kInput);
+    EXPECT_EQ(store_->PutRank(job, 0, 0, "{}").error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->ClearRanks(job).error().kind, ErrorKind::kInput);
+    EXPECT_FALSE(Get(store_->DeleteStraggler(job, 0, "report", 1)));
+    Succeed(store_->Heartbeat(job, Store::Steps::kOn, 9, "", 9));
+    Succeed(store_->WantPlanning(job, 1));
+  }
+  EXPECT_EQ(Job(), before);
+  EXPECT_EQ(Get(store_->NextPlanning()), std::nullopt);
+  EXPECT_EQ(store_->EndJob("j-0000000000000000", 1).error().kind, ErrorKind::kInput);
+}
+
+TEST_P(StoreTest, HeartbeatsGoForwardsUnlessTheJobRestarted) {
+  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 10, "ten", 5000));
+  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 9, "late", 5100));
+  EXPECT_EQ(Job().last_step, 10);
+  EXPECT_EQ(Job().summary, "ten");
+  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 2, "early", 64'999));
+  EXPECT_EQ(Job().last_step, 10);
+  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 3, "restarted", 65'000));
+  EXPECT_EQ(Job().last_step, 3);
+  EXPECT_EQ(Job().last_step_at, 65'000);
+}
+
+// Whatever its clock says, who reported last; nothing of the run before holds orders back.
+TEST_P(StoreTest, AJobThatCountsAnewDoesSoWhateverClocksSay) {
+  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 50'000, "before", 5200));
+  Succeed(store_->Heartbeat(job_, Store::Steps::kAnew, -1, "anew", 5000));
+  EXPECT_EQ(Job().last_step, -1);
+  EXPECT_EQ(Job().summary, "anew");
+}
+
+TEST_P(StoreTest, ANewProfileIsANewVersionAndTheSameIsNone) {
+  EXPECT_FALSE(Get(store_->FindProfile(job_)).has_value());
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[2]", 1)));
+  EXPECT_THAT(Get(store_->Measurements(job_)).rows, ElementsAre("[1]", "[2]"));
+
+  EXPECT_EQ(Get(store_->PutProfile(job_, "a", 1500)), 1);
+  EXPECT_THAT(Get(store_->Measurements(job_)).rows, IsEmpty());
+  EXPECT_EQ(Job().generation, 1);
+  EXPECT_EQ(Get(store_->NextPlanning()), 1500);
+
+  EXPECT_EQ(Get(store_->PutProfile(job_, "a", 1600)), 1);
+  EXPECT_EQ(Job().generation, 1);
+  EXPECT_EQ(Get(store_->PutProfile(job_, "b", 1700)), 2);
+  EXPECT_EQ(Get(store_->PutProfile(job_, "a", 1800)), 3) << "the same as an older one is news";
+  const auto profile = Get(store_->FindProfile(job_));
+  EXPECT_EQ(profile->version, 3);
+  EXPECT_EQ(profile->csv, "a");
+  EXPECT_EQ(Job().profile_version, 3);
+}
+
+TEST_P(StoreTest, MeasurementsThatCameAfterThoseOfAProfileStay) {
+  const std::string other = Register("run8");
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
+  const Store::Measured read = Get(store_->Measurements(job_));
+  EXPECT_TRUE(Get(store_->AddMeasurements(other, "[2]", 1)));
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[3]", 1)));
+  Get(store_->PutProfile(job_, "of 1", 2, read.last));
+  EXPECT_THAT(Get(store_->Measurements(job_)).rows, ElementsAre("[3]"));
+  EXPECT_THAT(Get(store_->Measurements(other)).rows, ElementsAre("[2]"));
+}
+
+TEST_P(StoreTest, MeasurementsAreKeptUpToALimitUntilTheyAreAProfile) {
+  const std::string half = LongText(Store::kMostMeasured / 2);
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 1)));
+  const std::int64_t first = Get(store_->Measurements(job_)).last;
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 1)));
+  EXPECT_FALSE(Get(store_->AddMeasurements(job_, "1", 1)));
+  EXPECT_EQ(Get(store_->Measurements(job_)).rows.size(), 2u);
+  Get(store_->PutProfile(job_, "of the first", 2, first));
+  EXPECT_FALSE(Get(store_->AddMeasurements(job_, half + "1", 2)))
+      << "the second one is still there";
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 2)));
+}
+
+TEST_P(StoreTest, AVeryLongTextComesBackWhole) {
+  std::string csv = LongText(50'000'000);
+  csv[12'345'678] = '\n';
+  csv += "end, and \xC3\xA9";
+  EXPECT_EQ(Get(store_->PutProfile(job_, csv, 1)), 1);
+  EXPECT_TRUE(Get(store_->FindProfile(job_))->csv == csv);
+  EXPECT_EQ(Get(store_->PutProfile(job_, csv, 1)), 1);
+}
+
+TEST_P(StoreTest, TextsThatNotEveryDatabaseHoldsAreRefusedWithTheirPlace) {
+  using std::string_literals::operator""s;
+  const auto refused = [&](const std::string& text) {
+    const Result<void> set = store_->SetTarget(job_, text, 1);
+    EXPECT_EQ(set.error().kind, ErrorKind::kInput);
+    return set.error().message;
+  };
+  EXPECT_THAT(refused("ab\0cd"s), HasSubstr("byte 3 of a text to keep is NUL"));
+  for (const char* text : {"ab\xFF", "ab\xC3", "ab\xC0\x80", "ab\xED\xA0\x80", "ab\xF5\x80\x80\x80",
+                           "ab\xE0\x80\x80", "ab\xF0\x80\x80\x80", "ab\xF4\x90\x80\x80"}) {
+    EXPECT_THAT(refused(text), HasSubstr("byte 3 of a text to keep is not UTF-8"));
+  }
+  EXPECT_EQ(store_->FindJob("a\0b"s).error().kind, ErrorKind::kInput);
+  EXPECT_EQ(Job().generation, 0);
+  // The size alone is looked at.
+  const std::size_t too_long = 500'000'000 + job_.size();
+  EXPECT_FALSE(store_->SetTarget(job_, std::string_view(job_.data(), too_long), 1));
+  // What is UTF-8, though nobody can read it, is kept.
+  const std::string odd = "\x01\x7F '\"; DROP TABLE jobs; -- $1 %\\ \xF0\x9F\x98\x80 \xEF\xBF\xBF";
+  Succeed(store_->SetTarget(job_, odd, 1));
+  EXPECT_EQ(Job().target, odd);
+  Succeed(store_->SetTarget(job_, "", 1));
+  EXPECT_EQ(Job().target, "");
+}
+
+TEST_P(StoreTest, NumbersComeBackExactlyToTheirLimits) {
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  const StragglerRecord straggler = {.job = job_,
+                                     .pipeline = std::numeric_limits<int>::max(),
+                                     .source = "report",
+                                     .slowdown = 1.1000000000000001,
+                                     .starts = std::numeric_limits<std::int64_t>::min(),
+                                     .expires = kMost};
+  Succeed(store_->PutStraggler(straggler, 1));
+  EXPECT_THAT(Get(store_->Stragglers(job_)), ElementsAre(straggler));
+  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, kMost, "", kMost));
+  EXPECT_EQ(Job().last_step, kMost);
+  for (const double slowdown : {0.99, -1.0, std::numeric_limits<double>::infinity(),
+                                std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_EQ(store_->PutStraggler({.job = job_, .source = "report", .slowdown = slowdown}, 1)
+                  .error()
+                  .kind,
+              ErrorKind::kInput);
+  }
+}
+
+TEST_P(StoreTest, PlansAreFoundByIdAndForTheNewestProfileBySlug) {
+  Get(store_->PutProfile(job_, "a", 1));
+  const PlanRecord first = Get(store_->AddPlan(NewPlan("edp", 1, "one"), 5000));
+  EXPECT_THAT(first.id, testing::MatchesRegex("p-[0-9a-f]{16}"));
+  EXPECT_EQ(first.created, 5000);
+  EXPECT_EQ(Get(store_->FindPlan(job_, "edp")), first);
+  EXPECT_EQ(Get(store_->FindPlanById(first.id)), first);
+  EXPECT_EQ(Get(store_->FindPlan(job_, "other")), std::nullopt);
+
+  Get(store_->PutProfile(job_, "b", 2));
+  EXPECT_EQ(Get(store_->FindPlan(job_, "edp")), std::nullopt);
+  EXPECT_EQ(Get(store_->FindPlanById(first.id)), first);
+  PlanRecord second = Get(store_->AddPlan(NewPlan("edp", 2, "two"), 5000));
+  EXPECT_EQ(Get(store_->FindPlan(job_, "edp")), second);
+  PlanRecord listed = first;
+  listed.body.clear();
+  second.body.clear();
+  EXPECT_THAT(Get(store_->ListPlans(job_, 9)), ElementsAre(second, listed));
+  EXPECT_THAT(Get(store_->ListPlans(job_, 1)), ElementsAre(second));
+
+  EXPECT_EQ(store_->AddPlan(first, 1).error().kind, ErrorKind::kInput) << "it is there";
+  PlanRecord homeless = NewPlan("edp", 1);
+  homeless.job = "j-0";
+  EXPECT_EQ(store_->AddPlan(homeless, 1).error().kind, ErrorKind::kInput);
+}
+
+// Of the first pipeline.
+std::string RanksOf(const std::vector<int>& ranks) {
+  std::string list;
+  for (const int rank : ranks) {
+    list += (list.empty() ? "" : ",") + (R"({"pipeline":0,"rank":)" + std::to_string(rank)) +
+            R"(,"tensor_rank":0})";
+  }
+  return "[" + list + "]";
+}
+
+TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
+  const std::string other = Register("run8");
+  Succeed(store_->AttachNode(job_, "n2", RanksOf({2}), 10));
+  Succeed(store_->AttachNode(job_, "n1", RanksOf({1}), 10));
+  Succeed(store_->AttachNode(other, "n1", RanksOf({9}), 10));
+  const NodeRecord report = {.job = job_,
+                             .node = "n1",
+                             .ranks = RanksOf({1}),
+                             .acknowledged = 7,
+                             .following = 6,
+                             .since_step = 88,
+                             .seen = 20};
+  Succeed(store_->Acknowledge({report}));
+  EXPECT_THAT(
+      Get(store_->NodesOf(job_)),
+      ElementsAre(report,
+                  NodeRecord{.job = job_, .node = "n2", .ranks = RanksOf({2}), .seen = 10}));
+  EXPECT_THAT(Get(store_->JobsOf("n1")), SizeIs(2));
+  EXPECT_EQ(Get(store_->CountNodesSilentSince(job_, 10)), 0);
+  EXPECT_EQ(Get(store_->CountNodesSilentSince(job_, 11)), 1);
+
+  NodeRecord later = report;
+  later.acknowledged = 5;
+  later.seen = 30;
+  Succeed(store_->Acknowledge({later}));
+  later.acknowledged = 7;
+  EXPECT_EQ(Get(store_->NodesOf(job_))[0], later);
+
+  Succeed(store_->AttachNode(job_, "n1", RanksOf({1, 3}), 40));
+  later.ranks = RanksOf({1, 3});
+  later.seen = 40;
+  EXPECT_EQ(Get(store_->NodesOf(job_))[0], later);
+
+  Succeed(store_->DetachNode(job_, "n1"));
+  Succeed(store_->DetachNode(job_, "n1"));
+  EXPECT_THAT(Get(store_->NodesOf(job_)), SizeIs(1));
+  Succeed(store_->Acknowledge({report}));
+  EXPECT_THAT(Get(store_->NodesOf(job_)), SizeIs(1)) << "not attached by a report";
+}
+
+TEST_P(StoreTest, ARankIsOnTheNodeThatAttachedItLast) {
+  const std::string other = Register("run8");
+  const auto rank = [](int pipeline, int number) {
+    return R"({"pipeline":)" + std::to_string(pipeline) + R"(,"rank":)" + std::to_string(number) +
+           R"(,"tensor_rank":0)";
+  };
+  const auto gpu = [](const std::string& of) { return R"(,"gpu":")" + of + R"("})"; };
+  Succeed(store_->AttachNode(job_, "a", "[" + rank(0, 0) + "}]", 10));
+  Succeed(store_->AttachNode(
+      job_, "b", "[" + rank(1, 0) + gpu("GPU-b0") + "," + rank(1, 1) + gpu("GPU-b1") + "]", 10));
+  Succeed(store_->AttachNode(other, "b", "[" + rank(1, 0) + "}]", 10));
+  const auto nodes = [&] {
+    std::map<std::string, std::string> ranks;
+    for (const NodeRecord& node : Get(store_->NodesOf(job_))) ranks[node.node] = node.ranks;
+    return ranks;
+  };
+  using testing::Pair;
+  Succeed(store_->AttachNode(job_, "c", "[" + rank(1, 0) + gpu("GPU-c0") + "]", 20));
+  EXPECT_THAT(nodes(), ElementsAre(Pair("a", "[" + rank(0, 0) + "}]"),
+                                   Pair("b", "[" + rank(1, 1) + gpu("GPU-b1") + "]"),
+                                   Pair("c", "[" + rank(1, 0) + gpu("GPU-c0") + "]")));
+  Succeed(store_->AttachNode(job_, "c", "[" + rank(1, 0) + "}," + rank(1, 1) + "}]", 30));
+  EXPECT_THAT(nodes(), ElementsAre(Pair("a", "[" + rank(0, 0) + "}]"),
+                                   Pair("c", "[" + rank(1, 0) + "}," + rank(1, 1) + "}]")));
+  EXPECT_THAT(Get(store_->JobsOf("b")), SizeIs(1)) << "the other job's";
+  EXPECT_EQ(store_->AttachNode(job_, "d", "none", 40).error().kind, ErrorKind::kInput);
+}
+
+TEST_P(StoreTest, ANodesNameIsOneProcesssUntilThatIsSilentOrGone) {
+  const NodeClaim first = {.node = "n1", .instance = "a"};
+  const NodeClaim second = {.node = "n1", .instance = "b"};
+  const auto claim = [&](const std::vector<NodeClaim>& claims, Milliseconds now) {
+    return Get(store_->ClaimNodes(claims, now, now - 100));
+  };
+  EXPECT_THAT(claim({first}, 1000), IsEmpty());
+  EXPECT_THAT(claim({second, {.node = "n0", .instance = "b"}}, 1050), ElementsAre("n1"));
+  EXPECT_THAT(claim({first}, 1050), IsEmpty()) << "the same, elsewhere perhaps";
+  EXPECT_THAT(claim({second}, 1150), ElementsAre("n1"));
+  EXPECT_THAT(claim({second}, 1151), IsEmpty()) << "the first one is silent";
+  EXPECT_THAT(claim({first}, 1152), ElementsAre("n1"));
+  Succeed(store_->ReleaseNode(first));  // It has lost it.
+  EXPECT_THAT(claim({first}, 1152), ElementsAre("n1"));
+  Succeed(store_->ReleaseNode(second));
+  EXPECT_THAT(claim({first}, 1152), IsEmpty());
+  EXPECT_EQ(Get(store_->Prune(1153, 10)), 0);
+  EXPECT_THAT(claim({second}, 1153), IsEmpty()) << "and what is old is deleted";
+}
+
+TEST_P(StoreTest, EachSourceSaysOneThingOfAPipeline) {
+  StragglerRecord straggler = {.job = job_, .pipeline = 1, .source = "report", .slowdown = 1.25};
+  Succeed(store_->PutStraggler(straggler, 100));
+  EXPECT_EQ(Job().generation, 1);
+  EXPECT_EQ(Get(store_->NextPlanning()), 100);
+  straggler.slowdown = 1.5;
+  Succeed(store_->PutStraggler(straggler, 200));
+  StragglerRecord forecast = straggler;
+  forecast.source = "forecast";
+  Succeed(store_->PutStraggler(forecast, 300));
+  EXPECT_THAT(Get(store_->Stragglers(job_)), ElementsAre(forecast, straggler));
+  EXPECT_EQ(Job().generation, 3);
+
+  EXPECT_TRUE(Get(store_->DeleteStraggler(job_, 1, "report", 400)));
+  EXPECT_FALSE(Get(store_->DeleteStraggler(job_, 1, "report", 400)));
+  EXPECT_EQ(Job().generation, 4);
+  EXPECT_THAT(Get(store_->Stragglers(job_)), ElementsAre(forecast));
+}
+
+TEST_P(StoreTest, WhatIsSaidAgainOfAStragglerPutsItsEndOff) {
+  StragglerRecord straggler = {.job = job_,
+                               .pipeline = 1,
+                               .source = "detected",
+                               .slowdown = 1.1,
+                               .starts = 100,
+                               .expires = 200};
+  Succeed(store_->PutStraggler(straggler, 100));
+  ASSERT_EQ(Job().generation, 1);
+  const auto say = [&](Milliseconds starts, Milliseconds expires, Milliseconds now) {
+    StragglerRecord again = straggler;
+    again.starts = starts;
+    again.expires = expires;
+    Succeed(store_->PutStraggler(again, now));
+    return Job().generation;
+  };
+  EXPECT_EQ(say(150, 250, 150), 1);
+  StragglerRecord put_off = straggler;
+  put_off.expires = 250;
+  EXPECT_THAT(Get(store_->Stragglers(job_)), ElementsAre(put_off)) << "it began when it did";
+  EXPECT_EQ(say(160, 240, 160), 2) << "sooner";
+  EXPECT_EQ(say(180, 300, 170), 3) << "from later on";
+  EXPECT_EQ(say(310, 400, 310), 4) << "it was over";
+  EXPECT_EQ(say(320, 0, 320), 4) << "for ever";
+  EXPECT_EQ(say(330, 500, 330), 5) << "no longer";
+  straggler.slowdown = 1.2;
+  EXPECT_EQ(say(340, 600, 340), 6);
+}
+
+TEST_P(StoreTest, TokensAreListedUntilTheyAreTakenBack) {
+  const TokenRecord token = {.id = "t1",
+                             .hash = "00ff",
+                             .scope = "job",
+                             .job = "run7",
+                             .name = "night shift",
+                             .created = 5,
+                             .expires = 6};
+  Succeed(store_->AddToken(token));
+  EXPECT_EQ(store_->AddToken(token).error().kind, ErrorKind::kInput);
+  EXPECT_THAT(Get(store_->Tokens()), ElementsAre(token));
+  EXPECT_TRUE(Get(store_->DeleteToken("t1")));
+  EXPECT_FALSE(Get(store_->DeleteToken("t1")));
+  EXPECT_THAT(Get(store_->Tokens()), IsEmpty());
+}
+
+TEST_P(StoreTest, OfOperatorsTokensThatNeverExpireOneStays) {
+  TokenRecord token{.id = "a", .hash = "00", .scope = "operator", .job = "", .name = ""};
+  Succeed(store_->AddToken(token));
+  token.id = "expiring";
+  token.expires = 9;
+  Succeed(store_->AddToken(token));
+  EXPECT_EQ(store_->DeleteToken("a").error().kind, ErrorKind::kUnreachable) << "the other expires";
+  EXPECT_TRUE(Get(store_->DeleteToken("expiring")));
+  token.expires = 0;
+  for (int round = 0; round < 20; ++round) {
+    const std::string before = Get(store_->Tokens()).front().id;
+    token.id = fmt::format("b{}", round);
+    Succeed(store_->AddToken(token));
+    const std::string ids[] = {before, token.id};
+    std::atomic<int> deleted = 0;
+    RunInThreads(2, [&](std::size_t i) {
+      if (store_->DeleteToken(ids[i])) ++deleted;
+    });
+    EXPECT_EQ(deleted, 1);
+    ASSERT_EQ(Get(store_->Tokens()).size(), 1u);
+  }
+}
+
+TEST_P(StoreTest, RanksAreReplacedAndNoTwoStandInOnePlace) {
+  const auto count = [this] { return Get(store_->FindRank(job_, 0)).ranks; };
+  EXPECT_TRUE(Get(store_->PutRank(job_, 10, 0, "ten")));
+  EXPECT_TRUE(Get(store_->PutRank(job_, 2, 1, "two")));
+  EXPECT_TRUE(Get(store_->PutRank(job_, 10, 0, "TEN")));
+  EXPECT_FALSE(Get(store_->PutRank(job_, 3, 1, "three")));
+  EXPECT_FALSE(Get(store_->PutRank(job_, 10, 1, "moved")));
+  EXPECT_TRUE(Get(store_->PutRank(Register("run8"), 3, 1, "another job's")));
+  EXPECT_EQ(count(), 2);
+  EXPECT_EQ(Get(store_->FindRank(job_, 10)).body, "TEN");
+  EXPECT_EQ(Get(store_->FindRank(job_, 3)).body, "");
+  Succeed(store_->ClearRanks(job_));
+  EXPECT_EQ(count(), 0);
+  EXPECT_TRUE(Get(store_->PutRank(job_, 3, 1, "three")));
+}
+
+TEST_P(StoreTest, AnEndedJobGoesWithAllThatIsItsOnceItIsPruned) {
+  Get(store_->PutProfile(job_, "a", 1));
+  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
+  const PlanRecord plan = Get(store_->AddPlan(NewPlan("edp", 1), 1));
+  Succeed(store_->AttachNode(job_, "n1", "[]", 1));
+  Succeed(store_->PutStraggler({.job = job_, .source = "report"}, 1));
+  EXPECT_TRUE(Get(store_->PutRank(job_, 0, 0, "{}")));
+  const std::string other = Register("run8");
+  const std::string running = Register("run9");
+  Succeed(store_->EndJob(job_, 2000));
+  EXPECT_THAT(Get(store_->NodesOf(job_)), IsEmpty());
+  EXPECT_THAT(Get(store_->JobsOf("n1")), IsEmpty());
+  EXPECT_THAT(Get(store_->Stragglers(job_)), IsEmpty());
+  EXPECT_EQ(Get(store_->NextPlanning()), std::nullopt);
+  EXPECT_TRUE(Get(store_->FindProfile(job_)).has_value()) << "kept until it is pruned";
+
+  Succeed(store_->EndJob(other, 3000));
+  EXPECT_EQ(Get(store_->Prune(2000, 10)), 0);
+  EXPECT_EQ(Get(store_->Prune(9000, 1)), 1);
+  EXPECT_EQ(Get(store_->FindJob(job_)), std::nullopt) << "what ended first goes first";
+  EXPECT_EQ(Get(store_->FindPlanById(plan.id)), std::nullopt);
+  EXPECT_FALSE(Get(store_->FindProfile(job_)).has_value());
+  EXPECT_THAT(Get(store_->Measurements(job_)).rows, IsEmpty());
+  EXPECT_EQ(Get(store_->FindRank(job_, 0)).ranks, 0);
+  EXPECT_EQ(Get(store_->Prune(9000, 10)), 1);
+  EXPECT_EQ(Job(running).ended, 0);
+}
+
+TEST_P(StoreTest, WhatWasWrittenIsThereWhenItIsOpenedAgain) {
+  if (GetParam() == Backend::kMemory) GTEST_SKIP() << "gone with the store";
+  Get(store_->PutProfile(job_, "a", 1));
+  const JobRecord before = Job();
+  store_.reset();
+  store_ = Get(OpenStore(address_));
+  EXPECT_EQ(Job(), before);
+  EXPECT_EQ(Get(store_->FindProfile(job_))->csv, "a");
+}
+
+}  // namespace
+}  // namespace perseus::store

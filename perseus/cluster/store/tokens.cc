@@ -1,0 +1,65 @@
+// Tokens: who may do what.
+#include <fmt/format.h>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/cluster/store/sql_store.h"
+
+namespace perseus::store {
+
+Result<void> SqlStore::AddToken(const TokenRecord& token) {
+  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+    const Result<Rows> added = transaction.Run(
+        "INSERT INTO tokens (id, hash, scope, job, name, created, expires) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING RETURNING id",
+        {token.id, token.hash, token.scope, token.job, token.name, token.created, token.expires});
+    if (!added) return Fail(added);
+    if (added->empty()) {
+      return Fail("there is a token {} already (give it another id)", Excerpt(token.id));
+    }
+    return transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""});
+  });
+}
+
+// Refused (kUnreachable) for the last operator's that never expires. All of these are locked, so
+// two that are revoked at once do not each count on the other.
+Result<bool> SqlStore::DeleteToken(std::string_view id) {
+  return Write<bool>([&](Transaction& transaction) -> Result<bool> {
+    Result<Rows> lasting = transaction.Run(
+        fmt::format("SELECT id FROM tokens WHERE scope = 'operator' AND (expires = 0 OR id = $1) "
+                    "ORDER BY id {}",
+                    database_->dialect().for_update),
+        {id});
+    if (!lasting) return Fail(lasting);
+    if (lasting->size() == 1 && lasting->front().TakeText(0) == id) {
+      return FailAs(
+          ErrorKind::kUnreachable,
+          "without token {} there is none of an operator's that never expires, and nobody "
+          "could make tokens some day (create one of scope operator that never expires "
+          "first)",
+          id);
+    }
+    const Result<Rows> gone =
+        transaction.Run("DELETE FROM tokens WHERE id = $1 RETURNING id", {id});
+    if (!gone) return Fail(gone);
+    if (gone->empty()) return false;
+    const auto told = transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""});
+    if (!told) return Fail(told);
+    return true;
+  });
+}
+
+Result<std::vector<TokenRecord>> SqlStore::Tokens() {
+  return ReadAll(
+      "SELECT id, hash, scope, job, name, created, expires FROM tokens ORDER BY created, id", {},
+      [](Row& row) {
+        return TokenRecord{.id = row.TakeText(0),
+                           .hash = row.TakeText(1),
+                           .scope = row.TakeText(2),
+                           .job = row.TakeText(3),
+                           .name = row.TakeText(4),
+                           .created = row.Integer(5),
+                           .expires = row.Integer(6)};
+      });
+}
+
+}  // namespace perseus::store

@@ -1,0 +1,106 @@
+#include "perseus/planning/frontier/check.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace perseus::frontier {
+namespace {
+
+struct FlowRange {
+  Microwatts lowest = 0;
+  Microwatts highest = 0;
+};
+
+// Flows of a wrong solution may be anything; a sum that wraps around could look right.
+__extension__ using FlowSum = __int128;
+
+constexpr Microwatts kCheckUnbounded = std::numeric_limits<Microwatts>::max();
+
+// The flows that complementary slackness allows on an arc of that length. Requires length >=
+// curve.fastest().
+FlowRange AllowedFlow(const profile::Curve& curve, Nanoseconds length) {
+  if (length > curve.slowest()) return {0, 0};
+  const auto vertex = std::lower_bound(curve.times.begin(), curve.times.end(), length);
+  const auto index = static_cast<std::size_t>(vertex - curve.times.begin());
+  const Microwatts before = index == 0 ? kCheckUnbounded : curve.slopes[index - 1];
+  if (*vertex != length) return {before, before};
+  return {index < curve.slopes.size() ? curve.slopes[index] : 0, before};
+}
+
+}  // namespace
+
+Result<void> CheckOptimality(const Network& network, const Solution& solution) {
+  const auto nodes = static_cast<std::size_t>(network.nodes);
+  if (solution.event_times.size() != nodes || solution.flow.size() != network.arcs.size()) {
+    return Fail("the solution is not of this network ({} event times, {} flows)",
+                solution.event_times.size(), solution.flow.size());
+  }
+  if (const Nanoseconds start = solution.event_times[static_cast<std::size_t>(network.source)];
+      start != 0) {
+    return Fail("the source happens at {} ns instead of 0", start);
+  }
+  std::vector<FlowSum> balance(nodes, 0);
+  balance[static_cast<std::size_t>(network.source)] = solution.price;
+  balance[static_cast<std::size_t>(network.sink)] -= solution.price;
+  Femtojoules extra_energy = 0;
+  for (std::size_t i = 0; i < network.arcs.size(); ++i) {
+    const Arc& arc = network.arcs[i];
+    const profile::Curve& curve = network.curve_of(arc);
+    const Nanoseconds length = solution.event_times[static_cast<std::size_t>(arc.head)] -
+                               solution.event_times[static_cast<std::size_t>(arc.tail)];
+    const Microwatts flow = solution.flow[i];
+    if (length < curve.fastest()) {
+      return Fail("arc {} lasts {} ns, less than its fastest {} ns", i, length, curve.fastest());
+    }
+    const FlowRange allowed = AllowedFlow(curve, length);
+    if (flow < allowed.lowest || flow > allowed.highest) {
+      return Fail("arc {} of {} ns carries {} uW, outside {}..{}", i, length, flow, allowed.lowest,
+                  allowed.highest);
+    }
+    balance[static_cast<std::size_t>(arc.tail)] -= flow;
+    balance[static_cast<std::size_t>(arc.head)] += flow;
+    extra_energy += curve.ExtraEnergyAt(length);
+  }
+  for (std::size_t node = 0; node < nodes; ++node) {
+    if (balance[node] != 0) return Fail("node {} keeps {} uW of flow", node, balance[node]);
+  }
+  if (extra_energy != solution.extra_energy) return Fail("the stated energy is not the arcs'");
+  return {};
+}
+
+Result<void> CheckDeadline(const Network& network, const Solution& solution, Nanoseconds deadline,
+                           Microwatts price_floor) {
+  if (auto optimal = CheckOptimality(network, solution); !optimal) return optimal;
+  const Nanoseconds time = solution.time(network);
+  if (time > deadline)
+    return Fail("it takes {} ns, longer than the deadline {} ns", time, deadline);
+  if (solution.price < price_floor) {
+    return Fail("its price {} uW is below the floor {} uW", solution.price, price_floor);
+  }
+  if (solution.price > price_floor && time < deadline && solution.extra_energy > 0) {
+    return Fail("it stops at {} ns of {} ns, though its price {} uW is above the floor {} uW", time,
+                deadline, solution.price, price_floor);
+  }
+  return {};
+}
+
+Result<void> CheckConvex(std::span<const Breakpoint> points) {
+  if (points.empty() || points.front().extra_energy != 0) {
+    return Fail("the slowest point is not the cheapest");
+  }
+  Femtojoules last_price = 1;
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    const Nanoseconds faster_by = points[i - 1].time - points[i].time;
+    if (faster_by <= 0) return Fail("point {} is no faster than the one before", i);
+    const Femtojoules dearer_by = points[i].extra_energy - points[i - 1].extra_energy;
+    const Femtojoules price = dearer_by / faster_by;
+    if (price * faster_by != dearer_by || price < last_price) {
+      return Fail("point {} is {} ns faster than the one before, at a price that does not fit", i,
+                  faster_by);
+    }
+    last_price = price;
+  }
+  return {};
+}
+
+}  // namespace perseus::frontier

@@ -1,0 +1,212 @@
+#include "perseus/planning/frontier/check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace perseus::frontier {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr Microwatts kMostFlow = std::numeric_limits<Microwatts>::max();
+
+//            a        d
+//        .-------> u ---.       a: 1..5 ns at 7 uW     (in the middle of its segment: exactly 7)
+//      s           ~2~   t      b: 3..9 ns at 4 uW, then 2 uW from 6 ns  (at a vertex: 2..4)
+//        `-------> v ---'       c: 2 ns                (fixed: from 0 up)
+//            b        c         d: 1..2 ns at 8 uW     (longer than it needs to be: 0)
+//
+// Event u is a's end and d's start; d's end is t. a's end is awaited by c as well, 2 ns later.
+class CheckOptimalityTest : public ::testing::Test {
+ protected:
+  CheckOptimalityTest() {
+    const std::vector<profile::Curve> curves = {profile::Curve{{1, 5}, {7}, {}, 0}, profile::Curve{{3, 6, 9}, {4, 2}, {}, 0},
+                                       profile::Curve{{2}, {}, {}, 0}, profile::Curve{{1, 2}, {8}, {}, 0}};
+    const std::vector<std::int32_t> curve_of_operation = {0, 1, 2, 3};
+    const std::vector<schedule::Dependency> dependencies = {{0, 3}, {0, 2, 2}, {1, 2}};
+    network_ = *BuildNetwork(curves, curve_of_operation, dependencies);
+    u_ = network_.arcs[0].head;
+    v_ = network_.arcs[1].head;
+    time_of(network_.source) = 0;
+    time_of(u_) = 4;
+    time_of(v_) = 6;
+    time_of(network_.sink) = 8;
+    solution_.flow = {7, 3, 10, 0, 7};  // a, b, c, d and the delay from u to v.
+    solution_.price = 10;
+    solution_.extra_energy = 1 * 7 + 3 * 2;
+  }
+
+  Nanoseconds& time_of(std::int32_t node) {
+    if (solution_.event_times.empty()) {
+      solution_.event_times.resize(static_cast<std::size_t>(network_.nodes));
+    }
+    return solution_.event_times[static_cast<std::size_t>(node)];
+  }
+  // The message for the solution as it is now; "" if it is optimal.
+  std::string Verdict() const {
+    const Result<void> checked = CheckOptimality(network_, solution_);
+    return checked ? "" : checked.error().message;
+  }
+
+  Network network_;
+  Solution solution_;
+  std::int32_t u_ = 0;
+  std::int32_t v_ = 0;
+};
+
+TEST_F(CheckOptimalityTest, AcceptsAnOptimum) { EXPECT_EQ(Verdict(), ""); }
+
+TEST_F(CheckOptimalityTest, EveryEventTimeMatters) {
+  for (std::int32_t node = 0; node < network_.nodes; ++node) {
+    for (const Nanoseconds change : {-1, 1}) {
+      time_of(node) += change;
+      EXPECT_NE(Verdict(), "") << "node " << node << " by " << change;
+      time_of(node) -= change;
+    }
+  }
+}
+
+TEST_F(CheckOptimalityTest, EveryFlowMatters) {
+  for (std::size_t arc = 0; arc < solution_.flow.size(); ++arc) {
+    for (const Microwatts change : {-1, 1}) {
+      solution_.flow[arc] += change;
+      EXPECT_NE(Verdict(), "") << "arc " << arc << " by " << change;
+      solution_.flow[arc] -= change;
+    }
+  }
+}
+
+TEST_F(CheckOptimalityTest, NamesAnArcThatIsTooFast) {
+  time_of(v_) = 7;        // c would last 1 ns.
+  solution_.flow[1] = 2;  // Right for b, which now lasts 7 ns.
+  EXPECT_EQ(Verdict(), "arc 2 lasts 1 ns, less than its fastest 2 ns");
+}
+
+TEST_F(CheckOptimalityTest, NamesADelayThatIsCutShort) {
+  time_of(u_) = 5;
+  solution_.flow[0] = 0;  // Right for a, which now lasts as long as it wants.
+  EXPECT_EQ(Verdict(), "arc 4 lasts 1 ns, less than its fastest 2 ns");
+}
+
+TEST_F(CheckOptimalityTest, InsideASegmentTheFlowIsTheSlope) {
+  solution_.flow[0] = 8;
+  EXPECT_EQ(Verdict(), "arc 0 of 4 ns carries 8 uW, outside 7..7");
+}
+
+TEST_F(CheckOptimalityTest, AtAVertexTheFlowIsBetweenTheSlopes) {
+  solution_.flow[1] = 5;
+  EXPECT_EQ(Verdict(), "arc 1 of 6 ns carries 5 uW, outside 2..4");
+  solution_.flow[1] = 1;
+  EXPECT_EQ(Verdict(), "arc 1 of 6 ns carries 1 uW, outside 2..4");
+  solution_.flow[1] = 4;  // Allowed; but now more leaves the source than `price`.
+  EXPECT_THAT(Verdict(), HasSubstr("keeps -1 uW"));
+}
+
+TEST_F(CheckOptimalityTest, WhatIsSlowerThanItNeedsToBeCarriesNothing) {
+  solution_.flow[3] = 1;
+  EXPECT_EQ(Verdict(), "arc 3 of 4 ns carries 1 uW, outside 0..0");
+}
+
+TEST_F(CheckOptimalityTest, NoFlowIsNegative) {
+  solution_.flow[2] = -1;
+  EXPECT_THAT(Verdict(), HasSubstr("arc 2 of 2 ns carries -1 uW, outside 0.."));
+}
+
+TEST_F(CheckOptimalityTest, FlowIsKept) {
+  solution_.flow[2] = 11;  // Out of v comes more than went in; c is fixed and would take it.
+  EXPECT_EQ(Verdict(), "node " + std::to_string(v_) + " keeps -1 uW of flow");
+}
+
+TEST_F(CheckOptimalityTest, ThePriceIsTheFlow) {
+  for (const Microwatts price : {9, 11, 0, -10}) {
+    solution_.price = price;
+    EXPECT_THAT(Verdict(), HasSubstr("of flow")) << price;
+  }
+}
+
+TEST_F(CheckOptimalityTest, TheEnergyIsThatOfTheLengths) {
+  for (const Femtojoules change : {-1, 1}) {
+    solution_.extra_energy += change;
+    EXPECT_EQ(Verdict(), "the stated energy is not the arcs'");
+    solution_.extra_energy -= change;
+  }
+}
+
+// Otherwise time(network) would not be the length of the schedule.
+TEST_F(CheckOptimalityTest, TimeCountsFromTheSource) {
+  for (Nanoseconds& time : solution_.event_times) time += 100;
+  EXPECT_EQ(Verdict(), "the source happens at 100 ns instead of 0");
+}
+
+TEST_F(CheckOptimalityTest, SizesAreThoseOfTheNetwork) {
+  solution_.flow.push_back(0);
+  EXPECT_THAT(Verdict(), HasSubstr("not of this network"));
+  solution_.flow.pop_back();
+  solution_.event_times.pop_back();
+  EXPECT_THAT(Verdict(), HasSubstr("not of this network"));
+  solution_ = {};
+  EXPECT_THAT(Verdict(), HasSubstr("not of this network"));
+}
+
+// What a checker is for: nonsense must not slip through because a sum wraps around.
+TEST_F(CheckOptimalityTest, FlowsTooLargeForTheirSumDoNotWrapAround) {
+  //   s --0--> t, twice: both fixed, so any flow would do.
+  const std::vector<profile::Curve> curves = {profile::Curve{{2}, {}, {}, 0}};
+  network_ = *BuildNetwork(curves, std::vector<std::int32_t>{0, 0}, {});
+  solution_ = {};
+  time_of(network_.sink) = 2;
+  solution_.flow = {kMostFlow, kMostFlow};
+  solution_.price = -2;  // What the sum would be in 64 bits.
+  EXPECT_THAT(Verdict(), HasSubstr("of flow"));
+}
+
+// CheckDeadline, for the optimum above: 8 ns at a price of 10 uW.
+TEST_F(CheckOptimalityTest, ADeadlineIsKeptAndUsedUp) {
+  const auto verdict = [this](Nanoseconds deadline, Microwatts price_floor) {
+    const Result<void> checked = CheckDeadline(network_, solution_, deadline, price_floor);
+    return checked ? "" : checked.error().message;
+  };
+  EXPECT_EQ(verdict(8, 0), "");
+  EXPECT_EQ(verdict(8, 10), "");
+  EXPECT_EQ(verdict(20, 10), "") << "more time costs as much as it saves";
+  EXPECT_EQ(verdict(7, 0), "it takes 8 ns, longer than the deadline 7 ns");
+  EXPECT_EQ(verdict(8, 11), "its price 10 uW is below the floor 11 uW");
+  EXPECT_EQ(verdict(9, 9),
+            "it stops at 8 ns of 9 ns, though its price 10 uW is above the floor 9 uW");
+  solution_.flow[0] = 8;  // Optimality itself is checked, too.
+  EXPECT_EQ(verdict(8, 0), "arc 0 of 4 ns carries 8 uW, outside 7..7");
+}
+
+//   s ---> t: 1..5 ns at 7 uW, run at 5 ns, where any flow from 0 to 7 will do.
+TEST(CheckDeadline, NobodyWantsMoreTimeThanTheCheapestSchedule) {
+  const std::vector<profile::Curve> curves = {profile::Curve{{1, 5}, {7}, {}, 0}};
+  const Network network = *BuildNetwork(curves, std::vector<std::int32_t>{0}, {});
+  Solution solution{.event_times = {0, 5}, .flow = {3}, .price = 3, .extra_energy = 0};
+  EXPECT_TRUE(CheckDeadline(network, solution, 9, 2));
+  solution = {.event_times = {0, 4}, .flow = {7}, .price = 7, .extra_energy = 7};
+  EXPECT_FALSE(CheckDeadline(network, solution, 9, 2));
+}
+
+TEST(CheckConvex, AcceptsAFrontierAndNothingElse) {
+  const auto verdict = [](const std::vector<Breakpoint>& points) {
+    const Result<void> checked = CheckConvex(points);
+    return checked ? "" : checked.error().message;
+  };
+  EXPECT_EQ(verdict({{30, 0}}), "");
+  EXPECT_EQ(verdict({{30, 0}, {24, 24}, {18, 60}, {16, 80}}), "");
+  EXPECT_EQ(verdict({}), "the slowest point is not the cheapest");
+  EXPECT_EQ(verdict({{30, 1}, {24, 24}}), "the slowest point is not the cheapest");
+  EXPECT_EQ(verdict({{30, 0}, {30, 24}}), "point 1 is no faster than the one before");
+  EXPECT_EQ(verdict({{30, 0}, {24, 24}, {25, 30}}), "point 2 is no faster than the one before");
+  for (const Breakpoint last :
+       {Breakpoint{18, 20}, Breakpoint{18, 24}, Breakpoint{18, 42},
+        Breakpoint{18, 61}}) {  // Cheaper, as dear, flatter, between prices.
+    EXPECT_EQ(verdict({{30, 0}, {24, 24}, last}),
+              "point 2 is 6 ns faster than the one before, at a price that does not fit");
+  }
+}
+
+}  // namespace
+}  // namespace perseus::frontier

@@ -1,0 +1,553 @@
+#include "perseus/planning/frontier/cost_scaling.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <span>
+
+namespace perseus::frontier {
+namespace {
+
+// Nanoseconds times (nodes + 1).
+using Cost = std::int64_t;
+constexpr Cost kNever = std::numeric_limits<Cost>::max() / 2;
+// More than any flow.
+constexpr Microwatts kCostScalingUnbounded = std::numeric_limits<Microwatts>::max() / 2;
+
+constexpr int kLogFactor = 4;                // Each phase divides epsilon by 2^4.
+constexpr std::size_t kPathLength = 8;       // Of a partial augmentation.
+constexpr Cost kFinishBelow = 2048;          // Nanoseconds of epsilon.
+constexpr std::int64_t kFinishEffort = 500;  // Arcs looked at per node, before it gives up.
+
+struct Node {
+  Cost potential = 0;
+  Microwatts excess = 0;
+  std::int32_t first_residual = 0;
+  std::int32_t current = 0;   // The first residual arc that may be admissible.
+  std::int32_t distance = 0;  // Of UpdateGlobally.
+  bool is_active = false;
+};
+
+struct FlowArc {
+  std::int32_t tail;
+  std::int32_t head;
+  std::int32_t first_vertex;
+  std::int32_t slowest;  // Number of segments.
+  std::int32_t vertex;   // slope after `vertex` <= flow <= slope before it.
+  Microwatts flow = 0;
+  std::int32_t residual[2] = {};  // Where its residual arcs stand in residuals_.
+};
+
+// One direction of an arc, as seen from the node it leaves; what the inner loops read. It may take
+// flow, or give it back, as soon as the potential of its head is less than its limit above that of
+// its tail ("admissible").
+struct ResidualArc {
+  std::int32_t limit = 0;     // Into limits_; 0 where there is no room.
+  std::int32_t opposite = 0;  // The limit of the same arc's other direction.
+  std::int32_t head = 0;
+  std::int32_t code = 0;  // 2 * arc, and 1 more for the direction in which flow falls.
+
+  std::size_t arc() const { return static_cast<std::size_t>(code) / 2; }
+  bool rises() const { return (code & 1) == 0; }
+};
+
+class CostScaling {
+ public:
+  CostScaling(const TimingProblem& problem, const std::stop_token& stop);
+  std::optional<TimingSolution> Solve();
+
+ private:
+  using Index = std::size_t;
+  static Index At(std::int32_t i) { return static_cast<Index>(i); }
+
+  // What a flow just above `vertex` asks of the length, and what one just below it asks of minus
+  // the length: indices into limits_.
+  static std::int32_t RisingLimit(std::int32_t vertex) { return 2 * vertex + 1; }
+  static std::int32_t FallingLimit(std::int32_t vertex) { return 2 * vertex + 2; }
+  Cost FastestLength(const FlowArc& arc) const {
+    return limits_[At(RisingLimit(arc.first_vertex))];
+  }
+  Cost Length(const FlowArc& arc) const {
+    return nodes_[At(arc.head)].potential - nodes_[At(arc.tail)].potential;
+  }
+  Microwatts LowestFlow(const FlowArc& arc, std::int32_t vertex) const {
+    return problem_.slopes[At(arc.first_vertex + vertex)];
+  }
+  Microwatts HighestFlow(const FlowArc& arc, std::int32_t vertex) const {
+    return vertex == 0 ? kCostScalingUnbounded : problem_.slopes[At(arc.first_vertex + vertex - 1)];
+  }
+  Microwatts Room(const FlowArc& arc, bool rising) const;
+  bool Rises(const ResidualArc& residual) const { return residual.rises() != mirrored_; }
+  Microwatts Room(const ResidualArc& residual) const {
+    return Room(arcs_[residual.arc()], Rises(residual));
+  }
+  void Change(FlowArc& arc, Microwatts amount);
+  void Push(const ResidualArc& residual, Microwatts amount) {
+    Change(arcs_[residual.arc()], Rises(residual) ? amount : -amount);
+  }
+  void RefreshLimits(const FlowArc& arc);
+  std::span<const ResidualArc> ResidualsOf(std::int32_t node) const {
+    return {residuals_.data() + nodes_[At(node)].first_residual,
+            residuals_.data() + nodes_[At(node) + 1].first_residual};
+  }
+  // How far the residual arc is from being admissible; negative where it is. About kNever where it
+  // has no room.
+  Cost Reluctance(const ResidualArc& residual, Cost tail_potential) const {
+    return nodes_[At(residual.head)].potential - tail_potential - limits_[At(residual.limit)];
+  }
+
+  void BuildResiduals();
+  void Mirror();
+  void MakeFeasible();
+  void SatisfyConditions();
+  void Refine(int log_epsilon);
+  void UpdateGlobally(int log_epsilon);
+  bool Prepare();
+  void Discharge(std::int32_t node, int log_epsilon);
+  bool ExtendPath(std::int32_t from, int log_epsilon);
+  void PushAlongPath(std::int32_t from);
+  void Activate(std::int32_t node);
+
+  class Finisher;
+
+  const TimingProblem& problem_;
+  const std::stop_token& stop_;
+  Cost scale_;
+  std::vector<Cost> limits_ = {-kNever};  // Then, for each vertex, its duration and minus that.
+  std::vector<FlowArc> arcs_;
+  std::vector<Node> nodes_;             // And one past the end, for first_residual.
+  std::vector<ResidualArc> residuals_;  // By the node that they leave.
+
+  bool mirrored_ = false;
+  std::vector<std::int32_t> active_;  // Nodes with excess, first in first out.
+  std::vector<ResidualArc> path_;
+  std::int64_t relabels_since_update_ = 0;
+
+  // Of UpdateGlobally: for each distance a list of nodes that were once believed to be there.
+  struct Entry {
+    std::int32_t node;
+    std::int32_t next;
+  };
+  std::vector<std::int32_t> bucket_;
+  std::vector<Entry> entries_;
+};
+
+CostScaling::CostScaling(const TimingProblem& problem, const std::stop_token& stop)
+    : problem_(problem), stop_(stop), scale_(problem.nodes + 1), nodes_(At(problem.nodes) + 1) {
+  for (const Nanoseconds duration : problem.durations) {
+    limits_.push_back(duration * scale_);
+    limits_.push_back(-duration * scale_);
+  }
+  for (const TimingProblem::Arc& arc : problem.arcs) {
+    arcs_.push_back({arc.tail, arc.head, arc.first_vertex, arc.segments, arc.segments});
+  }
+  BuildResiduals();
+  for (Index v = 0; v < At(problem.nodes); ++v) {
+    nodes_[v].potential = problem.guess[v] * scale_;
+    nodes_[v].excess = problem.supply[v];
+  }
+}
+
+void CostScaling::BuildResiduals() {
+  for (const FlowArc& arc : arcs_) {
+    ++nodes_[At(arc.tail) + 1].first_residual;
+    ++nodes_[At(arc.head) + 1].first_residual;
+  }
+  for (Index v = 0; v + 1 < nodes_.size(); ++v) {
+    nodes_[v + 1].first_residual += nodes_[v].first_residual;
+    nodes_[v].current = nodes_[v].first_residual;  // The next free slot, for now.
+  }
+  residuals_.resize(2 * arcs_.size());
+  for (Index i = 0; i < arcs_.size(); ++i) {
+    FlowArc& arc = arcs_[i];
+    const auto code = static_cast<std::int32_t>(2 * i);
+    arc.residual[0] = nodes_[At(arc.tail)].current++;
+    arc.residual[1] = nodes_[At(arc.head)].current++;
+    residuals_[At(arc.residual[0])] = {0, 0, arc.head, code};
+    residuals_[At(arc.residual[1])] = {0, 0, arc.tail, code + 1};
+    RefreshLimits(arc);
+  }
+}
+
+// How much flow can rise (or fall) before the limit changes.
+Microwatts CostScaling::Room(const FlowArc& arc, bool rising) const {
+  if (rising) {
+    const Microwatts room = HighestFlow(arc, arc.vertex) - arc.flow;
+    if (room > 0 || arc.vertex == 0) return room;
+    return HighestFlow(arc, arc.vertex - 1) - arc.flow;
+  }
+  const Microwatts room = arc.flow - LowestFlow(arc, arc.vertex);
+  if (room > 0 || arc.vertex == arc.slowest) return room;
+  return arc.flow - LowestFlow(arc, arc.vertex + 1);
+}
+
+void CostScaling::RefreshLimits(const FlowArc& arc) {
+  // At the end of a vertex's range the next vertex is the one that flow would enter.
+  const std::int32_t up = arc.vertex - (arc.flow == HighestFlow(arc, arc.vertex) ? 1 : 0);
+  const std::int32_t down = arc.vertex + (arc.flow == LowestFlow(arc, arc.vertex) ? 1 : 0);
+  ResidualArc& rising = residuals_[At(arc.residual[0])];
+  ResidualArc& falling = residuals_[At(arc.residual[1])];
+  rising.limit = up >= 0 ? RisingLimit(arc.first_vertex + up) : 0;
+  falling.limit = down <= arc.slowest ? FallingLimit(arc.first_vertex + down) : 0;
+  if (mirrored_) std::swap(rising.limit, falling.limit);
+  rising.opposite = falling.limit;
+  falling.opposite = rising.limit;
+}
+
+// Requires 0 < amount <= Room(arc, true), or 0 < -amount <= Room(arc, false).
+void CostScaling::Change(FlowArc& arc, Microwatts amount) {
+  if (amount > 0 && arc.flow == HighestFlow(arc, arc.vertex)) --arc.vertex;
+  if (amount < 0 && arc.flow == LowestFlow(arc, arc.vertex)) ++arc.vertex;
+  arc.flow += amount;
+  RefreshLimits(arc);
+}
+
+void CostScaling::MakeFeasible() {
+  const Cost origin = nodes_.front().potential;
+  for (Index v = 0; v + 1 < nodes_.size(); ++v) {
+    nodes_[v].potential = std::clamp(nodes_[v].potential - origin, problem_.earliest[v] * scale_,
+                                     problem_.latest[v] * scale_);
+  }
+  for (const std::int32_t i : problem_.repair_order) {
+    const FlowArc& arc = arcs_[At(i)];
+    Cost& head = nodes_[At(arc.head)].potential;
+    head = std::max(head, nodes_[At(arc.tail)].potential + FastestLength(arc));
+  }
+}
+
+void CostScaling::SatisfyConditions() {
+  for (FlowArc& arc : arcs_) {
+    const Cost length = Length(arc);
+    const Microwatts before = arc.flow;
+    const auto limit = [&](int direction) {
+      return limits_[At(residuals_[At(arc.residual[direction])].limit)];
+    };
+    while (length < limit(0)) Change(arc, Room(arc, true));
+    while (-length < limit(1)) Change(arc, -Room(arc, false));
+    nodes_[At(arc.tail)].excess -= arc.flow - before;
+    nodes_[At(arc.head)].excess += arc.flow - before;
+  }
+}
+
+void CostScaling::Activate(std::int32_t node) {
+  if (nodes_[At(node)].is_active) return;
+  nodes_[At(node)].is_active = true;
+  active_.push_back(node);
+}
+
+// Turns the problem round: what was missing becomes excess, and is pushed the other way.
+void CostScaling::Mirror() {
+  mirrored_ = !mirrored_;
+  for (Node& node : nodes_) {
+    node.potential = -node.potential;
+    node.excess = -node.excess;
+  }
+  for (ResidualArc& residual : residuals_) std::swap(residual.limit, residual.opposite);
+}
+
+void CostScaling::Refine(int log_epsilon) {
+  MakeFeasible();
+  SatisfyConditions();
+  while (!stop_.stop_requested() && Prepare()) {
+    UpdateGlobally(log_epsilon);
+    for (Index next = 0; next < active_.size() && relabels_since_update_ <= problem_.nodes;
+         ++next) {
+      const std::int32_t node = active_[next];
+      nodes_[At(node)].is_active = false;
+      Discharge(node, log_epsilon);
+    }
+  }
+  if (mirrored_) Mirror();
+}
+
+// Fills active_; false if there is nothing to do. Whatever stands at more nodes is what gets
+// pushed.
+bool CostScaling::Prepare() {
+  std::int64_t excesses = 0;
+  std::int64_t deficits = 0;
+  for (Node& node : nodes_) {
+    node.is_active = false;
+    if (node.excess > 0) ++excesses;
+    if (node.excess < 0) ++deficits;
+  }
+  if (deficits > excesses) Mirror();
+  active_.clear();
+  for (std::int32_t v = 0; v < problem_.nodes; ++v) {
+    if (nodes_[At(v)].excess > 0) Activate(v);
+  }
+  return !active_.empty();
+}
+
+void CostScaling::Discharge(std::int32_t node, int log_epsilon) {
+  while (nodes_[At(node)].excess > 0 && relabels_since_update_ <= problem_.nodes) {
+    if (ExtendPath(node, log_epsilon)) PushAlongPath(node);
+  }
+}
+
+// Leaves in path_ up to kPathLength admissible arcs from `from` on; relabels nodes that have none.
+bool CostScaling::ExtendPath(std::int32_t from, int log_epsilon) {
+  path_.clear();
+  std::int32_t node = from;
+  while (path_.size() < kPathLength) {
+    Node& here = nodes_[At(node)];
+    const std::int32_t end = nodes_[At(node) + 1].first_residual;
+    while (here.current < end && Reluctance(residuals_[At(here.current)], here.potential) >= 0) {
+      ++here.current;
+    }
+    if (here.current < end) {
+      path_.push_back(residuals_[At(here.current)]);
+      node = path_.back().head;
+      if (nodes_[At(node)].excess < 0) break;
+      continue;
+    }
+    // Raise the node just far enough for its least reluctant arc to become admissible.
+    Cost least = kNever;
+    for (const ResidualArc& residual : ResidualsOf(node)) {
+      least = std::min(least, Reluctance(residual, here.potential));
+    }
+    here.potential += least + (Cost{1} << log_epsilon);
+    here.current = here.first_residual;
+    ++relabels_since_update_;
+    if (path_.empty()) continue;
+    // Step back: the arc that led here may not be admissible any more.
+    const FlowArc& arc = arcs_[path_.back().arc()];
+    node = path_.back().head == arc.head ? arc.tail : arc.head;
+    path_.pop_back();
+  }
+  return !path_.empty();
+}
+
+void CostScaling::PushAlongPath(std::int32_t from) {
+  std::int32_t node = from;
+  for (const ResidualArc& step : path_) {
+    const Microwatts amount = std::min(Room(step), nodes_[At(node)].excess);
+    if (amount <= 0) break;
+    Push(step, amount);
+    nodes_[At(node)].excess -= amount;
+    nodes_[At(step.head)].excess += amount;
+    if (node != from && nodes_[At(node)].excess > 0) Activate(node);
+    node = step.head;
+  }
+  if (node != from && nodes_[At(node)].excess > 0) Activate(node);
+}
+
+// Raises every potential by its distance, in units of epsilon, to the nearest node that lacks flow
+// (Dijkstra with buckets), after which excess finds its way without local trial and error.
+void CostScaling::UpdateGlobally(int log_epsilon) {
+  relabels_since_update_ = 0;
+  constexpr std::int32_t kFar = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t farthest = 2 * std::int64_t{problem_.nodes};
+  bucket_.assign(1, -1);
+  entries_.clear();
+  const auto insert = [&](std::int32_t node, std::int32_t distance) {
+    if (distance >= static_cast<std::int32_t>(bucket_.size())) bucket_.resize(At(distance) + 1, -1);
+    entries_.push_back({node, bucket_[At(distance)]});
+    bucket_[At(distance)] = static_cast<std::int32_t>(entries_.size()) - 1;
+    nodes_[At(node)].distance = distance;
+  };
+  std::int32_t waiting = 0;  // Nodes with excess that have not been reached.
+  for (std::int32_t v = 0; v < problem_.nodes; ++v) {
+    Node& node = nodes_[At(v)];
+    node.distance = kFar;
+    if (node.excess < 0) insert(v, 0);
+    if (node.excess > 0) ++waiting;
+  }
+  std::int32_t reached = 0;
+  for (std::int32_t d = 0; d < static_cast<std::int32_t>(bucket_.size()) && waiting > 0; ++d) {
+    reached = d;
+    while (bucket_[At(d)] >= 0 && waiting > 0) {
+      const Entry entry = entries_[At(bucket_[At(d)])];
+      bucket_[At(d)] = entry.next;
+      const Node& here = nodes_[At(entry.node)];
+      if (here.distance != d) continue;  // It turned out to be nearer.
+      if (here.excess > 0) --waiting;
+      for (const ResidualArc& away : ResidualsOf(entry.node)) {
+        const Node& other = nodes_[At(away.head)];
+        if (other.distance <= d) continue;
+        // Of the residual arc from the other node to here.
+        const Cost reluctance = here.potential - other.potential - limits_[At(away.opposite)];
+        if (reluctance > kNever / 2) continue;
+        const std::int64_t distance = d + (reluctance < 0 ? 0 : (reluctance >> log_epsilon) + 1);
+        if (distance > farthest || distance >= other.distance) continue;
+        insert(away.head, static_cast<std::int32_t>(distance));
+      }
+    }
+  }
+  for (std::int32_t v = 0; v < problem_.nodes; ++v) {
+    Node& node = nodes_[At(v)];
+    node.potential += Cost{std::min(node.distance, reached)} << log_epsilon;
+    node.current = node.first_residual;
+  }
+}
+
+// Whole event times that satisfy (1) and (2) exactly, cancelling negative cycles on the way.
+class CostScaling::Finisher {
+ public:
+  Finisher(CostScaling& scaling, std::int64_t effort)
+      : scaling_(scaling),
+        effort_(effort),
+        times_(At(scaling.problem_.nodes)),
+        state_(times_.size(), State::kUnseen),
+        depth_(times_.size()) {
+    const Cost origin = scaling.nodes_.front().potential;
+    for (Index v = 0; v < times_.size(); ++v) {
+      times_[v] = (scaling.nodes_[v].potential - origin) / scaling.scale_;
+    }
+    bounds_.push_back(-kNever);
+    for (const Cost limit : std::span(scaling.limits_).subspan(1)) {
+      bounds_.push_back(limit / scaling.scale_);
+    }
+  }
+
+  std::optional<std::vector<Nanoseconds>> Run() {
+    std::vector<std::int32_t> roots(times_.size());
+    std::iota(roots.begin(), roots.end(), 0);
+    for (;;) {
+      std::erase_if(roots, [&](std::int32_t node) { return !ViolatesAny(node); });
+      if (roots.empty()) break;
+      if (effort_ < 0 || scaling_.stop_.stop_requested()) return std::nullopt;
+      order_.clear();
+      for (const std::int32_t root : roots) {
+        if (state_[At(root)] == State::kUnseen) Search(root);
+      }
+      roots = Relax();
+    }
+    const Nanoseconds origin = times_.front();
+    for (Nanoseconds& time : times_) time -= origin;
+    return std::move(times_);
+  }
+
+ private:
+  enum class State : std::uint8_t { kUnseen, kOnStack, kDone };
+  struct Frame {
+    std::int32_t node;
+    std::int32_t next;  // Residual arc to look at next; the one before it leads to the next frame.
+  };
+
+  // Negative if the arc violates its condition, zero if it is tight.
+  Nanoseconds Slack(std::int32_t tail, const ResidualArc& residual) const {
+    return times_[At(residual.head)] - times_[At(tail)] - bounds_[At(residual.limit)];
+  }
+  bool ViolatesAny(std::int32_t node) const {
+    const auto residuals = scaling_.ResidualsOf(node);
+    return std::any_of(residuals.begin(), residuals.end(),
+                       [&](const ResidualArc& residual) { return Slack(node, residual) < 0; });
+  }
+  void Enter(std::int32_t node, Nanoseconds depth) {
+    state_[At(node)] = State::kOnStack;
+    depth_[At(node)] = depth;
+    stack_.push_back({node, scaling_.nodes_[At(node)].first_residual});
+  }
+
+  // Depth first along violated and tight arcs. Appends what it is done with to order_.
+  void Search(std::int32_t root) {
+    Enter(root, 0);
+    while (!stack_.empty()) {
+      Frame& frame = stack_.back();
+      if (frame.next == scaling_.nodes_[At(frame.node) + 1].first_residual) {
+        state_[At(frame.node)] = State::kDone;
+        order_.push_back(frame.node);
+        stack_.pop_back();
+        continue;
+      }
+      const ResidualArc& residual = scaling_.residuals_[At(frame.next++)];
+      --effort_;
+      const Nanoseconds slack = Slack(frame.node, residual);
+      if (slack > 0) continue;
+      const Nanoseconds depth = depth_[At(frame.node)] + slack;
+      if (state_[At(residual.head)] == State::kUnseen) {
+        Enter(residual.head, depth);
+      } else if (state_[At(residual.head)] == State::kOnStack &&
+                 depth < depth_[At(residual.head)]) {
+        Cancel(residual.head);
+      }
+    }
+  }
+
+  // The stack from `node` on is a cycle of negative cost: sends round it what it takes, and resumes
+  // the search at the tail of the first arc that is full.
+  void Cancel(std::int32_t node) {
+    const auto arc_of = [&](const Frame& frame) { return scaling_.residuals_[At(frame.next - 1)]; };
+    Index first = stack_.size();
+    Microwatts amount = kCostScalingUnbounded;
+    do {
+      --first;
+      amount = std::min(amount, scaling_.Room(arc_of(stack_[first])));
+    } while (stack_[first].node != node);
+    Index full = stack_.size();
+    for (Index i = stack_.size(); i-- > first;) {
+      if (scaling_.Room(arc_of(stack_[i])) == amount) full = i;
+      scaling_.Push(arc_of(stack_[i]), amount);
+    }
+    effort_ -= static_cast<std::int64_t>(stack_.size() - first);
+    for (; stack_.size() > full + 1; stack_.pop_back()) {
+      state_[At(stack_.back().node)] = State::kUnseen;
+    }
+    --stack_.back().next;  // It may still have room, at its next vertex.
+  }
+
+  // Moves heads of violated arcs later, in topological order. Returns them.
+  std::vector<std::int32_t> Relax() {
+    std::vector<std::int32_t> moved;
+    for (Index i = order_.size(); i-- > 0;) {
+      const std::int32_t node = order_[i];
+      state_[At(node)] = State::kUnseen;
+      for (const ResidualArc& residual : scaling_.ResidualsOf(node)) {
+        const Nanoseconds slack = Slack(node, residual);
+        if (slack >= 0) continue;
+        times_[At(residual.head)] -= slack;
+        moved.push_back(residual.head);
+      }
+      effort_ -= 3;
+    }
+    std::sort(moved.begin(), moved.end());
+    moved.erase(std::unique(moved.begin(), moved.end()), moved.end());
+    return moved;
+  }
+
+  CostScaling& scaling_;
+  std::int64_t effort_;
+  std::vector<Nanoseconds> times_;
+  std::vector<Nanoseconds> bounds_;  // limits_ in whole nanoseconds.
+  std::vector<State> state_;
+  std::vector<Nanoseconds> depth_;  // Sum of slacks from the root to a node on the stack.
+  std::vector<Frame> stack_;
+  std::vector<std::int32_t> order_;
+};
+
+std::optional<TimingSolution> CostScaling::Solve() {
+  const auto bits = [](Cost cost) {
+    return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(cost)));
+  };
+  Cost widest = 1;
+  for (const FlowArc& arc : arcs_) {
+    widest = std::max(
+        widest, limits_[At(RisingLimit(arc.first_vertex + arc.slowest))] - FastestLength(arc));
+  }
+  // A phase raises potentials by a few nodes * epsilon, which must not come near 2^62.
+  const int first = std::min(bits(widest) - 1, 58 - bits(scale_));
+  for (int log_epsilon = std::max(0, first);; log_epsilon = std::max(0, log_epsilon - kLogFactor)) {
+    Refine(log_epsilon);
+    if (stop_.stop_requested()) return std::nullopt;  // Excess may be left.
+    if (log_epsilon > 0 && (Cost{1} << log_epsilon) / scale_ >= kFinishBelow) continue;
+    // With epsilon = 1 the flow is optimal, and there are no cycles to cancel.
+    const std::int64_t effort = log_epsilon == 0 ? std::numeric_limits<std::int64_t>::max()
+                                                 : kFinishEffort * problem_.nodes;
+    if (auto times = Finisher(*this, effort).Run()) {
+      TimingSolution solution{*std::move(times), {}};
+      for (const FlowArc& arc : arcs_) solution.flow.push_back(arc.flow);
+      return solution;
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<TimingSolution> SolveByCostScaling(const TimingProblem& problem,
+                                                 const std::stop_token& stop) {
+  return CostScaling(problem, stop).Solve();
+}
+
+}  // namespace perseus::frontier

@@ -1,0 +1,199 @@
+#include "perseus/planning/frontier/deadline.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "perseus/base/stopped.h"
+#include "perseus/planning/frontier/cost_scaling.h"
+
+namespace perseus::frontier {
+namespace {
+
+using Index = std::size_t;
+Index At(std::int32_t i) { return static_cast<Index>(i); }
+
+// One deadline's problem as cost_scaling.h wants it, and the way back.
+class DeadlineProblem {
+ public:
+  // Requires that the fastest schedule meets the deadline.
+  DeadlineProblem(const Network& network, Nanoseconds deadline, Microwatts price_floor);
+  // Nothing if it was stopped.
+  std::optional<Solution> Solve(const std::stop_token& stop) const;
+
+ private:
+  bool Forced(std::int32_t node) const { return earliest_[At(node)] == latest_[At(node)]; }
+  bool Forced(const Arc& arc) const { return Forced(arc.tail) && Forced(arc.head); }
+  std::int32_t AppendCurve(const profile::Curve& curve, Nanoseconds shift);
+  void AddNodes();
+  void AddArcs();
+  void BalanceForcedNodes(Solution& solution) const;
+
+  const Network& network_;
+  Nanoseconds deadline_;
+  Microwatts price_floor_;
+  std::vector<std::int32_t> order_;
+  std::vector<Nanoseconds> earliest_;
+  std::vector<Nanoseconds> latest_;  // 0 at the source.
+
+  TimingProblem problem_;
+  std::vector<std::int32_t> node_of_;  // [network's node]: 0, the ground, where it is forced.
+  std::vector<std::int32_t> arc_of_;   // [network's arc], or -1 where it is forced.
+};
+
+DeadlineProblem::DeadlineProblem(const Network& network, Nanoseconds deadline,
+                                 Microwatts price_floor)
+    : network_(network),
+      deadline_(deadline),
+      price_floor_(price_floor),
+      order_(ArcsInOrder(network)),
+      earliest_(EarliestTimes(network, Pace::kFastest)),
+      latest_(At(network.nodes), deadline) {
+  for (Index i = order_.size(); i-- > 0;) {
+    const Arc& arc = network.arcs[At(order_[i])];
+    Nanoseconds& tail = latest_[At(arc.tail)];
+    tail = std::min(tail, latest_[At(arc.head)] - network.curve_of(arc).fastest());
+  }
+  latest_[At(network.source)] = 0;
+  AddNodes();
+  AddArcs();
+}
+
+void DeadlineProblem::AddNodes() {
+  problem_.nodes = 1;
+  problem_.earliest = problem_.latest = problem_.guess = {0};
+  // Between the fastest and the slowest schedule: in practice not far off.
+  const std::vector<Nanoseconds> slow = EarliestTimes(network_, Pace::kSlowest);
+  const Index sink = At(network_.sink);
+  const double part = static_cast<double>(deadline_ - earliest_[sink]) /
+                      std::max(static_cast<double>(slow[sink] - earliest_[sink]), 1.0);
+  for (std::int32_t v = 0; v < network_.nodes; ++v) {
+    node_of_.push_back(Forced(v) ? 0 : problem_.nodes++);
+    if (Forced(v)) continue;
+    const auto later = part * static_cast<double>(slow[At(v)] - earliest_[At(v)]);
+    problem_.earliest.push_back(earliest_[At(v)]);
+    problem_.latest.push_back(latest_[At(v)]);
+    problem_.guess.push_back(earliest_[At(v)] + static_cast<Nanoseconds>(later));
+  }
+  problem_.supply.assign(At(problem_.nodes), 0);
+}
+
+// Returns where its first vertex stands.
+std::int32_t DeadlineProblem::AppendCurve(const profile::Curve& curve, Nanoseconds shift) {
+  const auto first = static_cast<std::int32_t>(problem_.durations.size());
+  for (const Nanoseconds time : curve.times) problem_.durations.push_back(time + shift);
+  problem_.slopes.insert(problem_.slopes.end(), curve.slopes.begin(), curve.slopes.end());
+  problem_.slopes.push_back(0);
+  return first;
+}
+
+void DeadlineProblem::AddArcs() {
+  std::vector<std::int32_t> first_vertex;
+  for (const profile::Curve& curve : network_.curves) first_vertex.push_back(AppendCurve(curve, 0));
+  arc_of_.assign(network_.arcs.size(), -1);
+  for (const std::int32_t i : order_) {
+    const Arc& arc = network_.arcs[At(i)];
+    if (Forced(arc)) continue;
+    const profile::Curve& curve = network_.curve_of(arc);
+    // The ground is at 0, not at the time of the event that it stands for.
+    const Nanoseconds shift = (Forced(arc.tail) ? earliest_[At(arc.tail)] : 0) -
+                              (Forced(arc.head) ? earliest_[At(arc.head)] : 0);
+    arc_of_[At(i)] = static_cast<std::int32_t>(problem_.arcs.size());
+    problem_.repair_order.push_back(arc_of_[At(i)]);
+    problem_.arcs.push_back({node_of_[At(arc.tail)], node_of_[At(arc.head)],
+                             shift == 0 ? first_vertex[At(arc.curve)] : AppendCurve(curve, shift),
+                             static_cast<std::int32_t>(curve.slopes.size())});
+  }
+  if (Forced(network_.sink)) return;
+  // "The source comes no earlier than T before the sink": the arc whose flow is the price of time.
+  const std::int32_t sink = node_of_[At(network_.sink)];
+  problem_.arcs.push_back({sink, 0, AppendCurve(profile::Curve{{-deadline_}, {}, {}, 0}, 0), 0});
+  problem_.supply[0] = price_floor_;
+  problem_.supply[At(sink)] = -price_floor_;
+}
+
+std::optional<Solution> DeadlineProblem::Solve(const std::stop_token& stop) const {
+  const std::optional<TimingSolution> found = SolveByCostScaling(problem_, stop);
+  if (!found) return std::nullopt;
+  const TimingSolution& solved = *found;
+  Solution solution;
+  for (Index v = 0; v < node_of_.size(); ++v) {
+    solution.event_times.push_back(node_of_[v] == 0 ? earliest_[v] : solved.times[At(node_of_[v])]);
+  }
+  for (Index i = 0; i < arc_of_.size(); ++i) {
+    const Arc& arc = network_.arcs[i];
+    const Nanoseconds length =
+        solution.event_times[At(arc.head)] - solution.event_times[At(arc.tail)];
+    solution.flow.push_back(arc_of_[i] < 0 ? network_.curve_of(arc).SlopeAfter(length)
+                                           : solved.flow[At(arc_of_[i])]);
+    solution.extra_energy += network_.curve_of(arc).ExtraEnergyAt(length);
+  }
+  if (Forced(network_.sink)) {
+    BalanceForcedNodes(solution);
+  } else {
+    solution.price = price_floor_ + solved.flow.back();
+  }
+  return solution;
+}
+
+// Every forced node lies on a path from source to sink of forced arcs at their fastest.
+void DeadlineProblem::BalanceForcedNodes(Solution& solution) const {
+  std::vector<Microwatts> excess(At(network_.nodes), 0);
+  for (Index i = 0; i < network_.arcs.size(); ++i) {
+    excess[At(network_.arcs[i].tail)] -= solution.flow[i];
+    excess[At(network_.arcs[i].head)] += solution.flow[i];
+  }
+  excess[At(network_.source)] += price_floor_;
+  excess[At(network_.sink)] -= price_floor_;
+  const auto send = [&](std::int32_t i, Microwatts amount) {
+    const Arc& arc = network_.arcs[At(i)];
+    const bool critical = Forced(arc) && earliest_[At(arc.head)] - earliest_[At(arc.tail)] ==
+                                             network_.curve_of(arc).fastest();
+    if (!critical || amount <= 0) return;
+    solution.flow[At(i)] += amount;
+    excess[At(arc.tail)] -= amount;
+    excess[At(arc.head)] += amount;
+  };
+  for (const std::int32_t i : order_) send(i, excess[At(network_.arcs[At(i)].tail)]);
+  for (Index i = order_.size(); i-- > 0;) {
+    send(order_[i], -excess[At(network_.arcs[At(order_[i])].head)]);
+  }
+  solution.price = price_floor_ + excess[At(network_.sink)];
+}
+
+}  // namespace
+
+Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline, Microwatts price_floor,
+                               const std::stop_token& stop) {
+  const auto sink = static_cast<std::size_t>(network.sink);
+  const Nanoseconds least = EarliestTimes(network, Pace::kFastest)[sink];
+  if (deadline < least) {
+    // Rounded up, so that whoever asks for what the message says gets it.
+    constexpr Nanoseconds kMicrosecond = 1'000;
+    const Nanoseconds digits = (least + kMicrosecond - 1) / kMicrosecond * kMicrosecond;
+    return FailAs(ErrorKind::kUnreachable,
+                  "no plan can meet {:.6f} s: the least possible iteration time is {:.6f} s",
+                  ToSeconds(deadline), ToSeconds(digits));
+  }
+  Solution solution;
+  solution.event_times = EarliestTimes(network, Pace::kSlowest);
+  deadline = std::min(deadline, solution.event_times[sink]);
+  if (deadline == solution.event_times[sink] && price_floor == 0) {  // Nothing needs to hurry.
+    solution.flow.assign(network.arcs.size(), 0);
+    return solution;
+  }
+  // Curves are scaled up to their slowest vertex, whatever the deadline.
+  const Nanoseconds longest = solution.event_times[sink];
+  if (longest > std::numeric_limits<Nanoseconds>::max() / 8 / (network.nodes + 1)) {
+    return Fail(
+        "an iteration of {} operations that may last {:.0f} s does not fit the solver's 64 bits "
+        "(are all times in seconds? fewer microbatches fit)",
+        network.operations, ToSeconds(longest));
+  }
+  std::optional<Solution> solved = DeadlineProblem(network, deadline, price_floor).Solve(stop);
+  if (!solved) return FailAsStopped();
+  return *std::move(solved);
+}
+
+}  // namespace perseus::frontier

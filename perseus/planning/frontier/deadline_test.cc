@@ -1,0 +1,174 @@
+#include "perseus/planning/frontier/deadline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace perseus::frontier {
+namespace {
+
+using ::testing::HasSubstr;
+
+Network Build(const std::vector<profile::Curve>& curves, const std::vector<schedule::Dependency>& dependencies) {
+  std::vector<std::int32_t> curve_of_operation;
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    curve_of_operation.push_back(static_cast<std::int32_t>(i));
+  }
+  Result<Network> network = BuildNetwork(curves, curve_of_operation, dependencies);
+  EXPECT_TRUE(network) << network.error().message;
+  return *network;
+}
+
+profile::Curve Fixed(Nanoseconds time) { return profile::Curve{{time}, {}, {}, 0}; }
+
+Solution Solve(const Network& network, Nanoseconds deadline, Microwatts price_floor = 0) {
+  const Result<Solution> solution = SolveDeadline(network, deadline, price_floor);
+  EXPECT_TRUE(solution) << solution.error().message;
+  if (!solution) return {};
+  const Result<void> checked = CheckOptimality(network, *solution);
+  EXPECT_TRUE(checked) << checked.error().message;
+  return *solution;
+}
+
+// The bridge of walk_test.cc, whose frontier is
+//
+//   E (fJ)  80 x                             a, e: 10..2 ns at 5 uW
+//              \  10 uW                      c:    10..2 ns at 4 uW
+//           60  x.                           b, d: 14 ns
+//                 `-. 6 uW                          a     d
+//           24       `-x._                        .--> u ---.
+//                         `-._ 4 uW             s      |c    t
+//            0                 `-x----            `--> v ---'
+//              16 18   24       30  T (ns)          b     e
+Network Bridge() {
+  const profile::Curve outer{{2, 10}, {5}, {}, 0};
+  const profile::Curve middle{{2, 10}, {4}, {}, 0};
+  return Build({outer, Fixed(14), middle, Fixed(14), outer}, {{0, 2}, {0, 3}, {1, 4}, {2, 4}});
+}
+
+TEST(SolveDeadline, FindsEveryPointOfTheFrontier) {
+  const Network network = Bridge();
+  const auto energy_at = [](Nanoseconds time) {
+    if (time >= 24) return 4 * (30 - time);
+    if (time >= 18) return 24 + 6 * (24 - time);
+    return 60 + 10 * (18 - time);
+  };
+  for (Nanoseconds deadline = 16; deadline <= 30; ++deadline) {
+    const Solution solution = Solve(network, deadline);
+    EXPECT_EQ(solution.time(network), deadline);
+    EXPECT_EQ(solution.extra_energy, energy_at(deadline)) << deadline;
+  }
+}
+
+TEST(SolveDeadline, ThePriceIsASlopeOfTheFrontierThere) {
+  const Network network = Bridge();
+  EXPECT_EQ(Solve(network, 29).price, 4);
+  EXPECT_EQ(Solve(network, 20).price, 6);
+  EXPECT_EQ(Solve(network, 17).price, 10);
+  const Solution at_breakpoint = Solve(network, 24);  // Any price from one side to the other.
+  EXPECT_GE(at_breakpoint.price, 4);
+  EXPECT_LE(at_breakpoint.price, 6);
+  EXPECT_GE(Solve(network, 16).price, 10);  // Nothing is shorter: no price is too high.
+}
+
+TEST(SolveDeadline, MoreTimeThanAnybodyWantsChangesNothing) {
+  const Network network = Bridge();
+  for (const Nanoseconds deadline : {Nanoseconds{31}, std::numeric_limits<Nanoseconds>::max()}) {
+    const Solution solution = Solve(network, deadline);
+    EXPECT_EQ(solution.time(network), 30);
+    EXPECT_EQ(solution.extra_energy, 0);
+    EXPECT_EQ(solution.price, 0);
+  }
+}
+
+TEST(SolveDeadline, BelowTheLeastTimeIsUnreachable) {
+  for (const Nanoseconds deadline : {Nanoseconds{0}, Nanoseconds{15}}) {
+    const Result<Solution> solution = SolveDeadline(Bridge(), deadline);
+    ASSERT_FALSE(solution);
+    EXPECT_EQ(solution.error().kind, ErrorKind::kUnreachable);
+  }
+  const Network seconds = Build({Fixed(1'500'000'000)}, {});
+  const Result<Solution> solution = SolveDeadline(seconds, 1'250'000'000);
+  ASSERT_FALSE(solution);
+  EXPECT_EQ(solution.error().message,
+            "no plan can meet 1.250000 s: the least possible iteration time is 1.500000 s");
+}
+
+// A schedule stops short of the deadline where more time would save less than the floor.
+TEST(SolveDeadline, APriceFloorStopsWhereTheFrontierBecomesFlatter) {
+  const Network network = Bridge();
+  struct Case {
+    Microwatts floor;
+    Nanoseconds deadline;
+    Nanoseconds time;
+    Microwatts price;
+  };
+  for (const Case& c : {Case{3, 40, 30, 3}, Case{5, 40, 24, 5}, Case{5, 24, 24, 5},
+                        Case{7, 30, 18, 7}, Case{1000, 30, 16, 1000}}) {
+    const Solution solution = Solve(network, c.deadline, c.floor);
+    EXPECT_EQ(solution.time(network), c.time) << "floor " << c.floor;
+    EXPECT_EQ(solution.price, c.price) << "floor " << c.floor;
+  }
+  // Where the deadline is what binds, the price is above the floor.
+  const Solution bound = Solve(network, 20, 5);
+  EXPECT_EQ(bound.time(network), 20);
+  EXPECT_EQ(bound.price, 6);
+  // A floor that is a slope: anywhere along it is as good.
+  const Solution along = Solve(network, 40, 6);
+  EXPECT_EQ(along.extra_energy + Femtojoules{6} * along.time(network), 24 + 6 * 24);
+}
+
+// 11.6 days is the longest that an operation may take, and the solver multiplies times by nodes.
+TEST(SolveDeadline, ADeadlineTooLongForItsIntegersIsAnError) {
+  constexpr Nanoseconds kDays = 1'000'000'000'000'000;
+  std::vector<profile::Curve> curves(20'000, profile::Curve{{1, 2}, {3}, {}, 0});
+  curves.front() = profile::Curve{{kDays / 2, kDays}, {3}, {}, 0};
+  std::vector<schedule::Dependency> chain;
+  for (int i = 1; i < 20'000; ++i) chain.push_back({i - 1, i, 0});
+  const Network network = Build(curves, chain);
+  const Result<Solution> solution = SolveDeadline(network, 2 * kDays / 3);
+  ASSERT_FALSE(solution);
+  EXPECT_EQ(solution.error().kind, ErrorKind::kInput);
+  EXPECT_THAT(solution.error().message, HasSubstr("are all times in seconds"));
+}
+
+// The deadline is short, but one operation would like to take days.
+TEST(SolveDeadline, ACurveTooLongForItsIntegersIsAnErrorToo) {
+  constexpr Nanoseconds kDays = 1'000'000'000'000'000;
+  std::vector<profile::Curve> curves(20'000, profile::Curve{{1, 2}, {3}, {}, 0});
+  curves.front() = profile::Curve{{1, kDays}, {3}, {}, 0};
+  std::vector<schedule::Dependency> chain;
+  for (int i = 1; i < 20'000; ++i) chain.push_back({i - 1, i, 0});
+  const Result<Solution> solution = SolveDeadline(Build(curves, chain), 30'000);
+  ASSERT_FALSE(solution);
+  EXPECT_THAT(solution.error().message, HasSubstr("are all times in seconds"));
+}
+
+// The far end of what the check above lets through: one operation as long as all others together.
+//   s --0--> o --1--> o ... o --n--> t
+TEST(SolveDeadline, OneLongOperationAmongManyShortOnesDoesNotOverflow) {
+  constexpr int kOperations = 2'000;
+  constexpr Nanoseconds kLong = std::numeric_limits<Nanoseconds>::max() / 8 / (kOperations + 8);
+  std::vector<profile::Curve> curves(kOperations, profile::Curve{{1'000, 2'000}, {3}, {}, 0});
+  curves.front() = profile::Curve{{kLong / 4, kLong / 2}, {2}, {}, 0};
+  std::vector<schedule::Dependency> chain;
+  for (int i = 1; i < kOperations; ++i) chain.push_back({i - 1, i, 0});
+  const Network network = Build(curves, chain);
+  const Solution solution = Solve(network, kLong / 4 + 3'000'000);
+  // The long one gives all it can (2 uW a nanosecond); the others, 3,998,000 ns at their slowest,
+  // have 3,000,000 ns.
+  EXPECT_EQ(solution.extra_energy,
+            Femtojoules{2} * (kLong / 2 - kLong / 4) + Femtojoules{3} * 998'000);
+}
+
+TEST(SolveDeadline, StopsWhenItIsToldTo) {
+  std::stop_source stop;
+  stop.request_stop();
+  const Result<Solution> solution = SolveDeadline(Bridge(), 20, 0, stop.get_token());
+  ASSERT_FALSE(solution);
+  EXPECT_EQ(solution.error().kind, ErrorKind::kSystem);
+}
+
+}  // namespace
+}  // namespace perseus::frontier

@@ -1,0 +1,184 @@
+#include "perseus/planning/job/job.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+
+#include "perseus/base/units.h"
+#include "perseus/base/excerpt.h"
+#include "perseus/base/toml_file.h"
+#include "perseus/base/wording.h"
+
+namespace perseus::job {
+namespace {
+
+using toml_file::TableReader;
+
+// Ranges generous enough for any cluster, and narrow enough that a slip of units shows.
+constexpr int kMostStages = 100'000;
+constexpr int kMostMicrobatches = 1'000'000;
+constexpr int kMostChunks = 1'000;
+constexpr int kMostPipelines = 1'000'000;
+constexpr int kMostGpusPerStage = 100'000;
+constexpr double kMostBlockingPowerW = 100'000;
+constexpr double kLongestSwitchMs = 60'000;
+
+class JobReader {
+ public:
+  JobReader(const toml::table& root, std::string_view name) : root_(root), name_(name) {}
+
+  Result<Job> Read() {
+    constexpr std::array<std::string_view, 4> kKeys{"profile", "pipeline", "gpu", "fixed"};
+    TableReader reader(root_, name_, "the job file", kKeys);
+    KeepKeys(root_);
+    job_.profile_path = reader.Text("profile");
+    if (Keep(reader)) ReadTable("pipeline", &JobReader::ReadPipeline);
+    if (!error_) ReadTable("gpu", &JobReader::ReadGpu);
+    if (!error_) ReadFixed();
+    if (error_) return tl::unexpected<Error>(*error_);
+    return std::move(job_);
+  }
+
+ private:
+  void KeepKeys(const toml::table& table) {
+    for (const auto& [key, value] : table) job_.keys.emplace_back(key.str());
+  }
+
+  // Takes over the reader's failure. True if there is none.
+  bool Keep(const TableReader& reader) {
+    if (!error_) error_ = reader.error();
+    return !error_;
+  }
+
+  void FailAt(const toml::node& node, std::string_view message) {
+    error_ = Error{fmt::format("{}:{}: {}", name_, node.source().begin.line, message),
+                   ErrorKind::kInput};
+  }
+
+  void ReadTable(std::string_view key, void (JobReader::*read)(const toml::table&)) {
+    const toml::node* node = root_.get(key);
+    if (node == nullptr) return;
+    if (const toml::table* table = node->as_table()) {
+      (this->*read)(*table);
+    } else {
+      FailAt(*node, fmt::format("{} is not a table (write [{}] on a line of its own)", key, key));
+    }
+  }
+
+  void ReadPipeline(const toml::table& table) {
+    constexpr std::array<std::string_view, 7> kKeys{
+        "schedule", "schedule_file", "graph", "stages", "microbatches", "chunks", "pipelines"};
+    TableReader reader(table, name_, "[pipeline]", kKeys);
+    KeepKeys(table);
+    job_.schedule.name = reader.Text("schedule");
+    job_.schedule_path = reader.Text("schedule_file");
+    job_.graph_path = reader.Text("graph");
+    job_.schedule.ranks = reader.Count("stages", kMostStages, 0);
+    job_.schedule.microbatches = reader.Count("microbatches", kMostMicrobatches, 0);
+    job_.schedule.chunks = reader.Count("chunks", kMostChunks, 1);
+    job_.pipelines = reader.Count("pipelines", kMostPipelines, 1);
+    if (const auto names = schedule::ScheduleNames();
+        !job_.schedule.name.empty() &&
+        std::find(names.begin(), names.end(), job_.schedule.name) == names.end()) {
+      reader.FailAt("schedule", fmt::format("unknown schedule {}{}", Excerpt(job_.schedule.name),
+                                            DidYouMean(job_.schedule.name, names)));
+    }
+    if (reader.Has("schedule") + reader.Has("schedule_file") + reader.Has("graph") > 1) {
+      reader.FailHere(
+          "[pipeline] has more than one of schedule, schedule_file and graph (keep the "
+          "one that says what runs)");
+    }
+    Keep(reader);
+  }
+
+  void ReadGpu(const toml::table& table) {
+    constexpr std::array<std::string_view, 3> kKeys{"blocking_power_w", "gpus_per_stage",
+                                                    "switch_latency_ms"};
+    TableReader reader(table, name_, "[gpu]", kKeys);
+    KeepKeys(table);
+    job_.model.blocking_power_w = reader.Number("blocking_power_w", kMostBlockingPowerW, 0);
+    job_.model.gpus_per_stage = reader.Count("gpus_per_stage", kMostGpusPerStage, 1);
+    job_.switch_latency = ToNanoseconds(reader.Number("switch_latency_ms", kLongestSwitchMs, 0) /
+                                        kMillisecondsPerSecond);
+    Keep(reader);
+  }
+
+  void ReadFixed() {
+    const toml::node* node = root_.get("fixed");
+    if (node == nullptr) return;
+    const toml::array* fixed = node->as_array();
+    if (fixed == nullptr) {
+      FailAt(*node, "fixed is not a list of tables (write [[fixed]] above each one)");
+      return;
+    }
+    for (const toml::node& element : *fixed) {
+      if (const toml::table* table = element.as_table()) {
+        ReadFixedOperation(*table);
+      } else {
+        FailAt(element, "fixed holds something that is no table (write [[fixed]] above each one)");
+      }
+      if (error_) return;
+    }
+  }
+
+  void ReadFixedOperation(const toml::table& table) {
+    constexpr std::array<std::string_view, 3> kKeys{"kind", "time_s", "energy_j"};
+    constexpr std::array<std::string_view, 4> kKinds{"load", "p2p", "all_reduce", "optimizer"};
+    TableReader reader(table, name_, "[[fixed]]", kKeys);
+    const std::string kind = reader.Text("kind");
+    const schedule::FixedOperations::Cost cost{ToNanoseconds(reader.Number("time_s", kLongestSeconds, 0)),
+                                     reader.Number("energy_j", kMostJoules, -1)};
+    if (!reader.Has("kind")) {
+      reader.FailHere("[[fixed]] without kind (write kind = \"load\", say)");
+    } else if (!reader.Has("time_s")) {
+      reader.FailHere(
+          fmt::format("[[fixed]] {} without time_s (write time_s = 0.001, say)", Excerpt(kind)));
+    }
+    const auto known = std::find(kKinds.begin(), kKinds.end(), kind);
+    if (reader.Has("kind") && known == kKinds.end()) {
+      reader.FailAt(
+          "kind", fmt::format("no fixed operation {}{}", Excerpt(kind), DidYouMean(kind, kKinds)));
+    }
+    if (kind == "p2p" && reader.Has("energy_j")) {
+      reader.FailAt("energy_j",
+                    "p2p takes no energy_j: it delays the next stage and occupies no GPU (remove "
+                    "it)");
+    }
+    if (!Keep(reader)) return;
+
+    bool& seen = seen_[static_cast<std::size_t>(known - kKinds.begin())];
+    if (seen) reader.FailAt("kind", fmt::format("[[fixed]] {} stands twice (keep one)", kind));
+    seen = true;
+    schedule::FixedOperations& fixed = job_.model.fixed;
+    if (kind == "p2p") {
+      fixed.p2p = cost.time;
+    } else if (kind == "load") {
+      fixed.load = cost;
+    } else if (kind == "all_reduce") {
+      fixed.all_reduce = cost;
+    } else {
+      fixed.optimizer = cost;
+    }
+    Keep(reader);
+  }
+
+  const toml::table& root_;
+  std::string_view name_;
+  Job job_;
+  std::array<bool, 4> seen_{};  // Of the fixed kinds.
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+Result<Job> ParseJob(std::string_view text, std::string_view name) {
+  const auto root = toml_file::Parse(text, name);
+  if (!root) return Fail(root);
+  return JobReader(*root, name).Read();
+}
+
+}  // namespace perseus::job

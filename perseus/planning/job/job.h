@@ -1,0 +1,52 @@
+// The job file: what `perseus plan` needs to know besides the profile. TOML; flags override
+// its keys, except for energy_j, which has none.
+//
+//   profile = "profile.csv"           # relative to the job file
+//   [pipeline]
+//   schedule = "1f1b"                 # or schedule_file = "dump.csv", or graph = "work.json"
+//   stages = 8                        # ranks along the pipeline
+//   microbatches = 96
+//   chunks = 1
+//   pipelines = 16                    # data parallel; for totals only
+//   [gpu]
+//   blocking_power_w = 83.64
+//   gpus_per_stage = 8
+//   switch_latency_ms = 0.0
+//   [[fixed]]
+//   kind = "p2p"                      # load, p2p, all_reduce or optimizer
+//   time_s = 0.0004
+//   energy_j = 0.05                   # not for p2p; absent: blocking power
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/planning/schedule/operation_graph.h"
+
+namespace perseus::job {
+
+struct Job {
+  // Paths as written in the file; empty where absent.
+  std::string profile_path;
+  std::string schedule_path;
+  std::string graph_path;
+
+  schedule::ScheduleSpec schedule;  // name empty, sizes 0 where absent.
+  int pipelines = 1;
+  schedule::PipelineModel model;
+  Nanoseconds switch_latency = 0;
+
+  // The keys that the file has, whatever their table: "stages", "blocking_power_w", "fixed".
+  std::vector<std::string> keys;
+  bool Has(std::string_view key) const {
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  }
+};
+
+// Unknown keys, wrong types and values out of range are errors with file and line.
+Result<Job> ParseJob(std::string_view toml, std::string_view name);
+
+}  // namespace perseus::job

@@ -1,0 +1,260 @@
+#include "perseus/planning/job/job_setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "perseus/base/units.h"
+#include "perseus/base/file.h"
+#include "perseus/planning/job/job.h"
+#include "perseus/planning/profile/profile.h"
+
+namespace perseus::job {
+namespace {
+
+
+std::string ScheduleList() {
+  std::string list;
+  for (std::string_view name : schedule::ScheduleNames()) {
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", name);
+  }
+  return list;
+}
+
+// The job file, with its paths made relative to where we are. An empty job if there is no file.
+Result<Job> ReadJobFile(const std::string& path) {
+  if (path.empty()) return Job();
+  auto text = ReadFile(path);
+  if (!text) return Fail(text);
+  auto job = ParseJob(*text, path);
+  if (!job) return job;
+  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
+  for (std::string* file : {&job->profile_path, &job->schedule_path, &job->graph_path}) {
+    if (!file->empty()) *file = (directory / *file).string();
+  }
+  return job;
+}
+
+void OverrideModel(schedule::PipelineModel& model, Nanoseconds& switch_latency, const JobFlags& flags) {
+  auto override_time = [](Nanoseconds& time, const std::optional<double>& seconds) {
+    if (seconds) time = ToNanoseconds(*seconds);
+  };
+  model.gpus_per_stage = flags.gpus_per_stage.value_or(model.gpus_per_stage);
+  model.blocking_power_w = flags.blocking_power_w.value_or(model.blocking_power_w);
+  override_time(model.fixed.p2p, flags.p2p_s);
+  override_time(model.fixed.load.time, flags.load_s);
+  override_time(model.fixed.all_reduce.time, flags.all_reduce_s);
+  override_time(model.fixed.optimizer.time, flags.optimizer_s);
+  if (flags.switch_latency_ms) {
+    switch_latency = ToNanoseconds(*flags.switch_latency_ms / kMillisecondsPerSecond);
+  }
+}
+
+void Override(Job& job, const JobFlags& flags) {
+  if (!flags.profile.empty()) job.profile_path = flags.profile;
+  // Of these three one says what runs, so a flag takes the place of whichever the file has.
+  if (!flags.schedule.empty() || !flags.schedule_file.empty() || !flags.graph.empty()) {
+    job.schedule.name = flags.schedule;
+    job.schedule_path = flags.schedule_file;
+    job.graph_path = flags.graph;
+  }
+  job.schedule.ranks = flags.stages.value_or(job.schedule.ranks);
+  job.schedule.microbatches = flags.microbatches.value_or(job.schedule.microbatches);
+  job.schedule.chunks = flags.chunks.value_or(job.schedule.chunks);
+  job.pipelines = flags.pipelines.value_or(job.pipelines);
+  OverrideModel(job.model, job.switch_latency, flags);
+}
+
+Result<profile::Profile> LoadProfile(const std::string& path, const JobFlags& flags) {
+  if (flags.profile_text) return profile::ParseProfile(*flags.profile_text, path);
+  auto text = ReadFile(path);
+  if (!text) return Fail(text);
+  return profile::ParseProfile(*text, path);
+}
+
+// What is said of a schedule besides its file has to be so.
+Result<void> CheckSizes(const Job& job, const JobFlags& flags, const schedule::Schedule& schedule) {
+  const auto ranks = static_cast<int>(schedule.ranks.size());
+  struct Size {
+    std::string_view name;
+    bool is_said;
+    int said;
+    int actual;
+  };
+  const Size sizes[] = {
+      {"stages", job.schedule.ranks != 0, job.schedule.ranks, ranks},
+      {"microbatches", job.schedule.microbatches != 0, job.schedule.microbatches,
+       schedule.microbatches},
+      {"chunks", flags.chunks || job.Has("chunks"), job.schedule.chunks,
+       1 + *std::max_element(schedule.chunk_of_stage.begin(), schedule.chunk_of_stage.end())}};
+  for (const Size& size : sizes) {
+    if (!size.is_said || size.said == size.actual) continue;
+    return Fail("{}: has {} {}, not {} (leave {} out of the flags and the job file)",
+                job.schedule_path, size.actual, size.name, size.said, size.name);
+  }
+  return {};
+}
+
+// `stages` where neither the file nor a flag says.
+Result<schedule::Schedule> LoadSchedule(const Job& job, const JobFlags& flags, int stages) {
+  if (!job.schedule_path.empty()) {
+    auto text = ReadFile(job.schedule_path);
+    if (!text) return Fail(text);
+    auto schedule = schedule::ParseSchedule(*text, job.schedule_path);
+    if (!schedule) return schedule;
+    if (auto agree = CheckSizes(job, flags, *schedule); !agree) return Fail(agree);
+    return schedule;
+  }
+  if (job.schedule.name.empty()) {
+    return Fail("the schedule is missing (say --schedule with one of {}; or --schedule-file)",
+                ScheduleList());
+  }
+  if (job.schedule.microbatches == 0) {
+    return Fail("the number of microbatches is missing (say --microbatches 96, for instance)");
+  }
+  schedule::ScheduleSpec spec = job.schedule;
+  if (spec.ranks == 0) spec.ranks = stages;
+  return schedule::GenerateSchedule(spec);
+}
+
+Result<LoadedJob> LayOut(plan_file::PlannedJob planned, const profile::Profile& profile) {
+  auto graph = schedule::BuildOperationGraph(planned.schedule, profile, planned.model);
+  if (!graph) return Fail(graph);
+  LoadedJob job{.planned = std::move(planned), .graph = *std::move(graph), .model = {}};
+  const schedule::PipelineModel& model = job.planned.model;
+  job.model.blocking_power_w = model.blocking_power_w * model.gpus_per_stage;
+  job.model.switch_latency = job.planned.switch_latency;
+  return job;
+}
+
+// `planned.profile` is the graph's file. What a waiting resource draws is in it, unless a flag says
+// otherwise.
+Result<LoadedJob> LayOutGraph(plan_file::PlannedJob planned, const std::optional<double>& blocking_power_w) {
+  auto text = ReadFile(planned.profile);
+  if (!text) return Fail(text);
+  auto file = schedule::ParseOperationGraph(*text, planned.profile, blocking_power_w);
+  if (!file) return Fail(file);
+  planned.model.gpus_per_stage = 1;
+  planned.model.blocking_power_w = file->blocking_power_w;
+  LoadedJob job{.planned = std::move(planned), .graph = std::move(file->graph), .model = {}};
+  job.model.blocking_power_w = job.planned.model.blocking_power_w;
+  job.model.switch_latency = job.planned.switch_latency;
+  return job;
+}
+
+// Nothing that describes a pipeline means anything for a general graph, whoever says it.
+Result<void> RefuseWithGraph(const JobFlags& flags, const Job& job) {
+  const std::pair<std::string_view, bool> given[] = {
+      {"a profile", !flags.profile.empty()},
+      {"--stages", flags.stages.has_value()},
+      {"--microbatches", flags.microbatches.has_value()},
+      {"--chunks", flags.chunks.has_value()},
+      {"--gpus-per-stage", flags.gpus_per_stage.has_value()},
+      {"--p2p", flags.p2p_s.has_value()},
+      {"--load", flags.load_s.has_value()},
+      {"--all-reduce", flags.all_reduce_s.has_value()},
+      {"--optimizer", flags.optimizer_s.has_value()}};
+  for (const auto& [flag, is_given] : given) {
+    if (is_given) {
+      return Fail("{} means nothing for a general graph, whose file says it all (leave it out)",
+                  flag);
+    }
+  }
+  constexpr std::string_view kKeys[] = {"profile", "stages",         "microbatches",
+                                        "chunks",  "gpus_per_stage", "fixed"};
+  for (const std::string_view key : kKeys) {
+    if (job.Has(key)) {
+      return Fail("{}: {} means nothing for a general graph, whose file says it all (leave it out)",
+                  flags.job_file, key);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+int LoadedJob::gpus() const {
+  return static_cast<int>(graph.rank_orders.size()) * planned.model.gpus_per_stage;
+}
+
+Result<LoadedJob> LoadJob(const JobFlags& flags) {
+  auto job = ReadJobFile(flags.job_file);
+  if (!job) return Fail(job);
+  Override(*job, flags);
+  plan_file::PlannedJob planned{.profile = job->profile_path,
+                     .schedule = {},
+                     .pipelines = job->pipelines,
+                     .model = job->model,
+                     .switch_latency = job->switch_latency};
+  std::optional<double> blocking_power_w = flags.blocking_power_w;
+  // Flags are in the model by now.
+  if (job->Has("blocking_power_w")) blocking_power_w = job->model.blocking_power_w;
+  if (!job->graph_path.empty()) {
+    if (auto fits = RefuseWithGraph(flags, *job); !fits) return Fail(fits);
+    planned.profile = job->graph_path;
+    return LayOutGraph(std::move(planned), blocking_power_w);
+  }
+  if (planned.profile.empty()) {
+    return Fail("the profile is missing (name a CSV, or make one with perseus synth)");
+  }
+  if (!blocking_power_w) {
+    return Fail(
+        "--blocking-power is missing, or blocking_power_w under [gpu] of a job file (what one GPU "
+        "draws while it waits, in watts; 0 counts no waiting at all)");
+  }
+  const auto profile = LoadProfile(planned.profile, flags);
+  if (!profile) return Fail(profile);
+  auto schedule = LoadSchedule(*job, flags, profile->stages());
+  if (!schedule) return Fail(schedule);
+  planned.schedule = *std::move(schedule);
+  return LayOut(std::move(planned), *profile);
+}
+
+Result<plan_file::PlannedJob> LoadUnprofiledJob(const JobFlags& flags) {
+  auto job = ReadJobFile(flags.job_file);
+  if (!job) return Fail(job);
+  Override(*job, flags);
+  if (!job->graph_path.empty()) {
+    return Fail("{} is a general graph, which no training job runs (name a schedule)",
+                job->graph_path);
+  }
+  if (job->schedule.ranks == 0 && job->schedule_path.empty()) {
+    return Fail("the number of stages is missing (say --stages 8, for instance)");
+  }
+  auto schedule = LoadSchedule(*job, flags, job->schedule.ranks);
+  if (!schedule) return Fail(schedule);
+  return plan_file::PlannedJob{.profile = job->profile_path,
+                    .schedule = *std::move(schedule),
+                    .pipelines = job->pipelines,
+                    .model = job->model,
+                    .switch_latency = job->switch_latency};
+}
+
+Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags& flags) {
+  if (!flags.job_file.empty() || !flags.schedule.empty() || !flags.schedule_file.empty() ||
+      flags.stages || flags.microbatches || flags.chunks) {
+    return Fail(
+        "the plan holds its own schedule (leave out --job, --schedule, --schedule-file, "
+        "--stages, --microbatches and --chunks)");
+  }
+  plan_file::PlannedJob planned = plan.job;
+  planned.pipelines = flags.pipelines.value_or(planned.pipelines);
+  OverrideModel(planned.model, planned.switch_latency, flags);
+  if (planned.IsGeneralGraph()) {
+    if (auto fits = RefuseWithGraph(flags, Job()); !fits) return Fail(fits);
+    if (!flags.graph.empty()) planned.profile = flags.graph;
+    const double blocking_power_w = planned.model.blocking_power_w;
+    return LayOutGraph(std::move(planned), blocking_power_w);
+  }
+  if (!flags.graph.empty()) {
+    return Fail("the plan is one for a pipeline, not for a general graph (leave out --graph)");
+  }
+  if (!flags.profile.empty()) planned.profile = flags.profile;
+  const auto profile = LoadProfile(planned.profile, flags);
+  if (!profile) return Fail(profile);
+  return LayOut(std::move(planned), *profile);
+}
+
+}  // namespace perseus::job

@@ -1,0 +1,141 @@
+#include "perseus/planning/job/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace perseus::job {
+namespace {
+
+using ::testing::StartsWith;
+
+TEST(Job, ReadsEverything) {
+  const Result<Job> job = ParseJob(R"(
+    profile = "profile.csv"           # relative to the job file
+    [pipeline]
+    schedule = "1f1b"
+    stages = 8
+    microbatches = 96
+    chunks = 1
+    pipelines = 16
+    [gpu]
+    blocking_power_w = 83.64
+    gpus_per_stage = 8
+    switch_latency_ms = 2.5
+    [[fixed]]
+    kind = "p2p"
+    time_s = 0.0004
+    [[fixed]]
+    kind = "load"
+    time_s = 1
+    energy_j = 20
+    [[fixed]]
+    kind = "optimizer"
+    time_s = 0.002
+  )",
+                                   "job.toml");
+  ASSERT_TRUE(job) << job.error().message;
+  EXPECT_EQ(job->profile_path, "profile.csv");
+  EXPECT_EQ(job->schedule.name, "1f1b");
+  EXPECT_EQ(job->schedule.ranks, 8);
+  EXPECT_EQ(job->schedule.microbatches, 96);
+  EXPECT_EQ(job->schedule.chunks, 1);
+  EXPECT_EQ(job->pipelines, 16);
+  EXPECT_EQ(job->model.blocking_power_w, 83.64);
+  EXPECT_EQ(job->model.gpus_per_stage, 8);
+  EXPECT_EQ(job->switch_latency, 2'500'000);
+  EXPECT_EQ(job->model.fixed.p2p, 400'000);
+  EXPECT_EQ(job->model.fixed.load.time, 1'000'000'000);
+  EXPECT_EQ(job->model.fixed.load.energy_j, 20);
+  EXPECT_EQ(job->model.fixed.optimizer.time, 2'000'000);
+  EXPECT_LT(job->model.fixed.optimizer.energy_j, 0) << "absent: blocking power";
+  EXPECT_EQ(job->model.fixed.all_reduce.time, 0);
+}
+
+TEST(Job, KnowsWhichKeysItHas) {
+  const Result<Job> job =
+      ParseJob("[gpu]\nblocking_power_w = 0\n[[fixed]]\nkind = \"load\"\ntime_s = 1\n", "job.toml");
+  ASSERT_TRUE(job) << job.error().message;
+  EXPECT_TRUE(job->Has("blocking_power_w"));
+  EXPECT_TRUE(job->Has("fixed"));
+  EXPECT_FALSE(job->Has("stages"));
+}
+
+TEST(Job, WhatIsAbsentIsLeftToFlags) {
+  const Result<Job> job = ParseJob("", "job.toml");
+  ASSERT_TRUE(job) << job.error().message;
+  EXPECT_FALSE(job->Has("blocking_power_w"));
+  EXPECT_EQ(job->profile_path, "");
+  EXPECT_EQ(job->schedule.name, "");
+  EXPECT_EQ(job->schedule.ranks, 0);
+  EXPECT_EQ(job->schedule.microbatches, 0);
+  EXPECT_EQ(job->schedule.chunks, 1);
+  EXPECT_EQ(job->pipelines, 1);
+  EXPECT_EQ(job->model.gpus_per_stage, 1);
+}
+
+TEST(Job, TakesAScheduleFileOrAGraphInstead) {
+  EXPECT_EQ(ParseJob("pipeline.schedule_file = 'dump.csv'", "job.toml")->schedule_path, "dump.csv");
+  EXPECT_EQ(ParseJob("[pipeline]\ngraph = 'work.json'", "job.toml")->graph_path, "work.json");
+}
+
+struct Refusal {
+  std::string_view name;
+  std::string_view text;
+  std::string_view message;
+};
+
+class JobRefusal : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(JobRefusal, SaysWhereAndWhatToDo) {
+  const Result<Job> job = ParseJob(GetParam().text, "job.toml");
+  ASSERT_FALSE(job);
+  EXPECT_THAT(job.error().message, StartsWith(std::string(GetParam().message)));
+  EXPECT_EQ(job.error().message.find('\n'), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, JobRefusal,
+    ::testing::Values(
+        Refusal{"NotToml", "[pipeline]\nstages == 1", "job.toml:2: not TOML: "},
+        Refusal{"OddTableName", "[%pu]", "job.toml:1: not TOML: "},
+        Refusal{"NotText", "\xff\xfe", "job.toml:1: not TOML: "},
+        Refusal{"DeepNesting", "a = [[[[[[[[[[[[[[[[[[[[[[[[", "job.toml:1: not TOML: "},
+        Refusal{"UnknownKey", "[pipeline]\nstage = 8",
+                "job.toml:2: [pipeline] has no key \"stage\" (did you mean \"stages\"?)"},
+        Refusal{"UnknownTable", "[pipe]", "job.toml:1: the job file has no key \"pipe\" (known: "},
+        Refusal{"NotATable", "gpu = 3", "job.toml:1: gpu is not a table (write [gpu] "},
+        Refusal{"TextForNumber", "[pipeline]\n\nstages = '8'",
+                "job.toml:3: stages is not a whole number from 1 to 100000"},
+        Refusal{"FractionForCount", "[pipeline]\nstages = 8.0",
+                "job.toml:2: stages is not a whole number"},
+        Refusal{"Zero", "[pipeline]\nmicrobatches = 0",
+                "job.toml:2: microbatches is not a whole number from 1 to 1000000"},
+        Refusal{"TooMany", "[pipeline]\nstages = 100001", "job.toml:2: stages is not a whole"},
+        Refusal{"NumberForText", "profile = 3", "job.toml:1: profile is not a text"},
+        Refusal{"EmptyText", "profile = ''", "job.toml:1: profile is not a text"},
+        Refusal{"NotANumber", "[gpu]\nblocking_power_w = nan",
+                "job.toml:2: blocking_power_w is not a number from 0 to 100000"},
+        Refusal{"Negative", "[gpu]\nswitch_latency_ms = -1",
+                "job.toml:2: switch_latency_ms is not a number"},
+        Refusal{"BoolForNumber", "[gpu]\nblocking_power_w = true",
+                "job.toml:2: blocking_power_w is not a number"},
+        Refusal{"UnknownSchedule", "[pipeline]\nschedule = '1f1'",
+                "job.toml:2: unknown schedule \"1f1\" (did you mean \"1f1b\"?)"},
+        Refusal{"TwoSources", "[pipeline]\nschedule = '1f1b'\ngraph = 'work.json'",
+                "job.toml:1: [pipeline] has more than one of schedule, schedule_file and graph"},
+        Refusal{"FixedIsNoList", "[fixed]\nkind = 'load'", "job.toml:1: fixed is not a list"},
+        Refusal{"FixedHoldsNumbers", "fixed = [1]", "job.toml:1: fixed holds something"},
+        Refusal{"FixedWithoutKind", "[[fixed]]\ntime_s = 1", "job.toml:1: [[fixed]] without kind"},
+        Refusal{"FixedWithoutTime", "[[fixed]]\nkind = 'load'",
+                "job.toml:1: [[fixed]] \"load\" without time_s"},
+        Refusal{"FixedKind", "[[fixed]]\nkind = 'optimiser'\ntime_s = 1",
+                "job.toml:2: no fixed operation \"optimiser\" (did you mean \"optimizer\"?)"},
+        Refusal{"FixedTwice",
+                "[[fixed]]\nkind = 'load'\ntime_s = 1\n[[fixed]]\nkind = 'load'\ntime_s = 1",
+                "job.toml:5: [[fixed]] load stands twice (keep one)"},
+        Refusal{"EnergyOfP2p", "[[fixed]]\nkind = 'p2p'\ntime_s = 1\nenergy_j = 1",
+                "job.toml:4: p2p takes no energy_j"}),
+    [](const auto& param_info) { return std::string(param_info.param.name); });
+
+}  // namespace
+}  // namespace perseus::job

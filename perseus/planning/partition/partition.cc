@@ -1,0 +1,292 @@
+#include "perseus/planning/partition/partition.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "perseus/base/index.h"
+#include "perseus/planning/profile/layer_profile.h"
+
+namespace perseus::partition {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::infinity();
+
+// sums[i] is that of the layers before i.
+// Which stages a split may have, so that it can keep the time at all (see the header).
+class StageLimits {
+ public:
+  StageLimits(const profile::Profile& layers, const schedule::Schedule& schedule,
+              std::span<const InstructionKind> kinds, Nanoseconds deadline)
+      : microbatches_(schedule.microbatches), deadline_(deadline) {
+    std::vector<Nanoseconds> work;
+    std::vector<Nanoseconds> fill;
+    for (int layer = 0; layer < layers.stages(); ++layer) {
+      work.push_back(0);
+      fill.push_back(0);
+      for (const InstructionKind kind : kinds) {
+        const auto& options = layers.Find(layer, 0, kind)->options;
+        const Nanoseconds fastest = std::ranges::min_element(options, {}, &profile::Option::time)->time;
+        work.back() += fastest;
+        // A full backward is the last that a rank runs, and goes back through those before.
+        if (kind == InstructionKind::kForward || kind == InstructionKind::kBackward) {
+          fill.back() += fastest;
+        }
+      }
+    }
+    work_ = PrefixSums(work);
+    fill_ = PrefixSums(fill);
+  }
+
+  int layers() const { return static_cast<int>(work_.size()) - 1; }
+  bool Allow(int first, int end) const {
+    return (work_[At(end)] - work_[At(first)]) <= (deadline_ - fill_[At(first)]) / microbatches_;
+  }
+
+  bool AllowAll(const Boundaries& split) const {
+    for (std::size_t stage = 0; stage + 1 < split.size(); ++stage) {
+      if (!Allow(split[stage], split[stage + 1])) return false;
+    }
+    return true;
+  }
+
+  // [s][i]: in how many ways the layers from i on make s allowed stages, at most
+  // Partition::kMostCounted.
+  std::vector<std::vector<std::int64_t>> CountWays(int stages) const {
+    std::vector<std::vector<std::int64_t>> ways(At(stages + 1),
+                                                std::vector<std::int64_t>(work_.size(), 0));
+    ways[0].back() = 1;
+    for (int s = 1; s <= stages; ++s) {
+      for (int i = 0; i < layers(); ++i) {
+        std::int64_t& sum = ways[At(s)][At(i)];
+        for (int j = i + 1; j <= layers() && Allow(i, j); ++j) {
+          sum = std::min(Partition::kMostCounted, sum + ways[At(s - 1)][At(j)]);
+        }
+      }
+    }
+    return ways;
+  }
+
+ private:
+  std::vector<Nanoseconds> work_;
+  std::vector<Nanoseconds> fill_;
+  std::int64_t microbatches_;
+  Nanoseconds deadline_;
+};
+
+void ListRest(const StageLimits& limits, const std::vector<std::vector<std::int64_t>>& ways,
+              int stages_left, Boundaries& begun, std::vector<Boundaries>& all) {
+  const int first = begun.back();
+  if (stages_left == 0) {
+    all.push_back(begun);
+    return;
+  }
+  for (int end = first + 1; end <= limits.layers() && limits.Allow(first, end); ++end) {
+    if (ways[At(stages_left - 1)][At(end)] == 0) continue;
+    begun.push_back(end);
+    ListRest(limits, ways, stages_left - 1, begun, all);
+    begun.pop_back();
+  }
+}
+
+// Every split that `limits` allow, in lexicographic order.
+std::vector<Boundaries> ListSplits(const StageLimits& limits, int stages) {
+  std::vector<Boundaries> all;
+  Boundaries begun{0};
+  ListRest(limits, limits.CountWays(stages), stages, begun, all);
+  return all;
+}
+
+std::vector<InstructionKind> KindsOf(const schedule::Schedule& schedule) {
+  std::vector<InstructionKind> kinds;
+  for (const auto& rank : schedule.ranks) {
+    for (const schedule::Action& action : rank) {
+      if (std::ranges::find(kinds, action.kind) == kinds.end()) kinds.push_back(action.kind);
+    }
+  }
+  std::ranges::sort(kinds);
+  return kinds;
+}
+
+Result<plan::Planner> PlannerOf(const PartitionJob& job, const Boundaries& split) {
+  auto graph = schedule::BuildOperationGraph(job.schedule, profile::StageProfile(job.layers, split), job.model);
+  if (!graph) return Fail(graph);
+  return plan::Planner::Create(*std::move(graph),
+                         {job.model.blocking_power_w * job.model.gpus_per_stage, 0});
+}
+
+// Those with a run of consecutive cuts moved by one layer, and no stage empty.
+std::vector<Boundaries> Neighbors(const Boundaries& split) {
+  std::vector<Boundaries> neighbors;
+  for (const int step : {-1, 1}) {
+    for (std::size_t first = 1; first + 1 < split.size(); ++first) {
+      Boundaries next = split;
+      for (std::size_t last = first; last + 1 < split.size(); ++last) {
+        next[last] += step;
+        const bool is_empty = next[first - 1] == next[first] || next[last] == next[last + 1];
+        if (!is_empty) neighbors.push_back(next);
+      }
+    }
+  }
+  return neighbors;
+}
+
+// From split to split by a value of each, computed once: of all those allowed, or from neighbour to
+// neighbour to where none has a lower one.
+class SplitSearch {
+ public:
+  using Value = std::function<double(const Boundaries&)>;
+  explicit SplitSearch(Value value) : value_(std::move(value)) {}
+
+  // Of those tried.
+  const std::map<Boundaries, double>& values() const { return values_; }
+  // The least, and of those the first in lexicographic order.
+  const Boundaries& best() const {
+    return std::ranges::min_element(values_, {}, [](const auto& entry) { return entry.second; })
+        ->first;
+  }
+
+  double ValueOf(const Boundaries& split) {
+    const auto [place, is_new] = values_.try_emplace(split, 0);
+    if (is_new) place->second = value_(split);
+    return place->second;
+  }
+
+  void Descend(Boundaries start, const StageLimits& limits) {
+    double least = ValueOf(start);
+    while (true) {
+      Boundaries best = start;
+      for (const Boundaries& next : Neighbors(start)) {
+        if (!limits.AllowAll(next)) continue;
+        const double value = ValueOf(next);
+        if (value >= least) continue;
+        least = value;
+        best = next;
+      }
+      if (best == start) return;
+      start = std::move(best);
+    }
+  }
+
+ private:
+  Value value_;
+  std::map<Boundaries, double> values_;
+};
+
+Result<PlannedSplit> PlanSplit(const PartitionJob& job, std::span<const Nanoseconds> layer_times,
+                               const Boundaries& split, std::optional<Nanoseconds> deadline) {
+  const auto planner = PlannerOf(job, split);
+  if (!planner) return Fail(planner);
+  auto plan = planner->PlanFor(deadline.value_or(planner->baseline().time));
+  if (!plan) return Fail(plan);
+  plan->target = "no slowdown";
+  return PlannedSplit{split, StageTimes(layer_times, split), planner->baseline(), *std::move(plan)};
+}
+
+// Fails as the planner does; for a split that it refuses, with the split.
+Result<PlannedSplit> PlanBalanced(const PartitionJob& job, std::span<const Nanoseconds> layer_times,
+                                  const Boundaries& split) {
+  auto planned = PlanSplit(job, layer_times, split, {});
+  if (planned || planned.error().kind != ErrorKind::kInput) return planned;
+  return Fail("split at layers {}: {}", fmt::join(split, ","), planned.error().message);
+}
+
+// Of everything at maximum frequency; kNone if the planner refuses the split.
+double BaselineNanoseconds(const PartitionJob& job, const Boundaries& split) {
+  const auto planner = PlannerOf(job, split);
+  return planner ? static_cast<double>(planner->baseline().time) : kNone;
+}
+
+// kNone if no plan of the split keeps the time, or the planner refuses it.
+double BoundOf(const PartitionJob& job, const Boundaries& split, Nanoseconds deadline) {
+  const auto planner = PlannerOf(job, split);
+  if (!planner || planner->least_time() > deadline) return kNone;
+  const auto bound = planner->BoundFor(deadline);
+  return bound ? *bound : kNone;
+}
+
+// Plans those of least bound, best first, while they may cost less than the one in `partition`.
+Result<void> PlanBest(const PartitionJob& job, std::span<const Nanoseconds> layer_times,
+                      const std::map<Boundaries, double>& bounds, int most_plans,
+                      Partition& partition) {
+  std::vector<std::pair<double, Boundaries>> by_bound;
+  for (const auto& [split, bound] : bounds) by_bound.emplace_back(bound, split);
+  std::ranges::sort(by_bound);
+  partition.lower_bound_j = by_bound.front().first;
+  int plans = 0;
+  for (const auto& [bound, split] : by_bound) {
+    const double best_j = partition.least_energy.plan.evaluation.energy_j;
+    if (bound >= best_j || plans == most_plans) break;
+    if (split == partition.fastest.boundaries) continue;
+    ++plans;
+    auto planned = PlanSplit(job, layer_times, split, partition.fastest.baseline.time);
+    if (!planned) return Fail(planned);
+    if (planned->plan.evaluation.energy_j < best_j) partition.least_energy = *std::move(planned);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Partition> PartitionLayers(const PartitionJob& job, const PartitionEffort& effort) {
+  const auto stages = static_cast<int>(job.schedule.ranks.size());
+  if (job.schedule.stages() != stages) {
+    return Fail(
+        "schedule {} has {} stages on {} ranks, and only whole ranks are cut here (choose one of a "
+        "single chunk a rank, such as 1f1b)",
+        job.schedule.name, job.schedule.stages(), stages);
+  }
+  const std::vector<InstructionKind> kinds = KindsOf(job.schedule);
+  const auto layer_times = profile::LayerTimes(job.layers, kinds);
+  if (!layer_times) return Fail(layer_times);
+  const auto boundaries = BalancedBoundaries(*layer_times, stages);
+  if (!boundaries) return Fail("{}: {}", job.layers.name(), boundaries.error().message);
+  auto balanced = PlanBalanced(job, *layer_times, *boundaries);
+  if (!balanced) return Fail(balanced);
+
+  // All that may be as fast as the better one of two; where they are too many, some.
+  SplitSearch times([&](const Boundaries& split) { return BaselineNanoseconds(job, split); });
+  times.ValueOf(*boundaries);
+  times.ValueOf(*ShortestLongestBoundaries(*layer_times, stages));
+  Boundaries start = times.best();
+  const StageLimits as_fast(job.layers, job.schedule, kinds,
+                            static_cast<Nanoseconds>(times.ValueOf(start)));
+  const auto operations = std::ssize(balanced->plan.options);
+  const bool tries_all =
+      as_fast.CountWays(stages)[At(stages)].front() <= effort.most_operations / operations;
+  if (tries_all) {
+    for (const Boundaries& split : ListSplits(as_fast, stages)) times.ValueOf(split);
+  } else {
+    times.Descend(start, as_fast);
+  }
+  const bool is_balanced = times.ValueOf(*boundaries) == times.ValueOf(times.best());
+  auto fastest = PlanSplit(job, *layer_times, is_balanced ? *boundaries : times.best(), {});
+  if (!fastest) return Fail(fastest);
+
+  Partition partition{
+      .balanced = *std::move(balanced), .fastest = *fastest, .least_energy = *std::move(fastest)};
+  const Nanoseconds deadline = partition.fastest.baseline.time;
+  const StageLimits limits(job.layers, job.schedule, kinds, deadline);
+  SplitSearch bounds([&](const Boundaries& split) { return BoundOf(job, split, deadline); });
+  if (tries_all) {
+    for (const Boundaries& split : ListSplits(limits, stages)) bounds.ValueOf(split);
+  } else {
+    bounds.Descend(partition.fastest.boundaries, limits);
+  }
+  partition.candidates = limits.CountWays(stages)[At(stages)].front();
+  partition.bounded = std::ssize(bounds.values());
+  partition.tried_all = tries_all;
+  if (auto planned = PlanBest(job, *layer_times, bounds.values(), effort.most_plans, partition);
+      !planned) {
+    return Fail(planned);
+  }
+  return partition;
+}
+
+}  // namespace perseus::partition

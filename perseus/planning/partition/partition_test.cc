@@ -1,0 +1,234 @@
+// The search for the fastest split, and for that of least energy, against trying each.
+#include "perseus/planning/partition/partition.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+#include <random>
+#include <string>
+#include <tuple>
+
+#include "perseus/planning/profile/layer_profile.h"
+
+namespace perseus::partition {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Every way to cut, in lexicographic order.
+void ForEachSplit(int layers, int stages, const std::function<void(const Boundaries&)>& visit,
+                  Boundaries begun = {0}) {
+  if (stages == 1) {
+    begun.push_back(layers);
+    visit(begun);
+    return;
+  }
+  for (int end = begun.back() + 1; end + stages - 1 <= layers; ++end) {
+    Boundaries next = begun;
+    next.push_back(end);
+    ForEachSplit(layers, stages - 1, visit, next);
+  }
+}
+
+constexpr double kBlockingPowerW = 70;
+
+std::vector<InstructionKind> KindsFor(const std::string& schedule) {
+  if (schedule == "zb-h1") {
+    return {InstructionKind::kForward, InstructionKind::kBackwardInput,
+            InstructionKind::kBackwardWeight};
+  }
+  return {InstructionKind::kForward, InstructionKind::kBackward};
+}
+
+// Layers of unlike work, bound by compute or by memory; the first is light, the last heavy.
+profile::Profile RandomLayers(std::mt19937_64& random, int layers, std::span<const InstructionKind> kinds) {
+  const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
+  std::vector<profile::ProfileEntry> entries;
+  for (int layer = 0; layer < layers; ++layer) {
+    const double work = layer == 0 ? 0.2 : layer == layers - 1 ? 2.0 : 0.7 + 0.6 * uniform();
+    const double memory = 0.4 * uniform();
+    for (const InstructionKind kind : kinds) {
+      profile::ProfileEntry entry{layer, 0, kind, {}};
+      const double time_s = (kind == InstructionKind::kBackward ? 0.02 : 0.01) * work;
+      for (const double clock : {1.0, 0.9, 0.8, 0.7, 0.6}) {
+        const double taken_s = time_s * ((1 - memory) / clock + memory);
+        entry.options.push_back({1000 * clock,
+                                 {},
+                                 ToNanoseconds(taken_s),
+                                 taken_s * (90 + 210 * clock * clock * clock),
+                                 1});
+      }
+      entries.push_back(entry);
+    }
+  }
+  return {"layers.csv", {}, entries};
+}
+
+struct JobSize {
+  int most_stages = 4;        // At least 2.
+  int most_extra_layers = 5;  // Beyond one a stage; at least 1.
+  int microbatches = 4;
+};
+
+PartitionJob RandomPartitionJob(std::mt19937_64& random, const std::string& schedule,
+                                const JobSize& size = {}) {
+  const int stages = 2 + static_cast<int>(random() % static_cast<unsigned>(size.most_stages - 1));
+  const int layers =
+      stages + 1 + static_cast<int>(random() % static_cast<unsigned>(size.most_extra_layers));
+  PartitionJob job{.layers = RandomLayers(random, layers, KindsFor(schedule)),
+                   .schedule = *schedule::GenerateSchedule({schedule, stages, size.microbatches, 1}),
+                   .model = {}};
+  job.model.blocking_power_w = kBlockingPowerW;
+  return job;
+}
+
+plan::Planner PlannerOf(const PartitionJob& job, const Boundaries& split) {
+  auto graph = schedule::BuildOperationGraph(job.schedule, profile::StageProfile(job.layers, split), job.model);
+  return *plan::Planner::Create(*std::move(graph), {kBlockingPowerW, 0});
+}
+
+void ForEachPlanner(const PartitionJob& job, const std::function<void(const plan::Planner&)>& visit) {
+  ForEachSplit(job.layers.stages(), static_cast<int>(job.schedule.ranks.size()),
+               [&](const Boundaries& split) { visit(PlannerOf(job, split)); });
+}
+
+// Of all splits, none left out beforehand.
+Nanoseconds LeastTime(const PartitionJob& job) {
+  Nanoseconds least = std::numeric_limits<Nanoseconds>::max();
+  ForEachPlanner(job,
+                 [&](const plan::Planner& planner) { least = std::min(least, planner.baseline().time); });
+  return least;
+}
+
+double LeastBound(const PartitionJob& job, Nanoseconds deadline) {
+  double least = std::numeric_limits<double>::infinity();
+  ForEachPlanner(job, [&](const plan::Planner& planner) {
+    if (planner.least_time() > deadline) return;
+    const auto bound = planner.BoundFor(deadline);
+    ASSERT_TRUE(bound);
+    least = std::min(least, *bound);
+  });
+  return least;
+}
+
+void CheckPromises(const Partition& partition) {
+  const Nanoseconds deadline = partition.fastest.baseline.time;
+  EXPECT_LE(deadline, partition.balanced.baseline.time);
+  EXPECT_EQ(partition.balanced.plan.deadline, partition.balanced.baseline.time);
+  EXPECT_EQ(partition.fastest.plan.deadline, deadline);
+  EXPECT_EQ(partition.least_energy.plan.deadline, deadline);
+  for (const PlannedSplit* split :
+       {&partition.balanced, &partition.fastest, &partition.least_energy}) {
+    EXPECT_LE(split->plan.evaluation.time, split->plan.deadline);
+    EXPECT_GE(ImbalanceRatio(split->stage_times), ImbalanceRatio(partition.balanced.stage_times));
+  }
+  EXPECT_LE(partition.least_energy.plan.evaluation.energy_j,
+            partition.fastest.plan.evaluation.energy_j);
+  EXPECT_LE(partition.bounded, partition.candidates);
+  EXPECT_GE(partition.gap(), 0);
+}
+
+TEST(PartitionLayers, FindsTheBestOfAllSplitsWhereItTriesAll) {
+  std::mt19937_64 random(11);
+  int gains = 0;
+  int faster = 0;
+  for (const char* schedule : {"1f1b", "gpipe", "zb-h1"}) {
+    for (int run = 0; run < 40; ++run) {
+      SCOPED_TRACE(testing::Message() << schedule << " " << run);
+      const PartitionJob job = RandomPartitionJob(random, schedule);
+      const auto partition = PartitionLayers(job);
+      ASSERT_TRUE(partition) << partition.error().message;
+      CheckPromises(*partition);
+      EXPECT_TRUE(partition->tried_all);
+      EXPECT_EQ(partition->bounded, partition->candidates);
+      EXPECT_EQ(partition->fastest.baseline.time, LeastTime(job));
+      EXPECT_EQ(partition->lower_bound_j, LeastBound(job, partition->fastest.baseline.time));
+      if (partition->fastest.boundaries != partition->balanced.boundaries) ++faster;
+      if (partition->least_energy.boundaries != partition->fastest.boundaries) ++gains;
+    }
+  }
+  EXPECT_GE(faster, 10);  // Else nothing was searched for.
+  EXPECT_GE(gains, 3);
+}
+
+// How often the local search ends at a slower split than the fastest, or at a worse bound than the
+// best of all splits that are as fast, and by how much.
+TEST(PartitionLayers, SeldomMissesWhereItSearches) {
+  std::mt19937_64 random(13);
+  constexpr int kRuns = 120;
+  int slower = 0;
+  int misses = 0;
+  double slowest = 0;
+  double worst = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    SCOPED_TRACE(run);
+    const PartitionJob job = RandomPartitionJob(
+        random, "1f1b",
+        {.most_stages = 6, .most_extra_layers = 10, .microbatches = 2 + 6 * (run % 2)});
+    const auto searched = PartitionLayers(job, {.most_operations = 0});
+    const auto tried_all = PartitionLayers(job);
+    ASSERT_TRUE(searched && tried_all);
+    CheckPromises(*searched);
+    EXPECT_FALSE(searched->tried_all);
+    EXPECT_TRUE(tried_all->tried_all);
+    const double slowdown =
+        ToSeconds(searched->fastest.baseline.time) / ToSeconds(tried_all->fastest.baseline.time) -
+        1;
+    EXPECT_GE(slowdown, 0);
+    slowest = std::max(slowest, slowdown);
+    if (slowdown > 0) {
+      ++slower;
+      continue;
+    }
+    EXPECT_GE(searched->lower_bound_j, tried_all->lower_bound_j);
+    if (searched->lower_bound_j > tried_all->lower_bound_j) ++misses;
+    worst = std::max(worst, searched->lower_bound_j / tried_all->lower_bound_j - 1);
+  }
+  // partition.h has what 300 runs gave.
+  EXPECT_LE(slower, 2) << "of " << kRuns << ", the slowest by " << slowest;
+  EXPECT_LE(misses, 2) << "of " << kRuns << ", the worst by " << worst;
+}
+
+TEST(PartitionLayers, IsTheSameTwice) {
+  std::mt19937_64 random(17);
+  const PartitionJob job = RandomPartitionJob(random, "1f1b");
+  const auto first = PartitionLayers(job);
+  const auto second = PartitionLayers(job);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->least_energy.boundaries, second->least_energy.boundaries);
+  EXPECT_EQ(first->least_energy.plan.options, second->least_energy.plan.options);
+}
+
+TEST(PartitionLayers, PlansAtMostSoMany) {
+  std::mt19937_64 random(19);
+  const PartitionJob job = RandomPartitionJob(random, "1f1b");
+  const auto partition = PartitionLayers(job, {.most_plans = 0});
+  ASSERT_TRUE(partition);
+  EXPECT_EQ(partition->least_energy.boundaries, partition->fastest.boundaries);
+}
+
+TEST(PartitionLayers, RefusesWhatItCannotCut) {
+  std::mt19937_64 random(23);
+  PartitionJob job = RandomPartitionJob(random, "1f1b");
+  const schedule::Schedule good = job.schedule;
+  job.schedule = *schedule::GenerateSchedule({"1f1b", job.layers.stages() + 1, 4, 1});
+  EXPECT_THAT(PartitionLayers(job).error().message,
+              AllOf(HasSubstr("layers.csv: "), HasSubstr("cannot fill")));
+  job.schedule = *schedule::GenerateSchedule({"interleaved-1f1b", 2, 4, 2});
+  EXPECT_THAT(PartitionLayers(job).error().message, HasSubstr("single chunk"));
+  job.schedule = *schedule::GenerateSchedule({"zb-h1", 2, 4, 1});
+  EXPECT_THAT(PartitionLayers(job).error().message, HasSubstr("layer 0 has no backward_input"));
+  job.schedule = good;
+  std::vector<profile::ProfileEntry> wasteful(job.layers.entries().begin(), job.layers.entries().end());
+  for (profile::ProfileEntry& entry : wasteful) {
+    for (profile::Option& option : entry.options) option.energy_j = 1e6 / option.frequency_mhz;
+  }
+  job.layers = profile::Profile("layers.csv", {}, std::move(wasteful));
+  EXPECT_THAT(PartitionLayers(job).error().message, HasSubstr("split at layers 0,"));
+}
+
+}  // namespace
+}  // namespace perseus::partition

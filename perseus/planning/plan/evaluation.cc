@@ -1,0 +1,190 @@
+#include "perseus/planning/plan/evaluation.h"
+#include "perseus/base/index.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <utility>
+
+namespace perseus::plan {
+namespace {
+
+constexpr int kNoSetting = -1;
+
+using Knobs = std::pair<double, std::vector<double>>;
+
+Knobs KnobsOf(const profile::Option& option) { return {option.frequency_mhz, option.other_knobs}; }
+
+}  // namespace
+
+// The setting that a rank runs at, and the one that has been requested and has yet to land.
+struct Evaluator::Clock {
+  int setting = kNoSetting;
+  int pending = kNoSetting;
+  Nanoseconds lands = 0;
+
+  void Settle(Nanoseconds now) {
+    if (pending == kNoSetting || lands > now) return;
+    setting = pending;
+    pending = kNoSetting;
+  }
+};
+
+struct Evaluator::Timing {
+  Nanoseconds time;
+  double energy_j;
+};
+
+// The option at the same power for `factor` times as long.
+Evaluator::Timing Evaluator::Slowed(const profile::Option& option, double factor) {
+  if (factor == 1) return {option.time, option.energy_j};
+  const double time = static_cast<double>(option.time) * factor;
+  return {static_cast<Nanoseconds>(std::llround(time)), option.energy_j * factor};
+}
+
+Evaluator::Evaluator(const schedule::OperationGraph& graph, const ExecutionModel& model)
+    : graph_(graph), model_(model), dependencies_(graph.dependencies.size()) {
+  std::map<Knobs, int> settings;
+  for (const schedule::OptionSet& set : graph.option_sets) {
+    std::vector<int>& setting_of = setting_of_option_.emplace_back();
+    for (const profile::Option& option : set.options) {
+      const auto next = static_cast<int>(settings.size());
+      const auto [known, is_new] = settings.try_emplace(KnobsOf(option), next);
+      if (is_new) frequency_mhz_of_setting_.push_back(option.frequency_mhz);
+      setting_of.push_back(known->second);
+    }
+  }
+  if (model.switch_latency > 0) {
+    for (const schedule::OptionSet& set : graph.option_sets) {
+      auto& order = by_frequency_.emplace_back();
+      for (std::size_t i = 0; i < set.options.size(); ++i) {
+        order.emplace_back(set.options[i].frequency_mhz, static_cast<int>(i));
+      }
+      std::sort(order.begin(), order.end());
+    }
+  }
+  first_dependency_.assign(graph.operations.size() + 1, 0);
+  for (const schedule::Dependency& dependency : graph.dependencies) {
+    ++first_dependency_[At(dependency.to) + 1];
+  }
+  std::partial_sum(first_dependency_.begin(), first_dependency_.end(), first_dependency_.begin());
+  std::vector<int> slot(first_dependency_.begin(), first_dependency_.end() - 1);
+  for (const schedule::Dependency& dependency : graph.dependencies) {
+    dependencies_[At(slot[At(dependency.to)]++)] = dependency;
+  }
+}
+
+int Evaluator::OptionNearest(int option_set, int setting) const {
+  const std::vector<int>& settings = setting_of_option_[At(option_set)];
+  const auto& order = by_frequency_[At(option_set)];
+  const double wanted_mhz = frequency_mhz_of_setting_[At(setting)];
+  const auto first_from = [&](double mhz) {
+    return std::lower_bound(order.begin(), order.end(), std::pair(mhz, 0));
+  };
+  const auto above = first_from(wanted_mhz);
+  for (auto same = above; same != order.end() && same->first == wanted_mhz; ++same) {
+    if (settings[At(same->second)] == setting) return same->second;
+  }
+  if (above == order.begin()) return above->second;
+  const auto below = first_from((above - 1)->first);
+  if (above == order.end()) return below->second;
+  const double below_by = wanted_mhz - below->first;
+  const double above_by = above->first - wanted_mhz;
+  if (below_by == above_by) return std::min(below->second, above->second);
+  return below_by < above_by ? below->second : above->second;
+}
+
+// The operation starts before its clock has landed.
+void Evaluator::RunAtPreviousClock(int operation, const Timing& wanted, int wanted_setting,
+                                   Clock& clock, Nanoseconds start, const Variation& variation,
+                                   Evaluation& evaluation) const {
+  const int set = graph_.operations[At(operation)].option_set;
+  // Most profiles have the same clocks for all: then settings are numbered as the options are.
+  const std::vector<int>& settings = setting_of_option_[At(set)];
+  const auto same = At(clock.setting);
+  const int previous_index = same < settings.size() && settings[same] == clock.setting
+                                 ? clock.setting
+                                 : OptionNearest(set, clock.setting);
+  const double factor = variation.time_factors.empty() ? 1 : variation.time_factors[At(operation)];
+  const Timing previous = Slowed(graph_.option_sets[At(set)].options[At(previous_index)], factor);
+  if (clock.pending != wanted_setting) {
+    clock.pending = wanted_setting;
+    clock.lands =
+        start + (variation.switch_latencies.empty() ? model_.switch_latency
+                                                    : variation.switch_latencies[At(operation)]);
+  }
+  const Nanoseconds wait = clock.lands - start;
+  Nanoseconds& duration = evaluation.durations[At(operation)];
+  double& energy_j = evaluation.energies_j[At(operation)];
+  if (wait >= previous.time) {
+    duration = previous.time;
+    energy_j = previous.energy_j;
+    return;
+  }
+  const double done = static_cast<double>(wait) / static_cast<double>(previous.time);
+  const double rest = std::ceil((1 - done) * static_cast<double>(wanted.time));
+  duration = wait + static_cast<Nanoseconds>(rest);
+  energy_j = done * previous.energy_j + (1 - done) * wanted.energy_j;
+}
+
+Evaluation Evaluator::Evaluate(std::span<const int> options) const {
+  static const Variation kNone;
+  return Evaluate(options, kNone);
+}
+
+Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& variation) const {
+  const std::size_t operations = graph_.operations.size();
+  Evaluation evaluation;
+  evaluation.starts.assign(operations, 0);
+  evaluation.durations.assign(operations, 0);
+  evaluation.energies_j.assign(operations, 0);
+  evaluation.rank_switches.assign(graph_.rank_orders.size(), 0);
+  std::vector<Clock> clocks(graph_.rank_orders.size());
+  Nanoseconds busy = 0;
+  for (int i = 0; At(i) < operations; ++i) {
+    const schedule::Operation& operation = graph_.operations[At(i)];
+    const schedule::OptionSet& set = graph_.option_sets[At(operation.option_set)];
+    const double factor = variation.time_factors.empty() ? 1 : variation.time_factors[At(i)];
+    const profile::Option& measured = set.options[At(options[At(i)])];
+    const Timing option = Slowed(measured, factor);
+    Nanoseconds start = variation.earliest_starts.empty() ? 0 : variation.earliest_starts[At(i)];
+    for (int d = first_dependency_[At(i)]; d < first_dependency_[At(i) + 1]; ++d) {
+      const schedule::Dependency& dependency = dependencies_[At(d)];
+      start = std::max(start, evaluation.starts[At(dependency.from)] +
+                                  evaluation.durations[At(dependency.from)] + dependency.delay);
+    }
+    evaluation.starts[At(i)] = start;
+    evaluation.durations[At(i)] = option.time;
+    evaluation.energies_j[At(i)] = option.energy_j;
+    if (set.options.size() > 1) {
+      Clock& clock = clocks[At(operation.rank)];
+      const int wanted = setting_of_option_[At(operation.option_set)][At(options[At(i)])];
+      clock.Settle(start);
+      if (clock.setting == kNoSetting) clock.setting = wanted;
+      if (clock.setting != wanted) {
+        ++evaluation.switches;
+        ++evaluation.rank_switches[At(operation.rank)];
+        if (model_.switch_latency > 0) {
+          RunAtPreviousClock(i, option, wanted, clock, start, variation, evaluation);
+          clock.Settle(start + evaluation.durations[At(i)]);
+        } else {
+          clock.setting = wanted;
+        }
+      } else {
+        clock.pending = kNoSetting;
+      }
+    }
+    busy += evaluation.durations[At(i)];
+    evaluation.operation_energy_j += evaluation.energies_j[At(i)];
+    evaluation.time = std::max(evaluation.time, start + evaluation.durations[At(i)]);
+  }
+  const auto ranks = static_cast<Femtojoules>(graph_.rank_orders.size());
+  // The time of all ranks together fits 64 bits only if they are few.
+  const auto waiting = static_cast<double>(ranks * evaluation.time - busy);
+  evaluation.blocking_energy_j = model_.blocking_power_w * (waiting / kNanosecondsPerSecond);
+  evaluation.energy_j = evaluation.operation_energy_j + evaluation.blocking_energy_j;
+  return evaluation;
+}
+
+}  // namespace perseus::plan

@@ -1,0 +1,94 @@
+// What a plan really takes and costs: the measured options it names, laid end to end.
+//
+// Every rank runs its operations in order; an operation starts when its predecessors have ended
+// (and their delays have passed). While a rank of the graph waits, before, between or after its
+// operations, it draws the blocking power, until the last rank has finished:
+//
+//     E = sum of operations' energies + P * (ranks * T - sum of operations' durations)
+//
+// Switching latency. The clock of an operation is requested when the operation begins. Until the
+// switch lands, `switch_latency` later, the operation advances at the rank's previous clock: after
+// the latency L at an option that takes t' the fraction L/t' is done (and L/t' of that option's
+// energy spent), and the rest runs at the operation's own option. Where L covers all of it, the
+// whole operation runs at the previous clock, and the switch lands later unless another request
+// replaces it. The first operation of a rank finds its clock already set (by the iteration before).
+// Fixed operations (those with one option) leave the clock alone. If the previous clock was never
+// measured for this operation, the measured option whose frequency is nearest stands for it.
+//
+// What runs under a latency is a mix of two options, so the relaxation's bound holds for it, too.
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "perseus/base/units.h"
+#include "perseus/planning/schedule/operation_graph.h"
+
+namespace perseus::plan {
+
+struct Evaluation {
+  Nanoseconds time = 0;  // Of the iteration.
+  double energy_j = 0;   // Of all ranks; operation_energy_j + blocking_energy_j.
+  double operation_energy_j = 0;
+  double blocking_energy_j = 0;
+  int switches = 0;                // How often an operation finds its rank at another clock.
+  std::vector<int> rank_switches;  // The same by rank.
+  // Per operation.
+  std::vector<Nanoseconds> starts;
+  std::vector<Nanoseconds> durations;
+  std::vector<double> energies_j;
+
+  double average_power_w() const { return energy_j / ToSeconds(time); }
+};
+
+struct ExecutionModel {
+  double blocking_power_w = 0;     // Of one rank: all of its GPUs together.
+  Nanoseconds switch_latency = 0;  // From request to effect.
+};
+
+// How one execution differs from what was measured, per operation. An empty list: not at all.
+// As for CheckDurations, what it makes of all durations has to fit 64 bits of nanoseconds.
+struct Variation {
+  std::vector<double> time_factors;           // It takes so many times as long, at the same power.
+  std::vector<Nanoseconds> earliest_starts;   // It cannot start before.
+  std::vector<Nanoseconds> switch_latencies;  // Of a switch that it asks for, in place of the
+                                              // model's.
+};
+
+// Evaluates many plans of one graph. Keeps a reference to the graph.
+// Thread safety: const methods may be called from several threads.
+class Evaluator {
+ public:
+  // Requires graph.operations in topological order, and CheckDurations(graph).
+  Evaluator(const schedule::OperationGraph& graph, const ExecutionModel& model);
+
+  // `options[i]` is the option of operation i, as an index into its option set, in range.
+  Evaluation Evaluate(std::span<const int> options) const;
+  // The same when things vary: for the emulator.
+  Evaluation Evaluate(std::span<const int> options, const Variation& variation) const;
+
+ private:
+  struct Clock;   // Of a rank, while a plan is evaluated.
+  struct Timing;  // What an option takes and costs.
+
+  static Timing Slowed(const profile::Option& option, double factor);
+  void RunAtPreviousClock(int operation, const Timing& wanted, int wanted_setting, Clock& clock,
+                          Nanoseconds start, const Variation& variation,
+                          Evaluation& evaluation) const;
+
+  const schedule::OperationGraph& graph_;
+  ExecutionModel model_;
+  // The option of that setting, or else the first of those whose frequency is nearest.
+  int OptionNearest(int option_set, int setting) const;
+
+  // Settings are the distinct clocks (and other knobs) of all options, numbered.
+  std::vector<std::vector<int>> setting_of_option_;  // [option set][option]
+  std::vector<double> frequency_mhz_of_setting_;
+  // [option set]: frequency (MHz) and index of its options, in this order. Only under a latency.
+  std::vector<std::vector<std::pair<double, int>>> by_frequency_;
+  std::vector<int> first_dependency_;  // By the operation that waits.
+  std::vector<schedule::Dependency> dependencies_;
+};
+
+}  // namespace perseus::plan

@@ -1,0 +1,320 @@
+// Evaluator against examples worked out by hand.
+#include "perseus/planning/plan/evaluation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/planning_jobs.h"
+
+namespace perseus::plan {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr Nanoseconds kMillisecond = 1'000'000;
+
+// 1000 MHz: 10 ms, 2 J. 500 MHz: 20 ms, 1 J.
+schedule::OptionSet TwoSpeeds() {
+  schedule::OptionSet set;
+  set.name = "two speeds";
+  set.options = {{1000, {}, 10 * kMillisecond, 2.0, 1}, {500, {}, 20 * kMillisecond, 1.0, 1}};
+  return set;
+}
+
+schedule::OptionSet Fixed(Nanoseconds time, double energy_j) {
+  schedule::OptionSet set;
+  set.name = "fixed";
+  set.kind = InstructionKind::kAllReduce;
+  set.options = {{0, {}, time, energy_j, 1}};
+  return set;
+}
+
+// Operation i is of set i; all on one rank, in order.
+schedule::OperationGraph OneRank(std::vector<schedule::OptionSet> sets) {
+  schedule::OperationGraph graph;
+  graph.rank_orders.resize(1);
+  graph.rank_names = {"rank 0"};
+  for (int i = 0; i < static_cast<int>(sets.size()); ++i) {
+    graph.operations.push_back({i, 0, -1});
+    graph.rank_orders[0].push_back(i);
+    if (i > 0) graph.dependencies.push_back({i - 1, i, 0});
+  }
+  graph.option_sets = std::move(sets);
+  return graph;
+}
+
+constexpr int kFast = 0;
+constexpr int kSlow = 1;
+
+//   rank 0   [F 10 ms]                    [B 20 ms]
+//   rank 1            . 2 ms  [F 20 ms]. 2 ms
+//
+TEST(Evaluate, LaysOperationsEndToEndAndCountsWaiting) {
+  schedule::OperationGraph graph;
+  graph.option_sets = {TwoSpeeds()};
+  graph.operations = {{0, 0, 0}, {0, 1, 0}, {0, 0, 0}};
+  graph.dependencies = {{0, 2, 0}, {0, 1, 2 * kMillisecond}, {1, 2, 2 * kMillisecond}};
+  graph.rank_orders = {{0, 2}, {1}};
+  graph.rank_names = {"rank 0", "rank 1"};
+
+  const Evaluation evaluation = Evaluator(graph, {.blocking_power_w = 50, .switch_latency = 0})
+                                    .Evaluate(std::vector{kFast, kSlow, kSlow});
+  EXPECT_THAT(evaluation.starts, ElementsAre(0, 12 * kMillisecond, 34 * kMillisecond));
+  EXPECT_THAT(evaluation.durations,
+              ElementsAre(10 * kMillisecond, 20 * kMillisecond, 20 * kMillisecond));
+  EXPECT_THAT(evaluation.energies_j, ElementsAre(2.0, 1.0, 1.0));
+  EXPECT_EQ(evaluation.time, 54 * kMillisecond);
+  EXPECT_DOUBLE_EQ(evaluation.operation_energy_j, 4.0);
+  // Rank 0 waits 24 ms in the middle, rank 1 12 ms before and 22 ms after: 58 ms at 50 W.
+  EXPECT_DOUBLE_EQ(evaluation.blocking_energy_j, 2.9);
+  EXPECT_DOUBLE_EQ(evaluation.energy_j, 6.9);
+  EXPECT_DOUBLE_EQ(evaluation.average_power_w(), 6.9 / 0.054);
+  EXPECT_EQ(evaluation.switches, 1);  // Rank 0 between its two.
+}
+
+TEST(Evaluate, AnEmptyRankWaitsTheWholeTime) {
+  schedule::OperationGraph graph = OneRank({TwoSpeeds()});
+  graph.rank_orders.emplace_back();
+  graph.rank_names.emplace_back("idle");
+  const Evaluation evaluation = Evaluator(graph, {50, 0}).Evaluate(std::vector{kFast});
+  EXPECT_DOUBLE_EQ(evaluation.energy_j, 2.0 + 50 * 0.010);
+}
+
+TEST(Evaluate, IsSilentAboutSwitchesWhereAllRunAtOneClock) {
+  const schedule::OperationGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
+  const Evaluation evaluation =
+      Evaluator(graph, {50, 5 * kMillisecond}).Evaluate(std::vector{kSlow, kSlow, kSlow});
+  EXPECT_EQ(evaluation.switches, 0);
+  EXPECT_EQ(evaluation.time, 60 * kMillisecond);
+  EXPECT_DOUBLE_EQ(evaluation.energy_j, 3.0);
+}
+
+struct LatencyCase {
+  std::string_view name;
+  Nanoseconds latency;
+  std::vector<int> options;
+  std::vector<Nanoseconds> durations;
+  std::vector<double> energies_j;
+  int switches;
+};
+
+class SwitchLatency : public ::testing::TestWithParam<LatencyCase> {};
+
+// All on one rank, back to back.
+TEST_P(SwitchLatency, BlendsTheTwoOptions) {
+  const LatencyCase& expected = GetParam();
+  const schedule::OperationGraph graph =
+      OneRank(std::vector<schedule::OptionSet>(expected.options.size(), TwoSpeeds()));
+  const Evaluation evaluation = Evaluator(graph, {0, expected.latency}).Evaluate(expected.options);
+  EXPECT_EQ(evaluation.durations, expected.durations);
+  EXPECT_THAT(evaluation.energies_j,
+              ::testing::Pointwise(::testing::DoubleEq(), expected.energies_j));
+  EXPECT_EQ(evaluation.switches, expected.switches);
+}
+
+constexpr Nanoseconds kTen = 10 * kMillisecond;
+constexpr Nanoseconds kTwenty = 20 * kMillisecond;
+INSTANTIATE_TEST_SUITE_P(
+    Latencies, SwitchLatency,
+    ::testing::Values(
+        // The first operation finds its clock set, whichever it is.
+        LatencyCase{"first", 5 * kMillisecond, {kSlow}, {kTwenty}, {1}, 0},
+        // 4 ms at 1000 MHz are 4/10 of the work; the rest takes 6/10 of 20 ms.
+        LatencyCase{"down",
+                    4 * kMillisecond,
+                    {kFast, kSlow},
+                    {kTen, 16 * kMillisecond},
+                    {2, 0.4 * 2 + 0.6 * 1},
+                    1},
+        // 4 ms at 500 MHz are 4/20; the rest takes 8/10 of 10 ms.
+        LatencyCase{"up",
+                    4 * kMillisecond,
+                    {kSlow, kFast},
+                    {kTwenty, 12 * kMillisecond},
+                    {1, 0.2 * 1 + 0.8 * 2},
+                    1},
+        // Exactly as long as the operation takes: all of it at the previous clock.
+        LatencyCase{"all of it", kTen, {kFast, kSlow}, {kTen, kTen}, {2, 2}, 1},
+        // 14 ms: the second runs at 1000 MHz throughout; the third still waits 4 ms for the same
+        // request.
+        LatencyCase{"lands later",
+                    14 * kMillisecond,
+                    {kFast, kSlow, kSlow},
+                    {kTen, kTen, 16 * kMillisecond},
+                    {2, 2, 0.4 * 2 + 0.6 * 1},
+                    2},
+        // The third asks for the clock that the rank still has: the pending switch is off, and the
+        // fourth finds 1000 MHz.
+        LatencyCase{"superseded by the present clock",
+                    14 * kMillisecond,
+                    {kFast, kSlow, kFast, kFast},
+                    {kTen, kTen, kTen, kTen},
+                    {2, 2, 2, 2},
+                    1},
+        // As above, but then down again: the request starts afresh.
+        LatencyCase{"asked again",
+                    14 * kMillisecond,
+                    {kFast, kSlow, kFast, kSlow},
+                    {kTen, kTen, kTen, kTen},
+                    {2, 2, 2, 2},
+                    2},
+        LatencyCase{"lands with the end",
+                    kTen,
+                    {kFast, kSlow, kSlow},
+                    {kTen, kTen, kTwenty},
+                    {2, 2, 1},
+                    1}),
+    [](const auto& test) {
+      std::string name(test.param.name);
+      std::replace(name.begin(), name.end(), ' ', '_');
+      return name;
+    });
+
+// A third clock between: what is pending is replaced by another request.
+TEST(SwitchLatencyOf, APendingSwitchIsReplaced) {
+  schedule::OptionSet three = TwoSpeeds();
+  three.options.insert(three.options.begin() + 1, {750, {}, 14 * kMillisecond, 1.4, 1});
+  const schedule::OperationGraph graph = OneRank({three, three, three});
+  // 12 ms: the second runs at 1000 MHz for its 10 ms; 2 ms before its switch to 500 MHz would land
+  // the third asks for 750 MHz, which lands 12 ms later, after the third's 10 ms.
+  const Evaluation evaluation =
+      Evaluator(graph, {0, 12 * kMillisecond}).Evaluate(std::vector{0, 2, 1});
+  EXPECT_THAT(evaluation.durations, ElementsAre(kTen, kTen, kTen));
+  EXPECT_EQ(evaluation.switches, 2);
+}
+
+//   [1000 MHz][500 MHz requested]..gap..[500 MHz]
+TEST(SwitchLatencyOf, APendingSwitchLandsInTheGap) {
+  schedule::OperationGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
+  graph.dependencies[1].delay = 5 * kMillisecond;
+  const Evaluation evaluation =
+      Evaluator(graph, {0, 14 * kMillisecond}).Evaluate(std::vector{kFast, kSlow, kSlow});
+  EXPECT_THAT(evaluation.durations, ElementsAre(kTen, kTen, kTwenty));
+  EXPECT_EQ(evaluation.switches, 1);
+}
+
+TEST(SwitchLatencyOf, FixedOperationsLeaveTheClockAlone) {
+  const schedule::OperationGraph graph = OneRank({TwoSpeeds(), Fixed(3 * kMillisecond, 0.5), TwoSpeeds()});
+  const Evaluation same = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{1, 0, 1});
+  EXPECT_THAT(same.durations, ElementsAre(kTwenty, 3 * kMillisecond, kTwenty));
+  EXPECT_EQ(same.switches, 0);
+  // The clock of the third is requested when it begins, not while the fixed one runs.
+  const Evaluation down = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{0, 0, 1});
+  EXPECT_THAT(down.durations, ElementsAre(kTen, 3 * kMillisecond, 16 * kMillisecond));
+  EXPECT_EQ(down.switches, 1);
+}
+
+TEST(SwitchLatencyOf, AFixedOperationMayComeFirst) {
+  const schedule::OperationGraph graph = OneRank({Fixed(3 * kMillisecond, 0.5), TwoSpeeds()});
+  const Evaluation evaluation =
+      Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{0, kSlow});
+  EXPECT_THAT(evaluation.durations, ElementsAre(3 * kMillisecond, kTwenty));
+  EXPECT_EQ(evaluation.switches, 0);
+}
+
+TEST(SwitchLatencyOf, TheNearestFrequencyStandsInForOneNeverMeasured) {
+  schedule::OptionSet coarse;  // 1000 MHz was never measured; 900 MHz is nearer than 400.
+  coarse.options = {{900, {}, 8 * kMillisecond, 1.6, 1}, {400, {}, 16 * kMillisecond, 0.8, 1}};
+  const schedule::OperationGraph graph = OneRank({TwoSpeeds(), coarse});
+  const Evaluation evaluation =
+      Evaluator(graph, {0, 2 * kMillisecond}).Evaluate(std::vector{kFast, 1});
+  // 2 of 8 ms at 900 MHz, the rest at 400.
+  EXPECT_THAT(evaluation.durations, ElementsAre(kTen, 14 * kMillisecond));
+  EXPECT_DOUBLE_EQ(evaluation.energies_j[1], 0.25 * 1.6 + 0.75 * 0.8);
+}
+
+// The options in no order: 1000 MHz is 100 from two of them, of which the first counts; of those
+// at one frequency, the one of the same knobs, or else the first.
+TEST(SwitchLatencyOf, OfSeveralNearestTheFirstStandsIn) {
+  const auto option = [](double mhz, double knob) {
+    return profile::Option{mhz, {knob}, 10 * kMillisecond, mhz + knob, 1};
+  };
+  schedule::OptionSet many;
+  many.options = {option(400, 1),  option(1100, 2), option(1100, 1), option(900, 1),
+                  option(1500, 3), option(1500, 1), option(900, 2)};
+  schedule::OptionSet previous;
+  previous.options = {option(1000, 1), option(1100, 1), option(1100, 9), option(100, 1),
+                      option(9000, 1), option(901, 1),  option(1500, 1)};
+  const schedule::OperationGraph graph = OneRank({previous, many});
+  const auto stand_in_for = [&](int present) {
+    // So long a latency that all of the second operation runs at the first one's clock.
+    const Evaluator evaluator(graph, {0, 20 * kMillisecond});
+    return evaluator.Evaluate(std::vector{present, 0}).energies_j[1];
+  };
+  EXPECT_EQ(stand_in_for(0), 1100 + 2);
+  EXPECT_EQ(stand_in_for(1), 1100 + 1);
+  EXPECT_EQ(stand_in_for(2), 1100 + 2);
+  EXPECT_EQ(stand_in_for(3), 400 + 1);
+  EXPECT_EQ(stand_in_for(4), 1500 + 3);
+  EXPECT_EQ(stand_in_for(5), 900 + 1);
+  EXPECT_EQ(stand_in_for(6), 1500 + 1);
+}
+
+// Each operation with clocks of its own: a table of what stands in for what would take 7 GB.
+TEST(SwitchLatencyOf, AnyNumberOfClocksIsFine) {
+  std::vector<schedule::OptionSet> sets(30'000, TwoSpeeds());
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    for (profile::Option& option : sets[i].options) option.frequency_mhz += 0.001 * static_cast<double>(i);
+  }
+  const schedule::OperationGraph graph = OneRank(std::move(sets));
+  const Evaluation evaluation =
+      Evaluator(graph, {0, kTwenty}).Evaluate(std::vector<int>(graph.operations.size(), kFast));
+  EXPECT_EQ(evaluation.switches, 29'999);
+  EXPECT_EQ(evaluation.time, 30'000 * kTen);
+}
+
+TEST(SwitchLatencyOf, OtherKnobsAreSwitchedToo) {
+  schedule::OptionSet set;
+  set.options = {{1000, {8}, 10 * kMillisecond, 2.0, 1}, {1000, {4}, 20 * kMillisecond, 1.0, 1}};
+  const schedule::OperationGraph graph = OneRank({set, set});
+  const Evaluation evaluation = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{0, 1});
+  EXPECT_THAT(evaluation.durations, ElementsAre(kTen, 16 * kMillisecond));
+  EXPECT_EQ(evaluation.switches, 1);
+}
+
+// Starts are the earliest, energy is what the header says, and no latency is latency 0.
+TEST(EvaluateProperty, HoldsOnRandomJobs) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
+    const schedule::OperationGraph graph = RandomJob({.shape = shape, .operations = 16}, seed);
+    std::vector<int> options;
+    for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+      const auto count = graph.options_of(static_cast<int>(i)).options.size();
+      options.push_back(static_cast<int>((seed + 7 * i) % count));
+    }
+    const double power_w = RandomBlockingPower(seed);
+    for (const Nanoseconds latency : {Nanoseconds{0}, kMillisecond / 2, 3 * kMillisecond}) {
+      const Evaluation evaluation = Evaluator(graph, {power_w, latency}).Evaluate(options);
+      EXPECT_DOUBLE_EQ(evaluation.energy_j,
+                       evaluation.operation_energy_j + evaluation.blocking_energy_j);
+      const auto ranks = static_cast<double>(graph.rank_orders.size());
+      double energy_j = ranks * power_w * ToSeconds(evaluation.time);
+      Nanoseconds last = 0;
+      for (std::size_t i = 0; i < options.size(); ++i) {
+        energy_j += evaluation.energies_j[i] - power_w * ToSeconds(evaluation.durations[i]);
+        last = std::max(last, evaluation.starts[i] + evaluation.durations[i]);
+        if (latency == 0) {
+          const auto& set = graph.options_of(static_cast<int>(i)).options;
+          EXPECT_EQ(evaluation.durations[i], set[static_cast<std::size_t>(options[i])].time);
+        }
+      }
+      EXPECT_NEAR(evaluation.energy_j, energy_j, 1e-12 * energy_j * 100);
+      EXPECT_EQ(evaluation.time, last);
+      for (const schedule::Dependency& dependency : graph.dependencies) {
+        const auto from = static_cast<std::size_t>(dependency.from);
+        EXPECT_GE(evaluation.starts[static_cast<std::size_t>(dependency.to)],
+                  evaluation.starts[from] + evaluation.durations[from] + dependency.delay);
+      }
+    }
+  }
+}
+
+TEST(BaselineOptions, AreThoseAtMaximumFrequency) {
+  schedule::OptionSet set = TwoSpeeds();
+  set.baseline = 1;
+  EXPECT_THAT(schedule::BaselineOptions(OneRank({TwoSpeeds(), set})), ElementsAre(0, 1));
+}
+
+}  // namespace
+}  // namespace perseus::plan

@@ -1,0 +1,68 @@
+#include "perseus/planning/plan/make_plan_file.h"
+
+#include <map>
+#include <utility>
+
+#include "perseus/base/instruction_kind.h"
+#include "perseus/planning/plan_file/option_lookup.h"
+
+namespace perseus::plan {
+namespace {
+
+// The stage over all ranks, by where it lives.
+std::map<std::pair<int, int>, int> StagesByPlace(const schedule::Schedule& schedule) {
+  std::map<std::pair<int, int>, int> stages;
+  for (std::size_t stage = 0; stage < schedule.rank_of_stage.size(); ++stage) {
+    stages[{schedule.rank_of_stage[stage], schedule.chunk_of_stage[stage]}] =
+        static_cast<int>(stage);
+  }
+  return stages;
+}
+
+}  // namespace
+
+plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan, plan_file::PlannedJob job) {
+  const schedule::OperationGraph& graph = planner.graph();
+  const Evaluation& evaluation = plan.evaluation;
+  plan_file::PlanFile file{.job = std::move(job),
+                .other_knob_names = graph.other_knob_names,
+                .target = plan.target,
+                .deadline = plan.deadline,
+                .time = evaluation.time,
+                .energy_j = evaluation.energy_j,
+                .lower_bound_j = plan.lower_bound_j,
+                .switches = evaluation.switches,
+                .baseline_time = planner.baseline().time,
+                .baseline_energy_j = planner.baseline().energy_j,
+                .ranks = {}};
+  const auto stages = StagesByPlace(file.job.schedule);
+  for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
+    plan_file::PlannedRank& planned = file.ranks.emplace_back();
+    planned.name = graph.rank_names[rank];
+    planned.instructions.reserve(graph.rank_orders[rank].size());
+    for (int operation : graph.rank_orders[rank]) {
+      const auto i = static_cast<std::size_t>(operation);
+      const schedule::OptionSet& set = graph.options_of(operation);
+      plan_file::PlannedInstruction instruction;
+      instruction.kind = set.kind;
+      instruction.microbatch = graph.operations[i].microbatch;
+      instruction.start = evaluation.starts[i];
+      instruction.duration = evaluation.durations[i];
+      instruction.energy_j = evaluation.energies_j[i];
+      if (plan_file::IsPlanned(set.kind)) {
+        const profile::Option& option = set.options[static_cast<std::size_t>(plan.options[i])];
+        instruction.frequency_mhz = option.frequency_mhz;
+        instruction.knobs = option.other_knobs;
+      }
+      if (set.kind == InstructionKind::kOperation) instruction.name = set.name;
+      if (IsComputation(set.kind)) {
+        instruction.stage = stages.at({set.stage, set.chunk});
+        instruction.chunk = set.chunk;
+      }
+      planned.instructions.push_back(std::move(instruction));
+    }
+  }
+  return file;
+}
+
+}  // namespace perseus::plan

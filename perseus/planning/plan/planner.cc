@@ -1,0 +1,238 @@
+#include "perseus/planning/plan/planner.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "perseus/base/stopped.h"
+#include "perseus/planning/frontier/check.h"
+#include "perseus/planning/frontier/deadline.h"
+#include "perseus/planning/frontier/walk.h"
+#include "perseus/planning/plan/choices.h"
+#include "perseus/planning/plan/switching.h"
+
+namespace perseus::plan {
+namespace {
+
+// What waiting costs all ranks together, rounded down: a bound stays a bound. CheckBlockingPower
+// has seen that it fits.
+Microwatts BlockingPrice(const ExecutionModel& model, int ranks) {
+  return static_cast<Microwatts>(
+      std::floor(model.blocking_power_w * static_cast<double>(ranks) * kMicrowattsPerWatt));
+}
+
+// Flows reach the blocking price plus all that the operations could save, and the solvers take no
+// more than BuildNetwork allows the latter alone.
+constexpr double kMostPriceW = static_cast<double>(Microwatts{1} << 59) / kMicrowattsPerWatt;
+
+Result<void> CheckBlockingPower(const ExecutionModel& model, int ranks, double could_save_w) {
+  if (model.blocking_power_w * ranks + could_save_w <= kMostPriceW) return {};
+  return Fail(
+      "a blocking power of {} W on each of {} ranks{} is more than the {:.0f} W that fit the "
+      "planner's microwatts (check the blocking power, in watts, and the GPUs per stage)",
+      model.blocking_power_w, ranks,
+      could_save_w > 0
+          ? fmt::format(", with {:.0f} W that their operations could save,", could_save_w)
+          : "",
+      kMostPriceW);
+}
+
+// The most that all operations together save by each second they are given.
+double SteepestSavingW(const frontier::Network& network) {
+  Microwatts sum = 0;  // BuildNetwork has checked that it fits.
+  for (std::int32_t i = 0; i < network.operations; ++i) {
+    const profile::Curve& curve = network.curve_of(network.arcs[static_cast<std::size_t>(i)]);
+    if (!curve.slopes.empty()) sum += curve.slopes.front();
+  }
+  return ToWatts(sum);
+}
+
+Result<std::vector<profile::Curve>> HullsOf(const schedule::OperationGraph& graph, double blocking_power_w,
+                                   Planner::FewOptions few) {
+  std::vector<profile::Curve> curves;
+  for (const schedule::OptionSet& set : graph.option_sets) {
+    const std::size_t useful = profile::ParetoFront(set.options, blocking_power_w).size();
+    if (IsComputation(set.kind) && useful < 2 && few == Planner::FewOptions::kRefuse) {
+      const auto [fastest, slowest] = std::ranges::minmax(set.options, {}, &profile::Option::time);
+      if (set.options.size() > 1 && fastest.time == slowest.time) {
+        return Fail(
+            "{}: takes as long at each of {} measured options, which leaves nothing to plan (what "
+            "only moves memory does, such as an embedding alone: give the stage more layers)",
+            set.name, set.options.size());
+      }
+      return Fail(
+          "{}: {} of {} measured options is useful, since no other one saves effective energy over "
+          "it (at least 2 are needed: measure more frequencies, or check the blocking power)",
+          set.name, useful, set.options.size());
+    }
+    Result<profile::Curve> curve = profile::LowerHull(set.options, blocking_power_w);
+    if (!curve) return Fail("{}: {}", set.name, curve.error().message);
+    curves.push_back(std::move(*curve));
+  }
+  return curves;
+}
+
+}  // namespace
+
+double Frontier::BoundAt(Nanoseconds time) const {
+  const auto end = points.begin() + static_cast<std::ptrdiff_t>(least_energy) + 1;
+  const auto after = std::upper_bound(
+      points.begin(), end, time,
+      [](Nanoseconds limit, const FrontierPoint& point) { return limit < point.time; });
+  if (after == end) return points[least_energy].bound_j;
+  if (after == points.begin()) return points.front().bound_j;
+  const FrontierPoint& fast = *(after - 1);
+  const FrontierPoint& slow = *after;
+  const double part =
+      static_cast<double>(time - fast.time) / static_cast<double>(slow.time - fast.time);
+  return fast.bound_j + part * (slow.bound_j - fast.bound_j);
+}
+
+Result<Planner> Planner::Create(schedule::OperationGraph graph, const ExecutionModel& model, FewOptions few) {
+  Planner planner;
+  planner.graph_ = std::move(graph);
+  planner.model_ = model;
+  const int ranks = planner.ranks();
+  if (const Result<void> fits = CheckBlockingPower(model, ranks, 0); !fits) return Fail(fits);
+  Result<std::vector<profile::Curve>> curves = HullsOf(planner.graph_, model.blocking_power_w, few);
+  if (!curves) return Fail(curves);
+  Result<frontier::Network> network = frontier::BuildNetwork(planner.graph_, *curves);
+  if (!network) return Fail(network);
+  planner.network_ = std::move(*network);
+  if (const auto fits = CheckBlockingPower(model, ranks, SteepestSavingW(planner.network_));
+      !fits) {
+    return Fail(fits);
+  }
+  planner.baseline_ = Evaluator(planner.graph_, model).Evaluate(BaselineOptions(planner.graph_));
+  planner.least_time_ = frontier::EarliestTimes(
+      planner.network_, frontier::Pace::kFastest)[static_cast<std::size_t>(planner.network_.sink)];
+  for (const schedule::Operation& operation : planner.graph_.operations) {
+    planner.least_effective_energy_j_ +=
+        (*curves)[static_cast<std::size_t>(operation.option_set)].least_effective_energy_j;
+  }
+  return planner;
+}
+
+double Planner::BoundOf(Nanoseconds time, Femtojoules extra_energy) const {
+  return least_effective_energy_j_ + ToJoules(extra_energy) +
+         ToWatts(BlockingPrice(model_, ranks())) * ToSeconds(time);
+}
+
+Result<Frontier> Planner::ComputeFrontier(const Progress& progress,
+                                          const std::stop_token& stop) const {
+  frontier::Walk walk(network_);
+  const Nanoseconds slowest = walk.time();
+  const auto range = static_cast<double>(std::max<Nanoseconds>(slowest - least_time_, 1));
+  std::vector<frontier::Breakpoint> breakpoints{{slowest, 0}};
+  constexpr std::size_t kPointsPerReport = 1024;
+  while (!walk.finished()) {
+    if (stop.stop_requested()) return FailAsStopped();
+    walk.Advance(least_time_);
+    if (walk.time() == breakpoints.back().time) break;
+    breakpoints.push_back({walk.time(), walk.extra_energy()});
+    if (progress && breakpoints.size() % kPointsPerReport == 0) {
+      progress(static_cast<double>(slowest - walk.time()) / range);
+    }
+  }
+  Result<void> proof = frontier::CheckConvex(breakpoints);
+  if (proof) proof = frontier::CheckOptimality(network_, walk.solution());
+  if (!proof) {
+    return FailAs(ErrorKind::kSystem, "the frontier failed its own check: {} (please report this)",
+                  proof.error().message);
+  }
+  Frontier frontier;
+  frontier.points.reserve(breakpoints.size());
+  frontier.points.push_back({slowest, BoundOf(slowest, 0), 0});
+  for (std::size_t i = 1; i < breakpoints.size(); ++i) {
+    const auto& [time, extra_energy] = breakpoints[i];
+    const auto price = static_cast<Microwatts>((extra_energy - breakpoints[i - 1].extra_energy) /
+                                               (breakpoints[i - 1].time - time));
+    frontier.points.push_back({time, BoundOf(time, extra_energy), ToWatts(price)});
+  }
+  if (progress) progress(1);
+  std::reverse(frontier.points.begin(), frontier.points.end());
+  const auto least = std::min_element(
+      frontier.points.begin(), frontier.points.end(),
+      [](const FrontierPoint& a, const FrontierPoint& b) { return a.bound_j < b.bound_j; });
+  frontier.least_energy = static_cast<std::size_t>(least - frontier.points.begin());
+  return frontier;
+}
+
+Result<frontier::Solution> Planner::Relax(Nanoseconds deadline, Microwatts price_floor,
+                                const std::stop_token& stop) const {
+  Result<frontier::Solution> solution = frontier::SolveDeadline(network_, deadline, price_floor, stop);
+  if (!solution) return solution;
+  if (const auto proof = frontier::CheckDeadline(network_, *solution, deadline, price_floor); !proof) {
+    return FailAs(ErrorKind::kSystem, "a solution failed its own check: {} (please report this)",
+                  proof.error().message);
+  }
+  return solution;
+}
+
+Result<double> Planner::BoundFor(Nanoseconds deadline) const {
+  const Result<frontier::Solution> solution = Relax(deadline, BlockingPrice(model_, ranks()), {});
+  if (!solution) return Fail(solution);
+  return BoundOf(solution->time(network_), solution->extra_energy);
+}
+
+Result<Planner::Discretized> Planner::Solve(Nanoseconds deadline, Microwatts price_floor,
+                                            const SearchLimits& limits) const {
+  const Result<frontier::Solution> solution = Relax(deadline, price_floor, limits.stop);
+  if (!solution) return Fail(solution);
+  const ChoiceGraph choices(graph_, model_.blocking_power_w);
+  const Result<Choices> chosen = Discretize(choices, network_, *solution, limits);
+  if (!chosen) return Fail(chosen);
+  Discretized found{.plan = {}, .solution = *solution};
+  found.plan.deadline = deadline;
+  found.plan.options = choices.Options(*chosen);
+  return found;
+}
+
+Result<Plan> Planner::PlanWithoutLatency(Nanoseconds deadline, const SearchLimits& limits) const {
+  auto found = Solve(deadline, BlockingPrice(model_, ranks()), limits);
+  if (!found) return Fail(found);
+  found->plan.lower_bound_j = BoundOf(found->solution.time(network_), found->solution.extra_energy);
+  return std::move(found->plan);
+}
+
+Result<Plan> Planner::PlanFor(Nanoseconds deadline, const SearchLimits& limits) const {
+  if (model_.switch_latency > 0) return PlanUnderLatency(*this, deadline, limits);
+  Result<Plan> plan = PlanWithoutLatency(deadline, limits);
+  if (!plan) return plan;
+  return Evaluated(*std::move(plan));
+}
+
+Result<Plan> Planner::PlanForStraggler(Nanoseconds time, const SearchLimits& limits) const {
+  // Time itself costs nothing: it passes anyhow.
+  auto found = Solve(time, 0, limits);
+  if (!found) return Fail(found);
+  Plan plan = std::move(found->plan);
+  plan.lower_bound_j = BoundOf(time, found->solution.extra_energy);
+  if (model_.switch_latency == 0) return Evaluated(std::move(plan));
+  // Made as if switches took no time, it may be late, or cost more than one that knows of them.
+  plan.evaluation = Evaluator(graph_, model_).Evaluate(plan.options);
+  auto other = PlanFor(time, limits);
+  if (!other) return other;
+  if (plan.evaluation.time <= time &&
+      EnergyUntil(time, plan.evaluation) <= EnergyUntil(time, other->evaluation)) {
+    return plan;
+  }
+  other->lower_bound_j = plan.lower_bound_j;
+  return other;
+}
+
+Result<Plan> Planner::Evaluated(Plan plan) const {
+  plan.evaluation = Evaluator(graph_, model_).Evaluate(plan.options);
+  if (plan.evaluation.time > plan.deadline) {
+    return FailAs(ErrorKind::kSystem,
+                  "a plan of {} ns misses its deadline of {} ns (please report this)",
+                  plan.evaluation.time, plan.deadline);
+  }
+  return plan;
+}
+
+double Planner::EnergyUntil(Nanoseconds time, const Evaluation& evaluation) const {
+  return evaluation.energy_j +
+         model_.blocking_power_w * ranks() * ToSeconds(time - evaluation.time);
+}
+
+}  // namespace perseus::plan

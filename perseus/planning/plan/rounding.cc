@@ -1,0 +1,57 @@
+#include "perseus/planning/plan/rounding.h"
+#include "perseus/base/index.h"
+
+#include <algorithm>
+
+namespace perseus::plan {
+namespace {
+
+// The last candidate that takes no longer; the fastest if there is none.
+int SlowestWithin(std::span<const Candidate> candidates, Nanoseconds time) {
+  const auto beyond = std::upper_bound(
+      candidates.begin(), candidates.end(), time,
+      [](Nanoseconds limit, const Candidate& candidate) { return limit < candidate.time; });
+  return std::max(static_cast<int>(beyond - candidates.begin()) - 1, 0);
+}
+
+}  // namespace
+
+Windows WindowsOf(const frontier::Network& network, const frontier::Solution& solution) {
+  Windows windows;
+  windows.length = solution.time(network);
+  for (std::int32_t i = 0; i < network.operations; ++i) {
+    const frontier::Arc& arc = network.arcs[At(i)];
+    windows.starts.push_back(solution.event_times[At(arc.tail)]);
+    windows.ends.push_back(solution.event_times[At(arc.head)]);
+  }
+  return windows;
+}
+
+Choices DiffuseRounding(const ChoiceGraph& graph, const Windows& windows, TimeDirection direction) {
+  const int operations = graph.operations();
+  Choices choices(At(operations), 0);
+  // Forward, the actual end of each operation; backward, its actual start.
+  std::vector<Nanoseconds> reached(At(operations), 0);
+  if (direction == TimeDirection::kForward) {
+    for (int i = 0; i < operations; ++i) {
+      Nanoseconds start = 0;
+      for (const auto& before : graph.predecessors(i)) {
+        start = std::max(start, reached[At(before.operation)] + before.delay);
+      }
+      choices[At(i)] = SlowestWithin(graph.candidates(i), windows.ends[At(i)] - start);
+      reached[At(i)] = start + graph.candidates(i)[At(choices[At(i)])].time;
+    }
+  } else {
+    for (int i = operations - 1; i >= 0; --i) {
+      Nanoseconds end = windows.length;
+      for (const auto& after : graph.successors(i)) {
+        end = std::min(end, reached[At(after.operation)] - after.delay);
+      }
+      choices[At(i)] = SlowestWithin(graph.candidates(i), end - windows.starts[At(i)]);
+      reached[At(i)] = end - graph.candidates(i)[At(choices[At(i)])].time;
+    }
+  }
+  return choices;
+}
+
+}  // namespace perseus::plan

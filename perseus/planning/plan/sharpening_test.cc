@@ -1,0 +1,92 @@
+// SharpenedWindows: feasible schedules of the length asked for, that need less rounding.
+#include "perseus/planning/plan/sharpening.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "perseus/base/index.h"
+#include "perseus/planning/frontier/deadline.h"
+#include "perseus/planning/plan/planner.h"
+#include "tests/support/planning_jobs.h"
+
+namespace perseus::plan {
+namespace {
+
+Planner MakePlanner(const JobSpec& spec, std::uint64_t seed) {
+  Result<Planner> planner = Planner::Create(RandomJob(spec, seed), {RandomBlockingPower(seed), 0});
+  EXPECT_TRUE(planner) << planner.error().message;
+  return *std::move(planner);
+}
+
+Nanoseconds Between(const Planner& planner, std::uint64_t tenths) {
+  const frontier::Network& network = planner.network();
+  const Nanoseconds slowest = frontier::EarliestTimes(network, frontier::Pace::kSlowest)[At(network.sink)];
+  const Nanoseconds least = planner.least_time();
+  return least + (slowest - least) * static_cast<Nanoseconds>(tenths) / 10;
+}
+
+int InsideSegments(const frontier::Network& network, const Windows& windows) {
+  int inside = 0;
+  for (std::int32_t i = 0; i < network.operations; ++i) {
+    const profile::Curve& curve = network.curve_of(network.arcs[At(i)]);
+    const Nanoseconds duration = windows.ends[At(i)] - windows.starts[At(i)];
+    inside += duration < curve.slowest() &&
+              !std::binary_search(curve.times.begin(), curve.times.end(), duration);
+  }
+  return inside;
+}
+
+// If tilting or sharpening broke the convexity of a curve, the solver would not find an optimum, or
+// a schedule in which an operation is faster than it can be.
+TEST(SharpenedWindows, AreSchedulesOfThatLength) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
+    const Planner planner = MakePlanner({.shape = shape, .operations = 24}, seed);
+    const Nanoseconds length = Between(planner, seed % 11);
+    const Tilt tilt{seed % 3 == 0 ? TiltBy::kOperation : TiltBy::kMicrobatch,
+                    seed % 5 == 0 ? 0.9 : 0.1, seed};
+    const auto rounds = static_cast<int>(seed % 6);
+    const Result<Windows> windows =
+        SharpenedWindows(planner.network(), planner.graph(), length, tilt, rounds);
+    ASSERT_TRUE(windows) << windows.error().message;
+    EXPECT_EQ(windows->length, length);
+    const schedule::OperationGraph& graph = planner.graph();
+    for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+      const profile::Curve& curve = planner.network().curve_of(planner.network().arcs[i]);
+      EXPECT_GE(windows->starts[i], 0);
+      EXPECT_GE(windows->ends[i] - windows->starts[i], curve.fastest());
+      EXPECT_LE(windows->ends[i], length);
+    }
+    for (const schedule::Dependency& dependency : graph.dependencies) {
+      EXPECT_GE(windows->starts[At(dependency.to)],
+                windows->ends[At(dependency.from)] + dependency.delay);
+    }
+    const Result<Windows> again = SharpenedWindows(planner.network(), graph, length, tilt, rounds);
+    ASSERT_TRUE(again);
+    EXPECT_EQ(again->starts, windows->starts);
+    EXPECT_EQ(again->ends, windows->ends);
+  }
+}
+
+TEST(SharpenedWindows, PutMostOperationsOnVertices) {
+  int relaxed = 0;
+  int sharpened = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const Planner planner =
+        MakePlanner({.shape = JobShape::kPipeline, .operations = 40, .options = 6}, seed);
+    const Nanoseconds length = Between(planner, 1 + seed % 9);
+    const Result<frontier::Solution> solution = frontier::SolveDeadline(planner.network(), length);
+    ASSERT_TRUE(solution);
+    relaxed += InsideSegments(planner.network(), WindowsOf(planner.network(), *solution));
+    const Result<Windows> windows =
+        SharpenedWindows(planner.network(), planner.graph(), length, {}, 4);
+    ASSERT_TRUE(windows);
+    sharpened += InsideSegments(planner.network(), *windows);
+  }
+  EXPECT_LT(sharpened, relaxed);
+}
+
+}  // namespace
+}  // namespace perseus::plan

@@ -1,0 +1,363 @@
+#include "perseus/planning/plan/switching.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "perseus/base/index.h"
+#include "perseus/base/stopped.h"
+
+namespace perseus::plan {
+namespace {
+
+// Operations evaluated in one local search: about a second. Small graphs need no more evaluations
+// than so many for each operation.
+constexpr std::int64_t kMostWork = 40'000'000;
+constexpr std::int64_t kMostQuickWork = 1'000'000;
+constexpr std::int64_t kEvaluationsPerOperation = 2'000;
+constexpr double kSwitchingNoGain = 1e-9;
+constexpr int kSwitchingMostAttempts = 8;
+// Temperatures as parts of the mean energy of an operation.
+constexpr double kHot = 0.02;
+constexpr double kCold = 0.002;
+constexpr std::int64_t kAnnealingPart = 90;  // Per cent of the evaluations that are left.
+constexpr std::size_t kLongestStep = 3;      // Of a random change, in useful options.
+
+// Improves a plan by moves that keep the deadline, on the exact evaluation.
+class ClockSearch {
+ public:
+  ClockSearch(const Planner& planner, Nanoseconds deadline, std::vector<int> options,
+              const SearchLimits& limits)
+      : graph_(planner.graph()),
+        evaluator_(planner.graph(), planner.model()),
+        deadline_(deadline),
+        stop_(limits.stop),
+        options_(std::move(options)),
+        evaluation_(evaluator_.Evaluate(options_)),
+        evaluations_left_(
+            MostEvaluations(static_cast<std::int64_t>(graph_.operations.size()), limits.effort)) {
+    for (const schedule::OptionSet& set : graph_.option_sets) {
+      fronts_.push_back(profile::ParetoFront(set.options, planner.model().blocking_power_w));
+    }
+    for (const std::vector<int>& order : graph_.rank_orders) {
+      std::vector<int>& clocked = ranks_.emplace_back();
+      for (const int operation : order) {
+        if (graph_.options_of(operation).options.size() > 1) clocked.push_back(operation);
+      }
+    }
+  }
+
+  // Whole runs first: while a rank keeps one clock, slowing it costs no switch.
+  void Descend() {
+    while (SlowRuns()) {
+    }
+    for (bool improved = true; improved;) {
+      improved = ChangeFew();
+      while (SlowRuns()) improved = true;
+    }
+  }
+
+  // Simulated annealing: an operation takes the clock of a neighbour, or one a few steps from its
+  // own. Ends with the best plan on the way, improved by Descend. Moving several operations in a
+  // row at once was worse the more they were.
+  void Anneal() {
+    std::mt19937_64 random(1);
+    std::vector<int> best_options = options_;
+    Evaluation best = evaluation_;
+    const double typical_j = evaluation_.energy_j / static_cast<double>(graph_.operations.size());
+    const std::int64_t steps = evaluations_left_ * kAnnealingPart / 100;
+    for (std::int64_t step = 0; step < steps && !stop_.stop_requested(); ++step) {
+      const double cooled = static_cast<double>(step) / static_cast<double>(steps);
+      const double temperature_j = typical_j * kHot * std::pow(kCold / kHot, cooled);
+      // In (0, 1], the same on every machine.
+      const double chance = static_cast<double>((random() >> 11) + 1) / 9007199254740992.0;
+      if (!Try(RandomChange(random), -temperature_j * std::log(chance))) continue;
+      if (evaluation_.energy_j >= best.energy_j - kSwitchingNoGain) continue;
+      best_options = options_;
+      best = evaluation_;
+    }
+    options_ = std::move(best_options);
+    evaluation_ = std::move(best);
+    Descend();
+  }
+
+  const std::vector<int>& options() const { return options_; }
+  const Evaluation& evaluation() const { return evaluation_; }
+
+ private:
+  static std::int64_t MostEvaluations(std::int64_t operations, SearchEffort effort) {
+    const std::int64_t most = effort == SearchEffort::kFull ? kMostWork : kMostQuickWork;
+    return std::min(most / operations, kEvaluationsPerOperation * operations);
+  }
+
+  using Change = std::vector<std::pair<int, int>>;  // Operation, option.
+
+  const profile::Option& Chosen(int operation) const {
+    return graph_.options_of(operation).options[At(options_[At(operation)])];
+  }
+
+  // Adds "`operation` runs at that clock" if that was measured.
+  bool AddClock(int operation, const profile::Option& clock, Change& change) const {
+    const std::vector<profile::Option>& options = graph_.options_of(operation).options;
+    for (std::size_t i = 0; i < options.size(); ++i) {
+      if (!options[i].SameKnobs(clock)) continue;
+      change.emplace_back(operation, static_cast<int>(i));
+      return true;
+    }
+    return false;
+  }
+  bool AddSameClock(int operation, int like, Change& change) const {
+    return AddClock(operation, Chosen(like), change);
+  }
+
+  // Adds "`operation` takes the next slower useful option" if there is one.
+  bool AddSlower(int operation, Change& change) const {
+    const std::vector<int>& front = fronts_[At(graph_.operations[At(operation)].option_set)];
+    const Nanoseconds time = Chosen(operation).time;
+    for (const int option : front) {
+      if (graph_.options_of(operation).options[At(option)].time <= time) continue;
+      change.emplace_back(operation, option);
+      return true;
+    }
+    return false;
+  }
+
+  Change RandomChange(std::mt19937_64& random) const {
+    const std::vector<int>& rank = ranks_[random() % ranks_.size()];
+    if (rank.empty()) return {};
+    const std::size_t place = random() % rank.size();
+    const int operation = rank[place];
+    Change change;
+    switch (random() % 4) {
+      case 0:
+        if (place > 0) AddSameClock(operation, rank[place - 1], change);
+        return change;
+      case 1:
+        if (place + 1 < rank.size()) AddSameClock(operation, rank[place + 1], change);
+        return change;
+      default: {
+        const std::vector<int>& front = fronts_[At(graph_.operations[At(operation)].option_set)];
+        const auto now = static_cast<std::size_t>(
+            std::find(front.begin(), front.end(), options_[At(operation)]) - front.begin());
+        const std::size_t step = 1 + random() % kLongestStep;
+        const std::size_t next = random() % 2 == 0 ? now + step : now - std::min(now, step);
+        change.emplace_back(operation, front[std::min(next, front.size() - 1)]);
+        return change;
+      }
+    }
+  }
+
+  // Makes the change if it keeps the deadline and costs no more than `allowed_j`.
+  bool Try(const Change& change, double allowed_j = 0) {
+    if (change.empty() || evaluations_left_ <= 0 || stop_.stop_requested()) return false;
+    std::vector<int> former;
+    bool differs = false;
+    for (const auto& [operation, option] : change) {
+      former.push_back(options_[At(operation)]);
+      differs = differs || option != options_[At(operation)];
+      options_[At(operation)] = option;
+    }
+    if (differs) {
+      --evaluations_left_;
+      Evaluation next = evaluator_.Evaluate(options_);
+      const double saved = evaluation_.energy_j - next.energy_j;
+      const bool calmer = saved >= -kSwitchingNoGain && next.switches < evaluation_.switches;
+      if (next.time <= deadline_ && (saved > kSwitchingNoGain || calmer || saved > -allowed_j)) {
+        evaluation_ = std::move(next);
+        return true;
+      }
+    }
+    for (std::size_t i = change.size(); i-- > 0;) {
+      options_[At(change[i].first)] = former[i];
+    }
+    return false;
+  }
+
+  // An operation, or two in a row, at the clock of a neighbour; an operation a step slower.
+  bool ChangeFew() {
+    bool improved = false;
+    for (const std::vector<int>& rank : ranks_) {
+      for (std::size_t i = 0; i < rank.size(); ++i) {
+        const bool has_previous = i > 0;
+        const bool has_next = i + 1 < rank.size();
+        Change change;
+        if (has_previous && AddSameClock(rank[i], rank[i - 1], change)) {
+          improved |= Try(change);
+          if (has_next && AddSameClock(rank[i + 1], rank[i - 1], change)) improved |= Try(change);
+        }
+        change.clear();
+        if (has_next && AddSameClock(rank[i], rank[i + 1], change)) improved |= Try(change);
+        change.clear();
+        if (AddSlower(rank[i], change)) improved |= Try(change);
+      }
+    }
+    return improved;
+  }
+
+  // A whole run of one clock a step slower.
+  bool SlowRuns() {
+    bool improved = false;
+    for (const std::vector<int>& rank : ranks_) {
+      for (std::size_t first = 0; first < rank.size();) {
+        std::size_t end = first + 1;
+        while (end < rank.size() && Chosen(rank[end]).SameKnobs(Chosen(rank[first]))) ++end;
+        Change change;
+        bool complete = AddSlower(rank[first], change);
+        if (complete) {
+          const profile::Option& slower = graph_.options_of(rank[first]).options[At(change.front().second)];
+          for (std::size_t i = first + 1; complete && i < end; ++i) {
+            complete = AddClock(rank[i], slower, change);
+          }
+        }
+        if (complete) improved |= Try(change);
+        first = end;
+      }
+    }
+    return improved;
+  }
+
+  const schedule::OperationGraph& graph_;
+  Evaluator evaluator_;
+  Nanoseconds deadline_;
+  std::stop_token stop_;  // Once it is requested, nothing is an improvement.
+  std::vector<int> options_;
+  Evaluation evaluation_;
+  std::int64_t evaluations_left_;
+  std::vector<std::vector<int>> fronts_;  // [option set]
+  std::vector<std::vector<int>> ranks_;   // Operations that have a clock, in order.
+};
+
+// The operations of one longest path, last first.
+std::vector<int> CriticalPath(const schedule::OperationGraph& graph, const Evaluation& evaluation) {
+  const auto end = [&](int i) { return evaluation.starts[At(i)] + evaluation.durations[At(i)]; };
+  std::vector<int> waits_for(graph.operations.size(), -1);
+  for (const schedule::Dependency& dependency : graph.dependencies) {
+    if (end(dependency.from) + dependency.delay == evaluation.starts[At(dependency.to)]) {
+      waits_for[At(dependency.to)] = dependency.from;
+    }
+  }
+  int last = 0;
+  while (end(last) != evaluation.time) ++last;
+  std::vector<int> path;
+  for (int i = last; i >= 0; i = waits_for[At(i)]) path.push_back(i);
+  return path;
+}
+
+// The operation before each on its rank that has a clock; -1 if there is none.
+std::vector<int> PreviousOnRank(const schedule::OperationGraph& graph) {
+  std::vector<int> previous(graph.operations.size(), -1);
+  for (const std::vector<int>& order : graph.rank_orders) {
+    int latest = -1;
+    for (const int operation : order) {
+      previous[At(operation)] = latest;
+      if (graph.options_of(operation).options.size() > 1) latest = operation;
+    }
+  }
+  return previous;
+}
+
+// Speeds a late plan up until it meets the deadline: what the latency slows on the critical path
+// gets its clock one operation earlier, and where it slows nothing, the path runs a step faster.
+// Clocks only ever rise, so this ends; nothing if it ends late, or is stopped.
+std::optional<std::vector<int>> SpeedUp(const Planner& planner, Nanoseconds deadline,
+                                        std::vector<int> options, const std::stop_token& stop) {
+  const schedule::OperationGraph& graph = planner.graph();
+  const Evaluator evaluator(graph, planner.model());
+  const std::vector<int> previous = PreviousOnRank(graph);
+  const auto option = [&](int i) -> const profile::Option& {
+    return graph.options_of(i).options[At(options[At(i)])];
+  };
+  // Raises `operation` to at least that frequency: to the nearest measured one.
+  const auto raise = [&](int operation, double frequency_mhz) {
+    const std::vector<profile::Option>& measured = graph.options_of(operation).options;
+    int nearest = -1;
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      const profile::Option& candidate = measured[i];
+      if (candidate.frequency_mhz < frequency_mhz || candidate.time >= option(operation).time) {
+        continue;
+      }
+      if (nearest < 0 || candidate.frequency_mhz < measured[At(nearest)].frequency_mhz) {
+        nearest = static_cast<int>(i);
+      }
+    }
+    if (nearest >= 0) options[At(operation)] = nearest;
+    return nearest >= 0;
+  };
+  while (!stop.stop_requested()) {
+    const Evaluation evaluation = evaluator.Evaluate(options);
+    if (evaluation.time <= deadline) return options;
+    const std::vector<int> path = CriticalPath(graph, evaluation);
+    bool raised = false;
+    for (const int i : path) {
+      const int before = previous[At(i)];
+      if (before < 0 || evaluation.durations[At(i)] <= option(i).time) continue;
+      if (option(before).frequency_mhz >= option(i).frequency_mhz) continue;
+      raised |= raise(before, option(i).frequency_mhz);
+    }
+    if (raised) continue;
+    for (const int i : path) raised |= raise(i, option(i).frequency_mhz);
+    if (!raised) break;
+  }
+  return std::nullopt;
+}
+
+// Plans without latency for ever shorter deadlines until one meets `deadline` in spite of it.
+Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseconds deadline,
+                                                const SearchLimits& quick) {
+  const Evaluator evaluator(planner.graph(), planner.model());
+  Nanoseconds aim = deadline;
+  for (int attempt = 0; attempt < kSwitchingMostAttempts; ++attempt) {
+    const Result<Plan> plan = planner.PlanWithoutLatency(aim, quick);
+    if (!plan) return Fail(plan);
+    const Nanoseconds time = evaluator.Evaluate(plan->options).time;
+    if (time <= deadline) return std::optional<std::vector<int>>(plan->options);
+    if (aim == planner.least_time()) break;
+    aim = std::max(planner.least_time(), aim - (time - deadline));
+  }
+  return std::optional<std::vector<int>>();
+}
+
+}  // namespace
+
+Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
+                              const SearchLimits& limits) {
+  const SearchLimits quick{SearchEffort::kFirstLook, limits.stop};
+  Result<Plan> plan = planner.PlanWithoutLatency(deadline, quick);
+  if (!plan) return plan;
+
+  std::vector<std::vector<int>> starts;
+  Result<std::optional<std::vector<int>>> shortened = Shorten(planner, deadline, quick);
+  if (!shortened) return Fail(shortened);
+  if (shortened->has_value()) starts.push_back(std::move(**shortened));
+  if (auto faster = SpeedUp(planner, deadline, plan->options, limits.stop)) {
+    starts.push_back(std::move(*faster));
+  }
+  if (limits.stop.stop_requested()) return FailAsStopped();
+  if (planner.baseline().time <= deadline) starts.push_back(schedule::BaselineOptions(planner.graph()));
+  if (starts.empty()) {
+    return FailAs(ErrorKind::kUnreachable,
+                  "no plan found meets {:.6f} s under a switching latency of {:.3f} ms (everything "
+                  "at maximum frequency takes {:.6f} s)",
+                  ToSeconds(deadline), ToSeconds(planner.model().switch_latency) * 1e3,
+                  ToSeconds(planner.baseline().time));
+  }
+  std::optional<ClockSearch> best;
+  for (std::vector<int>& start : starts) {
+    ClockSearch search(planner, deadline, std::move(start), limits);
+    search.Descend();
+    if (!best || search.evaluation().energy_j < best->evaluation().energy_j) {
+      best.emplace(std::move(search));
+    }
+  }
+  if (limits.effort == SearchEffort::kFull) best->Anneal();
+  if (limits.stop.stop_requested()) return FailAsStopped();
+  plan->options = best->options();
+  plan->evaluation = best->evaluation();
+  return plan;
+}
+
+}  // namespace perseus::plan

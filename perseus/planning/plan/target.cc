@@ -1,0 +1,251 @@
+#include "perseus/planning/plan/target.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace perseus::plan {
+namespace {
+
+// Far from the end of 64 bits.
+constexpr double kMostNanoseconds = 4e18;
+constexpr double kSecondsPerHour = 3600;
+constexpr double kJoulesPerKilowattHour = 3.6e6;
+// Plans made for one budget, and how close they come to the fastest time that keeps to it.
+constexpr int kTargetMostAttempts = 10;
+constexpr double kTimeTolerance = 1e-4;
+
+// The points from the least time to that of least energy. No plan is made for a longer time.
+std::span<const FrontierPoint> UsefulPoints(const Frontier& frontier) {
+  return std::span(frontier.points).first(frontier.least_energy + 1);
+}
+
+// The least time on the frontier at which `cost(time_s, energy_j)` is at most `limit`; nothing if
+// it is above everywhere. Between points both are linear, so bisection on the segment finds it.
+template <typename Cost>
+std::optional<Nanoseconds> FastestWithin(const Frontier& frontier, double limit, Cost cost) {
+  const auto within = [&](Nanoseconds time) {
+    return cost(ToSeconds(time), frontier.BoundAt(time)) <= limit;
+  };
+  const std::span<const FrontierPoint> points = UsefulPoints(frontier);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (!within(points[i].time)) continue;
+    if (i == 0) return points[0].time;
+    Nanoseconds outside = points[i - 1].time;
+    Nanoseconds inside = points[i].time;
+    while (inside - outside > 1) {
+      const Nanoseconds middle = outside + (inside - outside) / 2;
+      (within(middle) ? inside : outside) = middle;
+    }
+    return inside;
+  }
+  return std::nullopt;
+}
+
+template <typename Cost>
+Nanoseconds Cheapest(const Frontier& frontier, Cost cost) {
+  // Energy falls linearly with time between points: there, linear costs are linear and the product
+  // of the two is concave, so both are least at a point.
+  const auto best = std::min_element(frontier.points.begin(), frontier.points.end(),
+                                     [&](const FrontierPoint& a, const FrontierPoint& b) {
+                                       return cost(ToSeconds(a.time), a.bound_j) <
+                                              cost(ToSeconds(b.time), b.bound_j);
+                                     });
+  return best->time;
+}
+
+// A planner that takes as much care as was asked for.
+struct Plans {
+  const Planner& planner;
+  const SearchLimits& limits;
+  Result<Plan> For(Nanoseconds deadline) const { return planner.PlanFor(deadline, limits); }
+};
+
+// The plan for `time`, or where a switching latency makes that impossible, for the time that
+// everything at maximum frequency takes.
+Result<Plan> PlanAtOrAfter(const Plans& plans, Nanoseconds time) {
+  const Planner& planner = plans.planner;
+  Result<Plan> plan = plans.For(std::max(time, planner.least_time()));
+  const bool retry = !plan && plan.error().kind == ErrorKind::kUnreachable;
+  if (!retry || time >= planner.baseline().time) return plan;
+  return plans.For(planner.baseline().time);
+}
+
+// The fastest plan that stays within `limit`. The bound tells where to begin. As plans lie a little
+// above it, attempts aim lower by what the last plan was above its bound, then by twice that and
+// so on; once a plan fits they halve what is between it and the last that did not.
+template <typename Cost>
+Result<Plan> PlanWithin(const Plans& plans, const Frontier& frontier, double limit, Cost cost,
+                        std::string_view what, std::string_view unit) {
+  const auto cost_of = [&](const Plan& plan) {
+    return cost(ToSeconds(plan.evaluation.time), plan.evaluation.energy_j);
+  };
+  const Nanoseconds longest = UsefulPoints(frontier).back().time;
+  std::optional<Plan> best;
+  if (const std::optional<Nanoseconds> first = FastestWithin(frontier, limit, cost)) {
+    Nanoseconds too_fast = *first;
+    Nanoseconds fits = longest;
+    Nanoseconds time = *first;
+    double margin = 0;  // Between the limit and the bound at the next time.
+    for (int attempt = 0; attempt < kTargetMostAttempts; ++attempt) {
+      Result<Plan> plan = PlanAtOrAfter(plans, time);
+      if (!plan) return plan;
+      const double reached = cost_of(*plan);
+      if (reached <= limit) {
+        fits = time;
+        if (!best || plan->evaluation.time < best->evaluation.time) best = *std::move(plan);
+        if (attempt == 0) break;
+      } else {
+        too_fast = time;
+      }
+      if (static_cast<double>(fits - too_fast) < kTimeTolerance * static_cast<double>(fits)) break;
+      margin = std::max(2 * margin, reached - cost(ToSeconds(time), frontier.BoundAt(time)));
+      time = FastestWithin(frontier, limit - margin, cost).value_or(longest);
+      if (best || time <= too_fast || time >= fits) time = too_fast + (fits - too_fast) / 2;
+    }
+  }
+  if (best) return *std::move(best);
+  Result<Plan> least = PlanAtOrAfter(plans, longest);
+  if (!least || cost_of(*least) <= limit) return least;
+  return FailAs(ErrorKind::kUnreachable,
+                "no plan between the least time and the least energy keeps to {} of {} {}: the "
+                "least is {} {}",
+                what, limit, unit, RoundedUp(cost_of(*least)), unit);
+}
+
+double EnergyOf(double, double energy_j) { return energy_j; }
+double PowerOf(double time_s, double energy_j) { return energy_j / time_s; }
+
+Result<Plan> PlanOf(const Plans& plans, const Frontier* frontier, const Target& target) {
+  const Planner& planner = plans.planner;
+  switch (target.kind) {
+    case Target::Kind::kSlowdown: {
+      const double time = static_cast<double>(planner.baseline().time) * (1 + target.value / 100);
+      if (time > kMostNanoseconds) {
+        return Fail("a slowdown of {:g} % is out of range (it would take {:g} s)", target.value,
+                    time / kNanosecondsPerSecond);
+      }
+      return plans.For(static_cast<Nanoseconds>(std::floor(time)));
+    }
+    case Target::Kind::kDeadline:
+      if (target.value > kLongestSeconds) {
+        return Fail("a deadline of {} s is out of range (at most {:.0f} s)", target.value,
+                    kLongestSeconds);
+      }
+      return plans.For(ToNanoseconds(target.value));
+    case Target::Kind::kMinEnergy:
+      return plans.For(std::max(
+          planner.baseline().time,
+          frontier::EarliestTimes(planner.network(),
+                        frontier::Pace::kSlowest)[static_cast<std::size_t>(planner.network().sink)]));
+    default:
+      break;
+  }
+  if (frontier == nullptr) {
+    return Fail("{} needs the frontier (leave out --no-frontier)", Describe(target));
+  }
+  switch (target.kind) {
+    case Target::Kind::kEnergyBudget:
+      return PlanWithin(plans, *frontier, target.value, EnergyOf, "an energy budget", "J");
+    case Target::Kind::kPowerCap:
+      return PlanWithin(plans, *frontier, target.value, PowerOf, "a power cap", "W");
+    case Target::Kind::kEdp:
+      return PlanAtOrAfter(plans, Cheapest(*frontier, [](double time_s, double energy_j) {
+                             return time_s * energy_j;
+                           }));
+    default:
+      return PlanAtOrAfter(plans, Cheapest(*frontier, [&](double time_s, double energy_j) {
+                             return energy_j / kJoulesPerKilowattHour * target.value +
+                                    time_s / kSecondsPerHour * target.gpu_hour * target.gpus;
+                           }));
+  }
+}
+
+}  // namespace
+
+std::string RoundedUp(double value) {
+  const double unit = std::pow(10, std::floor(std::log10(value)) - 5);
+  std::string text = fmt::format("{:.6g}", std::ceil(value / unit) * unit);
+  if (std::stod(text) < value) text = fmt::format("{:.6g}", (std::ceil(value / unit) + 1) * unit);
+  return text;
+}
+
+std::string Describe(const Target& target) {
+  switch (target.kind) {
+    case Target::Kind::kSlowdown:
+      return target.value == 0 ? "no slowdown" : fmt::format("{} % slowdown", target.value);
+    case Target::Kind::kDeadline:
+      return fmt::format("deadline {} s", target.value);
+    case Target::Kind::kEnergyBudget:
+      return fmt::format("energy budget {} J", target.value);
+    case Target::Kind::kPowerCap:
+      return fmt::format("power cap {} W", target.value);
+    case Target::Kind::kMinEnergy:
+      return "least energy";
+    case Target::Kind::kEdp:
+      return "least energy-delay product";
+    case Target::Kind::kPrice:
+      break;
+  }
+  return fmt::format("least cost at {} $/kWh and {} $/GPU-hour", target.value, target.gpu_hour);
+}
+
+bool NeedsFrontier(Target::Kind kind) {
+  return kind == Target::Kind::kEnergyBudget || kind == Target::Kind::kPowerCap ||
+         kind == Target::Kind::kEdp || kind == Target::Kind::kPrice;
+}
+
+std::string Slug(const Target& target) {
+  switch (target.kind) {
+    case Target::Kind::kSlowdown:
+      return target.value == 0 ? "no-slowdown" : fmt::format("slowdown-{}", target.value);
+    case Target::Kind::kDeadline:
+      return fmt::format("deadline-{}s", target.value);
+    case Target::Kind::kEnergyBudget:
+      return fmt::format("energy-budget-{}j", target.value);
+    case Target::Kind::kPowerCap:
+      return fmt::format("power-cap-{}w", target.value);
+    case Target::Kind::kMinEnergy:
+      return "least-energy";
+    case Target::Kind::kEdp:
+      return "least-energy-delay";
+    case Target::Kind::kPrice:
+      return fmt::format("price-{}-{}", target.value, target.gpu_hour);
+  }
+  return "plan";
+}
+
+NumberRange ValueRange(Target::Kind kind) {
+  switch (kind) {
+    case Target::Kind::kSlowdown:
+      return {0, 10'000, "percent"};
+    case Target::Kind::kDeadline:
+      return {0, kLongestSeconds, "seconds"};
+    case Target::Kind::kEnergyBudget:
+      return {0, kMostJoules, "joules"};
+    case Target::Kind::kPowerCap:
+      return {0, kMostJoules, "watts"};
+    case Target::Kind::kPrice:
+      return {0, 1e6, "dollars"};
+    case Target::Kind::kMinEnergy:
+    case Target::Kind::kEdp:
+      break;
+  }
+  return {};
+}
+
+Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target,
+                           const SearchLimits& limits) {
+  for (const double value : {target.value, target.gpu_hour}) {
+    if (std::isfinite(value) && value >= 0) continue;
+    return Fail("{}: {} is not a number that a target can have (0 or more)", Describe(target),
+                value);
+  }
+  Result<Plan> plan = PlanOf({planner, limits}, frontier, target);
+  if (plan) plan->target = Describe(target);
+  return plan;
+}
+
+}  // namespace perseus::plan

@@ -1,0 +1,51 @@
+// What a user may ask a plan for, and the plan that meets it.
+#pragma once
+
+#include <string>
+
+#include "perseus/base/number_range.h"
+#include "perseus/base/result.h"
+#include "perseus/planning/plan/planner.h"
+
+namespace perseus::plan {
+
+struct Target {
+  enum class Kind {
+    kSlowdown,      // At most `value` percent slower than everything at maximum frequency.
+    kDeadline,      // At most `value` seconds.
+    kEnergyBudget,  // The fastest plan of at most `value` joules an iteration.
+    kPowerCap,      // The fastest plan of at most `value` watts on average.
+    kMinEnergy,     // Least energy, whatever the time.
+    kEdp,           // Least energy * time.
+    kPrice,         // Least money: `value` dollars per kWh, `gpu_hour` dollars per GPU-hour.
+  };
+  Kind kind = Kind::kSlowdown;
+  double value = 0;
+  double gpu_hour = 0;  // Dollars, kPrice only,
+  int gpus = 1;         // for that many GPUs in the pipeline.
+};
+
+// "no slowdown", "5 % slowdown", "deadline 2.9 s", "energy budget 5000 J", "power cap 1200 W",
+// "least energy", "least energy-delay product", "least cost at 0.12 $/kWh and 2 $/GPU-hour".
+std::string Describe(const Target& target);
+
+// A value above 0 in six digits, and never below it: whoever asks for what a message offers gets
+// it.
+std::string RoundedUp(double value);
+
+// Whether PlanForTarget wants the frontier for it.
+bool NeedsFrontier(Target::Kind kind);
+
+// For file names: "no-slowdown", "slowdown-5", "deadline-2.9s", "least-energy".
+std::string Slug(const Target& target);
+
+// What `value` (and `gpu_hour`) may be.
+NumberRange ValueRange(Target::Kind kind);
+
+// kUnreachable errors say what could be met: the least time, energy or power there is.
+// `frontier` may be null for kSlowdown, kDeadline and kMinEnergy, which do without (kMinEnergy then
+// takes the network's own solver); the others fail with a remedy.
+Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target,
+                           const SearchLimits& limits = {});
+
+}  // namespace perseus::plan

@@ -1,0 +1,241 @@
+// PlanForTarget: each target is met as it says, or says what can be met.
+#include "perseus/planning/plan/target.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/support/planning_jobs.h"
+
+namespace perseus::plan {
+namespace {
+
+using ::testing::HasSubstr;
+using Kind = Target::Kind;
+
+class TargetTest : public ::testing::Test {
+ protected:
+  Plan Reach(const Target& target) const {
+    Result<Plan> plan = PlanForTarget(planner_, &frontier_, target);
+    EXPECT_TRUE(plan) << plan.error().message;
+    if (!plan) return {};
+    EXPECT_EQ(plan->target, Describe(target));
+    EXPECT_LE(plan->evaluation.time, plan->deadline);
+    EXPECT_GE(plan->evaluation.energy_j, plan->lower_bound_j * (1 - 1e-12));
+    return *std::move(plan);
+  }
+  Error Refuse(const Target& target) const {
+    const Result<Plan> plan = PlanForTarget(planner_, &frontier_, target);
+    EXPECT_FALSE(plan) << Describe(target);
+    return plan ? Error{} : plan.error();
+  }
+  // The last number of a message, in the unit that ends it.
+  static double LastNumber(const std::string& message) {
+    const std::size_t unit = message.rfind(' ');
+    return std::stod(message.substr(message.rfind(' ', unit - 1) + 1));
+  }
+  const FrontierPoint& Cheapest() const { return frontier_.points[frontier_.least_energy]; }
+
+  const Planner planner_ = *Planner::Create(MakeSyntheticJob({.stages = 2, .microbatches = 6}),
+                                            {kSyntheticBlockingPowerW, 0});
+  const Frontier frontier_ = *planner_.ComputeFrontier();
+};
+
+TEST_F(TargetTest, SlowdownIsAgainstEverythingAtMaximumFrequency) {
+  const Plan none = Reach({.kind = Kind::kSlowdown, .value = 0});
+  EXPECT_LE(none.evaluation.time, planner_.baseline().time);
+  EXPECT_EQ(none.deadline, planner_.baseline().time);
+  const Plan five = Reach({.kind = Kind::kSlowdown, .value = 5});
+  EXPECT_LE(static_cast<double>(five.evaluation.time),
+            1.05 * static_cast<double>(planner_.baseline().time));
+  EXPECT_LT(five.evaluation.energy_j, none.evaluation.energy_j);
+}
+
+TEST_F(TargetTest, DeadlineIsInSeconds) {
+  const double deadline_s = 1.1 * ToSeconds(planner_.baseline().time);
+  const Plan plan = Reach({.kind = Kind::kDeadline, .value = deadline_s});
+  EXPECT_LE(plan.evaluation.time, ToNanoseconds(deadline_s));
+}
+
+TEST_F(TargetTest, DeadlineBelowTheLeastTimeIsUnreachable) {
+  const Error error = Refuse({.kind = Kind::kDeadline, .value = 0.01});
+  EXPECT_EQ(error.kind, ErrorKind::kUnreachable);
+  EXPECT_THAT(error.message, HasSubstr("least possible iteration time"));
+}
+
+TEST_F(TargetTest, EnergyBudgetIsKeptByAFastPlan) {
+  const double fastest_j = frontier_.points.front().bound_j;
+  const double least_j = Cheapest().bound_j;
+  for (const double part : {0.1, 0.5, 0.9}) {
+    const double budget_j = least_j + part * (fastest_j - least_j);
+    const Plan plan = Reach({.kind = Kind::kEnergyBudget, .value = budget_j});
+    EXPECT_LE(plan.evaluation.energy_j, budget_j);
+    // No faster plan keeps the budget, but for the gap of plans: 0.5 % here.
+    const double sooner_j = frontier_.BoundAt(plan.evaluation.time) * 1.005;
+    EXPECT_GE(sooner_j, budget_j);
+  }
+  const Plan easy = Reach({.kind = Kind::kEnergyBudget, .value = 10 * fastest_j});
+  EXPECT_EQ(easy.evaluation.time, planner_.least_time());
+}
+
+TEST_F(TargetTest, EnergyBudgetBelowTheLeastEnergySaysWhatCanBeMet) {
+  for (const double part : {0.5, 0.99, 0.999999}) {
+    const Error error = Refuse({.kind = Kind::kEnergyBudget, .value = part * Cheapest().bound_j});
+    EXPECT_EQ(error.kind, ErrorKind::kUnreachable);
+    const double offered_j = LastNumber(error.message);
+    EXPECT_NEAR(offered_j, Cheapest().bound_j, 0.01 * Cheapest().bound_j);
+    EXPECT_LE(Reach({.kind = Kind::kEnergyBudget, .value = offered_j}).evaluation.energy_j,
+              offered_j);
+  }
+}
+
+// What the plan of least energy keeps to can be kept to, though plans lie a little above the bound.
+TEST_F(TargetTest, BudgetsOfTheLeastEnergyPlanAreMet) {
+  const Plan least = Reach({.kind = Kind::kMinEnergy});
+  const double budget_j = least.evaluation.energy_j * (1 + 1e-9);
+  EXPECT_LE(Reach({.kind = Kind::kEnergyBudget, .value = budget_j}).evaluation.energy_j, budget_j);
+  const double cap_w = least.evaluation.average_power_w() * (1 + 1e-9);
+  EXPECT_LE(Reach({.kind = Kind::kPowerCap, .value = cap_w}).evaluation.average_power_w(), cap_w);
+}
+
+TEST_F(TargetTest, PowerCapIsKept) {
+  const auto power = [](const FrontierPoint& point) {
+    return point.bound_j / ToSeconds(point.time);
+  };
+  const double most_w = power(frontier_.points.front());
+  const double least_w = power(Cheapest());
+  for (const double part : {0.1, 0.5, 0.9}) {
+    const double cap_w = least_w + part * (most_w - least_w);
+    const Plan plan = Reach({.kind = Kind::kPowerCap, .value = cap_w});
+    EXPECT_LE(plan.evaluation.average_power_w(), cap_w);
+  }
+  const Plan easy = Reach({.kind = Kind::kPowerCap, .value = 10 * most_w});
+  EXPECT_EQ(easy.evaluation.time, planner_.least_time());
+}
+
+TEST_F(TargetTest, PowerCapBelowTheLeastPowerSaysWhatCanBeMet) {
+  for (const double cap_w : {1.0, 100.0}) {
+    const Error error = Refuse({.kind = Kind::kPowerCap, .value = cap_w});
+    EXPECT_EQ(error.kind, ErrorKind::kUnreachable);
+    const double offered_w = LastNumber(error.message);
+    EXPECT_LE(Reach({.kind = Kind::kPowerCap, .value = offered_w}).evaluation.average_power_w(),
+              offered_w);
+  }
+}
+
+// Whatever the gaps of the plans on the way: a plan that keeps to the budget, found for another
+// target, is not faster by more than the search's tolerance and a plan's own granularity.
+TEST_F(TargetTest, NoPlanForAnotherTargetKeepsABudgetFaster) {
+  std::vector<Plan> others;
+  for (int percent = 0; percent <= 30; percent += 3) {
+    others.push_back(Reach({.kind = Kind::kSlowdown, .value = static_cast<double>(percent)}));
+  }
+  const double fastest_j = frontier_.points.front().bound_j;
+  for (int i = 1; i < 40; i += 3) {
+    const double budget_j = Cheapest().bound_j * (1 - i / 40.0) + fastest_j * i / 40.0;
+    const Plan plan = Reach({.kind = Kind::kEnergyBudget, .value = budget_j});
+    for (const Plan& other : others) {
+      if (other.evaluation.energy_j > budget_j) continue;
+      EXPECT_GE(static_cast<double>(other.evaluation.time) * 1.003,
+                static_cast<double>(plan.evaluation.time))
+          << budget_j << " J, " << other.target;
+    }
+  }
+}
+
+// The least time of the frontier cannot be met when clocks take a second to switch.
+TEST_F(TargetTest, GenerousTargetsAreMetUnderAnyLatency) {
+  const Planner slow = *Planner::Create(MakeSyntheticJob({.stages = 2, .microbatches = 6}),
+                                        {kSyntheticBlockingPowerW, ToNanoseconds(1)});
+  for (const Target& target : {Target{Kind::kEnergyBudget, 1e6}, Target{Kind::kPowerCap, 1e6},
+                               Target{Kind::kEdp}, Target{Kind::kPrice, 0, 2}}) {
+    const Result<Plan> plan = PlanForTarget(slow, &frontier_, target);
+    EXPECT_TRUE(plan) << plan.error().message;
+  }
+}
+
+TEST_F(TargetTest, LeastEnergyNeedsNoFrontier) {
+  const Target target{.kind = Kind::kMinEnergy};
+  const Plan plan = Reach(target);
+  EXPECT_NEAR(plan.lower_bound_j, Cheapest().bound_j, 1e-9 * Cheapest().bound_j);
+  EXPECT_LE(plan.evaluation.time, Cheapest().time);
+  const Result<Plan> same = PlanForTarget(planner_, nullptr, target);
+  ASSERT_TRUE(same) << same.error().message;
+  EXPECT_EQ(same->options, plan.options);
+}
+
+TEST_F(TargetTest, EnergyDelayProductIsLeastOverTheFrontier) {
+  const Plan plan = Reach({.kind = Kind::kEdp});
+  const double product = ToSeconds(plan.deadline) * frontier_.BoundAt(plan.deadline);
+  for (const FrontierPoint& point : frontier_.points) {
+    EXPECT_LE(product, ToSeconds(point.time) * point.bound_j * (1 + 1e-12));
+  }
+}
+
+TEST_F(TargetTest, PriceIsLeastOverTheFrontier) {
+  Nanoseconds former = std::numeric_limits<Nanoseconds>::max();
+  for (const double gpu_hour : {0.0, 0.05, 0.2, 2.0, 1000.0}) {
+    const Target target{.kind = Kind::kPrice, .value = 0.12, .gpu_hour = gpu_hour, .gpus = 16};
+    const Plan plan = Reach(target);
+    const auto dollars = [&](Nanoseconds time) {
+      return frontier_.BoundAt(time) / 3.6e6 * 0.12 + ToSeconds(time) / 3600 * gpu_hour * 16;
+    };
+    for (const FrontierPoint& point : frontier_.points) {
+      EXPECT_LE(dollars(plan.deadline), dollars(point.time) * (1 + 1e-12));
+    }
+    EXPECT_LE(plan.deadline, former) << "dearer GPUs should not take longer";
+    former = plan.deadline;
+    if (gpu_hour == 0) {
+      EXPECT_EQ(plan.deadline, Cheapest().time);
+    }
+    if (gpu_hour == 1000) {
+      EXPECT_EQ(plan.deadline, planner_.least_time());
+    }
+  }
+}
+
+TEST_F(TargetTest, RefusesWhatIsNoNumberForIt) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const Kind kind :
+       {Kind::kSlowdown, Kind::kDeadline, Kind::kEnergyBudget, Kind::kPowerCap, Kind::kPrice}) {
+    for (const double value : {kNan, kInfinity, -1.0}) {
+      EXPECT_EQ(Refuse({.kind = kind, .value = value}).kind, ErrorKind::kInput);
+    }
+  }
+  for (const double gpu_hour : {kNan, kInfinity, -1.0}) {
+    EXPECT_EQ(Refuse({.kind = Kind::kPrice, .value = 0.1, .gpu_hour = gpu_hour}).kind,
+              ErrorKind::kInput);
+  }
+}
+
+// Too large for nanoseconds in 64 bits.
+TEST_F(TargetTest, RefusesTimesOutOfRange) {
+  EXPECT_EQ(Refuse({.kind = Kind::kDeadline, .value = 1e12}).kind, ErrorKind::kInput);
+  EXPECT_EQ(Refuse({.kind = Kind::kSlowdown, .value = 1e30}).kind, ErrorKind::kInput);
+}
+
+TEST_F(TargetTest, SomeTargetsNeedTheFrontier) {
+  for (const Kind kind : {Kind::kEnergyBudget, Kind::kPowerCap, Kind::kEdp, Kind::kPrice}) {
+    const Result<Plan> plan = PlanForTarget(planner_, nullptr, {.kind = kind, .value = 1});
+    ASSERT_FALSE(plan);
+    EXPECT_THAT(plan.error().message, HasSubstr("needs the frontier"));
+  }
+}
+
+TEST(Describe, NamesTargetsInWords) {
+  EXPECT_EQ(Describe({.kind = Kind::kSlowdown, .value = 0}), "no slowdown");
+  EXPECT_EQ(Describe({.kind = Kind::kSlowdown, .value = 7.5}), "7.5 % slowdown");
+  EXPECT_EQ(Describe({.kind = Kind::kDeadline, .value = 2.9}), "deadline 2.9 s");
+  EXPECT_EQ(Describe({.kind = Kind::kEnergyBudget, .value = 5000}), "energy budget 5000 J");
+  EXPECT_EQ(Describe({.kind = Kind::kPowerCap, .value = 1200}), "power cap 1200 W");
+  EXPECT_EQ(Describe({.kind = Kind::kMinEnergy}), "least energy");
+  EXPECT_EQ(Describe({.kind = Kind::kEdp}), "least energy-delay product");
+  EXPECT_EQ(Describe({.kind = Kind::kPrice, .value = 0.12, .gpu_hour = 2}),
+            "least cost at 0.12 $/kWh and 2 $/GPU-hour");
+}
+
+}  // namespace
+}  // namespace perseus::plan

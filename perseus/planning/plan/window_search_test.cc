@@ -1,0 +1,207 @@
+// WindowSearch: never dearer, never late, always the same, and exact where a window holds all.
+#include "perseus/planning/plan/window_search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <string>
+
+#include "perseus/base/index.h"
+#include "perseus/planning/frontier/deadline.h"
+#include "perseus/planning/plan/planner.h"
+#include "perseus/planning/plan/rounding.h"
+#include "tests/support/planning_jobs.h"
+
+namespace perseus::plan {
+namespace {
+
+// A job, its relaxed optimum somewhere on the frontier, and a plan to improve.
+class Case {
+ public:
+  Case(const JobSpec& spec, std::uint64_t seed)
+      : planner_(*Planner::Create(RandomJob(spec, seed), {RandomBlockingPower(seed), 0})),
+        graph_(planner_.graph(), planner_.model().blocking_power_w),
+        solution_(*frontier::SolveDeadline(planner_.network(), Deadline(seed))),
+        start_(
+            DiffuseRounding(graph_, WindowsOf(planner_.network(), solution_),
+                            seed % 2 == 0 ? TimeDirection::kForward : TimeDirection::kBackward)) {}
+  Case(const Case&) = delete;
+  Case& operator=(const Case&) = delete;
+
+  WindowSearch Search() const { return {graph_, planner_.network(), solution_}; }
+  const ChoiceGraph& graph() const { return graph_; }
+  const Choices& start() const { return start_; }
+  Nanoseconds length() const { return solution_.time(planner_.network()); }
+
+  Nanoseconds Makespan(const Choices& choices) const {
+    const std::vector<Nanoseconds> starts = EarliestStarts(graph_, choices);
+    Nanoseconds end = 0;
+    for (int i = 0; i < graph_.operations(); ++i) {
+      end = std::max(end, starts[At(i)] + graph_.candidates(i)[At(choices[At(i)])].time);
+    }
+    return end;
+  }
+
+  // Least effective energy of all combinations that fit the length.
+  double LeastEnergy() const {
+    Choices choices(At(graph_.operations()), 0);
+    double least = std::numeric_limits<double>::infinity();
+    while (true) {
+      const double energy_j = graph_.EffectiveEnergy(choices);
+      if (energy_j < least && Makespan(choices) <= length()) least = energy_j;
+      int i = 0;
+      for (; i < graph_.operations(); ++i) {
+        if (++choices[At(i)] < static_cast<int>(graph_.candidates(i).size())) break;
+        choices[At(i)] = 0;
+      }
+      if (i == graph_.operations()) return least;
+    }
+  }
+
+ private:
+  Nanoseconds Deadline(std::uint64_t seed) const {
+    const frontier::Network& network = planner_.network();
+    const Nanoseconds slowest = frontier::EarliestTimes(network, frontier::Pace::kSlowest)[At(network.sink)];
+    const Nanoseconds least = planner_.least_time();
+    return least + (slowest - least) * static_cast<Nanoseconds>(seed % 11) / 10;
+  }
+
+  Planner planner_;
+  ChoiceGraph graph_;
+  frontier::Solution solution_;
+  Choices start_;
+};
+
+JobSpec SpecOf(std::uint64_t seed, int operations) {
+  JobSpec spec;
+  spec.shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
+  spec.operations = operations;
+  spec.times = seed % 3 == 0   ? JobSpec::Times::kAny
+               : seed % 3 == 1 ? JobSpec::Times::kMilliseconds
+                               : JobSpec::Times::kNanoseconds;
+  return spec;
+}
+
+// What a window saves by the prices of the relaxed optimum, parts (1) and (2) of the gap, is what
+// the plan's energy falls by: that is the identity the search rests on. Energies are about 20 J an
+// operation, so that sums of doubles agree to 1e-11 J; gains below 1e-9 J are none.
+TEST(WindowSearchProperty, SavesWhatItSaysAndIsNeverLate) {
+  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+    SCOPED_TRACE(seed);
+    const Case job(SpecOf(seed, 40), seed);
+    WindowSearch search = job.Search();
+    Choices choices = job.start();
+    ASSERT_LE(job.Makespan(choices), job.length());
+    double energy_j = job.graph().EffectiveEnergy(choices);
+    for (int round = 0; round < 8; ++round) {
+      const int window = round % 2 == 0 ? 3 : 7;
+      const double saved_j = search.Improve(choices, {window, 500});
+      const double next_j = job.graph().EffectiveEnergy(choices);
+      ASSERT_GE(saved_j, 0);
+      ASSERT_NEAR(energy_j - next_j, saved_j, 1e-10);
+      ASSERT_LE(job.Makespan(choices), job.length()) << "round " << round;
+      energy_j = next_j;
+    }
+  }
+}
+
+// Between as early and as late as possible, rounded to nanoseconds, a schedule still has to keep
+// every dependency: a rounding that does not (by less than a microsecond) once made plans late.
+// Small windows leave most of that schedule as it is.
+TEST(WindowSearchProperty, IsNeverLateByNanoseconds) {
+  for (std::uint64_t seed = 600; seed < 1200; ++seed) {
+    SCOPED_TRACE(seed);
+    JobSpec spec = SpecOf(seed, 40);
+    spec.options = 8;
+    spec.times = JobSpec::Times::kNanoseconds;
+    const Case job(spec, seed);
+    WindowSearch search = job.Search();
+    Choices choices(job.start().size(), 0);
+    for (int round = 0; round < 3; ++round) {
+      search.Improve(choices, {3, 200});
+      ASSERT_LE(job.Makespan(choices), job.length()) << "round " << round;
+    }
+  }
+}
+
+TEST(WindowSearchProperty, TheSameInputGivesTheSamePlan) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const Case job(SpecOf(seed, 40), seed);
+    Choices a = job.start();
+    Choices b = job.start();
+    WindowSearch first = job.Search();
+    WindowSearch second = job.Search();
+    for (int round = 0; round < 3; ++round) {
+      EXPECT_EQ(first.Improve(a, {}), second.Improve(b, {}));
+      EXPECT_EQ(a, b);
+    }
+    EXPECT_EQ(first.tries(), second.tries());
+  }
+}
+
+// One window holds the whole job, and there are tries enough to look at everything. (Parts that
+// nothing joins are searched one after the other, which is just as exact.)
+TEST(WindowSearchProperty, IsExactWhereAWindowHoldsAll) {
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+    SCOPED_TRACE(seed);
+    const Case job(SpecOf(seed, 6), seed);
+    WindowSearch search = job.Search();
+    Choices choices = job.start();
+    search.Improve(choices, {WindowSearch::kLargestWindow, 1'000'000});
+    ASSERT_LE(job.Makespan(choices), job.length());
+    EXPECT_NEAR(job.graph().EffectiveEnergy(choices), job.LeastEnergy(), 1e-8);
+  }
+}
+
+//       .--> worker ---.
+//   hub ---> worker ---> join      Windows that hold the hub would each look at all workers.
+//       `--> worker ---'
+schedule::OperationGraph Hub(int workers) {
+  schedule::OperationGraph graph;
+  schedule::OptionSet set;
+  set.options = {{1400, {}, 10'000'000, 4.0, 1},
+                 {1300, {}, 11'300'000, 3.3, 1},
+                 {1200, {}, 13'000'000, 3.0, 1},
+                 {1100, {}, 15'100'000, 2.9, 1}};
+  graph.option_sets = {std::move(set)};
+  const int join = workers + 1;
+  for (int i = 0; i <= join; ++i) {
+    graph.operations.push_back({0, i, 0});
+    graph.rank_orders.push_back({i});
+    graph.rank_names.push_back("rank " + std::to_string(i));
+  }
+  for (int i = 1; i < join; ++i) graph.dependencies.push_back({0, i, 0});
+  for (int i = 1; i < join; ++i) graph.dependencies.push_back({i, join, 0});
+  return graph;
+}
+
+// Options looked at in one round, from a plan with everything at its fastest.
+std::int64_t TriesOfARound(const schedule::OperationGraph& job) {
+  const Planner planner = *Planner::Create(job, {0, 0});
+  const ChoiceGraph graph(planner.graph(), 0);
+  const frontier::Solution solution = *frontier::SolveDeadline(planner.network(), planner.least_time() * 6 / 5);
+  WindowSearch search(graph, planner.network(), solution);
+  Choices choices(At(graph.operations()), 0);
+  EXPECT_GT(search.Improve(choices, {}), 0);
+  return search.tries();
+}
+
+TEST(WindowSearch, DoesNotGrowThroughOperationsOfManyNeighbors) {
+  const schedule::OperationGraph narrow = Hub(20);
+  EXPECT_GT(TriesOfARound(narrow), 4 * std::ssize(narrow.operations));
+  const schedule::OperationGraph wide = Hub(80);
+  EXPECT_LE(TriesOfARound(wide), 4 * std::ssize(wide.operations)) << "each by itself";
+}
+
+TEST(WindowSearch, StopsAtItsTries) {
+  const Case job({.shape = JobShape::kPipeline, .operations = 40}, 3);
+  WindowSearch search = job.Search();
+  Choices choices = job.start();
+  search.Improve(choices, {12, 10});
+  EXPECT_LE(search.tries(), 10 * job.graph().operations());
+}
+
+}  // namespace
+}  // namespace perseus::plan

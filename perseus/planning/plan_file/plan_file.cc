@@ -1,0 +1,190 @@
+// FormatPlan and FindOptions. ParsePlan has a file of its own, plan_file_reader.cc.
+#include "perseus/planning/plan_file/plan_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/base/units.h"
+#include "perseus/base/excerpt.h"
+#include "perseus/planning/plan_file/option_lookup.h"
+
+namespace perseus::plan_file {
+namespace {
+
+using nlohmann::ordered_json;
+
+
+// On one line. Paths need not be UTF-8, and JSON must be.
+std::string Dump(const ordered_json& value) {
+  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+ordered_json FixedCost(const schedule::FixedOperations::Cost& cost) {
+  ordered_json object{{"time_s", ToSeconds(cost.time)}};
+  if (cost.energy_j >= 0) object["energy_j"] = cost.energy_j;
+  return object;
+}
+
+ordered_json DescribeFixed(const schedule::FixedOperations& fixed) {
+  ordered_json object = ordered_json::object();
+  if (fixed.p2p > 0) object["p2p"] = ordered_json{{"time_s", ToSeconds(fixed.p2p)}};
+  if (fixed.load.time > 0) object["load"] = FixedCost(fixed.load);
+  if (fixed.all_reduce.time > 0) object["all_reduce"] = FixedCost(fixed.all_reduce);
+  if (fixed.optimizer.time > 0) object["optimizer"] = FixedCost(fixed.optimizer);
+  return object;
+}
+
+ordered_json DescribeJob(const PlanFile& plan) {
+  const PlannedJob& job = plan.job;
+  ordered_json object;
+  if (job.IsGeneralGraph()) {
+    object["graph"] = job.profile;
+  } else {
+    const auto& chunks = job.schedule.chunk_of_stage;
+    object["profile"] = job.profile;
+    object["schedule"] = job.schedule.name;
+    object["stages"] = job.schedule.ranks.size();
+    object["microbatches"] = job.schedule.microbatches;
+    object["chunks"] = 1 + *std::max_element(chunks.begin(), chunks.end());
+  }
+  object["pipelines"] = job.pipelines;
+  object["gpus_per_stage"] = job.model.gpus_per_stage;
+  object["blocking_power_w"] = job.model.blocking_power_w;
+  object["switch_latency_ms"] = ToSeconds(job.switch_latency) * kMillisecondsPerSecond;
+  object["fixed"] = DescribeFixed(job.model.fixed);
+  if (!plan.other_knob_names.empty()) object["knobs"] = plan.other_knob_names;
+  return object;
+}
+
+ordered_json DescribeInstruction(const PlannedInstruction& instruction,
+                                 const std::vector<std::string>& knob_names) {
+  ordered_json object{{"kind", Name(instruction.kind)}};
+  if (instruction.kind == InstructionKind::kOperation) object["name"] = instruction.name;
+  if (instruction.stage >= 0) {
+    object["stage"] = instruction.stage;
+    object["chunk"] = instruction.chunk;
+  }
+  if (instruction.microbatch >= 0) object["microbatch"] = instruction.microbatch;
+  if (instruction.frequency_mhz > 0) object["frequency"] = instruction.frequency_mhz;
+  for (std::size_t i = 0; i < instruction.knobs.size(); ++i) {
+    object["knobs"][knob_names[i]] = instruction.knobs[i];
+  }
+  object["start_s"] = ToSeconds(instruction.start);
+  object["duration_s"] = ToSeconds(instruction.duration);
+  object["energy_j"] = instruction.energy_j;
+  return object;
+}
+
+// Where in the plan's list of knobs each knob of the profile stands: columns have no order.
+Result<std::vector<std::size_t>> MatchKnobs(const std::vector<std::string>& of_plan,
+                                            const std::vector<std::string>& of_profile,
+                                            std::string_view name) {
+  for (const std::string& knob : of_plan) {
+    if (std::ranges::find(of_profile, knob) != of_profile.end()) continue;
+    return Fail("{}: the plan sets the knob {}, which the profile lacks (use a profile with it)",
+                name, Excerpt(knob));
+  }
+  std::vector<std::size_t> places;
+  for (const std::string& knob : of_profile) {
+    const auto found = std::ranges::find(of_plan, knob);
+    if (found == of_plan.end()) {
+      return Fail(
+          "{}: the profile has the knob {}, which the plan does not set (plan again with this "
+          "profile)",
+          name, Excerpt(knob));
+    }
+    places.push_back(static_cast<std::size_t>(found - of_plan.begin()));
+  }
+  return places;
+}
+
+}  // namespace
+
+// A line for each instruction: a plan is read by people too, and compared with diff.
+std::string FormatPlan(const PlanFile& plan) {
+  std::string text = "{\n";
+  auto member = [&](std::string_view key, const ordered_json& value) {
+    fmt::format_to(std::back_inserter(text), "  \"{}\": {},\n", key, Dump(value));
+  };
+  member("format", "perseus-plan");
+  member("version", 1);
+  member("job", DescribeJob(plan));
+  member("target", plan.target);
+  member("deadline_s", ToSeconds(plan.deadline));
+  member("time_s", ToSeconds(plan.time));
+  member("energy_j", plan.energy_j);
+  member("lower_bound_j", plan.lower_bound_j);
+  member("gap", std::max(0.0, plan.energy_j / plan.lower_bound_j - 1));
+  member("average_power_w", plan.energy_j / ToSeconds(plan.time));
+  member("switches", plan.switches);
+  member("baseline", ordered_json{{"time_s", ToSeconds(plan.baseline_time)},
+                                  {"energy_j", plan.baseline_energy_j}});
+  text += "  \"stages\": [";
+  std::string_view before_rank = "\n";
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    fmt::format_to(std::back_inserter(text),
+                   "{}    {{\"rank\": {}, \"name\": {}, {}\"instructions\": [", before_rank, rank,
+                   Dump(plan.ranks[rank].name), plan.ranks[rank].is_cut ? "\"cut\": true, " : "");
+    std::string_view before_instruction = "\n";
+    for (const PlannedInstruction& instruction : plan.ranks[rank].instructions) {
+      fmt::format_to(std::back_inserter(text), "{}      {}", before_instruction,
+                     Dump(DescribeInstruction(instruction, plan.other_knob_names)));
+      before_instruction = ",\n";
+    }
+    text += "\n    ]}";
+    before_rank = ",\n";
+  }
+  text += "\n  ]\n}\n";
+  return text;
+}
+
+Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::OperationGraph& graph,
+                                     std::string_view name) {
+  if (plan.ranks.size() != graph.rank_orders.size()) {
+    return Fail("{}: stages has {} ranks, but the job has {} (evaluate it with its own job)", name,
+                plan.ranks.size(), graph.rank_orders.size());
+  }
+  const auto places = MatchKnobs(plan.other_knob_names, graph.other_knob_names, name);
+  if (!places) return Fail(places);
+  std::vector<double> knobs(places->size());
+  std::vector<int> options = schedule::BaselineOptions(graph);  // Those of fixed operations stay.
+  const std::vector<std::vector<int>> orders = PlannedOrders(graph);
+  for (std::size_t rank = 0; rank < orders.size(); ++rank) {
+    const std::vector<PlannedInstruction>& instructions = plan.ranks[rank].instructions;
+    std::size_t position = 0;
+    for (int operation : orders[rank]) {
+      while (position < instructions.size() && !IsPlanned(instructions[position].kind)) ++position;
+      const std::string where =
+          fmt::format("{}: stages[{}].instructions[{}]", name, rank, position);
+      const schedule::OptionSet& set = graph.options_of(operation);
+      const schedule::Operation& expected = graph.operations[static_cast<std::size_t>(operation)];
+      if (position == instructions.size() || instructions[position].kind != set.kind ||
+          instructions[position].microbatch != expected.microbatch ||
+          instructions[position].chunk != set.chunk ||
+          (set.kind == InstructionKind::kOperation && instructions[position].name != set.name)) {
+        return Fail("{}: the job has {} here (evaluate the plan with the job that it was made for)",
+                    where, schedule::Describe(graph, operation));
+      }
+      const PlannedInstruction& planned = instructions[position++];
+      for (std::size_t i = 0; i < knobs.size(); ++i) knobs[i] = planned.knobs[(*places)[i]];
+      const auto option = FindOption(set, {planned.frequency_mhz, knobs}, where);
+      if (!option) return Fail(option);
+      options[static_cast<std::size_t>(operation)] = *option;
+    }
+    while (position < instructions.size() && !IsPlanned(instructions[position].kind)) ++position;
+    if (position < instructions.size()) {
+      return Fail(
+          "{}: stages[{}].instructions[{}]: the job has nothing more on this rank (evaluate the "
+          "plan with the job that it was made for)",
+          name, rank, position);
+    }
+  }
+  return options;
+}
+
+}  // namespace perseus::plan_file

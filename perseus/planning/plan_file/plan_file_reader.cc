@@ -1,0 +1,261 @@
+// ParsePlan: a plan back from JSON (plan_file.h).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <span>
+
+#include "perseus/base/units.h"
+#include "perseus/base/excerpt.h"
+#include "perseus/base/json_file.h"
+#include "perseus/planning/plan_file/option_lookup.h"
+#include "perseus/planning/plan_file/plan_file.h"
+
+namespace perseus::plan_file {
+namespace {
+
+using json_file::Node;
+using json_file::Throw;
+
+// file -> stages -> stage -> instructions -> instruction -> knobs -> value: nothing lies deeper.
+constexpr int kDeepest = 7;
+// Ranges generous enough for any job, and narrow enough that a slip of units shows.
+constexpr int kMostCount = 10'000'000;
+constexpr double kMostWatts = 100'000;
+constexpr double kPlanFileReaderHighestFrequencyMhz = 1e6;
+constexpr double kLongestSwitchMs = 60'000;
+// An iteration sums many instructions; up to here a double tells nanoseconds apart.
+constexpr double kLongestIterationSeconds = 4e6;
+constexpr double kMostIterationJoules = 1e18;
+constexpr double kMostKnob = 1e15;
+
+Node Member(const Node& node, std::string_view key) {
+  return node.Member(key, "make the plan again, or add it");
+}
+
+Nanoseconds Seconds(const Node& node, double most) {
+  return ToNanoseconds(node.Number(0, most, "seconds"));
+}
+
+int Count(const Node& node, int least, std::string_view unit) {
+  return node.Count(least, kMostCount, unit);
+}
+
+class PlanReader {
+ public:
+  PlanFile Read(const Node& file) {
+    constexpr std::array<std::string_view, 13> kKeys{
+        "format", "version",  "job",           "target", "deadline_s",      "time_s",   "energy_j",
+        "gap",    "switches", "lower_bound_j", "stages", "average_power_w", "baseline",
+    };
+    CheckVersion(file);
+    file.RequireObject(kKeys);
+    ReadJob(Member(file, "job"));
+    plan_.target = Member(file, "target").Text();
+    plan_.deadline = Seconds(Member(file, "deadline_s"), kLongestIterationSeconds);
+    plan_.time = Seconds(Member(file, "time_s"), kLongestIterationSeconds);
+    if (plan_.time < 1) Throw("time_s is less than a nanosecond (expected seconds)");
+    plan_.energy_j = Member(file, "energy_j").Number(0, kMostIterationJoules, "joules");
+    plan_.lower_bound_j = ReadBound(Member(file, "lower_bound_j"));
+    plan_.switches = Count(Member(file, "switches"), 0, "how often a clock changes");
+    ReadBaseline(Member(file, "baseline"));
+    ReadRanks(Member(file, "stages"));
+    if (!is_general_graph_) FinishSchedule();
+    return std::move(plan_);
+  }
+
+ private:
+  static void CheckVersion(const Node& file) {
+    if (!file.value.is_object() || !file.Has("format") || file.value["format"] != "perseus-plan") {
+      Throw("is not a plan of perseus (expected \"format\": \"perseus-plan\")");
+    }
+    if (Member(file, "version").value != 1) {
+      Throw("version is not 1, which is what this perseus reads (make the plan again with it)");
+    }
+  }
+
+  static double ReadBound(const Node& node) {
+    const double bound_j = node.Number(0, kMostIterationJoules, "joules");
+    if (bound_j == 0) Throw("{} is 0 (expected joules above 0)", node.path);
+    return bound_j;
+  }
+
+  void ReadJob(const Node& node) {
+    constexpr std::array<std::string_view, 12> kKeys{
+        "profile",      "graph",  "schedule",         "stages",
+        "microbatches", "chunks", "pipelines",        "gpus_per_stage",
+        "fixed",        "knobs",  "blocking_power_w", "switch_latency_ms"};
+    node.RequireObject(kKeys);
+    PlannedJob& job = plan_.job;
+    is_general_graph_ = node.Has("graph");
+    job.profile = Member(node, is_general_graph_ ? "graph" : "profile").Text();
+    if (!is_general_graph_) {
+      job.schedule.name = Member(node, "schedule").Text();
+      job.schedule.microbatches = Count(Member(node, "microbatches"), 1, "a count");
+    }
+    job.pipelines = Count(Member(node, "pipelines"), 1, "a count");
+    job.model.gpus_per_stage = Count(Member(node, "gpus_per_stage"), 1, "a count");
+    job.model.blocking_power_w = Member(node, "blocking_power_w").Number(0, kMostWatts, "watts");
+    job.switch_latency = ToNanoseconds(
+        Member(node, "switch_latency_ms").Number(0, kLongestSwitchMs, "milliseconds") /
+        kMillisecondsPerSecond);
+    ReadFixed(Member(node, "fixed"));
+    if (!node.Has("knobs")) return;
+    const Node knobs = Member(node, "knobs");
+    for (std::size_t i = 0; i < knobs.ListSize(); ++i) {
+      plan_.other_knob_names.push_back(knobs[i].Text());
+    }
+  }
+
+  void ReadFixed(const Node& node) {
+    constexpr std::array<std::string_view, 4> kKeys{"p2p", "load", "all_reduce", "optimizer"};
+    node.RequireObject(kKeys);
+    schedule::FixedOperations& fixed = plan_.job.model.fixed;
+    if (node.Has("p2p")) fixed.p2p = ReadCost(Member(node, "p2p")).time;
+    if (node.Has("load")) fixed.load = ReadCost(Member(node, "load"));
+    if (node.Has("all_reduce")) fixed.all_reduce = ReadCost(Member(node, "all_reduce"));
+    if (node.Has("optimizer")) fixed.optimizer = ReadCost(Member(node, "optimizer"));
+  }
+
+  static schedule::FixedOperations::Cost ReadCost(const Node& node) {
+    constexpr std::array<std::string_view, 2> kKeys{"time_s", "energy_j"};
+    node.RequireObject(kKeys);
+    schedule::FixedOperations::Cost cost;
+    cost.time = Seconds(Member(node, "time_s"), kLongestSeconds);
+    if (node.Has("energy_j")) {
+      cost.energy_j = Member(node, "energy_j").Number(0, kMostJoules, "joules");
+    }
+    return cost;
+  }
+
+  void ReadBaseline(const Node& node) {
+    constexpr std::array<std::string_view, 2> kKeys{"time_s", "energy_j"};
+    node.RequireObject(kKeys);
+    plan_.baseline_time = Seconds(Member(node, "time_s"), kLongestIterationSeconds);
+    plan_.baseline_energy_j = Member(node, "energy_j").Number(0, kMostIterationJoules, "joules");
+  }
+
+  void ReadRanks(const Node& node) {
+    constexpr std::array<std::string_view, 4> kKeys{"rank", "name", "cut", "instructions"};
+    const std::size_t count = node.ListSize();
+    if (count == 0) Throw("{} is empty (expected one for each rank)", node.path);
+    for (std::size_t rank = 0; rank < count; ++rank) {
+      const Node listed = node[rank];
+      listed.RequireObject(kKeys);
+      const Node number = Member(listed, "rank");
+      if (number.Number(0, kMostCount, "a rank") != static_cast<double>(rank)) {
+        Throw("{} is not {} (list ranks in order, from 0)", number.path, rank);
+      }
+      plan_.ranks.push_back({.name = Member(listed, "name").Text(),
+                             .instructions = {},
+                             .is_cut = listed.Has("cut") && listed.Member("cut").Flag()});
+      if (!is_general_graph_) plan_.job.schedule.ranks.emplace_back();
+      const Node instructions = Member(listed, "instructions");
+      for (std::size_t i = 0; i < instructions.ListSize(); ++i) {
+        ReadInstruction(instructions[i], static_cast<int>(rank));
+      }
+    }
+  }
+
+  void ReadInstruction(const Node& node, int rank) {
+    constexpr std::array<std::string_view, 10> kKeys{
+        "kind",       "name",       "stage", "chunk",   "frequency",
+        "microbatch", "duration_s", "knobs", "start_s", "energy_j"};
+    node.RequireObject(kKeys);
+    PlannedInstruction read;
+    read.kind = ReadKind(Member(node, "kind"));
+    if (node.Has("microbatch")) read.microbatch = Count(Member(node, "microbatch"), 0, "a count");
+    if (is_general_graph_) read.name = Member(node, "name").Text();
+    if (IsComputation(read.kind)) {
+      // Of a computation, these say where in the schedule it stands.
+      read.microbatch = Count(Member(node, "microbatch"), 0, "a count");
+      read.stage = Count(Member(node, "stage"), 0, "a stage over all ranks");
+      read.chunk = Count(Member(node, "chunk"), 0, "a chunk of its rank");
+      Place(node, read, rank);
+    }
+    if (node.Has("frequency") || IsComputation(read.kind)) {
+      const Node frequency = Member(node, "frequency");
+      read.frequency_mhz = frequency.Number(0, kPlanFileReaderHighestFrequencyMhz, "MHz, such as 1410");
+    }
+    if (IsPlanned(read.kind) && !plan_.other_knob_names.empty()) {
+      ReadKnobs(Member(node, "knobs"), read.knobs);
+    }
+    read.start = Seconds(Member(node, "start_s"), kLongestIterationSeconds);
+    read.duration = Seconds(Member(node, "duration_s"), kLongestIterationSeconds);
+    read.energy_j = Member(node, "energy_j").Number(0, kMostIterationJoules, "joules");
+    plan_.ranks.back().instructions.push_back(std::move(read));
+  }
+
+  InstructionKind ReadKind(const Node& node) const {
+    const std::string name = node.Text();
+    const std::optional<InstructionKind> kind = ParseInstructionKind(name);
+    if (!kind) {
+      Throw("{}: no instruction is called {} (expected forward, backward, ...)", node.path,
+            Excerpt(name));
+    }
+    if ((*kind == InstructionKind::kOperation) != is_general_graph_) {
+      Throw("{}: {} (expected {})", node.path, Excerpt(name),
+            is_general_graph_ ? "operation, since the job is a general graph"
+                              : "an instruction of a pipeline, since the job is none");
+    }
+    return *kind;
+  }
+
+  void ReadKnobs(const Node& node, std::vector<double>& knobs) const {
+    const std::vector<std::string_view> names(plan_.other_knob_names.begin(),
+                                              plan_.other_knob_names.end());
+    node.RequireObject(names);
+    for (std::string_view name : names) {
+      knobs.push_back(Member(node, name).Number(-kMostKnob, kMostKnob, "a knob of the profile"));
+    }
+  }
+
+  // Adds a computation to the schedule. Stages may come in any order, and are checked at the end.
+  void Place(const Node& node, const PlannedInstruction& read, int rank) {
+    const auto [home, is_new] = homes_.try_emplace(read.stage, Home{rank, read.chunk});
+    if (home->second.rank != rank || home->second.chunk != read.chunk) {
+      Throw("{}.stage: stage {} is chunk {} of rank {} elsewhere (keep a stage in one place)",
+            node.path, read.stage, home->second.chunk, home->second.rank);
+    }
+    plan_.job.schedule.ranks.back().push_back({read.kind, read.stage, read.microbatch});
+  }
+
+  // Only now is the number of stages known to be no larger than that of instructions.
+  void FinishSchedule() {
+    schedule::Schedule& schedule = plan_.job.schedule;
+    std::set<std::pair<int, int>> places;
+    for (const auto& [stage, home] : homes_) {
+      if (stage != schedule.stages()) {
+        Throw("stages: stage {} is there, but stage {} is nowhere (number stages from 0)", stage,
+              schedule.stages());
+      }
+      if (!places.emplace(home.rank, home.chunk).second) {
+        Throw("stages[{}]: chunk {} is two stages (number the chunks of a rank)", home.rank,
+              home.chunk);
+      }
+      schedule.rank_of_stage.push_back(home.rank);
+      schedule.chunk_of_stage.push_back(home.chunk);
+    }
+    if (homes_.empty()) Throw("stages: nothing to compute (expected a forward and a backward)");
+  }
+
+  struct Home {
+    int rank;
+    int chunk;
+  };
+
+  PlanFile plan_;
+  bool is_general_graph_ = false;
+  std::map<int, Home> homes_;  // By stage.
+};
+
+}  // namespace
+
+Result<PlanFile> ParsePlan(std::string_view text, std::string_view name) {
+  return json_file::Read(text, name, kDeepest,
+                         [](const Node& file) { return PlanReader().Read(file); });
+}
+
+}  // namespace perseus::plan_file

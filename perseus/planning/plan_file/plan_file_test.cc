@@ -1,0 +1,254 @@
+// FormatPlan, ParsePlan and FindOptions: a plan on its way through a file.
+#include "perseus/planning/plan_file/plan_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+#include "perseus/simulation/synthetic/synthetic_profile.h"
+
+namespace perseus::plan_file {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+// A job of four ranks, planned with a little slowdown.
+struct Planned {
+  plan::Planner planner;
+  plan::Plan plan;
+  PlannedJob job;
+
+  PlanFile File() const { return MakePlanFile(planner, plan, job); }
+  std::string Text() const { return FormatPlan(File()); }
+};
+
+Planned PlanJob(schedule::OperationGraph graph, PlannedJob job) {
+  auto planner = plan::Planner::Create(std::move(graph), {job.model.blocking_power_w, 0});
+  EXPECT_TRUE(planner) << planner.error().message;
+  auto plan = planner->PlanFor(planner->baseline().time + planner->baseline().time / 20);
+  EXPECT_TRUE(plan) << plan.error().message;
+  return {*std::move(planner), *std::move(plan), std::move(job)};
+}
+
+profile::Profile MakeProfile(int chunks, const std::vector<InstructionKind>& kinds) {
+  synthetic::SyntheticProfileSpec spec;
+  spec.stages = 4;
+  spec.chunks = chunks;
+  spec.kinds = kinds;
+  return *synthetic::SynthesizeProfile(spec);
+}
+
+Planned PlanSchedule(const std::string& name, int chunks, const std::vector<InstructionKind>& kinds,
+                     const schedule::FixedOperations& fixed = {}) {
+  PlannedJob job;
+  job.profile = "profile.csv";
+  job.schedule = *schedule::GenerateSchedule({.name = name, .ranks = 4, .microbatches = 8, .chunks = chunks});
+  job.model.blocking_power_w = 83.64;
+  job.model.fixed = fixed;
+  auto graph = schedule::BuildOperationGraph(job.schedule, MakeProfile(chunks, kinds), job.model);
+  EXPECT_TRUE(graph) << graph.error().message;
+  return PlanJob(*std::move(graph), std::move(job));
+}
+
+Planned Plan1F1B() {
+  return PlanSchedule("1f1b", 1, {InstructionKind::kForward, InstructionKind::kBackward});
+}
+
+void ExpectSurvives(const Planned& planned) {
+  const std::string text = planned.Text();
+  const auto parsed = ParsePlan(text, "plan.json");
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(FormatPlan(*parsed), text);
+
+  EXPECT_EQ(parsed->time, planned.plan.evaluation.time);
+  EXPECT_EQ(parsed->deadline, planned.plan.deadline);
+  EXPECT_EQ(parsed->energy_j, planned.plan.evaluation.energy_j);
+  EXPECT_EQ(parsed->lower_bound_j, planned.plan.lower_bound_j);
+  EXPECT_EQ(parsed->job.schedule.ranks, planned.job.schedule.ranks);
+  EXPECT_EQ(parsed->job.schedule.rank_of_stage, planned.job.schedule.rank_of_stage);
+  EXPECT_EQ(parsed->job.schedule.chunk_of_stage, planned.job.schedule.chunk_of_stage);
+  EXPECT_EQ(parsed->job.schedule.microbatches, planned.job.schedule.microbatches);
+
+  const auto options = FindOptions(*parsed, planned.planner.graph(), "plan.json");
+  ASSERT_TRUE(options) << options.error().message;
+  EXPECT_EQ(*options, planned.plan.options);
+}
+
+TEST(PlanFileTest, APlanSurvivesTheFile) { ExpectSurvives(Plan1F1B()); }
+
+TEST(PlanFileTest, StagesOfAVSurvive) {
+  ExpectSurvives(PlanSchedule("zb-v", 2,
+                              {InstructionKind::kForward, InstructionKind::kBackwardInput,
+                               InstructionKind::kBackwardWeight}));
+}
+
+TEST(PlanFileTest, FixedOperationsAppearWithTheirKinds) {
+  schedule::FixedOperations fixed;
+  fixed.p2p = 123'457;
+  fixed.load = {.time = 1'000'003, .energy_j = 0.25};
+  fixed.all_reduce = {.time = 20'000'001};
+  fixed.optimizer = {.time = 7'000'000};
+  const Planned planned = PlanSchedule(
+      "interleaved-1f1b", 2, {InstructionKind::kForward, InstructionKind::kBackward}, fixed);
+  ExpectSurvives(planned);
+  const auto parsed = ParsePlan(planned.Text(), "plan.json");
+  EXPECT_EQ(parsed->job.model.fixed.p2p, 123'457);
+  EXPECT_EQ(parsed->job.model.fixed.load.energy_j, 0.25);
+  EXPECT_LT(parsed->job.model.fixed.all_reduce.energy_j, 0);  // It draws the blocking power.
+  EXPECT_EQ(parsed->ranks[0].instructions.front().kind, InstructionKind::kLoad);
+  EXPECT_EQ(parsed->ranks[3].instructions.back().kind, InstructionKind::kOptimizer);
+  EXPECT_EQ(parsed->ranks[3].instructions.back().frequency_mhz, 0);
+}
+
+TEST(PlanFileTest, OtherKnobsSurvive) {
+  std::string csv = "stage,instruction,frequency,sm_count,time,energy\n";
+  for (const char* kind : {"forward", "backward"}) {
+    csv +=
+        fmt::format("0,{0},1400,2,0.01,4\n0,{0},1400,4,0.011,3.5\n0,{0},1200,4,0.012,3.2\n", kind);
+  }
+  PlannedJob job;
+  job.profile = "profile.csv";
+  job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
+  auto graph = schedule::BuildOperationGraph(job.schedule, *profile::ParseProfile(csv, "profile.csv"), job.model);
+  ASSERT_TRUE(graph) << graph.error().message;
+  const Planned planned = PlanJob(*std::move(graph), std::move(job));
+  EXPECT_THAT(planned.Text(), HasSubstr("\"knobs\":{\"sm_count\":"));
+  ExpectSurvives(planned);
+}
+
+// A rank that runs two microbatches, with a profile of these columns for its knobs.
+schedule::OperationGraph TwoKnobs(const std::string& header, const std::string& low,
+                        const std::string& high) {
+  std::string csv = "stage,instruction,frequency,time,energy," + header + "\n";
+  for (const char* kind : {"forward", "backward"}) {
+    csv += fmt::format("0,{0},1400,0.01,4,{1}\n0,{0},1400,0.012,3,{2}\n", kind, low, high);
+  }
+  const auto schedule = schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
+  auto graph = schedule::BuildOperationGraph(*schedule, *profile::ParseProfile(csv, "profile.csv"), {});
+  EXPECT_TRUE(graph) << graph.error().message;
+  return *std::move(graph);
+}
+
+TEST(PlanFileTest, KnobsAreFoundByNameWhereverTheirColumnStands) {
+  PlannedJob job;
+  job.profile = "profile.csv";
+  job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
+  const Planned planned = PlanJob(TwoKnobs("sm,mem", "1,2", "2,1"), std::move(job));
+  const auto parsed = ParsePlan(planned.Text(), "plan.json");
+  ASSERT_TRUE(parsed) << parsed.error().message;
+
+  const schedule::OperationGraph swapped = TwoKnobs("mem,sm", "2,1", "1,2");
+  const auto options = FindOptions(*parsed, swapped, "plan.json");
+  ASSERT_TRUE(options) << options.error().message;
+  EXPECT_EQ(plan::Evaluator(swapped, planned.planner.model()).Evaluate(*options).energy_j,
+            planned.plan.evaluation.energy_j);
+
+  const auto renamed = FindOptions(*parsed, TwoKnobs("sm,power", "1,2", "2,1"), "plan.json");
+  ASSERT_FALSE(renamed);
+  EXPECT_THAT(renamed.error().message,
+              StartsWith("plan.json: the plan sets the knob \"mem\", which the profile lacks ("));
+  const auto added = FindOptions(*parsed, TwoKnobs("sm,tc,mem", "1,5,2", "2,5,1"), "plan.json");
+  ASSERT_FALSE(added);
+  EXPECT_THAT(added.error().message,
+              StartsWith("plan.json: the profile has the knob \"tc\", which"));
+}
+
+TEST(PlanFileTest, AGeneralGraphIsListedByName) {
+  const std::string options = R"("options": [{"frequency": 2000, "time": 0.01, "energy": 4},
+    {"frequency": 1500, "time": 0.012, "energy": 3}, {"frequency": 1000, "time": 0.02, "energy": 2}])";
+  const auto file = schedule::ParseOperationGraph(
+      R"({"operations": [{"name": "a \"b\"", )" + options + R"(}, {"name": "c", )" + options +
+          R"(}], "dependencies": [{"from": "a \"b\"", "to": "c"}]})",
+      "work.json");
+  ASSERT_TRUE(file) << file.error().message;
+  PlannedJob job;
+  job.profile = "work.json";
+  const Planned planned = PlanJob(file->graph, std::move(job));
+  ExpectSurvives(planned);
+  EXPECT_TRUE(ParsePlan(planned.Text(), "plan.json")->job.IsGeneralGraph());
+  EXPECT_THAT(planned.Text(), HasSubstr(R"({"kind":"operation","name":"a \"b\"")"));
+}
+
+struct Damage {
+  std::string name;
+  std::string from;  // In the plan's text, the first one.
+  std::string to;
+  std::string message;
+};
+
+// For GoogleTest's messages.
+void PrintTo(const Damage& damage, std::ostream* out) { *out << damage.name; }
+
+class DamagedPlanTest : public testing::TestWithParam<Damage> {};
+
+TEST_P(DamagedPlanTest, IsOneLineThatSaysWhere) {
+  std::string text = Plan1F1B().Text();
+  const std::size_t place = text.find(GetParam().from);
+  ASSERT_NE(place, std::string::npos) << text.substr(0, 2000);
+  text.replace(place, GetParam().from.size(), GetParam().to);
+  const auto parsed = ParsePlan(text, "plan.json");
+  ASSERT_FALSE(parsed);
+  EXPECT_EQ(parsed.error().kind, ErrorKind::kInput);
+  EXPECT_THAT(parsed.error().message, StartsWith("plan.json:"));
+  EXPECT_THAT(parsed.error().message, HasSubstr(GetParam().message));
+  EXPECT_THAT(parsed.error().message, EndsWith(")"));  // The remedy.
+  EXPECT_THAT(parsed.error().message, Not(HasSubstr("\n")));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, DamagedPlanTest,
+    testing::Values(
+        Damage{"NotJson", "\"version\"", "version", "plan.json:3: not JSON"},
+        Damage{"OtherFormat", "perseus-plan", "perseus-plot", "is not a plan of perseus"},
+        Damage{"LaterVersion", "\"version\": 1", "\"version\": 2", "version is not 1"},
+        Damage{"UnknownKey", "\"switches\"", "\"swiches\"", "no key \"swiches\" (did you mean"},
+        Damage{"KeyTwice", "\"switches\": ", "\"gap\": 1, \"switches\": ", "\"gap\" stands twice"},
+        Damage{"Missing", "\"microbatches\":8,", "", "job.microbatches is missing"},
+        Damage{"TimeIsText", "\"start_s\":0.0", "\"start_s\":\"0\"",
+               "stages[0].instructions[0].start_s is not a number from 0 to"},
+        Damage{"NegativeFrequency", "\"frequency\":", "\"frequency\":-",
+               "stages[0].instructions[0].frequency is not a number from 0 to"},
+        Damage{"NegativeTime", "\"duration_s\":", "\"duration_s\":-",
+               "stages[0].instructions[0].duration_s is not a number from 0 to"},
+        Damage{"UnknownKind", "\"forward\"", "\"foreword\"",
+               "stages[0].instructions[0].kind: no instruction is called \"foreword\""},
+        Damage{"KindOfAGraph", "\"forward\"", "\"operation\"", "instruction of a pipeline"},
+        Damage{"StageElsewhere", "\"stage\":0", "\"stage\":1",
+               "stage 1 is chunk 0 of rank 0 elsewhere"},
+        Damage{"StageFraction", "\"stage\":0", "\"stage\":0.5", "is not a whole number"},
+        Damage{"StageNowhere", "\"stage\":0", "\"stage\":9", "stage 9 is there, but stage 4"},
+        Damage{"RankOutOfOrder", "\"rank\": 1", "\"rank\": 2", "stages[1].rank is not 1"},
+        Damage{"NegativeBound", "\"lower_bound_j\": ", "\"lower_bound_j\": -",
+               "lower_bound_j is not a number from 0 to"},
+        Damage{"TooDeep", "\"fixed\":{}", "\"fixed\":{\"p2p\":[[[[[[[[]]]]]]]]}",
+               "nested too deeply"},
+        Damage{"BinaryName", "profile.csv", "\x01\xff", "not JSON"}),
+    [](const auto& param_info) { return param_info.param.name; });
+
+TEST(PlanFileTest, AFrequencyThatWasNotMeasuredIsNamedWithTheNearest) {
+  const Planned planned = Plan1F1B();
+  PlanFile file = planned.File();
+  file.ranks[2].instructions[5].frequency_mhz = 1203;
+  const auto options = FindOptions(file, planned.planner.graph(), "plan.json");
+  ASSERT_FALSE(options);
+  EXPECT_THAT(options.error().message,
+              StartsWith("plan.json: stages[2].instructions[5]: stage 2 forward was not measured "
+                         "at 1203 MHz, the nearest measured is 1200 MHz ("));
+}
+
+TEST(PlanFileTest, APlanForAnotherJobIsRefused) {
+  const Planned planned = Plan1F1B();
+  PlanFile file = planned.File();
+  file.ranks[1].instructions.pop_back();
+  const auto options = FindOptions(file, planned.planner.graph(), "plan.json");
+  ASSERT_FALSE(options);
+  EXPECT_THAT(options.error().message, HasSubstr("stages[1].instructions[15]: the job has "
+                                                 "backward of microbatch 7 on rank 1 here"));
+}
+
+}  // namespace
+}  // namespace perseus::plan_file

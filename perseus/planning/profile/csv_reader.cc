@@ -1,0 +1,108 @@
+#include "perseus/planning/profile/csv_reader.h"
+
+#include <algorithm>
+
+namespace perseus::profile {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+constexpr bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+std::string_view Trimmed(std::string_view text) {
+  while (!text.empty() && IsSpace(text.front())) text.remove_prefix(1);
+  while (!text.empty() && IsSpace(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+}  // namespace
+
+CsvReader::CsvReader(std::string_view text, std::string_view name) : text_(text), name_(name) {
+  if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
+}
+
+std::string CsvReader::Where() const { return fmt::format("{}:{}", name_, line_); }
+
+Result<bool> CsvReader::Next() {
+  fields_.clear();
+  unescaped_.clear();
+  while (position_ < text_.size()) {
+    line_ = next_line_;
+    const std::size_t end = std::min(text_.find('\n', position_), text_.size());
+    const std::string_view line = text_.substr(position_, end - position_);
+    if (line.find('"') != std::string_view::npos) {
+      if (Result<void> read = ReadQuotedRecord(); !read) return Fail(read);
+      return true;
+    }
+    position_ = std::min(end + 1, text_.size());
+    ++next_line_;
+    if (Trimmed(line).empty()) continue;
+    SplitPlainLine(line);
+    return true;
+  }
+  return false;
+}
+
+void CsvReader::SplitPlainLine(std::string_view line) {
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] != ',') continue;
+    fields_.push_back(Trimmed(line.substr(begin, i - begin)));
+    begin = i + 1;
+  }
+  fields_.push_back(Trimmed(line.substr(begin)));
+}
+
+Result<void> CsvReader::ReadQuotedRecord() {
+  while (true) {
+    while (position_ < text_.size() && IsSpace(text_[position_])) ++position_;
+    if (position_ < text_.size() && text_[position_] == '"') {
+      Result<std::string_view> field = ReadQuotedField();
+      if (!field) return Fail(field);
+      fields_.push_back(Trimmed(*field));
+    } else {
+      const std::size_t end = std::min(text_.find_first_of(",\n", position_), text_.size());
+      fields_.push_back(Trimmed(text_.substr(position_, end - position_)));
+      position_ = end;
+    }
+    if (position_ == text_.size()) return {};
+    if (text_[position_++] == '\n') {
+      ++next_line_;
+      return {};
+    }
+  }
+}
+
+// From the opening quote to the comma, line end or end of text after the closing one.
+Result<std::string_view> CsvReader::ReadQuotedField() {
+  const std::size_t begin = position_ + 1;
+  bool has_doubled_quotes = false;
+  std::size_t close = text_.find('"', begin);
+  while (close != std::string_view::npos && close + 1 < text_.size() && text_[close + 1] == '"') {
+    has_doubled_quotes = true;
+    close = text_.find('"', close + 2);
+  }
+  if (close == std::string_view::npos) {
+    return Fail("{}: a quote is opened and never closed (close it, or write \"\" for a quote)",
+                Where());
+  }
+  std::string_view field = text_.substr(begin, close - begin);
+  next_line_ += std::count(field.begin(), field.end(), '\n');
+  position_ = close + 1;
+  while (position_ < text_.size() && IsSpace(text_[position_])) ++position_;
+  if (position_ < text_.size() && text_[position_] != ',' && text_[position_] != '\n') {
+    return Fail(
+        "{}: a closing quote is followed by more text (end the field there, or write \"\" "
+        "for a quote)",
+        Where());
+  }
+  if (!has_doubled_quotes) return field;
+  std::string& unescaped = unescaped_.emplace_back();
+  for (std::size_t i = 0; i < field.size(); ++i) {
+    unescaped.push_back(field[i]);
+    if (field[i] == '"') ++i;
+  }
+  return std::string_view(unescaped);
+}
+
+}  // namespace perseus::profile

@@ -1,0 +1,59 @@
+#include "perseus/planning/profile/csv_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace perseus::profile {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Record = std::vector<std::string>;
+
+// All records, or the error as a single record.
+std::vector<Record> Records(std::string_view text) {
+  std::vector<Record> records;
+  CsvReader reader(text, "f");
+  while (true) {
+    const Result<bool> next = reader.Next();
+    if (!next) return {{next.error().message}};
+    if (!*next) return records;
+    records.emplace_back(reader.fields().begin(), reader.fields().end());
+  }
+}
+
+TEST(CsvReader, FieldsAreSeparatedByCommasAndTrimmed) {
+  EXPECT_THAT(Records("a, b ,\tc\n1,,3"), ElementsAre(Record{"a", "b", "c"}, Record{"1", "", "3"}));
+}
+
+TEST(CsvReader, ByteOrderMarkCarriageReturnsAndBlankLinesAreSkipped) {
+  EXPECT_THAT(Records("\xEF\xBB\xBF\r\na,b\r\n\r\n  \n1,2\r\n\n"),
+              ElementsAre(Record{"a", "b"}, Record{"1", "2"}));
+  EXPECT_THAT(Records(""), ElementsAre());
+  EXPECT_THAT(Records(" \n\n"), ElementsAre());
+}
+
+TEST(CsvReader, QuotedFieldsHoldCommasQuotesAndLineEnds) {
+  EXPECT_THAT(Records("\"a,b\" , \"say \"\"x\"\"\",\"two\nlines\"\r\nplain,\"\"\n"),
+              ElementsAre(Record{"a,b", "say \"x\"", "two\nlines"}, Record{"plain", ""}));
+  // A quote inside a field that does not begin with one is a character like any other.
+  EXPECT_THAT(Records("5\" disk,\"x\"\n"), ElementsAre(Record{"5\" disk", "x"}));
+}
+
+TEST(CsvReader, LinesAreCountedThroughQuotedLineEndsAndBlankLines) {
+  CsvReader reader("\"a\nb\"\n\nc\n", "f");
+  ASSERT_TRUE(*reader.Next());
+  EXPECT_EQ(reader.line(), 1);
+  ASSERT_TRUE(*reader.Next());
+  EXPECT_EQ(reader.line(), 4);
+  EXPECT_EQ(reader.Where(), "f:4");
+}
+
+TEST(CsvReader, MisplacedQuotesAreErrorsThatSayWhere) {
+  EXPECT_THAT(Records("a\n\"b\nc"), ElementsAre(ElementsAre(HasSubstr("f:2: a quote is opened"))));
+  EXPECT_THAT(Records("a\n\"b\"c"), ElementsAre(ElementsAre(HasSubstr("f:2: a closing quote is"))));
+}
+
+}  // namespace
+}  // namespace perseus::profile

@@ -1,0 +1,98 @@
+#include "perseus/planning/profile/layer_profile.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace perseus::profile {
+namespace {
+
+Result<void> CheckHasClocksOf(const Profile& layers, const ProfileEntry& entry,
+                              const ProfileEntry& other) {
+  for (const Option& option : other.options) {
+    const auto same =
+        std::ranges::find(entry.options, option.frequency_mhz, &Option::frequency_mhz);
+    if (same != entry.options.end()) continue;
+    return Fail(
+        "{}: layer {} lacks {} at {} MHz, which layer {} has (measure it, or remove that clock "
+        "from "
+        "the {} of every layer)",
+        layers.name(), entry.stage, Name(entry.kind), option.frequency_mhz, other.stage,
+        Name(entry.kind));
+  }
+  return {};
+}
+
+// Against layer 0, both ways: instructions, and the clocks of each.
+Result<void> CheckAlike(const Profile& layers) {
+  const auto lacks = [&](int layer, InstructionKind kind, int other) {
+    return Fail("{}: layer {} lacks {}, which layer {} has (measure it for every layer)",
+                layers.name(), layer, Name(kind), other);
+  };
+  for (const ProfileEntry& entry : layers.entries()) {
+    const ProfileEntry* first = layers.Find(0, 0, entry.kind);
+    if (first == nullptr) return lacks(0, entry.kind, entry.stage);
+    if (auto has = CheckHasClocksOf(layers, entry, *first); !has) return has;
+    if (auto has = CheckHasClocksOf(layers, *first, entry); !has) return has;
+  }
+  for (const ProfileEntry& first : layers.entries()) {
+    if (first.stage != 0) break;
+    for (int layer = 1; layer < layers.stages(); ++layer) {
+      if (layers.Find(layer, 0, first.kind) == nullptr) return lacks(layer, first.kind, 0);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Profile> ParseLayers(std::string_view text, std::string_view name) {
+  auto layers = ParseProfile(text, name, {.rows = ProfileRows::kLayers});
+  if (!layers) return layers;
+  if (layers->stages() > kMostLayers) {
+    return Fail("{}: {} layers are too many (at most {}: measure several as one)", name,
+                layers->stages(), kMostLayers);
+  }
+  if (auto alike = CheckAlike(*layers); !alike) return Fail(alike);
+  return layers;
+}
+
+Result<std::vector<Nanoseconds>> LayerTimes(const Profile& layers,
+                                            std::span<const InstructionKind> kinds) {
+  std::vector<Nanoseconds> times;
+  for (int layer = 0; layer < layers.stages(); ++layer) {
+    Nanoseconds time = 0;
+    for (const InstructionKind kind : kinds) {
+      const ProfileEntry* entry = layers.Find(layer, 0, kind);
+      if (entry == nullptr) {
+        return Fail("{}: layer {} has no {} (measure it, or choose a schedule without)",
+                    layers.name(), layer, Name(kind));
+      }
+      time += entry->options.front().time;
+    }
+    times.push_back(time);
+  }
+  return times;
+}
+
+Profile StageProfile(const Profile& layers, std::span<const int> boundaries) {
+  std::vector<ProfileEntry> entries;
+  for (std::size_t stage = 0; stage + 1 < boundaries.size(); ++stage) {
+    for (const ProfileEntry& first : layers.entries()) {
+      if (first.stage != 0) break;
+      ProfileEntry entry{static_cast<int>(stage), 0, first.kind, first.options};
+      for (Option& sum : entry.options) sum = {sum.frequency_mhz, {}, 0, 0, 1};
+      for (int layer = boundaries[stage]; layer < boundaries[stage + 1]; ++layer) {
+        // The same clocks in the same order.
+        const std::vector<Option>& options = layers.Find(layer, 0, first.kind)->options;
+        for (std::size_t i = 0; i < options.size(); ++i) {
+          entry.options[i].time += options[i].time;
+          entry.options[i].energy_j += options[i].energy_j;
+        }
+      }
+      entries.push_back(std::move(entry));
+    }
+  }
+  return {"stages of " + layers.name(), {}, std::move(entries)};
+}
+
+}  // namespace perseus::profile

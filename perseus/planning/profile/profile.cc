@@ -1,0 +1,119 @@
+#include "perseus/planning/profile/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <compare>
+#include <cstddef>
+#include <iterator>
+#include <tuple>
+#include <utility>
+
+namespace perseus::profile {
+namespace {
+
+std::tuple<int, int, InstructionKind> Key(const ProfileEntry& entry) {
+  return {entry.stage, entry.chunk, entry.kind};
+}
+
+bool Precedes(const Option& a, const Option& b) {
+  if (a.frequency_mhz != b.frequency_mhz) return a.frequency_mhz > b.frequency_mhz;
+  return a.other_knobs < b.other_knobs;
+}
+
+// RFC 4180: quotes around what holds a comma, a quote or a line end.
+std::string CsvField(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+// Seconds with as many decimals as the nanoseconds need: 50161667 ns is 0.050161667.
+template <typename Output>
+void AppendSeconds(Output output, Nanoseconds time) {
+  constexpr Nanoseconds kPerSecond = 1'000'000'000;
+  fmt::format_to(output, "{}", time / kPerSecond);
+  Nanoseconds fraction = time % kPerSecond;
+  if (fraction == 0) return;
+  int digits = 9;
+  while (fraction % 10 == 0) {
+    fraction /= 10;
+    --digits;
+  }
+  fmt::format_to(output, ".{:0{}}", fraction, digits);
+}
+
+bool HasConfidence(const Profile& profile) {
+  return std::ranges::any_of(profile.entries(), [](const ProfileEntry& entry) {
+    return std::ranges::any_of(entry.options, [](const Option& option) {
+      return option.time_ci_s > 0 || option.energy_ci_j > 0;
+    });
+  });
+}
+
+}  // namespace
+
+Profile::Profile(std::string name, std::vector<std::string> other_knob_names,
+                 std::vector<ProfileEntry> entries)
+    : name_(std::move(name)),
+      other_knob_names_(std::move(other_knob_names)),
+      entries_(std::move(entries)) {
+  std::sort(entries_.begin(), entries_.end(),
+            [](const ProfileEntry& a, const ProfileEntry& b) { return Key(a) < Key(b); });
+  for (ProfileEntry& entry : entries_) {
+    std::stable_sort(entry.options.begin(), entry.options.end(), Precedes);
+  }
+}
+
+int Profile::stages() const { return entries_.empty() ? 0 : entries_.back().stage + 1; }
+
+int Profile::chunks() const {
+  int chunks = 0;
+  for (const ProfileEntry& entry : entries_) chunks = std::max(chunks, entry.chunk + 1);
+  return chunks;
+}
+
+const ProfileEntry* Profile::Find(int stage, int chunk, InstructionKind kind) const {
+  const auto wanted = std::tuple(stage, chunk, kind);
+  const auto found =
+      std::lower_bound(entries_.begin(), entries_.end(), wanted,
+                       [](const ProfileEntry& entry, const auto& key) { return Key(entry) < key; });
+  return found != entries_.end() && Key(*found) == wanted ? &*found : nullptr;
+}
+
+std::string FormatProfile(const Profile& profile) {
+  const bool has_chunks = profile.chunks() > 1;
+  std::string text =
+      has_chunks ? "stage,chunk,instruction,frequency" : "stage,instruction,frequency";
+  const auto output = std::back_inserter(text);
+  for (const std::string& knob : profile.other_knob_names()) {
+    fmt::format_to(output, ",{}", CsvField(knob));
+  }
+  const bool has_confidence = HasConfidence(profile);
+  text += has_confidence ? ",time,energy,samples,time_ci,energy_ci\n" : ",time,energy\n";
+  for (const ProfileEntry& entry : profile.entries()) {
+    for (const Option& option : entry.options) {
+      fmt::format_to(output, "{},", entry.stage);
+      if (has_chunks) fmt::format_to(output, "{},", entry.chunk);
+      fmt::format_to(output, "{},{},", Name(entry.kind), option.frequency_mhz);
+      for (const double value : option.other_knobs) fmt::format_to(output, "{},", value);
+      AppendSeconds(output, option.time);
+      fmt::format_to(output, ",{}", option.energy_j);
+      if (has_confidence) {
+        // Nothing, where nobody measured it.
+        fmt::format_to(output, ",{},", option.samples > 0 ? fmt::to_string(option.samples) : "");
+        if (option.time_ci_s > 0) fmt::format_to(output, "{}", option.time_ci_s);
+        text += ',';
+        if (option.energy_ci_j > 0) fmt::format_to(output, "{}", option.energy_ci_j);
+      }
+      text += '\n';
+    }
+  }
+  return text;
+}
+
+}  // namespace perseus::profile

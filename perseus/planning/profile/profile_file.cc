@@ -1,0 +1,392 @@
+// Reads the profile's CSV: the header into Columns, each row into a Measurement, and the averages
+// of all rows into a Profile.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/planning/profile/csv_reader.h"
+#include "perseus/planning/profile/option_sums.h"
+#include "perseus/planning/profile/profile.h"
+
+namespace perseus::profile {
+namespace {
+
+// What a row measures, and how that changes the words.
+struct Wording {
+  std::string_view part;  // The column that says of what, and "part 3" in messages.
+  std::string_view header;
+};
+constexpr Wording kStageWording{"stage", "stage,instruction,frequency,time,energy"};
+constexpr Wording kLayerWording{"layer", "layer,instruction,frequency,time,energy"};
+
+Wording WordingOf(ProfileRows rows) {
+  return rows == ProfileRows::kLayers ? kLayerWording : kStageWording;
+}
+
+constexpr double kLeastSeconds = 0.5e-9;      // Less would round to no time at all.
+constexpr double kHighestFrequencyMhz = 1e5;  // A clock in Hz or kHz is far above.
+constexpr int kLargestStage = 1'000'000;
+constexpr int kProfileFileMostSamples = 1'000'000'000;  // Of one row; sums of many saturate.
+constexpr std::size_t kMostColumns = 256;    // Names are compared with each other.
+
+// What a column must hold.
+struct Quantity {
+  std::string_view column;
+  std::string_view expected;
+  double least;
+  double most;
+};
+constexpr Quantity kFrequency{"frequency", "MHz, such as 1410", 0, kHighestFrequencyMhz};
+constexpr Quantity kTime{"time", "seconds, such as 0.0502", kLeastSeconds, kLongestSeconds};
+constexpr Quantity kEnergy{"energy", "joules, such as 23.8", 0, kMostJoules};
+constexpr Quantity kTimeInterval{
+    "time_ci", "the half-width of a 95 % interval in seconds, such as 0.0001, or nothing", 0,
+    kLongestSeconds};
+constexpr Quantity kEnergyInterval{
+    "energy_ci", "the half-width of a 95 % interval in joules, such as 0.05, or nothing", 0,
+    kMostJoules};
+
+// Where each column stands in a row.
+struct Columns {
+  std::optional<std::size_t> stage;
+  std::optional<std::size_t> pp_rank;
+  std::optional<std::size_t> chunk;
+  std::optional<std::size_t> instruction;
+  std::optional<std::size_t> frequency;
+  std::optional<std::size_t> time;
+  std::optional<std::size_t> energy;
+  std::optional<std::size_t> rank;  // Who measured it: checked to be numbers, and not kept.
+  std::optional<std::size_t> dp_rank;
+  std::optional<std::size_t> tp_rank;
+  std::optional<std::size_t> samples;
+  std::optional<std::size_t> time_ci;
+  std::optional<std::size_t> energy_ci;
+  std::vector<std::size_t> other_knobs;
+  std::vector<std::string> other_knob_names;
+  std::size_t count = 0;
+};
+
+std::optional<std::size_t>* KnownColumn(Columns& columns, std::string_view name, ProfileRows rows) {
+  if (name == WordingOf(rows).part) return &columns.stage;
+  if (name == "instruction") return &columns.instruction;
+  if (name == "frequency") return &columns.frequency;
+  if (name == "time") return &columns.time;
+  if (name == "energy") return &columns.energy;
+  if (name == "rank") return &columns.rank;
+  if (name == "dp_rank") return &columns.dp_rank;
+  if (name == "tp_rank") return &columns.tp_rank;
+  if (rows == ProfileRows::kLayers) return nullptr;
+  if (name == "chunk") return &columns.chunk;
+  if (name == "pp_rank") return &columns.pp_rank;
+  if (name == "samples") return &columns.samples;
+  if (name == "time_ci") return &columns.time_ci;
+  if (name == "energy_ci") return &columns.energy_ci;
+  return nullptr;
+}
+
+Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
+  const std::string where = reader.Where();
+  const Wording wording = WordingOf(rows);
+  if (reader.fields().size() > kMostColumns) {
+    return Fail("{}: {} columns are too many (expected {}, and at most {} in all)", where,
+                reader.fields().size(), wording.header, kMostColumns);
+  }
+  Columns columns;
+  for (const std::string_view name : reader.fields()) {
+    const std::size_t place = columns.count++;
+    if (!IsPrintable(name)) {
+      return Fail("{}: {} is not text (expected CSV in UTF-8, beginning with {})", where,
+                  Excerpt(name), wording.header);
+    }
+    if (name.empty()) {
+      return Fail("{}: column {} has no name (name or remove it; expected {})", where, place + 1,
+                  wording.header);
+    }
+    const std::span<const std::string_view> before = reader.fields().first(place);
+    if (std::ranges::find(before, name) != before.end()) {
+      return Fail("{}: column {} is there twice (keep one of them)", where, Excerpt(name));
+    }
+    if (std::optional<std::size_t>* known = KnownColumn(columns, name, rows)) {
+      *known = place;
+    } else if (rows == ProfileRows::kLayers) {
+      return Fail("{}: column {} has no place among layers (remove it; expected the header {})",
+                  where, Excerpt(name), wording.header);
+    } else {
+      columns.other_knobs.push_back(place);
+      columns.other_knob_names.emplace_back(name);
+    }
+  }
+  if (!columns.stage && columns.pp_rank) columns.stage = std::exchange(columns.pp_rank, {});
+  const std::array<std::pair<bool, std::string_view>, 5> required = {
+      {{columns.stage.has_value(), wording.part},
+       {columns.instruction.has_value(), "instruction"},
+       {columns.frequency.has_value(), "frequency"},
+       {columns.time.has_value(), "time"},
+       {columns.energy.has_value(), "energy"}}};
+  for (const auto& [is_there, name] : required) {
+    if (is_there) continue;
+    if (name == "stage" && std::ranges::find(reader.fields(), "layer") != reader.fields().end()) {
+      return Fail(
+          "{}: column \"stage\" is missing, but there are layers (perseus partition cuts them into "
+          "stages)",
+          where);
+    }
+    return Fail("{}: column \"{}\" is missing (expected the header {}, in any order)", where, name,
+                wording.header);
+  }
+  return columns;
+}
+
+// Measurements out of the reader's current record.
+class RowParser {
+ public:
+  RowParser(const CsvReader& reader, const Columns& columns, std::string_view part)
+      : reader_(reader), columns_(columns), part_(part) {
+    knobs_.resize(1 + columns.other_knobs.size());
+  }
+
+  // Valid until the next call.
+  Result<Measurement> Parse();
+
+ private:
+  std::string_view FieldAt(std::optional<std::size_t> column) const {
+    return reader_.fields()[*column];
+  }
+  Result<double> Number(std::string_view field, std::string_view column,
+                        std::string_view expected) const;
+  Result<double> PositiveNumber(std::size_t place, const Quantity& quantity) const;
+  Result<int> Index(std::size_t place, std::string_view column) const;
+  Result<InstructionKind> Kind() const;
+  Result<int> Stage() const;
+  Result<void> CheckRanks() const;
+  Result<int> Samples() const;
+  Result<double> Interval(std::optional<std::size_t> place, const Quantity& quantity) const;
+
+  const CsvReader& reader_;
+  const Columns& columns_;
+  std::string_view part_;
+  std::vector<double> knobs_;
+};
+
+Result<double> RowParser::Number(std::string_view field, std::string_view column,
+                                 std::string_view expected) const {
+  double value = 0;
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  if (error == std::errc::invalid_argument || end != field.data() + field.size()) {
+    return Fail("{}: {} {} is not a number (expected {})", reader_.Where(), column, Excerpt(field),
+                expected);
+  }
+  if (error != std::errc() || !std::isfinite(value)) {
+    return Fail("{}: {} {} is not a number in range (expected {}; leave failed measurements out)",
+                reader_.Where(), column, Excerpt(field), expected);
+  }
+  return value;
+}
+
+Result<double> RowParser::PositiveNumber(std::size_t place, const Quantity& quantity) const {
+  const std::string_view field = reader_.fields()[place];
+  Result<double> value = Number(field, quantity.column, quantity.expected);
+  if (!value) return value;
+  if (*value <= 0) {
+    return Fail("{}: {} {} is not positive (expected {}; leave failed measurements out)",
+                reader_.Where(), quantity.column, Excerpt(field), quantity.expected);
+  }
+  if (*value < quantity.least || *value > quantity.most) {
+    return Fail("{}: {} {} is too {} (are the units mixed up? expected {})", reader_.Where(),
+                quantity.column, Excerpt(field), *value > quantity.most ? "large" : "small",
+                quantity.expected);
+  }
+  return value;
+}
+
+// A stage, chunk or rank. Tools that write tables of floating point write stage 3 as 3.0.
+Result<int> RowParser::Index(std::size_t place, std::string_view column) const {
+  const std::string_view field = reader_.fields()[place];
+  Result<double> value = Number(field, column, "a whole number, such as 0");
+  if (!value) return Fail(value);
+  if (*value < 0 || *value > kLargestStage || *value != std::floor(*value)) {
+    return Fail("{}: {} {} is not a whole number from 0 to {} (number from 0)", reader_.Where(),
+                column, Excerpt(field), kLargestStage);
+  }
+  return static_cast<int>(*value);
+}
+
+Result<InstructionKind> RowParser::Kind() const {
+  const std::string_view field = FieldAt(columns_.instruction);
+  const std::optional<InstructionKind> kind = ParseInstructionKind(field);
+  if (kind && IsComputation(*kind)) return *kind;
+  std::vector<std::string_view> known;
+  for (int i = 0; IsComputation(static_cast<InstructionKind>(i)); ++i) {
+    known.push_back(Name(static_cast<InstructionKind>(i)));
+  }
+  if (kind) {
+    return Fail(
+        "{}: instruction {} is no computation (remove the row; the job says what fixed operations "
+        "take. A profile measures {})",
+        reader_.Where(), Excerpt(field), fmt::join(known, ", "));
+  }
+  const std::string_view nearest = NearestName(field, known);
+  if (nearest.empty()) {
+    return Fail("{}: instruction {} is unknown (expected one of {})", reader_.Where(),
+                Excerpt(field), fmt::join(known, ", "));
+  }
+  return Fail("{}: instruction {} is unknown (did you mean {}? expected one of {})",
+              reader_.Where(), Excerpt(field), nearest, fmt::join(known, ", "));
+}
+
+Result<int> RowParser::Stage() const {
+  Result<int> stage = Index(*columns_.stage, part_);
+  if (!stage || !columns_.pp_rank) return stage;
+  Result<int> pp_rank = Index(*columns_.pp_rank, "pp_rank");
+  if (pp_rank && *pp_rank != *stage) {
+    return Fail("{}: stage {} and pp_rank {} differ (they name the same thing; remove one column)",
+                reader_.Where(), *stage, *pp_rank);
+  }
+  return pp_rank;
+}
+
+Result<void> RowParser::CheckRanks() const {
+  const std::array<std::pair<std::optional<std::size_t>, std::string_view>, 3> ranks = {
+      {{columns_.rank, "rank"}, {columns_.dp_rank, "dp_rank"}, {columns_.tp_rank, "tp_rank"}}};
+  for (const auto& [place, name] : ranks) {
+    if (!place) continue;
+    if (Result<int> rank = Index(*place, name); !rank) return Fail(rank);
+  }
+  return {};
+}
+
+// An empty field: one row is one sample.
+Result<int> RowParser::Samples() const {
+  if (!columns_.samples || FieldAt(columns_.samples).empty()) return 1;
+  const std::string_view field = FieldAt(columns_.samples);
+  const Result<double> value = Number(field, "samples", "a whole number, such as 48");
+  if (!value) return Fail(value);
+  if (*value < 1 || *value > kProfileFileMostSamples || *value != std::floor(*value)) {
+    return Fail("{}: samples {} is not a whole number from 1 to {} (how many were averaged)",
+                reader_.Where(), Excerpt(field), kProfileFileMostSamples);
+  }
+  return static_cast<int>(*value);
+}
+
+// 0: there is none.
+Result<double> RowParser::Interval(std::optional<std::size_t> place,
+                                   const Quantity& quantity) const {
+  if (!place || FieldAt(place).empty()) return 0;
+  return PositiveNumber(*place, quantity);
+}
+
+Result<Measurement> RowParser::Parse() {
+  const std::span<const std::string_view> fields = reader_.fields();
+  if (fields.size() != columns_.count) {
+    return Fail("{}: the row has {} {} but the header {} (complete or remove the row)",
+                reader_.Where(), fields.size(), fields.size() == 1 ? "field" : "fields",
+                columns_.count);
+  }
+  const Result<int> stage = Stage();
+  if (!stage) return Fail(stage);
+  const Result<int> chunk = columns_.chunk ? Index(*columns_.chunk, "chunk") : Result<int>(0);
+  if (!chunk) return Fail(chunk);
+  const Result<InstructionKind> kind = Kind();
+  if (!kind) return Fail(kind);
+  const Result<double> frequency = PositiveNumber(*columns_.frequency, kFrequency);
+  if (!frequency) return Fail(frequency);
+  const Result<double> time = PositiveNumber(*columns_.time, kTime);
+  if (!time) return Fail(time);
+  const Result<double> energy = PositiveNumber(*columns_.energy, kEnergy);
+  if (!energy) return Fail(energy);
+  if (const Result<void> ranks = CheckRanks(); !ranks) return Fail(ranks);
+  const Result<int> samples = Samples();
+  if (!samples) return Fail(samples);
+  const Result<double> time_ci = Interval(columns_.time_ci, kTimeInterval);
+  if (!time_ci) return Fail(time_ci);
+  const Result<double> energy_ci = Interval(columns_.energy_ci, kEnergyInterval);
+  if (!energy_ci) return Fail(energy_ci);
+
+  knobs_.front() = *frequency;
+  for (std::size_t i = 0; i < columns_.other_knobs.size(); ++i) {
+    const std::string_view field = fields[columns_.other_knobs[i]];
+    const Result<double> value = Number(field, columns_.other_knob_names[i],
+                                        "a number, as in every further column; remove the column "
+                                        "if it is no knob");
+    if (!value) return Fail(value);
+    knobs_[i + 1] = *value;
+  }
+  return Measurement{*stage,  *chunk,         *kind,    knobs_,   *time,
+                     *energy, reader_.line(), *samples, *time_ci, *energy_ci};
+}
+
+// Stages are numbered 0, 1, ..., and so are the chunks of each stage.
+Result<void> CheckNoGaps(const Profile& profile, std::string_view part) {
+  int stage = -1;
+  int chunk = -1;
+  for (const ProfileEntry& entry : profile.entries()) {
+    if (entry.stage > stage + 1) {
+      return Fail(
+          "{0}: {1} {2} is missing (add its rows, or number the {1}s 0, 1, ... without a gap; "
+          "there "
+          "is a {1} {3})",
+          profile.name(), part, stage + 1, entry.stage);
+    }
+    if (entry.stage != stage) chunk = -1;
+    if (entry.chunk > chunk + 1) {
+      return Fail(
+          "{}: chunk {} of stage {} is missing (add its rows, or number the chunks 0, 1, "
+          "... without a gap; there is a chunk {})",
+          profile.name(), chunk + 1, entry.stage, entry.chunk);
+    }
+    stage = entry.stage;
+    chunk = entry.chunk;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Profile> ParseProfile(std::string_view text, std::string_view name,
+                             const ProfileReadOptions& options) {
+  CsvReader reader(text, name);
+  const Wording wording = WordingOf(options.rows);
+  const Result<bool> has_header = reader.Next();
+  if (!has_header) return Fail(has_header);
+  if (!*has_header) {
+    return Fail("{}: the file is empty (expected CSV with the header {})", name, wording.header);
+  }
+  Result<Columns> columns = ReadHeader(reader, options.rows);
+  if (!columns) return Fail(columns);
+
+  RowParser parser(reader, *columns, wording.part);
+  OptionSums sums(1 + columns->other_knobs.size(), options.largest_repeat_ratio, wording.part);
+  while (true) {
+    const Result<bool> has_row = reader.Next();
+    if (!has_row) return Fail(has_row);
+    if (!*has_row) break;
+    const Result<Measurement> row = parser.Parse();
+    if (!row) return Fail(row);
+    if (const Result<void> added = sums.Add(*row); !added) {
+      return Fail("{}: {}", reader.Where(), added.error().message);
+    }
+  }
+
+  if (const auto suspect = sums.FindMeasuredKnob()) {
+    return Fail(
+        "{}:{}: {} is {} here and {} on line {} at the same frequency, and is hardly ever the same "
+        "twice: it looks like a measurement, not a setting (remove the column)",
+        name, suspect->line, Excerpt(columns->other_knob_names[suspect->knob - 1]), suspect->value,
+        suspect->earlier_value, suspect->earlier_line);
+  }
+  Profile profile(std::string(name), std::move(columns->other_knob_names), sums.Entries());
+  if (profile.entries().empty()) {
+    return Fail("{}: there are no rows below the header (add a row for each measured option)",
+                name);
+  }
+  if (const Result<void> complete = CheckNoGaps(profile, wording.part); !complete)
+    return Fail(complete);
+  return profile;
+}
+
+}  // namespace perseus::profile

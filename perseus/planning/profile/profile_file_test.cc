@@ -1,0 +1,305 @@
+// Reading a profile's CSV: what is accepted, and what each mistake is told.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "perseus/planning/profile/profile.h"
+
+namespace perseus::profile {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr std::string_view kHeader = "stage,instruction,frequency,time,energy\n";
+
+Result<Profile> Parse(std::string_view text) { return ParseProfile(text, "p.csv"); }
+Result<Profile> ParseRows(std::string_view rows) {
+  return Parse(std::string(kHeader).append(rows));
+}
+
+TEST(ParseProfile, ReadsOptionsHighestFrequencyFirst) {
+  const Result<Profile> profile =
+      ParseRows("0,forward,1395,0.06,20\n0,backward,1410,0.1,45\n0,forward,1410,0.05,24\n");
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_EQ(profile->name(), "p.csv");
+  ASSERT_EQ(profile->entries().size(), 2u);
+  const ProfileEntry* forward = profile->Find(0, 0, InstructionKind::kForward);
+  ASSERT_NE(forward, nullptr);
+  ASSERT_EQ(forward->options.size(), 2u);
+  EXPECT_EQ(forward->options[0].frequency_mhz, 1410);
+  EXPECT_EQ(forward->options[0].time, 50'000'000);
+  EXPECT_EQ(forward->options[0].energy_j, 24);
+  EXPECT_EQ(forward->options[0].samples, 1);
+}
+
+TEST(ParseProfile, ColumnsStandInAnyOrderAndFormattingIsFree) {
+  const Result<Profile> profile = Parse(
+      "\xEF\xBB\xBF"
+      "energy, time ,\"frequency\",instruction,stage\r\n"
+      "24,5e-2,1410.0, forward ,0\r\n\r\n45,\"0.1\",1410,\"backward\",0.0\r\n\r\n");
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_EQ(FormatProfile(*profile),
+            std::string(kHeader) + "0,forward,1410,0.05,24\n0,backward,1410,0.1,45\n");
+}
+
+TEST(ParseProfile, FurtherColumnsAreKnobs) {
+  const Result<Profile> profile = Parse(
+      "stage,instruction,frequency,sm_count,time,energy,offset\n"
+      "0,forward,1410,108,0.05,24,-1\n0,forward,1410,54,0.08,20,-1\n"
+      "0,forward,1410,108,0.07,24,-1\n");
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_EQ(profile->other_knob_names(), (std::vector<std::string>{"sm_count", "offset"}));
+  const std::span<const Option> options = profile->entries()[0].options;
+  ASSERT_EQ(options.size(), 2u);
+  EXPECT_EQ(options[0].other_knobs, (std::vector<double>{54, -1}));
+  EXPECT_EQ(options[1].other_knobs, (std::vector<double>{108, -1}));
+  EXPECT_EQ(options[1].samples, 2);
+}
+
+constexpr std::string_view kConfidentHeader =
+    "stage,instruction,frequency,time,energy,samples,time_ci,energy_ci\n";
+
+Result<Profile> ParseConfidentRows(std::string_view rows) {
+  return Parse(std::string(kConfidentHeader).append(rows));
+}
+
+TEST(ParseProfile, ColumnsOfConfidenceAreNoKnobsAndComeBack) {
+  const std::string text = std::string(kConfidentHeader) +
+                           "0,forward,1410,0.05,24,72,0.00011,0.07\n"
+                           "0,forward,1395,0.051,23.7,1,,\n";
+  const Result<Profile> profile = Parse(text);
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_TRUE(profile->other_knob_names().empty());
+  const std::span<const Option> options = profile->entries()[0].options;
+  ASSERT_EQ(options.size(), 2u);
+  EXPECT_EQ(options[0].samples, 72);
+  EXPECT_EQ(options[0].time_ci_s, 0.00011);
+  EXPECT_EQ(options[0].energy_ci_j, 0.07);
+  EXPECT_EQ(options[1].samples, 1);
+  EXPECT_EQ(options[1].time_ci_s, 0);
+  EXPECT_EQ(FormatProfile(*profile), text);
+}
+
+TEST(ParseProfile, RepeatsWeighAsManySamplesAsTheyHave) {
+  // Means: (3 * 0.050 + 0.054) / 4 = 0.051, (3 * 24 + 28) / 4 = 25. Half-widths of independent
+  // means: sqrt((3 * 0.003)^2 + (1 * 0.012)^2) / 4 = 0.015 / 4, and the same in joules, where the
+  // rows differ by 4 J: less than the sqrt(3^2 + 12^2) that their intervals allow.
+  const Result<Profile> profile =
+      ParseConfidentRows("0,forward,1410,0.05,24,3,0.003,3\n0,forward,1410,0.054,28,1,0.012,12\n");
+  ASSERT_TRUE(profile) << profile.error().message;
+  const Option& option = profile->entries()[0].options[0];
+  EXPECT_EQ(option.samples, 4);
+  EXPECT_EQ(option.time, 51'000'000);
+  EXPECT_DOUBLE_EQ(option.energy_j, 25);
+  EXPECT_DOUBLE_EQ(option.time_ci_s, 0.015 / 4);
+  EXPECT_DOUBLE_EQ(option.energy_ci_j, 15.0 / 4);
+}
+
+TEST(ParseProfile, RepeatsThatDifferByMoreThanTheirIntervalsWidenTheAverages) {
+  // Two equal rows 4 J apart, each sure to 0.1 J: chi-squared is (4 / (sqrt(2) * 0.1 / 1.96))^2
+  // with one degree of freedom, so the half-width sqrt(2) * 0.1 / 2 grows by its root, to
+  // 1.96 * 4 / 2 = 3.92. Of times, one row has no interval: nor has the average.
+  const Result<Profile> profile =
+      ParseConfidentRows("0,forward,1410,0.05,24,5,0.001,0.1\n0,forward,1410,0.05,28,5,,0.1\n");
+  ASSERT_TRUE(profile) << profile.error().message;
+  const Option& option = profile->entries()[0].options[0];
+  EXPECT_NEAR(option.energy_ci_j, 3.92, 1e-3);  // 1.96 is 1.959964.
+  EXPECT_EQ(option.time_ci_s, 0);
+}
+
+TEST(ParseProfile, WrongConfidenceIsToldWithItsRemedy) {
+  EXPECT_EQ(ParseConfidentRows("0,forward,1410,0.05,24,0,,\n").error().message,
+            "p.csv:2: samples \"0\" is not a whole number from 1 to 1000000000 (how many were "
+            "averaged)");
+  EXPECT_THAT(ParseConfidentRows("0,forward,1410,0.05,24,1,-0.1,\n").error().message,
+              StartsWith("p.csv:2: time_ci \"-0.1\" is not positive"));
+  EXPECT_THAT(ParseConfidentRows("0,forward,1410,0.05,24,1,,few\n").error().message,
+              StartsWith("p.csv:2: energy_ci \"few\" is not a number"));
+}
+
+// Ten clocks, each measured three times, and one more column.
+std::string Repeated(std::string_view column, double (*value)(int mhz, int repeat, int row)) {
+  std::string text = fmt::format("stage,instruction,frequency,time,energy,{}\n", column);
+  int row = 0;
+  for (int mhz = 1000; mhz < 1100; mhz += 10) {
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      text += fmt::format("0,forward,{},0.05,24,{}\n", mhz, value(mhz, repeat, row++));
+    }
+  }
+  return text;
+}
+
+TEST(ParseProfile, AColumnThatWasMeasuredIsNoKnob) {
+  const auto row_number = Repeated("row", [](int, int, int row) { return 1.0 * row; });
+  EXPECT_EQ(Parse(row_number).error().message,
+            "p.csv:3: \"row\" is 1 here and 0 on line 2 at the same frequency, and is hardly ever "
+            "the same twice: it looks like a measurement, not a setting (remove the column)");
+  // A few are alike by chance.
+  const auto power =
+      Repeated("power", [](int mhz, int, int row) { return 0.25 * mhz + 0.5 * (row * row % 50); });
+  EXPECT_THAT(Parse(power).error().message, HasSubstr("looks like a measurement"));
+}
+
+TEST(ParseProfile, AColumnOfAFewValuesIsAKnob) {
+  const auto sweep = Repeated("sm_count", [](int, int repeat, int) { return 36.0 * (1 + repeat); });
+  EXPECT_EQ(Parse(sweep)->entries()[0].options.size(), 30u);
+  const auto constant = Repeated("gpus", [](int, int, int) { return 8.0; });
+  EXPECT_EQ(Parse(constant)->entries()[0].options.size(), 10u);
+  const auto follows_the_clock = Repeated("voltage", [](int mhz, int, int) { return mhz / 1e3; });
+  EXPECT_EQ(Parse(follows_the_clock)->entries()[0].options.size(), 10u);
+  // Every clock once, and a number on each row: nothing was repeated, so nothing gets lost.
+  EXPECT_TRUE(
+      Parse("stage,instruction,frequency,time,energy,row\n"
+            "0,forward,1410,0.05,24,0\n0,forward,1395,0.06,22,1\n"));
+  // One clock alone, at which the other knob is swept.
+  EXPECT_TRUE(
+      Parse("stage,instruction,frequency,time,energy,sm_count\n"
+            "0,forward,1410,0.05,24,108\n0,forward,1410,0.06,22,54\n"));
+}
+
+TEST(ParseProfile, RanksMeasureTheSameStage) {
+  const Result<Profile> profile = Parse(
+      "rank,dp_rank,pp_rank,tp_rank,instruction,frequency,time,energy\n"
+      "0,0,0,0,forward,1410,0.050,24\n1,0,0,1,forward,1410,0.052,25\n"
+      "2,0,1,0,forward,1410,0.050,24\n3,0,1,1,forward,1410,0.052,25\n");
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_EQ(profile->stages(), 2);
+  const Option& option = profile->entries()[1].options[0];
+  EXPECT_EQ(option.time, 51'000'000);
+  EXPECT_EQ(option.energy_j, 24.5);
+  EXPECT_EQ(option.samples, 2);
+}
+
+TEST(ParseProfile, NanosecondsAreRoundedAfterAveraging) {
+  // Rounded one by one (1, 1 and 2 ns) they would average to 1 ns.
+  const Result<Profile> profile =
+      ParseRows("0,forward,1,1.4e-9,1\n0,forward,1,1.4e-9,1\n0,forward,1,1.9e-9,1\n");
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_EQ(profile->entries()[0].options[0].time, 2);
+}
+
+TEST(ParseProfile, ChunksAreEntriesOfTheirOwn) {
+  const Result<Profile> profile = Parse(
+      "stage,chunk,instruction,frequency,time,energy\n"
+      "0,1,forward,1410,0.05,24\n0,0,forward,1410,0.06,25\n");
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_EQ(profile->chunks(), 2);
+  EXPECT_EQ(profile->Find(0, 1, InstructionKind::kForward)->options[0].energy_j, 24);
+}
+
+TEST(ParseProfile, HowMuchRepeatsMayDifferIsTheCallersChoice) {
+  const std::string text = std::string(kHeader) + "0,forward,1,1,1\n0,forward,1,1.6,1\n";
+  EXPECT_FALSE(ParseProfile(text, "p"));
+  EXPECT_TRUE(ParseProfile(text, "p", {.largest_repeat_ratio = 2}));
+}
+
+struct Mistake {
+  std::string_view name;
+  std::string text;
+  std::string_view place;  // How the message begins.
+  std::string_view cause;
+  std::string_view remedy;
+};
+
+Mistake Row(std::string_view name, std::string_view row, std::string_view cause,
+            std::string_view remedy) {
+  return {name, std::string(kHeader).append(row), "p.csv:2: ", cause, remedy};
+}
+
+class ParseProfileMistake : public ::testing::TestWithParam<Mistake> {};
+
+TEST_P(ParseProfileMistake, IsToldInOneLineWithPlaceCauseAndRemedy) {
+  const Result<Profile> profile = Parse(GetParam().text);
+  ASSERT_FALSE(profile);
+  const std::string& message = profile.error().message;
+  EXPECT_EQ(profile.error().kind, ErrorKind::kInput);
+  EXPECT_THAT(message, StartsWith(std::string(GetParam().place)));
+  EXPECT_THAT(message, HasSubstr(std::string(GetParam().cause)));
+  EXPECT_THAT(message, HasSubstr(std::string(GetParam().remedy)));
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+  EXPECT_EQ(message.back(), ')') << message;
+}
+
+const Mistake kMistakes[] = {
+    {"Empty", "", "p.csv: ", "the file is empty",
+     "expected CSV with the header stage,instruction,"},
+    {"OnlyBlankLines", "\n \n", "p.csv: ", "the file is empty", "expected CSV"},
+    {"OnlyTheHeader", std::string(kHeader), "p.csv: ", "no rows", "add a row"},
+    {"Binary",
+     std::string("\x7F"
+                 "ELF\x02\0\0\0",
+                 8),
+     "p.csv:1: ", "\"\\x7FELF\\x02\\x00", "expected CSV in UTF-8"},
+    {"Utf16", std::string("\xFF\xFEs\0t\0", 6), "p.csv:1: ", "is not text", "UTF-8"},
+    {"MissingColumn", "stage,instruction,frequency,time\n", "p.csv:1: ", "\"energy\" is missing",
+     "expected the header stage,instruction,frequency,time,energy, in any order"},
+    {"ColumnTwice", "stage,time,time\n", "p.csv:1: ", "column \"time\" is there twice", "keep one"},
+    {"TooManyColumns", std::string(300, ','), "p.csv:1: ", "301 columns are too many",
+     "at most 256"},
+    {"ColumnWithoutName", ",stage,time\n", "p.csv:1: ", "column 1 has no name", "remove it"},
+    {"ColumnNameOfTwoLines", "stage,\"a\nb\"\n", "p.csv:1: ", "\"a\\x0Ab\" is not text", "UTF-8"},
+    Row("FieldMissing", "0,forward,1410,0.05\n", "has 4 fields but the header 5", "complete"),
+    Row("FieldTooMany", "0,forward,1410,0,05,23,8\n", "has 7 fields but the header 5", "remove"),
+    Row("QuoteOpen", "0,\"forward,1410,0.05,23\n", "never closed", "close it"),
+    Row("NotANumber", "0,forward,14l0,0.05,23\n", "frequency \"14l0\" is not a number",
+        "expected MHz, such as 1410"),
+    Row("NumberWithUnit", "0,forward,1410,50ms,23\n", "time \"50ms\" is not a number",
+        "expected seconds, such as 0.0502"),
+    Row("NumberMissing", "0,forward,1410,0.05,\n", "energy \"\" is not a number",
+        "expected joules, such as 23.8"),
+    Row("LongNonsense", "0,forward,1410,0.05," + std::string(99, 'x'),
+        "xxxxxx...\" is not a number", "expected joules"),
+    Row("ControlCharacters", "0,forward,1410,0.05,\x1B[2J\n", "energy \"\\x1B[2J\"", "expected"),
+    Row("NotFinite", "0,forward,1410,0.05,nan\n", "energy \"nan\" is not a number in range",
+        "leave failed measurements out"),
+    Row("Infinite", "0,forward,1410,-inf,1\n", "time \"-inf\" is not a number in range", "leave"),
+    Row("Overflow", "0,forward,1410,0.05,1e999\n", "\"1e999\" is not a number in range", "leave"),
+    Row("ZeroTime", "0,forward,1410,0,23\n", "time \"0\" is not positive", "leave failed"),
+    Row("NegativeEnergy", "0,forward,1410,0.05,-3\n", "energy \"-3\" is not positive", "leave"),
+    Row("ZeroFrequency", "0,forward,0,0.05,23\n", "frequency \"0\" is not positive",
+        "expected MHz"),
+    Row("TimeInNanoseconds", "0,forward,1410,50161667,23\n", "time \"50161667\" is too large",
+        "are the units mixed up? expected seconds"),
+    Row("TimeOfNothing", "0,forward,1410,4e-10,23\n", "time \"4e-10\" is too small", "units"),
+    Row("EnergyTooLarge", "0,forward,1410,1,2e12\n", "energy \"2e12\" is too large", "joules"),
+    Row("FrequencyInHertz", "0,forward,1.41e9,1,2\n", "frequency \"1.41e9\" is too large", "MHz"),
+    Row("NegativeStage", "-1,forward,1410,1,2\n", "stage \"-1\" is not a whole number from 0", "0"),
+    Row("FractionalStage", "0.5,forward,1410,1,2\n", "stage \"0.5\" is not a whole number",
+        "from 0"),
+    Row("AbsurdStage", "1000001,forward,1410,1,2\n", "from 0 to 1000000", "number from 0"),
+    Row("Misspelt", "0,foward,1410,1,2\n", "instruction \"foward\" is unknown",
+        "did you mean forward? expected one of forward, backward, backward_input,"),
+    Row("UnknownInstruction", "0,F,1410,1,2\n", "instruction \"F\" is unknown (expected one of",
+        "backward_weight, recompute)"),
+    Row("FixedOperation", "0,all_reduce,1410,1,2\n", "\"all_reduce\" is no computation",
+        "A profile measures forward,"),
+    {"StageMissing", std::string(kHeader) + "3,forward,1,1,1\n0,forward,1,1,1\n2,forward,1,1,1\n",
+     "p.csv: ", "stage 1 is missing", "number the stages 0, 1, ... without a gap"},
+    {"NegativeChunk", "stage,chunk,instruction,frequency,time,energy\n0,-1,forward,1,1,1\n",
+     "p.csv:2: ", "chunk \"-1\" is not a whole number", "number from 0"},
+    {"ChunkMissing",
+     "stage,chunk,instruction,frequency,time,energy\n0,0,forward,1,1,1\n1,1,forward,1,1,1\n",
+     "p.csv: ", "chunk 0 of stage 1 is missing", "there is a chunk 1"},
+    {"KnobNotANumber", "stage,instruction,frequency,time,energy,gpu\n0,forward,1,1,1,A100\n",
+     "p.csv:2: ", "gpu \"A100\" is not a number", "remove the column if it is no knob"},
+    {"RankNotANumber", "rank,stage,instruction,frequency,time,energy\nx,0,forward,1,1,1\n",
+     "p.csv:2: ", "rank \"x\" is not a number", "a whole number, such as 0"},
+    {"StageIsNotPipelineRank",
+     "pp_rank,stage,instruction,frequency,time,energy\n1,0,forward,1,1,1\n",
+     "p.csv:2: ", "stage 0 and pp_rank 1 differ", "remove one column"},
+    {"RepeatsDisagreeInTime",
+     std::string(kHeader) + "0,forward,1,1,1\n0,backward,1,9,9\n0,forward,1,1.6,1\n", "p.csv:4: ",
+     "time of stage 0 forward at 1 MHz is 1.6 s here and 1 s on line 2", "remove the wrong row"},
+    {"RepeatsDisagreeInEnergy", std::string(kHeader) + "0,forward,1,1,9\n\n0,forward,1,1,1\n",
+     "p.csv:4: ", "energy of stage 0 forward at 1 MHz is 1 J here and 9 J on line 2",
+     "may differ by a factor of 1.5"},
+    {"RepeatsDisagreeWhicheverCameFirst",
+     std::string(kHeader) + "0,forward,1,1.3,1\n0,forward,1,1,1\n0,forward,1,1.6,1\n", "p.csv:4: ",
+     "time of stage 0 forward at 1 MHz is 1.6 s here and 1 s on line 3", "remove the wrong row"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Every, ParseProfileMistake, ::testing::ValuesIn(kMistakes),
+                         [](const auto& mistake) { return std::string(mistake.param.name); });
+
+}  // namespace
+}  // namespace perseus::profile

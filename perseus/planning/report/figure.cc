@@ -1,0 +1,156 @@
+#include "perseus/planning/report/figure.h"
+
+#include <duktape.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/process.h"
+#include "perseus/planning/report/assets.h"
+
+namespace perseus::report {
+namespace {
+
+struct KindName {
+  std::string_view name;
+  FigureKind kind;
+};
+constexpr const char* kConverter = "rsvg-convert";
+constexpr KindName kKinds[] = {{"frontier", FigureKind::kFrontier},
+                               {"timeline", FigureKind::kTimeline},
+                               {"profile", FigureKind::kProfile},
+                               {"emulation", FigureKind::kEmulation}};
+struct FormatName {
+  std::string_view name;
+  FigureFormat format;
+};
+constexpr FormatName kFormats[] = {
+    {"svg", FigureFormat::kSvg}, {"png", FigureFormat::kPng}, {"pdf", FigureFormat::kPdf}};
+
+std::string_view NameOf(FigureKind kind) {
+  for (const auto& [name, of] : kKinds) {
+    if (of == kind) return name;
+  }
+  return "";
+}
+
+// "frontier", or the end of "bloom-frontier".
+bool IsNamed(std::string_view stem, std::string_view name) {
+  if (!stem.ends_with(name)) return false;
+  if (stem.size() == name.size()) return true;
+  const char before = stem[stem.size() - name.size() - 1];
+  return before == '-' || before == '_' || before == '.';
+}
+
+struct DestroyHeap {
+  void operator()(duk_context* context) const { duk_destroy_heap(context); }
+};
+
+struct Call {
+  std::string_view name;
+  const std::string& data;
+};
+
+// figure(name, data) in the script; leaves its result on the stack. An error, a lack of memory
+// among them, leaves by a jump, so nothing here has a destructor.
+duk_ret_t CallFigure(duk_context* context, void* argument) {
+  const auto* const call = static_cast<const Call*>(argument);
+  duk_eval_lstring(context, assets::kFigures.data(), assets::kFigures.size());
+  duk_get_global_string(context, "figure");
+  duk_push_lstring(context, call->name.data(), call->name.size());
+  duk_push_lstring(context, call->data.data(), call->data.size());
+  duk_call(context, 2);
+  duk_require_string(context, -1);
+  return 1;
+}
+
+// What XML cannot hold, escaped or not, becomes a replacement character: control characters but for
+// white space, and the two non-characters at the end of the first plane.
+std::string AsXml(std::string_view svg) {
+  constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+  std::string text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+  for (std::size_t i = 0; i < svg.size(); ++i) {
+    const char c = svg[i];
+    const std::string_view three = svg.substr(i, 3);
+    if (three == "\xef\xbf\xbe" || three == "\xef\xbf\xbf") {
+      text += kReplacement;
+      i += 2;
+    } else if (static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r') {
+      text += kReplacement;
+    } else {
+      text += c;
+    }
+  }
+  return text + "\n";
+}
+
+Result<std::string> RunScript(std::string_view name, const std::string& data) {
+  const std::unique_ptr<duk_context, DestroyHeap> engine(duk_create_heap_default());
+  if (!engine) return FailAs(ErrorKind::kSystem, "out of memory (draw a figure of a smaller job)");
+  Call call{name, data};
+  duk_context* const context = engine.get();
+  if (duk_safe_call(context, CallFigure, &call, 0, 1) != DUK_EXEC_SUCCESS) {
+    const std::string_view reason = duk_safe_to_string(context, -1);
+    const bool is_memory = reason.find("alloc") != reason.npos;
+    return FailAs(ErrorKind::kSystem, "the figure cannot be drawn: {} ({})", reason,
+                  is_memory ? "draw it on a machine with more memory" : "please report this");
+  }
+  duk_size_t size = 0;
+  const char* const svg = duk_get_lstring(context, -1, &size);
+  return AsXml({svg, size});
+}
+
+Result<std::string> Convert(const std::string& svg, std::string_view format) {
+  std::vector<std::string> command = {kConverter, "--format", std::string(format)};
+  if (format == "png") command.insert(command.end(), {"--zoom", "2"});
+  return RunProgram(command, svg);
+}
+
+}  // namespace
+
+Result<Figure> FigureOf(std::string_view file_name) {
+  const std::string_view base = file_name.substr(file_name.rfind('/') + 1);
+  const std::size_t dot = base.rfind('.');
+  std::optional<FigureKind> kind;
+  std::optional<FigureFormat> format;
+  if (dot != base.npos) {
+    for (const KindName& known : kKinds) {
+      if (IsNamed(base.substr(0, dot), known.name)) kind = known.kind;
+    }
+    for (const FormatName& known : kFormats) {
+      if (base.substr(dot + 1) == known.name) format = known.format;
+    }
+  }
+  if (!kind || !format) {
+    return Fail(
+        "{} names no figure (call it frontier.svg, timeline.svg or profile.svg, or the same with "
+        "something before: bloom-frontier.svg; .png and .pdf are fine, too)",
+        Excerpt(file_name));
+  }
+  return Figure{*kind, *format};
+}
+
+Result<void> CheckDrawable(const Figure& figure) {
+  if (assets::kFigures.empty()) {
+    return FailAs(ErrorKind::kSystem,
+                  "this build has no figures (install nodejs and npm, and build again)");
+  }
+  if (figure.format == FigureFormat::kSvg) return {};
+  if (const auto version = RunProgram({kConverter, "--version"}, ""); !version) {
+    return FailAs(ErrorKind::kSystem,
+                  "figures in PNG and PDF need {} (apt-get install librsvg2-bin; or ask for .svg)",
+                  kConverter);
+  }
+  return {};
+}
+
+Result<std::string> DrawFigure(const Figure& figure, const std::string& data) {
+  if (auto able = CheckDrawable(figure); !able) return Fail(able);
+  auto svg = RunScript(NameOf(figure.kind), data);
+  if (!svg || figure.format == FigureFormat::kSvg) return svg;
+  return Convert(*svg, figure.format == FigureFormat::kPng ? "png" : "pdf");
+}
+
+}  // namespace perseus::report

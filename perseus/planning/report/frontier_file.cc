@@ -1,0 +1,152 @@
+#include "perseus/planning/report/frontier_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/planning/profile/csv_reader.h"
+#include "perseus/planning/report/page_marks.h"
+
+namespace perseus::report {
+namespace {
+
+struct Columns {
+  std::optional<std::size_t> time;
+  std::optional<std::size_t> energy;
+  std::optional<std::size_t> price;
+  std::size_t count = 0;
+};
+
+Result<Columns> ReadHeader(const profile::CsvReader& reader) {
+  Columns columns;
+  const std::span<const std::string_view> fields = reader.fields();
+  columns.count = fields.size();
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (fields[i] == "time") columns.time = i;
+    if (fields[i] == "energy" || fields[i] == "energy_bound") columns.energy = i;
+    if (fields[i] == "marginal_watts") columns.price = i;
+    if (fields[i] == "frequency") {
+      return Fail("{}: is a profile, not a frontier (make one of it: perseus plan ... -o DIR)",
+                  reader.Where());
+    }
+  }
+  if (!columns.time || !columns.energy) {
+    return Fail("{}: no column \"{}\" (a frontier has the columns time, in s, and energy, in J)",
+                reader.Where(), columns.time ? "energy" : "time");
+  }
+  return columns;
+}
+
+Result<double> ReadNumber(std::string_view field, std::string_view what, double least, double most,
+                          const profile::CsvReader& reader) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), number);
+  if (error != std::errc() || end != field.data() + field.size() || !std::isfinite(number)) {
+    return Fail("{}: {} {} is not a number (expected such as 2.82)", reader.Where(), what,
+                Excerpt(field));
+  }
+  if (number < least || number > most) {
+    return Fail("{}: {} {} is out of range (expected {} to {:g})", reader.Where(), what,
+                Excerpt(field), least == 0 ? "0" : "above 0,", most);
+  }
+  return number;
+}
+
+Result<std::vector<plan::FrontierPoint>> ParseCsv(std::string_view text, std::string_view name) {
+  profile::CsvReader reader(text, name);
+  const auto has_header = reader.Next();
+  if (!has_header) return Fail(has_header);
+  if (!*has_header) {
+    return Fail("{}: is empty (expected a frontier: time,energy and a row for each point)", name);
+  }
+  const auto columns = ReadHeader(reader);
+  if (!columns) return Fail(columns);
+  constexpr double kLeast = 1e-9;
+  std::vector<plan::FrontierPoint> points;
+  for (;;) {
+    const auto more = reader.Next();
+    if (!more) return Fail(more);
+    if (!*more) break;
+    if (reader.fields().size() != columns->count) {
+      return Fail("{}: {} fields, but the header has {} (is the file cut off?)", reader.Where(),
+                  reader.fields().size(), columns->count);
+    }
+    const auto time =
+        ReadNumber(reader.fields()[*columns->time], "time", kLeast, kLongestSeconds, reader);
+    if (!time) return Fail(time);
+    const auto energy =
+        ReadNumber(reader.fields()[*columns->energy], "energy", kLeast, kMostJoules, reader);
+    if (!energy) return Fail(energy);
+    plan::FrontierPoint point{.time = ToNanoseconds(*time), .bound_j = *energy};
+    if (columns->price) {
+      const auto price =
+          ReadNumber(reader.fields()[*columns->price], "marginal_watts", 0, kMostJoules, reader);
+      if (!price) return Fail(price);
+      point.price_w = *price;
+    }
+    points.push_back(point);
+  }
+  return points;
+}
+
+std::vector<plan::FrontierPoint> FromReport(const nlohmann::json& frontier) {
+  const std::vector<double> times = frontier.at("time_s");
+  const std::vector<double> energies = frontier.at("energy_j");
+  const std::vector<double> prices = frontier.at("marginal_w");
+  std::vector<plan::FrontierPoint> points;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    if (!(times[i] > 0 && times[i] <= kLongestSeconds)) continue;
+    points.push_back({ToNanoseconds(times[i]), energies.at(i), prices.at(i)});
+  }
+  return points;
+}
+
+// The frontier of a report: it is in the page's data.
+Result<std::vector<plan::FrontierPoint>> ParseReport(std::string_view text, std::string_view name) {
+  const std::size_t begin = text.find(kDataBegin) + kDataBegin.size();
+  const std::size_t end = text.find(kDataEnd, begin);
+  const std::string_view data = text.substr(begin, end == text.npos ? 0 : end - begin);
+  const auto report = nlohmann::json::parse(data, nullptr, false);
+  if (!report.is_object()) {
+    return Fail("{}: is a report whose data is damaged (make it again: perseus report)", name);
+  }
+  if (report.value("frontier", nlohmann::json()).is_null()) {
+    return Fail("{}: is a report without a frontier (plan again without --no-frontier)", name);
+  }
+  try {
+    return FromReport(report["frontier"]);
+  } catch (const nlohmann::json::exception&) {
+    return Fail("{}: is a report whose frontier is damaged (make it again: perseus report)", name);
+  } catch (const std::out_of_range&) {
+    return Fail("{}: is a report whose frontier is damaged (make it again: perseus report)", name);
+  }
+}
+
+}  // namespace
+
+Result<FrontierCurve> ParseFrontier(std::string_view text, std::string_view name) {
+  const bool is_report = text.find(kDataBegin) != text.npos;
+  auto points = is_report ? ParseReport(text, name) : ParseCsv(text, name);
+  if (!points) return Fail(points);
+  if (points->empty()) return Fail("{}: has no points (is the file cut off?)", name);
+  std::ranges::stable_sort(*points, {}, &plan::FrontierPoint::time);
+  return FrontierCurve{std::string(name), *std::move(points)};
+}
+
+std::string FormatFrontier(const plan::Frontier& frontier) {
+  std::string text = "time,energy_bound,marginal_watts\n";
+  for (const plan::FrontierPoint& point : frontier.points) {
+    fmt::format_to(std::back_inserter(text), "{:.9f},{},{}\n", ToSeconds(point.time), point.bound_j,
+                   point.price_w);
+  }
+  return text;
+}
+
+}  // namespace perseus::report

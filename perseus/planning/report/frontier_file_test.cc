@@ -1,0 +1,86 @@
+#include "perseus/planning/report/frontier_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "perseus/planning/report/page_marks.h"
+
+namespace perseus::report {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ParseFrontier, ReadsWhatWeWrite) {
+  const plan::Frontier frontier{.points = {{2'822'212'829, 6124.411, 2210.5}, {3'000'000'001, 5.5, 0}},
+                          .least_energy = 1};
+  const auto curve = ParseFrontier(FormatFrontier(frontier), "frontier.csv");
+  ASSERT_TRUE(curve) << curve.error().message;
+  EXPECT_EQ(curve->name, "frontier.csv");
+  ASSERT_EQ(curve->points.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(curve->points[i].time, frontier.points[i].time);
+    EXPECT_EQ(curve->points[i].bound_j, frontier.points[i].bound_j);
+    EXPECT_EQ(curve->points[i].price_w, frontier.points[i].price_w);
+  }
+}
+
+TEST(ParseFrontier, SortsAndIgnoresOtherColumns) {
+  const auto curve = ParseFrontier("note,energy,time\nslow,10,3\nfast,20,2\n", "other.csv");
+  ASSERT_TRUE(curve) << curve.error().message;
+  ASSERT_EQ(curve->points.size(), 2U);
+  EXPECT_EQ(curve->points[0].time, 2'000'000'000);
+  EXPECT_EQ(curve->points[0].bound_j, 20);
+}
+
+TEST(ParseFrontier, TakesTheFrontierOutOfAReport) {
+  const std::string page =
+      "<html>" + std::string(kDataBegin) +
+      R"({"frontier":{"name":"bound","time_s":[2,3],"energy_j":[20,10],"marginal_w":[5,1]}})" +
+      std::string(kDataEnd) + "</html>";
+  const auto curve = ParseFrontier(page, "report.html");
+  ASSERT_TRUE(curve) << curve.error().message;
+  ASSERT_EQ(curve->points.size(), 2U);
+  EXPECT_EQ(curve->points[1].time, 3'000'000'000);
+  EXPECT_EQ(curve->points[1].price_w, 1);
+}
+
+struct Bad {
+  std::string name;
+  std::string text;
+  std::string complaint;
+};
+
+class BadFrontier : public testing::TestWithParam<Bad> {};
+
+TEST_P(BadFrontier, IsRefusedWithPlaceAndRemedy) {
+  const auto curve = ParseFrontier(GetParam().text, "f.csv");
+  ASSERT_FALSE(curve);
+  EXPECT_EQ(curve.error().kind, ErrorKind::kInput);
+  EXPECT_THAT(curve.error().message, HasSubstr(GetParam().complaint));
+}
+
+std::string Page(const std::string& data) {
+  return std::string(kDataBegin) + data + std::string(kDataEnd);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , BadFrontier,
+    testing::Values(
+        Bad{"Empty", "", "f.csv: is empty"}, Bad{"NoRows", "time,energy\n", "f.csv: has no points"},
+        Bad{"NoEnergy", "time,watts\n1,2\n", "f.csv:1: no column \"energy\""},
+        Bad{"Profile", "stage,instruction,frequency,time,energy\n", "f.csv:1: is a profile"},
+        Bad{"NotANumber", "time,energy\n1,2\n1.5,2J\n", "f.csv:3: energy \"2J\" is not a number"},
+        Bad{"Infinite", "time,energy\n1,inf\n", "f.csv:2: energy \"inf\" is not a number"},
+        Bad{"Negative", "time,energy\n-1,2\n", "f.csv:2: time \"-1\" is out of range"},
+        Bad{"CutOff", "time,energy\n1,2\n1\n", "f.csv:3: 1 fields, but the header has 2"},
+        Bad{"ReportCutOff", std::string(kDataBegin) + "{\"frontier\":{\"time_s\":[1,",
+            "f.csv: is a report whose data is damaged"},
+        Bad{"ReportWithoutFrontier", Page(R"({"frontier":null})"), "without a frontier"},
+        Bad{"ReportOfOtherLengths",
+            Page(R"({"frontier":{"time_s":[1,2],"energy_j":[1],"marginal_w":[1,1]}})"),
+            "frontier is damaged"},
+        Bad{"ReportOfOtherTypes", Page(R"({"frontier":{"time_s":"1"}})"), "frontier is damaged"}),
+    [](const auto& tested) { return tested.param.name; });
+
+}  // namespace
+}  // namespace perseus::report

@@ -1,0 +1,245 @@
+#include "perseus/planning/report/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "perseus/base/index.h"
+#include "perseus/planning/profile/curve.h"
+#include "perseus/planning/report/assets.h"
+#include "perseus/planning/report/critical_path.h"
+#include "perseus/planning/report/page_marks.h"
+
+namespace perseus::report {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Points that a chart can tell apart; of a longer frontier so many are kept.
+constexpr std::size_t kMostPoints = 2'000;
+
+ordered_json DescribeJob(const Report& report) {
+  const plan_file::PlannedJob& job = report.job;
+  const schedule::OperationGraph& graph = report.planner.graph();
+  ordered_json object;
+  object[job.IsGeneralGraph() ? "graph" : "profile"] = job.profile;
+  object["schedule"] = graph.name;
+  object["operations"] = graph.operations.size();
+  if (!job.IsGeneralGraph()) object["microbatches"] = job.schedule.microbatches;
+  object["pipelines"] = job.pipelines;
+  object["gpus_per_stage"] = job.model.gpus_per_stage;
+  object["blocking_power_w"] = report.planner.model().blocking_power_w;
+  object["switch_latency_s"] = ToSeconds(report.planner.model().switch_latency);
+  object["knobs"] = graph.other_knob_names;
+  return object;
+}
+
+// The measured options; which of them are the vertices of the curve; and the published fit.
+ordered_json DescribeOptionSet(const schedule::OptionSet& set, const profile::Curve& curve, double blocking_power_w) {
+  ordered_json object{{"name", set.name},   {"kind", Name(set.kind)},   {"stage", set.stage},
+                      {"chunk", set.chunk}, {"baseline", set.baseline}, {"hull", curve.options}};
+  for (const char* member : {"frequency_mhz", "time_ns", "energy_j", "knobs"}) {
+    object[member] = ordered_json::array();
+  }
+  for (const profile::Option& option : set.options) {
+    object["frequency_mhz"].push_back(option.frequency_mhz);
+    object["time_ns"].push_back(option.time);
+    object["energy_j"].push_back(option.energy_j);
+    object["knobs"].push_back(option.other_knobs);
+  }
+  // A front too short for a fit is drawn without one.
+  if (const auto fit = profile::FitExponential(set.options, blocking_power_w)) {
+    object["fit"] = {{"a", fit->a}, {"b", fit->b}, {"c", fit->c}};
+  }
+  return object;
+}
+
+ordered_json DescribeRank(const schedule::OperationGraph& graph, std::size_t rank) {
+  ordered_json option_sets = ordered_json::array();
+  ordered_json microbatches = ordered_json::array();
+  for (int operation : graph.rank_orders[rank]) {
+    option_sets.push_back(graph.operations[At(operation)].option_set);
+    microbatches.push_back(graph.operations[At(operation)].microbatch);
+  }
+  return {{"name", graph.rank_names[rank]},
+          {"option_sets", std::move(option_sets)},
+          {"microbatches", std::move(microbatches)}};
+}
+
+// What one rank does under a plan. Starts are told by the gaps before operations: most are 0.
+ordered_json DescribeLane(const Report& report, const std::vector<int>& options,
+                          const plan::Evaluation& evaluation, const std::vector<bool>& critical,
+                          std::size_t rank) {
+  const schedule::OperationGraph& graph = report.planner.graph();
+  const plan::ExecutionModel& model = report.planner.model();
+  ordered_json chosen = ordered_json::array();
+  ordered_json gaps = ordered_json::array();
+  ordered_json durations = ordered_json::array();
+  ordered_json energies = ordered_json::array();
+  std::string marks;
+  std::map<std::string_view, double> energy_of_kind;
+  Nanoseconds end = 0;
+  Nanoseconds busy = 0;
+  double slopes_w = 0;
+  int adjustable = 0;
+  for (int operation : graph.rank_orders[rank]) {
+    const schedule::OptionSet& set = graph.options_of(operation);
+    const Nanoseconds duration = evaluation.durations[At(operation)];
+    chosen.push_back(options[At(operation)]);
+    gaps.push_back(evaluation.starts[At(operation)] - end);
+    durations.push_back(duration);
+    energies.push_back(evaluation.energies_j[At(operation)]);
+    marks += critical[At(operation)] ? '1' : '0';
+    energy_of_kind[Name(set.kind)] += evaluation.energies_j[At(operation)];
+    busy += duration;
+    end = evaluation.starts[At(operation)] + duration;
+    if (set.options.size() > 1) {
+      const int index = graph.operations[At(operation)].option_set;
+      const profile::Curve& curve = report.planner.network().curves[At(index)];
+      slopes_w += ToWatts(curve.SlopeAfter(set.options[At(options[At(operation)])].time));
+      ++adjustable;
+    }
+  }
+  ordered_json lane{
+      {"options", std::move(chosen)}, {"gaps_ns", std::move(gaps)}, {"critical", std::move(marks)}};
+  // Under a latency an operation runs partly at the clock before; else these are its option's.
+  if (model.switch_latency > 0) {
+    lane["durations_ns"] = std::move(durations);
+    lane["energies_j"] = std::move(energies);
+  }
+  lane["busy_ns"] = busy;
+  lane["energy_j"] = energy_of_kind;
+  lane["blocking_energy_j"] = model.blocking_power_w * ToSeconds(evaluation.time - busy);
+  lane["switches"] = evaluation.rank_switches[rank];
+  lane["marginal_w"] = adjustable > 0 ? slopes_w / adjustable : 0;
+  return lane;
+}
+
+ordered_json DescribeIteration(const Report& report, const std::vector<int>& options,
+                               const plan::Evaluation& evaluation) {
+  const schedule::OperationGraph& graph = report.planner.graph();
+  ordered_json object{{"time_ns", evaluation.time},
+                      {"energy_j", evaluation.energy_j},
+                      {"operation_energy_j", evaluation.operation_energy_j},
+                      {"blocking_energy_j", evaluation.blocking_energy_j},
+                      {"switches", evaluation.switches},
+                      {"lanes", ordered_json::array()}};
+  const std::vector<bool> critical = CriticalOperations(graph, evaluation);
+  for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
+    object["lanes"].push_back(DescribeLane(report, options, evaluation, critical, rank));
+  }
+  return object;
+}
+
+// What the next second would save at the plan's deadline; null if the frontier is not known.
+ordered_json MarginalPrice(const FrontierCurve& frontier, Nanoseconds deadline) {
+  const auto after = std::ranges::upper_bound(frontier.points, deadline, {}, &plan::FrontierPoint::time);
+  if (after == frontier.points.begin()) return nullptr;
+  return (after - 1)->price_w;
+}
+
+ordered_json DescribePlan(const Report& report, const ReportedPlan& reported) {
+  const plan::Plan& plan = reported.plan;
+  ordered_json object{{"name", reported.name},
+                      {"target", plan.target},
+                      {"deadline_s", ToSeconds(plan.deadline)},
+                      {"lower_bound_j", plan.lower_bound_j},
+                      {"gap", plan.gap()},
+                      {"marginal_w", MarginalPrice(report.frontier, plan.deadline)}};
+  object.update(DescribeIteration(report, plan.options, plan.evaluation));
+  return object;
+}
+
+// So many points of it that a chart shows no difference, first, last and cheapest among them.
+std::vector<plan::FrontierPoint> Thin(const std::vector<plan::FrontierPoint>& points) {
+  if (points.size() <= kMostPoints) return points;
+  const auto cheapest = std::ranges::min_element(points, {}, &plan::FrontierPoint::bound_j);
+  const double step = ToSeconds(points.back().time - points.front().time) / kMostPoints;
+  std::vector<plan::FrontierPoint> kept{points.front()};
+  for (auto point = points.begin() + 1; point != points.end(); ++point) {
+    const bool is_far = ToSeconds(point->time - kept.back().time) >= step;
+    if (is_far || point == cheapest || point == points.end() - 1) kept.push_back(*point);
+  }
+  return kept;
+}
+
+ordered_json DescribeFrontier(const FrontierCurve& frontier) {
+  ordered_json object{{"name", frontier.name}, {"breakpoints", frontier.points.size()}};
+  for (const char* member : {"time_s", "energy_j", "marginal_w"}) {
+    object[member] = ordered_json::array();
+  }
+  for (const plan::FrontierPoint& point : Thin(frontier.points)) {
+    object["time_s"].push_back(ToSeconds(point.time));
+    object["energy_j"].push_back(point.bound_j);
+    object["marginal_w"].push_back(point.price_w);
+  }
+  return object;
+}
+
+}  // namespace
+
+Result<std::string> FormatReportData(const Report& report) {
+  const schedule::OperationGraph& graph = report.planner.graph();
+  if (graph.operations.empty())
+    return Fail("the job has no operations, so there is nothing to show");
+  if (report.plans.empty()) return Fail("there is no plan to show (plan at least one target)");
+  std::vector<const ReportedPlan*> plans;
+  for (const ReportedPlan& plan : report.plans) plans.push_back(&plan);
+  // Of equally fast ones always in the same order, whoever asks.
+  std::ranges::sort(plans, {}, [](const ReportedPlan* plan) {
+    return std::tuple(plan->plan.evaluation.time, plan->plan.deadline, plan->name != "no-slowdown",
+                      plan->name);
+  });
+
+  ordered_json data{{"format", "perseus-report"}, {"version", 1}, {"job", DescribeJob(report)}};
+  data["option_sets"] = ordered_json::array();
+  for (std::size_t i = 0; i < graph.option_sets.size(); ++i) {
+    data["option_sets"].push_back(DescribeOptionSet(graph.option_sets[i],
+                                                    report.planner.network().curves[i],
+                                                    report.planner.model().blocking_power_w));
+  }
+  data["ranks"] = ordered_json::array();
+  for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
+    data["ranks"].push_back(DescribeRank(graph, rank));
+  }
+  data["frontier"] = nullptr;
+  if (!report.frontier.points.empty()) data["frontier"] = DescribeFrontier(report.frontier);
+  data["baseline"] = DescribeIteration(report, schedule::BaselineOptions(graph), report.planner.baseline());
+  data["plans"] = ordered_json::array();
+  for (const ReportedPlan* plan : plans) data["plans"].push_back(DescribePlan(report, *plan));
+  data["chosen"] = std::ranges::find(plans, &report.plans.at(report.chosen)) - plans.begin();
+  data["overlays"] = ordered_json::array();
+  for (const FrontierCurve& overlay : report.overlays) {
+    data["overlays"].push_back(DescribeFrontier(overlay));
+  }
+  // Paths need not be UTF-8, and JSON must be.
+  return data.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+bool HasReportPage() { return !assets::kReportPage.empty(); }
+
+Result<std::string> FormatReportPage(const std::string& data) {
+  if (!HasReportPage()) {
+    return FailAs(ErrorKind::kSystem,
+                  "this build has no report page (install nodejs and npm, and build again)");
+  }
+  const std::string_view page = assets::kReportPage;
+  const std::size_t place = page.find(kDataBegin) + kDataBegin.size();
+  std::string text(page.substr(0, place));
+  // Nothing in the data can end the element that it stands in.
+  for (const char c : data) {
+    if (c == '<') {
+      text += "\\u003c";
+    } else {
+      text += c;
+    }
+  }
+  text += page.substr(place);
+  return text;
+}
+
+}  // namespace perseus::report

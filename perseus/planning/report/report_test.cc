@@ -1,0 +1,184 @@
+// The report's data: totals agree with the plans, and nothing can break out of the page.
+#include "perseus/planning/report/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "perseus/planning/plan/target.h"
+#include "perseus/planning/report/page_marks.h"
+#include "tests/support/planning_jobs.h"
+
+namespace perseus::report {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+struct Case {
+  std::string name;
+  SyntheticJob job;
+  Nanoseconds switch_latency = 0;
+};
+
+class ReportData : public testing::TestWithParam<Case> {
+ protected:
+  ReportData()
+      : planner_(*plan::Planner::Create(MakeSyntheticJob(GetParam().job),
+                                  {kSyntheticBlockingPowerW, GetParam().switch_latency})) {
+    const auto frontier = planner_.ComputeFrontier();
+    Report report{.planner = planner_,
+                  .job = {},
+                  .frontier = {"bound", frontier->points},
+                  .plans = {},
+                  .overlays = {}};
+    // Out of order, to see that they are sorted.
+    for (const double percent : {10., 0., 3.}) {
+      auto plan = plan::PlanForTarget(planner_, &*frontier, {.value = percent});
+      if (!plan) throw std::runtime_error(plan.error().message);
+      report.plans.push_back({std::to_string(percent), *std::move(plan)});
+    }
+    plans_ = report.plans;
+    report.chosen = 0;
+    data_ = json::parse(*FormatReportData(report));
+  }
+
+  // The plan that has that name.
+  const plan::Plan& PlanNamed(const std::string& name) const {
+    for (const ReportedPlan& plan : plans_) {
+      if (plan.name == name) return plan.plan;
+    }
+    throw std::out_of_range(name);
+  }
+
+  plan::Planner planner_;
+  std::vector<ReportedPlan> plans_;
+  json data_;
+};
+
+// What the page draws: starts from gaps, durations and energies from options.
+void ExpectSame(const json& data, const json& iteration, const plan::Planner& planner,
+                const plan::Evaluation& evaluation) {
+  EXPECT_EQ(iteration["time_ns"], evaluation.time);
+  EXPECT_EQ(iteration["energy_j"], evaluation.energy_j);
+  EXPECT_EQ(iteration["switches"], evaluation.switches);
+  double total_j = 0;
+  int switches = 0;
+  for (std::size_t rank = 0; rank < planner.graph().rank_orders.size(); ++rank) {
+    const json& lane = iteration["lanes"][rank];
+    const std::vector<int>& order = planner.graph().rank_orders[rank];
+    ASSERT_EQ(lane["options"].size(), order.size());
+    ASSERT_EQ(lane["critical"].get<std::string>().size(), order.size());
+    Nanoseconds end = 0;
+    Nanoseconds busy = 0;
+    double lane_j = 0;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const auto operation = static_cast<std::size_t>(order[i]);
+      const json& set = data["option_sets"][data["ranks"][rank]["option_sets"][i].get<int>()];
+      const std::size_t option = lane["options"][i];
+      const bool is_blended = lane.contains("durations_ns");
+      const Nanoseconds start = end + lane["gaps_ns"][i].get<Nanoseconds>();
+      const Nanoseconds duration = is_blended ? lane["durations_ns"][i] : set["time_ns"][option];
+      const double energy_j = is_blended ? lane["energies_j"][i] : set["energy_j"][option];
+      EXPECT_EQ(start, evaluation.starts[operation]);
+      EXPECT_EQ(duration, evaluation.durations[operation]);
+      EXPECT_EQ(energy_j, evaluation.energies_j[operation]);
+      EXPECT_GE(lane["gaps_ns"][i].get<Nanoseconds>(), 0);
+      end = start + duration;
+      busy += duration;
+      lane_j += energy_j;
+    }
+    EXPECT_LE(end, evaluation.time);
+    EXPECT_EQ(lane["busy_ns"], busy);
+    double kinds_j = 0;
+    for (const json& energy_j : lane["energy_j"]) kinds_j += energy_j.get<double>();
+    EXPECT_NEAR(kinds_j, lane_j, 1e-9 * lane_j);
+    total_j += lane_j + lane["blocking_energy_j"].get<double>();
+    switches += lane["switches"].get<int>();
+  }
+  EXPECT_NEAR(total_j, evaluation.energy_j, 1e-9 * evaluation.energy_j);
+  EXPECT_EQ(switches, evaluation.switches);
+}
+
+TEST_P(ReportData, IsThePlansToTheBit) {
+  ExpectSame(data_, data_["baseline"], planner_, planner_.baseline());
+  ASSERT_EQ(data_["plans"].size(), plans_.size());
+  for (const json& plan : data_["plans"]) {
+    const plan::Plan& planned = PlanNamed(plan["name"]);
+    ExpectSame(data_, plan, planner_, planned.evaluation);
+    EXPECT_EQ(plan["lower_bound_j"], planned.lower_bound_j);
+    EXPECT_EQ(plan["target"], planned.target);
+    EXPECT_GT(plan["marginal_w"].get<double>(), 0);
+  }
+}
+
+TEST_P(ReportData, HasPlansFastestFirstAndTheChosenOneMarked) {
+  const json& plans = data_["plans"];
+  for (std::size_t i = 1; i < plans.size(); ++i) {
+    EXPECT_LE(plans[i - 1]["time_ns"], plans[i]["time_ns"]);
+  }
+  EXPECT_EQ(plans[data_["chosen"].get<std::size_t>()]["name"], plans_.front().name);
+}
+
+TEST_P(ReportData, MarksAPathThatIsCriticalFromEndToEnd) {
+  for (const json& plan : data_["plans"]) {
+    bool starts = false;
+    bool ends = false;
+    for (std::size_t rank = 0; rank < plan["lanes"].size(); ++rank) {
+      const json& lane = plan["lanes"][rank];
+      const std::string marks = lane["critical"];
+      starts = starts || (marks.front() == '1' && lane["gaps_ns"][0] == 0);
+      Nanoseconds end = lane["busy_ns"];
+      for (const json& gap : lane["gaps_ns"]) end += gap.get<Nanoseconds>();
+      ends = ends || (marks.back() == '1' && plan["time_ns"] == end);
+    }
+    EXPECT_TRUE(starts);
+    EXPECT_TRUE(ends);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , ReportData,
+    testing::Values(Case{"OneForwardOneBackward", {}},
+                    Case{"GPipe", {.schedule = "gpipe", .stages = 3, .microbatches = 5}},
+                    Case{"SwitchingLatency", {.microbatches = 4}, 5'000'000}),
+    [](const auto& tested) { return tested.param.name; });
+
+TEST(ReportPage, HoldsItsDataWhateverItSays) {
+  if (!HasReportPage()) GTEST_SKIP() << "this build has no page (no npm)";
+  const std::string data = R"({"name":"</script><script>alert(1)</script><!--"})";
+  const auto page = FormatReportPage(data);
+  ASSERT_TRUE(page) << page.error().message;
+  const std::size_t begin = page->find(kDataBegin) + kDataBegin.size();
+  const std::size_t end = page->find(kDataEnd, begin);
+  EXPECT_EQ(json::parse(page->substr(begin, end - begin)), json::parse(data));
+  EXPECT_EQ(page->substr(begin, end - begin).find('<'), std::string::npos);
+}
+
+TEST(FormatReportData, RefusesWhatHasNothingToShow) {
+  const plan::Planner planner = *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0});
+  const auto data = FormatReportData(
+      {.planner = planner, .job = {}, .frontier = {}, .plans = {}, .overlays = {}});
+  ASSERT_FALSE(data);
+  EXPECT_THAT(data.error().message, HasSubstr("no plan to show"));
+}
+
+TEST(FormatReportData, ThinsALongFrontierButForItsEndsAndItsLeast) {
+  const plan::Planner planner = *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0});
+  Report report{.planner = planner, .job = {}, .frontier = {}, .plans = {}, .overlays = {}};
+  report.plans.push_back({"a", *planner.PlanFor(planner.baseline().time)});
+  for (int i = 0; i < 100'000; ++i) {
+    const double away = i - 77'777;
+    report.frontier.points.push_back({1'000'000'000 + i * 1'000, 5000 + 1e-6 * away * away, 1});
+  }
+  const json frontier = json::parse(*FormatReportData(report))["frontier"];
+  EXPECT_EQ(frontier["breakpoints"], 100'000);
+  EXPECT_LE(frontier["time_s"].size(), 2'002U);
+  EXPECT_EQ(frontier["time_s"].front(), 1.0);
+  EXPECT_EQ(frontier["time_s"].back(), 1.099999);
+  EXPECT_EQ(*std::ranges::min_element(frontier["energy_j"]), 5000.0);
+}
+
+}  // namespace
+}  // namespace perseus::report

@@ -1,0 +1,141 @@
+#include "perseus/planning/report/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "perseus/planning/plan_file/instruction_label.h"
+#include "perseus/planning/plan_file/option_lookup.h"
+
+namespace perseus::report {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr Nanoseconds kNanosecondsPerMicrosecond = 1000;
+
+// The format counts in microseconds; exact to the nanosecond.
+std::string Microseconds(Nanoseconds time) {
+  return fmt::format("{}.{:03}", time / kNanosecondsPerMicrosecond,
+                     time % kNanosecondsPerMicrosecond);
+}
+
+// Names come from files, so they need escaping, and need not be UTF-8.
+std::string Quoted(std::string_view text) {
+  return ordered_json(text).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+std::string SliceName(const schedule::OptionSet& set, int microbatch) {
+  return set.kind == InstructionKind::kOperation ? set.name
+                                                 : plan_file::InstructionLabel(set.kind, microbatch);
+}
+
+class TraceWriter {
+ public:
+  TraceWriter(const schedule::OperationGraph& graph, double blocking_power_w)
+      : graph_(graph), blocking_power_w_(blocking_power_w) {}
+
+  void Add(const Timeline& timeline) {
+    ++process_;
+    Event(R"("ph": "M", "pid": {}, "name": "process_name", "args": {{"name": {}}})", process_,
+          Quoted(timeline.name));
+    Event(R"("ph": "M", "pid": {}, "name": "process_sort_index", "args": {{"sort_index": {}}})",
+          process_, process_);
+    for (std::size_t rank = 0; rank < graph_.rank_names.size(); ++rank) {
+      Event(R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_name", "args": {{"name": {}}})",
+            process_, rank, Quoted(graph_.rank_names[rank]));
+      Event(
+          R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_sort_index", "args": {{"sort_index": {}}})",
+          process_, rank, rank);
+    }
+    for (std::size_t i = 0; i < graph_.operations.size(); ++i) AddSlice(timeline, i);
+    AddPower(timeline.evaluation, std::max(timeline.until, timeline.evaluation.time));
+  }
+
+  std::string Finish() && {
+    return "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [" + events_ + "\n]}\n";
+  }
+
+ private:
+  template <typename... Args>
+  void Event(fmt::format_string<Args...> format, Args&&... args) {
+    events_ += events_.empty() ? "\n{" : ",\n{";
+    fmt::format_to(std::back_inserter(events_), format, std::forward<Args>(args)...);
+    events_ += '}';
+  }
+
+  void AddSlice(const Timeline& timeline, std::size_t operation) {
+    const plan::Evaluation& evaluation = timeline.evaluation;
+    const schedule::OptionSet& set = graph_.options_of(static_cast<int>(operation));
+    const profile::Option& option = set.options[static_cast<std::size_t>(timeline.options[operation])];
+    std::string arguments;
+    if (plan_file::IsPlanned(set.kind) && option.frequency_mhz > 0) {
+      arguments = fmt::format(R"("frequency_mhz": {}, )", option.frequency_mhz);
+      for (std::size_t i = 0; i < option.other_knobs.size(); ++i) {
+        arguments +=
+            fmt::format("{}: {}, ", Quoted(graph_.other_knob_names[i]), option.other_knobs[i]);
+      }
+    }
+    if (IsComputation(set.kind)) {
+      arguments += fmt::format(R"("stage": {}, "chunk": {}, )", set.stage, set.chunk);
+    }
+    Event(
+        R"("ph": "X", "pid": {}, "tid": {}, "name": {}, "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"energy_j": {}, "power_w": {}}})",
+        process_, graph_.operations[operation].rank,
+        Quoted(SliceName(set, graph_.operations[operation].microbatch)), Name(set.kind),
+        Microseconds(evaluation.starts[operation]), Microseconds(evaluation.durations[operation]),
+        arguments, evaluation.energies_j[operation], PowerOf(evaluation, operation));
+  }
+
+  static double PowerOf(const plan::Evaluation& evaluation, std::size_t operation) {
+    return evaluation.energies_j[operation] / ToSeconds(evaluation.durations[operation]);
+  }
+
+  // A step wherever an operation starts or ends; in between, power is constant.
+  void AddPower(const plan::Evaluation& evaluation, Nanoseconds until) {
+    std::vector<std::pair<Nanoseconds, double>> steps;
+    steps.reserve(evaluation.starts.size() * 2);
+    for (std::size_t i = 0; i < evaluation.starts.size(); ++i) {
+      const double above_blocking_w = PowerOf(evaluation, i) - blocking_power_w_;
+      steps.emplace_back(evaluation.starts[i], above_blocking_w);
+      steps.emplace_back(evaluation.starts[i] + evaluation.durations[i], -above_blocking_w);
+    }
+    std::sort(steps.begin(), steps.end());
+    double power_w = blocking_power_w_ * static_cast<double>(graph_.rank_orders.size());
+    if (steps.empty() || steps.front().first > 0) AddCounter(0, power_w);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      power_w += steps[i].second;
+      const bool is_last_of_its_time =
+          i + 1 == steps.size() || steps[i + 1].first != steps[i].first;
+      if (is_last_of_its_time && steps[i].first < until) {
+        AddCounter(steps[i].first, power_w);
+      }
+    }
+    AddCounter(until, 0);
+  }
+
+  void AddCounter(Nanoseconds time, double power_w) {
+    Event(R"("ph": "C", "pid": {}, "name": "pipeline power", "ts": {}, "args": {{"W": {:.3f}}})",
+          process_, Microseconds(time), power_w);
+  }
+
+  const schedule::OperationGraph& graph_;
+  double blocking_power_w_;
+  std::string events_;
+  int process_ = 0;
+};
+
+}  // namespace
+
+std::string FormatTrace(const schedule::OperationGraph& graph, double blocking_power_w,
+                        std::span<const Timeline> timelines) {
+  TraceWriter writer(graph, blocking_power_w);
+  for (const Timeline& timeline : timelines) writer.Add(timeline);
+  return std::move(writer).Finish();
+}
+
+}  // namespace perseus::report

@@ -1,0 +1,215 @@
+// ParseOperationGraph: a general graph from JSON (operation_graph.h).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <unordered_map>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/json_file.h"
+#include "perseus/planning/schedule/operation_graph.h"
+
+namespace perseus::schedule {
+namespace {
+
+using json_file::Node;
+using json_file::Throw;
+
+// operations -> operation -> options -> option: nothing in the format lies deeper.
+constexpr int kDeepest = 5;
+constexpr double kMostBlockingPowerW = 100'000;
+constexpr double kHighestFrequencyMhz = 1e6;
+
+Node RequireMember(const Node& node, std::string_view key, std::string_view example) {
+  return node.Member(key, fmt::format("write \"{}\": {}", key, example));
+}
+
+std::string ReadName(const Node& node) {
+  std::string name = node.Text();
+  if (name.empty()) Throw("{} is empty (give it a name)", node.path);
+  return name;
+}
+
+profile::Option ReadOption(const Node& node, bool is_only_option) {
+  constexpr std::array<std::string_view, 3> kKeys{"frequency", "time", "energy"};
+  node.RequireObject(kKeys);
+  profile::Option option;
+  // An operation with one option has nothing to choose, and needs no name for it.
+  if (node.Has("frequency") || !is_only_option) {
+    option.frequency_mhz =
+        RequireMember(node, "frequency", "1410").Number(0, kHighestFrequencyMhz, "MHz");
+  }
+  const Node time = RequireMember(node, "time", "0.05");
+  option.time = ToNanoseconds(time.Number(0, kLongestSeconds, "seconds"));
+  if (option.time < 1) Throw("{} is less than a nanosecond (expected seconds)", time.path);
+  const Node energy = RequireMember(node, "energy", "23.8");
+  option.energy_j = energy.Number(0, kMostJoules, "joules");
+  if (option.energy_j <= 0) Throw("{} is not positive (expected joules)", energy.path);
+  return option;
+}
+
+// Highest frequency first, as in a profile.
+std::vector<profile::Option> ReadOptions(const Node& node) {
+  const std::size_t count = node.ListSize();
+  if (count == 0) Throw("{} is empty (give at least one way to run the operation)", node.path);
+  std::vector<profile::Option> options;
+  options.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) options.push_back(ReadOption(node[i], count == 1));
+  std::stable_sort(options.begin(), options.end(), [](const profile::Option& left, const profile::Option& right) {
+    return left.frequency_mhz > right.frequency_mhz;
+  });
+  const auto twice = std::adjacent_find(
+      options.begin(), options.end(),
+      [](const profile::Option& left, const profile::Option& right) { return left.SameKnobs(right); });
+  if (twice != options.end()) {
+    Throw("{} has frequency {} twice (keep one)", node.path, twice->frequency_mhz);
+  }
+  return options;
+}
+
+class GraphReader {
+ public:
+  GraphReader(std::string_view name, std::optional<double> blocking_power_w)
+      : is_power_given_(blocking_power_w.has_value()) {
+    file_.graph.name = name;
+    file_.blocking_power_w = blocking_power_w.value_or(0);
+  }
+
+  // Before sorting.
+  GraphFile Read(const Node& file) {
+    constexpr std::array<std::string_view, 3> kKeys{"operations", "dependencies", "blocking_power"};
+    file.RequireObject(kKeys);
+    if (file.Has("blocking_power")) {
+      const double of_file = file.Member("blocking_power").Number(0, kMostBlockingPowerW, "watts");
+      if (!is_power_given_) file_.blocking_power_w = of_file;
+    }
+    const Node operations = RequireMember(file, "operations", "[...]");
+    const std::size_t count = operations.ListSize();
+    if (count == 0) Throw("operations is empty (give at least one)");
+    if (count > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
+      Throw("{} operations are too many", count);
+    }
+    for (std::size_t i = 0; i < count; ++i) ReadOperation(operations[i]);
+    if (file.Has("dependencies")) {
+      const Node dependencies = file.Member("dependencies");
+      for (std::size_t i = 0; i < dependencies.ListSize(); ++i) {
+        ReadDependency(dependencies[i]);
+      }
+    }
+    MergeDependencies();
+    return std::move(file_);
+  }
+
+ private:
+  void ReadOperation(const Node& node) {
+    constexpr std::array<std::string_view, 3> kKeys{"name", "resource", "options"};
+    node.RequireObject(kKeys);
+    OperationGraph& graph = file_.graph;
+    const int operation = static_cast<int>(graph.operations.size());
+    std::string name = ReadName(RequireMember(node, "name", "\"a\""));
+    if (const auto [same, is_new] = operation_of_name_.emplace(name, operation); !is_new) {
+      Throw("{}.name {} is also the name of operations[{}] (rename one)", node.path, Excerpt(name),
+            same->second);
+    }
+    const int rank =
+        node.Has("resource") ? RankOf(ReadName(node.Member("resource"))) : OwnRank(node.path, name);
+    std::vector<profile::Option> options = ReadOptions(RequireMember(node, "options", "[...]"));
+    graph.option_sets.push_back({.name = std::move(name),
+                                 .kind = InstructionKind::kOperation,
+                                 .stage = rank,
+                                 .chunk = 0,
+                                 .options = std::move(options),
+                                 .baseline = 0});
+    graph.operations.push_back({.option_set = operation, .rank = rank});
+    std::vector<int>& order = graph.rank_orders[static_cast<std::size_t>(rank)];
+    if (!order.empty()) graph.dependencies.push_back({order.back(), operation, 0});
+    order.push_back(operation);
+  }
+
+  int RankOf(const std::string& resource) {
+    const auto [known, is_new] = rank_of_resource_.emplace(resource, ranks());
+    if (is_new) AddRank(resource);
+    return known->second;
+  }
+
+  int OwnRank(const std::string& path, const std::string& name) {
+    if (file_.blocking_power_w > 0) {
+      Throw(
+          "{} {} has no resource, so what would draw the blocking power while it waits is unknown "
+          "(name its resource, or leave the blocking power out)",
+          path, Excerpt(name));
+    }
+    AddRank(name);
+    return ranks() - 1;
+  }
+
+  void AddRank(const std::string& name) {
+    file_.graph.rank_names.push_back(name);
+    file_.graph.rank_orders.emplace_back();
+  }
+
+  void ReadDependency(const Node& node) {
+    constexpr std::array<std::string_view, 3> kKeys{"from", "to", "delay"};
+    node.RequireObject(kKeys);
+    Dependency dependency{.from = OperationNamed(RequireMember(node, "from", "\"a\"")),
+                          .to = OperationNamed(RequireMember(node, "to", "\"b\""))};
+    if (node.Has("delay")) {
+      dependency.delay = ToNanoseconds(node.Member("delay").Number(0, kLongestSeconds, "seconds"));
+    }
+    file_.graph.dependencies.push_back(dependency);
+  }
+
+  int OperationNamed(const Node& node) const {
+    const std::string name = ReadName(node);
+    const auto found = operation_of_name_.find(name);
+    if (found == operation_of_name_.end()) {
+      Throw("{}: there is no operation {} (name one of those in operations)", node.path,
+            Excerpt(name));
+    }
+    return found->second;
+  }
+
+  // A dependency may repeat what the order on a resource says already, or one above it: the longest
+  // delay says it all.
+  void MergeDependencies() {
+    std::vector<Dependency>& dependencies = file_.graph.dependencies;
+    std::sort(dependencies.begin(), dependencies.end(),
+              [](const Dependency& left, const Dependency& right) {
+                return std::tie(left.from, left.to, right.delay) <
+                       std::tie(right.from, right.to, left.delay);
+              });
+    const auto end = std::unique(dependencies.begin(), dependencies.end(),
+                                 [](const Dependency& left, const Dependency& right) {
+                                   return left.from == right.from && left.to == right.to;
+                                 });
+    dependencies.erase(end, dependencies.end());
+  }
+
+  int ranks() const { return static_cast<int>(file_.graph.rank_names.size()); }
+
+  GraphFile file_;
+  bool is_power_given_;
+  std::unordered_map<std::string, int> operation_of_name_;
+  std::unordered_map<std::string, int> rank_of_resource_;
+};
+
+}  // namespace
+
+Result<GraphFile> ParseOperationGraph(std::string_view text, std::string_view name,
+                                      std::optional<double> blocking_power_w) {
+  auto file = json_file::Read(text, name, kDeepest, [&](const Node& root) {
+    return GraphReader(name, blocking_power_w).Read(root);
+  });
+  if (!file) return file;
+  auto sorted = SortTopologically(std::move(file->graph));
+  if (!sorted) return Fail(sorted);
+  if (auto fits = CheckDurations(*sorted); !fits) return Fail(fits);
+  file->graph = *std::move(sorted);
+  return file;
+}
+
+}  // namespace perseus::schedule

@@ -1,0 +1,124 @@
+#include "perseus/planning/schedule/operation_graph.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <random>
+
+namespace perseus::schedule {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Operations "a", "b", ... each on a rank of its own.
+OperationGraph MakeGraph(int operations, std::vector<Dependency> dependencies) {
+  OperationGraph graph;
+  graph.name = "work.json";
+  for (int i = 0; i < operations; ++i) {
+    OptionSet set;
+    set.name = std::string(1, static_cast<char>('a' + i % 26));
+    graph.option_sets.push_back(set);
+    graph.operations.push_back({.option_set = i, .rank = i});
+    graph.rank_names.push_back(set.name);
+    graph.rank_orders.push_back({i});
+  }
+  graph.dependencies = std::move(dependencies);
+  return graph;
+}
+
+//   d -> c -> b -> a
+TEST(SortTopologically, RenumbersEverything) {
+  const auto sorted = SortTopologically(MakeGraph(4, {{1, 0, 10}, {2, 1, 20}, {3, 2, 30}}));
+  ASSERT_TRUE(sorted) << sorted.error().message;
+  EXPECT_EQ(Describe(*sorted, 0), "\"d\"");
+  EXPECT_EQ(Describe(*sorted, 3), "\"a\"");
+  ASSERT_EQ(sorted->dependencies.size(), 3U);
+  for (int i = 0; i < 3; ++i) {
+    const Dependency& dependency = sorted->dependencies[static_cast<std::size_t>(i)];
+    EXPECT_EQ(dependency.from, i);
+    EXPECT_EQ(dependency.to, i + 1);
+    EXPECT_EQ(dependency.delay, 30 - 10 * i);
+  }
+  EXPECT_THAT(sorted->rank_orders,
+              ElementsAre(ElementsAre(3), ElementsAre(2), ElementsAre(1), ElementsAre(0)));
+}
+
+TEST(SortTopologically, LeavesWhatIsInOrderAsItIs) {
+  const auto sorted = SortTopologically(MakeGraph(4, {{0, 3}, {1, 2}}));
+  ASSERT_TRUE(sorted) << sorted.error().message;
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(sorted->operations[static_cast<std::size_t>(i)].option_set, i);
+  }
+}
+
+//        ,-> c --.
+//   a -> b       v
+//        ^------ d -> e
+TEST(SortTopologically, NamesTheCycleAndNothingElse) {
+  const auto sorted = SortTopologically(MakeGraph(5, {{0, 1}, {1, 2}, {2, 3}, {3, 1}, {3, 4}}));
+  ASSERT_FALSE(sorted);
+  EXPECT_EQ(sorted.error().message.find("\"a\""), std::string::npos);
+  EXPECT_EQ(sorted.error().message.find("\"e\""), std::string::npos);
+  EXPECT_THAT(sorted.error().message, HasSubstr("\"b\" -> \"c\" -> \"d\""));
+  EXPECT_EQ(SortTopologically(MakeGraph(1, {{0, 0}})).error().message,
+            "work.json: operations wait for each other: \"a\" -> \"a\" (remove one of these "
+            "dependencies; operations on one resource also wait for those before them)");
+}
+
+TEST(SortTopologically, ALongCycleStillFitsOnALine) {
+  std::vector<Dependency> ring;
+  ring.reserve(20);
+  for (int i = 0; i < 20; ++i) ring.push_back({i, (i + 1) % 20});
+  EXPECT_THAT(SortTopologically(MakeGraph(20, ring)).error().message, HasSubstr(" -> 12 more -> "));
+}
+
+TEST(SortTopologically, RandomGraphs) {
+  std::mt19937 random(1);
+  auto below = [&](int end) { return std::uniform_int_distribution<int>(0, end - 1)(random); };
+  for (int round = 0; round < 2000; ++round) {
+    const int operations = 1 + below(12);
+    std::vector<int> hidden_order(static_cast<std::size_t>(operations));
+    std::iota(hidden_order.begin(), hidden_order.end(), 0);
+    std::shuffle(hidden_order.begin(), hidden_order.end(), random);
+    std::vector<Dependency> dependencies;
+    for (int i = 0; i < 2 * operations; ++i) {
+      const int from = below(operations);
+      const int to = below(operations);
+      if (from < to) {
+        dependencies.push_back({hidden_order[static_cast<std::size_t>(from)],
+                                hidden_order[static_cast<std::size_t>(to)]});
+      }
+    }
+    const auto sorted = SortTopologically(MakeGraph(operations, dependencies));
+    ASSERT_TRUE(sorted) << sorted.error().message;
+    for (const Dependency& dependency : sorted->dependencies) {
+      ASSERT_LT(dependency.from, dependency.to);
+    }
+    // A way back from the last to the first closes a cycle exactly if there is a way there.
+    if (!dependencies.empty()) {
+      dependencies.push_back({dependencies[0].to, dependencies[0].from});
+      EXPECT_FALSE(SortTopologically(MakeGraph(operations, dependencies)));
+    }
+  }
+}
+
+//   a -> b: as long as the planner's range, and a delay beyond it.
+TEST(CheckDurations, CountsOperationsAtTheirSlowestAndDelays) {
+  constexpr Nanoseconds kMost = std::numeric_limits<Nanoseconds>::max() / 8;
+  OperationGraph graph = MakeGraph(2, {{0, 1, 0}});
+  graph.option_sets[0].options = {{1400, {}, 1, 1, 1}, {1000, {}, kMost - 1, 1, 1}};
+  graph.option_sets[1].options = {{1400, {}, 1, 1, 1}};
+  EXPECT_TRUE(CheckDurations(graph));
+  graph.dependencies[0].delay = 1;
+  ASSERT_FALSE(CheckDurations(graph));
+  EXPECT_THAT(CheckDurations(graph).error().message, HasSubstr("work.json: the durations"));
+  graph.dependencies[0].delay = std::numeric_limits<Nanoseconds>::max();
+  EXPECT_FALSE(CheckDurations(graph));
+}
+
+}  // namespace
+}  // namespace perseus::schedule

@@ -1,0 +1,275 @@
+// BuildOperationGraph: a schedule laid out over a profile.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/schedule_check.h"
+#include "perseus/planning/schedule/topological_order.h"
+
+namespace perseus::schedule {
+namespace {
+
+constexpr int kNone = -1;
+
+// The option that runs when nobody plans: the maximum frequency, at which other knobs may vary.
+int FindBaseline(const std::vector<profile::Option>& options) {
+  const auto best =
+      std::min_element(options.begin(), options.end(), [](const profile::Option& left, const profile::Option& right) {
+        if (left.frequency_mhz != right.frequency_mhz) {
+          return left.frequency_mhz > right.frequency_mhz;
+        }
+        return left.time < right.time;
+      });
+  return static_cast<int>(best - options.begin());
+}
+
+class PipelineGraphBuilder {
+ public:
+  PipelineGraphBuilder(const Schedule& schedule, const profile::Profile& profile, const PipelineModel& model)
+      : schedule_(schedule), profile_(profile), model_(model) {}
+
+  Result<OperationGraph> Build() {
+    if (auto fits = CheckInputs(); !fits) return Fail(fits);
+    graph_.name = schedule_.name;
+    graph_.other_knob_names = profile_.other_knob_names();
+    const std::size_t pairs =
+        schedule_.rank_of_stage.size() * static_cast<std::size_t>(schedule_.microbatches);
+    for (std::vector<int>& operations : operation_of_) operations.resize(pairs, kNone);
+    for (int rank = 0; rank < ranks(); ++rank) {
+      if (auto laid = LayOutRank(rank); !laid) return Fail(laid);
+    }
+    AddDataDependencies();
+    if (auto fits = CheckDurations(graph_); !fits) return Fail(fits);
+
+    const TopologicalOrder found = FindTopologicalOrder(graph_);
+    if (!found.cycle.empty()) return FailWithDeadlock(found.cycle);
+    return Renumber(std::move(graph_), found.order);
+  }
+
+ private:
+  Result<void> CheckInputs() const {
+    if (auto defect = FindDefect(schedule_)) {
+      return Fail("schedule {}: rank {}: {}", schedule_.name, defect->rank, defect->message);
+    }
+    if (profile_.stages() != ranks()) {
+      return Fail(
+          "{} has {} stages, but schedule {} has {} ranks (a profile needs one stage for "
+          "each rank; profile again, or change the number of ranks)",
+          profile_.name(), profile_.stages(), schedule_.name, ranks());
+    }
+    // Chunks that the profile tells apart and the schedule does not would be left out in silence.
+    if (const int chunks =
+            1 + *std::max_element(schedule_.chunk_of_stage.begin(), schedule_.chunk_of_stage.end());
+        profile_.chunks() > chunks) {
+      return Fail(
+          "{} tells {} chunks of a stage apart, but schedule {} runs {} on a rank (profile "
+          "again without interleaving, or choose a schedule with {} chunks)",
+          profile_.name(), profile_.chunks(), schedule_.name, chunks, profile_.chunks());
+    }
+    if (model_.gpus_per_stage < 1) {
+      return Fail("gpus_per_stage is {} (expected at least 1)", model_.gpus_per_stage);
+    }
+    return {};
+  }
+
+  Result<void> LayOutRank(int rank) {
+    graph_.rank_names.push_back(fmt::format("rank {}", rank));
+    graph_.rank_orders.emplace_back();
+    const FixedOperations& fixed = model_.fixed;
+    int load = kNone;
+    for (const Action& action : schedule_.ranks[static_cast<std::size_t>(rank)]) {
+      if (action.kind == InstructionKind::kForward && action.stage == 0 && fixed.load.time > 0) {
+        if (load == kNone) load = AddFixedOptions(InstructionKind::kLoad, rank, fixed.load);
+        Append(rank, load, action.microbatch);
+      }
+      auto options = OptionsOf(action);
+      if (!options) return Fail(options);
+      OperationOf(action.kind, action.stage, action.microbatch) =
+          Append(rank, *options, action.microbatch);
+    }
+    if (fixed.all_reduce.time > 0) {
+      Append(rank, AddFixedOptions(InstructionKind::kAllReduce, rank, fixed.all_reduce), kNone);
+    }
+    if (fixed.optimizer.time > 0) {
+      Append(rank, AddFixedOptions(InstructionKind::kOptimizer, rank, fixed.optimizer), kNone);
+    }
+    return {};
+  }
+
+  // Adds an operation behind the last one of its rank.
+  int Append(int rank, int option_set, int microbatch) {
+    const int operation = static_cast<int>(graph_.operations.size());
+    graph_.operations.push_back({option_set, rank, microbatch});
+    std::vector<int>& order = graph_.rank_orders[static_cast<std::size_t>(rank)];
+    if (!order.empty()) graph_.dependencies.push_back({order.back(), operation, 0});
+    order.push_back(operation);
+    return operation;
+  }
+
+  // The option set of that stage and kind; copied from the profile when first asked for.
+  Result<int> OptionsOf(const Action& action) {
+    const auto stage = static_cast<std::size_t>(action.stage);
+    if (option_sets_.empty()) {
+      option_sets_.resize(schedule_.rank_of_stage.size());
+      for (auto& of_stage : option_sets_) of_stage.fill(kNone);
+    }
+    int& option_set = option_sets_[stage][static_cast<std::size_t>(action.kind)];
+    if (option_set != kNone) return option_set;
+
+    const int rank = schedule_.rank_of_stage[stage];
+    const int chunk = schedule_.chunk_of_stage[stage];
+    const profile::ProfileEntry* entry = profile_.Find(rank, chunk, action.kind);
+    if (entry == nullptr) return FailWithMissingEntry(rank, chunk, action.kind);
+    OptionSet set{.name = OptionSetName(rank, chunk, action.kind),
+                  .kind = action.kind,
+                  .stage = rank,
+                  .chunk = chunk,
+                  .options = entry->options,
+                  .baseline = FindBaseline(entry->options)};
+    for (profile::Option& option : set.options) {
+      option.energy_j *= model_.gpus_per_stage;
+      option.energy_ci_j *= model_.gpus_per_stage;
+    }
+    option_set = AddOptions(std::move(set));
+    return option_set;
+  }
+
+  int AddFixedOptions(InstructionKind kind, int rank, const FixedOperations::Cost& cost) {
+    profile::Option option;
+    option.time = cost.time;
+    option.other_knobs.resize(profile_.other_knob_names().size());
+    const double energy_j =
+        cost.energy_j < 0 ? model_.blocking_power_w * ToSeconds(cost.time) : cost.energy_j;
+    option.energy_j = energy_j * model_.gpus_per_stage;
+    return AddOptions({.name = fmt::format("stage {} {}", rank, Name(kind)),
+                       .kind = kind,
+                       .stage = rank,
+                       .chunk = 0,
+                       .options = {std::move(option)},
+                       .baseline = 0});
+  }
+
+  int AddOptions(OptionSet set) {
+    graph_.option_sets.push_back(std::move(set));
+    return static_cast<int>(graph_.option_sets.size()) - 1;
+  }
+
+  std::string OptionSetName(int rank, int chunk, InstructionKind kind) const {
+    if (schedule_.stages() == ranks()) return fmt::format("stage {} {}", rank, Name(kind));
+    return fmt::format("stage {} chunk {} {}", rank, chunk, Name(kind));
+  }
+
+  tl::unexpected<Error> FailWithMissingEntry(int rank, int chunk, InstructionKind kind) const {
+    const std::string missing = OptionSetName(rank, chunk, kind);
+    if (chunk >= profile_.chunks()) {
+      return Fail(
+          "{}: {} is missing: schedule {} runs several chunks on a rank, and the profile "
+          "tells {} (profile every chunk and write the column `chunk`)",
+          profile_.name(), missing, schedule_.name,
+          profile_.chunks() == 1 ? std::string("none apart")
+                                 : fmt::format("only {} apart", profile_.chunks()));
+    }
+    return Fail(
+        "{}: {} is missing, which schedule {} runs (profile it, or choose a schedule "
+        "without it)",
+        profile_.name(), missing, schedule_.name);
+  }
+
+  void AddDataDependencies() {
+    using enum InstructionKind;
+    for (int stage = 0; stage < schedule_.stages(); ++stage) {
+      for (int microbatch = 0; microbatch < schedule_.microbatches; ++microbatch) {
+        const int forward = OperationOf(kForward, stage, microbatch);
+        const int gradient = GradientOf(stage, microbatch);
+        const int weight = OperationOf(kBackwardWeight, stage, microbatch);
+        const int recompute = OperationOf(kRecompute, stage, microbatch);
+        if (stage + 1 < schedule_.stages()) {
+          Connect(forward, OperationOf(kForward, stage + 1, microbatch));
+          Connect(GradientOf(stage + 1, microbatch), gradient);
+        }
+        Connect(forward, gradient);
+        Connect(forward, recompute);
+        Connect(recompute, gradient);
+        Connect(gradient, weight);
+      }
+    }
+  }
+
+  void Connect(int from, int to) {
+    if (from == kNone || to == kNone) return;
+    // On one rank the order alone sees to it, unless it is the wrong way round; then the dependency
+    // closes a cycle, and the deadlock is found there.
+    if (FollowsOnRank(from, to)) return;
+    graph_.dependencies.push_back({from, to, RankOf(from) == RankOf(to) ? 0 : model_.fixed.p2p});
+  }
+
+  // A deadlock is a circle of ranks, each waiting for a computation that comes behind one which
+  // itself waits. The dependencies to show are those that are not merely a rank's own order.
+  tl::unexpected<Error> FailWithDeadlock(const std::vector<int>& cycle) const {
+    constexpr int kMostShown = 4;
+    std::string waits;
+    int shown = 0;
+    for (std::size_t i = 0; i < cycle.size() && shown < kMostShown; ++i) {
+      const int from = cycle[i];
+      const int to = cycle[(i + 1) % cycle.size()];
+      if (FollowsOnRank(from, to)) continue;
+      waits += fmt::format("{}rank {} waits at {} for {}", shown++ == 0 ? "" : ", ", RankOf(to),
+                           DescribeComputation(to), DescribeComputation(from));
+    }
+    return Fail(
+        "schedule {} deadlocks: {} (order each rank so that no computation comes before one "
+        "that it needs)",
+        schedule_.name, waits);
+  }
+
+  std::string DescribeComputation(int operation) const {
+    const Operation& described = graph_.operations[static_cast<std::size_t>(operation)];
+    const OptionSet& options = graph_.options_of(operation);
+    int stage = 0;
+    while (schedule_.rank_of_stage[static_cast<std::size_t>(stage)] != options.stage ||
+           schedule_.chunk_of_stage[static_cast<std::size_t>(stage)] != options.chunk) {
+      ++stage;
+    }
+    return Describe(Action{options.kind, stage, described.microbatch});
+  }
+
+  int& OperationOf(InstructionKind kind, int stage, int microbatch) {
+    const std::size_t pair =
+        static_cast<std::size_t>(stage) * static_cast<std::size_t>(schedule_.microbatches) +
+        static_cast<std::size_t>(microbatch);
+    return operation_of_[static_cast<std::size_t>(kind)][pair];
+  }
+  // What the stage below waits for: the full backward, or the dgrad of a split one.
+  int GradientOf(int stage, int microbatch) {
+    const int full = OperationOf(InstructionKind::kBackward, stage, microbatch);
+    return full != kNone ? full : OperationOf(InstructionKind::kBackwardInput, stage, microbatch);
+  }
+
+  int ranks() const { return static_cast<int>(schedule_.ranks.size()); }
+  int RankOf(int operation) const {
+    return graph_.operations[static_cast<std::size_t>(operation)].rank;
+  }
+  // Operations are numbered rank by rank, in order, until the graph is sorted.
+  bool FollowsOnRank(int from, int to) const { return RankOf(from) == RankOf(to) && from < to; }
+
+  static constexpr std::size_t kComputations =
+      static_cast<std::size_t>(InstructionKind::kRecompute) + 1;
+
+  const Schedule& schedule_;
+  const profile::Profile& profile_;
+  const PipelineModel& model_;
+  OperationGraph graph_;
+  std::vector<std::array<int, kComputations>> option_sets_;   // [stage][kind]
+  std::array<std::vector<int>, kComputations> operation_of_;  // [kind][stage and microbatch]
+};
+
+}  // namespace
+
+Result<OperationGraph> BuildOperationGraph(const Schedule& schedule, const profile::Profile& profile,
+                                           const PipelineModel& model) {
+  return PipelineGraphBuilder(schedule, profile, model).Build();
+}
+
+}  // namespace perseus::schedule

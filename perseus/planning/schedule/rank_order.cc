@@ -1,0 +1,87 @@
+#include "perseus/planning/schedule/rank_order.h"
+
+#include <algorithm>
+
+namespace perseus::schedule {
+
+void RankOrder::Forward(int chunk) {
+  Add(InstructionKind::kForward, chunk, next_forward_[Index(chunk)]++);
+}
+
+void RankOrder::Recompute(int chunk) {
+  Add(InstructionKind::kRecompute, chunk, next_backward_[Index(chunk)]);
+}
+
+void RankOrder::Backward(int chunk) {
+  Add(InstructionKind::kBackward, chunk, next_backward_[Index(chunk)]++);
+  ++next_weight_[Index(chunk)];
+}
+
+void RankOrder::BackwardInput(int chunk) {
+  Add(InstructionKind::kBackwardInput, chunk, next_backward_[Index(chunk)]++);
+  pending_weights_.push_back(chunk);
+}
+
+void RankOrder::BackwardWeight(int chunk) {
+  Add(InstructionKind::kBackwardWeight, chunk, next_weight_[Index(chunk)]++);
+  pending_weights_.erase(std::find(pending_weights_.begin(), pending_weights_.end(), chunk));
+}
+
+void RankOrder::OldestBackwardWeight() {
+  if (has_pending_weights()) BackwardWeight(pending_weights_.front());
+}
+
+std::vector<Action> GpipeOrder(const ScheduleSpec& spec, int rank) {
+  RankOrder order({rank});
+  for (int i = 0; i < spec.microbatches; ++i) order.Forward(0);
+  for (int i = 0; i < spec.microbatches; ++i) order.Backward(0);
+  return std::move(order).Take();
+}
+
+int MicrobatchesPerRound(int microbatches, int ranks) {
+  return microbatches / std::max(1, microbatches / ranks);
+}
+
+std::vector<Action> OneForwardOneBackwardOrder(const ScheduleSpec& spec, int rank,
+                                               OneForwardOneBackward variant) {
+  using Backward = OneForwardOneBackward::Backward;
+  std::vector<int> stages;
+  stages.reserve(static_cast<std::size_t>(spec.chunks));
+  for (int chunk = 0; chunk < spec.chunks; ++chunk) stages.push_back(chunk * spec.ranks + rank);
+  RankOrder order(std::move(stages));
+
+  // Forwards visit the chunks round by round, first to last; backwards last to first.
+  const int round = MicrobatchesPerRound(spec.microbatches, spec.ranks);
+  auto forward_chunk = [&](int index) { return index / round % spec.chunks; };
+  auto backward_chunk = [&](int index) { return spec.chunks - 1 - forward_chunk(index); };
+
+  const int total = spec.microbatches * spec.chunks;
+  const int warmup =
+      std::min(total, (spec.chunks - 1) * round + variant.warmup_per_hop * (spec.ranks - 1 - rank));
+  for (int i = 0; i < warmup; ++i) order.Forward(forward_chunk(i));
+  for (int i = 0; i < total; ++i) {
+    if (warmup + i < total) order.Forward(forward_chunk(warmup + i));
+    const int chunk = backward_chunk(i);
+    switch (variant.backward) {
+      case Backward::kFull:
+        order.Backward(chunk);
+        break;
+      case Backward::kSplit:
+        // A rank holds back as many wgrads as it has ranks before it. They fill its wait in the
+        // drain, and no rank keeps more activations than the first one does in any case.
+        order.BackwardInput(chunk);
+        if (i >= rank) order.OldestBackwardWeight();
+        break;
+      case Backward::kRecomputed:
+        // Recomputation needs nothing from other ranks, so here, ahead of the backward, it runs
+        // while the gradient is still on its way.
+        order.Recompute(chunk);
+        order.Backward(chunk);
+        break;
+    }
+  }
+  while (order.has_pending_weights()) order.OldestBackwardWeight();
+  return std::move(order).Take();
+}
+
+}  // namespace perseus::schedule

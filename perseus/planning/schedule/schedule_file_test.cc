@@ -1,0 +1,117 @@
+// Schedules as CSV: what is read, what is refused, and that nothing is lost on the way back.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "perseus/planning/schedule/schedule.h"
+
+namespace perseus::schedule {
+namespace {
+
+using ::testing::HasSubstr;
+using enum InstructionKind;
+
+// What the text means, in the canonical form; or what is wrong with it.
+std::string Read(std::string_view text) {
+  const Result<Schedule> schedule = ParseSchedule(text, "dump.csv");
+  return schedule ? FormatSchedule(*schedule) : schedule.error().message;
+}
+
+TEST(ScheduleFile, ReadsActionsInOrder) {
+  const Result<Schedule> schedule = ParseSchedule("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", "dump.csv");
+  ASSERT_TRUE(schedule) << schedule.error().message;
+  EXPECT_EQ(schedule->name, "dump.csv");
+  EXPECT_EQ(schedule->microbatches, 2);
+  EXPECT_EQ(schedule->rank_of_stage, (std::vector<int>{0, 1}));
+  EXPECT_EQ(schedule->ranks[1],
+            (std::vector<Action>{
+                {kForward, 1, 0}, {kBackward, 1, 0}, {kForward, 1, 1}, {kBackward, 1, 1}}));
+}
+
+TEST(ScheduleFile, SpacesQuotesBubblesAndLineEndsDoNotMatter) {
+  EXPECT_EQ(Read("\xEF\xBB\xBF 0F0 ,,\"0B0\",\t,\r\n, \" 1F0 \",1B0\r\n\r\n"),
+            "0F0,0B0\n1F0,1B0\n");
+}
+
+TEST(ScheduleFile, CommunicationIsNoComputation) {
+  EXPECT_EQ(Read("0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0RESHARD,0REDUCE_GRAD\n"
+                 "1RECV_F0,1F0,1B0,1SEND_B0"),
+            "0F0,0B0\n1F0,1B0\n");
+}
+
+TEST(ScheduleFile, OverlappedActionsStandInTheirOrder) {
+  EXPECT_EQ(Read("0F0,(0F1;0B0)OVERLAP_F_B,0B1"), "0F0,0F1,0B0,0B1\n");
+  EXPECT_EQ(Read("0F0,\"( 0F1 ; 0B0 )OVERLAP_F_B\",0B1"), "0F0,0F1,0B0,0B1\n");
+}
+
+TEST(ScheduleFile, InOldFilesBBesideItsWIsDgrad) {
+  EXPECT_EQ(Read("0F0,0B0,0W0,0F1,0B1"), "0F0,0I0,0W0,0F1,0B1\n");
+  EXPECT_EQ(Read("0F0,0B0,0W0,0F1,0BW1"), "0F0,0I0,0W0,0F1,0B1\n");
+}
+
+TEST(ScheduleFile, ChunksCountTheStagesOfARank) {
+  const Result<Schedule> schedule = ParseSchedule("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", "dump.csv");
+  ASSERT_TRUE(schedule) << schedule.error().message;
+  EXPECT_EQ(schedule->rank_of_stage, (std::vector<int>{0, 1, 1, 0}));
+  EXPECT_EQ(schedule->chunk_of_stage, (std::vector<int>{0, 0, 1, 1}));
+}
+
+struct Refusal {
+  std::string_view name;
+  std::string_view text;
+  std::string_view message;
+};
+
+class ScheduleFileRefusal : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(ScheduleFileRefusal, SaysWhereAndWhatToDo) {
+  EXPECT_THAT(Read(GetParam().text), HasSubstr(std::string(GetParam().message)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ScheduleFileRefusal,
+    ::testing::Values(
+        Refusal{"Nothing", "\r\n", "dump.csv: no schedule (expected a row for each rank"},
+        Refusal{"Word", "0F0,forward", "dump.csv:row 1: cell \"forward\" is no action (expected"},
+        Refusal{"Letter", "0F0,0Q0", "dump.csv:row 1: cell \"0Q0\" is no action"},
+        Refusal{"NoMicrobatch", "0F", "cell \"0F\" is no action"},
+        Refusal{"TrailingText", "0F0x", "cell \"0F0x\" is no action"},
+        Refusal{"Negative", "-1F0", "cell \"-1F0\" is no action"},
+        Refusal{"HugeNumber", "0F99999999999", "cell \"0F99999999999\" is no action"},
+        Refusal{"LargestNumber", "0F2147483647", "microbatch 2147483647 is too large"},
+        Refusal{"OpenOverlap", "(0F0;0B0", "(expected actions side by side"},
+        Refusal{"OtherOverlap", "(0F0;0B0)OVERLAP", "(expected actions side by side"},
+        Refusal{"EmptyRow", "0F0,0B0\n,,\n1F0,1B0", "dump.csv:row 2: rank 1 computes nothing"},
+        Refusal{"TwoRanks", "0F0,0B0\n0F1,0B1",
+                "dump.csv:row 2: 0F1 is here, but stage 0 was on rank 0 in row 1"},
+        Refusal{"StageGap", "0F0,0B0\n2F0,2B0",
+                "dump.csv:row 2: stage 2 is here but stage 1 is nowhere"},
+        Refusal{"MicrobatchGap", "0F0,0B0,0F2,0B2",
+                "dump.csv:row 1: forward of microbatch 1 (stage 0) is missing"},
+        Refusal{"StageLacksMicrobatch", "0F0,0F1,0B0,0B1\n1F0,1B0",
+                "dump.csv:row 2: forward of microbatch 1 (stage 1) is missing"},
+        Refusal{"SparseNumbers", "0F2000000000,0B2000000000",
+                "dump.csv:row 1: forward of microbatch 0 (stage 0) is missing"},
+        Refusal{"NoBackward", "0F0", "row 1: backward of microbatch 0 (stage 0) is missing"},
+        Refusal{"NoForward", "0B0", "row 1: forward of microbatch 0 (stage 0) is missing"},
+        Refusal{"NoDgrad", "0F0,0W0", "backward_input of microbatch 0 (stage 0) is missing"},
+        Refusal{"NoWgrad", "0F0,0I0", "backward_weight of microbatch 0 (stage 0) is missing"},
+        Refusal{"Twice", "0F0,0B0,0F0", "forward of microbatch 0 (stage 0) stands twice"},
+        Refusal{"FullAndDgrad", "0F0,0B0,0I0", "stands beside its own dgrad or wgrad"},
+        Refusal{"FullAndWgrad", "0F0,0BW0,0W0", "stands beside its own dgrad or wgrad"}),
+    [](const auto& param_info) { return std::string(param_info.param.name); });
+
+TEST(ScheduleFile, WhatIsWrittenReadsTheSame) {
+  for (std::string_view name : ScheduleNames()) {
+    const Result<Schedule> schedule = GenerateSchedule({std::string(name), 4, 8});
+    ASSERT_TRUE(schedule) << schedule.error().message;
+    const Result<Schedule> read = ParseSchedule(FormatSchedule(*schedule), name);
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ(read->ranks, schedule->ranks);
+    EXPECT_EQ(read->rank_of_stage, schedule->rank_of_stage);
+    EXPECT_EQ(read->chunk_of_stage, schedule->chunk_of_stage);
+    EXPECT_EQ(read->microbatches, schedule->microbatches);
+  }
+}
+
+}  // namespace
+}  // namespace perseus::schedule

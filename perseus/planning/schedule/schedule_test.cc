@@ -1,0 +1,308 @@
+#include "perseus/planning/schedule/schedule.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <tuple>
+
+#include "perseus/base/file.h"
+#include "perseus/planning/schedule/schedule_check.h"
+
+namespace perseus::schedule {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A schedule drawn as in PyTorch's dumps, with spaces to align what runs at the same time. The
+// spaces stand for bubbles.
+std::string Drawn(std::string_view drawing) {
+  std::string csv;
+  std::istringstream rows{std::string(drawing)};
+  for (std::string row; std::getline(rows, row);) {
+    std::istringstream words(row);
+    const std::vector<std::string> cells{std::istream_iterator<std::string>(words), {}};
+    if (!cells.empty()) csv += fmt::format("{}\n", fmt::join(cells, ","));
+  }
+  return csv;
+}
+
+std::string Generated(const ScheduleSpec& spec) {
+  const Result<Schedule> schedule = GenerateSchedule(spec);
+  return schedule ? FormatSchedule(*schedule) : schedule.error().message;
+}
+
+TEST(Schedule, Gpipe) {
+  EXPECT_EQ(Generated({.name = "gpipe", .ranks = 3, .microbatches = 4}), Drawn(R"(
+    0F0 0F1 0F2 0F3                         0B0 0B1 0B2 0B3
+        1F0 1F1 1F2 1F3                 1B0 1B1 1B2 1B3
+            2F0 2F1 2F2 2F3 2B0 2B1 2B2 2B3
+  )"));
+}
+
+TEST(Schedule, OneForwardOneBackward) {
+  EXPECT_EQ(Generated({.name = "1f1b", .ranks = 3, .microbatches = 4}), Drawn(R"(
+    0F0 0F1 0F2         0B0 0F3 0B1     0B2     0B3
+        1F0 1F1     1B0 1F2 1B1 1F3 1B2     1B3
+            2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3
+  )"));
+}
+
+TEST(Schedule, OneForwardOneBackwardWithFewMicrobatches) {
+  EXPECT_EQ(Generated({.name = "1f1b", .ranks = 4, .microbatches = 2}), Drawn(R"(
+    0F0 0F1                     0B0 0B1
+        1F0 1F1             1B0 1B1
+            2F0 2F1     2B0 2B1
+                3F0 3B0 3F1 3B1
+  )"));
+}
+
+// Each recompute stands where the rank waits for the gradient.
+TEST(Schedule, EarlyRecompute) {
+  EXPECT_EQ(Generated({.name = "early-recompute-1f1b", .ranks = 2, .microbatches = 3}), Drawn(R"(
+    0F0 0F1 0R0         0B0 0F2 0R1     0B1 0R2     0B2
+        1F0 1R0     1B0 1F1 1R1     1B1 1F2 1R2 1B2
+  )"));
+}
+
+TEST(Schedule, InterleavedOneForwardOneBackward) {
+  EXPECT_EQ(Generated({.name = "interleaved-1f1b", .ranks = 2, .microbatches = 4, .chunks = 2}),
+            Drawn(R"(
+    0F0 0F1 2F0 2F1     0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1     2B2     2B3     0B2     0B3
+        1F0 1F1     3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3     1B2     1B3
+  )"));
+}
+
+// The wgrads that rank r holds back (r of them) fill its drain.
+TEST(Schedule, ZbH1) {
+  EXPECT_EQ(Generated({.name = "zb-h1", .ranks = 3, .microbatches = 4}), Drawn(R"(
+    0F0 0F1 0F2         0I0 0W0 0F3 0I1 0W1     0I2 0W2 0I3 0W3
+        1F0 1F1     1I0 1F2 1I1 1W0 1F3 1I2 1W1 1I3 1W2 1W3
+            2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3
+  )"));
+}
+
+TEST(Schedule, InterleavedZb) {
+  EXPECT_EQ(Generated({.name = "interleaved-zb", .ranks = 2, .microbatches = 2, .chunks = 2}),
+            Drawn(R"(
+    0F0 0F1 2F0     2F1 2I0 2W0 2I1 2W1 0I0 0W0     0I1 0W1
+        1F0 1F1 3F0 3I0 3F1 3I1 3W0 1I0 3W1 1I1 1W0 1W1
+  )"));
+}
+
+//   rank 0:  stage 0  stage 3
+//   rank 1:  stage 1  stage 2
+TEST(Schedule, ZbV) {
+  EXPECT_EQ(Generated({.name = "zb-v", .ranks = 2, .microbatches = 3}), Drawn(R"(
+    0F0 0F1 0F2     3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1     0I2 0W2
+        1F0 2F0 1F1 2F1         2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2
+  )"));
+}
+
+//   rank 0:  stage 0  stage 3
+//   rank 1:  stage 1  stage 2
+TEST(Schedule, DualPipeV) {
+  EXPECT_EQ(Generated({.name = "dualpipe-v", .ranks = 2, .microbatches = 4}), Drawn(R"(
+    0F0 0F1 0F2     3F0 3I0 3W0 3F1 0F3 3B1     3F2 0B0 3B2 3F3 0B1     3B3 0I2 0W2 0I3 0W3
+        1F0 2F0 1F1 2F1 1F2         2B0 2F2 1B0 1F3 2B1 2F3 1B1 2B2 1B2 2I3 1I3 2W3 1W3
+  )"));
+}
+
+TEST(Schedule, PlacesStagesInALoopOrInAV) {
+  const Result<Schedule> looped =
+      GenerateSchedule({.name = "interleaved-zb", .ranks = 2, .microbatches = 2, .chunks = 3});
+  ASSERT_TRUE(looped);
+  EXPECT_EQ(looped->rank_of_stage, (std::vector<int>{0, 1, 0, 1, 0, 1}));
+  EXPECT_EQ(looped->chunk_of_stage, (std::vector<int>{0, 0, 1, 1, 2, 2}));
+
+  const Result<Schedule> folded =
+      GenerateSchedule({.name = "zb-v", .ranks = 3, .microbatches = 1, .chunks = 2});
+  ASSERT_TRUE(folded);
+  EXPECT_EQ(folded->rank_of_stage, (std::vector<int>{0, 1, 2, 2, 1, 0}));
+  EXPECT_EQ(folded->chunk_of_stage, (std::vector<int>{0, 0, 0, 1, 1, 1}));
+}
+
+TEST(Schedule, RefusesWhatItCannotTakeAndSaysWhatItCan) {
+  EXPECT_EQ(Generated({.name = "1f1bb", .ranks = 2, .microbatches = 2}),
+            "unknown schedule \"1f1bb\" (did you mean \"1f1b\"?)");
+  EXPECT_THAT(Generated({.name = "bfs", .ranks = 2, .microbatches = 2}),
+              HasSubstr("(known: gpipe, 1f1b, interleaved-1f1b,"));
+  EXPECT_EQ(Generated({.name = "1f1b", .ranks = 0, .microbatches = 2}),
+            "schedule 1f1b: 0 ranks (expected 1 to 100000)");
+  EXPECT_EQ(Generated({.name = "gpipe", .ranks = 2, .microbatches = -1}),
+            "schedule gpipe: -1 microbatches (expected 1 to 1000000)");
+  EXPECT_THAT(Generated({.name = "zb-h1", .ranks = 2, .microbatches = 2, .chunks = 2}),
+              HasSubstr("it has one stage a rank"));
+  EXPECT_THAT(Generated({.name = "interleaved-1f1b", .ranks = 4, .microbatches = 9, .chunks = 2}),
+              HasSubstr("(take 8 or 10 microbatches)"));
+  EXPECT_THAT(Generated({.name = "zb-v", .ranks = 2, .microbatches = 2, .chunks = 3}),
+              HasSubstr("(take 2)"));
+  EXPECT_THAT(Generated({.name = "dualpipe-v", .ranks = 4, .microbatches = 7}),
+              HasSubstr("(take at least 8"));
+  EXPECT_THAT(Generated({.name = "1f1b", .ranks = 10'000, .microbatches = 100'000}),
+              HasSubstr("(take fewer)"));
+}
+
+// What a stage has to wait for, besides the computations before it on its rank.
+std::vector<Action> Needs(const Schedule& schedule, const std::set<std::pair<int, int>>& split,
+                          const Action& action) {
+  using enum InstructionKind;
+  const auto [kind, stage, microbatch] = action;
+  const bool last = stage + 1 == schedule.stages();
+  if (kind == kForward) {
+    return stage == 0 ? std::vector<Action>{}
+                      : std::vector<Action>{{kForward, stage - 1, microbatch}};
+  }
+  if (kind == kBackwardWeight) return {{kBackwardInput, stage, microbatch}};
+  if (kind == kRecompute || last) return {{kForward, stage, microbatch}};
+  return {{kForward, stage, microbatch},
+          {split.contains({stage + 1, microbatch}) ? kBackwardInput : kBackward, stage + 1,
+           microbatch}};
+}
+
+// Runs whatever can run until nothing more can. Returns how many computations ran.
+std::size_t CountRunnable(const Schedule& schedule) {
+  auto key = [](const Action& action) {
+    return std::tuple(action.kind, action.stage, action.microbatch);
+  };
+  std::set<std::pair<int, int>> split;
+  for (const std::vector<Action>& rank : schedule.ranks) {
+    for (const Action& action : rank) {
+      if (action.kind == InstructionKind::kBackwardInput) {
+        split.insert({action.stage, action.microbatch});
+      }
+    }
+  }
+  std::set<std::tuple<InstructionKind, int, int>> done;
+  std::vector<std::size_t> next(schedule.ranks.size());
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (std::size_t rank = 0; rank < next.size(); ++rank) {
+      while (next[rank] < schedule.ranks[rank].size()) {
+        const Action& action = schedule.ranks[rank][next[rank]];
+        const std::vector<Action> needs = Needs(schedule, split, action);
+        if (!std::all_of(needs.begin(), needs.end(),
+                         [&](const Action& need) { return done.contains(key(need)); })) {
+          break;
+        }
+        done.insert(key(action));
+        ++next[rank];
+        progress = true;
+      }
+    }
+  }
+  return done.size();
+}
+
+std::size_t CountActions(const Schedule& schedule) {
+  std::size_t actions = 0;
+  for (const std::vector<Action>& rank : schedule.ranks) actions += rank.size();
+  return actions;
+}
+
+// The most microbatches between their forward and the `end` of their backward at any moment.
+int MostInFlight(const std::vector<Action>& rank, InstructionKind end) {
+  int most = 0;
+  int in_flight = 0;
+  for (const Action& action : rank) {
+    if (action.kind == InstructionKind::kForward) most = std::max(most, ++in_flight);
+    if (action.kind == end) --in_flight;
+  }
+  return most;
+}
+
+// Every schedule for every size it takes, up to small ones where all that is irregular shows.
+template <typename Check>
+void ForEverySchedule(int most_ranks, int most_microbatches, Check check) {
+  for (std::string_view name : ScheduleNames()) {
+    for (int ranks = 1; ranks <= most_ranks; ++ranks) {
+      for (int microbatches = 1; microbatches <= most_microbatches; ++microbatches) {
+        for (int chunks = 1; chunks <= 3; ++chunks) {
+          const Result<Schedule> schedule =
+              GenerateSchedule({std::string(name), ranks, microbatches, chunks});
+          if (!schedule) continue;
+          SCOPED_TRACE(fmt::format("{} with {} ranks, {} microbatches, {} chunks", name, ranks,
+                                   microbatches, chunks));
+          check(*schedule);
+        }
+      }
+    }
+  }
+}
+
+TEST(Schedule, EachComputesEverythingOnceAndNeverDeadlocks) {
+  int schedules = 0;
+  ForEverySchedule(6, 14, [&](const Schedule& schedule) {
+    const std::optional<ScheduleDefect> defect = FindDefect(schedule);
+    EXPECT_FALSE(defect) << defect->message;
+    EXPECT_EQ(CountRunnable(schedule), CountActions(schedule));
+    ++schedules;
+  });
+  EXPECT_GT(schedules, 800);
+}
+
+TEST(Schedule, OneForwardOneBackwardKeepsNoMoreInFlightThanRanksAfterIt) {
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    for (int microbatches = 1; microbatches <= 20; ++microbatches) {
+      const auto schedule = GenerateSchedule({"1f1b", ranks, microbatches});
+      const auto zero_bubble = GenerateSchedule({"zb-h1", ranks, microbatches});
+      ASSERT_TRUE(schedule && zero_bubble);
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto at = static_cast<std::size_t>(rank);
+        EXPECT_EQ(MostInFlight(schedule->ranks[at], InstructionKind::kBackward),
+                  std::min(ranks - rank, microbatches));
+        // ZB-H1's promise: no rank needs more memory than 1F1B's first one.
+        EXPECT_EQ(MostInFlight(zero_bubble->ranks[at], InstructionKind::kBackwardWeight),
+                  std::min(ranks, microbatches));
+      }
+    }
+  }
+}
+
+TEST(Schedule, WithoutHeldBackWeightsZbH1Is1F1B) {
+  const auto one_rank = GenerateSchedule({"zb-h1", 1, 2});
+  ASSERT_TRUE(one_rank);
+  EXPECT_EQ(FormatSchedule(*one_rank), "0F0,0I0,0W0,0F1,0I1,0W1\n");
+}
+
+// Dumps as PyTorch published them (shared data, absent on a user's machine).
+class PublishedSchedule : public ::testing::Test {
+ protected:
+  void Compare(const std::string& file, const ScheduleSpec& spec) {
+    namespace fs = std::filesystem;
+    const char* shared = std::getenv("PERSEUS_SHARED_DIR");
+    const fs::path path =
+        (shared ? fs::path(shared) : fs::path(PERSEUS_SOURCE_DIR) / ".." / "shared") / "schedules" /
+        file;
+    if (!fs::exists(path)) {
+      GTEST_SKIP() << path << " is absent (set PERSEUS_SHARED_DIR to compare)";
+    }
+    const Result<std::string> text = ReadFile(path);
+    ASSERT_TRUE(text) << text.error().message;
+    const Result<Schedule> published = ParseSchedule(*text, file);
+    ASSERT_TRUE(published) << published.error().message;
+    const Result<Schedule> generated = GenerateSchedule(spec);
+    ASSERT_TRUE(generated) << generated.error().message;
+    EXPECT_EQ(FormatSchedule(*published), FormatSchedule(*generated));
+    EXPECT_EQ(published->rank_of_stage, generated->rank_of_stage);
+    EXPECT_EQ(published->chunk_of_stage, generated->chunk_of_stage);
+  }
+};
+
+TEST_F(PublishedSchedule, InterleavedOneForwardOneBackwardWithCommunication) {
+  Compare("interleaved1f1b_2ranks_4stages_4mb_comms.csv", {"interleaved-1f1b", 2, 4, 2});
+}
+
+TEST_F(PublishedSchedule, InterleavedZbInOldLetters) {
+  Compare("zb1p_2ranks_4stages_8mb_compute_old_letters.csv", {"interleaved-zb", 2, 8, 2});
+}
+
+}  // namespace
+}  // namespace perseus::schedule

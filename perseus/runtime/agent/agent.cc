@@ -1,0 +1,442 @@
+#include "perseus/runtime/agent/agent.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cerrno>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "perseus/runtime/agent/metrics.h"
+#include "perseus/runtime/agent/metrics_server.h"
+#include "perseus/runtime/protocol/messages.h"
+#include "perseus/runtime/protocol/unix_socket.h"
+
+namespace perseus::agent {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using protocol::Refusal;
+
+constexpr std::size_t kLeftForRoot = 16;
+constexpr auto kTick = std::chrono::milliseconds(250);
+constexpr auto kStoppingTick = std::chrono::milliseconds(10);
+// Messages of one connection before the others have their turn.
+constexpr int kMessagesPerTurn = 16;
+// A peer that sends nothing else is not going to.
+constexpr int kMostMalformedInARow = 32;
+// Before accepting again where there are no descriptors left.
+constexpr auto kAcceptPause = std::chrono::milliseconds(200);
+constexpr const char* kFull =
+    "the agent cannot watch one more process (close connections, or raise its limit on open files)";
+
+// How many connections there may be so that leases, the state's file and metrics never lack
+// descriptors, which whoever may connect could use up otherwise.
+std::size_t RoomForConnections(std::size_t gpus) {
+  constexpr std::size_t kOfConnection = 2;  // Itself and its process.
+  constexpr std::size_t kOfLeasedGpu = 3;   // Channel, eventfd, and what watches that.
+  constexpr std::size_t kOfAllElse = 64;    // Metrics, files that are open for a moment.
+  rlimit limit{};
+  std::error_code error;
+  const std::filesystem::directory_iterator open_now("/proc/self/fd", error);
+  if (error || getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+  const std::size_t taken = static_cast<std::size_t>(std::distance(begin(open_now), {})) +
+                            gpus * kOfLeasedGpu + kOfAllElse;
+  return limit.rlim_cur > taken + kOfConnection ? (limit.rlim_cur - taken) / kOfConnection : 1;
+}
+
+// Has `to` own and watch the descriptor; false if the kernel cannot watch one more.
+bool Watch(asio::posix::stream_descriptor& to, FileDescriptor descriptor) {
+  error_code failed;
+  to.assign(descriptor.get(), failed);
+  if (failed) return false;
+  descriptor.Release();
+  return true;
+}
+
+// A wait may end though nothing happened: Asio gives what it remembers of a closed descriptor to
+// the next one, events that it has yet to deal with included. Reading finds that out by itself.
+bool IsReadable(int descriptor) {
+  pollfd wanted{.fd = descriptor, .events = POLLIN, .revents = 0};
+  return poll(&wanted, 1, 0) > 0;
+}
+
+}  // namespace
+
+class Agent::Loop {
+ public:
+  Loop(AgentOptions options, spdlog::logger& log)
+      : options_(std::move(options)),
+        log_(log),
+        signals_(context_, SIGTERM, SIGINT, SIGHUP),
+        tick_(context_),
+        listener_(context_),
+        accept_pause_(context_) {}
+
+  Result<void> Start() {
+    // Listening comes first: it fails if there is an agent already, whose GPUs are not ours.
+    auto listening = protocol::Listen(options_.socket, options_.socket_mode);
+    if (!listening) return Fail(listening);
+    if (!Watch(listener_, *std::move(listening))) {
+      return FailAs(ErrorKind::kSystem, "cannot watch the socket {} (the system has no memory)",
+                    options_.socket.string());
+    }
+    host_ = options_.gpus.host;
+    const std::size_t gpus = options_.gpus.devices.devices.size();
+    auto keeper = GpuKeeper::Open(
+        std::move(options_.gpus),
+        [this](std::function<void()> call) { asio::post(context_, std::move(call)); }, log_);
+    if (!keeper) return Fail(keeper);
+    keeper_ = *std::move(keeper);
+    if (auto served = ServeMetrics(); !served && served.error().kind == ErrorKind::kInput) {
+      return served;
+    }
+    options_.most_connections = std::min(options_.most_connections, RoomForConnections(gpus));
+    return {};
+  }
+
+  Result<void> Run() {
+    signals_.async_wait([this](error_code error, int) {
+      if (!error) BeginStop();
+    });
+    Accept();
+    Tick();
+    for (bool is_over = false; !is_over;) {
+      try {
+        context_.run();
+        is_over = true;
+      } catch (const std::exception& error) {
+        // Whatever it was, the GPUs go back.
+        log_.critical("stopping because of: {} (please report this)", error.what());
+        BeginStop();
+      }
+    }
+    if (is_all_back_) return {};
+    return FailAs(ErrorKind::kSystem,
+                  "some GPUs were not given back within {:g} s (see the log; the next agent tries "
+                  "again, or perseus gpu restore)",
+                  std::chrono::duration<double>(options_.patience).count());
+  }
+
+  void Stop() {
+    asio::post(context_, [this] { BeginStop(); });
+  }
+
+  int metrics_port() const { return metrics_ ? metrics_->port() : 0; }
+
+ private:
+  struct Connection {
+    ConnectionId id = 0;
+    asio::posix::stream_descriptor socket;
+    asio::posix::stream_descriptor process;  // A pidfd: readable when the process has ended.
+    Caller caller;
+    int malformed_in_a_row = 0;
+    std::chrono::steady_clock::time_point last_heard;
+  };
+  using ConnectionPtr = std::shared_ptr<Connection>;
+
+  // Whether anyone reads them does not decide whether GPUs are served: somebody may have taken the
+  // port.
+  Result<void> ServeMetrics() {
+    if (options_.metrics_address.empty()) return {};
+    auto server = MetricsServer::Listen(context_, options_.metrics_address, [this] {
+      return FormatMetrics(Report(), options_.hostname);
+    });
+    if (server) {
+      metrics_.emplace(*std::move(server));
+      return {};
+    }
+    if (std::exchange(has_told_of_metrics_, true)) return Fail(server);
+    log_.error("{} (trying again)", server.error().message);
+    return Fail(server);
+  }
+
+  AgentReport Report() const {
+    AgentReport report = keeper_->Report();
+    report.version = options_.version;
+    report.connections = connections_.size();
+    report.malformed = malformed_;
+    report.refusals = refusals_;
+    return report;
+  }
+
+  // ---- Connections ----
+
+  void Accept() {
+    listener_.async_wait(asio::posix::descriptor_base::wait_read, [this](error_code error) {
+      if (error || is_stopping_) return;
+      auto accepted = protocol::Accept(listener_.native_handle());
+      if (accepted) {
+        if (*accepted) Welcome(*std::move(accepted));
+      } else {
+        accept_pause_.expires_after(kAcceptPause);
+        accept_pause_.async_wait([this](error_code cancelled) {
+          if (!cancelled) Accept();
+        });
+        return;
+      }
+      Accept();
+    });
+  }
+
+  void Welcome(FileDescriptor accepted) {
+    if (connections_.size() >= options_.most_connections) {
+      return SendAlone(accepted.get(), Refusal::kUnavailable,
+                       "the agent has too many clients (close some, or raise its limit on open "
+                       "files)");
+    }
+    const auto peer = protocol::PeerOf(accepted.get());
+    if (!peer) return SendAlone(accepted.get(), Refusal::kNotAllowed, peer.error().message);
+    if (IsOverQuota(peer->uid)) {
+      ++refusals_;
+      return SendAlone(accepted.get(), Refusal::kUnavailable,
+                       "too many clients of this user (close some)");
+    }
+    auto caller = Identify(host_, *peer);
+    if (!caller) {
+      ++refusals_;
+      return SendAlone(accepted.get(), caller.error().code, caller.error().message);
+    }
+    FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, caller->process.pid, 0)));
+    // Before Linux 5.3 there is no such thing. Otherwise nobody would see the process end.
+    if (!process && errno != ENOSYS) return SendAlone(accepted.get(), Refusal::kUnavailable, kFull);
+    auto connection =
+        std::make_shared<Connection>(Connection{.id = ++last_connection_,
+                                                .socket = asio::posix::stream_descriptor(context_),
+                                                .process = asio::posix::stream_descriptor(context_),
+                                                .caller = *std::move(caller),
+                                                .malformed_in_a_row = 0,
+                                                .last_heard = std::chrono::steady_clock::now()});
+    if (process && !Watch(connection->process, std::move(process))) {
+      return SendAlone(accepted.get(), Refusal::kUnavailable, kFull);
+    }
+    if (!Watch(connection->socket, std::move(accepted))) return;
+    connections_[connection->id] = connection;
+    if (connection->process.is_open()) WatchProcess(connection);
+    Listen(connection);
+  }
+
+  // No user gets more than a quarter of all connections, and some are left for root.
+  bool IsOverQuota(uid_t uid) const {
+    if (uid == 0) return false;
+    const std::size_t most = options_.most_connections;
+    const auto own = static_cast<std::size_t>(std::ranges::count_if(
+        connections_, [uid](const auto& other) { return other.second->caller.uid == uid; }));
+    return own >= std::max<std::size_t>(most / 4, 1) ||
+           connections_.size() + kLeftForRoot >= std::max(most, 2 * kLeftForRoot);
+  }
+
+  static void SendAlone(int socket, Refusal code, const std::string& message) {
+    // Whoever does not get it sees the connection end.
+    static_cast<void>(protocol::Send(socket, protocol::Format(protocol::Refused{code, message})));
+  }
+
+  // A child may keep the connection open after the process that leased has died.
+  void WatchProcess(const ConnectionPtr& connection) {
+    connection->process.async_wait(asio::posix::descriptor_base::wait_read,
+                                   [this, connection](error_code error) {
+                                     if (error || !IsOpen(connection)) return;
+                                     if (!IsReadable(connection->process.native_handle())) {
+                                       return WatchProcess(connection);
+                                     }
+                                     keeper_->EndOfProcess(connection->caller.process);
+                                     Close(connection);
+                                   });
+  }
+
+  void Listen(const ConnectionPtr& connection) {
+    connection->socket.async_wait(asio::posix::descriptor_base::wait_read,
+                                  [this, connection](error_code error) {
+                                    if (!error) Hear(connection);
+                                  });
+  }
+
+  void Hear(const ConnectionPtr& connection) {
+    for (int i = 0; i < kMessagesPerTurn && IsOpen(connection); ++i) {
+      auto received = protocol::Receive(connection->socket.native_handle());
+      if (!received) {
+        // Nothing that we can read, but the connection stands.
+        Malformed(connection, received.error().message);
+        continue;
+      }
+      if (received->state == protocol::Received::kEnd) return Close(connection);
+      if (received->state == protocol::Received::kNothing) break;
+      connection->last_heard = std::chrono::steady_clock::now();
+      const auto request = protocol::ParseRequest(received->datagram.text);
+      if (!request) {
+        Malformed(connection, request.error().message);
+        continue;
+      }
+      connection->malformed_in_a_row = 0;
+      std::visit([&](const auto& wanted) { Handle(connection, wanted); }, *request);
+    }
+    if (IsOpen(connection)) Listen(connection);
+  }
+
+  void Malformed(const ConnectionPtr& connection, const std::string& message) {
+    ++malformed_;
+    Reply(connection, protocol::Refused{Refusal::kMalformed, message});
+    if (++connection->malformed_in_a_row < kMostMalformedInARow) return;
+    log_.warn("process {} of user {} sends no messages that can be read: {} (closing)",
+              connection->caller.process.pid, connection->caller.uid, message);
+    Close(connection);
+  }
+
+  bool IsOpen(const ConnectionPtr& connection) const {
+    return connections_.contains(connection->id);
+  }
+
+  void Close(const ConnectionPtr& connection) {
+    if (connections_.erase(connection->id) == 0) return;
+    error_code ignored;
+    connection->socket.close(ignored);
+    connection->process.close(ignored);
+    keeper_->EndOfConnection(connection->id);
+  }
+
+  void Reply(const ConnectionPtr& connection, const protocol::Reply& reply,
+             const std::vector<int>& descriptors = {}) {
+    if (!IsOpen(connection)) return;
+    if (std::holds_alternative<protocol::Refused>(reply)) ++refusals_;
+    const auto sent =
+        protocol::Send(connection->socket.native_handle(), protocol::Format(reply), descriptors);
+    // A client that does not read its replies is no client.
+    if (!sent) Close(connection);
+  }
+
+  template <typename T>
+  void ReplyDone(const ConnectionPtr& connection, const Answer<T>& answer) {
+    if (answer) {
+      Reply(connection, protocol::Done{});
+    } else {
+      Reply(connection, answer.error());
+    }
+  }
+
+  // ---- Requests ----
+
+  void Handle(const ConnectionPtr& connection, const protocol::Acquire& wanted) {
+    keeper_->Acquire(connection->caller, connection->id, wanted,
+                     [this, connection](Answer<GpuKeeper::Granted> granted) {
+                       if (!granted) return Reply(connection, granted.error());
+                       Reply(connection, granted->lease, granted->channel->descriptors());
+                     });
+  }
+  void Handle(const ConnectionPtr& connection, const protocol::Release& wanted) {
+    ReplyDone(connection, keeper_->Release(connection->id, wanted));
+  }
+  void Handle(const ConnectionPtr& connection, const protocol::Renew& wanted) {
+    ReplyDone(connection, keeper_->Renew(connection->id, wanted));
+  }
+  void Handle(const ConnectionPtr& connection, const protocol::Intend& wanted) {
+    ReplyDone(connection, keeper_->Intend(connection->id, wanted));
+  }
+  void Handle(const ConnectionPtr& connection, const protocol::List&) {
+    Reply(connection, keeper_->List());
+  }
+  void Handle(const ConnectionPtr& connection, const protocol::ReleaseGpu& wanted) {
+    ReplyDone(connection, keeper_->ReleaseGpu(connection->caller, wanted));
+  }
+  void Handle(const ConnectionPtr& connection, const protocol::Grant& wanted) {
+    ReplyDone(connection, keeper_->Grant(connection->caller, wanted));
+  }
+  void Handle(const ConnectionPtr& connection, const protocol::Revoke& wanted) {
+    ReplyDone(connection, keeper_->Revoke(connection->caller, wanted));
+  }
+
+  // ---- Time ----
+
+  void Tick() {
+    tick_.expires_after(is_stopping_ ? kStoppingTick : kTick);
+    tick_.async_wait([this](error_code error) {
+      if (error && !is_stopping_) return;
+      keeper_->Tick();
+      CloseSilent();
+      if (!metrics_ && !is_stopping_) static_cast<void>(ServeMetrics());
+      if (IsIdleForLong()) BeginStop();
+      if (is_stopping_ && IsStopOver()) return context_.stop();
+      Tick();
+    });
+  }
+
+  void CloseSilent() {
+    const auto latest = std::chrono::steady_clock::now() - options_.silence;
+    std::vector<ConnectionPtr> silent;
+    for (const auto& [id, connection] : connections_) {
+      if (connection->last_heard < latest && !keeper_->HasLease(id)) silent.push_back(connection);
+    }
+    for (const ConnectionPtr& connection : silent) Close(connection);
+  }
+
+  bool IsIdleForLong() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!connections_.empty() || !keeper_->IsAllBack()) last_busy_ = now;
+    return options_.exit_when_idle && now - last_busy_ >= *options_.exit_when_idle;
+  }
+
+  void BeginStop() {
+    if (is_stopping_) return;
+    log_.info("stopping: giving all GPUs back");
+    is_stopping_ = true;
+    stop_until_ = std::chrono::steady_clock::now() + options_.patience;
+    error_code ignored;
+    listener_.close(ignored);
+    keeper_->EndAll();
+    tick_.cancel();  // It ticks at once, and faster from now on.
+  }
+
+  bool IsStopOver() {
+    is_all_back_ = keeper_->IsAllBack();
+    return is_all_back_ || std::chrono::steady_clock::now() > stop_until_;
+  }
+
+  AgentOptions options_;  // Without the GPUs, which are the keeper's.
+  Host host_;
+  spdlog::logger& log_;
+  asio::io_context context_{1};
+  asio::signal_set signals_;
+  asio::steady_timer tick_;
+  asio::posix::stream_descriptor listener_;
+  asio::steady_timer accept_pause_;
+  std::optional<MetricsServer> metrics_;
+  bool has_told_of_metrics_ = false;
+  ConnectionId last_connection_ = 0;
+  std::map<ConnectionId, ConnectionPtr> connections_;
+  std::uint64_t malformed_ = 0;
+  std::uint64_t refusals_ = 0;
+  bool is_stopping_ = false;
+  bool is_all_back_ = false;
+  std::chrono::steady_clock::time_point stop_until_;
+  std::chrono::steady_clock::time_point last_busy_ = std::chrono::steady_clock::now();
+  std::unique_ptr<GpuKeeper> keeper_;  // Ends first: its threads post to the context.
+};
+
+Agent::Agent(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
+Agent::~Agent() = default;
+
+Result<std::unique_ptr<Agent>> Agent::Start(AgentOptions options, spdlog::logger& log) {
+  auto loop = std::make_unique<Loop>(std::move(options), log);
+  if (auto started = loop->Start(); !started) return Fail(started);
+  return std::unique_ptr<Agent>(new Agent(std::move(loop)));
+}
+
+Result<void> Agent::Run() { return loop_->Run(); }
+void Agent::Stop() { loop_->Stop(); }
+int Agent::metrics_port() const { return loop_->metrics_port(); }
+
+}  // namespace perseus::agent

@@ -1,0 +1,44 @@
+// What the agent knows at one moment, for metrics and for whoever asks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perseus/runtime/agent/gpu_worker.h"
+#include "perseus/runtime/agent/lease_table.h"
+#include "perseus/runtime/device/device.h"
+
+namespace perseus::agent {
+
+// How leases end.
+enum class LeaseEnd { kReleased, kByHand, kConnectionClosed, kProcessGone, kSilent, kAgentStopped };
+// "released", "by_hand", ...
+std::string_view NameOf(LeaseEnd end);
+
+struct GpuReport {
+  device::DeviceInfo info;
+  GpuSnapshot snapshot;
+  std::optional<GpuHold> hold;
+  std::optional<Lease> lease;          // That holds it now.
+  std::vector<ControlSetting> before;  // What it goes back to; empty: it is not ours.
+};
+
+struct AgentReport {
+  std::string version;
+  Nanoseconds now = 0;          // CLOCK_MONOTONIC.
+  std::vector<GpuReport> gpus;  // By UUID.
+  // GPUs that an earlier agent left changed and that are not there.
+  std::vector<std::string> missing_gpus;
+  std::vector<device::RefusedDevice> refused_devices;
+  std::size_t connections = 0;
+  std::size_t leases = 0;
+  std::map<LeaseEnd, std::uint64_t> ended;
+  std::uint64_t malformed = 0;  // Messages.
+  std::uint64_t refusals = 0;
+  std::uint64_t state_failures = 0;  // The state could not be written.
+};
+
+}  // namespace perseus::agent

@@ -1,0 +1,479 @@
+#include "perseus/runtime/agent/agent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <thread>
+
+#include "tests/support/fake_device.h"
+#include "perseus/base/file.h"
+#include "perseus/runtime/protocol/clock_channel.h"
+#include "perseus/runtime/protocol/messages.h"
+#include "perseus/runtime/protocol/unix_socket.h"
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::agent {
+namespace {
+
+using ::testing::HasSubstr;
+using protocol::Refusal;
+
+constexpr std::chrono::milliseconds kLong(10'000);
+
+// A connection to the agent, as a training process has one.
+class Client {
+ public:
+  explicit Client(const std::filesystem::path& socket) : socket_(*protocol::Connect(socket)) {}
+
+  protocol::Reply Ask(const protocol::Request& request) { return AskInWords(protocol::Format(request)); }
+
+  protocol::Reply AskInWords(const std::string& text) {
+    auto answer = protocol::Ask(socket_.get(), text, kLong);
+    EXPECT_TRUE(answer) << answer.error().message;
+    if (!answer) return protocol::Refused{Refusal::kUnavailable, answer.error().message};
+    if (!answer->descriptors.empty()) {
+      publisher_.emplace(*protocol::ClockPublisher::Attach(std::move(answer->descriptors)));
+    }
+    return *protocol::ParseReply(answer->text);
+  }
+
+  // The id of the lease, or what the agent said.
+  std::string Acquire(const std::vector<std::string>& gpus, double heartbeat_s = 30) {
+    const protocol::Reply reply = Ask(protocol::Acquire{gpus, "test", heartbeat_s});
+    if (const auto* lease = std::get_if<protocol::Lease>(&reply)) return lease->id;
+    return std::get<protocol::Refused>(reply).message;
+  }
+
+  protocol::GpuStatus StatusOf(const std::string& uuid) {
+    const protocol::Reply reply = Ask(protocol::List{});
+    for (const protocol::GpuStatus& gpu : std::get<protocol::Listing>(reply).gpus) {
+      if (gpu.uuid == uuid) return gpu;
+    }
+    ADD_FAILURE() << "no " << uuid;
+    return {};
+  }
+
+  bool HasEnded() {
+    // A blocking socket: what comes is the end.
+    const auto received = protocol::Receive(socket_.get());
+    return received && received->state == protocol::Received::kEnd;
+  }
+
+  protocol::ClockPublisher& publisher() { return *publisher_; }
+  int socket() const { return socket_.get(); }
+
+ private:
+  FileDescriptor socket_;
+  std::optional<protocol::ClockPublisher> publisher_;
+};
+
+// A process that is made before the agent has threads and runs its function when told. A process
+// that is forked from several threads must not allocate: the address sanitizer's allocator may be
+// locked by a thread that the child does not have, and the child waits for it for good.
+class LaterProcess {
+ public:
+  explicit LaterProcess(const std::function<int()>& function) {
+    EXPECT_EQ(pipe(go_), 0);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    close(go_[1]);  // So that it ends if the test does.
+    char byte = 0;
+    _exit(read(go_[0], &byte, 1) == 1 ? function() : 127);
+  }
+  LaterProcess(const LaterProcess&) = delete;
+  LaterProcess& operator=(const LaterProcess&) = delete;
+  ~LaterProcess() {
+    close(go_[0]);
+    close(go_[1]);
+  }
+  // What it returned; waits for it.
+  int Run() {
+    EXPECT_EQ(write(go_[1], "g", 1), 1);
+    int status = -1;
+    waitpid(pid_, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  int go_[2] = {-1, -1};
+  pid_t pid_ = 0;
+};
+
+class AgentTest : public testing::Test {
+ protected:
+  ~AgentTest() override { Stop(); }
+
+  AgentOptions Options() {
+    AgentOptions options;
+    options.socket = socket();
+    options.patience = std::chrono::milliseconds(5000);
+    options.gpus.devices.devices.push_back(a_.Open());
+    options.gpus.devices.devices.push_back(b_.Open());
+    options.gpus.state = state();
+    options.gpus.boot_id = "11112222-boot";
+    options.gpus.host = ThisHost();
+    options.gpus.periods = {.observe_serving = std::chrono::milliseconds(1),
+                            .observe_free = std::chrono::milliseconds(1),
+                            .first_retry = std::chrono::milliseconds(1),
+                            .last_retry = std::chrono::milliseconds(4)};
+    return options;
+  }
+
+  void Start() { Start(Options()); }
+  void Start(AgentOptions options) {
+    auto agent = Agent::Start(std::move(options), log_);
+    ASSERT_TRUE(agent) << agent.error().message;
+    agent_ = *std::move(agent);
+    thread_ = std::thread([this] { result_ = agent_->Run(); });
+  }
+  // As SIGTERM.
+  void Stop() {
+    if (!agent_) return;
+    agent_->Stop();
+    thread_.join();
+    agent_.reset();
+  }
+
+  std::filesystem::path socket() const { return directory_ / "agent.sock"; }
+  std::filesystem::path state() const { return directory_ / "state" / "agent.json"; }
+  // Nothing of ours is in effect and nothing is saved.
+  bool IsAllBack() const {
+    return !a_.setting(device::Control::kSmClock) && !b_.setting(device::Control::kSmClock) &&
+           ParseSavedState(*ReadFile(state()), "state")->gpus.empty();
+  }
+
+  TemporaryDirectory directory_;
+  std::ostringstream logged_;
+  spdlog::logger log_{"test", std::make_shared<spdlog::sinks::ostream_sink_mt>(logged_)};
+  FakeGpu a_{"GPU-a"};
+  FakeGpu b_{"GPU-b"};
+  std::unique_ptr<Agent> agent_;
+  Result<void> result_;
+  std::thread thread_;
+};
+
+TEST_F(AgentTest, LendsGpusSetsTheirClocksAndTakesThemBack) {
+  Start();
+  {
+    Client client(socket());
+    const std::string lease = client.Acquire({"GPU-b", "GPU-a"});
+    client.publisher().Publish(0, 1200);  // Channels are in the order that was asked for.
+    client.publisher().Publish(1, 1000);
+    EXPECT_TRUE(Eventually([&] {
+      return b_.setting(device::Control::kSmClock) == device::Setting{1200, 1200} &&
+             a_.setting(device::Control::kSmClock) == device::Setting{1000, 1000};
+    }));
+    EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").setting == "1000 MHz"; }));
+    const protocol::GpuStatus status = client.StatusOf("GPU-a");
+    EXPECT_EQ(status.lease, lease);
+    EXPECT_EQ(status.job, "test");
+    EXPECT_EQ(status.pid, getpid());
+    EXPECT_EQ(status.before, "the driver's default");
+    EXPECT_TRUE(std::holds_alternative<protocol::Done>(client.Ask(protocol::Intend{lease, 1.05})));
+    EXPECT_EQ(client.StatusOf("GPU-a").slowdown, 1.05);
+    EXPECT_TRUE(std::holds_alternative<protocol::Done>(client.Ask(protocol::Release{lease})));
+    EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
+    EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
+  }
+}
+
+TEST_F(AgentTest, EndsByItselfOnlyWhenNobodyIsLeft) {
+  AgentOptions options = Options();
+  options.exit_when_idle = std::chrono::milliseconds(500);
+  Start(std::move(options));
+  {
+    Client client(socket());
+    client.Acquire({"GPU-a"});
+    client.publisher().Publish(0, 1000);
+    // Three times as long as it would wait for a client.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    EXPECT_EQ(client.StatusOf("GPU-a").job, "test");
+  }
+  thread_.join();  // Nobody stops it.
+  EXPECT_TRUE(result_);
+  EXPECT_TRUE(IsAllBack());
+  agent_.reset();
+}
+
+TEST_F(AgentTest, TheSecondOwnerIsRefusedWithTheFirstOnesName) {
+  Start();
+  Client first(socket());
+  first.Acquire({"GPU-a"});
+  Client second(socket());
+  EXPECT_THAT(second.Acquire({"GPU-b", "GPU-a"}), HasSubstr("GPU-a is held by job \"test\""));
+  // All or nothing.
+  EXPECT_EQ(second.StatusOf("GPU-b").lease, "");
+  EXPECT_THAT(second.Acquire({"GPU-c"}), HasSubstr("no GPU-c"));
+}
+
+TEST_F(AgentTest, GivesBackWhatAnAdministratorHadSet) {
+  a_.Set(device::Control::kSmClock, device::Setting{1000, 1300});
+  Start();
+  {
+    Client client(socket());
+    client.Acquire({"GPU-a"});
+    client.publisher().Publish(0, 900);
+    ASSERT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{900, 900}; }));
+  }
+  EXPECT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{1000, 1300}; }));
+}
+
+TEST_F(AgentTest, ALockThatTheDriverCannotTellOfIsNotOverwrittenUnlessDeclared) {
+  a_.HideSmClock("the SM clock stands at 1000 of 1410 MHz");
+  a_.Set(device::Control::kSmClock, device::Setting{1000, 1000});
+  Start();
+  {
+    Client client(socket());
+    EXPECT_THAT(client.Acquire({"GPU-a"}), HasSubstr("--rest GPU-a="));
+    EXPECT_TRUE(a_.history().empty());
+  }
+  Stop();
+  AgentOptions options = Options();
+  options.gpus.resting = {{"GPU-a", device::Control::kSmClock, {1000, 1000}}};
+  Start(std::move(options));
+  {
+    Client client(socket());
+    client.Acquire({"GPU-a"});
+    client.publisher().Publish(0, 900);
+    ASSERT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{900, 900}; }));
+  }
+  EXPECT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{1000, 1000}; }));
+}
+
+TEST_F(AgentTest, SilenceEndsALease) {
+  Start();
+  Client client(socket());
+  client.Acquire({"GPU-a"}, 1);
+  client.publisher().Publish(0, 1200);
+  // It says nothing more, and its connection stands.
+  EXPECT_TRUE(Eventually([&] {
+    return !client.StatusOf("GPU-a").is_restoring && client.StatusOf("GPU-a").lease.empty();
+  }));
+  EXPECT_TRUE(IsAllBack());
+}
+
+TEST_F(AgentTest, StoppingGivesAllBack) {
+  Start();
+  Client client(socket());
+  client.Acquire({"GPU-a", "GPU-b"});
+  client.publisher().Publish(0, 1200);
+  ASSERT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200}; }));
+  Stop();
+  EXPECT_TRUE(result_);
+  EXPECT_TRUE(IsAllBack());
+  // And no GPU is lent meanwhile; the connection is at its end.
+  EXPECT_TRUE(client.HasEnded());
+}
+
+TEST_F(AgentTest, WhatDoesNotGoBackInTimeIsAnErrorAndTheNextAgentsWork) {
+  AgentOptions options = Options();
+  options.patience = std::chrono::milliseconds(50);
+  Start(std::move(options));
+  Client client(socket());
+  client.Acquire({"GPU-a"});
+  client.publisher().Publish(0, 1200);
+  ASSERT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200}; }));
+  a_.Break(device::DeviceErrorKind::kGone, "the driver is gone");
+  Stop();
+  ASSERT_FALSE(result_);
+  EXPECT_THAT(result_.error().message, HasSubstr("not given back"));
+  EXPECT_EQ(a_.setting(device::Control::kSmClock), (device::Setting{1200, 1200}));
+  a_.Mend();
+  Start();
+  EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
+}
+
+TEST_F(AgentTest, NobodyGetsAGpuBeforeItIsBack) {
+  Start();
+  {
+    Client client(socket());
+    client.Acquire({"GPU-a"});
+    client.publisher().Publish(0, 1200);
+    ASSERT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200}; }));
+    a_.Break(device::DeviceErrorKind::kGone, "the driver is gone");
+  }
+  Client client(socket());
+  EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").is_restoring; }));
+  EXPECT_THAT(client.Acquire({"GPU-a"}), HasSubstr("GPU-a"));
+  EXPECT_THAT(client.StatusOf("GPU-a").trouble, HasSubstr("gone"));
+  a_.Mend();
+  EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
+  EXPECT_TRUE(IsAllBack());
+}
+
+TEST_F(AgentTest, WhatCannotBeSavedIsNotLentAndNotTouched) {
+  AgentOptions options = Options();
+  auto is_full = std::make_shared<std::atomic<bool>>(false);
+  options.gpus.write_state = [is_full](const auto& path, std::string_view text) -> Result<void> {
+    if (*is_full) return FailAs(ErrorKind::kSystem, "no space left on device");
+    return WriteFileAtomically(path, text);
+  };
+  Start(std::move(options));
+  Client client(socket());
+  *is_full = true;
+  EXPECT_THAT(client.Acquire({"GPU-a"}), HasSubstr("no space left"));
+  EXPECT_TRUE(a_.history().empty());
+  *is_full = false;
+  // The disk has room again, and soon the GPU is to be had.
+  EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
+  client.Acquire({"GPU-a"});
+  client.publisher().Publish(0, 1200);
+  ASSERT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200}; }));
+  *is_full = true;
+  client.Ask(protocol::ReleaseGpu{"GPU-a"});
+  // A full disk is no reason to leave a clock locked.
+  EXPECT_TRUE(Eventually([&] { return !a_.setting(device::Control::kSmClock); }));
+  *is_full = false;
+  EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
+}
+
+// The process that leased dies, and a child of it keeps the connection open.
+TEST_F(AgentTest, AChildThatInheritsTheConnectionDoesNotInheritTheLease) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  LaterProcess parent([&] {
+    Client client(socket());
+    client.Acquire({"GPU-a"});
+    client.publisher().Publish(0, 1200);
+    if (fork() != 0) _exit(0);
+    close(pipe_ends[1]);
+    char byte = 0;
+    // Until the test is over.
+    [[maybe_unused]] const auto end = read(pipe_ends[0], &byte, 1);
+    return 0;
+  });
+  Start();
+  close(pipe_ends[0]);
+  EXPECT_EQ(parent.Run(), 0);
+  EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
+  close(pipe_ends[1]);
+}
+
+// What the kernel told of a process that has ended must not be taken for the next one's end.
+TEST_F(AgentTest, ClientsThatComeAndGoDoNotEndOneAnother) {
+  const auto come_and_go = [&] {
+    const auto connection = protocol::Connect(socket());
+    for (int request = 0; connection && request < 3; ++request) {
+      if (!protocol::Ask(connection->get(), protocol::Format(protocol::List{}), kLong)) return 1;
+    }
+    return connection ? 0 : 1;
+  };
+  // All of them are children of one that has no other threads.
+  LaterProcess parent([&] {
+    constexpr int kClients = 100;
+    for (int i = 0; i < kClients; ++i) {
+      if (fork() == 0) _exit(come_and_go());
+    }
+    int failed = 0;
+    for (int i = 0; i < kClients; ++i) {
+      int status = -1;
+      wait(&status);
+      failed += status == 0 ? 0 : 1;
+    }
+    return failed;
+  });
+  Start();
+  EXPECT_EQ(parent.Run(), 0);
+}
+
+TEST_F(AgentTest, NonsenseIsAnsweredAndSoonNoMore) {
+  Start();
+  Client client(socket());
+  for (int i = 0; i < 31; ++i) {
+    const protocol::Reply reply = client.AskInWords("{\"perseus\":1,\"nonsense\":{}}");
+    EXPECT_EQ(std::get<protocol::Refused>(reply).code, Refusal::kMalformed);
+  }
+  // A word of sense, and it counts anew.
+  EXPECT_TRUE(std::holds_alternative<protocol::Listing>(client.Ask(protocol::List{})));
+  for (int i = 0; i < 32; ++i) client.AskInWords("nonsense");
+  EXPECT_TRUE(client.HasEnded());
+}
+
+TEST_F(AgentTest, ASilentPeerWithoutALeaseIsSentAway) {
+  AgentOptions options = Options();
+  options.silence = std::chrono::milliseconds(100);
+  Start(std::move(options));
+  Client silent(socket());
+  Client leasing(socket());
+  leasing.Acquire({"GPU-a"});
+  EXPECT_TRUE(silent.HasEnded());  // Waits for it.
+  EXPECT_EQ(leasing.StatusOf("GPU-a").pid, getpid());
+}
+
+// Whoever may connect can use up the agent's descriptors, at any point of taking one more.
+TEST_F(AgentTest, WithoutDescriptorsItRefusesAndLivesOn) {
+  Start();
+  Client client(socket());
+  client.Acquire({"GPU-a"});
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  std::vector<FileDescriptor> peers;
+  bool is_refused = false;
+  for (int more = 2; more <= 4; ++more) {  // The peer's own, and what is left to the agent.
+    std::vector<FileDescriptor> room;
+    for (int i = 0; i < more; ++i) room.emplace_back(dup(client.socket()));
+    const rlimit tight{static_cast<rlim_t>(room.back().get()) + 1, before.rlim_max};
+    room.clear();
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &tight), 0);
+    peers.push_back(*protocol::Connect(socket()));
+    const auto answer = protocol::Ask(peers.back().get(), protocol::Format(protocol::List{}), kLong);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    const auto reply = answer ? protocol::ParseReply(answer->text) : Result<protocol::Reply>(Fail(answer));
+    is_refused = is_refused || !reply || std::holds_alternative<protocol::Refused>(*reply);
+  }
+  EXPECT_TRUE(is_refused);
+  EXPECT_EQ(client.StatusOf("GPU-a").pid, getpid());
+}
+
+TEST_F(AgentTest, ASuccessorRemovesWhatAKilledAgentLeftHalfWritten) {
+  std::filesystem::create_directories(state().parent_path());
+  const std::filesystem::path half = state().native() + ".AbCd12";
+  std::ofstream(half) << "{\"format\": \"perseus-ag";
+  Start();
+  EXPECT_FALSE(std::filesystem::exists(half));
+}
+
+TEST_F(AgentTest, OneAgentForOneSocketAndOneState) {
+  Start();
+  const auto second = Agent::Start(Options(), log_);
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message, HasSubstr(socket().string()));
+  AgentOptions options = Options();
+  options.socket = directory_ / "other.sock";
+  const auto third = Agent::Start(std::move(options), log_);
+  ASSERT_FALSE(third);
+  EXPECT_THAT(third.error().message, HasSubstr("another agent's"));
+}
+
+TEST_F(AgentTest, OneAgentForOneGpuThoughItsStateIsAnother) {
+  AgentOptions first = Options();
+  first.gpus.lock_directory = directory_ / "locks";
+  Start(std::move(first));
+  AgentOptions second = Options();
+  second.socket = directory_ / "other.sock";
+  second.gpus.state = directory_ / "other.json";
+  second.gpus.lock_directory = directory_ / "locks";
+  const auto agent = Agent::Start(std::move(second), log_);
+  ASSERT_FALSE(agent);
+  EXPECT_THAT(agent.error().message, HasSubstr("GPU-a is another agent's"));
+}
+
+TEST_F(AgentTest, ADamagedStateStopsItBeforeAnythingIsTouched) {
+  std::filesystem::create_directories(state().parent_path());
+  std::ofstream(state()) << "{\"format\": \"perseus-agent-st";
+  const auto agent = Agent::Start(Options(), log_);
+  ASSERT_FALSE(agent);
+  EXPECT_THAT(agent.error().message, HasSubstr("agent.json"));
+  EXPECT_TRUE(a_.history().empty());
+}
+
+}  // namespace
+}  // namespace perseus::agent

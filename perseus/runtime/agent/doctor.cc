@@ -1,0 +1,247 @@
+#include "perseus/runtime/agent/doctor.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "perseus/runtime/agent/saved_state_file.h"
+#include "perseus/base/file.h"
+#include "perseus/runtime/protocol/messages.h"
+#include "perseus/runtime/protocol/unix_socket.h"
+
+namespace perseus::agent {
+namespace {
+
+using Level = Finding::Level;
+
+constexpr int kDoctorCapSysAdmin = 21;
+
+// Of this process; nothing if /proc does not tell.
+std::optional<std::uint64_t> EffectiveCapabilities(const std::filesystem::path& root) {
+  const auto status = ReadFile(root / "proc/self/status");
+  if (!status) return std::nullopt;
+  constexpr std::string_view kKey = "CapEff:\t";
+  const std::size_t begin = status->find(kKey);
+  if (begin == std::string::npos) return std::nullopt;
+  std::uint64_t bits = 0;
+  const char* digits = status->data() + begin + kKey.size();
+  const auto [end, error] = std::from_chars(digits, status->data() + status->size(), bits, 16);
+  return error == std::errc() ? std::optional(bits) : std::nullopt;
+}
+
+bool IsContainer(const std::filesystem::path& root) {
+  std::error_code ignored;
+  return std::filesystem::exists(root / ".dockerenv", ignored) ||
+         std::filesystem::exists(root / "run/.containerenv", ignored);
+}
+
+Finding ExamineRights(const DoctorScene& scene) {
+  const bool is_container = IsContainer(scene.root);
+  const auto capabilities = EffectiveCapabilities(scene.root);
+  const std::string where = is_container ? "in a container" : "on the node itself";
+  if (capabilities && (*capabilities >> kDoctorCapSysAdmin & 1) != 0) {
+    return {Level::kGood, "rights", fmt::format("may set clocks ({}, CAP_SYS_ADMIN)", where), ""};
+  }
+  return {Level::kNote, "rights",
+          fmt::format("may read, not set clocks ({}, user {}, no CAP_SYS_ADMIN)", where, geteuid()),
+          is_container
+              ? "docker run --gpus all --cap-add SYS_ADMIN ... (the agent's container alone)"
+              : "sudo perseus doctor; the agent runs as root (docs/agent.md)"};
+}
+
+Finding ExamineKernel() {
+  utsname system{};
+  uname(&system);
+  int major = 0;
+  int minor = 0;
+  const char* end = system.release + std::string_view(system.release).size();
+  const auto first = std::from_chars(system.release, end, major);
+  if (first.ptr != end) std::from_chars(first.ptr + 1, end, minor);
+  // pidfd_getfd, by which the agent judges what a caller has open.
+  if (std::pair(major, minor) >= std::pair(5, 6)) {
+    return {Level::kGood, "kernel", system.release, ""};
+  }
+  return {Level::kNote, "kernel",
+          fmt::format("{} is older than 5.6: callers are known by cgroup v1 and grants alone",
+                      system.release),
+          "perseus gpu grant GPU... --uid N"};
+}
+
+Finding ExamineAgent(const DoctorScene& scene) {
+  const auto socket = protocol::Connect(scene.socket);
+  if (!socket) {
+    return {Level::kNote, "agent", socket.error().message, "systemctl start perseus-agent"};
+  }
+  const auto answer =
+      protocol::Ask(socket->get(), protocol::Format(protocol::Request(protocol::List{})), std::chrono::seconds(5));
+  const auto reply = answer ? protocol::ParseReply(answer->text) : Result<protocol::Reply>(Fail(answer));
+  if (!reply)
+    return {Level::kProblem, "agent", reply.error().message, "systemctl restart perseus-agent"};
+  if (const auto* refused = std::get_if<protocol::Refused>(&*reply)) {
+    return {Level::kProblem, "agent", refused->message, ""};
+  }
+  const auto* listing = std::get_if<protocol::Listing>(&*reply);
+  if (listing == nullptr) return {Level::kProblem, "agent", "answers something else", ""};
+  const auto held =
+      std::ranges::count_if(listing->gpus, [](const auto& gpu) { return !gpu.lease.empty(); });
+  for (const protocol::GpuStatus& gpu : listing->gpus) {
+    if (gpu.trouble.empty()) continue;
+    return {Level::kProblem, "agent", fmt::format("{}: {}", gpu.uuid, gpu.trouble),
+            "perseus gpu list"};
+  }
+  return {Level::kGood, "agent",
+          fmt::format("listens on {}; {} of {} GPUs are leased", scene.socket.string(), held,
+                      listing->gpus.size()),
+          ""};
+}
+
+Finding ExamineState(const DoctorScene& scene) {
+  const std::filesystem::path directory = absolute(scene.state).parent_path();
+  std::error_code ignored;
+  if (!std::filesystem::exists(directory, ignored)) {
+    return {Level::kNote, "state", fmt::format("{} is not there yet", directory.string()),
+            "the agent makes it (as root), or choose --state"};
+  }
+  if (access(directory.c_str(), W_OK) != 0) {
+    return {Level::kNote, "state",
+            fmt::format("{} cannot be written by user {}", directory.string(), geteuid()),
+            "run as root, or choose --state"};
+  }
+  const auto space = std::filesystem::space(directory, ignored);
+  constexpr std::uintmax_t kEnough = 1 << 20;
+  if (!ignored && space.available < kEnough) {
+    return {Level::kProblem, "state", fmt::format("the disk of {} is full", directory.string()),
+            "make room: no GPU is lent while its settings cannot be saved"};
+  }
+  if (!std::filesystem::exists(scene.state, ignored)) {
+    return {Level::kGood, "state", fmt::format("{} can be written", directory.string()), ""};
+  }
+  const auto text = ReadFile(scene.state);
+  const auto state =
+      text ? ParseSavedState(*text, scene.state.string()) : Result<SavedState>(Fail(text));
+  if (!state) return {Level::kProblem, "state", state.error().message, ""};
+  if (!state->gpus.empty() && !protocol::Connect(scene.socket)) {
+    return {Level::kProblem, "state",
+            fmt::format("{} GPUs have yet to be given back, and no agent runs", state->gpus.size()),
+            fmt::format("perseus gpu restore --state {}", scene.state.string())};
+  }
+  return {Level::kGood, "state", fmt::format("{} can be read and written", scene.state.string()),
+          ""};
+}
+
+// Programs that set clocks or power limits themselves, by the kernel's name of the process (15
+// letters at most).
+struct Rival {
+  const char* process;
+  const char* what;
+};
+constexpr Rival kRivals[] = {
+    {"nv-hostengine", "DCGM: enforces clocks and power limits if a configuration was set"},
+    {"nvidia-powerd", "NVIDIA's dynamic boost"},
+    {"zeusd", "Zeus' daemon, which sets clocks and power limits"},
+    {"geopmd", "GEOPM's service, which sets clocks"},
+    {"eard", "EAR's daemon, which sets clocks"},
+    {"eargmd", "EAR's power manager, which sets power limits"},
+};
+
+std::vector<Finding> ExamineRivals(const DoctorScene& scene) {
+  std::vector<Finding> findings;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(scene.root / "proc", error)) {
+    auto name = ReadFile(entry.path() / "comm");
+    if (!name) continue;
+    while (!name->empty() && name->back() == '\n') name->pop_back();
+    for (const Rival& rival : kRivals) {
+      if (*name != rival.process) continue;
+      findings.push_back({Level::kNote, "other tools",
+                          fmt::format("{} runs (process {}): {}", rival.process,
+                                      entry.path().filename().string(), rival.what),
+                          "let one of the two set clocks"});
+    }
+  }
+  if (findings.empty()) {
+    findings.push_back({Level::kGood, "other tools", "none that sets clocks is running", ""});
+  }
+  return findings;
+}
+
+// What a GPU is, and the first thing that stands in the way of setting it.
+Finding ExamineDevice(device::Device& device) {
+  const device::DeviceInfo& info = device.info();
+  Finding finding{Level::kGood, info.uuid, info.name, ""};
+  const auto add = [&](Level level, const std::string& detail, const std::string& remedy) {
+    finding.detail += "; " + detail;
+    if (level > finding.level || finding.remedy.empty()) finding.remedy = remedy;
+    finding.level = std::max(finding.level, level);
+  };
+  if (!info.sm_clocks_mhz.empty()) {
+    finding.detail += fmt::format(", {} SM clocks from {} to {} MHz", info.sm_clocks_mhz.size(),
+                                  info.sm_clocks_mhz.front(), info.sm_clocks_mhz.back());
+  }
+  const auto telemetry = device.Read();
+  if (!telemetry) {
+    add(Level::kProblem, telemetry.error().message, "nvidia-smi");
+    return finding;
+  }
+  finding.detail += fmt::format(", {:.0f} W, {} C, {} MHz now", telemetry->power_w,
+                                telemetry->temperature_c, telemetry->sm_clock_mhz);
+  if (telemetry->is_energy_integrated) {
+    add(Level::kNote, "no energy counter: energy is summed up from power", "");
+  }
+  device::ClockLimits limits = telemetry->limits;
+  limits.bits &=
+      ~(static_cast<unsigned>(device::ClockLimit::kIdle) | static_cast<unsigned>(device::ClockLimit::kSetting));
+  if (limits.bits != 0) add(Level::kNote, fmt::format("held lower by: {}", device::Describe(limits)), "");
+  if (info.is_persistent == false) {
+    add(Level::kNote, "no persistence mode: settings are lost while nobody uses it",
+        "sudo nvidia-smi -pm 1");
+  }
+  if (!info.measure_only.empty()) {
+    add(Level::kProblem, fmt::format("can only be measured: {}", info.measure_only), "");
+  }
+  const auto clock = device.ReadSetting(device::Control::kSmClock);
+  if (clock && !clock->is_known && !clock->hint.empty()) {
+    add(clock->is_certain ? Level::kProblem : Level::kNote,
+        fmt::format("{}, and the driver does not tell to what", clock->hint),
+        fmt::format("sudo nvidia-smi -i {0} -rgc, or perseus agent --rest {0}=MIN-MAX", info.uuid));
+  } else if (clock && clock->is_known && clock->setting) {
+    add(Level::kNote, fmt::format("locked to {}", device::Describe(device::Control::kSmClock, clock->setting)), "");
+  }
+  const auto power = device.ReadSetting(device::Control::kPowerLimit);
+  if (power && power->is_known && power->setting) {
+    add(Level::kNote,
+        fmt::format("power limit {}, not the default {}",
+                    device::Describe(device::Control::kPowerLimit, power->setting),
+                    device::Describe(device::Control::kPowerLimit,
+                             device::Setting{info.default_power_limit_mw, info.default_power_limit_mw})),
+        "");
+  }
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> ExamineNode(const DoctorScene& scene) {
+  std::vector<Finding> findings = {ExamineRights(scene), ExamineKernel(), ExamineAgent(scene),
+                                   ExamineState(scene)};
+  for (Finding& finding : ExamineRivals(scene)) findings.push_back(std::move(finding));
+  return findings;
+}
+
+std::vector<Finding> ExamineDevices(const Result<device::DeviceList>& devices) {
+  if (!devices) return {{Level::kProblem, "driver", devices.error().message, ""}};
+  std::vector<Finding> findings;
+  for (const auto& device : devices->devices) findings.push_back(ExamineDevice(*device));
+  for (const device::RefusedDevice& refused : devices->refused) {
+    findings.push_back({Level::kProblem, refused.what, refused.why, ""});
+  }
+  if (findings.empty()) findings.push_back({Level::kProblem, "driver", "it shows no GPU", ""});
+  return findings;
+}
+
+}  // namespace perseus::agent

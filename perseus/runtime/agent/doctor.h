@@ -1,0 +1,33 @@
+// What works on this node, what does not, and what would mend it. Nothing here changes anything;
+// what sets clocks is latency_check.h.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/runtime/device/device.h"
+
+namespace perseus::agent {
+
+struct Finding {
+  enum class Level { kGood, kNote, kProblem };
+  Level level = Level::kGood;
+  std::string what;    // "driver", "GPU-1f…", "agent"
+  std::string detail;  // One line.
+  std::string remedy;  // A command where there is one; empty if nothing is to be done.
+};
+
+struct DoctorScene {
+  std::filesystem::path root = "/";  // Where proc/ is; tests build their own.
+  std::filesystem::path socket;
+  std::filesystem::path state;
+};
+
+// Rights, container, kernel, the agent, its state, other programs that set clocks.
+std::vector<Finding> ExamineNode(const DoctorScene& scene);
+// The driver and each GPU. `devices` is what OpenDevices returned.
+std::vector<Finding> ExamineDevices(const Result<device::DeviceList>& devices);
+
+}  // namespace perseus::agent

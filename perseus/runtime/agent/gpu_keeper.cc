@@ -1,0 +1,487 @@
+#include "perseus/runtime/agent/gpu_keeper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "perseus/base/file.h"
+
+namespace perseus::agent {
+namespace {
+
+using protocol::Refusal;
+
+std::string NameOf(const Lease& lease) {
+  return fmt::format("lease {} ({}, user {}, process {})", lease.id, lease.owner.job,
+                     lease.owner.uid, lease.owner.process.pid);
+}
+
+const device::SettingReading& At(const GpuWorker::Found& found, device::Control control) {
+  return found[static_cast<std::size_t>(control)];
+}
+
+tl::unexpected<protocol::Refused> NoSuchGpu(const std::string& uuid) {
+  return Refuse(Refusal::kNoSuchGpu, "there is no {} on this node (see perseus gpu list)", uuid);
+}
+
+std::string SettingInWords(const std::optional<ControlSetting>& setting) {
+  return setting ? device::Describe(setting->control, setting->setting) : "";
+}
+
+}  // namespace
+
+struct GpuKeeper::Gpu {
+  std::unique_ptr<GpuWorker> worker;
+};
+
+// An Acquire whose GPUs are being read.
+struct GpuKeeper::Acquiring {
+  std::string lease;
+  std::map<std::string, GpuWorker::Found> found;
+  std::string failure;  // The first.
+  std::size_t missing = 0;
+  std::function<void(Answer<Granted>)> done;
+};
+
+// ---- The start ----
+
+Result<std::unique_ptr<GpuKeeper>> GpuKeeper::Open(Setup setup, Post post, spdlog::logger& log) {
+  auto lock = LockSavedState(setup.state);
+  if (!lock) return Fail(lock);
+  RemoveUnfinished(setup.state);
+  auto state = SavedStateFile::Open(setup.state, setup.boot_id, setup.write_state);
+  if (!state) return Fail(state);
+  std::vector<std::unique_ptr<device::Device>> devices = std::move(setup.devices.devices);
+  setup.devices.devices.clear();
+  std::unique_ptr<GpuKeeper> keeper(
+      new GpuKeeper(std::move(setup), *std::move(lock), *std::move(state), std::move(post), log));
+  if (auto begun = keeper->Begin(std::move(devices)); !begun) return Fail(begun);
+  return keeper;
+}
+
+GpuKeeper::GpuKeeper(Setup setup, FileDescriptor lock, SavedStateFile state, Post post,
+                     spdlog::logger& log)
+    : setup_(std::move(setup)),
+      lock_(std::move(lock)),
+      state_(std::move(state)),
+      post_(std::move(post)),
+      log_(log),
+      table_(EpochOf(setup_.boot_id, MonotonicNow())) {}
+
+GpuKeeper::~GpuKeeper() { *is_alive_ = false; }
+
+Result<void> GpuKeeper::LockGpus(const std::vector<std::unique_ptr<device::Device>>& devices) {
+  if (setup_.lock_directory.empty()) return {};
+  for (const auto& device : devices) {
+    const device::DeviceInfo& info = device->info();
+    if (info.backend == "virtual") continue;
+    std::string name = fmt::format("gpu-{}.lock", info.uuid);
+    std::ranges::replace(name, '/', '_');
+    auto lock = LockFile(setup_.lock_directory / name);
+    if (!lock) {
+      // Who may not write there may hardly set clocks.
+      log_.warn("no lock against other agents: {}", lock.error().message);
+      return {};
+    }
+    if (!*lock) {
+      return FailAs(ErrorKind::kSystem, "{} is another agent's, which is running (stop it first)",
+                    info.uuid);
+    }
+    gpu_locks_.push_back(*std::move(lock));
+  }
+  return {};
+}
+
+Result<void> GpuKeeper::Begin(std::vector<std::unique_ptr<device::Device>> devices) {
+  if (auto locked = LockGpus(devices); !locked) return locked;
+  Readings readings;
+  for (const auto& device : devices) {
+    for (const device::Control control : device::kAllControls) {
+      if (auto reading = device->ReadSetting(control)) {
+        readings[device->info().uuid][control] = *std::move(reading);
+      }
+    }
+  }
+  SavedState next = state_.state();
+  for (const Setup::Resting& resting : setup_.resting) {
+    next.Rest(resting.uuid, resting.control, resting.setting);
+  }
+  const std::vector<Restore> restores = RestoresAfterStart(next, setup_.boot_id, readings);
+  next.BeginBoot(setup_.boot_id, restores);
+  if (auto saved = Save(std::move(next)); !saved) return saved;
+
+  for (auto& device : devices) {
+    const std::string uuid = device->info().uuid;
+    gpus_[uuid].worker = std::make_unique<GpuWorker>(std::move(device), setup_.periods);
+  }
+  for (const auto& [uuid, controls] : state_.state().resting) {
+    if (!gpus_.contains(uuid))
+      log_.warn("{}, whose clocks at rest are declared, is not here", uuid);
+  }
+  for (const auto& [uuid, saved] : state_.state().gpus) {
+    if (!gpus_.contains(uuid)) {
+      log_.warn(
+          "{} was left changed by lease {} and is not here: it is given back when an agent "
+          "finds it again",
+          uuid, saved.lease);
+      missing_.push_back(uuid);
+      continue;
+    }
+    log_.info("giving {} back, which lease {} ({}) left changed", uuid, saved.lease,
+              saved.owner.job);
+    table_.StartRestoring(uuid, saved.lease, saved.owner, MonotonicNow());
+    StartRestore(uuid, saved.lease, restores);
+  }
+  return {};
+}
+
+// ---- A lease begins ----
+
+Answer<void> GpuKeeper::CheckWanted(const Caller& caller, const protocol::Acquire& wanted) const {
+  if (is_stopping_) return Refuse(Refusal::kUnavailable, "the agent is stopping");
+  for (const std::string& uuid : wanted.gpus) {
+    const auto gpu = gpus_.find(uuid);
+    if (gpu == gpus_.end()) return NoSuchGpu(uuid);
+    const device::DeviceInfo& info = gpu->second.worker->info();
+    if (!info.measure_only.empty()) {
+      return Refuse(Refusal::kNoSuchGpu, "{} can only be measured: {}", uuid, info.measure_only);
+    }
+  }
+  const auto now = LookAgain(setup_.host, caller);
+  if (!now) return tl::unexpected<protocol::Refused>(now.error());
+  for (const std::string& uuid : wanted.gpus) {
+    const device::DeviceInfo& info = gpus_.at(uuid).worker->info();
+    const GpuFile file{uuid, NvidiaDevice(info.minor_number)};
+    if (const auto right = RightTo(setup_.host, *now, file, state_.state().grants); !right) {
+      return tl::unexpected<protocol::Refused>(right.error());
+    }
+  }
+  return {};
+}
+
+void GpuKeeper::Acquire(const Caller& caller, ConnectionId connection, const protocol::Acquire& wanted,
+                        std::function<void(Answer<Granted>)> done) {
+  if (auto checked = CheckWanted(caller, wanted); !checked) {
+    return done(tl::unexpected<protocol::Refused>(checked.error()));
+  }
+  const LeaseTable::Wish wish{.owner = {caller.process, caller.uid, wanted.job},
+                              .connection = connection,
+                              .gpus = wanted.gpus,
+                              .heartbeat_period = ToNanoseconds(wanted.heartbeat_s)};
+  const auto lease = table_.Acquire(wish, MonotonicNow());
+  if (!lease) return done(tl::unexpected<protocol::Refused>(lease.error()));
+
+  auto acquiring = std::make_shared<Acquiring>();
+  acquiring->lease = lease->id;
+  acquiring->missing = lease->gpus.size();
+  acquiring->done = std::move(done);
+  for (const std::string& uuid : lease->gpus) {
+    gpus_.at(uuid).worker->Find(
+        [this, alive = is_alive_, acquiring, uuid](device::DeviceResult<GpuWorker::Found> found) {
+          post_([this, alive, acquiring, uuid, found = std::move(found)] {
+            if (!*alive) return;
+            if (found) {
+              acquiring->found[uuid] = *found;
+            } else if (acquiring->failure.empty()) {
+              acquiring->failure = fmt::format("{}: {}", uuid, found.error().message);
+            }
+            if (--acquiring->missing == 0) Found(acquiring);
+          });
+        });
+  }
+}
+
+void GpuKeeper::Found(const std::shared_ptr<Acquiring>& acquiring) {
+  const Lease* found = table_.Find(acquiring->lease);
+  if (found == nullptr) {
+    // If its connection ended, there is nobody to hear it.
+    return acquiring->done(
+        Refuse(Refusal::kUnavailable, "the lease ended while the driver was asked (try again)"));
+  }
+  const Lease lease = *found;
+  auto channel = OpenChannel(*acquiring, lease);
+  if (!channel) {
+    table_.Cancel(lease.id);
+    return acquiring->done(tl::unexpected<protocol::Refused>(channel.error()));
+  }
+  if (auto saved = SaveLease(*acquiring, lease); !saved) {
+    // What is on disk now is not known, so the GPUs stay nobody's until it is.
+    static_cast<void>(table_.Release(lease.id, lease.connection, MonotonicNow()));
+    for (const std::string& uuid : lease.gpus) restored_unsaved_[uuid] = lease.id;
+    return acquiring->done(tl::unexpected<protocol::Refused>(saved.error()));
+  }
+  log_.info("{} has {}", NameOf(lease), fmt::join(lease.gpus, ", "));
+  acquiring->done(Serve(*acquiring, lease, *std::move(channel)));
+}
+
+Answer<protocol::ClockChannel> GpuKeeper::OpenChannel(const Acquiring& acquiring, const Lease& lease) const {
+  if (!acquiring.failure.empty()) {
+    return Refuse(Refusal::kUnavailable, "the driver does not answer for {}", acquiring.failure);
+  }
+  for (const auto& [uuid, found] : acquiring.found) {
+    const device::SettingReading& clock = At(found, device::Control::kSmClock);
+    if (clock.is_known || clock.hint.empty() || RestingOf(uuid, device::Control::kSmClock)) continue;
+    if (!clock.is_certain) {
+      log_.warn("{}: {}; taken for its own", uuid, clock.hint);
+      continue;
+    }
+    return Refuse(Refusal::kUnavailable,
+                  "{}: {}; the driver cannot tell what it was locked to, so it could not be given "
+                  "back (unlock it, or start the agent with --rest {}=MIN-MAX)",
+                  uuid, clock.hint, uuid);
+  }
+  auto channel = protocol::ClockChannel::Create(static_cast<int>(lease.gpus.size()));
+  if (!channel) return Refuse(Refusal::kUnavailable, "{}", channel.error().message);
+  return *std::move(channel);
+}
+
+GpuKeeper::Granted GpuKeeper::Serve(const Acquiring& acquiring, const Lease& lease,
+                                    protocol::ClockChannel channel) {
+  auto shared = std::make_shared<protocol::ClockChannel>(std::move(channel));
+  channels_[lease.id] = shared;
+  protocol::Lease reply{.id = lease.id, .gpus = lease.gpus, .sm_clocks_mhz = {}};
+  for (std::size_t i = 0; i < lease.gpus.size(); ++i) {
+    const std::string& uuid = lease.gpus[i];
+    const device::SettingReading& clock = At(acquiring.found.at(uuid), device::Control::kSmClock);
+    GpuWorker& worker = *gpus_.at(uuid).worker;
+    worker.Serve(shared, static_cast<int>(i),
+                 clock.is_known ? clock.setting : RestingOf(uuid, device::Control::kSmClock));
+    reply.sm_clocks_mhz.push_back(worker.info().sm_clocks_mhz);
+  }
+  return {std::move(reply), std::move(shared)};
+}
+
+Answer<void> GpuKeeper::SaveLease(const Acquiring& acquiring, const Lease& lease) {
+  SavedState next = state_.state();
+  for (const auto& [uuid, found] : acquiring.found) {
+    const SavedControl clock{Before(At(found, device::Control::kSmClock)), /*is_changed=*/true};
+    next.Take({.uuid = uuid,
+               .lease = lease.id,
+               .owner = lease.owner,
+               .controls = {{device::Control::kSmClock, clock}}});
+  }
+  const auto saved = Save(std::move(next));
+  if (saved) return {};
+  return Refuse(Refusal::kUnavailable,
+                "what the GPUs are set to now could not be saved, so they could not be given back: "
+                "{}",
+                saved.error().message);
+}
+
+// ---- A lease ends ----
+
+void GpuKeeper::End(const Lease& lease, LeaseEnd how) {
+  log_.info("{} has ended ({}); giving back {}", NameOf(lease), agent::NameOf(how),
+            fmt::join(lease.gpus, ", "));
+  ++ended_[how];
+  channels_.erase(lease.id);
+  for (const std::string& uuid : lease.gpus) {
+    StartRestore(uuid, lease.id, RestoresAfterLease(state_.state(), uuid));
+  }
+}
+
+void GpuKeeper::StartRestore(const std::string& uuid, const std::string& lease,
+                             const std::vector<Restore>& restores) {
+  std::vector<ControlSetting> settings;
+  for (const Restore& restore : restores) {
+    if (restore.uuid == uuid) settings.push_back({restore.control, restore.setting});
+  }
+  gpus_.at(uuid).worker->Restore(std::move(settings), [this, alive = is_alive_, uuid, lease] {
+    post_([this, alive, uuid, lease] {
+      if (*alive) IsRestored(uuid, lease);
+    });
+  });
+}
+
+void GpuKeeper::IsRestored(const std::string& uuid, const std::string& lease) {
+  if (Free(uuid, lease)) return;
+  // Until it is saved, the GPU stays nobody's: an agent that dies now would give it back again,
+  // over what others may have set meanwhile.
+  restored_unsaved_[uuid] = lease;
+}
+
+bool GpuKeeper::Free(const std::string& uuid, const std::string& lease) {
+  SavedState next = state_.state();
+  for (const device::Control control : device::kAllControls) next.Restored(uuid, control);
+  next.GiveBack(uuid);
+  if (!Save(std::move(next))) return false;
+  table_.Restored(uuid, lease);
+  log_.info("{} is what it was before lease {}", uuid, lease);
+  return true;
+}
+
+Answer<void> GpuKeeper::Release(ConnectionId connection, const protocol::Release& wanted) {
+  const auto ended = table_.Release(wanted.lease, connection, MonotonicNow());
+  if (!ended) return tl::unexpected<protocol::Refused>(ended.error());
+  End(*ended, LeaseEnd::kReleased);
+  return {};
+}
+
+Answer<void> GpuKeeper::ReleaseGpu(const Caller& caller, const protocol::ReleaseGpu& wanted) {
+  const auto now = LookAgain(setup_.host, caller);
+  if (!now) return tl::unexpected<protocol::Refused>(now.error());
+  const auto ended =
+      table_.ReleaseGpu(wanted.gpu, {now->uid, now->is_administrator}, MonotonicNow());
+  if (!ended) return tl::unexpected<protocol::Refused>(ended.error());
+  End(*ended, LeaseEnd::kByHand);
+  return {};
+}
+
+void GpuKeeper::EndOfConnection(ConnectionId connection) {
+  for (const Lease& lease : table_.EndOfConnection(connection, MonotonicNow())) {
+    End(lease, LeaseEnd::kConnectionClosed);
+  }
+}
+
+void GpuKeeper::EndOfProcess(const ProcessId& process) {
+  for (const Lease& lease : table_.EndOfProcess(process, MonotonicNow())) {
+    End(lease, LeaseEnd::kProcessGone);
+  }
+}
+
+void GpuKeeper::EndAll() {
+  is_stopping_ = true;
+  std::set<ConnectionId> connections;
+  for (const auto& [id, lease] : table_.leases()) connections.insert(lease.connection);
+  for (const ConnectionId connection : connections) {
+    for (const Lease& lease : table_.EndOfConnection(connection, MonotonicNow())) {
+      End(lease, LeaseEnd::kAgentStopped);
+    }
+  }
+}
+
+bool GpuKeeper::HasLease(ConnectionId connection) const {
+  return std::ranges::any_of(table_.leases(), [connection](const auto& lease) {
+    return lease.second.connection == connection;
+  });
+}
+
+bool GpuKeeper::IsAllBack() const {
+  return std::ranges::none_of(
+      gpus_, [this](const auto& gpu) { return table_.HoldOf(gpu.first) != nullptr; });
+}
+
+void GpuKeeper::Tick() {
+  const Nanoseconds now = MonotonicNow();
+  for (const auto& [lease, channel] : channels_) table_.Beat(lease, channel->heartbeat(), now);
+  for (const Lease& lease : table_.Expire(now)) End(lease, LeaseEnd::kSilent);
+  std::erase_if(restored_unsaved_,
+                [this](const auto& restored) { return Free(restored.first, restored.second); });
+}
+
+// ---- The rest ----
+
+Answer<void> GpuKeeper::Renew(ConnectionId connection, const protocol::Renew& wanted) {
+  return table_.Renew(wanted.lease, connection, MonotonicNow());
+}
+
+Answer<void> GpuKeeper::Intend(ConnectionId connection, const protocol::Intend& wanted) {
+  return table_.Intend(wanted.lease, connection, wanted.slowdown);
+}
+
+Answer<void> GpuKeeper::Grant(const Caller& caller, const protocol::Grant& wanted) {
+  if (!caller.is_administrator) {
+    return Refuse(Refusal::kNotAllowed, "only root grants GPUs (run it as root)");
+  }
+  for (const std::string& uuid : wanted.gpus) {
+    if (!gpus_.contains(uuid)) return NoSuchGpu(uuid);
+  }
+  SavedState next = state_.state();
+  if (auto added = next.Add(wanted); !added) return added;
+  if (auto saved = Save(std::move(next)); !saved) {
+    return Refuse(Refusal::kUnavailable, "the grant could not be saved: {}", saved.error().message);
+  }
+  return {};
+}
+
+Answer<void> GpuKeeper::Revoke(const Caller& caller, const protocol::Revoke& wanted) {
+  if (!caller.is_administrator) {
+    return Refuse(Refusal::kNotAllowed, "only root takes grants back (run it as root)");
+  }
+  SavedState next = state_.state();
+  if (auto removed = next.Remove(wanted.grant); !removed) return removed;
+  if (auto saved = Save(std::move(next)); !saved) {
+    return Refuse(Refusal::kUnavailable, "the end of the grant could not be saved: {}",
+                  saved.error().message);
+  }
+  return {};
+}
+
+Result<void> GpuKeeper::Save(SavedState next) {
+  if (next == state_.state() && is_disk_known_) return {};
+  auto saved = state_.Save(std::move(next));
+  is_disk_known_ = saved.has_value();
+  if (saved) return saved;
+  ++state_failures_;
+  log_.error("{}", saved.error().message);
+  return saved;
+}
+
+std::optional<device::Setting> GpuKeeper::RestingOf(const std::string& uuid, device::Control control) const {
+  const auto gpu = state_.state().resting.find(uuid);
+  if (gpu == state_.state().resting.end()) return std::nullopt;
+  const auto setting = gpu->second.find(control);
+  if (setting == gpu->second.end()) return std::nullopt;
+  return setting->second;
+}
+
+AgentReport GpuKeeper::Report() const {
+  AgentReport report;
+  report.now = MonotonicNow();
+  for (const auto& [uuid, gpu] : gpus_) {
+    GpuReport& entry = report.gpus.emplace_back();
+    entry.info = gpu.worker->info();
+    entry.snapshot = gpu.worker->snapshot();
+    if (const GpuHold* hold = table_.HoldOf(uuid)) {
+      entry.hold = *hold;
+      if (const Lease* lease = table_.Find(hold->lease); lease != nullptr && !hold->is_restoring) {
+        entry.lease = *lease;
+      }
+    }
+    for (const Restore& restore : RestoresAfterLease(state_.state(), uuid)) {
+      entry.before.push_back({restore.control, restore.setting});
+    }
+  }
+  report.missing_gpus = missing_;
+  report.refused_devices = setup_.devices.refused;
+  report.leases = table_.leases().size();
+  report.ended = ended_;
+  report.state_failures = state_failures_;
+  return report;
+}
+
+protocol::Listing GpuKeeper::List() const {
+  const AgentReport report = Report();
+  protocol::Listing listing;
+  for (const GpuReport& gpu : report.gpus) {
+    const GpuSnapshot& snapshot = gpu.snapshot;
+    protocol::GpuStatus status;
+    status.uuid = gpu.info.uuid;
+    status.name = gpu.info.name;
+    status.measure_only = gpu.info.measure_only;
+    status.trouble =
+        snapshot.setting_trouble.empty() ? snapshot.reading_trouble : snapshot.setting_trouble;
+    if (gpu.hold) {
+      status.lease = gpu.hold->lease;
+      status.job = gpu.hold->owner.job;
+      status.uid = gpu.hold->owner.uid;
+      status.pid = gpu.hold->owner.process.pid;
+      status.held_s = ToSeconds(report.now - gpu.hold->since);
+      status.is_restoring = gpu.hold->is_restoring;
+    }
+    if (gpu.lease) status.slowdown = gpu.lease->slowdown;
+    status.setting = SettingInWords(snapshot.setting);
+    for (const ControlSetting& before : gpu.before) {
+      if (before.control == device::Control::kSmClock) status.before = SettingInWords(before);
+    }
+    if (snapshot.telemetry) {
+      status.sm_clock_mhz = snapshot.telemetry->sm_clock_mhz;
+      status.power_w = snapshot.telemetry->power_w;
+      status.temperature_c = snapshot.telemetry->temperature_c;
+    }
+    status.switches = snapshot.counts.switches;
+    listing.gpus.push_back(std::move(status));
+  }
+  return listing;
+}
+
+}  // namespace perseus::agent

@@ -1,0 +1,368 @@
+#include "perseus/runtime/agent/gpu_worker.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+namespace perseus::agent {
+namespace {
+
+constexpr Nanoseconds kNanosecondsPerMillisecond = 1'000'000;
+
+Nanoseconds ToNs(std::chrono::milliseconds time) {
+  return time.count() * kNanosecondsPerMillisecond;
+}
+
+// Restored controls are read back where the driver tells what it has. Where it does not, its word
+// that a clock setting is still in force is all there is; a clock that is merely low proves
+// nothing.
+bool HasTaken(const device::SettingReading& reading, const std::optional<device::Setting>& wanted) {
+  if (reading.is_known) return reading.setting == wanted;
+  return wanted || !reading.is_certain;
+}
+
+}  // namespace
+
+Nanoseconds MonotonicNow() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<Nanoseconds>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+void LatencyHistogram::Add(Nanoseconds latency) {
+  const auto bound = std::lower_bound(kBounds.begin(), kBounds.end(), latency);
+  ++counts_[static_cast<std::size_t>(bound - kBounds.begin())];
+  ++count_;
+  sum_ += latency;
+}
+
+// ---- Doorbell ----
+
+class GpuWorker::Doorbell {
+ public:
+  Doorbell() : event_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    if (!event_) throw std::system_error(errno, std::generic_category(), "eventfd");
+  }
+  int fd() const { return event_.get(); }
+  void Ring() const {
+    const std::uint64_t one = 1;
+    // It only fails where it rings already.
+    [[maybe_unused]] const auto written = write(event_.get(), &one, sizeof one);
+  }
+  void Silence() const {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto got = read(event_.get(), &count, sizeof count);
+  }
+
+ private:
+  FileDescriptor event_;
+};
+
+// ---- Orders ----
+
+GpuWorker::GpuWorker(std::unique_ptr<device::Device> device, Periods periods)
+    : device_(std::move(device)),
+      periods_(periods),
+      bell_(std::make_unique<Doorbell>()),
+      observer_bell_(std::make_unique<Doorbell>()) {
+  observer_ = std::jthread([this](const std::stop_token& stop) { Observe(stop); });
+  worker_ = std::jthread([this](const std::stop_token& stop) { Work(stop); });
+}
+
+GpuWorker::~GpuWorker() {
+  worker_.request_stop();
+  observer_.request_stop();
+  bell_->Ring();
+  observer_bell_->Ring();
+}
+
+void GpuWorker::Order(std::function<void()> order) {
+  {
+    const MutexLock lock(mutex_);
+    orders_.push_back(std::move(order));
+  }
+  bell_->Ring();
+}
+
+void GpuWorker::Find(std::function<void(device::DeviceResult<Found>)> done) {
+  Order([this, done = std::move(done)] {
+    Found found;
+    for (const device::Control control : device::kAllControls) {
+      auto reading = device_->ReadSetting(control);
+      if (reading) {
+        found[static_cast<std::size_t>(control)] = *std::move(reading);
+      } else if (reading.error().kind != device::DeviceErrorKind::kNotSupported) {
+        done(tl::unexpected<device::DeviceError>(reading.error()));
+        return;
+      }
+    }
+    done(found);
+  });
+}
+
+void GpuWorker::Serve(std::shared_ptr<protocol::ClockChannel> channel, int gpu_of_channel,
+                      std::optional<device::Setting> before) {
+  Order([this, channel = std::move(channel), gpu_of_channel, before] {
+    channel_ = channel;
+    slot_ = gpu_of_channel;
+    before_ = before;
+    dealt_with_ = 0;
+    answer_ = {};
+    setting_outcome_ = protocol::ClockOutcome::kNone;
+    to_restore_.clear();
+    restored_ = nullptr;
+    {
+      const MutexLock lock(mutex_);
+      snapshot_.is_serving = true;
+      snapshot_.is_restoring = false;
+      snapshot_.setting.reset();
+      snapshot_.effect.reset();
+      unobserved_ = 0;
+    }
+    // Not before: it would find the GPU free, and sleep for as long as of a free one.
+    observer_bell_->Ring();
+  });
+}
+
+void GpuWorker::Restore(std::vector<ControlSetting> settings, std::function<void()> done) {
+  Order([this, settings = std::move(settings), done = std::move(done)] {
+    channel_.reset();
+    to_restore_ = settings;
+    restored_ = done;
+    next_attempt_ = 0;
+    retry_after_ = ToNs(periods_.first_retry);
+    const MutexLock lock(mutex_);
+    snapshot_.is_serving = false;
+    snapshot_.is_restoring = true;
+    unobserved_ = 0;
+  });
+}
+
+GpuSnapshot GpuWorker::snapshot() const {
+  const MutexLock lock(mutex_);
+  return snapshot_;
+}
+
+// ---- The worker ----
+
+void GpuWorker::Work(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    RunOrders();
+    ServeRequest();
+    AttemptRestore();
+    SleepUntilNeeded(stop);
+  }
+}
+
+bool GpuWorker::RunOrders() {
+  std::vector<std::function<void()>> orders;
+  {
+    const MutexLock lock(mutex_);
+    orders.swap(orders_);
+  }
+  for (const auto& order : orders) order();
+  return !orders.empty();
+}
+
+bool GpuWorker::HasRequest() const {
+  return channel_ != nullptr && channel_->Latest(slot_).sequence != dealt_with_;
+}
+
+void GpuWorker::ServeRequest() {
+  if (!HasRequest()) return;
+  const protocol::ClockRequest request = channel_->Latest(slot_);
+  const std::uint32_t overtaken = request.sequence - dealt_with_ - 1;
+  dealt_with_ = request.sequence;
+
+  std::optional<device::Setting> target = before_;
+  bool is_known = true;
+  if (request.sm_clock_mhz != 0) {
+    target = device::Setting{request.sm_clock_mhz, request.sm_clock_mhz};
+    is_known = std::ranges::binary_search(info().sm_clocks_mhz, request.sm_clock_mhz);
+  }
+  bool is_set = false;
+  {
+    const MutexLock lock(mutex_);
+    // A client that jumps in its own numbers has not asked so often.
+    if (overtaken < 1U << 20) snapshot_.counts.coalesced += overtaken;
+    is_set = snapshot_.setting && snapshot_.setting->setting == target;
+    if (!is_known) ++snapshot_.counts.refused;
+    if (is_known && is_set) ++snapshot_.counts.no_ops;
+  }
+  if (!is_known) return Answer(request, protocol::ClockOutcome::kRefused);
+  if (is_set) return Answer(request, setting_outcome_);
+  SwitchTo(request, target);
+}
+
+void GpuWorker::SwitchTo(const protocol::ClockRequest& request, const std::optional<device::Setting>& target) {
+  const Nanoseconds started = MonotonicNow();
+  const auto applied = Apply({device::Control::kSmClock, target});
+  {
+    const MutexLock lock(mutex_);
+    // Nobody else's clock can be believed, so neither can a stamp from the future.
+    if (request.requested_at > 0 && request.requested_at <= started) {
+      snapshot_.request_to_call.Add(started - request.requested_at);
+    }
+    snapshot_.call.Add(MonotonicNow() - started);
+    snapshot_.effect.reset();
+    if (applied) {
+      ++snapshot_.counts.switches;
+      snapshot_.setting = ControlSetting{device::Control::kSmClock, target};
+      unobserved_ = ++last_switch_;
+    } else {
+      ++snapshot_.counts.failed;
+      snapshot_.setting.reset();
+      unobserved_ = 0;
+    }
+  }
+  if (applied) answer_.sm_clock_mhz = request.sm_clock_mhz;
+  setting_outcome_ = applied ? protocol::ClockOutcome::kAccepted : protocol::ClockOutcome::kFailed;
+  Answer(request, setting_outcome_);
+}
+
+void GpuWorker::Answer(const protocol::ClockRequest& request, protocol::ClockOutcome outcome) {
+  answer_.sequence = request.sequence;
+  answer_.outcome = outcome;
+  answer_.applied_at = MonotonicNow();
+  channel_->Answer(slot_, answer_);
+}
+
+device::DeviceResult<void> GpuWorker::Apply(const ControlSetting& wanted) {
+  {
+    const MutexLock lock(mutex_);
+    snapshot_.in_driver_since = MonotonicNow();
+  }
+  auto applied = device_->Apply(wanted.control, wanted.setting);
+  const MutexLock lock(mutex_);
+  snapshot_.in_driver_since = 0;
+  snapshot_.setting_trouble = applied ? "" : applied.error().message;
+  return applied;
+}
+
+// ---- Giving back ----
+
+void GpuWorker::AttemptRestore() {
+  if (!restored_ || MonotonicNow() < next_attempt_) return;
+  std::vector<ControlSetting> left;
+  std::string trouble;
+  for (const ControlSetting& wanted : to_restore_) {
+    if (const auto back = PutBack(wanted); !back) {
+      left.push_back(wanted);
+      trouble = back.error().message;
+    }
+  }
+  to_restore_ = std::move(left);
+  {
+    const MutexLock lock(mutex_);
+    snapshot_.counts.restore_failures += to_restore_.size();
+    snapshot_.setting_trouble = trouble;
+    if (to_restore_.empty()) {
+      ++snapshot_.counts.restores;
+      snapshot_.is_restoring = false;
+      snapshot_.setting.reset();
+      snapshot_.effect.reset();
+    }
+  }
+  if (to_restore_.empty()) {
+    std::exchange(restored_, nullptr)();
+    return;
+  }
+  next_attempt_ = MonotonicNow() + retry_after_;
+  retry_after_ = std::min(2 * retry_after_, ToNs(periods_.last_retry));
+}
+
+device::DeviceResult<void> GpuWorker::PutBack(const ControlSetting& wanted) {
+  if (auto applied = Apply(wanted); !applied) return applied;
+  const auto reading = device_->ReadSetting(wanted.control);
+  if (!reading) return tl::unexpected<device::DeviceError>(reading.error());
+  if (HasTaken(*reading, wanted.setting)) return {};
+  return device::DeviceFail(
+      device::DeviceErrorKind::kFailed, "the {} of {} did not go back to {}: {} (trying again)",
+      NameOf(wanted.control), info().uuid, device::Describe(wanted.control, wanted.setting),
+      reading->is_known ? "it reads " + device::Describe(wanted.control, reading->setting) : reading->hint);
+}
+
+void GpuWorker::SleepUntilNeeded(const std::stop_token& stop) {
+  if (channel_) channel_->Announce(slot_, protocol::ClockChannel::Sleep::kAboutToSleep);
+  const bool is_needed = stop.stop_requested() || HasRequest();
+  int timeout_ms = -1;
+  if (restored_) {
+    // Rounded up: waking early would only mean sleeping again.
+    const Nanoseconds left = std::max<Nanoseconds>(next_attempt_ - MonotonicNow(), 0);
+    timeout_ms = static_cast<int>(left / kNanosecondsPerMillisecond) + 1;
+  }
+  // An order rings the bell after it is left, so none is overlooked.
+  std::array<pollfd, 2> bells{
+      {{.fd = bell_->fd(), .events = POLLIN, .revents = 0},
+       {.fd = channel_ ? channel_->wakeup(slot_) : -1, .events = POLLIN, .revents = 0}}};
+  poll(bells.data(), bells.size(), is_needed ? 0 : timeout_ms);
+  if (bells[0].revents != 0) bell_->Silence();
+  if (channel_) {
+    channel_->Announce(slot_, protocol::ClockChannel::Sleep::kAwake);
+    if (bells[1].revents != 0) channel_->DrainWakeups(slot_);
+  }
+}
+
+// ---- The observer ----
+
+void GpuWorker::Observe(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    auto telemetry = device_->Read();
+    bool is_serving = false;
+    {
+      const MutexLock lock(mutex_);
+      is_serving = snapshot_.is_serving;
+      snapshot_.reading_trouble = telemetry ? "" : telemetry.error().message;
+      snapshot_.telemetry = telemetry ? std::optional(*telemetry) : std::nullopt;
+      // A driver that was away comes back with nothing set: the same clock has to reach it again.
+      if (!telemetry && telemetry.error().kind == device::DeviceErrorKind::kGone) {
+        snapshot_.setting.reset();
+      }
+    }
+    LookAtEffect();
+    pollfd bell{.fd = observer_bell_->fd(), .events = POLLIN, .revents = 0};
+    const auto period = is_serving ? periods_.observe_serving : periods_.observe_free;
+    if (poll(&bell, 1, static_cast<int>(period.count())) > 0) observer_bell_->Silence();
+  }
+}
+
+void GpuWorker::LookAtEffect() {
+  std::uint32_t of_switch = 0;
+  std::optional<device::Setting> setting;
+  {
+    const MutexLock lock(mutex_);
+    if (unobserved_ == 0 || !snapshot_.setting) return;
+    of_switch = unobserved_;
+    setting = snapshot_.setting->setting;
+  }
+  const auto effect = device_->ReadEffect(device::Control::kSmClock, setting);
+  if (!effect) return;
+  {
+    const MutexLock lock(mutex_);
+    if (unobserved_ != of_switch) return;  // Overtaken: that was another setting's.
+    snapshot_.effect = *effect;
+    if (effect->state == device::EffectState::kPending) return;
+    unobserved_ = 0;
+    ++(effect->state == device::EffectState::kInEffect ? snapshot_.counts.in_effect
+                                               : snapshot_.counts.limited);
+  }
+  const auto outcome =
+      effect->state == device::EffectState::kInEffect ? protocol::ClockOutcome::kInEffect : protocol::ClockOutcome::kLimited;
+  // Only the worker writes answers.
+  Order([this, of_switch, outcome] {
+    if (!channel_ || last_switch_ != of_switch) return;
+    // What was refused since remains so; what asked for this clock again learns of it, too.
+    const bool is_of_setting = answer_.outcome == setting_outcome_;
+    setting_outcome_ = outcome;
+    if (!is_of_setting) return;
+    answer_.outcome = outcome;
+    channel_->Answer(slot_, answer_);
+  });
+}
+
+}  // namespace perseus::agent

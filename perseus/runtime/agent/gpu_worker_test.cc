@@ -1,0 +1,233 @@
+#include "perseus/runtime/agent/gpu_worker.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "tests/support/fake_device.h"
+
+namespace perseus::agent {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Write = FakeGpu::Write;
+
+Write Sm(int mhz) { return {device::Control::kSmClock, device::Setting{mhz, mhz}}; }
+
+class GpuWorkerTest : public testing::Test {
+ protected:
+  GpuWorkerTest()
+      : worker_(gpu_.Open(), {.observe_serving = std::chrono::milliseconds(1),
+                              .observe_free = std::chrono::milliseconds(1),
+                              .first_retry = std::chrono::milliseconds(1),
+                              .last_retry = std::chrono::milliseconds(4)}),
+        channel_(std::make_shared<protocol::ClockChannel>(*protocol::ClockChannel::Create(1))) {
+    std::vector<FileDescriptor> descriptors;
+    for (const int fd : channel_->descriptors()) {
+      descriptors.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    }
+    publisher_.emplace(*protocol::ClockPublisher::Attach(std::move(descriptors)));
+  }
+
+  // Publishes, and waits for the answer.
+  protocol::ClockAnswer Ask(int mhz) {
+    const std::uint32_t sequence = publisher_->Publish(0, mhz);
+    EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).sequence == sequence; }));
+    return publisher_->answer(0);
+  }
+
+  void GiveBack(std::vector<ControlSetting> settings) {
+    std::atomic<bool> is_back = false;
+    worker_.Restore(std::move(settings), [&] { is_back = true; });
+    EXPECT_TRUE(Eventually([&] { return is_back.load(); }));
+  }
+
+  FakeGpu gpu_{"GPU-a"};
+  GpuWorker worker_;
+  std::shared_ptr<protocol::ClockChannel> channel_;
+  std::optional<protocol::ClockPublisher> publisher_;
+};
+
+TEST_F(GpuWorkerTest, SetsTheClockThatIsAskedFor) {
+  worker_.Serve(channel_, 0, std::nullopt);
+  EXPECT_EQ(Ask(1200).sm_clock_mhz, 1200);
+  Ask(1000);
+  EXPECT_THAT(gpu_.history(), ElementsAre(Sm(1200), Sm(1000)));
+  // The same again does not reach the driver.
+  Ask(1000);
+  EXPECT_EQ(gpu_.history().size(), 2U);
+  // Nothing: what was there before.
+  Ask(0);
+  EXPECT_EQ(gpu_.setting(device::Control::kSmClock), std::nullopt);
+  const GpuSnapshot snapshot = worker_.snapshot();
+  EXPECT_EQ(snapshot.counts.switches, 3U);
+  EXPECT_EQ(snapshot.counts.no_ops, 1U);
+  EXPECT_EQ(snapshot.request_to_call.count(), 3U);
+}
+
+TEST_F(GpuWorkerTest, RefusesClocksThatTheGpuDoesNotHave) {
+  worker_.Serve(channel_, 0, std::nullopt);
+  EXPECT_EQ(Ask(1201).outcome, protocol::ClockOutcome::kRefused);
+  EXPECT_EQ(Ask(-5).outcome, protocol::ClockOutcome::kRefused);
+  EXPECT_TRUE(gpu_.history().empty());
+  EXPECT_EQ(worker_.snapshot().counts.refused, 2U);
+}
+
+TEST_F(GpuWorkerTest, TheLatestWinsWhileTheDriverIsBusy) {
+  worker_.Serve(channel_, 0, std::nullopt);
+  gpu_.Block();
+  publisher_->Publish(0, 900);
+  ASSERT_TRUE(Eventually([&] { return worker_.snapshot().in_driver_since != 0; }));
+  for (const int mhz : {1000, 1100, 1200, 1300}) publisher_->Publish(0, mhz);
+  gpu_.Unblock();
+  ASSERT_TRUE(Eventually([&] { return gpu_.setting(device::Control::kSmClock) == device::Setting{1300, 1300}; }));
+  EXPECT_THAT(gpu_.history(), ElementsAre(Sm(900), Sm(1300)));
+  EXPECT_TRUE(Eventually([&] { return worker_.snapshot().counts.coalesced == 3; }));
+}
+
+TEST_F(GpuWorkerTest, AcceptedIsNotYetInEffect) {
+  worker_.Serve(channel_, 0, std::nullopt);
+  gpu_.IgnoreNext(device::Control::kSmClock, 1);
+  EXPECT_EQ(Ask(1200).outcome, protocol::ClockOutcome::kAccepted);
+  EXPECT_EQ(worker_.snapshot().counts.in_effect, 0U);
+  Ask(1100);
+  EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).outcome == protocol::ClockOutcome::kInEffect; }));
+  device::ClockLimits hot;
+  hot.Add(device::ClockLimit::kThermal);
+  gpu_.SetLimits(hot);
+  Ask(1300);
+  EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).outcome == protocol::ClockOutcome::kLimited; }));
+  EXPECT_EQ(worker_.snapshot().effect->limits, hot);
+}
+
+// The observer of a free GPU may sleep for as good as ever.
+TEST(GpuWorkerObserverTest, LooksOftenFromTheBeginningOfALease) {
+  FakeGpu gpu("GPU-a");
+  const auto never = std::chrono::milliseconds(3'600'000);
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    GpuWorker worker(gpu.Open(),
+                     {.observe_serving = std::chrono::milliseconds(1), .observe_free = never});
+    ASSERT_TRUE(Eventually([&] { return worker.snapshot().telemetry.has_value(); }));
+    worker.Serve(std::make_shared<protocol::ClockChannel>(*protocol::ClockChannel::Create(1)), 0, std::nullopt);
+    gpu.Break(device::DeviceErrorKind::kFailed, "no reading");
+    ASSERT_TRUE(Eventually([&] { return !worker.snapshot().reading_trouble.empty(); }));
+    gpu.Mend();
+    ASSERT_TRUE(Eventually([&] { return worker.snapshot().reading_trouble.empty(); }));
+  }
+}
+
+TEST_F(GpuWorkerTest, ADriverThatWasAwayIsToldTheSameClockAgain) {
+  worker_.Serve(channel_, 0, std::nullopt);
+  Ask(1200);
+  gpu_.Break(device::DeviceErrorKind::kGone, "the driver is gone");
+  ASSERT_TRUE(Eventually([&] { return !worker_.snapshot().reading_trouble.empty(); }));
+  gpu_.Set(device::Control::kSmClock, std::nullopt);  // As its reload does.
+  gpu_.Mend();
+  Ask(1200);
+  EXPECT_EQ(gpu_.setting(device::Control::kSmClock), (device::Setting{1200, 1200}));
+}
+
+TEST_F(GpuWorkerTest, WhatIsInEffectStaysSoAfterARefusal) {
+  worker_.Serve(channel_, 0, std::nullopt);
+  Ask(1200);
+  EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).outcome == protocol::ClockOutcome::kInEffect; }));
+  EXPECT_EQ(Ask(9999).outcome, protocol::ClockOutcome::kRefused);
+  EXPECT_EQ(Ask(1200).outcome, protocol::ClockOutcome::kInEffect);
+}
+
+TEST_F(GpuWorkerTest, AFailedSwitchIsToldAndTheNextOneTried) {
+  worker_.Serve(channel_, 0, std::nullopt);
+  gpu_.FailNext(device::Control::kSmClock, 1, device::DeviceErrorKind::kPermission, "no permission");
+  EXPECT_EQ(Ask(1200).outcome, protocol::ClockOutcome::kFailed);
+  EXPECT_EQ(worker_.snapshot().setting_trouble, "no permission");
+  // Not taken for a no-op.
+  EXPECT_EQ(Ask(1200).sm_clock_mhz, 1200);
+  EXPECT_EQ(worker_.snapshot().setting_trouble, "");
+}
+
+TEST_F(GpuWorkerTest, GivesBackEveryControlThoughOneFails) {
+  gpu_.Set(device::Control::kSmClock, device::Setting{900, 900});
+  gpu_.Set(device::Control::kPowerLimit, device::Setting{200'000, 200'000});
+  gpu_.FailNext(device::Control::kSmClock, 3, device::DeviceErrorKind::kFailed, "not now");
+  gpu_.IgnoreNext(device::Control::kMemoryClock, 2);
+  gpu_.Set(device::Control::kMemoryClock, device::Setting{1215, 1215});
+  GiveBack({{device::Control::kSmClock, device::Setting{1000, 1410}},
+            {device::Control::kMemoryClock, std::nullopt},
+            {device::Control::kPowerLimit, device::Setting{300'000, 300'000}}});
+  EXPECT_EQ(gpu_.setting(device::Control::kSmClock), (device::Setting{1000, 1410}));
+  EXPECT_EQ(gpu_.setting(device::Control::kMemoryClock), std::nullopt);
+  EXPECT_EQ(gpu_.setting(device::Control::kPowerLimit), (device::Setting{300'000, 300'000}));
+  // The first attempt already reached the power limit, though the SM clock had failed before it.
+  EXPECT_THAT(gpu_.history().front().control, device::Control::kMemoryClock);
+  EXPECT_THAT(gpu_.history()[1].control, device::Control::kPowerLimit);
+  EXPECT_EQ(worker_.snapshot().counts.restore_failures, 5U);
+  EXPECT_FALSE(worker_.snapshot().is_restoring);
+}
+
+TEST_F(GpuWorkerTest, ALockThatTheDriverDoesNotTellOfIsGivenBackUntilNothingHintsAtIt) {
+  gpu_.HideSmClock("the clock stands low");
+  gpu_.Set(device::Control::kSmClock, device::Setting{900, 900});
+  gpu_.IgnoreNext(device::Control::kSmClock, 2);
+  GiveBack({{device::Control::kSmClock, std::nullopt}});
+  EXPECT_EQ(gpu_.setting(device::Control::kSmClock), std::nullopt);
+  EXPECT_EQ(worker_.snapshot().counts.restore_failures, 2U);
+}
+
+TEST_F(GpuWorkerTest, GivesBackOnceTheDriverIsThereAgain) {
+  gpu_.Set(device::Control::kSmClock, device::Setting{900, 900});
+  gpu_.Break(device::DeviceErrorKind::kGone, "the driver is gone");
+  std::atomic<bool> is_back = false;
+  worker_.Restore({{device::Control::kSmClock, std::nullopt}}, [&] { is_back = true; });
+  ASSERT_TRUE(Eventually([&] { return worker_.snapshot().counts.restore_failures > 2; }));
+  EXPECT_THAT(worker_.snapshot().setting_trouble, HasSubstr("gone"));
+  EXPECT_FALSE(is_back);
+  gpu_.Mend();
+  EXPECT_TRUE(Eventually([&] { return is_back.load(); }));
+  EXPECT_EQ(gpu_.setting(device::Control::kSmClock), std::nullopt);
+  EXPECT_TRUE(Eventually([&] { return worker_.snapshot().reading_trouble.empty(); }));
+}
+
+TEST_F(GpuWorkerTest, ServesNoRequestOnceItGivesBack) {
+  worker_.Serve(channel_, 0, std::nullopt);
+  Ask(1200);
+  GiveBack({{device::Control::kSmClock, std::nullopt}});
+  const std::size_t writes = gpu_.history().size();
+  publisher_->Publish(0, 1000);
+  // What is served next shows that the worker came by.
+  std::atomic<bool> has_come_by = false;
+  worker_.Find([&](const auto&) { has_come_by = true; });
+  ASSERT_TRUE(Eventually([&] { return has_come_by.load(); }));
+  EXPECT_EQ(gpu_.history().size(), writes);
+}
+
+TEST_F(GpuWorkerTest, FindsWhatIsSet) {
+  gpu_.Set(device::Control::kPowerLimit, device::Setting{250'000, 250'000});
+  std::atomic<bool> is_done = false;
+  GpuWorker::Found found;
+  worker_.Find([&](const device::DeviceResult<GpuWorker::Found>& result) {
+    found = *result;
+    is_done = true;
+  });
+  ASSERT_TRUE(Eventually([&] { return is_done.load(); }));
+  EXPECT_EQ(found[static_cast<std::size_t>(device::Control::kPowerLimit)].setting,
+            (device::Setting{250'000, 250'000}));
+  EXPECT_EQ(found[static_cast<std::size_t>(device::Control::kSmClock)].setting, std::nullopt);
+}
+
+TEST(LatencyHistogram, CountsByUpperBound) {
+  LatencyHistogram histogram;
+  histogram.Add(5'000);
+  histogram.Add(5'001);
+  histogram.Add(20'000'000'000);
+  EXPECT_EQ(histogram.counts()[0], 1U);
+  EXPECT_EQ(histogram.counts()[1], 1U);
+  EXPECT_EQ(histogram.counts().back(), 1U);
+  EXPECT_EQ(histogram.count(), 3U);
+  EXPECT_EQ(histogram.sum(), 20'000'010'001);
+}
+
+}  // namespace
+}  // namespace perseus::agent

@@ -1,0 +1,100 @@
+#include "perseus/runtime/agent/latency_check.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <thread>
+#include <utility>
+
+#include "perseus/runtime/agent/saved_state_file.h"
+
+namespace perseus::agent {
+namespace {
+
+constexpr int kAttempts = 50;
+constexpr auto kBetweenAttempts = std::chrono::milliseconds(100);
+
+device::DeviceResult<void> PutBack(device::Device& device, const SettingBefore& before) {
+  const auto wanted = before.is_known ? before.setting : std::nullopt;
+  device::DeviceResult<void> result;
+  for (int i = 0; i < kAttempts; ++i) {
+    if (i > 0) std::this_thread::sleep_for(kBetweenAttempts);
+    result = device.Apply(device::Control::kSmClock, wanted);
+    if (!result) continue;
+    const auto reading = device.ReadSetting(device::Control::kSmClock);
+    if (!reading) {
+      result = tl::unexpected<device::DeviceError>(reading.error());
+    } else if (reading->is_known && reading->setting != wanted) {
+      result = device::DeviceFail(device::DeviceErrorKind::kFailed, "it reads {}",
+                          device::Describe(device::Control::kSmClock, reading->setting));
+    } else {
+      return {};
+    }
+  }
+  return result;
+}
+
+// While it lives, signals that would end the process wait; they come when the GPU is back.
+class SignalsWait {
+ public:
+  SignalsWait() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&signals, signal);
+    pthread_sigmask(SIG_BLOCK, &signals, &before_);
+  }
+  ~SignalsWait() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsWait(const SignalsWait&) = delete;
+  SignalsWait& operator=(const SignalsWait&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+Result<device::SwitchLatency> MeasureSafely(device::Device& device, const LatencyCheck& check) {
+  const std::string& uuid = device.info().uuid;
+  const auto lock = LockSavedState(check.state);
+  if (!lock) return Fail(lock);
+  auto file = SavedStateFile::Open(check.state, check.boot_id);
+  if (!file) return Fail(file);
+  // After a boot, what is left has to be judged first; here nothing is known of other GPUs.
+  if (!file->state().gpus.empty() &&
+      (file->state().gpus.contains(uuid) || file->state().boot_id != check.boot_id)) {
+    return FailAs(ErrorKind::kSystem, "GPUs have yet to be given back (perseus gpu restore)");
+  }
+  const auto found = device.ReadSetting(device::Control::kSmClock);
+  if (!found) return FailAs(ErrorKind::kSystem, "{}", found.error().message);
+  if (!found->is_known && found->is_certain) {
+    return FailAs(ErrorKind::kSystem, "{}, and the driver cannot tell to what (unlock it first)",
+                  found->hint);
+  }
+
+  const SignalsWait signals_wait;
+  SavedState next = file->state();
+  next.boot_id = check.boot_id;
+  SavedGpu gpu;
+  gpu.uuid = uuid;
+  gpu.lease = "doctor";
+  gpu.owner = {{getpid(), 1}, getuid(), "perseus doctor"};
+  gpu.controls[device::Control::kSmClock] = {Before(*found), /*is_changed=*/true};
+  next.Take(std::move(gpu));
+  if (auto saved = file->Save(std::move(next)); !saved) return Fail(saved);
+
+  RealClock clock;
+  const auto measured = device::MeasureSwitchLatency(device, device::ClocksToMeasure(device.info()), check.rounds,
+                                             check.patience, clock);
+  if (const auto back = PutBack(device, Before(*found)); !back) {
+    return FailAs(ErrorKind::kSystem, "{} did not go back: {} (run perseus gpu restore)", uuid,
+                  back.error().message);
+  }
+  SavedState without = file->state();
+  without.Restored(uuid, device::Control::kSmClock);
+  without.GiveBack(uuid);
+  if (auto saved = file->Save(std::move(without)); !saved) return Fail(saved);
+  if (!measured) return FailAs(ErrorKind::kSystem, "{}", measured.error().message);
+  return *measured;
+}
+
+}  // namespace perseus::agent

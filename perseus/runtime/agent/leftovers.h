@@ -1,0 +1,19 @@
+// Giving back what an agent left changed, without one: after it was killed and will not be started
+// again.
+#pragma once
+
+#include <spdlog/logger.h>
+
+#include <chrono>
+
+#include "perseus/runtime/agent/gpu_keeper.h"
+#include "perseus/base/result.h"
+
+namespace perseus::agent {
+
+// Requires that no agent runs on this state. Fails (kSystem) if a GPU did not go back within
+// `patience`; what is saved of it stays, and it can be tried again. How many were given back.
+Result<int> GiveBackLeftovers(GpuKeeper::Setup setup, std::chrono::milliseconds patience,
+                              spdlog::logger& log);
+
+}  // namespace perseus::agent

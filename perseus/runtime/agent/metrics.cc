@@ -1,0 +1,235 @@
+#include "perseus/runtime/agent/metrics.h"
+
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <limits>
+#include <sstream>
+#include <utility>
+
+namespace perseus::agent {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+class Families {
+ public:
+  // Adds to the family of that name, which its first value makes.
+  void Gauge(const char* name, const char* help, Labels labels, double value) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    metric.gauge.value = value;
+    Of(name, help, MetricType::Gauge).metric.push_back(std::move(metric));
+  }
+  void Counter(const char* name, const char* help, Labels labels, std::uint64_t value) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    metric.counter.value = static_cast<double>(value);
+    Of(name, help, MetricType::Counter).metric.push_back(std::move(metric));
+  }
+  void Histogram(const char* name, const char* help, Labels labels, const LatencyHistogram& times) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    metric.histogram.sample_count = times.count();
+    metric.histogram.sample_sum = ToSeconds(times.sum());
+    std::uint64_t cumulative = 0;
+    for (std::size_t i = 0; i < times.counts().size(); ++i) {
+      cumulative += times.counts()[i];
+      const double bound = i < LatencyHistogram::kBounds.size()
+                               ? ToSeconds(LatencyHistogram::kBounds[i])
+                               : std::numeric_limits<double>::infinity();
+      metric.histogram.bucket.push_back({cumulative, bound});
+    }
+    Of(name, help, MetricType::Histogram).metric.push_back(std::move(metric));
+  }
+
+  std::string Format() const {
+    std::ostringstream text;
+    prometheus::TextSerializer().Serialize(text, families_);
+    return text.str();
+  }
+
+ private:
+  MetricFamily& Of(const char* name, const char* help, MetricType type) {
+    for (MetricFamily& family : families_) {
+      if (family.name == name) return family;
+    }
+    MetricFamily family;
+    family.name = name;
+    family.help = help;
+    family.type = type;
+    return families_.emplace_back(std::move(family));
+  }
+
+  std::vector<MetricFamily> families_;
+};
+
+Labels With(Labels labels, const char* name, const char* value) {
+  labels.push_back({name, value});
+  return labels;
+}
+
+// What the driver reads, as DCGM's exporter calls it.
+void AddReadings(Families& families, const Labels& labels, const device::Telemetry& telemetry) {
+  families.Gauge("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", labels,
+                 telemetry.sm_clock_mhz);
+  families.Gauge("DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", labels,
+                 telemetry.memory_clock_mhz);
+  families.Gauge("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", labels,
+                 telemetry.temperature_c);
+  families.Gauge("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", labels, telemetry.power_w);
+  constexpr double kMillijoulesPerJoule = 1000;
+  // A gauge to promtool, which wants _total at the end of a counter's name.
+  families.Gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+                 "Total energy consumption since boot (in mJ).", labels,
+                 telemetry.energy_j * kMillijoulesPerJoule);
+  struct Limit {
+    device::ClockLimit limit;
+    const char* name;
+  };
+  static constexpr Limit kLimits[] = {{device::ClockLimit::kPowerCap, "power"},
+                                      {device::ClockLimit::kThermal, "temperature"},
+                                      {device::ClockLimit::kPowerBrake, "power_brake"},
+                                      {device::ClockLimit::kOther, "other"}};
+  for (const Limit& limit : kLimits) {
+    families.Gauge("perseus_gpu_clock_limited",
+                   "Whether the driver holds the clock below what was asked, and why.",
+                   With(labels, "reason", limit.name), telemetry.limits.Has(limit.limit) ? 1 : 0);
+  }
+}
+
+void AddLease(Families& families, const Labels& labels, const GpuReport& gpu, Nanoseconds now) {
+  families.Gauge("perseus_gpu_leased", "Whether a job holds the GPU's clocks.", labels,
+                 gpu.lease ? 1 : 0);
+  families.Gauge("perseus_gpu_restoring",
+                 "Whether the GPU was released and is not yet what it was before.", labels,
+                 gpu.snapshot.is_restoring ? 1 : 0);
+  if (!gpu.lease) return;
+  const Labels job = With(labels, "job", gpu.lease->owner.job.c_str());
+  families.Gauge("perseus_gpu_lease_age_seconds", "How long the job has held the GPU's clocks.",
+                 job, ToSeconds(now - gpu.lease->held_since));
+  families.Gauge("perseus_gpu_intended_slowdown_ratio",
+                 "How many times as long an iteration takes on purpose: above 1 is a plan, not a "
+                 "fault.",
+                 job, gpu.lease->slowdown);
+  if (gpu.snapshot.setting && gpu.snapshot.setting->setting) {
+    constexpr double kHertzPerMegahertz = 1e6;
+    families.Gauge("perseus_gpu_intended_sm_clock_hertz",
+                   "The SM clock that the job's plan asked for last.", job,
+                   gpu.snapshot.setting->setting->upper * kHertzPerMegahertz);
+  }
+}
+
+void AddCounts(Families& families, const Labels& labels, const GpuSnapshot& snapshot) {
+  const GpuCounts& counts = snapshot.counts;
+  families.Counter("perseus_gpu_clock_switches_total", "Clocks that the driver took from a job.",
+                   labels, counts.switches);
+  struct Dropped {
+    const char* reason;
+    std::uint64_t count;
+  };
+  for (const Dropped& dropped :
+       {Dropped{"overtaken", counts.coalesced}, Dropped{"set_already", counts.no_ops},
+        Dropped{"unknown_clock", counts.refused}, Dropped{"driver_failed", counts.failed}}) {
+    families.Counter("perseus_gpu_clock_requests_dropped_total",
+                     "Requests of a job that changed no clock, and why.",
+                     With(labels, "reason", dropped.reason), dropped.count);
+  }
+  families.Counter("perseus_gpu_clock_switches_seen_total",
+                   "Switches that were read back, by what was seen.",
+                   With(labels, "effect", "in_effect"), counts.in_effect);
+  families.Counter("perseus_gpu_clock_switches_seen_total",
+                   "Switches that were read back, by what was seen.",
+                   With(labels, "effect", "limited"), counts.limited);
+  families.Counter("perseus_gpu_restores_total", "How often the GPU was given back whole.", labels,
+                   counts.restores);
+  families.Counter("perseus_gpu_restore_failures_total",
+                   "Attempts to give a control back that did not take.", labels,
+                   counts.restore_failures);
+  families.Histogram("perseus_gpu_request_to_driver_seconds",
+                     "From a job's request to the call of the driver.", labels,
+                     snapshot.request_to_call);
+  families.Histogram("perseus_gpu_driver_call_seconds", "How long the driver's calls took.", labels,
+                     snapshot.call);
+}
+
+void AddGpu(Families& families, const GpuReport& gpu, std::size_t index,
+            const std::string& hostname, Nanoseconds now) {
+  // DCGM's labels, less modelName, which Prometheus' own linter minds.
+  const Labels labels = {
+      {"gpu", std::to_string(gpu.info.minor_number.value_or(static_cast<int>(index)))},
+      {"UUID", gpu.info.uuid},
+      {"pci_bus_id", gpu.info.pci_bus_id},
+      {"Hostname", hostname}};
+  families.Gauge(
+      "perseus_gpu_info", "What GPU it is, and what drives it.",
+      With(With(labels, "model", gpu.info.name.c_str()), "backend", gpu.info.backend.c_str()), 1);
+  const GpuSnapshot& snapshot = gpu.snapshot;
+  families.Gauge("perseus_gpu_up", "Whether the driver answers for the GPU.", labels,
+                 snapshot.telemetry ? 1 : 0);
+  families.Gauge("perseus_gpu_settable", "Whether the GPU's clocks can be set.", labels,
+                 gpu.info.measure_only.empty() ? 1 : 0);
+  families.Gauge("perseus_gpu_driver_call_age_seconds",
+                 "How long the driver has not answered a call.", labels,
+                 snapshot.in_driver_since == 0 ? 0 : ToSeconds(now - snapshot.in_driver_since));
+  if (snapshot.telemetry) AddReadings(families, labels, *snapshot.telemetry);
+  AddLease(families, labels, gpu, now);
+  AddCounts(families, labels, snapshot);
+}
+
+void AddAgent(Families& families, const AgentReport& report) {
+  families.Gauge("perseus_agent_info", "The agent's version.", {{"version", report.version}}, 1);
+  families.Gauge("perseus_agent_connections", "Clients that are connected.", {},
+                 static_cast<double>(report.connections));
+  families.Gauge("perseus_agent_leases", "Leases that are held.", {},
+                 static_cast<double>(report.leases));
+  families.Gauge("perseus_agent_missing_gpus", "GPUs that have to be given back and are not there.",
+                 {}, static_cast<double>(report.missing_gpus.size()));
+  for (const LeaseEnd end : {LeaseEnd::kReleased, LeaseEnd::kByHand, LeaseEnd::kConnectionClosed,
+                             LeaseEnd::kProcessGone, LeaseEnd::kSilent, LeaseEnd::kAgentStopped}) {
+    const auto count = report.ended.find(end);
+    families.Counter("perseus_agent_leases_ended_total", "Leases that have ended, by how.",
+                     {{"how", std::string(NameOf(end))}},
+                     count == report.ended.end() ? 0 : count->second);
+  }
+  families.Counter("perseus_agent_malformed_messages_total", "Messages that were none.", {},
+                   report.malformed);
+  families.Counter("perseus_agent_refusals_total", "Requests that were refused.", {},
+                   report.refusals);
+  families.Counter("perseus_agent_state_failures_total",
+                   "How often the state could not be written to disk.", {}, report.state_failures);
+}
+
+}  // namespace
+
+std::string_view NameOf(LeaseEnd end) {
+  switch (end) {
+    case LeaseEnd::kReleased:
+      return "released";
+    case LeaseEnd::kByHand:
+      return "by_hand";
+    case LeaseEnd::kConnectionClosed:
+      return "connection_closed";
+    case LeaseEnd::kProcessGone:
+      return "process_gone";
+    case LeaseEnd::kSilent:
+      return "silent";
+    case LeaseEnd::kAgentStopped:
+      return "agent_stopped";
+  }
+  return "unknown";
+}
+
+std::string FormatMetrics(const AgentReport& report, const std::string& hostname) {
+  Families families;
+  AddAgent(families, report);
+  for (std::size_t i = 0; i < report.gpus.size(); ++i) {
+    AddGpu(families, report.gpus[i], i, hostname, report.now);
+  }
+  return families.Format();
+}
+
+}  // namespace perseus::agent

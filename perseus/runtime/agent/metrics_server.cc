@@ -1,0 +1,154 @@
+#include "perseus/runtime/agent/metrics_server.h"
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <charconv>
+#include <chrono>
+#include <utility>
+
+namespace perseus::agent {
+namespace {
+
+namespace beast = boost::beast;
+namespace http = beast::http;
+using boost::asio::ip::tcp;
+
+constexpr std::size_t kMostSessions = 32;
+constexpr std::size_t kLongestRequest = 8 * 1024;
+constexpr std::chrono::seconds kPatience{10};
+
+// One request and its answer; then the connection is closed.
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(tcp::socket socket, std::function<std::string()> metrics, std::shared_ptr<void> place)
+      : stream_(std::move(socket)), metrics_(std::move(metrics)), place_(std::move(place)) {
+    parser_.body_limit(0);
+    parser_.header_limit(kLongestRequest);
+  }
+
+  void Run() {
+    stream_.expires_after(kPatience);
+    http::async_read(stream_, buffer_, parser_,
+                     [self = shared_from_this()](beast::error_code error, std::size_t) {
+                       if (!error) self->Answer();
+                     });
+  }
+
+ private:
+  void Answer() {
+    const auto& request = parser_.get();
+    response_.version(request.version());
+    response_.keep_alive(false);
+    response_.set(http::field::content_type, "text/plain; charset=utf-8");
+    if (request.method() != http::verb::get && request.method() != http::verb::head) {
+      response_.result(http::status::method_not_allowed);
+      response_.set(http::field::allow, "GET, HEAD");
+      response_.body() = "only GET\n";
+    } else if (request.target() != "/metrics") {
+      response_.result(http::status::not_found);
+      response_.body() = "see /metrics\n";
+    } else {
+      response_.set(http::field::content_type, "text/plain; version=0.0.4; charset=utf-8");
+      response_.body() = metrics_();
+    }
+    response_.prepare_payload();
+    if (request.method() == http::verb::head) response_.body().clear();
+    stream_.expires_after(kPatience);
+    http::async_write(stream_, response_,
+                      [self = shared_from_this()](beast::error_code, std::size_t) {
+                        beast::error_code ignored;
+                        self->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+                      });
+  }
+
+  beast::tcp_stream stream_;
+  std::function<std::string()> metrics_;
+  std::shared_ptr<void> place_;  // Counts as a session while it is held.
+  beast::flat_buffer buffer_{kLongestRequest};
+  http::request_parser<http::empty_body> parser_;
+  http::response<http::string_body> response_;
+};
+
+Result<tcp::endpoint> ParseAddress(const std::string& address) {
+  const auto bad = [&] {
+    return Fail("{} is no address to serve metrics on (write 127.0.0.1:9836)", address);
+  };
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return bad();
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  unsigned short port = 0;
+  const char* end = address.data() + address.size();
+  const auto [rest, failure] = std::from_chars(address.data() + colon + 1, end, port);
+  boost::system::error_code error;
+  const auto ip = boost::asio::ip::make_address(host, error);
+  if (failure != std::errc() || rest != end || error) return bad();
+  return tcp::endpoint(ip, port);
+}
+
+}  // namespace
+
+class MetricsServer::Listener : public std::enable_shared_from_this<Listener> {
+ public:
+  Listener(boost::asio::io_context& loop, std::function<std::string()> metrics)
+      : acceptor_(loop), metrics_(std::move(metrics)) {}
+
+  boost::system::error_code Open(const tcp::endpoint& endpoint) {
+    boost::system::error_code error;
+    acceptor_.open(endpoint.protocol(), error);
+    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) acceptor_.bind(endpoint, error);
+    if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
+    return error;
+  }
+
+  void Accept() {
+    acceptor_.async_accept(
+        [self = shared_from_this()](boost::system::error_code error, tcp::socket socket) {
+          if (error == boost::asio::error::operation_aborted) return;
+          // Beyond the limit it is closed at once: whoever scrapes tries again.
+          if (!error && self->sessions_.use_count() <= static_cast<long>(kMostSessions)) {
+            std::make_shared<Session>(std::move(socket), self->metrics_, self->sessions_)->Run();
+          }
+          self->Accept();
+        });
+  }
+
+  void Close() {
+    boost::system::error_code ignored;
+    acceptor_.close(ignored);
+  }
+  int port() const { return acceptor_.local_endpoint().port(); }
+
+ private:
+  tcp::acceptor acceptor_;
+  std::function<std::string()> metrics_;
+  std::shared_ptr<void> sessions_ = std::make_shared<int>();  // Its owners are counted.
+};
+
+Result<MetricsServer> MetricsServer::Listen(boost::asio::io_context& loop,
+                                            const std::string& address,
+                                            std::function<std::string()> metrics) {
+  const auto endpoint = ParseAddress(address);
+  if (!endpoint) return Fail(endpoint);
+  auto listener = std::make_shared<Listener>(loop, std::move(metrics));
+  if (const auto error = listener->Open(*endpoint)) {
+    return FailAs(ErrorKind::kSystem, "cannot serve metrics on {}: {} (choose another address)",
+                  address, error.message());
+  }
+  listener->Accept();
+  return MetricsServer(std::move(listener));
+}
+
+MetricsServer::MetricsServer(std::shared_ptr<Listener> listener) : listener_(std::move(listener)) {}
+MetricsServer::MetricsServer(MetricsServer&&) noexcept = default;
+MetricsServer& MetricsServer::operator=(MetricsServer&&) noexcept = default;
+MetricsServer::~MetricsServer() {
+  if (listener_) listener_->Close();
+}
+int MetricsServer::port() const { return listener_->port(); }
+
+}  // namespace perseus::agent

@@ -1,0 +1,41 @@
+#include "perseus/runtime/agent/privileges.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <system_error>
+
+namespace perseus::agent {
+namespace {
+
+constexpr std::uint64_t kNeeded = std::uint64_t{1} << CAP_SYS_ADMIN | std::uint64_t{1}
+                                                                          << CAP_SYS_PTRACE;
+
+Result<void> FailHere(const char* what) {
+  return FailAs(ErrorKind::kSystem, "cannot give up capabilities ({}): {}", what,
+                std::generic_category().message(errno));
+}
+
+}  // namespace
+
+Result<void> KeepOnlyNeededCapabilities() {
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return FailHere("no new privileges");
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  // The lower 32, the upper 32.
+  __user_cap_data_struct data[2]{};
+  if (syscall(SYS_capget, &header, data) != 0) return FailHere("reading them");
+  for (int half = 0; half < 2; ++half) {
+    const auto needed = static_cast<std::uint32_t>(kNeeded >> (32 * half));
+    data[half].permitted &= needed;
+    data[half].effective = data[half].permitted;
+    data[half].inheritable = 0;
+  }
+  if (syscall(SYS_capset, &header, data) != 0) return FailHere("setting them");
+  return {};
+}
+
+}  // namespace perseus::agent

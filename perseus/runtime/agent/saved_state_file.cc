@@ -1,0 +1,321 @@
+#include "perseus/runtime/agent/saved_state_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/file.h"
+#include "perseus/base/json_file.h"
+
+namespace perseus::agent {
+namespace {
+
+using json_file::Node;
+using json_file::Throw;
+using nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "perseus-agent-state";
+constexpr int kVersion = 1;
+// file -> gpus -> gpu -> controls -> control -> before -> lower: nothing lies deeper.
+constexpr int kDeepest = 7;
+// MHz, or mW: far above any clock, and 10 kW.
+constexpr int kHighestSetting = 10'000'000;
+constexpr std::size_t kLongestCgroup = 4096;
+
+constexpr std::array<std::pair<device::Control, std::string_view>, 3> kControlKeys{
+    {{device::Control::kSmClock, "sm_clock"},
+     {device::Control::kMemoryClock, "memory_clock"},
+     {device::Control::kPowerLimit, "power_limit"}}};
+
+constexpr std::string_view kRemedy =
+    "until this is mended the agent changes no GPU, since it cannot know what was there before: "
+    "put "
+    "a copy of the file back, or set the GPUs by hand to what they should be (nvidia-smi -rgc, "
+    "-rmc, -pl) and move the file away, which forgets grants and resting settings";
+
+Node Member(const Node& node, std::string_view key) {
+  return node.Member(key, "the file was damaged or changed by hand");
+}
+
+// Not empty, printable, and no longer than anything that the agent itself would write.
+std::string Name(const Node& node, std::size_t longest = protocol::kLongestName) {
+  std::string text = node.Text();
+  if (text.empty() || text.size() > longest || !IsPrintable(text)) {
+    Throw("{} is not 1 to {} printable bytes", node.path, longest);
+  }
+  return text;
+}
+
+std::uint64_t Unsigned(const Node& node, std::uint64_t most) {
+  if (!node.value.is_number_unsigned() || node.value.get<std::uint64_t>() > most) {
+    Throw("{} is not a whole number from 0 to {}", node.path, most);
+  }
+  return node.value.get<std::uint64_t>();
+}
+
+uid_t UserId(const Node& node) {
+  return static_cast<uid_t>(Unsigned(node, std::numeric_limits<uid_t>::max()));
+}
+
+bool YesOrNo(const Node& node) {
+  if (!node.value.is_boolean()) Throw("{} is neither true nor false", node.path);
+  return node.value.get<bool>();
+}
+
+device::Setting ReadSetting(const Node& node) {
+  constexpr std::array<std::string_view, 2> kKeys{"lower", "upper"};
+  node.RequireObject(kKeys);
+  device::Setting setting;
+  setting.lower = Member(node, "lower").Count(0, kHighestSetting, "MHz or mW");
+  setting.upper = Member(node, "upper").Count(setting.lower, kHighestSetting, "MHz or mW");
+  return setting;
+}
+
+SettingBefore ReadBefore(const Node& node) {
+  if (node.value == "unknown") return {};
+  if (node.value == "default") return {true, std::nullopt};
+  if (!node.value.is_object()) {
+    Throw("{} is neither \"unknown\" nor \"default\" nor a range", node.path);
+  }
+  return {true, ReadSetting(node)};
+}
+
+SavedControl ReadControl(const Node& node) {
+  constexpr std::array<std::string_view, 2> kKeys{"before", "changed"};
+  node.RequireObject(kKeys);
+  return {ReadBefore(Member(node, "before")), YesOrNo(Member(node, "changed"))};
+}
+
+Owner ReadOwner(const Node& node) {
+  constexpr std::array<std::string_view, 4> kKeys{"pid", "process_started", "uid", "job"};
+  node.RequireObject(kKeys);
+  Owner owner;
+  owner.process.pid = static_cast<pid_t>(
+      Member(node, "pid").Count(0, std::numeric_limits<pid_t>::max(), "a process's number"));
+  owner.process.started =
+      Unsigned(Member(node, "process_started"), std::numeric_limits<std::uint64_t>::max());
+  owner.uid = UserId(Member(node, "uid"));
+  owner.job = Name(Member(node, "job"));
+  return owner;
+}
+
+SavedGpu ReadGpu(const Node& node) {
+  constexpr std::array<std::string_view, 4> kKeys{"uuid", "lease", "owner", "controls"};
+  node.RequireObject(kKeys);
+  SavedGpu gpu;
+  gpu.uuid = Name(Member(node, "uuid"));
+  gpu.lease = Name(Member(node, "lease"));
+  gpu.owner = ReadOwner(Member(node, "owner"));
+  const Node controls = Member(node, "controls");
+  constexpr std::array<std::string_view, 3> kControls{
+      kControlKeys[0].second, kControlKeys[1].second, kControlKeys[2].second};
+  controls.RequireObject(kControls);
+  for (const auto& [control, key] : kControlKeys) {
+    if (controls.Has(key)) gpu.controls[control] = ReadControl(Member(controls, key));
+  }
+  return gpu;
+}
+
+protocol::Grant ReadGrant(const Node& node) {
+  constexpr std::array<std::string_view, 3> kKeys{"gpus", "uid", "cgroup"};
+  node.RequireObject(kKeys);
+  protocol::Grant grant;
+  const Node gpus = Member(node, "gpus");
+  for (std::size_t i = 0; i < gpus.ListSize(); ++i) grant.gpus.push_back(Name(gpus[i]));
+  if (node.Has("uid")) grant.uid = UserId(Member(node, "uid"));
+  if (node.Has("cgroup")) {
+    grant.cgroup = Name(Member(node, "cgroup"), kLongestCgroup);
+    if (!grant.cgroup->starts_with('/')) Throw("{}.cgroup does not begin with /", node.path);
+  }
+  return grant;
+}
+
+void ReadResting(const Node& node, SavedState& state) {
+  constexpr std::array<std::string_view, 4> kKeys{"uuid", kControlKeys[0].second,
+                                                  kControlKeys[1].second, kControlKeys[2].second};
+  node.RequireObject(kKeys);
+  const std::string uuid = Name(Member(node, "uuid"));
+  if (state.resting.contains(uuid)) Throw("{}.uuid: {} stands twice", node.path, uuid);
+  for (const auto& [control, key] : kControlKeys) {
+    if (node.Has(key)) state.Rest(uuid, control, ReadSetting(Member(node, key)));
+  }
+  if (!state.resting.contains(uuid)) Throw("{} declares no control", node.path);
+}
+
+void CheckVersion(const Node& file) {
+  if (!file.value.is_object() || !file.Has("format") || file.value["format"] != kFormat) {
+    Throw("is not a saved state of the agent (expected \"format\": \"{}\")", kFormat);
+  }
+  const std::uint64_t version =
+      Unsigned(Member(file, "version"), std::numeric_limits<std::uint32_t>::max());
+  if (version > kVersion) {
+    Throw("is of version {}, from a newer perseus (this one reads {}; start that one again)",
+          version, kVersion);
+  }
+  if (version < 1) Throw("version is 0 (expected {})", kVersion);
+}
+
+SavedState ReadState(const Node& file) {
+  constexpr std::array<std::string_view, 6> kKeys{"format", "version", "boot_id",
+                                                  "gpus",   "grants",  "resting"};
+  CheckVersion(file);
+  file.RequireObject(kKeys);
+  SavedState state;
+  state.boot_id = Name(Member(file, "boot_id"));
+  const Node gpus = Member(file, "gpus");
+  for (std::size_t i = 0; i < gpus.ListSize(); ++i) {
+    SavedGpu gpu = ReadGpu(gpus[i]);
+    const std::string uuid = gpu.uuid;
+    if (!state.gpus.emplace(uuid, std::move(gpu)).second) {
+      Throw("{}.uuid: {} stands twice", gpus[i].path, uuid);
+    }
+  }
+  const Node grants = Member(file, "grants");
+  for (std::size_t i = 0; i < grants.ListSize(); ++i) {
+    const Answer<void> added = state.Add(ReadGrant(grants[i]));
+    if (!added) Throw("{}: {}", grants[i].path, added.error().message);
+  }
+  const Node resting = Member(file, "resting");
+  for (std::size_t i = 0; i < resting.ListSize(); ++i) ReadResting(resting[i], state);
+  return state;
+}
+
+// ---- Writing ----
+
+ordered_json Json(const device::Setting& setting) {
+  return {{"lower", setting.lower}, {"upper", setting.upper}};
+}
+
+ordered_json Json(const SettingBefore& before) {
+  if (!before.is_known) return "unknown";
+  if (!before.setting) return "default";
+  return Json(*before.setting);
+}
+
+ordered_json Json(const SavedGpu& gpu) {
+  ordered_json controls = ordered_json::object();
+  for (const auto& [control, key] : kControlKeys) {
+    const auto saved = gpu.controls.find(control);
+    if (saved == gpu.controls.end()) continue;
+    controls[std::string(key)] = {{"before", Json(saved->second.before)},
+                                  {"changed", saved->second.is_changed}};
+  }
+  return {{"uuid", gpu.uuid},
+          {"lease", gpu.lease},
+          {"owner",
+           {{"pid", gpu.owner.process.pid},
+            {"process_started", gpu.owner.process.started},
+            {"uid", gpu.owner.uid},
+            {"job", gpu.owner.job}}},
+          {"controls", std::move(controls)}};
+}
+
+ordered_json Json(const protocol::Grant& grant) {
+  ordered_json json{{"gpus", grant.gpus}};
+  if (grant.uid) json["uid"] = *grant.uid;
+  if (grant.cgroup) json["cgroup"] = *grant.cgroup;
+  return json;
+}
+
+}  // namespace
+
+Result<SavedState> ParseSavedState(std::string_view text, std::string_view name) {
+  Result<SavedState> state = json_file::Read(text, name, kDeepest, ReadState);
+  if (!state) return Fail("{}; {}", state.error().message, kRemedy);
+  return state;
+}
+
+std::string FormatSavedState(const SavedState& state) {
+  ordered_json gpus = ordered_json::array();
+  for (const auto& [uuid, gpu] : state.gpus) gpus.push_back(Json(gpu));
+  ordered_json grants = ordered_json::array();
+  for (const protocol::Grant& grant : state.grants) grants.push_back(Json(grant));
+  ordered_json resting = ordered_json::array();
+  for (const auto& [uuid, settings] : state.resting) {
+    ordered_json entry{{"uuid", uuid}};
+    for (const auto& [control, key] : kControlKeys) {
+      const auto setting = settings.find(control);
+      if (setting != settings.end()) entry[std::string(key)] = Json(setting->second);
+    }
+    resting.push_back(std::move(entry));
+  }
+  const ordered_json file{{"format", kFormat},           {"version", kVersion},
+                          {"boot_id", state.boot_id},    {"gpus", std::move(gpus)},
+                          {"grants", std::move(grants)}, {"resting", std::move(resting)}};
+  // Names that are not UTF-8 would throw; so written, they do not survive the check in Save.
+  return file.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+SavedStateFile::SavedStateFile(std::filesystem::path path, SavedState state, Writer write)
+    : path_(std::move(path)),
+      state_(std::move(state)),
+      write_(write ? std::move(write) : WriteFileAtomically) {}
+
+Result<SavedStateFile> SavedStateFile::Open(std::filesystem::path path,
+                                            std::string_view boot_id_now, Writer write) {
+  std::error_code error;
+  if (std::filesystem::symlink_status(path, error).type() ==
+      std::filesystem::file_type::not_found) {
+    SavedState empty;
+    empty.boot_id = boot_id_now;
+    return SavedStateFile(std::move(path), std::move(empty), std::move(write));
+  }
+  // A device could be read for ever.
+  if (!std::filesystem::is_regular_file(path, error)) {
+    return Fail("{} is no regular file; {}", path.string(), kRemedy);
+  }
+  const Result<std::string> text = ReadFile(path);
+  if (!text) return FailAs(text.error().kind, "{}; {}", text.error().message, kRemedy);
+  Result<SavedState> state = ParseSavedState(*text, path.string());
+  if (!state) return Fail(state);
+  SavedStateFile file(std::move(path), std::move(*state), std::move(write));
+  file.is_on_disk_ = true;
+  return file;
+}
+
+Result<void> SavedStateFile::Save(SavedState next) {
+  if (is_on_disk_ && next == state_) return {};
+  const std::string text = FormatSavedState(next);
+  const Result<SavedState> read = json_file::Read(text, path_.string(), kDeepest, ReadState);
+  if (!read || *read != next) {
+    return Fail("{}: not written, since it could not be read again{}{} (report this)",
+                path_.string(), read ? "" : ": ", read ? "" : read.error().message);
+  }
+  is_on_disk_ = false;
+  if (Result<void> written = write_(path_, text); !written) return written;
+  is_on_disk_ = true;
+  state_ = std::move(next);
+  return {};
+}
+
+Result<FileDescriptor> LockSavedState(const std::filesystem::path& state) {
+  std::filesystem::path path = state;
+  path += ".lock";
+  auto lock = LockFile(path);
+  if (!lock) return lock;
+  if (*lock) return lock;
+  return FailAs(ErrorKind::kSystem, "{} is another agent's, which is running (choose --state)",
+                state.string());
+}
+
+Result<FileDescriptor> LockFile(const std::filesystem::path& path) {
+  std::error_code ignored;  // What is wrong shows when the file is opened.
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  constexpr mode_t kOwnerOnly = 0600;
+  FileDescriptor lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnerOnly));
+  if (!lock) {
+    return FailAs(ErrorKind::kSystem, "cannot open {}: {} (run as root, or choose --state)",
+                  path.string(), std::generic_category().message(errno));
+  }
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return FileDescriptor();
+  return lock;
+}
+
+}  // namespace perseus::agent

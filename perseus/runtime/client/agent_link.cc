@@ -1,0 +1,73 @@
+#include "perseus/runtime/client/agent_link.h"
+
+#include <poll.h>
+
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "perseus/runtime/protocol/unix_socket.h"
+
+namespace perseus::client {
+namespace {
+
+constexpr std::chrono::milliseconds kAgentLinkTimeout{1000};
+
+struct Answered {
+  protocol::Reply reply;
+  std::vector<FileDescriptor> descriptors;
+};
+Result<Answered> Ask(int socket, const protocol::Request& request, std::chrono::milliseconds patience) {
+  auto answer = protocol::Ask(socket, protocol::Format(request), patience);
+  if (!answer) return Fail(answer);
+  auto reply = protocol::ParseReply(answer->text);
+  if (!reply) return FailAs(ErrorKind::kSystem, "the agent's answer: {}", reply.error().message);
+  return Answered{*std::move(reply), std::move(answer->descriptors)};
+}
+
+}  // namespace
+
+Result<AgentLink::Leased> AgentLink::Acquire(const std::filesystem::path& path,
+                                             const std::string& gpu, const std::string& job,
+                                             std::chrono::milliseconds patience) {
+  auto socket = protocol::Connect(path);
+  if (!socket) return Fail(socket);
+  auto answered = Ask(socket->get(), protocol::Acquire{{gpu}, job, kHeartbeatSeconds}, patience);
+  if (!answered) return Fail(answered);
+  std::vector<FileDescriptor>& descriptors = answered->descriptors;
+  if (const auto* refused = std::get_if<protocol::Refused>(&answered->reply)) {
+    return Fail("the agent refuses: {}", refused->message);
+  }
+  const auto* granted = std::get_if<protocol::Lease>(&answered->reply);
+  if (granted == nullptr || granted->sm_clocks_mhz.size() != 1 || descriptors.size() != 2) {
+    return Fail("the agent at {} answers something else than a lease (is it of this version?)",
+                path.string());
+  }
+  const int wakeup = descriptors[1].get();
+  auto publisher = protocol::ClockPublisher::Attach(std::move(descriptors));
+  if (!publisher) return Fail(publisher);
+  auto lease = std::make_unique<Lease>(
+      Lease{granted->id, granted->sm_clocks_mhz.front(), *std::move(publisher)});
+  return Leased{AgentLink(*std::move(socket), granted->id, wakeup), std::move(lease)};
+}
+
+bool AgentLink::IsLost() const {
+  pollfd wanted{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&wanted, 1, 0) != 0;
+}
+
+Result<void> AgentLink::AskForDone(const protocol::Request& request) {
+  const auto answered = Ask(socket_.get(), request, kAgentLinkTimeout);
+  if (!answered) return FailAs(ErrorKind::kSystem, "{}", answered.error().message);
+  if (const auto* refused = std::get_if<protocol::Refused>(&answered->reply)) {
+    return Fail("{}", refused->message);
+  }
+  return {};
+}
+
+Result<void> AgentLink::Renew() { return AskForDone(protocol::Renew{lease_}); }
+Result<void> AgentLink::Intend(double slowdown) {
+  return AskForDone(protocol::Intend{lease_, slowdown});
+}
+
+}  // namespace perseus::client

@@ -1,0 +1,80 @@
+#include "perseus/runtime/client/clock_asker.h"
+
+#include "perseus/base/clock.h"
+#include <ctime>
+#include <thread>
+#include <utility>
+
+#include "perseus/runtime/client/clock_table.h"
+
+namespace perseus::client {
+bool ClockAsker::TryAsk(int frequency_mhz) {
+  // Ordered against Rest: see there.
+  if (!may_set_clocks() || frequency_mhz == wanted_.load(std::memory_order_seq_cst)) return true;
+  if (is_busy_.test_and_set(std::memory_order_acquire)) return false;
+  if (lease_ != nullptr) Publish(frequency_mhz);
+  Unlock();
+  return true;
+}
+
+int ClockAsker::ClockFor(int frequency_mhz) {
+  if (is_busy_.test_and_set(std::memory_order_acquire)) return frequency_mhz;
+  const int clock = lease_ == nullptr ? 0 : NearestFaster(lease_->sm_clocks_mhz, frequency_mhz);
+  Unlock();
+  return clock;
+}
+
+void ClockAsker::Publish(int frequency_mhz) {
+  const int clock = NearestFaster(lease_->sm_clocks_mhz, frequency_mhz);
+  wanted_.store(frequency_mhz, std::memory_order_relaxed);
+  if (clock != frequency_mhz && lacking_mhz() == 0) lacking_mhz_.store(frequency_mhz);
+  // Two wanted clocks may be one that there is.
+  if (clock == published_mhz()) return;
+  published_mhz_.store(clock, std::memory_order_relaxed);
+  const Nanoseconds now = MonotonicNow();
+  const std::uint32_t sequence = lease_->publisher.Publish(0, clock);
+  requests_.store(requests_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  // A full ring loses the record of the request, not the request.
+  static_cast<void>(asks_.Push({now, sequence, clock}));
+}
+
+void ClockAsker::Lock() {
+  // Whoever holds it is done within a microsecond, or was preempted.
+  while (is_busy_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+}
+
+std::unique_ptr<Lease> ClockAsker::UseLease(std::unique_ptr<Lease> lease) {
+  Lock();
+  std::swap(lease, lease_);
+  wanted_.store(0, std::memory_order_relaxed);
+  published_mhz_.store(0, std::memory_order_relaxed);
+  may_set_.store(lease_ != nullptr, std::memory_order_relaxed);
+  resets_.fetch_add(1, std::memory_order_relaxed);
+  Unlock();
+  return lease;
+}
+
+void ClockAsker::Rest(const std::atomic<bool>& is_in_step) {
+  if (wanted_mhz() == 0) return;
+  Lock();
+  // A step that begins is marked before it looks at what is wanted, and this is the other way
+  // around: so either the step is seen here, or it sees that 0 is wanted and asks anew.
+  const int before = wanted_.exchange(0, std::memory_order_seq_cst);
+  if (is_in_step.load(std::memory_order_seq_cst) || lease_ == nullptr) {
+    wanted_.store(before, std::memory_order_seq_cst);
+  } else {
+    Publish(0);
+    resets_.fetch_add(1, std::memory_order_relaxed);
+  }
+  Unlock();
+}
+
+void ClockAsker::Beat() {
+  if (lease_ != nullptr) lease_->publisher.Beat();
+}
+
+protocol::ClockAnswer ClockAsker::Answer() const {
+  return lease_ != nullptr ? lease_->publisher.answer(0) : protocol::ClockAnswer{};
+}
+
+}  // namespace perseus::client

@@ -1,0 +1,73 @@
+#include "perseus/runtime/client/clock_table.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace perseus::client {
+namespace {
+
+constexpr int kMostChunks = 4096;
+constexpr double kMostSlowdown = 100;  // That an agent believes.
+
+}  // namespace
+
+Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int rank) {
+  const Result<plan_file::PlanFile> plan = plan_file::ParsePlan(text, name);
+  if (!plan) return Fail(plan);
+  if (plan->job.IsGeneralGraph()) {
+    return Fail(
+        "{}: a plan of a general graph does not say what is forward and what backward (plan with a "
+        "schedule: perseus plan --schedule ...)",
+        name);
+  }
+  const auto ranks = static_cast<int>(plan->ranks.size());
+  if (rank < 0 || rank >= ranks) {
+    return Fail("{}: the plan has ranks 0 to {}, and this is rank {} (plan for this job's ranks)",
+                name, ranks - 1, rank);
+  }
+  ClockTable table;
+  table.name = name;
+  if (plan->ranks[static_cast<std::size_t>(rank)].is_cut) return table;
+  table.source = ClockTable::Source::kPlan;
+  for (const plan_file::PlannedInstruction& instruction :
+       plan->ranks[static_cast<std::size_t>(rank)].instructions) {
+    if (!IsComputation(instruction.kind)) continue;
+    // Between two whole clocks, the faster: no plan is slower than it says.
+    table.order.push_back({instruction.kind, instruction.microbatch, instruction.chunk,
+                           static_cast<int>(std::ceil(instruction.frequency_mhz))});
+  }
+  if (table.order.empty()) {
+    return Fail("{}: rank {} of the plan computes nothing (plan for this job's schedule)", name,
+                rank);
+  }
+  if (plan->baseline_time > 0) {
+    const double slowdown =
+        static_cast<double>(plan->time) / static_cast<double>(plan->baseline_time);
+    table.slowdown = std::clamp(slowdown, 1.0, kMostSlowdown);
+  }
+  return table;
+}
+
+ClockTable CompileClocks(std::span<const protocol::KindClock> clocks, int rank) {
+  ClockTable table;
+  table.source = ClockTable::Source::kKinds;
+  for (const protocol::KindClock& clock : clocks) {
+    if (clock.rank != rank || !IsComputation(clock.kind)) continue;
+    if (clock.chunk < 0 || clock.chunk >= kMostChunks) continue;
+    const std::size_t chunks = static_cast<std::size_t>(clock.chunk) + 1;
+    if (table.kind_clocks.size() < chunks * ClockTable::kKinds) {
+      table.kind_clocks.resize(chunks * ClockTable::kKinds);
+    }
+    table.kind_clocks[(chunks - 1) * ClockTable::kKinds + static_cast<std::size_t>(clock.kind)] =
+        clock.frequency_mhz;
+  }
+  return table;
+}
+
+int NearestFaster(std::span<const int> sm_clocks_mhz, int frequency_mhz) {
+  if (frequency_mhz == 0 || sm_clocks_mhz.empty()) return frequency_mhz;
+  const auto at = std::lower_bound(sm_clocks_mhz.begin(), sm_clocks_mhz.end(), frequency_mhz);
+  return at == sm_clocks_mhz.end() ? sm_clocks_mhz.back() : *at;
+}
+
+}  // namespace perseus::client

@@ -1,0 +1,43 @@
+#include "perseus/runtime/client/energy_meter.h"
+
+namespace perseus::client {
+namespace {
+
+constexpr Nanoseconds kStateEvery = 1'000'000'000;
+
+}  // namespace
+
+device::DeviceResult<double> EnergyMeter::ReadEnergy(Nanoseconds now) {
+  // What is integrated from power is asked for it all anyway.
+  if (has_looked_ && now < next_state_ && !telemetry_.is_energy_integrated) {
+    return device_->ReadEnergy();
+  }
+  auto read = device_->Read();
+  if (!read) return tl::unexpected(read.error());
+  next_state_ = now + kStateEvery;
+  const double energy_before = telemetry_.energy_j;
+  telemetry_ = *read;
+  telemetry_.energy_j = energy_before;
+  return read->energy_j;
+}
+
+std::optional<EnergyReading> EnergyMeter::Look() {
+  if (device_ == nullptr) return std::nullopt;
+  const Nanoseconds began = clock_.Now();
+  const auto read = ReadEnergy(began);
+  if (!read) {
+    trouble_ = read.error().message;
+    return std::nullopt;
+  }
+  trouble_.clear();
+  const Nanoseconds after = last_look_;
+  const bool is_new = has_looked_ && *read != telemetry_.energy_j;
+  last_look_ = began;
+  telemetry_.energy_j = *read;
+  // When the first value came to be is not known.
+  has_looked_ = true;
+  if (!is_new) return std::nullopt;
+  return EnergyReading{after, clock_.Now(), *read};
+}
+
+}  // namespace perseus::client

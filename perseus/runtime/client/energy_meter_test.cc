@@ -1,0 +1,96 @@
+// What a counter that ticks now and then tells who looks more often.
+#include "perseus/runtime/client/energy_meter.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "tests/support/virtual_node_fixture.h"
+
+namespace perseus::client {
+namespace {
+
+class EnergyMeterTest : public VirtualNodeTest {};
+
+TEST_F(EnergyMeterTest, TellsEachValueOnceAndBetweenWhichLooksItCame) {
+  const auto clock = std::make_shared<FakeClock>(kSecond);
+  const auto node = virtual_gpu::VirtualNode::Open(device::Describe(kTwoGpus), clock);
+  ASSERT_TRUE(node) << node.error().message;
+  EnergyMeter meter(std::move(node->Devices().devices.front()), *clock);
+  EXPECT_FALSE(meter.Look());  // When the first value came to be is not known.
+
+  std::vector<EnergyReading> readings;
+  for (int i = 0; i < 100; ++i) {
+    clock->Advance(5 * kMillisecond);
+    if (const auto reading = meter.Look()) readings.push_back(*reading);
+  }
+  // 500 ms of a counter that ticks every 20 ms: 25 ticks.
+  ASSERT_EQ(readings.size(), 25U);
+  for (std::size_t i = 0; i < readings.size(); ++i) {
+    EXPECT_EQ(readings[i].until - readings[i].after, 5 * kMillisecond);
+    if (i == 0) continue;
+    EXPECT_EQ(readings[i].until - readings[i - 1].until, 20 * kMillisecond);
+    EXPECT_GT(readings[i].energy_j, readings[i - 1].energy_j);
+  }
+}
+
+// Counts what it is asked.
+class CountingDevice final : public device::Device {
+ public:
+  struct Counts {
+    int reads = 0;
+    int energies = 0;
+  };
+  explicit CountingDevice(Counts& counts) : counts_(counts) {}
+
+  const device::DeviceInfo& info() const override { return info_; }
+  device::DeviceResult<device::Telemetry> Read() override {
+    device::Telemetry telemetry;
+    telemetry.temperature_c = 50 + counts_.reads++;
+    telemetry.energy_j = ++energy_j_;
+    return telemetry;
+  }
+  device::DeviceResult<double> ReadEnergy() override {
+    ++counts_.energies;
+    return ++energy_j_;
+  }
+  device::DeviceResult<device::SettingReading> ReadSetting(device::Control) override { return device::SettingReading{}; }
+  device::DeviceResult<void> Apply(device::Control, const std::optional<device::Setting>&) override { return {}; }
+  device::DeviceResult<device::Effect> ReadEffect(device::Control, const std::optional<device::Setting>&) override {
+    return device::Effect{};
+  }
+
+ private:
+  Counts& counts_;
+  device::DeviceInfo info_;
+  double energy_j_ = 0;
+};
+
+TEST_F(EnergyMeterTest, AsksForAllElseOnceASecond) {
+  CountingDevice::Counts counts;
+  FakeClock clock(kSecond);
+  EnergyMeter meter(std::make_unique<CountingDevice>(counts), clock);
+  EXPECT_FALSE(meter.Look());
+  for (int i = 1; i <= 300; ++i) {
+    clock.Advance(10 * kMillisecond);
+    const auto reading = meter.Look();
+    ASSERT_TRUE(reading);
+    EXPECT_DOUBLE_EQ(reading->energy_j, 1 + i);
+    EXPECT_DOUBLE_EQ(meter.telemetry().energy_j, 1 + i);
+  }
+  EXPECT_EQ(counts.reads, 4);  // At 0, 1, 2 and 3 s.
+  EXPECT_EQ(counts.energies, 297);
+  EXPECT_EQ(meter.telemetry().temperature_c, 53);
+}
+
+TEST_F(EnergyMeterTest, WithoutADeviceThereIsNothing) {
+  FakeClock clock;
+  EnergyMeter meter(nullptr, clock);
+  EXPECT_EQ(meter.info(), nullptr);
+  EXPECT_FALSE(meter.Look());
+  EXPECT_TRUE(meter.trouble().empty());
+}
+
+}  // namespace
+}  // namespace perseus::client

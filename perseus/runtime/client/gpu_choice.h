@@ -1,0 +1,23 @@
+// Which of the node's GPUs a session is about.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "perseus/base/result.h"
+#include "perseus/runtime/device/device.h"
+
+namespace perseus::client {
+
+struct ChosenGpu {
+  std::string uuid;
+  std::unique_ptr<device::Device> device;  // Null where it cannot be measured.
+};
+
+// `wanted`: a UUID, or its beginning as CUDA takes it; a number, counted among those that `visible`
+// (CUDA_VISIBLE_DEVICES; null: all) names; empty: the only one. Numbers count in the order of the
+// PCI bus, as CUDA does with CUDA_DEVICE_ORDER=PCI_BUS_ID. Takes the device out of the list. Fails
+// (kInput) if it is not there, or is not told.
+Result<ChosenGpu> ChooseGpu(device::DeviceList& list, const std::string& wanted, const char* visible);
+
+}  // namespace perseus::client

@@ -1,0 +1,165 @@
+// What a training thread does at each call, apart from telling the time and asking for clocks:
+// where in the plan it is, which clock comes next, and what goes into the record. Pure bookkeeping:
+// it is told what time it is, and tells what clock is wanted.
+//
+// No call allocates, locks or enters the kernel.
+//
+// With one clock a kind there is no plan that says what comes next; then the order of the step
+// before is taken to come again, which it does in training, and where it does not the clock is
+// asked for when the instruction begins.
+//
+// Thread safety: one thread at a time, but for the counters.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "perseus/base/units.h"
+#include "perseus/runtime/client/clock_table.h"
+#include "perseus/runtime/client/handover.h"
+#include "perseus/runtime/client/ring.h"
+#include "perseus/base/instruction_kind.h"
+
+namespace perseus::client {
+
+struct Computation {
+  InstructionKind kind = InstructionKind::kForward;
+  int microbatch = 0;
+  int chunk = 0;
+  friend bool operator==(const Computation&, const Computation&) = default;
+};
+
+// What the record is made of; the keeper pops them.
+struct Event {
+  enum class Type : std::uint8_t { kStepBegin, kInstruction, kStreamInstruction, kStepEnd };
+  Type type = Type::kStepBegin;
+  bool on_plan = false;  // kStepEnd.
+  bool is_whole = true;  // kStepEnd: no instruction of it was dropped.
+  Computation what;
+  int frequency_mhz = 0;
+  int timing = 0;         // kStreamInstruction: which pair of events has its times.
+  Nanoseconds begin = 0;  // CLOCK_MONOTONIC; kStepBegin and kStepEnd: of this itself.
+  Nanoseconds end = 0;
+  std::int64_t step = 0;     // kStepBegin.
+  std::int64_t version = 0;  // kStepBegin.
+  bool is_recorded = true;   // kStepBegin: for the rank's log.
+};
+
+// Written by the training thread, read by any.
+struct HotCounters {
+  std::atomic<std::uint64_t> steps = 0;
+  std::atomic<std::uint64_t> steps_off_plan = 0;
+  std::atomic<std::uint64_t> instructions = 0;
+  std::atomic<std::uint64_t> records_dropped = 0;
+  std::atomic<bool> is_in_step = false;
+  std::atomic<bool> follows_plan = false;
+  std::atomic<bool> is_recorded = true;  // As the orders in force say.
+  std::atomic<std::int64_t> version = 0;
+  std::atomic<double> slowdown = 1;
+  std::atomic<Nanoseconds> last_step_end = 0;
+};
+
+// What the training thread has to tell and cannot say; the keeper makes sentences of it.
+struct HotTrouble {
+  // Of the first departure from a plan.
+  std::atomic<bool> is_off_plan = false;
+  std::int64_t step = 0;
+  std::size_t position = 0;   // Of the instruction in the step.
+  bool has_expected = false;  // Otherwise the plan was at its end.
+  Computation expected;
+  bool has_got = false;  // Otherwise the step was.
+  Computation got;
+
+  std::atomic<bool> has_expired = false;
+  std::atomic<bool> is_full = false;  // The ring.
+  std::atomic<bool> is_bad_kind = false;
+};
+
+class HotPath {
+ public:
+  // Nothing to ask for.
+  static constexpr int kNoChange = -1;
+
+  HotPath(Ring<Event>& events, Handover<ClockTable>& tables, HotCounters& counters,
+          HotTrouble& trouble);
+  HotPath(const HotPath&) = delete;
+  HotPath& operator=(const HotPath&) = delete;
+  ~HotPath();
+
+  // Each returns the clock wanted from now on in MHz (0: what the GPU had before), or kNoChange.
+  int StepBegin(Nanoseconds now);
+  int StepEnd(Nanoseconds now);
+  int InstructionBegin(const Computation& what, Nanoseconds now);
+  // What was asked for when the instruction began, as the record is to have it.
+  void SetFrequency(int frequency_mhz) { frequency_mhz_ = frequency_mhz; }
+  int InstructionEnd(Nanoseconds now);
+  // For work on a stream: the pair of events that has the times; kNoTimes if nothing has.
+  struct Ended {
+    int wanted = kNoChange;
+    bool is_taken = false;  // The pair is in the record, so the keeper's to release.
+  };
+  Ended InstructionEndOn(int timing);
+  static constexpr int kNoTimes = -1;
+
+  // A plan of this process's own, from the next step on; orders that are to hold from a later one
+  // on still will. On the training thread, but not for the hot path.
+  void Follow(ClockTable* table);
+
+  bool is_in_step() const { return is_in_step_; }
+  bool is_in_instruction() const { return is_in_instruction_; }
+
+ private:
+  static constexpr std::size_t kLongestLearned = 16'384;  // Instructions of a step.
+
+  void AddWaiting(ClockTable* table);
+  void AdoptTables(Nanoseconds now);
+  void AdoptOwn();
+  void Adopt(ClockTable* table);
+  void ChooseTable(Nanoseconds now);
+  void Replace(ClockTable*& place, ClockTable* table);
+  void LeavePlan(const Computation* expected, const Computation* got);
+  int ClockAt(std::size_t position) const;
+  int FirstClock() const;
+  int ClockOfNext() const;
+  bool IsFollowingPlan() const {
+    return table_ != nullptr && table_->source == ClockTable::Source::kPlan && !is_off_plan_;
+  }
+  bool IsUsingKinds() const {
+    return table_ != nullptr && table_->source == ClockTable::Source::kKinds;
+  }
+  bool Record(const Event& event);
+  void Drop();
+  Ended EndInstruction(Event event);
+
+  Ring<Event>& events_;
+  Handover<ClockTable>& tables_;
+  HotCounters& counters_;
+  HotTrouble& trouble_;
+
+  ClockTable* table_ = nullptr;    // In force, one of those below; null for none.
+  ClockTable* waiting_ = nullptr;  // Ascending from_step; a list by `next`.
+  // Temporary orders hide lasting ones, and these the session's own plan, unless they are for it.
+  ClockTable* temporary_ = nullptr;
+  ClockTable* lasting_ = nullptr;
+  ClockTable* own_ = nullptr;
+  ClockTable* next_own_ = nullptr;      // Since it was told to follow another.
+  const ClockTable* orders_ = nullptr;  // Whichever of the first two is in force.
+
+  std::int64_t next_step_ = 0;
+  bool is_in_step_ = false;
+  bool is_recorded_ = false;  // This step.
+  bool is_whole_ = true;
+  bool is_off_plan_ = false;
+  std::size_t position_ = 0;  // Instructions of this step that have ended.
+  bool is_in_instruction_ = false;
+  Computation what_;
+  Nanoseconds began_ = 0;
+  int frequency_mhz_ = 0;
+
+  // The order of this step so far, over that of the one before: what was not overwritten yet.
+  std::vector<Computation> learned_;
+  std::size_t learned_size_ = 0;
+};
+
+}  // namespace perseus::client

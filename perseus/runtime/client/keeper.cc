@@ -1,0 +1,286 @@
+#include "perseus/runtime/client/keeper.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+namespace perseus::client {
+namespace {
+
+constexpr Nanoseconds kMillisecond = 1'000'000;
+constexpr Nanoseconds kSecond = 1'000 * kMillisecond;
+// While steps are recorded: energy, answers and ring, each of which comes more often than that.
+constexpr Nanoseconds kBusyTurn = 10 * kMillisecond;
+constexpr Nanoseconds kQuietTurn = 50 * kMillisecond;
+constexpr Nanoseconds kOrdersEvery = 50 * kMillisecond;
+constexpr Nanoseconds kBeatEvery = kSecond;
+constexpr Nanoseconds kQuietLookEvery = kSecond;
+constexpr Nanoseconds kFirstRetry = kSecond;
+constexpr Nanoseconds kLastRetry = 60 * kSecond;
+// Nobody trains: an evaluation or a checkpoint, which are to run as without us.
+constexpr Nanoseconds kRestAfter = kSecond;
+constexpr std::chrono::milliseconds kPatienceAtOpen{5000};
+constexpr std::chrono::milliseconds kKeeperTimeout{1000};
+
+// An agent that ends in order gives its GPUs back; one that is killed or hangs cannot.
+constexpr const char* kLost =
+    "the connection to the agent is lost; if it was killed, the GPU keeps the clock that was set "
+    "last until an agent runs again, which is asked from time to time (start it; perseus doctor)";
+constexpr const char* kSilent =
+    "the agent does not answer; the GPU keeps the clock that was set last until an agent runs "
+    "again, which is asked from time to time (restart it; perseus doctor)";
+
+Nanoseconds RealTime() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return Nanoseconds{now.tv_sec} * kSecond + now.tv_nsec;
+}
+
+std::string HostName() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+}  // namespace
+
+Keeper::Keeper(KeeperSetup setup)
+    : core_(*setup.core),
+      core_owner_(std::move(setup.core)),
+      clock_(std::move(setup.clock)),
+      gpu_(std::move(setup.gpu)),
+      find_agent_(std::move(setup.find_agent)),
+      retry_after_(kFirstRetry),
+      orders_(core_.settings.job_directory, core_.settings.name),
+      meter_(std::move(setup.device), *clock_),
+      epoch_(RealTime() - clock_->Now()) {}
+
+void Keeper::Begin() {
+  if (find_agent_ && !gpu_.empty()) TryLease(kPatienceAtOpen);
+  if (core_.settings.job_directory.empty()) return;
+  auto log = RankLogWriter::Create(protocol::RankLogPath(core_.settings.job_directory, core_.settings.name));
+  if (!log) {
+    core_.warnings.Once("log", log.error().message);
+    return;
+  }
+  log_ = *std::move(log);
+  core_.live().log.store(log_->descriptor());
+  WriteHeader();
+  LookForOrders(clock_->Now());
+  OfferTables();
+}
+
+void Keeper::WriteHeader() {
+  protocol::RankHeader header;
+  header.name = core_.settings.name;
+  header.gpu = gpu_;
+  if (meter_.info() != nullptr) header.gpu_name = meter_.info()->name;
+  header.host = HostName();
+  header.pid = ::getpid();
+  if (const Lease* lease = core_.asker.lease(); lease != nullptr) {
+    header.sm_clocks_mhz = lease->sm_clocks_mhz;
+    header.may_set_clocks = has_told_lease_ = true;
+  }
+  header.epoch = epoch_;
+  log_header_ = protocol::FormatRecord(header);
+  Write(header);
+}
+
+Nanoseconds Keeper::Turn() {
+  const Nanoseconds now = clock_->Now();
+  TendLease(now);
+  LookForOrders(now);
+  OfferTables();
+  MeasureEnergy(now);
+  WriteSteps(now);
+  core_.TellTroubles();
+  core_.tables.FreeRetired();
+  return now + (IsRecording() ? kBusyTurn : kQuietTurn);
+}
+
+void Keeper::End() {
+  const Nanoseconds now = clock_->Now();
+  MeasureEnergy(now);
+  // What is not answered by now will not be.
+  WriteSteps(now + kSecond);
+  core_.TellTroubles();
+  if (core_.live().is_over.load() != LiveSession::kProcessEnds) core_.streams.DestroyEvents();
+  GiveUp();
+}
+
+Keeper::~Keeper() { GiveUp(); }
+
+void Keeper::GiveUp() {
+  // A forked child would close others' descriptors of these numbers.
+  core_.live().socket.store(-1);
+  core_.live().wakeup.store(-1);
+  core_.live().log.store(-1);
+  // The agent gives the GPU back when the connection ends.
+  static_cast<void>(core_.asker.UseLease(nullptr));
+  link_.reset();
+  log_.reset();
+}
+
+// ---- The lease ----
+
+Result<AgentLink::Leased> Keeper::Acquire(std::chrono::milliseconds patience) const {
+  const auto socket = find_agent_();
+  if (!socket) return Fail(socket);
+  return AgentLink::Acquire(*socket, gpu_, core_.settings.job, patience);
+}
+
+void Keeper::TryLease(std::chrono::milliseconds patience) {
+  auto leased = Acquire(patience);
+  // After the attempt, which may have taken seconds.
+  const Nanoseconds now = clock_->Now();
+  if (!leased) {
+    core_.warnings.Once("agent",
+                        leased.error().message + "; clocks are not set, and steps only measured");
+    next_try_ = now + retry_after_;
+    retry_after_ = std::min(2 * retry_after_, kLastRetry);
+    return;
+  }
+  retry_after_ = kFirstRetry;
+  link_ = std::move(leased->link);
+  core_.live().socket.store(link_->socket());
+  core_.live().wakeup.store(link_->wakeup());
+  told_slowdown_ = 1;
+  answered_ = 0;
+  next_beat_ = last_beat_ = now;
+  static_cast<void>(core_.asker.UseLease(std::move(leased->lease)));
+  // Whoever reads the log waits for a rank that may set clocks.
+  if (!has_told_lease_) WriteHeader();
+}
+
+void Keeper::LoseLease(const std::string& cause, const std::string& message) {
+  // The cause first: whoever sees that the lease is gone finds why.
+  core_.warnings.Once(cause, message);
+  core_.agent_losses.fetch_add(1, std::memory_order_relaxed);
+  core_.live().socket.store(-1);
+  core_.live().wakeup.store(-1);
+  static_cast<void>(core_.asker.UseLease(nullptr));
+  link_.reset();
+  next_try_ = clock_->Now() + retry_after_;
+}
+
+void Keeper::TendLease(Nanoseconds now) {
+  if (!find_agent_ || gpu_.empty() || is_released_by_hand_) return;
+  if (!link_) {
+    if (now >= next_try_) TryLease(kKeeperTimeout);
+    return;
+  }
+  if (link_->IsLost()) return LoseLease("agent-lost", kLost);
+  CollectAnswer();
+  RestIfIdle(now);
+  if (now < next_beat_) return;
+  core_.asker.Beat();
+  const bool was_silent = now - last_beat_ > static_cast<Nanoseconds>(kHeartbeatSeconds) * kSecond;
+  next_beat_ = now + kBeatEvery;
+  last_beat_ = now;
+  if (const auto renewed = link_->Renew(); !renewed) {
+    if (renewed.error().kind != ErrorKind::kInput) {
+      return LoseLease("agent-lost", link_->IsLost() ? kLost : kSilent);
+    }
+    // Whoever took it away by hand does not want it taken back. One that was away itself, stopped
+    // by a debugger for instance, lost it to its silence.
+    is_released_by_hand_ = !was_silent;
+    return LoseLease("released", "the lease of the GPU was ended (" + renewed.error().message +
+                                     "); training goes on at the clocks from before");
+  }
+  const double slowdown = core_.counters.slowdown.load(std::memory_order_relaxed);
+  if (slowdown == told_slowdown_) return;
+  if (link_->Intend(slowdown)) told_slowdown_ = slowdown;
+}
+
+void Keeper::RestIfIdle(Nanoseconds now) {
+  // The training thread may be far ahead of the stream: the last step lasts until that is done.
+  if (core_.counters.is_in_step.load() || recorder_.IsWaiting()) return;
+  const Nanoseconds ended =
+      std::max(core_.counters.last_step_end.load(std::memory_order_relaxed), recorder_.last_end());
+  if (now > ended + kRestAfter) core_.asker.Rest(core_.counters.is_in_step);
+}
+
+void Keeper::CollectAnswer() {
+  const protocol::ClockAnswer answer = core_.asker.Answer();
+  if (answer.sequence == 0) return;
+  recorder_.Add(answer);
+  if (answer.sequence == answered_ && answer.outcome == answered_outcome_) return;
+  answered_ = answer.sequence;
+  answered_outcome_ = answer.outcome;
+  if (answer.outcome == protocol::ClockOutcome::kLimited) {
+    core_.clocks_limited.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (answer.outcome == protocol::ClockOutcome::kRefused || answer.outcome == protocol::ClockOutcome::kFailed) {
+    core_.clocks_refused.fetch_add(1, std::memory_order_relaxed);
+    core_.warnings.Once("refused", "the agent could not set a clock (perseus doctor says why)");
+  }
+}
+
+// ---- Orders ----
+
+void Keeper::LookForOrders(Nanoseconds now) {
+  if (core_.settings.job_directory.empty() || now < next_orders_) return;
+  next_orders_ = now + kOrdersEvery;
+  auto news = orders_.LookForNew();
+  if (!news.problem.empty()) {
+    core_.warnings.Once("orders: " + news.problem, news.problem);
+    if (news.problem != told_problem_) Write(protocol::Remark{news.problem});
+  }
+  if (!news.problem.empty() || news.table != nullptr) told_problem_ = news.problem;
+  if (news.table != nullptr) tables_.push_back(std::move(news.table));
+}
+
+void Keeper::OfferTables() {
+  while (!tables_.empty() && !core_.tables.IsWaiting()) {
+    core_.tables.Offer(std::move(tables_.front()));
+    tables_.pop_front();
+  }
+}
+
+// ---- The record ----
+
+void Keeper::MeasureEnergy(Nanoseconds now) {
+  if (now < next_look_) return;
+  next_look_ = now + (IsRecording() ? kBusyTurn : kQuietLookEvery);
+  if (const auto reading = meter_.Look()) recorder_.Add(*reading);
+  if (meter_.info() == nullptr) return;
+  if (meter_.trouble().empty()) {
+    recorder_.SetState(meter_.telemetry());
+  } else {
+    core_.warnings.Once("energy", meter_.trouble() + "; energy is not measured meanwhile");
+  }
+}
+
+void Keeper::WriteSteps(Nanoseconds now) {
+  while (const auto event = core_.events.Pop()) recorder_.Add(*event);
+  while (const auto ask = core_.asker.asks().Pop()) recorder_.Add(*ask);
+  CollectAnswer();
+  // Once the process ends, the driver may not be called any more.
+  const bool may_ask = core_.live().is_over.load() != LiveSession::kProcessEnds;
+  const auto steps = recorder_.TakeFinished(now, [this, may_ask](int timing) {
+    return may_ask ? core_.streams.Times(timing) : StreamTiming{StreamTiming::State::kLost, 0, 0};
+  });
+  for (const protocol::RanStep& step : steps) Write(step);
+}
+
+void Keeper::Write(const protocol::RankRecord& record) {
+  if (!log_) return;
+  if (const auto written = WriteText(protocol::FormatRecord(record)); !written) {
+    core_.warnings.Once("log", written.error().message);
+  }
+}
+
+Result<void> Keeper::WriteText(const std::string& text) {
+  // Of two parts, the older one is given up when the newer one is full.
+  const std::uint64_t most = core_.settings.most_log_bytes / 2;
+  if (log_->size() == 0 || log_->size() + text.size() <= most) return log_->Append(text);
+  // A forked child closes what it finds there, which may be another's by then.
+  core_.live().log.store(-1);
+  auto begun = log_->BeginAnew(log_header_ + text);
+  core_.live().log.store(log_->descriptor());
+  return begun;
+}
+
+}  // namespace perseus::client

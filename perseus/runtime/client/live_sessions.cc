@@ -1,0 +1,93 @@
+#include "perseus/runtime/client/live_sessions.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "perseus/base/clock.h"
+
+namespace perseus::client {
+namespace {
+
+constexpr Nanoseconds kLiveSessionsTimeout = 1'000'000'000;  // With all keepers, when the process ends.
+
+std::array<LiveSession, 256> live_sessions;
+std::atomic<std::uint32_t> generation = 0;
+std::atomic<bool> is_registered = false;
+
+bool IsListed(const LiveSession* session) {
+  return session >= live_sessions.data() && session < live_sessions.data() + live_sessions.size();
+}
+
+void CloseCopy(std::atomic<int>& descriptor) {
+  const int copy = descriptor.exchange(-1);
+  if (copy >= 0) ::close(copy);
+}
+
+void InChild() {
+  generation.fetch_add(1);
+  for (LiveSession& session : live_sessions) {
+    if (!session.is_claimed.load()) continue;
+    CloseCopy(session.socket);
+    CloseCopy(session.wakeup);
+    CloseCopy(session.log);
+    session.is_over.store(LiveSession::kProcessEnds);
+    session.has_ended.store(1);
+  }
+}
+
+// Steps that were not written yet are, and keepers do not run into what is being torn down.
+void AtExit() {
+  for (LiveSession& session : live_sessions) {
+    if (session.is_claimed.load()) session.is_over.store(LiveSession::kProcessEnds);
+  }
+  const Nanoseconds until = RealClock().Now() + kLiveSessionsTimeout;
+  for (LiveSession& session : live_sessions) {
+    if (session.is_claimed.load()) EndKeeper(session, LiveSession::kProcessEnds, until);
+  }
+}
+
+void Register() {
+  if (is_registered.exchange(true)) return;
+  // Where that fails, a child shares what its parent has, and keepers are cut off at the end.
+  static_cast<void>(::pthread_atfork(nullptr, nullptr, InChild));
+  static_cast<void>(std::atexit(AtExit));
+}
+
+}  // namespace
+
+LiveSession* ClaimLiveSession() {
+  Register();
+  for (LiveSession& session : live_sessions) {
+    bool expected = false;
+    if (!session.is_claimed.compare_exchange_strong(expected, true)) continue;
+    session.is_over.store(0);
+    session.has_ended.store(1);
+    return &session;
+  }
+  return new LiveSession;
+}
+
+void ReleaseLiveSession(LiveSession* session) {
+  if (!IsListed(session)) {
+    delete session;
+    return;
+  }
+  session->is_claimed.store(false);
+}
+
+std::uint32_t ForkGeneration() { return generation.load(std::memory_order_relaxed); }
+
+bool EndKeeper(LiveSession& session, std::uint32_t reason, std::int64_t until) {
+  RealClock clock;
+  session.is_over.store(reason);
+  WakeAll(session.is_over);
+  while (session.has_ended.load() == 0 && clock.Now() < until) {
+    clock.WaitWhile(session.has_ended, 0, until);
+  }
+  return session.has_ended.load() != 0;
+}
+
+}  // namespace perseus::client

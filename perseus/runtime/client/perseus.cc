@@ -1,0 +1,104 @@
+#include "perseus/runtime/client/perseus.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "perseus/runtime/client/session.h"
+
+// Nothing that goes wrong in here may reach training, least of all as an exception.
+
+struct perseus_session {
+  std::unique_ptr<perseus::client::Session> session;
+};
+
+extern "C" {
+
+perseus_session* perseus_open(const perseus_options* options) {
+  try {
+    auto opened = std::make_unique<perseus_session>();
+    opened->session = perseus::client::Session::Open(perseus::client::SettingsFrom(options));
+    return opened.release();
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+void perseus_close(perseus_session* session) {
+  // A child's copy is left as it is: what it holds may be half changed.
+  if (session == nullptr || session->session->IsDead()) return;
+  delete session;
+}
+
+void perseus_step_begin(perseus_session* session) {
+  if (session != nullptr) session->session->StepBegin();
+}
+
+void perseus_step_end(perseus_session* session) {
+  if (session != nullptr) session->session->StepEnd();
+}
+
+void perseus_instruction_begin(perseus_session* session, int32_t kind, int32_t microbatch,
+                               int32_t chunk) {
+  if (session != nullptr) session->session->InstructionBegin(kind, microbatch, chunk);
+}
+
+void perseus_instruction_end(perseus_session* session) {
+  if (session != nullptr) session->session->InstructionEnd();
+}
+
+void perseus_instruction_begin_on(perseus_session* session, int32_t kind, int32_t microbatch,
+                                  int32_t chunk, void* stream) {
+  if (session == nullptr) return;
+  try {
+    session->session->InstructionBeginOn(kind, microbatch, chunk, stream);
+  } catch (const std::exception&) {
+    // Memory ran out at the first use of a stream.
+  }
+}
+
+void perseus_instruction_end_on(perseus_session* session, void* stream) {
+  if (session != nullptr) session->session->InstructionEndOn(stream);
+}
+
+int perseus_use_plan(perseus_session* session, const char* path) {
+  if (session == nullptr) return -1;
+  try {
+    return session->session->UsePlan(path != nullptr ? path : "") ? 0 : -1;
+  } catch (const std::exception&) {
+    return -1;
+  }
+}
+
+void perseus_read_counters(const perseus_session* session, perseus_counters* counters) {
+  if (counters == nullptr || counters->size < sizeof counters->size) return;
+  const std::size_t size = std::min(counters->size, sizeof *counters);
+  perseus_counters now{};
+  if (session != nullptr) now = session->session->Counters();
+  now.size = size;
+  std::memcpy(counters, &now, size);
+}
+
+size_t perseus_take_warning(perseus_session* session, char* buffer, size_t size) {
+  if (session == nullptr || session->session->IsDead()) return 0;
+  try {
+    perseus::client::SessionCore& core = session->session->core();
+    core.TellTroubles();
+    const std::string text = core.warnings.TakeOldest();
+    if (buffer != nullptr && size > 0) {
+      const std::size_t length = std::min(text.size(), size - 1);
+      std::memcpy(buffer, text.data(), length);
+      buffer[length] = '\0';
+    }
+    return text.size();
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
+const char* perseus_version(void) { return PERSEUS_VERSION; }
+
+}  // extern "C"

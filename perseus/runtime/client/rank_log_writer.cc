@@ -1,0 +1,97 @@
+#include "perseus/runtime/client/rank_log_writer.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "perseus/runtime/protocol/rank_log.h"
+
+namespace perseus::client {
+namespace {
+
+tl::unexpected<Error> CannotWrite(const std::filesystem::path& path, std::string_view why) {
+  return FailAs(ErrorKind::kSystem,
+                "cannot write {}: {} (steps are not recorded; check PERSEUS_JOB_DIR)",
+                path.string(), why);
+}
+
+// Adds to `written` what of the lines came into the file. False: errno says why not all of them.
+bool Write(int file, std::string_view lines, std::uint64_t& written) {
+  while (!lines.empty()) {
+    const ssize_t came = ::write(file, lines.data(), lines.size());
+    if (came < 0 && errno == EINTR) continue;
+    if (came <= 0) return false;
+    lines.remove_prefix(static_cast<std::size_t>(came));
+    written += static_cast<std::uint64_t>(came);
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  if (error) return CannotWrite(path, error.message());
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!file) return CannotWrite(path, std::strerror(errno));
+  // A file system without locks is taken as it is.
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return Fail(
+        "another process records as {} ({}); steps are not recorded (set pipeline, rank and "
+        "tensor_rank so that each process has its own)",
+        path.stem().string(), path.string());
+  }
+  if (::ftruncate(file.get(), 0) != 0) return CannotWrite(path, std::strerror(errno));
+  std::filesystem::remove(protocol::OlderRankLogPath(path), error);
+  if (error) return CannotWrite(path, error.message());
+  return RankLogWriter(std::move(file), path);
+}
+
+Result<void> RankLogWriter::Append(std::string_view lines) {
+  std::string closed;
+  if (is_line_open_) {
+    closed = "\n";
+    closed += lines;
+    lines = closed;
+  }
+  std::uint64_t written = 0;
+  const bool is_whole = Write(file_.get(), lines, written);
+  size_ += written;
+  if (written > 0) is_line_open_ = !is_whole;
+  if (!is_whole) return CannotWrite(path_, std::strerror(errno));
+  return {};
+}
+
+Result<void> RankLogWriter::BeginAnew(std::string_view lines) {
+  const std::filesystem::path next = path_.string() + ".new";
+  FileDescriptor file(
+      ::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  if (!file) return CannotWrite(next, std::strerror(errno));
+  // Held before anybody finds it.
+  static_cast<void>(::flock(file.get(), LOCK_EX | LOCK_NB));
+  std::uint64_t written = 0;
+  if (!Write(file.get(), lines, written)) return CannotWrite(next, std::strerror(errno));
+  const std::filesystem::path older = protocol::OlderRankLogPath(path_);
+  std::error_code error;
+  std::filesystem::rename(path_, older, error);
+  if (error) return CannotWrite(older, error.message());
+  std::filesystem::rename(next, path_, error);
+  if (error) {
+    std::error_code ignored;
+    std::filesystem::rename(older, path_, ignored);
+    return CannotWrite(path_, error.message());
+  }
+  file_ = std::move(file);
+  size_ = written;
+  is_line_open_ = false;
+  return {};
+}
+
+}  // namespace perseus::client

@@ -1,0 +1,41 @@
+// Appends to a rank's log, whole lines at a time, so that a killed process leaves at most one line
+// that is not whole. What gets too long is set aside as the log's older part (rank_log.h).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+
+#include "perseus/base/result.h"
+#include "perseus/base/file_descriptor.h"
+
+namespace perseus::client {
+
+class RankLogWriter {
+ public:
+  // Makes the file, and its directory, anew, and holds it against others until it is closed; the
+  // older part of a log that was there is deleted. Fails (kInput) if another process has it.
+  static Result<RankLogWriter> Create(const std::filesystem::path& path);
+
+  // Fails (kSystem) if the file system does not take it; the next call tries again, on a line of
+  // its own.
+  Result<void> Append(std::string_view lines);
+
+  // What was written becomes the log's older part, in place of what that was, and the log begins
+  // with these lines. Fails (kSystem) if the file system does not do it; then nothing has changed.
+  Result<void> BeginAnew(std::string_view lines);
+
+  // Bytes that were written since it began.
+  std::uint64_t size() const { return size_; }
+  int descriptor() const { return file_.get(); }
+
+ private:
+  RankLogWriter(FileDescriptor file, std::filesystem::path path)
+      : file_(std::move(file)), path_(std::move(path)) {}
+  FileDescriptor file_;
+  std::filesystem::path path_;
+  std::uint64_t size_ = 0;
+  bool is_line_open_ = false;  // The last write ended within a line.
+};
+
+}  // namespace perseus::client

@@ -1,0 +1,306 @@
+#include "perseus/runtime/client/session.h"
+
+#include "perseus/base/clock.h"
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "perseus/base/file.h"
+#include "perseus/runtime/client/gpu_choice.h"
+#include "perseus/runtime/client/own_agent.h"
+#include "perseus/runtime/node_devices/open_devices.h"
+
+namespace perseus::client {
+namespace {
+
+constexpr Nanoseconds kSessionTimeout = 1'000'000'000;  // With the keeper, when the session is closed.
+
+Nanoseconds TimeOf(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return Nanoseconds{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+// Answered by the vDSO: no system call.
+// Seconds since 1970 as CLOCK_MONOTONIC; 0 for never. 1 if that was before the machine started.
+Nanoseconds ExpiryOf(std::int64_t seconds) {
+  if (seconds == 0) return 0;
+  constexpr std::int64_t kLatest = std::numeric_limits<std::int64_t>::max() / 1'000'000'000 / 2;
+  const Nanoseconds at = std::clamp(seconds, -kLatest, kLatest) * 1'000'000'000;
+  return std::max<Nanoseconds>(at - TimeOf(CLOCK_REALTIME) + MonotonicNow(), 1);
+}
+
+// The GPU of the settings, if there is one; what is in the way is warned of.
+ChosenGpu FindGpu(SessionCore& core) {
+  const Settings& settings = core.settings;
+  // One that the agent may know, though it cannot be measured from here.
+  ChosenGpu unmeasured;
+  if (settings.gpu.find('-') != std::string::npos) unmeasured.uuid = settings.gpu;
+  if (settings.devices == "off") {
+    if (unmeasured.uuid.empty() && settings.agent != "off") {
+      core.warnings.Once("gpu",
+                         "no GPU is named by its UUID, so no clocks are set: a plan has no effect "
+                         "(set PERSEUS_GPU, or let PERSEUS_DEVICES find it)");
+    }
+    return unmeasured;
+  }
+  // Without its UUID nobody can be asked for the GPU.
+  const char* const what_is_left =
+      unmeasured.uuid.empty()
+          ? "; energy is not measured, and no clocks are set: a plan has no effect"
+          : "; energy is not measured";
+  auto devices = node_devices::OpenDevices(settings.devices);
+  if (!devices) {
+    core.warnings.Once("devices", devices.error().message + what_is_left);
+    return unmeasured;
+  }
+  auto chosen = ChooseGpu(*devices, settings.gpu, std::getenv("CUDA_VISIBLE_DEVICES"));
+  if (!chosen) {
+    core.warnings.Once("gpu", chosen.error().message + what_is_left);
+    return unmeasured;
+  }
+  return *std::move(chosen);
+}
+
+// How the keeper comes by an agent; empty if there is to be none.
+std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core, const device::Device* device) {
+  const Settings& settings = core.settings;
+  if (settings.agent.empty() || settings.agent == "off") return {};
+  if (settings.agent != "own") {
+    return [socket = std::filesystem::path(settings.agent)] {
+      return Result<std::filesystem::path>(socket);
+    };
+  }
+  if (device == nullptr) {
+    core.warnings.Once("agent",
+                       "an agent of one's own has no GPU to set; steps are only measured "
+                       "(see PERSEUS_DEVICES and PERSEUS_GPU)");
+    return {};
+  }
+  if (!device->info().measure_only.empty()) {
+    core.warnings.Once(
+        "agent", device->info().measure_only + "; clocks are not set, and steps only measured");
+    return {};
+  }
+  return [devices = settings.devices] { return FindOrStartOwnAgent(kNodesSocket, devices); };
+}
+
+void RunKeeper(Keeper& keeper, SessionCore& core) {
+  RealClock clock;
+  LiveSession& live = core.live();
+  try {
+    while (live.is_over.load() == 0) {
+      clock.WaitWhile(live.is_over, 0, keeper.Turn());
+    }
+    keeper.End();
+  } catch (const std::exception& error) {
+    core.warnings.Once("keeper", std::string("Perseus stops working in this process, and training "
+                                             "goes on without it: ") +
+                                     error.what());
+  }
+}
+
+}  // namespace
+
+Session::Session(std::shared_ptr<SessionCore> core)
+    : generation_(ForkGeneration()),
+      core_(std::move(core)),
+      hot_(core_->events, core_->tables, core_->counters, core_->trouble) {}
+
+std::unique_ptr<Session> Session::Open(Settings settings) {
+  auto core = std::make_shared<SessionCore>(std::move(settings));
+  std::unique_ptr<Session> session(new Session(core));
+  ChosenGpu gpu = FindGpu(*core);
+  KeeperSetup setup;
+  setup.core = core;
+  setup.clock = std::make_shared<RealClock>();
+  setup.gpu = std::move(gpu.uuid);
+  setup.find_agent = AgentFor(*core, gpu.device.get());
+  setup.device = std::move(gpu.device);
+  if (!core->settings.plan.empty()) session->UsePlan(core->settings.plan);
+  session->StartKeeper(std::move(setup));
+  return session;
+}
+
+void Session::StartKeeper(KeeperSetup setup) {
+  auto keeper = std::make_unique<Keeper>(std::move(setup));
+  keeper->Begin();
+  // Training's signals are for training's threads.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  core_->live().has_ended.store(0);
+  try {
+    std::thread([keeper = std::move(keeper), core = core_]() mutable {
+      RunKeeper(*keeper, *core);
+      keeper.reset();
+      core->live().has_ended.store(1);
+      WakeAll(core->live().has_ended);
+    }).detach();
+  } catch (const std::system_error& error) {
+    core_->live().has_ended.store(1);
+    core_->warnings.Once("thread", std::string("no thread can be started: ") + error.what() +
+                                       "; nothing is set or recorded (raise the limit on threads)");
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Session::~Session() {
+  if (IsDead()) return;
+  hot_.StepEnd(MonotonicNow());
+  EndKeeper(core_->live(), LiveSession::kClosed, MonotonicNow() + kSessionTimeout);
+  // The driver will yet call host functions that use the core: it stays.
+  if (core_->streams.outstanding() != 0) core_->live().kept.store(new std::shared_ptr(core_));
+}
+
+bool Session::IsDead() const { return generation_ != ForkGeneration(); }
+
+void Session::Ask(int wanted_mhz) {
+  // Where somebody else is asking just now, the next instruction asks again.
+  if (wanted_mhz != HotPath::kNoChange) static_cast<void>(core_->asker.TryAsk(wanted_mhz));
+}
+
+void Session::AskOn(void* stream, int wanted_mhz) {
+  if (wanted_mhz != HotPath::kNoChange) core_->streams.Ask(stream, wanted_mhz);
+}
+
+void Session::StepBegin() {
+  if (IsDead()) return;
+  const int wanted = hot_.StepBegin(MonotonicNow());
+  // A stream may not have done with the step before; its first instruction asks when it begins.
+  if (!has_used_streams_) Ask(wanted);
+}
+
+void Session::StepEnd() {
+  if (IsDead()) return;
+  const int wanted = hot_.StepEnd(MonotonicNow());
+  if (!has_used_streams_) Ask(wanted);
+}
+
+bool Session::IsInstruction(int kind, int microbatch, int chunk) {
+  if (kind >= 0 && kind < ClockTable::kKinds && microbatch >= 0 && chunk >= 0) return true;
+  core_->trouble.is_bad_kind.store(true, std::memory_order_relaxed);
+  return false;
+}
+
+// One that was begun on a stream, and is not ended there: nothing tells how long it took.
+void Session::DropStreamInstruction() {
+  if (timing_ == Timing::kHost) return;
+  if (pair_ != StreamTimer::kNone) core_->streams.Release(pair_);
+  pair_ = StreamTimer::kNone;
+  timing_ = Timing::kNone;
+  static_cast<void>(hot_.InstructionEndOn(HotPath::kNoTimes));
+}
+
+void Session::InstructionBegin(int kind, int microbatch, int chunk) {
+  if (IsDead()) return;
+  DropStreamInstruction();
+  timing_ = Timing::kNone;
+  if (!IsInstruction(kind, microbatch, chunk)) return;
+  timing_ = Timing::kHost;
+  Ask(hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, MonotonicNow()));
+  hot_.SetFrequency(core_->asker.published_mhz());
+}
+
+void Session::InstructionEnd() {
+  if (IsDead()) return;
+  if (timing_ != Timing::kHost) return DropStreamInstruction();
+  Ask(hot_.InstructionEnd(MonotonicNow()));
+}
+
+void Session::InstructionBeginOn(int kind, int microbatch, int chunk, void* stream) {
+  if (IsDead()) return;
+  DropStreamInstruction();
+  timing_ = Timing::kNone;
+  if (!IsInstruction(kind, microbatch, chunk)) return;
+  has_used_streams_ = true;
+  StreamTimer& streams = core_->streams;
+  const bool is_ready = streams.IsReady();
+  const Nanoseconds now = MonotonicNow();
+  const int wanted =
+      hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, now);
+  // This thread may be a step ahead of the GPU, so it cannot stand in for the stream.
+  if (!is_ready) return Ask(0);
+  if (!streams.MayEnqueueOn(stream)) return;
+  timing_ = Timing::kStream;
+  AskOn(stream, wanted);
+  hot_.SetFrequency(streams.enqueued_mhz());
+  if (hot_.is_in_instruction()) pair_ = streams.Begin(stream, now);
+}
+
+void Session::InstructionEndOn(void* stream) {
+  if (IsDead()) return;
+  if (timing_ == Timing::kHost) return InstructionEnd();
+  StreamTimer& streams = core_->streams;
+  // A capture may have begun since the instruction did.
+  if (timing_ != Timing::kStream || !streams.IsReady() || !streams.MayEnqueueOn(stream)) {
+    return DropStreamInstruction();
+  }
+  const int pair = streams.End(pair_, stream);
+  pair_ = StreamTimer::kNone;
+  timing_ = Timing::kNone;
+  const HotPath::Ended ended = hot_.InstructionEndOn(pair);
+  if (pair != StreamTimer::kNone && !ended.is_taken) streams.Release(pair);
+  if (streams.IsReady()) AskOn(stream, ended.wanted);
+}
+
+bool Session::UsePlan(const std::filesystem::path& path) {
+  if (IsDead()) return false;
+  auto table = std::make_unique<ClockTable>();
+  if (!path.empty()) {
+    const auto text = ReadFile(path);
+    auto plan = text ? CompilePlan(*text, path.string(), core_->settings.name.rank)
+                     : Result<ClockTable>(Fail(text));
+    if (!plan) {
+      core_->warnings.Once("plan: " + path.string(), plan.error().message + "; not followed");
+      return false;
+    }
+    if (plan->source == ClockTable::Source::kNone) {
+      core_->warnings.Once(
+          "plan: " + path.string(),
+          fmt::format("{}: it is cut down to other ranks, without rank {} (take the "
+                      "whole plan: perseus job plan); not followed",
+                      path.string(), core_->settings.name.rank));
+      return false;
+    }
+    *table = *std::move(plan);
+    if (path == core_->settings.plan) table->expires = ExpiryOf(core_->settings.plan_expires_at);
+  }
+  table->is_own = true;
+  hot_.Follow(table.release());
+  return true;
+}
+
+perseus_counters Session::Counters() const {
+  const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
+  const HotCounters& hot = core_->counters;
+  perseus_counters counters{};
+  counters.size = sizeof counters;
+  counters.steps = read(hot.steps);
+  counters.steps_off_plan = read(hot.steps_off_plan);
+  counters.instructions = read(hot.instructions);
+  counters.clock_requests = core_->asker.requests();
+  counters.clocks_limited = read(core_->clocks_limited);
+  counters.clocks_refused = read(core_->clocks_refused);
+  counters.agent_losses = read(core_->agent_losses);
+  counters.records_dropped = read(hot.records_dropped);
+  counters.stream_failures = core_->streams.failures();
+  counters.warnings = core_->warnings.count();
+  counters.may_set_clocks = core_->asker.may_set_clocks() ? 1 : 0;
+  counters.follows_plan = read(hot.follows_plan) ? 1 : 0;
+  counters.plan_version = read(hot.version);
+  return counters;
+}
+
+}  // namespace perseus::client

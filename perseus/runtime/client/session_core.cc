@@ -1,0 +1,68 @@
+#include "perseus/runtime/client/session_core.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+namespace perseus::client {
+namespace {
+
+// Some seconds of a fast schedule's instructions, should the keeper be held up by a file system.
+constexpr std::size_t kEvents = 16'384;
+
+std::string Describe(const Computation& what) {
+  return fmt::format("{} of microbatch {}{}", Name(what.kind), what.microbatch,
+                     what.chunk == 0 ? "" : fmt::format(", chunk {}", what.chunk));
+}
+
+std::string WhoIs(const protocol::RankName& name) { return fmt::format("perseus: {}", Name(name)); }
+
+}  // namespace
+
+SessionCore::SessionCore(Settings from)
+    : settings(std::move(from)),
+      warnings(settings.warning_output, WhoIs(settings.name)),
+      events(kEvents),
+      streams(asker, warnings),
+      live_(ClaimLiveSession(), ReleaseLiveSession) {}
+
+void SessionCore::TellTroubles() {
+  streams.TellTroubles();
+  if (trouble.is_off_plan.load(std::memory_order_acquire)) {
+    warnings.Once(
+        "off-plan",
+        fmt::format(
+            "step {}, instruction {}: the plan has {}, and training {}; the clocks from "
+            "before are used until the next step (is the plan of this schedule?)",
+            trouble.step, trouble.position,
+            trouble.has_expected ? Describe(trouble.expected) : std::string("no more"),
+            trouble.has_got ? "began " + Describe(trouble.got) : std::string("ended the step")));
+  }
+  if (const int lacking = asker.lacking_mhz(); lacking != 0) {
+    warnings.Once(
+        "clocks",
+        fmt::format("the GPU has no clock of {} MHz, which was planned; where it lacks one, "
+                    "the nearest faster one is used (plan with a profile of this type of "
+                    "GPU)",
+                    lacking));
+  }
+  if (trouble.has_expired.load(std::memory_order_acquire)) {
+    warnings.Once("expired",
+                  "the plan has expired and is no longer followed; the clocks from before are used "
+                  "(give a new one: perseus_use_plan, or orders)");
+  }
+  if (trouble.is_full.load(std::memory_order_relaxed)) {
+    warnings.Once("full",
+                  "instructions came faster than they could be written down; the steps that lack "
+                  "some are left out of the record (is PERSEUS_JOB_DIR on a slow file system?)");
+  }
+  if (trouble.is_bad_kind.load(std::memory_order_relaxed)) {
+    warnings.Once("kind",
+                  "an instruction of a kind, microbatch or chunk that there is not was begun, and "
+                  "is passed over (kinds are PERSEUS_FORWARD to PERSEUS_RECOMPUTE; numbers count "
+                  "from 0)");
+  }
+}
+
+}  // namespace perseus::client

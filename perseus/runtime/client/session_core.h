@@ -1,0 +1,47 @@
+// What the training thread and the keeper of a session share. It lives as long as either needs it:
+// a keeper that hangs in somebody's driver outlives the session that was closed.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "perseus/runtime/client/clock_asker.h"
+#include "perseus/runtime/client/clock_table.h"
+#include "perseus/runtime/client/handover.h"
+#include "perseus/runtime/client/hot_path.h"
+#include "perseus/runtime/client/live_sessions.h"
+#include "perseus/runtime/client/ring.h"
+#include "perseus/runtime/client/settings.h"
+#include "perseus/runtime/client/stream_timer.h"
+#include "perseus/runtime/client/warnings.h"
+
+namespace perseus::client {
+
+struct SessionCore {
+  explicit SessionCore(Settings from);
+
+  const Settings settings;
+  Warnings warnings;
+  Ring<Event> events;
+  Handover<ClockTable> tables;
+  ClockAsker asker;
+  HotCounters counters;
+  HotTrouble trouble;
+  StreamTimer streams;
+
+  // Counted by the keeper.
+  std::atomic<std::uint64_t> agent_losses = 0;
+  std::atomic<std::uint64_t> clocks_limited = 0;
+  std::atomic<std::uint64_t> clocks_refused = 0;
+
+  // Says what the training thread could not. From any thread but the training thread's hot path.
+  void TellTroubles();
+
+  LiveSession& live() { return *live_; }
+
+ private:
+  std::unique_ptr<LiveSession, void (*)(LiveSession*)> live_;
+};
+
+}  // namespace perseus::client

@@ -1,0 +1,60 @@
+#include "perseus/runtime/client/settings.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/runtime/protocol/messages.h"
+
+namespace perseus::client {
+namespace {
+
+// Nothing lies behind the last member, where a later one would begin.
+static_assert(sizeof(perseus_options) ==
+              offsetof(perseus_options, reserved) + sizeof(perseus_options::reserved));
+
+std::string TextOf(const char* option, const char* variable, const char* otherwise) {
+  if (option != nullptr) return option;
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0' ? value : otherwise;
+}
+
+// PERSEUS_LOG_BYTES; the default where that is not a number.
+std::uint64_t MostLogBytes() {
+  const std::string text = TextOf(nullptr, "PERSEUS_LOG_BYTES", "");
+  std::uint64_t bytes = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  const bool is_number = read.ec == std::errc() && read.ptr == text.data() + text.size();
+  return is_number ? bytes : kMostLogBytes;
+}
+
+// The agent takes no others.
+std::string JobName(std::string name) {
+  if (name.size() > protocol::kLongestName) name.resize(protocol::kLongestName);
+  return name.empty() || !IsPrintable(name) ? "training" : name;
+}
+
+}  // namespace
+
+Settings SettingsFrom(const perseus_options* options) {
+  perseus_options all = PERSEUS_OPTIONS_INIT;
+  if (options != nullptr) std::memcpy(&all, options, std::min(options->size, sizeof all));
+  Settings settings;
+  settings.name = {all.pipeline, all.rank, all.tensor_rank};
+  settings.gpu = TextOf(all.gpu, "PERSEUS_GPU", "");
+  settings.job = JobName(TextOf(all.job, "PERSEUS_JOB", "training"));
+  settings.job_directory = TextOf(all.job_directory, "PERSEUS_JOB_DIR", "");
+  settings.plan = TextOf(all.plan, "PERSEUS_PLAN", "");
+  settings.agent = TextOf(all.agent, "PERSEUS_AGENT", kNodesSocket);
+  settings.devices = TextOf(all.devices, "PERSEUS_DEVICES", "auto");
+  settings.most_log_bytes = MostLogBytes();
+  settings.plan_expires_at = all.plan_expires_at;
+  if ((all.flags & PERSEUS_QUIET) != 0) settings.warning_output = WarningOutput::kQuiet;
+  return settings;
+}
+
+}  // namespace perseus::client

@@ -1,0 +1,35 @@
+// What a session was opened with: options, environment and defaults made one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "perseus/runtime/client/perseus.h"
+#include "perseus/runtime/client/warnings.h"
+#include "perseus/runtime/protocol/rank_log.h"
+
+namespace perseus::client {
+
+// What a rank's log, its older part included, may take unless told otherwise.
+inline constexpr std::uint64_t kMostLogBytes = std::uint64_t{1} << 30;
+// Where the node's agent listens unless told otherwise.
+inline constexpr const char* kNodesSocket = "/run/perseus/agent.sock";
+
+struct Settings {
+  protocol::RankName name;
+  std::string gpu;                      // UUID or number; empty: the only one.
+  std::string job;                      // 1 to 200 printable bytes.
+  std::filesystem::path job_directory;  // Empty for none; from here on likewise.
+  std::filesystem::path plan;
+  std::string agent;                 // A socket, "own" or "off".
+  std::string devices;               // For OpenDevices, or "off".
+  std::int64_t plan_expires_at = 0;  // Seconds since 1970; 0: never.
+  std::uint64_t most_log_bytes = kMostLogBytes;
+  WarningOutput warning_output = WarningOutput::kStandardError;
+};
+
+// `options` may be null, or of an older ABI and shorter: what it lacks is taken to be 0.
+Settings SettingsFrom(const perseus_options* options);
+
+}  // namespace perseus::client

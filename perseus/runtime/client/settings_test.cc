@@ -1,0 +1,63 @@
+// Options, environment, defaults, and programs built against an older perseus.h.
+#include "perseus/runtime/client/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+
+namespace perseus::client {
+namespace {
+
+TEST(SettingsFrom, OptionsComeBeforeTheEnvironmentAndThatBeforeDefaults) {
+  ::setenv("PERSEUS_GPU", "3", 1);
+  ::setenv("PERSEUS_PLAN", "theirs.json", 1);
+  ::unsetenv("PERSEUS_AGENT");
+  perseus_options options = PERSEUS_OPTIONS_INIT;
+  options.rank = 2;
+  options.plan = "mine.json";
+  const Settings settings = SettingsFrom(&options);
+  EXPECT_EQ(settings.name, (protocol::RankName{0, 2, 0}));
+  EXPECT_EQ(settings.gpu, "3");
+  EXPECT_EQ(settings.plan, "mine.json");
+  EXPECT_EQ(settings.agent, "/run/perseus/agent.sock");
+  EXPECT_EQ(settings.devices, "auto");
+  EXPECT_EQ(settings.job, "training");
+  EXPECT_EQ(SettingsFrom(nullptr).plan, "theirs.json");
+  ::unsetenv("PERSEUS_GPU");
+  ::unsetenv("PERSEUS_PLAN");
+}
+
+TEST(SettingsFrom, AShorterStructHasNothingBehindItsEnd) {
+  perseus_options options = PERSEUS_OPTIONS_INIT;
+  options.rank = 2;
+  options.gpu = "not read";
+  options.flags = PERSEUS_QUIET;
+  options.size = offsetof(perseus_options, gpu);
+  const Settings settings = SettingsFrom(&options);
+  EXPECT_EQ(settings.name.rank, 2);
+  EXPECT_EQ(settings.gpu, "");
+  EXPECT_EQ(settings.warning_output, WarningOutput::kStandardError);
+}
+
+TEST(SettingsFrom, ALogsLimitIsANumberOfBytes) {
+  ::setenv("PERSEUS_LOG_BYTES", "5000", 1);
+  EXPECT_EQ(SettingsFrom(nullptr).most_log_bytes, 5000U);
+  ::setenv("PERSEUS_LOG_BYTES", "5 GB", 1);
+  EXPECT_EQ(SettingsFrom(nullptr).most_log_bytes, 1073741824U);
+  ::unsetenv("PERSEUS_LOG_BYTES");
+  EXPECT_EQ(SettingsFrom(nullptr).most_log_bytes, 1073741824U);
+}
+
+TEST(SettingsFrom, JobsThatTheAgentWouldRefuseGetTheDefaultName) {
+  perseus_options options = PERSEUS_OPTIONS_INIT;
+  options.job = "two\nlines";
+  EXPECT_EQ(SettingsFrom(&options).job, "training");
+  const std::string is_long(300, 'x');
+  options.job = is_long.c_str();
+  EXPECT_EQ(SettingsFrom(&options).job, is_long.substr(0, 200));
+}
+
+}  // namespace
+}  // namespace perseus::client

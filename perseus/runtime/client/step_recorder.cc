@@ -1,0 +1,149 @@
+#include "perseus/runtime/client/step_recorder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace perseus::client {
+namespace {
+
+// What is kept while no step ends.
+constexpr std::size_t kMostEnergy = 4096;
+constexpr std::size_t kMostChanges = 4096;
+// Of a step; one that never ends must not fill the memory.
+constexpr std::size_t kMostInstructions = 16'384;
+// A driver's call that takes longer is told as not answered.
+constexpr Nanoseconds kLongestAnswer = 100'000'000;
+
+bool IsHeldDown(device::ClockLimits limits) {
+  return limits.Has(device::ClockLimit::kPowerCap) || limits.Has(device::ClockLimit::kThermal) ||
+         limits.Has(device::ClockLimit::kPowerBrake) || limits.Has(device::ClockLimit::kOther);
+}
+
+}  // namespace
+
+void StepRecorder::Add(const Event& event) {
+  if (event.type == Event::Type::kStepBegin) {
+    Pending& pending = steps_.emplace_back();
+    pending.step.step = event.step;
+    pending.step.version = event.version;
+    pending.is_wanted = event.is_recorded;
+    pending.step.begin = event.begin;
+    return;
+  }
+  if (steps_.empty() || steps_.back().has_ended) return;
+  Pending& pending = steps_.back();
+  if (event.type == Event::Type::kStepEnd) {
+    pending.step.end = event.begin;
+    pending.step.on_plan = event.on_plan;
+    // One with instructions missing would be taken for another schedule.
+    pending.is_wanted = pending.is_wanted && event.is_whole;
+    pending.has_ended = true;
+    return;
+  }
+  if (pending.timings.size() >= kMostInstructions) {
+    pending.is_wanted = false;
+    // Pairs of events come here to be released, and are few.
+    if (event.type == Event::Type::kInstruction) return;
+  }
+  protocol::RanInstruction instruction;
+  instruction.kind = event.what.kind;
+  instruction.microbatch = event.what.microbatch;
+  instruction.chunk = event.what.chunk;
+  instruction.begin = event.begin - pending.step.begin;
+  instruction.duration = event.end - event.begin;
+  instruction.frequency_mhz = event.frequency_mhz;
+  pending.step.instructions.push_back(instruction);
+  pending.timings.push_back(event.type == Event::Type::kStreamInstruction ? event.timing : -1);
+}
+
+void StepRecorder::Add(const EnergyReading& reading) {
+  energy_.push_back(reading);
+  if (energy_.size() > kMostEnergy) energy_.pop_front();
+}
+
+void StepRecorder::Add(const ClockAsk& ask) {
+  changes_.push_back({ask, {}});
+  if (changes_.size() > kMostChanges) changes_.pop_front();
+}
+
+void StepRecorder::Add(const protocol::ClockAnswer& answer) {
+  if (answer.sequence == 0) return;
+  is_limited_ |= answer.outcome == protocol::ClockOutcome::kLimited;
+  const auto found = std::find_if(
+      changes_.rbegin(), changes_.rend(),
+      [&answer](const Change& change) { return change.ask.sequence == answer.sequence; });
+  if (found != changes_.rend()) found->answer = answer;
+}
+
+void StepRecorder::SetState(const device::Telemetry& telemetry) {
+  telemetry_ = telemetry;
+  is_limited_ |= IsHeldDown(telemetry.limits);
+}
+
+bool StepRecorder::ResolveTimes(Pending& pending, const StreamTimesOf& stream_times) {
+  for (; pending.untimed < pending.timings.size(); ++pending.untimed) {
+    const int timing = pending.timings[pending.untimed];
+    if (timing < 0) continue;
+    const StreamTiming times = stream_times(timing);
+    if (times.state == StreamTiming::State::kPending) return false;
+    if (times.state == StreamTiming::State::kLost) {
+      pending.is_wanted = false;
+      continue;
+    }
+    protocol::RanInstruction& instruction = pending.step.instructions[pending.untimed];
+    instruction.begin = times.begin - pending.step.begin;
+    instruction.duration = std::max<Nanoseconds>(times.end - times.begin, 0);
+    // The training thread is ahead of the stream: the step lasts until its work is done.
+    pending.step.end = std::max(pending.step.end, times.end);
+  }
+  return true;
+}
+
+bool StepRecorder::IsAnswered(Nanoseconds until) const {
+  const auto later = std::find_if(changes_.begin(), changes_.end(), [until](const Change& change) {
+    return change.ask.requested > until;
+  });
+  // Earlier ones were overtaken, and are not answered any more.
+  return later == changes_.begin() || std::prev(later)->answer.sequence != 0;
+}
+
+void StepRecorder::Complete(protocol::RanStep& step) {
+  while (!energy_.empty() && energy_.front().until <= step.end) {
+    const EnergyReading& reading = energy_.front();
+    step.energy.push_back(
+        {reading.after - step.begin, reading.until - step.begin, reading.energy_j});
+    energy_.pop_front();
+  }
+  while (!changes_.empty() && changes_.front().ask.requested <= step.end) {
+    const auto& [ask, answer] = changes_.front();
+    protocol::ClockChange change;
+    change.requested = ask.requested - step.begin;
+    if (answer.sequence != 0) change.applied = answer.applied_at - step.begin;
+    change.frequency_mhz = ask.frequency_mhz;
+    change.outcome = static_cast<int>(answer.outcome);
+    step.clocks.push_back(change);
+    changes_.pop_front();
+  }
+  step.temperature_c = telemetry_.temperature_c;
+  step.power_w = telemetry_.power_w;
+  step.is_limited = std::exchange(is_limited_, IsHeldDown(telemetry_.limits));
+}
+
+std::vector<protocol::RanStep> StepRecorder::TakeFinished(Nanoseconds now,
+                                                const StreamTimesOf& stream_times) {
+  std::vector<protocol::RanStep> finished;
+  while (!steps_.empty() && steps_.front().has_ended) {
+    Pending& pending = steps_.front();
+    if (!ResolveTimes(pending, stream_times)) break;
+    const Nanoseconds end = pending.step.end;
+    if (!IsAnswered(end) && now < end + kLongestAnswer) break;
+    Complete(pending.step);
+    last_end_ = end;
+    if (pending.is_wanted) finished.push_back(std::move(pending.step));
+    steps_.pop_front();
+  }
+  return finished;
+}
+
+}  // namespace perseus::client

@@ -1,0 +1,256 @@
+#include "perseus/runtime/client/stream_timer.h"
+
+#include "perseus/base/clock.h"
+#include <fmt/format.h>
+
+#include <ctime>
+#include <thread>
+
+namespace perseus::client {
+namespace {
+
+constexpr Nanoseconds kNewBaseAfter = 10'000'000'000;
+constexpr double kNanosecondsPerMillisecond = 1e6;
+constexpr unsigned kWithTiming = 0;  // CU_EVENT_DEFAULT
+
+Nanoseconds FromMilliseconds(float milliseconds) {
+  return static_cast<Nanoseconds>(static_cast<double>(milliseconds) * kNanosecondsPerMillisecond);
+}
+
+}  // namespace
+
+// ---- The first use ----
+
+bool StreamTimer::Prepare() {
+  if (state_.load(std::memory_order_relaxed) == State::kFailed) return false;
+  const auto driver = LoadCudaDriver();
+  if (!driver) {
+    failures_.fetch_add(1, std::memory_order_relaxed);
+    state_.store(State::kFailed, std::memory_order_release);
+    warnings_.Once("stream", driver.error().message +
+                                 "; instructions on streams are not timed, and the clocks from "
+                                 "before are used for them");
+    return false;
+  }
+  driver_ = *driver;
+  if (!MakeEvents()) return false;
+  state_.store(State::kReady, std::memory_order_release);
+  return true;
+}
+
+bool StreamTimer::MakeEvents() {
+  pairs_ = std::make_unique<Pair[]>(kPairs);
+  bases_ = std::make_unique<Base[]>(kBases);
+  asks_ = std::make_unique<PendingAsk[]>(kAsks);
+  int mode = kCudaCaptureRelaxed;
+  if (!Check(driver_.exchange_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode")) {
+    return false;
+  }
+  const bool are_made = MakeEventsRelaxed();
+  static_cast<void>(driver_.exchange_capture_mode(&mode));
+  return are_made;
+}
+
+bool StreamTimer::MakeEventsRelaxed() {
+  if (!Check(driver_.context_get_current(&context_), "cuCtxGetCurrent")) return false;
+  for (int i = 0; i < kBases; ++i) {
+    BaseAt(i).timer = this;
+    if (!Check(driver_.event_create(&BaseAt(i).event, kWithTiming), "cuEventCreate")) return false;
+  }
+  for (int i = 0; i < kPairs; ++i) {
+    if (!Check(driver_.event_create(&PairAt(i).begin, kWithTiming), "cuEventCreate") ||
+        !Check(driver_.event_create(&PairAt(i).end, kWithTiming), "cuEventCreate")) {
+      return false;
+    }
+  }
+  for (int i = 0; i < kAsks; ++i) AskAt(i).timer = this;
+  return true;
+}
+
+bool StreamTimer::Check(CudaResult result, const char* call) {
+  if (result == kCudaSuccess) return true;
+  failures_.fetch_add(1, std::memory_order_relaxed);
+  failed_result_.store(result, std::memory_order_relaxed);
+  failed_call_.store(call, std::memory_order_release);
+  state_.store(State::kFailed, std::memory_order_release);
+  return false;
+}
+
+void StreamTimer::TellTroubles() {
+  if (const char* call = failed_call_.load(std::memory_order_acquire); call != nullptr) {
+    warnings_.Once("stream",
+                   fmt::format("the CUDA driver's {} failed with {}; instructions on streams are "
+                               "no longer timed, and the clocks from before are used for them",
+                               call, failed_result_.load(std::memory_order_relaxed)));
+  }
+  if (has_met_capture_.load(std::memory_order_relaxed)) {
+    warnings_.Once("capture",
+                   "instructions were begun on a stream that is being captured into a graph, and "
+                   "are passed over (put the calls around the launch of the graph)");
+  }
+  if (has_run_out_.load(std::memory_order_relaxed)) {
+    warnings_.Once("pairs", fmt::format("more than {} instructions were launched ahead of the GPU; "
+                                        "the steps that lack some are left out of the record",
+                                        kPairs));
+  }
+}
+
+// ---- The training thread ----
+
+bool StreamTimer::MayEnqueueOn(CudaStream stream) {
+  int status = kCudaNotCapturing;
+  const CudaResult looked = driver_.stream_is_capturing(stream, &status);
+  if (looked != kCudaCaptureImplicit) {
+    if (!Check(looked, "cuStreamIsCapturing")) return false;
+    if (status == kCudaNotCapturing) return true;
+  }
+  has_met_capture_.store(true, std::memory_order_relaxed);
+  return false;
+}
+
+void StreamTimer::TakeNewBase(CudaStream stream, Nanoseconds now) {
+  const int next = (base_ + 1) % kBases;
+  Base& base = BaseAt(next);
+  // Still needed: the one in use serves a little longer, a little less exactly.
+  if (base.users.load(std::memory_order_acquire) != 0) return;
+  base.moment.store(0, std::memory_order_relaxed);
+  outstanding_.fetch_add(1, std::memory_order_relaxed);
+  if (!Check(driver_.launch_host_function(stream, RunBase, &base), "cuLaunchHostFunc")) {
+    outstanding_.fetch_sub(1, std::memory_order_relaxed);
+    return;
+  }
+  if (!Check(driver_.event_record(base.event, stream), "cuEventRecord")) return;
+  base_ = next;
+  base_taken_ = now;
+}
+
+void StreamTimer::RunBase(void* argument) {
+  Base& base = *static_cast<Base*>(argument);
+  base.moment.store(MonotonicNow(), std::memory_order_release);
+  base.timer->outstanding_.fetch_sub(1, std::memory_order_release);
+}
+
+int StreamTimer::Begin(CudaStream stream, Nanoseconds now) {
+  if (base_ == kNone || now > base_taken_ + kNewBaseAfter) TakeNewBase(stream, now);
+  if (base_ == kNone || state_.load(std::memory_order_relaxed) == State::kFailed) return kNone;
+  Pair& pair = PairAt(next_pair_);
+  if (pair.is_used.load(std::memory_order_acquire)) {
+    has_run_out_.store(true, std::memory_order_relaxed);
+    return kNone;
+  }
+  if (!Check(driver_.event_record(pair.begin, stream), "cuEventRecord")) return kNone;
+  pair.base = base_;
+  BaseAt(base_).users.fetch_add(1, std::memory_order_relaxed);
+  pair.is_used.store(true, std::memory_order_relaxed);
+  const int taken = next_pair_;
+  next_pair_ = (next_pair_ + 1) % kPairs;
+  return taken;
+}
+
+int StreamTimer::End(int pair, CudaStream stream) {
+  if (pair == kNone) return kNone;
+  if (Check(driver_.event_record(PairAt(pair).end, stream), "cuEventRecord")) return pair;
+  Release(PairAt(pair));
+  return kNone;
+}
+
+int StreamTimer::Ask(CudaStream stream, int wanted_mhz) {
+  // What was on its way has been forgotten by now, or will be asked for of another lease; so
+  // whatever is wanted, it is asked for again, behind that.
+  if (const std::uint32_t resets = asker_.resets(); resets != seen_resets_) {
+    seen_resets_ = resets;
+    enqueued_ = -1;
+    enqueued_clock_ = 0;
+  }
+  if (!asker_.may_set_clocks() || wanted_mhz == enqueued_) return enqueued_clock_;
+  PendingAsk& ask = AskAt(next_ask_);
+  // Where a thousand are on their way, the next instruction asks again.
+  if (ask.is_used.load(std::memory_order_acquire)) return enqueued_clock_;
+  ask.frequency_mhz = wanted_mhz;
+  ask.is_used.store(true, std::memory_order_relaxed);
+  outstanding_.fetch_add(1, std::memory_order_relaxed);
+  if (!Check(driver_.launch_host_function(stream, RunAsk, &ask), "cuLaunchHostFunc")) {
+    outstanding_.fetch_sub(1, std::memory_order_relaxed);
+    ask.is_used.store(false, std::memory_order_relaxed);
+    return enqueued_clock_;
+  }
+  next_ask_ = (next_ask_ + 1) % kAsks;
+  enqueued_ = wanted_mhz;
+  enqueued_clock_ = asker_.ClockFor(wanted_mhz);
+  return enqueued_clock_;
+}
+
+void StreamTimer::RunAsk(void* argument) {
+  PendingAsk& ask = *static_cast<PendingAsk*>(argument);
+  // After a failure nobody would ask for what comes next.
+  const bool has_failed = ask.timer->state_.load(std::memory_order_acquire) == State::kFailed;
+  const int wanted = has_failed ? 0 : ask.frequency_mhz;
+  // Nobody holds it for longer than a microsecond, unless preempted.
+  constexpr int kMostTries = 1000;
+  for (int i = 0; i < kMostTries && !ask.timer->asker_.TryAsk(wanted); ++i) {
+    std::this_thread::yield();
+  }
+  StreamTimer& timer = *ask.timer;
+  ask.is_used.store(false, std::memory_order_release);
+  timer.outstanding_.fetch_sub(1, std::memory_order_release);
+}
+
+// ---- The keeper ----
+
+void StreamTimer::Release(Pair& pair) {
+  BaseAt(pair.base).users.fetch_sub(1, std::memory_order_release);
+  pair.is_used.store(false, std::memory_order_release);
+}
+
+bool StreamTimer::EnterDriver() {
+  if (has_entered_) return true;
+  int mode = kCudaCaptureRelaxed;
+  has_entered_ = Check(driver_.context_set_current(context_), "cuCtxSetCurrent") &&
+                 Check(driver_.exchange_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode");
+  return has_entered_;
+}
+
+StreamTiming StreamTimer::Times(int index) {
+  Pair& pair = PairAt(index);
+  const Base& base = BaseAt(pair.base);
+  const auto lost = [&] {
+    Release(pair);
+    return StreamTiming{StreamTiming::State::kLost, 0, 0};
+  };
+  if (state_.load(std::memory_order_acquire) == State::kFailed) return lost();
+  if (!EnterDriver()) return lost();
+  const CudaResult done = driver_.event_query(pair.end);
+  const Nanoseconds moment = base.moment.load(std::memory_order_acquire);
+  if (done == kCudaNotReady || (done == kCudaSuccess && moment == 0))
+    return {StreamTiming::State::kPending, 0, 0};
+  if (done == kCudaDeinitialized) return lost();
+  float begin = 0;
+  float end = 0;
+  if (!Check(done, "cuEventQuery")) return lost();
+  // With several streams the base's own may be behind.
+  const CudaResult has_begun = driver_.event_elapsed_time(&begin, base.event, pair.begin);
+  if (has_begun == kCudaNotReady) return {StreamTiming::State::kPending, 0, 0};
+  if (!Check(has_begun, "cuEventElapsedTime") ||
+      !Check(driver_.event_elapsed_time(&end, base.event, pair.end), "cuEventElapsedTime")) {
+    return lost();
+  }
+  Release(pair);
+  return {StreamTiming::State::kKnown, moment + FromMilliseconds(begin),
+          moment + FromMilliseconds(end)};
+}
+
+void StreamTimer::DestroyEvents() {
+  if (pairs_ == nullptr || state_.load(std::memory_order_acquire) == State::kNew) return;
+  if (!EnterDriver()) return;
+  // They go when the GPU is past them. What fails is the driver's to clean up.
+  const auto destroy = [this](CudaEvent event) {
+    if (event != nullptr) static_cast<void>(driver_.event_destroy(event));
+  };
+  for (int i = 0; i < kPairs; ++i) {
+    destroy(PairAt(i).begin);
+    destroy(PairAt(i).end);
+  }
+  for (int i = 0; i < kBases; ++i) destroy(BaseAt(i).event);
+}
+
+}  // namespace perseus::client

@@ -1,0 +1,39 @@
+// What went wrong, for the user: a line a cause, however often it happens.
+//
+// Thread safety: all calls may come from several threads. Not for a training thread's hot path.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "perseus/base/mutex.h"
+
+namespace perseus::client {
+
+enum class WarningOutput { kStandardError, kQuiet };
+
+class Warnings {
+ public:
+  // `who` stands before each: "perseus: rank 3".
+  Warnings(WarningOutput output, std::string who) : output_(output), who_(std::move(who)) {}
+
+  // Once for each `cause` ("agent", "plan"); later ones of the same are dropped.
+  void Once(const std::string& cause, const std::string& message) PERSEUS_EXCLUDES(mutex_);
+  // The oldest that was not taken yet; empty if there is none.
+  std::string TakeOldest() PERSEUS_EXCLUDES(mutex_);
+  std::uint64_t count() const { return count_.load(std::memory_order_relaxed); }
+
+ private:
+  const WarningOutput output_;
+  const std::string who_;
+  Mutex mutex_;
+  std::set<std::string> told_ PERSEUS_GUARDED_BY(mutex_);
+  std::deque<std::string> untaken_ PERSEUS_GUARDED_BY(mutex_);
+  std::atomic<std::uint64_t> count_ = 0;
+};
+
+}  // namespace perseus::client

@@ -1,0 +1,125 @@
+// The part of NVML's binary interface that we use, opened at run time, so that building needs no
+// header of NVIDIA's and running on a node without its driver no library.
+//
+// Names without a version suffix are those whose interface has never changed. Symbols that a driver
+// lacks are null where the comment says "may be null": the driver is too old, or too new, to have
+// them, and the GPU is used as far as it goes without.
+//
+// Thread safety: NVML itself is thread-safe, but for nvmlShutdown, which nvml_library.h guards.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "perseus/base/result.h"
+
+namespace perseus::device::nvml {
+
+struct OpaqueDevice;
+using Handle = OpaqueDevice*;  // nvmlDevice_t. Means something until nvmlShutdown.
+
+// nvmlReturn_t; an int, since a driver may answer what is not listed here.
+enum Code : int {
+  kSuccess = 0,
+  kUninitialized = 1,
+  kInvalidArgument = 2,
+  kNotSupported = 3,
+  kNoPermission = 4,
+  kNotFound = 6,
+  kInsufficientSize = 7,
+  kDriverNotLoaded = 9,
+  kTimeout = 10,
+  kLibraryNotFound = 12,
+  kFunctionNotFound = 13,
+  kGpuIsLost = 15,
+  kResetRequired = 16,
+  kOperatingSystem = 17,  // Blocked by the operating system: a cgroup, say.
+  kVersionMismatch = 18,  // Of library and kernel module: an upgrade while it ran.
+  kFrequencyNotSupported = 24,
+  kArgumentVersionMismatch = 25,
+  kDeprecated = 26,
+  kGpuNotFound = 28,
+  kUnknown = 999,
+};
+
+// nvmlClockType_t, nvmlTemperatureSensors_t, nvmlEnableState_t.
+inline constexpr unsigned kClockSm = 1;
+inline constexpr unsigned kClockMemory = 2;
+inline constexpr unsigned kTemperatureGpu = 0;
+inline constexpr unsigned kEnabled = 1;
+
+// Bits of nvmlDeviceGetCurrentClocksEventReasons (and of its older name).
+inline constexpr unsigned long long kReasonIdle = 0x1;
+inline constexpr unsigned long long kReasonSetting = 0x2;
+inline constexpr unsigned long long kReasonPowerCap = 0x4;
+inline constexpr unsigned long long kReasonHardware = 0x8;  // Set along with the next but one.
+inline constexpr unsigned long long kReasonSyncBoost = 0x10;
+inline constexpr unsigned long long kReasonThermal = 0x20;
+inline constexpr unsigned long long kReasonHardwareThermal = 0x40;
+inline constexpr unsigned long long kReasonPowerBrake = 0x80;
+
+// Enough for what NVML calls UUID_V2 and NAME_V2.
+inline constexpr unsigned kLongestText = 96;
+
+// nvmlPciInfo_t of nvmlDeviceGetPciInfo_v3.
+struct PciInfo {
+  char short_bus_id[16];
+  unsigned domain;
+  unsigned bus;
+  unsigned device;
+  unsigned device_and_vendor;
+  unsigned subsystem;
+  char bus_id[32];  // "00000000:C1:00.0"
+};
+static_assert(sizeof(PciInfo) == 68);
+
+struct Functions {
+  // nvmlInit_v2, nvmlShutdown, nvmlErrorString, nvmlDeviceGetCount_v2,
+  // nvmlDeviceGetHandleByIndex_v2; from here on Get is nvmlDeviceGet, Set nvmlDeviceSet, ...
+  int (*Init)() = nullptr;
+  int (*Shutdown)() = nullptr;
+  const char* (*ErrorString)(int) = nullptr;
+  int (*GetCount)(unsigned* count) = nullptr;
+  int (*GetHandleByIndex)(unsigned index, Handle*) = nullptr;
+  int (*GetHandleByUUID)(const char* uuid, Handle*) = nullptr;
+  int (*GetUUID)(Handle, char* text, unsigned size) = nullptr;
+  int (*GetName)(Handle, char* text, unsigned size) = nullptr;
+  int (*GetClockInfo)(Handle, unsigned clock_type, unsigned* mhz) = nullptr;
+  int (*GetPowerUsage)(Handle, unsigned* milliwatts) = nullptr;
+
+  // All of these may be null.
+  int (*GetPciInfo)(Handle, PciInfo*) = nullptr;  // _v3
+  int (*GetMinorNumber)(Handle, unsigned*) = nullptr;
+  int (*GetPersistenceMode)(Handle, unsigned*) = nullptr;
+  int (*GetMigMode)(Handle, unsigned* now, unsigned* after_reset) = nullptr;
+  int (*GetMaxMigDeviceCount)(Handle, unsigned*) = nullptr;
+  int (*GetMigDeviceHandleByIndex)(Handle, unsigned index, Handle*) = nullptr;
+  // `count` in: the room in `mhz`; out: how many there are.
+  int (*GetSupportedMemoryClocks)(Handle, unsigned* count, unsigned* mhz) = nullptr;
+  int (*GetSupportedGraphicsClocks)(Handle, unsigned memory_mhz, unsigned* count,
+                                    unsigned* mhz) = nullptr;
+  int (*GetTotalEnergyConsumption)(Handle, unsigned long long* millijoules) = nullptr;
+  int (*GetTemperature)(Handle, unsigned sensor, unsigned* celsius) = nullptr;
+  int (*GetCurrentClocksEventReasons)(Handle, unsigned long long*) = nullptr;  // Or the older name.
+  int (*GetPowerManagementLimit)(Handle, unsigned* milliwatts) = nullptr;
+  int (*GetPowerManagementDefaultLimit)(Handle, unsigned* milliwatts) = nullptr;
+  int (*GetPowerManagementLimitConstraints)(Handle, unsigned* least, unsigned* most) = nullptr;
+  int (*SetPowerManagementLimit)(Handle, unsigned milliwatts) = nullptr;
+  int (*SetGpuLockedClocks)(Handle, unsigned least_mhz, unsigned most_mhz) = nullptr;
+  int (*ResetGpuLockedClocks)(Handle) = nullptr;
+  int (*SetMemoryLockedClocks)(Handle, unsigned least_mhz, unsigned most_mhz) = nullptr;
+  int (*ResetMemoryLockedClocks)(Handle) = nullptr;
+};
+
+// The loaded library; unloaded with the object. Does not call Init.
+struct Api {
+  std::shared_ptr<void> library;
+  Functions functions;
+};
+
+// `file` empty: libnvidia-ml.so.1 by the loader's rules. Fails with kSystem and a remedy if there
+// is no such library or it is not NVML.
+Result<Api> Load(std::string_view file);
+
+}  // namespace perseus::device::nvml

@@ -1,0 +1,438 @@
+#include "perseus/runtime/device/nvml_device.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "tests/fake_nvml/fake_node.h"
+
+namespace perseus::device {
+namespace {
+
+using fake_nvml::ClockRange;
+using fake_nvml::Function;
+using testing::HasSubstr;
+
+// ---- Setting and reading back ----
+
+TEST(NvmlDevice, LocksReachTheGpuThatTheyName) {
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  Device& device = fake.At(list, 1);
+  ASSERT_TRUE(device.Apply(Control::kSmClock, Setting{1200, 1305}));
+  ASSERT_TRUE(device.Apply(Control::kMemoryClock, Setting{810, 810}));
+  ASSERT_TRUE(device.Apply(Control::kPowerLimit, Setting{250'000, 250'000}));
+  EXPECT_EQ(fake.node.SmLock(1), (ClockRange{1200, 1305}));
+  EXPECT_EQ(fake.node.MemoryLock(1), (ClockRange{810, 810}));
+  EXPECT_EQ(fake.node.PowerLimit(1), 250'000);
+  EXPECT_TRUE(fake.node.IsAsShipped(0));
+  EXPECT_TRUE(fake.node.IsAsShipped(2));
+
+  for (const Control control : kAllControls) ASSERT_TRUE(device.Apply(control, std::nullopt));
+  EXPECT_TRUE(fake.node.IsAsShipped(1));
+  EXPECT_EQ(fake.node.Changes().size(), 6U);
+}
+
+TEST(NvmlDevice, WhatIsNoSettingNeverReachesTheDriver) {
+  struct Row {
+    const char* name;
+    Control control;
+    Setting setting;
+  };
+  const Row kRows[] = {
+      {"an SM clock between two", Control::kSmClock, {1201, 1201}},
+      {"an SM clock above all", Control::kSmClock, {1410, 1500}},
+      {"an SM clock of 0", Control::kSmClock, {0, 1410}},
+      {"a range the wrong way round", Control::kSmClock, {1410, 1200}},
+      {"an SM clock as memory clock", Control::kMemoryClock, {1410, 1410}},
+      {"a power limit below the least", Control::kPowerLimit, {99'999, 99'999}},
+      {"a power limit above the most", Control::kPowerLimit, {400'001, 400'001}},
+      {"a range of power limits", Control::kPowerLimit, {200'000, 300'000}},
+  };
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(row.name);
+    const DeviceResult<void> applied = fake.At(list, 0).Apply(row.control, row.setting);
+    ASSERT_FALSE(applied);
+    EXPECT_EQ(applied.error().kind, DeviceErrorKind::kInvalid);
+    EXPECT_THAT(applied.error().message, HasSubstr(fake.node.Uuid(0)));
+  }
+  EXPECT_TRUE(fake.node.Changes().empty());
+}
+
+TEST(NvmlDevice, ThePowerLimitIsReadAndClocksAreNot) {
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  Device& device = fake.At(list, 0);
+  EXPECT_EQ(device.ReadSetting(Control::kPowerLimit)->setting, std::nullopt);
+  fake.node.SetPowerLimit(0, 300'000);
+  const DeviceResult<SettingReading> limit = device.ReadSetting(Control::kPowerLimit);
+  ASSERT_TRUE(limit);
+  EXPECT_TRUE(limit->is_known);
+  EXPECT_EQ(limit->setting, (Setting{300'000, 300'000}));
+
+  EXPECT_FALSE(device.ReadSetting(Control::kSmClock)->is_known);
+  EXPECT_EQ(device.ReadSetting(Control::kSmClock)->hint, "");
+  EXPECT_FALSE(device.ReadSetting(Control::kMemoryClock)->is_known);
+}
+
+TEST(NvmlDevice, WhatLooksLikeSomebodysLock) {
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  Device& device = fake.At(list, 0);
+  fake.node.LockSm(0, {1200, 1200});
+  EXPECT_EQ(device.ReadSetting(Control::kSmClock)->hint,
+            "the SM clock stands at 1200 of 1410 MHz, and the driver names a clock setting as the "
+            "reason");
+  EXPECT_TRUE(device.ReadSetting(Control::kSmClock)->is_certain);
+  // The memory's clock stands at its top: it is not the one that was set.
+  EXPECT_EQ(device.ReadSetting(Control::kMemoryClock)->hint, "");
+  EXPECT_FALSE(device.ReadSetting(Control::kMemoryClock)->is_certain);
+  fake.node.HideSetting(0, true);
+  EXPECT_FALSE(device.ReadSetting(Control::kSmClock)->is_certain);
+  EXPECT_EQ(device.ReadSetting(Control::kSmClock)->hint,
+            "the SM clock stands at 1200 of 1410 MHz, and the driver names no reason for it");
+  // What explains a low clock is no sign of a lock.
+  fake.node.Cap(0, 210, 0x20);
+  EXPECT_EQ(device.ReadSetting(Control::kSmClock)->hint, "");
+  fake.node.SetIdle(0, true);
+  EXPECT_EQ(device.ReadSetting(Control::kSmClock)->hint, "");
+}
+
+TEST(NvmlDevice, TelemetryInItsUnits) {
+  FakeNode fake({{.power_mw = 123'456, .temperature_c = 61}});
+  const DeviceList list = fake.Open();
+  fake.node.AddEnergy(0, 7'500);
+  fake.node.Cap(0, 1305, 0x40 | 0x8);
+  const DeviceResult<Telemetry> telemetry = list.devices[0]->Read();
+  ASSERT_TRUE(telemetry) << telemetry.error().message;
+  EXPECT_EQ(telemetry->at, 100 * kSecond);
+  EXPECT_DOUBLE_EQ(telemetry->power_w, 123.456);
+  EXPECT_DOUBLE_EQ(telemetry->energy_j, 7.5);
+  EXPECT_FALSE(telemetry->is_energy_integrated);
+  EXPECT_EQ(telemetry->temperature_c, 61);
+  EXPECT_EQ(telemetry->sm_clock_mhz, 1305);
+  EXPECT_EQ(telemetry->memory_clock_mhz, 1215);
+  ClockLimits hot;
+  hot.Add(ClockLimit::kThermal);
+  EXPECT_EQ(telemetry->limits, hot);
+}
+
+TEST(NvmlDevice, EnergyAloneAsksForNothingElse) {
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  Device& device = fake.At(list, 0);
+  fake.node.AddEnergy(0, 7'500);
+  fake.node.Fail(0, Function::kGetPower, fake_nvml::kNoPermission, 1);
+  const DeviceResult<double> energy = device.ReadEnergy();
+  ASSERT_TRUE(energy) << energy.error().message;
+  EXPECT_DOUBLE_EQ(*energy, 7.5);
+  EXPECT_FALSE(device.Read());
+  EXPECT_DOUBLE_EQ(device.Read()->energy_j, 7.5);
+}
+
+TEST(NvmlDevice, EachReasonHasItsLimit) {
+  struct Row {
+    const char* name;
+    std::uint64_t reasons;
+    std::vector<ClockLimit> limits;
+  };
+  const Row kRows[] = {
+      {"power cap", 0x4, {ClockLimit::kPowerCap}},
+      {"software thermal", 0x20, {ClockLimit::kThermal}},
+      {"hardware thermal", 0x48, {ClockLimit::kThermal}},
+      {"power brake", 0x88, {ClockLimit::kPowerBrake}},
+      {"hardware slowdown, unexplained", 0x8, {ClockLimit::kOther}},
+      {"sync boost", 0x10, {ClockLimit::kOther}},
+      {"one that NVML gets in future", 0x4000, {ClockLimit::kOther}},
+      {"cap and heat", 0x24, {ClockLimit::kPowerCap, ClockLimit::kThermal}},
+  };
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(row.name);
+    fake.node.Cap(0, 1200, row.reasons);
+    ClockLimits wanted;
+    for (const ClockLimit limit : row.limits) wanted.Add(limit);
+    EXPECT_EQ(fake.At(list, 0).Read()->limits, wanted);
+  }
+}
+
+TEST(NvmlDevice, EnergyFromPowerWhereThereIsNoCounter) {
+  FakeNode fake({{.has_energy_counter = false, .power_mw = 100'000}});
+  const DeviceList list = fake.Open();
+  Device& device = *list.devices[0];
+  EXPECT_DOUBLE_EQ(device.Read()->energy_j, 0);
+  EXPECT_TRUE(device.Read()->is_energy_integrated);
+  fake.Pass(2 * kSecond);
+  fake.node.SetPower(0, 300'000);
+  EXPECT_DOUBLE_EQ(device.Read()->energy_j, 400);
+}
+
+// ---- Effects ----
+
+TEST(NvmlDevice, EffectOfALockedClock) {
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  Device& device = fake.At(list, 0);
+  const std::optional<Setting> lock = Setting{1305, 1305};
+  const auto state = [&](std::optional<Setting> setting) {
+    return device.ReadEffect(Control::kSmClock, setting)->state;
+  };
+  ASSERT_TRUE(device.Apply(Control::kSmClock, lock));
+  EXPECT_EQ(state(lock), EffectState::kInEffect);
+  EXPECT_EQ(state(std::nullopt), EffectState::kPending) << "it is still locked";
+  EXPECT_EQ(state(Setting{1200, 1410}), EffectState::kInEffect) << "within the range";
+
+  fake.node.StickSmClock(0, 1410);
+  EXPECT_EQ(state(lock), EffectState::kPending) << "the switch has not landed";
+  fake.node.StickSmClock(0, 0);
+
+  fake.node.Cap(0, 1200, 0x4);
+  const DeviceResult<Effect> capped = device.ReadEffect(Control::kSmClock, lock);
+  EXPECT_EQ(capped->state, EffectState::kLimited);
+  EXPECT_EQ(capped->sm_clock_mhz, 1200);
+  EXPECT_EQ(Describe(capped->limits), "a clock setting, power limit");
+  fake.node.Cap(0, 1200, 0x20);
+  EXPECT_EQ(state(lock), EffectState::kLimited);
+  EXPECT_EQ(state(Setting{1200, 1200}), EffectState::kInEffect) << "hot, but as asked";
+
+  fake.node.SetIdle(0, true);
+  EXPECT_EQ(state(lock), EffectState::kPending);
+  EXPECT_EQ(state(std::nullopt), EffectState::kPending);
+  fake.node.SetIdle(0, false);
+  fake.node.Heal();
+
+  ASSERT_TRUE(device.Apply(Control::kSmClock, std::nullopt));
+  EXPECT_EQ(state(std::nullopt), EffectState::kInEffect);
+}
+
+TEST(NvmlDevice, EffectOfTheMemoryClockAndThePowerLimit) {
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  Device& device = fake.At(list, 0);
+  ASSERT_TRUE(device.Apply(Control::kMemoryClock, Setting{810, 810}));
+  EXPECT_EQ(device.ReadEffect(Control::kMemoryClock, Setting{810, 810})->state,
+            EffectState::kInEffect);
+  EXPECT_EQ(device.ReadEffect(Control::kMemoryClock, std::nullopt)->state, EffectState::kPending);
+  ASSERT_TRUE(device.Apply(Control::kPowerLimit, Setting{200'000, 200'000}));
+  EXPECT_EQ(device.ReadEffect(Control::kPowerLimit, Setting{200'000, 200'000})->state,
+            EffectState::kInEffect);
+  EXPECT_EQ(device.ReadEffect(Control::kPowerLimit, std::nullopt)->state, EffectState::kPending);
+}
+
+// Success means that the driver said so; that nothing happened shows when it is read back.
+TEST(NvmlDevice, AChangeThatDoesNotTakeIsNotInEffect) {
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  Device& device = fake.At(list, 0);
+  fake.node.IgnoreChanges(0, true);
+  EXPECT_TRUE(device.Apply(Control::kSmClock, Setting{1200, 1200}));
+  EXPECT_TRUE(device.Apply(Control::kPowerLimit, Setting{200'000, 200'000}));
+  EXPECT_EQ(device.ReadEffect(Control::kSmClock, Setting{1200, 1200})->state,
+            EffectState::kPending);
+  EXPECT_EQ(device.ReadEffect(Control::kPowerLimit, Setting{200'000, 200'000})->state,
+            EffectState::kPending);
+}
+
+// ---- Faults ----
+
+struct FaultRow {
+  const char* name;
+  int code;
+  DeviceErrorKind of_change;
+  DeviceErrorKind of_read;
+};
+constexpr DeviceErrorKind kPermission = DeviceErrorKind::kPermission;
+constexpr DeviceErrorKind kUnsupported = DeviceErrorKind::kNotSupported;
+constexpr DeviceErrorKind kGone = DeviceErrorKind::kGone;
+constexpr DeviceErrorKind kFailed = DeviceErrorKind::kFailed;
+constexpr DeviceErrorKind kInvalid = DeviceErrorKind::kInvalid;
+constexpr FaultRow kFaults[] = {
+    {"uninitialized", 1, kGone, kGone},
+    {"invalid argument", 2, kInvalid, kGone},  // Of a read: a handle that is none.
+    {"not supported", 3, kUnsupported, kUnsupported},
+    {"no permission", 4, kPermission, kPermission},
+    {"not found", 6, kGone, kGone},
+    {"insufficient power", 8, kFailed, kFailed},
+    {"driver not loaded", 9, kGone, kGone},
+    {"timeout", 10, kFailed, kFailed},
+    {"interrupt trouble", 11, kFailed, kFailed},
+    {"library not found", 12, kGone, kGone},
+    {"function not found", 13, kUnsupported, kUnsupported},
+    {"lost", 15, kGone, kGone},
+    {"reset required", 16, kGone, kGone},
+    {"blocked by the operating system", 17, kPermission, kPermission},
+    {"versions of library and driver differ", 18, kGone, kGone},
+    {"in use", 19, kFailed, kFailed},
+    {"no memory", 20, kFailed, kFailed},
+    {"frequency not supported", 24, kInvalid, kInvalid},
+    {"version of an argument", 25, kUnsupported, kUnsupported},
+    {"deprecated", 26, kUnsupported, kUnsupported},
+    {"not ready", 27, kFailed, kFailed},
+    {"no GPU", 28, kGone, kGone},
+    {"unknown", 999, kFailed, kFailed},
+    {"a code of the future", 4321, kFailed, kFailed},
+};
+
+class NvmlFault : public testing::TestWithParam<FaultRow> {};
+
+TEST_P(NvmlFault, HasItsKindAndOneLineThatNamesTheGpu) {
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  Device& device = fake.At(list, 1);
+  const auto check = [&](const DeviceError& error, DeviceErrorKind kind) {
+    EXPECT_EQ(error.kind, kind) << error.message;
+    EXPECT_THAT(error.message, HasSubstr(fake.node.Uuid(1) + ": cannot "));
+    EXPECT_THAT(error.message, HasSubstr(fmt::format("NVML error {}", GetParam().code)));
+    EXPECT_EQ(error.message.find('\n'), std::string::npos);
+  };
+  for (const Control control : kAllControls) {
+    const Setting setting = control == Control::kPowerLimit    ? Setting{200'000, 200'000}
+                            : control == Control::kMemoryClock ? Setting{810, 810}
+                                                               : Setting{1200, 1200};
+    for (const std::optional<Setting>& change :
+         {std::optional(setting), std::optional<Setting>()}) {
+      fake.node.FailChanges(1, GetParam().code);
+      const DeviceResult<void> applied = device.Apply(control, change);
+      ASSERT_FALSE(applied);
+      check(applied.error(), GetParam().of_change);
+      fake.node.Heal();
+      EXPECT_TRUE(device.Apply(control, change)) << "healed, it works again";
+    }
+  }
+  fake.node.Fail(1, Function::kGetPower, GetParam().code, 1);
+  const DeviceResult<Telemetry> telemetry = device.Read();
+  ASSERT_FALSE(telemetry);
+  check(telemetry.error(), GetParam().of_read);
+  EXPECT_TRUE(device.Read());
+  EXPECT_TRUE(fake.At(list, 0).Read()) << "nor does it touch the others";
+}
+
+INSTANTIATE_TEST_SUITE_P(Codes, NvmlFault, testing::ValuesIn(kFaults),
+                         [](const auto& row) { return fmt::format("Code{}", row.param.code); });
+
+TEST(NvmlDevice, WithoutPermissionTheMessageHasTheRemedy) {
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  fake.node.FailChanges(fake_nvml::FakeNvml::kEveryGpu, fake_nvml::kNoPermission);
+  const DeviceResult<void> applied = fake.At(list, 0).Apply(Control::kSmClock, Setting{1200, 1200});
+  ASSERT_FALSE(applied);
+  EXPECT_EQ(applied.error().message,
+            fake.node.Uuid(0) +
+                ": cannot lock the SM clock to 1200 MHz: Insufficient Permissions (NVML error 4) "
+                "(run the agent as root; in a container, with --cap-add SYS_ADMIN as well)");
+}
+
+// ---- Gone and back ----
+
+TEST(NvmlDevice, FindsItsGpuAgainAfterAReload) {
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  Device& device = fake.At(list, 1);
+  fake.node.AddEnergy(1, 5'000);
+  EXPECT_DOUBLE_EQ(device.Read()->energy_j, 5);
+  ASSERT_TRUE(device.Apply(Control::kSmClock, Setting{1200, 1200}));
+
+  fake.node.ReloadDriver();
+  EXPECT_TRUE(fake.node.IsAsShipped(1));
+  const DeviceResult<void> applied = device.Apply(Control::kSmClock, Setting{1305, 1305});
+  ASSERT_FALSE(applied);
+  EXPECT_EQ(applied.error().kind, DeviceErrorKind::kGone);
+  ASSERT_TRUE(device.Apply(Control::kSmClock, Setting{1305, 1305}));
+  EXPECT_EQ(fake.node.SmLock(1), (ClockRange{1305, 1305}));
+  fake.node.AddEnergy(1, 1'000);
+  EXPECT_DOUBLE_EQ(device.Read()->energy_j, 6) << "energy goes on, though its counter began anew";
+}
+
+TEST(NvmlDevice, StaysGoneWhileTheDriverIs) {
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  Device& device = fake.At(list, 0);
+  fake.node.UnloadDriver();
+  for (int i = 0; i < 3; ++i) {
+    const DeviceResult<Telemetry> telemetry = device.Read();
+    ASSERT_FALSE(telemetry);
+    EXPECT_EQ(telemetry.error().kind, DeviceErrorKind::kGone);
+  }
+  EXPECT_THAT(device.Read().error().message, HasSubstr("NVIDIA's driver is gone"));
+  fake.node.LoadDriver();
+  EXPECT_TRUE(device.Read());
+}
+
+TEST(NvmlDevice, ALostGpuComesBackAndTheOthersGoOn) {
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  fake.node.Lose(1);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(fake.At(list, 1).Read().error().kind, DeviceErrorKind::kGone);
+    EXPECT_TRUE(fake.At(list, 0).Read());
+  }
+  fake.node.Find(1);
+  fake.Pass(NvmlLibrary::kRestartPause);
+  EXPECT_TRUE(fake.At(list, 1).Read());
+}
+
+// Somebody who is killed with a lock set leaves it set; the next one finds it as it is.
+TEST(NvmlDevice, TheHardwareOutlivesAProcess) {
+  FakeNode fake;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const DeviceList list = fake.Open();
+    if (!fake.At(list, 2).Apply(Control::kSmClock, Setting{1200, 1200})) ::_exit(1);
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(fake.node.SmLock(2), (ClockRange{1200, 1200}));
+  const std::vector<fake_nvml::LoggedCall> changes = fake.node.Changes();
+  ASSERT_EQ(changes.size(), 1U);
+  EXPECT_EQ(changes[0].function, Function::kSetSmClock);
+  EXPECT_EQ(changes[0].gpu, 2);
+  EXPECT_EQ(changes[0].first, 1200);
+  EXPECT_EQ(changes[0].pid, child);
+  EXPECT_EQ(changes[0].result, 0);
+
+  const DeviceList list = fake.Open();
+  ASSERT_TRUE(fake.At(list, 2).Apply(Control::kSmClock, std::nullopt));
+  EXPECT_TRUE(fake.node.IsAsShipped(2));
+}
+
+// The fake itself bears what it is for: processes that are killed inside its calls.
+TEST(FakeNvml, WorksOnWhereverAProcessIsKilled) {
+  FakeNode fake;
+  for (std::uint64_t round = 0; round < 50; ++round) {
+    const std::uint64_t before = fake.node.Calls(Function::kSetSmClock);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const DeviceList list = fake.Open();
+      while (true) {
+        static_cast<void>(fake.At(list, 0).Apply(Control::kSmClock, Setting{1200, 1305}));
+        static_cast<void>(fake.At(list, 0).Apply(Control::kSmClock, Setting{210, 1410}));
+      }
+    }
+    while (fake.node.Calls(Function::kSetSmClock) < before + 1 + round * 7) {
+      std::this_thread::yield();
+    }
+    ::kill(child, SIGKILL);
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    const std::optional<ClockRange> lock = fake.node.SmLock(0);
+    EXPECT_TRUE(!lock || *lock == (ClockRange{1200, 1305}) || *lock == (ClockRange{210, 1410}));
+  }
+  int unfinished = 0;
+  for (const fake_nvml::LoggedCall& call : fake.node.Log()) unfinished += call.result ? 0 : 1;
+  EXPECT_LE(unfinished, 50);
+  const DeviceList list = fake.Open();
+  ASSERT_TRUE(fake.At(list, 0).Apply(Control::kSmClock, std::nullopt));
+  EXPECT_TRUE(fake.node.IsAsShipped(0));
+}
+
+}  // namespace
+}  // namespace perseus::device

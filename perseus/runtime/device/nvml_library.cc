@@ -1,0 +1,122 @@
+#include "perseus/runtime/device/nvml_library.h"
+
+#include <limits>
+#include <utility>
+
+namespace perseus::device {
+
+Nanoseconds SteadyNow() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+DeviceErrorKind KindOfNvmlCode(int code, NvmlUse use) {
+  switch (code) {
+    case nvml::kNoPermission:
+    case nvml::kOperatingSystem:
+      return DeviceErrorKind::kPermission;
+    case nvml::kNotSupported:
+    case nvml::kFunctionNotFound:
+    case nvml::kArgumentVersionMismatch:
+    case nvml::kDeprecated:
+      return DeviceErrorKind::kNotSupported;
+    case nvml::kInvalidArgument:
+      return use == NvmlUse::kChange ? DeviceErrorKind::kInvalid : DeviceErrorKind::kGone;
+    case nvml::kFrequencyNotSupported:
+      return DeviceErrorKind::kInvalid;
+    case nvml::kUninitialized:
+    case nvml::kNotFound:
+    case nvml::kDriverNotLoaded:
+    case nvml::kLibraryNotFound:
+    case nvml::kGpuIsLost:
+    case nvml::kResetRequired:
+    case nvml::kVersionMismatch:
+    case nvml::kGpuNotFound:
+      return DeviceErrorKind::kGone;
+    default:
+      return DeviceErrorKind::kFailed;
+  }
+}
+
+NvmlLibrary::NvmlLibrary(nvml::Api api, DeviceClock clock, std::chrono::milliseconds longest_drain)
+    : api_(std::move(api)),
+      clock_(std::move(clock)),
+      longest_drain_(longest_drain),
+      next_restart_(std::numeric_limits<Nanoseconds>::min()),
+      next_restart_for_gpu_(next_restart_) {}
+
+NvmlLibrary::~NvmlLibrary() {
+  if (is_initialized_) api_.functions.Shutdown();
+}
+
+Result<std::shared_ptr<NvmlLibrary>> NvmlLibrary::Open(std::string_view file, DeviceClock clock,
+                                                       std::chrono::milliseconds longest_drain) {
+  Result<nvml::Api> api = nvml::Load(file);
+  if (!api) return Fail(api);
+  if (const int code = api->functions.Init(); code != nvml::kSuccess) {
+    return FailAs(ErrorKind::kSystem,
+                  "cannot start NVML: {} (NVML error {}): see whether nvidia-smi works; load the "
+                  "kernel module (modprobe nvidia), or reboot after an upgrade of the driver",
+                  api->functions.ErrorString(code), code);
+  }
+  return std::shared_ptr<NvmlLibrary>(
+      new NvmlLibrary(*std::move(api), std::move(clock), longest_drain));
+}
+
+std::string NvmlLibrary::Describe(int code) const {
+  return fmt::format("{} (NVML error {})", api_.functions.ErrorString(code), code);
+}
+
+NvmlLibrary::Visit::~Visit() {
+  if (library_ == nullptr) return;
+  const std::lock_guard lock(library_->mutex_);
+  if (--library_->visits_ == 0) library_->changed_.notify_all();
+}
+
+DeviceResult<NvmlLibrary::Visit> NvmlLibrary::Enter() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !is_restarting_; });
+  if (IsRestartDue()) Restart(lock);
+  if (!is_initialized_) return DeviceFail(DeviceErrorKind::kGone, "{}", trouble_);
+  ++visits_;
+  return Visit(this, generation_);
+}
+
+bool NvmlLibrary::IsRestartDue() const {
+  if (!gone_) return false;
+  const Nanoseconds now = clock_();
+  return now >= next_restart_ && (*gone_ == Gone::kDriver || now >= next_restart_for_gpu_);
+}
+
+// With the lock held, though not during the driver's calls: is_restarting_ keeps the others out.
+void NvmlLibrary::Restart(std::unique_lock<std::mutex>& lock) {
+  is_restarting_ = true;
+  if (changed_.wait_for(lock, longest_drain_, [this] { return visits_ == 0; })) {
+    const bool was_initialized = is_initialized_;
+    lock.unlock();
+    if (was_initialized) api_.functions.Shutdown();
+    const int code = api_.functions.Init();
+    lock.lock();
+    is_initialized_ = code == nvml::kSuccess;
+    gone_ = is_initialized_ ? std::nullopt : std::optional(Gone::kDriver);
+    ++generation_;
+    next_restart_for_gpu_ = clock_() + kRestartPause;
+    if (!is_initialized_) {
+      trouble_ = fmt::format(
+          "NVIDIA's driver is gone: {} (it is looked for again at the next call; see whether "
+          "nvidia-smi works)",
+          Describe(code));
+    }
+  } else {
+    next_restart_ = clock_() + kRestartPause;
+  }
+  is_restarting_ = false;
+  changed_.notify_all();
+}
+
+void NvmlLibrary::ReportGone(std::uint64_t generation, Gone what) {
+  const std::lock_guard lock(mutex_);
+  if (generation != generation_) return;
+  if (gone_ != Gone::kDriver) gone_ = what;
+}
+
+}  // namespace perseus::device

@@ -1,0 +1,121 @@
+#include "perseus/runtime/device/rocm_api.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <string>
+
+namespace perseus::device::rocm {
+namespace {
+
+constexpr std::uint64_t kHertzPerMegahertz = 1'000'000;
+constexpr std::uint64_t kMostHertz = 100'000 * kHertzPerMegahertz;
+constexpr std::uint32_t kMostFrequencies = 33;
+constexpr std::uint32_t kNoCurrent = ~0U;
+
+template <typename T>
+T At(const StructBuffer& bytes, std::size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+std::optional<Frequencies> ParseFrequenciesAt(const StructBuffer& bytes, std::size_t header,
+                                              std::size_t list) {
+  const auto count = At<std::uint32_t>(bytes, header);
+  const auto current = At<std::uint32_t>(bytes, header + 4);
+  if (count == 0 || count > kMostFrequencies) return std::nullopt;
+  if (current >= count && current != kNoCurrent) return std::nullopt;
+  Frequencies frequencies;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const auto hertz = At<std::uint64_t>(bytes, list + i * sizeof(std::uint64_t));
+    if (hertz > kMostHertz) return std::nullopt;
+    frequencies.mhz.push_back(static_cast<int>(hertz / kHertzPerMegahertz));
+  }
+  if (current != kNoCurrent) frequencies.current = current;
+  return frequencies;
+}
+
+std::optional<ClockRange> ParseRange(const StructBuffer& bytes, std::size_t offset) {
+  const auto lower = At<std::uint64_t>(bytes, offset);
+  const auto upper = At<std::uint64_t>(bytes, offset + 8);
+  if (lower > upper || upper == 0 || upper > kMostHertz) return std::nullopt;
+  return ClockRange{static_cast<int>(lower / kHertzPerMegahertz),
+                    static_cast<int>(upper / kHertzPerMegahertz)};
+}
+
+void* Open(std::string_view file) {
+  if (!file.empty()) return ::dlopen(std::string(file).c_str(), RTLD_NOW | RTLD_LOCAL);
+  // The name without a version comes with the development package only; its numbers followed the
+  // releases of ROCm, and began again at 1.
+  for (const std::string directory : {"", "/opt/rocm/lib/"}) {
+    for (const char* version : {"", ".1", ".7", ".6", ".5"}) {
+      const std::string name = directory + "librocm_smi64.so" + version;
+      if (void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    }
+  }
+  return nullptr;
+}
+
+template <typename Function>
+bool LookUp(void* library, Function*& function, const char* name) {
+  function = reinterpret_cast<Function*>(::dlsym(library, name));
+  return function != nullptr;
+}
+
+void LookUpOptional(void* library, Functions& f) {
+  LookUp(library, f.StatusString, "rsmi_status_string");
+  LookUp(library, f.GetName, "rsmi_dev_name_get");
+  LookUp(library, f.GetUniqueId, "rsmi_dev_unique_id_get");
+  LookUp(library, f.GetPciId, "rsmi_dev_pci_id_get");
+  LookUp(library, f.GetAveragePower, "rsmi_dev_power_ave_get");
+  LookUp(library, f.GetPower, "rsmi_dev_power_get");
+  LookUp(library, f.GetEnergyCount, "rsmi_dev_energy_count_get");
+  LookUp(library, f.GetTemperature, "rsmi_dev_temp_metric_get");
+  LookUp(library, f.GetFrequencies, "rsmi_dev_gpu_clk_freq_get");
+  LookUp(library, f.GetOverdrive, "rsmi_dev_od_volt_info_get");
+  LookUp(library, f.GetPowerCap, "rsmi_dev_power_cap_get");
+  LookUp(library, f.GetDefaultPowerCap, "rsmi_dev_power_cap_default_get");
+  LookUp(library, f.GetPowerCapRange, "rsmi_dev_power_cap_range_get");
+  LookUp(library, f.SetPowerCap, "rsmi_dev_power_cap_set");
+  LookUp(library, f.GetLevel, "rsmi_dev_perf_level_get");
+  LookUp(library, f.SetLevel, "rsmi_dev_perf_level_set_v1");
+  LookUp(library, f.SetClockRange, "rsmi_dev_clk_range_set");
+}
+
+}  // namespace
+
+Result<Api> Load(std::string_view file) {
+  void* const opened = Open(file);
+  if (opened == nullptr) {
+    const char* const reason = ::dlerror();
+    return FailAs(ErrorKind::kSystem,
+                  "cannot load ROCm SMI ({}): install rocm-smi-lib, or librocm-smi64-1 on Debian",
+                  reason == nullptr ? "librocm_smi64.so" : reason);
+  }
+  Api api{.library = std::shared_ptr<void>(opened, [](void* library) { ::dlclose(library); }),
+          .functions = {}};
+  Functions& f = api.functions;
+  if (!LookUp(opened, f.Init, "rsmi_init") || !LookUp(opened, f.ShutDown, "rsmi_shut_down") ||
+      !LookUp(opened, f.CountDevices, "rsmi_num_monitor_devices")) {
+    return FailAs(ErrorKind::kSystem, "{} is not ROCm SMI (name another file)",
+                  file.empty() ? "librocm_smi64.so" : file);
+  }
+  LookUpOptional(opened, f);
+  return api;
+}
+
+std::optional<Frequencies> ParseFrequencies(const StructBuffer& bytes) {
+  std::optional<Frequencies> frequencies = ParseFrequenciesAt(bytes, 0, 8);
+  return frequencies ? frequencies : ParseFrequenciesAt(bytes, 4, 16);
+}
+
+std::optional<OverdriveRanges> ParseOverdrive(const StructBuffer& bytes) {
+  // Ranges set: SM, memory; then the limits in the same order; 16 bytes each.
+  const std::optional<ClockRange> sm = ParseRange(bytes, 0);
+  const std::optional<ClockRange> limits = ParseRange(bytes, 32);
+  if (!sm || !limits) return std::nullopt;
+  return OverdriveRanges{.sm = *sm, .sm_limits = *limits};
+}
+
+}  // namespace perseus::device::rocm

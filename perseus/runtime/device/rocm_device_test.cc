@@ -1,0 +1,210 @@
+#include "perseus/runtime/device/rocm_device.h"
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "tests/fake_rocm/fake_rocm.h"
+#include "perseus/runtime/device/rocm_devices.h"
+
+namespace perseus::device {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr Nanoseconds kSecond = 1'000'000'000;
+
+// The fake library, kept loaded, with a node as new.
+class RocmTest : public testing::Test {
+ protected:
+  RocmTest()
+      : library_(::dlopen(FAKE_ROCM_LIBRARY, RTLD_NOW), [](void* opened) { ::dlclose(opened); }),
+        node_(
+            *reinterpret_cast<fake_rocm::Node* (*)()>(::dlsym(library_.get(), "FakeRocmNode"))()) {
+    node_ = {};
+    node_.count = 2;
+    node_.gpus[0].unique_id = 0xbeef;
+    node_.gpus[0].pci_id = 0xc100;
+    node_.gpus[1].unique_id = 0xabcd;
+  }
+
+  DeviceList Open() {
+    Result<DeviceList> list = OpenRocmDevices(FAKE_ROCM_LIBRARY, [now = now_] { return *now; });
+    if (list) return *std::move(list);
+    ADD_FAILURE() << list.error().message;
+    return {};
+  }
+
+  std::shared_ptr<void> library_;
+  fake_rocm::Node& node_;
+  std::shared_ptr<Nanoseconds> now_ = std::make_shared<Nanoseconds>(0);
+};
+
+TEST_F(RocmTest, WhatAGpuIs) {
+  const DeviceList list = Open();
+  ASSERT_EQ(list.devices.size(), 2U);
+  EXPECT_EQ(list.devices[0]->info().uuid, "GPU-000000000000abcd");
+  const DeviceInfo& info = list.devices[1]->info();
+  EXPECT_EQ(info.uuid, "GPU-000000000000beef");
+  EXPECT_EQ(info.name, "Fake MI250");
+  EXPECT_EQ(info.backend, "rocm");
+  EXPECT_EQ(info.pci_bus_id, "0000:c1:00.0");
+  EXPECT_EQ(info.sm_clocks_mhz.front(), 500);
+  EXPECT_EQ(info.sm_clocks_mhz.back(), 1700);
+  EXPECT_EQ(info.sm_clocks_mhz.size(), 25U);
+  EXPECT_EQ(info.default_power_limit_mw, 500'000);
+  EXPECT_EQ(info.most_power_limit_mw, 560'000);
+  EXPECT_EQ(info.measure_only, "");
+}
+
+TEST_F(RocmTest, ClocksAreLockedReadBackAndUnlocked) {
+  const DeviceList list = Open();
+  Device& device = *list.devices[1];
+  EXPECT_TRUE(device.ReadSetting(Control::kSmClock)->is_known);
+  for (const Setting& setting : {Setting{1200, 1400}, Setting{1200, 1200}, Setting{500, 500}}) {
+    ASSERT_TRUE(device.Apply(Control::kSmClock, setting));
+    EXPECT_EQ(node_.gpus[0].level, 3);
+    EXPECT_EQ(device.ReadEffect(Control::kSmClock, std::nullopt)->state, EffectState::kPending);
+    EXPECT_EQ(device.ReadSetting(Control::kSmClock)->setting, setting);
+    EXPECT_EQ(device.ReadEffect(Control::kSmClock, setting)->state, EffectState::kInEffect);
+  }
+  ASSERT_TRUE(device.Apply(Control::kSmClock, std::nullopt));
+  EXPECT_EQ(node_.gpus[0].level, 0);
+  EXPECT_EQ(device.ReadEffect(Control::kSmClock, std::nullopt)->state, EffectState::kInEffect);
+  EXPECT_EQ(node_.gpus[1].changes, 0);
+}
+
+TEST_F(RocmTest, PowerCapInMilliwatts) {
+  const DeviceList list = Open();
+  Device& device = *list.devices[1];
+  const Setting cap = {300'000, 300'000};
+  ASSERT_TRUE(device.Apply(Control::kPowerLimit, cap));
+  EXPECT_EQ(node_.gpus[0].cap_uw, 300'000'000U);
+  EXPECT_EQ(device.ReadSetting(Control::kPowerLimit)->setting, cap);
+  ASSERT_TRUE(device.Apply(Control::kPowerLimit, std::nullopt));
+  EXPECT_EQ(device.ReadSetting(Control::kPowerLimit)->setting, std::nullopt);
+}
+
+TEST_F(RocmTest, TelemetryInItsUnits) {
+  node_.gpus[1].has_long_frequencies = true;
+  node_.gpus[1].has_average_power = false;
+  for (fake_rocm::Gpu& gpu : node_.gpus) {
+    gpu.energy_count = 1'000'000;
+    gpu.sm_mhz = 1234;
+  }
+  const DeviceList list = Open();
+  for (const auto& device : list.devices) {
+    const DeviceResult<Telemetry> telemetry = device->Read();
+    ASSERT_TRUE(telemetry) << telemetry.error().message;
+    EXPECT_DOUBLE_EQ(telemetry->power_w, 300);
+    EXPECT_NEAR(telemetry->energy_j, 15.3, 1e-6) << "the resolution is a float";
+    EXPECT_FALSE(telemetry->is_energy_integrated);
+    EXPECT_EQ(telemetry->temperature_c, 66);
+    EXPECT_EQ(telemetry->sm_clock_mhz, 1234);
+    EXPECT_EQ(telemetry->memory_clock_mhz, 0) << "not told";
+  }
+}
+
+TEST_F(RocmTest, EnergyFromPowerWhereThereIsNoCounter) {
+  node_.gpus[1].has_energy_counter = false;
+  const DeviceList list = Open();
+  EXPECT_TRUE(list.devices[0]->Read()->is_energy_integrated);
+  *now_ += 2 * kSecond;
+  EXPECT_DOUBLE_EQ(list.devices[0]->Read()->energy_j, 600);
+}
+
+TEST_F(RocmTest, PerformanceLevelsAloneAreMeasureOnly) {
+  node_.gpus[1].has_clock_range = false;
+  const DeviceList list = Open();
+  EXPECT_THAT(list.devices[0]->info().measure_only, HasSubstr("performance levels only"));
+  const DeviceResult<void> applied = list.devices[0]->Apply(Control::kSmClock, Setting{500, 500});
+  ASSERT_FALSE(applied);
+  EXPECT_EQ(applied.error().kind, DeviceErrorKind::kNotSupported);
+  EXPECT_EQ(node_.gpus[1].changes, 0);
+  EXPECT_TRUE(list.devices[0]->Read());
+  node_.gpus[1].level = 2;
+  EXPECT_FALSE(list.devices[0]->ReadSetting(Control::kSmClock)->is_known);
+  EXPECT_THAT(list.devices[0]->ReadSetting(Control::kSmClock)->hint,
+              HasSubstr("performance level is 2"));
+}
+
+TEST_F(RocmTest, EachFaultHasItsKind) {
+  struct Row {
+    std::uint32_t code;
+    DeviceErrorKind kind;
+  };
+  const Row kRows[] = {
+      {1, DeviceErrorKind::kInvalid},      {2, DeviceErrorKind::kNotSupported},
+      {3, DeviceErrorKind::kFailed},       {4, DeviceErrorKind::kPermission},
+      {7, DeviceErrorKind::kInvalid},      {8, DeviceErrorKind::kGone},
+      {9, DeviceErrorKind::kNotSupported}, {10, DeviceErrorKind::kGone},
+      {16, DeviceErrorKind::kFailed},      {0xffffffff, DeviceErrorKind::kFailed},
+  };
+  const DeviceList list = Open();
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(row.code);
+    node_.gpus[1].fault = row.code;
+    for (const auto& [control, setting] :
+         {std::pair(Control::kSmClock, Setting{1200, 1200}),
+          std::pair(Control::kPowerLimit, Setting{300'000, 300'000})}) {
+      const DeviceResult<void> applied = list.devices[0]->Apply(control, setting);
+      ASSERT_FALSE(applied);
+      EXPECT_EQ(applied.error().kind, row.kind) << applied.error().message;
+    }
+    node_.gpus[1].fault = 0;
+    EXPECT_TRUE(list.devices[0]->Apply(Control::kSmClock, std::nullopt));
+  }
+}
+
+TEST_F(RocmTest, WhatIsNoSettingNeverReachesTheDriver) {
+  const DeviceList list = Open();
+  for (const auto& [control, setting] : {std::pair(Control::kSmClock, Setting{50, 50}),
+                                         std::pair(Control::kSmClock, Setting{1400, 1200}),
+                                         std::pair(Control::kPowerLimit, Setting{1000, 1000})}) {
+    const DeviceResult<void> applied = list.devices[0]->Apply(control, setting);
+    ASSERT_FALSE(applied);
+    EXPECT_EQ(applied.error().kind, DeviceErrorKind::kInvalid);
+  }
+  EXPECT_EQ(list.devices[0]->Apply(Control::kMemoryClock, Setting{1200, 1200}).error().kind,
+            DeviceErrorKind::kNotSupported);
+  EXPECT_EQ(node_.gpus[1].changes, 0);
+}
+
+// After a reload the GPUs may be in another order.
+TEST_F(RocmTest, FindsItsGpuAgainAfterTheDriverWasGone) {
+  const DeviceList list = Open();
+  node_.is_driver_gone = true;
+  EXPECT_EQ(list.devices[0]->Read().error().kind, DeviceErrorKind::kGone);
+  EXPECT_EQ(list.devices[0]->Read().error().kind, DeviceErrorKind::kGone);
+  node_.is_driver_gone = false;
+  std::swap(node_.gpus[0], node_.gpus[1]);
+  ASSERT_TRUE(list.devices[0]->Apply(Control::kPowerLimit, Setting{300'000, 300'000}));
+  EXPECT_EQ(node_.gpus[0].cap_uw, 300'000'000U) << "0xabcd";
+  EXPECT_EQ(node_.gpus[1].cap_uw, 500'000'000U);
+}
+
+TEST_F(RocmTest, NoDriverIsAnErrorWithARemedy) {
+  node_.is_driver_gone = true;
+  const Result<DeviceList> list = OpenRocmDevices(FAKE_ROCM_LIBRARY);
+  ASSERT_FALSE(list);
+  EXPECT_EQ(list.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(list.error().message, HasSubstr("modprobe amdgpu"));
+  EXPECT_THAT(OpenRocmDevices("libm.so.6").error().message, HasSubstr("is not ROCm SMI"));
+}
+
+TEST(RocmFrequencies, BytesThatAreNoneAreRefused) {
+  rocm::StructBuffer bytes = {};
+  EXPECT_FALSE(rocm::ParseFrequencies(bytes));
+  EXPECT_FALSE(rocm::ParseOverdrive(bytes));
+  std::memset(bytes.data(), 0xff, bytes.size());
+  EXPECT_FALSE(rocm::ParseFrequencies(bytes));
+  EXPECT_FALSE(rocm::ParseOverdrive(bytes));
+}
+
+}  // namespace
+}  // namespace perseus::device

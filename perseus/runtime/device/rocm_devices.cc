@@ -1,0 +1,110 @@
+#include "perseus/runtime/device/rocm_devices.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "perseus/runtime/device/rocm_device.h"
+
+namespace perseus::device {
+namespace {
+
+// The driver takes any whole MHz; a planner needs a list of a useful length.
+constexpr int kClockStepMhz = 50;
+
+// "0000:c1:00.0" of what rsmi_dev_pci_id_get tells.
+std::string BusId(const rocm::Functions& rocm, std::uint32_t gpu) {
+  std::uint64_t id = 0;
+  if (rocm.GetPciId == nullptr || rocm.GetPciId(gpu, &id) != rocm::kSuccess) return {};
+  return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", id >> 32, id >> 8 & 0xff, id >> 3 & 0x1f,
+                     id & 0x7);
+}
+
+// Empty if clocks can be set; else why not.
+std::string ReadClocks(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo& info) {
+  if (rocm.SetClockRange == nullptr || rocm.SetLevel == nullptr || rocm.GetLevel == nullptr) {
+    return "the installed ROCm SMI cannot set a range of clocks (install another release)";
+  }
+  rocm::StructBuffer bytes = {};
+  if (rocm.GetOverdrive == nullptr || rocm.GetOverdrive(gpu, &bytes) != rocm::kSuccess) {
+    return "its driver takes performance levels only, no range of clocks (where amdgpu offers "
+           "overdrive: boot with amdgpu.ppfeaturemask=0xffffffff)";
+  }
+  const std::optional<rocm::OverdriveRanges> ranges = rocm::ParseOverdrive(bytes);
+  if (!ranges) return "its driver does not tell which clocks it takes";
+  for (int mhz = ranges->sm_limits.upper_mhz; mhz > ranges->sm_limits.lower_mhz;
+       mhz -= kClockStepMhz) {
+    info.sm_clocks_mhz.push_back(mhz);
+  }
+  info.sm_clocks_mhz.push_back(ranges->sm_limits.lower_mhz);
+  std::reverse(info.sm_clocks_mhz.begin(), info.sm_clocks_mhz.end());
+  return {};
+}
+
+void ReadPowerLimits(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo& info) {
+  std::uint64_t usual = 0;
+  std::uint64_t most = 0;
+  std::uint64_t least = 0;
+  if (rocm.GetDefaultPowerCap == nullptr || rocm.GetPowerCapRange == nullptr ||
+      rocm.GetPowerCap == nullptr || rocm.SetPowerCap == nullptr ||
+      rocm.GetDefaultPowerCap(gpu, &usual) != rocm::kSuccess ||
+      rocm.GetPowerCapRange(gpu, 0, &most, &least) != rocm::kSuccess) {
+    return;
+  }
+  info.default_power_limit_mw = static_cast<int>(usual / 1000);
+  info.least_power_limit_mw = static_cast<int>(least / 1000);
+  info.most_power_limit_mw = static_cast<int>(most / 1000);
+}
+
+DeviceInfo ReadInfo(const rocm::Functions& rocm, std::uint32_t gpu, std::string uuid) {
+  DeviceInfo info;
+  info.uuid = std::move(uuid);
+  char name[256] = {};
+  if (rocm.GetName != nullptr && rocm.GetName(gpu, name, sizeof name - 1) == rocm::kSuccess) {
+    info.name = name;
+  }
+  info.backend = "rocm";
+  info.pci_bus_id = BusId(rocm, gpu);
+  info.measure_only = ReadClocks(rocm, gpu, info);
+  ReadPowerLimits(rocm, gpu, info);
+  return info;
+}
+
+}  // namespace
+
+Result<DeviceList> OpenRocmDevices(std::string_view file, DeviceClock clock) {
+  Result<rocm::Api> api = rocm::Load(file);
+  if (!api) return Fail(api);
+  const auto library = std::make_shared<RocmLibrary>(*std::move(api), std::move(clock));
+  const rocm::Functions& rocm = library->api.functions;
+  std::uint32_t count = 0;
+  rocm::Code code = rocm.Init(0);
+  if (code == rocm::kSuccess) {
+    library->is_initialized = true;
+    library->generation = 1;
+    code = rocm.CountDevices(&count);
+  }
+  if (code != rocm::kSuccess) {
+    return FailAs(ErrorKind::kSystem,
+                  "cannot start ROCm SMI: error {} (see whether rocm-smi works; load the kernel "
+                  "module: modprobe amdgpu)",
+                  static_cast<std::uint32_t>(code));
+  }
+  DeviceList list;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    std::string uuid = RocmUuid(rocm, i);
+    if (uuid.empty()) {
+      list.refused.push_back({fmt::format("ROCm SMI's GPU {}", i),
+                              "it tells neither a unique id nor its place on the bus (update the "
+                              "amdgpu driver)"});
+      continue;
+    }
+    list.devices.push_back(
+        std::make_unique<RocmDevice>(library, ReadInfo(rocm, i, std::move(uuid))));
+  }
+  std::sort(list.devices.begin(), list.devices.end(),
+            [](const auto& a, const auto& b) { return a->info().uuid < b->info().uuid; });
+  return list;
+}
+
+}  // namespace perseus::device

@@ -1,0 +1,417 @@
+#include "perseus/runtime/profiler/gpu_measurements.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+namespace perseus::profiler {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+// The variances that a power's error is computed from are estimated too (from 75 windows, say), and
+// the place of the edges is the likeliest of five: both make errors look smaller than they are. On
+// virtual GPUs intervals for 95 % covered 90 % without this factor, 1.96 / 1.645.
+constexpr double kEstimatedVariances = 1.19;
+
+// Fewer than this say too little of their own spread to test the next by.
+constexpr std::int64_t kLeastSamplesToTest = 20;
+constexpr std::int64_t kLeastResiduals = 3;  // The same of steps.
+// Standard errors; one clean step in 16,000.
+constexpr double kFarOff = 4;
+
+double Overlap(Nanoseconds a_begin, Nanoseconds a_end, Nanoseconds b_begin, Nanoseconds b_end) {
+  return ToSeconds(std::max<Nanoseconds>(0, std::min(a_end, b_end) - std::max(a_begin, b_begin)));
+}
+
+// An instruction this far from the median of its step, in standard deviations and as a fraction,
+// did not run as the others: its thread was woken late, say. Five deviations of a normal
+// distribution are one instruction in a million; the fraction is for kinds that hardly vary.
+constexpr double kStalledDeviations = 5;
+constexpr double kStalledPart = 0.05;
+constexpr std::size_t kLeastToTellStalled = 5;
+constexpr double kDeviationsOfMad = 1.4826;  // Of a normal distribution.
+
+double MedianOf(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// How far from the median an instruction may be.
+struct Usual {
+  double median_s = 0;
+  double most_s = 0;
+};
+Usual UsualOf(const std::vector<double>& seconds) {
+  Usual usual{MedianOf(seconds), kInfinite};
+  if (seconds.size() < kLeastToTellStalled) return usual;
+  std::vector<double> distances;
+  for (const double one : seconds) distances.push_back(std::abs(one - usual.median_s));
+  usual.most_s = std::max(kStalledDeviations * kDeviationsOfMad * MedianOf(std::move(distances)),
+                          kStalledPart * usual.median_s);
+  return usual;
+}
+
+// Adds to one of the pair of one-sided sums. True: alarm.
+bool Raise(double& up, double& down, double z) {
+  // One step alone is no drift, however far off it is.
+  z = std::clamp(z, -GpuMeasurements::kMostOfAStep, GpuMeasurements::kMostOfAStep);
+  up = std::max(0.0, up + z - GpuMeasurements::kDriftSlack);
+  down = std::max(0.0, down - z - GpuMeasurements::kDriftSlack);
+  return std::max(up, down) > GpuMeasurements::kDriftLimit;
+}
+
+ClockedKind KindOf(const protocol::RanInstruction& instruction) {
+  return {instruction.chunk, instruction.kind, instruction.frequency_mhz};
+}
+
+int MeanTemperature(const GpuMeasurements::Record& record) {
+  return record.steps == 0 ? 0
+                           : static_cast<int>(std::lround(record.temperature_sum /
+                                                          static_cast<double>(record.steps)));
+}
+
+}  // namespace
+
+struct GpuMeasurements::Clean {
+  std::vector<protocol::RanInstruction> instructions;  // By begin.
+  std::vector<bool> is_clean;
+};
+
+GpuMeasurements::Clean GpuMeasurements::Sort(const protocol::RanStep& step) {
+  Clean clean{step.instructions, {}};
+  std::ranges::stable_sort(clean.instructions, {}, &protocol::RanInstruction::begin);
+  // When the clock may have been another than the one asked for.
+  std::vector<std::pair<Nanoseconds, Nanoseconds>> changes;
+  const Nanoseconds length = step.end - step.begin;
+  Nanoseconds refused_from = 0;
+  for (const protocol::ClockChange& change : step.clocks) {
+    if (change.WasRefused()) {
+      // The GPU keeps the clock that it had.
+      if (!is_refused_) refused_from = change.requested;
+      is_refused_ = true;
+      continue;
+    }
+    if (is_refused_) changes.emplace_back(refused_from, change.requested);
+    const bool is_same = !is_refused_ && change.frequency_mhz == last_frequency_mhz_;
+    is_refused_ = false;
+    if (is_same) continue;
+    last_frequency_mhz_ = change.frequency_mhz;
+    changes.emplace_back(change.requested,
+                         std::max(change.requested, change.applied) + settings_.switch_latency);
+  }
+  if (is_refused_) changes.emplace_back(refused_from, length);
+  for (const protocol::RanInstruction& instruction : clean.instructions) {
+    double changing_s = 0;
+    for (const auto& [begin, end] : changes) {
+      changing_s +=
+          Overlap(instruction.begin, instruction.begin + instruction.duration, begin, end);
+    }
+    const bool is_clean = changing_s <= kToleratedPart * ToSeconds(instruction.duration);
+    clean.is_clean.push_back(is_clean && instruction.duration > 0);
+    ++counts_.instructions;
+    if (!is_clean) ++counts_.switching_instructions;
+  }
+  LeaveOutStalled(clean);
+  return clean;
+}
+
+void GpuMeasurements::LeaveOutStalled(Clean& clean) {
+  std::map<ClockedKind, std::vector<std::size_t>> kinds;
+  for (std::size_t i = 0; i < clean.instructions.size(); ++i) {
+    if (clean.is_clean[i]) kinds[KindOf(clean.instructions[i])].push_back(i);
+  }
+  for (const auto& [what, places] : kinds) {
+    std::vector<double> seconds;
+    for (const std::size_t i : places) seconds.push_back(ToSeconds(clean.instructions[i].duration));
+    const Usual usual = UsualOf(seconds);
+    for (std::size_t k = 0; k < places.size(); ++k) {
+      if (std::abs(seconds[k] - usual.median_s) <= usual.most_s) continue;
+      clean.is_clean[places[k]] = false;
+      ++counts_.stalled_instructions;
+    }
+  }
+}
+
+GpuMeasurements::Record& GpuMeasurements::RecordOf(const protocol::RanInstruction& instruction) {
+  const auto [place, is_new] = records_.try_emplace(KindOf(instruction));
+  if (is_new) place->second.parameter = parameters_++;
+  return place->second;
+}
+
+// The windows between samples, in runs without a gap.
+std::vector<std::vector<PowerWindow>> GpuMeasurements::Stretches(const protocol::RanStep& step,
+                                                                 const Clean& clean,
+                                                                 const PowerFit::Answer& powers,
+                                                                 double place) {
+  const auto edge_of = [&](const protocol::EnergySample& sample) {
+    return sample.after +
+           static_cast<Nanoseconds>(place * static_cast<double>(sample.until - sample.after));
+  };
+  const auto power_at = [&](std::size_t parameter) {
+    const bool is_known =
+        parameter < powers.powers.size() && powers.powers[parameter].is_identified;
+    return is_known ? std::max(0.0, powers.powers[parameter].power_w) : 0;
+  };
+  std::vector<std::vector<PowerWindow>> stretches(1);
+  const Nanoseconds length = step.end - step.begin;
+  std::size_t first = 0;  // Of the instructions that may reach into the window.
+  for (std::size_t k = 0; k + 1 < step.energy.size(); ++k) {
+    const protocol::EnergySample& from = step.energy[k];
+    const protocol::EnergySample& to = step.energy[k + 1];
+    const Nanoseconds begin = edge_of(from);
+    const Nanoseconds end = edge_of(to);
+    PowerWindow window;
+    window.energy_j = to.energy_j - from.energy_j;
+    window.seconds = ToSeconds(end - begin);
+    window.begin_error_s = ToSeconds(from.until - from.after) / std::sqrt(12.0);
+    window.end_error_s = ToSeconds(to.until - to.after) / std::sqrt(12.0);
+    bool is_usable = from.after >= 0 && to.until <= length && end > begin && window.energy_j > 0;
+    double busy_s = 0;
+    window.begin_power_w = window.end_power_w = power_at(0);
+    for (std::size_t i = first; i < clean.instructions.size(); ++i) {
+      const protocol::RanInstruction& instruction = clean.instructions[i];
+      const Nanoseconds instruction_end = instruction.begin + instruction.duration;
+      if (instruction.begin >= to.until) break;
+      if (instruction_end <= from.after) {
+        if (i == first) ++first;
+        continue;
+      }
+      is_usable = is_usable && clean.is_clean[i];
+      const double seconds = Overlap(instruction.begin, instruction_end, begin, end);
+      if (seconds <= 0) continue;
+      const std::size_t parameter = RecordOf(instruction).parameter;
+      if (instruction.begin <= begin) window.begin_power_w = power_at(parameter);
+      if (instruction_end >= end) window.end_power_w = power_at(parameter);
+      window.parts.push_back({parameter, seconds, static_cast<int>(i)});
+      busy_s += seconds;
+    }
+    if (busy_s < window.seconds) window.parts.push_back({0, window.seconds - busy_s, -1});
+    if (is_usable) {
+      stretches.back().push_back(std::move(window));
+    } else {
+      if (!stretches.back().empty()) stretches.emplace_back();
+    }
+  }
+  return stretches;
+}
+
+// Twice where something is seen for the first time: what the edges' powers are is known after. The
+// free phase of power_fit.h is linear; edges that it would carry over the end of an instruction
+// have to be put near the right place first, the likeliest.
+PowerFit GpuMeasurements::FitOf(const protocol::RanStep& step, const Clean& clean) {
+  const auto fit_with = [&](const PowerFit::Answer& powers, double place) {
+    PowerFit fit;
+    for (const std::vector<PowerWindow>& stretch : Stretches(step, clean, powers, place)) {
+      if (!stretch.empty()) fit.Add(stretch);
+    }
+    return fit;
+  };
+  const PowerFit::Answer known = fit_.Solve();
+  PowerFit best = fit_with(known, 0.5);
+  const bool knows_all = known.powers.size() >= best.parameters() &&
+                         std::ranges::all_of(known.powers, [](const PowerEstimate& power) {
+                           return power.is_identified;
+                         });
+  double greatest = -kInfinite;
+  for (const double place : {0.5, 0.1, 0.3, 0.7, 0.9}) {
+    PowerFit fit = fit_with(known, place);
+    if (!knows_all) fit = fit_with(fit_with(fit.Solve(), place).Solve(), place);
+    const PowerFit::Answer answer = fit.Solve();
+    if (answer.degrees_of_freedom < 1 || answer.likelihood <= greatest) continue;
+    greatest = answer.likelihood;
+    best = std::move(fit);
+  }
+  return best;
+}
+
+void GpuMeasurements::ForgetTimes(Record& record) {
+  Record anew;
+  anew.parameter = record.parameter;
+  anew.parameter_before = record.parameter_before;
+  anew.sums[2] = record.sums[2];
+  anew.sums[3] = record.sums[3];
+  record = anew;
+  ++counts_.drifts;
+}
+
+// The old one stays in the fit, and is what is known until the new one is.
+void GpuMeasurements::ForgetPower(Record& record) {
+  record.parameter_before = record.parameter;
+  record.parameter = parameters_++;
+  record.sums[2] = record.sums[3] = 0;
+  ++counts_.drifts;
+}
+
+// The step's mean against all before, for every kind at its clock. A step that is far off is left
+// out unless it is the one that sounds the alarm: the first after a change, or one that stalled.
+void GpuMeasurements::TestTimes(const protocol::RanStep& step, Clean& clean,
+                                std::vector<DriftAlarm>& alarms) {
+  std::map<ClockedKind, std::pair<int, double>> of_step;  // Count, sum.
+  for (std::size_t i = 0; i < clean.instructions.size(); ++i) {
+    if (!clean.is_clean[i]) continue;
+    auto& [count, sum] = of_step[KindOf(clean.instructions[i])];
+    ++count;
+    sum += ToSeconds(clean.instructions[i].duration);
+  }
+  for (const auto& [what, sums] : of_step) {
+    const auto found = records_.find(what);
+    if (found == records_.end() || found->second.samples < kLeastSamplesToTest) continue;
+    Record& record = found->second;
+    const double before = static_cast<double>(record.samples);
+    double variance = record.squares / (before - 1);
+    if (record.residuals >= kLeastResiduals) {
+      variance =
+          std::max(variance, record.residual_squares / static_cast<double>(record.residuals));
+    }
+    if (variance <= 0) continue;
+    const double mean_s = sums.second / sums.first;
+    const double z =
+        (mean_s - record.mean_s) / std::sqrt(variance * (1.0 / sums.first + 1 / before));
+    record.residual_squares += std::min(z * z, kMostOfAStep * kMostOfAStep) * variance;
+    ++record.residuals;
+    if (Raise(record.sums[0], record.sums[1], z)) {
+      alarms.push_back({what, DriftAlarm::Quantity::kTime, step.step, record.mean_s, mean_s,
+                        MeanTemperature(record), step.temperature_c});
+      ForgetTimes(record);
+    } else if (std::abs(z) > kFarOff) {
+      ++counts_.steps_held_back;
+      for (std::size_t i = 0; i < clean.instructions.size(); ++i) {
+        if (KindOf(clean.instructions[i]) == what) clean.is_clean[i] = false;
+      }
+    }
+  }
+}
+
+// The step's windows against the powers of all before: the score of each power, which has the
+// variance A + A V A (A: the step's normal equations; V: the covariance of the powers so far, of
+// which the diagonal bounds well enough what V adds).
+void GpuMeasurements::TestPowers(const protocol::RanStep& step, const PowerFit& of_step,
+                                 std::vector<DriftAlarm>& alarms) {
+  const PowerFit::Answer known = fit_.Solve();
+  const PowerFit::Sums& sums = of_step.sums()[known.chosen];
+  const PowerFit::Sums& all = fit_.sums()[known.chosen];
+  if (known.degrees_of_freedom < kLeastSamplesToTest) return;
+  double residual_squares = all.squares;
+  for (std::size_t i = 0; i < known.powers.size(); ++i) {
+    residual_squares -= known.powers[i].power_w * all.right[i];
+  }
+  const double factor = std::max(residual_squares, 0.0) / known.degrees_of_freedom;
+  if (factor <= 0) return;
+  for (auto& [what, record] : records_) {
+    const std::size_t p = record.parameter;
+    if (p >= known.powers.size() || p >= of_step.parameters() || sums.normal.At(p, p) <= 0 ||
+        !known.powers[p].is_identified) {
+      continue;
+    }
+    double score = sums.right[p];
+    double variance = factor * sums.normal.At(p, p);
+    bool is_known = true;
+    for (std::size_t q = 0; q < of_step.parameters(); ++q) {
+      const double shared = sums.normal.At(p, q);
+      if (shared == 0) continue;
+      is_known = is_known && q < known.powers.size() && known.powers[q].is_identified;
+      if (!is_known) break;
+      score -= shared * known.powers[q].power_w;
+      variance += std::pow(shared * known.powers[q].standard_error_w, 2);
+    }
+    if (!is_known || !Raise(record.sums[2], record.sums[3], score / std::sqrt(variance))) continue;
+    const double before_w = known.powers[p].power_w;
+    alarms.push_back({what, DriftAlarm::Quantity::kPower, step.step, before_w,
+                      before_w + score / sums.normal.At(p, p), MeanTemperature(record),
+                      step.temperature_c});
+    ForgetPower(record);
+  }
+}
+
+void GpuMeasurements::AddTimes(const protocol::RanStep& step, const Clean& clean) {
+  std::vector<Record*> seen;
+  for (std::size_t i = 0; i < clean.instructions.size(); ++i) {
+    if (!clean.is_clean[i]) continue;
+    Record& record = RecordOf(clean.instructions[i]);
+    const double seconds = ToSeconds(clean.instructions[i].duration);
+    ++record.samples;
+    const double from_mean = seconds - record.mean_s;
+    record.mean_s += from_mean / static_cast<double>(record.samples);
+    record.squares += from_mean * (seconds - record.mean_s);
+    if (std::ranges::find(seen, &record) == seen.end()) seen.push_back(&record);
+  }
+  for (Record* record : seen) {
+    record->temperature_sum += step.temperature_c;
+    ++record->steps;
+  }
+}
+
+std::vector<DriftAlarm> GpuMeasurements::Add(const protocol::RanStep& step) {
+  std::vector<DriftAlarm> alarms;
+  ++counts_.steps;
+  Clean clean = Sort(step);
+  if (step.is_limited) {
+    ++counts_.limited_steps;
+    return alarms;
+  }
+  TestTimes(step, clean, alarms);
+  const PowerFit of_step = FitOf(step, clean);
+  TestPowers(step, of_step, alarms);
+  // A kind that drifted begins anew with this step: its windows belong to the new parameter.
+  fit_.Add(alarms.empty() ? of_step : FitOf(step, clean));
+  counts_.windows += std::max<std::int64_t>(0, std::ssize(step.energy) - 1);
+  counts_.windows_left_out += std::max<std::int64_t>(0, std::ssize(step.energy) - 1) -
+                              static_cast<std::int64_t>(of_step.windows());
+  AddTimes(step, clean);
+  return alarms;
+}
+
+std::vector<MeasuredOption> GpuMeasurements::Options(int rank) const {
+  const PowerFit::Answer answer = fit_.Solve();
+  const double width = StudentHalfWidth(answer.degrees_of_freedom);
+  std::vector<MeasuredOption> options;
+  for (const auto& [what, record] : records_) {
+    if (!IsComputation(what.kind) || what.frequency_mhz <= 0 || record.samples == 0) continue;
+    MeasuredOption option;
+    option.group = {rank, what.chunk, what.kind};
+    option.frequency_mhz = what.frequency_mhz;
+    option.samples = static_cast<int>(std::min<std::int64_t>(record.samples, 1'000'000'000));
+    option.time_s = record.mean_s;
+    const double samples = static_cast<double>(record.samples);
+    option.time_ci_s = record.samples < 2 ? kInfinite
+                                          : StudentHalfWidth(samples - 1) *
+                                                std::sqrt(record.squares / (samples - 1) / samples);
+    option.power_ci_w = kInfinite;
+    for (const std::size_t parameter : {record.parameter, record.parameter_before}) {
+      // 0: nothing was known before.
+      if (option.power_w > 0 || parameter == 0 || parameter >= answer.powers.size()) continue;
+      const PowerEstimate& power = answer.powers[parameter];
+      if (!power.is_identified || !(power.power_w > 0)) continue;
+      option.power_w = power.power_w;
+      option.power_ci_w = kEstimatedVariances * width * power.standard_error_w;
+    }
+    options.push_back(option);
+  }
+  return options;
+}
+
+PowerEstimate GpuMeasurements::BlockingPower() const {
+  const PowerFit::Answer answer = fit_.Solve();
+  return answer.powers.empty() ? PowerEstimate{} : answer.powers.front();
+}
+
+GpuMeasurements::State GpuMeasurements::state() const {
+  return {settings_, records_, counts_, fit_, parameters_, last_frequency_mhz_, is_refused_};
+}
+
+GpuMeasurements GpuMeasurements::Restore(State state) {
+  GpuMeasurements restored(state.settings);
+  restored.records_ = std::move(state.records);
+  restored.counts_ = state.counts;
+  restored.fit_ = std::move(state.fit);
+  restored.parameters_ = state.parameters;
+  restored.last_frequency_mhz_ = state.last_frequency_mhz;
+  restored.is_refused_ = state.is_refused;
+  return restored;
+}
+
+}  // namespace perseus::profiler

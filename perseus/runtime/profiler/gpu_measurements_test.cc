@@ -1,0 +1,311 @@
+// From the counter of a virtual GPU to times and powers with intervals: whether these cover the
+// truth as often as they say.
+#include "perseus/runtime/profiler/gpu_measurements.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "perseus/simulation/virtual_gpu/virtual_gpu.h"
+
+namespace perseus::profiler {
+namespace {
+
+constexpr Nanoseconds kMillisecond = 1'000'000;
+
+// A GPU with two clocks and two kinds of instruction, as on the first stage of a pipeline:
+//
+//   |F 31 ms|F|F|F|F|F|....250 ms....|B 57 ms|..13 ms..|F|B|..13 ms..|F|B|.. ... |B|B|B|B|B|
+//
+// (Were it all pairs of 101 ms, each window of 100 ms would hold the same parts of everything, and
+// nothing could be told apart.)
+// Counter every 100 ms, looked at every 20 ms; runs differ by 1 % in time and in power.
+class VirtualJob {
+ public:
+  explicit VirtualJob(std::uint64_t seed) : gpu_(Model(), seed, 0) {
+    gpu_.SetRest(virtual_gpu::Rest::kBlocking, 0);
+    last_energy_j_ = gpu_.ReadAt(0).published_energy_j;
+  }
+
+  static constexpr double kBlockingPowerW = 80;
+  static synthetic::TimeAndEnergy Truth(InstructionKind kind, int mhz) {
+    const double time_s = (kind == InstructionKind::kForward ? 0.031 : 0.057) * 1400 / mhz;
+    const double power_w = (kind == InstructionKind::kForward ? 420.0 : 350.0) * mhz / 1400;
+    return {time_s, power_w * time_s};
+  }
+
+  struct Spec {
+    int microbatches = 24;
+    int mhz = 1400;
+    Nanoseconds wait = 13 * kMillisecond;
+    double slower = 1;     // What has drifted: times,
+    double thirstier = 1;  // and powers.
+  };
+  protocol::RanStep Step(const Spec& spec) {
+    protocol::RanStep step;
+    step.step = next_step_++;
+    step.begin = now_;
+    gpu_.RequestLock(device::Setting{spec.mhz, spec.mhz}, now_);
+    constexpr int kWarmUp = 6;
+    for (int i = 0; i < kWarmUp; ++i) Run(InstructionKind::kForward, i, spec, step);
+    AdvanceTo(now_ + 250 * kMillisecond, step);
+    for (int i = 0; i < spec.microbatches; ++i) {
+      const int forward = i + kWarmUp;
+      if (forward < spec.microbatches) {
+        Run(InstructionKind::kForward, forward, spec, step);
+      }
+      Run(InstructionKind::kBackward, i, spec, step);
+      if (forward < spec.microbatches) AdvanceTo(now_ + spec.wait, step);
+    }
+    step.end = now_;
+    return step;
+  }
+
+ private:
+  static virtual_gpu::VirtualGpuModel Model() {
+    virtual_gpu::VirtualGpuModel model;
+    model.sm_clocks.count = 2;
+    model.sm_clocks.mhz[0] = 1000;
+    model.sm_clocks.mhz[1] = 1400;
+    model.blocking_power_w = kBlockingPowerW;
+    model.time_noise = 0.01;
+    model.power_noise = 0.01;
+    return model;
+  }
+  void Run(InstructionKind kind, int microbatch, const Spec& spec, protocol::RanStep& step) {
+    synthetic::TimeAndEnergy cost = Truth(kind, spec.mhz);
+    cost.time_s *= spec.slower;
+    cost.energy_j *= spec.slower * spec.thirstier;
+    const Nanoseconds begin = now_;
+    gpu_.Begin(virtual_gpu::FixedInstruction(cost), now_);
+    AdvanceTo(gpu_.FinishTime(), step);
+    step.instructions.push_back({kind, microbatch, 0, begin - step.begin, now_ - begin, spec.mhz});
+  }
+  void AdvanceTo(Nanoseconds until, protocol::RanStep& step) {
+    for (; next_look_ <= until; next_look_ += 20 * kMillisecond) {
+      gpu_.AdvanceTo(next_look_);
+      const double energy_j = gpu_.ReadAt(next_look_).published_energy_j;
+      if (energy_j == last_energy_j_) continue;
+      last_energy_j_ = energy_j;
+      step.energy.push_back(
+          {next_look_ - 20 * kMillisecond - step.begin, next_look_ - step.begin, energy_j});
+    }
+    gpu_.AdvanceTo(until);
+    now_ = until;
+  }
+
+  virtual_gpu::VirtualGpu gpu_;
+  Nanoseconds now_ = 0;
+  Nanoseconds next_look_ = 20 * kMillisecond;
+  double last_energy_j_ = 0;
+  std::int64_t next_step_ = 0;
+};
+
+const MeasuredOption* Find(const std::vector<MeasuredOption>& options, InstructionKind kind,
+                           int mhz) {
+  for (const MeasuredOption& option : options) {
+    if (option.group.kind == kind && option.frequency_mhz == mhz) return &option;
+  }
+  return nullptr;
+}
+
+// 300 jobs x 2 kinds of intervals for 95 %: were all independent, their number would be binomial
+// with a standard deviation of sqrt(600 * 0.95 * 0.05) = 5.3; the two of a job share windows, so at
+// most sqrt(2) of that, 7.5. Four of those are 30.
+TEST(GpuMeasurements, IntervalsCoverTheTruthAsOftenAsTheySay) {
+  constexpr int kJobs = 300;
+  int covered_times = 0;
+  int covered_energies = 0;
+  int covered_blocking = 0;
+  double relative_width = 0;
+  for (int seed = 1; seed <= kJobs; ++seed) {
+    // Not the seeds 1 to 300 that kEstimatedVariances was found with.
+    VirtualJob job(static_cast<std::uint64_t>(1000 + seed));
+    GpuMeasurements gpu({});
+    for (int i = 0; i < 3; ++i) gpu.Add(job.Step({}));
+    const std::vector<MeasuredOption> options = gpu.Options(0);
+    ASSERT_EQ(options.size(), 2u);
+    for (const MeasuredOption& option : options) {
+      const synthetic::TimeAndEnergy truth = VirtualJob::Truth(option.group.kind, 1400);
+      EXPECT_EQ(option.samples, 72);
+      covered_times += std::abs(option.time_s - truth.time_s) <= option.time_ci_s ? 1 : 0;
+      covered_energies += std::abs(option.energy_j() - truth.energy_j) <= option.energy_ci_j();
+      relative_width += option.energy_ci_j() / option.energy_j() / (2 * kJobs);
+    }
+    const PowerEstimate blocking = gpu.BlockingPower();
+    ASSERT_TRUE(blocking.is_identified);
+    covered_blocking += std::abs(blocking.power_w - VirtualJob::kBlockingPowerW) <=
+                        1.98 * blocking.standard_error_w;
+  }
+  RecordProperty("covered_times", covered_times);
+  RecordProperty("covered_energies", covered_energies);
+  RecordProperty("covered_blocking", covered_blocking);
+  RecordProperty("mean_relative_half_width_ppm", static_cast<int>(1e6 * relative_width));
+  EXPECT_NEAR(covered_times, 0.95 * 2 * kJobs, 30);
+  EXPECT_NEAR(covered_energies, 0.95 * 2 * kJobs, 30);
+  // One interval a job: sqrt(300 * 0.95 * 0.05) = 3.8, four of them.
+  EXPECT_NEAR(covered_blocking, 0.95 * kJobs, 15.2);
+}
+
+TEST(GpuMeasurements, KindsThatAlwaysComeTogetherAreNotToldApart) {
+  // Windows that each hold forward and backward in the same parts, and no waiting.
+  GpuMeasurements gpu({});
+  protocol::RanStep step;
+  step.end = 2000 * kMillisecond;
+  for (int i = 0; i < 20; ++i) {
+    const Nanoseconds at = i * 100 * kMillisecond;
+    step.instructions.push_back({InstructionKind::kForward, i, 0, at, 40 * kMillisecond, 1400});
+    step.instructions.push_back(
+        {InstructionKind::kBackward, i, 0, at + 40 * kMillisecond, 60 * kMillisecond, 1400});
+    // Energies that vary a little, so that there is an error to speak of.
+    step.energy.push_back({at, at, 35.0 * i + 0.1 * (i % 3)});
+  }
+  gpu.Add(step);
+  const std::vector<MeasuredOption> options = gpu.Options(0);
+  ASSERT_EQ(options.size(), 2u);
+  for (const MeasuredOption& option : options) {
+    EXPECT_EQ(option.samples, 20);
+    EXPECT_EQ(option.power_w, 0);
+    EXPECT_TRUE(std::isinf(option.power_ci_w));
+  }
+  EXPECT_FALSE(gpu.BlockingPower().is_identified);
+}
+
+TEST(GpuMeasurements, LimitedStepsCountForNothing) {
+  VirtualJob job(1);
+  GpuMeasurements gpu({});
+  protocol::RanStep step = job.Step({});
+  step.is_limited = true;
+  gpu.Add(step);
+  EXPECT_TRUE(gpu.Options(0).empty());
+  EXPECT_EQ(gpu.counts().limited_steps, 1);
+}
+
+TEST(GpuMeasurements, InstructionsUnderASwitchAreLeftOut) {
+  VirtualJob job(1);
+  protocol::RanStep step = job.Step({});
+  // Asked for as the third instruction begins; there 5 ms later, and 5 ms more of latency.
+  const Nanoseconds begin = step.instructions[2].begin;
+  step.clocks.push_back({begin, begin + 5 * kMillisecond, 1400, 2});
+  GpuMeasurements gpu({.switch_latency = 5 * kMillisecond});
+  gpu.Add(step);
+  EXPECT_EQ(gpu.counts().switching_instructions, 1);
+  EXPECT_EQ(Find(gpu.Options(0), InstructionKind::kForward, 1400)->samples, 23);
+  EXPECT_EQ(Find(gpu.Options(0), InstructionKind::kBackward, 1400)->samples, 24);
+  EXPECT_GE(gpu.counts().windows_left_out, 1);
+  // The same clock again is no change.
+  protocol::RanStep next = job.Step({});
+  next.clocks.push_back({next.instructions[2].begin, next.instructions[2].begin, 1400, 2});
+  gpu.Add(next);
+  EXPECT_EQ(gpu.counts().switching_instructions, 1);
+}
+
+TEST(GpuMeasurements, DriftIsNoticedAndMeasuredAnew) {
+  // 5 % in time is 5 % / (1 % / sqrt(24)) = 24 standard errors of a step, of which 2.8 count.
+  VirtualJob job(7);
+  GpuMeasurements gpu({});
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(gpu.Add(job.Step({})).empty());
+  std::vector<DriftAlarm> alarms;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(alarms.empty());
+    alarms = gpu.Add(job.Step({.slower = 1.05}));
+  }
+  ASSERT_EQ(alarms.size(), 2u);
+  EXPECT_EQ(alarms[0].quantity, DriftAlarm::Quantity::kTime);
+  EXPECT_EQ(alarms[0].step, 6);
+  EXPECT_GT(alarms[0].now, alarms[0].before);
+  const std::vector<MeasuredOption> options = gpu.Options(0);
+  const MeasuredOption* forward = Find(options, InstructionKind::kForward, 1400);
+  ASSERT_NE(forward, nullptr);
+  EXPECT_EQ(forward->samples, 24);  // Of the step that told alone.
+  EXPECT_GT(forward->power_w, 0);
+  // Within four standard errors of the new truth, 1 % / sqrt(24) each.
+  EXPECT_NEAR(forward->time_s, 1.05 * 0.031, 4 * 0.031 * 0.01 / std::sqrt(24.0));
+}
+
+TEST(GpuMeasurements, StepThatStalledIsNeitherDriftNorMeasured) {
+  VirtualJob job(7);
+  GpuMeasurements gpu({});
+  for (int i = 0; i < 4; ++i) gpu.Add(job.Step({}));
+  EXPECT_TRUE(gpu.Add(job.Step({.slower = 1.2})).empty());
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(gpu.Add(job.Step({})).empty());
+  EXPECT_EQ(gpu.counts().steps_held_back, 2);  // Forward and backward.
+  const std::vector<MeasuredOption> options = gpu.Options(0);
+  const MeasuredOption* forward = Find(options, InstructionKind::kForward, 1400);
+  EXPECT_EQ(forward->samples, 6 * 24);
+  // Four standard errors; with the step of 20 % more it were 2.9 % off.
+  EXPECT_NEAR(forward->time_s, 0.031, 4 * 0.031 * 0.01 / std::sqrt(6 * 24.0));
+  EXPECT_GT(forward->power_w, 0);
+}
+
+TEST(GpuMeasurements, InstructionThatStalledIsLeftOut) {
+  VirtualJob job(7);
+  GpuMeasurements gpu({});
+  protocol::RanStep step = job.Step({});
+  step.instructions.back().duration *= 3;
+  gpu.Add(step);
+  EXPECT_EQ(gpu.counts().stalled_instructions, 1);
+  const std::vector<MeasuredOption> options = gpu.Options(0);
+  const MeasuredOption* backward = Find(options, InstructionKind::kBackward, 1400);
+  EXPECT_EQ(backward->samples, 23);
+  EXPECT_NEAR(backward->time_s, 0.057, 4 * 0.057 * 0.01 / std::sqrt(23.0));
+}
+
+TEST(GpuMeasurements, RefusedClockIsNotMeasuredAsIfSet) {
+  VirtualJob job(1);
+  GpuMeasurements gpu({});
+  protocol::RanStep step = job.Step({});
+  const Nanoseconds begin = step.instructions[2].begin;
+  step.clocks.push_back({begin, begin + 1, 1000, 4});
+  for (std::size_t i = 2; i < step.instructions.size(); ++i) {
+    step.instructions[i].frequency_mhz = 1000;
+  }
+  gpu.Add(step);
+  EXPECT_EQ(Find(gpu.Options(0), InstructionKind::kForward, 1000), nullptr);
+  // Nor in the steps after it, until one is set.
+  protocol::RanStep next = job.Step({.mhz = 1000});
+  gpu.Add(next);
+  EXPECT_EQ(Find(gpu.Options(0), InstructionKind::kForward, 1000), nullptr);
+  next = job.Step({.mhz = 1000});
+  next.clocks.push_back({-2, -1, 1000, 2});
+  gpu.Add(next);
+  ASSERT_NE(Find(gpu.Options(0), InstructionKind::kForward, 1000), nullptr);
+  EXPECT_EQ(Find(gpu.Options(0), InstructionKind::kForward, 1000)->samples, 24);
+}
+
+TEST(GpuMeasurements, DriftOfPowerIsNoticedWithinAFewSteps) {
+  // 5 % more power; a step knows a power to about 0.5 %.
+  VirtualJob job(11);
+  GpuMeasurements gpu({});
+  for (int i = 0; i < 6; ++i) EXPECT_TRUE(gpu.Add(job.Step({})).empty());
+  int alarms = 0;
+  for (int i = 0; i < 6 && alarms == 0; ++i) {
+    for (const DriftAlarm& alarm : gpu.Add(job.Step({.thirstier = 1.05}))) {
+      EXPECT_EQ(alarm.quantity, DriftAlarm::Quantity::kPower);
+      EXPECT_GT(alarm.now, alarm.before);
+      ++alarms;
+    }
+  }
+  EXPECT_GE(alarms, 1);
+  // Both are still told.
+  for (const MeasuredOption& option : gpu.Options(0)) EXPECT_GT(option.power_w, 0);
+}
+
+// Times of 300 jobs x 20 steps x 2 kinds are 12,000 tests at one false alarm in 21,000 (two sides),
+// and as many of powers: 1.1 expected; 5 were seen. (The
+// variance that z is scaled with is itself estimated, which makes alarms a few times as frequent
+// in the first steps; 8 leaves room for ten times the rate.)
+TEST(GpuMeasurements, FalseAlarmsAreRare) {
+  std::int64_t drifts = 0;
+  for (int seed = 1; seed <= 300; ++seed) {
+    VirtualJob job(static_cast<std::uint64_t>(1000 + seed));
+    GpuMeasurements gpu({});
+    for (int i = 0; i < 20; ++i) gpu.Add(job.Step({}));
+    drifts += gpu.counts().drifts;
+  }
+  RecordProperty("drifts", static_cast<int>(drifts));
+  EXPECT_LE(drifts, 8);
+}
+
+}  // namespace
+}  // namespace perseus::profiler

@@ -1,0 +1,37 @@
+// What was measured of one kind of instruction at one clock: what passes between the room's parts.
+#pragma once
+
+#include <compare>
+
+#include "perseus/base/instruction_kind.h"
+
+namespace perseus::profiler {
+
+// Instructions that are alike: of one kind, on one chunk of one rank, whatever the microbatch.
+struct InstructionGroup {
+  int rank = 0;   // Along the pipeline.
+  int chunk = 0;  // Of the stages on that rank.
+  InstructionKind kind = InstructionKind::kForward;
+  friend auto operator<=>(const InstructionGroup&, const InstructionGroup&) = default;
+};
+
+struct MeasuredOption {
+  InstructionGroup group;
+  int frequency_mhz = 0;
+  int samples = 0;  // Instructions whose time was taken.
+  double time_s = 0;
+  double time_ci_s = 0;  // Half-widths of 95 % confidence intervals.
+  double power_w = 0;    // Mean while it runs, of one GPU.
+  double power_ci_w = 0;
+
+  double energy_j() const { return power_w * time_s; }
+  // Time and power are measured independently of each other (energy_fit.h).
+  double energy_ci_j() const;
+};
+
+// Half-width of a 95 % interval, in standard errors, of a normal distribution.
+inline constexpr double kStandardErrorsOf95 = 1.959964;
+// The same with few degrees of freedom (Student's t); infinite without any.
+double StudentHalfWidth(double degrees_of_freedom);
+
+}  // namespace perseus::profiler

@@ -1,0 +1,273 @@
+#include "perseus/runtime/profiler/profiler_state.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "perseus/base/json_file.h"
+
+namespace perseus::profiler {
+namespace {
+
+using json_file::Node;
+using json_file::Throw;
+using nlohmann::ordered_json;
+
+constexpr int kVersion = 1;
+constexpr int kDeepest = 8;
+constexpr int kMostRanks = 1'000'000;
+constexpr int kMostParameters = 4096;
+constexpr int kHighestMhz = 1'000'000;
+constexpr double kHuge = 1e300;
+constexpr double kMostCount = 9e15;  // Whole in a double.
+
+// The counts by name, for both directions.
+constexpr std::array<std::pair<std::string_view, std::int64_t GpuMeasurements::Counts::*>, 9>
+    kCounts = {{{"steps", &GpuMeasurements::Counts::steps},
+                {"limited_steps", &GpuMeasurements::Counts::limited_steps},
+                {"instructions", &GpuMeasurements::Counts::instructions},
+                {"switching_instructions", &GpuMeasurements::Counts::switching_instructions},
+                {"stalled_instructions", &GpuMeasurements::Counts::stalled_instructions},
+                {"steps_held_back", &GpuMeasurements::Counts::steps_held_back},
+                {"windows", &GpuMeasurements::Counts::windows},
+                {"windows_left_out", &GpuMeasurements::Counts::windows_left_out},
+                {"drifts", &GpuMeasurements::Counts::drifts}}};
+
+ordered_json ToJson(const PowerFit::Sums& sums) {
+  ordered_json normal = ordered_json::array();
+  for (std::size_t i = 0; i < sums.normal.size; ++i) {
+    for (std::size_t j = 0; j <= i; ++j) {
+      const double value = sums.normal.At(i, j);
+      if (value != 0) normal.push_back({i, j, value});
+    }
+  }
+  return {{"squares", sums.squares},
+          {"log_determinant", sums.log_determinant},
+          {"right", sums.right},
+          {"normal", std::move(normal)}};
+}
+
+ordered_json ToJson(const ClockedKind& what, const GpuMeasurements::Record& record) {
+  return {{"chunk", what.chunk},
+          {"kind", Name(what.kind)},
+          {"mhz", what.frequency_mhz},
+          {"parameter", record.parameter},
+          {"samples", record.samples},
+          {"mean_s", record.mean_s},
+          {"squares", record.squares},
+          {"temperature_sum", record.temperature_sum},
+          {"steps", record.steps},
+          {"parameter_before", record.parameter_before},
+          {"residuals", record.residuals},
+          {"residual_squares", record.residual_squares},
+          {"sums", record.sums}};
+}
+
+ordered_json ToJson(const protocol::RankName& name, const KnownGpu& gpu) {
+  const GpuMeasurements::State state = gpu.measurements.state();
+  ordered_json counts;
+  for (const auto& [key, member] : kCounts) counts[std::string(key)] = state.counts.*member;
+  ordered_json records = ordered_json::array();
+  for (const auto& [what, record] : state.records) records.push_back(ToJson(what, record));
+  ordered_json fits = ordered_json::array();
+  for (const PowerFit::Sums& sums : state.fit.sums()) fits.push_back(ToJson(sums));
+  return {{"pipeline", name.pipeline},
+          {"rank", name.rank},
+          {"tensor_rank", name.tensor_rank},
+          {"gpu", gpu.gpu},
+          {"gpu_name", gpu.gpu_name},
+          {"switch_latency_ns", state.settings.switch_latency},
+          {"last_mhz", state.last_frequency_mhz},
+          {"refused", state.is_refused},
+          {"parameters", state.parameters},
+          {"windows", state.fit.windows()},
+          {"counts", std::move(counts)},
+          {"records", std::move(records)},
+          {"fits", std::move(fits)}};
+}
+
+void Require(const Node& node, std::initializer_list<std::string_view> keys) {
+  const std::vector<std::string_view> known(keys);
+  node.RequireObject(known);
+}
+
+std::int64_t Whole(const Node& node, double most, std::string_view unit) {
+  const double value = node.Number(0, most, unit);
+  if (!node.value.is_number_integer()) {
+    Throw("{} is not a whole number (expected {})", node.path, unit);
+  }
+  return static_cast<std::int64_t>(value);
+}
+
+std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int parameters) {
+  Require(node,
+          {"chunk", "kind", "mhz", "parameter", "samples", "mean_s", "squares", "temperature_sum",
+           "steps", "parameter_before", "residuals", "residual_squares", "sums"});
+  ClockedKind what;
+  what.chunk = node.Member("chunk").Count(0, kMostRanks, "a chunk, from 0");
+  const Node kind = node.Member("kind");
+  const std::string kind_name = kind.Text();
+  const auto known = ParseInstructionKind(kind_name);
+  if (!known) Throw("{} \"{}\" is no kind of instruction (such as forward)", kind.path, kind_name);
+  what.kind = *known;
+  what.frequency_mhz = node.Member("mhz").Count(0, kHighestMhz, "MHz");
+  GpuMeasurements::Record record;
+  record.parameter =
+      static_cast<std::size_t>(node.Member("parameter").Count(1, parameters - 1, "its number"));
+  record.samples = Whole(node.Member("samples"), kMostCount, "how many were measured");
+  record.mean_s = node.Member("mean_s").Number(0, kLongestSeconds, "seconds");
+  record.squares = node.Member("squares").Number(0, kHuge, "seconds squared");
+  record.temperature_sum = node.Member("temperature_sum").Number(-kHuge, kHuge, "degrees");
+  record.steps = Whole(node.Member("steps"), kMostCount, "a number of steps");
+  record.parameter_before = static_cast<std::size_t>(
+      node.Member("parameter_before").Count(0, parameters - 1, "its number, or 0"));
+  record.residuals = Whole(node.Member("residuals"), kMostCount, "a number of steps");
+  record.residual_squares = node.Member("residual_squares").Number(0, kHuge, "seconds squared");
+  const Node sums = node.Member("sums");
+  if (sums.ListSize() != record.sums.size()) {
+    Throw("{} does not have {} numbers (measure anew)", sums.path, record.sums.size());
+  }
+  for (std::size_t i = 0; i < record.sums.size(); ++i) {
+    record.sums[i] = sums[i].Number(0, kHuge, "a sum of deviations");
+  }
+  return {what, record};
+}
+
+PowerFit::Sums ReadSums(const Node& node, std::size_t parameters) {
+  Require(node, {"squares", "log_determinant", "right", "normal"});
+  PowerFit::Sums sums;
+  sums.squares = node.Member("squares").Number(0, kHuge, "a sum of squares");
+  sums.log_determinant = node.Member("log_determinant").Number(-kHuge, kHuge, "a logarithm");
+  const Node right = node.Member("right");
+  if (right.ListSize() > parameters) {
+    Throw("{} has more than {} numbers (measure anew)", right.path, parameters);
+  }
+  for (std::size_t i = 0; i < right.ListSize(); ++i) {
+    sums.right.push_back(right[i].Number(-kHuge, kHuge, "a sum of products"));
+  }
+  sums.normal.GrowTo(sums.right.size());
+  const Node normal = node.Member("normal");
+  const int last = static_cast<int>(sums.right.size()) - 1;
+  for (std::size_t k = 0; k < normal.ListSize(); ++k) {
+    const Node entry = normal[k];
+    if (entry.ListSize() != 3) Throw("{} is not [row, column, value]", entry.path);
+    const auto i = static_cast<std::size_t>(entry[0].Count(0, last, "a row"));
+    const auto j = static_cast<std::size_t>(entry[1].Count(0, static_cast<int>(i), "a column"));
+    const double least = i == j ? 0 : -kHuge;
+    sums.normal.At(i, j) = sums.normal.At(j, i) =
+        entry[2].Number(least, kHuge, "a sum of products");
+  }
+  return sums;
+}
+
+GpuMeasurements ReadMeasurements(const Node& node) {
+  GpuMeasurements::State state;
+  state.settings.switch_latency = Whole(node.Member("switch_latency_ns"), 1e12, "nanoseconds");
+  state.last_frequency_mhz = node.Member("last_mhz").Count(0, kHighestMhz, "MHz");
+  state.is_refused = node.Member("refused").Flag();
+  const int parameters = node.Member("parameters").Count(1, kMostParameters, "how many powers");
+  state.parameters = static_cast<std::size_t>(parameters);
+  const Node counts = node.Member("counts");
+  std::vector<std::string_view> names;
+  for (const auto& [key, member] : kCounts) names.push_back(key);
+  counts.RequireObject(names);
+  for (const auto& [key, member] : kCounts) {
+    state.counts.*member = Whole(counts.Member(key), kMostCount, "a count");
+  }
+  const Node records = node.Member("records");
+  std::set<std::size_t> taken;
+  for (std::size_t i = 0; i < records.ListSize(); ++i) {
+    const auto [what, record] = ReadRecord(records[i], parameters);
+    if (!taken.insert(record.parameter).second || !state.records.emplace(what, record).second) {
+      Throw("{} is there twice (remove one)", records[i].path);
+    }
+  }
+  const Node fits = node.Member("fits");
+  std::array<PowerFit::Sums, PowerFit::kRunDeviations.size()> sums;
+  if (fits.ListSize() != sums.size()) {
+    Throw("{} does not have {} entries (measure anew)", fits.path, sums.size());
+  }
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    sums[i] = ReadSums(fits[i], state.parameters);
+    if (sums[i].right.size() != sums[0].right.size()) {
+      Throw("{} is of another size than the first (measure anew)", fits[i].path);
+    }
+  }
+  state.fit =
+      PowerFit::Restore(std::move(sums), node.Member("windows").Number(0, kMostCount, "a count"));
+  return GpuMeasurements::Restore(std::move(state));
+}
+
+std::pair<protocol::RankName, KnownGpu> ReadGpu(const Node& node) {
+  Require(node, {"pipeline", "rank", "tensor_rank", "gpu", "gpu_name", "switch_latency_ns",
+                 "last_mhz", "refused", "parameters", "windows", "counts", "records", "fits"});
+  protocol::RankName name;
+  name.pipeline = node.Member("pipeline").Count(0, kMostRanks, "a pipeline, from 0");
+  name.rank = node.Member("rank").Count(0, kMostRanks, "a rank, from 0");
+  name.tensor_rank = node.Member("tensor_rank").Count(0, kMostRanks, "a rank, from 0");
+  return {name, KnownGpu{node.Member("gpu").Text(), node.Member("gpu_name").Text(),
+                         ReadMeasurements(node)}};
+}
+
+ProfilerState ReadState(const Node& file) {
+  Require(file, {"perseus_profiler", "job", "spent", "gpus"});
+  const int version =
+      file.Member("perseus_profiler", "is it a profiler's state?").Count(0, 1'000'000, "1");
+  if (version != kVersion) {
+    Throw("perseus_profiler is {} (this version reads {}; remove the file to measure anew)",
+          version, kVersion);
+  }
+  ProfilerState state;
+  state.job = file.Member("job").Text();
+  const Node spent = file.Member("spent");
+  Require(spent, {"steps", "seconds"});
+  state.spent.steps = spent.Member("steps").Count(0, 1'000'000'000, "a number of steps");
+  state.spent.seconds = spent.Member("seconds").Number(0, 1e12, "seconds");
+  const Node gpus = file.Member("gpus");
+  for (std::size_t i = 0; i < gpus.ListSize(); ++i) {
+    if (!state.gpus.insert(ReadGpu(gpus[i])).second) {
+      Throw("{} is of a rank that is there twice (remove one)", gpus[i].path);
+    }
+  }
+  return state;
+}
+
+}  // namespace
+
+std::string FormatProfilerState(const ProfilerState& state) {
+  ordered_json gpus = ordered_json::array();
+  for (const auto& [name, gpu] : state.gpus) gpus.push_back(ToJson(name, gpu));
+  const ordered_json file = {
+      {"perseus_profiler", kVersion},
+      {"job", state.job},
+      {"spent", {{"steps", state.spent.steps}, {"seconds", state.spent.seconds}}},
+      {"gpus", std::move(gpus)}};
+  return file.dump() + '\n';
+}
+
+Result<ProfilerState> ParseProfilerState(std::string_view text, std::string_view name) {
+  return json_file::Read(text, name, kDeepest, [](const Node& file) { return ReadState(file); });
+}
+
+Result<void> CheckSameJob(const ProfilerState& state, std::string_view job, std::string_view name) {
+  if (state.job == job) return {};
+  return Fail(
+      "{}: measured for the job \"{}\", and this one is \"{}\" (remove the file to measure "
+      "anew)",
+      name, state.job, job);
+}
+
+Result<void> CheckSameGpu(const ProfilerState& state, const protocol::RankHeader& header,
+                          std::string_view name) {
+  const auto known = state.gpus.find(header.name);
+  if (known == state.gpus.end() || known->second.gpu_name == header.gpu_name) return {};
+  return Fail(
+      "{}: {} was measured on \"{}\" and runs on \"{}\" now (remove the file to measure "
+      "anew)",
+      name, Name(header.name), known->second.gpu_name, header.gpu_name);
+}
+
+}  // namespace perseus::profiler

@@ -1,0 +1,115 @@
+// A profiler that is restarted knows what it knew, and takes no other job's measurements for its
+// own.
+#include "perseus/runtime/profiler/profiler_state.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace perseus::profiler {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// Forward and backward in turn, with waiting, and energies that tell them apart.
+protocol::RanStep Step(int number) {
+  protocol::RanStep step;
+  step.step = number;
+  step.end = 2'400'000'000;
+  for (int i = 0; i < 20; ++i) {
+    const Nanoseconds at = Nanoseconds{i} * 113'000'000;
+    step.instructions.push_back({InstructionKind::kForward, i, 0, at, 31'000'000 + i * 1000, 1400});
+    step.instructions.push_back(
+        {InstructionKind::kBackward, i, 0, at + 40'000'000, 57'000'000 - i * 3000, 1400});
+  }
+  for (int i = 0; i < 23; ++i) {
+    const Nanoseconds at = Nanoseconds{i} * 100'000'000;
+    step.energy.push_back({at, at + 10'000'000, 31.0 * i + (i * i) % 7});
+  }
+  return step;
+}
+
+ProfilerState MakeState() {
+  ProfilerState state;
+  state.job = "1f1b 2x20";
+  state.spent = {36, 171.25};
+  GpuMeasurements gpu({.switch_latency = 3'000'000});
+  gpu.Add(Step(0));
+  gpu.Add(Step(1));
+  state.gpus.insert({protocol::RankName{0, 1, 0}, KnownGpu{"GPU-1", "Virtual A100", std::move(gpu)}});
+  return state;
+}
+
+TEST(ProfilerState, ARestartedProfilerGoesOnAsIfNothingHadHappened) {
+  ProfilerState before = MakeState();
+  Result<ProfilerState> after = ParseProfilerState(FormatProfilerState(before), "state.json");
+  ASSERT_TRUE(after) << after.error().message;
+  EXPECT_EQ(after->job, before.job);
+  EXPECT_EQ(after->spent.steps, 36);
+  EXPECT_EQ(after->spent.seconds, 171.25);
+  EXPECT_EQ(FormatProfilerState(*after), FormatProfilerState(before));
+  GpuMeasurements& one = before.gpus.at({0, 1, 0}).measurements;
+  GpuMeasurements& other = after->gpus.at({0, 1, 0}).measurements;
+  one.Add(Step(2));
+  other.Add(Step(2));
+  const std::vector<MeasuredOption> expected = one.Options(1);
+  const std::vector<MeasuredOption> options = other.Options(1);
+  ASSERT_EQ(options.size(), expected.size());
+  ASSERT_FALSE(options.empty());
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    EXPECT_EQ(options[i].samples, 60);
+    EXPECT_EQ(options[i].time_s, expected[i].time_s);
+    EXPECT_EQ(options[i].power_w, expected[i].power_w);
+    EXPECT_GT(options[i].power_w, 0);
+    EXPECT_EQ(options[i].power_ci_w, expected[i].power_ci_w);
+  }
+  EXPECT_EQ(FormatProfilerState(*after), FormatProfilerState(before));
+}
+
+TEST(ProfilerState, AnotherJobsMeasurementsAreRefused) {
+  const ProfilerState state = MakeState();
+  EXPECT_TRUE(CheckSameJob(state, "1f1b 2x20", "s.json"));
+  EXPECT_EQ(
+      CheckSameJob(state, "gpipe 2x20", "s.json").error().message,
+      "s.json: measured for the job \"1f1b 2x20\", and this one is \"gpipe 2x20\" (remove the "
+      "file to measure anew)");
+  protocol::RankHeader header;
+  header.name = {0, 1, 0};
+  header.gpu_name = "Virtual A100";
+  EXPECT_TRUE(CheckSameGpu(state, header, "s.json"));
+  header.gpu_name = "Virtual A40";
+  EXPECT_EQ(CheckSameGpu(state, header, "s.json").error().message,
+            "s.json: p0-r1-t0 was measured on \"Virtual A100\" and runs on \"Virtual A40\" now "
+            "(remove the file to measure anew)");
+  header.name.rank = 0;  // Never seen: nothing to contradict.
+  EXPECT_TRUE(CheckSameGpu(state, header, "s.json"));
+}
+
+std::string Replaced(std::string_view from, std::string_view to) {
+  std::string text = FormatProfilerState(MakeState());
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(ProfilerState, MistakesAreToldWithTheirPlace) {
+  const auto message = [](std::string_view from, std::string_view to) {
+    const Result<ProfilerState> state = ParseProfilerState(Replaced(from, to), "s.json");
+    return state ? std::string("accepted") : state.error().message;
+  };
+  EXPECT_EQ(
+      message("\"perseus_profiler\":1", "\"perseus_profiler\":2"),
+      "s.json: perseus_profiler is 2 (this version reads 1; remove the file to measure anew)");
+  EXPECT_THAT(message("\"steps\":36", "\"steps\":-1"), StartsWith("s.json: spent.steps is not"));
+  EXPECT_THAT(message("\"forward\"", "\"sideways\""),
+              HasSubstr("gpus[0].records[0].kind \"sideways\" is no kind"));
+  EXPECT_THAT(message("\"parameter\":1", "\"parameter\":99"),
+              HasSubstr("gpus[0].records[0].parameter is not"));
+  EXPECT_THAT(message("\"parameter\":1", "\"parameter\":2"), HasSubstr("is there twice"));
+  EXPECT_THAT(message("\"right\":[", "\"right\":[1,1,1,"), HasSubstr("fits[0].right has more"));
+  EXPECT_THAT(message("\"gpu_name\"", "\"gpu_nome\""), HasSubstr("gpus[0] has no key"));
+  EXPECT_THAT(ParseProfilerState("{", "s.json").error().message, StartsWith("s.json:1: not JSON"));
+}
+
+}  // namespace
+}  // namespace perseus::profiler

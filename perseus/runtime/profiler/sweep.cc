@@ -1,0 +1,481 @@
+#include "perseus/runtime/profiler/sweep.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <numbers>
+#include <optional>
+#include <utility>
+
+#include "perseus/planning/frontier/deadline.h"
+#include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/plan/planner.h"
+#include "perseus/runtime/profiler/option_model.h"
+
+namespace perseus::profiler {
+namespace {
+
+// The descent, as parts of the highest clock. Below 0.6 of it GPUs lose energy again.
+constexpr std::array kDescent = {1.0, 0.88, 0.77, 0.66};
+
+// Rounds' worth of steps at the highest clocks: they slow nothing down, and the deadline of every
+// plan hangs on them.
+constexpr int kBaselineRounds = 3;
+
+// A round takes up to so much longer than predicted (its clocks are often new to the model), and
+// the budget has to hold all the same.
+constexpr double kPredictionError = 0.04;
+
+// How many candidates of greatest gain are looked at for what they say of others.
+constexpr std::size_t kCandidates = 256;
+
+// E[(deviation N - distance)^+].
+double ExpectedImprovement(double distance, double deviation) {
+  if (deviation <= 0) return 0;
+  const double z = distance / deviation;
+  const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi);
+  return deviation * (density - z * 0.5 * std::erfc(z / std::numbers::sqrt2));
+}
+
+// The sweep so far, laid out for one decision.
+class Chooser {
+ public:
+  Chooser(const SweepJob& job, const SweepBudget& budget, std::span<const MeasuredOption> measured)
+      : job_(job),
+        budget_(budget),
+        groups_(GroupsOf(job.schedule)),
+        model_(measured, job.sharing) {}
+
+  std::optional<std::vector<int>> Descent() const;
+  Result<void> ComputeGains();
+  std::vector<int> MostGain();
+
+  double chosen_gain() const { return chosen_gain_ / iteration_energy_j_; }
+  Result<double> StepSeconds(std::span<const int> clocks) const;
+  // With groups at higher clocks, slowest first, until a step takes at most `most_s`.
+  Result<std::vector<int>> RaisedTo(double most_s, std::vector<int> clocks) const;
+  std::vector<protocol::KindClock> Named(std::span<const int> clocks) const;
+  std::vector<int> AllHighest() const;
+  // Whether every group was measured at its highest clock.
+  bool KnowsAll() const;
+
+ private:
+  struct Candidate {
+    std::size_t group = 0;
+    std::size_t clock = 0;
+    double gain = 0;
+  };
+  // What groups of a kind tell of each other at one clock.
+  struct Telling {
+    std::vector<std::pair<std::size_t, std::size_t>> groups;  // And the clock's place in theirs.
+    std::vector<std::vector<double>> parts;                   // [by][of]
+    std::size_t PlaceOf(std::size_t group) const;
+  };
+  const std::vector<int>& ClocksOf(std::size_t group) const {
+    return job_.clocks_mhz[static_cast<std::size_t>(groups_[group].rank)];
+  }
+  int Highest(std::size_t group) const { return ClocksOf(group).back(); }
+  int MeasuredCount(std::size_t group) const;
+  bool OnlyLoses(std::size_t group) const;
+  bool IsAllowed(std::size_t group, int mhz) const;
+  void AddGains(const schedule::OperationGraph& graph, std::size_t group, std::span<const double> prices_w);
+  void Serve(const Candidate& candidate, std::vector<int>& clocks);
+  std::vector<std::size_t> AtOneClockWith(std::size_t group) const;
+  const Telling& TellingAt(InstructionKind kind, int mhz);
+  double GainForAll(const Candidate& candidate);
+  std::size_t GroupOf(const schedule::OptionSet& set) const;
+
+  const SweepJob& job_;
+  const SweepBudget& budget_;
+  std::vector<InstructionGroup> groups_;
+  OptionModel model_;
+  std::map<std::pair<InstructionKind, int>, Telling> telling_;
+  std::vector<std::vector<double>> gains_;  // [group][clock] J an iteration.
+  double iteration_energy_j_ = 1;
+  double chosen_gain_ = 0;
+};
+
+int Nearest(std::span<const int> clocks, double wanted_mhz) {
+  return *std::min_element(clocks.begin(), clocks.end(), [&](int a, int b) {
+    return std::abs(a - wanted_mhz) < std::abs(b - wanted_mhz);
+  });
+}
+
+int Chooser::MeasuredCount(std::size_t group) const {
+  int count = 0;
+  for (const int mhz : ClocksOf(group)) count += model_.Measured(groups_[group], mhz) ? 1 : 0;
+  return count;
+}
+
+// Whether of the two lowest measured clocks the lower takes more effective energy, beyond doubt.
+bool Chooser::OnlyLoses(std::size_t group) const {
+  const MeasuredOption* lower = nullptr;
+  for (const int mhz : ClocksOf(group)) {
+    const MeasuredOption* option = model_.Measured(groups_[group], mhz);
+    if (option == nullptr || option->power_w <= 0) continue;
+    if (lower == nullptr) {
+      lower = option;
+      continue;
+    }
+    const double waiting_w = job_.model.blocking_power_w;
+    const double loss_j =
+        lower->energy_j() - option->energy_j() - waiting_w * (lower->time_s - option->time_s);
+    return loss_j > std::hypot(lower->energy_ci_j(), option->energy_ci_j());
+  }
+  return false;
+}
+
+std::vector<int> Chooser::AllHighest() const {
+  std::vector<int> clocks;
+  for (std::size_t group = 0; group < groups_.size(); ++group) clocks.push_back(Highest(group));
+  return clocks;
+}
+
+// The clocks of the next round of the descent; nothing once every group has done or left it.
+std::optional<std::vector<int>> Chooser::Descent() const {
+  const int descent = std::min(budget_.frequencies, static_cast<int>(kDescent.size()));
+  bool descends = false;
+  std::vector<int> clocks = AllHighest();
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    for (int i = 0; i < descent; ++i) {
+      const int mhz =
+          Nearest(ClocksOf(group), kDescent[static_cast<std::size_t>(i)] * Highest(group));
+      if (model_.Measured(groups_[group], mhz)) continue;
+      if (i > 1 && OnlyLoses(group)) break;
+      clocks[group] = mhz;
+      descends = true;
+      break;
+    }
+  }
+  if (!descends) return std::nullopt;
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    for (const std::size_t other : AtOneClockWith(group)) {
+      clocks[group] = std::min(clocks[group], clocks[other]);
+    }
+  }
+  return clocks;
+}
+
+// The group itself, and those whose clock is not their own.
+std::vector<std::size_t> Chooser::AtOneClockWith(std::size_t group) const {
+  if (job_.clocks == SweepJob::Clocks::kOneAGroup) return {group};
+  std::vector<std::size_t> others;
+  for (std::size_t other = 0; other < groups_.size(); ++other) {
+    if (groups_[other].rank == groups_[group].rank) others.push_back(other);
+  }
+  return others;
+}
+
+bool Chooser::IsAllowed(std::size_t group, int mhz) const {
+  return model_.Measured(groups_[group], mhz) || MeasuredCount(group) < budget_.frequencies;
+}
+
+std::size_t Chooser::GroupOf(const schedule::OptionSet& set) const {
+  const InstructionGroup wanted{set.stage, set.chunk, set.kind};
+  return static_cast<std::size_t>(std::lower_bound(groups_.begin(), groups_.end(), wanted) -
+                                  groups_.begin());
+}
+
+// What one instruction of the group saves, on average, by each option's measurement, summed over
+// the instructions' prices of time.
+void Chooser::AddGains(const schedule::OperationGraph& graph, std::size_t group,
+                       std::span<const double> prices_w) {
+  const std::vector<int>& clocks = ClocksOf(group);
+  std::vector<OptionModel::Prediction> predictions;
+  for (const int mhz : clocks) predictions.push_back(model_.At(groups_[group], mhz));
+  const auto set = std::find_if(
+      graph.option_sets.begin(), graph.option_sets.end(),
+      [&](const schedule::OptionSet& s) { return IsComputation(s.kind) && GroupOf(s) == group; });
+  const double waiting_w = job_.model.blocking_power_w;
+  for (const double price_w : prices_w) {
+    const double time_w = price_w - waiting_w;
+    std::vector<double> costs_j;
+    for (std::size_t i = 0; i < clocks.size(); ++i) {
+      // The graph's options have the highest clock first.
+      const profile::Option& option = set->options[clocks.size() - 1 - i];
+      costs_j.push_back(option.energy_j / job_.model.gpus_per_stage +
+                        time_w * ToSeconds(option.time));
+    }
+    const auto best = std::min_element(costs_j.begin(), costs_j.end());
+    double second = std::numeric_limits<double>::infinity();
+    for (auto cost = costs_j.begin(); cost != costs_j.end(); ++cost) {
+      if (cost != best) second = std::min(second, *cost);
+    }
+    for (std::size_t i = 0; i < clocks.size(); ++i) {
+      const OptionModel::Prediction& p = predictions[i];
+      const double deviation_j = std::hypot((p.energy_j() + time_w * p.time_s) * p.time_deviation,
+                                            p.energy_j() * p.power_deviation);
+      const double distance_j = &costs_j[i] == &*best ? second - *best : costs_j[i] - *best;
+      gains_[group][i] += ExpectedImprovement(distance_j, deviation_j);
+    }
+  }
+}
+
+Result<void> Chooser::ComputeGains() {
+  std::vector<MeasuredOption> measured;
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    for (const int mhz : ClocksOf(group)) {
+      const MeasuredOption* option = model_.Measured(groups_[group], mhz);
+      if (option != nullptr) measured.push_back(*option);
+    }
+  }
+  const Result<profile::Profile> profile = PlanningProfile(job_, measured, {.time_margin = 0});
+  if (!profile) return Fail(profile);
+  Result<schedule::OperationGraph> graph = schedule::BuildOperationGraph(job_.schedule, *profile, job_.model);
+  if (!graph) return Fail(graph);
+  const int gpus = job_.model.gpus_per_stage;
+  const Result<plan::Planner> planner =
+      plan::Planner::Create(*std::move(graph), {.blocking_power_w = job_.model.blocking_power_w * gpus},
+                      plan::Planner::FewOptions::kAccept);
+  if (!planner) return Fail(planner);
+  const double waiting_w = job_.model.blocking_power_w * gpus * planner->ranks();
+  const Result<frontier::Solution> solution =
+      frontier::SolveDeadline(planner->network(), planner->baseline().time,
+                    static_cast<Microwatts>(waiting_w * kMicrowattsPerWatt));
+  if (!solution) return Fail(solution);
+  iteration_energy_j_ = planner->baseline().energy_j / gpus;
+
+  std::vector<std::vector<double>> prices_w(groups_.size());
+  for (std::size_t i = 0; i < planner->graph().operations.size(); ++i) {
+    const schedule::OptionSet& set = planner->graph().options_of(static_cast<int>(i));
+    if (!IsComputation(set.kind)) continue;
+    prices_w[GroupOf(set)].push_back(ToWatts(solution->flow[i]) / gpus);
+  }
+  gains_.clear();
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    gains_.emplace_back(ClocksOf(group).size());
+    AddGains(planner->graph(), group, prices_w[group]);
+  }
+  return {};
+}
+
+// Of the groups of the kind that have that clock: [by][of] how much of what is unknown of `of` a
+// measurement of `by` takes away, as a part of the variance.
+const Chooser::Telling& Chooser::TellingAt(InstructionKind kind, int mhz) {
+  const auto [place, is_new] = telling_.try_emplace({kind, mhz});
+  Telling& telling = place->second;
+  if (!is_new) return telling;
+  std::vector<InstructionGroup> names;
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    const std::vector<int>& clocks = ClocksOf(group);
+    const auto at = std::lower_bound(clocks.begin(), clocks.end(), mhz);
+    if (groups_[group].kind != kind || at == clocks.end() || *at != mhz) continue;
+    telling.groups.push_back({group, static_cast<std::size_t>(at - clocks.begin())});
+    names.push_back(groups_[group]);
+  }
+  const OptionModel::Covariances covariances = model_.CovariancesAt(names, mhz);
+  const auto part = [](const std::vector<std::vector<double>>& c, std::size_t by, std::size_t of,
+                       double error) {
+    return c[by][of] * c[by][of] / ((c[by][by] + error * error) * std::max(c[of][of], 1e-14));
+  };
+  for (std::size_t by = 0; by < names.size(); ++by) {
+    telling.parts.emplace_back();
+    for (std::size_t of = 0; of < names.size(); ++of) {
+      const double both = 0.5 * (part(covariances.time, by, of, model_.usual_time_error(kind)) +
+                                 part(covariances.power, by, of, model_.usual_power_error(kind)));
+      telling.parts.back().push_back(std::min(1.0, both));
+    }
+  }
+  return telling;
+}
+
+std::size_t Chooser::Telling::PlaceOf(std::size_t group) const {
+  return static_cast<std::size_t>(
+      std::find_if(groups.begin(), groups.end(),
+                   [&](const auto& member) { return member.first == group; }) -
+      groups.begin());
+}
+
+// What is gained for all groups if one of them measures there.
+double Chooser::GainForAll(const Candidate& candidate) {
+  const InstructionKind kind = groups_[candidate.group].kind;
+  const Telling& telling = TellingAt(kind, ClocksOf(candidate.group)[candidate.clock]);
+  const std::vector<double>& parts = telling.parts[telling.PlaceOf(candidate.group)];
+  double gain = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    gain += parts[i] * gains_[telling.groups[i].first][telling.groups[i].second];
+  }
+  return gain;
+}
+
+void Chooser::Serve(const Candidate& candidate, std::vector<int>& clocks) {
+  const int mhz = ClocksOf(candidate.group)[candidate.clock];
+  clocks[candidate.group] = mhz;
+  const Telling& telling = TellingAt(groups_[candidate.group].kind, mhz);
+  const std::vector<double>& parts = telling.parts[telling.PlaceOf(candidate.group)];
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    double& gain = gains_[telling.groups[i].first][telling.groups[i].second];
+    chosen_gain_ += gain * parts[i];
+    gain -= gain * parts[i];
+  }
+}
+
+// A clock for every group, those of most gain first.
+std::vector<int> Chooser::MostGain() {
+  std::vector<int> clocks(groups_.size(), 0);
+  while (std::ranges::find(clocks, 0) != clocks.end()) {
+    std::vector<Candidate> candidates;
+    for (std::size_t group = 0; group < groups_.size(); ++group) {
+      if (clocks[group] != 0) continue;
+      for (std::size_t i = 0; i < gains_[group].size(); ++i) {
+        if (!IsAllowed(group, ClocksOf(group)[i])) continue;
+        candidates.push_back({group, i, gains_[group][i]});
+      }
+    }
+    const auto by_gain = [](const Candidate& a, const Candidate& b) { return a.gain > b.gain; };
+    std::stable_sort(candidates.begin(), candidates.end(), by_gain);
+    candidates.resize(std::min(candidates.size(), kCandidates));
+    for (Candidate& candidate : candidates) candidate.gain = GainForAll(candidate);
+    Candidate best = *std::min_element(candidates.begin(), candidates.end(), by_gain);
+    for (const std::size_t group : AtOneClockWith(best.group)) {
+      best.group = group;
+      Serve(best, clocks);
+    }
+  }
+  return clocks;
+}
+
+// What a step takes at these clocks, by the model.
+Result<double> Chooser::StepSeconds(std::span<const int> clocks) const {
+  std::vector<profile::ProfileEntry> entries;
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    const OptionModel::Prediction p = model_.At(groups_[group], clocks[group]);
+    profile::Option option;
+    option.frequency_mhz = clocks[group];
+    option.time = ToNanoseconds(p.time_s);
+    option.energy_j = p.energy_j();
+    entries.push_back({groups_[group].rank, groups_[group].chunk, groups_[group].kind, {option}});
+  }
+  const profile::Profile profile("the round", {}, std::move(entries));
+  Result<schedule::OperationGraph> graph = schedule::BuildOperationGraph(job_.schedule, profile, job_.model);
+  if (!graph) return Fail(graph);
+  const plan::Evaluator evaluator(*graph, {.blocking_power_w = job_.model.blocking_power_w});
+  return ToSeconds(evaluator.Evaluate(std::vector<int>(graph->operations.size(), 0)).time);
+}
+
+Result<std::vector<int>> Chooser::RaisedTo(double most_s, std::vector<int> clocks) const {
+  while (true) {
+    const Result<double> seconds = StepSeconds(clocks);
+    if (!seconds) return Fail(seconds);
+    // The group that is slowed down most.
+    std::size_t slowest = groups_.size();
+    double least_part = 1;
+    for (std::size_t group = 0; group < groups_.size(); ++group) {
+      const double part = static_cast<double>(clocks[group]) / Highest(group);
+      if (part < least_part) {
+        least_part = part;
+        slowest = group;
+      }
+    }
+    if (*seconds <= most_s || slowest == groups_.size()) return clocks;
+    for (const std::size_t group : AtOneClockWith(slowest)) clocks[group] = Highest(group);
+  }
+}
+
+std::vector<protocol::KindClock> Chooser::Named(std::span<const int> clocks) const {
+  std::vector<protocol::KindClock> named;
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    named.push_back(
+        {groups_[group].rank, groups_[group].chunk, groups_[group].kind, clocks[group]});
+  }
+  return named;
+}
+
+bool Chooser::KnowsAll() const {
+  return std::ranges::all_of(groups_, [&](const InstructionGroup& group) {
+    const int highest = job_.clocks_mhz[static_cast<std::size_t>(group.rank)].back();
+    const MeasuredOption* option = model_.Measured(group, highest);
+    return option != nullptr && option->power_w > 0;
+  });
+}
+
+Result<void> CheckJob(const SweepJob& job, std::span<const MeasuredOption> measured) {
+  for (std::size_t rank = 0; rank < job.schedule.ranks.size(); ++rank) {
+    if (rank >= job.clocks_mhz.size() || job.clocks_mhz[rank].empty()) {
+      return Fail("there are no clocks to choose from for rank {} (its log has sm_clocks_mhz)",
+                  rank);
+    }
+  }
+  const std::vector<InstructionGroup> groups = GroupsOf(job.schedule);
+  for (const MeasuredOption& option : measured) {
+    if (std::ranges::binary_search(groups, option.group)) continue;
+    return Fail(
+        "{} of chunk {} on rank {} was measured, but the schedule {} computes none (is it "
+        "of another job?)",
+        Name(option.group.kind), option.group.chunk, option.group.rank, job.schedule.name);
+  }
+  return {};
+}
+
+SweepRound Over(std::string reason) {
+  SweepRound round;
+  round.reason = std::move(reason);
+  return round;
+}
+
+}  // namespace
+
+Result<void> CheckBudget(const SweepBudget& budget) {
+  // The rounds at the highest clocks, one at lower ones, and the step in which clocks land before.
+  const int least = (kBaselineRounds + 1) * budget.steps_per_round + 1;
+  if (budget.steps >= least) return {};
+  return Fail(
+      "a budget of {} steps is spent before any clock but the highest was measured, at {} steps a "
+      "round (raise --budget-steps to {} at least, better to 40, or lower --steps-per-round)",
+      budget.steps, budget.steps_per_round, least);
+}
+
+double SweepSpent::Slowdown(double baseline_s) const {
+  return steps == 0 ? 0 : seconds / (steps * baseline_s) - 1;
+}
+
+Result<SweepRound> ChooseRound(const SweepJob& job, const SweepBudget& budget,
+                               std::span<const MeasuredOption> measured, const SweepSpent& spent) {
+  if (const Result<void> checked = CheckJob(job, measured); !checked) return Fail(checked);
+  if (spent.steps >= budget.steps) {
+    return Over(fmt::format("the budget of {} steps is spent", budget.steps));
+  }
+  Chooser chooser(job, budget, measured);
+  SweepRound round;
+  round.steps = std::min(budget.steps_per_round, budget.steps - spent.steps);
+  round.gain = 1;
+  round.reason = "descent";
+  if (!chooser.KnowsAll()) {
+    round.clocks = chooser.Named(chooser.AllHighest());
+    round.steps = std::min(kBaselineRounds * budget.steps_per_round, budget.steps - spent.steps);
+    return round;
+  }
+  std::optional<std::vector<int>> clocks = chooser.Descent();
+  if (!clocks) {
+    if (const Result<void> computed = chooser.ComputeGains(); !computed) return Fail(computed);
+    clocks = chooser.MostGain();
+    round.gain = chooser.chosen_gain();
+    round.reason = "adaptive";
+    if (round.gain < budget.least_gain) {
+      return Over(fmt::format("another round would change the plan by {:.3f} % of its energy",
+                              100 * round.gain));
+    }
+  }
+  const Result<double> baseline_s = chooser.StepSeconds(chooser.AllHighest());
+  if (!baseline_s) return Fail(baseline_s);
+  const double left_s =
+      budget.slowdown * budget.steps * *baseline_s - (spent.seconds - spent.steps * *baseline_s);
+  const double most_s = *baseline_s * (1 - kPredictionError) + std::max(0.0, left_s) / round.steps;
+  const Result<std::vector<int>> affordable = chooser.RaisedTo(most_s, *std::move(clocks));
+  if (!affordable) return Fail(affordable);
+  // Not even steps at the highest clocks are sure to fit.
+  if (most_s <= *baseline_s) {
+    return Over(fmt::format("the budget of {:.1f} % slowdown over {} steps is spent",
+                            100 * budget.slowdown, budget.steps));
+  }
+  const Result<double> predicted_s = chooser.StepSeconds(*affordable);
+  if (!predicted_s) return Fail(predicted_s);
+  round.predicted_s = *predicted_s;
+  round.clocks = chooser.Named(*affordable);
+  return round;
+}
+
+}  // namespace perseus::profiler

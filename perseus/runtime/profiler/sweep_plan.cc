@@ -1,0 +1,87 @@
+#include "perseus/runtime/profiler/sweep_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "perseus/runtime/profiler/option_model.h"
+
+namespace perseus::profiler {
+
+std::vector<InstructionGroup> GroupsOf(const schedule::Schedule& schedule) {
+  std::vector<InstructionGroup> groups;
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    for (const schedule::Action& action : schedule.ranks[rank]) {
+      if (!IsComputation(action.kind)) continue;
+      const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(action.stage)];
+      groups.push_back({static_cast<int>(rank), chunk, action.kind});
+    }
+  }
+  std::sort(groups.begin(), groups.end());
+  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+  return groups;
+}
+
+Result<profile::Profile> PlanningProfile(const SweepJob& job, std::span<const MeasuredOption> measured,
+                                const PlanningProfileSpec& spec) {
+  const OptionModel model(measured, job.sharing);
+  std::vector<profile::ProfileEntry> entries;
+  for (const InstructionGroup& group : GroupsOf(job.schedule)) {
+    profile::ProfileEntry entry{group.rank, group.chunk, group.kind, {}};
+    const std::vector<int>& clocks = job.clocks_mhz[static_cast<std::size_t>(group.rank)];
+    for (const int mhz : clocks) {
+      const MeasuredOption* known = model.Measured(group, mhz);
+      const bool is_measured = known != nullptr && known->power_w > 0;
+      if (!is_measured && spec.options == PlanningProfileSpec::Options::kMeasured) continue;
+      if (!model.Knows(group.kind)) continue;
+      const OptionModel::Prediction p = model.At(group, mhz);
+      const double margin = mhz == clocks.back() ? 0 : spec.time_margin * p.time_deviation;
+      profile::Option option;
+      option.frequency_mhz = mhz;
+      option.time = ToNanoseconds(p.time_s * (1 + margin));
+      option.energy_j = p.energy_j();
+      option.samples = is_measured ? known->samples : 0;
+      option.time_ci_s = kStandardErrorsOf95 * p.time_deviation * p.time_s;
+      option.energy_ci_j =
+          kStandardErrorsOf95 * p.energy_j() * std::hypot(p.time_deviation, p.power_deviation);
+      entry.options.push_back(std::move(option));
+    }
+    if (entry.options.empty()) {
+      return Fail("nothing was measured of {} on rank {} (chunk {}) yet (let the job train on)",
+                  Name(group.kind), group.rank, group.chunk);
+    }
+    entries.push_back(std::move(entry));
+  }
+  return profile::Profile("the profiler's measurements", {}, std::move(entries));
+}
+
+Result<plan::Planner> PlannerOf(const SweepJob& job, const profile::Profile& profile) {
+  Result<schedule::OperationGraph> graph = schedule::BuildOperationGraph(job.schedule, profile, job.model);
+  if (!graph) return Fail(graph);
+  return plan::Planner::Create(*std::move(graph),
+                         {.blocking_power_w = job.model.blocking_power_w * job.model.gpus_per_stage,
+                          .switch_latency = job.switch_latency},
+                         plan::Planner::FewOptions::kAccept);
+}
+
+Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOption> measured,
+                                const plan::Target& target, const PlanningProfileSpec& spec) {
+  const Result<profile::Profile> profile = PlanningProfile(job, measured, spec);
+  if (!profile) return Fail(profile);
+  Result<plan::Planner> planner = PlannerOf(job, *profile);
+  if (!planner) return Fail(planner);
+  std::optional<plan::Frontier> frontier;
+  if (plan::NeedsFrontier(target.kind)) {
+    Result<plan::Frontier> computed = planner->ComputeFrontier();
+    if (!computed) return Fail(computed);
+    frontier = *std::move(computed);
+  }
+  Result<plan::Plan> plan = plan::PlanForTarget(*planner, frontier ? &*frontier : nullptr, target);
+  if (!plan) return Fail(plan);
+  return SweepPlan{*std::move(planner), *std::move(plan)};
+}
+
+}  // namespace perseus::profiler

@@ -1,0 +1,106 @@
+#include "perseus/runtime/protocol/orders_desk.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "perseus/base/file.h"
+
+namespace perseus::protocol {
+
+std::int64_t StepsAhead(double orders_take_s, double step_time_s) {
+  // The step that runs is not over yet.
+  return 2 + static_cast<std::int64_t>(std::ceil(orders_take_s / step_time_s));
+}
+
+namespace {
+
+// Where locks cannot be had (some network file systems), null.
+Result<std::shared_ptr<const int>> Lock(const std::filesystem::path& job_directory) {
+  const std::filesystem::path path = job_directory / "coordinator.lock";
+  // Orders may be given before the first rank makes the directory.
+  std::error_code error;
+  std::filesystem::create_directories(job_directory, error);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) {
+    return FailAs(ErrorKind::kSystem,
+                  "{}: cannot be opened: {} (who writes orders needs to write there)",
+                  path.string(), std::strerror(errno));
+  }
+  // Whatever the umask: a node and those whose jobs run there are different users. Only its maker
+  // can, and has to.
+  static_cast<void>(::fchmod(fd, 0666));
+  std::shared_ptr<const int> lock(new int(fd), [](const int* held) {
+    ::close(*held);
+    delete held;
+  });
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno != EWOULDBLOCK) return std::shared_ptr<const int>();
+  return FailAs(
+      ErrorKind::kSystem,
+      "{}: another perseus gives this job its orders (wait for its tune or verify, or end "
+      "it: it gives back what was in force before)",
+      path.string());
+}
+
+}  // namespace
+
+Result<OrdersDesk> OrdersDesk::Open(const std::filesystem::path& job_directory) {
+  auto lock = Lock(job_directory);
+  if (!lock) return Fail(lock);
+  const auto now = ReadOrders(job_directory);
+  if (!now) return Fail(now);
+  const auto kept = ReadOrdersBefore(job_directory);
+  if (!kept) return Fail(kept);
+  OrdersDesk desk(job_directory);
+  desk.lock_ = *std::move(lock);
+  desk.before_.own = true;
+  desk.is_kept_ = kept->has_value();
+  if (*kept) {
+    desk.before_ = **kept;
+  } else if (*now && !(*now)->until_step) {
+    desk.before_ = **now;
+  }
+  if (*now) desk.version_ = (*now)->version;
+  desk.first_version_ = desk.version_;
+  return desk;
+}
+
+Result<std::int64_t> OrdersDesk::Give(Orders orders, std::int64_t from_step) {
+  orders.version = version_ + 1;
+  orders.from_step = from_step;
+  if (orders.until_step && !is_kept_) {
+    const auto kept = WriteFileAtomically(OrdersBeforePath(job_directory_), FormatOrders(before_));
+    if (!kept) return Fail(kept);
+    is_kept_ = true;
+  }
+  if (auto written = WriteOrders(job_directory_, orders); !written) return Fail(written);
+  ++version_;
+  if (!orders.until_step && is_kept_) {
+    std::error_code error;
+    std::filesystem::remove(OrdersBeforePath(job_directory_), error);
+    is_kept_ = static_cast<bool>(error);
+  }
+  return version_;
+}
+
+Result<std::int64_t> OrdersDesk::GiveBack() { return Give(before_, 0); }
+
+Result<std::string> OrdersDesk::AddPlan(const std::string& name, const std::string& plan) const {
+  const std::string path = fmt::format("plans/{}.json", name);
+  if (auto written = WriteFileAtomically(job_directory_ / path, plan); !written) {
+    return Fail(written);
+  }
+  return path;
+}
+
+}  // namespace perseus::protocol

@@ -1,0 +1,242 @@
+// FormatRecord and ParseRecord. RankLogReader has a file of its own, rank_log_reader.cc.
+#include "perseus/runtime/protocol/rank_log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/json_file.h"
+
+namespace perseus::protocol {
+namespace {
+
+using json_file::Node;
+using json_file::Throw;
+
+// record -> instructions -> instruction -> value.
+constexpr int kRankLogJsonDepth = 4;
+constexpr int kRankLogMostCount = 1'000'000;
+constexpr int kMostProcess = std::numeric_limits<int>::max();
+constexpr Nanoseconds kLongest = std::numeric_limits<Nanoseconds>::max() / 4;
+constexpr double kMostJoules = 1e15;
+constexpr double kMostWatts = 1e6;
+constexpr int kHottest = 1000;
+constexpr int kMostOutcome = 127;
+
+// ---- Out ----
+
+// JSON with nothing left out, for texts of others: a GPU's name, a host's.
+std::string Quoted(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+class Formatter {
+ public:
+  std::string operator()(const RankHeader& header) {
+    return fmt::format(
+        "{{\"perseus_rank\":1,\"pipeline\":{},\"rank\":{},\"tensor_rank\":{},\"gpu\":{},"
+        "\"gpu_name\":{},\"host\":{},\"pid\":{},\"sm_clocks_mhz\":[{}],\"may_set_clocks\":{},"
+        "\"epoch_ns\":{}}}\n",
+        header.name.pipeline, header.name.rank, header.name.tensor_rank, Quoted(header.gpu),
+        Quoted(header.gpu_name), Quoted(header.host), header.pid,
+        fmt::join(header.sm_clocks_mhz, ","), header.may_set_clocks, header.epoch);
+  }
+
+  std::string operator()(const RanStep& step) {
+    Append("{{\"step\":{},\"version\":{},\"on_plan\":{},\"begin_ns\":{},\"end_ns\":{}", step.step,
+           step.version, step.on_plan, step.begin, step.end);
+    List("instructions", step.instructions, [&](const RanInstruction& ran) {
+      Append("[{},{},{},{},{},{}]", static_cast<int>(ran.kind), ran.microbatch, ran.chunk,
+             ran.begin, ran.duration, ran.frequency_mhz);
+    });
+    List("energy", step.energy, [&](const EnergySample& sample) {
+      Append("[{},{},{}]", sample.after, sample.until, sample.energy_j);
+    });
+    List("clocks", step.clocks, [&](const ClockChange& change) {
+      Append("[{},{},{},{}]", change.requested, change.applied, change.frequency_mhz,
+             change.outcome);
+    });
+    Append(",\"temperature_c\":{},\"power_w\":{},\"limited\":{}}}\n", step.temperature_c,
+           step.power_w, step.is_limited);
+    return std::move(text_);
+  }
+
+  std::string operator()(const Remark& remark) {
+    return fmt::format("{{\"remark\":{}}}\n", Quoted(remark.text));
+  }
+
+ private:
+  template <typename... Args>
+  void Append(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+  }
+
+  template <typename Rows, typename Write>
+  void List(std::string_view key, const Rows& rows, Write write) {
+    Append(",\"{}\":[", key);
+    bool is_first = true;
+    for (const auto& row : rows) {
+      if (!std::exchange(is_first, false)) text_ += ',';
+      write(row);
+    }
+    text_ += ']';
+  }
+
+  std::string text_;
+};
+
+// ---- In ----
+
+Nanoseconds Time(const Node& node, Nanoseconds least) {
+  return node.Whole(least, kLongest, "nanoseconds");
+}
+
+// A row of numbers without names, which are long.
+Node Row(const Node& node, std::size_t size) {
+  if (node.ListSize() != size) Throw("{} is not a list of {} numbers", node.path, size);
+  return node;
+}
+
+template <typename Value, typename ReadRow>
+std::vector<Value> ReadRows(const Node& step, std::string_view key, std::size_t size,
+                            ReadRow read) {
+  const Node rows = step.Member(key);
+  const std::size_t count = rows.ListSize();
+  std::vector<Value> values;
+  values.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) values.push_back(read(Row(rows[i], size)));
+  return values;
+}
+
+RanInstruction ReadInstruction(const Node& row) {
+  constexpr int kLastKind = static_cast<int>(InstructionKind::kRecompute);
+  RanInstruction ran;
+  ran.kind = static_cast<InstructionKind>(row[0].Count(0, kLastKind, "a kind's number"));
+  ran.microbatch = row[1].Count(-1, kRankLogMostCount, "a microbatch's number");
+  ran.chunk = row[2].Count(0, kRankLogMostCount, "a chunk's number");
+  ran.begin = Time(row[3], 0);
+  ran.duration = Time(row[4], 0);
+  ran.frequency_mhz = row[5].Count(0, kRankLogMostCount, "MHz");
+  return ran;
+}
+
+EnergySample ReadSample(const Node& row) {
+  EnergySample sample{Time(row[0], -kLongest), Time(row[1], -kLongest),
+                      row[2].Number(-kMostJoules, kMostJoules, "joules")};
+  if (sample.until < sample.after) Throw("{} ends before it begins", row.path);
+  return sample;
+}
+
+ClockChange ReadChange(const Node& row) {
+  return {Time(row[0], -kLongest), Time(row[1], -kLongest), row[2].Count(0, kRankLogMostCount, "MHz"),
+          row[3].Count(0, kMostOutcome, "an outcome's number")};
+}
+
+RanStep ReadStep(const Node& node) {
+  constexpr std::array<std::string_view, 11> kKeys{
+      "step",   "version", "on_plan",       "begin_ns", "end_ns", "instructions",
+      "energy", "clocks",  "temperature_c", "power_w",  "limited"};
+  node.RequireObject(kKeys);
+  RanStep step;
+  step.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step's number");
+  step.version = node.Member("version").Whole(0, json_file::kLargestWhole, "a version of the orders");
+  step.on_plan = node.Member("on_plan").Flag();
+  step.begin = Time(node.Member("begin_ns"), 0);
+  step.end = Time(node.Member("end_ns"), step.begin);
+  step.instructions = ReadRows<RanInstruction>(node, "instructions", 6, ReadInstruction);
+  step.energy = ReadRows<EnergySample>(node, "energy", 3, ReadSample);
+  step.clocks = ReadRows<ClockChange>(node, "clocks", 4, ReadChange);
+  step.temperature_c = node.Member("temperature_c").Count(-kHottest, kHottest, "degrees Celsius");
+  step.power_w = node.Member("power_w").Number(0, kMostWatts, "watts");
+  step.is_limited = node.Member("limited").Flag();
+  return step;
+}
+
+RankHeader ReadHeader(const Node& node) {
+  constexpr std::array<std::string_view, 10> kKeys{
+      "perseus_rank", "pipeline", "rank", "tensor_rank",   "gpu",
+      "gpu_name",     "host",     "pid",  "sm_clocks_mhz", "may_set_clocks"};
+  std::vector<std::string_view> keys(kKeys.begin(), kKeys.end());
+  keys.push_back("epoch_ns");
+  node.RequireObject(keys);
+  if (node.Member("perseus_rank").value != 1) {
+    Throw(
+        "perseus_rank is not 1, which is what this perseus reads (install the same version "
+        "everywhere)");
+  }
+  RankHeader header;
+  header.name = {node.Member("pipeline").Count(0, kRankLogMostCount, "a pipeline's number"),
+                 node.Member("rank").Count(0, kRankLogMostCount, "a rank's number"),
+                 node.Member("tensor_rank").Count(0, kRankLogMostCount, "a tensor rank's number")};
+  header.gpu = node.Member("gpu").Text();
+  header.gpu_name = node.Member("gpu_name").Text();
+  header.host = node.Member("host").Text();
+  header.pid = node.Member("pid").Count(0, kMostProcess, "a process's number");
+  const Node clocks = node.Member("sm_clocks_mhz");
+  const std::size_t count = clocks.ListSize();
+  for (std::size_t i = 0; i < count; ++i) {
+    header.sm_clocks_mhz.push_back(clocks[i].Count(1, kRankLogMostCount, "MHz"));
+  }
+  header.may_set_clocks = node.Member("may_set_clocks").Flag();
+  header.epoch = node.Member("epoch_ns")
+                     .Whole(-std::numeric_limits<Nanoseconds>::max(),
+                            std::numeric_limits<Nanoseconds>::max(), "nanoseconds");
+  return header;
+}
+
+RankRecord ReadRecord(const Node& node) {
+  if (node.value.is_object() && node.Has("step")) return ReadStep(node);
+  if (node.value.is_object() && node.Has("remark")) {
+    constexpr std::array<std::string_view, 1> kKeys{"remark"};
+    node.RequireObject(kKeys);
+    return Remark{node.Member("remark").Text()};
+  }
+  return ReadHeader(node);
+}
+
+}  // namespace
+
+std::string Name(const RankName& name) {
+  return fmt::format("p{}-r{}-t{}", name.pipeline, name.rank, name.tensor_rank);
+}
+
+std::optional<RankName> ParseRankName(const std::string& name) {
+  RankName parsed;
+  int length = 0;
+  if (std::sscanf(name.c_str(), "p%d-r%d-t%d%n", &parsed.pipeline, &parsed.rank,
+                  &parsed.tensor_rank, &length) != 3 ||
+      static_cast<std::size_t>(length) != name.size() || Name(parsed) != name ||
+      std::min({parsed.pipeline, parsed.rank, parsed.tensor_rank}) < 0) {
+    return std::nullopt;
+  }
+  return parsed;
+}
+
+bool IsOfSameProcess(const RankHeader& a, const RankHeader& b) {
+  return a.pid == b.pid && a.epoch == b.epoch && a.host == b.host;
+}
+
+std::string FormatRecord(const RankRecord& record) { return std::visit(Formatter(), record); }
+
+Result<RankRecord> ParseRecord(std::string_view line, std::string_view where) {
+  return json_file::Read(line, where, kRankLogJsonDepth, ReadRecord);
+}
+
+std::filesystem::path RankLogPath(const std::filesystem::path& job_directory,
+                                  const RankName& name) {
+  return job_directory / "ranks" / (Name(name) + ".jsonl");
+}
+
+std::filesystem::path OlderRankLogPath(const std::filesystem::path& log) {
+  return log.string() + ".1";
+}
+
+}  // namespace perseus::protocol

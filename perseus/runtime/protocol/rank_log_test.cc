@@ -1,0 +1,199 @@
+#include "perseus/runtime/protocol/rank_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::protocol {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+RankHeader Header(int pid) {
+  RankHeader header;
+  header.name = {1, 3, 7};
+  header.gpu = "GPU-virtual-box-3";
+  header.gpu_name = "a \"fast\" one\n";
+  header.host = "n\xff";  // Not UTF-8: becomes U+FFFD.
+  header.pid = pid;
+  header.sm_clocks_mhz = {210, 1410};
+  header.may_set_clocks = true;
+  header.epoch = 1'763'740'800'123'456'789;
+  return header;
+}
+
+RanStep Step(std::int64_t number) {
+  RanStep step;
+  step.step = number;
+  step.version = 7;
+  step.on_plan = true;
+  step.begin = 9'007'199'254'740'993;  // 2^53 + 1: no double.
+  step.end = step.begin + 500'000'001;
+  step.instructions = {{InstructionKind::kForward, 0, 0, 0, 50'000'001, 1410},
+                       {InstructionKind::kRecompute, 11, 1, 60'000'000, 1, 0}};
+  step.energy = {{-40'000'000, 10'500'000, 81'234.567'890'123'4},
+                 {10'500'000, 110'500'000, 81'300}};
+  step.clocks = {{125'000, 131'000, 1410, 2}, {200'000, 0, 1200, 0}};
+  step.temperature_c = 61;
+  step.power_w = 310.1;
+  step.is_limited = true;
+  return step;
+}
+
+RankRecord Parsed(std::string_view line) {
+  const auto record = ParseRecord(line.substr(0, line.size() - 1), "log:1");
+  EXPECT_TRUE(record) << record.error().message;
+  return record ? *record : RankRecord(Remark{"no record"});
+}
+
+TEST(RankRecord, SurvivesItsLine) {
+  RankHeader header = Header(4711);
+  const std::string line = FormatRecord(header);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  header.host = "n\xEF\xBF\xBD";
+  EXPECT_EQ(Parsed(line), RankRecord(header));
+  EXPECT_EQ(Parsed(FormatRecord(Step(12))), RankRecord(Step(12)));
+  EXPECT_EQ(Parsed(FormatRecord(Remark{"plan 7 is \"x\""})), RankRecord(Remark{"plan 7 is \"x\""}));
+}
+
+TEST(RankRecord, ThatIsWrongNamesFileLineAndPlace) {
+  std::string line = FormatRecord(Step(12));
+  line.replace(line.find("[0,0,0,0,50000001"), 2, "[9");
+  const auto record = ParseRecord(line, "ranks/p0-r3-t0.jsonl:17");
+  ASSERT_FALSE(record);
+  EXPECT_THAT(record.error().message,
+              HasSubstr("ranks/p0-r3-t0.jsonl:17: instructions[0][0] is not a number from 0 to 4"));
+  EXPECT_FALSE(ParseRecord(R"({"remark":1})", "log:1"));
+  EXPECT_FALSE(ParseRecord(R"({"perseus_rank":2})", "log:1"));
+  EXPECT_FALSE(ParseRecord("[]", "log:1"));
+}
+
+class RankLogReaderTest : public testing::Test {
+ protected:
+  void Append(std::string_view text) { std::ofstream(path_, std::ios::app) << text; }
+  void BeginAnew(std::string_view text) { std::ofstream(path_, std::ios::trunc) << text; }
+  std::vector<RankRecord> ReadNew() {
+    auto records = reader_.ReadNew();
+    EXPECT_TRUE(records) << records.error().message;
+    return records ? *std::move(records) : std::vector<RankRecord>();
+  }
+
+  TemporaryDirectory directory_;
+  std::filesystem::path path_ = directory_ / "rank.jsonl";
+  RankLogReader reader_{path_};
+};
+
+TEST_F(RankLogReaderTest, ReadsWholeLinesOnceWhileTheLogGrows) {
+  EXPECT_THAT(ReadNew(), IsEmpty());
+  const std::string one = FormatRecord(Step(1));
+  Append(one.substr(0, 40));
+  EXPECT_THAT(ReadNew(), IsEmpty());
+  Append(one.substr(40));
+  Append(FormatRecord(Step(2)));
+  EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(1)), RankRecord(Step(2))));
+  EXPECT_THAT(ReadNew(), IsEmpty());
+}
+
+TEST_F(RankLogReaderTest, BeginsAnewWithTheLogHoweverLongThatBecame) {
+  Append(FormatRecord(Remark{"of process 1"}));
+  Append(FormatRecord(Step(1)));
+  EXPECT_EQ(ReadNew().size(), 2U);
+  BeginAnew(FormatRecord(Remark{"of process 2"}) + FormatRecord(Step(1)) + FormatRecord(Step(2)));
+  EXPECT_EQ(ReadNew().size(), 3U);
+}
+
+TEST_F(RankLogReaderTest, CanPassOverWhatWasThere) {
+  const std::string next = FormatRecord(Step(2));
+  Append(FormatRecord(Header(4711)) + FormatRecord(Step(1)) + next.substr(0, 40));
+  const auto passed = reader_.SkipToEnd();
+  ASSERT_TRUE(passed) << passed.error().message;
+  ASSERT_TRUE(passed->header);
+  EXPECT_EQ(passed->header->pid, 4711);
+  EXPECT_TRUE(passed->has_steps);
+  EXPECT_THAT(ReadNew(), IsEmpty());
+  Append(next.substr(40) + "nonsense\n");
+  EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
+  EXPECT_THAT(reader_.ReadNew().error().message, HasSubstr(path_.string() + ":4"));
+  BeginAnew(FormatRecord(Header(4712)));
+  EXPECT_EQ(ReadNew().size(), 1U);
+}
+
+TEST_F(RankLogReaderTest, KnowsARankThatWaitsToBegin) {
+  EXPECT_FALSE(reader_.SkipToEnd()->header);
+  Append(FormatRecord(Header(4711)) + FormatRecord(Remark{"a lease came"}));
+  const auto passed = reader_.SkipToEnd();
+  ASSERT_TRUE(passed) << passed.error().message;
+  EXPECT_TRUE(passed->header);
+  EXPECT_FALSE(passed->has_steps);
+}
+
+// As a log that got too long is set aside by its writer.
+TEST_F(RankLogReaderTest, ReadsOnWhereALogThatGotTooLongIsGoneOnWith) {
+  const auto set_aside = [&](std::string_view text) {
+    std::ofstream(path_.string() + ".new") << text;
+    std::filesystem::rename(path_, OlderRankLogPath(path_));
+    std::filesystem::rename(path_.string() + ".new", path_);
+  };
+  const std::string header = FormatRecord(Header(4711));
+  RankHeader lent = Header(4711);
+  lent.may_set_clocks = false;
+  Append(FormatRecord(lent) + FormatRecord(Step(1)));
+  EXPECT_EQ(ReadNew().size(), 2U);
+  Append(FormatRecord(Step(2)) + R"({"step":)");  // It was not written whole.
+  set_aside(header + FormatRecord(Step(3)));
+  EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
+  EXPECT_EQ(ReadNew().size(), 2U);
+  EXPECT_THAT(ReadNew(), IsEmpty());
+  Append(FormatRecord(Step(4)));
+  EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(4))));
+
+  // Who comes now reads both parts.
+  RankLogReader late(path_);
+  EXPECT_EQ(late.ReadNew()->size(), 3U);
+  EXPECT_EQ(late.ReadNew()->size(), 3U);
+  // Who passes over what was, both, too.
+  RankLogReader later(path_);
+  EXPECT_TRUE(later.SkipToEnd()->has_steps);
+  EXPECT_THAT(*later.ReadNew(), IsEmpty());
+
+  // Who stays behind by two parts goes on with what there is.
+  set_aside(header + FormatRecord(Step(5)));
+  set_aside(header + FormatRecord(Step(6)));
+  EXPECT_EQ(ReadNew().size(), 2U);
+  EXPECT_THAT(ReadNew(), IsEmpty());
+}
+
+TEST_F(RankLogReaderTest, LeavesAnOlderPartOfAnotherProcessAlone) {
+  std::ofstream(OlderRankLogPath(path_)) << FormatRecord(Header(1)) << FormatRecord(Step(1));
+  Append(FormatRecord(Header(2)) + FormatRecord(Step(7)));
+  EXPECT_EQ(ReadNew().size(), 2U);
+  EXPECT_THAT(ReadNew(), IsEmpty());
+}
+
+TEST(RankNames, AreReadAsTheyAreWritten) {
+  EXPECT_EQ(ParseRankName("p0-r13-t2"), (RankName{0, 13, 2}));
+  for (const char* other : {"p0-r13", "p0-r013-t2", "p0-r13-t2.old", "p0-r-1-t2", ""}) {
+    EXPECT_FALSE(ParseRankName(other)) << other;
+  }
+}
+
+TEST_F(RankLogReaderTest, LosesNothingAroundAWrongLine) {
+  Append(FormatRecord(Step(1)) + "nonsense\n" + FormatRecord(Step(2)));
+  EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(1))));
+  const auto failed = reader_.ReadNew();
+  ASSERT_FALSE(failed);
+  EXPECT_THAT(failed.error().message, HasSubstr(path_.string() + ":2"));
+  EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
+}
+
+}  // namespace
+}  // namespace perseus::protocol

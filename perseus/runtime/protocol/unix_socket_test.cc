@@ -1,0 +1,355 @@
+#include "perseus/runtime/protocol/unix_socket.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "perseus/runtime/protocol/messages.h"
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::protocol {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr std::chrono::seconds kPatience(20);  // For replies that come.
+
+class UnixSocket : public ::testing::Test {
+ protected:
+  fs::path path() const { return directory_ / "agent.sock"; }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+// A connection: the agent's end, which does not block, and the client's, which does.
+struct Pair {
+  FileDescriptor agent;
+  FileDescriptor client;
+};
+Pair Connection() {
+  int ends[2] = {-1, -1};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  EXPECT_EQ(::fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+int DescriptorsOpen() {
+  const fs::directory_iterator all("/proc/self/fd");
+  return static_cast<int>(std::distance(begin(all), end(all)));
+}
+
+// Any number of descriptors with a text, as a client that is not ours can send them.
+bool SendRaw(int socket, std::string_view text, const std::vector<int>& descriptors) {
+  const std::size_t size = sizeof(int) * descriptors.size();
+  std::vector<std::max_align_t> control(CMSG_SPACE(size) / sizeof(std::max_align_t) + 1);
+  iovec part{const_cast<char*>(text.data()), text.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = CMSG_SPACE(size);
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(size);
+  std::memcpy(CMSG_DATA(header), descriptors.data(), size);
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL) >= 0;
+}
+
+// ---- Listening and connecting ----
+
+TEST_F(UnixSocket, AClientConnectsAndIsKnown) {
+  const auto listener = Listen(path(), 0600);
+  ASSERT_TRUE(listener) << listener.error().message;
+  const auto nobody = Accept(listener->get());
+  ASSERT_TRUE(nobody) << nobody.error().message;
+  EXPECT_FALSE(*nobody);
+
+  const auto client = Connect(path());
+  ASSERT_TRUE(client) << client.error().message;
+  const auto agent = Accept(listener->get());
+  ASSERT_TRUE(agent && *agent);
+  const auto peer = PeerOf(agent->get());
+  ASSERT_TRUE(peer) << peer.error().message;
+  EXPECT_EQ(peer->pid, ::getpid());
+  EXPECT_EQ(peer->uid, ::geteuid());
+  EXPECT_EQ(peer->gid, ::getegid());
+
+  ASSERT_TRUE(Send(client->get(), "one"));
+  ASSERT_TRUE(Send(client->get(), "two"));
+  EXPECT_EQ(Receive(agent->get())->datagram.text, "one");
+  EXPECT_EQ(Receive(agent->get())->datagram.text, "two");
+  EXPECT_EQ(Receive(agent->get())->state, Received::kNothing);
+}
+
+TEST_F(UnixSocket, PermissionsAreAsAskedWhateverTheUmask) {
+  for (const mode_t mode : {mode_t{0600}, mode_t{0660}, mode_t{0666}}) {
+    const mode_t before = ::umask(0137);
+    const auto listener = Listen(path(), mode);
+    ::umask(before);
+    ASSERT_TRUE(listener) << listener.error().message;
+    struct stat status {};
+    ASSERT_EQ(::stat(path().c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, mode);
+  }
+}
+
+TEST_F(UnixSocket, AnAgentThatRunsKeepsItsSocket) {
+  const auto listener = Listen(path(), 0600);
+  ASSERT_TRUE(listener) << listener.error().message;
+  const auto second = Listen(path(), 0600);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(second.error().message, HasSubstr(path().string() + ": somebody listens there"));
+  EXPECT_TRUE(Connect(path()));
+  EXPECT_EQ(std::distance(fs::directory_iterator(path().parent_path()), {}), 1);
+}
+
+TEST_F(UnixSocket, TheSocketOfADeadAgentIsReplaced) {
+  ASSERT_TRUE(Listen(path(), 0600));  // Closed at once; the file stays.
+  ASSERT_TRUE(fs::exists(path()));
+  const auto nobody = Connect(path());
+  ASSERT_FALSE(nobody);
+  EXPECT_THAT(nobody.error().message, HasSubstr("Connection refused (is the agent running"));
+  const auto listener = Listen(path(), 0600);
+  ASSERT_TRUE(listener) << listener.error().message;
+  EXPECT_TRUE(Connect(path()));
+  EXPECT_EQ(std::distance(fs::directory_iterator(path().parent_path()), {}), 1);
+}
+
+// Killed between making its socket and renaming it.
+TEST_F(UnixSocket, WhatADeadAgentLeftHalfMadeIsRemoved) {
+  const pid_t dead = ::fork();
+  if (dead == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(dead, nullptr, 0), dead);
+  const fs::path of_dead = path().native() + "." + std::to_string(dead);
+  const fs::path of_living = path().native() + "." + std::to_string(::getppid());
+  for (const fs::path& left : {of_dead, of_living}) {
+    const auto listener = Listen(left, 0666);
+    ASSERT_TRUE(listener) << listener.error().message;
+  }
+  ASSERT_TRUE(Listen(path(), 0666));
+  EXPECT_FALSE(fs::exists(of_dead));
+  EXPECT_TRUE(fs::exists(of_living));
+}
+
+TEST_F(UnixSocket, WhatIsNoSocketIsNotReplaced) {
+  std::ofstream(path()) << "precious";
+  const auto listener = Listen(path(), 0600);
+  ASSERT_FALSE(listener);
+  EXPECT_EQ(listener.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(listener.error().message, HasSubstr("is there and is no socket"));
+  EXPECT_TRUE(fs::is_regular_file(path()));
+}
+
+TEST_F(UnixSocket, FailuresNameThePathAndTheRemedy) {
+  const auto absent = Connect(path());
+  ASSERT_FALSE(absent);
+  EXPECT_EQ(absent.error().kind, ErrorKind::kSystem);
+  EXPECT_EQ(absent.error().message,
+            path().string() +
+                ": cannot connect: No such file or directory (is the agent running, and is that "
+                "its socket?)");
+
+  const auto nowhere = Listen(path() / "below" / "x", 0600);
+  ASSERT_FALSE(nowhere);
+  EXPECT_EQ(nowhere.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(nowhere.error().message, HasSubstr("below"));
+
+  const fs::path far = path().string() + std::string(100, 'x');
+  for (const Error& error : {Listen(far, 0600).error(), Connect(far).error()}) {
+    EXPECT_EQ(error.kind, ErrorKind::kInput);
+    EXPECT_THAT(error.message, HasSubstr("choose a shorter one"));
+  }
+  EXPECT_FALSE(Listen("", 0600));
+  EXPECT_FALSE(Connect(""));
+}
+
+TEST_F(UnixSocket, AStreamSocketIsSomebodyElses) {
+  const FileDescriptor other(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strcpy(address.sun_path, path().c_str());
+  ASSERT_EQ(::bind(other.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(other.get(), 1), 0);
+  EXPECT_THAT(Listen(path(), 0600).error().message, HasSubstr("somebody listens"));
+  EXPECT_THAT(Connect(path()).error().message, HasSubstr("another program's socket"));
+}
+
+// ---- Datagrams ----
+
+TEST(UnixSocketDatagram, ComesWholeUpToTheLongest) {
+  const Pair pair = Connection();
+  const std::string longest(kLongestMessage, 'x');
+  ASSERT_TRUE(Send(pair.client.get(), longest));
+  const auto received = Receive(pair.agent.get());
+  ASSERT_TRUE(received) << received.error().message;
+  EXPECT_EQ(received->datagram.text, longest);
+}
+
+TEST(UnixSocketDatagram, TooLongOrEmptyIsNotSent) {
+  const Pair pair = Connection();
+  for (const std::string& text : {std::string(), std::string(kLongestMessage + 1, 'x')}) {
+    const auto sent = Send(pair.client.get(), text);
+    ASSERT_FALSE(sent);
+    EXPECT_EQ(sent.error().kind, ErrorKind::kInput);
+  }
+  EXPECT_FALSE(Send(pair.client.get(), "x", std::vector<int>(kMostGpus + 2, 0)));
+  EXPECT_EQ(Receive(pair.agent.get())->state, Received::kNothing);
+}
+
+TEST(UnixSocketDatagram, TooLongIsAnErrorAndTheNextIsRead) {
+  const Pair pair = Connection();
+  const std::string text(kLongestMessage + 1, 'x');
+  ASSERT_EQ(::send(pair.client.get(), text.data(), text.size(), 0), ssize_t(text.size()));
+  ASSERT_TRUE(Send(pair.client.get(), "next"));
+  const auto received = Receive(pair.agent.get());
+  ASSERT_FALSE(received);
+  EXPECT_EQ(received.error().kind, ErrorKind::kInput);
+  EXPECT_EQ(Receive(pair.agent.get())->datagram.text, "next");
+}
+
+TEST(UnixSocketDatagram, ThePeersEndIsSeen) {
+  Pair pair = Connection();
+  pair.client = FileDescriptor();
+  EXPECT_EQ(Receive(pair.agent.get())->state, Received::kEnd);
+  const auto sent = Send(pair.agent.get(), "x");  // And no SIGPIPE.
+  ASSERT_FALSE(sent);
+  EXPECT_EQ(sent.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(sent.error().message, HasSubstr("the other end is gone"));
+}
+
+// A reset, not a plain end: the client left something unread.
+TEST(UnixSocketDatagram, APeerThatLeftWithoutReadingIsGone) {
+  Pair pair = Connection();
+  ASSERT_TRUE(Send(pair.agent.get(), "unread"));
+  pair.client = FileDescriptor();
+  const auto received = Receive(pair.agent.get());
+  ASSERT_TRUE(received) << received.error().message;
+  EXPECT_EQ(received->state, Received::kEnd);
+}
+
+TEST(UnixSocketDatagram, APeerThatDoesNotReadIsAnErrorOfTheAgentsEnd) {
+  const Pair pair = Connection();
+  Result<void> sent;
+  for (int i = 0; i < 10'000 && sent; ++i) sent = Send(pair.agent.get(), "again");
+  ASSERT_FALSE(sent);
+  EXPECT_EQ(sent.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(sent.error().message, HasSubstr("does not read"));
+}
+
+TEST(UnixSocketDatagram, TheAgentTakesNoDescriptors) {
+  const Pair pair = Connection();
+  const int before = DescriptorsOpen();
+  for (const std::size_t count : {std::size_t{1}, std::size_t{65}, std::size_t{253}}) {
+    ASSERT_TRUE(SendRaw(pair.client.get(), "take these", std::vector<int>(count, 0)));
+    const auto received = Receive(pair.agent.get());
+    ASSERT_FALSE(received) << count;
+    EXPECT_EQ(received.error().kind, ErrorKind::kInput);
+    EXPECT_EQ(DescriptorsOpen(), before) << count;
+  }
+}
+
+// ---- Asking ----
+
+// Answers one request, as the agent would.
+std::thread Answering(const Pair& pair, const std::string& reply,
+                      const std::vector<int>& descriptors) {
+  return std::thread([&pair, reply, descriptors] {
+    pollfd wanted{pair.agent.get(), POLLIN, 0};
+    ::poll(&wanted, 1, -1);
+    EXPECT_EQ(Receive(pair.agent.get())->datagram.text, "question");
+    EXPECT_TRUE(SendRaw(pair.agent.get(), reply, descriptors));
+  });
+}
+
+TEST(UnixSocketAsk, TheReplyComesWithItsDescriptors) {
+  const Pair pair = Connection();
+  const FileDescriptor event(::eventfd(7, EFD_CLOEXEC));
+  std::thread agent = Answering(pair, "answer", std::vector<int>(1 + kMostGpus, event.get()));
+  const auto reply = Ask(pair.client.get(), "question", kPatience);
+  agent.join();
+  ASSERT_TRUE(reply) << reply.error().message;
+  EXPECT_EQ(reply->text, "answer");
+  ASSERT_EQ(reply->descriptors.size(), std::size_t{1 + kMostGpus});
+  for (const FileDescriptor& fd : reply->descriptors) {
+    EXPECT_EQ(::fcntl(fd.get(), F_GETFD), FD_CLOEXEC);
+  }
+  eventfd_t count = 0;
+  EXPECT_EQ(::eventfd_read(reply->descriptors.back().get(), &count), 0);
+  EXPECT_EQ(count, 7U);
+}
+
+TEST(UnixSocketAsk, MoreDescriptorsThanAChannelHasAreClosed) {
+  const Pair pair = Connection();
+  const int before = DescriptorsOpen();
+  std::thread agent = Answering(pair, "answer", std::vector<int>(2 + kMostGpus, 0));
+  const auto reply = Ask(pair.client.get(), "question", kPatience);
+  agent.join();
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().kind, ErrorKind::kInput);
+  EXPECT_EQ(DescriptorsOpen(), before);
+}
+
+TEST(UnixSocketAsk, NoReplyIsAnErrorAfterTheTimeout) {
+  const Pair pair = Connection();
+  const auto reply = Ask(pair.client.get(), "question", std::chrono::milliseconds(0));
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(reply.error().message, HasSubstr("did not answer within 0 ms"));
+}
+
+TEST(UnixSocketAsk, AnAgentThatGoesIsAnError) {
+  Pair pair = Connection();
+  pair.agent = FileDescriptor();
+  const auto gone = Ask(pair.client.get(), "question", kPatience);
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().kind, ErrorKind::kSystem);
+
+  Pair other = Connection();
+  std::thread agent([&] {
+    pollfd wanted{other.agent.get(), POLLIN, 0};
+    ::poll(&wanted, 1, -1);
+    other.agent = FileDescriptor();
+  });
+  const auto closed = Ask(other.client.get(), "question", kPatience);
+  agent.join();
+  ASSERT_FALSE(closed);
+  EXPECT_EQ(closed.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(closed.error().message, HasSubstr("the agent closed the connection"));
+}
+
+// The kernel keeps descriptors of clients away from the agent altogether, where it can.
+TEST_F(UnixSocket, TheKernelRefusesDescriptorsWhereItCan) {
+  const auto listener = Listen(path(), 0600);
+  ASSERT_TRUE(listener) << listener.error().message;
+  const auto client = Connect(path());
+  const auto agent = Accept(listener->get());
+  ASSERT_TRUE(client && agent && *agent);
+  constexpr int kPassRights = 83;  // Linux 6.16.
+  int passes = 1;
+  socklen_t size = sizeof passes;
+  if (::getsockopt(agent->get(), SOL_SOCKET, kPassRights, &passes, &size) != 0) {
+    GTEST_SKIP() << "this kernel cannot (SO_PASSRIGHTS, Linux 6.16)";
+  }
+  EXPECT_EQ(passes, 0);
+  EXPECT_FALSE(SendRaw(client->get(), "take this", {0}));
+  EXPECT_TRUE(SendRaw(agent->get(), "take this", {0}));
+}
+
+}  // namespace
+}  // namespace perseus::protocol

@@ -1,0 +1,100 @@
+#include "perseus/runtime/tuner/conductor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace perseus::tuner {
+
+Result<void> CheckMaySetClocks(const protocol::RankHeader& header) {
+  if (header.may_set_clocks && !header.sm_clocks_mhz.empty()) return {};
+  return Fail(
+      "rank {} may not set the clock of its GPU, so that no other clock can be tried there (run "
+      "perseus agent on {}, or let the job start one: PERSEUS_AGENT=own)",
+      Name(header.name), header.host);
+}
+
+Result<void> Conductor::Meet(const std::set<protocol::RankName>& expected) {
+  auto alive = logs_.AwaitRanks(expected, options_.patience, options_.should_end, clock_);
+  if (!alive) return Fail(alive);
+  ranks_ = *std::move(alive);
+  return {};
+}
+
+Result<void> Conductor::Watch(int steps) { return AwaitStep(logs_.LastStep(ranks_) + steps); }
+
+// By the fastest steps: slow ones, of a sweep, may be followed by those of before.
+std::int64_t Conductor::Ahead() {
+  const double step_s = logs_.StepTime(ranks_).value_or(1);
+  fastest_s_ = fastest_s_ > 0 ? std::min(fastest_s_, step_s) : step_s;
+  return protocol::StepsAhead(options_.orders_take_s, fastest_s_);
+}
+
+Result<std::string> Conductor::AddPlan(const std::string& text) const {
+  return desk_.AddPlan(fmt::format("{}", desk_.version() + 1), text);
+}
+
+Result<Conductor::Stretch> Conductor::RunUnder(protocol::Orders orders, int steps, int spare_steps) {
+  // Whoever chose the orders took time, in which the job trained on.
+  if (auto read = logs_.ReadNew(); !read) return Fail(read);
+  const std::int64_t from = logs_.LastStep(ranks_) + 1 + Ahead();
+  const std::int64_t last = from + steps;
+  orders.until_step = last + 1 + spare_steps;
+  const auto version = desk_.Give(std::move(orders), from);
+  if (!version) return Fail(version);
+  if (auto came = AwaitStep(last); !came) return Fail(came);
+  const Stretch stretch{from, last, *version};
+  if (auto followed = CheckFollowed(stretch.first(), stretch.last, *version); !followed) {
+    return Fail(followed);
+  }
+  return stretch;
+}
+
+Result<std::int64_t> Conductor::LeaveUnder(protocol::Orders orders) {
+  const auto version = desk_.Give(std::move(orders), 0);
+  if (!version) return Fail(version);
+  if (auto read = logs_.ReadNew(); !read) return Fail(read);
+  const std::int64_t step = logs_.LastStep(ranks_) + 1 + Ahead();
+  if (auto came = AwaitStep(step); !came) return Fail(came);
+  if (auto followed = CheckFollowed(step, step, *version); !followed) return Fail(followed);
+  return *version;
+}
+
+Result<void> Conductor::GiveBack() {
+  if (!desk_.HasToGiveBack()) return {};
+  if (const auto given = desk_.GiveBack(); !given) return Fail(given);
+  return {};
+}
+
+Result<void> Conductor::CheckFollowed(std::int64_t from, std::int64_t to,
+                                      std::int64_t version) const {
+  for (const protocol::RankName& name : ranks_) {
+    const LoggedRank& rank = log_of(name);
+    const std::string remark =
+        rank.remarks.empty() ? "" : fmt::format("; its last remark: {}", rank.remarks.back());
+    std::int64_t missing = 0;
+    for (std::int64_t number = from; number <= to; ++number) {
+      const protocol::RanStep* step = rank.Find(number);
+      if (step == nullptr) {
+        // A record that was dropped is no reason to stop.
+        if (2 * ++missing <= to - from + 1) continue;
+        return Fail("rank {} did not record most of steps {} to {}{}", Name(name), from, to,
+                    remark);
+      }
+      if (step->version != version) {
+        return Fail(
+            "rank {} ran step {} under orders {} and not {} (does it read them late? Raise "
+            "--orders-take){}",
+            Name(name), number, step->version, version, remark);
+      }
+      if (!step->on_plan) {
+        return Fail(
+            "rank {} ran step {} in another order than the plan's (is this the job's schedule?){}",
+            Name(name), number, remark);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace perseus::tuner

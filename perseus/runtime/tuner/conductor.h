@@ -1,0 +1,84 @@
+// Leads a job's ranks through stretches of steps: gives orders far enough ahead that all have read
+// them, waits until they ran, and sees that every rank did as ordered.
+//
+// Not thread safe.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "perseus/base/clock.h"
+#include "perseus/base/result.h"
+#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/runtime/tuner/job_logs.h"
+#include "perseus/runtime/tuner/step_costs.h"
+
+namespace perseus::tuner {
+
+struct ConductorOptions {
+  double orders_take_s = protocol::kOrdersTakeSeconds;  // Until every rank has read them.
+  Nanoseconds patience = 60'000'000'000;      // With a rank that is silent.
+  ShouldEnd should_end = [] { return false; };
+};
+
+// Fails (kInput), with the remedy, for a rank that may not set the clock of its GPU.
+Result<void> CheckMaySetClocks(const protocol::RankHeader& header);
+
+class Conductor {
+ public:
+  Conductor(const ConductorOptions& options, JobLogs logs, protocol::OrdersDesk desk, Clock& clock)
+      : options_(options), logs_(std::move(logs)), desk_(std::move(desk)), clock_(clock) {}
+
+  // Waits for these, and takes in others that are there by then; kSystem as JobLogs::AwaitRanks().
+  // What else is called here comes after.
+  Result<void> Meet(const std::set<protocol::RankName>& expected);
+  // Until all ranks have ended so many steps more: how long they take decides how far ahead orders
+  // are given.
+  Result<void> Watch(int steps);
+
+  const std::set<protocol::RankName>& ranks() const { return ranks_; }
+  const LoggedRank& log_of(const protocol::RankName& name) const { return logs_.ranks().at(name); }
+  const JobLogs& logs() const { return logs_; }
+  void ForgetBefore(std::int64_t step) { logs_.ForgetBefore(step); }
+
+  // Writes the plan file of the next orders; what they say of it.
+  Result<std::string> AddPlan(const std::string& text) const;
+  // Under orders that end by themselves, `spare_steps` later: steps that ran so throughout, and the
+  // one before them, in which clocks landed. Fails if a rank did not record most
+  // of them, read the orders late, or ran another order than the plan's.
+  struct Stretch {
+    std::int64_t landing = 0;
+    std::int64_t last = 0;
+    std::int64_t version = 0;
+    std::int64_t first() const { return landing + 1; }
+    int steps() const { return static_cast<int>(last - landing + 1); }
+    // For what whole steps cost; the begin of the last is the end of what is counted.
+    StepRange counted() const { return {first(), last, version}; }
+  };
+  Result<Stretch> RunUnder(protocol::Orders orders, int steps, int spare_steps);
+  // For good, and from step 0 on, at which a job that is started anew begins. Once all follow them:
+  // their version.
+  Result<std::int64_t> LeaveUnder(protocol::Orders orders);
+  // What was in force before, if anything else is.
+  Result<void> GiveBack();
+
+  // How many steps ahead orders have to be given.
+  std::int64_t Ahead();
+
+ private:
+  Result<void> AwaitStep(std::int64_t step) {
+    return logs_.AwaitStep(ranks_, step, options_.patience, options_.should_end, clock_);
+  }
+  Result<void> CheckFollowed(std::int64_t from, std::int64_t to, std::int64_t version) const;
+
+  ConductorOptions options_;
+  JobLogs logs_;
+  protocol::OrdersDesk desk_;
+  Clock& clock_;
+  std::set<protocol::RankName> ranks_;
+  double fastest_s_ = 0;  // Step that was seen to be usual; 0: none.
+};
+
+}  // namespace perseus::tuner

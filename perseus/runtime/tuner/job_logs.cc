@@ -1,0 +1,275 @@
+#include "perseus/runtime/tuner/job_logs.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <system_error>
+
+namespace perseus::tuner {
+namespace {
+
+constexpr Nanoseconds kLookEvery = 50'000'000;
+constexpr std::size_t kMostNamed = 4;
+// Steps. Ranks of a job wait for each other, and their logs come late by a second or so.
+constexpr std::int64_t kMostApart = 64;
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+void Nap(Clock& clock) {
+  const std::atomic<std::uint32_t> never = 0;
+  clock.WaitWhile(never, 0, clock.Now() + kLookEvery);
+}
+
+}  // namespace
+
+Error EndedByRequest() { return {"ended by a signal", ErrorKind::kSystem}; }
+
+const protocol::RanStep* LoggedRank::Find(std::int64_t step) const {
+  const auto found =
+      std::lower_bound(steps.begin(), steps.end(), step,
+                       [](const protocol::RanStep& one, std::int64_t number) { return one.step < number; });
+  return found != steps.end() && found->step == step ? &*found : nullptr;
+}
+
+Result<JobLogs> JobLogs::Open(const std::filesystem::path& job_directory, Job job) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(job_directory, error)) {
+    return Fail("{} is not a directory (name the one that the ranks have as PERSEUS_JOB_DIR)",
+                job_directory.string());
+  }
+  JobLogs logs(job_directory, job);
+  for (;;) {
+    const auto came = logs.ReadSome();
+    if (!came) return Fail(came);
+    if (!*came) break;
+    // What ran before anybody looked is of no use, and may be weeks.
+    if (job == Job::kIsOver) continue;
+    for (const auto& [name, rank] : logs.ranks_) logs.Forget(name, rank.last_step());
+  }
+  logs.has_looked_ = true;
+  if (job == Job::kIsOver && logs.ranks_.empty()) {
+    return Fail(
+        "{} holds no rank's log (no ranks/p0-r0-t0.jsonl: name the directory that the ranks "
+        "had as PERSEUS_JOB_DIR)",
+        job_directory.string());
+  }
+  return logs;
+}
+
+// New ranks may come at any time.
+Result<void> JobLogs::FindLogs() {
+  std::error_code error;
+  std::filesystem::directory_iterator files(directory_ / "ranks", error);
+  if (error) return {};  // No rank has come yet.
+  for (const auto& file : files) {
+    if (file.path().extension() != ".jsonl") continue;
+    const auto name = protocol::ParseRankName(file.path().stem().string());
+    if (!name || readers_.contains(*name)) continue;
+    readers_.emplace(*name, protocol::RankLogReader(file.path()));
+  }
+  return {};
+}
+
+Result<void> JobLogs::ReadNew() {
+  for (;;) {
+    const auto came = ReadSome();
+    if (!came) return Fail(came);
+    if (!*came) return {};
+  }
+}
+
+Result<bool> JobLogs::ReadSome() {
+  if (auto found = FindLogs(); !found) return Fail(found);
+  bool came = false;
+  for (auto& [name, reader] : readers_) {
+    const auto records = reader.ReadNew();
+    LoggedRank* rank = ranks_.contains(name) ? &ranks_.at(name) : nullptr;
+    if (!records) {
+      const bool is_line = records.error().kind == ErrorKind::kInput;
+      if (!is_line || (rank != nullptr && rank->is_alive) || job_ == Job::kIsOver) {
+        return Fail(records);
+      }
+      if (rank != nullptr) rank->remarks.push_back(records.error().message);
+      came = true;
+      continue;
+    }
+    if (records->empty()) continue;
+    came = true;
+    if (rank == nullptr) rank = &ranks_[name];
+    for (const protocol::RankRecord& record : *records) Take(record, *rank);
+    // What a rank has recorded before anybody looked may be long ago.
+    if (has_looked_ || job_ == Job::kIsOver) rank->is_alive = true;
+  }
+  return came;
+}
+
+void JobLogs::Take(const protocol::RankRecord& record, LoggedRank& rank) const {
+  if (const auto* header = std::get_if<protocol::RankHeader>(&record)) {
+    const bool is_same = protocol::IsOfSameProcess(rank.header, *header);
+    // The same process says more of itself: that it may set clocks by now.
+    if (is_same && !rank.steps.empty()) {
+      rank.header = *header;
+      return;
+    }
+    // A new process: its counter and its steps begin anew. (Before it was alive, it was a log of an
+    // earlier run.)
+    if (!rank.steps.empty() && rank.is_alive && job_ == Job::kIsRunning) rank.has_restarted = true;
+    rank.steps.clear();
+    rank.energy = profiler::EnergyCurve();
+    rank.header = *header;
+  } else if (const auto* step = std::get_if<protocol::RanStep>(&record)) {
+    for (const protocol::EnergySample& sample : step->energy) {
+      rank.energy.Add(step->begin + sample.after, step->begin + sample.until, sample.energy_j);
+    }
+    rank.steps.push_back(*step);
+  } else {
+    rank.remarks.push_back(std::get<protocol::Remark>(record).text);
+  }
+}
+
+std::set<protocol::RankName> JobLogs::Alive() const {
+  std::set<protocol::RankName> alive;
+  for (const auto& [name, rank] : ranks_) {
+    if (rank.is_alive && !rank.steps.empty()) alive.insert(name);
+  }
+  return alive;
+}
+
+std::int64_t JobLogs::LastCommonStep(const std::set<protocol::RankName>& ranks) const {
+  std::int64_t last = std::numeric_limits<std::int64_t>::max();
+  for (const protocol::RankName& name : ranks) last = std::min(last, ranks_.at(name).last_step());
+  return ranks.empty() ? -1 : last;
+}
+
+std::int64_t JobLogs::LastStep(const std::set<protocol::RankName>& ranks) const {
+  std::int64_t last = -1;
+  for (const protocol::RankName& name : ranks) last = std::max(last, ranks_.at(name).last_step());
+  return last;
+}
+
+std::optional<double> JobLogs::StepTime(const std::set<protocol::RankName>& ranks) const {
+  for (const protocol::RankName& name : ranks) {
+    const auto& steps = ranks_.at(name).steps;
+    if (steps.size() < 2 || steps.back().step == steps.front().step) continue;
+    return ToSeconds(steps.back().begin - steps.front().begin) /
+           static_cast<double>(steps.back().step - steps.front().step);
+  }
+  return std::nullopt;
+}
+
+void JobLogs::ForgetBefore(std::int64_t step) {
+  for (const auto& [name, rank] : ranks_) Forget(name, step);
+}
+
+void JobLogs::Forget(const protocol::RankName& name, std::int64_t before) {
+  LoggedRank& rank = ranks_.at(name);
+  // One step more, for times from step to step.
+  while (rank.steps.size() > 2 && rank.steps[1].step < before) rank.steps.pop_front();
+  if (!rank.steps.empty()) rank.energy.ForgetBefore(rank.steps.front().begin);
+}
+
+// ---- Waiting ----
+
+std::string JobLogs::FarBehind(const std::set<protocol::RankName>& ranks) const {
+  const std::int64_t last = LastStep(ranks);
+  for (const protocol::RankName& name : ranks) {
+    const std::int64_t own = ranks_.at(name).last_step();
+    if (last - own > kMostApart) return fmt::format("rank {} is at step {}", Name(name), own);
+  }
+  return "";
+}
+
+std::string JobLogs::WhatIsKnown(const protocol::RankName& name) const {
+  const auto found = ranks_.find(name);
+  if (found == ranks_.end()) return fmt::format("{} (no log)", Name(name));
+  const protocol::RankHeader& header = found->second.header;
+  const bool is_gone = header.host == HostName() && kill(header.pid, 0) != 0 && errno == ESRCH;
+  return fmt::format("{} (its log ends at step {}; process {} on {}{})", Name(name),
+                     found->second.last_step(), header.pid, header.host,
+                     is_gone ? ", which is gone" : "");
+}
+
+Result<std::set<protocol::RankName>> JobLogs::AwaitRanks(const std::set<protocol::RankName>& expected,
+                                               Nanoseconds patience, const ShouldEnd& should_end,
+                                               Clock& clock) {
+  const Nanoseconds deadline = clock.Now() + patience;
+  for (;;) {
+    if (auto read = ReadNew(); !read) return Fail(read);
+    const std::set<protocol::RankName> alive = Alive();
+    if (std::includes(alive.begin(), alive.end(), expected.begin(), expected.end()) &&
+        FarBehind(alive).empty()) {
+      return alive;
+    }
+    if (should_end()) return tl::unexpected<Error>(EndedByRequest());
+    if (clock.Now() >= deadline) break;
+    Nap(clock);
+  }
+  const std::set<protocol::RankName> alive = Alive();
+  if (const std::string behind = FarBehind(alive); !behind.empty()) {
+    return FailAs(
+        ErrorKind::kSystem,
+        "{}: {} while others are at step {}: orders hold from a step on, and its steps are "
+        "counted anew (was it replaced alone? Start all ranks anew)",
+        directory_.string(), behind, LastStep(alive));
+  }
+  std::string missing;
+  std::size_t count = 0;
+  for (const protocol::RankName& name : expected) {
+    if (alive.contains(name) || ++count > kMostNamed) continue;
+    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", WhatIsKnown(name));
+  }
+  if (count > kMostNamed) missing += fmt::format(" and {} more", count - kMostNamed);
+  return FailAs(ErrorKind::kSystem,
+                "{}: {} of {} ranks have recorded no step for {:g} s: {} (is the job running, with "
+                "this directory as PERSEUS_JOB_DIR, and is this job file its own?)",
+                directory_.string(), count, expected.size(), ToSeconds(patience), missing);
+}
+
+Result<void> JobLogs::AwaitStep(const std::set<protocol::RankName>& ranks, std::int64_t step,
+                                Nanoseconds patience, const ShouldEnd& should_end, Clock& clock) {
+  Nanoseconds deadline = clock.Now() + patience;
+  std::int64_t before = LastCommonStep(ranks);
+  for (;;) {
+    if (auto read = ReadNew(); !read) return read;
+    for (const protocol::RankName& name : ranks) {
+      if (!ranks_.at(name).has_restarted) continue;
+      return FailAs(ErrorKind::kSystem,
+                    "{}: rank {} has started anew meanwhile (begin again once the job runs)",
+                    directory_.string(), Name(name));
+    }
+    const std::int64_t now = LastCommonStep(ranks);
+    if (now >= step) return {};
+    if (now > before) deadline = clock.Now() + patience;
+    before = now;
+    if (should_end()) return tl::unexpected<Error>(EndedByRequest());
+    if (clock.Now() >= deadline) break;
+    Nap(clock);
+  }
+  std::string slow;
+  for (const protocol::RankName& name : ranks) {
+    if (ranks_.at(name).last_step() > before) continue;
+    slow += fmt::format("{}{}", slow.empty() ? "" : ", ", WhatIsKnown(name));
+  }
+  return FailAs(ErrorKind::kSystem,
+                "{}: no step was recorded for {:g} s by {} (has the job ended?)",
+                directory_.string(), ToSeconds(patience), slow);
+}
+
+std::set<protocol::RankName> RanksOf(int pipelines, int ranks, int gpus_per_stage) {
+  std::set<protocol::RankName> names;
+  for (int pipeline = 0; pipeline < pipelines; ++pipeline) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int gpu = 0; gpu < gpus_per_stage; ++gpu) names.insert({pipeline, rank, gpu});
+    }
+  }
+  return names;
+}
+
+}  // namespace perseus::tuner

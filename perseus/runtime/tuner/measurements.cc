@@ -1,0 +1,133 @@
+#include "perseus/runtime/tuner/measurements.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace perseus::tuner {
+namespace {
+
+// How many times as far apart as their intervals say GPUs may seem before it is taken to be so. Two
+// that are alike are further apart in one case of 20, more of them in fewer.
+constexpr double kMostByChance = 2;
+
+// By how much an interval is to be widened so that it says how far GPUs differ (Birge, Phys. Rev.
+// 40, 207, 1932): otherwise one that is slower than its fellows would vanish in a mean that is the
+// surer the more of them there are.
+class Spread {
+ public:
+  // A value with the half-width of its 95 % interval.
+  void Add(double value, double half_width) {
+    if (half_width > 0 && std::isfinite(half_width)) values_.emplace_back(value, half_width);
+  }
+  double FactorAround(double mean) const {
+    if (values_.size() < 2) return 1;
+    double squares = 0;
+    for (const auto& [value, half_width] : values_) {
+      squares += std::pow((value - mean) / half_width * profiler::kStandardErrorsOf95, 2);
+    }
+    const double factor = std::sqrt(squares / static_cast<double>(values_.size() - 1));
+    return factor > kMostByChance ? factor : 1;
+  }
+
+ private:
+  std::vector<std::pair<double, double>> values_;
+};
+
+// Sums over the GPUs of a stage.
+struct Pooled {
+  std::int64_t samples = 0;
+  double time_s = 0;       // Times samples.
+  double time_square = 0;  // Of (interval * samples).
+  double power_weights = 0;
+  double power_w = 0;  // Times weights.
+  Spread times;
+  Spread powers;
+
+  void Add(const profiler::MeasuredOption& option);
+  profiler::MeasuredOption Mean(const profiler::InstructionGroup& group, int frequency_mhz) const;
+};
+
+void Pooled::Add(const profiler::MeasuredOption& option) {
+  samples += option.samples;
+  time_s += option.samples * option.time_s;
+  // One sample has no interval of its own: that is, as wide as the time.
+  const double ci_s = std::min(option.time_ci_s, option.time_s);
+  times.Add(option.time_s, ci_s);
+  time_square += option.samples * ci_s * option.samples * ci_s;
+  if (!(option.power_w > 0) || !std::isfinite(option.power_ci_w) || option.power_ci_w <= 0) return;
+  const double weight = 1 / (option.power_ci_w * option.power_ci_w);
+  powers.Add(option.power_w, option.power_ci_w);
+  power_weights += weight;
+  power_w += weight * option.power_w;
+}
+
+profiler::MeasuredOption Pooled::Mean(const profiler::InstructionGroup& group, int frequency_mhz) const {
+  profiler::MeasuredOption mean;
+  mean.group = group;
+  mean.frequency_mhz = frequency_mhz;
+  mean.samples = static_cast<int>(samples);
+  mean.time_s = time_s / static_cast<double>(samples);
+  mean.time_ci_s =
+      std::sqrt(time_square) / static_cast<double>(samples) * times.FactorAround(mean.time_s);
+  if (power_weights > 0) {
+    mean.power_w = power_w / power_weights;
+    mean.power_ci_w = 1 / std::sqrt(power_weights) * powers.FactorAround(mean.power_w);
+  }
+  return mean;
+}
+
+}  // namespace
+
+std::vector<profiler::MeasuredOption> PooledOptions(const std::map<protocol::RankName, profiler::KnownGpu>& gpus) {
+  std::map<std::pair<profiler::InstructionGroup, int>, Pooled> pooled;
+  for (const auto& [name, gpu] : gpus) {
+    for (const profiler::MeasuredOption& option : gpu.measurements.Options(name.rank)) {
+      // 0 MHz: at the clocks of before, which nobody can ask for.
+      if (option.samples == 0 || option.frequency_mhz == 0) continue;
+      pooled[{option.group, option.frequency_mhz}].Add(option);
+    }
+  }
+  std::vector<profiler::MeasuredOption> options;
+  for (const auto& [key, sums] : pooled) options.push_back(sums.Mean(key.first, key.second));
+  return options;
+}
+
+std::optional<double> PooledBlockingPower(const std::map<protocol::RankName, profiler::KnownGpu>& gpus) {
+  double sum = 0;
+  double weights = 0;
+  for (const auto& [name, gpu] : gpus) {
+    const profiler::PowerEstimate waiting = gpu.measurements.BlockingPower();
+    if (!waiting.is_identified || !(waiting.standard_error_w > 0)) continue;
+    const double weight = 1 / (waiting.standard_error_w * waiting.standard_error_w);
+    sum += weight * waiting.power_w;
+    weights += weight;
+  }
+  if (weights == 0) return std::nullopt;
+  return std::max(0.0, sum / weights);
+}
+
+profile::Profile MeasuredProfile(std::span<const profiler::MeasuredOption> options) {
+  std::map<profiler::InstructionGroup, profile::ProfileEntry> entries;
+  for (const profiler::MeasuredOption& measured : options) {
+    if (!(measured.power_w > 0)) continue;
+    const profiler::InstructionGroup& group = measured.group;
+    profile::ProfileEntry& entry = entries[group];
+    entry.stage = group.rank;
+    entry.chunk = group.chunk;
+    entry.kind = group.kind;
+    profile::Option option;
+    option.frequency_mhz = measured.frequency_mhz;
+    option.time = ToNanoseconds(measured.time_s);
+    option.energy_j = measured.energy_j();
+    option.samples = measured.samples;
+    option.time_ci_s = measured.time_ci_s;
+    option.energy_ci_j = measured.energy_ci_j();
+    entry.options.push_back(std::move(option));
+  }
+  std::vector<profile::ProfileEntry> list;
+  for (auto& [group, entry] : entries) list.push_back(std::move(entry));
+  return profile::Profile("what was measured", {}, std::move(list));
+}
+
+}  // namespace perseus::tuner

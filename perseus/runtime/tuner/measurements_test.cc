@@ -1,0 +1,108 @@
+#include "perseus/runtime/tuner/measurements.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+namespace perseus::tuner {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr Nanoseconds kMillisecond = 1'000'000;
+constexpr double kRunningW = 200;
+constexpr double kWaitingW = 80;
+
+// What a GPU has drawn by `at` that runs for `run`, then waits for as long, and so on.
+double EnergyAt(Nanoseconds at, Nanoseconds run) {
+  const Nanoseconds periods = at / (2 * run);
+  const Nanoseconds rest = at % (2 * run);
+  return ToSeconds(periods * run + std::min(rest, run)) * kRunningW +
+         ToSeconds(periods * run + std::max<Nanoseconds>(0, rest - run)) * kWaitingW;
+}
+
+// Forwards at 1000 MHz of that length, each followed by a wait as long. The counter moves every 13
+// ms.
+protocol::RanStep MakeStep(Nanoseconds run) {
+  protocol::RanStep step;
+  step.on_plan = true;
+  for (int i = 0; i < 40; ++i) {
+    step.instructions.push_back({InstructionKind::kForward, i, 0, i * 2 * run, run, 1000});
+  }
+  step.end = 80 * run;
+  for (Nanoseconds at = 0; at <= step.end; at += 13 * kMillisecond) {
+    step.energy.push_back({at, at, EnergyAt(at, run)});
+  }
+  return step;
+}
+
+profiler::KnownGpu GpuThatRan(const std::vector<protocol::RanStep>& steps) {
+  profiler::GpuMeasurements measurements{profiler::MeasuringSettings()};
+  for (const protocol::RanStep& step : steps) measurements.Add(step);
+  return {"GPU-1", "A100", std::move(measurements)};
+}
+
+TEST(PooledOptionsTest, PipelinesAreRepetitionsOfEachOther) {
+  std::map<protocol::RankName, profiler::KnownGpu> gpus;
+  // Twice as many samples of 10 ms as of 13 ms.
+  gpus.emplace(protocol::RankName{0, 2, 0},
+               GpuThatRan({MakeStep(10 * kMillisecond), MakeStep(10 * kMillisecond)}));
+  gpus.emplace(protocol::RankName{1, 2, 0}, GpuThatRan({MakeStep(13 * kMillisecond)}));
+  const std::vector<profiler::MeasuredOption> options = PooledOptions(gpus);
+  ASSERT_THAT(options, SizeIs(1));
+  EXPECT_EQ(options[0].group, (profiler::InstructionGroup{2, 0, InstructionKind::kForward}));
+  EXPECT_EQ(options[0].frequency_mhz, 1000);
+  EXPECT_EQ(options[0].samples, 120);
+  EXPECT_NEAR(options[0].time_s, 0.011, 1e-9);
+  // Windows are exact here, so are the powers.
+  EXPECT_NEAR(options[0].power_w, kRunningW, 1e-3);
+  EXPECT_NEAR(*PooledBlockingPower(gpus), kWaitingW, 1e-3);
+}
+
+// Three GPUs with 10 ms and one with 12, all sure of it: the mean is not sure to a part of that.
+TEST(PooledOptionsTest, SlowGpuAmongOthersWidensTheInterval) {
+  const auto jittered = [](Nanoseconds run) {
+    protocol::RanStep step = MakeStep(run);
+    for (std::size_t i = 0; i < step.instructions.size(); ++i) {
+      step.instructions[i].duration += i % 2 == 0 ? -10'000 : 10'000;
+    }
+    return step;
+  };
+  std::map<protocol::RankName, profiler::KnownGpu> gpus;
+  for (int pipeline = 0; pipeline < 3; ++pipeline) {
+    gpus.emplace(protocol::RankName{pipeline, 0, 0}, GpuThatRan({jittered(10 * kMillisecond)}));
+  }
+  EXPECT_LT(PooledOptions(gpus)[0].time_ci_s, 1e-5);
+  gpus.emplace(protocol::RankName{3, 0, 0}, GpuThatRan({jittered(12 * kMillisecond)}));
+  const profiler::MeasuredOption mean = PooledOptions(gpus)[0];
+  EXPECT_NEAR(mean.time_s, 0.0105, 1e-6);
+  // The standard deviation of the four is 1 ms, of their mean 0.5 ms, and 1.96 of these 0.98 ms.
+  EXPECT_NEAR(mean.time_ci_s, 0.00098, 2e-5);
+}
+
+TEST(PooledOptionsTest, ClocksThatNobodyAskedForAreNoOptions) {
+  protocol::RanStep step = MakeStep(10 * kMillisecond);
+  for (protocol::RanInstruction& ran : step.instructions) ran.frequency_mhz = 0;
+  std::map<protocol::RankName, profiler::KnownGpu> gpus;
+  gpus.emplace(protocol::RankName{}, GpuThatRan({step}));
+  EXPECT_THAT(PooledOptions(gpus), IsEmpty());
+  EXPECT_FALSE(PooledBlockingPower({}));
+}
+
+TEST(MeasuredProfileTest, HasConfidenceAndLeavesOutWhatHasNoPower) {
+  profiler::MeasuredOption known{{1, 0, InstructionKind::kForward}, 1000, 12, 0.01, 0.0001, 300, 6};
+  profiler::MeasuredOption unknown{{1, 0, InstructionKind::kForward}, 900, 2, 0.011, 0.0001, 0, 0};
+  const profiler::MeasuredOption both[] = {known, unknown};
+  const profile::Profile profile = MeasuredProfile(both);
+  const profile::ProfileEntry* entry = profile.Find(1, 0, InstructionKind::kForward);
+  ASSERT_NE(entry, nullptr);
+  ASSERT_THAT(entry->options, SizeIs(1));
+  EXPECT_EQ(entry->options[0].samples, 12);
+  EXPECT_NEAR(entry->options[0].energy_j, 3, 1e-12);
+  EXPECT_NEAR(entry->options[0].time_ci_s, 0.0001, 1e-12);
+  EXPECT_GT(entry->options[0].energy_ci_j, 0);
+}
+
+}  // namespace
+}  // namespace perseus::tuner

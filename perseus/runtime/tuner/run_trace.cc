@@ -1,0 +1,183 @@
+#include "perseus/runtime/tuner/run_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "perseus/planning/plan_file/instruction_label.h"
+
+namespace perseus::tuner {
+namespace {
+
+constexpr int kPlanProcess = 1'000'000;  // Behind all pipelines.
+
+std::string Quoted(std::string_view text) {
+  using nlohmann::ordered_json;
+  return ordered_json(text).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+class RunTraceWriter {
+ public:
+  // Times count from `origin`, in nanoseconds since 1970.
+  explicit RunTraceWriter(Nanoseconds origin) : origin_(origin) {}
+
+  void NameProcess(int process, std::string_view name) {
+    Event(R"("ph": "M", "pid": {}, "name": "process_name", "args": {{"name": {}}})", process,
+          Quoted(name));
+    Event(R"("ph": "M", "pid": {}, "name": "process_sort_index", "args": {{"sort_index": {}}})",
+          process, process);
+  }
+  void NameLane(int process, int lane, std::string_view name) {
+    Event(R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_name", "args": {{"name": {}}})",
+          process, lane, Quoted(name));
+    Event(
+        R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_sort_index", "args": {{"sort_index": {}}})",
+        process, lane, lane);
+  }
+  void AddStep(const protocol::RankName& name, const LoggedRank& rank, const protocol::RanStep& step);
+  void AddPlan(int process, const plan_file::PlanFile& plan, Nanoseconds begin);
+
+  std::string Finish() && {
+    return "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [" + events_ + "\n]}\n";
+  }
+
+ private:
+  template <typename... Args>
+  void Event(fmt::format_string<Args...> format, Args&&... args) {
+    events_ += events_.empty() ? "\n{" : ",\n{";
+    fmt::format_to(std::back_inserter(events_), format, std::forward<Args>(args)...);
+    events_ += '}';
+  }
+  // The format counts in microseconds; exact to the nanosecond.
+  std::string At(Nanoseconds time) const { return Microseconds(time - origin_); }
+  static std::string Microseconds(Nanoseconds time) {
+    return fmt::format("{}{}.{:03}", time < 0 ? "-" : "", std::abs(time) / 1000,
+                       std::abs(time) % 1000);
+  }
+  void AddCounter(int process, const std::string& name, Nanoseconds at, std::string_view unit,
+                  double value) {
+    Event(R"("ph": "C", "pid": {}, "name": {}, "ts": {}, "args": {{"{}": {:.6g}}})", process,
+          Quoted(name), At(at), unit, value);
+  }
+  void AddPower(const protocol::RankName& name, const protocol::RanStep& step, Nanoseconds begin);
+
+  Nanoseconds origin_;
+  std::string events_;
+  std::map<protocol::RankName, std::pair<Nanoseconds, double>> last_energy_;  // When, and how much.
+};
+
+int LaneOf(const protocol::RankName& name) { return name.rank * 64 + name.tensor_rank; }
+
+std::string LaneName(const protocol::RankName& name) {
+  return name.tensor_rank == 0 ? fmt::format("rank {}", name.rank)
+                               : fmt::format("rank {} GPU {}", name.rank, name.tensor_rank);
+}
+
+void RunTraceWriter::AddStep(const protocol::RankName& name, const LoggedRank& rank, const protocol::RanStep& step) {
+  const int process = name.pipeline + 1;
+  const Nanoseconds begin = step.begin + rank.header.epoch;
+  for (const protocol::RanInstruction& ran : step.instructions) {
+    const std::string clock =
+        ran.frequency_mhz == 0 ? "" : fmt::format(R"("frequency_mhz": {}, )", ran.frequency_mhz);
+    Event(
+        R"("ph": "X", "pid": {}, "tid": {}, "name": "{}", "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"chunk": {}, "microbatch": {}, "step": {}, "orders": {}, "on_plan": {}}})",
+        process, LaneOf(name), plan_file::InstructionLabel(ran.kind, ran.microbatch), Name(ran.kind),
+        At(begin + ran.begin), Microseconds(ran.duration), clock, ran.chunk, ran.microbatch,
+        step.step, step.version, step.on_plan);
+  }
+  for (const protocol::ClockChange& change : step.clocks) {
+    const std::string lane = LaneName(name);
+    AddCounter(process, lane + " requested clock", begin + change.requested, "MHz",
+               change.frequency_mhz);
+    if (change.applied != 0) {
+      AddCounter(process, lane + " applied clock", begin + change.applied, "MHz",
+                 change.frequency_mhz);
+    }
+  }
+  AddPower(name, step, begin);
+}
+
+// A step from one new value of the counter to the next: what was drawn on average in between.
+void RunTraceWriter::AddPower(const protocol::RankName& name, const protocol::RanStep& step, Nanoseconds begin) {
+  for (const protocol::EnergySample& sample : step.energy) {
+    const Nanoseconds at = begin + (sample.after + sample.until) / 2;
+    const auto last = last_energy_.find(name);
+    if (last != last_energy_.end() && at > last->second.first) {
+      AddCounter(name.pipeline + 1, LaneName(name) + " power", last->second.first, "W",
+                 (sample.energy_j - last->second.second) / ToSeconds(at - last->second.first));
+    }
+    last_energy_[name] = {at, sample.energy_j};
+  }
+}
+
+void RunTraceWriter::AddPlan(int process, const plan_file::PlanFile& plan, Nanoseconds begin) {
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    for (const plan_file::PlannedInstruction& planned : plan.ranks[rank].instructions) {
+      const std::string clock = planned.frequency_mhz > 0
+                                    ? fmt::format(R"("frequency_mhz": {}, )", planned.frequency_mhz)
+                                    : "";
+      Event(
+          R"("ph": "X", "pid": {}, "tid": {}, "name": "{}", "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"chunk": {}, "microbatch": {}, "energy_j": {}}})",
+          process, rank, plan_file::InstructionLabel(planned.kind, planned.microbatch), Name(planned.kind),
+          At(begin + planned.start), Microseconds(planned.duration), clock, planned.chunk,
+          planned.microbatch, planned.energy_j);
+    }
+  }
+}
+
+bool Contains(const TraceRange& range, std::int64_t step) {
+  return step >= range.first && step <= range.last;
+}
+
+}  // namespace
+
+Result<std::string> FormatRunTrace(const JobLogs& logs, const TraceRange& range,
+                                   const std::vector<plan_file::PlanFile>& plans) {
+  // When each step began, on the first rank to.
+  std::map<std::int64_t, Nanoseconds> begins;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  std::int64_t most = -1;
+  for (const auto& [name, rank] : logs.ranks()) {
+    for (const protocol::RanStep& step : rank.steps) {
+      least = std::min(least, step.step);
+      most = std::max(most, step.step);
+      if (!Contains(range, step.step)) continue;
+      const Nanoseconds begin = step.begin + rank.header.epoch;
+      const auto [found, is_new] = begins.emplace(step.step, begin);
+      if (!is_new) found->second = std::min(found->second, begin);
+    }
+  }
+  if (begins.empty()) {
+    return most < 0 ? Fail("no rank has recorded a step (let the job run with PERSEUS_JOB_DIR)")
+                    : Fail("no rank has recorded a step from {} to {} (the logs have {} to {})",
+                           range.first, range.last, least, most);
+  }
+  RunTraceWriter writer(begins.begin()->second);
+  std::set<int> pipelines;
+  for (const auto& [name, rank] : logs.ranks()) {
+    if (pipelines.insert(name.pipeline).second) {
+      writer.NameProcess(name.pipeline + 1, fmt::format("pipeline {}", name.pipeline));
+    }
+    writer.NameLane(name.pipeline + 1, LaneOf(name), LaneName(name));
+    for (const protocol::RanStep& step : rank.steps) {
+      if (Contains(range, step.step)) writer.AddStep(name, rank, step);
+    }
+  }
+  int process = kPlanProcess;
+  for (const plan_file::PlanFile& plan : plans) {
+    writer.NameProcess(process, fmt::format("plan: {}", plan.target));
+    for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+      writer.NameLane(process, static_cast<int>(rank), plan.ranks[rank].name);
+    }
+    for (const auto& [step, begin] : begins) writer.AddPlan(process, plan, begin);
+    ++process;
+  }
+  return std::move(writer).Finish();
+}
+
+}  // namespace perseus::tuner

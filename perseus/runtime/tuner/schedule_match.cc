@@ -1,0 +1,90 @@
+#include "perseus/runtime/tuner/schedule_match.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace perseus::tuner {
+namespace {
+
+struct Computation {
+  InstructionKind kind = InstructionKind::kForward;
+  int microbatch = 0;
+  int chunk = 0;
+  friend bool operator==(const Computation&, const Computation&) = default;
+};
+
+std::string Describe(const Computation& computation, const schedule::Schedule& schedule) {
+  const bool has_chunks = schedule.stages() > static_cast<int>(schedule.ranks.size());
+  return fmt::format("{} of microbatch {}{}", Name(computation.kind), computation.microbatch,
+                     has_chunks ? fmt::format(" on chunk {}", computation.chunk) : "");
+}
+
+std::vector<Computation> ComputationsOf(const schedule::Schedule& schedule, int rank) {
+  std::vector<Computation> computations;
+  for (const schedule::Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
+    if (!IsComputation(action.kind)) continue;
+    const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(action.stage)];
+    computations.push_back({action.kind, action.microbatch, chunk});
+  }
+  return computations;
+}
+
+std::vector<Computation> ComputationsOf(const protocol::RanStep& step) {
+  std::vector<protocol::RanInstruction> instructions = step.instructions;
+  std::ranges::stable_sort(instructions, {}, &protocol::RanInstruction::begin);
+  std::vector<Computation> computations;
+  for (const protocol::RanInstruction& instruction : instructions) {
+    if (!IsComputation(instruction.kind)) continue;
+    computations.push_back({instruction.kind, instruction.microbatch, instruction.chunk});
+  }
+  return computations;
+}
+
+std::size_t MicrobatchesOf(const std::vector<Computation>& computations) {
+  std::set<int> microbatches;
+  for (const Computation& computation : computations) microbatches.insert(computation.microbatch);
+  return microbatches.size();
+}
+
+}  // namespace
+
+Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankName& name, const protocol::RanStep& step) {
+  const std::vector<Computation> wanted = ComputationsOf(schedule, name.rank);
+  const std::vector<Computation> ran = ComputationsOf(step);
+  if (ran == wanted) return {};
+  if (ran.empty()) {
+    return Fail(
+        "rank {} recorded step {} without an instruction (are there calls around forward and "
+        "backward?)",
+        Name(name), step.step);
+  }
+  if (const std::size_t count = MicrobatchesOf(ran); count != MicrobatchesOf(wanted)) {
+    return Fail(
+        "rank {} ran {} microbatches in step {}, and the job has {} (give its own number as "
+        "--microbatches, or in the job file)",
+        Name(name), count, step.step, schedule.microbatches);
+  }
+  const auto [at_ran, at_wanted] = std::ranges::mismatch(ran, wanted);
+  return Fail(
+      "rank {} ran {} as number {} of step {}, where the schedule {} has {} (is it the job's?)",
+      Name(name), at_ran == ran.end() ? "nothing" : Describe(*at_ran, schedule),
+      at_ran - ran.begin() + 1, step.step, schedule.name,
+      at_wanted == wanted.end() ? "nothing" : Describe(*at_wanted, schedule));
+}
+
+Result<void> CheckRunsSchedule(const schedule::Schedule& schedule, const protocol::RankName& name,
+                               const LoggedRank& rank) {
+  Result<void> checked;
+  for (const protocol::RanStep& step : rank.steps) {
+    checked = CheckRanSchedule(schedule, name, step);
+    if (checked) return checked;
+  }
+  return checked;
+}
+
+}  // namespace perseus::tuner

@@ -1,0 +1,21 @@
+// Whether a job runs the schedule that it is said to run: told after a step or two, and not by a
+// plan that nobody follows once the budget is spent.
+#pragma once
+
+#include "perseus/base/result.h"
+#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/planning/schedule/schedule.h"
+#include "perseus/runtime/tuner/job_logs.h"
+
+namespace perseus::tuner {
+
+// Fails (kInput) if the rank's computations in that step are not the schedule's, or in another
+// order: what differs, and what to do. Requires that the schedule has the rank.
+Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankName& name, const protocol::RanStep& step);
+
+// The same for all that is remembered of the rank. One step that is as it should be will do: others
+// may be an evaluation, or a last batch.
+Result<void> CheckRunsSchedule(const schedule::Schedule& schedule, const protocol::RankName& name,
+                               const LoggedRank& rank);
+
+}  // namespace perseus::tuner

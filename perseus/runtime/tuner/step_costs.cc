@@ -1,0 +1,109 @@
+#include "perseus/runtime/tuner/step_costs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace perseus::tuner {
+namespace {
+
+// How much slower than promised a plan may seem, beside three standard errors, and how much more
+// energy than the baseline's it may seem to take.
+constexpr double kTolerated = 0.01;
+constexpr double kSlackOfErrors = 3;
+
+double MedianOf(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankName>& ranks,
+                             const StepRange& range) {
+  const auto& [begin, end, version] = range;
+  StepCost cost;
+  const auto count = static_cast<double>(end - begin);
+  for (const protocol::RankName& name : ranks) {
+    const LoggedRank& rank = logs.ranks().at(name);
+    for (std::int64_t number = begin; number < end; ++number) {
+      const protocol::RanStep* step = rank.Find(number);
+      if (step == nullptr) return Fail("rank {} did not record step {}", Name(name), number);
+      if (step->version != version) {
+        return Fail(
+            "rank {} ran step {} under orders {} and not {} (its log has a remark on why, or "
+            "it reads the directory too late)",
+            Name(name), number, step->version, version);
+      }
+      if (!step->on_plan) {
+        return Fail(
+            "rank {} ran step {} in another order than the plan's (is it for this schedule?)",
+            Name(name), number);
+      }
+    }
+    const protocol::RanStep* last = rank.Find(end);
+    if (last == nullptr) return Fail("rank {} did not record step {}", Name(name), end);
+    const Nanoseconds from = rank.Find(begin)->begin;
+    const auto energy_j = rank.energy.Between(from, last->begin);
+    if (!energy_j) {
+      return Fail(
+          "rank {} recorded no energy in steps {} to {} (can it read its GPU's counter? See "
+          "PERSEUS_DEVICES, and perseus doctor)",
+          Name(name), begin, end);
+    }
+    cost.energy_j += *energy_j / count;
+    cost.time_s += ToSeconds(last->begin - from) / count / static_cast<double>(ranks.size());
+  }
+  return cost;
+}
+
+Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol::RankName>& ranks,
+                                   const StepRange& range) {
+  const auto mean = CostOfSteps(logs, ranks, range);
+  if (!mean) return Fail(mean);
+  std::vector<double> times;
+  const LoggedRank& any = logs.ranks().at(*ranks.begin());
+  for (std::int64_t number = range.begin; number < range.end; ++number) {
+    times.push_back(ToSeconds(any.Find(number + 1)->begin - any.Find(number)->begin));
+  }
+  UsualCost cost{MedianOf(times), 0, mean->energy_j};
+  std::vector<double> distances;
+  for (const double time_s : times) distances.push_back(std::abs(time_s - cost.time_s));
+  // Standard deviation from the median distance, and what a median's error is of a mean's, both for
+  // a normal distribution.
+  cost.time_error_s = 1.4826 * 1.2533 * MedianOf(std::move(distances)) /
+                      std::sqrt(static_cast<double>(times.size()));
+  return cost;
+}
+
+SeenSteps SeenStepsOf(const UsualCost& planned, const UsualCost& baseline) {
+  return {planned.time_s, planned.energy_j, baseline.time_s, baseline.energy_j,
+          std::hypot(baseline.time_error_s, planned.time_error_s)};
+}
+
+Result<void> CheckSeen(const SeenSteps& seen, double promised_slowdown) {
+  const double most_s = seen.baseline_time_s * (1 + promised_slowdown + kTolerated) +
+                        kSlackOfErrors * seen.time_error_s;
+  if (seen.time_s > most_s) {
+    return FailAs(ErrorKind::kUnreachable,
+                  "the plan in force takes {:.4f} s a step, and {:.4f} s at the highest clocks: "
+                  "{:.2f} % more, where it promised {:.2f} %; the clocks are what they were before "
+                  "(is the switching latency in the job file? Does the order of instructions "
+                  "differ from the schedule's?)",
+                  seen.time_s, seen.baseline_time_s, 100 * seen.slowdown(),
+                  100 * promised_slowdown);
+  }
+  if (seen.energy_j > (1 + kTolerated) * seen.baseline_energy_j) {
+    return FailAs(
+        ErrorKind::kUnreachable,
+        "the plan in force takes {:.1f} J a step, and {:.1f} J at the highest clocks; the "
+        "clocks are what they were before (is the blocking power right? 0 measures it)",
+        seen.energy_j, seen.baseline_energy_j);
+  }
+  return {};
+}
+
+}  // namespace perseus::tuner

@@ -1,0 +1,122 @@
+#include "perseus/runtime/tuner/tuned_plan.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "perseus/planning/plan/make_plan_file.h"
+#include "perseus/planning/plan/evaluation.h"
+
+namespace perseus::tuner {
+
+Result<TunedPlan> TunedPlan::Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
+                                  const plan::Target& target, std::span<const profiler::MeasuredOption> measured) {
+  auto made = profiler::PlanFromSweep(sweep, measured, target);
+  if (!made) return Fail(made);
+  plan_file::PlanFile file = plan::MakePlanFile(made->planner, made->plan, job);
+  TunedPlan plan(std::move(made->plan), std::move(file));
+  auto profile = ProfileOf(sweep, measured, Scale());
+  if (!profile) return Fail(profile);
+  if (auto judged = plan.Judge(sweep, *std::move(profile)); !judged) return Fail(judged);
+  return plan;
+}
+
+Result<void> TunedPlan::JudgeBy(const profiler::SweepJob& sweep, std::span<const profiler::MeasuredOption> measured,
+                                const SeenSteps& seen) {
+  const auto scale = ScaleOf(sweep, measured, seen);
+  if (!scale) return Fail(scale);
+  auto profile = ProfileOf(sweep, measured, *scale);
+  if (!profile) return Fail(profile);
+  return Judge(sweep, *std::move(profile));
+}
+
+Result<profile::Profile> TunedPlan::ProfileForPlans(const profiler::SweepJob& sweep,
+                                           std::span<const profiler::MeasuredOption> measured,
+                                           const SeenSteps* seen) const {
+  Result<Scale> scale = Scale();
+  if (seen != nullptr) scale = ScaleOf(sweep, measured, *seen);
+  if (!scale) return Fail(scale);
+  return ProfileOf(sweep, measured, *scale, Margins::kAsPlanned);
+}
+
+Result<TunedPlan::Scale> TunedPlan::ScaleOf(const profiler::SweepJob& sweep,
+                                            std::span<const profiler::MeasuredOption> measured,
+                                            const SeenSteps& seen) const {
+  const auto unscaled = ProfileOf(sweep, measured, Scale());
+  if (!unscaled) return Fail(unscaled);
+  const auto judge = profiler::PlannerOf(sweep, *unscaled);
+  if (!judge) return Fail(judge);
+  return ScaleTo(seen, *judge);
+}
+
+Result<profile::Profile> TunedPlan::ProfileOf(const profiler::SweepJob& sweep,
+                                     std::span<const profiler::MeasuredOption> measured, const Scale& scale,
+                                     Margins margins) {
+  profiler::PlanningProfileSpec spec;
+  if (margins == Margins::kNone) spec.time_margin = 0;
+  const auto profile = profiler::PlanningProfile(sweep, measured, spec);
+  if (!profile) return Fail(profile);
+  std::vector<profile::ProfileEntry> entries(profile->entries().begin(), profile->entries().end());
+  for (profile::ProfileEntry& entry : entries) {
+    const int highest = sweep.clocks_mhz[static_cast<std::size_t>(entry.stage)].back();
+    for (profile::Option& option : entry.options) {
+      option.energy_j *= option.frequency_mhz == highest ? scale.highest : scale.other;
+    }
+  }
+  return profile::Profile(profile->name(), {}, std::move(entries));
+}
+
+Result<void> TunedPlan::Judge(const profiler::SweepJob& sweep, profile::Profile profile) {
+  const auto judge = profiler::PlannerOf(sweep, profile);
+  if (!judge) return Fail(judge);
+  const auto options = plan_file::FindOptions(file_, judge->graph(), "the plan");
+  if (!options) return Fail(options);
+  plan::Plan judged = plan_;
+  judged.options = *options;
+  judged.evaluation = plan::Evaluator(judge->graph(), judge->model()).Evaluate(*options);
+  judged.deadline = std::max(judged.deadline, judged.evaluation.time);
+  if (const auto bound = judge->BoundFor(judged.deadline)) judged.lower_bound_j = *bound;
+  plan_file::PlannedJob job = file_.job;
+  job.model = sweep.model;
+  file_ = plan::MakePlanFile(*judge, judged, std::move(job));
+  profile_ = std::move(profile);
+  return {};
+}
+
+// So that
+//
+//   seen = highest * (energy of options at the highest clocks) + other * (of the rest) + waiting
+//
+// holds of the baseline, which has no others, and of the plan.
+Result<TunedPlan::Scale> TunedPlan::ScaleTo(const SeenSteps& seen, const plan::Planner& judge) const {
+  const auto options = plan_file::FindOptions(file_, judge.graph(), "the plan");
+  if (!options) return Fail(options);
+  const plan::Evaluation plan = plan::Evaluator(judge.graph(), judge.model()).Evaluate(*options);
+  const std::vector<int> highest = schedule::BaselineOptions(judge.graph());
+  double plan_highest_j = 0;
+  for (std::size_t i = 0; i < options->size(); ++i) {
+    if ((*options)[i] == highest[i]) plan_highest_j += plan.energies_j[i];
+  }
+  // Of one pipeline. Between iterations, while pipelines wait for each other, all wait.
+  const auto computing_j = [&](double energy_j, double time_s, const plan::Evaluation& evaluation) {
+    const double between_s = std::max(0.0, time_s - ToSeconds(evaluation.time));
+    return energy_j / file_.job.pipelines - evaluation.blocking_energy_j -
+           between_s * judge.ranks() * judge.model().blocking_power_w;
+  };
+  const plan::Evaluation& baseline = judge.baseline();
+  Scale scale;
+  scale.highest = computing_j(seen.baseline_energy_j, seen.baseline_time_s, baseline) /
+                  baseline.operation_energy_j;
+  const double others_j = plan.operation_energy_j - plan_highest_j;
+  if (others_j > 0) {
+    scale.other =
+        (computing_j(seen.energy_j, seen.time_s, plan) - scale.highest * plan_highest_j) / others_j;
+  }
+  constexpr double kMost = 1.25;
+  for (const double factor : {scale.highest, scale.other}) {
+    if (!(factor > 1 / kMost && factor < kMost)) return Scale();
+  }
+  return scale;
+}
+
+}  // namespace perseus::tuner

@@ -1,0 +1,385 @@
+#include "perseus/runtime/tuner/tuning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "perseus/base/file.h"
+#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/runtime/profiler/profiler_state.h"
+#include "perseus/runtime/tuner/conductor.h"
+#include "perseus/runtime/tuner/measurements.h"
+#include "perseus/runtime/tuner/schedule_match.h"
+#include "perseus/runtime/tuner/tuned_plan.h"
+
+namespace perseus::tuner {
+namespace {
+
+// A plan is made of the options that seemed best, and those seem better than they are: a plan in
+// force is measured at its own clocks, made anew once with what that shows, and judged by what is
+// measured of the second one alone.
+constexpr int kPlansFollowed = 2;
+
+std::filesystem::path StatePath(const std::filesystem::path& job_directory) {
+  return job_directory / "tuner.json";
+}
+
+// Measurements are of instructions; which there are and where has to be the same.
+std::string NameOf(const schedule::Schedule& schedule) {
+  return fmt::format("{}, {} stages on {} ranks, {} microbatches", schedule.name, schedule.stages(),
+                     schedule.ranks.size(), schedule.microbatches);
+}
+
+// What an earlier coordinator of this job knew; nothing if there was none.
+Result<profiler::ProfilerState> ReadState(const TuningOptions& options) {
+  profiler::ProfilerState state;
+  state.job = NameOf(options.job.schedule);
+  const std::filesystem::path path = StatePath(options.job_directory);
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return state;
+  const auto text = ReadFile(path);
+  if (!text) return Fail(text);
+  auto read = profiler::ParseProfilerState(*text, path.string());
+  if (!read) return read;
+  if (auto same = profiler::CheckSameJob(*read, state.job, path.string()); !same) return Fail(same);
+  return read;
+}
+
+// `known`, but for options that `fresh` has measured as well.
+std::vector<profiler::MeasuredOption> WithFresh(std::vector<profiler::MeasuredOption> known,
+                                      std::span<const profiler::MeasuredOption> fresh) {
+  for (const profiler::MeasuredOption& option : fresh) {
+    if (!(option.power_w > 0) || !std::isfinite(option.power_ci_w)) continue;
+    const auto same = std::ranges::find_if(known, [&](const profiler::MeasuredOption& other) {
+      return other.group == option.group && other.frequency_mhz == option.frequency_mhz;
+    });
+    if (same != known.end()) *same = option;
+  }
+  return known;
+}
+
+int MostFrequencies(std::span<const profiler::MeasuredOption> options) {
+  std::map<profiler::InstructionGroup, int> frequencies;
+  int most = 0;
+  for (const profiler::MeasuredOption& option : options) {
+    most = std::max(most, ++frequencies[option.group]);
+  }
+  return most;
+}
+
+class Tuner {
+ public:
+  Tuner(const TuningOptions& options, Conductor conductor, profiler::ProfilerState state)
+      : options_(options), conductor_(std::move(conductor)), state_(std::move(state)) {}
+
+  Result<TuningResult> Run();
+
+ private:
+  Result<void> MeetRanks();
+  Result<void> TakeClocks(const protocol::RankHeader& header);
+  Result<void> Sweep();
+  Result<void> RunRound(const profiler::SweepRound& round);
+  Result<void> CheckEnergy() const;
+  using Gpus = std::map<protocol::RankName, profiler::KnownGpu>;
+  enum class Alarms { kSaid, kKept };
+  void Measure(Gpus& gpus, const Conductor::Stretch& stretch, Alarms alarms) const;
+  Result<UsualCost> RunBaseline();
+  struct Followed {
+    Gpus gpus;  // What was measured meanwhile, alone.
+    UsualCost cost;
+  };
+  Result<Followed> Follow(const TunedPlan& plan);
+  Result<void> FollowPlans();
+  Result<void> LeaveInForce();
+  Result<void> MakePlan();
+  profiler::SweepJob Job() const;
+  Result<void> SaveState() const {
+    return WriteFileAtomically(StatePath(options_.job_directory), profiler::FormatProfilerState(state_));
+  }
+  void Say(const std::string& text) const {
+    if (options_.say) options_.say(text);
+  }
+
+  const TuningOptions& options_;
+  Conductor conductor_;
+  profiler::ProfilerState state_;
+  std::vector<std::vector<int>> clocks_mhz_;  // [rank]
+  int rounds_ = 0;
+  std::optional<TunedPlan> plan_;
+  std::optional<SeenSteps> seen_;  // Of the plan that was followed last.
+  std::string reason_;
+  std::int64_t version_ = 0;  // Of the orders with the plan.
+};
+
+// ---- The ranks ----
+
+Result<void> Tuner::MeetRanks() {
+  const plan_file::PlannedJob& job = options_.job;
+  const auto count = static_cast<int>(job.schedule.ranks.size());
+  Say(fmt::format("waiting for {} ranks in {}", job.pipelines * count * job.model.gpus_per_stage,
+                  options_.job_directory.string()));
+  auto met = conductor_.Meet(RanksOf(job.pipelines, count, job.model.gpus_per_stage));
+  if (!met) return met;
+  clocks_mhz_.resize(static_cast<std::size_t>(count));
+  const std::string state = StatePath(options_.job_directory).string();
+  for (const protocol::RankName& name : conductor_.ranks()) {
+    if (name.rank >= count) {
+      return Fail(
+          "rank {} trains, and the job has {} along the pipeline (is this job file its own?)",
+          Name(name), count);
+    }
+    const protocol::RankHeader& header = conductor_.log_of(name).header;
+    if (auto same = profiler::CheckSameGpu(state_, header, state); !same) return same;
+    if (auto taken = TakeClocks(header); !taken) return taken;
+  }
+  constexpr int kSteps = 2;
+  if (auto came = conductor_.Watch(kSteps); !came) return came;
+  for (const protocol::RankName& name : conductor_.ranks()) {
+    auto runs = CheckRunsSchedule(job.schedule, name, conductor_.log_of(name));
+    if (!runs) return runs;
+  }
+  conductor_.ForgetBefore(conductor_.logs().LastCommonStep(conductor_.ranks()) - 1);
+  return {};
+}
+
+// Those that all GPUs of the stage have.
+Result<void> Tuner::TakeClocks(const protocol::RankHeader& header) {
+  if (auto may = CheckMaySetClocks(header); !may) return may;
+  std::vector<int>& common = clocks_mhz_[static_cast<std::size_t>(header.name.rank)];
+  if (common.empty()) common = header.sm_clocks_mhz;
+  std::vector<int> both;
+  std::ranges::set_intersection(common, header.sm_clocks_mhz, std::back_inserter(both));
+  if (both.empty()) {
+    return Fail(
+        "rank {} has a GPU that shares no clock with others of its stage (are all of one type?)",
+        Name(header.name));
+  }
+  common = std::move(both);
+  return {};
+}
+
+// ---- Measuring ----
+
+profiler::SweepJob Tuner::Job() const {
+  profiler::SweepJob job{.schedule = options_.job.schedule,
+               .model = options_.job.model,
+               .clocks_mhz = clocks_mhz_,
+               .switch_latency = options_.job.switch_latency};
+  if (job.model.blocking_power_w == 0) {
+    job.model.blocking_power_w = PooledBlockingPower(state_.gpus).value_or(0);
+  }
+  // Kinds that take turns at different clocks would each begin at the other's.
+  if (options_.job.switch_latency > 0) job.clocks = profiler::SweepJob::Clocks::kOneARank;
+  return job;
+}
+
+Result<void> Tuner::Sweep() {
+  for (;;) {
+    const auto round =
+        profiler::ChooseRound(Job(), options_.budget, PooledOptions(state_.gpus), state_.spent);
+    if (!round) return Fail(round);
+    if (round->is_over()) {
+      reason_ = round->reason;
+      return {};
+    }
+    Say(fmt::format(
+        "round {}: {}{}", rounds_ + 1, round->reason,
+        round->predicted_s > 0 ? fmt::format(", about {:.3f} s a step", round->predicted_s) : ""));
+    if (auto ran = RunRound(*round); !ran) return ran;
+  }
+}
+
+Result<void> Tuner::RunRound(const profiler::SweepRound& round) {
+  protocol::Orders orders;
+  orders.clocks = round.clocks;
+  const auto ran = conductor_.RunUnder(std::move(orders), round.steps, 0);
+  if (!ran) return Fail(ran);
+  Measure(state_.gpus, *ran, Alarms::kSaid);
+  if (++rounds_ == 1) {
+    if (auto energy = CheckEnergy(); !energy) return energy;
+  }
+  state_.spent.steps += ran->steps();
+  const LoggedRank& any = conductor_.log_of(*conductor_.ranks().begin());
+  const protocol::RanStep* first = any.Find(ran->landing);
+  const protocol::RanStep* last = any.Find(ran->last);
+  if (first != nullptr && last != nullptr) {
+    state_.spent.seconds += ToSeconds(last->end - first->begin);
+  }
+  conductor_.ForgetBefore(ran->last);
+  return SaveState();
+}
+
+// Before the budget is spent on times alone.
+Result<void> Tuner::CheckEnergy() const {
+  for (const protocol::RankName& name : conductor_.ranks()) {
+    const profiler::GpuMeasurements::Counts& counts = state_.gpus.at(name).measurements.counts();
+    if (counts.windows > counts.windows_left_out) continue;
+    return Fail(
+        "rank {} recorded no energy that says anything, in {} steps with {} instructions: {}",
+        Name(name), counts.steps, counts.instructions,
+        counts.windows == 0
+            ? "its GPU's counter did not move twice in any of them (can it be read? See "
+              "PERSEUS_DEVICES and perseus doctor; or steps are shorter than two of its periods: "
+              "make them longer, with more microbatches)"
+            : fmt::format("{} windows of its counter, and none without a change of the clock or an "
+                          "edge of the step in it (make steps longer, with more microbatches)",
+                          counts.windows));
+  }
+  return {};
+}
+
+void Tuner::Measure(Gpus& gpus, const Conductor::Stretch& stretch, Alarms alarms) const {
+  const profiler::MeasuringSettings settings{.switch_latency = options_.job.switch_latency};
+  for (const protocol::RankName& name : conductor_.ranks()) {
+    const LoggedRank& rank = conductor_.log_of(name);
+    profiler::KnownGpu& gpu = gpus.try_emplace(name, profiler::KnownGpu{rank.header.gpu, rank.header.gpu_name,
+                                                    profiler::GpuMeasurements(settings)})
+                        .first->second;
+    // What runs while a clock lands is left out there.
+    for (std::int64_t number = stretch.landing; number <= stretch.last; ++number) {
+      const protocol::RanStep* step = rank.Find(number);
+      if (step == nullptr) continue;
+      for (const profiler::DriftAlarm& alarm : gpu.measurements.Add(*step)) {
+        if (alarms == Alarms::kKept) continue;
+        Say(fmt::format(
+            "{} of rank {} at {} MHz has changed since it was measured, by {:+.1f} % in "
+            "step {}: measured anew",
+            alarm.quantity == profiler::DriftAlarm::Quantity::kTime ? "the time" : "the power", Name(name),
+            alarm.what.frequency_mhz, 100 * (alarm.now / alarm.before - 1), alarm.step));
+      }
+    }
+  }
+}
+
+// ---- A plan in force ----
+
+Result<void> Tuner::MakePlan() {
+  auto made = TunedPlan::Make(Job(), options_.job, options_.target, PooledOptions(state_.gpus));
+  if (!made) {
+    return FailAs(made.error().kind, "measuring stopped since {}, and that gives no plan: {}",
+                  reason_, made.error().message);
+  }
+  plan_ = *std::move(made);
+  return {};
+}
+
+// What the plan is compared with, just before it.
+Result<UsualCost> Tuner::RunBaseline() {
+  protocol::Orders orders;
+  for (const profiler::InstructionGroup& group : profiler::GroupsOf(options_.job.schedule)) {
+    const int highest = clocks_mhz_[static_cast<std::size_t>(group.rank)].back();
+    orders.clocks.push_back({group.rank, group.chunk, group.kind, highest});
+  }
+  Say("measuring steps at the highest clocks to compare with");
+  const auto ran = conductor_.RunUnder(std::move(orders), options_.steps_followed, 0);
+  if (!ran) return Fail(ran);
+  Measure(state_.gpus, *ran, Alarms::kSaid);
+  auto cost = UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran->counted());
+  conductor_.ForgetBefore(ran->last);
+  return cost;
+}
+
+// Puts the plan into force, for as long as it takes to measure.
+Result<Tuner::Followed> Tuner::Follow(const TunedPlan& plan) {
+  Say(fmt::format("following a plan that seems to save {:.2f} % of the energy",
+                  100 * plan.saving()));
+  auto path = conductor_.AddPlan(plan_file::FormatPlan(plan.file()));
+  if (!path) return Fail(path);
+  protocol::Orders orders;
+  orders.plan = *std::move(path);
+  // Until it is judged, and the next orders are read.
+  const auto spare_steps = static_cast<int>(2 * conductor_.Ahead());
+  const auto ran = conductor_.RunUnder(std::move(orders), options_.steps_followed, spare_steps);
+  if (!ran) return Fail(ran);
+  Followed followed;
+  Measure(followed.gpus, *ran, Alarms::kKept);
+  Measure(state_.gpus, *ran, Alarms::kSaid);
+  const auto cost = UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran->counted());
+  if (!cost) return Fail(cost);
+  followed.cost = *cost;
+  conductor_.ForgetBefore(ran->last);
+  if (auto saved = SaveState(); !saved) return Fail(saved);
+  return followed;
+}
+
+Result<void> Tuner::FollowPlans() {
+  const auto baseline = RunBaseline();
+  if (!baseline) return Fail(baseline);
+  std::optional<Followed> followed;
+  for (int i = 0; i < kPlansFollowed; ++i) {
+    if (auto made = MakePlan(); !made) return made;
+    auto ran = Follow(*plan_);
+    if (!ran) return Fail(ran);
+    followed = *std::move(ran);
+  }
+  seen_ = SeenStepsOf(followed->cost, *baseline);
+  const std::vector<profiler::MeasuredOption> known =
+      WithFresh(PooledOptions(state_.gpus), PooledOptions(followed->gpus));
+  if (auto judged = plan_->JudgeBy(Job(), known, *seen_); !judged) return judged;
+  auto seen = CheckSeen(*seen_, std::max(0.0, plan_->slowdown()));
+  if (!seen) return seen;
+  return LeaveInForce();
+}
+
+Result<void> Tuner::LeaveInForce() {
+  const auto path = conductor_.AddPlan(plan_file::FormatPlan(plan_->file()));
+  if (!path) return Fail(path);
+  protocol::Orders orders;
+  orders.plan = *path;
+  const auto version = conductor_.LeaveUnder(std::move(orders));
+  if (!version) return Fail(version);
+  version_ = *version;
+  return {};
+}
+
+Result<TuningResult> Tuner::Run() {
+  Result<void> run = MeetRanks();
+  if (run) run = Sweep();
+  const int frequencies = MostFrequencies(PooledOptions(state_.gpus));
+  if (run) run = options_.leaves_plan_in_force ? FollowPlans() : MakePlan();
+  if (!run || !options_.leaves_plan_in_force) {
+    const auto back = conductor_.GiveBack();
+    if (run && !back) return Fail(back);
+  }
+  if (!run) return Fail(run);
+  const double baseline_s = ToSeconds(plan_->file().baseline_time);
+  const std::vector<profiler::MeasuredOption> measured = PooledOptions(state_.gpus);
+  auto profile = plan_->ProfileForPlans(Job(), measured, seen_ ? &*seen_ : nullptr);
+  if (!profile) return Fail(profile);
+  return TuningResult{MeasuredProfile(measured),
+                      plan_->profile(),
+                      *std::move(profile),
+                      plan_->file(),
+                      plan_->file().job.model.blocking_power_w,
+                      state_.spent,
+                      state_.spent.Slowdown(baseline_s),
+                      seen_,
+                      rounds_,
+                      frequencies,
+                      reason_,
+                      version_};
+}
+
+}  // namespace
+
+Result<TuningResult> Tune(const TuningOptions& options, Clock& clock) {
+  if (auto enough = profiler::CheckBudget(options.budget); !enough) return Fail(enough);
+  auto logs = JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning);
+  if (!logs) return Fail(logs);
+  auto desk = protocol::OrdersDesk::Open(options.job_directory);
+  if (!desk) return Fail(desk);
+  auto state = ReadState(options);
+  if (!state) return Fail(state);
+  const ConductorOptions conduct{options.orders_take_s, options.patience, options.should_end};
+  Conductor conductor(conduct, *std::move(logs), *std::move(desk), clock);
+  return Tuner(options, std::move(conductor), *std::move(state)).Run();
+}
+
+}  // namespace perseus::tuner

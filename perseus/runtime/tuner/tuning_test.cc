@@ -1,0 +1,86 @@
+// What a coordinator leaves behind when it does not come to its end. (What it does when it does is
+// tests/closed_loop's.)
+#include "perseus/runtime/tuner/tuning.h"
+
+#include <gmock/gmock.h>
+
+#include "perseus/runtime/protocol/orders_desk.h"
+#include "tests/support/simulated_job.h"
+
+namespace perseus::tuner {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TuningTest : public testing::Test {
+ protected:
+  TuningTest() : job_({{0, 0, 0}, {0, 1, 0}}) {
+    options_.job_directory = job_.directory();
+    schedule::ScheduleSpec spec;
+    spec.name = "1f1b";
+    spec.ranks = 2;
+    spec.microbatches = 4;
+    options_.job.schedule = *schedule::GenerateSchedule(spec);
+    job_.schedule = options_.job.schedule;
+    options_.patience = 1'000'000'000;
+    options_.should_end = [this] {
+      job_.RunStep();
+      return false;
+    };
+  }
+  protocol::Orders InForce() const { return **protocol::ReadOrders(job_.directory()); }
+
+  SimulatedJob job_;
+  TuningOptions options_;
+  FakeClock clock_;
+};
+
+TEST_F(TuningTest, OrdersOfACoordinatorThatWasKilledAreTakenBackByTheNext) {
+  protocol::Orders before;
+  before.plan = "plans/1.json";
+  ASSERT_TRUE(protocol::WriteOrders(job_.directory(), before));
+  {
+    auto killed = protocol::OrdersDesk::Open(job_.directory());
+    ASSERT_TRUE(killed);
+    protocol::Orders sweep;
+    sweep.clocks = {{0, 0, InstructionKind::kForward, 800}};
+    sweep.until_step = 20;
+    ASSERT_TRUE(killed->Give(sweep, 10));
+  }
+  options_.job.pipelines = 2;  // Which do not come.
+  ASSERT_FALSE(Tune(options_, clock_));
+  EXPECT_EQ(InForce().plan, "plans/1.json");
+  EXPECT_FALSE(InForce().until_step);
+}
+
+TEST_F(TuningTest, MissingEnergyIsToldAfterOneRound) {
+  job_.counter_period_s = 1e6;
+  const auto tuned = Tune(options_, clock_);
+  ASSERT_FALSE(tuned);
+  EXPECT_THAT(tuned.error().message, HasSubstr("rank p0-r0-t0 recorded no energy"));
+  EXPECT_THAT(tuned.error().message, HasSubstr("did not move twice"));
+  EXPECT_LT(job_.steps(), 30);
+  EXPECT_TRUE(InForce().own);
+}
+
+TEST_F(TuningTest, BudgetForTheHighestClocksAloneIsToldBeforeAnyStep) {
+  options_.budget.steps = 12;
+  const auto tuned = Tune(options_, clock_);
+  ASSERT_FALSE(tuned);
+  EXPECT_THAT(tuned.error().message, HasSubstr("raise --budget-steps to 13 at least"));
+  EXPECT_EQ(job_.steps(), 0);
+}
+
+// Before a step is spent on it.
+TEST_F(TuningTest, AnotherScheduleIsToldAtOnce) {
+  options_.job.schedule = *schedule::GenerateSchedule({"1f1b", 2, 6, 1});
+  const auto tuned = Tune(options_, clock_);
+  ASSERT_FALSE(tuned);
+  EXPECT_THAT(tuned.error().message, HasSubstr("rank p0-r0-t0 ran 4 microbatches in step"));
+  EXPECT_THAT(tuned.error().message, HasSubstr("and the job has 6"));
+  EXPECT_LT(job_.steps(), 10);
+  EXPECT_FALSE(*protocol::ReadOrders(job_.directory()));
+}
+
+}  // namespace
+}  // namespace perseus::tuner

@@ -1,0 +1,157 @@
+#include "perseus/runtime/tuner/verification.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/support/simulated_job.h"
+
+namespace perseus::tuner {
+namespace {
+
+using ::testing::HasSubstr;
+
+class VerificationTest : public testing::Test {
+ protected:
+  VerificationTest() : job_({{0, 0, 0}, {0, 1, 0}, {1, 0, 0}}) {
+    job_.cost = [](const protocol::Orders& orders) {
+      return orders.plan.empty() ? SimulatedJob::Cost{0.5, 100} : SimulatedJob::Cost{0.505, 90};
+    };
+    options_.job_directory = job_.directory();
+    options_.plan = "a plan";
+    options_.ranks = job_.ranks();
+    options_.steps = 120;
+    options_.patience = 1'000'000'000;
+    // Called whenever the verifier waits.
+    options_.should_end = [this] {
+      if (job_.steps() < last_step_) job_.RunStep();
+      return false;
+    };
+  }
+  Result<Verification> Run() { return Verify(options_, clock_); }
+
+  SimulatedJob job_;
+  VerificationOptions options_;
+  std::int64_t last_step_ = 1'000'000;
+  FakeClock clock_;
+};
+
+TEST_F(VerificationTest, FindsTheTruth) {
+  const auto verified = Run();
+  ASSERT_TRUE(verified) << verified.error().message;
+  const profiler::Comparison& comparison = verified->comparison;
+  // Two steps of each block of four count, in 15 pairs: a mean of time is off by 0.001 / sqrt(30),
+  // the ratio of two by sqrt(2) that, 0.00026; energies have the noise of time and that of power.
+  // Four of these.
+  EXPECT_EQ(verified->layout.pairs, 15);
+  EXPECT_NEAR(comparison.slowdown.estimate, 0.01, 0.0011);
+  EXPECT_NEAR(comparison.saving.estimate, 0.1, 0.0015);
+  EXPECT_LT(comparison.slowdown.upper - comparison.slowdown.lower, 0.004);
+  EXPECT_EQ(comparison.saves, profiler::Verdict::kGreater);
+  EXPECT_EQ(verified->left_out, 0);
+  // Energies are those of all three ranks.
+  EXPECT_NEAR(verified->pairs.front().baseline_energy_j, 300, 3);
+}
+
+TEST_F(VerificationTest, OrdersAreWhatTheyWereAfterwards) {
+  protocol::Orders before;
+  before.version = 5;
+  before.plan = "plans/5.json";
+  ASSERT_TRUE(protocol::WriteOrders(job_.directory(), before));
+  ASSERT_TRUE(Run());
+  const auto after = protocol::ReadOrders(job_.directory());
+  EXPECT_EQ((*after)->plan, "plans/5.json");
+  EXPECT_GT((*after)->version, 5);
+}
+
+TEST_F(VerificationTest, JobThatEndsMeanwhileIsAnErrorAndLeavesNoPlan) {
+  last_step_ = 60;
+  const auto verified = Run();
+  ASSERT_FALSE(verified);
+  EXPECT_THAT(verified.error().message, HasSubstr("has the job ended?"));
+  EXPECT_EQ((*protocol::ReadOrders(job_.directory()))->plan, "");
+}
+
+// A job that was started with PERSEUS_PLAN goes on with it; and were the verifier killed, its last
+// orders would end by themselves.
+TEST_F(VerificationTest, LeavesRanksWithTheirOwnPlans) {
+  bool all_temporary = true;
+  options_.should_end = [&] {
+    const auto orders = protocol::ReadOrders(job_.directory());
+    all_temporary = all_temporary && (!*orders || (*orders)->until_step);
+    job_.RunStep();
+    return false;
+  };
+  ASSERT_TRUE(Run());
+  EXPECT_TRUE(all_temporary);
+  EXPECT_TRUE((*protocol::ReadOrders(job_.directory()))->own);
+}
+
+// Blocks were laid out for steps of half a second. Where these become shorter than the counter's
+// period, the step left out at each end is not enough any more: windows that hold some of both
+// would make the saving too small.
+TEST_F(VerificationTest, BlocksTooShortForTheCounterAreLeftOut) {
+  job_.cost = [this](const protocol::Orders& orders) {
+    const SimulatedJob::Cost cost =
+        orders.plan.empty() ? SimulatedJob::Cost{0.5, 100} : SimulatedJob::Cost{0.505, 90};
+    const double part = job_.steps() > 10 ? 0.12 : 1;
+    return SimulatedJob::Cost{cost.time_s * part, cost.energy_j * part};
+  };
+  const auto verified = Run();
+  ASSERT_FALSE(verified);
+  EXPECT_THAT(verified.error().message, HasSubstr("only 0 of 15 pairs"));
+  EXPECT_THAT(verified.error().message, HasSubstr("too short for the counter's period"));
+}
+
+TEST_F(VerificationTest, RankThatDoesNotFollowIsNamed) {
+  job_.deaf = {{0, 1, 0}};
+  const auto verified = Run();
+  ASSERT_FALSE(verified);
+  EXPECT_THAT(verified.error().message, HasSubstr("rank p0-r1-t0 ran step"));
+}
+
+TEST_F(VerificationTest, RankThatMayNotSetClocksIsToldAtOnce) {
+  protocol::RankHeader header;
+  header.name = {0, 1, 0};
+  header.host = "n7";
+  header.pid = 1;
+  job_.Announce(header);
+  const auto verified = Run();
+  ASSERT_FALSE(verified);
+  EXPECT_THAT(verified.error().message,
+              HasSubstr("rank p0-r1-t0 may not set the clock of its GPU"));
+  EXPECT_LT(job_.steps(), 10);
+  EXPECT_FALSE(*protocol::ReadOrders(job_.directory()));
+}
+
+TEST_F(VerificationTest, TooFewStepsSayHowManyItTakes) {
+  options_.steps = 20;
+  const auto verified = Run();
+  ASSERT_FALSE(verified);
+  EXPECT_EQ(verified.error().kind, ErrorKind::kUnreachable);
+  // Six pairs of blocks of three: one step used between one left out on each side.
+  EXPECT_THAT(verified.error().message, HasSubstr("it takes 36 at least"));
+  EXPECT_FALSE(*protocol::ReadOrders(job_.directory()));
+}
+
+TEST_F(VerificationTest, EndsOnRequestWithTheOrdersOfBefore) {
+  options_.should_end = [this] {
+    job_.RunStep();
+    return job_.steps() > 40;
+  };
+  const auto verified = Run();
+  ASSERT_FALSE(verified);
+  EXPECT_EQ(verified.error().message, EndedByRequest().message);
+  EXPECT_EQ((*protocol::ReadOrders(job_.directory()))->plan, "");
+}
+
+TEST(BlockLayoutTest, BlocksAreLongEnoughForCounterAndOrders) {
+  // Steps of 20 ms: 6 for the counter and a look on each side, 50 until orders are read.
+  const auto layout = LayOutBlocks(10'000, 0.02, 0.1, 0.95);
+  ASSERT_TRUE(layout);
+  EXPECT_EQ(layout->front, 6);
+  EXPECT_EQ(layout->back, 6);
+  EXPECT_GE(layout->length, 50);
+  EXPECT_LE(layout->steps(), 10'000);
+}
+
+}  // namespace
+}  // namespace perseus::tuner

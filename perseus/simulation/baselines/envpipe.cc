@@ -1,0 +1,188 @@
+// EnvPipe (Choi et al., Energy-Efficient Pipeline Training of Large Models, ATC '23, section 4).
+//
+//      F0            B..                 The outer envelope: the first forward of each stage, all
+//        F0        B   B                 of the last stage, and the last backward of each stage. It
+//          F0 ... B      B(last)         stays at maximum frequency, and the rest is to fit inside.
+//
+// The rest begins at its least-energy clock. While the critical path leaves the envelope, the
+// operations upon it that have the lowest clock are raised by one step ("balanced"
+// reconfiguration). It assumes that the last stage is the heaviest. Where it is not, the envelope
+// may never become critical: operations end at maximum frequency and the loop would go on for ever.
+// That is noticed (nothing on the path can be raised) and said; the plan is what it had by then.
+//
+// Of several critical paths it takes one. Ours prefers to stay on the same rank, as their
+// implementation does, which goes to another rank only where an operation waited for it.
+#include <algorithm>
+#include <utility>
+
+#include "perseus/base/index.h"
+#include "perseus/simulation/baselines/policy.h"
+
+namespace perseus::baselines {
+namespace {
+
+bool IsBackward(InstructionKind kind) {
+  return kind == InstructionKind::kBackward || kind == InstructionKind::kBackwardInput ||
+         kind == InstructionKind::kBackwardWeight;
+}
+
+class Reconfiguration {
+ public:
+  explicit Reconfiguration(const plan::Planner& planner)
+      : planner_(planner),
+        graph_(planner.graph()),
+        evaluator_(planner.graph(), {planner.model().blocking_power_w, 0}),
+        predecessors_(graph_.operations.size()) {
+    for (const schedule::Dependency& dependency : graph_.dependencies) {
+      predecessors_[At(dependency.to)].push_back(&dependency);
+    }
+    for (const schedule::OptionSet& set : graph_.option_sets) by_clock_.push_back(ByClock(set));
+    MarkEnvelope();
+  }
+
+  Result<PolicyPoints> Run() {
+    std::vector<int> options;  // As indices into by_clock_, until the end.
+    for (std::size_t i = 0; i < graph_.operations.size(); ++i) {
+      options.push_back(in_envelope_[i] ? Highest(i) : LeastEnergy(i));
+    }
+    PolicyPoints offered;
+    // Each round raises something, so there are no more rounds than steps in all.
+    for (;;) {
+      const std::vector<int> path = CriticalPath(evaluator_.Evaluate(Chosen(options)));
+      const bool is_envelope =
+          std::ranges::all_of(path, [&](int operation) { return in_envelope_[At(operation)]; });
+      if (is_envelope) break;
+      if (!RaiseLowest(path, options)) {
+        offered.note =
+            "the critical path never became the outer envelope, and all upon it is at maximum "
+            "frequency: EnvPipe would go on for ever (it supposes that the last stage is the "
+            "heaviest)";
+        break;
+      }
+    }
+    offered.points.push_back(MakePoint(planner_, "outer envelope", Chosen(options)));
+    return offered;
+  }
+
+ private:
+  // Options of the set by clock, lowest first; of equal clocks the fastest alone.
+  static std::vector<int> ByClock(const schedule::OptionSet& set) {
+    std::vector<int> order;
+    for (int i = 0; At(i) < set.options.size(); ++i) order.push_back(i);
+    std::ranges::sort(order, {}, [&](int i) {
+      return std::pair(set.options[At(i)].frequency_mhz, set.options[At(i)].time);
+    });
+    const auto has_same_clock = [&](int a, int b) {
+      return set.options[At(a)].frequency_mhz == set.options[At(b)].frequency_mhz;
+    };
+    order.erase(std::unique(order.begin(), order.end(), has_same_clock), order.end());
+    return order;
+  }
+
+  const schedule::OptionSet& SetOf(std::size_t operation) const {
+    return graph_.option_sets[At(graph_.operations[operation].option_set)];
+  }
+  const std::vector<int>& OrderOf(std::size_t operation) const {
+    return by_clock_[At(graph_.operations[operation].option_set)];
+  }
+  int Highest(std::size_t operation) const {
+    return static_cast<int>(OrderOf(operation).size()) - 1;
+  }
+  int LeastEnergy(std::size_t operation) const {
+    const std::vector<int>& order = OrderOf(operation);
+    const auto least = std::ranges::min_element(
+        order, {}, [&](int i) { return SetOf(operation).options[At(i)].energy_j; });
+    return static_cast<int>(least - order.begin());
+  }
+  double ClockOf(int operation, const std::vector<int>& options) const {
+    return SetOf(At(operation))
+        .options[At(OrderOf(At(operation))[At(options[At(operation)])])]
+        .frequency_mhz;
+  }
+
+  std::vector<int> Chosen(const std::vector<int>& options) const {
+    std::vector<int> chosen;
+    for (std::size_t i = 0; i < options.size(); ++i) {
+      chosen.push_back(OrderOf(i)[At(options[i])]);
+    }
+    return chosen;
+  }
+
+  void MarkEnvelope() {
+    in_envelope_.assign(graph_.operations.size(), false);
+    for (std::size_t rank = 0; rank < graph_.rank_orders.size(); ++rank) {
+      const std::vector<int>& order = graph_.rank_orders[rank];
+      const auto kind = [&](int operation) { return graph_.options_of(operation).kind; };
+      const auto first = std::ranges::find(order, InstructionKind::kForward, kind);
+      if (first != order.end()) in_envelope_[At(*first)] = true;
+      const auto last = std::find_if(order.rbegin(), order.rend(),
+                                     [&](int operation) { return IsBackward(kind(operation)); });
+      if (last != order.rend()) in_envelope_[At(*last)] = true;
+      for (const int operation : order) {
+        const bool is_fixed = graph_.options_of(operation).options.size() < 2;
+        if (is_fixed || rank + 1 == graph_.rank_orders.size()) in_envelope_[At(operation)] = true;
+      }
+    }
+  }
+
+  // From its end to its beginning.
+  std::vector<int> CriticalPath(const plan::Evaluation& evaluation) const {
+    const auto end = [&](int operation) {
+      return evaluation.starts[At(operation)] + evaluation.durations[At(operation)];
+    };
+    int operation = 0;
+    while (end(operation) != evaluation.time) ++operation;
+    std::vector<int> path{operation};
+    while (evaluation.starts[At(operation)] > 0) {
+      int next = -1;
+      for (const schedule::Dependency* dependency : predecessors_[At(operation)]) {
+        if (end(dependency->from) + dependency->delay != evaluation.starts[At(operation)]) continue;
+        const bool same_rank =
+            graph_.operations[At(dependency->from)].rank == graph_.operations[At(operation)].rank;
+        if (next < 0 || same_rank) next = dependency->from;
+      }
+      operation = next;
+      path.push_back(operation);
+    }
+    return path;
+  }
+
+  bool RaiseLowest(const std::vector<int>& path, std::vector<int>& options) const {
+    double lowest = 0;
+    for (const int operation : path) {
+      if (options[At(operation)] == Highest(At(operation))) continue;
+      const double clock = ClockOf(operation, options);
+      if (lowest == 0 || clock < lowest) lowest = clock;
+    }
+    bool is_raised = false;
+    for (const int operation : path) {
+      if (options[At(operation)] == Highest(At(operation))) continue;
+      if (ClockOf(operation, options) != lowest) continue;
+      ++options[At(operation)];
+      is_raised = true;
+    }
+    return is_raised;
+  }
+
+  const plan::Planner& planner_;
+  const schedule::OperationGraph& graph_;
+  plan::Evaluator evaluator_;
+  std::vector<std::vector<const schedule::Dependency*>> predecessors_;
+  std::vector<std::vector<int>> by_clock_;  // [option set]
+  std::vector<bool> in_envelope_;
+};
+
+class EnvPipe : public Policy {
+ public:
+  std::string_view name() const override { return "EnvPipe"; }
+  Result<PolicyPoints> Points(const plan::Planner& planner,
+                              std::span<const Nanoseconds> /*times*/) const override {
+    return Reconfiguration(planner).Run();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeEnvPipe() { return std::make_unique<EnvPipe>(); }
+
+}  // namespace perseus::baselines

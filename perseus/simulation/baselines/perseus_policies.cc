@@ -1,0 +1,118 @@
+// Perseus: ours, and as its authors' planner computes it (published_planner.h). The schedules of
+// both are evaluated on the measured options, like everybody's.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "perseus/simulation/baselines/policy.h"
+#include "perseus/simulation/baselines/published_planner.h"
+
+namespace perseus::baselines {
+namespace {
+
+class Perseus : public Policy {
+ public:
+  std::string_view name() const override { return "Perseus"; }
+  Result<PolicyPoints> Points(const plan::Planner& planner,
+                              std::span<const Nanoseconds> times) const override {
+    std::vector<OperatingPoint> points;
+    for (const Nanoseconds time : times) {
+      auto plan = planner.PlanForStraggler(time);
+      if (!plan) return Fail(plan);
+      points.push_back(
+          {fmt::format("within {} s", ToSeconds(time)), plan->options, plan->evaluation});
+    }
+    return PolicyPoints{Undominated(planner, std::move(points)), ""};
+  }
+};
+
+// Of very many points those that may be chosen: for each of some times the best by then, the
+// fastest, and the best of each of a thousand stretches of time, for whoever draws them.
+class BestSoFar {
+ public:
+  BestSoFar(const plan::Planner& planner, std::span<const Nanoseconds> times, Nanoseconds range)
+      : planner_(&planner), times_(times.begin(), times.end()), best_by_(times.size()) {
+    constexpr Nanoseconds kStretches = 1000;
+    stretch_ = std::max<Nanoseconds>(1, range / kStretches);
+  }
+
+  void Offer(const OperatingPoint& point) {
+    const Nanoseconds time = point.evaluation.time;
+    for (std::size_t i = 0; i < times_.size(); ++i) {
+      if (time <= times_[i]) KeepBetter(best_by_[i], point, times_[i]);
+    }
+    const Nanoseconds stretch = time / stretch_;
+    KeepBetter(best_in_[stretch], point, (stretch + 1) * stretch_);
+    if (!fastest_ || time < fastest_->evaluation.time) fastest_ = point;
+  }
+
+  std::vector<OperatingPoint> Take() {
+    std::vector<OperatingPoint> points;
+    const auto take = [&](std::optional<OperatingPoint>& point) {
+      if (point) points.push_back(*std::move(point));
+    };
+    take(fastest_);
+    for (auto& point : best_by_) take(point);
+    for (auto& [stretch, point] : best_in_) take(point);
+    return Undominated(*planner_, std::move(points));
+  }
+
+ private:
+  void KeepBetter(std::optional<OperatingPoint>& kept, const OperatingPoint& point,
+                  Nanoseconds until) const {
+    if (!kept || planner_->EnergyUntil(until, point.evaluation) <
+                     planner_->EnergyUntil(until, kept->evaluation)) {
+      kept = point;
+    }
+  }
+
+  const plan::Planner* planner_;
+  std::vector<Nanoseconds> times_;
+  Nanoseconds stretch_ = 1;
+  std::vector<std::optional<OperatingPoint>> best_by_;
+  std::map<Nanoseconds, std::optional<OperatingPoint>> best_in_;
+  std::optional<OperatingPoint> fastest_;
+};
+
+class PerseusPublished : public Policy {
+ public:
+  explicit PerseusPublished(Nanoseconds unit) : unit_(unit) {}
+  std::string_view name() const override { return "PerseusPublished"; }
+
+  Result<PolicyPoints> Points(const plan::Planner& planner,
+                              std::span<const Nanoseconds> times) const override {
+    const auto published =
+        PublishedPlanner::Create(planner.graph(), planner.model().blocking_power_w, unit_);
+    if (!published) return Fail(published);
+    const Nanoseconds range = published->slowest() - published->fastest();
+    BestSoFar best(planner, times, range);
+    double least_energy_j = std::numeric_limits<double>::infinity();
+    published->ForEachSchedule([&](PublishedPlanner::Schedule schedule) {
+      // From the slowest on. With a straggler of T' it plans for min(T*, T'), where T* is the time
+      // of least energy, as fitted: it has no use for what is slower.
+      if (schedule.energy_j <= least_energy_j) {
+        least_energy_j = schedule.energy_j;
+        best = BestSoFar(planner, times, range);
+      }
+      best.Offer(MakePoint(planner, fmt::format("planned for {} s", ToSeconds(schedule.time)),
+                           std::move(schedule.options)));
+    });
+    return PolicyPoints{best.Take(), ""};
+  }
+
+ private:
+  Nanoseconds unit_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakePerseus() { return std::make_unique<Perseus>(); }
+std::unique_ptr<Policy> MakePerseusPublished(Nanoseconds unit) {
+  return std::make_unique<PerseusPublished>(unit);
+}
+
+}  // namespace perseus::baselines

@@ -1,0 +1,210 @@
+#include "perseus/simulation/baselines/policy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/support/planning_jobs.h"
+
+namespace perseus::baselines {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr Nanoseconds kMillisecond = 1'000'000;
+
+// A 1F1B iteration of two stages and two microbatches, without waiting power. Clocks 300, 200 and
+// 100 MHz; a forward of stage 0 takes 1, 2, 3 ms, of stage 1 `heavier` times as long, and a
+// backward as long as a forward. Energies fall from clock to clock.
+//
+//   rank 0  F0 F1 .. B0 .. B1
+//   rank 1  .. F0 B0 F1 B1
+schedule::OperationGraph TwoStages(double heavier) {
+  schedule::OperationGraph graph;
+  graph.name = "1f1b";
+  for (int stage = 0; stage < 2; ++stage) {
+    for (const InstructionKind kind : {InstructionKind::kForward, InstructionKind::kBackward}) {
+      const auto unit = static_cast<Nanoseconds>((stage == 1 ? heavier : 1) * kMillisecond);
+      schedule::OptionSet set{.name = "stage", .kind = kind, .stage = stage, .chunk = 0, .options = {}};
+      set.options = {{300, {}, unit, 9}, {200, {}, 2 * unit, 5}, {100, {}, 3 * unit, 3}};
+      graph.option_sets.push_back(set);
+    }
+    graph.rank_names.push_back("rank " + std::to_string(stage));
+  }
+  // F0 s0, F1 s0, F0 s1, B0 s1, F1 s1, B0 s0, B1 s1, B1 s0.
+  graph.operations = {{0, 0, 0}, {0, 0, 1}, {2, 1, 0}, {3, 1, 0},
+                      {2, 1, 1}, {1, 0, 0}, {3, 1, 1}, {1, 0, 1}};
+  graph.rank_orders = {{0, 1, 5, 7}, {2, 3, 4, 6}};
+  graph.dependencies = {{0, 1, 0}, {1, 5, 0}, {5, 7, 0}, {2, 3, 0}, {3, 4, 0},
+                        {4, 6, 0}, {0, 2, 0}, {1, 4, 0}, {3, 5, 0}, {6, 7, 0}};
+  return graph;
+}
+
+plan::Planner PlannerOf(schedule::OperationGraph graph, double blocking_power_w = 0) {
+  auto planner = plan::Planner::Create(std::move(graph), {blocking_power_w, 0});
+  EXPECT_TRUE(planner) << planner.error().message;
+  return *std::move(planner);
+}
+
+PolicyPoints PointsOf(const std::unique_ptr<Policy>& policy, const plan::Planner& planner) {
+  const Nanoseconds times[] = {planner.baseline().time};
+  auto points = policy->Points(planner, times);
+  EXPECT_TRUE(points) << points.error().message;
+  return *std::move(points);
+}
+
+TEST(AllMax, RunsEverythingAtMaximumFrequency) {
+  const plan::Planner planner = PlannerOf(TwoStages(1));
+  const PolicyPoints offered = PointsOf(MakeAllMax(), planner);
+  ASSERT_EQ(offered.points.size(), 1U);
+  EXPECT_EQ(offered.points[0].evaluation.time, 6 * kMillisecond);
+  EXPECT_EQ(offered.points[0].evaluation.energy_j, 8 * 9);
+}
+
+TEST(ZeusGlobal, OffersEveryClock) {
+  const plan::Planner planner = PlannerOf(TwoStages(1));
+  const PolicyPoints offered = PointsOf(MakeZeusGlobal(), planner);
+  ASSERT_EQ(offered.points.size(), 3U);
+  EXPECT_EQ(offered.points[1].setting, "200 MHz");
+  EXPECT_EQ(offered.points[1].evaluation.time, 12 * kMillisecond);
+  EXPECT_EQ(offered.points[1].evaluation.energy_j, 8 * 5);
+}
+
+TEST(ZeusPerStage, BalancesTheForwards) {
+  // Stage 1 takes 3 ms at least, which stage 0 takes at 100 MHz.
+  const plan::Planner planner = PlannerOf(TwoStages(3));
+  const PolicyPoints offered = PointsOf(MakeZeusPerStage(), planner);
+  const auto balanced = std::ranges::find_if(offered.points, [](const OperatingPoint& point) {
+    return point.setting == "forward in 0.003 s";
+  });
+  ASSERT_NE(balanced, offered.points.end());
+  EXPECT_THAT(balanced->options, ElementsAre(2, 2, 0, 0, 0, 2, 0, 2));
+}
+
+TEST(EnvPipe, KeepsTheEnvelopeAndRaisesTheRestUntilItFits) {
+  // By hand: F0 s0, all of stage 1 and B1 s0 stay at maximum frequency: 1 + 4 * 3 + 1 = 14 ms. F1
+  // of stage 0 has until 7 ms, and takes 3 from 1: it stays. B0 has from 7 to 13: it stays.
+  const plan::Planner planner = PlannerOf(TwoStages(3));
+  const PolicyPoints offered = PointsOf(MakeEnvPipe(), planner);
+  EXPECT_THAT(offered.note, IsEmpty());
+  ASSERT_EQ(offered.points.size(), 1U);
+  EXPECT_THAT(offered.points[0].options, ElementsAre(0, 2, 0, 0, 0, 2, 0, 0));
+  EXPECT_EQ(offered.points[0].evaluation.time, 14 * kMillisecond);
+}
+
+TEST(EnvPipe, RaisesWhatIsCritical) {
+  // By hand: stage 1 works from 1 to 6 ms. F1 s0 has from 1 to 3.5 ms and takes 3 at 100 MHz: it is
+  // raised to 200. B0 s0 has from 3.5 to 6, likewise.
+  const plan::Planner planner = PlannerOf(TwoStages(1.25));
+  const PolicyPoints offered = PointsOf(MakeEnvPipe(), planner);
+  EXPECT_THAT(offered.points[0].options, ElementsAre(0, 1, 0, 0, 0, 1, 0, 0));
+  EXPECT_EQ(offered.points[0].evaluation.time, 7 * kMillisecond);
+}
+
+TEST(EnvPipe, SaysSoWhereItWouldGoOnForEver) {
+  // The first stage is the heavier one: its own operations are critical at any clock.
+  schedule::OperationGraph graph = TwoStages(1);
+  for (schedule::OptionSet& set : graph.option_sets) {
+    if (set.stage != 0) continue;
+    for (profile::Option& option : set.options) option.time *= 10;
+  }
+  const PolicyPoints offered = PointsOf(MakeEnvPipe(), PlannerOf(std::move(graph)));
+  EXPECT_THAT(offered.note, HasSubstr("would go on for ever"));
+  EXPECT_THAT(offered.points[0].options, ElementsAre(0, 0, 0, 0, 0, 0, 0, 0));
+}
+
+TEST(PerseusPublished, SaysWhichInstructionIsShorterThanItsUnit) {
+  const plan::Planner planner = PlannerOf(TwoStages(1));
+  const auto points = MakePerseusPublished(5 * kMillisecond)->Points(planner, {});
+  ASSERT_FALSE(points);
+  EXPECT_THAT(points.error().message, HasSubstr("takes less than the unit of 0.005 s"));
+}
+
+TEST(ChooseFor, CountsTheWaitingUntilTheStragglerIsDone) {
+  const plan::Planner planner = PlannerOf(TwoStages(1), 100);
+  OperatingPoint fast{"fast", {}, {}};
+  fast.evaluation.time = 10 * kMillisecond;
+  fast.evaluation.energy_j = 50;
+  OperatingPoint slow{"slow", {}, {}};
+  slow.evaluation.time = 20 * kMillisecond;
+  slow.evaluation.energy_j = 51;
+  const OperatingPoint points[] = {fast, slow};
+  // 2 ranks wait 10 ms at 100 W: 2 J more for the fast one.
+  EXPECT_EQ(planner.EnergyUntil(20 * kMillisecond, fast.evaluation), 52);
+  EXPECT_EQ(ChooseFor(20 * kMillisecond, points, planner).setting, "slow");
+  EXPECT_EQ(ChooseFor(19 * kMillisecond, points, planner).setting, "fast");
+  EXPECT_EQ(ChooseFor(5 * kMillisecond, points, planner).setting, "fast");  // The least slowdown.
+}
+
+TEST(PerseusPublished, SaysWhichUnitIsTheLeast) {
+  const plan::Planner planner = PlannerOf(TwoStages(1));
+  const auto points = MakePerseusPublished(10)->Points(planner, {});
+  ASSERT_FALSE(points);
+  // From 6 ms to 18 in at most 100,000 steps.
+  EXPECT_THAT(points.error().message, HasSubstr("1200000 steps"));
+  EXPECT_THAT(points.error().message, HasSubstr("--unit 0.000121 or more"));
+}
+
+// Nobody beats the bound, and nobody of those who do not plan beats Perseus at the time that he
+// takes. What is published rounds times and energies, so that of it the former is all that can be
+// said.
+TEST(PolicyProperty, NoPolicyBeatsTheBoundNorPerseusAtEqualTime) {
+  const auto perseus = MakePerseus();
+  int compared = 0;
+  int published = 0;
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    const plan::Planner planner =
+        PlannerOf(RandomJob({.shape = JobShape::kPipeline, .operations = 8}, seed),
+                  RandomBlockingPower(seed));
+    const auto frontier = planner.ComputeFrontier();
+    ASSERT_TRUE(frontier);
+    for (const auto& policy : AllPolicies(planner.baseline().time / 1000 + 1)) {
+      const bool is_published = policy->name() == "PerseusPublished";
+      const Nanoseconds baseline[] = {planner.baseline().time};
+      const auto offered = policy->Points(planner, baseline);
+      if (is_published && !offered) continue;  // Too few options for a fit.
+      ASSERT_TRUE(offered) << offered.error().message;
+      for (const OperatingPoint& point : offered->points) {
+        SCOPED_TRACE(testing::Message() << policy->name() << " " << point.setting << " " << seed);
+        const Nanoseconds time = point.evaluation.time;
+        EXPECT_GE(point.evaluation.energy_j, frontier->BoundAt(time) * (1 - 1e-12));
+        if (is_published) {
+          ++published;
+          continue;
+        }
+        const Nanoseconds times[] = {time};
+        const auto ours = perseus->Points(planner, times);
+        ASSERT_TRUE(ours) << ours.error().message;
+        const OperatingPoint& chosen = ChooseFor(time, ours->points, planner);
+        EXPECT_LE(chosen.evaluation.time, time);
+        EXPECT_LE(planner.EnergyUntil(time, chosen.evaluation),
+                  point.evaluation.energy_j * (1 + 1e-12));
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 600);
+  EXPECT_GT(published, 500);
+}
+
+TEST(PlanForStraggler, TakesTimeBeyondThatOfLeastEnergy) {
+  const plan::Planner planner = PlannerOf(MakeSyntheticJob({}), kSyntheticBlockingPowerW);
+  const auto frontier = planner.ComputeFrontier();
+  ASSERT_TRUE(frontier);
+  const Nanoseconds slow_end = frontier->points.back().time;
+  const Nanoseconds least = frontier->points[frontier->least_energy].time;
+  ASSERT_GT(slow_end, least);
+  const auto ends = planner.PlanFor(slow_end);
+  const auto waits = planner.PlanForStraggler(slow_end);
+  ASSERT_TRUE(ends && waits);
+  EXPECT_LE(ends->evaluation.time, least);
+  EXPECT_LT(planner.EnergyUntil(slow_end, waits->evaluation),
+            planner.EnergyUntil(slow_end, ends->evaluation));
+  EXPECT_LT(ends->evaluation.energy_j, waits->evaluation.energy_j);
+}
+
+}  // namespace
+}  // namespace perseus::baselines

@@ -1,0 +1,168 @@
+#include "perseus/simulation/emulator/event_file.h"
+
+#include <toml++/toml.h>
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "perseus/base/toml_file.h"
+
+namespace perseus::emulator {
+namespace {
+
+using toml_file::TableReader;
+
+constexpr int kMostIterations = 100'000'000;
+constexpr int kMostPipelines = 1'000'000;
+constexpr int kMostRanks = 100'000;
+constexpr double kMostSlowdown = 1'000;
+constexpr double kMostMegahertz = 100'000;
+constexpr double kMostWatts = 1e12;
+
+class EventReader {
+ public:
+  EventReader(const toml::table& root, std::string_view name) : root_(root), name_(name) {}
+
+  Result<Events> Read() {
+    static constexpr std::string_view kKinds[] = {"straggler", "plan", "power_cap"};
+    TableReader reader(root_, name_, "the event file", kKinds);
+    Keep(reader);
+    ReadList("straggler", &EventReader::ReadStraggler);
+    ReadList("plan", &EventReader::ReadPlan);
+    ReadList("power_cap", &EventReader::ReadPowerCap);
+    if (error_) return tl::unexpected<Error>(*error_);
+    return events_;
+  }
+
+ private:
+  void Keep(const TableReader& reader) {
+    if (!error_ && reader.error()) error_ = reader.error();
+  }
+
+  void ReadList(std::string_view key, void (EventReader::*read)(const toml::table&)) {
+    const toml::node* node = root_.get(key);
+    if (node == nullptr) return;
+    const toml::array* list = node->as_array();
+    if (list == nullptr || !list->is_array_of_tables()) {
+      if (!error_) {
+        error_ = Error{fmt::format("{}:{}: {} is not a list of tables (write [[{}]])", name_,
+                                   node->source().begin.line, key, key),
+                       ErrorKind::kInput};
+      }
+      return;
+    }
+    for (const toml::node& element : *list) (this->*read)(*element.as_table());
+  }
+
+  // An iteration, or a time in seconds.
+  static Moment ReadMoment(TableReader& reader, std::string_view iteration_key,
+                           std::string_view time_key, Moment otherwise) {
+    if (!reader.Has(time_key)) {
+      return {reader.CountFrom(iteration_key, 0, kMostIterations, otherwise.iteration)};
+    }
+    if (reader.Has(iteration_key)) {
+      reader.FailAt(time_key,
+                    fmt::format("there are both {} and {} (keep one)", iteration_key, time_key));
+    }
+    return {0, ToNanoseconds(reader.Number(time_key, kLongestSeconds, 0))};
+  }
+
+  // When it arrives.
+  static Moment ReadArrival(TableReader& reader) {
+    Moment moment = ReadMoment(reader, "from", "from_s", 0);
+    moment.after += ToNanoseconds(reader.Number("delay_s", kLongestSeconds, 0));
+    return moment;
+  }
+
+  // An iteration and a time cannot be compared before the job has run, but no moment comes before
+  // one that is earlier in both.
+  static void CheckOrder(TableReader& reader, std::string_view title, const Moment& from,
+                         const Moment& until) {
+    if (until.iteration > from.iteration || until.after > from.after) return;
+    reader.FailHere(fmt::format("{} ends before it begins (until has to be above from)", title));
+  }
+
+  std::string WhereOf(const toml::table& table) const {
+    return fmt::format("{}:{}", name_, table.source().begin.line);
+  }
+
+  void ReadStraggler(const toml::table& table) {
+    static constexpr std::string_view kKeys[] = {
+        "pipeline",          "rank",         "from", "from_s", "until", "until_s", "slowdown",
+        "max_frequency_mhz", "input_delay_s"};
+    TableReader reader(table, name_, "[[straggler]]", kKeys);
+    Disturbance disturbance{.where = WhereOf(table)};
+    if (!reader.Has("pipeline"))
+      reader.FailHere("[[straggler]] has no pipeline (write pipeline = 0)");
+    disturbance.pipeline = reader.CountFrom("pipeline", 0, kMostPipelines, 0);
+    disturbance.rank = reader.CountFrom("rank", 0, kMostRanks, -1);
+    disturbance.from = ReadMoment(reader, "from", "from_s", disturbance.from);
+    disturbance.until = ReadMoment(reader, "until", "until_s", disturbance.until);
+    CheckOrder(reader, "[[straggler]]", disturbance.from, disturbance.until);
+    struct Way {
+      std::string_view key;
+      Disturbance::Kind kind;
+      double most;
+      double least;
+    };
+    static constexpr std::array<Way, 3> kWays{{
+        {"slowdown", Disturbance::Kind::kSlow, kMostSlowdown, 1},
+        {"max_frequency_mhz", Disturbance::Kind::kThrottle, kMostMegahertz, 1},
+        {"input_delay_s", Disturbance::Kind::kInput, kLongestSeconds, 0},
+    }};
+    int ways = 0;
+    for (const Way& way : kWays) {
+      if (!reader.Has(way.key)) continue;
+      ++ways;
+      disturbance.kind = way.kind;
+      disturbance.value = reader.Number(way.key, way.most, 1);
+      if (disturbance.value < way.least) {
+        reader.FailAt(way.key, fmt::format("{} is below {}", way.key, way.least));
+      }
+    }
+    if (ways != 1) {
+      reader.FailHere(
+          "[[straggler]] does not say in one way how it is slow (write slowdown = 1.2, or "
+          "max_frequency_mhz = 1050, or input_delay_s = 0.4)");
+    }
+    events_.disturbances.push_back(disturbance);
+    Keep(reader);
+  }
+
+  void ReadPlan(const toml::table& table) {
+    static constexpr std::string_view kKeys[] = {"from", "from_s", "delay_s", "file"};
+    TableReader reader(table, name_, "[[plan]]", kKeys);
+    if (!reader.Has("file")) reader.FailHere("[[plan]] has no file (write file = \"plan.json\")");
+    events_.plans.push_back({ReadArrival(reader), reader.Text("file"), WhereOf(table)});
+    Keep(reader);
+  }
+
+  void ReadPowerCap(const toml::table& table) {
+    static constexpr std::string_view kKeys[] = {"from",    "from_s",  "until",
+                                                 "until_s", "delay_s", "watts"};
+    TableReader reader(table, name_, "[[power_cap]]", kKeys);
+    if (!reader.Has("watts")) reader.FailHere("[[power_cap]] has no watts (write watts = 180000)");
+    PowerCap cap{.from = ReadArrival(reader), .where = WhereOf(table)};
+    cap.until = ReadMoment(reader, "until", "until_s", cap.until);
+    cap.watts = reader.Number("watts", kMostWatts, 0);
+    CheckOrder(reader, "[[power_cap]]", cap.from, cap.until);
+    events_.power_caps.push_back(std::move(cap));
+    Keep(reader);
+  }
+
+  const toml::table& root_;
+  std::string_view name_;
+  Events events_;
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+Result<Events> ParseEvents(std::string_view text, std::string_view name) {
+  const auto root = toml_file::Parse(text, name);
+  if (!root) return Fail(root);
+  return EventReader(*root, name).Read();
+}
+
+}  // namespace perseus::emulator

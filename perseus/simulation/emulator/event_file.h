@@ -1,0 +1,42 @@
+// What happens during an emulation, as a file (TOML; docs/formats.md, "Events"):
+//
+//   [[straggler]]
+//   pipeline = 3
+//   rank = 2                  # absent: all of its ranks
+//   from = 100                # the first iteration, from 0; absent: 0. Or from_s, a time
+//   until = 300               # the first iteration without it; absent: it stays. Or until_s
+//   slowdown = 1.2            # or max_frequency_mhz = 1050, or input_delay_s = 0.4
+//   [[plan]]
+//   from = 500
+//   delay_s = 2.5             # on its way for so long; absent: 0. Of a power cap, too
+//   file = "plans/slowdown-5.json"      # relative to this file
+//   [[power_cap]]
+//   from = 700
+//   until = 800               # absent: it stays. Or until_s
+//   watts = 180000            # of the whole job
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/simulation/emulator/emulation.h"
+
+namespace perseus::emulator {
+
+struct Events {
+  struct PushedPlan {
+    Moment from;
+    std::string file;   // As written.
+    std::string where;  // "events.toml:11".
+  };
+  std::vector<Disturbance> disturbances;
+  std::vector<PushedPlan> plans;
+  std::vector<PowerCap> power_caps;  // Without their options.
+};
+
+// Unknown keys, wrong types and values out of range are errors with file and line.
+Result<Events> ParseEvents(std::string_view toml, std::string_view name);
+
+}  // namespace perseus::emulator

@@ -1,0 +1,153 @@
+#include "perseus/simulation/emulator/execution.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "perseus/base/index.h"
+#include "perseus/planning/plan_file/option_lookup.h"
+
+namespace perseus::emulator {
+namespace {
+
+// As CheckDurations has it: sums of a few such fit 64 bits.
+constexpr double kExecutionLongest = static_cast<double>(kForever) / 8;
+
+}  // namespace
+
+std::string NameOf(const Disturbance& disturbance) {
+  if (!disturbance.where.empty()) return disturbance.where;
+  return fmt::format("the straggler of pipeline {}", disturbance.pipeline);
+}
+
+Executor::Executor(const plan::Planner& planner, const std::vector<Disturbance>& disturbances)
+    : graph_(planner.graph()),
+      disturbances_(disturbances),
+      evaluator_(planner.graph(), planner.model()) {
+  for (const schedule::OptionSet& set : graph_.option_sets) {
+    Nanoseconds longest = 0;
+    for (const profile::Option& option : set.options) longest = std::max(longest, option.time);
+    longest_.push_back(static_cast<double>(longest));
+  }
+  for (const schedule::Dependency& dependency : graph_.dependencies) {
+    delays_ += static_cast<double>(dependency.delay);
+  }
+}
+
+Result<Execution> Executor::Execute(const std::vector<int>& options,
+                                    std::span<const Presence> presences,
+                                    const plan::Variation& chance) const {
+  const bool is_cut = std::any_of(presences.begin(), presences.end(), [](const Presence& presence) {
+    return presence.from > 0 || presence.until < kForever;
+  });
+  std::vector<Nanoseconds> starts(graph_.operations.size(), 0);
+  for (;;) {
+    Disturbed disturbed = Apply(options, presences, chance, starts);
+    if (auto fits = CheckFits(disturbed.variation, presences); !fits) return Fail(fits);
+    plan::Evaluation evaluation = evaluator_.Evaluate(disturbed.options, disturbed.variation);
+    if (!is_cut || evaluation.starts == starts) {
+      return Execution{{std::move(disturbed.options), std::move(evaluation)},
+                       std::move(disturbed.felt)};
+    }
+    starts = std::move(evaluation.starts);
+  }
+}
+
+bool Executor::IsComputation(int operation) const {
+  return plan_file::IsPlanned(graph_.options_of(operation).kind);
+}
+
+bool Executor::Concerns(const Disturbance& disturbance, int operation) const {
+  switch (disturbance.kind) {
+    case Disturbance::Kind::kThrottle:
+      if (graph_.options_of(operation).options.size() < 2) return false;
+      break;
+    case Disturbance::Kind::kSlow:
+      if (!IsComputation(operation)) return false;
+      break;
+    case Disturbance::Kind::kInput: {
+      const auto& order = graph_.rank_orders[At(std::max(disturbance.rank, 0))];
+      return !order.empty() && order.front() == operation;
+    }
+  }
+  return disturbance.rank < 0 || graph_.operations[At(operation)].rank == disturbance.rank;
+}
+
+// The option of the highest clock within that one, in place of one above it.
+int Executor::Throttled(int option_set, int option, double frequency_mhz) const {
+  const std::vector<profile::Option>& options = graph_.option_sets[At(option_set)].options;
+  if (options[At(option)].frequency_mhz <= frequency_mhz) return option;
+  int best = -1;
+  int lowest = 0;
+  for (int i = 0; At(i) < options.size(); ++i) {
+    const double clock = options[At(i)].frequency_mhz;
+    if (clock < options[At(lowest)].frequency_mhz) lowest = i;
+    if (clock > frequency_mhz) continue;
+    if (best < 0 || clock > options[At(best)].frequency_mhz) best = i;
+  }
+  return best < 0 ? lowest : best;
+}
+
+// With operations that begin at `starts`.
+Executor::Disturbed Executor::Apply(const std::vector<int>& options,
+                                    std::span<const Presence> presences, const plan::Variation& chance,
+                                    const std::vector<Nanoseconds>& starts) const {
+  Disturbed disturbed{options, chance, std::vector<bool>(presences.size(), false)};
+  plan::Variation& variation = disturbed.variation;
+  for (std::size_t p = 0; p < presences.size(); ++p) {
+    const Presence& presence = presences[p];
+    const Disturbance& disturbance = disturbances_[At(presence.disturbance)];
+    for (int i = 0; At(i) < graph_.operations.size(); ++i) {
+      if (!Concerns(disturbance, i)) continue;
+      const bool is_input = disturbance.kind == Disturbance::Kind::kInput;
+      const Nanoseconds begins = is_input ? 0 : starts[At(i)];  // Input is asked for before.
+      if (begins < presence.from || begins >= presence.until) continue;
+      disturbed.felt[p] = true;
+      if (is_input) {
+        variation.earliest_starts.resize(graph_.operations.size(), 0);
+        Nanoseconds& start = variation.earliest_starts[At(i)];
+        start = std::max(start, ToNanoseconds(disturbance.value));
+      } else if (disturbance.kind == Disturbance::Kind::kSlow) {
+        variation.time_factors.resize(graph_.operations.size(), 1);
+        variation.time_factors[At(i)] *= disturbance.value;
+      } else {
+        int& option = disturbed.options[At(i)];
+        option = Throttled(graph_.operations[At(i)].option_set, option, disturbance.value);
+      }
+    }
+  }
+  return disturbed;
+}
+
+// A graph fits as it is; what varies may multiply without end.
+Result<void> Executor::CheckFits(const plan::Variation& variation,
+                                 std::span<const Presence> presences) const {
+  if (variation.time_factors.empty() && variation.earliest_starts.empty()) return {};
+  double longest = delays_;
+  for (const Nanoseconds start : variation.earliest_starts) {
+    longest = std::max(longest, delays_ + static_cast<double>(start));
+  }
+  for (std::size_t i = 0; i < graph_.operations.size(); ++i) {
+    const double factor = variation.time_factors.empty() ? 1 : variation.time_factors[i];
+    longest += factor * longest_[At(graph_.operations[i].option_set)];
+  }
+  if (longest <= kExecutionLongest) return {};
+  return Fail(
+      "{}: an iteration's durations add up to more than 36 years, which does not fit the "
+      "nanoseconds that times are counted in (what slows a pipeline at a time multiplies: slow it "
+      "less)",
+      NamesOf(presences));
+}
+
+std::string Executor::NamesOf(std::span<const Presence> presences) const {
+  constexpr std::size_t kNamed = 3;
+  if (presences.empty()) return "noise";
+  std::string names;
+  for (std::size_t i = 0; i < std::min(kNamed, presences.size()); ++i) {
+    names += i == 0 ? "" : i + 1 == presences.size() ? " and " : ", ";
+    names += NameOf(disturbances_[At(presences[i].disturbance)]);
+  }
+  if (presences.size() > kNamed) names += fmt::format(" and {} more", presences.size() - kNamed);
+  return names;
+}
+
+}  // namespace perseus::emulator

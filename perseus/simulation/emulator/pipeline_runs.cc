@@ -1,0 +1,98 @@
+#include "perseus/simulation/emulator/pipeline_runs.h"
+#include "perseus/base/index.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace perseus::emulator {
+namespace {
+
+}  // namespace
+
+RunSummary Summarise(const schedule::OperationGraph& graph, const Execution& execution) {
+  const plan::Evaluation& evaluation = execution.run.evaluation;
+  RunSummary summary{.time = evaluation.time,
+                     .energy_j = evaluation.energy_j,
+                     .switches = evaluation.switches,
+                     .ranks = std::vector<RunSummary::Rank>(graph.rank_orders.size()),
+                     .felt = execution.felt};
+  for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
+    for (const int operation : graph.rank_orders[rank]) {
+      summary.ranks[rank].busy += evaluation.durations[At(operation)];
+      summary.ranks[rank].energy_j += evaluation.energies_j[At(operation)];
+    }
+    summary.ranks[rank].switches = evaluation.rank_switches[rank];
+  }
+  return summary;
+}
+
+PipelineRuns::PipelineRuns(const plan::Planner& planner, const std::vector<Disturbance>& disturbances,
+                           int pipelines, const JobClock& clock)
+    : planner_(planner),
+      disturbances_(disturbances),
+      clock_(clock),
+      executor_(planner, disturbances),
+      disturbances_of_(At(pipelines)) {
+  for (int i = 0; At(i) < disturbances.size(); ++i) {
+    disturbances_of_[At(disturbances[At(i)].pipeline)].push_back(i);
+  }
+}
+
+int PipelineRuns::AddPlan(std::vector<int> options) {
+  const auto next = static_cast<int>(plans_.size());
+  const auto [known, is_new] = plan_numbers_.try_emplace(std::move(options), next);
+  if (is_new) plans_.push_back(&known->first);
+  return known->second;
+}
+
+std::vector<Presence> PipelineRuns::PresencesIn(int iteration, int pipeline,
+                                                Nanoseconds horizon) const {
+  std::vector<Presence> presences;
+  const Nanoseconds start = clock_.StartOf(iteration);
+  for (const int i : disturbances_of_[At(pipeline)]) {
+    const Disturbance& disturbance = disturbances_[At(i)];
+    const auto begins = clock_.TimeOf(disturbance.from, iteration);
+    if (!begins) continue;
+    const Nanoseconds from = std::max<Nanoseconds>(*begins - start, 0);
+    if (from > 0 && from >= horizon) continue;
+    const auto ends = clock_.TimeOf(disturbance.until, iteration);
+    Nanoseconds until = ends ? *ends - start : kForever;
+    if (until <= from) continue;
+    if (until >= horizon) until = kForever;
+    presences.push_back({i, from, until});
+  }
+  return presences;
+}
+
+Result<int> PipelineRuns::StateIn(int iteration, int pipeline, int plan) {
+  // How far to look ahead depends on how long the iteration takes, and that on what lies ahead.
+  Nanoseconds horizon = 0;
+  State state{plan, PresencesIn(iteration, pipeline, horizon)};
+  for (;;) {
+    const auto number = NumberOf(state);
+    if (!number) return Fail(number);
+    const Nanoseconds time = run(*number).time;
+    if (time <= horizon || !IsDisturbed(pipeline)) return *number;
+    horizon = time;
+    State further{plan, PresencesIn(iteration, pipeline, horizon)};
+    if (further == state) return *number;
+    state = std::move(further);
+  }
+}
+
+Result<int> PipelineRuns::NumberOf(State state) {
+  const auto known = numbers_.find(state);
+  if (known != numbers_.end()) {
+    reach_ = std::max(reach_, run(known->second).time);
+    return known->second;
+  }
+  const auto execution = Execute(state);
+  if (!execution) return Fail(execution);
+  runs_.push_back(Summarise(planner_.graph(), *execution));
+  reach_ = std::max(reach_, runs_.back().time);
+  const auto number = static_cast<int>(states_.size());
+  states_.push_back(&numbers_.emplace(std::move(state), number).first->first);
+  return number;
+}
+
+}  // namespace perseus::emulator

@@ -1,0 +1,180 @@
+#include "perseus/simulation/emulator/plan_choice.h"
+#include "perseus/base/index.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace perseus::emulator {
+namespace {
+
+// Plans made for one pipeline that is slow itself, but not the slowest; and their times are whole
+// such parts of the base plan's, so that the many pipelines that are nearly alike share them. (A
+// plan takes a tenth of a second, all else is small beside it.)
+constexpr int kMostAttempts = 3;
+constexpr Nanoseconds kParts = 32;
+
+// time * up / down, rounded down.
+Nanoseconds Scaled(Nanoseconds time, Nanoseconds up, Nanoseconds down) {
+  __extension__ using Wide = __int128;
+  return static_cast<Nanoseconds>(static_cast<Wide>(time) * up / std::max<Nanoseconds>(down, 1));
+}
+
+// The index of the one that came last of those that hold in that iteration, if any does.
+template <typename Event, typename Holds>
+std::optional<std::size_t> Latest(const std::vector<Event>& events, const JobClock& clock,
+                                  int iteration, Holds holds) {
+  std::optional<std::size_t> latest;
+  Nanoseconds arrival = 0;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    if (!clock.HasCome(events[i].from, iteration) || !holds(events[i])) continue;
+    const Nanoseconds time = *clock.TimeOf(events[i].from, iteration);
+    if (latest && time < arrival) continue;
+    latest = i;
+    arrival = time;
+  }
+  return latest;
+}
+
+}  // namespace
+
+PlanChoice::PlanChoice(const plan::Planner& planner, const EmulationSpec& spec, const JobClock& clock,
+                       PipelineRuns& runs)
+    : planner_(planner),
+      spec_(spec),
+      clock_(clock),
+      runs_(runs),
+      plan_(runs.AddPlan(spec.options)),
+      change_in_force_(spec.changes.size()),
+      cap_in_force_(spec.power_caps.size()) {
+  for (const PlanChange& change : spec.changes) {
+    plan_of_change_.push_back(runs.AddPlan(change.options));
+  }
+  for (const PowerCap& cap : spec.power_caps) plan_of_cap_.push_back(runs.AddPlan(cap.options));
+}
+
+Result<std::vector<int>> PlanChoice::PlansIn(int iteration) {
+  const auto base = BaseIn(iteration);
+  if (!base) return Fail(base);
+  std::vector<int> plans(At(spec_.pipelines), base->plan);
+  // What is known, is of some iterations ago.
+  const int known = iteration - spec_.delay;
+  if (spec_.reaction == Reaction::kNone || known < 0) return plans;
+  const auto base_known = BaseIn(known);
+  if (!base_known) return Fail(base_known);
+  if (base_known->plan != base->plan) return plans;
+  const auto slowest = SlowestIn(known, base->plan);
+  if (!slowest) return Fail(slowest);
+  const auto undisturbed = runs_.StateUndisturbed(base->plan);
+  if (!undisturbed) return Fail(undisturbed);
+  if (*slowest <= runs_.run(*undisturbed).time) return plans;
+  std::optional<int> of_undisturbed;
+  for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
+    if (!runs_.IsDisturbed(pipeline) && of_undisturbed) {
+      plans[At(pipeline)] = *of_undisturbed;
+      continue;
+    }
+    const auto plan = PlanBeside(*slowest, known, pipeline, *base);
+    if (!plan) return Fail(plan);
+    plans[At(pipeline)] = *plan;
+    if (!runs_.IsDisturbed(pipeline)) of_undisturbed = *plan;
+  }
+  return plans;
+}
+
+Result<PlanChoice::Base> PlanChoice::BaseIn(int iteration) {
+  Base base{plan_, std::numeric_limits<double>::infinity()};
+  const auto change = Latest(spec_.changes, clock_, iteration, [](const auto&) { return true; });
+  if (change) {
+    base.plan = plan_of_change_[*change];
+    change_in_force_[*change] = true;
+  }
+  const auto cap = Latest(spec_.power_caps, clock_, iteration,
+                          [&](const PowerCap& of) { return !clock_.HasCome(of.until, iteration); });
+  if (!cap) return base;
+  cap_in_force_[*cap] = true;
+  base.most_w = spec_.power_caps[*cap].watts / spec_.pipelines;
+  const auto power_w = PowerOf(base.plan);
+  if (!power_w) return Fail(power_w);
+  if (*power_w > base.most_w) base.plan = plan_of_cap_[*cap];
+  return base;
+}
+
+Result<double> PlanChoice::PowerOf(int plan) {
+  const auto state = runs_.StateUndisturbed(plan);
+  if (!state) return Fail(state);
+  return runs_.run(*state).average_power_w();
+}
+
+// The time of the slowest pipeline if all ran that plan.
+Result<Nanoseconds> PlanChoice::SlowestIn(int iteration, int plan) {
+  const auto undisturbed = runs_.StateUndisturbed(plan);
+  if (!undisturbed) return Fail(undisturbed);
+  Nanoseconds slowest = 0;
+  bool are_all_disturbed = true;
+  for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
+    if (!runs_.IsDisturbed(pipeline)) {
+      are_all_disturbed = false;
+      continue;
+    }
+    const auto state = runs_.StateIn(iteration, pipeline, plan);
+    if (!state) return Fail(state);
+    slowest = std::max(slowest, runs_.run(*state).time);
+  }
+  return are_all_disturbed ? slowest : std::max(slowest, runs_.run(*undisturbed).time);
+}
+
+// What a pipeline runs beside a straggler of that time, known from `iteration`. What makes it slow
+// itself takes its part of the time; how much of it is found by trying.
+Result<int> PlanChoice::PlanBeside(Nanoseconds straggler, int iteration, int pipeline,
+                                   const Base& base) {
+  const auto own = runs_.StateIn(iteration, pipeline, base.plan);
+  if (!own) return Fail(own);
+  const auto undisturbed = runs_.StateUndisturbed(base.plan);
+  if (!undisturbed) return Fail(undisturbed);
+  const Nanoseconds base_time = runs_.run(*undisturbed).time;
+  Nanoseconds time = Scaled(base_time, straggler, runs_.run(*own).time);
+  for (int attempt = 0; attempt < kMostAttempts && time > base_time; ++attempt) {
+    const Nanoseconds part = std::max<Nanoseconds>(base_time / kParts, 1);
+    const bool is_healthy = time == straggler;
+    const auto plan = PlanFollowing(is_healthy ? time : std::max(time / part * part, base_time));
+    if (!plan) return Fail(plan);
+    const auto state = runs_.StateIn(iteration, pipeline, *plan);
+    if (!state) return Fail(state);
+    if (runs_.run(*state).time > straggler) {
+      time = Scaled(time, straggler, runs_.run(*state).time);
+      continue;
+    }
+    const auto power_w = PowerOf(*plan);
+    if (!power_w) return Fail(power_w);
+    const bool keeps_to_cap =
+        *power_w <= base.most_w && runs_.run(*state).average_power_w() <=
+                                       std::max(base.most_w, runs_.run(*own).average_power_w());
+    return keeps_to_cap && EnergyUntil(straggler, *state) < EnergyUntil(straggler, *own)
+               ? *plan
+               : base.plan;
+  }
+  return base.plan;
+}
+
+double PlanChoice::EnergyUntil(Nanoseconds time, int state) const {
+  const RunSummary& run = runs_.run(state);
+  return run.energy_j +
+         planner_.model().blocking_power_w * planner_.ranks() * ToSeconds(time - run.time);
+}
+
+// The plan for a straggler of that time.
+Result<int> PlanChoice::PlanFollowing(Nanoseconds time) {
+  const auto known = following_.find(time);
+  if (known != following_.end()) return known->second;
+  if (spec_.plan_beside) {
+    auto options = spec_.plan_beside(time);
+    if (!options) return Fail(options);
+    return following_[time] = runs_.AddPlan(*std::move(options));
+  }
+  auto plan = planner_.PlanForStraggler(time);
+  if (!plan) return Fail(plan);
+  return following_[time] = runs_.AddPlan(std::move(plan->options));
+}
+
+}  // namespace perseus::emulator

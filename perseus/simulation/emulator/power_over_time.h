@@ -1,0 +1,40 @@
+// What many ranks draw over an iteration, and its peak: the highest mean over a window.
+//
+// Power is kept as the steps that it makes, added up by window, and only windows with a step in
+// them are kept: memory grows with what runs, not with how long the iteration takes (one that waits
+// an hour for its input has as many steps as any other).
+//
+// Windows lie side by side from the iteration's beginning; the last one may be cut short by its
+// end. So the peak is never below the mean of the whole iteration.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "perseus/base/units.h"
+
+namespace perseus::emulator {
+
+class PowerOverTime {
+ public:
+  // Requires window > 0.
+  explicit PowerOverTime(Nanoseconds window) : window_(window) {}
+
+  // Something draws `watts` from `start` until `end`.
+  void Add(Nanoseconds start, Nanoseconds end, double watts);
+
+  // The highest mean over a window of [0, until), with `base_w` drawn all the time besides.
+  double Peak(Nanoseconds until, double base_w) const;
+
+ private:
+  struct Steps {
+    double energy_j = 0;  // What its steps make of it until its own end,
+    double step_w = 0;    // and of the power from there on.
+  };
+  void Step(Nanoseconds time, double watts);
+
+  Nanoseconds window_;
+  std::unordered_map<std::int64_t, Steps> windows_;  // By number.
+};
+
+}  // namespace perseus::emulator

@@ -1,0 +1,483 @@
+#include "perseus/simulation/replay/job_trace.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/wording.h"
+#include "perseus/simulation/replay/gzip.h"
+#include "perseus/simulation/replay/trace_events.h"
+
+namespace perseus::replay {
+namespace {
+
+constexpr std::array<EventName, 16> kKnownEvents{{
+    {"forward-compute", EventKind::kForward},
+    {"backward-compute", EventKind::kBackward},
+    {"forward-send", EventKind::kForwardSend},
+    {"forward-recv", EventKind::kForwardReceive},
+    {"backward-send", EventKind::kBackwardSend},
+    {"backward-recv", EventKind::kBackwardReceive},
+    {"params-all-gather", EventKind::kDataParallel},
+    {"params-sync", EventKind::kDataParallel},
+    {"grads-reduce-scatter", EventKind::kDataParallel},
+    {"grads-all-reduce", EventKind::kDataParallel},
+    {"grads-sync", EventKind::kDataParallel},
+    {"embedding-grads-all-reduce", EventKind::kPipeline},
+    {"optimizer-clip-main-grad", EventKind::kEverybody},
+    {"layernorm-grads-all-reduce", EventKind::kAlone},
+    {"optimizer", EventKind::kAlone},
+    {"gc", EventKind::kAlone},
+}};
+
+constexpr std::string_view kLaneForm = "\"PP rank 0, TP rank 0, compute\"";
+// Chrome counts microseconds, some tracers since 1970; beyond this a nanosecond count overflows.
+constexpr double kLatestMicroseconds = 4e15;
+constexpr double kNanosecondsPerMicrosecond = 1e3;
+constexpr std::int64_t kMostNumber = 1'000'000'000;
+
+struct Lane {
+  int rank = 0;
+  int tensor_rank = 0;
+  std::string name;
+};
+
+// Takes `literal` and then a whole number off the front of `text`.
+std::optional<int> TakeNumber(std::string_view& text, std::string_view literal) {
+  if (!text.starts_with(literal)) return {};
+  text.remove_prefix(literal.size());
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number < 0) return {};
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+std::optional<Lane> ParseLane(std::string_view text) {
+  const auto rank = TakeNumber(text, "PP rank ");
+  const auto tensor_rank = rank ? TakeNumber(text, ", TP rank ") : std::nullopt;
+  if (!tensor_rank || !text.starts_with(", ")) return {};
+  return Lane{*rank, *tensor_rank, std::string(text.substr(2))};
+}
+
+using Thread = std::pair<std::int64_t, std::int64_t>;
+
+// An event whose rank is not known yet: lanes may be named after their events.
+struct UnplacedEvent {
+  JobEvent event;
+  std::int64_t step = 0;
+  Thread thread;
+};
+
+class Reader {
+ public:
+  Reader(std::string_view name, const TraceReadOptions& options) : options_(options) {
+    trace_.name = name;
+    for (std::size_t i = 0; i < kKnownEvents.size(); ++i) {
+      name_number_.emplace(kKnownEvents[i].name, static_cast<int>(i));
+    }
+    for (const std::string& ignored : options.ignored) name_number_[ignored] = kIgnored;
+  }
+
+  Result<void> Take(const TraceEvent& event) {
+    if (event.phase == "X") return TakeSlice(event);
+    if (event.phase == "M") {
+      TakeMetadata(event);
+      return {};
+    }
+    constexpr std::string_view kTakesTime = "BEben";
+    if (event.phase.size() == 1 && kTakesTime.find(event.phase) == std::string_view::npos) {
+      return {};  // A counter, an instant, an arrow.
+    }
+    return Fail("event {} ({}): ph {} is not read (write events that last as one with ph \"X\")",
+                event.index, Excerpt(event.name), Excerpt(event.phase));
+  }
+
+  Result<JobTrace> Finish() {
+    if (events_.empty()) return Fail("there are no events with ph \"X\" (record at least a step)");
+    if (auto placed = PlaceOnRanks(); !placed) return Fail(placed);
+    SplitIntoSteps();
+    for (const RecordedStep& step : trace_.steps) {
+      if (auto checked = CheckStep(step); !checked) return Fail(checked);
+    }
+    if (auto checked = CheckOrderOfSteps(); !checked) return Fail(checked);
+    return std::move(trace_);
+  }
+
+ private:
+  static constexpr int kIgnored = -1;
+
+  Result<void> TakeSlice(const TraceEvent& event) {
+    const auto known = name_number_.find(event.name);
+    if (known == name_number_.end()) {
+      std::vector<std::string_view> names;
+      for (const EventName& name : kKnownEvents) names.push_back(name.name);
+      return Fail(
+          "event {}: what an event of name {} waits for is unknown{} (--ignore it if nothing waits "
+          "for it)",
+          event.index, Excerpt(event.name), DidYouMean(event.name, names));
+    }
+    if (known->second == kIgnored) return {};
+    UnplacedEvent taken;
+    taken.event.name = known->second;
+    taken.event.kind = kKnownEvents[static_cast<std::size_t>(known->second)].kind;
+    taken.event.index = event.index;
+    const auto lacks = [&](std::string_view what) {
+      return Fail("event {} ({}): {}", event.index, event.name, what);
+    };
+    if (!event.process) return lacks("pid is not a whole number (expected the pipeline, from 0)");
+    if (!event.thread) return lacks("tid is not a whole number (expected the lane)");
+    if (!event.step) return lacks("args.step is not a whole number (expected the step)");
+    if (*event.process < 0 || *event.process > kMostNumber) {
+      return lacks("pid is out of range (expected the pipeline, from 0)");
+    }
+    // Written so that what is not a number fails.
+    if (!event.timestamp_us || !(std::abs(*event.timestamp_us) <= kLatestMicroseconds)) {
+      return lacks("ts is not a time (expected microseconds)");
+    }
+    constexpr double kLongest = kLongestSeconds * 1e6;
+    if (!event.duration_us || !(*event.duration_us >= 0 && *event.duration_us <= kLongest)) {
+      return lacks("dur is not a duration (expected microseconds, from 0 to 1e12)");
+    }
+    if (*event.timestamp_us < 0) {
+      return lacks("ts is before 0: its clock jumps (mend ts, or count all from the first event)");
+    }
+    taken.event.start = std::llround(*event.timestamp_us * kNanosecondsPerMicrosecond);
+    taken.event.duration = std::llround(*event.duration_us * kNanosecondsPerMicrosecond);
+    taken.event.pipeline = static_cast<int>(*event.process);
+    // Events of no chunk in particular say -1.
+    const std::int64_t chunk = std::max<std::int64_t>(event.chunk.value_or(0), 0);
+    if (chunk > kMostNumber) return lacks("args.model_chunk is out of range (expected the chunk)");
+    taken.event.chunk = static_cast<int>(chunk);
+    if (IsComputation(taken.event.kind)) {
+      if (!event.microbatch || *event.microbatch < 0 || *event.microbatch > kMostNumber) {
+        return lacks("args.mb_id is not a whole number from 0 (expected the microbatch)");
+      }
+      taken.event.microbatch = static_cast<int>(*event.microbatch);
+    }
+    const std::int64_t sequence = event.sequence.value_or(IsTransfer(taken.event.kind) ? -1 : 0);
+    if (sequence < 0 || sequence > kMostNumber) {
+      return lacks("args.seq_id is not a whole number from 0 (expected which one of its name)");
+    }
+    taken.event.sequence = static_cast<int>(sequence);
+    taken.step = *event.step;
+    taken.thread = {*event.process, *event.thread};
+    events_.push_back(taken);
+    return {};
+  }
+
+  void TakeMetadata(const TraceEvent& event) {
+    if (event.name != "thread_name" || !event.process || !event.thread) return;
+    lane_names_.insert_or_assign(Thread{*event.process, *event.thread}, event.thread_name);
+  }
+
+  Result<void> PlaceOnRanks() {
+    std::map<Thread, Lane> lanes;
+    std::map<std::string, int> number_of_lane;
+    std::map<int, std::unordered_set<int>> ranks_of_pipeline;
+    for (UnplacedEvent& unplaced : events_) {
+      JobEvent& event = unplaced.event;
+      auto lane = lanes.find(unplaced.thread);
+      if (lane == lanes.end()) {
+        const auto named = lane_names_.find(unplaced.thread);
+        const auto parsed = named == lane_names_.end() ? std::nullopt : ParseLane(named->second);
+        const auto [pid, tid] = unplaced.thread;
+        const std::string what = fmt::format("event {} ({}, pid {}, tid {})", event.index,
+                                             kKnownEvents[Index(event.name)].name, pid, tid);
+        if (!parsed) {
+          return Fail("{}: its lane has {}, so its rank is unknown (expected thread_name {})", what,
+                      named == lane_names_.end() ? "no thread_name"
+                                                 : "the thread_name " + Excerpt(named->second),
+                      kLaneForm);
+        }
+        if (parsed->tensor_rank != 0) {
+          return Fail("{}: this lane is TP rank {} (keep TP rank 0: a stage's GPUs run in step)",
+                      what, parsed->tensor_rank);
+        }
+        if (parsed->rank > kMostNumber) return Fail("{}: its rank is out of range", what);
+        lane = lanes.emplace(unplaced.thread, *parsed).first;
+        ranks_of_pipeline[event.pipeline].insert(parsed->rank);
+      }
+      event.rank = lane->second.rank;
+      event.lane =
+          number_of_lane.try_emplace(lane->second.name, static_cast<int>(number_of_lane.size()))
+              .first->second;
+      trace_.pipelines = std::max(trace_.pipelines, event.pipeline + 1);
+      trace_.ranks = std::max(trace_.ranks, event.rank + 1);
+    }
+    for (int pipeline = 0; pipeline < trace_.pipelines; ++pipeline) {
+      const auto found = ranks_of_pipeline.find(pipeline);
+      if (found == ranks_of_pipeline.end()) {
+        return Fail("pipeline {} is missing, though there is a pipeline {} (record every pid)",
+                    pipeline, trace_.pipelines - 1);
+      }
+      for (int rank = 0; rank < trace_.ranks; ++rank) {
+        if (!found->second.contains(rank)) {
+          return Fail(
+              "pipeline {} has no rank {}, though there is a rank {} (record every rank of it)",
+              pipeline, rank, trace_.ranks - 1);
+        }
+      }
+    }
+    return {};
+  }
+
+  void SplitIntoSteps() {
+    std::sort(events_.begin(), events_.end(),
+              [](const UnplacedEvent& left, const UnplacedEvent& right) {
+                const auto key = [](const UnplacedEvent& unplaced) {
+                  const JobEvent& event = unplaced.event;
+                  return std::make_tuple(unplaced.step, event.pipeline, event.rank, event.start,
+                                         event.end(), event.index);
+                };
+                return key(left) < key(right);
+              });
+    for (const UnplacedEvent& unplaced : events_) {
+      if (trace_.steps.empty() || trace_.steps.back().number != unplaced.step) {
+        trace_.steps.emplace_back();
+        trace_.steps.back().number = unplaced.step;
+        trace_.steps.back().start = unplaced.event.start;
+      }
+      RecordedStep& step = trace_.steps.back();
+      step.start = std::min(step.start, unplaced.event.start);
+      step.events.push_back(unplaced.event);
+    }
+    std::stable_sort(trace_.steps.begin(), trace_.steps.end(),
+                     [](const RecordedStep& left, const RecordedStep& right) {
+                       return left.start < right.start;
+                     });
+    for (RecordedStep& step : trace_.steps) {
+      for (JobEvent& event : step.events) {
+        event.start -= step.start;
+        step.time = std::max(step.time, event.end());
+      }
+    }
+  }
+
+  // [first, end) of the events of each (pipeline, rank) that has some.
+  template <typename Check>
+  static Result<void> ForEachRank(const RecordedStep& step, Check check) {
+    std::span<const JobEvent> rest = step.events;
+    while (!rest.empty()) {
+      std::size_t end = 0;
+      while (end < rest.size() && rest[end].pipeline == rest[0].pipeline &&
+             rest[end].rank == rest[0].rank) {
+        ++end;
+      }
+      if (Result<void> checked = check(rest.first(end)); !checked) return checked;
+      rest = rest.subspan(end);
+    }
+    return {};
+  }
+
+  Result<void> CheckStep(const RecordedStep& step) const {
+    if (ToSeconds(step.time) > kLongestSeconds) {
+      const auto last = std::ranges::max_element(step.events, {}, &JobEvent::end);
+      return Fail(
+          "{}: it ends {:.0f} s after the step began: its clock jumps (expected {} s at most)",
+          Describe(*last, step.number), ToSeconds(step.time), kLongestSeconds);
+    }
+    const bool takes_time = std::ranges::any_of(step.events, [](const JobEvent& event) {
+      return IsComputation(event.kind) && event.duration > 0;
+    });
+    if (!takes_time) {
+      return Fail("step {}: none of its computations takes any time (record dur, in us)",
+                  step.number);
+    }
+    int next_rank = 0;  // Of all pipelines in a row.
+    std::vector<std::pair<int, int>> of_first_rank;
+    Result<void> checked = ForEachRank(step, [&](std::span<const JobEvent> events) -> Result<void> {
+      const int rank = events[0].pipeline * trace_.ranks + events[0].rank;
+      if (rank != next_rank) return NoEvents(step, next_rank);
+      ++next_rank;
+      auto computed = CheckComputations(step, events);
+      if (!computed) return Fail(computed);
+      if (events[0].rank == 0) of_first_rank = *computed;
+      if (*computed != of_first_rank) {
+        return FailOfDifference(step, events[0], of_first_rank, *computed);
+      }
+      const int last_chunk = computed->back().first;
+      auto forwards = CheckReceived(step, events, EventKind::kForward, {0, 0});
+      if (!forwards) return forwards;
+      return CheckReceived(step, events, EventKind::kBackward, {trace_.ranks - 1, last_chunk});
+    });
+    if (!checked) return checked;
+    if (next_rank != trace_.gpus()) return NoEvents(step, next_rank);
+    return {};
+  }
+
+  Result<void> NoEvents(const RecordedStep& step, int rank) const {
+    return Fail(
+        "step {}: pipeline {}, rank {} has no events, though it has in other steps (leave the step "
+        "out, or record every rank)",
+        step.number, rank / trace_.ranks, rank % trace_.ranks);
+  }
+
+  // Whether each computation of a kind begins after what it computes on was received. Which
+  // transfer is for which computation is not recorded, but the k-th of them needs k. `first` is the
+  // rank and chunk that receive nothing.
+  Result<void> CheckReceived(const RecordedStep& step, std::span<const JobEvent> events,
+                             EventKind kind, std::pair<int, int> first) const {
+    const EventKind receive =
+        kind == EventKind::kForward ? EventKind::kForwardReceive : EventKind::kBackwardReceive;
+    std::vector<const JobEvent*> computations;
+    std::vector<const JobEvent*> received;
+    for (const JobEvent& event : events) {
+      if (event.kind == receive) received.push_back(&event);
+      if (event.kind == kind && std::pair(event.rank, event.chunk) != first) {
+        computations.push_back(&event);
+      }
+    }
+    // Otherwise transfers are not one by one (or not recorded: then a send fails later on).
+    if (computations.size() != received.size()) return {};
+    std::ranges::stable_sort(received, {}, &JobEvent::end);
+    for (std::size_t i = 0; i < received.size(); ++i) {
+      const JobEvent& event = *computations[i];
+      const Nanoseconds early = received[i]->end() - event.start;
+      if (early <= options_.clock_tolerance) continue;
+      return Fail(
+          "{}: it begins {} before what it computes on was received by event {}: its clock jumps "
+          "(leave the step out, or mend ts)",
+          Describe(event, step.number), Milliseconds(early), received[i]->index);
+    }
+    return {};
+  }
+
+  // The sorted (chunk, microbatch) pairs of a rank.
+  Result<std::vector<std::pair<int, int>>> CheckComputations(
+      const RecordedStep& step, std::span<const JobEvent> events) const {
+    std::array<std::map<std::pair<int, int>, const JobEvent*>, 2> done;  // Forward, backward.
+    const JobEvent* previous = nullptr;
+    for (const JobEvent& event : events) {
+      if (!IsComputation(event.kind)) continue;
+      const auto [same, is_new] = done[event.kind == EventKind::kForward ? 0 : 1].try_emplace(
+          {event.chunk, event.microbatch}, &event);
+      if (!is_new) {
+        return Fail("{}: microbatch {} of chunk {} was computed already by event {} (keep one)",
+                    Describe(event, step.number), event.microbatch, event.chunk,
+                    same->second->index);
+      }
+      if (previous != nullptr) {
+        const Nanoseconds overlap = std::min(previous->end(), event.end()) - event.start;
+        if (overlap > options_.clock_tolerance) {
+          return Fail(
+              "{}: it begins {} before event {} on the same rank has ended: its clock jumps (leave "
+              "the step out, or mend ts)",
+              Describe(event, step.number), Milliseconds(previous->end() - event.start),
+              previous->index);
+        }
+      }
+      if (previous == nullptr || event.end() > previous->end()) previous = &event;
+    }
+    if (done[0].empty() && done[1].empty()) {
+      return Fail("{}: its rank computes nothing in this step (record its compute lane)",
+                  Describe(events[0], step.number));
+    }
+    std::vector<std::pair<int, int>> pairs;
+    for (std::size_t i = 0; i < 2; ++i) {
+      for (const auto& [pair, event] : done[i]) {
+        if (!done[1 - i].contains(pair)) {
+          return Fail("{}: there is no {}-compute of its microbatch {} (leave the step out)",
+                      Describe(*event, step.number), i == 0 ? "backward" : "forward", pair.second);
+        }
+        if (i == 0) pairs.push_back(pair);
+      }
+    }
+    return pairs;
+  }
+
+  Result<void> FailOfDifference(const RecordedStep& step, const JobEvent& on_rank,
+                                const std::vector<std::pair<int, int>>& first,
+                                const std::vector<std::pair<int, int>>& other) const {
+    std::vector<std::pair<int, int>> missing;
+    std::set_symmetric_difference(first.begin(), first.end(), other.begin(), other.end(),
+                                  std::back_inserter(missing));
+    const auto [chunk, microbatch] = missing.front();
+    const bool is_here = std::binary_search(other.begin(), other.end(), missing.front());
+    return Fail(
+        "step {}: pipeline {}, rank {} computes no microbatch {} of chunk {}, which rank {} does "
+        "(events are missing: leave the step out)",
+        step.number, on_rank.pipeline, is_here ? 0 : on_rank.rank, microbatch, chunk,
+        is_here ? on_rank.rank : 0);
+  }
+
+  Result<void> CheckOrderOfSteps() const {
+    const auto gpus = static_cast<std::size_t>(trace_.gpus());
+    std::vector<Nanoseconds> ends(gpus, 0);  // Of the step before.
+    for (std::size_t i = 0; i < trace_.steps.size(); ++i) {
+      const RecordedStep& step = trace_.steps[i];
+      if (i > 0 && step.number < trace_.steps[i - 1].number) {
+        const RecordedStep& early = trace_.steps[i - 1];
+        return Fail(
+            "{}: it begins {} before step {} does: its clock jumps (mend ts, or number steps in "
+            "the order of time)",
+            Describe(*std::ranges::min_element(early.events, {}, &JobEvent::start), early.number),
+            Milliseconds(step.start - early.start), step.number);
+      }
+      std::vector<Nanoseconds> latest(gpus, step.start);
+      for (const JobEvent& event : step.events) {
+        const std::size_t gpu = Index(event.pipeline * trace_.ranks + event.rank);
+        const Nanoseconds start = step.start + event.start;
+        if (i > 0 && start < ends[gpu] - options_.clock_tolerance) {
+          return Fail(
+              "{}: it begins {} before its rank has ended step {}: its clock jumps (leave one of "
+              "the steps out, or mend ts)",
+              Describe(event, step.number), Milliseconds(ends[gpu] - start),
+              trace_.steps[i - 1].number);
+        }
+        latest[gpu] = std::max(latest[gpu], start + event.duration);
+      }
+      ends = std::move(latest);
+    }
+    return {};
+  }
+
+  static std::string Milliseconds(Nanoseconds time) {
+    return fmt::format("{:.3f} ms", static_cast<double>(time) / 1e6);
+  }
+  static std::size_t Index(int i) { return static_cast<std::size_t>(i); }
+
+  const TraceReadOptions& options_;
+  std::unordered_map<std::string, int> name_number_;
+  std::vector<UnplacedEvent> events_;
+  std::map<Thread, std::string> lane_names_;
+  JobTrace trace_;
+};
+
+}  // namespace
+
+std::span<const EventName> KnownEvents() { return kKnownEvents; }
+
+std::string Describe(const JobEvent& event, std::int64_t step) {
+  return fmt::format("event {} ({}, pipeline {}, rank {}, step {})", event.index,
+                     kKnownEvents[static_cast<std::size_t>(event.name)].name, event.pipeline,
+                     event.rank, step);
+}
+
+Result<JobTrace> ParseJobTrace(std::string_view bytes, std::string_view name,
+                               const TraceReadOptions& options) {
+  std::string unpacked;
+  if (IsGzip(bytes)) {
+    Result<std::string> text = Gunzip(bytes, options.most_bytes);
+    if (!text) return FailAs(text.error().kind, "{}: {}", name, text.error().message);
+    unpacked = *std::move(text);
+    bytes = unpacked;
+  }
+  Reader reader(name, options);
+  const Result<void> read =
+      ReadTraceEvents(bytes, [&](const TraceEvent& event) { return reader.Take(event); });
+  if (!read) return Fail("{}: {}", name, read.error().message);
+  Result<JobTrace> trace = reader.Finish();
+  if (!trace) return Fail("{}: {}", name, trace.error().message);
+  return trace;
+}
+
+}  // namespace perseus::replay

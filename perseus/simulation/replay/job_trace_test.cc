@@ -1,0 +1,206 @@
+#include "perseus/simulation/replay/job_trace.h"
+
+#include <gmock/gmock.h>
+#include <zlib.h>
+
+#include "tests/support/job_traces.h"
+
+namespace perseus::replay {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string Gzip(const std::string& text) {
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string out(deflateBound(&stream, static_cast<uLong>(text.size())), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string Replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+std::string ErrorOf(const std::string& text, const TraceReadOptions& options = {}) {
+  const Result<JobTrace> trace = ParseJobTrace(text, "t.json", options);
+  if (trace) return "no error";
+  EXPECT_EQ(trace.error().kind, ErrorKind::kInput);
+  EXPECT_EQ(trace.error().message.find('\n'), std::string::npos);
+  EXPECT_TRUE(trace.error().message.starts_with("t.json: ")) << trace.error().message;
+  return trace.error().message;
+}
+
+std::string ErrorOf(const std::vector<TracedEvent>& events) {
+  return ErrorOf(FormatTimeline(events));
+}
+
+template <typename Drop>
+std::vector<TracedEvent> Without(std::vector<TracedEvent> events, Drop drop) {
+  std::erase_if(events, drop);
+  return events;
+}
+
+TEST(JobTrace, ReadsEveryRankAndStep) {
+  const auto trace = ParseJobTrace(FormatTimeline(TwoPipelines({.steps = 3})), "t.json");
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->pipelines, 2);
+  EXPECT_EQ(trace->ranks, 2);
+  ASSERT_EQ(trace->steps.size(), 3U);
+  EXPECT_EQ(trace->steps[2].number, 9);
+  EXPECT_EQ(trace->steps[2].start, 268'000'000);
+  EXPECT_EQ(trace->steps[2].time, 131'000'000);
+  const JobEvent& first = trace->steps[0].events[0];
+  EXPECT_EQ(first.kind, EventKind::kForward);
+  EXPECT_EQ(first.start, 0);
+  EXPECT_EQ(first.duration, 10'000'000);
+  EXPECT_EQ(Describe(first, 7), "event 0 (forward-compute, pipeline 0, rank 0, step 7)");
+}
+
+TEST(JobTrace, ReadsGzipAndTheObjectForm) {
+  const std::string list = FormatTimeline(TwoPipelines());
+  const std::string object =
+      R"({"displayTimeUnit": "ms", "other": [{"name": "x", "args": {}}], "traceEvents": )" + list +
+      "}";
+  for (const std::string& text : {Gzip(list), object, Gzip(object), Gzip(list) + Gzip(" ")}) {
+    const auto trace = ParseJobTrace(text, "t.json");
+    ASSERT_TRUE(trace) << trace.error().message;
+    EXPECT_EQ(trace->steps[0].events.size(), TwoPipelines().size());
+  }
+}
+
+TEST(JobTrace, CountersInstantsAndOtherMetadataArePassedOver) {
+  const std::string text = Replaced(
+      FormatTimeline(TwoPipelines()), "[",
+      R"([{"name":"power","ph":"C","args":{"W":[1,{"x":2}]}},{"ph":"i"},{"ph":"M","name":"sort"},)");
+  const auto trace = ParseJobTrace(text, "t.json");
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->steps[0].events[0].index, 3);
+}
+
+TEST(JobTrace, TruncatedOrDamagedGzip) {
+  const std::string whole = Gzip(FormatTimeline(TwoPipelines({.steps = 20})));
+  for (std::size_t size = 2; size < whole.size(); size += 97) {
+    EXPECT_THAT(ErrorOf(whole.substr(0, size)), HasSubstr("gzip data ends early")) << size;
+  }
+  std::string damaged = whole;
+  damaged[damaged.size() - 6] =
+      static_cast<char>(damaged[damaged.size() - 6] + 1);  // Its checksum.
+  EXPECT_THAT(ErrorOf(damaged), HasSubstr("damaged"));
+  EXPECT_THAT(ErrorOf(Gzip(std::string(100'000, ' ')), {.ignored = {}, .most_bytes = 1000}),
+              HasSubstr("more than 1000 bytes"));
+}
+
+TEST(JobTrace, WhatIsNoTraceIsRefusedByItsEvent) {
+  const std::string text = FormatTimeline(TwoPipelines());
+  std::size_t line = 0;  // Of event 5.
+  for (int i = 0; i < 5; ++i) line = text.find('\n', line) + 1;
+  EXPECT_THAT(ErrorOf(text.substr(0, line + 40)), HasSubstr("in or after event 5"));
+  EXPECT_THAT(ErrorOf("[{}, 3]"), HasSubstr("event 0"));
+  EXPECT_THAT(ErrorOf("[3]"), HasSubstr("event 0 is not an object"));
+  EXPECT_THAT(ErrorOf("{\"a\": []}"), HasSubstr("there are no events"));
+  EXPECT_THAT(ErrorOf("[]"), HasSubstr("no events"));
+  EXPECT_THAT(ErrorOf(""), HasSubstr("not JSON"));
+  EXPECT_THAT(ErrorOf("time,energy\n"), HasSubstr("not JSON"));
+}
+
+TEST(JobTrace, UnknownEventsAreRefusedUnlessIgnored) {
+  std::vector<TracedEvent> events = TwoPipelines();
+  events.push_back({"forward-comput", 0, 0, 7, 200, 201, 1});
+  const std::string text = FormatTimeline(events);
+  EXPECT_THAT(
+      ErrorOf(text),
+      AllOf(HasSubstr(fmt::format("event {}:", events.size() - 1)), HasSubstr("\"forward-comput\""),
+            HasSubstr("did you mean \"forward-compute\"?"), HasSubstr("--ignore")));
+  const auto trace = ParseJobTrace(text, "t.json", {.ignored = {"forward-comput"}});
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->steps[0].events.size(), events.size() - 1);
+  EXPECT_THAT(ErrorOf(Replaced(text, "\"ph\":\"X\"", "\"ph\":\"B\"")),
+              AllOf(HasSubstr("event 0 (\"forward-compute\")"), HasSubstr("ph \"B\"")));
+}
+
+TEST(JobTrace, FieldsThatAreMissingOrWrongAreNamed) {
+  const std::string text = FormatTimeline(TwoPipelines());
+  const struct {
+    const char *from, *to, *complaint;
+  } cases[] = {
+      {"\"pid\":0", "\"pid\":\"a\"", "pid"},        {"\"pid\":0", "\"pid\":-1", "pid"},
+      {"\"tid\":0", "\"tid\":0.5", "tid"},          {"\"ts\":0.000", "\"ts\":null", "ts"},
+      {"\"ts\":0.000", "\"ts\":1e300", "ts"},       {"\"dur\":10000.000", "\"dur\":-1", "dur"},
+      {"\"dur\":10000.000", "\"dur\":1e13", "dur"}, {"\"step\":7", "\"stop\":7", "args.step"},
+      {"\"mb_id\":0", "\"mb_id\":-1", "args.mb_id"}};
+  for (const auto& [from, to, complaint] : cases) {
+    EXPECT_THAT(ErrorOf(Replaced(text, from, to)),
+                AllOf(HasSubstr("event 0 (forward-compute): "), HasSubstr(complaint)))
+        << to;
+  }
+}
+
+TEST(JobTrace, LanesSayWhichRankTheyAre) {
+  const std::string text = FormatTimeline(TwoPipelines());
+  EXPECT_THAT(ErrorOf(Replaced(text, "PP rank 0, TP rank 0, compute", "CPU 0")),
+              AllOf(HasSubstr("event 0 (forward-compute, pid 0, tid 0)"), HasSubstr("\"CPU 0\"")));
+  EXPECT_THAT(ErrorOf(Replaced(text, "\"name\":\"thread_name\"", "\"name\":\"other\"")),
+              HasSubstr("no thread_name"));
+  EXPECT_THAT(ErrorOf(Replaced(text, "TP rank 0", "TP rank 1")), HasSubstr("TP rank 1"));
+}
+
+TEST(JobTrace, MissingRanksPipelinesAndMicrobatches) {
+  const std::vector<TracedEvent> events = TwoPipelines({.steps = 2});
+  EXPECT_THAT(ErrorOf(Without(events, [](auto& e) { return e.pipeline == 0; })),
+              HasSubstr("pipeline 0 is missing"));
+  EXPECT_THAT(ErrorOf(Without(events, [](auto& e) { return e.pipeline == 1 && e.rank == 0; })),
+              HasSubstr("pipeline 1 has no rank 0"));
+  EXPECT_THAT(ErrorOf(Without(
+                  events, [](auto& e) { return e.step == 8 && e.pipeline == 1 && e.rank == 1; })),
+              HasSubstr("step 8: pipeline 1, rank 1 has no events"));
+  EXPECT_THAT(ErrorOf(Without(events,
+                              [](auto& e) {
+                                return e.step == 8 && e.rank == 1 && e.pipeline == 0 &&
+                                       e.microbatch == 1;
+                              })),
+              HasSubstr("step 8: pipeline 0, rank 1 computes no microbatch 1"));
+  EXPECT_THAT(ErrorOf(Without(events,
+                              [](auto& e) {
+                                return e.step == 8 && e.rank == 1 && e.microbatch == 1 &&
+                                       e.name == "backward-compute";
+                              })),
+              AllOf(HasSubstr("(forward-compute, pipeline 0, rank 1, step 8)"),
+                    HasSubstr("no backward-compute of its microbatch 1")));
+  std::vector<TracedEvent> twice = events;
+  twice.push_back(twice[0]);
+  EXPECT_THAT(ErrorOf(twice), HasSubstr("was computed already by event 0"));
+}
+
+TEST(JobTrace, ClockJumpsAreNamed) {
+  std::vector<TracedEvent> events = TwoPipelines({.steps = 2});
+  for (TracedEvent& event : events) {
+    if (event.step != 8) continue;
+    event.start_ms -= 20;
+    event.end_ms -= 20;
+  }
+  // Step 7 ends at 131, step 8 began at 134.
+  EXPECT_THAT(ErrorOf(events), AllOf(HasSubstr("step 8): it begins 17.000 ms before its rank has "
+                                               "ended step 7"),
+                                     HasSubstr("clock jumps")));
+  events = TwoPipelines();
+  events[5].start_ms += 2e9;
+  events[5].end_ms += 2e9;
+  EXPECT_THAT(ErrorOf(events), AllOf(HasSubstr("event 5 ("), HasSubstr("clock jumps")));
+  events = TwoPipelines();
+  events[3].start_ms = 2;  // F1 of rank 0, while F0 runs until 10.
+  EXPECT_THAT(ErrorOf(events), AllOf(HasSubstr("event 3 (forward-compute, pipeline 0, rank 0"),
+                                     HasSubstr("begins 8.000 ms before event 0")));
+}
+
+}  // namespace
+}  // namespace perseus::replay

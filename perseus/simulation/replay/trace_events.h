@@ -1,0 +1,37 @@
+// The events of a Chrome trace, as they stand in the file: one pass over the JSON, no tree.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "perseus/base/result.h"
+
+namespace perseus::replay {
+
+// Fields that the event lacks, or that are of another type, are absent.
+struct TraceEvent {
+  std::int64_t index = 0;  // In the file's list, from 0.
+  std::string name;
+  std::string phase;
+  std::optional<std::int64_t> process;
+  std::optional<std::int64_t> thread;
+  std::optional<double> timestamp_us;
+  std::optional<double> duration_us;
+  // Of "args".
+  std::string thread_name;
+  std::optional<std::int64_t> step;
+  std::optional<std::int64_t> chunk;
+  std::optional<std::int64_t> microbatch;
+  std::optional<std::int64_t> sequence;
+};
+
+// Calls `take` with each event in turn; stops at its first failure and returns that. Fails (kInput)
+// for what is not a Chrome trace, naming the event at which reading ended; messages follow the
+// file's name.
+Result<void> ReadTraceEvents(std::string_view json,
+                             const std::function<Result<void>(const TraceEvent&)>& take);
+
+}  // namespace perseus::replay

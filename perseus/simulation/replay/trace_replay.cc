@@ -1,0 +1,353 @@
+#include "perseus/simulation/replay/trace_replay.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "perseus/base/index.h"
+#include "perseus/simulation/replay/rank_order.h"
+
+namespace perseus::replay {
+namespace {
+
+// What begins together. Groups of events that communicate, in order of their first member.
+using Group = std::vector<int>;
+// Name (of the sender, for a transfer), chunk, sequence, pipeline, rank; -1 where all take part.
+using GroupKey = std::tuple<int, int, int, int, int>;
+
+class GroupFinder {
+ public:
+  GroupFinder(const JobTrace& trace, const RecordedStep& step) : trace_(trace), step_(step) {}
+
+  Result<std::vector<Group>> Find() {
+    std::map<GroupKey, Group> groups;
+    for (std::size_t i = 0; i < step_.events.size(); ++i) {
+      const JobEvent& event = step_.events[i];
+      if (!IsTransfer(event.kind) && !IsCollective(event.kind)) continue;
+      Group& group = groups[KeyOf(event)];
+      // Events are sorted by rank, so those of its own are the last ones: two at most.
+      for (auto other = group.rbegin(); other != group.rend(); ++other) {
+        const JobEvent& same = step_.events[At(*other)];
+        if (same.pipeline != event.pipeline || same.rank != event.rank) break;
+        if (same.name == event.name) {
+          return Fail("{}: event {} has the same seq_id {} (number events of a name from 0)",
+                      Describe(event, step_.number), same.index, event.sequence);
+        }
+      }
+      group.push_back(static_cast<int>(i));
+    }
+    std::vector<Group> found;
+    for (auto& [key, group] : groups) {
+      if (auto complete = CheckMembers(group); !complete) return Fail(complete);
+      found.push_back(std::move(group));
+    }
+    return found;
+  }
+
+ private:
+  GroupKey KeyOf(const JobEvent& event) const {
+    const int ranks = trace_.ranks;
+    const auto of_sender = [&](EventKind send, int rank) {
+      return GroupKey{-1 - static_cast<int>(send), 0, event.sequence, event.pipeline,
+                      (rank + ranks) % ranks};
+    };
+    switch (event.kind) {
+      case EventKind::kForwardReceive:
+        return of_sender(EventKind::kForwardSend, event.rank - 1);
+      case EventKind::kBackwardReceive:
+        return of_sender(EventKind::kBackwardSend, event.rank + 1);
+      case EventKind::kForwardSend:
+      case EventKind::kBackwardSend:
+        return of_sender(event.kind, event.rank);
+      case EventKind::kDataParallel:
+        return {event.name, event.chunk, event.sequence, -1, event.rank};
+      case EventKind::kPipeline:
+        return {event.name, event.chunk, event.sequence, event.pipeline, -1};
+      default:
+        return {event.name, event.chunk, event.sequence, -1, -1};
+    }
+  }
+
+  Result<void> CheckMembers(const Group& group) const {
+    const JobEvent& event = step_.events[At(group.front())];
+    const int members = static_cast<int>(group.size());
+    if (IsTransfer(event.kind)) {
+      if (members == 2) return {};
+      const bool is_send =
+          event.kind == EventKind::kForwardSend || event.kind == EventKind::kBackwardSend;
+      const bool is_forward =
+          event.kind == EventKind::kForwardSend || event.kind == EventKind::kForwardReceive;
+      const int other = event.rank + (is_send == is_forward ? 1 : -1) + trace_.ranks;
+      return Fail("{}: rank {} has no {}-{} of seq_id {} (record both sides)",
+                  Describe(event, step_.number), other % trace_.ranks,
+                  is_forward ? "forward" : "backward", is_send ? "recv" : "send", event.sequence);
+    }
+    const int wanted = event.kind == EventKind::kDataParallel ? trace_.pipelines
+                       : event.kind == EventKind::kEverybody  ? trace_.gpus()
+                                                              : members;
+    if (members == wanted) return {};
+    std::vector<bool> is_there(At(wanted), false);
+    for (const int member : group) {
+      const JobEvent& other = step_.events[At(member)];
+      is_there[At(event.kind == EventKind::kDataParallel
+                      ? other.pipeline
+                      : other.pipeline * trace_.ranks + other.rank)] = true;
+    }
+    const auto missing =
+        static_cast<int>(std::find(is_there.begin(), is_there.end(), false) - is_there.begin());
+    return Fail(
+        "{}: pipeline {}, rank {} does not take part in it (record it on every rank that does)",
+        Describe(event, step_.number),
+        event.kind == EventKind::kDataParallel ? missing : missing / trace_.ranks,
+        event.kind == EventKind::kDataParallel ? event.rank : missing % trace_.ranks);
+  }
+
+  const JobTrace& trace_;
+  const RecordedStep& step_;
+};
+
+// Of the delays that steps show: (rank, event's name, whether it is the first of its name). What
+// ran before is no part of it: of two events that end together, either may come out as the later
+// one.
+using DelayKey = std::tuple<int, int, bool>;
+
+struct Unfinished {
+  StepGraph graph;
+  std::vector<Nanoseconds> shown_delays;
+  std::vector<DelayKey> delay_keys;
+};
+
+class StepBuilder {
+ public:
+  StepBuilder(const JobTrace& trace, const RecordedStep& step, Nanoseconds clock_tolerance)
+      : trace_(trace), step_(step), clock_tolerance_(clock_tolerance) {}
+
+  Result<Unfinished> Build() {
+    const std::size_t events = step_.events.size();
+    StepGraph& graph = result_.graph;
+    graph.step = &step_;
+    for (const JobEvent& event : step_.events) graph.durations.push_back(event.duration);
+    auto order = OrderWithinRanks(step_);
+    if (!order) return Fail(order);
+    waits_ = *std::move(order);
+    result_.shown_delays.resize(events);
+    result_.delay_keys.resize(events);
+    auto groups = GroupFinder(trace_, step_).Find();
+    if (!groups) return Fail(groups);
+    for (int i = 0; i < static_cast<int>(events); ++i) {
+      const EventKind kind = step_.events[At(i)].kind;
+      if (!IsTransfer(kind) && !IsCollective(kind)) NoteDelay({i});
+    }
+    for (const Group& group : *groups) {
+      if (auto joined = Join(group); !joined) return Fail(joined);
+    }
+    graph.first_waited.push_back(0);
+    for (std::vector<int>& waits : waits_) {
+      std::sort(waits.begin(), waits.end());
+      graph.waited.insert(graph.waited.end(), waits.begin(), waits.end());
+      graph.first_waited.push_back(static_cast<int>(graph.waited.size()));
+    }
+    if (auto sorted = Sort(); !sorted) return Fail(sorted);
+    return std::move(result_);
+  }
+
+ private:
+  // All members wait for what each of them waits for, and transfer from then on.
+  Result<void> Join(const Group& group) {
+    NoteDelay(group);
+    const JobEvent* last = &step_.events[At(group.front())];
+    const int meeting = static_cast<int>(waits_.size());
+    std::vector<int> waits;
+    for (const int member : group) {
+      const JobEvent& event = step_.events[At(member)];
+      if (event.start > last->start) last = &event;
+      waits.insert(waits.end(), waits_[At(member)].begin(), waits_[At(member)].end());
+    }
+    std::sort(waits.begin(), waits.end());
+    waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
+    waits_.push_back(std::move(waits));
+    for (const int member : group) {
+      const JobEvent& event = step_.events[At(member)];
+      if (event.end() < last->start - clock_tolerance_) {
+        return Fail(
+            "{}: it ends {:.3f} ms before its counterpart, event {} on pipeline {}, rank {}, "
+            "begins: the clock of one jumps (leave the step out, or mend ts)",
+            Describe(event, step_.number), static_cast<double>(last->start - event.end()) / 1e6,
+            last->index, last->pipeline, last->rank);
+      }
+      result_.graph.durations[At(member)] = std::max<Nanoseconds>(0, event.end() - last->start);
+      waits_[At(member)] = {meeting};
+    }
+    return {};
+  }
+
+  // Before Join, while each member's waits are those of its own rank.
+  void NoteDelay(const Group& group) {
+    Nanoseconds ready = 0;
+    Nanoseconds start = 0;
+    for (const int member : group) {
+      start = std::max(start, step_.events[At(member)].start);
+      for (const int waited : waits_[At(member)]) {
+        ready = std::max(ready, step_.events[At(waited)].end());
+      }
+    }
+    const JobEvent& first = step_.events[At(group.front())];
+    for (const int member : group) {
+      result_.shown_delays[At(member)] = start - ready;
+      result_.delay_keys[At(member)] = {first.rank, first.name, first.sequence == 0};
+    }
+  }
+
+  // Kahn's algorithm.
+  Result<void> Sort() {
+    StepGraph& graph = result_.graph;
+    const int nodes = static_cast<int>(waits_.size());
+    std::vector<int> waiting_for(At(nodes));
+    std::vector<std::vector<int>> awaited_by(At(nodes));
+    for (int i = 0; i < nodes; ++i) {
+      waiting_for[At(i)] = static_cast<int>(graph.waits_of(i).size());
+      for (const int waited : graph.waits_of(i)) awaited_by[At(waited)].push_back(i);
+      if (waiting_for[At(i)] == 0) graph.order.push_back(i);
+    }
+    for (std::size_t next = 0; next < graph.order.size(); ++next) {
+      for (const int node : awaited_by[At(graph.order[next])]) {
+        if (--waiting_for[At(node)] == 0) graph.order.push_back(node);
+      }
+    }
+    if (graph.nodes() == nodes) return {};
+    // Whoever is left waits for somebody left; going from one to the next ends in a circle.
+    int at = static_cast<int>(std::ranges::find_if(waiting_for, [](int n) { return n > 0; }) -
+                              waiting_for.begin());
+    const auto next = [&](int node) {
+      const auto waits = graph.waits_of(node);
+      return *std::ranges::find_if(waits, [&](int other) { return waiting_for[At(other)] > 0; });
+    };
+    const auto next_event = [&](int node) {
+      do node = next(node);
+      while (graph.is_meeting(node));
+      return node;
+    };
+    for (int i = 0; i < nodes; ++i) at = next_event(at);
+    return Fail("{}: it waits for event {}, which in the end waits for it (is the order recorded?)",
+                Describe(step_.events[At(at)], step_.number),
+                step_.events[At(next_event(at))].index);
+  }
+
+  const JobTrace& trace_;
+  const RecordedStep& step_;
+  const Nanoseconds clock_tolerance_;
+  std::vector<std::vector<int>> waits_;
+  Unfinished result_;
+};
+
+// The median of `sorted` without the element at `left_out`; the lower one of two.
+Nanoseconds MedianWithout(const std::vector<Nanoseconds>& sorted, std::size_t left_out) {
+  const std::size_t middle = (sorted.size() - 2) / 2;
+  return sorted[middle < left_out ? middle : middle + 1];
+}
+
+void SetHostDelays(std::vector<Unfinished>& steps) {
+  std::map<DelayKey, std::vector<std::pair<Nanoseconds, std::size_t>>> shown;  // Least, step.
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    std::map<DelayKey, Nanoseconds> least;
+    for (std::size_t i = 0; i < steps[s].delay_keys.size(); ++i) {
+      const Nanoseconds delay = steps[s].shown_delays[i];
+      const auto [found, is_new] = least.try_emplace(steps[s].delay_keys[i], delay);
+      if (!is_new) found->second = std::min(found->second, delay);
+    }
+    for (const auto& [key, delay] : least) shown[key].emplace_back(delay, s);
+  }
+  std::map<std::pair<DelayKey, std::size_t>, Nanoseconds> typical;
+  for (auto& [key, delays] : shown) {
+    if (delays.size() < 2) continue;
+    std::sort(delays.begin(), delays.end());
+    std::vector<Nanoseconds> sorted;
+    for (const auto& [delay, step] : delays) sorted.push_back(delay);
+    for (std::size_t i = 0; i < delays.size(); ++i) {
+      typical[{key, delays[i].second}] = MedianWithout(sorted, i);
+    }
+  }
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    for (const DelayKey& key : steps[s].delay_keys) {
+      const auto found = typical.find({key, s});
+      steps[s].graph.host_delays.push_back(
+          found == typical.end() ? 0 : std::max<Nanoseconds>(0, found->second));
+    }
+  }
+}
+
+// One after the other, events and their delays fit an eighth of 64 bits, as the planner wants it.
+Result<void> CheckSums(const StepGraph& graph) {
+  Nanoseconds left = std::numeric_limits<Nanoseconds>::max() / 8;
+  for (std::size_t i = 0; i < graph.durations.size(); ++i) {
+    left -= graph.durations[i] + graph.host_delays[i];
+    if (left >= 0) continue;
+    return Fail(
+        "{}: with it the events of the step last more than 36 years together (is ts in us?)",
+        Describe(graph.step->events[i], graph.step->number));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<TraceGraph> BuildTraceGraph(const JobTrace& trace, Nanoseconds clock_tolerance) {
+  std::vector<Unfinished> steps;
+  for (const RecordedStep& step : trace.steps) {
+    auto built = StepBuilder(trace, step, clock_tolerance).Build();
+    if (!built) return Fail("{}: {}", trace.name, built.error().message);
+    steps.push_back(*std::move(built));
+  }
+  SetHostDelays(steps);
+  for (const Unfinished& step : steps) {
+    if (auto fits = CheckSums(step.graph); !fits) {
+      return Fail("{}: {}", trace.name, fits.error().message);
+    }
+  }
+  TraceGraph graph;
+  for (Unfinished& step : steps) graph.steps.push_back(std::move(step.graph));
+  return graph;
+}
+
+Replay ReplayStep(const StepGraph& graph, std::span<const Nanoseconds> durations,
+                  HostDelays delays) {
+  Replay replay;
+  replay.ends.assign(At(graph.nodes()), 0);
+  for (const int node : graph.order) {
+    Nanoseconds& end = replay.ends[At(node)];
+    for (const int waited : graph.waits_of(node)) end = std::max(end, replay.ends[At(waited)]);
+    if (graph.is_meeting(node)) continue;
+    if (delays == HostDelays::kTypical) end += graph.host_delays[At(node)];
+    end += durations[At(node)];
+    replay.time = std::max(replay.time, end);
+  }
+  return replay;
+}
+
+std::vector<Nanoseconds> ReplayPipelinesAlone(const StepGraph& graph,
+                                              std::span<const Nanoseconds> durations) {
+  const auto pipeline_of = [&](int event) { return graph.step->events[At(event)].pipeline; };
+  std::vector<Nanoseconds> times(At(graph.step->events.back().pipeline + 1), 0);
+  std::vector<Nanoseconds> ends(durations.size(), 0);
+  for (const int event : graph.order) {
+    if (graph.is_meeting(event)) continue;
+    const int pipeline = pipeline_of(event);
+    std::span<const int> waits = graph.waits_of(event);
+    if (!waits.empty() && graph.is_meeting(waits.front())) {
+      // Events are sorted by pipeline.
+      const auto of_all = graph.waits_of(waits.front());
+      waits = {std::ranges::lower_bound(of_all, pipeline, {}, pipeline_of),
+               std::ranges::upper_bound(of_all, pipeline, {}, pipeline_of)};
+    }
+    Nanoseconds& end = ends[At(event)];
+    for (const int waited : waits) end = std::max(end, ends[At(waited)]);
+    end += graph.host_delays[At(event)] + durations[At(event)];
+    times[At(pipeline)] = std::max(times[At(pipeline)], end);
+  }
+  return times;
+}
+
+}  // namespace perseus::replay

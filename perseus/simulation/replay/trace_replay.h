@@ -1,0 +1,83 @@
+// A recorded step as a graph of what waits for what, and that graph run again.
+//
+// Within a rank, what ran one after the other stays so (rank_order.h). Events that overlap, such as
+// a send and a receive that were posted together, wait for the same ones.
+//
+// Between ranks, a send and its receive begin together, when both sides are ready for it; so do all
+// members of a collective. Each of them waits for one *meeting*, which takes no time and waits for
+// what they all waited for, so that a collective of n ranks is 2n edges and not n*n. How much of a
+// recorded communication is waiting is not recorded, but the last one to come waits for nobody:
+//
+//     pipeline 0   |==========|~~~~wait~~~~[transfer]      transfer = end - the latest start
+//     pipeline 1   |========================[transfer]                of all that take part
+//
+// (Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", 2025.)
+//
+// What is left is time that no recorded event explains: launching, loading data, Python. Some of it
+// comes back in every step, and *host delay* is what of it can be known without looking at the step
+// itself: the median over the other steps, where of each step only the least delay counts that any
+// pipeline shows for events of that name on that rank, the first one apart from the others (a rank
+// may wait for something that is not recorded; the one that it waits for does not). A trace of one
+// step has none.
+//
+// So the check is honest: a step's replayed time uses nothing of its recorded one but what each
+// event itself took.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/base/units.h"
+#include "perseus/simulation/replay/job_trace.h"
+
+namespace perseus::replay {
+
+// Its nodes are the events of the step, in RecordedStep's order, and then the meetings. Events wait
+// for events or for one meeting; meetings wait for events.
+struct StepGraph {
+  const RecordedStep* step = nullptr;
+  std::vector<int> order;         // Each node after all that it waits for.
+  std::vector<int> first_waited;  // Node i waits for waited[first_waited[i] ... [i + 1]).
+  std::vector<int> waited;        // Of each node in rising order.
+  // By event, of its own: of a communication, what remains when nobody waits.
+  std::vector<Nanoseconds> durations;
+  // By event, from the end of the last one waited for, or from the step's begin.
+  std::vector<Nanoseconds> host_delays;
+
+  int events() const { return static_cast<int>(durations.size()); }
+  int nodes() const { return static_cast<int>(order.size()); }
+  bool is_meeting(int node) const { return node >= events(); }
+  std::span<const int> waits_of(int node) const {
+    const auto i = static_cast<std::size_t>(node);
+    const auto first = static_cast<std::size_t>(first_waited[i]);
+    return std::span(waited).subspan(first, static_cast<std::size_t>(first_waited[i + 1]) - first);
+  }
+};
+
+struct TraceGraph {
+  std::vector<StepGraph> steps;  // As in the trace, to which they point.
+};
+
+// Fails (kInput) where a send has no receive, a collective lacks a member, one side of a
+// communication had ended before the other began, or events wait for each other in a circle. The
+// message names the event.
+Result<TraceGraph> BuildTraceGraph(const JobTrace& trace, Nanoseconds clock_tolerance = 1'000'000);
+
+enum class HostDelays { kNone, kTypical };
+
+struct Replay {
+  Nanoseconds time = 0;           // Of the step.
+  std::vector<Nanoseconds> ends;  // By node; a meeting's is when its last member is ready.
+};
+
+// Runs the step with these durations of its events.
+Replay ReplayStep(const StepGraph& graph, std::span<const Nanoseconds> durations,
+                  HostDelays delays = HostDelays::kTypical);
+
+// How long each pipeline takes if it waits for no other.
+std::vector<Nanoseconds> ReplayPipelinesAlone(const StepGraph& graph,
+                                              std::span<const Nanoseconds> durations);
+
+}  // namespace perseus::replay

@@ -1,0 +1,460 @@
+#include "perseus/simulation/replay/what_if.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "perseus/base/index.h"
+#include "perseus/base/parallel.h"
+#include "perseus/planning/frontier/check.h"
+#include "perseus/planning/frontier/deadline.h"
+#include "perseus/planning/frontier/network.h"
+#include "perseus/planning/profile/curve.h"
+
+namespace perseus::replay {
+namespace {
+
+double EnergyAt(const ClockPoint& point, Nanoseconds at_highest) {
+  return point.power_w * ToSeconds(TimeAt(point, at_highest));
+}
+
+std::vector<profile::Option> OptionsOf(const std::vector<ClockPoint>& points, Nanoseconds at_highest) {
+  std::vector<profile::Option> options;
+  options.reserve(points.size());
+  for (const ClockPoint& point : points) {
+    options.push_back({.frequency_mhz = point.frequency_mhz,
+                       .other_knobs = {},
+                       .time = TimeAt(point, at_highest),
+                       .energy_j = EnergyAt(point, at_highest)});
+  }
+  return options;
+}
+
+// What is left alone of how long pipelines wait for each other.
+enum class Waits {
+  kFree,  // Whatever the step's time allows.
+  kKept,  // At every meeting each pipeline waits for others as long as at the highest clocks.
+};
+
+// By StepGraph::waited: how long the node goes on waiting when that one has come, because other
+// pipelines have not.
+std::vector<Nanoseconds> WaitsForOthers(const StepGraph& graph,
+                                        std::span<const Nanoseconds> durations) {
+  const std::vector<Nanoseconds> ends = ReplayStep(graph, durations).ends;
+  const auto pipeline_of = [&](int event) { return graph.step->events[At(event)].pipeline; };
+  std::vector<Nanoseconds> waits(graph.waited.size(), 0);
+  for (int node = graph.events(); node < graph.nodes(); ++node) {
+    const std::span<const int> waited = graph.waits_of(node);
+    const std::size_t offset = At(graph.first_waited[At(node)]);
+    // Events are sorted by pipeline.
+    for (std::size_t first = 0; first < waited.size();) {
+      std::size_t end = first;
+      Nanoseconds ready = 0;  // When the pipeline is.
+      for (; end < waited.size() && pipeline_of(waited[end]) == pipeline_of(waited[first]); ++end) {
+        ready = std::max(ready, ends[At(waited[end])]);
+      }
+      for (; first < end; ++first) waits[offset + first] = ends[At(node)] - ready;
+    }
+  }
+  return waits;
+}
+
+// The relaxation of a step. Its operations are the computations, in the
+// step's order, and some of what takes its time at any clock. Most of the latter is no operation
+// but a delay between operations, which makes the network about half as large.
+struct Relaxation {
+  frontier::Network network;
+  std::vector<int> events;              // [operation]; -1 where it is no computation.
+  double least_effective_energy_j = 0;  // Sum over computations, each at its cheapest.
+};
+
+class Relaxer {
+ public:
+  Relaxer(const StepGraph& graph, const JobPowerModel& model,
+          const std::vector<Nanoseconds>& durations, Waits waits)
+      : graph_(graph), model_(model), durations_(durations) {
+    if (waits == Waits::kKept) kept_waits_ = WaitsForOthers(graph, durations);
+  }
+
+  Result<Relaxation> Relax() {
+    ends_.resize(At(graph_.nodes()));
+    is_awaited_.assign(At(graph_.nodes()), false);
+    for (const int waited : graph_.waited) is_awaited_[At(waited)] = true;
+    for (const int node : graph_.order) {
+      if (graph_.is_meeting(node)) {
+        AddWithoutClock(node, StartOf(node, 0), 0, 0);
+      } else if (auto added = AddEvent(node); !added) {
+        return Fail(added);
+      }
+    }
+    auto network = frontier::BuildNetwork(curves_, curve_of_operation_, dependencies_);
+    if (!network) return Fail(network);
+    relaxation_.network = *std::move(network);
+    return std::move(relaxation_);
+  }
+
+ private:
+  // So much later than an operation ends.
+  struct After {
+    int operation = 0;
+    Nanoseconds delay = 0;
+  };
+
+  Result<void> AddEvent(int event) {
+    const Nanoseconds host_delay = graph_.host_delays[At(event)];
+    const EventKind kind = graph_.step->events[At(event)].kind;
+    const Nanoseconds duration = durations_[At(event)];
+    std::vector<After> start = StartOf(event, host_delay);
+    if (!IsComputation(kind) || duration == 0) {
+      AddWithoutClock(event, std::move(start), host_delay, duration);
+      return {};
+    }
+    Result<profile::Curve> hull =
+        profile::LowerHull(OptionsOf(model_.points_of(kind), duration), model_.blocking_power_w);
+    if (!hull) return Fail(hull);
+    relaxation_.least_effective_energy_j += hull->least_effective_energy_j;
+    if (start.empty() && host_delay > 0) start = {{AddOperation(Fixed(host_delay), -1, {}), 0}};
+    ends_[At(event)] = {{AddOperation(*std::move(hull), event, start), 0}};
+    return {};
+  }
+
+  void AddWithoutClock(int node, std::vector<After> start, Nanoseconds host_delay,
+                       Nanoseconds duration) {
+    // A delay in place of an operation takes an arc for each pair of what it waits for and what
+    // waits for it. Four are no more than the operation would take.
+    constexpr std::size_t kMostAfter = 4;
+    std::vector<After>& end = ends_[At(node)];
+    if (start.empty()) {
+      if (host_delay + duration > 0)
+        end = {{AddOperation(Fixed(host_delay + duration), -1, {}), 0}};
+    } else if (start.size() > kMostAfter || !is_awaited_[At(node)]) {
+      end = {{AddOperation(Fixed(duration), -1, start), 0}};
+    } else {
+      end = std::move(start);
+      for (After& after : end) after.delay += duration;
+    }
+  }
+
+  // The node comes when all of these have; none if it waits for nothing.
+  std::vector<After> StartOf(int node, Nanoseconds host_delay) const {
+    std::vector<After> start;
+    const std::span<const int> waits = graph_.waits_of(node);
+    const std::size_t offset = At(graph_.first_waited[At(node)]);
+    for (std::size_t i = 0; i < waits.size(); ++i) {
+      const Nanoseconds kept = kept_waits_.empty() ? 0 : kept_waits_[offset + i];
+      for (const auto& [operation, delay] : ends_[At(waits[i])]) {
+        start.push_back({operation, delay + host_delay + kept});
+      }
+    }
+    std::sort(start.begin(), start.end(), [](const After& left, const After& right) {
+      return std::tie(left.operation, right.delay) < std::tie(right.operation, left.delay);
+    });
+    // Of the same operation the longest delay counts.
+    const auto last = std::unique(
+        start.begin(), start.end(),
+        [](const After& left, const After& right) { return left.operation == right.operation; });
+    start.erase(last, start.end());
+    return start;
+  }
+
+  static profile::Curve Fixed(Nanoseconds time) { return profile::Curve{{time}, {}, {}, 0}; }
+
+  int AddOperation(profile::Curve curve, int event, const std::vector<After>& start) {
+    const int operation = static_cast<int>(curves_.size());
+    curve_of_operation_.push_back(operation);
+    curves_.push_back(std::move(curve));
+    relaxation_.events.push_back(event);
+    for (const auto& [waited, delay] : start) dependencies_.push_back({waited, operation, delay});
+    return operation;
+  }
+
+  const StepGraph& graph_;
+  const JobPowerModel& model_;
+  const std::vector<Nanoseconds>& durations_;
+  std::vector<Nanoseconds> kept_waits_;   // By StepGraph::waited; empty where they are free.
+  std::vector<std::vector<After>> ends_;  // By node.
+  std::vector<bool> is_awaited_;
+  std::vector<profile::Curve> curves_;
+  std::vector<std::int32_t> curve_of_operation_;
+  std::vector<schedule::Dependency> dependencies_;
+  Relaxation relaxation_;
+};
+
+Result<frontier::Solution> Solve(const Relaxation& relaxation, Nanoseconds deadline) {
+  Result<frontier::Solution> solution = frontier::SolveDeadline(relaxation.network, deadline);
+  if (!solution) return solution;
+  if (auto proof = frontier::CheckDeadline(relaxation.network, *solution, deadline, 0); !proof) {
+    return FailAs(ErrorKind::kSystem, "a solution failed its own check: {} (please report this)",
+                  proof.error().message);
+  }
+  return solution;
+}
+
+int GpusOf(const StepGraph& graph) {
+  const JobEvent& last = graph.step->events.back();
+  return (last.pipeline + 1) * (last.rank + 1);
+}
+
+// Error diffusion, as in plan/rounding.h: each computation starts when its predecessors really end,
+// which is no later than the relaxed schedule says, and takes the slowest clock that ends no later
+// than the relaxed schedule says.
+StepClocks RoundToClocks(const StepGraph& graph, const JobPowerModel& model,
+                         const std::vector<Nanoseconds>& durations, const Relaxation& relaxation,
+                         const frontier::Solution& solution) {
+  std::vector<Nanoseconds> latest_ends(durations.size(), 0);
+  for (std::size_t i = 0; i < relaxation.events.size(); ++i) {
+    if (relaxation.events[i] < 0) continue;
+    const frontier::Arc& arc = relaxation.network.arcs[i];
+    latest_ends[At(relaxation.events[i])] = solution.event_times[At(arc.head)];
+  }
+  StepClocks clocks(durations.size(), 0);
+  std::vector<Nanoseconds> ends(At(graph.nodes()), 0);
+  for (const int event : graph.order) {
+    Nanoseconds start = 0;
+    for (const int waited : graph.waits_of(event)) start = std::max(start, ends[At(waited)]);
+    if (graph.is_meeting(event)) {
+      ends[At(event)] = start;
+      continue;
+    }
+    start += graph.host_delays[At(event)];
+    Nanoseconds duration = durations[At(event)];
+    const EventKind kind = graph.step->events[At(event)].kind;
+    if (IsComputation(kind)) {
+      const std::vector<ClockPoint>& points = model.points_of(kind);
+      int& clock = clocks[At(event)];
+      while (At(clock + 1) < points.size() &&
+             start + TimeAt(points[At(clock + 1)], duration) <= latest_ends[At(event)]) {
+        ++clock;
+      }
+      duration = TimeAt(points[At(clock)], duration);
+    }
+    ends[At(event)] = start + duration;
+  }
+  return clocks;
+}
+
+// Which computation of its step, so that clocks can be carried to another one.
+using ComputationKey = std::tuple<int, int, EventKind, int, int>;
+
+ComputationKey KeyOf(const JobEvent& event) {
+  return {event.pipeline, event.rank, event.kind, event.chunk, event.microbatch};
+}
+
+// All computations of a kind on a rank take what they take on average.
+std::vector<Nanoseconds> MeanDurations(const StepGraph& graph) {
+  std::map<std::tuple<int, int, EventKind, int>, std::pair<Nanoseconds, int>> sums;
+  const auto sum_of = [&](const JobEvent& event) -> std::pair<Nanoseconds, int>& {
+    return sums[{event.pipeline, event.rank, event.kind, event.chunk}];
+  };
+  std::vector<Nanoseconds> durations = graph.durations;
+  for (std::size_t i = 0; i < durations.size(); ++i) {
+    if (!IsComputation(graph.step->events[i].kind)) continue;
+    auto& [time, count] = sum_of(graph.step->events[i]);
+    time += durations[i];
+    ++count;
+  }
+  for (std::size_t i = 0; i < durations.size(); ++i) {
+    if (!IsComputation(graph.step->events[i].kind)) continue;
+    const auto& [time, count] = sum_of(graph.step->events[i]);
+    durations[i] = time / count;
+  }
+  return durations;
+}
+
+// What is known of one step once it has been planned.
+struct PlannedStep {
+  StepBloat bloat;
+  StepClocks oracle;
+  std::map<ComputationKey, int> for_later;  // Clocks that a controller takes from this step.
+};
+
+struct WholePlan {
+  StepClocks clocks;
+  double energy_j = 0;  // Of the relaxed optimum.
+};
+
+double EnergyOf(const StepGraph& graph, const JobPowerModel& model, const Relaxation& relaxation,
+                const frontier::Solution& solution, Nanoseconds deadline) {
+  return relaxation.least_effective_energy_j + ToJoules(solution.extra_energy) +
+         model.blocking_power_w * GpusOf(graph) * ToSeconds(deadline);
+}
+
+Result<WholePlan> PlanWhole(const StepGraph& graph, const JobPowerModel& model,
+                            const std::vector<Nanoseconds>& durations) {
+  const Nanoseconds deadline = ReplayStep(graph, durations).time;
+  const auto relaxation = Relaxer(graph, model, durations, Waits::kFree).Relax();
+  if (!relaxation) return Fail(relaxation);
+  const auto solution = Solve(*relaxation, deadline);
+  if (!solution) return Fail(solution);
+  return WholePlan{RoundToClocks(graph, model, durations, *relaxation, *solution),
+                   EnergyOf(graph, model, *relaxation, *solution, deadline)};
+}
+
+Result<double> LeastEnergyWith(Waits waits, const StepGraph& graph, const JobPowerModel& model,
+                               Nanoseconds deadline) {
+  const auto relaxation = Relaxer(graph, model, graph.durations, waits).Relax();
+  if (!relaxation) return Fail(relaxation);
+  const auto solution = Solve(*relaxation, deadline);
+  if (!solution) return Fail(solution);
+  return EnergyOf(graph, model, *relaxation, *solution, deadline);
+}
+
+Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
+                             bool needs_for_later) {
+  PlannedStep planned;
+  StepBloat& bloat = planned.bloat;
+  bloat.number = graph.step->number;
+  bloat.recorded = graph.step->time;
+  bloat.without_host_delays = ReplayStep(graph, graph.durations, HostDelays::kNone).time;
+  const StepOutcome highest = RunStep(graph, model, StepClocks(graph.durations.size(), 0));
+  bloat.replayed = highest.time;
+  bloat.energy_j = highest.energy_j;
+
+  auto oracle = PlanWhole(graph, model, graph.durations);
+  if (!oracle) return Fail(oracle);
+  planned.oracle = std::move(oracle->clocks);
+  bloat.bound_j = oracle->energy_j;
+
+  const auto kept = LeastEnergyWithoutWaits(graph, model, highest.time);
+  if (!kept) return Fail(kept);
+  // The highest clocks keep all waits; what is negative is the rounding of sums.
+  bloat.intrinsic_j = std::max(0.0, bloat.energy_j - *kept);
+  bloat.extrinsic_j = *kept - bloat.bound_j;
+  bloat.pipeline_times = ReplayPipelinesAlone(graph, graph.durations);
+  bloat.slowest_pipeline = static_cast<int>(std::ranges::max_element(bloat.pipeline_times) -
+                                            bloat.pipeline_times.begin());
+
+  if (needs_for_later) {
+    const auto plan = PlanWhole(graph, model, MeanDurations(graph));
+    if (!plan) return Fail(plan);
+    for (std::size_t i = 0; i < plan->clocks.size(); ++i) {
+      const JobEvent& event = graph.step->events[i];
+      if (IsComputation(event.kind)) planned.for_later[KeyOf(event)] = plan->clocks[i];
+    }
+  }
+  return planned;
+}
+
+// What the other step's plan does not know runs at the highest clock.
+StepClocks Carry(const std::map<ComputationKey, int>& clocks, const StepGraph& graph) {
+  StepClocks carried(graph.durations.size(), 0);
+  for (std::size_t i = 0; i < carried.size(); ++i) {
+    if (!IsComputation(graph.step->events[i].kind)) continue;
+    const auto found = clocks.find(KeyOf(graph.step->events[i]));
+    if (found != clocks.end()) carried[i] = found->second;
+  }
+  return carried;
+}
+
+Result<std::vector<PlannedStep>> PlanSteps(const TraceGraph& trace, const JobPowerModel& model,
+                                           bool needs_for_later) {
+  std::vector<Result<PlannedStep>> results(trace.steps.size(), Fail("not planned"));
+  ForEachOnAllCores(results.size(), [&](std::size_t i) {
+    results[i] = PlanStep(trace.steps[i], model, needs_for_later);
+  });
+  std::vector<PlannedStep> planned;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!results[i]) {
+      return FailAs(results[i].error().kind, "step {}: {}", trace.steps[i].step->number,
+                    results[i].error().message);
+    }
+    planned.push_back(*std::move(results[i]));
+  }
+  return planned;
+}
+
+}  // namespace
+
+JobPowerModel JobPowerModel::Of(const synthetic::GpuModel& gpu) {
+  JobPowerModel model;
+  model.blocking_power_w = gpu.blocking_power_w;
+  const auto sweep = [&](const synthetic::StageWork& work) {
+    // Any duration long enough shows which clocks are of use.
+    constexpr Nanoseconds kSecond = 1'000'000'000;
+    std::vector<ClockPoint> points;
+    double least_time_s = 0;
+    for (double mhz = gpu.highest_frequency_mhz; mhz >= gpu.lowest_frequency_mhz;
+         mhz -= gpu.frequency_step_mhz) {
+      const double actual_mhz = gpu.ActualFrequencyMhz(mhz);
+      const double time_s = work.compute_s * gpu.highest_frequency_mhz / actual_mhz + work.memory_s;
+      if (points.empty()) least_time_s = time_s;
+      // Beyond the power limit clocks run alike, but for the last bits of a search for it.
+      constexpr double kAlike = 1 + 1e-9;
+      if (!points.empty() && time_s <= points.back().time_ratio * least_time_s * kAlike) continue;
+      points.push_back({mhz, time_s / least_time_s, gpu.UnlimitedPowerW(actual_mhz)});
+    }
+    std::vector<ClockPoint> useful;
+    for (const int i : profile::ParetoFront(OptionsOf(points, kSecond), gpu.blocking_power_w)) {
+      useful.push_back(points[At(i)]);
+    }
+    return useful;
+  };
+  model.forward = sweep(gpu.forward);
+  model.backward = sweep(gpu.backward);
+  return model;
+}
+
+Nanoseconds TimeAt(const ClockPoint& point, Nanoseconds at_highest) {
+  return std::llround(point.time_ratio * static_cast<double>(at_highest));
+}
+
+StepOutcome RunStep(const StepGraph& graph, const JobPowerModel& model, const StepClocks& clocks) {
+  std::vector<Nanoseconds> durations = graph.durations;
+  StepOutcome outcome;
+  Nanoseconds computing = 0;
+  for (std::size_t i = 0; i < durations.size(); ++i) {
+    const EventKind kind = graph.step->events[i].kind;
+    if (!IsComputation(kind)) continue;
+    const ClockPoint& point = model.points_of(kind)[At(clocks[i])];
+    outcome.computing_j += EnergyAt(point, durations[i]);
+    durations[i] = TimeAt(point, durations[i]);
+    computing += durations[i];
+  }
+  outcome.time = ReplayStep(graph, durations).time;
+  outcome.waiting_j =
+      model.blocking_power_w * (GpusOf(graph) * ToSeconds(outcome.time) - ToSeconds(computing));
+  outcome.energy_j = outcome.computing_j + outcome.waiting_j;
+  return outcome;
+}
+
+Result<double> LeastEnergy(const StepGraph& graph, const JobPowerModel& model,
+                           Nanoseconds deadline) {
+  return LeastEnergyWith(Waits::kFree, graph, model, deadline);
+}
+
+Result<double> LeastEnergyWithoutWaits(const StepGraph& graph, const JobPowerModel& model,
+                                       Nanoseconds deadline) {
+  return LeastEnergyWith(Waits::kKept, graph, model, deadline);
+}
+
+Result<WhatIf> AskWhatIf(const TraceGraph& trace, const JobPowerModel& model,
+                         const std::vector<int>& delays) {
+  const bool needs_for_later = std::ranges::any_of(delays, [](int delay) { return delay > 0; });
+  auto planned = PlanSteps(trace, model, needs_for_later);
+  if (!planned) return Fail(planned);
+  WhatIf answer;
+  for (const int delay : delays) {
+    ControllerOutcome controller{.delay = delay, .steps = {}};
+    for (std::size_t s = 0; s < trace.steps.size(); ++s) {
+      const StepGraph& graph = trace.steps[s];
+      const StepClocks clocks = delay == 0      ? (*planned)[s].oracle
+                                : s < At(delay) ? StepClocks(graph.durations.size(), 0)
+                                                : Carry((*planned)[s - At(delay)].for_later, graph);
+      controller.steps.push_back(RunStep(graph, model, clocks));
+    }
+    answer.controllers.push_back(std::move(controller));
+  }
+  for (PlannedStep& step : *planned) {
+    if (!answer.steps.empty() &&
+        answer.steps.back().slowest_pipeline != step.bloat.slowest_pipeline) {
+      ++answer.slowest_changes;
+    }
+    answer.steps.push_back(std::move(step.bloat));
+  }
+  return answer;
+}
+
+}  // namespace perseus::replay

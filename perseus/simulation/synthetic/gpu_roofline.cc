@@ -1,0 +1,172 @@
+#include "perseus/simulation/synthetic/gpu_roofline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace perseus::synthetic {
+namespace {
+
+// What the SMs switch while they wait for memory, of what they switch while they compute. Assumed:
+// streaming through memory then draws 245 W of an A100-SXM's 400. The calibration cannot tell, for
+// its profiles hardly do so; docs/reproduction.md says what 0.6 would change.
+constexpr double kWaitingActivity = 0.3;
+// Kernels that stream get about this much of the data sheet's bandwidth.
+constexpr double kMemoryEfficiency = 0.85;
+// A byte through memory, at the device and the link to it: about 5 pJ a bit for HBM2e (3.9 of them
+// in the device: O'Connor et al., MICRO 2017), 7.5 for GDDR6.
+constexpr double kHbmJoulesPerByte = 40e-12;
+constexpr double kGddr6JoulesPerByte = 60e-12;
+constexpr double kPcie4BytesPerSecond = 31.5e9;  // 16 lanes, each way.
+
+// The GA100 of both A100: 108 SMs of 2,048 dense FP16 flops a cycle, 1,410 MHz: 312 TFLOP/s
+// (NVIDIA A100 white paper; A100 80 GB data sheet). Supported clocks: 210 to 1,410 MHz by 15. From
+// efficiency to the voltage's slope: calibrated; static power is what the fit gave, less what the
+// products' memory traffic draws.
+GpuRoofline Ga100() {
+  return {.name = {},
+          .lowest_frequency_mhz = 210,
+          .highest_frequency_mhz = 1410,
+          .frequency_step_mhz = 15,
+          .multiprocessors = 108,
+          .flops_per_cycle = 2048,
+          .compute_efficiency = 0.8,
+          .stall_share = 0.10,
+          .memory_efficiency = kMemoryEfficiency,
+          .blocking_power_w = 83.64,  // Published with the measured workloads.
+          .static_power_w = 23,
+          .dynamic_power_w_per_mhz = 0.25,
+          .voltage_floor_mhz = 1110,
+          .voltage_slope_per_mhz = 0.00068,
+          .memory_energy_j_per_byte = kHbmJoulesPerByte};
+}
+
+// 80 GB PCIe: 1,935 GB/s, 300 W. (The 40 GB module: 1,555 GB/s, 250 W.)
+GpuRoofline A100Pcie() {
+  GpuRoofline gpu = Ga100();
+  gpu.name = "a100-pcie";
+  gpu.memory_bytes_per_s = 1935e9;
+  gpu.interconnect_bytes_per_s = kPcie4BytesPerSecond;
+  gpu.power_limit_w = 300;
+  return gpu;
+}
+
+// 80 GB SXM: 2,039 GB/s, 400 W (500 W in some systems), NVLink 300 GB/s each way.
+GpuRoofline A100Sxm() {
+  GpuRoofline gpu = Ga100();
+  gpu.name = "a100-sxm";
+  gpu.memory_bytes_per_s = 2039e9;
+  gpu.interconnect_bytes_per_s = 300e9;
+  gpu.power_limit_w = 400;
+  return gpu;
+}
+
+// NVIDIA A40 data sheet: 149.7 TFLOP/s dense (84 SMs of 1,024 flops a cycle at 1,740 MHz), 696 GB/s
+// of GDDR6, 300 W. Supported clocks: 210 to 1,740 MHz by 15. Backward passes alone give the stalls:
+// the forward ones of that profile jump by a tenth between neighbouring clocks.
+GpuRoofline A40() {
+  return {.name = "a40",
+          .lowest_frequency_mhz = 210,
+          .highest_frequency_mhz = 1740,
+          .frequency_step_mhz = 15,
+          .multiprocessors = 84,
+          .flops_per_cycle = 1024,
+          .compute_efficiency = 0.65,
+          .stall_share = 0.45,
+          .memory_bytes_per_s = 696e9,
+          .memory_efficiency = kMemoryEfficiency,
+          .interconnect_bytes_per_s = kPcie4BytesPerSecond,
+          .power_limit_w = 300,
+          .blocking_power_w = 70.38,  // Published with the measured workloads.
+          .static_power_w = 63,
+          .dynamic_power_w_per_mhz = 0.16,
+          .voltage_floor_mhz = 1140,
+          .voltage_slope_per_mhz = 0.00038,
+          .memory_energy_j_per_byte = kGddr6JoulesPerByte};
+}
+
+// NVIDIA H100 white paper and data sheet: 132 SMs of 4,096 dense FP16 flops a cycle (989 TFLOP/s at
+// the boost clock of 1,830 MHz), 3.35 TB/s of HBM3, 700 W, NVLink 450 GB/s each way. Supported
+// clocks: 345 to 1,980 MHz by 15. The rest is assumed: the A100's stalls; its voltage curve at the
+// same parts of the highest clock; dynamic power such that products meet the limit at the same part
+// of the highest clock as on the A100-SXM, nine tenths; waiting and static power in proportion to
+// what idle modules draw.
+GpuRoofline H100Sxm() {
+  return {.name = "h100-sxm",
+          .lowest_frequency_mhz = 345,
+          .highest_frequency_mhz = 1980,
+          .frequency_step_mhz = 15,
+          .multiprocessors = 132,
+          .flops_per_cycle = 4096,
+          .compute_efficiency = 0.7,
+          .stall_share = 0.10,
+          .memory_bytes_per_s = 3350e9,
+          .memory_efficiency = kMemoryEfficiency,
+          .interconnect_bytes_per_s = 450e9,
+          .power_limit_w = 700,
+          .blocking_power_w = 120,
+          .static_power_w = 70,
+          .dynamic_power_w_per_mhz = 0.30,
+          .voltage_floor_mhz = 1560,
+          .voltage_slope_per_mhz = 0.00048,
+          .memory_energy_j_per_byte = kHbmJoulesPerByte};
+}
+
+}  // namespace
+
+TimeAndEnergy GpuRoofline::RunUnlimited(std::span<const KernelWork> kernels,
+                                        double frequency_mhz) const {
+  const double flops_per_s = compute_efficiency * PeakFlops();
+  const double voltage =
+      1 + voltage_slope_per_mhz * std::max(0.0, frequency_mhz - voltage_floor_mhz);
+  const double switching_w = dynamic_power_w_per_mhz * frequency_mhz * voltage * voltage;
+  TimeAndEnergy sum;
+  for (const KernelWork& kernel : kernels) {
+    const double full_s = kernel.flops / flops_per_s;
+    const double switching_s = full_s * (1 - stall_share) * highest_frequency_mhz / frequency_mhz;
+    const double compute_s = switching_s + full_s * stall_share;
+    const double memory_s = kernel.memory_bytes / (memory_efficiency * memory_bytes_per_s);
+    const double busy_s = std::max(compute_s, memory_s);
+    const double active_s = switching_s + kWaitingActivity * (busy_s - switching_s);
+    const double waiting_s = kernel.all_reduce_bytes / interconnect_bytes_per_s;
+    sum.time_s += busy_s + waiting_s;
+    sum.energy_j += static_power_w * busy_s + switching_w * active_s +
+                    memory_energy_j_per_byte * kernel.memory_bytes + blocking_power_w * waiting_s;
+  }
+  return sum;
+}
+
+double GpuRoofline::ActualFrequencyMhz(std::span<const KernelWork> kernels,
+                                       double requested_mhz) const {
+  const auto fits = [&](double frequency_mhz) {
+    const TimeAndEnergy run = RunUnlimited(kernels, frequency_mhz);
+    return run.energy_j <= power_limit_w * run.time_s;
+  };
+  if (fits(requested_mhz)) return requested_mhz;
+  // Average power grows with the clock, so bisect. 50 halvings reach a double's precision.
+  double within = lowest_frequency_mhz;
+  double beyond = requested_mhz;
+  for (int i = 0; i < 50; ++i) {
+    const double middle = (within + beyond) / 2;
+    (fits(middle) ? within : beyond) = middle;
+  }
+  return within;
+}
+
+TimeAndEnergy GpuRoofline::Run(std::span<const KernelWork> kernels, double requested_mhz) const {
+  return RunUnlimited(kernels, ActualFrequencyMhz(kernels, requested_mhz));
+}
+
+std::vector<GpuRoofline> GpuRooflines() { return {A40(), A100Pcie(), A100Sxm(), H100Sxm()}; }
+
+Result<GpuRoofline> FindGpuRoofline(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const GpuRoofline& gpu : GpuRooflines()) {
+    if (gpu.name == name) return gpu;
+    names.push_back(gpu.name);
+  }
+  return Fail("model profile: GPU \"{}\" is unknown (choose one of {})", name,
+              fmt::join(names, ", "));
+}
+
+}  // namespace perseus::synthetic

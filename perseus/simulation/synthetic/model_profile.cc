@@ -1,0 +1,119 @@
+#include "perseus/simulation/synthetic/model_profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "perseus/base/units.h"
+#include "perseus/simulation/synthetic/layer_partition.h"
+
+namespace perseus::synthetic {
+namespace {
+
+constexpr int kMostParts = 100'000;
+
+void Append(const std::vector<KernelWork>& kernels, std::vector<KernelWork>& all) {
+  all.insert(all.end(), kernels.begin(), kernels.end());
+}
+
+std::vector<KernelWork> KernelsOf(InstructionKind kind, std::span<const LayerWork> layers,
+                                  bool recomputes_activations) {
+  const bool is_forward = kind == InstructionKind::kForward || kind == InstructionKind::kRecompute;
+  const bool has_input =
+      kind == InstructionKind::kBackward || kind == InstructionKind::kBackwardInput;
+  const bool has_weight =
+      kind == InstructionKind::kBackward || kind == InstructionKind::kBackwardWeight;
+  std::vector<KernelWork> kernels;
+  for (const LayerWork& layer : layers) {
+    if (is_forward || (recomputes_activations && has_input && layer.is_block)) {
+      Append(layer.forward, kernels);
+    }
+    if (has_input) Append(layer.backward_input, kernels);
+    if (has_weight) Append(layer.backward_weight, kernels);
+  }
+  return kernels;
+}
+
+std::vector<profile::Option> Sweep(const GpuRoofline& gpu, const std::vector<KernelWork>& kernels) {
+  const double lowest_mhz = std::max(gpu.lowest_frequency_mhz, gpu.highest_frequency_mhz / 2);
+  std::vector<profile::Option> options;
+  for (double frequency_mhz = gpu.highest_frequency_mhz; frequency_mhz >= lowest_mhz;
+       frequency_mhz -= gpu.frequency_step_mhz) {
+    const TimeAndEnergy run = gpu.Run(kernels, frequency_mhz);
+    options.push_back({frequency_mhz,
+                       {},
+                       std::max<Nanoseconds>(1, ToNanoseconds(run.time_s)),
+                       std::max(1.0, std::round(run.energy_j * 1e6)) / 1e6,
+                       1});
+  }
+  return options;
+}
+
+Result<void> CheckKinds(const std::vector<InstructionKind>& kinds) {
+  if (kinds.empty()) {
+    return Fail("model profile: there is no instruction kind (choose forward and backward)");
+  }
+  for (auto kind = kinds.begin(); kind != kinds.end(); ++kind) {
+    if (!IsComputation(*kind)) {
+      return Fail("model profile: no clock changes the time of {} (choose computations)",
+                  Name(*kind));
+    }
+    if (std::find(kinds.begin(), kind, *kind) != kind) {
+      return Fail("model profile: {} is there twice (name each kind once)", Name(*kind));
+    }
+  }
+  return {};
+}
+
+Result<std::vector<int>> BoundariesOf(const ModelProfileSpec& spec,
+                                      std::span<const LayerWork> layers) {
+  const int count = static_cast<int>(layers.size());
+  const int parts = spec.stages * spec.chunks;
+  if (spec.boundaries.empty()) {
+    return spec.partition == EvenPartition::kBlocks ? UniformBlockBoundaries(layers, parts)
+                                                    : UniformBoundaries(count, parts);
+  }
+  if (const auto fits = CheckBoundaries(spec.boundaries, count, parts); !fits) return Fail(fits);
+  return spec.boundaries;
+}
+
+}  // namespace
+
+Result<profile::Profile> SynthesizeModelProfile(const ModelProfileSpec& spec) {
+  if (spec.stages < 1 || spec.chunks < 1 || spec.stages > kMostParts / spec.chunks) {
+    return Fail("model profile: {} stages of {} chunks are out of range (choose 1 to {} in all)",
+                spec.stages, spec.chunks, kMostParts);
+  }
+  if (const auto fits = CheckKinds(spec.kinds); !fits) return Fail(fits);
+  if (!(spec.gpu.power_limit_w > spec.gpu.blocking_power_w)) {
+    return Fail(
+        "model profile: a power limit of {} W is not above the {} W that {} draws waiting "
+        "(raise it)",
+        spec.gpu.power_limit_w, spec.gpu.blocking_power_w, spec.gpu.name);
+  }
+  const auto layers = LayersOf(spec.workload);
+  if (!layers) return Fail(layers);
+  const auto boundaries = BoundariesOf(spec, *layers);
+  if (!boundaries) return Fail(boundaries);
+
+  std::vector<profile::ProfileEntry> entries;
+  for (int stage = 0; stage < spec.stages; ++stage) {
+    for (int chunk = 0; chunk < spec.chunks; ++chunk) {
+      const auto part = static_cast<std::size_t>(PartOf(stage, chunk, spec.stages, spec.placement));
+      const auto held = std::span(*layers).subspan(
+          static_cast<std::size_t>((*boundaries)[part]),
+          static_cast<std::size_t>((*boundaries)[part + 1] - (*boundaries)[part]));
+      for (const InstructionKind kind : spec.kinds) {
+        entries.push_back({stage, chunk, kind,
+                           Sweep(spec.gpu, KernelsOf(kind, held, spec.recomputes_activations))});
+      }
+    }
+  }
+  return profile::Profile(fmt::format("model profile of {} on {}", spec.workload.model, spec.gpu.name), {},
+                 std::move(entries));
+}
+
+}  // namespace perseus::synthetic

@@ -1,0 +1,146 @@
+#include "perseus/simulation/synthetic/model_profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "perseus/planning/profile/curve.h"
+#include "perseus/simulation/synthetic/layer_partition.h"
+
+namespace perseus::synthetic {
+namespace {
+
+using ::testing::HasSubstr;
+using Kind = InstructionKind;
+
+// A row of the published measurements.
+ModelProfileSpec Gpt3Xl() {
+  ModelProfileSpec spec;
+  spec.workload = {.model = "gpt3-xl", .microbatch_size = 8, .sequence_length = 1024};
+  spec.gpu = *FindGpuRoofline("a100-pcie");
+  spec.stages = 4;
+  spec.boundaries = {0, 8, 14, 21, 27};
+  return spec;
+}
+
+double TimeS(const profile::Profile& profile, int stage, Kind kind, int chunk = 0) {
+  return ToSeconds(profile.Find(stage, chunk, kind)->options.front().time);
+}
+
+TEST(ModelProfile, EveryModelOnEveryGpuCanBePlanned) {
+  for (const ModelInfo& model : ModelZoo()) {
+    for (const GpuRoofline& gpu : GpuRooflines()) {
+      ModelProfileSpec spec;
+      spec.workload.model = model.name;
+      spec.gpu = gpu;
+      spec.stages = 4;
+      const auto profile = SynthesizeModelProfile(spec);
+      ASSERT_TRUE(profile) << profile.error().message;
+      EXPECT_EQ(profile->stages(), 4);
+      for (const profile::ProfileEntry& entry : profile->entries()) {
+        const auto& options = entry.options;
+        EXPECT_EQ(options.front().frequency_mhz, gpu.highest_frequency_mhz);
+        EXPECT_TRUE(std::is_sorted(options.begin(), options.end(), [](auto& a, auto& b) {
+          return a.time < b.time;
+        })) << model.name;
+        for (const profile::Option& option : options) {
+          // Rounded to a nanosecond and a microjoule.
+          EXPECT_LE(option.energy_j, gpu.power_limit_w * (ToSeconds(option.time) + 1e-9) + 1e-6);
+        }
+        EXPECT_GT(profile::ParetoFront(options, gpu.blocking_power_w).size(), 10u) << model.name;
+      }
+    }
+  }
+}
+
+TEST(ModelProfile, TheSameWorkloadGivesTheSameBytes) {
+  EXPECT_EQ(profile::FormatProfile(*SynthesizeModelProfile(Gpt3Xl())),
+            profile::FormatProfile(*SynthesizeModelProfile(Gpt3Xl())));
+}
+
+TEST(ModelProfile, BoundariesSayWhatAStageHolds) {
+  const auto profile = SynthesizeModelProfile(Gpt3Xl());
+  ASSERT_TRUE(profile);
+  // Two embeddings and six blocks, six blocks, seven, five and the head.
+  EXPECT_GT(TimeS(*profile, 0, Kind::kForward), TimeS(*profile, 1, Kind::kForward));
+  EXPECT_NEAR(TimeS(*profile, 2, Kind::kForward) / TimeS(*profile, 1, Kind::kForward), 7 / 6.0,
+              1e-6);
+}
+
+TEST(ModelProfile, RecomputationRunsTheBlocksOnceMore) {
+  ModelProfileSpec spec = Gpt3Xl();
+  spec.gpu.power_limit_w = 1e4;  // So that times add up.
+  const auto kept = SynthesizeModelProfile(spec);
+  spec.recomputes_activations = true;
+  const auto again = SynthesizeModelProfile(spec);
+  ASSERT_TRUE(kept && again);
+  // Stage 1 has nothing but blocks.
+  EXPECT_NEAR(TimeS(*again, 1, Kind::kBackward),
+              TimeS(*kept, 1, Kind::kBackward) + TimeS(*kept, 1, Kind::kForward), 3e-9);
+  EXPECT_EQ(TimeS(*again, 1, Kind::kForward), TimeS(*kept, 1, Kind::kForward));
+}
+
+TEST(ModelProfile, PartsOfTheBackwardPassAddUpAndRecomputeIsForward) {
+  ModelProfileSpec spec = Gpt3Xl();
+  spec.gpu.power_limit_w = 1e4;
+  spec.kinds = {Kind::kForward, Kind::kBackward, Kind::kBackwardInput, Kind::kBackwardWeight,
+                Kind::kRecompute};
+  const auto profile = SynthesizeModelProfile(spec);
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_NEAR(TimeS(*profile, 3, Kind::kBackward),
+              TimeS(*profile, 3, Kind::kBackwardInput) + TimeS(*profile, 3, Kind::kBackwardWeight),
+              3e-9);
+  EXPECT_EQ(TimeS(*profile, 3, Kind::kRecompute), TimeS(*profile, 3, Kind::kForward));
+}
+
+//             rank 0     rank 1
+//   chunk 0   part 0 --> part 1
+//   chunk 1   part 3 <-- part 2     a V; a loop has part 2 on rank 0 and part 3 on rank 1
+TEST(ModelProfile, ChunksFollowTheModelAroundTheV) {
+  ModelProfileSpec spec = Gpt3Xl();
+  const auto stages = SynthesizeModelProfile(spec);
+  spec.stages = 2;
+  spec.chunks = 2;
+  const auto loop = SynthesizeModelProfile(spec);
+  spec.placement = ChunkPlacement::kV;
+  const auto vee = SynthesizeModelProfile(spec);
+  ASSERT_TRUE(stages && loop && vee);
+  EXPECT_EQ(TimeS(*loop, 1, Kind::kForward, 1), TimeS(*stages, 3, Kind::kForward));
+  EXPECT_EQ(TimeS(*vee, 0, Kind::kForward, 1), TimeS(*stages, 3, Kind::kForward));
+  EXPECT_EQ(TimeS(*vee, 1, Kind::kForward, 1), TimeS(*stages, 2, Kind::kForward));
+}
+
+TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
+  const auto message = [](const std::function<void(ModelProfileSpec&)>& change) {
+    ModelProfileSpec spec = Gpt3Xl();
+    change(spec);
+    const auto profile = SynthesizeModelProfile(spec);
+    return profile ? "no error" : profile.error().message;
+  };
+  using Spec = ModelProfileSpec;
+  EXPECT_THAT(message([](Spec& spec) { spec.stages = 0; }), HasSubstr("0 stages of 1 chunks"));
+  EXPECT_THAT(message([](Spec& spec) { spec.stages = 3; }), HasSubstr("make 4 parts, not 3"));
+  EXPECT_THAT(message([](Spec& spec) {
+                spec.boundaries = {};
+                spec.stages = 28;
+              }),
+              HasSubstr("cannot fill 28 parts"));
+  EXPECT_THAT(message([](Spec& spec) { spec.workload = {.model = "x"}; }), HasSubstr("is unknown"));
+  EXPECT_THAT(message([](Spec& spec) { spec.kinds = {}; }), HasSubstr("no instruction kind"));
+  EXPECT_THAT(message([](Spec& spec) { spec.kinds = {Kind::kLoad}; }), HasSubstr("time of load"));
+  EXPECT_THAT(message([](Spec& spec) {
+                spec.kinds = {Kind::kForward, Kind::kForward};
+              }),
+              HasSubstr("forward is there twice"));
+  EXPECT_THAT(message([](Spec& spec) { spec.gpu.power_limit_w = 50; }), HasSubstr("raise it"));
+  EXPECT_THAT(message([](Spec& spec) {
+                spec.gpu.power_limit_w = std::numeric_limits<double>::quiet_NaN();
+              }),
+              HasSubstr("power limit of nan"));
+}
+
+}  // namespace
+}  // namespace perseus::synthetic

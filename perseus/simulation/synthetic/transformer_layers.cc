@@ -1,0 +1,180 @@
+#include "perseus/simulation/synthetic/transformer_layers.h"
+
+#include <fmt/format.h>
+
+#include "perseus/simulation/synthetic/layer_kernels.h"
+
+namespace perseus::synthetic {
+namespace {
+
+// How often a number goes through memory in kernels without products, in bytes, forward. Two bytes
+// each way for a 16-bit number, four for a 32-bit one, one for a dropout mask.
+//
+// Of a score in eager attention, besides what the products on either side read and write: scale
+// (2 + 2), mask (2 + 2), softmax in 32 bits (2 + 4, 4 + 4), back to 16 bits (4 + 2), dropout
+// (2 + 2 + 1).
+constexpr double kScoreBytes = 31;
+// Without dropout.
+constexpr double kScoreBytesPlain = 26;
+constexpr double kTransformerLayersNormBytes = 4;       // In and out.
+constexpr double kTransformerLayersResidualBytes = 6;   // Two in, one out.
+constexpr double kDropoutBytes = 5;    // In, out, mask.
+constexpr double kTransposeBytes = 4;  // To heads first, and back.
+constexpr double kEmbeddingBytes = 4;  // A row in and out.
+// Of a logit, besides the product's write: shifted by a token (2 + 2), to 32 bits (2 + 4),
+// log-softmax (4 + 4). Its gradient goes the way back.
+constexpr double kLossBytes = 18;
+// Of an embedding's row: the microbatch's gradient is written whole, and added to the sum.
+constexpr double kEmbeddingGradientBytes = 8;
+
+class Builder {
+ public:
+  Builder(const Transformer& model, const TransformerBatch& batch)
+      : model_(model), batch_(batch), tokens_(batch.sequences * batch.length) {}
+
+  std::vector<LayerWork> Build();
+
+ private:
+  double query_width() const { return model_.heads * model_.head_size; }
+  double key_value_width() const { return model_.key_value_heads * model_.head_size; }
+  bool IsCausal() const { return model_.kind == TransformerKind::kDecoder; }
+
+  LayerWork Embedding(const std::string& name, double rows) const;
+  LayerWork Block(const std::string& name) const;
+  void AddAttention(LayerWork& layer) const;
+  void AddFeedForward(LayerWork& layer) const;
+  void AddResidual(LayerWork& layer) const;
+  LayerWork Head() const;
+
+  const Transformer& model_;
+  const TransformerBatch& batch_;
+  double tokens_;
+};
+
+LayerWork Builder::Embedding(const std::string& name, double rows) const {
+  LayerWork layer{.name = name, .parameters = rows * model_.hidden};
+  AddMove(tokens_ * model_.hidden * kEmbeddingBytes, layer);
+  layer.backward_weight.push_back(
+      {.memory_bytes = rows * model_.hidden / batch_.gpus * kEmbeddingGradientBytes});
+  return layer;
+}
+
+// Attention of `tokens_` queries to as many keys and values, self or cross.
+void Builder::AddAttention(LayerWork& layer) const {
+  const double queries = query_width() / batch_.gpus;
+  const double key_values = key_value_width() / batch_.gpus;
+  layer.parameters += model_.hidden * (2 * query_width() + 2 * key_value_width());
+  if (model_.has_biases) layer.parameters += 2 * query_width() + 2 * key_value_width();
+  AddMove(tokens_ * model_.hidden * kTransformerLayersNormBytes, layer);
+  AddProduct({tokens_, model_.hidden, queries + 2 * key_values}, layer);
+  AddMove(tokens_ * (2 * queries + 2 * key_values) * kTransposeBytes, layer);
+  // Scores = queries * keys, result = scores * values.
+  const double flops = 2 * tokens_ * batch_.length * queries;
+  const double operands = kBytesPerNumber * tokens_ * (queries + key_values);
+  if (model_.attention == AttentionKind::kFused) {
+    const double computed = IsCausal() ? 0.5 : 1;
+    AddActivationProduct(2 * computed * flops, 2 * operands, layer);
+    // The backward pass computes the scores again.
+    layer.backward_input.push_back({.flops = computed * flops});
+  } else {
+    const double scores = tokens_ * batch_.length * model_.heads / batch_.gpus;
+    AddActivationProduct(flops, operands + kBytesPerNumber * scores, layer);
+    AddMove(scores * (model_.has_dropout ? kScoreBytes : kScoreBytesPlain), layer);
+    AddActivationProduct(flops, operands + kBytesPerNumber * scores, layer);
+  }
+  AddProduct({tokens_, queries, model_.hidden}, layer);
+  AddResidual(layer);
+}
+
+void Builder::AddFeedForward(LayerWork& layer) const {
+  const double inward = (model_.is_gated ? 2 : 1) * model_.feed_forward;
+  layer.parameters += model_.experts * model_.hidden * (inward + model_.feed_forward);
+  if (model_.has_biases) layer.parameters += inward + model_.hidden;
+  AddMove(tokens_ * model_.hidden * kTransformerLayersNormBytes, layer);
+  const double visits = tokens_ * model_.experts_per_token;
+  if (model_.experts > 1) {
+    layer.parameters += model_.hidden * model_.experts;
+    AddProduct({tokens_, model_.hidden, static_cast<double>(model_.experts)}, layer);
+    // To the experts and back.
+    AddMove(2 * visits * model_.hidden * kTransposeBytes, layer);
+  }
+  const double experts = model_.experts;
+  AddProduct({visits / experts, model_.hidden, inward / batch_.gpus, experts}, layer);
+  AddMove(visits * model_.feed_forward / batch_.gpus * model_.activation_bytes, layer);
+  AddProduct({visits / experts, model_.feed_forward / batch_.gpus, model_.hidden, experts}, layer);
+  AddResidual(layer);
+}
+
+void Builder::AddResidual(LayerWork& layer) const {
+  layer.parameters += model_.hidden * (model_.has_biases ? 2 : 1);  // Of the normalisation.
+  // A ring sends 2 (n - 1) / n of the sum from each of n GPUs.
+  AddAllReduce(2 * (batch_.gpus - 1) / batch_.gpus * kBytesPerNumber * tokens_ * model_.hidden,
+               layer);
+  AddMove(tokens_ * model_.hidden * (kTransformerLayersResidualBytes + (model_.has_dropout ? kDropoutBytes : 0)),
+          layer);
+}
+
+LayerWork Builder::Block(const std::string& name) const {
+  LayerWork layer{.name = name, .is_block = true};
+  AddAttention(layer);
+  AddFeedForward(layer);
+  return layer;
+}
+
+LayerWork Builder::Head() const {
+  LayerWork layer{.name = "head", .parameters = model_.hidden * (model_.has_biases ? 2 : 1)};
+  AddMove(tokens_ * model_.hidden * kTransformerLayersNormBytes, layer);
+  if (model_.kind == TransformerKind::kEncoder) {
+    layer.parameters += model_.hidden * model_.hidden;
+    AddProduct({tokens_, model_.hidden, model_.hidden}, layer);
+    AddMove(tokens_ * model_.hidden * (model_.activation_bytes + kTransformerLayersNormBytes), layer);
+  }
+  if (!model_.ties_head) layer.parameters += model_.hidden * model_.vocabulary;
+  AddProduct({tokens_, model_.hidden, model_.vocabulary / batch_.gpus}, layer);
+  AddMove(tokens_ * model_.vocabulary / batch_.gpus * kLossBytes, layer, 1);
+  return layer;
+}
+
+std::vector<LayerWork> Builder::Build() {
+  std::vector<LayerWork> layers;
+  LayerWork tokens = Embedding("token embedding", model_.vocabulary);
+  if (model_.positions > 0) {
+    LayerWork positions = Embedding("position embedding", model_.positions);
+    AddMove(tokens_ * model_.hidden * kTransformerLayersResidualBytes, positions);
+    if (model_.embeds_apart) {
+      layers.push_back(std::move(tokens));
+      layers.push_back(std::move(positions));
+    } else {
+      tokens.parameters += positions.parameters;
+      layers.push_back(std::move(tokens));
+    }
+  } else {
+    layers.push_back(std::move(tokens));
+  }
+  if (model_.kind == TransformerKind::kEncoderDecoder) {
+    for (int i = 0; i < model_.layers; ++i) {
+      layers.push_back(Block(fmt::format("encoder block {}", i)));
+    }
+    for (int i = 0; i < model_.layers; ++i) {
+      LayerWork attention{.name = fmt::format("decoder attention {}", i), .is_block = true};
+      AddAttention(attention);  // To itself, then to the encoder's output, which is as long.
+      AddAttention(attention);
+      LayerWork feed_forward{.name = fmt::format("decoder feed-forward {}", i), .is_block = true};
+      AddFeedForward(feed_forward);
+      layers.push_back(std::move(attention));
+      layers.push_back(std::move(feed_forward));
+    }
+  } else {
+    for (int i = 0; i < model_.layers; ++i) layers.push_back(Block(fmt::format("block {}", i)));
+  }
+  layers.push_back(Head());
+  return layers;
+}
+
+}  // namespace
+
+std::vector<LayerWork> TransformerLayers(const Transformer& model, const TransformerBatch& batch) {
+  return Builder(model, batch).Build();
+}
+
+}  // namespace perseus::synthetic

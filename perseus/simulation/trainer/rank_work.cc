@@ -1,0 +1,127 @@
+#include "perseus/simulation/trainer/rank_work.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+namespace perseus::trainer {
+namespace {
+
+using enum InstructionKind;
+
+std::size_t Index(int i) { return static_cast<std::size_t>(i); }
+
+bool IsGradientStep(InstructionKind kind) { return kind == kBackward || kind == kBackwardInput; }
+
+int RankOf(const schedule::Schedule& schedule, int stage) { return schedule.rank_of_stage[Index(stage)]; }
+
+// The stage from which an action's input comes; -1: it needs none from elsewhere in the model.
+int SourceOf(const schedule::Schedule& schedule, const schedule::Action& action) {
+  if (action.kind == kForward) return action.stage - 1;
+  if (IsGradientStep(action.kind) && action.stage + 1 < schedule.stages()) return action.stage + 1;
+  return -1;
+}
+
+// The stage to which its output goes; -1: none.
+int TargetOf(const schedule::Schedule& schedule, const schedule::Action& action) {
+  if (action.kind == kForward && action.stage + 1 < schedule.stages()) return action.stage + 1;
+  return IsGradientStep(action.kind) ? action.stage - 1 : -1;
+}
+
+Result<RankInstruction> MakeComputation(const schedule::Schedule& schedule, int rank, const schedule::Action& action,
+                                        const profile::Profile& profile) {
+  RankInstruction made{.kind = action.kind,
+                       .stage = action.stage,
+                       .chunk = schedule.chunk_of_stage[Index(action.stage)],
+                       .microbatch = action.microbatch,
+                       .table = {},
+                       .input = {},
+                       .output = {}};
+  auto table = virtual_gpu::MakeInstructionTable(profile, rank, made.chunk, action.kind);
+  if (!table) return Fail(table);
+  made.table = *table;
+  const bool is_gradient = action.kind != kForward;
+  if (const int source = SourceOf(schedule, action);
+      source >= 0 && RankOf(schedule, source) != rank) {
+    made.input = Tensor{is_gradient, action.stage, action.microbatch};
+  }
+  if (const int target = TargetOf(schedule, action);
+      target >= 0 && RankOf(schedule, target) != rank) {
+    made.output = {RankOf(schedule, target), {is_gradient, target, action.microbatch}};
+  }
+  return made;
+}
+
+RankInstruction MakeFixed(InstructionKind kind, const schedule::FixedOperations::Cost& cost,
+                          const schedule::PipelineModel& model, int microbatch) {
+  const double time_s = ToSeconds(cost.time);
+  const double energy_j = cost.energy_j < 0 ? model.blocking_power_w * time_s : cost.energy_j;
+  return {.kind = kind,
+          .stage = -1,
+          .chunk = 0,
+          .microbatch = microbatch,
+          .table = virtual_gpu::FixedInstruction({time_s, energy_j}),
+          .input = {},
+          .output = {}};
+}
+
+}  // namespace
+
+Result<std::vector<RankInstruction>> MakeRankWork(const schedule::Schedule& schedule, int rank,
+                                                  const profile::Profile& profile,
+                                                  const schedule::PipelineModel& model) {
+  const schedule::FixedOperations& fixed = model.fixed;
+  std::vector<RankInstruction> work;
+  for (const schedule::Action& action : schedule.ranks[Index(rank)]) {
+    if (action.kind == kForward && action.stage == 0 && fixed.load.time > 0) {
+      work.push_back(MakeFixed(kLoad, fixed.load, model, action.microbatch));
+    }
+    auto made = MakeComputation(schedule, rank, action, profile);
+    if (!made) return Fail(made);
+    work.push_back(*std::move(made));
+  }
+  if (fixed.all_reduce.time > 0) {
+    work.push_back(MakeFixed(kAllReduce, fixed.all_reduce, model, -1));
+  }
+  if (fixed.optimizer.time > 0) work.push_back(MakeFixed(kOptimizer, fixed.optimizer, model, -1));
+  return work;
+}
+
+std::vector<int> NeighboursOf(const schedule::Schedule& schedule, int rank) {
+  std::set<int> neighbours;
+  for (int stage = 0; stage + 1 < schedule.stages(); ++stage) {
+    const int here = RankOf(schedule, stage);
+    const int next = RankOf(schedule, stage + 1);
+    if (here == next) continue;
+    if (here == rank) neighbours.insert(next);
+    if (next == rank) neighbours.insert(here);
+  }
+  return {neighbours.begin(), neighbours.end()};
+}
+
+profile::Profile Scaled(const profile::Profile& profile, double scale) {
+  std::vector<profile::ProfileEntry> entries(profile.entries().begin(), profile.entries().end());
+  for (profile::ProfileEntry& entry : entries) {
+    for (profile::Option& option : entry.options) {
+      option.time =
+          std::max<Nanoseconds>(1, std::llround(static_cast<double>(option.time) * scale));
+      option.energy_j *= scale;
+    }
+  }
+  return profile::Profile(profile.name(), profile.other_knob_names(), std::move(entries));
+}
+
+schedule::FixedOperations Scaled(schedule::FixedOperations fixed, double scale) {
+  const auto shrink = [scale](Nanoseconds time) {
+    return static_cast<Nanoseconds>(std::llround(static_cast<double>(time) * scale));
+  };
+  fixed.p2p = shrink(fixed.p2p);
+  for (schedule::FixedOperations::Cost* cost : {&fixed.load, &fixed.all_reduce, &fixed.optimizer}) {
+    cost->time = shrink(cost->time);
+    if (cost->energy_j >= 0) cost->energy_j *= scale;
+  }
+  return fixed;
+}
+
+}  // namespace perseus::trainer

@@ -1,0 +1,75 @@
+#include "perseus/simulation/virtual_gpu/virtual_node.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "perseus/simulation/virtual_gpu/virtual_device.h"
+
+namespace perseus::virtual_gpu {
+
+VirtualNode::VirtualNode(std::shared_ptr<VirtualNodeMemory> memory) : memory_(std::move(memory)) {}
+
+Result<VirtualNode> VirtualNode::Open(const std::filesystem::path& description,
+                                      std::shared_ptr<Clock> clock) {
+  const auto spec = ReadVirtualNode(description);
+  if (!spec) return Fail(spec);
+  auto memory = VirtualNodeMemory::Open(*spec, std::move(clock));
+  if (!memory) return Fail(memory);
+  return VirtualNode(std::move(*memory));
+}
+
+device::DeviceList VirtualNode::Devices() const {
+  device::DeviceList list;
+  for (int gpu = 0; gpu < spec().gpus; ++gpu)
+    list.devices.push_back(MakeVirtualDevice(memory_, gpu));
+  std::sort(list.devices.begin(), list.devices.end(),
+            [](const auto& a, const auto& b) { return a->info().uuid < b->info().uuid; });
+  return list;
+}
+
+Result<void> VirtualNode::CheckGpu(int gpu) const {
+  if (gpu >= 0 && gpu < spec().gpus) return {};
+  return Fail("{}: has no GPU {} (choose 0 to {})", spec().description.string(), gpu,
+              spec().gpus - 1);
+}
+
+Result<VirtualWorker> VirtualNode::OpenWorker(int gpu) const {
+  if (const auto checked = CheckGpu(gpu); !checked) return Fail(checked);
+  auto claim = VirtualNodeMemory::ClaimGpu(memory_, gpu);
+  if (!claim) return Fail(claim);
+  return VirtualWorker(memory_, gpu, std::move(*claim));
+}
+
+Result<VirtualGpuView> VirtualNode::Look(int gpu) const {
+  if (const auto checked = CheckGpu(gpu); !checked) return Fail(checked);
+  const auto snapshot = memory_->Read(gpu);
+  if (!snapshot) return Fail(snapshot);
+  const VirtualCell& cell = snapshot->cell;
+  return VirtualGpuView{cell.gpu.ReadAt(snapshot->now), cell.faults, cell.writes, cell.worker};
+}
+
+Result<void> VirtualNode::SetThrottle(int gpu, std::optional<int> clock_mhz) const {
+  if (const auto checked = CheckGpu(gpu); !checked) return Fail(checked);
+  return memory_->Update(
+      gpu, [&](VirtualCell& cell, Nanoseconds now) { cell.gpu.SetThrottle(clock_mhz, now); });
+}
+
+Result<void> VirtualNode::SetFaults(int gpu, const VirtualFaults& faults) const {
+  if (const auto checked = CheckGpu(gpu); !checked) return Fail(checked);
+  return memory_->Update(gpu, [&](VirtualCell& cell, Nanoseconds now) {
+    if (faults.is_gone && !cell.faults.is_gone) cell.gpu.ResetSettings(now);
+    cell.faults = faults;
+  });
+}
+
+Result<device::DeviceList> OpenVirtualNode(const std::filesystem::path& description) {
+  const auto node = VirtualNode::Open(description);
+  if (!node) return Fail(node);
+  return node->Devices();
+}
+
+std::string VirtualUuid(const VirtualNodeSpec& spec, int gpu) {
+  return fmt::format("GPU-virtual-{}-{}", spec.name, gpu);
+}
+
+}  // namespace perseus::virtual_gpu

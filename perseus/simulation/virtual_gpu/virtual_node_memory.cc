@@ -1,0 +1,344 @@
+#include "perseus/simulation/virtual_gpu/virtual_node_memory.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+#include "perseus/base/file.h"
+
+namespace perseus::virtual_gpu {
+namespace {
+
+// The last digits count up with every change of the layout.
+constexpr char kMagic[16] = "perseus-vgpu-02";
+constexpr Nanoseconds kLongestSleep = 100'000'000;  // Real time.
+constexpr int kLongestWait = 5;                     // Seconds, real time.
+// Claims are locks of bytes that the file does not have.
+constexpr off_t kFirstClaim = off_t{1} << 40;
+
+static_assert(std::is_trivially_copyable_v<VirtualCell>);
+
+std::string BootId() {
+  const auto id = ReadFile("/proc/sys/kernel/random/boot_id");
+  return id ? *id : std::string();
+}
+
+tl::unexpected<Error> SystemFailure(const std::filesystem::path& path, std::string_view what) {
+  return FailAs(ErrorKind::kSystem, "{}: cannot {}: {}", path.string(), what, std::strerror(errno));
+}
+
+struct flock ClaimOf(int gpu) {
+  struct flock claim {};
+  claim.l_type = F_WRLCK;
+  claim.l_whence = SEEK_SET;
+  claim.l_start = kFirstClaim + gpu;
+  claim.l_len = 1;
+  return claim;
+}
+
+}  // namespace
+
+// ---- The layout ----
+
+struct VirtualNodeMemory::Slot {
+  pthread_mutex_t mutex;  // Robust; guards the copies.
+  std::atomic<std::uint32_t> version;
+  VirtualCell copies[2];  // version % 2 is the one that counts.
+};
+
+struct VirtualNodeMemory::Layout {
+  char magic[16];
+  std::uint64_t size;  // Of the file: another build's structures differ in it.
+  char boot_id[64];    // CLOCK_MONOTONIC begins anew with every boot.
+  Nanoseconds anchor;  // Real time of virtual time 0.
+  double rate;
+  std::uint64_t seed;
+  std::int32_t gpus;
+};
+
+struct VirtualNodeMemory::Opened {
+  int fd = -1;  // -1: there was none.
+  void* address = nullptr;
+};
+
+// Holds a slot's mutex.
+class VirtualNodeMemory::Guard {
+ public:
+  explicit Guard(Slot& slot) : slot_(slot) {
+    timespec deadline{};
+    clock_gettime(CLOCK_REALTIME, &deadline);
+    deadline.tv_sec += kLongestWait;
+    error_ = pthread_mutex_timedlock(&slot_.mutex, &deadline);
+    // Its owner died. What it had begun is in the copy that does not count.
+    if (error_ == EOWNERDEAD) error_ = pthread_mutex_consistent(&slot_.mutex);
+  }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+  ~Guard() {
+    if (error_ == 0) pthread_mutex_unlock(&slot_.mutex);
+  }
+  int error() const { return error_; }
+
+ private:
+  Slot& slot_;
+  int error_;
+};
+
+std::size_t VirtualNodeMemory::SizeFor(int gpus) {
+  constexpr std::size_t kFirst =
+      (sizeof(Layout) + alignof(Slot) - 1) / alignof(Slot) * alignof(Slot);
+  return kFirst + static_cast<std::size_t>(gpus) * sizeof(Slot);
+}
+
+VirtualNodeMemory::Slot& VirtualNodeMemory::SlotOf(int gpu) const {
+  return *reinterpret_cast<Slot*>(static_cast<char*>(address_) + SizeFor(gpu));
+}
+
+// ---- Making and opening the file ----
+
+Result<void> VirtualNodeMemory::Create(const VirtualNodeSpec& spec, Nanoseconds anchor) {
+  const std::size_t size = SizeFor(spec.gpus);
+  const std::string temporary = fmt::format("{}.{}", spec.state.string(), getpid());
+  const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return SystemFailure(temporary, "make the state of a virtual node");
+  void* address = MAP_FAILED;
+  // Room for all of it now, rather than a SIGBUS later on a disk that is full.
+  if (const int error = posix_fallocate(fd, 0, static_cast<off_t>(size)); error != 0) {
+    errno = error;
+  } else {
+    address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  }
+  close(fd);
+  if (address == MAP_FAILED) {
+    const auto failure = SystemFailure(temporary, "make the state of a virtual node");
+    unlink(temporary.c_str());
+    return failure;
+  }
+  auto* layout = new (address) Layout{};
+  std::memcpy(layout->magic, kMagic, sizeof kMagic);
+  layout->size = size;
+  BootId().copy(layout->boot_id, sizeof layout->boot_id - 1);
+  layout->anchor = anchor;
+  layout->rate = spec.rate;
+  layout->seed = spec.seed;
+  layout->gpus = spec.gpus;
+
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  SplitMix64 seeds{spec.seed};
+  for (int gpu = 0; gpu < spec.gpus; ++gpu) {
+    const VirtualCell cell{VirtualGpu(spec.gpu, seeds(), 0), {}, 0, 0};
+    auto* slot = new (static_cast<char*>(address) + SizeFor(gpu)) Slot{{}, 0, {cell, cell}};
+    pthread_mutex_init(&slot->mutex, &attributes);
+  }
+  pthread_mutexattr_destroy(&attributes);
+  munmap(address, size);
+  // Whoever comes first makes it; the other one takes that.
+  const bool is_there = link(temporary.c_str(), spec.state.c_str()) == 0 || errno == EEXIST;
+  const auto failure = SystemFailure(spec.state, "make the state of a virtual node");
+  unlink(temporary.c_str());
+  if (!is_there) return failure;
+  return {};
+}
+
+Result<VirtualNodeMemory::Opened> VirtualNodeMemory::OpenExisting(const VirtualNodeSpec& spec) {
+  const int fd = open(spec.state.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT) return Opened{};
+  if (fd < 0) return SystemFailure(spec.state, "open the state of a virtual node");
+  Layout layout{};
+  struct stat status {};
+  if (pread(fd, &layout, sizeof layout, 0) != sizeof layout || fstat(fd, &status) != 0 ||
+      std::memcmp(layout.magic, kMagic, sizeof kMagic) != 0 ||
+      static_cast<std::uint64_t>(status.st_size) != layout.size) {
+    close(fd);
+    return Fail(
+        "{}: is not the state of a virtual node, or of another version of it (remove it, "
+        "or name another file: state = \"...\" in {})",
+        spec.state.string(), spec.description.string());
+  }
+  if (BootId() != layout.boot_id) {
+    close(fd);
+    unlink(spec.state.c_str());
+    return Opened{};
+  }
+  void* address = MAP_FAILED;
+  const bool is_same = layout.size == SizeFor(spec.gpus) && layout.rate == spec.rate &&
+                       layout.seed == spec.seed && layout.gpus == spec.gpus;
+  if (is_same) {
+    address = mmap(nullptr, layout.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (address == MAP_FAILED) {
+      const auto failure = SystemFailure(spec.state, "map the state of a virtual node");
+      close(fd);
+      return failure;
+    }
+    const auto* first =
+        reinterpret_cast<const Slot*>(static_cast<const char*>(address) + SizeFor(0));
+    // The model is in all copies and never changes, so any will do, without the mutex.
+    if (first->copies[0].gpu.model() == spec.gpu) return Opened{fd, address};
+    munmap(address, layout.size);
+  }
+  close(fd);
+  return Fail("{}: was made when {} said something else (remove it once nothing uses it)",
+              spec.state.string(), spec.description.string());
+}
+
+Result<std::shared_ptr<VirtualNodeMemory>> VirtualNodeMemory::Open(const VirtualNodeSpec& spec,
+                                                                   std::shared_ptr<Clock> clock) {
+  // One process at a time looks for the file and makes it: an earlier boot's is removed, too. The
+  // kernel opens this lock when the process dies.
+  const int lock = open(spec.description.c_str(), O_RDONLY | O_CLOEXEC);
+  if (lock < 0) return SystemFailure(spec.description, "read");
+  while (flock(lock, LOCK_EX) != 0 && errno == EINTR) {
+  }
+  Result<Opened> opened = OpenExisting(spec);
+  if (opened && opened->fd < 0) {
+    const auto created = Create(spec, clock->Now());
+    opened = created ? OpenExisting(spec) : Result<Opened>(Fail(created));
+  }
+  close(lock);
+  if (!opened) return Fail(opened);
+  if (opened->fd < 0) {
+    return FailAs(ErrorKind::kSystem, "{}: was removed while it was opened (try again)",
+                  spec.state.string());
+  }
+  return std::shared_ptr<VirtualNodeMemory>(
+      new VirtualNodeMemory(spec, std::move(clock), opened->fd, opened->address));
+}
+
+VirtualNodeMemory::VirtualNodeMemory(VirtualNodeSpec spec, std::shared_ptr<Clock> clock, int fd,
+                                     void* address)
+    : spec_(std::move(spec)), clock_(std::move(clock)), fd_(fd), address_(address) {}
+
+VirtualNodeMemory::~VirtualNodeMemory() {
+  munmap(address_, SizeFor(spec_.gpus));
+  close(fd_);
+}
+
+// ---- Time ----
+
+Nanoseconds VirtualNodeMemory::ToVirtual(Nanoseconds real) const {
+  const auto* layout = static_cast<const Layout*>(address_);
+  return static_cast<Nanoseconds>(
+      std::floor(static_cast<double>(real - layout->anchor) * spec_.rate));
+}
+
+// The first moment at which it is that virtual time.
+Nanoseconds VirtualNodeMemory::ToReal(Nanoseconds time) const {
+  const auto* layout = static_cast<const Layout*>(address_);
+  Nanoseconds real =
+      layout->anchor + static_cast<Nanoseconds>(std::floor(static_cast<double>(time) / spec_.rate));
+  while (ToVirtual(real) < time) ++real;  // What was rounded off.
+  return real;
+}
+
+Nanoseconds VirtualNodeMemory::Now() const { return ToVirtual(clock_->Now()); }
+
+void VirtualNodeMemory::WaitWhile(int gpu, std::uint32_t version, Nanoseconds until) {
+  const Nanoseconds look_again = clock_->Now() + kLongestSleep;
+  clock_->WaitWhile(SlotOf(gpu).version, version, std::min(ToReal(until), look_again));
+}
+
+void VirtualNodeMemory::SleepUntil(Nanoseconds until) {
+  const std::atomic<std::uint32_t> never = 0;
+  while (Now() < until) clock_->WaitWhile(never, 0, ToReal(until));
+}
+
+// ---- Cells ----
+
+tl::unexpected<Error> VirtualNodeMemory::StandsStill(int gpu, int error) const {
+  return FailAs(ErrorKind::kSystem,
+                "{}: GPU {} is held by a process that stands still: {} (let it go on, or end it)",
+                spec_.state.string(), gpu, std::strerror(error));
+}
+
+Result<void> VirtualNodeMemory::Update(
+    int gpu, const std::function<void(VirtualCell&, Nanoseconds)>& change) {
+  Slot& slot = SlotOf(gpu);
+  const Guard guard(slot);
+  if (guard.error() != 0) return StandsStill(gpu, guard.error());
+  const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
+  VirtualCell& next = slot.copies[(version + 1) % 2];
+  next = slot.copies[version % 2];
+  change(next, Now());
+  slot.version.store(version + 1, std::memory_order_release);
+  WakeAll(slot.version);
+  return {};
+}
+
+Result<VirtualNodeMemory::Snapshot> VirtualNodeMemory::ReadAsItIs(int gpu) {
+  Slot& slot = SlotOf(gpu);
+  const Guard guard(slot);
+  if (guard.error() != 0) return StandsStill(gpu, guard.error());
+  const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
+  return Snapshot{slot.copies[version % 2], Now(), version};
+}
+
+Result<VirtualNodeMemory::Snapshot> VirtualNodeMemory::Read(int gpu) {
+  auto snapshot = ReadAsItIs(gpu);
+  if (!snapshot || snapshot->cell.worker == 0 || IsClaimed(gpu)) return snapshot;
+  const auto updated = Update(gpu, [&](VirtualCell& cell, Nanoseconds now) {
+    // It may have a new worker by now.
+    if (cell.worker == 0 || IsClaimed(gpu)) return;
+    cell.gpu.Stop(now);
+    cell.worker = 0;
+  });
+  if (!updated) return Fail(updated);
+  return ReadAsItIs(gpu);
+}
+
+// ---- Claims ----
+
+VirtualNodeMemory::Claim::Claim(std::shared_ptr<VirtualNodeMemory> memory, int gpu, int fd)
+    : memory_(std::move(memory)), gpu_(gpu), fd_(fd) {}
+
+VirtualNodeMemory::Claim::~Claim() {
+  // Where it fails, whoever looks next sees that nobody has the claim.
+  (void)memory_->Update(gpu_, [](VirtualCell& cell, Nanoseconds now) {
+    cell.gpu.Stop(now);
+    cell.worker = 0;
+  });
+  close(fd_);
+}
+
+// A lock of the open file description (OFD): it ends with the process, whichever thread had it, and
+// is no concern of other descriptors of the same process. So each claim opens the file anew.
+Result<std::unique_ptr<VirtualNodeMemory::Claim>> VirtualNodeMemory::ClaimGpu(
+    const std::shared_ptr<VirtualNodeMemory>& memory, int gpu) {
+  const std::string path = fmt::format("/proc/self/fd/{}", memory->fd_);
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return SystemFailure(memory->spec_.state, "open the state of a virtual node");
+  struct flock claim = ClaimOf(gpu);
+  if (fcntl(fd, F_OFD_SETLK, &claim) != 0) {
+    close(fd);
+    const auto snapshot = memory->Read(gpu);
+    return FailAs(ErrorKind::kSystem, "{}: process {} computes on GPU {} (end it, or take another)",
+                  memory->spec_.description.string(), snapshot ? snapshot->cell.worker : 0, gpu);
+  }
+  auto made = std::make_unique<Claim>(memory, gpu, fd);
+  const auto updated = memory->Update(gpu, [](VirtualCell& cell, Nanoseconds now) {
+    cell.gpu.Stop(now);  // What a dead process left.
+    cell.worker = getpid();
+  });
+  if (!updated) return Fail(updated);
+  return made;
+}
+
+bool VirtualNodeMemory::IsClaimed(int gpu) const {
+  struct flock claim = ClaimOf(gpu);
+  return fcntl(fd_, F_OFD_GETLK, &claim) != 0 || claim.l_type != F_UNLCK;
+}
+
+}  // namespace perseus::virtual_gpu
