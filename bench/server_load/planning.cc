@@ -9,9 +9,9 @@
 namespace perseus::load {
 namespace {
 
-constexpr int kStages = 8;
-constexpr int kClocks = 63;  // 63 x 8 stages x forward and backward: a thousand rows.
-constexpr int kAtOnce = 32;
+constexpr int kPlanningStages = 8;
+constexpr int kPlanningClocks = 63;  // 63 x 8 stages x forward and backward: a thousand rows.
+constexpr int kPlanningAtOnce = 32;
 constexpr int kDistinctProfiles = 50;
 
 asio::awaitable<std::vector<std::string>> RegisterMany(asio::io_context& loop,
@@ -21,18 +21,18 @@ asio::awaitable<std::vector<std::string>> RegisterMany(asio::io_context& loop,
   const auto enroll = [&](Connection& connection, int i) -> asio::awaitable<void> {
     const std::string body =
         JobBody(fmt::format("job-{}", i),
-                {.pipelines = 2, .stages = kStages, .microbatches = microbatches});
+                {.pipelines = 2, .stages = kPlanningStages, .microbatches = microbatches});
     const std::string answer = co_await connection.Must("POST", "/v1/jobs", body);
     ids[static_cast<std::size_t>(i)] = FieldOf(answer, "id");
   };
-  co_await ForEach(loop, jobs, kAtOnce, enroll, server.endpoint());
+  co_await ForEach(loop, jobs, kPlanningAtOnce, enroll, server.endpoint());
   co_return ids;
 }
 
 std::vector<std::string> Profiles(int count) {
   std::vector<std::string> profiles;
   for (int i = 0; i < count; ++i) {
-    profiles.push_back(SyntheticCsv(kStages, kClocks, static_cast<std::uint64_t>(i) + 1));
+    profiles.push_back(SyntheticCsv(kPlanningStages, kPlanningClocks, static_cast<std::uint64_t>(i) + 1));
   }
   return profiles;
 }
@@ -47,7 +47,7 @@ asio::awaitable<double> UploadAll(asio::io_context& loop, const asio::ip::tcp::e
     const std::string target = fmt::format("/v1/jobs/{}/profile", ids[index]);
     co_await connection.Must("PUT", target, profiles[index % profiles.size()]);
   };
-  co_await ForEach(loop, static_cast<int>(ids.size()), kAtOnce, upload, server);
+  co_await ForEach(loop, static_cast<int>(ids.size()), kPlanningAtOnce, upload, server);
   co_return SecondsSince(begin);
 }
 
@@ -98,7 +98,7 @@ asio::awaitable<void> RunPlans(asio::io_context& loop, const ServerProcess& serv
   fmt::print(
       "{} jobs of {} x {}: uploaded in {:.2f} s, all have orders after {:.2f} s ({:.2f} s of CPU), "
       "load {:.1f}; {}\n",
-      ids.size(), kStages, options.microbatches, uploaded, first, after.cpu_s - before.cpu_s,
+      ids.size(), kPlanningStages, options.microbatches, uploaded, first, after.cpu_s - before.cpu_s,
       LoadAverage(), Describe(after));
   co_await UntilPlanned(loop, server, ids, Stage::kRefined);
   const Usage refined = server.Measure();

@@ -12,8 +12,8 @@
 namespace perseus::load {
 namespace {
 
-constexpr int kStages = 8;
-constexpr int kClocks = 63;
+constexpr int kReportsStages = 8;
+constexpr int kReportsClocks = 63;
 
 struct Tally {
   std::vector<double> seconds;  // From when it was due until it was answered.
@@ -75,13 +75,13 @@ void Print(std::string_view what, const Tally& tally, double took) {
       1e3 * Quantile(tally.seconds, 0.99), tally.errors, tally.skipped, LoadAverage());
 }
 
-asio::awaitable<void> Run(asio::io_context& loop, const ServerProcess& server,
+asio::awaitable<void> RunReportLoad(asio::io_context& loop, const ServerProcess& server,
                           const Options& options) {
   Fleet fleet(loop, server.endpoint(),
-              {.pipelines = options.nodes / kStages,
-               .stages = kStages,
+              {.pipelines = options.nodes / kReportsStages,
+               .stages = kReportsStages,
                .microbatches = options.microbatches});
-  co_await fleet.Register("reports", kClocks, 1);
+  co_await fleet.Register("reports", kReportsClocks, 1);
   co_await fleet.Attach();
   co_await fleet.UntilRefined();
   fleet.OpenStreams();
@@ -105,7 +105,7 @@ asio::awaitable<void> Run(asio::io_context& loop, const ServerProcess& server,
 }  // namespace
 
 void MeasureReports(const ServerProcess& server, const Options& options) {
-  RunOnLoop([&](asio::io_context& loop) { return Run(loop, server, options); });
+  RunOnLoop([&](asio::io_context& loop) { return RunReportLoad(loop, server, options); });
 }
 
 }  // namespace perseus::load

@@ -11,7 +11,7 @@ namespace perseus::load {
 namespace {
 
 constexpr JobShape kShape{.pipelines = 2, .stages = 2, .microbatches = 4};
-constexpr int kClocks = 6;
+constexpr int kSoakClocks = 6;
 constexpr int kReports = 3;
 constexpr double kSampleEvery_s = 10;
 
@@ -52,7 +52,7 @@ asio::awaitable<void> Live(asio::io_context& loop, const ServerProcess& server, 
   Fleet fleet(loop, server.endpoint(), kShape, fmt::format("node-{}", worker));
   const auto nodes = static_cast<std::int64_t>(fleet.nodes().size());
   fleet.OpenStreams();
-  co_await fleet.Register(fmt::format("soak-{}-{}", worker, number), kClocks,
+  co_await fleet.Register(fmt::format("soak-{}-{}", worker, number), kSoakClocks,
                           static_cast<std::uint64_t>(number % 20) + 1);
   co_await fleet.Attach();
   co_await fleet.UntilAllHave(1);

@@ -11,8 +11,8 @@
 namespace perseus::load {
 namespace {
 
-constexpr int kStages = 8;
-constexpr int kClocks = 63;
+constexpr int kStreamsStages = 8;
+constexpr int kStreamsClocks = 63;
 // The last events of a planning are on their way.
 constexpr double kQuiet_s = 1;
 // Both of its ends are files of this process.
@@ -101,15 +101,15 @@ asio::awaitable<Round> MeasureNotice(asio::io_context& loop, const ServerProcess
   co_return result;
 }
 
-asio::awaitable<void> Run(asio::io_context& loop, const ServerProcess& server,
+asio::awaitable<void> RunStreamLoad(asio::io_context& loop, const ServerProcess& server,
                           const Options& options) {
   Fleet fleet(loop, server.endpoint(),
-              {.pipelines = options.nodes / kStages,
-               .stages = kStages,
+              {.pipelines = options.nodes / kStreamsStages,
+               .stages = kStreamsStages,
                .microbatches = options.microbatches});
   const int nodes = static_cast<int>(fleet.nodes().size());
   auto begin = Clock::now();
-  co_await fleet.Register("streams", kClocks, 1);
+  co_await fleet.Register("streams", kStreamsClocks, 1);
   co_await fleet.Attach();
   fmt::print("{} nodes attached in {:.2f} s\n", nodes, SecondsSince(begin));
   co_await fleet.UntilRefined();
@@ -142,7 +142,7 @@ asio::awaitable<void> Run(asio::io_context& loop, const ServerProcess& server,
 }  // namespace
 
 void MeasureStreams(const ServerProcess& server, const Options& options) {
-  RunOnLoop([&](asio::io_context& loop) { return Run(loop, server, options); });
+  RunOnLoop([&](asio::io_context& loop) { return RunStreamLoad(loop, server, options); });
 }
 
 }  // namespace perseus::load

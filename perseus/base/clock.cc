@@ -10,8 +10,6 @@
 namespace perseus {
 namespace {
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
-
 // The futex is the word itself.
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);

@@ -11,6 +11,10 @@
 namespace perseus {
 
 using Nanoseconds = std::int64_t;
+inline constexpr Nanoseconds kMicrosecond = 1'000;
+inline constexpr Nanoseconds kMillisecond = 1'000'000;
+inline constexpr Nanoseconds kSecond = 1'000'000'000;
+
 using Microwatts = std::int64_t;
 // A sum of price * time. A megajoule is 10^21 fJ, which does not fit 64 bits.
 __extension__ using Femtojoules = __int128;

@@ -15,7 +15,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr Terminal kUtf8{.width = 80, .colour = false, .unicode = true};
+constexpr Terminal kTerminalPlotUtf8{.width = 80, .colour = false, .unicode = true};
 constexpr Terminal kColour{.width = 80, .colour = true, .unicode = true};
 
 int Count(std::string_view text, std::string_view what) {
@@ -89,7 +89,7 @@ FrontierPlot SmallPlot() {
 }
 
 TEST(DrawFrontierTest, MarksEveryPlanAndTheBaseline) {
-  const std::string drawing = DrawFrontier(SmallPlot(), kUtf8);
+  const std::string drawing = DrawFrontier(SmallPlot(), kTerminalPlotUtf8);
   EXPECT_EQ(Count(Inside(drawing), "●"), 3) << drawing;
   EXPECT_EQ(Count(Inside(drawing), "✕"), 1) << drawing;
   for (const char* text :
@@ -97,14 +97,14 @@ TEST(DrawFrontierTest, MarksEveryPlanAndTheBaseline) {
         "iteration time (s)", "bound: no plan lies below", "60 ┤", " 2.4 "}) {
     EXPECT_THAT(drawing, HasSubstr(text));
   }
-  ExpectFits(drawing, kUtf8);
+  ExpectFits(drawing, kTerminalPlotUtf8);
   EXPECT_EQ(WithoutEscapes(DrawFrontier(SmallPlot(), kColour)), drawing);
 }
 
 TEST(DrawFrontierTest, WithoutAFrontierThePlansStandAlone) {
   FrontierPlot plot = SmallPlot();
   plot.bound.clear();
-  const std::string drawing = DrawFrontier(plot, kUtf8);
+  const std::string drawing = DrawFrontier(plot, kTerminalPlotUtf8);
   EXPECT_EQ(Count(Inside(drawing), "●"), 3) << drawing;
   EXPECT_THAT(drawing, Not(HasSubstr("bound")));
   for (const char* braille : {"⠉", "⠤", "⣀", "⠒"}) EXPECT_THAT(drawing, Not(HasSubstr(braille)));
@@ -113,7 +113,7 @@ TEST(DrawFrontierTest, WithoutAFrontierThePlansStandAlone) {
 TEST(DrawFrontierTest, ABaselineSlowerThanTheFrontierIsInside) {
   FrontierPlot plot = SmallPlot();
   plot.baseline.time_s = 4;
-  const std::string drawing = DrawFrontier(plot, kUtf8);
+  const std::string drawing = DrawFrontier(plot, kTerminalPlotUtf8);
   EXPECT_EQ(Count(Inside(drawing), "✕"), 1) << drawing;
   EXPECT_THAT(drawing, AllOf(HasSubstr(" 4.0"), HasSubstr("maximum frequency ✕\n")));
 }
@@ -122,7 +122,7 @@ TEST(DrawFrontierTest, OnePointIsDrawnInTheMiddle) {
   const FrontierPlot plot{.bound = {{2, 50, ""}},
                           .plans = {{2, 50, "no slowdown"}},
                           .baseline = {2, 50, "maximum frequency"}};
-  const std::string drawing = DrawFrontier(plot, kUtf8);
+  const std::string drawing = DrawFrontier(plot, kTerminalPlotUtf8);
   EXPECT_EQ(Count(Inside(drawing), "⊗"), 1) << drawing;
   EXPECT_THAT(drawing, AllOf(HasSubstr("⊗ plan and maximum frequency"), Not(HasSubstr("●")),
                              Not(HasSubstr("✕")), HasSubstr("\n50.00 ┤")));
@@ -136,7 +136,7 @@ TEST(DrawFrontierTest, UnitsGetPrefixesWhereNumbersGetLong) {
     for (PlotPoint& point : plot.plans)
       point = {point.time_s * times, point.energy_j * energies, ""};
     plot.baseline = {plot.baseline.time_s * times, plot.baseline.energy_j * energies, ""};
-    return DrawFrontier(plot, kUtf8);
+    return DrawFrontier(plot, kTerminalPlotUtf8);
   };
   EXPECT_THAT(scaled(1e-3, 1e4), AllOf(HasSubstr("(ms)"), HasSubstr("(kJ)"), HasSubstr("\n600 ┤")));
   EXPECT_THAT(scaled(1e-6, 1e-6), AllOf(HasSubstr("(µs)"), HasSubstr("(µJ)")));
@@ -290,7 +290,7 @@ TEST(DrawTimelinesTest, OperationsShorterThanAColumnShowTheirClocks) {
 TEST(DrawTimelinesTest, OfManyRanksTheFirstAndTheLastAreDrawn) {
   const schedule::OperationGraph graph = MakeSyntheticJob({.stages = 20, .microbatches = 20});
   const report::Timeline timelines[] = {TimelineOf(graph, schedule::BaselineOptions(graph), "baseline")};
-  const std::string drawing = DrawTimelines(graph, timelines, kUtf8);
+  const std::string drawing = DrawTimelines(graph, timelines, kTerminalPlotUtf8);
   for (int rank = 0; rank < 20; ++rank) {
     EXPECT_EQ(Count(drawing, fmt::format("\nrank {} ", rank)), rank < 8 || rank >= 12 ? 1 : 0)
         << drawing;

@@ -13,7 +13,7 @@ namespace {
 using ::testing::Each;
 using ::testing::Ne;
 
-constexpr Terminal kUtf8{.width = 80, .colour = false, .unicode = true};
+constexpr Terminal kTerminalUtf8{.width = 80, .colour = false, .unicode = true};
 constexpr Terminal kAscii{.width = 80, .colour = false, .unicode = false};
 
 Terminal Describe(const OutputDevice& output, const std::map<std::string, std::string>& variables) {
@@ -23,7 +23,7 @@ Terminal Describe(const OutputDevice& output, const std::map<std::string, std::s
   });
 }
 
-std::string Fit(std::string_view text, int columns, const Terminal& terminal = kUtf8) {
+std::string Fit(std::string_view text, int columns, const Terminal& terminal = kTerminalUtf8) {
   CharacterGrid grid(1, columns);
   grid.Put(0, 0, FitColumns(text, columns, terminal));
   std::string line = grid.Format(terminal);
@@ -89,7 +89,7 @@ TEST(FitColumnsTest, AnyBytesBecomePrintableTextOfThatLength) {
     std::string bytes(random() % 12, ' ');
     for (char& byte : bytes) byte = static_cast<char>(random());
     const int columns = static_cast<int>(random() % 10);
-    EXPECT_LE(FitColumns(bytes, columns, kUtf8).size(), columns);
+    EXPECT_LE(FitColumns(bytes, columns, kTerminalUtf8).size(), columns);
     EXPECT_TRUE(IsPrintable(Fit(bytes, columns)));
     EXPECT_LE(Fit(bytes, columns, kAscii).size(), columns);
     EXPECT_THAT(Fit(bytes, columns, kAscii), Each(testing::AllOf(testing::Ge(' '), Ne('\x7f'))));

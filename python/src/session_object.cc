@@ -194,18 +194,18 @@ PyObject* InstructionEndMethod(PyObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
-constexpr int kWithKeywords = METH_FASTCALL | METH_KEYWORDS;
+constexpr int kMethodWithKeywords = METH_FASTCALL | METH_KEYWORDS;
 PyMethodDef session_methods[] = {
     {"step", AsMethod(StepMethod), METH_NOARGS,
      "step()\n--\n\n`with session.step():` around an iteration, all its microbatches."},
-    {"instruction", AsMethod(InstructionMethod), kWithKeywords,
+    {"instruction", AsMethod(InstructionMethod), kMethodWithKeywords,
      "instruction(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
      "`with session.instruction(\"forward\", microbatch=3):` around a computation, or a "
      "decorator."},
     {"step_begin", AsMethod(StepBeginMethod), METH_NOARGS,
      "step_begin()\n--\n\nAs `with step()`, for code that has hooks in two places."},
     {"step_end", AsMethod(StepEndMethod), METH_NOARGS, "step_end()\n--\n\nSee step_begin."},
-    {"instruction_begin", AsMethod(InstructionBeginMethod), kWithKeywords,
+    {"instruction_begin", AsMethod(InstructionBeginMethod), kMethodWithKeywords,
      "instruction_begin(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
      "As `with instruction(...)`, for code that has hooks in two places."},
     {"instruction_end", AsMethod(InstructionEndMethod), METH_NOARGS,

@@ -7,6 +7,7 @@
 
 #include "tests/client/agent_node.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "perseus/base/units.h"
 #include "perseus/runtime/protocol/rank_log.h"
 
 extern "C" int cuThreadExchangeStreamCaptureMode(int* mode);
@@ -18,7 +19,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr std::int64_t kMillisecond = 1'000'000;
 constexpr int kOutOfMemory = 2;
 
 class StreamTest : public AgentNodeTest {

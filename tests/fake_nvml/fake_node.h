@@ -17,7 +17,6 @@
 
 namespace perseus {
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
 
 class FakeNode {
  public:

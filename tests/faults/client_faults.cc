@@ -6,19 +6,19 @@
 #include <fstream>
 
 #include "tests/faults/faults.h"
+#include "perseus/base/units.h"
 #include "perseus/base/clock.h"
 
 namespace perseus::faults {
 namespace {
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
-constexpr Nanoseconds kPatience = 30 * kSecond;
+constexpr Nanoseconds kReplyTimeout = 30 * kSecond;
 
 template <typename Condition>
 bool Eventually(Condition condition) {
   const Nanoseconds begin = RealClock().Now();
   while (!condition()) {
-    if (RealClock().Now() - begin > kPatience) return false;
+    if (RealClock().Now() - begin > kReplyTimeout) return false;
     NapMicroseconds(1000);
   }
   return true;

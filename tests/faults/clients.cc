@@ -13,6 +13,7 @@
 #include <utility>
 #include <variant>
 
+#include "perseus/base/units.h"
 #include "perseus/base/clock.h"
 #include "perseus/base/random.h"
 #include "perseus/runtime/protocol/unix_socket.h"
@@ -21,8 +22,7 @@
 namespace perseus::faults {
 namespace {
 
-constexpr std::chrono::seconds kPatience{30};
-constexpr Nanoseconds kSecond = 1'000'000'000;
+constexpr std::chrono::seconds kConnectTimeout{30};
 
 Nanoseconds Now() { return RealClock().Now(); }
 
@@ -154,7 +154,7 @@ std::optional<Client> Client::Connect(const std::filesystem::path& socket) {
 }
 
 std::optional<protocol::Reply> Client::Ask(const protocol::Request& request) {
-  auto answer = protocol::Ask(socket_.get(), protocol::Format(request), kPatience);
+  auto answer = protocol::Ask(socket_.get(), protocol::Format(request), kConnectTimeout);
   if (!answer) {
     refusal_ = {protocol::Refusal::kUnavailable, answer.error().message};
     return std::nullopt;

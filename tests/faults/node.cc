@@ -14,6 +14,7 @@
 #include <set>
 #include <variant>
 
+#include "perseus/base/units.h"
 #include "perseus/runtime/agent/saved_state_file.h"
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
@@ -25,7 +26,6 @@ namespace fs = std::filesystem;
 using fake_nvml::ClockRange;
 using fake_nvml::FakeNvml;
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
 // The agent retries a restore after 5 s at most, and looks at heartbeats every 250 ms; the rest is
 // for a machine that has other things to do.
 constexpr Nanoseconds kLongestSettling = 30 * kSecond;

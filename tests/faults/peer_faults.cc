@@ -5,12 +5,11 @@
 #include <vector>
 
 #include "tests/faults/faults.h"
+#include "perseus/base/units.h"
 #include "perseus/base/clock.h"
 
 namespace perseus::faults {
 namespace {
-
-constexpr Nanoseconds kSecond = 1'000'000'000;
 
 void LetWork(const Round& round, Nanoseconds duration) {
   const Nanoseconds end = RealClock().Now() + duration;

@@ -1,5 +1,6 @@
 // The mixed-integer program that bench/plan_milp measures our plans with, against exhaustive search
 // of tiny jobs; and our plans against the program.
+#include "perseus/base/index.h"
 #include "bench/plan_program.h"
 
 #include <gtest/gtest.h>

@@ -122,7 +122,7 @@ TEST(Frontier, IsTheSameUnderBlandsRule) {
   }
 }
 
-TEST(frontier::SolveDeadline, AgreesWithTheWalk) {
+TEST(SolveDeadline, AgreesWithTheWalk) {
   for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const frontier::Network network = RandomNetwork(seed);
@@ -147,7 +147,7 @@ TEST(frontier::SolveDeadline, AgreesWithTheWalk) {
   }
 }
 
-TEST(frontier::SolveDeadline, APriceFloorStopsWhereTheFrontierCrossesIt) {
+TEST(SolveDeadline, APriceFloorStopsWhereTheFrontierCrossesIt) {
   for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const frontier::Network network = RandomNetwork(seed);

@@ -15,9 +15,9 @@ struct Problem {
   std::vector<schedule::Dependency> dependencies;
 };
 
-class Draw {
+class RandomDraw {
  public:
-  Draw(Scale scale, std::uint64_t seed) : scale_(scale), random_(seed) {}
+  RandomDraw(Scale scale, std::uint64_t seed) : scale_(scale), random_(seed) {}
 
   Problem AnyOrder();
   Problem Layered();
@@ -45,7 +45,7 @@ class Draw {
   bool share_curves_ = false;
 };
 
-profile::Curve Draw::RandomCurve() {
+profile::Curve RandomDraw::RandomCurve() {
   const int largest = scale_ == Scale::kTies ? 4 : 1000;
   const Nanoseconds time_unit = scale_ == Scale::kMeasured ? 100'000 : 1;
   const Microwatts slope_unit = scale_ == Scale::kMeasured ? 1'000'000 : 1;
@@ -67,27 +67,27 @@ profile::Curve Draw::RandomCurve() {
 }
 
 // With few curves for many operations, as in a pipeline, many cuts cost the same.
-void Draw::AddCurves() {
+void RandomDraw::AddCurves() {
   share_curves_ = OneIn(2);
   if (!share_curves_) return;
   const int curves = 1 + Below(4);
   for (int i = 0; i < curves; ++i) problem_.curves.push_back(RandomCurve());
 }
 
-int Draw::AddOperation() {
+int RandomDraw::AddOperation() {
   if (!share_curves_) problem_.curves.push_back(RandomCurve());
   const auto curves = static_cast<std::int32_t>(problem_.curves.size());
   problem_.curve_of_operation.push_back(share_curves_ ? Below(curves) : curves - 1);
   return static_cast<int>(problem_.curve_of_operation.size()) - 1;
 }
 
-void Draw::AddDependency(int from, int to) {
+void RandomDraw::AddDependency(int from, int to) {
   const Nanoseconds delay = OneIn(8) ? 1 + Below(scale_ == Scale::kTies ? 4 : 1000) : 0;
   problem_.dependencies.push_back({from, to, delay});
   if (OneIn(16)) problem_.dependencies.push_back({from, to, 0});
 }
 
-Problem Draw::AnyOrder() {
+Problem RandomDraw::AnyOrder() {
   AddCurves();
   const int operations = 1 + Below(16);
   const int dependencies = operations * (1 + Below(3));
@@ -100,7 +100,7 @@ Problem Draw::AnyOrder() {
   return problem_;
 }
 
-Problem Draw::Layered() {
+Problem RandomDraw::Layered() {
   AddCurves();
   std::vector<int> before;
   const int layers = 1 + Below(6);
@@ -118,7 +118,7 @@ Problem Draw::Layered() {
   return problem_;
 }
 
-Draw::Ends Draw::AddBlock(int depth) {
+RandomDraw::Ends RandomDraw::AddBlock(int depth) {
   if (depth == 0 || OneIn(4)) {
     const int operation = AddOperation();
     return {{operation}, {operation}};
@@ -140,14 +140,14 @@ Draw::Ends Draw::AddBlock(int depth) {
   return all;
 }
 
-Problem Draw::SeriesParallel() {
+Problem RandomDraw::SeriesParallel() {
   AddCurves();
   AddBlock(3);
   return problem_;
 }
 
 // Rank r runs (ranks - r) forwards ahead, then a backward and a forward in turn.
-Problem Draw::Pipeline() {
+Problem RandomDraw::Pipeline() {
   const int ranks = 1 + Below(4);
   const int microbatches = 1 + Below(5);
   const auto operation = [&](int rank, bool backward, int microbatch) {
@@ -183,7 +183,7 @@ Problem Draw::Pipeline() {
 }  // namespace
 
 frontier::Network RandomNetwork(Shape shape, Scale scale, std::uint64_t seed) {
-  Draw draw(scale, seed);
+  RandomDraw draw(scale, seed);
   const Problem problem = shape == Shape::kAnyOrder         ? draw.AnyOrder()
                           : shape == Shape::kLayered        ? draw.Layered()
                           : shape == Shape::kSeriesParallel ? draw.SeriesParallel()

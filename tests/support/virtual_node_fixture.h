@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "perseus/base/units.h"
 #include "perseus/base/clock.h"
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 #include "tests/support/temporary_directory.h"
@@ -17,8 +18,6 @@ namespace perseus {
 
 class VirtualNodeTest : public testing::Test {
  protected:
-  static constexpr Nanoseconds kSecond = 1'000'000'000;
-  static constexpr Nanoseconds kMillisecond = 1'000'000;
   static constexpr std::string_view kTwoGpus =
       "gpus = 2\n"
       "[gpu]\n"

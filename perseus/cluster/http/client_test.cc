@@ -78,7 +78,7 @@ Client Make(const std::string& server, milliseconds timeout = milliseconds(10'00
 const std::string kOk = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const std::string kStream = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
 
-Router Routes() {
+Router ClientRoutes() {
   Router router;
   const Handler echo = [](Call& call) -> asio::awaitable<Response> {
     Response response;
@@ -97,7 +97,7 @@ Router Routes() {
 }
 
 TEST(Client, KeepsItsConnection) {
-  TestServer server(Routes());
+  TestServer server(ClientRoutes());
   Client client = Make(server.Url());
   for (int i = 0; i < 3; ++i) {
     const auto body = client.Ask({.method = "POST", .target = "/echo", .body = "hello"});
@@ -116,7 +116,7 @@ TEST(Client, KeepsItsConnection) {
 TEST(Client, ConnectsAgainWhenTheServerHasClosed) {
   ServerOptions options;
   options.limits.idle_time = milliseconds(30);
-  TestServer server(Routes(), options);
+  TestServer server(ClientRoutes(), options);
   Client client = Make(server.Url());
   for (int i = 0; i < 3; ++i) {
     const auto body = client.Ask({.method = "POST", .target = "/echo"});
@@ -126,7 +126,7 @@ TEST(Client, ConnectsAgainWhenTheServerHasClosed) {
 }
 
 TEST(Client, TellsWhatTheProblemIs) {
-  TestServer server(Routes());
+  TestServer server(ClientRoutes());
   Client client = Make(server.Url());
   const std::string message = "/kind: \"zigzag\" is no schedule (say 1f1b";
   const std::pair<const char*, ErrorKind> rows[] = {{"/400", ErrorKind::kInput},
@@ -148,7 +148,7 @@ TEST(Client, TellsWhatTheProblemIs) {
 }
 
 TEST(Client, TriesServersInTurn) {
-  TestServer server(Routes());
+  TestServer server(ClientRoutes());
   const std::string nobody = Nobody();
   Client client = Make(nobody + "," + server.Url());
   const auto body = client.Ask({.method = "POST", .target = "/echo", .body = "x"});

@@ -13,8 +13,8 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr const char* kPlanA = "p-00000000000000aa";
-constexpr const char* kPlanB = "p-00000000000000bb";
+constexpr const char* kMessagesPlanA = "p-00000000000000aa";
+constexpr const char* kMessagesPlanB = "p-00000000000000bb";
 
 TEST(PlanIds, AreFitToBeFileNames) {
   EXPECT_TRUE(IsPlanId("p-0123456789abcdef"));
@@ -30,7 +30,7 @@ TEST(NodeEvents, AreReadAndWhatANewerServerAddsIsPassedOver) {
        R"({"job":"j-1","key":"run","version":7,"from_step":120,"since":{"a":[1]},)"
        R"("plans":{"0":"p-00000000000000aa","12":"p-00000000000000bb"},"reason":"target"})"});
   ASSERT_TRUE(orders) << orders.error().message;
-  const JobOrders expected{"j-1", "run", 7, 120, {{0, kPlanA}, {12, kPlanB}}, "target"};
+  const JobOrders expected{"j-1", "run", 7, 120, {{0, kMessagesPlanA}, {12, kMessagesPlanB}}, "target"};
   EXPECT_EQ(std::get<JobOrders>(*orders), expected);
 
   const auto ended = ParseNodeEvent({"ended", "", R"({"job":"j-1"})"});
@@ -49,9 +49,9 @@ TEST(NodeEvents, BringPlansAlong) {
        R"("upcoming":["p-00000000000000bb"],)"
        R"("files":{"p-00000000000000aa": {"time_s": 0.1, "stages": []}}})"});
   ASSERT_TRUE(orders) << orders.error().message;
-  const std::map<std::string, std::string> expected{{kPlanA, R"({"stages":[],"time_s":0.1})"}};
+  const std::map<std::string, std::string> expected{{kMessagesPlanA, R"({"stages":[],"time_s":0.1})"}};
   EXPECT_EQ(std::get<JobOrders>(*orders).files, expected);
-  EXPECT_EQ(std::get<JobOrders>(*orders).upcoming, std::vector<std::string>{kPlanB});
+  EXPECT_EQ(std::get<JobOrders>(*orders).upcoming, std::vector<std::string>{kMessagesPlanB});
 }
 
 struct BadEvent {

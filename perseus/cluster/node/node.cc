@@ -8,12 +8,12 @@
 #include <utility>
 #include <variant>
 
+#include "perseus/base/units.h"
 #include "perseus/cluster/node/job_directories.h"
 
 namespace perseus::node {
 namespace {
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kNodeSearchEvery = kSecond;
 constexpr Nanoseconds kRetryAfter = 5 * kSecond;  // What the server refused.
 constexpr Nanoseconds kGiveAgainAfter = kSecond;  // While somebody else gives orders.

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "perseus/base/units.h"
 #include "perseus/runtime/protocol/orders_desk.h"
 #include "perseus/cluster/node/rank_logs.h"
 #include "tests/support/temporary_directory.h"
@@ -29,9 +30,8 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-constexpr Nanoseconds kMs = 1'000'000;
-constexpr const char* kPlanA = "p-00000000000000aa";
-constexpr const char* kPlanB = "p-00000000000000bb";
+constexpr const char* kNodePlanA = "p-00000000000000aa";
+constexpr const char* kNodePlanB = "p-00000000000000bb";
 
 struct FakeServer {
   bool is_away = false;
@@ -83,11 +83,11 @@ class NodeTest : public testing::Test {
     const RankLogs logs = MakeJob();
     logs.Begin({0, 0, 0}, 100);
     Turn();
-    Hear(7, 1, {{"0", kPlanA}});
+    Hear(7, 1, {{"0", kNodePlanA}});
     Turn();
     return logs;
   }
-  void Turn(Nanoseconds after = 1'000 * kMs) {
+  void Turn(Nanoseconds after = 1'000 * kMillisecond) {
     now_ += after;
     node_->Turn(now_);
   }
@@ -122,14 +122,14 @@ TEST_F(NodeTest, OfTwoDirectoriesOfOneJobTheSecondIsRefusedOnceAloud) {
   first.Begin({0, 0, 0}, 100);
   second.Begin({1, 0, 0}, 101);
   Turn();
-  Turn(6'000 * kMs);
+  Turn(6'000 * kMillisecond);
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
   EXPECT_THAT(logged_.str(),
               HasSubstr((directory_ / "a").string() + " and in " + (directory_ / "b").string()));
   EXPECT_EQ(logged_.str().find("another --name"), logged_.str().rfind("another --name"));
-  Hear(7, 1, {{"0", kPlanA}});
+  Hear(7, 1, {{"0", kNodePlanA}});
   Turn();
-  EXPECT_EQ(InForce("a").PlanOf(0), PlanPath(kPlanA));
+  EXPECT_EQ(InForce("a").PlanOf(0), PlanPath(kNodePlanA));
   EXPECT_FALSE(std::filesystem::exists(directory_ / "b" / "orders.json"));
 
   std::filesystem::remove_all(directory_ / "a");
@@ -144,12 +144,12 @@ TEST_F(NodeTest, ARunThatGoesOnInAnotherDirectoryIsFollowed) {
   Turn();
   const RankLogs second = MakeJob("a");
   Turn();
-  Turn(3'600'000 * kMs);
+  Turn(3'600'000 * kMillisecond);
   server_.requests.clear();
   second.Begin({0, 0, 0}, 101);
   Turn();
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
-  Turn(6'000 * kMs);
+  Turn(6'000 * kMillisecond);
   EXPECT_THAT(server_.requests, SizeIs(1));
   EXPECT_THAT(logged_.str(), Not(HasSubstr("another --name")));
 }
@@ -163,10 +163,10 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansOnceGivesOrdersAndReports) {
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
 
   server_.requests.clear();
-  Hear(7, 1, {{"0", kPlanA}, {"1", kPlanA}});
+  Hear(7, 1, {{"0", kNodePlanA}, {"1", kNodePlanA}});
   Turn();
-  EXPECT_THAT(server_.requests, ElementsAre(std::string("GET /v1/plans/") + kPlanA));
-  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kPlanA));
+  EXPECT_THAT(server_.requests, ElementsAre(std::string("GET /v1/plans/") + kNodePlanA));
+  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kNodePlanA));
   EXPECT_EQ(InForce().from_step, 1);
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 7);
   EXPECT_EQ(server_.reports.back()[0].at("following"), 0);
@@ -183,8 +183,8 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansOnceGivesOrdersAndReports) {
   EXPECT_EQ(report.at("steps")[0].at("ranks"), 2);
 
   server_.requests.clear();
-  Hear(7, 1, {{"0", kPlanA}});  // Said again: passed over.
-  Hear(8, 50, {{"0", kPlanA}});
+  Hear(7, 1, {{"0", kNodePlanA}});  // Said again: passed over.
+  Hear(8, 50, {{"0", kNodePlanA}});
   Turn();
   EXPECT_THAT(server_.requests, IsEmpty());
   EXPECT_EQ(InForce().from_step, 50);
@@ -205,11 +205,11 @@ TEST_F(NodeTest, PlansThatComeWithOrdersAreNotFetched) {
   logs.Begin({0, 0, 0}, 100);
   Turn();
   server_.requests.clear();
-  Hear(7, 1, {{"0", kPlanA}}, {{kPlanA, CutPlan()}});
+  Hear(7, 1, {{"0", kNodePlanA}}, {{kNodePlanA, CutPlan()}});
   Turn();
   EXPECT_THAT(server_.requests, IsEmpty());
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
-  EXPECT_TRUE(std::filesystem::exists(directory_ / "run" / PlanPath(kPlanA)));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "run" / PlanPath(kNodePlanA)));
 }
 
 TEST_F(NodeTest, ARankThatComesLaterHasAWholePlanAndReadsItAnew) {
@@ -217,13 +217,13 @@ TEST_F(NodeTest, ARankThatComesLaterHasAWholePlanAndReadsItAnew) {
   server_.plan = PlanOfTwoRanks();
   logs.Begin({0, 0, 0}, 100);
   Turn();
-  Hear(7, 0, {{"0", kPlanA}}, {{kPlanA, CutPlan()}});
+  Hear(7, 0, {{"0", kNodePlanA}}, {{kNodePlanA, CutPlan()}});
   Turn();
   const std::int64_t given = InForce().version;
   server_.requests.clear();
   logs.Begin({0, 1, 0}, 101);
   Turn();
-  EXPECT_THAT(server_.requests, Contains(std::string("GET /v1/plans/") + kPlanA));
+  EXPECT_THAT(server_.requests, Contains(std::string("GET /v1/plans/") + kNodePlanA));
   EXPECT_EQ(InForce().version, given + 1);
   EXPECT_EQ(InForce().from_step, 0);
   server_.requests.clear();
@@ -234,7 +234,7 @@ TEST_F(NodeTest, ARankThatComesLaterHasAWholePlanAndReadsItAnew) {
   Start();
   Turn();
   Turn();
-  EXPECT_THAT(server_.requests, Not(Contains(std::string("GET /v1/plans/") + kPlanA)));
+  EXPECT_THAT(server_.requests, Not(Contains(std::string("GET /v1/plans/") + kNodePlanA)));
 }
 
 TEST_F(NodeTest, RanksOfAnotherPipelineThatComeLaterGetTheirPlan) {
@@ -242,16 +242,16 @@ TEST_F(NodeTest, RanksOfAnotherPipelineThatComeLaterGetTheirPlan) {
   logs.Begin({0, 0, 0}, 100);
   Turn();
   EXPECT_EQ(node_->LastEventId(), "j-1:0") << "whose end it wants to hear of";
-  Hear(7, 0, {{"0", kPlanA}});
+  Hear(7, 0, {{"0", kNodePlanA}});
   Turn();
   EXPECT_EQ(node_->LastEventId(), "j-1:7");
   logs.Begin({1, 0, 0}, 101);
   Turn();
   EXPECT_EQ(node_->LastEventId(), "j-1:0") << "the server is to say it again";
-  Hear(7, 0, {{"0", kPlanA}, {"1", kPlanB}});
+  Hear(7, 0, {{"0", kNodePlanA}, {"1", kNodePlanB}});
   Turn();
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
-  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kPlanB));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
+  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kNodePlanB));
   EXPECT_EQ(node_->LastEventId(), "j-1:7");
 }
 
@@ -259,10 +259,10 @@ TEST_F(NodeTest, APlanThatComesWithOrdersAndIsNoneIsFetched) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
-  Hear(7, 1, {{"0", kPlanA}}, {{kPlanA, json::object()}});
+  Hear(7, 1, {{"0", kNodePlanA}}, {{kNodePlanA, json::object()}});
   Turn();
-  EXPECT_THAT(server_.requests, Contains(std::string("GET /v1/plans/") + kPlanA));
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_THAT(server_.requests, Contains(std::string("GET /v1/plans/") + kNodePlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
 }
 
 TEST_F(NodeTest, ReportsAtAStepsEndAndAtLeastEveryFewSeconds) {
@@ -271,15 +271,15 @@ TEST_F(NodeTest, ReportsAtAStepsEndAndAtLeastEveryFewSeconds) {
   Turn();
   const std::size_t first = server_.reports.size();
   ASSERT_EQ(first, 1U);
-  Turn(1'000 * kMs);
+  Turn(1'000 * kMillisecond);
   EXPECT_THAT(server_.reports, SizeIs(first));
   logs.End({0, 0, 0}, 0, 0);
-  Turn(100 * kMs);
+  Turn(100 * kMillisecond);
   ASSERT_THAT(server_.reports, SizeIs(first + 1));
   EXPECT_THAT(server_.reports.back()[0].at("steps"), SizeIs(1));
-  Turn(3'900 * kMs);
+  Turn(3'900 * kMillisecond);
   EXPECT_THAT(server_.reports, SizeIs(first + 1));
-  Turn(100 * kMs);
+  Turn(100 * kMillisecond);
   ASSERT_THAT(server_.reports, SizeIs(first + 2));
   EXPECT_THAT(server_.reports.back()[0].at("steps"), IsEmpty());
 }
@@ -303,7 +303,7 @@ TEST_F(NodeTest, WhileTheServerIsAwayOrdersStayAndTheNewestStepsAreKept) {
     logs.End({0, 0, 0}, step, InForce().version);
     Turn();
   }
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
   const std::string log = logged_.str();
   EXPECT_THAT(log, HasSubstr("cannot reach http://server: refused; ranks go on"));
   EXPECT_EQ(log.find("cannot reach"), log.rfind("cannot reach"));
@@ -322,7 +322,7 @@ TEST_F(NodeTest, LateOrdersHoldFromWhereRanksCanFollow) {
   Turn();
   for (int step = 98; step <= 100; ++step) logs.End({0, 0, 0}, step, 0);
   Turn();
-  Hear(7, 60, {{"0", kPlanA}});
+  Hear(7, 60, {{"0", kNodePlanA}});
   Turn();
   EXPECT_EQ(InForce().from_step, 103);
 }
@@ -330,14 +330,14 @@ TEST_F(NodeTest, LateOrdersHoldFromWhereRanksCanFollow) {
 TEST_F(NodeTest, APlanThatIsNoneLeavesTheOrdersOfBefore) {
   const RankLogs logs = MakeFollowedJob();
   server_.plan = "{}";
-  Hear(8, 9, {{"0", kPlanB}});
+  Hear(8, 9, {{"0", kNodePlanB}});
   Turn();
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
-  EXPECT_THAT(logged_.str(), HasSubstr(kPlanB));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
+  EXPECT_THAT(logged_.str(), HasSubstr(kNodePlanB));
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 7);
   server_.plan = TinyPlan();
-  Turn(5'000 * kMs);
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
+  Turn(5'000 * kMillisecond);
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanB));
 }
 
 TEST_F(NodeTest, NothingIsAcknowledgedWhileAnotherGivesOrders) {
@@ -347,7 +347,7 @@ TEST_F(NodeTest, NothingIsAcknowledgedWhileAnotherGivesOrders) {
   {
     const auto tune = protocol::OrdersDesk::Open(directory_ / "run");
     ASSERT_TRUE(tune);
-    Hear(7, 1, {{"0", kPlanA}});
+    Hear(7, 1, {{"0", kNodePlanA}});
     Turn();
     Turn();
     EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 0);
@@ -361,14 +361,14 @@ TEST_F(NodeTest, PlansNamedAheadAreThereWhenTheyAreWanted) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
-  Hear(7, 1, {{"0", kPlanA}}, json::object(), {kPlanA, kPlanB});
+  Hear(7, 1, {{"0", kNodePlanA}}, json::object(), {kNodePlanA, kNodePlanB});
   Turn();
   Turn();
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
   server_.is_away = true;
-  Hear(8, 1, {{"0", kPlanB}});
+  Hear(8, 1, {{"0", kNodePlanB}});
   Turn();
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanB));
 }
 
 TEST_F(NodeTest, AJobThatEndedIsAskedForWhileItRunsAndOnceItBeginsAnew) {
@@ -379,11 +379,11 @@ TEST_F(NodeTest, AJobThatEndedIsAskedForWhileItRunsAndOnceItBeginsAnew) {
   server_.requests.clear();
   Turn();
   EXPECT_TRUE(InForce().own);
-  Turn(10'000 * kMs);
+  Turn(10'000 * kMillisecond);
   EXPECT_THAT(server_.requests, IsEmpty()) << "no rank runs any more";
   for (int step = 3; step < 7; ++step) {
     logs.End({0, 0, 0}, step, 1);
-    Turn(2'500 * kMs);
+    Turn(2'500 * kMillisecond);
   }
   EXPECT_THAT(server_.requests, SizeIs(2));
   EXPECT_THAT(server_.reports, SizeIs(reports));
@@ -401,10 +401,10 @@ TEST_F(NodeTest, AJobThatIsEndedAndRegisteredAgainGoesOnWithItsNewOrders) {
   Turn();
   server_.job = "j-2";
   logs.End({0, 0, 0}, 3, 1);
-  Turn(5'000 * kMs);
-  Hear(1, 9, {{"0", kPlanB}});
+  Turn(5'000 * kMillisecond);
+  Hear(1, 9, {{"0", kNodePlanB}});
   Turn();
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanB));
   EXPECT_EQ(server_.reports.back()[0].at("job"), "j-2");
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 1);
 }
@@ -423,15 +423,15 @@ TEST_F(NodeTest, OrdersOfAnEarlierJobOfThatKeyAreTakenBackAndItsEventsPassedOver
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 0);
 
   server_.job = "j-1";
-  Hear(8, 1, {{"0", kPlanA}});  // Late, of the earlier one.
+  Hear(8, 1, {{"0", kNodePlanA}});  // Late, of the earlier one.
   Turn();
   EXPECT_TRUE(InForce().own);
   server_.job = "j-2";
-  Hear(1, 9, {{"0", kPlanB}});
+  Hear(1, 9, {{"0", kNodePlanB}});
   Turn();
   node_->Hear({"ended", "", R"({"job": "j-1"})"});
   Turn();
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanB));
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 1);
 }
 
@@ -450,7 +450,7 @@ TEST_F(NodeTest, OrdersStayWhereTheNodeEndsAndTheNextOneGoesOn) {
   const RankLogs logs = MakeFollowedJob();
   logs.End({0, 0, 0}, 1, InForce().version);
   node_.reset();
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
 
   Start();
   Turn();
@@ -471,13 +471,13 @@ TEST_F(NodeTest, AServerThatKnowsNoSuchJobIsAskedAgain) {
   EXPECT_THAT(server_.reports, IsEmpty());
   EXPECT_THAT(logged_.str(), HasSubstr("does not take the ranks of job gpt3-run7: 404"));
   server_.attach_status = 200;
-  Turn(5'000 * kMs);
+  Turn(5'000 * kMillisecond);
   EXPECT_THAT(server_.reports, SizeIs(1));
   server_.report_answer = R"({"not_attached": ["j-1"]})";  // It has lost what it knew.
-  Turn(5'000 * kMs);
+  Turn(5'000 * kMillisecond);
   server_.report_answer = "{}";
   server_.requests.clear();
-  Turn(10'000 * kMs);
+  Turn(10'000 * kMillisecond);
   EXPECT_THAT(server_.requests, IsEmpty()) << "ranks that stand still may be elsewhere now";
   logs.End({0, 0, 0}, 3, 1);
   Turn();
@@ -491,7 +491,7 @@ TEST_F(NodeTest, AJobThatEndedUnheardIsLearntOfByTheReports) {
   server_.report_answer = R"({"not_attached": ["j-1"]})";
   server_.attach_status = 409;
   server_.attach_problem = R"({"status": 409, "title": "The job has ended"})";
-  Turn(5'000 * kMs);
+  Turn(5'000 * kMillisecond);
   server_.report_answer = "{}";
   logs.End({0, 0, 0}, 2, 1);
   EXPECT_FALSE(InForce().own);
@@ -499,7 +499,7 @@ TEST_F(NodeTest, AJobThatEndedUnheardIsLearntOfByTheReports) {
   EXPECT_TRUE(InForce().own);
   EXPECT_EQ(node_->LastEventId(), "");
   server_.requests.clear();
-  Turn(10'000 * kMs);
+  Turn(10'000 * kMillisecond);
   EXPECT_THAT(server_.requests, IsEmpty()) << "no rank runs any more";
   server_.attach_status = 200;
   server_.attach_problem = "";

@@ -19,14 +19,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr const char* kPlanA = "p-00000000000000aa";
-constexpr const char* kPlanB = "p-00000000000000bb";
+constexpr const char* kOrdersKeeperPlanA = "p-00000000000000aa";
+constexpr const char* kOrdersKeeperPlanB = "p-00000000000000bb";
 
-JobOrders Version(std::int64_t version) { return {"j-1", "run", version, 120, {{0, kPlanA}}, ""}; }
+JobOrders Version(std::int64_t version) { return {"j-1", "run", version, 120, {{0, kOrdersKeeperPlanA}}, ""}; }
 
 TEST(OrdersOfAJob, NameEachPipelinesPlan) {
   const protocol::Orders orders =
-      OrdersOf({"j-1", "run", 7, 120, {{0, kPlanA}, {1, kPlanB}}, "straggler 1: 1.25"});
+      OrdersOf({"j-1", "run", 7, 120, {{0, kOrdersKeeperPlanA}, {1, kOrdersKeeperPlanB}}, "straggler 1: 1.25"});
   EXPECT_EQ(orders.PlanOf(0), "plans/p-00000000000000aa.json");
   EXPECT_EQ(orders.PlanOf(1), "plans/p-00000000000000bb.json");
   EXPECT_EQ(orders.PlanOf(2), "");
@@ -72,9 +72,9 @@ class OrdersKeeperTest : public testing::Test {
 TEST_F(OrdersKeeperTest, GivesWhatIsWantedOnce) {
   EXPECT_FALSE(Give());
   keeper_.Want(Version(7));
-  EXPECT_THAT(keeper_.MissingPlans(), ElementsAre(kPlanA));
+  EXPECT_THAT(keeper_.MissingPlans(), ElementsAre(kOrdersKeeperPlanA));
   EXPECT_TRUE(Give());
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kOrdersKeeperPlanA));
   EXPECT_EQ(InForce().from_step, 120);
   EXPECT_EQ(keeper_.in_force(), (protocol::ServerOrigin{"j-1", 7}));
   EXPECT_EQ(keeper_.ServerVersionOf(InForce().version), 7);
@@ -98,22 +98,22 @@ TEST_F(OrdersKeeperTest, TheSameOrdersComeAgainForRanksOfAnotherPipeline) {
   keeper_.SetRanks({{0, {0}}, {1, {0}}});
   EXPECT_FALSE(keeper_.NamesPlansOfAll());
   JobOrders both = Version(7);
-  both.plans[1] = kPlanB;
+  both.plans[1] = kOrdersKeeperPlanB;
   keeper_.Want(both);
   EXPECT_TRUE(keeper_.NamesPlansOfAll());
-  EXPECT_THAT(keeper_.MissingPlans(), ElementsAre(kPlanB));
+  EXPECT_THAT(keeper_.MissingPlans(), ElementsAre(kOrdersKeeperPlanB));
   EXPECT_TRUE(Give());
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
-  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kPlanB));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kOrdersKeeperPlanA));
+  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kOrdersKeeperPlanB));
   keeper_.Want(Version(7));
   EXPECT_FALSE(Give()) << "fewer change nothing";
 }
 
 TEST_F(OrdersKeeperTest, WhatIsNoPlanIsNotKept) {
-  const auto kept = keeper_.KeepPlan(kPlanA, "<html>");
+  const auto kept = keeper_.KeepPlan(kOrdersKeeperPlanA, "<html>");
   ASSERT_FALSE(kept);
-  EXPECT_THAT(kept.error().message, HasSubstr(kPlanA));
-  EXPECT_FALSE(keeper_.HasPlan(kPlanA));
+  EXPECT_THAT(kept.error().message, HasSubstr(kOrdersKeeperPlanA));
+  EXPECT_FALSE(keeper_.HasPlan(kOrdersKeeperPlanA));
 }
 
 TEST_F(OrdersKeeperTest, ANewProcessKnowsWhatTheDirectoryHas) {
@@ -164,7 +164,7 @@ TEST_F(OrdersKeeperTest, TheServersOrdersComeBackAfterATune) {
     ASSERT_TRUE(tune->Give(plan, 0));
   }
   EXPECT_TRUE(Give());
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kOrdersKeeperPlanA));
 }
 
 TEST_F(OrdersKeeperTest, AJobThatBeginsAnewFollowsFromItsFirstStepOn) {

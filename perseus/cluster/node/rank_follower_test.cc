@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "perseus/base/units.h"
 #include "perseus/cluster/node/rank_logs.h"
 #include "tests/support/temporary_directory.h"
 
@@ -18,7 +19,6 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Following = RankFollower::Following;
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
 
 class RankFollowerTest : public testing::Test {
  protected:

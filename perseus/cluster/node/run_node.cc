@@ -11,12 +11,12 @@
 #include <thread>
 #include <utility>
 
+#include "perseus/base/units.h"
 #include "perseus/base/mutex.h"
 
 namespace perseus::node {
 namespace {
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
 // Between looks at the logs.
 constexpr Nanoseconds kTurnEvery = 50 * kMillisecond;
 // After the server refused the stream.

@@ -33,16 +33,16 @@ namespace {
 using http::Call;
 using nlohmann::json;
 
-constexpr const char* kPlanA = "p-00000000000000aa";
-constexpr const char* kPlanB = "p-00000000000000bb";
+constexpr const char* kRunNodePlanA = "p-00000000000000aa";
+constexpr const char* kRunNodePlanB = "p-00000000000000bb";
 
 // The least of a server: it knows one job, sends what it is told to send, and remembers what came.
-class FakeServer {
+class HttpServer {
  public:
-  FakeServer() { Start("127.0.0.1:0"); }
-  ~FakeServer() { Die(); }
-  FakeServer(const FakeServer&) = delete;
-  FakeServer& operator=(const FakeServer&) = delete;
+  HttpServer() { Start("127.0.0.1:0"); }
+  ~HttpServer() { Die(); }
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
 
   int port() const { return port_; }
   void Die() {
@@ -240,7 +240,7 @@ class RunNodeTest : public testing::Test {
 
   TemporaryDirectory directory_;
   RankLogs logs_{directory_ / "run"};
-  FakeServer server_;
+  HttpServer server_;
   std::atomic<int> warnings_ = 0;  // That the node logged.
   std::atomic<bool> is_over_ = false;
   std::thread node_;
@@ -251,8 +251,8 @@ TEST_F(RunNodeTest, FollowsAServerThatDiesAndComesBack) {
   StartNode();
   ASSERT_TRUE(Comes([&] { return server_.Count("PUT /v1/nodes/n7/jobs/run") == 1; }));
   ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 1; }));
-  server_.Send(1, 0, kPlanA);
-  ASSERT_TRUE(Comes([&] { return IsInForce(kPlanA); }));
+  server_.Send(1, 0, kRunNodePlanA);
+  ASSERT_TRUE(Comes([&] { return IsInForce(kRunNodePlanA); }));
   ASSERT_TRUE(Comes([&] { return IsAcknowledged(1); }));
   logs_.End({0, 0, 0}, 0, InForce()->version);
   ASSERT_TRUE(Comes([&] { return server_.HasReported(0); }));
@@ -260,20 +260,20 @@ TEST_F(RunNodeTest, FollowsAServerThatDiesAndComesBack) {
 
   server_.Die();
   logs_.End({0, 0, 0}, 1, InForce()->version);
-  EXPECT_TRUE(IsInForce(kPlanA));
+  EXPECT_TRUE(IsInForce(kRunNodePlanA));
   server_.ComeBack();
   ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 2; }));
   EXPECT_EQ(server_.Positions().back(), "j-1:1");
   ASSERT_TRUE(Comes([&] { return server_.HasReported(1); }));
 
   const std::int64_t before = InForce()->version;
-  server_.Send(1, 0, kPlanB);  // Said again, wrongly: passed over.
-  server_.Send(2, 0, kPlanB);  // Late: step 2 runs.
-  ASSERT_TRUE(Comes([&] { return IsInForce(kPlanB); }));
+  server_.Send(1, 0, kRunNodePlanB);  // Said again, wrongly: passed over.
+  server_.Send(2, 0, kRunNodePlanB);  // Late: step 2 runs.
+  ASSERT_TRUE(Comes([&] { return IsInForce(kRunNodePlanB); }));
   EXPECT_EQ(InForce()->version, before + 1);
   EXPECT_GT(InForce()->from_step, 2);
   ASSERT_TRUE(Comes([&] { return IsAcknowledged(2); }));
-  EXPECT_EQ(server_.Count(std::string("GET /v1/plans/") + kPlanA), 1);
+  EXPECT_EQ(server_.Count(std::string("GET /v1/plans/") + kRunNodePlanA), 1);
 }
 
 TEST_F(RunNodeTest, ANodeThatIsStartedAnewSaysWhatItHas) {
@@ -282,10 +282,10 @@ TEST_F(RunNodeTest, ANodeThatIsStartedAnewSaysWhatItHas) {
   ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 1; }));
   EXPECT_EQ(server_.Positions().back(), "j-1:0");
   ASSERT_TRUE(Comes([&] { return server_.Count("PUT /v1/nodes/n7/jobs/run") == 1; }));
-  server_.Send(4, 0, kPlanA);
-  ASSERT_TRUE(Comes([&] { return IsInForce(kPlanA); }));
+  server_.Send(4, 0, kRunNodePlanA);
+  ASSERT_TRUE(Comes([&] { return IsInForce(kRunNodePlanA); }));
   EndNode();
-  EXPECT_TRUE(IsInForce(kPlanA));
+  EXPECT_TRUE(IsInForce(kRunNodePlanA));
   StartNode();
   ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 2; }));
   EXPECT_EQ(server_.Positions().back(), "j-1:4");

@@ -10,7 +10,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr Nanoseconds kMs = 1'000'000;
 constexpr Nanoseconds kEpoch = 1'000'000'000'000'000'000;
 
 protocol::RankHeader Rank(int pipeline, int rank, Nanoseconds epoch = kEpoch) {
@@ -23,27 +22,27 @@ protocol::RankHeader Rank(int pipeline, int rank, Nanoseconds epoch = kEpoch) {
 // Steps of 1,000 ms, of which 10 lie between a step's end and the next one's begin.
 //
 //   |- 0 ------------------ computes to 900 --- 990 -|  |- 1000 …
-protocol::RanStep Step(std::int64_t number, Nanoseconds computes = 900 * kMs) {
+protocol::RanStep Step(std::int64_t number, Nanoseconds computes = 900 * kMillisecond) {
   protocol::RanStep step;
   step.step = number;
-  step.begin = number * 1'000 * kMs;
-  step.end = step.begin + 990 * kMs;
-  step.instructions = {{InstructionKind::kForward, 0, 0, 0, 100 * kMs, 0},
-                       {InstructionKind::kBackward, 0, 0, computes - 200 * kMs, 200 * kMs, 0}};
+  step.begin = number * 1'000 * kMillisecond;
+  step.end = step.begin + 990 * kMillisecond;
+  step.instructions = {{InstructionKind::kForward, 0, 0, 0, 100 * kMillisecond, 0},
+                       {InstructionKind::kBackward, 0, 0, computes - 200 * kMillisecond, 200 * kMillisecond, 0}};
   // At 300 W; the last value is 40 ms older than the step's end.
-  const Nanoseconds last = 950 * kMs;
-  step.energy = {{last - 10 * kMs, last + 10 * kMs, 300.0 * (static_cast<double>(number) + 0.95)}};
+  const Nanoseconds last = 950 * kMillisecond;
+  step.energy = {{last - 10 * kMillisecond, last + 10 * kMillisecond, 300.0 * (static_cast<double>(number) + 0.95)}};
   return step;
 }
 
 TEST(StepCollector, ReportsAStepOnceAllItsRanksHaveEndedIt) {
   StepCollector collector;
   collector.Add(Rank(0, 0), Step(5), 6, 0);
-  collector.Add(Rank(0, 1), Step(5, 930 * kMs), 6, 0);
+  collector.Add(Rank(0, 1), Step(5, 930 * kMillisecond), 6, 0);
   EXPECT_THAT(collector.Take(0), SizeIs(1));
   collector.Add(Rank(0, 0), Step(6), 7, 0);
   EXPECT_THAT(collector.Take(0), IsEmpty());
-  collector.Add(Rank(0, 1), Step(6, 930 * kMs), 6, 0);
+  collector.Add(Rank(0, 1), Step(6, 930 * kMillisecond), 6, 0);
   const auto reports = collector.Take(0);
   ASSERT_THAT(reports, SizeIs(1));
   EXPECT_EQ(reports[0].step, 6);
@@ -68,7 +67,7 @@ TEST(StepCollector, TheFirstStepCountsFromItsBeginAndHasNoEnergy) {
 TEST(StepCollector, PipelinesAreApart) {
   StepCollector collector;
   collector.Add(Rank(0, 0), Step(5), 6, 0);
-  collector.Add(Rank(1, 0), Step(4, 800 * kMs), 6, 0);
+  collector.Add(Rank(1, 0), Step(4, 800 * kMillisecond), 6, 0);
   const auto reports = collector.Take(0);
   ASSERT_THAT(reports, SizeIs(2));
   EXPECT_EQ(reports[1].pipeline, 1);
@@ -81,9 +80,9 @@ TEST(StepCollector, HostsAreLaidSideBySide) {
   collector.Add(Rank(0, 0), Step(5), 6, 0);
   // Its clock shows a second less, and it began 20 ms later.
   protocol::RanStep other = Step(5);
-  other.begin -= 980 * kMs;
-  other.end -= 980 * kMs;
-  collector.Add(Rank(0, 1, kEpoch + 1'000 * kMs), other, 6, 0);
+  other.begin -= 980 * kMillisecond;
+  other.end -= 980 * kMillisecond;
+  collector.Add(Rank(0, 1, kEpoch + 1'000 * kMillisecond), other, 6, 0);
   EXPECT_DOUBLE_EQ(collector.Take(0).at(0).busy_s, 0.920);
 }
 
@@ -91,17 +90,17 @@ TEST(StepCollector, ARankThatRecordsNothingIsWaitedForOnce) {
   StepCollector collector;
   for (int rank = 0; rank < 2; ++rank) collector.Add(Rank(0, rank), Step(5), 6, 0);
   EXPECT_THAT(collector.Take(0), SizeIs(1));
-  collector.Add(Rank(0, 0), Step(6), 6, 1'000 * kMs);
-  EXPECT_THAT(collector.Take(1'999 * kMs), IsEmpty());
-  EXPECT_EQ(collector.Take(2'000 * kMs).at(0).ranks, 1);
-  collector.Add(Rank(0, 0), Step(7), 6, 2'000 * kMs);
-  EXPECT_EQ(collector.Take(2'000 * kMs).at(0).ranks, 1);
+  collector.Add(Rank(0, 0), Step(6), 6, 1'000 * kMillisecond);
+  EXPECT_THAT(collector.Take(1'999 * kMillisecond), IsEmpty());
+  EXPECT_EQ(collector.Take(2'000 * kMillisecond).at(0).ranks, 1);
+  collector.Add(Rank(0, 0), Step(7), 6, 2'000 * kMillisecond);
+  EXPECT_EQ(collector.Take(2'000 * kMillisecond).at(0).ranks, 1);
   // What comes too late is of a step that was reported; from the next one on it counts.
-  collector.Add(Rank(0, 1), Step(7), 6, 2'100 * kMs);
-  collector.Add(Rank(0, 0), Step(8), 6, 3'000 * kMs);
-  EXPECT_THAT(collector.Take(3'000 * kMs), IsEmpty());
-  collector.Add(Rank(0, 1), Step(8), 6, 3'050 * kMs);
-  EXPECT_EQ(collector.Take(3'050 * kMs).at(0).ranks, 2);
+  collector.Add(Rank(0, 1), Step(7), 6, 2'100 * kMillisecond);
+  collector.Add(Rank(0, 0), Step(8), 6, 3'000 * kMillisecond);
+  EXPECT_THAT(collector.Take(3'000 * kMillisecond), IsEmpty());
+  collector.Add(Rank(0, 1), Step(8), 6, 3'050 * kMillisecond);
+  EXPECT_EQ(collector.Take(3'050 * kMillisecond).at(0).ranks, 2);
 }
 
 TEST(StepCollector, StepsBehindACompleteOneAreNotWaitedFor) {
@@ -122,8 +121,8 @@ TEST(StepCollector, AJobThatBeginsAnewCountsFromNothing) {
   EXPECT_THAT(collector.Take(0), SizeIs(2));
   collector.BeginAnew({0, 0, 0});
   protocol::RanStep first = Step(0);
-  first.begin = first.begin + 20'000 * kMs;
-  first.end = first.end + 20'000 * kMs;
+  first.begin = first.begin + 20'000 * kMillisecond;
+  first.end = first.end + 20'000 * kMillisecond;
   collector.Add(Rank(0, 0), first, 0, 0);
   EXPECT_THAT(collector.Take(0), ElementsAre(StepReport{0, 0, 0.990, 0.900, std::nullopt, 0, 1}));
 }

@@ -10,14 +10,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::string_view kJob = R"({"key": "gpt3-run7", "pipelines": 2, "tensor_parallel": 8,
+constexpr std::string_view kJobSpecJob = R"({"key": "gpt3-run7", "pipelines": 2, "tensor_parallel": 8,
   "schedule": {"kind": "1f1b", "stages": 4, "microbatches": 12},
   "gpu": {"name": "A100", "blocking_power_w": 83.6, "switch_latency_ms": 5},
   "fixed": {"p2p_s": 0.001, "all_reduce_s": 0.2, "all_reduce_j": 4.5},
   "target": {"kind": "price", "value": 0.12, "gpu_hour": 2}, "detect_stragglers": false})";
 
 TEST(JobSpec, IsWhatWasRegistered) {
-  const auto spec = ReadJobSpec(kJob);
+  const auto spec = ReadJobSpec(kJobSpecJob);
   ASSERT_TRUE(spec) << spec.error().detail;
   EXPECT_EQ(spec->key, "gpt3-run7");
   EXPECT_EQ(spec->planned.pipelines, 2);
@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST_P(BadJobTest, IsRefusedWithItsPlace) {
-  std::string text(kJob);
+  std::string text(kJobSpecJob);
   const std::size_t at = text.find(GetParam().from);
   ASSERT_NE(at, std::string::npos);
   text.replace(at, std::string_view(GetParam().from).size(), GetParam().to);

@@ -14,13 +14,13 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 constexpr store::Milliseconds kNow = 100'000'000;
-constexpr std::string_view kJob = R"({"key": "run", "pipelines": 2,
+constexpr std::string_view kJobViewJob = R"({"key": "run", "pipelines": 2,
   "schedule": {"kind": "1f1b", "stages": 4, "microbatches": 12}})";
 
 class JobViewTest : public testing::Test {
  protected:
   JobViewTest() {
-    job_ = store_->CreateJob({.key = "run", .body = std::string(kJob), .target = ""}, 1)->job.id;
+    job_ = store_->CreateJob({.key = "run", .body = std::string(kJobViewJob), .target = ""}, 1)->job.id;
   }
 
   // Version 1 of its orders, from step 100 on.

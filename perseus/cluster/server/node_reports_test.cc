@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr std::string_view kJob = R"({"key": "run", "pipelines": 2,
+constexpr std::string_view kNodeReportsJob = R"({"key": "run", "pipelines": 2,
   "schedule": {"kind": "1f1b", "stages": 4, "microbatches": 12}})";
 
 struct Replica {
@@ -50,7 +50,7 @@ class NodeReportsTest : public testing::Test {
     one_ = std::make_unique<Replica>(address);
     other_ = std::make_unique<Replica>(address);
     const auto created =
-        one_->store->CreateJob({.key = "run", .body = std::string(kJob), .target = ""}, now_);
+        one_->store->CreateJob({.key = "run", .body = std::string(kNodeReportsJob), .target = ""}, now_);
     job_ = created->job.id;
     for (const char* node : {"a0", "b0", "a1", "b1"}) Attach(node);
   }

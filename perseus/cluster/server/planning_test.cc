@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr std::string_view kJob = R"({"key": "run", "pipelines": 3,
+constexpr std::string_view kPlanningJob = R"({"key": "run", "pipelines": 3,
   "schedule": {"kind": "1f1b", "stages": 4, "microbatches": 12},
   "gpu": {"blocking_power_w": 80}})";
 
@@ -33,7 +33,7 @@ class PlanningTest : public testing::Test {
  protected:
   PlanningTest() {
     const auto created =
-        store_->CreateJob({.key = "run", .body = std::string(kJob), .target = ""}, now_);
+        store_->CreateJob({.key = "run", .body = std::string(kPlanningJob), .target = ""}, now_);
     job_ = created->job.id;
   }
 

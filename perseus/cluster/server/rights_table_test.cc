@@ -30,16 +30,16 @@ enum class For {
   kOperators,
 };
 
-struct Row {
+struct RightsRow {
   For whom;
   std::string target;  // Of job "mine".
   std::string body;    // That would change something, were it allowed.
 };
 
-const char* const kJob =
+const char* const kRightsTableJob =
     R"({"key": "mine", "pipelines": 2, "schedule": {"kind": "1f1b", "stages": 2, "microbatches": 4}})";
 
-std::map<std::string, Row> Table() {
+std::map<std::string, RightsRow> Table() {
   const std::string job = "/v1/jobs/mine";
   const std::string node = "/v1/nodes/n0";
   return {
@@ -48,7 +48,7 @@ std::map<std::string, Row> Table() {
       {"GET /openapi.yaml", {For::kEverybody, "/openapi.yaml", ""}},
       {"GET /metrics", {For::kReadersOfMany, "/metrics", ""}},
       {"GET /v1/jobs", {For::kReadersOfMany, "/v1/jobs", ""}},
-      {"POST /v1/jobs", {For::kOwners, "/v1/jobs", kJob}},
+      {"POST /v1/jobs", {For::kOwners, "/v1/jobs", kRightsTableJob}},
       {"GET /v1/jobs/{job}", {For::kReaders, job, ""}},
       {"POST /v1/jobs/{job}/end", {For::kOwners, job + "/end", "{}"}},
       {"PUT /v1/jobs/{job}/target",
@@ -210,7 +210,7 @@ class RightsOverSockets : public testing::Test {
   // A job with a plan; then tokens, so that nobody is an operator any more without one.
   void MakeJobAndTokens() {
     http::Client open = ClientWith("");
-    Sent(open, "POST", "/v1/jobs", kJob);
+    Sent(open, "POST", "/v1/jobs", kRightsTableJob);
     synthetic::SyntheticProfileSpec spec;
     spec.stages = 2;
     Sent(open, "PUT", "/v1/jobs/mine/profile", profile::FormatProfile(*synthetic::SynthesizeProfile(spec)));
@@ -236,7 +236,7 @@ class RightsOverSockets : public testing::Test {
     token_ = Sent(operators, "POST", "/v1/tokens", TokenOf(Who::kReader, 1))["id"];
   }
 
-  std::string TargetOf(const Row& row) const {
+  std::string TargetOf(const RightsRow& row) const {
     std::string target = row.target;
     for (const auto& [word, value] : {std::pair{"PLAN", plan_}, std::pair{"TOKEN", token_}}) {
       const std::size_t at = target.find(word);
@@ -277,7 +277,7 @@ TEST_F(RightsOverSockets, RefusesWhoMayNotAndChangesNothing) {
   ASSERT_NO_FATAL_FAILURE(MakeJobAndTokens());
   const json before = State();
   const std::string wrong = "perseus_" + std::string(64, '0');
-  const auto refuses = [&](const std::string& route, const Row& row, const std::string& token,
+  const auto refuses = [&](const std::string& route, const RightsRow& row, const std::string& token,
                            int status) {
     http::Client client = ClientWith(token);
     const auto response = Send(client, route.substr(0, route.find(' ')), TargetOf(row), row.body);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "perseus/base/units.h"
 #include "perseus/base/stopped.h"
 #include "perseus/planning/frontier/cost_scaling.h"
 
@@ -170,7 +171,6 @@ Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline, Mic
   const Nanoseconds least = EarliestTimes(network, Pace::kFastest)[sink];
   if (deadline < least) {
     // Rounded up, so that whoever asks for what the message says gets it.
-    constexpr Nanoseconds kMicrosecond = 1'000;
     const Nanoseconds digits = (least + kMicrosecond - 1) / kMicrosecond * kMicrosecond;
     return FailAs(ErrorKind::kUnreachable,
                   "no plan can meet {:.6f} s: the least possible iteration time is {:.6f} s",

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Network Build(const std::vector<profile::Curve>& curves, const std::vector<schedule::Dependency>& dependencies) {
+Network DeadlineBuild(const std::vector<profile::Curve>& curves, const std::vector<schedule::Dependency>& dependencies) {
   std::vector<std::int32_t> curve_of_operation;
   for (std::size_t i = 0; i < curves.size(); ++i) {
     curve_of_operation.push_back(static_cast<std::int32_t>(i));
@@ -20,7 +20,7 @@ Network Build(const std::vector<profile::Curve>& curves, const std::vector<sched
   return *network;
 }
 
-profile::Curve Fixed(Nanoseconds time) { return profile::Curve{{time}, {}, {}, 0}; }
+profile::Curve DeadlineFixed(Nanoseconds time) { return profile::Curve{{time}, {}, {}, 0}; }
 
 Solution Solve(const Network& network, Nanoseconds deadline, Microwatts price_floor = 0) {
   const Result<Solution> solution = SolveDeadline(network, deadline, price_floor);
@@ -41,14 +41,14 @@ Solution Solve(const Network& network, Nanoseconds deadline, Microwatts price_fl
 //                         `-._ 4 uW             s      |c    t
 //            0                 `-x----            `--> v ---'
 //              16 18   24       30  T (ns)          b     e
-Network Bridge() {
+Network DeadlineBridge() {
   const profile::Curve outer{{2, 10}, {5}, {}, 0};
   const profile::Curve middle{{2, 10}, {4}, {}, 0};
-  return Build({outer, Fixed(14), middle, Fixed(14), outer}, {{0, 2}, {0, 3}, {1, 4}, {2, 4}});
+  return DeadlineBuild({outer, DeadlineFixed(14), middle, DeadlineFixed(14), outer}, {{0, 2}, {0, 3}, {1, 4}, {2, 4}});
 }
 
 TEST(SolveDeadline, FindsEveryPointOfTheFrontier) {
-  const Network network = Bridge();
+  const Network network = DeadlineBridge();
   const auto energy_at = [](Nanoseconds time) {
     if (time >= 24) return 4 * (30 - time);
     if (time >= 18) return 24 + 6 * (24 - time);
@@ -62,7 +62,7 @@ TEST(SolveDeadline, FindsEveryPointOfTheFrontier) {
 }
 
 TEST(SolveDeadline, ThePriceIsASlopeOfTheFrontierThere) {
-  const Network network = Bridge();
+  const Network network = DeadlineBridge();
   EXPECT_EQ(Solve(network, 29).price, 4);
   EXPECT_EQ(Solve(network, 20).price, 6);
   EXPECT_EQ(Solve(network, 17).price, 10);
@@ -73,7 +73,7 @@ TEST(SolveDeadline, ThePriceIsASlopeOfTheFrontierThere) {
 }
 
 TEST(SolveDeadline, MoreTimeThanAnybodyWantsChangesNothing) {
-  const Network network = Bridge();
+  const Network network = DeadlineBridge();
   for (const Nanoseconds deadline : {Nanoseconds{31}, std::numeric_limits<Nanoseconds>::max()}) {
     const Solution solution = Solve(network, deadline);
     EXPECT_EQ(solution.time(network), 30);
@@ -84,11 +84,11 @@ TEST(SolveDeadline, MoreTimeThanAnybodyWantsChangesNothing) {
 
 TEST(SolveDeadline, BelowTheLeastTimeIsUnreachable) {
   for (const Nanoseconds deadline : {Nanoseconds{0}, Nanoseconds{15}}) {
-    const Result<Solution> solution = SolveDeadline(Bridge(), deadline);
+    const Result<Solution> solution = SolveDeadline(DeadlineBridge(), deadline);
     ASSERT_FALSE(solution);
     EXPECT_EQ(solution.error().kind, ErrorKind::kUnreachable);
   }
-  const Network seconds = Build({Fixed(1'500'000'000)}, {});
+  const Network seconds = DeadlineBuild({DeadlineFixed(1'500'000'000)}, {});
   const Result<Solution> solution = SolveDeadline(seconds, 1'250'000'000);
   ASSERT_FALSE(solution);
   EXPECT_EQ(solution.error().message,
@@ -97,7 +97,7 @@ TEST(SolveDeadline, BelowTheLeastTimeIsUnreachable) {
 
 // A schedule stops short of the deadline where more time would save less than the floor.
 TEST(SolveDeadline, APriceFloorStopsWhereTheFrontierBecomesFlatter) {
-  const Network network = Bridge();
+  const Network network = DeadlineBridge();
   struct Case {
     Microwatts floor;
     Nanoseconds deadline;
@@ -126,7 +126,7 @@ TEST(SolveDeadline, ADeadlineTooLongForItsIntegersIsAnError) {
   curves.front() = profile::Curve{{kDays / 2, kDays}, {3}, {}, 0};
   std::vector<schedule::Dependency> chain;
   for (int i = 1; i < 20'000; ++i) chain.push_back({i - 1, i, 0});
-  const Network network = Build(curves, chain);
+  const Network network = DeadlineBuild(curves, chain);
   const Result<Solution> solution = SolveDeadline(network, 2 * kDays / 3);
   ASSERT_FALSE(solution);
   EXPECT_EQ(solution.error().kind, ErrorKind::kInput);
@@ -140,7 +140,7 @@ TEST(SolveDeadline, ACurveTooLongForItsIntegersIsAnErrorToo) {
   curves.front() = profile::Curve{{1, kDays}, {3}, {}, 0};
   std::vector<schedule::Dependency> chain;
   for (int i = 1; i < 20'000; ++i) chain.push_back({i - 1, i, 0});
-  const Result<Solution> solution = SolveDeadline(Build(curves, chain), 30'000);
+  const Result<Solution> solution = SolveDeadline(DeadlineBuild(curves, chain), 30'000);
   ASSERT_FALSE(solution);
   EXPECT_THAT(solution.error().message, HasSubstr("are all times in seconds"));
 }
@@ -154,7 +154,7 @@ TEST(SolveDeadline, OneLongOperationAmongManyShortOnesDoesNotOverflow) {
   curves.front() = profile::Curve{{kLong / 4, kLong / 2}, {2}, {}, 0};
   std::vector<schedule::Dependency> chain;
   for (int i = 1; i < kOperations; ++i) chain.push_back({i - 1, i, 0});
-  const Network network = Build(curves, chain);
+  const Network network = DeadlineBuild(curves, chain);
   const Solution solution = Solve(network, kLong / 4 + 3'000'000);
   // The long one gives all it can (2 uW a nanosecond); the others, 3,998,000 ns at their slowest,
   // have 3,000,000 ns.
@@ -165,7 +165,7 @@ TEST(SolveDeadline, OneLongOperationAmongManyShortOnesDoesNotOverflow) {
 TEST(SolveDeadline, StopsWhenItIsToldTo) {
   std::stop_source stop;
   stop.request_stop();
-  const Result<Solution> solution = SolveDeadline(Bridge(), 20, 0, stop.get_token());
+  const Result<Solution> solution = SolveDeadline(DeadlineBridge(), 20, 0, stop.get_token());
   ASSERT_FALSE(solution);
   EXPECT_EQ(solution.error().kind, ErrorKind::kSystem);
 }

@@ -19,7 +19,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Every way to cut, in lexicographic order.
-void ForEachSplit(int layers, int stages, const std::function<void(const Boundaries&)>& visit,
+void PartitionForEachSplit(int layers, int stages, const std::function<void(const Boundaries&)>& visit,
                   Boundaries begun = {0}) {
   if (stages == 1) {
     begun.push_back(layers);
@@ -29,7 +29,7 @@ void ForEachSplit(int layers, int stages, const std::function<void(const Boundar
   for (int end = begun.back() + 1; end + stages - 1 <= layers; ++end) {
     Boundaries next = begun;
     next.push_back(end);
-    ForEachSplit(layers, stages - 1, visit, next);
+    PartitionForEachSplit(layers, stages - 1, visit, next);
   }
 }
 
@@ -44,7 +44,7 @@ std::vector<InstructionKind> KindsFor(const std::string& schedule) {
 }
 
 // Layers of unlike work, bound by compute or by memory; the first is light, the last heavy.
-profile::Profile RandomLayers(std::mt19937_64& random, int layers, std::span<const InstructionKind> kinds) {
+profile::Profile PartitionRandomLayers(std::mt19937_64& random, int layers, std::span<const InstructionKind> kinds) {
   const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
   std::vector<profile::ProfileEntry> entries;
   for (int layer = 0; layer < layers; ++layer) {
@@ -78,7 +78,7 @@ PartitionJob RandomPartitionJob(std::mt19937_64& random, const std::string& sche
   const int stages = 2 + static_cast<int>(random() % static_cast<unsigned>(size.most_stages - 1));
   const int layers =
       stages + 1 + static_cast<int>(random() % static_cast<unsigned>(size.most_extra_layers));
-  PartitionJob job{.layers = RandomLayers(random, layers, KindsFor(schedule)),
+  PartitionJob job{.layers = PartitionRandomLayers(random, layers, KindsFor(schedule)),
                    .schedule = *schedule::GenerateSchedule({schedule, stages, size.microbatches, 1}),
                    .model = {}};
   job.model.blocking_power_w = kBlockingPowerW;
@@ -91,7 +91,7 @@ plan::Planner PlannerOf(const PartitionJob& job, const Boundaries& split) {
 }
 
 void ForEachPlanner(const PartitionJob& job, const std::function<void(const plan::Planner&)>& visit) {
-  ForEachSplit(job.layers.stages(), static_cast<int>(job.schedule.ranks.size()),
+  PartitionForEachSplit(job.layers.stages(), static_cast<int>(job.schedule.ranks.size()),
                [&](const Boundaries& split) { visit(PlannerOf(job, split)); });
 }
 

@@ -11,7 +11,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
 
 // 1000 MHz: 10 ms, 2 J. 500 MHz: 20 ms, 1 J.
 schedule::OptionSet TwoSpeeds() {

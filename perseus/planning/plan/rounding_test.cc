@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 
 // Three operations in a row of 10, 20 or 30 ns.
-schedule::OperationGraph Chain() {
+schedule::OperationGraph RoundingChain() {
   schedule::OperationGraph graph;
   schedule::OptionSet set;
   set.options = {{3, {}, 10, 9.0, 1}, {2, {}, 20, 5.0, 1}, {1, {}, 30, 3.0, 1}};
@@ -30,7 +30,7 @@ schedule::OperationGraph Chain() {
 //   relaxed   |----17----|----17----|----17----|    51 ns
 //   forward   |--10--|----20------|-----20-----|    the second uses what the first left
 TEST(DiffuseRounding, PassesSlackOn) {
-  const schedule::OperationGraph graph = Chain();
+  const schedule::OperationGraph graph = RoundingChain();
   const ChoiceGraph choices(graph, 0);
   const Windows windows{51, {0, 17, 34}, {17, 34, 51}};
   EXPECT_THAT(DiffuseRounding(choices, windows, TimeDirection::kForward), ElementsAre(0, 1, 1));
@@ -38,7 +38,7 @@ TEST(DiffuseRounding, PassesSlackOn) {
 }
 
 TEST(DiffuseRounding, KeepsWhatIsAnOptionAlready) {
-  const schedule::OperationGraph graph = Chain();
+  const schedule::OperationGraph graph = RoundingChain();
   const ChoiceGraph choices(graph, 0);
   const Windows windows{60, {0, 10, 30}, {10, 30, 60}};
   EXPECT_THAT(DiffuseRounding(choices, windows, TimeDirection::kForward), ElementsAre(0, 1, 2));

@@ -13,7 +13,7 @@
 namespace perseus::plan {
 namespace {
 
-Planner MakePlanner(const JobSpec& spec, std::uint64_t seed) {
+Planner SharpeningMakePlanner(const JobSpec& spec, std::uint64_t seed) {
   Result<Planner> planner = Planner::Create(RandomJob(spec, seed), {RandomBlockingPower(seed), 0});
   EXPECT_TRUE(planner) << planner.error().message;
   return *std::move(planner);
@@ -43,7 +43,7 @@ TEST(SharpenedWindows, AreSchedulesOfThatLength) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
-    const Planner planner = MakePlanner({.shape = shape, .operations = 24}, seed);
+    const Planner planner = SharpeningMakePlanner({.shape = shape, .operations = 24}, seed);
     const Nanoseconds length = Between(planner, seed % 11);
     const Tilt tilt{seed % 3 == 0 ? TiltBy::kOperation : TiltBy::kMicrobatch,
                     seed % 5 == 0 ? 0.9 : 0.1, seed};
@@ -75,7 +75,7 @@ TEST(SharpenedWindows, PutMostOperationsOnVertices) {
   int sharpened = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const Planner planner =
-        MakePlanner({.shape = JobShape::kPipeline, .operations = 40, .options = 6}, seed);
+        SharpeningMakePlanner({.shape = JobShape::kPipeline, .operations = 40, .options = 6}, seed);
     const Nanoseconds length = Between(planner, 1 + seed % 9);
     const Result<frontier::Solution> solution = frontier::SolveDeadline(planner.network(), length);
     ASSERT_TRUE(solution);

@@ -8,8 +8,6 @@
 namespace perseus::plan {
 namespace {
 
-constexpr Nanoseconds kMicrosecond = 1'000;
-
 struct Latency {
   std::string_view name;
   Nanoseconds value;

@@ -1,6 +1,8 @@
 // The lists of clocks that other tools of the field write and read.
 #include "perseus/planning/plan_file/frequency_lists.h"
 
+#include "perseus/planning/plan/planner.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

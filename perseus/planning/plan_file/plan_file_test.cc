@@ -1,6 +1,8 @@
 // FormatPlan, ParsePlan and FindOptions: a plan on its way through a file.
 #include "perseus/planning/plan_file/plan_file.h"
 
+#include "perseus/planning/plan/make_plan_file.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +24,7 @@ struct Planned {
   plan::Plan plan;
   PlannedJob job;
 
-  PlanFile File() const { return MakePlanFile(planner, plan, job); }
+  PlanFile File() const { return plan::MakePlanFile(planner, plan, job); }
   std::string Text() const { return FormatPlan(File()); }
 };
 

@@ -19,7 +19,6 @@ Option At(Nanoseconds time, double energy_j) {
 }
 
 // A second, in which a joule is a watt.
-constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Microwatts kWatt = 1'000'000;
 
 TEST(ParetoFront, DropsWhatIsNoFasterAndNoCheaper) {

@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const std::string kHeader = "layer,instruction,frequency,time,energy\n";
+const std::string kLayerProfileHeader = "layer,instruction,frequency,time,energy\n";
 // Three layers at two clocks; the clocks of layer 1 in the other order.
 const std::string kRows =
     "0,forward,1400,0.001,1\n0,forward,1000,0.002,0.5\n"
@@ -24,7 +24,7 @@ const std::string kRows =
     "2,backward,1400,0.070,70\n2,backward,1000,0.080,60\n";
 
 TEST(LayerProfile, AStageIsTheSumOfItsLayers) {
-  const auto layers = ParseLayers(kHeader + kRows, "l.csv");
+  const auto layers = ParseLayers(kLayerProfileHeader + kRows, "l.csv");
   ASSERT_TRUE(layers) << layers.error().message;
   EXPECT_EQ(layers->stages(), 3);
   const int boundaries[] = {0, 1, 3};
@@ -42,7 +42,7 @@ TEST(LayerProfile, AStageIsTheSumOfItsLayers) {
 }
 
 TEST(LayerProfile, ALayersTimeIsThatOfItsInstructionsAtTheHighestClock) {
-  const auto layers = ParseLayers(kHeader + kRows, "l.csv");
+  const auto layers = ParseLayers(kLayerProfileHeader + kRows, "l.csv");
   ASSERT_TRUE(layers);
   const InstructionKind both[] = {InstructionKind::kForward, InstructionKind::kBackward};
   const auto times = LayerTimes(*layers, both);
@@ -54,7 +54,7 @@ TEST(LayerProfile, ALayersTimeIsThatOfItsInstructionsAtTheHighestClock) {
 }
 
 TEST(LayerProfile, StagesAloneAreNoLayersAndTheOtherWayRound) {
-  EXPECT_THAT(ParseProfile(kHeader + kRows, "l.csv").error().message,
+  EXPECT_THAT(ParseProfile(kLayerProfileHeader + kRows, "l.csv").error().message,
               HasSubstr("perseus partition"));
   EXPECT_THAT(ParseLayers("stage,instruction,frequency,time,energy\n", "p.csv").error().message,
               HasSubstr("p.csv:1: column \"stage\" has no place among layers"));
@@ -80,28 +80,28 @@ TEST_P(BadLayersTest, SaysWhereAndWhatToDo) {
 INSTANTIATE_TEST_SUITE_P(
     All, BadLayersTest,
     testing::Values(
-        BadLayers{"Gap", kHeader + kRows + "4,forward,1400,0.1,1\n",
+        BadLayers{"Gap", kLayerProfileHeader + kRows + "4,forward,1400,0.1,1\n",
                   "l.csv: layer 3 is missing (add its rows, or number the layers 0, 1, ..."},
-        BadLayers{"MissingClock", kHeader + kRows + "2,forward,1200,0.0075,6.5\n",
+        BadLayers{"MissingClock", kLayerProfileHeader + kRows + "2,forward,1200,0.0075,6.5\n",
                   "l.csv: layer 0 lacks forward at 1200 MHz, which layer 2 has"},
         BadLayers{"MissingClockOfALaterLayer",
-                  kHeader + kRows.substr(0, kRows.find("2,backward,1000")),
+                  kLayerProfileHeader + kRows.substr(0, kRows.find("2,backward,1000")),
                   "layer 2 lacks backward at 1000 MHz, which layer 0 has"},
-        BadLayers{"MissingInstruction", kHeader + kRows.substr(0, kRows.find("2,backward,1400")),
+        BadLayers{"MissingInstruction", kLayerProfileHeader + kRows.substr(0, kRows.find("2,backward,1400")),
                   "layer 2 lacks backward, which layer 0 has"},
-        BadLayers{"InstructionOfALaterLayer", kHeader + kRows + "1,recompute,1400,0.1,1\n",
+        BadLayers{"InstructionOfALaterLayer", kLayerProfileHeader + kRows + "1,recompute,1400,0.1,1\n",
                   "layer 0 lacks recompute, which layer 1 has"},
-        BadLayers{"TruncatedRow", kHeader + kRows + "3,forward,14",
+        BadLayers{"TruncatedRow", kLayerProfileHeader + kRows + "3,forward,14",
                   "l.csv:14: the row has 3 fields but the header 5"},
-        BadLayers{"NotALayer", kHeader + "one,forward,1400,0.1,1\n",
+        BadLayers{"NotALayer", kLayerProfileHeader + "one,forward,1400,0.1,1\n",
                   "l.csv:2: layer \"one\" is not a number"},
-        BadLayers{"RepeatsDiffer", kHeader + kRows + "2,forward,1400,0.1,7\n",
+        BadLayers{"RepeatsDiffer", kLayerProfileHeader + kRows + "2,forward,1400,0.1,7\n",
                   "l.csv:14: the time of layer 2 forward at 1400 MHz"},
         BadLayers{"Knob", "layer,instruction,frequency,time,energy,sm_count\n",
                   "\"sm_count\" has no place among layers"},
         BadLayers{"MissingColumn", "layer,instruction,frequency,time\n",
                   "column \"energy\" is missing (expected the header layer,"},
-        BadLayers{"TooMany", kHeader + "999999,forward,1400,0.1,1\n", "layer 0 is missing"},
+        BadLayers{"TooMany", kLayerProfileHeader + "999999,forward,1400,0.1,1\n", "layer 0 is missing"},
         BadLayers{"Empty", "", "with the header layer,instruction"}),
     [](const auto& param_info) { return param_info.param.name; });
 

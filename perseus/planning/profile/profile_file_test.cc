@@ -10,11 +10,11 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr std::string_view kHeader = "stage,instruction,frequency,time,energy\n";
+constexpr std::string_view kProfileFileHeader = "stage,instruction,frequency,time,energy\n";
 
 Result<Profile> Parse(std::string_view text) { return ParseProfile(text, "p.csv"); }
 Result<Profile> ParseRows(std::string_view rows) {
-  return Parse(std::string(kHeader).append(rows));
+  return Parse(std::string(kProfileFileHeader).append(rows));
 }
 
 TEST(ParseProfile, ReadsOptionsHighestFrequencyFirst) {
@@ -39,7 +39,7 @@ TEST(ParseProfile, ColumnsStandInAnyOrderAndFormattingIsFree) {
       "24,5e-2,1410.0, forward ,0\r\n\r\n45,\"0.1\",1410,\"backward\",0.0\r\n\r\n");
   ASSERT_TRUE(profile) << profile.error().message;
   EXPECT_EQ(FormatProfile(*profile),
-            std::string(kHeader) + "0,forward,1410,0.05,24\n0,backward,1410,0.1,45\n");
+            std::string(kProfileFileHeader) + "0,forward,1410,0.05,24\n0,backward,1410,0.1,45\n");
 }
 
 TEST(ParseProfile, FurtherColumnsAreKnobs) {
@@ -188,7 +188,7 @@ TEST(ParseProfile, ChunksAreEntriesOfTheirOwn) {
 }
 
 TEST(ParseProfile, HowMuchRepeatsMayDifferIsTheCallersChoice) {
-  const std::string text = std::string(kHeader) + "0,forward,1,1,1\n0,forward,1,1.6,1\n";
+  const std::string text = std::string(kProfileFileHeader) + "0,forward,1,1,1\n0,forward,1,1.6,1\n";
   EXPECT_FALSE(ParseProfile(text, "p"));
   EXPECT_TRUE(ParseProfile(text, "p", {.largest_repeat_ratio = 2}));
 }
@@ -203,7 +203,7 @@ struct Mistake {
 
 Mistake Row(std::string_view name, std::string_view row, std::string_view cause,
             std::string_view remedy) {
-  return {name, std::string(kHeader).append(row), "p.csv:2: ", cause, remedy};
+  return {name, std::string(kProfileFileHeader).append(row), "p.csv:2: ", cause, remedy};
 }
 
 class ParseProfileMistake : public ::testing::TestWithParam<Mistake> {};
@@ -224,7 +224,7 @@ const Mistake kMistakes[] = {
     {"Empty", "", "p.csv: ", "the file is empty",
      "expected CSV with the header stage,instruction,"},
     {"OnlyBlankLines", "\n \n", "p.csv: ", "the file is empty", "expected CSV"},
-    {"OnlyTheHeader", std::string(kHeader), "p.csv: ", "no rows", "add a row"},
+    {"OnlyTheHeader", std::string(kProfileFileHeader), "p.csv: ", "no rows", "add a row"},
     {"Binary",
      std::string("\x7F"
                  "ELF\x02\0\0\0",
@@ -273,7 +273,7 @@ const Mistake kMistakes[] = {
         "backward_weight, recompute)"),
     Row("FixedOperation", "0,all_reduce,1410,1,2\n", "\"all_reduce\" is no computation",
         "A profile measures forward,"),
-    {"StageMissing", std::string(kHeader) + "3,forward,1,1,1\n0,forward,1,1,1\n2,forward,1,1,1\n",
+    {"StageMissing", std::string(kProfileFileHeader) + "3,forward,1,1,1\n0,forward,1,1,1\n2,forward,1,1,1\n",
      "p.csv: ", "stage 1 is missing", "number the stages 0, 1, ... without a gap"},
     {"NegativeChunk", "stage,chunk,instruction,frequency,time,energy\n0,-1,forward,1,1,1\n",
      "p.csv:2: ", "chunk \"-1\" is not a whole number", "number from 0"},
@@ -288,13 +288,13 @@ const Mistake kMistakes[] = {
      "pp_rank,stage,instruction,frequency,time,energy\n1,0,forward,1,1,1\n",
      "p.csv:2: ", "stage 0 and pp_rank 1 differ", "remove one column"},
     {"RepeatsDisagreeInTime",
-     std::string(kHeader) + "0,forward,1,1,1\n0,backward,1,9,9\n0,forward,1,1.6,1\n", "p.csv:4: ",
+     std::string(kProfileFileHeader) + "0,forward,1,1,1\n0,backward,1,9,9\n0,forward,1,1.6,1\n", "p.csv:4: ",
      "time of stage 0 forward at 1 MHz is 1.6 s here and 1 s on line 2", "remove the wrong row"},
-    {"RepeatsDisagreeInEnergy", std::string(kHeader) + "0,forward,1,1,9\n\n0,forward,1,1,1\n",
+    {"RepeatsDisagreeInEnergy", std::string(kProfileFileHeader) + "0,forward,1,1,9\n\n0,forward,1,1,1\n",
      "p.csv:4: ", "energy of stage 0 forward at 1 MHz is 1 J here and 9 J on line 2",
      "may differ by a factor of 1.5"},
     {"RepeatsDisagreeWhicheverCameFirst",
-     std::string(kHeader) + "0,forward,1,1.3,1\n0,forward,1,1,1\n0,forward,1,1.6,1\n", "p.csv:4: ",
+     std::string(kProfileFileHeader) + "0,forward,1,1.3,1\n0,forward,1,1,1\n0,forward,1,1.6,1\n", "p.csv:4: ",
      "time of stage 0 forward at 1 MHz is 1.6 s here and 1 s on line 3", "remove the wrong row"},
 };
 

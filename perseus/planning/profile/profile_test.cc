@@ -5,7 +5,7 @@
 namespace perseus::profile {
 namespace {
 
-Option At(double frequency_mhz, Nanoseconds time, double energy_j) {
+Option OptionAt(double frequency_mhz, Nanoseconds time, double energy_j) {
   return {.frequency_mhz = frequency_mhz, .other_knobs = {}, .time = time, .energy_j = energy_j};
 }
 
@@ -22,10 +22,10 @@ TEST(InstructionKind, NamesAreReadBack) {
 
 TEST(Profile, SortsEntriesAndOptionsAndFindsThem) {
   const Profile profile("p", {},
-                        {{1, 0, InstructionKind::kForward, {At(900, 3, 1)}},
-                         {0, 1, InstructionKind::kBackward, {At(900, 2, 1)}},
-                         {0, 1, InstructionKind::kForward, {At(900, 2, 1), At(1400, 1, 2)}},
-                         {0, 0, InstructionKind::kForward, {At(900, 2, 1)}}});
+                        {{1, 0, InstructionKind::kForward, {OptionAt(900, 3, 1)}},
+                         {0, 1, InstructionKind::kBackward, {OptionAt(900, 2, 1)}},
+                         {0, 1, InstructionKind::kForward, {OptionAt(900, 2, 1), OptionAt(1400, 1, 2)}},
+                         {0, 0, InstructionKind::kForward, {OptionAt(900, 2, 1)}}});
   EXPECT_EQ(profile.stages(), 2);
   EXPECT_EQ(profile.chunks(), 2);
   const ProfileEntry* entry = profile.Find(0, 1, InstructionKind::kForward);
@@ -48,7 +48,7 @@ TEST(FormatProfile, WritesTimesFromNanosecondsAndEnergiesInFull) {
       {{0,
         0,
         InstructionKind::kForward,
-        {At(1410, 50'161'667, 0.1 + 0.2), At(1395, 2'000'000'000, 23), At(877.5, 1, 1e-9)}}});
+        {OptionAt(1410, 50'161'667, 0.1 + 0.2), OptionAt(1395, 2'000'000'000, 23), OptionAt(877.5, 1, 1e-9)}}});
   EXPECT_EQ(FormatProfile(profile),
             "stage,instruction,frequency,time,energy\n"
             "0,forward,1410,0.050161667,0.30000000000000004\n"
@@ -57,7 +57,7 @@ TEST(FormatProfile, WritesTimesFromNanosecondsAndEnergiesInFull) {
 }
 
 TEST(FormatProfile, WritesChunksAndKnobsWhereThereAreSome) {
-  Option option = At(1410, 1'500'000'000, 3);
+  Option option = OptionAt(1410, 1'500'000'000, 3);
   option.other_knobs = {108, -0.5};
   const Profile profile(
       "p", {"sm_count", "a, \"b\""},
@@ -76,7 +76,7 @@ TEST(FormatProfile, WritesChunksAndKnobsWhereThereAreSome) {
 TEST(FormatProfile, TheLongestTimeIsExactToTheNanosecond) {
   const auto longest = static_cast<Nanoseconds>(kLongestSeconds * kNanosecondsPerSecond);
   for (const Nanoseconds time : {longest, longest - 1, longest / 3, Nanoseconds{1}}) {
-    const Profile profile("p", {}, {{0, 0, InstructionKind::kForward, {At(1, time, 1)}}});
+    const Profile profile("p", {}, {{0, 0, InstructionKind::kForward, {OptionAt(1, time, 1)}}});
     const Result<Profile> read = ParseProfile(FormatProfile(profile), "p");
     ASSERT_TRUE(read) << read.error().message;
     EXPECT_EQ(read->entries()[0].options[0].time, time);

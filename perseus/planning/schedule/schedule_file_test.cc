@@ -55,13 +55,13 @@ TEST(ScheduleFile, ChunksCountTheStagesOfARank) {
   EXPECT_EQ(schedule->chunk_of_stage, (std::vector<int>{0, 0, 1, 1}));
 }
 
-struct Refusal {
+struct ScheduleRefusal {
   std::string_view name;
   std::string_view text;
   std::string_view message;
 };
 
-class ScheduleFileRefusal : public ::testing::TestWithParam<Refusal> {};
+class ScheduleFileRefusal : public ::testing::TestWithParam<ScheduleRefusal> {};
 
 TEST_P(ScheduleFileRefusal, SaysWhereAndWhatToDo) {
   EXPECT_THAT(Read(GetParam().text), HasSubstr(std::string(GetParam().message)));
@@ -70,34 +70,34 @@ TEST_P(ScheduleFileRefusal, SaysWhereAndWhatToDo) {
 INSTANTIATE_TEST_SUITE_P(
     All, ScheduleFileRefusal,
     ::testing::Values(
-        Refusal{"Nothing", "\r\n", "dump.csv: no schedule (expected a row for each rank"},
-        Refusal{"Word", "0F0,forward", "dump.csv:row 1: cell \"forward\" is no action (expected"},
-        Refusal{"Letter", "0F0,0Q0", "dump.csv:row 1: cell \"0Q0\" is no action"},
-        Refusal{"NoMicrobatch", "0F", "cell \"0F\" is no action"},
-        Refusal{"TrailingText", "0F0x", "cell \"0F0x\" is no action"},
-        Refusal{"Negative", "-1F0", "cell \"-1F0\" is no action"},
-        Refusal{"HugeNumber", "0F99999999999", "cell \"0F99999999999\" is no action"},
-        Refusal{"LargestNumber", "0F2147483647", "microbatch 2147483647 is too large"},
-        Refusal{"OpenOverlap", "(0F0;0B0", "(expected actions side by side"},
-        Refusal{"OtherOverlap", "(0F0;0B0)OVERLAP", "(expected actions side by side"},
-        Refusal{"EmptyRow", "0F0,0B0\n,,\n1F0,1B0", "dump.csv:row 2: rank 1 computes nothing"},
-        Refusal{"TwoRanks", "0F0,0B0\n0F1,0B1",
+        ScheduleRefusal{"Nothing", "\r\n", "dump.csv: no schedule (expected a row for each rank"},
+        ScheduleRefusal{"Word", "0F0,forward", "dump.csv:row 1: cell \"forward\" is no action (expected"},
+        ScheduleRefusal{"Letter", "0F0,0Q0", "dump.csv:row 1: cell \"0Q0\" is no action"},
+        ScheduleRefusal{"NoMicrobatch", "0F", "cell \"0F\" is no action"},
+        ScheduleRefusal{"TrailingText", "0F0x", "cell \"0F0x\" is no action"},
+        ScheduleRefusal{"Negative", "-1F0", "cell \"-1F0\" is no action"},
+        ScheduleRefusal{"HugeNumber", "0F99999999999", "cell \"0F99999999999\" is no action"},
+        ScheduleRefusal{"LargestNumber", "0F2147483647", "microbatch 2147483647 is too large"},
+        ScheduleRefusal{"OpenOverlap", "(0F0;0B0", "(expected actions side by side"},
+        ScheduleRefusal{"OtherOverlap", "(0F0;0B0)OVERLAP", "(expected actions side by side"},
+        ScheduleRefusal{"EmptyRow", "0F0,0B0\n,,\n1F0,1B0", "dump.csv:row 2: rank 1 computes nothing"},
+        ScheduleRefusal{"TwoRanks", "0F0,0B0\n0F1,0B1",
                 "dump.csv:row 2: 0F1 is here, but stage 0 was on rank 0 in row 1"},
-        Refusal{"StageGap", "0F0,0B0\n2F0,2B0",
+        ScheduleRefusal{"StageGap", "0F0,0B0\n2F0,2B0",
                 "dump.csv:row 2: stage 2 is here but stage 1 is nowhere"},
-        Refusal{"MicrobatchGap", "0F0,0B0,0F2,0B2",
+        ScheduleRefusal{"MicrobatchGap", "0F0,0B0,0F2,0B2",
                 "dump.csv:row 1: forward of microbatch 1 (stage 0) is missing"},
-        Refusal{"StageLacksMicrobatch", "0F0,0F1,0B0,0B1\n1F0,1B0",
+        ScheduleRefusal{"StageLacksMicrobatch", "0F0,0F1,0B0,0B1\n1F0,1B0",
                 "dump.csv:row 2: forward of microbatch 1 (stage 1) is missing"},
-        Refusal{"SparseNumbers", "0F2000000000,0B2000000000",
+        ScheduleRefusal{"SparseNumbers", "0F2000000000,0B2000000000",
                 "dump.csv:row 1: forward of microbatch 0 (stage 0) is missing"},
-        Refusal{"NoBackward", "0F0", "row 1: backward of microbatch 0 (stage 0) is missing"},
-        Refusal{"NoForward", "0B0", "row 1: forward of microbatch 0 (stage 0) is missing"},
-        Refusal{"NoDgrad", "0F0,0W0", "backward_input of microbatch 0 (stage 0) is missing"},
-        Refusal{"NoWgrad", "0F0,0I0", "backward_weight of microbatch 0 (stage 0) is missing"},
-        Refusal{"Twice", "0F0,0B0,0F0", "forward of microbatch 0 (stage 0) stands twice"},
-        Refusal{"FullAndDgrad", "0F0,0B0,0I0", "stands beside its own dgrad or wgrad"},
-        Refusal{"FullAndWgrad", "0F0,0BW0,0W0", "stands beside its own dgrad or wgrad"}),
+        ScheduleRefusal{"NoBackward", "0F0", "row 1: backward of microbatch 0 (stage 0) is missing"},
+        ScheduleRefusal{"NoForward", "0B0", "row 1: forward of microbatch 0 (stage 0) is missing"},
+        ScheduleRefusal{"NoDgrad", "0F0,0W0", "backward_input of microbatch 0 (stage 0) is missing"},
+        ScheduleRefusal{"NoWgrad", "0F0,0I0", "backward_weight of microbatch 0 (stage 0) is missing"},
+        ScheduleRefusal{"Twice", "0F0,0B0,0F0", "forward of microbatch 0 (stage 0) stands twice"},
+        ScheduleRefusal{"FullAndDgrad", "0F0,0B0,0I0", "stands beside its own dgrad or wgrad"},
+        ScheduleRefusal{"FullAndWgrad", "0F0,0BW0,0W0", "stands beside its own dgrad or wgrad"}),
     [](const auto& param_info) { return std::string(param_info.param.name); });
 
 TEST(ScheduleFile, WhatIsWrittenReadsTheSame) {

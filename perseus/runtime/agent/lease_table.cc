@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "perseus/base/units.h"
 #include "perseus/base/excerpt.h"
 
 namespace perseus::agent {
@@ -11,8 +12,6 @@ namespace {
 
 using protocol::Refusal;
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
-constexpr Nanoseconds kMillisecond = 1'000'000;
 constexpr double kMostSlowdown = 100;
 
 std::string WhyNotFree(std::string_view gpu, const GpuHold& hold, Nanoseconds now) {

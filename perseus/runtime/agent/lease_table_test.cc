@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "perseus/base/units.h"
 #include "perseus/base/excerpt.h"
 
 namespace perseus::agent {
@@ -9,11 +10,10 @@ namespace {
 
 using protocol::Refusal;
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kHour = 3600 * kSecond;
-constexpr ConnectionId kHers = 1;
+constexpr ConnectionId kLeaseTableHers = 1;
 constexpr ConnectionId kHis = 2;
-const Owner kAnn{{100, 7000}, 1000, "llama-7b"};
+const Owner kLeaseTableAnn{{100, 7000}, 1000, "llama-7b"};
 const Owner kBob{{200, 8000}, 2000, "bloom"};
 
 LeaseTable::Wish Ask(const Owner& owner, ConnectionId connection, std::vector<std::string> gpus) {
@@ -49,10 +49,10 @@ class LeaseTableTest : public ::testing::Test {
 
 TEST_F(LeaseTableTest, AGpuGoesRoundFromFreeToHeldToRestoringToFree) {
   EXPECT_TRUE(IsFree("GPU-a"));
-  const Lease lease = Acquire(kAnn, kHers, {"GPU-a"});
+  const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   ASSERT_NE(table_.HoldOf("GPU-a"), nullptr);
-  EXPECT_EQ(*table_.HoldOf("GPU-a"), (GpuHold{lease.id, kAnn, now_, false}));
-  ASSERT_TRUE(table_.Release(lease.id, kHers, now_));
+  EXPECT_EQ(*table_.HoldOf("GPU-a"), (GpuHold{lease.id, kLeaseTableAnn, now_, false}));
+  ASSERT_TRUE(table_.Release(lease.id, kLeaseTableHers, now_));
   EXPECT_TRUE(IsRestoring("GPU-a"));
   EXPECT_EQ(table_.Find(lease.id), nullptr);
   EXPECT_TRUE(table_.Restored("GPU-a", lease.id));
@@ -60,7 +60,7 @@ TEST_F(LeaseTableTest, AGpuGoesRoundFromFreeToHeldToRestoringToFree) {
 }
 
 TEST_F(LeaseTableTest, WhatIsHeldIsRefusedWithTheHoldersName) {
-  Acquire(kAnn, kHers, {"GPU-a"});
+  Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   now_ += 7260 * kSecond;
   const Answer<Lease> refused = table_.Acquire(Ask(kBob, kHis, {"GPU-b", "GPU-a"}), now_);
   ASSERT_FALSE(refused);
@@ -73,10 +73,10 @@ TEST_F(LeaseTableTest, WhatIsHeldIsRefusedWithTheHoldersName) {
 }
 
 TEST_F(LeaseTableTest, WhatIsBeingRestoredIsRefusedEvenToItsFormerOwner) {
-  const Lease lease = Acquire(kAnn, kHers, {"GPU-a"});
-  ASSERT_TRUE(table_.Release(lease.id, kHers, now_));
+  const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
+  ASSERT_TRUE(table_.Release(lease.id, kLeaseTableHers, now_));
   now_ += 3 * kSecond;
-  const Answer<Lease> refused = table_.Acquire(Ask(kAnn, kHers, {"GPU-a"}), now_);
+  const Answer<Lease> refused = table_.Acquire(Ask(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"}), now_);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Refusal::kHeld);
   EXPECT_NE(refused.error().message.find("GPU-a is being given back after job \"llama-7b\" (user "
@@ -86,9 +86,9 @@ TEST_F(LeaseTableTest, WhatIsBeingRestoredIsRefusedEvenToItsFormerOwner) {
 }
 
 TEST_F(LeaseTableTest, AWishThatIsNoneIsMalformed) {
-  const LeaseTable::Wish none = Ask(kAnn, kHers, {});
-  const LeaseTable::Wish twice = Ask(kAnn, kHers, {"GPU-a", "GPU-a"});
-  LeaseTable::Wish timeless = Ask(kAnn, kHers, {"GPU-a"});
+  const LeaseTable::Wish none = Ask(kLeaseTableAnn, kLeaseTableHers, {});
+  const LeaseTable::Wish twice = Ask(kLeaseTableAnn, kLeaseTableHers, {"GPU-a", "GPU-a"});
+  LeaseTable::Wish timeless = Ask(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   timeless.heartbeat_period = 0;
   for (const LeaseTable::Wish& wish : {none, twice, timeless}) {
     const Answer<Lease> refused = table_.Acquire(wish, now_);
@@ -99,22 +99,22 @@ TEST_F(LeaseTableTest, AWishThatIsNoneIsMalformed) {
 }
 
 TEST_F(LeaseTableTest, AJobsNameCannotSteerATerminal) {
-  Acquire({{1, 2}, 3, "\x1b[2J"}, kHers, {"GPU-a"});
+  Acquire({{1, 2}, 3, "\x1b[2J"}, kLeaseTableHers, {"GPU-a"});
   const Answer<Lease> refused = table_.Acquire(Ask(kBob, kHis, {"GPU-a"}), now_);
   ASSERT_FALSE(refused);
   EXPECT_TRUE(IsPrintable(refused.error().message));
 }
 
 TEST_F(LeaseTableTest, ACancelledLeaseLeavesItsGpusFree) {
-  const Lease lease = Acquire(kAnn, kHers, {"GPU-a", "GPU-b"});
+  const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a", "GPU-b"});
   EXPECT_TRUE(table_.Cancel(lease.id));
   EXPECT_TRUE(IsFree("GPU-a") && IsFree("GPU-b"));
   EXPECT_FALSE(table_.Cancel(lease.id));
-  EXPECT_NE(Acquire(kAnn, kHers, {"GPU-a"}).id, lease.id) << "ids are not given twice";
+  EXPECT_NE(Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"}).id, lease.id) << "ids are not given twice";
 }
 
 TEST_F(LeaseTableTest, AnotherConnectionsLeaseIsNoLease) {
-  const Lease lease = Acquire(kAnn, kHers, {"GPU-a"});
+  const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   EXPECT_EQ(table_.Release(lease.id, kHis, now_).error().code, Refusal::kNoSuchLease);
   EXPECT_EQ(table_.Renew(lease.id, kHis, now_).error().code, Refusal::kNoSuchLease);
   EXPECT_EQ(table_.Intend(lease.id, kHis, 1.5).error().code, Refusal::kNoSuchLease);
@@ -122,11 +122,11 @@ TEST_F(LeaseTableTest, AnotherConnectionsLeaseIsNoLease) {
 }
 
 TEST_F(LeaseTableTest, ALateReleaseDoesNotEndTheSuccessor) {
-  const Lease first = Acquire(kAnn, kHers, {"GPU-a"});
-  ASSERT_TRUE(table_.Release(first.id, kHers, now_));
+  const Lease first = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
+  ASSERT_TRUE(table_.Release(first.id, kLeaseTableHers, now_));
   ASSERT_TRUE(table_.Restored("GPU-a", first.id));
-  const Lease second = Acquire(kAnn, kHers, {"GPU-a"});
-  const Answer<Lease> late = table_.Release(first.id, kHers, now_);
+  const Lease second = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
+  const Answer<Lease> late = table_.Release(first.id, kLeaseTableHers, now_);
   ASSERT_FALSE(late);
   EXPECT_NE(late.error().message.find("was released"), std::string::npos) << late.error().message;
   EXPECT_FALSE(table_.Restored("GPU-a", first.id)) << "nor does a late word of its worker";
@@ -135,7 +135,7 @@ TEST_F(LeaseTableTest, ALateReleaseDoesNotEndTheSuccessor) {
 
 TEST_F(LeaseTableTest, ALeaseOfAnEarlierAgentIsToldSo) {
   for (const char* id : {"9b2d61c4-0-1", "9b2d61c4-12-1", "7"}) {
-    const Answer<void> refused = table_.Renew(id, kHers, now_);
+    const Answer<void> refused = table_.Renew(id, kLeaseTableHers, now_);
     ASSERT_FALSE(refused);
     EXPECT_NE(refused.error().message.find("none of this agent's"), std::string::npos)
         << refused.error().message;
@@ -143,10 +143,10 @@ TEST_F(LeaseTableTest, ALeaseOfAnEarlierAgentIsToldSo) {
 }
 
 TEST_F(LeaseTableTest, IntentionsAreKeptAndRanged) {
-  const Lease lease = Acquire(kAnn, kHers, {"GPU-a"});
-  EXPECT_TRUE(table_.Intend(lease.id, kHers, 1.02));
+  const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
+  EXPECT_TRUE(table_.Intend(lease.id, kLeaseTableHers, 1.02));
   for (double slowdown : {0.99, 101.0, std::numeric_limits<double>::quiet_NaN()}) {
-    EXPECT_EQ(table_.Intend(lease.id, kHers, slowdown).error().code, Refusal::kMalformed);
+    EXPECT_EQ(table_.Intend(lease.id, kLeaseTableHers, slowdown).error().code, Refusal::kMalformed);
   }
   EXPECT_EQ(table_.Find(lease.id)->slowdown, 1.02);
 }
@@ -162,14 +162,14 @@ TEST_F(LeaseTableTest, AGpuIsReleasedByItsOwnersUserAndByAdministrators) {
                          Row{"an administrator", {0, true}, true},
                          Row{"another process of the user", {1000, false}, true}}) {
     SCOPED_TRACE(row.name);
-    const Lease lease = Acquire(kAnn, kHers, {"GPU-a", "GPU-b"});
+    const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a", "GPU-b"});
     const Answer<Lease> ended = table_.ReleaseGpu("GPU-b", row.requester, now_);
     ASSERT_EQ(ended.has_value(), row.may);
     if (row.may) {
       EXPECT_EQ(ended->id, lease.id);
     } else {
       EXPECT_EQ(ended.error().code, Refusal::kNotAllowed);
-      ASSERT_TRUE(table_.Release(lease.id, kHers, now_));
+      ASSERT_TRUE(table_.Release(lease.id, kLeaseTableHers, now_));
     }
     for (const char* gpu : {"GPU-a", "GPU-b"}) {
       EXPECT_TRUE(IsRestoring(gpu)) << "the whole lease ends";
@@ -181,25 +181,25 @@ TEST_F(LeaseTableTest, AGpuIsReleasedByItsOwnersUserAndByAdministrators) {
 }
 
 TEST_F(LeaseTableTest, AConnectionsEndEndsItsLeasesOnly) {
-  const Lease first = Acquire(kAnn, kHers, {"GPU-a"});
+  const Lease first = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   const Lease other = Acquire(kBob, kHis, {"GPU-b"});
-  const Lease second = Acquire(kAnn, kHers, {"GPU-c"});
-  EXPECT_EQ(table_.EndOfConnection(kHers, now_), (std::vector<Lease>{first, second}));
+  const Lease second = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-c"});
+  EXPECT_EQ(table_.EndOfConnection(kLeaseTableHers, now_), (std::vector<Lease>{first, second}));
   EXPECT_TRUE(IsRestoring("GPU-a") && IsRestoring("GPU-c"));
   EXPECT_EQ(table_.leases().size(), 1U);
   EXPECT_EQ(*table_.Find(other.id), other);
-  EXPECT_TRUE(table_.EndOfConnection(kHers, now_).empty());
+  EXPECT_TRUE(table_.EndOfConnection(kLeaseTableHers, now_).empty());
 }
 
 TEST_F(LeaseTableTest, AProcesssEndEndsItsLeasesAndNotThoseOfOneWithTheSameNumber) {
-  const Lease lease = Acquire(kAnn, kHers, {"GPU-a"});
+  const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   EXPECT_TRUE(table_.EndOfProcess({100, 6999}, now_).empty());
   EXPECT_EQ(table_.EndOfProcess({100, 7000}, now_), std::vector<Lease>{lease});
   EXPECT_TRUE(IsRestoring("GPU-a"));
 }
 
 TEST_F(LeaseTableTest, AHeartbeatThatStandsStillEndsTheLease) {
-  const Lease lease = Acquire(kAnn, kHers, {"GPU-a"});
+  const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   EXPECT_TRUE(Watch(29 * kSecond).empty());
   table_.Beat(lease.id, 0, now_);  // No movement.
   const std::vector<Lease> ended = Watch(kSecond);
@@ -209,7 +209,7 @@ TEST_F(LeaseTableTest, AHeartbeatThatStandsStillEndsTheLease) {
 }
 
 TEST_F(LeaseTableTest, AHeartbeatThatMovesKeepsTheLease) {
-  const Lease lease = Acquire(kAnn, kHers, {"GPU-a"});
+  const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   for (std::uint64_t beat = 1; beat < 20; ++beat) {
     EXPECT_TRUE(Watch(20 * kSecond).empty());
     // Any other value is movement: counters may start anywhere.
@@ -217,13 +217,13 @@ TEST_F(LeaseTableTest, AHeartbeatThatMovesKeepsTheLease) {
   }
   for (int i = 0; i < 20; ++i) {
     EXPECT_TRUE(Watch(20 * kSecond).empty());
-    EXPECT_TRUE(table_.Renew(lease.id, kHers, now_));
+    EXPECT_TRUE(table_.Renew(lease.id, kLeaseTableHers, now_));
   }
   EXPECT_EQ(Watch(30 * kSecond).size(), 1U);
 }
 
 TEST_F(LeaseTableTest, TimeInWhichTheAgentDidNotLookDoesNotCount) {
-  const Lease lease = Acquire(kAnn, kHers, {"GPU-a"});
+  const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   EXPECT_TRUE(Watch(kSecond).empty());
   now_ += 3600 * kSecond;  // The agent was stopped, and with it the reading of messages.
   EXPECT_TRUE(table_.Expire(now_).empty());
@@ -233,7 +233,7 @@ TEST_F(LeaseTableTest, TimeInWhichTheAgentDidNotLookDoesNotCount) {
 }
 
 TEST_F(LeaseTableTest, TimeBeforeTheFirstLookDoesNotCountEither) {
-  Acquire(kAnn, kHers, {"GPU-a"});
+  Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   now_ += 3600 * kSecond;
   EXPECT_TRUE(table_.Expire(now_).empty());
 }
@@ -241,13 +241,13 @@ TEST_F(LeaseTableTest, TimeBeforeTheFirstLookDoesNotCountEither) {
 TEST_F(LeaseTableTest, AQuietTimeBeforeTheLeaseIsNotForgivenToIt) {
   EXPECT_TRUE(table_.Expire(now_).empty());
   now_ += 3600 * kSecond;  // No lease, so nobody has to look.
-  Acquire(kAnn, kHers, {"GPU-a"});
+  Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   EXPECT_TRUE(Watch(29 * kSecond).empty());
   EXPECT_EQ(Watch(kSecond).size(), 1U);
 }
 
 TEST_F(LeaseTableTest, AClockThatGoesBackDoesNoHarm) {
-  const Lease lease = Acquire(kAnn, kHers, {"GPU-a"});
+  const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   EXPECT_TRUE(Watch(10 * kSecond).empty());
   EXPECT_TRUE(table_.Expire(0).empty());
   table_.Beat(lease.id, 1, 0);
@@ -257,10 +257,10 @@ TEST_F(LeaseTableTest, AClockThatGoesBackDoesNoHarm) {
 
 TEST_F(LeaseTableTest, WhatAnEarlierAgentLeftIsNobodysUntilRestored) {
   table_.StartRestoring("GPU-a", "9b2d61c4-0-3", kBob, now_);
-  EXPECT_EQ(table_.Acquire(Ask(kAnn, kHers, {"GPU-a"}), now_).error().code, Refusal::kHeld);
+  EXPECT_EQ(table_.Acquire(Ask(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"}), now_).error().code, Refusal::kHeld);
   EXPECT_FALSE(table_.Restored("GPU-a", "9b2d61c4-0-2"));
   EXPECT_TRUE(table_.Restored("GPU-a", "9b2d61c4-0-3"));
-  const Lease lease = Acquire(kAnn, kHers, {"GPU-a"});
+  const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   table_.StartRestoring("GPU-a", "9b2d61c4-0-3", kBob, now_);
   EXPECT_EQ(table_.HoldOf("GPU-a")->lease, lease.id) << "too late to have any effect";
 }

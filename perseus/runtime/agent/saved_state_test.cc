@@ -7,15 +7,15 @@ namespace {
 
 using protocol::Refusal;
 
-constexpr device::Setting kHers{1200, 1200};  // What an administrator had locked.
+constexpr device::Setting kSavedStateHers{1200, 1200};  // What an administrator had locked.
 constexpr device::Setting kOther{900, 900};   // What somebody locked since.
 constexpr device::Setting kResting{210, 1410};
 const SettingBefore kUnknown{};
 const SettingBefore kDefault{true, std::nullopt};
-const SettingBefore kKnown{true, kHers};
+const SettingBefore kKnown{true, kSavedStateHers};
 
 const device::SettingReading kReadsDefault{true, std::nullopt, ""};
-const device::SettingReading kReadsHers{true, kHers, ""};
+const device::SettingReading kReadsHers{true, kSavedStateHers, ""};
 const device::SettingReading kReadsOther{true, kOther, ""};
 const device::SettingReading kCannotTell{false, std::nullopt, ""};
 const device::SettingReading kSeemsLocked{false, std::nullopt, "the SM clock stands at 900 of 1980 MHz"};
@@ -73,10 +73,10 @@ TEST_P(RestoresAfterStartTest, Case) {
 INSTANTIATE_TEST_SUITE_P(
     SameBoot, RestoresAfterStartTest,
     ::testing::Values(
-        StartCase{"known_still_ours", kKnown, false, true, kReadsOther, kHers},
-        StartCase{"known_driver_was_reloaded", kKnown, false, true, kReadsDefault, kHers},
-        StartCase{"known_already_back", kKnown, false, true, kReadsHers, kHers},
-        StartCase{"known_is_not_overruled_by_resting", kKnown, true, true, kReadsOther, kHers},
+        StartCase{"known_still_ours", kKnown, false, true, kReadsOther, kSavedStateHers},
+        StartCase{"known_driver_was_reloaded", kKnown, false, true, kReadsDefault, kSavedStateHers},
+        StartCase{"known_already_back", kKnown, false, true, kReadsHers, kSavedStateHers},
+        StartCase{"known_is_not_overruled_by_resting", kKnown, true, true, kReadsOther, kSavedStateHers},
         StartCase{"default_still_ours", kDefault, false, true, kReadsOther, kDriversDefault},
         StartCase{"default_is_not_overruled_by_resting", kDefault, true, true, kCannotTell,
                   kDriversDefault},
@@ -85,15 +85,15 @@ INSTANTIATE_TEST_SUITE_P(
                   kDriversDefault},
         StartCase{"unknown_goes_to_resting", kUnknown, true, true, kCannotTell, kResting},
         StartCase{"a_hint_is_of_our_own_lock", kUnknown, true, true, kSeemsLocked, kResting},
-        StartCase{"gpu_is_away", kKnown, false, true, std::nullopt, kHers}),
+        StartCase{"gpu_is_away", kKnown, false, true, std::nullopt, kSavedStateHers}),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     AnotherBoot, RestoresAfterStartTest,
     ::testing::Values(
-        StartCase{"known_and_reset", kKnown, false, false, kReadsDefault, kHers},
-        StartCase{"known_and_driver_cannot_tell", kKnown, false, false, kCannotTell, kHers},
-        StartCase{"known_and_gpu_is_away", kKnown, false, false, std::nullopt, kHers},
+        StartCase{"known_and_reset", kKnown, false, false, kReadsDefault, kSavedStateHers},
+        StartCase{"known_and_driver_cannot_tell", kKnown, false, false, kCannotTell, kSavedStateHers},
+        StartCase{"known_and_gpu_is_away", kKnown, false, false, std::nullopt, kSavedStateHers},
         StartCase{"known_and_somebody_locked_it", kKnown, false, false, kReadsOther, std::nullopt},
         StartCase{"known_and_somebody_put_it_back", kKnown, false, false, kReadsHers, std::nullopt},
         StartCase{"known_and_seems_locked", kKnown, false, false, kSeemsLocked, std::nullopt},
@@ -113,7 +113,7 @@ TEST(SavedState, EveryChangedControlOfAGpuIsPutBackAtTheLeasesEnd) {
   state.gpus["GPU-a"].controls[device::Control::kMemoryClock] = {kDefault, false};
   state.gpus["GPU-a"].controls[device::Control::kPowerLimit] = {kDefault, true};
   EXPECT_EQ(RestoresAfterLease(state, "GPU-a"),
-            (std::vector<Restore>{{"GPU-a", device::Control::kSmClock, kHers},
+            (std::vector<Restore>{{"GPU-a", device::Control::kSmClock, kSavedStateHers},
                                   {"GPU-a", device::Control::kPowerLimit, std::nullopt}}));
   EXPECT_TRUE(RestoresAfterLease(state, "GPU-b").empty());
 }
@@ -187,7 +187,7 @@ TEST(SavedState, RestingSettingsComeAndGo) {
   state.Rest("GPU-a", device::Control::kSmClock, std::nullopt);
   EXPECT_TRUE(state.resting.empty());
   state.Rest("GPU-a", device::Control::kSmClock, kResting);
-  state.Rest("GPU-a", device::Control::kPowerLimit, kHers);
+  state.Rest("GPU-a", device::Control::kPowerLimit, kSavedStateHers);
   state.Rest("GPU-a", device::Control::kSmClock, std::nullopt);
   EXPECT_EQ(state.resting.at("GPU-a").size(), 1U);
   state.Rest("GPU-a", device::Control::kPowerLimit, std::nullopt);

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "perseus/base/units.h"
 #include "perseus/runtime/agent/lease_table.h"
 #include "perseus/runtime/agent/saved_state_file.h"
 #include "tests/support/temporary_directory.h"
@@ -18,7 +19,6 @@ namespace fs = std::filesystem;
 using ControlOf = std::pair<std::string, device::Control>;  // A GPU's control.
 
 constexpr int kGpus = 5;
-constexpr Nanoseconds kSecond = 1'000'000'000;
 
 struct Death {};
 

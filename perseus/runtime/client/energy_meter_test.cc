@@ -15,7 +15,7 @@ class EnergyMeterTest : public VirtualNodeTest {};
 
 TEST_F(EnergyMeterTest, TellsEachValueOnceAndBetweenWhichLooksItCame) {
   const auto clock = std::make_shared<FakeClock>(kSecond);
-  const auto node = virtual_gpu::VirtualNode::Open(device::Describe(kTwoGpus), clock);
+  const auto node = virtual_gpu::VirtualNode::Open(Describe(kTwoGpus), clock);
   ASSERT_TRUE(node) << node.error().message;
   EnergyMeter meter(std::move(node->Devices().devices.front()), *clock);
   EXPECT_FALSE(meter.Look());  // When the first value came to be is not known.

@@ -10,8 +10,6 @@
 namespace perseus::client {
 namespace {
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
-constexpr Nanoseconds kSecond = 1'000 * kMillisecond;
 // While steps are recorded: energy, answers and ring, each of which comes more often than that.
 constexpr Nanoseconds kBusyTurn = 10 * kMillisecond;
 constexpr Nanoseconds kQuietTurn = 50 * kMillisecond;

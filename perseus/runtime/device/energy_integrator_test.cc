@@ -5,8 +5,6 @@
 namespace perseus::device {
 namespace {
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
-
 TEST(EnergyIntegrator, TrapezoidsBetweenReadings) {
   EnergyIntegrator energy;
   EXPECT_EQ(energy.energy_j(), 0);

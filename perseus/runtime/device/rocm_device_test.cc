@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tests/fake_rocm/fake_rocm.h"
+#include "perseus/base/units.h"
 #include "perseus/runtime/device/rocm_devices.h"
 
 namespace perseus::device {
@@ -17,7 +18,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
 
 // The fake library, kept loaded, with a node as new.
 class RocmTest : public testing::Test {

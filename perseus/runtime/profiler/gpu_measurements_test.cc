@@ -6,12 +6,11 @@
 
 #include <cmath>
 
+#include "perseus/base/units.h"
 #include "perseus/simulation/virtual_gpu/virtual_gpu.h"
 
 namespace perseus::profiler {
 namespace {
-
-constexpr Nanoseconds kMillisecond = 1'000'000;
 
 // A GPU with two clocks and two kinds of instruction, as on the first stage of a pipeline:
 //

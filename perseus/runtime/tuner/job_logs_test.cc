@@ -12,7 +12,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
 
 class JobLogsTest : public testing::Test {
  protected:

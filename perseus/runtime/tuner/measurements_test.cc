@@ -10,7 +10,6 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
 constexpr double kRunningW = 200;
 constexpr double kWaitingW = 80;
 

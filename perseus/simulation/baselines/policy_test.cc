@@ -14,7 +14,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
 
 // A 1F1B iteration of two stages and two microbatches, without waiting power. Clocks 300, 200 and
 // 100 MHz; a forward of stage 0 takes 1, 2, 3 ms, of stage 1 `heavier` times as long, and a

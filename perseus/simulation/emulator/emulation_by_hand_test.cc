@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "perseus/base/units.h"
 #include "perseus/simulation/emulator/emulation.h"
 
 namespace perseus::emulator {
@@ -10,7 +11,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
 
 // F takes 1 s, B 2 s, at 100 W; a rank that waits draws 10 W:
 //

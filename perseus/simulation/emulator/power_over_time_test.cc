@@ -5,8 +5,6 @@
 namespace perseus::emulator {
 namespace {
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
-
 TEST(PowerOverTime, PeaksInTheWindowOfTheHighestMean) {
   PowerOverTime power(kSecond);
   power.Add(kSecond / 2, 3 * kSecond, 100);               // Windows 0 (half), 1, 2.

@@ -31,7 +31,7 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
   return text.replace(at, from.size(), to);
 }
 
-std::string ErrorOf(const std::string& text, const TraceReadOptions& options = {}) {
+std::string JobTraceErrorOf(const std::string& text, const TraceReadOptions& options = {}) {
   const Result<JobTrace> trace = ParseJobTrace(text, "t.json", options);
   if (trace) return "no error";
   EXPECT_EQ(trace.error().kind, ErrorKind::kInput);
@@ -40,8 +40,8 @@ std::string ErrorOf(const std::string& text, const TraceReadOptions& options = {
   return trace.error().message;
 }
 
-std::string ErrorOf(const std::vector<TracedEvent>& events) {
-  return ErrorOf(FormatTimeline(events));
+std::string JobTraceErrorOf(const std::vector<TracedEvent>& events) {
+  return JobTraceErrorOf(FormatTimeline(events));
 }
 
 template <typename Drop>
@@ -90,13 +90,13 @@ TEST(JobTrace, CountersInstantsAndOtherMetadataArePassedOver) {
 TEST(JobTrace, TruncatedOrDamagedGzip) {
   const std::string whole = Gzip(FormatTimeline(TwoPipelines({.steps = 20})));
   for (std::size_t size = 2; size < whole.size(); size += 97) {
-    EXPECT_THAT(ErrorOf(whole.substr(0, size)), HasSubstr("gzip data ends early")) << size;
+    EXPECT_THAT(JobTraceErrorOf(whole.substr(0, size)), HasSubstr("gzip data ends early")) << size;
   }
   std::string damaged = whole;
   damaged[damaged.size() - 6] =
       static_cast<char>(damaged[damaged.size() - 6] + 1);  // Its checksum.
-  EXPECT_THAT(ErrorOf(damaged), HasSubstr("damaged"));
-  EXPECT_THAT(ErrorOf(Gzip(std::string(100'000, ' ')), {.ignored = {}, .most_bytes = 1000}),
+  EXPECT_THAT(JobTraceErrorOf(damaged), HasSubstr("damaged"));
+  EXPECT_THAT(JobTraceErrorOf(Gzip(std::string(100'000, ' ')), {.ignored = {}, .most_bytes = 1000}),
               HasSubstr("more than 1000 bytes"));
 }
 
@@ -104,13 +104,13 @@ TEST(JobTrace, WhatIsNoTraceIsRefusedByItsEvent) {
   const std::string text = FormatTimeline(TwoPipelines());
   std::size_t line = 0;  // Of event 5.
   for (int i = 0; i < 5; ++i) line = text.find('\n', line) + 1;
-  EXPECT_THAT(ErrorOf(text.substr(0, line + 40)), HasSubstr("in or after event 5"));
-  EXPECT_THAT(ErrorOf("[{}, 3]"), HasSubstr("event 0"));
-  EXPECT_THAT(ErrorOf("[3]"), HasSubstr("event 0 is not an object"));
-  EXPECT_THAT(ErrorOf("{\"a\": []}"), HasSubstr("there are no events"));
-  EXPECT_THAT(ErrorOf("[]"), HasSubstr("no events"));
-  EXPECT_THAT(ErrorOf(""), HasSubstr("not JSON"));
-  EXPECT_THAT(ErrorOf("time,energy\n"), HasSubstr("not JSON"));
+  EXPECT_THAT(JobTraceErrorOf(text.substr(0, line + 40)), HasSubstr("in or after event 5"));
+  EXPECT_THAT(JobTraceErrorOf("[{}, 3]"), HasSubstr("event 0"));
+  EXPECT_THAT(JobTraceErrorOf("[3]"), HasSubstr("event 0 is not an object"));
+  EXPECT_THAT(JobTraceErrorOf("{\"a\": []}"), HasSubstr("there are no events"));
+  EXPECT_THAT(JobTraceErrorOf("[]"), HasSubstr("no events"));
+  EXPECT_THAT(JobTraceErrorOf(""), HasSubstr("not JSON"));
+  EXPECT_THAT(JobTraceErrorOf("time,energy\n"), HasSubstr("not JSON"));
 }
 
 TEST(JobTrace, UnknownEventsAreRefusedUnlessIgnored) {
@@ -118,13 +118,13 @@ TEST(JobTrace, UnknownEventsAreRefusedUnlessIgnored) {
   events.push_back({"forward-comput", 0, 0, 7, 200, 201, 1});
   const std::string text = FormatTimeline(events);
   EXPECT_THAT(
-      ErrorOf(text),
+      JobTraceErrorOf(text),
       AllOf(HasSubstr(fmt::format("event {}:", events.size() - 1)), HasSubstr("\"forward-comput\""),
             HasSubstr("did you mean \"forward-compute\"?"), HasSubstr("--ignore")));
   const auto trace = ParseJobTrace(text, "t.json", {.ignored = {"forward-comput"}});
   ASSERT_TRUE(trace) << trace.error().message;
   EXPECT_EQ(trace->steps[0].events.size(), events.size() - 1);
-  EXPECT_THAT(ErrorOf(Replaced(text, "\"ph\":\"X\"", "\"ph\":\"B\"")),
+  EXPECT_THAT(JobTraceErrorOf(Replaced(text, "\"ph\":\"X\"", "\"ph\":\"B\"")),
               AllOf(HasSubstr("event 0 (\"forward-compute\")"), HasSubstr("ph \"B\"")));
 }
 
@@ -139,7 +139,7 @@ TEST(JobTrace, FieldsThatAreMissingOrWrongAreNamed) {
       {"\"dur\":10000.000", "\"dur\":1e13", "dur"}, {"\"step\":7", "\"stop\":7", "args.step"},
       {"\"mb_id\":0", "\"mb_id\":-1", "args.mb_id"}};
   for (const auto& [from, to, complaint] : cases) {
-    EXPECT_THAT(ErrorOf(Replaced(text, from, to)),
+    EXPECT_THAT(JobTraceErrorOf(Replaced(text, from, to)),
                 AllOf(HasSubstr("event 0 (forward-compute): "), HasSubstr(complaint)))
         << to;
   }
@@ -147,29 +147,29 @@ TEST(JobTrace, FieldsThatAreMissingOrWrongAreNamed) {
 
 TEST(JobTrace, LanesSayWhichRankTheyAre) {
   const std::string text = FormatTimeline(TwoPipelines());
-  EXPECT_THAT(ErrorOf(Replaced(text, "PP rank 0, TP rank 0, compute", "CPU 0")),
+  EXPECT_THAT(JobTraceErrorOf(Replaced(text, "PP rank 0, TP rank 0, compute", "CPU 0")),
               AllOf(HasSubstr("event 0 (forward-compute, pid 0, tid 0)"), HasSubstr("\"CPU 0\"")));
-  EXPECT_THAT(ErrorOf(Replaced(text, "\"name\":\"thread_name\"", "\"name\":\"other\"")),
+  EXPECT_THAT(JobTraceErrorOf(Replaced(text, "\"name\":\"thread_name\"", "\"name\":\"other\"")),
               HasSubstr("no thread_name"));
-  EXPECT_THAT(ErrorOf(Replaced(text, "TP rank 0", "TP rank 1")), HasSubstr("TP rank 1"));
+  EXPECT_THAT(JobTraceErrorOf(Replaced(text, "TP rank 0", "TP rank 1")), HasSubstr("TP rank 1"));
 }
 
 TEST(JobTrace, MissingRanksPipelinesAndMicrobatches) {
   const std::vector<TracedEvent> events = TwoPipelines({.steps = 2});
-  EXPECT_THAT(ErrorOf(Without(events, [](auto& e) { return e.pipeline == 0; })),
+  EXPECT_THAT(JobTraceErrorOf(Without(events, [](auto& e) { return e.pipeline == 0; })),
               HasSubstr("pipeline 0 is missing"));
-  EXPECT_THAT(ErrorOf(Without(events, [](auto& e) { return e.pipeline == 1 && e.rank == 0; })),
+  EXPECT_THAT(JobTraceErrorOf(Without(events, [](auto& e) { return e.pipeline == 1 && e.rank == 0; })),
               HasSubstr("pipeline 1 has no rank 0"));
-  EXPECT_THAT(ErrorOf(Without(
+  EXPECT_THAT(JobTraceErrorOf(Without(
                   events, [](auto& e) { return e.step == 8 && e.pipeline == 1 && e.rank == 1; })),
               HasSubstr("step 8: pipeline 1, rank 1 has no events"));
-  EXPECT_THAT(ErrorOf(Without(events,
+  EXPECT_THAT(JobTraceErrorOf(Without(events,
                               [](auto& e) {
                                 return e.step == 8 && e.rank == 1 && e.pipeline == 0 &&
                                        e.microbatch == 1;
                               })),
               HasSubstr("step 8: pipeline 0, rank 1 computes no microbatch 1"));
-  EXPECT_THAT(ErrorOf(Without(events,
+  EXPECT_THAT(JobTraceErrorOf(Without(events,
                               [](auto& e) {
                                 return e.step == 8 && e.rank == 1 && e.microbatch == 1 &&
                                        e.name == "backward-compute";
@@ -178,7 +178,7 @@ TEST(JobTrace, MissingRanksPipelinesAndMicrobatches) {
                     HasSubstr("no backward-compute of its microbatch 1")));
   std::vector<TracedEvent> twice = events;
   twice.push_back(twice[0]);
-  EXPECT_THAT(ErrorOf(twice), HasSubstr("was computed already by event 0"));
+  EXPECT_THAT(JobTraceErrorOf(twice), HasSubstr("was computed already by event 0"));
 }
 
 TEST(JobTrace, ClockJumpsAreNamed) {
@@ -189,16 +189,16 @@ TEST(JobTrace, ClockJumpsAreNamed) {
     event.end_ms -= 20;
   }
   // Step 7 ends at 131, step 8 began at 134.
-  EXPECT_THAT(ErrorOf(events), AllOf(HasSubstr("step 8): it begins 17.000 ms before its rank has "
+  EXPECT_THAT(JobTraceErrorOf(events), AllOf(HasSubstr("step 8): it begins 17.000 ms before its rank has "
                                                "ended step 7"),
                                      HasSubstr("clock jumps")));
   events = TwoPipelines();
   events[5].start_ms += 2e9;
   events[5].end_ms += 2e9;
-  EXPECT_THAT(ErrorOf(events), AllOf(HasSubstr("event 5 ("), HasSubstr("clock jumps")));
+  EXPECT_THAT(JobTraceErrorOf(events), AllOf(HasSubstr("event 5 ("), HasSubstr("clock jumps")));
   events = TwoPipelines();
   events[3].start_ms = 2;  // F1 of rank 0, while F0 runs until 10.
-  EXPECT_THAT(ErrorOf(events), AllOf(HasSubstr("event 3 (forward-compute, pipeline 0, rank 0"),
+  EXPECT_THAT(JobTraceErrorOf(events), AllOf(HasSubstr("event 3 (forward-compute, pipeline 0, rank 0"),
                                      HasSubstr("begins 8.000 ms before event 0")));
 }
 

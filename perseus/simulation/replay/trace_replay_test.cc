@@ -12,16 +12,15 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
 
 // The graph points into the trace.
-struct Read {
+struct TraceReplayRead {
   JobTrace trace;
   Result<TraceGraph> graph = Fail("not built");
 };
 
-std::unique_ptr<Read> ReadTrace(const std::vector<TracedEvent>& events) {
-  auto read = std::make_unique<Read>();
+std::unique_ptr<TraceReplayRead> TraceReplayReadTrace(const std::vector<TracedEvent>& events) {
+  auto read = std::make_unique<TraceReplayRead>();
   auto trace = ParseJobTrace(FormatTimeline(events), "t.json");
   EXPECT_TRUE(trace) << trace.error().message;
   if (!trace) return read;
@@ -31,7 +30,7 @@ std::unique_ptr<Read> ReadTrace(const std::vector<TracedEvent>& events) {
 }
 
 std::string ErrorOf(const std::vector<TracedEvent>& events) {
-  const auto read = ReadTrace(events);
+  const auto read = TraceReplayReadTrace(events);
   return read->graph ? "no error" : read->graph.error().message;
 }
 
@@ -50,7 +49,7 @@ int Find(const StepGraph& graph, std::string_view name, int pipeline, int rank, 
 TEST(TraceReplay, GivesTheRecordedTimesOfEveryEvent) {
   for (const bool waits_are_recorded : {false, true}) {
     SCOPED_TRACE(waits_are_recorded);
-    const auto read = ReadTrace(TwoPipelines({.waits_are_recorded = waits_are_recorded}));
+    const auto read = TraceReplayReadTrace(TwoPipelines({.waits_are_recorded = waits_are_recorded}));
     ASSERT_TRUE(read->graph) << read->graph.error().message;
     const StepGraph& graph = read->graph->steps[0];
     const Replay replay = ReplayStep(graph, graph.durations);
@@ -63,7 +62,7 @@ TEST(TraceReplay, GivesTheRecordedTimesOfEveryEvent) {
 }
 
 TEST(TraceReplay, TransfersLastFromWhenTheLastOneCame) {
-  const auto read = ReadTrace(TwoPipelines({.waits_are_recorded = true}));
+  const auto read = TraceReplayReadTrace(TwoPipelines({.waits_are_recorded = true}));
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   const StepGraph& graph = read->graph->steps[0];
   for (std::size_t i = 0; i < graph.durations.size(); ++i) {
@@ -78,7 +77,7 @@ TEST(TraceReplay, TransfersLastFromWhenTheLastOneCame) {
 }
 
 TEST(TraceReplay, APipelineAloneWaitsForNoOther) {
-  const auto read = ReadTrace(TwoPipelines());
+  const auto read = TraceReplayReadTrace(TwoPipelines());
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   const StepGraph& graph = read->graph->steps[0];
   // Rank 0 is done at 93; 5 + 1 + 2 ms of collectives and optimizer.
@@ -87,7 +86,7 @@ TEST(TraceReplay, APipelineAloneWaitsForNoOther) {
 }
 
 TEST(TraceReplay, OtherDurationsMoveWhatWaitsForThem) {
-  const auto read = ReadTrace(TwoPipelines());
+  const auto read = TraceReplayReadTrace(TwoPipelines());
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   const StepGraph& graph = read->graph->steps[0];
   std::vector<Nanoseconds> durations = graph.durations;
@@ -100,7 +99,7 @@ TEST(TraceReplay, OtherDurationsMoveWhatWaitsForThem) {
 }
 
 TEST(TraceReplay, WhatWasPostedTogetherRunsTogether) {
-  const auto read = ReadTrace(TwoPipelines());
+  const auto read = TraceReplayReadTrace(TwoPipelines());
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   const StepGraph& graph = read->graph->steps[0];
   const int send = Find(graph, "forward-send", 0, 0, 1);
@@ -128,7 +127,7 @@ TEST(TraceReplay, ACollectiveTakesAnEdgeOrTwoAMember) {
       events.push_back({"optimizer-clip-main-grad", p, r, 7, 61, 62, -1});
     }
   }
-  const auto read = ReadTrace(events);
+  const auto read = TraceReplayReadTrace(events);
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   const StepGraph& graph = read->graph->steps[0];
   EXPECT_EQ(graph.nodes(), graph.events() + 3);
@@ -140,14 +139,14 @@ TEST(TraceReplay, ACollectiveTakesAnEdgeOrTwoAMember) {
 
 // The host begins each step 4 ms late; only the other steps can tell.
 TEST(TraceReplay, HostDelaysComeFromTheOtherSteps) {
-  const auto read = ReadTrace(TwoPipelines({.steps = 3, .late_ms = 4}));
+  const auto read = TraceReplayReadTrace(TwoPipelines({.steps = 3, .late_ms = 4}));
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   for (const StepGraph& graph : read->graph->steps) {
     EXPECT_EQ(graph.step->time, (1 + 4 + 131) * kMillisecond);
     EXPECT_EQ(ReplayStep(graph, graph.durations).time, graph.step->time);
     EXPECT_EQ(ReplayStep(graph, graph.durations, HostDelays::kNone).time, 132 * kMillisecond);
   }
-  const auto alone = ReadTrace(TwoPipelines({.steps = 1, .late_ms = 4}));
+  const auto alone = TraceReplayReadTrace(TwoPipelines({.steps = 1, .late_ms = 4}));
   ASSERT_TRUE(alone->graph) << alone->graph.error().message;
   EXPECT_EQ(ReplayStep(alone->graph->steps[0], alone->graph->steps[0].durations).time,
             132 * kMillisecond);
@@ -167,7 +166,7 @@ TEST(TraceReplay, AWaitOfOnePipelineIsNoHostDelay) {
     event.start_ms += 40 * (event.step - 7);
     event.end_ms += 40 * (event.step - 7);
   }
-  const auto read = ReadTrace(events);
+  const auto read = TraceReplayReadTrace(events);
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   const StepGraph& graph = read->graph->steps[1];
   EXPECT_EQ(graph.step->time, 131 * kMillisecond);

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "perseus/base/units.h"
 #include "perseus/base/index.h"
 #include "perseus/base/parallel.h"
 #include "perseus/planning/frontier/check.h"
@@ -373,7 +374,6 @@ JobPowerModel JobPowerModel::Of(const synthetic::GpuModel& gpu) {
   model.blocking_power_w = gpu.blocking_power_w;
   const auto sweep = [&](const synthetic::StageWork& work) {
     // Any duration long enough shows which clocks are of use.
-    constexpr Nanoseconds kSecond = 1'000'000'000;
     std::vector<ClockPoint> points;
     double least_time_s = 0;
     for (double mhz = gpu.highest_frequency_mhz; mhz >= gpu.lowest_frequency_mhz;

@@ -14,7 +14,7 @@ namespace perseus::synthetic {
 namespace {
 
 using ::testing::HasSubstr;
-using Kind = InstructionKind;
+using ModelProfileKind = InstructionKind;
 
 // A row of the published measurements.
 ModelProfileSpec Gpt3Xl() {
@@ -26,7 +26,7 @@ ModelProfileSpec Gpt3Xl() {
   return spec;
 }
 
-double TimeS(const profile::Profile& profile, int stage, Kind kind, int chunk = 0) {
+double TimeS(const profile::Profile& profile, int stage, ModelProfileKind kind, int chunk = 0) {
   return ToSeconds(profile.Find(stage, chunk, kind)->options.front().time);
 }
 
@@ -65,8 +65,8 @@ TEST(ModelProfile, BoundariesSayWhatAStageHolds) {
   const auto profile = SynthesizeModelProfile(Gpt3Xl());
   ASSERT_TRUE(profile);
   // Two embeddings and six blocks, six blocks, seven, five and the head.
-  EXPECT_GT(TimeS(*profile, 0, Kind::kForward), TimeS(*profile, 1, Kind::kForward));
-  EXPECT_NEAR(TimeS(*profile, 2, Kind::kForward) / TimeS(*profile, 1, Kind::kForward), 7 / 6.0,
+  EXPECT_GT(TimeS(*profile, 0, ModelProfileKind::kForward), TimeS(*profile, 1, ModelProfileKind::kForward));
+  EXPECT_NEAR(TimeS(*profile, 2, ModelProfileKind::kForward) / TimeS(*profile, 1, ModelProfileKind::kForward), 7 / 6.0,
               1e-6);
 }
 
@@ -78,22 +78,22 @@ TEST(ModelProfile, RecomputationRunsTheBlocksOnceMore) {
   const auto again = SynthesizeModelProfile(spec);
   ASSERT_TRUE(kept && again);
   // Stage 1 has nothing but blocks.
-  EXPECT_NEAR(TimeS(*again, 1, Kind::kBackward),
-              TimeS(*kept, 1, Kind::kBackward) + TimeS(*kept, 1, Kind::kForward), 3e-9);
-  EXPECT_EQ(TimeS(*again, 1, Kind::kForward), TimeS(*kept, 1, Kind::kForward));
+  EXPECT_NEAR(TimeS(*again, 1, ModelProfileKind::kBackward),
+              TimeS(*kept, 1, ModelProfileKind::kBackward) + TimeS(*kept, 1, ModelProfileKind::kForward), 3e-9);
+  EXPECT_EQ(TimeS(*again, 1, ModelProfileKind::kForward), TimeS(*kept, 1, ModelProfileKind::kForward));
 }
 
 TEST(ModelProfile, PartsOfTheBackwardPassAddUpAndRecomputeIsForward) {
   ModelProfileSpec spec = Gpt3Xl();
   spec.gpu.power_limit_w = 1e4;
-  spec.kinds = {Kind::kForward, Kind::kBackward, Kind::kBackwardInput, Kind::kBackwardWeight,
-                Kind::kRecompute};
+  spec.kinds = {ModelProfileKind::kForward, ModelProfileKind::kBackward, ModelProfileKind::kBackwardInput, ModelProfileKind::kBackwardWeight,
+                ModelProfileKind::kRecompute};
   const auto profile = SynthesizeModelProfile(spec);
   ASSERT_TRUE(profile) << profile.error().message;
-  EXPECT_NEAR(TimeS(*profile, 3, Kind::kBackward),
-              TimeS(*profile, 3, Kind::kBackwardInput) + TimeS(*profile, 3, Kind::kBackwardWeight),
+  EXPECT_NEAR(TimeS(*profile, 3, ModelProfileKind::kBackward),
+              TimeS(*profile, 3, ModelProfileKind::kBackwardInput) + TimeS(*profile, 3, ModelProfileKind::kBackwardWeight),
               3e-9);
-  EXPECT_EQ(TimeS(*profile, 3, Kind::kRecompute), TimeS(*profile, 3, Kind::kForward));
+  EXPECT_EQ(TimeS(*profile, 3, ModelProfileKind::kRecompute), TimeS(*profile, 3, ModelProfileKind::kForward));
 }
 
 //             rank 0     rank 1
@@ -108,9 +108,9 @@ TEST(ModelProfile, ChunksFollowTheModelAroundTheV) {
   spec.placement = ChunkPlacement::kV;
   const auto vee = SynthesizeModelProfile(spec);
   ASSERT_TRUE(stages && loop && vee);
-  EXPECT_EQ(TimeS(*loop, 1, Kind::kForward, 1), TimeS(*stages, 3, Kind::kForward));
-  EXPECT_EQ(TimeS(*vee, 0, Kind::kForward, 1), TimeS(*stages, 3, Kind::kForward));
-  EXPECT_EQ(TimeS(*vee, 1, Kind::kForward, 1), TimeS(*stages, 2, Kind::kForward));
+  EXPECT_EQ(TimeS(*loop, 1, ModelProfileKind::kForward, 1), TimeS(*stages, 3, ModelProfileKind::kForward));
+  EXPECT_EQ(TimeS(*vee, 0, ModelProfileKind::kForward, 1), TimeS(*stages, 3, ModelProfileKind::kForward));
+  EXPECT_EQ(TimeS(*vee, 1, ModelProfileKind::kForward, 1), TimeS(*stages, 2, ModelProfileKind::kForward));
 }
 
 TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
@@ -130,9 +130,9 @@ TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
               HasSubstr("cannot fill 28 parts"));
   EXPECT_THAT(message([](Spec& spec) { spec.workload = {.model = "x"}; }), HasSubstr("is unknown"));
   EXPECT_THAT(message([](Spec& spec) { spec.kinds = {}; }), HasSubstr("no instruction kind"));
-  EXPECT_THAT(message([](Spec& spec) { spec.kinds = {Kind::kLoad}; }), HasSubstr("time of load"));
+  EXPECT_THAT(message([](Spec& spec) { spec.kinds = {ModelProfileKind::kLoad}; }), HasSubstr("time of load"));
   EXPECT_THAT(message([](Spec& spec) {
-                spec.kinds = {Kind::kForward, Kind::kForward};
+                spec.kinds = {ModelProfileKind::kForward, ModelProfileKind::kForward};
               }),
               HasSubstr("forward is there twice"));
   EXPECT_THAT(message([](Spec& spec) { spec.gpu.power_limit_w = 50; }), HasSubstr("raise it"));

@@ -38,7 +38,7 @@ LayerWork LayerNamed(const ModelWorkload& workload, std::string_view name) {
   return {};
 }
 
-std::string MessageFor(const ModelWorkload& workload) {
+std::string ModelZooMessageFor(const ModelWorkload& workload) {
   const auto layers = LayersOf(workload);
   return layers ? "no error" : layers.error().message;
 }
@@ -138,15 +138,15 @@ TEST(ModelZoo, TensorParallelismDividesProductsAndAddsAllReduces) {
 }
 
 TEST(ModelZoo, WhatItCannotMakeIsAnErrorWithARemedy) {
-  EXPECT_THAT(MessageFor({.model = "gpt5"}), HasSubstr("choose one of gpt3-xl, gpt3-2.7b"));
-  EXPECT_THAT(MessageFor({.model = "gpt3-xl", .microbatch_size = 0}),
+  EXPECT_THAT(ModelZooMessageFor({.model = "gpt5"}), HasSubstr("choose one of gpt3-xl, gpt3-2.7b"));
+  EXPECT_THAT(ModelZooMessageFor({.model = "gpt3-xl", .microbatch_size = 0}),
               HasSubstr("microbatch size 0 is out of range"));
-  EXPECT_THAT(MessageFor({.model = "gpt3-xl", .sequence_length = -1}),
+  EXPECT_THAT(ModelZooMessageFor({.model = "gpt3-xl", .sequence_length = -1}),
               HasSubstr("sequence length -1 is out of range"));
-  EXPECT_THAT(MessageFor({.model = "gpt3-xl", .tensor_parallel = 3}), HasSubstr("a divisor"));
-  EXPECT_THAT(MessageFor({.model = "wide-resnet101_8", .sequence_length = 8}),
+  EXPECT_THAT(ModelZooMessageFor({.model = "gpt3-xl", .tensor_parallel = 3}), HasSubstr("a divisor"));
+  EXPECT_THAT(ModelZooMessageFor({.model = "wide-resnet101_8", .sequence_length = 8}),
               HasSubstr("leave the sequence length out"));
-  EXPECT_THAT(MessageFor({.model = "wide-resnet101_8", .tensor_parallel = 2}),
+  EXPECT_THAT(ModelZooMessageFor({.model = "wide-resnet101_8", .tensor_parallel = 2}),
               HasSubstr("not tensor parallel"));
 }
 

@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 
+#include "perseus/base/units.h"
 #include "perseus/base/clock.h"
 #include "perseus/simulation/trainer/child_process.h"
 #include "perseus/base/file_descriptor.h"
@@ -21,7 +22,6 @@
 namespace perseus::trainer {
 namespace {
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
 // After the first bad news: the others' come, and tell who was the first.
 constexpr Nanoseconds kHearingOut = kSecond / 2;
 // For ranks to give their GPUs back when they are told to end.

@@ -6,13 +6,12 @@
 #include <cmath>
 #include <vector>
 
+#include "perseus/base/units.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus::virtual_gpu {
 namespace {
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
-constexpr Nanoseconds kMillisecond = 1'000'000;
 constexpr device::Setting k500{500, 500};
 
 // 100, 200, ... 1000 MHz. Thermal: 30 C idle, and never hot at the powers used here.
@@ -108,11 +107,11 @@ TEST(VirtualGpu, RestsAsToldOnceDone) {
   VirtualGpu gpu(Model(), 1, 0);
   EXPECT_EQ(gpu.ReadAt(kSecond).power_w, 50);
   EXPECT_EQ(gpu.ReadAt(kSecond).sm_clock_mhz, 100);
-  EXPECT_EQ(device::Describe(gpu.ReadAt(kSecond).limits), "idle");
+  EXPECT_EQ(Describe(gpu.ReadAt(kSecond).limits), "idle");
   gpu.SetRest(Rest::kBlocking, kSecond);
   EXPECT_EQ(gpu.ReadAt(kSecond).power_w, 80);
   EXPECT_EQ(gpu.ReadAt(kSecond).sm_clock_mhz, 1000);
-  EXPECT_EQ(device::Describe(gpu.ReadAt(kSecond).limits), "");
+  EXPECT_EQ(Describe(gpu.ReadAt(kSecond).limits), "");
   gpu.Begin(Work(1), kSecond);
   EXPECT_EQ(gpu.ReadAt(kSecond).power_w, 300);
   // 1 s idle, 1 s of work, 1 s of waiting.
@@ -134,7 +133,7 @@ TEST(VirtualGpu, ALockLandsAfterTheLatency) {
   const VirtualGpuReading after = gpu.ReadAt(kSecond / 2);
   EXPECT_EQ(after.sm_clock_mhz, 500);
   EXPECT_EQ(after.lock, k500);
-  EXPECT_EQ(device::Describe(after.limits), "a clock setting");
+  EXPECT_EQ(Describe(after.limits), "a clock setting");
   EXPECT_EQ(gpu.FinishTime(), 3 * kSecond / 2);
 }
 
@@ -213,7 +212,7 @@ TEST(VirtualGpu, ThePowerLimitLowersTheClock) {
   gpu.SetPowerLimit(device::Setting{200'000, 200'000}, 0);
   const VirtualGpuReading reading = gpu.ReadAt(0);
   EXPECT_EQ(reading.sm_clock_mhz, 800);
-  EXPECT_EQ(device::Describe(reading.limits), "power limit");
+  EXPECT_EQ(Describe(reading.limits), "power limit");
   EXPECT_DOUBLE_EQ(reading.power_w, 260 / 1.4);
   EXPECT_EQ(gpu.FinishTime(), 14 * kSecond / 10);
   // No clock keeps to it.
@@ -228,11 +227,11 @@ TEST(VirtualGpu, AThrottleHoldsTheClockDown) {
   gpu.Begin(Work(1), 0);
   gpu.SetThrottle(555, kSecond / 2);
   EXPECT_EQ(gpu.ReadAt(kSecond / 2).sm_clock_mhz, 500);
-  EXPECT_EQ(device::Describe(gpu.ReadAt(kSecond / 2).limits), "too hot");
+  EXPECT_EQ(Describe(gpu.ReadAt(kSecond / 2).limits), "too hot");
   EXPECT_EQ(gpu.FinishTime(), 3 * kSecond / 2);
   // A lock below it has nothing to fear from it.
   gpu.RequestLock(k500, kSecond);
-  EXPECT_EQ(device::Describe(gpu.ReadAt(kSecond).limits), "a clock setting");
+  EXPECT_EQ(Describe(gpu.ReadAt(kSecond).limits), "a clock setting");
   gpu.RequestLock(std::nullopt, kSecond);
   gpu.SetThrottle(std::nullopt, kSecond);
   EXPECT_EQ(gpu.FinishTime(), 5 * kSecond / 4);
@@ -250,12 +249,12 @@ TEST(VirtualGpu, HeatThrottlesUntilItHasCooled) {
   EXPECT_EQ(gpu.ReadAt(hot - 10).sm_clock_mhz, 1000);
   EXPECT_NEAR(gpu.ReadAt(hot).temperature_c, 60, 1e-6);
   EXPECT_EQ(gpu.ReadAt(hot + 10).sm_clock_mhz, 500);
-  EXPECT_EQ(device::Describe(gpu.ReadAt(hot + 10).limits), "too hot");
+  EXPECT_EQ(Describe(gpu.ReadAt(hot + 10).limits), "too hot");
   // From there towards 40 C (100 W): 50 C after 10 s * ln(20/10).
   const Nanoseconds cool = hot + ToNanoseconds(10 * std::log(2));
   EXPECT_EQ(gpu.ReadAt(cool - 10).sm_clock_mhz, 500);
   EXPECT_EQ(gpu.ReadAt(cool + 10).sm_clock_mhz, 1000);
-  EXPECT_EQ(device::Describe(gpu.ReadAt(cool + 10).limits), "");
+  EXPECT_EQ(Describe(gpu.ReadAt(cool + 10).limits), "");
   EXPECT_NEAR(gpu.ReadAt(cool + 10).energy_j, 3000 * std::log(2.5) + 1000 * std::log(2), 1e-4);
   // From 50 to 60 C it takes 10 s * ln(30/20): a cycle is 4.055 s at full rate and 6.931 s at half.
   // 9.163 + 6.931/2 s are done by now, and the rest takes 11 whole cycles of 7.520 s and a part.

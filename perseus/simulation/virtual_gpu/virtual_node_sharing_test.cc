@@ -53,7 +53,7 @@ class VirtualNodeSharingTest : public VirtualNodeTest {
     return *node;
   }
 
-  std::filesystem::path description_ = device::Describe("rate = 1000\n" + std::string(kTwoGpus));
+  std::filesystem::path description_ = Describe("rate = 1000\n" + std::string(kTwoGpus));
 };
 
 TEST_F(VirtualNodeSharingTest, WhatOneProcessSetsAnotherSees) {
@@ -183,7 +183,7 @@ TEST_F(VirtualNodeSharingTest, AKilledWorkerLeavesItsGpu) {
     const auto view = node.Look(1);
     EXPECT_EQ(view->worker_pid, 0);
     EXPECT_FALSE(view->reading.is_running);
-    EXPECT_EQ(perseus::device::Describe(view->reading.limits), "idle");
+    EXPECT_EQ(device::Describe(view->reading.limits), "idle");
     EXPECT_TRUE(node.OpenWorker(1));
   }
 }

@@ -18,7 +18,7 @@ class VirtualNodeFakeClockTest : public VirtualNodeTest {
   static constexpr device::Setting k500{500, 500};
 
   void OpenNode(std::string_view text = kTwoGpus) {
-    auto opened = VirtualNode::Open(device::Describe(text), clock_);
+    auto opened = VirtualNode::Open(Describe(text), clock_);
     ASSERT_TRUE(opened) << opened.error().message;
     node_ = std::make_unique<VirtualNode>(std::move(*opened));
     devices_ = node_->Devices();
@@ -65,7 +65,7 @@ TEST_F(VirtualNodeFakeClockTest, AClockIsLockedAndReadBack) {
   const auto limited = device_->ReadEffect(device::Control::kSmClock, k500);
   EXPECT_EQ(limited->state, device::EffectState::kLimited);
   EXPECT_EQ(limited->sm_clock_mhz, 300);
-  EXPECT_EQ(perseus::device::Describe(limited->limits), "a clock setting, too hot");
+  EXPECT_EQ(device::Describe(limited->limits), "a clock setting, too hot");
   ASSERT_TRUE(node_->SetThrottle(0, std::nullopt));
 
   ASSERT_TRUE(device_->Apply(device::Control::kSmClock, std::nullopt));
@@ -82,7 +82,7 @@ TEST_F(VirtualNodeFakeClockTest, AnIdleGpusClockTellsNothing) {
   ASSERT_TRUE(device_->Apply(device::Control::kSmClock, k500));
   clock_->Advance(kSecond);
   EXPECT_EQ(device_->ReadEffect(device::Control::kSmClock, k500)->state, device::EffectState::kPending);
-  EXPECT_EQ(perseus::device::Describe(device_->Read()->limits), "idle");
+  EXPECT_EQ(device::Describe(device_->Read()->limits), "idle");
 }
 
 TEST_F(VirtualNodeFakeClockTest, OtherControlsAreThereAtOnce) {
@@ -223,7 +223,7 @@ TEST_F(VirtualNodeFakeClockTest, TheStateOutlivesWhoOpenedIt) {
 TEST_F(VirtualNodeFakeClockTest, AStateOfSomethingElseIsRefused) {
   OpenNode();
   const auto error = [&](std::string_view text) {
-    return VirtualNode::Open(device::Describe(text), clock_).error().message;
+    return VirtualNode::Open(Describe(text), clock_).error().message;
   };
   const std::string two_gpus(kTwoGpus);
   const std::string state = (directory_ / "box.toml.state").string();
@@ -258,14 +258,14 @@ TEST_F(VirtualNodeFakeClockTest, WhatCannotBeOpenedSaysWhy) {
   EXPECT_THAT(OpenVirtualNode(directory_ / "none.toml").error().message,
               HasSubstr("none.toml: cannot read: No such file or directory"));
   const auto failed =
-      OpenVirtualNode(device::Describe("state = \"no/such/place\"\n" + std::string(kTwoGpus)));
+      OpenVirtualNode(Describe("state = \"no/such/place\"\n" + std::string(kTwoGpus)));
   EXPECT_EQ(failed.error().kind, ErrorKind::kSystem);
   EXPECT_THAT(failed.error().message, HasSubstr("No such file or directory"));
 }
 
 TEST_F(VirtualNodeFakeClockTest, WorkerQueuesOneAndIsToldWhenItsRunsWere) {
   const auto clock = std::make_shared<FakeClock>();
-  const auto node = VirtualNode::Open(device::Describe(kTwoGpus), clock);
+  const auto node = VirtualNode::Open(Describe(kTwoGpus), clock);
   ASSERT_TRUE(node);
   auto worker = node->OpenWorker(0);
   ASSERT_TRUE(worker);
@@ -287,7 +287,7 @@ TEST_F(VirtualNodeFakeClockTest, WorkerQueuesOneAndIsToldWhenItsRunsWere) {
 
 TEST_F(VirtualNodeFakeClockTest, RealAndVirtualTimeAreToldFromEachOther) {
   const auto clock = std::make_shared<FakeClock>(5 * kSecond);
-  const auto node = VirtualNode::Open(device::Describe(kTwoGpus), clock);
+  const auto node = VirtualNode::Open(Describe(kTwoGpus), clock);
   ASSERT_TRUE(node);
   EXPECT_EQ(node->ToVirtual(7 * kSecond), 2 * kSecond);
   EXPECT_EQ(node->ToReal(2 * kSecond), 7 * kSecond);
