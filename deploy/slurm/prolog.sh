@@ -57,7 +57,7 @@ prepare() {
   if chgrp "$group" "$new" 2>/dev/null; then
     chmod 2775 "$new" || return
   else
-    say "there is no group $group, so a node process of that name cannot give the job orders"
+    say "there is no group $group, so a node process of that name cannot give the job assignment"
     chmod 0755 "$new" || return
   fi
   mv -T "$new" "$jobs/$SLURM_JOB_ID"

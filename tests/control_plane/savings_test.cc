@@ -24,7 +24,7 @@ class SavingsTest : public ServedJobs {
     const auto tune = [&] {
       return Run(
           fmt::format("tune {0} --job {1}.toml --blocking-power 0 --budget-steps 60 "
-                      "--frequencies 6 --steps-per-round 9 --orders-take 0.4 -o {2}",
+                      "--frequencies 6 --steps-per-round 9 --assignment-delay 0.4 -o {2}",
                       directory, job.key, tuned));
     };
     Outcome outcome = tune();
@@ -52,10 +52,10 @@ class SavingsTest : public ServedJobs {
     const std::vector<TrueStep> steps = TrueStepsOf(job.key + ".record.csv");
     bool is_as_fast = false;
     for (const Steady& window : windows) {
-      const json& orders = window.job.at("orders");
+      const json& assignment = window.job.at("assignment");
       const Promise promise{window.job.at("saving_percent").get<double>() / 100,
-                            orders.at("time_s").get<double>(),
-                            orders.at("baseline").at("time_s").get<double>()};
+                            assignment.at("time_s").get<double>(),
+                            assignment.at("baseline").at("time_s").get<double>()};
       is_as_fast = IsAsFast(promise, steps, before, window.steps) || is_as_fast;
     }
     EXPECT_TRUE(is_as_fast) << "slower than promised, three times";

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "perseus/runtime/client/clock_asker.h"
+#include "perseus/runtime/client/clock_requester.h"
 #include "perseus/runtime/client/clock_table.h"
 #include "perseus/runtime/client/handover.h"
 #include "perseus/runtime/client/hot_path.h"
@@ -25,7 +25,7 @@ struct SessionCore {
   Warnings warnings;
   Ring<Event> events;
   Handover<ClockTable> tables;
-  ClockAsker asker;
+  ClockRequester asker;
   HotCounters counters;
   HotTrouble trouble;
   StreamTimer streams;

@@ -1,4 +1,4 @@
-#include "perseus/runtime/client/clock_asker.h"
+#include "perseus/runtime/client/clock_requester.h"
 
 #include "perseus/base/clock.h"
 #include <ctime>
@@ -8,7 +8,7 @@
 #include "perseus/runtime/client/clock_table.h"
 
 namespace perseus::client {
-bool ClockAsker::TryAsk(int frequency_mhz) {
+bool ClockRequester::TryAsk(int frequency_mhz) {
   // Ordered against Rest: see there.
   if (!may_set_clocks() || frequency_mhz == wanted_.load(std::memory_order_seq_cst)) return true;
   if (is_busy_.test_and_set(std::memory_order_acquire)) return false;
@@ -17,14 +17,14 @@ bool ClockAsker::TryAsk(int frequency_mhz) {
   return true;
 }
 
-int ClockAsker::ClockFor(int frequency_mhz) {
+int ClockRequester::ClockFor(int frequency_mhz) {
   if (is_busy_.test_and_set(std::memory_order_acquire)) return frequency_mhz;
   const int clock = lease_ == nullptr ? 0 : NearestFaster(lease_->sm_clocks_mhz, frequency_mhz);
   Unlock();
   return clock;
 }
 
-void ClockAsker::Publish(int frequency_mhz) {
+void ClockRequester::Publish(int frequency_mhz) {
   const int clock = NearestFaster(lease_->sm_clocks_mhz, frequency_mhz);
   wanted_.store(frequency_mhz, std::memory_order_relaxed);
   if (clock != frequency_mhz && lacking_mhz() == 0) lacking_mhz_.store(frequency_mhz);
@@ -38,12 +38,12 @@ void ClockAsker::Publish(int frequency_mhz) {
   static_cast<void>(asks_.Push({now, sequence, clock}));
 }
 
-void ClockAsker::Lock() {
+void ClockRequester::Lock() {
   // Whoever holds it is done within a microsecond, or was preempted.
   while (is_busy_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
 }
 
-std::unique_ptr<Lease> ClockAsker::UseLease(std::unique_ptr<Lease> lease) {
+std::unique_ptr<Lease> ClockRequester::UseLease(std::unique_ptr<Lease> lease) {
   Lock();
   std::swap(lease, lease_);
   wanted_.store(0, std::memory_order_relaxed);
@@ -54,7 +54,7 @@ std::unique_ptr<Lease> ClockAsker::UseLease(std::unique_ptr<Lease> lease) {
   return lease;
 }
 
-void ClockAsker::Rest(const std::atomic<bool>& is_in_step) {
+void ClockRequester::Rest(const std::atomic<bool>& is_in_step) {
   if (wanted_mhz() == 0) return;
   Lock();
   // A step that begins is marked before it looks at what is wanted, and this is the other way
@@ -69,11 +69,11 @@ void ClockAsker::Rest(const std::atomic<bool>& is_in_step) {
   Unlock();
 }
 
-void ClockAsker::Beat() {
+void ClockRequester::Beat() {
   if (lease_ != nullptr) lease_->publisher.Beat();
 }
 
-protocol::ClockAnswer ClockAsker::Answer() const {
+protocol::ClockAnswer ClockRequester::Answer() const {
   return lease_ != nullptr ? lease_->publisher.answer(0) : protocol::ClockAnswer{};
 }
 
