@@ -7,10 +7,10 @@
 #include <iostream>
 #include <optional>
 
-#include "tests/closed_loop/closed_loop_job.h"
 #include "perseus/base/clock.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/job_logs.h"
+#include "tests/closed_loop/closed_loop_job.h"
 
 namespace perseus {
 namespace {
@@ -38,8 +38,8 @@ class ClosedLoopTest : public ClosedLoopJob {
   void ExpectPromiseKept(const Promise& promise, const Steps& before, const Steps& after) {
     EXPECT_TRUE(IsAsFast(promise, TrueSteps(), before, after)) << Read("trainer.out");
   }
-  // The same of a job of 16 steps, under assignment from step 8 on. A machine that is busy for a second
-  // makes steps late, and a plan that is slow is late each time.
+  // The same of a job of 16 steps, under assignment from step 8 on. A machine that is busy for a
+  // second makes steps late, and a plan that is slow is late each time.
   void ExpectPromiseKeptInOneOfThree(const Promise& promise) {
     for (int attempt = 0; attempt < 3; ++attempt) {
       StartTrainer("--steps 16");

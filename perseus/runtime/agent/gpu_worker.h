@@ -36,11 +36,11 @@
 #include <thread>
 #include <vector>
 
+#include "perseus/base/file_descriptor.h"
 #include "perseus/base/mutex.h"
 #include "perseus/base/units.h"
 #include "perseus/runtime/device/device.h"
 #include "perseus/runtime/protocol/clock_channel.h"
-#include "perseus/base/file_descriptor.h"
 
 namespace perseus::agent {
 
@@ -86,7 +86,7 @@ struct GpuSnapshot {
   std::string reading_trouble;
   std::string setting_trouble;
   std::optional<ControlSetting> setting;  // The SM clock that the driver took from us last.
-  std::optional<device::Effect> effect;           // Of that setting, as of the last look.
+  std::optional<device::Effect> effect;   // Of that setting, as of the last look.
   bool is_serving = false;
   bool is_restoring = false;
   // Since when the driver has not answered the worker's call; 0: no call is out.
@@ -105,7 +105,8 @@ class GpuWorker {
     std::chrono::milliseconds last_retry{5000};  // up to this.
   };
 
-  explicit GpuWorker(std::unique_ptr<device::Device> device) : GpuWorker(std::move(device), Periods{}) {}
+  explicit GpuWorker(std::unique_ptr<device::Device> device)
+      : GpuWorker(std::move(device), Periods{}) {}
   GpuWorker(std::unique_ptr<device::Device> device, Periods periods);
   // Gives nothing back: call Restore first and wait for it. Waits for a driver's call that is out.
   ~GpuWorker();
@@ -135,7 +136,8 @@ class GpuWorker {
   bool RunAssignment();
   bool HasRequest() const;
   void ServeRequest();
-  void SwitchTo(const protocol::ClockRequest& request, const std::optional<device::Setting>& target);
+  void SwitchTo(const protocol::ClockRequest& request,
+                const std::optional<device::Setting>& target);
   void AttemptRestore();
   device::DeviceResult<void> PutBack(const ControlSetting& wanted);
   void SleepUntilNeeded(const std::stop_token& stop);

@@ -1,9 +1,9 @@
 #include "perseus/runtime/client/clock_requester.h"
 
-#include "perseus/base/clock.h"
 #include <ctime>
 #include <thread>
 #include <utility>
+#include "perseus/base/clock.h"
 
 #include "perseus/runtime/client/clock_table.h"
 

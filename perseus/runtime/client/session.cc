@@ -1,9 +1,9 @@
 #include "perseus/runtime/client/session.h"
 
-#include "perseus/base/clock.h"
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
+#include "perseus/base/clock.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -24,7 +24,8 @@
 namespace perseus::client {
 namespace {
 
-constexpr Nanoseconds kSessionTimeout = 1'000'000'000;  // With the keeper, when the session is closed.
+constexpr Nanoseconds kSessionTimeout =
+    1'000'000'000;  // With the keeper, when the session is closed.
 
 Nanoseconds TimeOf(clockid_t clock) {
   timespec now{};
@@ -73,7 +74,8 @@ ChosenGpu FindGpu(SessionCore& core) {
 }
 
 // How the keeper comes by an agent; empty if there is to be none.
-std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core, const device::Device* device) {
+std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core,
+                                                        const device::Device* device) {
   const Settings& settings = core.settings;
   if (settings.agent.empty() || settings.agent == "off") return {};
   if (settings.agent != "own") {
@@ -209,7 +211,8 @@ void Session::InstructionBegin(int kind, int microbatch, int chunk) {
   timing_ = Timing::kNone;
   if (!IsInstruction(kind, microbatch, chunk)) return;
   timing_ = Timing::kHost;
-  Ask(hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, MonotonicNow()));
+  Ask(hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk},
+                            MonotonicNow()));
   hot_.SetFrequency(core_->asker.published_mhz());
 }
 
