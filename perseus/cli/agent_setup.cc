@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "perseus/base/file.h"
+#include "perseus/base/host.h"
 #include "perseus/runtime/node_devices/open_devices.h"
 
 namespace perseus::cli {
@@ -34,13 +34,6 @@ Result<agent::GpuKeeper::Setup::Resting> ParseResting(const std::string& text) {
 }
 
 }  // namespace
-
-Result<std::string> BootId() {
-  auto text = ReadFile("/proc/sys/kernel/random/boot_id");
-  if (!text) return Fail(text);
-  while (!text->empty() && text->back() == '\n') text->pop_back();
-  return *std::move(text);
-}
 
 Result<agent::GpuKeeper::Setup> SetUpGpus(const std::string& which, const std::string& state,
                                    const std::vector<std::string>& resting, spdlog::logger& log) {

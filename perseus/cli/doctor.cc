@@ -13,6 +13,7 @@
 #include "perseus/runtime/agent/doctor.h"
 #include "perseus/runtime/agent/latency_check.h"
 #include "perseus/base/file.h"
+#include "perseus/base/host.h"
 #include "perseus/runtime/node_devices/open_devices.h"
 #include "perseus/runtime/protocol/unix_socket.h"
 #include "perseus/cli/standard_output.h"

@@ -16,6 +16,7 @@
 #include "perseus/simulation/trainer/message.h"
 #include "perseus/simulation/trainer/rank_process.h"
 #include "perseus/simulation/trainer/training.h"
+#include "perseus/simulation/virtual_gpu/shared_clock.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
 
@@ -275,6 +276,8 @@ Result<void> RunParent(const TrainerFlags& flags) {
       return FailAs(ErrorKind::kSystem, "{}: cannot make this directory: {}", directory,
                     error.message());
     }
+    const auto& clock = options.nodes.front().node.spec().clock;
+    if (auto set = virtual_gpu::SetClockOfJob(directory, clock); !set) return set;
   }
   if (!flags.plan.empty()) options.environment.emplace_back("PERSEUS_PLAN", flags.plan);
   auto command = OwnCommand();

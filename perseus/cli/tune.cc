@@ -16,6 +16,7 @@
 #include "perseus/runtime/tuner/tuning.h"
 #include "perseus/cli/signals.h"
 #include "perseus/cli/standard_output.h"
+#include "perseus/simulation/virtual_gpu/shared_clock.h"
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/verbs.h"
 
@@ -183,8 +184,10 @@ Result<void> RunTune(const TuneFlags& flags) {
   };
   const BlockingPower blocking_power =
       options.job.model.blocking_power_w > 0 ? BlockingPower::kGiven : BlockingPower::kMeasured;
-  RealClock clock;
-  const auto result = tuner::Tune(options, clock);
+  const auto clock = virtual_gpu::OpenClockOfJob(flags.directory);
+  if (!clock) return Fail(clock);
+  const auto taking_part = (*clock)->TakePart(Clock::Part::kFollows);
+  const auto result = tuner::Tune(options, **clock);
   if (!result) return Fail(result);
   if (auto written = WriteResults(flags, *result); !written) return written;
   return Print(flags.as_json ? FormatJson(*result) : FormatText(*result, blocking_power));

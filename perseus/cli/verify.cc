@@ -13,6 +13,7 @@
 #include "perseus/cli/progress_bar.h"
 #include "perseus/cli/signals.h"
 #include "perseus/cli/standard_output.h"
+#include "perseus/simulation/virtual_gpu/shared_clock.h"
 #include "perseus/cli/verbs.h"
 
 namespace perseus::cli {
@@ -135,13 +136,15 @@ Result<void> RunVerify(const VerifyFlags& flags) {
   options.seed = static_cast<std::uint64_t>(flags.seed);
   options.patience = ToNanoseconds(flags.timeout_s);
   options.should_end = [&] { return signals->HaveCome(); };
-  RealClock clock;
+  const auto clock = virtual_gpu::OpenClockOfJob(flags.directory);
+  if (!clock) return Fail(clock);
+  const auto taking_part = (*clock)->TakePart(Clock::Part::kFollows);
   std::optional<tuner::Verification> verification;
   {
     ProgressBar bar;
     bar.Begin("verify", 1);
     options.progress = [&](double part) { bar.Update(part); };
-    auto verified = tuner::Verify(options, clock);
+    auto verified = tuner::Verify(options, **clock);
     if (!verified) return Fail(verified);
     verification = *std::move(verified);
   }

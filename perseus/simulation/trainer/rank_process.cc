@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -30,7 +29,6 @@ namespace {
 constexpr Nanoseconds kLead = 3'000'000;
 // A clock that lands brings an end nearer, and nobody says so: look again this often at least.
 constexpr Nanoseconds kLeastLook = 2'000'000;
-constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
 
 // The ABI's numbers are those of the computations.
 static_assert(static_cast<int>(InstructionKind::kForward) == PERSEUS_FORWARD &&
@@ -47,7 +45,7 @@ using Session = std::unique_ptr<perseus_session, CloseSession>;
 class RankProcess {
  public:
   RankProcess(const virtual_gpu::VirtualNode& node, const RankProcessOptions& options, virtual_gpu::VirtualWorker worker)
-      : node_(node), options_(options), worker_(std::move(worker)) {}
+      : node_(node), options_(options), clock_(*node.clock()), worker_(std::move(worker)) {}
 
   Result<void> Run();
 
@@ -59,7 +57,7 @@ class RankProcess {
     std::optional<Nanoseconds> told_end;  // What others were told.
     bool has_begun = false;               // The client library was told.
   };
-  // Real time.
+  // By the clock.
   struct RealRun {
     Nanoseconds begin = 0;
     Nanoseconds finish = 0;
@@ -87,7 +85,7 @@ class RankProcess {
 
   const virtual_gpu::VirtualNode& node_;
   const RankProcessOptions& options_;
-  RealClock clock_;
+  Clock& clock_;
   virtual_gpu::VirtualWorker worker_;
   Session session_;
   FileDescriptor signals_;
@@ -105,7 +103,7 @@ class RankProcess {
   std::map<std::pair<std::int64_t, Tensor>, Nanoseconds> arrived_;  // By step.
   std::set<int> gone_peers_;                                        // They hung up.
   Nanoseconds last_end_ = 0;
-  Nanoseconds wake_at_ = kNever;
+  Nanoseconds wake_at_ = Clock::kNever;
   RankStatistics statistics_;
 };
 
@@ -136,8 +134,9 @@ Result<void> RankProcess::Open() {
 
 Result<void> RankProcess::Run() {
   if (auto opened = Open(); !opened) return opened;
+  const auto part = clock_.TakePart(Clock::Part::kFollows);
   while (!is_stopping_) {
-    wake_at_ = kNever;
+    wake_at_ = Clock::kNever;
     if (auto acted = Act(); !acted) return acted;
     if (is_stopping_) break;
     if (auto waited = Wait(); !waited) return waited;
@@ -339,13 +338,7 @@ Result<void> RankProcess::Wait() {
   for (const auto& [peer, socket] : options_.peers) {
     polled.push_back({gone_peers_.contains(peer) ? -1 : socket, POLLIN, 0});
   }
-  const Nanoseconds left =
-      wake_at_ == kNever ? kNever : std::max<Nanoseconds>(0, wake_at_ - clock_.Now());
-  const timespec timeout{left / 1'000'000'000, left % 1'000'000'000};
-  if (ppoll(polled.data(), polled.size(), wake_at_ == kNever ? nullptr : &timeout, nullptr) < 0 &&
-      errno != EINTR) {
-    return FailAs(ErrorKind::kSystem, "cannot wait: {}", std::strerror(errno));
-  }
+  clock_.Poll(polled, wake_at_);
   if (polled[1].revents != 0) {
     is_stopping_ = true;
     return DescribeSignal();

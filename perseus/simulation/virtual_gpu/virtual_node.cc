@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "perseus/simulation/virtual_gpu/shared_clock.h"
 #include "perseus/simulation/virtual_gpu/virtual_device.h"
 
 namespace perseus::virtual_gpu {
@@ -13,6 +14,12 @@ Result<VirtualNode> VirtualNode::Open(const std::filesystem::path& description,
                                       std::shared_ptr<Clock> clock) {
   const auto spec = ReadVirtualNode(description);
   if (!spec) return Fail(spec);
+  if (clock == nullptr && !spec->clock.empty()) {
+    auto shared = SharedClock::Open(spec->clock);
+    if (!shared) return Fail(shared);
+    clock = *std::move(shared);
+  }
+  if (clock == nullptr) clock = std::make_shared<RealClock>();
   auto memory = VirtualNodeMemory::Open(*spec, std::move(clock));
   if (!memory) return Fail(memory);
   return VirtualNode(std::move(*memory));
@@ -20,6 +27,7 @@ Result<VirtualNode> VirtualNode::Open(const std::filesystem::path& description,
 
 device::DeviceList VirtualNode::Devices() const {
   device::DeviceList list;
+  list.clock = clock();
   for (int gpu = 0; gpu < spec().gpus; ++gpu)
     list.devices.push_back(MakeVirtualDevice(memory_, gpu));
   std::sort(list.devices.begin(), list.devices.end(),
