@@ -39,9 +39,12 @@ class Clock {
 
   // While the returned value lives, the calling thread takes part in the time of a SharedClock
   // (perseus/simulation/virtual_gpu/shared_clock.h), which then stands still unless the thread
-  // waits in one of the calls above. kLeads: the time need not go at the pace of real time. Null
-  // with clocks that go by themselves.
-  enum class Part { kFollows, kLeads };
+  // waits in one of the calls above. Null with clocks that go by themselves.
+  enum class Part {
+    kFollows,
+    kPeriodic,  // Waits for little but time, and a few milliseconds more do not matter.
+    kLeads,     // While it takes part, time need not go at the pace of real time.
+  };
   virtual std::shared_ptr<void> TakePart(Part /*part*/) { return nullptr; }
 };
 

@@ -186,7 +186,7 @@ Result<void> RunTune(const TuneFlags& flags) {
       options.job.model.blocking_power_w > 0 ? BlockingPower::kGiven : BlockingPower::kMeasured;
   const auto clock = virtual_gpu::OpenClockOfJob(flags.directory);
   if (!clock) return Fail(clock);
-  const auto taking_part = (*clock)->TakePart(Clock::Part::kFollows);
+  const auto taking_part = (*clock)->TakePart(Clock::Part::kPeriodic);
   const auto result = tuner::Tune(options, **clock);
   if (!result) return Fail(result);
   if (auto written = WriteResults(flags, *result); !written) return written;

@@ -138,7 +138,7 @@ Result<void> RunVerify(const VerifyFlags& flags) {
   options.should_end = [&] { return signals->HaveCome(); };
   const auto clock = virtual_gpu::OpenClockOfJob(flags.directory);
   if (!clock) return Fail(clock);
-  const auto taking_part = (*clock)->TakePart(Clock::Part::kFollows);
+  const auto taking_part = (*clock)->TakePart(Clock::Part::kPeriodic);
   std::optional<tuner::Verification> verification;
   {
     ProgressBar bar;

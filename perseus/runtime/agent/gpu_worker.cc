@@ -309,7 +309,7 @@ void GpuWorker::SleepUntilNeeded(const std::stop_token& stop) {
 // ---- The observer ----
 
 void GpuWorker::Observe(const std::stop_token& stop) {
-  const auto part = clock_->TakePart(Clock::Part::kFollows);
+  const auto part = clock_->TakePart(Clock::Part::kPeriodic);
   while (!stop.stop_requested()) {
     auto telemetry = device_->Read();
     bool is_serving = false;

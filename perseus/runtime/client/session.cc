@@ -90,7 +90,7 @@ std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core, const
 
 void RunKeeper(Keeper& keeper, SessionCore& core) {
   Clock& clock = *core.clock;
-  const auto part = clock.TakePart(Clock::Part::kFollows);
+  const auto part = clock.TakePart(Clock::Part::kPeriodic);
   LiveSession& live = core.live();
   try {
     while (live.is_over.load() == 0) {

@@ -26,6 +26,7 @@
 namespace perseus::trainer {
 namespace {
 
+// In real time.
 constexpr Nanoseconds kLead = 3'000'000;
 // A clock that lands brings an end nearer, and nobody says so: look again this often at least.
 constexpr Nanoseconds kLeastLook = 2'000'000;
@@ -68,6 +69,7 @@ class RankProcess {
   void BeginStep();
   Result<void> Fill();
   Result<void> Follow(InFlight& flight, bool is_first);
+  Nanoseconds NextLook(const RealRun& run, Nanoseconds now, Nanoseconds end) const;
   Result<void> Tell(InFlight& flight, Nanoseconds end);
   void Begin(InFlight& flight);
   void End(const InFlight& flight, const RealRun& run);
@@ -86,6 +88,7 @@ class RankProcess {
   const virtual_gpu::VirtualNode& node_;
   const RankProcessOptions& options_;
   Clock& clock_;
+  std::shared_ptr<void> part_;  // In a virtual time: then nobody is woken late.
   virtual_gpu::VirtualWorker worker_;
   Session session_;
   FileDescriptor signals_;
@@ -134,7 +137,7 @@ Result<void> RankProcess::Open() {
 
 Result<void> RankProcess::Run() {
   if (auto opened = Open(); !opened) return opened;
-  const auto part = clock_.TakePart(Clock::Part::kFollows);
+  part_ = clock_.TakePart(Clock::Part::kFollows);
   while (!is_stopping_) {
     wake_at_ = Clock::kNever;
     if (auto acted = Act(); !acted) return acted;
@@ -228,11 +231,11 @@ Result<void> RankProcess::Follow(InFlight& flight, bool is_first) {
   if (!run) return Fail(run);
   const Nanoseconds now = clock_.Now();
   if (!flight.told_end) {
-    if (run->finish - kLead <= now) {
+    const Nanoseconds tell_at = run->finish - (part_ ? 0 : kLead);
+    if (tell_at <= now) {
       if (auto told = Tell(flight, run->finish); !told) return told;
     } else {
-      WakeAt(std::min(run->finish - kLead,
-                      now + std::max(kLeastLook, (run->finish - kLead - now) / 2)));
+      WakeAt(std::min(tell_at, NextLook(*run, now, tell_at)));
     }
   }
   // The client library is told of one after the other.
@@ -251,6 +254,13 @@ Result<void> RankProcess::Follow(InFlight& flight, bool is_first) {
   End(flight, *run);
   in_flight_.pop_front();
   return {};
+}
+
+// When a clock may have been set of which nobody says anything.
+Nanoseconds RankProcess::NextLook(const RealRun& run, Nanoseconds now, Nanoseconds end) const {
+  if (!part_) return now + std::max(kLeastLook, (end - now) / 2);
+  // No time passes until the agent has set what the instruction begins with.
+  return now < run.begin + kLeastLook ? run.begin + kLeastLook : Clock::kNever;
 }
 
 Result<void> RankProcess::Tell(InFlight& flight, Nanoseconds end) {

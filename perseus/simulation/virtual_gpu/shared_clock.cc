@@ -35,11 +35,19 @@ constexpr std::size_t kMostSlots = 1024;
 constexpr Nanoseconds kLookAgain = 100 * kMillisecond;
 constexpr Nanoseconds kLookAgainSoon = 2 * kMillisecond;  // For one that was woken to come to run.
 constexpr Nanoseconds kLongestYield = 5 * kMillisecond;   // For the same, before others have a turn.
-constexpr int kMutexSeconds = 5;
+// With the mutex: its owner has it for milliseconds, unless it was stopped.
+constexpr Nanoseconds kMutexPatience = 5 * kSecond;
 
 tl::unexpected<Error> CannotMakeClock(const std::filesystem::path& path) {
   return FailAs(ErrorKind::kSystem, "{}: cannot make the clock of virtual nodes: {}", path.string(),
                 std::strerror(errno));
+}
+
+// So that those who wait now and then are woken together: each time that time moves costs something.
+Nanoseconds RoundedUp(Nanoseconds until) {
+  constexpr Nanoseconds kGrid = 5 * kMillisecond;
+  if (until > Clock::kNever - kGrid) return until;
+  return (until + kGrid - 1) / kGrid * kGrid;
 }
 
 // In the abstract namespace, which needs no file.
@@ -85,7 +93,7 @@ struct SharedClock::Slot {
   std::atomic<pid_t> process;
   std::atomic<pid_t> thread;
   std::uint64_t started;  // When the thread began, for the kernel: another may get its number.
-  bool leads;
+  Part part;
   // While it waits:
   bool has_socket;
   Nanoseconds until;
@@ -105,11 +113,10 @@ struct SharedClock::Layout {
 
 class SharedClock::Guard {
  public:
-  explicit Guard(Layout& layout) : mutex_(layout.mutex) {
-    timespec deadline{};
-    clock_gettime(CLOCK_REALTIME, &deadline);
-    deadline.tv_sec += kMutexSeconds;
-    error_ = pthread_mutex_timedlock(&mutex_, &deadline);
+  Guard(Layout& layout, Nanoseconds patience) : mutex_(layout.mutex) {
+    const Nanoseconds until = MonotonicNow() + patience;
+    const timespec deadline{until / kSecond, until % kSecond};
+    error_ = pthread_mutex_clocklock(&mutex_, CLOCK_MONOTONIC, &deadline);
     // Its owner died. Each store leaves something whole; whom it did not wake looks again.
     if (error_ == EOWNERDEAD) error_ = pthread_mutex_consistent(&mutex_);
   }
@@ -224,7 +231,7 @@ class SharedClock::Seat {
 };
 
 std::shared_ptr<void> SharedClock::TakePart(Part part) {
-  const Guard guard(layout());
+  const Guard guard(layout(), kMutexPatience);
   Slot* const slot = guard ? ClaimSlot(part) : nullptr;
   if (slot == nullptr) return nullptr;
   return std::make_shared<Seat>(shared_from_this(), *slot);
@@ -252,7 +259,7 @@ SharedClock::Slot* SharedClock::ClaimSlot(Part part) {
     slot.thread = gettid();
     slot.started = 0;
     slot.started = Look(slot).started;
-    slot.leads = part == Part::kLeads;
+    slot.part = part;
     slot.state = Slot::kRunning;
     all.used = std::max<std::uint32_t>(all.used, i + 1);
     return &slot;
@@ -261,7 +268,7 @@ SharedClock::Slot* SharedClock::ClaimSlot(Part part) {
 }
 
 void SharedClock::Leave(Slot& slot) {
-  const Guard guard(layout());
+  const Guard guard(layout(), kLookAgain);
   slot.state = Slot::kFree;
   // It may have been the last to run.
   if (guard) TryToMove(nullptr, nullptr, Running::kBelieve);
@@ -302,7 +309,7 @@ const SharedClock::Slot* SharedClock::FindAwake(const Slot* own) {
   Layout& all = layout();
   for (std::uint32_t i = 0; i < all.used; ++i) {
     Slot& slot = all.slots[i];
-    if (&slot == own || slot.state != Slot::kWaiting) continue;
+    if (&slot == own || slot.state != Slot::kWaiting || slot.part == Part::kPeriodic) continue;
     const Task task = Look(slot);
     if (task.state == 0) slot.state = Slot::kFree;
     if (task.state != 0 && task.state != 'S') return &slot;
@@ -327,7 +334,7 @@ Nanoseconds SharedClock::TryToMove(const Slot* own, const Sleep* sleep, Running 
         slot.state = Slot::kFree;
         continue;
       }
-      is_led = is_led || slot.leads;
+      is_led = is_led || slot.part == Part::kLeads;
       next = std::min(next, slot.until);
     }
     if (next == kNever) return kLookAgain;
@@ -394,20 +401,20 @@ void SharedClock::Wait(Nanoseconds until, const Sleep& sleep) {
   for (bool is_over = false; !is_over;) {
     Nanoseconds longest = 0;
     {
-      const Guard guard(all);
+      const Guard guard(all, kLookAgain);
       if (guard && own == nullptr) own = ClaimSlot(Part::kFollows);
       if (!guard || own == nullptr) {
         sleep.sleep(kLookAgainSoon);
         return;
       }
-      own->until = until;
+      own->until = own->part == Part::kPeriodic ? RoundedUp(until) : until;
       own->has_socket = sleep.has_socket;
       own->state = Slot::kWaiting;
-      longest = all.now >= until ? 0 : TryToMove(own, &sleep, running);
+      longest = all.now >= own->until ? 0 : TryToMove(own, &sleep, running);
     }
     if (own->state == Slot::kWaiting && longest > 0) sleep.sleep(longest);
     own->state = Slot::kRunning;
-    is_over = all.now >= until || sleep.has_event() || running == Running::kCheck;
+    is_over = all.now >= own->until || sleep.has_event() || running == Running::kCheck;
     // Whoever was to move the time may have died.
     if (MonotonicNow() >= look_again) running = Running::kCheck;
   }
