@@ -68,7 +68,7 @@ class Node {
     job.profile = "profile.csv";
     job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = kMicrobatches});
     job.model.blocking_power_w = 84;
-    auto graph = schedule::BuildOperationGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
+    auto graph = schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
     const auto planner = plan::Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
     perseus::plan_file::PlanFile plan =
         plan::MakePlanFile(*planner, *planner->PlanFor(planner->baseline().time), job);

@@ -5,7 +5,7 @@
 #include <benchmark/benchmark.h>
 
 #include "perseus/simulation/emulator/emulation.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus {
@@ -25,7 +25,7 @@ plan::Planner MakePlanner(const Size& size) {
   const auto profile = synthetic::SynthesizeProfile({.stages = size.stages});
   const auto schedule =
       schedule::GenerateSchedule({.name = "1f1b", .ranks = size.stages, .microbatches = size.microbatches});
-  return *plan::Planner::Create(*schedule::BuildOperationGraph(*schedule, *profile, model), {84, 0});
+  return *plan::Planner::Create(*schedule::BuildInstructionGraph(*schedule, *profile, model), {84, 0});
 }
 
 // Stragglers of four kinds that come and go, each for a tenth of the time.

@@ -48,7 +48,7 @@ void RunWalk(benchmark::State& state, const MakeNetwork& make_network) {
     statistics = walk.statistics();
   }
   const auto pivots = static_cast<double>(statistics.pivots);
-  state.counters["instructions"] = network.operations;
+  state.counters["instructions"] = network.instructions;
   state.counters["breakpoints"] = static_cast<double>(breakpoints);
   state.counters["pivots"] = pivots;
   state.counters["degenerate"] = static_cast<double>(statistics.degenerate_pivots) / pivots;
@@ -71,7 +71,7 @@ void RunDeadline(benchmark::State& state, const MakeNetwork& make_network, int s
         frontier::SolveDeadline(network, least + least / 100 * slowdown_percent);
     if (!solution || !frontier::CheckOptimality(network, *solution)) state.SkipWithError("not optimal");
   }
-  state.counters["instructions"] = network.operations;
+  state.counters["instructions"] = network.instructions;
   state.counters["peak_MiB"] = PeakMebibytes();
 }
 
@@ -85,7 +85,7 @@ frontier::Network SyntheticNetwork(int stages, int microbatches) {
   const double blocking_power_w = synthetic::FindGpuModel(spec.gpu)->blocking_power_w;
   schedule::PipelineModel model;
   model.blocking_power_w = blocking_power_w;
-  return NetworkOf(*schedule::BuildOperationGraph(*schedule::GenerateSchedule({"1f1b", stages, microbatches, 1}),
+  return NetworkOf(*schedule::BuildInstructionGraph(*schedule::GenerateSchedule({"1f1b", stages, microbatches, 1}),
                                         *synthetic::SynthesizeProfile(spec), model),
                    blocking_power_w);
 }

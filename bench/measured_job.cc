@@ -22,7 +22,7 @@ std::filesystem::path PublishedFrontierPath(const MeasuredJob& job, int microbat
          fmt::format("{}_mb{}_frontier.csv", job.name, microbatches);
 }
 
-Result<schedule::OperationGraph> ReadIteration(const MeasuredJob& job, int microbatches) {
+Result<schedule::InstructionGraph> ReadIteration(const MeasuredJob& job, int microbatches) {
   const Result<std::string> text = ReadFile(ProfilePath(job));
   if (!text) return Fail(text);
   const Result<profile::Profile> profile = profile::ParseProfile(*text, job.name);
@@ -32,10 +32,10 @@ Result<schedule::OperationGraph> ReadIteration(const MeasuredJob& job, int micro
   if (!schedule) return Fail(schedule);
   schedule::PipelineModel model;
   model.blocking_power_w = job.blocking_power_w;
-  return schedule::BuildOperationGraph(*schedule, *profile, model);
+  return schedule::BuildInstructionGraph(*schedule, *profile, model);
 }
 
-frontier::Network NetworkOf(const schedule::OperationGraph& graph, double blocking_power_w) {
+frontier::Network NetworkOf(const schedule::InstructionGraph& graph, double blocking_power_w) {
   std::vector<profile::Curve> curves;
   for (const schedule::OptionSet& set : graph.option_sets) {
     curves.push_back(*profile::LowerHull(set.options, blocking_power_w));

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "perseus/planning/frontier/network.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus {
 
@@ -25,9 +25,9 @@ std::filesystem::path ProfilePath(const MeasuredJob& job);
 std::filesystem::path PublishedFrontierPath(const MeasuredJob& job, int microbatches);
 
 // One iteration. Fails if the profile is absent.
-Result<schedule::OperationGraph> ReadIteration(const MeasuredJob& job, int microbatches);
+Result<schedule::InstructionGraph> ReadIteration(const MeasuredJob& job, int microbatches);
 
 // The relaxation on the lower hulls. Aborts if numbers overflow.
-frontier::Network NetworkOf(const schedule::OperationGraph& graph, double blocking_power_w);
+frontier::Network NetworkOf(const schedule::InstructionGraph& graph, double blocking_power_w);
 
 }  // namespace perseus

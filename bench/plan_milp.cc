@@ -42,7 +42,7 @@ Result<plan::Planner> MakePlanner(const Task& task) {
   if (!schedule) return Fail(schedule);
   schedule::PipelineModel model;
   model.blocking_power_w = task.blocking_power_w;
-  Result<schedule::OperationGraph> graph = schedule::BuildOperationGraph(*schedule, *profile, model);
+  Result<schedule::InstructionGraph> graph = schedule::BuildInstructionGraph(*schedule, *profile, model);
   if (!graph) return Fail(graph);
   return plan::Planner::Create(std::move(*graph), {task.blocking_power_w, 0});
 }

@@ -16,32 +16,32 @@ std::size_t At(int i) { return static_cast<std::size_t>(i); }
 constexpr double kNanosecondsPerUnit = 1e6;  // Times in milliseconds.
 double ToUnits(Nanoseconds time) { return static_cast<double>(time) / kNanosecondsPerUnit; }
 
-// Columns: the options of each operation, its start, and last the length. A row at a time; CBC
+// Columns: the options of each instruction, its start, and last the length. A row at a time; CBC
 // wants columns, so entries are sorted at the end.
 class Program {
  public:
   Program(const plan::Planner& planner, Nanoseconds deadline)
       : graph_(planner.graph(), planner.model().blocking_power_w) {
-    const int operations = graph_.operations();
-    for (int i = 0; i < operations; ++i) {
+    const int instructions = graph_.instructions();
+    for (int i = 0; i < instructions; ++i) {
       first_option_.push_back(columns());
       for (const plan::Candidate& candidate : graph_.candidates(i)) {
         AddColumn(candidate.effective_energy_j, 1);
       }
     }
     first_start_ = columns();
-    for (int i = 0; i < operations; ++i) AddColumn(0, ToUnits(deadline));
+    for (int i = 0; i < instructions; ++i) AddColumn(0, ToUnits(deadline));
     const int length = columns();
     const double waiting_w = planner.model().blocking_power_w * planner.ranks();
     AddColumn(waiting_w * kNanosecondsPerUnit / kNanosecondsPerSecond, ToUnits(deadline));
 
-    for (int i = 0; i < operations; ++i) {
+    for (int i = 0; i < instructions; ++i) {
       const int row = AddRow(1, 1);
       for (int c = 0; c < Candidates(i); ++c) AddEntry(row, first_option_[At(i)] + c, 1);
     }
-    for (int i = 0; i < operations; ++i) {
+    for (int i = 0; i < instructions; ++i) {
       for (const auto& after : graph_.successors(i)) {
-        AddOrder(i, first_start_ + after.operation, ToUnits(after.delay));
+        AddOrder(i, first_start_ + after.instruction, ToUnits(after.delay));
       }
       if (graph_.successors(i).empty()) AddOrder(i, length, 0);
     }
@@ -64,7 +64,7 @@ class Program {
     optimum.lower_bound_j = Cbc_getBestPossibleObjValue(model.get());
     if (const double* solution = Cbc_bestSolution(model.get())) {
       optimum.energy_j = Cbc_getObjValue(model.get());
-      for (int i = 0; i < graph_.operations(); ++i) {
+      for (int i = 0; i < graph_.instructions(); ++i) {
         int chosen = 0;
         for (int c = 1; c < Candidates(i); ++c) {
           const double* z = solution + first_option_[At(i)];
@@ -78,8 +78,8 @@ class Program {
 
  private:
   int columns() const { return static_cast<int>(costs_.size()); }
-  int Candidates(int operation) const {
-    return static_cast<int>(graph_.candidates(operation).size());
+  int Candidates(int instruction) const {
+    return static_cast<int>(graph_.candidates(instruction).size());
   }
 
   void AddColumn(double cost, double most) {
@@ -95,14 +95,14 @@ class Program {
   void AddEntry(int row, int column, double value) {
     entries_[At(column)].emplace_back(row, value);
   }
-  // That event, `delay` after the operation's end or later.
-  void AddOrder(int operation, int event, double delay) {
+  // That event, `delay` after the instruction's end or later.
+  void AddOrder(int instruction, int event, double delay) {
     const int row = AddRow(delay, std::numeric_limits<double>::infinity());
     AddEntry(row, event, 1);
-    AddEntry(row, first_start_ + operation, -1);
-    for (int c = 0; c < Candidates(operation); ++c) {
-      AddEntry(row, first_option_[At(operation)] + c,
-               -ToUnits(graph_.candidates(operation)[At(c)].time));
+    AddEntry(row, first_start_ + instruction, -1);
+    for (int c = 0; c < Candidates(instruction); ++c) {
+      AddEntry(row, first_option_[At(instruction)] + c,
+               -ToUnits(graph_.candidates(instruction)[At(c)].time));
     }
   }
 
@@ -128,7 +128,7 @@ class Program {
     plan::Choices choices;
     std::vector<int> columns;
     std::vector<double> values;
-    for (int i = 0; i < graph_.operations(); ++i) {
+    for (int i = 0; i < graph_.instructions(); ++i) {
       for (int c = 0; c < Candidates(i); ++c) {
         const bool chosen = graph_.candidates(i)[At(c)].option == options[At(i)];
         columns.push_back(first_option_[At(i)] + c);
@@ -139,7 +139,7 @@ class Program {
     if (choices.size() != options.size()) return;  // A dominated option is no column.
     const std::vector<Nanoseconds> starts = plan::EarliestStarts(graph_, choices);
     double length = 0;
-    for (int i = 0; i < graph_.operations(); ++i) {
+    for (int i = 0; i < graph_.instructions(); ++i) {
       columns.push_back(first_start_ + i);
       values.push_back(ToUnits(starts[At(i)]));
       const Nanoseconds time = graph_.candidates(i)[At(choices[At(i)])].time;
@@ -151,7 +151,7 @@ class Program {
   }
 
   plan::ChoiceGraph graph_;
-  std::vector<int> first_option_;  // [operation]
+  std::vector<int> first_option_;  // [instruction]
   int first_start_ = 0;
   std::vector<double> costs_;                                 // [column]
   std::vector<double> most_;                                  // [column]

@@ -1,7 +1,7 @@
 // The discrete planning problem as a mixed-integer program, solved by COIN-OR CBC: how good could
 // any plan be? It shares no idea and no code with src/plan.
 //
-//     minimise   sum over operations i, options o of  e_io * z_io  +  ranks * P * length
+//     minimise   sum over instructions i, options o of  e_io * z_io  +  ranks * P * length
 //     subject to one option each:      sum over o of z_io = 1
 //                precedence:           start_j >= start_i + sum over o of t_io * z_io + delay
 //                deadline:             start_i + sum over o of t_io * z_io <= length <= deadline
@@ -29,7 +29,7 @@ struct ProgramLimits {
 // CBC's answers are doubles and hold up to its tolerances (1e-6 of a millisecond, about).
 struct ProgramOptimum {
   bool proved = false;       // Nothing better exists.
-  std::vector<int> options;  // Per operation, an index into its option set; empty if none found.
+  std::vector<int> options;  // Per instruction, an index into its option set; empty if none found.
   double energy_j = 0;       // Of `options`, by the program.
   double lower_bound_j = 0;  // No plan costs less.
 };

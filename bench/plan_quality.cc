@@ -54,7 +54,7 @@ void PrintHead() {
              "mb", "slow %", "time s", "energy J", "saves %", "gap %", "plan s");
 }
 
-Result<void> PrintRows(const Job& job, schedule::OperationGraph graph, Worst& worst) {
+Result<void> PrintRows(const Job& job, schedule::InstructionGraph graph, Worst& worst) {
   const Result<plan::Planner> planner = plan::Planner::Create(std::move(graph), {job.blocking_power_w, 0});
   if (!planner) return Fail(planner);
   const plan::Evaluation& baseline = planner->baseline();
@@ -84,7 +84,7 @@ Result<void> PrintMeasured(std::string_view, Worst& worst) {
       continue;
     }
     for (const int microbatches : kMicrobatches) {
-      Result<schedule::OperationGraph> graph = ReadIteration(measured, microbatches);
+      Result<schedule::InstructionGraph> graph = ReadIteration(measured, microbatches);
       if (!graph) return Fail(graph);
       const Job job{std::string(measured.name), "1f1b", microbatches, measured.blocking_power_w};
       if (Result<void> rows = PrintRows(job, *std::move(graph), worst); !rows) return rows;
@@ -101,7 +101,7 @@ Result<void> PrintSchedule(const Job& job, const profile::Profile& profile, Wors
   if (!schedule) return Fail(schedule);
   schedule::PipelineModel model;
   model.blocking_power_w = job.blocking_power_w;
-  Result<schedule::OperationGraph> graph = schedule::BuildOperationGraph(*schedule, profile, model);
+  Result<schedule::InstructionGraph> graph = schedule::BuildInstructionGraph(*schedule, profile, model);
   if (!graph) return Fail(graph);
   return PrintRows(job, *std::move(graph), worst);
 }

@@ -26,7 +26,7 @@ std::vector<PublishedPoint> ReadPublishedFrontier(const std::filesystem::path& p
   return points;
 }
 
-Bounds BoundsAt(std::span<const PublishedPoint> points, schedule::OperationGraph graph,
+Bounds BoundsAt(std::span<const PublishedPoint> points, schedule::InstructionGraph graph,
                 const MeasuredJob& job, Times times) {
   for (schedule::OptionSet& set : graph.option_sets) {
     for (profile::Option& option : set.options) {
@@ -36,9 +36,9 @@ Bounds BoundsAt(std::span<const PublishedPoint> points, schedule::OperationGraph
   }
   const frontier::Network network = NetworkOf(graph, 0);  // The energies are effective already.
   double least_effective_energy_j = 0;
-  for (const schedule::Operation& operation : graph.operations) {
+  for (const schedule::InstructionNode& instruction : graph.instructions) {
     least_effective_energy_j +=
-        network.curves[static_cast<std::size_t>(operation.option_set)].least_effective_energy_j;
+        network.curves[static_cast<std::size_t>(instruction.option_set)].least_effective_energy_j;
   }
   Bounds bounds;
   frontier::Walk walk(network);

@@ -27,7 +27,7 @@ struct Bounds {
   std::vector<double> energies_j;
   double least_time_s = 0;
 };
-Bounds BoundsAt(std::span<const PublishedPoint> points, schedule::OperationGraph graph,
+Bounds BoundsAt(std::span<const PublishedPoint> points, schedule::InstructionGraph graph,
                 const MeasuredJob& job, Times times);
 
 }  // namespace perseus

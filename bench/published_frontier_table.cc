@@ -46,7 +46,7 @@ int PrintTable() {
   for (const MeasuredJob& job : kMeasuredJobs) {
     for (const int microbatches : {12, 24, 48, 96}) {
       const auto points = ReadPublishedFrontier(PublishedFrontierPath(job, microbatches));
-      const Result<schedule::OperationGraph> graph = ReadIteration(job, microbatches);
+      const Result<schedule::InstructionGraph> graph = ReadIteration(job, microbatches);
       if (points.empty() || !graph) {
         fmt::print(stderr, "{} or its profile cannot be read (are the measurements complete?)\n",
                    PublishedFrontierPath(job, microbatches).string());

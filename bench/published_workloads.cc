@@ -143,7 +143,7 @@ Result<Comparison> Compare(const Workload& workload) {
   if (!schedule) return Fail(schedule);
   schedule::PipelineModel model;
   model.blocking_power_w = workload.blocking_power_w;
-  auto graph = schedule::BuildOperationGraph(*schedule, *profile, model);
+  auto graph = schedule::BuildInstructionGraph(*schedule, *profile, model);
   if (!graph) return Fail(graph);
   const auto planner = plan::Planner::Create(*std::move(graph), {workload.blocking_power_w, 0});
   if (!planner) return Fail(planner);

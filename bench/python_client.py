@@ -156,14 +156,14 @@ def cold_instruction(session):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", instruction="store_true")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         alone = dict(agent="off", devices="off")
         plain = perseus.open(**alone)
         recorded = perseus.open(**alone, job_directory=directory)
-        with open(os.path.join(directory, "orders.json"), "w") as file:
-            file.write('{"perseus_orders": 1, "version": 1, "from_step": 0, "record": true}')
+        with open(os.path.join(directory, "assignment.json"), "w") as file:
+            file.write('{"perseus_assignment": 1, "version": 1, "from_step": 0, "record": true}')
         time.sleep(1)  # Until the session has read it.
         ways = {
             "empty": (empty, 9600),

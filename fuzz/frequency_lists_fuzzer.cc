@@ -17,17 +17,17 @@ void RequireOneLine(const perseus::Error& error) {
   Require(!error.message.empty() && error.message.find('\n') == std::string::npos);
 }
 
-perseus::schedule::OperationGraph MakeGraph() {
+perseus::schedule::InstructionGraph MakeGraph() {
   perseus::synthetic::SyntheticProfileSpec spec;
   spec.stages = 2;
   const auto schedule = perseus::schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 2});
-  return *perseus::schedule::BuildOperationGraph(*schedule, *perseus::synthetic::SynthesizeProfile(spec), {});
+  return *perseus::schedule::BuildInstructionGraph(*schedule, *perseus::synthetic::SynthesizeProfile(spec), {});
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const perseus::schedule::OperationGraph graph = MakeGraph();
+  static const perseus::schedule::InstructionGraph graph = MakeGraph();
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto lists = perseus::plan_file::ParseFrequencyLists(text, "fuzz");
   if (!lists) {

@@ -1,11 +1,11 @@
-// Answers: does any JSON make ParseOperationGraph crash, or accept a graph that is not in order,
+// Answers: does any JSON make ParseInstructionGraph crash, or accept a graph that is not in order,
 // refers to what is not there, or holds a number out of range?
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace {
 
@@ -17,32 +17,32 @@ void Require(bool condition) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto file = perseus::schedule::ParseOperationGraph(text, "fuzz");
+  const auto file = perseus::schedule::ParseInstructionGraph(text, "fuzz");
   if (!file) {
     Require(!file.error().message.empty());
     Require(file.error().message.find('\n') == std::string::npos);
     return 0;
   }
-  const perseus::schedule::OperationGraph& graph = file->graph;
+  const perseus::schedule::InstructionGraph& graph = file->graph;
   Require(std::isfinite(file->blocking_power_w) && file->blocking_power_w >= 0);
-  Require(!graph.operations.empty());
+  Require(!graph.instructions.empty());
   Require(graph.rank_names.size() == graph.rank_orders.size());
-  const int operations = static_cast<int>(graph.operations.size());
+  const int instructions = static_cast<int>(graph.instructions.size());
   for (const auto& dependency : graph.dependencies) {
-    Require(0 <= dependency.from && dependency.from < dependency.to && dependency.to < operations);
+    Require(0 <= dependency.from && dependency.from < dependency.to && dependency.to < instructions);
     Require(dependency.delay >= 0);
   }
   std::size_t placed = 0;
   for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
     int last = -1;
-    for (int operation : graph.rank_orders[rank]) {
-      Require(operation > last);
-      Require(graph.operations[static_cast<std::size_t>(operation)].rank == static_cast<int>(rank));
-      last = operation;
+    for (int instruction : graph.rank_orders[rank]) {
+      Require(instruction > last);
+      Require(graph.instructions[static_cast<std::size_t>(instruction)].rank == static_cast<int>(rank));
+      last = instruction;
       ++placed;
     }
   }
-  Require(placed == graph.operations.size());
+  Require(placed == graph.instructions.size());
   for (const perseus::schedule::OptionSet& set : graph.option_sets) {
     Require(!set.options.empty());
     for (const perseus::profile::Option& option : set.options) {

@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Require(job.error().message.find('\n') == std::string::npos);
     return 0;
   }
-  const perseus::schedule::FixedOperations& fixed = job->model.fixed;
+  const perseus::schedule::FixedInstructions& fixed = job->model.fixed;
   Require(job->schedule.ranks >= 0 && job->schedule.microbatches >= 0);
   Require(job->schedule.chunks >= 1 && job->pipelines >= 1 && job->model.gpus_per_stage >= 1);
   Require(std::isfinite(job->model.blocking_power_w) && job->model.blocking_power_w >= 0);

@@ -61,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   // A schedule that is not whole, or deadlocks, is no fault of the reader.
   const auto graph =
-      perseus::schedule::BuildOperationGraph(plan->job.schedule, MakeProfile(*plan), plan->job.model);
+      perseus::schedule::BuildInstructionGraph(plan->job.schedule, MakeProfile(*plan), plan->job.model);
   if (!graph) {
     RequireOneLine(graph.error());
     return 0;
@@ -71,6 +71,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     RequireOneLine(options.error());
     return 0;
   }
-  Require(options->size() == graph->operations.size());
+  Require(options->size() == graph->instructions.size());
   return 0;
 }

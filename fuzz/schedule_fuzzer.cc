@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/schedule.h"
 
 namespace {
@@ -53,14 +53,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   // What parses is whole, so only its order can be refused.
   const auto graph =
-      perseus::schedule::BuildOperationGraph(*schedule, MakeProfile(*schedule), perseus::schedule::PipelineModel());
+      perseus::schedule::BuildInstructionGraph(*schedule, MakeProfile(*schedule), perseus::schedule::PipelineModel());
   if (!graph) {
     Require(graph.error().message.find("deadlocks: rank ") != std::string::npos);
     return 0;
   }
-  std::size_t actions = 0;
-  for (const auto& rank : schedule->ranks) actions += rank.size();
-  Require(graph->operations.size() == actions);
+  std::size_t instructions = 0;
+  for (const auto& rank : schedule->ranks) instructions += rank.size();
+  Require(graph->instructions.size() == instructions);
   for (const auto& dependency : graph->dependencies) Require(dependency.from < dependency.to);
   return 0;
 }

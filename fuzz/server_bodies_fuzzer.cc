@@ -83,11 +83,11 @@ void CutPlan(std::string_view text) {
 }
 
 void ReadOrders(std::string_view text) {
-  const auto orders = perseus::server::ParsePlannedOrders(text);
-  if (!orders) return RequireError(orders.error());
-  const std::string written = perseus::server::FormatPlannedOrders(*orders);
-  const auto again = perseus::server::ParsePlannedOrders(written);
-  Require(again.has_value() && perseus::server::FormatPlannedOrders(*again) == written);
+  const auto assignment = perseus::server::ParsePlannedAssignment(text);
+  if (!assignment) return RequireError(assignment.error());
+  const std::string written = perseus::server::FormatPlannedAssignment(*assignment);
+  const auto again = perseus::server::ParsePlannedAssignment(written);
+  Require(again.has_value() && perseus::server::FormatPlannedAssignment(*again) == written);
 }
 
 void ReadSlug(std::string_view text) {

@@ -25,15 +25,15 @@ constexpr int kAtOnce = 64;
 std::string RanksBody(const Fleet::Node& node) {
   auto ranks = json::array();
   for (int gpu = 0; gpu < kGpusOfNode; ++gpu) {
-    ranks.push_back({{"pipeline", node.pipeline}, {"rank", node.rank}, {"tensor_rank", gpu}});
+    ranks.push_back({{"pipeline", node.pipeline}, {"rank", node.rank}, {"tp_rank", gpu}});
   }
   return json{{"ranks", std::move(ranks)}}.dump();
 }
 
-// Of orders, whose head stands before the plans; 0: another event.
+// Of assignment, whose head stands before the plans; 0: another event.
 std::int64_t VersionOf(std::string_view event) {
   constexpr std::string_view kKey = "\"version\":";
-  if (!event.starts_with("event: orders")) return 0;
+  if (!event.starts_with("event: assignment")) return 0;
   const std::size_t at = event.find(kKey);
   return at == std::string_view::npos ? 0 : std::atoll(event.data() + at + kKey.size());
 }
@@ -94,7 +94,7 @@ Fleet::Fleet(asio::io_context& loop, const asio::ip::tcp::endpoint& server, JobS
                       .rank = i % shape.stages,
                       .stream = std::make_unique<Connection>(loop, server),
                       .version = 0,
-                      .orders = {},
+                      .assignment = {},
                       .came_at = {}});
   }
 }
@@ -148,7 +148,7 @@ void Fleet::Heard(Node& node, std::string event) {
   const bool had = node.version >= wanted_;
   node.version = version;
   node.came_at = Clock::now();
-  node.orders = std::move(event);
+  node.assignment = std::move(event);
   if (!had && version >= wanted_ && ++have_ == nodes_.size()) all_have_.cancel();
 }
 
@@ -167,10 +167,10 @@ asio::awaitable<std::int64_t> Fleet::UntilRefined() {
   Connection connection(loop_, server_);
   for (;;) {
     const std::string text =
-        co_await connection.Must("GET", "/v1/jobs/" + job_ + "/orders?limit=1");
-    const json orders = json::parse(text).at("orders");
-    if (!orders.empty() && orders[0].at("refined").get<bool>()) {
-      co_return orders[0].at("version").get<std::int64_t>();
+        co_await connection.Must("GET", "/v1/jobs/" + job_ + "/assignment?limit=1");
+    const json assignment = json::parse(text).at("assignment");
+    if (!assignment.empty() && assignment[0].at("refined").get<bool>()) {
+      co_return assignment[0].at("version").get<std::int64_t>();
     }
     co_await Sleep(0.2);
   }

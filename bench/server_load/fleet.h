@@ -39,8 +39,8 @@ class Fleet {
     int pipeline = 0;
     int rank = 0;
     std::unique_ptr<Connection> stream;
-    std::int64_t version = 0;   // Of the newest orders,
-    std::string orders;         // as they came,
+    std::int64_t version = 0;   // Of the newest assignment,
+    std::string assignment;         // as they came,
     Clock::time_point came_at;  // and when.
     bool has_ended = false;     // Says the server of the job.
   };
@@ -51,9 +51,9 @@ class Fleet {
   void OpenStreams();
   void CloseStreams();
   asio::awaitable<void> UntilStreamsEnded();  // Before the fleet goes.
-  // Until every node has orders of that version or a later one.
+  // Until every node has assignment of that version or a later one.
   asio::awaitable<void> UntilAllHave(std::int64_t version);
-  // Until the orders in force are those of a search that took its time; their version.
+  // Until the assignment in force are those of a search that took its time; their version.
   asio::awaitable<std::int64_t> UntilRefined();
 
   const std::string& job() const { return job_; }

@@ -59,10 +59,10 @@ asio::awaitable<void> UntilPlanned(asio::io_context& loop, const ServerProcess& 
   const std::string_view wanted = stage == Stage::kFirst ? "\"version\":" : "\"refined\":true";
   Connection connection(loop, server.endpoint());
   for (const std::string& id : ids) {
-    const std::string target = fmt::format("/v1/jobs/{}/orders?limit=1", id);
+    const std::string target = fmt::format("/v1/jobs/{}/assignment?limit=1", id);
     for (;;) {
-      const std::string orders = co_await connection.Must("GET", target);
-      if (orders.find(wanted) != std::string::npos) break;
+      const std::string assignment = co_await connection.Must("GET", target);
+      if (assignment.find(wanted) != std::string::npos) break;
       co_await Sleep(0.05);
     }
   }
@@ -96,7 +96,7 @@ asio::awaitable<void> RunPlans(asio::io_context& loop, const ServerProcess& serv
   const double first = SecondsSince(begin);
   const Usage after = server.Measure();
   fmt::print(
-      "{} jobs of {} x {}: uploaded in {:.2f} s, all have orders after {:.2f} s ({:.2f} s of CPU), "
+      "{} jobs of {} x {}: uploaded in {:.2f} s, all have assignment after {:.2f} s ({:.2f} s of CPU), "
       "load {:.1f}; {}\n",
       ids.size(), kPlanningStages, options.microbatches, uploaded, first, after.cpu_s - before.cpu_s,
       LoadAverage(), Describe(after));

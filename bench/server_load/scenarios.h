@@ -22,7 +22,7 @@ struct Options {
 void MeasureStreams(const ServerProcess& server, const Options& options);
 // Profiles of a thousand rows.
 void MeasureUploads(const ServerProcess& server, const Options& options);
-// From many jobs' profiles to their orders.
+// From many jobs' profiles to their assignment.
 void MeasurePlans(const ServerProcess& server, const Options& options);
 // What nodes report, each once a second.
 void MeasureReports(const ServerProcess& server, const Options& options);

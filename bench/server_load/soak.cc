@@ -41,7 +41,7 @@ asio::awaitable<void> UntilAll(const Fleet& fleet, Condition condition) {
 
 bool FollowsStraggler(const Fleet::Node& node) {
   constexpr std::size_t kHead = 1'000;  // Plans stand behind it.
-  return std::string_view(node.orders).substr(0, kHead).find("straggler 0:") !=
+  return std::string_view(node.assignment).substr(0, kHead).find("straggler 0:") !=
          std::string_view::npos;
 }
 

@@ -22,20 +22,20 @@ constexpr int kMostPlainNodes = 5'000;
 std::string_view Behind(std::string_view text, std::string_view mark) {
   const std::size_t at = text.find(mark);
   if (at == std::string_view::npos) {
-    throw std::runtime_error(fmt::format("orders without {}: {}", mark, text.substr(0, 500)));
+    throw std::runtime_error(fmt::format("assignment without {}: {}", mark, text.substr(0, 500)));
   }
   return text.substr(at + mark.size());
 }
 
-// How many have the plan that their orders name in the same event. Only after the clock was
+// How many have the plan that their assignment name in the same event. Only after the clock was
 // stopped: it costs this process more than the machine has to spare.
 int CountWithPlan(const Fleet& fleet) {
   int with_plan = 0;
   for (const Fleet::Node& node : fleet.nodes()) {
     std::string_view plan =
-        Behind(node.orders, fmt::format("\"plans\":{{\"{}\":\"", node.pipeline));
+        Behind(node.assignment, fmt::format("\"plans\":{{\"{}\":\"", node.pipeline));
     plan = plan.substr(0, plan.find('"'));
-    const std::string_view files = Behind(node.orders, "\"files\": {");
+    const std::string_view files = Behind(node.assignment, "\"files\": {");
     if (files.find(fmt::format("\"{}\": {{", plan)) != std::string_view::npos) ++with_plan;
   }
   return with_plan;
@@ -119,7 +119,7 @@ asio::awaitable<void> RunStreamLoad(asio::io_context& loop, const ServerProcess&
   co_await fleet.UntilAllHave(1);
   const Usage after = server.Measure();
   fmt::print(
-      "all have their first orders {:.2f} s after the first connected ({:.2f} s of CPU); {}\n",
+      "all have their first assignment {:.2f} s after the first connected ({:.2f} s of CPU); {}\n",
       SecondsSince(begin), after.cpu_s - before.cpu_s, Describe(after));
   std::vector<double> last;
   for (int round = 0; round < options.rounds; ++round) {
@@ -127,7 +127,7 @@ asio::awaitable<void> RunStreamLoad(asio::io_context& loop, const ServerProcess&
     last.push_back(measured.last_s);
   }
   std::ranges::sort(last);
-  const std::string event = fleet.nodes().front().orders;
+  const std::string event = fleet.nodes().front().assignment;
   const int plain_nodes = std::min(nodes, kMostPlainNodes);
   const double plain_s = co_await MeasurePlain(loop, plain_nodes, event);
   fmt::print(

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Slurm's Epilog on each node (docs/deploy.md): ends the leases that the job still has on its GPUs, so
-# that the next job finds them as they were, and removes the job's directory.
+# Slurm's Epilog on each node (docs/deploy.md). It ends the leases that the job still has on its GPUs,
+# so the next job finds the GPUs with their original settings. Then it removes the job's directory.
 #
-# Always 0: with anything else Slurm takes the node out of service. The agent gives GPUs back by
-# itself once a process is gone; this is for those that Slurm could not end.
+# The exit status is always 0, because Slurm drains the node on any other status. The agent restores
+# GPUs by itself when a process dies. This script covers processes that Slurm could not end.
 set -uo pipefail
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 jobs=/run/perseus/jobs
@@ -15,7 +15,7 @@ say() {
   logger -t perseus-epilog "job ${SLURM_JOB_ID:-?}: $*" 2>/dev/null || true
 }
 
-# Slurm gives a GPU to one job at a time, so a lease on one of this job's is the job's.
+# Slurm gives a GPU to one job at a time. So a lease on one of this job's GPUs belongs to this job.
 release() {
   local gpu answer
   [[ -s $kept/$SLURM_JOB_ID/gpus ]] || return
@@ -29,11 +29,11 @@ release() {
 }
 
 if [[ ! ${SLURM_JOB_ID:-} =~ ^[0-9]+$ ]]; then
-  say "SLURM_JOB_ID is not there; run by Slurm, it is"
+  say "SLURM_JOB_ID is not set (Slurm sets it)"
 else
   release
-  # The node process tells a step within 0.2 s of its end; this leaves it five times as long.
+  # The node process reports a step within 0.2 s of its end. This waits five times as long.
   [[ ! -e $jobs/$SLURM_JOB_ID/server.json ]] || sleep 1
-  rm -rf -- "${jobs:?}/$SLURM_JOB_ID" "${kept:?}/$SLURM_JOB_ID" || say "its directory is not removed"
+  rm -rf -- "${jobs:?}/$SLURM_JOB_ID" "${kept:?}/$SLURM_JOB_ID" || say "the job's directory is not removed"
 fi
 exit 0

@@ -1,22 +1,23 @@
 #!/bin/bash
-# Slurm's Prolog on each node (docs/deploy.md): makes the job's directory, /run/perseus/jobs/JOBID,
-# and gives it to the perseus server's care if the job was submitted with --comment=perseus=KEY.
+# Slurm's Prolog on each node (docs/deploy.md). It creates the job's directory,
+# /run/perseus/jobs/JOBID. If the job was submitted with --comment=perseus=KEY, it also connects the
+# directory to the perseus server.
 #
-# A job is worth more than its plan: whatever goes wrong here, it starts. Hence always 0, for with
-# anything else Slurm takes the node out of service.
+# The job must start even if this script fails. So the exit status is always 0: Slurm drains the node
+# on any other status.
 set -uo pipefail
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 jobs=/run/perseus/jobs
-kept=/run/perseus/slurm  # Root's own: what the epilog has to know and the job must not change.
+kept=/run/perseus/slurm  # For root only: data for the epilog that the job must not change.
 cards=/proc/driver/nvidia/gpus
-group=perseus  # Of perseus-node.service, which writes into the directory, too.
+group=perseus  # The group of perseus-node.service, which also writes into the directory.
 
 say() {
   printf 'perseus: job %s: %s\n' "${SLURM_JOB_ID:-?}" "$*" >&2
   logger -t perseus-prolog "job ${SLURM_JOB_ID:-?}: $*" 2>/dev/null || true
 }
 
-# The UUIDs of the job's GPUs, one a line; Slurm numbers them as /dev/nvidiaN.
+# The UUIDs of the job's GPUs, one per line. Slurm numbers GPUs as /dev/nvidiaN.
 gpus() {
   local card
   for card in "$cards"/*/information; do
@@ -27,8 +28,8 @@ gpus() {
   done
 }
 
-# What stands after perseus= in the comment, if it is what the server takes as a key; it goes into JSON
-# as it is.
+# The text after perseus= in the comment, if the server accepts it as a key. It goes into JSON
+# without escaping.
 key() {
   local word='(^|[ ,;])perseus=([A-Za-z0-9._-]{1,200})($|[ ,;])' named=
   [[ ${SLURM_JOB_COMMENT:-} =~ $word ]] && named=${BASH_REMATCH[2]}
@@ -38,12 +39,13 @@ key() {
   if [[ -n $named ]]; then
     printf '%s' "$named"
   elif [[ ${SLURM_JOB_COMMENT:-} == *perseus=* ]]; then
-    say "the comment names no job (expected perseus=KEY, of letters, digits, '.', '_' and '-', not beginning with j-)"
+    say "the comment names no job (expected perseus=KEY, with letters, digits, '.', '_' and '-', not beginning with j-)"
   fi
 }
 
-# Made where nobody else may write, and put in place by one rename: in `jobs` anybody may leave
-# anything under this name, such as a link for root to follow.
+# Creates the directory where only root may write, and moves it into place with one rename. Every user
+# may write into `jobs`, so something may already exist under this name, such as a symbolic link that
+# root must not follow.
 prepare() {
   local mine=$kept/$SLURM_JOB_ID new=$kept/$SLURM_JOB_ID/new its_key
   umask 022
@@ -57,15 +59,15 @@ prepare() {
   if chgrp "$group" "$new" 2>/dev/null; then
     chmod 2775 "$new" || return
   else
-    say "there is no group $group, so a node process of that name cannot give the job orders"
+    say "no group $group exists, so a node process of that group cannot write the job's assignment"
     chmod 0755 "$new" || return
   fi
   mv -T "$new" "$jobs/$SLURM_JOB_ID"
 }
 
 if [[ ! ${SLURM_JOB_ID:-} =~ ^[0-9]+$ || ! ${SLURM_JOB_UID:-} =~ ^[0-9]+$ ]]; then
-  say "SLURM_JOB_ID and SLURM_JOB_UID are not there; run by Slurm, they are"
+  say "SLURM_JOB_ID and SLURM_JOB_UID are not set (Slurm sets them)"
 else
-  prepare || say "has no directory, and trains without perseus"
+  prepare || say "the job has no directory and trains without perseus"
 fi
 exit 0

@@ -14,16 +14,16 @@ enum class InstructionKind : std::uint8_t {
   kBackwardInput,   // dgrad: the gradient of the activations alone.
   kBackwardWeight,  // wgrad: the gradient of the weights alone.
   kRecompute,       // The forward pass again, for activations that were not kept.
-  // Fixed operations: no clock changes their time.
+  // Fixed instructions: no clock changes their time.
   kLoad,
   kAllReduce,
   kOptimizer,
-  // Anything else: an operation of a general graph.
-  kOperation,
+  // Anything else: an instruction of a general graph.
+  kGeneric,
 };
 
 // The name in files: "forward", "backward", "backward_input", "backward_weight", "recompute",
-// "load", "all_reduce", "optimizer", "operation".
+// "load", "all_reduce", "optimizer", "instruction".
 std::string_view Name(InstructionKind kind);
 
 // The kind of that name; nothing if there is none.

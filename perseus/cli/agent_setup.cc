@@ -15,7 +15,7 @@ namespace perseus::cli {
 namespace {
 
 // "GPU-1f…=210-1200", in MHz.
-Result<agent::GpuKeeper::Setup::Resting> ParseResting(const std::string& text) {
+Result<agent::GpuManager::Setup::Resting> ParseResting(const std::string& text) {
   const auto bad = [&] {
     return Fail("--rest {} is not a GPU and its clocks (write GPU-...=210-1200, in MHz)", text);
   };
@@ -30,14 +30,14 @@ Result<agent::GpuKeeper::Setup::Resting> ParseResting(const std::string& text) {
       upper.ptr != begin + text.size() || setting.lower < 1 || setting.upper < setting.lower) {
     return bad();
   }
-  return agent::GpuKeeper::Setup::Resting{text.substr(0, equals), device::Control::kSmClock, setting};
+  return agent::GpuManager::Setup::Resting{text.substr(0, equals), device::Control::kSmClock, setting};
 }
 
 }  // namespace
 
-Result<agent::GpuKeeper::Setup> SetUpGpus(const std::string& which, const std::string& state,
+Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::string& state,
                                    const std::vector<std::string>& resting, spdlog::logger& log) {
-  agent::GpuKeeper::Setup setup;
+  agent::GpuManager::Setup setup;
   for (const std::string& text : resting) {
     auto parsed = ParseResting(text);
     if (!parsed) return Fail(parsed);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "perseus/runtime/agent/gpu_keeper.h"
+#include "perseus/runtime/agent/gpu_manager.h"
 #include "perseus/base/result.h"
 
 namespace perseus::cli {
@@ -16,7 +16,7 @@ inline constexpr const char* kAgentState = "/var/lib/perseus/agent.json";
 
 // `which`: see OpenDevices. `resting`: "GPU-1f…=210-1200", in MHz. Says on `log` what GPUs there
 // are.
-Result<agent::GpuKeeper::Setup> SetUpGpus(const std::string& which, const std::string& state,
+Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::string& state,
                                    const std::vector<std::string>& resting, spdlog::logger& log);
 
 // Connections take descriptors, and the soft limit of 1,024 is for programs that use select().

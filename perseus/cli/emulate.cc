@@ -76,7 +76,7 @@ std::string FormatRanks(const emulator::Emulation& emulation, int gpus_per_rank)
     for (std::size_t rank = 0; rank < emulation.ranks[pipeline].size(); ++rank) {
       const emulator::RankTotals& totals = emulation.ranks[pipeline][rank];
       fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{}\n", pipeline, rank,
-                     gpus_per_rank, totals.busy_s, totals.operation_energy_j,
+                     gpus_per_rank, totals.busy_s, totals.instruction_energy_j,
                      totals.blocking_energy_j, totals.switches);
     }
   }
@@ -237,7 +237,7 @@ Result<emulator::EmulationSpec> SpecOf(const EmulateFlags& flags, const plan::Pl
 }
 
 // The same weather, and nobody who plans.
-emulator::EmulationSpec Unplanned(emulator::EmulationSpec spec, const schedule::OperationGraph& graph) {
+emulator::EmulationSpec Unplanned(emulator::EmulationSpec spec, const schedule::InstructionGraph& graph) {
   spec.options = schedule::BaselineOptions(graph);
   spec.changes.clear();
   spec.power_caps.clear();

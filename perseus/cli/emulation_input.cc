@@ -99,7 +99,7 @@ Result<double> Chooser::LeastPower() {
   return least_w;
 }
 
-Result<std::vector<int>> ReadOptions(const std::string& path, const schedule::OperationGraph& graph) {
+Result<std::vector<int>> ReadOptions(const std::string& path, const schedule::InstructionGraph& graph) {
   const auto text = ReadFile(path);
   if (!text) return Fail(text);
   const auto plan = plan_file::ParsePlan(*text, path);
@@ -108,7 +108,7 @@ Result<std::vector<int>> ReadOptions(const std::string& path, const schedule::Op
 }
 
 Result<emulator::EmulationSpec> WithEvents(emulator::EmulationSpec spec, const std::string& event_file,
-                                 const schedule::OperationGraph& graph, Chooser& chooser) {
+                                 const schedule::InstructionGraph& graph, Chooser& chooser) {
   const auto text = ReadFile(event_file);
   if (!text) return Fail(text);
   auto events = emulator::ParseEvents(*text, event_file);

@@ -45,10 +45,10 @@ class Chooser {
 };
 
 // The options of a plan's file.
-Result<std::vector<int>> ReadOptions(const std::string& path, const schedule::OperationGraph& graph);
+Result<std::vector<int>> ReadOptions(const std::string& path, const schedule::InstructionGraph& graph);
 
 // Adds what the event file says to `spec`, which has its pipelines. Errors name file and line.
 Result<emulator::EmulationSpec> WithEvents(emulator::EmulationSpec spec, const std::string& event_file,
-                                 const schedule::OperationGraph& graph, Chooser& chooser);
+                                 const schedule::InstructionGraph& graph, Chooser& chooser);
 
 }  // namespace perseus::cli

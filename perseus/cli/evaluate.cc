@@ -86,7 +86,7 @@ bool LooksLikeJson(std::string_view text) {
 ordered_json Describe(const plan::Evaluation& evaluation) {
   return {{"time_s", ToSeconds(evaluation.time)},
           {"energy_j", evaluation.energy_j},
-          {"operation_energy_j", evaluation.operation_energy_j},
+          {"instruction_energy_j", evaluation.instruction_energy_j},
           {"blocking_energy_j", evaluation.blocking_energy_j},
           {"average_power_w", evaluation.average_power_w()},
           {"switches", evaluation.switches}};

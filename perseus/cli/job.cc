@@ -82,7 +82,7 @@ ordered_json ScheduleJson(const schedule::Schedule& schedule) {
   return {{"csv", schedule::FormatSchedule(schedule)}};
 }
 
-ordered_json FixedJson(const schedule::FixedOperations& fixed) {
+ordered_json FixedJson(const schedule::FixedInstructions& fixed) {
   ordered_json json{{"p2p_s", ToSeconds(fixed.p2p)},
                     {"load_s", ToSeconds(fixed.load.time)},
                     {"all_reduce_s", ToSeconds(fixed.all_reduce.time)},
@@ -174,7 +174,7 @@ Result<void> Register(const Flags& flags) {
 
 std::string FormatNodes(const ordered_json& nodes) {
   if (nodes.empty()) return "no node has attached\n";
-  Table table({"node", "ranks", "state", "has orders", "follows", "since step", "heard (s ago)"});
+  Table table({"node", "ranks", "state", "has assignment", "follows", "since step", "heard (s ago)"});
   for (const ordered_json& node : nodes) {
     table.AddRow({node.at("node"), std::to_string(node.at("ranks").size()), node.at("state"),
                   fmt::format("{}", node.at("acknowledged").get<std::int64_t>()),
@@ -198,17 +198,17 @@ std::string FormatStragglers(const ordered_json& stragglers) {
   return text;
 }
 
-std::string FormatOrders(const ordered_json& orders) {
-  const auto& baseline = orders.at("baseline");
+std::string FormatAssignment(const ordered_json& assignment) {
+  const auto& baseline = assignment.at("baseline");
   std::string text =
-      fmt::format("orders {}, from step {}: {} ({}{})\n", orders.at("version").get<std::int64_t>(),
-                  orders.at("from_step").get<std::int64_t>(),
-                  orders.at("target").get<std::string>(), orders.at("reason").get<std::string>(),
-                  orders.at("refined").get<bool>() ? "" : "; a better plan is being looked for");
+      fmt::format("assignment {}, from step {}: {} ({}{})\n", assignment.at("version").get<std::int64_t>(),
+                  assignment.at("from_step").get<std::int64_t>(),
+                  assignment.at("target").get<std::string>(), assignment.at("reason").get<std::string>(),
+                  assignment.at("refined").get<bool>() ? "" : "; a better plan is being looked for");
   Table table({"pipeline", "plan", "time (s)", "energy (J)", "saving"});
   const double baseline_j = baseline.at("energy_j");
   int pipeline = 0;
-  for (const ordered_json& share : orders.at("pipelines")) {
+  for (const ordered_json& share : assignment.at("pipelines")) {
     const double energy_j = share.at("energy_j");
     table.AddRow({std::to_string(pipeline++), share.at("plan"),
                   FormatQuantity(share.at("time_s").get<double>()), FormatQuantity(energy_j),
@@ -228,7 +228,7 @@ std::string FormatJob(const ordered_json& job) {
   if (job.contains("problem")) text += "problem: " + job["problem"].get<std::string>() + "\n";
   if (job.at("detect_stragglers") == false) text += "stragglers are not noticed, only reported\n";
   if (job.at("profile_version") == 0) text += "no profile yet (perseus tune, or --profile)\n";
-  if (job.contains("orders")) text += "\n" + FormatOrders(job["orders"]);
+  if (job.contains("assignment")) text += "\n" + FormatAssignment(job["assignment"]);
   if (const auto stragglers = FormatStragglers(job.at("stragglers")); !stragglers.empty()) {
     text += "\n" + stragglers;
   }
@@ -293,7 +293,7 @@ Result<void> End(const Flags& flags) {
   if (!server) return Fail(server);
   const auto ended = server->Send("POST", PathOf(flags, "/end"), "{}");
   if (!ended) return Fail(ended);
-  return Print(fmt::format("job {} has ended; its nodes take their orders back\n", flags.job));
+  return Print(fmt::format("job {} has ended; its nodes take their assignment back\n", flags.job));
 }
 
 }  // namespace
@@ -321,7 +321,7 @@ Verb AddJobVerb(CLI::App& program) {
   registers->add_flag("--no-detection", flags->has_no_detection,
                       "Stragglers are only those that somebody reports");
   AddTargetFlags(*registers, flags->targets);
-  add("show", "What it does, which orders are in force, and where each node is", "read", Show)
+  add("show", "What it does, which assignment are in force, and where each node is", "read", Show)
       ->add_flag("--json", flags->as_json, "As JSON, for scripts");
   AddTargetFlags(*add("target", "Another target, while it runs", "job", SetTarget), flags->targets);
   add("plan", "Print a plan file", "read", PrintPlan)

@@ -26,7 +26,7 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
                                    "The same from a CSV as torch.distributed.pipelining dumps it");
   schedule_file->excludes(schedule);
   add("--graph", flags.graph, "FILE",
-      "Work that is no pipeline: operations and dependencies in JSON")
+      "Work that is no pipeline: instructions and dependencies in JSON")
       ->excludes(schedule)
       ->excludes(schedule_file);
   add("--stages", flags.stages, "N",

@@ -24,8 +24,8 @@ namespace {
 constexpr const char* kNodeAbout =
     "Keep this node's training jobs in touch with a perseus server: tell it what steps take, and "
     "give\n"
-    "ranks the orders that it sends. Needs no privileges but to write into the jobs' directories.\n"
-    "While the server is away, and after this program has ended, ranks go on with the orders that\n"
+    "ranks the assignment that it sends. Needs no privileges but to write into the jobs' directories.\n"
+    "While the server is away, and after this program has ended, ranks go on with the assignment that\n"
     "they have. Ends with SIGTERM.";
 constexpr const char* kNodeExamples =
     "Examples:\n"
@@ -78,7 +78,7 @@ Result<void> RunNodeVerb(const NodeFlags& flags) {
   log.info("node {} of {}", options.name, server->server);
   const auto ran = node::RunNode(
       std::move(options), *server, [&] { return signals->HaveCome(); }, clock, log);
-  if (ran) log.info("ended; ranks go on with the orders that they have");
+  if (ran) log.info("ended; ranks go on with the assignment that they have");
   return ran;
 }
 

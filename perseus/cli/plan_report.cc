@@ -80,7 +80,7 @@ std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::str
   ordered_json summary{{"format", "perseus-summary"}, {"version", 1}};
   summary["job"] = {{job.planned.IsGeneralGraph() ? "graph" : "profile", job.planned.profile},
                     {"schedule", job.graph.name},
-                    {"operations", job.graph.operations.size()},
+                    {"instructions", job.graph.instructions.size()},
                     {"pipelines", job.planned.pipelines},
                     {"gpus_per_pipeline", job.gpus()}};
   summary["baseline"] = {{"time_s", ToSeconds(baseline.time)},

@@ -15,8 +15,8 @@ namespace {
 
 constexpr double kTableSlowdownsPercent[] = {1, 2, 5, 10, 20};
 constexpr int kMostStops = 16;
-// Operations of all stops together: some ten seconds of planning on one core.
-constexpr std::size_t kMostStopOperations = 40'000;
+// Instructions of all stops together: some ten seconds of planning on one core.
+constexpr std::size_t kMostStopInstructions = 40'000;
 
 bool IsSlowdown(const plan::Target& target) { return target.kind == plan::Target::Kind::kSlowdown; }
 
@@ -87,9 +87,9 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked, 
   return targets;
 }
 
-int DefaultStops(const schedule::OperationGraph& graph) {
-  const std::size_t operations = std::max<std::size_t>(graph.operations.size(), 1);
-  return static_cast<int>(std::min<std::size_t>(kMostStops, kMostStopOperations / operations));
+int DefaultStops(const schedule::InstructionGraph& graph) {
+  const std::size_t instructions = std::max<std::size_t>(graph.instructions.size(), 1);
+  return static_cast<int>(std::min<std::size_t>(kMostStops, kMostStopInstructions / instructions));
 }
 
 Result<std::vector<PlannedTarget>> PlanTargets(const plan::Planner& planner,

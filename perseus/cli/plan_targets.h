@@ -31,8 +31,8 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked, 
                                         const std::optional<plan::Frontier>& frontier, int stops);
 
 // As many stops as do not make the planning long, where nobody says how many: at most 16, and none
-// for jobs of tens of thousands of operations.
-int DefaultStops(const schedule::OperationGraph& graph);
+// for jobs of tens of thousands of instructions.
+int DefaultStops(const schedule::InstructionGraph& graph);
 
 // In the order of `wanted`, whatever the number of cores. Fails with the first target that cannot
 // be met; a stop that cannot be (a switching latency may have that), or is no other plan than an

@@ -98,8 +98,8 @@ Verb AddServeVerb(CLI::App& program) {
   verb->add_option("--planners", options.planning_threads, "Threads that plan (default: 2)")
       ->check(CLI::Range(1, 256))
       ->type_name("N");
-  verb->add_option("--orders-take", options.lead_s,
-                   "Seconds until orders have reached every rank (default: 0.5)")
+  verb->add_option("--assignment-delay", options.lead_s,
+                   "Seconds until assignment have reached every rank (default: 0.5)")
       ->check(CLI::Range(0.0, 60.0))
       ->type_name("S");
   verb->add_option("--keep-ended", options.keep_ended_days,

@@ -31,7 +31,7 @@ struct ShowFlags {
   bool as_json = false;
 };
 
-// The mean clock of what runs alike: the forwards of a stage, or the operations of a resource.
+// The mean clock of what runs alike: the forwards of a stage, or the instructions of a resource.
 struct Clock {
   std::string of;
   double sum_mhz = 0;

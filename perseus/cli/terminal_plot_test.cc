@@ -199,27 +199,27 @@ profile::Option MakeOption(double frequency_mhz, double time_s) {
 }
 
 // A forward of 10 or 20 s on one rank, then 20 s without a clock on the other.
-schedule::OperationGraph SmallGraph() {
-  schedule::OperationGraph graph;
+schedule::InstructionGraph SmallGraph() {
+  schedule::InstructionGraph graph;
   graph.option_sets.resize(2);
   graph.option_sets[0].kind = InstructionKind::kForward;
   graph.option_sets[0].options = {MakeOption(1400, 10), MakeOption(1000, 20)};
   graph.option_sets[1].kind = InstructionKind::kOptimizer;
   graph.option_sets[1].options = {MakeOption(0, 20)};
-  graph.operations = {{.option_set = 0, .rank = 0}, {.option_set = 1, .rank = 1}};
+  graph.instructions = {{.option_set = 0, .rank = 0}, {.option_set = 1, .rank = 1}};
   graph.dependencies = {{.from = 0, .to = 1}};
   graph.rank_orders = {{0}, {1}};
   graph.rank_names = {"gpu \x1b[31m", "the other of the two"};
   return graph;
 }
 
-report::Timeline TimelineOf(const schedule::OperationGraph& graph, std::vector<int> options, std::string name) {
+report::Timeline TimelineOf(const schedule::InstructionGraph& graph, std::vector<int> options, std::string name) {
   plan::Evaluation evaluation = plan::Evaluator(graph, {}).Evaluate(options);
   return {std::move(name), std::move(options), std::move(evaluation)};
 }
 
 TEST(DrawTimelinesTest, ClocksWaitingAndNamesOfAnyKind) {
-  const schedule::OperationGraph graph = SmallGraph();
+  const schedule::InstructionGraph graph = SmallGraph();
   const report::Timeline timelines[] = {TimelineOf(graph, {0, 0}, "fast"),
                                 TimelineOf(graph, {1, 0}, "slow")};
   EXPECT_EQ(DrawTimelines(graph, timelines, {.width = 57}), R"(timeline, fast
@@ -232,7 +232,7 @@ the other of t.. ....................O~~~~~~~~~~~~~~~~~~~
                  +---------+---------+---------+--------+
                  0        10        20        30       40
                                                  time (s)
-F forward begins   O other operation begins   . waiting
+F forward begins   O other instruction begins   . waiting
 # at 1300-1400 MHz   = at 1200-1300 MHz
 + at 1100-1200 MHz   - at 1000-1100 MHz
 ~ has no clock to choose
@@ -243,12 +243,12 @@ TEST(DrawTimelinesTest, EveryKindHasALetterOrAColour) {
   constexpr InstructionKind kKinds[] = {InstructionKind::kForward, InstructionKind::kRecompute,
                                         InstructionKind::kBackwardInput,
                                         InstructionKind::kBackwardWeight};
-  schedule::OperationGraph graph;
+  schedule::InstructionGraph graph;
   graph.rank_orders.emplace_back();
   graph.rank_names = {"rank 0"};
   for (int i = 0; i < 4; ++i) {
     graph.option_sets.push_back({.name = "", .kind = kKinds[i], .options = {MakeOption(1400, 11)}});
-    graph.operations.push_back({.option_set = i, .rank = 0});
+    graph.instructions.push_back({.option_set = i, .rank = 0});
     graph.rank_orders[0].push_back(i);
     if (i > 0) graph.dependencies.push_back({.from = i - 1, .to = i});
   }
@@ -263,17 +263,17 @@ TEST(DrawTimelinesTest, EveryKindHasALetterOrAColour) {
                     HasSubstr("\x1b[33m#\x1b[0m backward   \x1b[32m#\x1b[0m weight gradient")));
 }
 
-TEST(DrawTimelinesTest, OperationsShorterThanAColumnShowTheirClocks) {
-  schedule::OperationGraph graph = SmallGraph();
+TEST(DrawTimelinesTest, InstructionsShorterThanAColumnShowTheirClocks) {
+  schedule::InstructionGraph graph = SmallGraph();
   graph.option_sets[1] = graph.option_sets[0];
   graph.option_sets[1].kind = InstructionKind::kBackward;
-  graph.operations.clear();
+  graph.instructions.clear();
   graph.rank_orders[0].clear();
   graph.rank_names[0] = "rank 0";
   graph.rank_names[1] = "rank 1";
   std::vector<int> options;
   for (int i = 0; i < 200; ++i) {  // 100 forwards of 10 s, then 50 backwards each of 10 and 20 s.
-    graph.operations.push_back({.option_set = i < 100 ? 0 : 1, .rank = 0});
+    graph.instructions.push_back({.option_set = i < 100 ? 0 : 1, .rank = 0});
     graph.rank_orders[0].push_back(i);
     options.push_back(i < 150 ? 0 : 1);
     if (i > 0) graph.dependencies.push_back({.from = i - 1, .to = i});
@@ -288,7 +288,7 @@ TEST(DrawTimelinesTest, OperationsShorterThanAColumnShowTheirClocks) {
 }
 
 TEST(DrawTimelinesTest, OfManyRanksTheFirstAndTheLastAreDrawn) {
-  const schedule::OperationGraph graph = MakeSyntheticJob({.stages = 20, .microbatches = 20});
+  const schedule::InstructionGraph graph = MakeSyntheticJob({.stages = 20, .microbatches = 20});
   const report::Timeline timelines[] = {TimelineOf(graph, schedule::BaselineOptions(graph), "baseline")};
   const std::string drawing = DrawTimelines(graph, timelines, kTerminalPlotUtf8);
   for (int rank = 0; rank < 20; ++rank) {
@@ -300,9 +300,9 @@ TEST(DrawTimelinesTest, OfManyRanksTheFirstAndTheLastAreDrawn) {
 
 TEST(DrawTimelinesTest, FitsEverywhere) {
   for (const std::string schedule : {"1f1b", "gpipe"}) {
-    const schedule::OperationGraph graph = MakeSyntheticJob({.schedule = schedule});
+    const schedule::InstructionGraph graph = MakeSyntheticJob({.schedule = schedule});
     std::vector<int> slowest;
-    for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+    for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
       slowest.push_back(static_cast<int>(graph.options_of(static_cast<int>(i)).options.size()) - 1);
     }
     const report::Timeline timelines[] = {TimelineOf(graph, schedule::BaselineOptions(graph), "baseline"),

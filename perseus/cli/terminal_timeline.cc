@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kMostRanks = 16;
 constexpr int kLongestLabel = 16;
 constexpr int kNothing = -1;
-// Of the mean operation. Below that there would be letters alone, and no clocks.
+// Of the mean instruction. Below that there would be letters alone, and no clocks.
 constexpr double kLeastSlots = 1.5;
 
 // What is told apart.
@@ -32,7 +32,7 @@ constexpr ActivityLook kLooks[kActivities] = {{U'F', Colour::kCyan, "forward"},
                                               {U'B', Colour::kYellow, "backward"},
                                               {U'W', Colour::kGreen, "weight gradient"},
                                               {U'R', Colour::kMagenta, "recompute"},
-                                              {U'O', Colour::kDefault, "other operation"}};
+                                              {U'O', Colour::kDefault, "other instruction"}};
 
 Activity ActivityOf(InstructionKind kind) {
   switch (kind) {
@@ -53,19 +53,19 @@ Activity ActivityOf(InstructionKind kind) {
 constexpr std::size_t kShades = 4;
 struct TimelineSymbols {
   std::array<char32_t, kShades> shades;  // Of the lowest clocks first.
-  char32_t no_clock;                     // Of an operation that has none.
+  char32_t no_clock;                     // Of an instruction that has none.
   char32_t waiting;
   const char* to;  // Between two numbers.
 };
 constexpr TimelineSymbols kTimelineUnicodeSymbols{{U'░', U'▒', U'▓', U'█'}, U'─', U'·', "–"};
 constexpr TimelineSymbols kTimelineAsciiSymbols{{U'-', U'+', U'=', U'#'}, U'~', U'.', "-"};
 
-// Of all operations whose clock is planned.
+// Of all instructions whose clock is planned.
 struct ClockRange {
   double lowest_mhz = std::numeric_limits<double>::infinity();
   double highest_mhz = 0;
 
-  explicit ClockRange(const schedule::OperationGraph& graph) {
+  explicit ClockRange(const schedule::InstructionGraph& graph) {
     for (const schedule::OptionSet& set : graph.option_sets) {
       if (!plan_file::IsPlanned(set.kind)) continue;
       for (const profile::Option& option : set.options) {
@@ -95,7 +95,7 @@ struct Slot {
   struct Share {
     Nanoseconds time = 0;
     Nanoseconds longest = 0;
-    int operation = 0;  // Which takes that.
+    int instruction = 0;  // Which takes that.
   };
   std::array<Share, kActivities> shares;
 
@@ -112,7 +112,7 @@ struct Slot {
 
 class TimelineDrawing {
  public:
-  TimelineDrawing(const schedule::OperationGraph& graph, std::span<const report::Timeline> timelines,
+  TimelineDrawing(const schedule::InstructionGraph& graph, std::span<const report::Timeline> timelines,
                   const Terminal& terminal)
       : graph_(graph),
         timelines_(timelines),
@@ -171,9 +171,9 @@ class TimelineDrawing {
     std::size_t count = 0;
     for (const report::Timeline& timeline : timelines_) {
       for (const std::size_t rank : ranks_) {
-        for (const int operation : graph_.rank_orders[rank]) {
+        for (const int instruction : graph_.rank_orders[rank]) {
           sum += static_cast<double>(
-              timeline.evaluation.durations[static_cast<std::size_t>(operation)]);
+              timeline.evaluation.durations[static_cast<std::size_t>(instruction)]);
         }
         count += graph_.rank_orders[rank].size();
       }
@@ -183,7 +183,7 @@ class TimelineDrawing {
 
   void DrawRank(const report::Timeline& timeline, std::size_t rank, CharacterGrid& grid, int row) {
     const std::vector<Slot> slots = SlotsOf(timeline, rank);
-    int last = kNothing;  // What the column before shows: an operation, or an activity.
+    int last = kNothing;  // What the column before shows: an instruction, or an activity.
     for (int i = 0; i < columns_; ++i) {
       const Nanoseconds in_iteration =
           std::clamp<Nanoseconds>(timeline.evaluation.time - slot_ * i, 0, slot_);
@@ -195,9 +195,9 @@ class TimelineDrawing {
         last = kNothing;
         continue;
       }
-      const int operation = slot.shares[*winner].operation;
-      const char32_t shade = ShadeOf(timeline, operation);
-      const int shown = is_dense_ ? static_cast<int>(*winner) : operation;
+      const int instruction = slot.shares[*winner].instruction;
+      const char32_t shade = ShadeOf(timeline, instruction);
+      const int shown = is_dense_ ? static_cast<int>(*winner) : instruction;
       const bool is_letter = !terminal_.colour && last != shown;
       const ActivityLook& look = kLooks[*winner];
       grid.Put(row, gutter_ + i, is_letter ? look.letter : shade, look.colour);
@@ -209,28 +209,28 @@ class TimelineDrawing {
 
   std::vector<Slot> SlotsOf(const report::Timeline& timeline, std::size_t rank) const {
     std::vector<Slot> slots(static_cast<std::size_t>(columns_));
-    for (const int operation : graph_.rank_orders[rank]) {
-      const Nanoseconds start = timeline.evaluation.starts[static_cast<std::size_t>(operation)];
+    for (const int instruction : graph_.rank_orders[rank]) {
+      const Nanoseconds start = timeline.evaluation.starts[static_cast<std::size_t>(instruction)];
       const Nanoseconds end =
-          start + timeline.evaluation.durations[static_cast<std::size_t>(operation)];
-      const auto activity = static_cast<std::size_t>(ActivityOf(graph_.options_of(operation).kind));
+          start + timeline.evaluation.durations[static_cast<std::size_t>(instruction)];
+      const auto activity = static_cast<std::size_t>(ActivityOf(graph_.options_of(instruction).kind));
       for (Nanoseconds i = start / slot_; i * slot_ < end; ++i) {
         Slot::Share& share = slots[static_cast<std::size_t>(i)].shares[activity];
         const Nanoseconds time = std::min(end, (i + 1) * slot_) - std::max(start, i * slot_);
         share.time += time;
         if (time > share.longest) {
           share.longest = time;
-          share.operation = operation;
+          share.instruction = instruction;
         }
       }
     }
     return slots;
   }
 
-  char32_t ShadeOf(const report::Timeline& timeline, int operation) const {
-    const schedule::OptionSet& set = graph_.options_of(operation);
+  char32_t ShadeOf(const report::Timeline& timeline, int instruction) const {
+    const schedule::OptionSet& set = graph_.options_of(instruction);
     const auto option =
-        static_cast<std::size_t>(timeline.options[static_cast<std::size_t>(operation)]);
+        static_cast<std::size_t>(timeline.options[static_cast<std::size_t>(instruction)]);
     const double frequency_mhz = set.options[option].frequency_mhz;
     if (!plan_file::IsPlanned(set.kind) || frequency_mhz <= 0) return symbols_.no_clock;
     return symbols_.shades[clocks_.ShadeOf(frequency_mhz)];
@@ -266,7 +266,7 @@ class TimelineDrawing {
     return items;
   }
 
-  const schedule::OperationGraph& graph_;
+  const schedule::InstructionGraph& graph_;
   std::span<const report::Timeline> timelines_;
   const Terminal& terminal_;
   const TimelineSymbols& symbols_;
@@ -277,7 +277,7 @@ class TimelineDrawing {
   int gutter_ = 0;                      // Columns of the labels and a blank.
   int columns_ = 0;                     // Of the timeline.
   Nanoseconds slot_ = 1;                // How long a column lasts.
-  bool is_dense_ = false;               // A letter begins an activity, not every operation.
+  bool is_dense_ = false;               // A letter begins an activity, not every instruction.
   // Of what is drawn, for the legend.
   std::array<bool, kActivities> is_present_{};
   bool has_no_clock_ = false;
@@ -285,7 +285,7 @@ class TimelineDrawing {
 
 }  // namespace
 
-std::string DrawTimelines(const schedule::OperationGraph& graph, std::span<const report::Timeline> timelines,
+std::string DrawTimelines(const schedule::InstructionGraph& graph, std::span<const report::Timeline> timelines,
                           const Terminal& terminal) {
   return TimelineDrawing(graph, timelines, terminal).Draw();
 }

@@ -9,7 +9,7 @@
 
 #include "perseus/cli/flag_checks.h"
 #include "perseus/base/file.h"
-#include "perseus/runtime/protocol/orders.h"
+#include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/tuner/run_trace.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
@@ -36,16 +36,16 @@ struct TraceFlags {
   std::optional<int> to;
 };
 
-// The given one, or those that the orders in force name: pipelines may follow different ones.
+// The given one, or those that the assignment in force name: pipelines may follow different ones.
 Result<std::set<std::filesystem::path>> PlanPaths(const TraceFlags& flags) {
   if (!flags.plan.empty()) return std::set<std::filesystem::path>{flags.plan};
-  const auto orders = protocol::ReadOrders(flags.directory);
-  if (!orders) return Fail(orders);
+  const auto assignment = protocol::ReadAssignment(flags.directory);
+  if (!assignment) return Fail(assignment);
   std::set<std::filesystem::path> paths;
-  if (!*orders) return paths;
+  if (!*assignment) return paths;
   const std::filesystem::path directory = flags.directory;
-  if (!(*orders)->plan.empty()) paths.insert(directory / (*orders)->plan);
-  for (const auto& [pipeline, plan] : (*orders)->plans) paths.insert(directory / plan);
+  if (!(*assignment)->plan.empty()) paths.insert(directory / (*assignment)->plan);
+  for (const auto& [pipeline, plan] : (*assignment)->plans) paths.insert(directory / plan);
   return paths;
 }
 

@@ -314,7 +314,7 @@ Verb AddTrainerVerb(CLI::App& program) {
       ->type_name("N")
       ->check(WholeNumberIn({0, 1'000'000'000}));
   verb->add_option("--job-directory", flags->job_directories,
-                   "Where ranks find orders and record what they run (PERSEUS_JOB_DIR); one for "
+                   "Where ranks find assignment and record what they run (PERSEUS_JOB_DIR); one for "
                    "all nodes, or repeated: one for each")
       ->type_name("DIR")
       ->allow_extra_args(false);

@@ -11,8 +11,8 @@
 #include "perseus/cli/job_options.h"
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
-#include "perseus/runtime/protocol/orders.h"
-#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/runtime/protocol/assignment.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/tuning.h"
 #include "perseus/cli/signals.h"
 #include "perseus/cli/standard_output.h"
@@ -48,7 +48,7 @@ struct TuneFlags {
   profiler::SweepBudget budget;
   double slowdown_percent = 25;
   double least_gain_percent = 0.02;
-  double orders_take_s = 1;
+  double assignment_delay_s = 1;
   int steps_followed = 12;
   double timeout_s = 60;
   bool restores = false;
@@ -82,7 +82,7 @@ std::string FormatJson(const tuner::TuningResult& result) {
                     {"saving", result.seen->saving()},
                     {"slowdown", result.seen->slowdown()}};
   }
-  json["orders_version"] = result.version;
+  json["assignment_version"] = result.version;
   return json.dump(2) + "\n";
 }
 
@@ -110,7 +110,7 @@ std::string FormatText(const tuner::TuningResult& result, BlockingPower blocking
           : "",
       result.version == 0
           ? "the clocks are what they were before"
-          : fmt::format("all ranks follow it (orders {}); perseus verify says what it "
+          : fmt::format("all ranks follow it (assignment {}); perseus verify says what it "
                         "really saves",
                         result.version));
 }
@@ -129,26 +129,26 @@ Result<void> WriteResults(const TuneFlags& flags, const tuner::TuningResult& res
   return written;
 }
 
-// Orders that say nothing but to go by what each rank has of its own.
+// Assignment that say nothing but to go by what each rank has of its own.
 Result<void> TakePlanBack(const TuneFlags& flags) {
-  const auto now = protocol::ReadOrders(flags.directory);
+  const auto now = protocol::ReadAssignment(flags.directory);
   if (!now) return Fail(now);
   if (!*now) {
-    return Fail("{} has no orders, so nothing is in force there (name the job's PERSEUS_JOB_DIR)",
+    return Fail("{} has no assignment, so nothing is in force there (name the job's PERSEUS_JOB_DIR)",
                 flags.directory);
   }
-  auto desk = protocol::OrdersDesk::Open(flags.directory);
+  auto desk = protocol::AssignmentWriter::Open(flags.directory);
   if (!desk) return Fail(desk);
-  protocol::Orders own;
+  protocol::Assignment own;
   own.own = true;
   const auto version = desk->Give(std::move(own), 0);
   if (!version) return Fail(version);
   return Print(
       flags.as_json
-          ? nlohmann::ordered_json{{"orders_version", *version}}.dump(2) + "\n"
+          ? nlohmann::ordered_json{{"assignment_version", *version}}.dump(2) + "\n"
           : fmt::format(
-                "no orders hold any more from the next step on: ranks follow their own plan, "
-                "or keep the clocks that their GPUs had before (orders {})\n",
+                "no assignment hold any more from the next step on: ranks follow their own plan, "
+                "or keep the clocks that their GPUs had before (assignment {})\n",
                 *version));
 }
 
@@ -174,7 +174,7 @@ Result<void> RunTune(const TuneFlags& flags) {
   options.budget = flags.budget;
   options.budget.slowdown = flags.slowdown_percent / 100;
   options.budget.least_gain = flags.least_gain_percent / 100;
-  options.orders_take_s = flags.orders_take_s;
+  options.assignment_delay_s = flags.assignment_delay_s;
   options.steps_followed = flags.steps_followed;
   options.leaves_plan_in_force = !flags.restores;
   options.patience = ToNanoseconds(flags.timeout_s);
@@ -224,7 +224,7 @@ Verb AddTuneVerb(CLI::App& program) {
   add("--follow-steps", flags->steps_followed, "N",
       "Steps in which each of two plans is measured at its own clocks (default: 12)")
       ->check(WholeNumberIn({2, 1'000'000}));
-  verb->add_option("--orders-take", flags->orders_take_s,
+  verb->add_option("--assignment-delay", flags->assignment_delay_s,
                    "Until every rank has read an order, on a slow file system (default: 1)")
       ->type_name("SECONDS")
       ->check(NumberIn({0.1, 600}, "in seconds"));

@@ -24,7 +24,7 @@ constexpr const char* kVerifyAbout =
     "had\n"
     "before and blocks of planned steps, in pairs of random order. Says how much energy the plan\n"
     "saves and how much slower it is, with confidence intervals, or that it cannot tell. Takes\n"
-    "--steps steps; whatever orders were in force before are again afterwards.";
+    "--steps steps; whatever assignment were in force before are again afterwards.";
 constexpr const char* kVerifyExamples =
     "Example:\n"
     "  perseus verify run --plan out/plans/no-slowdown.json --steps 200";
@@ -37,7 +37,7 @@ struct VerifyFlags {
   double level_percent = 95;
   double tolerance_percent = 0.2;
   double counter_period_ms = 100;
-  double orders_take_s = protocol::kOrdersTakeSeconds;
+  double assignment_delay_s = protocol::kAssignmentDelaySeconds;
   int seed = 1;
   double timeout_s = 60;
   bool as_json = false;
@@ -130,7 +130,7 @@ Result<void> RunVerify(const VerifyFlags& flags) {
                           static_cast<int>(plan->ranks.size()), plan->job.model.gpus_per_stage);
   options.steps = flags.steps;
   options.counter_period_s = flags.counter_period_ms / 1e3;
-  options.orders_take_s = flags.orders_take_s;
+  options.assignment_delay_s = flags.assignment_delay_s;
   options.comparison.level = flags.level_percent / 100;
   options.comparison.slowdown_tolerance = flags.tolerance_percent / 100;
   options.seed = static_cast<std::uint64_t>(flags.seed);
@@ -181,7 +181,7 @@ Verb AddVerifyVerb(CLI::App& program) {
                    "How often the GPUs' energy counters move (default: 100)")
       ->type_name("MS")
       ->check(NumberIn({1, 10'000}, "milliseconds"));
-  verb->add_option("--orders-take", flags->orders_take_s,
+  verb->add_option("--assignment-delay", flags->assignment_delay_s,
                    "Until every rank has read an order, on a slow file system (default: 1)")
       ->type_name("SECONDS")
       ->check(NumberIn({0.1, 600}, "in seconds"));

@@ -51,7 +51,7 @@ class Session:
         *,
         pipeline: int = ...,
         rank: int = ...,
-        tensor_rank: int = ...,
+        tp_rank: int = ...,
         gpu: Optional[str] = ...,
         job: Optional[str] = ...,
         job_directory: Optional[str] = ...,

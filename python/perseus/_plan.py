@@ -54,7 +54,7 @@ class Frontier:
 
     times_s: NDArray[np.float64]  #: Breakpoints, fastest first (s).
     energies_j: NDArray[np.float64]  #: No plan that lasts so long costs less (J, waiting included).
-    prices_w: NDArray[np.float64]  #: What operations save per further second (W).
+    prices_w: NDArray[np.float64]  #: What instructions save per further second (W).
     least_energy: int  #: Index of the point of least energy: T*.
 
     def energy_at(self, time_s: Union[float, NDArray[np.float64]]) -> Any:

@@ -20,7 +20,7 @@ def open(  # noqa: A001: perseus.open() is what it is called as.
     *,
     pipeline: int = 0,
     rank: int = 0,
-    tensor_rank: int = 0,
+    tp_rank: int = 0,
     gpu: Union[None, int, str] = None,
     job: Optional[str] = None,
     job_directory: Optional[PathLike] = None,
@@ -40,11 +40,11 @@ def open(  # noqa: A001: perseus.open() is what it is called as.
     Args:
         pipeline: Which of the data-parallel pipelines, from 0.
         rank: Position along the pipeline, from 0: which of the plan's stages.
-        tensor_rank: Which of the stage's GPUs, from 0.
+        tp_rank: Which of the stage's GPUs, from 0.
         gpu: UUID, or place among the visible ones. PERSEUS_GPU.
         job: What others are told holds the GPU. PERSEUS_JOB, or "training".
-        job_directory: Where orders come from and steps are recorded. PERSEUS_JOB_DIR, or none.
-        plan: A plan file, followed until orders say otherwise. PERSEUS_PLAN, or none.
+        job_directory: Where assignment come from and steps are recorded. PERSEUS_JOB_DIR, or none.
+        plan: A plan file, followed until assignment say otherwise. PERSEUS_PLAN, or none.
         agent: The agent's socket; "off" for none; "own" to start one for this user if it may set
             clocks. PERSEUS_AGENT, or "/run/perseus/agent.sock".
         devices: What measures energy: "auto", "nvml", "rocm", "virtual:FILE" or "off".
@@ -54,7 +54,7 @@ def open(  # noqa: A001: perseus.open() is what it is called as.
     session = _client.Session(
         pipeline=pipeline,
         rank=rank,
-        tensor_rank=tensor_rank,
+        tp_rank=tp_rank,
         gpu=None if gpu is None else str(gpu),
         job=job,
         job_directory=_path(job_directory),

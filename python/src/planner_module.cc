@@ -165,7 +165,7 @@ py::dict Ranges() {
 
 std::vector<std::string_view> KindNames() {
   std::vector<std::string_view> names;
-  for (auto kind = InstructionKind::kForward; kind <= InstructionKind::kOperation;
+  for (auto kind = InstructionKind::kForward; kind <= InstructionKind::kGeneric;
        kind = static_cast<InstructionKind>(static_cast<int>(kind) + 1)) {
     names.push_back(Name(kind));
   }

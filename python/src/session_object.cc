@@ -58,13 +58,13 @@ void Close(SessionObject* session) {
 
 PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   static const char* const kNames[] = {
-      "pipeline", "rank",    "tensor_rank",     "gpu",  "job", "job_directory", "plan",
+      "pipeline", "rank",    "tp_rank",     "gpu",  "job", "job_directory", "plan",
       "agent",    "devices", "plan_expires_at", nullptr};
   perseus_options options = PERSEUS_OPTIONS_INIT;
   long long expires = 0;
   if (PyArg_ParseTupleAndKeywords(
           arguments, keywords, "|$iiizzzzzzL:Session", const_cast<char**>(kNames),
-          &options.pipeline, &options.rank, &options.tensor_rank, &options.gpu, &options.job,
+          &options.pipeline, &options.rank, &options.tp_rank, &options.gpu, &options.job,
           &options.job_directory, &options.plan, &options.agent, &options.devices, &expires) == 0) {
     return nullptr;
   }
@@ -78,7 +78,7 @@ PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   Py_END_ALLOW_THREADS;
   session->handle = handle;
   std::snprintf(session->name.data(), session->name.size(), "p%d-r%d-t%d", options.pipeline,
-                options.rank, options.tensor_rank);
+                options.rank, options.tp_rank);
   if (handle != nullptr) OpenSessions().push_back(session);
   if (!LogWarnings(session)) {
     Py_DECREF(session);
@@ -137,7 +137,7 @@ PyStructSequence_Field counter_fields[] = {
     {"warnings", "Told through logging."},
     {"may_set_clocks", "True while a lease holds."},
     {"follows_plan", "True if this step does."},
-    {"plan_version", "Of the orders in force; 0: none."},
+    {"plan_version", "Of the assignment in force; 0: none."},
     {nullptr, nullptr}};
 PyStructSequence_Desc counters_description = {"perseus.Counters", "What happened so far.",
                                               counter_fields,

@@ -32,8 +32,8 @@ class SessionTest(ScratchTest):
         return [[tuple(one[:3]) for one in step["instructions"]] for step in steps_of(self.scratch)]
 
     def record(self):
-        (self.scratch / "orders.json").write_text(
-            '{"perseus_orders": 1, "version": 1, "from_step": 0, "record": true}'
+        (self.scratch / "assignment.json").write_text(
+            '{"perseus_assignment": 1, "version": 1, "from_step": 0, "record": true}'
         )
 
 
@@ -260,7 +260,7 @@ class FailsOpen(SessionTest):
         plan = self.scratch / "plan.json"
         perseus.plan(PROFILE, schedule="1f1b", microbatches=2, blocking_power_w=80).save(plan)
         session = self.open(plan=plan, rank=7)
-        orders = {
+        assignment = {
             True: [("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)],
             False: [("forward", 0), ("forward", 1), ("backward", 0), ("backward", 1)],
         }

@@ -249,7 +249,7 @@ class OtherJobs(ScratchTest):
     def test_a_general_graph(self):
         graph = self.scratch / "graph.json"
         options = [{"frequency": 1410, "time": 1, "energy": 10}, {"frequency": 900, "time": 2, "energy": 6}]
-        graph.write_text(json.dumps({"operations": [
+        graph.write_text(json.dumps({"instructions": [
             {"name": "a", "resource": "x", "options": options},
             {"name": "b", "resource": "y", "options": options},
             {"name": "c", "resource": "x", "options": options}]}))

@@ -76,7 +76,7 @@ TEST_P(BadGraphTest, IsOneLineAndStatusTwo) {
 INSTANTIATE_TEST_SUITE_P(
     All, BadGraphTest,
     testing::Values(BadFile{"Cycle",
-                            R"({"operations": [{"name": "a", "options": [{"time": 1, "energy": 1}]},
+                            R"({"instructions": [{"name": "a", "options": [{"time": 1, "energy": 1}]},
                     {"name": "b", "options": [{"time": 1, "energy": 1}]}],
                     "dependencies": [{"from": "a", "to": "b"}, {"from": "b", "to": "a"}]})",
                             "wait for each other"},
@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(
                "s.csv: has 1 chunks, not 4"},
         BadUse{"SizesOfAScheduleFileInTheJob", "plan --job sizes.toml",
                "s.csv: has 2 microbatches, not 96"},
-        BadUse{"GraphWithFixedOperations", "plan --job graph.toml",
+        BadUse{"GraphWithFixedInstructions", "plan --job graph.toml",
                "graph.toml: fixed means nothing"},
         BadUse{"GraphWithAPipelinesJob", "plan --job sizes.toml --graph g.json",
                "sizes.toml: profile means nothing"},

@@ -19,7 +19,7 @@ class GraphTest : public ProgramTest {
         R"("options": [{"frequency": 2000, "time": 0.010, "energy": 4},
                        {"frequency": 1500, "time": 0.012, "energy": 3},
                        {"frequency": 1000, "time": 0.020, "energy": 2.5}]})";
-    Write("work.json", R"({"operations": [
+    Write("work.json", R"({"instructions": [
         {"name": "a", "resource": "gpu0", )" +
                            options + R"(,
         {"name": "b", "resource": "gpu1", )" +
@@ -33,13 +33,13 @@ class GraphTest : public ProgramTest {
 
 TEST_F(GraphTest, IsPlannedAndEvaluated) {
   const json summary = RunJson("plan --graph work.json --slowdown 30 --frequency-lists -o out");
-  EXPECT_EQ(summary["job"]["operations"], 3);
+  EXPECT_EQ(summary["job"]["instructions"], 3);
   EXPECT_DOUBLE_EQ(summary["baseline"]["time_s"], 0.031);
 
   const json of_plan = RunJson("evaluate out/plans/slowdown-30.json --graph work.json");
   EXPECT_EQ(of_plan["claimed"]["holds"], true);
   EXPECT_THAT(Read("out/plans/slowdown-30.json"),
-              HasSubstr("\"kind\":\"operation\",\"name\":\"a\""));
+              HasSubstr("\"kind\":\"instruction\",\"name\":\"a\""));
   RunWell("evaluate out/freqs_pipeline_00000.py --graph work.json");
 }
 
@@ -59,7 +59,7 @@ TEST_F(GraphTest, APlanKeepsTheBlockingPowerItWasMadeWith) {
 }
 
 TEST_F(GraphTest, ABlockingPowerNeedsToKnowWhatWaits) {
-  Write("alone.json", R"({"operations": [{"name": "a", "options": [{"time": 1, "energy": 1}]}]})");
+  Write("alone.json", R"({"instructions": [{"name": "a", "options": [{"time": 1, "energy": 1}]}]})");
   ExpectComplaint(Run("plan --graph alone.json --blocking-power 84"), 2, "has no resource");
 }
 

@@ -115,7 +115,7 @@ TEST_F(PlanVerbTest, FlagsOverrideTheJobFile) {
         "microbatches = 6\n[gpu]\nblocking_power_w = 83.64\n");
   const json of_file = RunJson("plan --job jobs/job.toml");
   EXPECT_EQ(of_file["job"]["schedule"], "gpipe");
-  EXPECT_EQ(of_file["job"]["operations"], 4 * 2 * 6);
+  EXPECT_EQ(of_file["job"]["instructions"], 4 * 2 * 6);
   const json of_flags =
       RunJson("plan --job jobs/job.toml --schedule 1f1b --microbatches 8 --blocking-power 83.64");
   EXPECT_EQ(of_flags["job"]["schedule"], "1f1b");
@@ -126,7 +126,7 @@ TEST_F(PlanVerbTest, AScheduleFileIsAsGoodAsAName) {
   Write("s.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
   RunWell("synth --stages 2 -o two.csv");
   const json summary = RunJson("plan two.csv --schedule-file s.csv --blocking-power 80");
-  EXPECT_EQ(summary["job"]["operations"], 8);
+  EXPECT_EQ(summary["job"]["instructions"], 8);
 }
 
 TEST_F(PlanVerbTest, WithoutTheFrontierOnlyWhatWasAsked) {

@@ -131,7 +131,7 @@ TEST_F(ReportVerbTest, PlansOfTwoJobsAreRefused) {
 }
 
 TEST_F(ReportVerbTest, ReportsAGeneralGraphWithAnyNames) {
-  Write("work.json", R"({"operations": [
+  Write("work.json", R"({"instructions": [
      {"name": "</script><script>alert(1)</script>", "resource": "<b>gpu",
       "options": [{"frequency": 1410, "time": 0.05, "energy": 23.8},
                   {"frequency": 1200, "time": 0.06, "energy": 20.1},

@@ -153,7 +153,7 @@ plan_file::PlanFile PlanGpipe(int ranks, int microbatches) {
   job.profile = "profile.csv";
   job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .ranks = ranks, .microbatches = microbatches});
   job.model.blocking_power_w = 84;
-  auto graph = schedule::BuildOperationGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
+  auto graph = schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
   const auto planner = plan::Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
   const auto plan = planner->PlanFor(planner->baseline().time + planner->baseline().time / 20);
   return plan::MakePlanFile(*planner, *plan, job);

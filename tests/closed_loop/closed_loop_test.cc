@@ -10,7 +10,7 @@
 
 #include "tests/closed_loop/closed_loop_job.h"
 #include "perseus/base/clock.h"
-#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/job_logs.h"
 
 namespace perseus {
@@ -27,15 +27,15 @@ class ClosedLoopTest : public ClosedLoopJob {
     return {1 - plan.at("energy_j").get<double>() / baseline.at("energy_j").get<double>(),
             plan.at("time_s").get<double>(), baseline.at("time_s").get<double>()};
   }
-  // Orders that put the plan into force at that step, before there are ranks.
+  // Assignment that put the plan into force at that step, before there are ranks.
   void OrderPlan(std::int64_t from_step) const {
-    auto desk = protocol::OrdersDesk::Open(Directory() / "run");
+    auto desk = protocol::AssignmentWriter::Open(Directory() / "run");
     ASSERT_TRUE(desk) << desk.error().message;
-    protocol::Orders orders;
-    orders.plan = *desk->AddPlan("1", Read("out/plans/no-slowdown.json"));
-    ASSERT_TRUE(desk->Give(orders, from_step));
+    protocol::Assignment assignment;
+    assignment.plan = *desk->AddPlan("1", Read("out/plans/no-slowdown.json"));
+    ASSERT_TRUE(desk->Give(assignment, from_step));
   }
-  // That a job of 16 steps saves what was promised, under orders from step 8 on.
+  // That a job of 16 steps saves what was promised, under an assignment from step 8 on.
   void TrainAndExpectKept(const Promise& promise) {
     StartTrainer("--steps 16");
     AwaitTrainer();
@@ -67,9 +67,9 @@ TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
   const nlohmann::json tuned = RunJson(
       "tune run --job job.toml --blocking-power 0 --budget-steps 60 --frequencies 6 "
       "--steps-per-round 9 "
-      "--orders-take 0.4 -o tuned 2>tune.err");
+      "--assignment-delay 0.4 -o tuned 2>tune.err");
   std::cout << tuned.dump(2) << '\n' << Read("tune.err");
-  const auto version = tuned.at("orders_version").get<std::int64_t>();
+  const auto version = tuned.at("assignment_version").get<std::int64_t>();
   ASSERT_GT(version, 0) << Read("tune.err");
   EXPECT_LE(tuned.at("frequencies"), 6);
   // What the virtual nodes' files say.

@@ -135,15 +135,15 @@ TEST_F(TrainerTest, DirectoryWithoutRanksIsNamed) {
 }
 
 TEST_F(TrainerTest, PlanIsTakenOutOfForceByHand) {
-  ExpectComplaint(Run("tune run --give-back"), 2, "run has no orders");
-  Write("run/orders.json",
-        R"({"perseus_orders": 1, "version": 7, "from_step": 0, "record": true,
+  ExpectComplaint(Run("tune run --give-back"), 2, "run has no assignment");
+  Write("run/assignment.json",
+        R"({"perseus_assignment": 1, "version": 7, "from_step": 0, "record": true,
                  "plan": "plans/7.json"})");
-  EXPECT_EQ(RunJson("tune run --give-back").at("orders_version"), 8);
-  const auto orders = nlohmann::json::parse(Read("run/orders.json"));
-  EXPECT_EQ(orders.at("own"), true);
-  EXPECT_FALSE(orders.contains("plan"));
-  EXPECT_FALSE(orders.contains("until_step"));
+  EXPECT_EQ(RunJson("tune run --give-back").at("assignment_version"), 8);
+  const auto assignment = nlohmann::json::parse(Read("run/assignment.json"));
+  EXPECT_EQ(assignment.at("own"), true);
+  EXPECT_FALSE(assignment.contains("plan"));
+  EXPECT_FALSE(assignment.contains("until_step"));
 }
 
 TEST_F(TrainerTest, LogsOfAnEarlierRunAreNoRanks) {

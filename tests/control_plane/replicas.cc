@@ -7,7 +7,7 @@
 #include <chrono>
 #include <iostream>
 
-#include "perseus/runtime/protocol/orders.h"
+#include "perseus/runtime/protocol/assignment.h"
 #include "perseus/cluster/node/rank_logs.h"
 
 namespace perseus {
@@ -24,7 +24,7 @@ RecordedStream::RecordedStream(const std::string& servers, const std::string& no
         listening.target = "/v1/nodes/" + node + "/events";
         listening.heard = [this](const http::Event& event) {
           const std::lock_guard lock(mutex_);
-          if (event.name == "orders") versions_.push_back(json::parse(event.data).at("version"));
+          if (event.name == "assignment") versions_.push_back(json::parse(event.data).at("version"));
           return true;
         };
         listening.changed = [this](std::string_view what) {
@@ -111,8 +111,8 @@ void Replicas::StartNode() {
   Start(fmt::format("node --name n0 --job {}=run --server {} 2>node.log", kKey, urls()));
   ranks_ = std::thread([this, logs] {
     while (!ranks_end_) {
-      const auto orders = protocol::ReadOrders(Directory() / "run");
-      const std::int64_t version = orders && *orders ? (*orders)->version : 0;
+      const auto assignment = protocol::ReadAssignment(Directory() / "run");
+      const std::int64_t version = assignment && *assignment ? (*assignment)->version : 0;
       for (int rank = 0; rank < 4; ++rank) logs.End({0, rank, 0}, steps_, version);
       ++steps_;
       std::this_thread::sleep_for(milliseconds(100));
@@ -121,8 +121,8 @@ void Replicas::StartNode() {
 }
 
 std::int64_t Replicas::VersionInForce() const {
-  const auto orders = protocol::ReadOrders(Directory() / "run");
-  return orders && *orders && (*orders)->server ? (*orders)->server->version : 0;
+  const auto assignment = protocol::ReadAssignment(Directory() / "run");
+  return assignment && *assignment && (*assignment)->server ? (*assignment)->server->version : 0;
 }
 
 http::Response Replicas::Ask(const std::string& server, const std::string& method,
@@ -151,9 +151,9 @@ void Replicas::ExpectNothingLost(const StragglerLoad& load, const RecordedStream
   const std::string job = std::string("/v1/jobs/") + kKey;
   ASSERT_TRUE(Comes([&] {
     const json shown = Get(job);
-    return shown["planning"] == "done" && shown["orders"]["refined"] == true &&
-           VersionInForce() == shown["orders_version"] && !stream.versions().empty() &&
-           stream.versions().back() == shown["orders_version"];
+    return shown["planning"] == "done" && shown["assignment"]["refined"] == true &&
+           VersionInForce() == shown["assignment_version"] && !stream.versions().empty() &&
+           stream.versions().back() == shown["assignment_version"];
   })) << Get(job).dump(1)
       << Read("node.log");
 
@@ -172,15 +172,15 @@ void Replicas::ExpectNothingLost(const StragglerLoad& load, const RecordedStream
   }
 
   std::vector<std::int64_t> given;
-  const json listed = Get(job + "/orders?limit=200");
-  for (const json& orders : listed["orders"]) given.push_back(orders["version"]);
+  const json listed = Get(job + "/assignment?limit=200");
+  for (const json& assignment : listed["assignment"]) given.push_back(assignment["version"]);
   std::ranges::reverse(given);
   ASSERT_FALSE(given.empty());
   for (std::size_t i = 1; i < given.size(); ++i) EXPECT_EQ(given[i], given[i - 1] + 1);
 
   const std::vector<std::int64_t> heard = stream.versions();
   for (std::size_t i = 1; i < heard.size(); ++i) EXPECT_GT(heard[i], heard[i - 1]) << "told twice";
-  std::cout << fmt::format("{} stragglers acknowledged, {} versions of orders, {} of them told\n",
+  std::cout << fmt::format("{} stragglers acknowledged, {} versions of assignment, {} of them told\n",
                            load.acknowledged(), given.back(), heard.size());
 }
 

@@ -21,7 +21,7 @@ class RecordedStream {
  public:
   RecordedStream(const std::string& servers, const std::string& node);
   ~RecordedStream();
-  // Of orders, as they came; with duplicates, if there were any.
+  // Of assignment, as they came; with duplicates, if there were any.
   std::vector<std::int64_t> versions() const;
   // The replica that it is connected to.
   std::string server() const;

@@ -54,7 +54,7 @@ TEST_F(ReplicasTest, KilledUnderLoadNothingAcknowledgedIsLostNorToldTwice) {
   ExpectNothingLost(load, stream);
 }
 
-TEST_F(ReplicasTest, WithoutTheDatabaseNodesKeepTheirOrdersAndCatchUp) {
+TEST_F(ReplicasTest, WithoutTheDatabaseNodesKeepTheirAssignmentAndCatchUp) {
   StartReplicas({"127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"});
   Begin();
   const RecordedStream stream(urls(), "n1");
@@ -68,10 +68,10 @@ TEST_F(ReplicasTest, WithoutTheDatabaseNodesKeepTheirOrdersAndCatchUp) {
         Ask(url(replica), "PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.5})");
     EXPECT_EQ(refused.status, 503) << refused.body;
   }
-  const std::string orders = Read("run/orders.json");
+  const std::string assignment = Read("run/assignment.json");
   const int ran = steps();
   EXPECT_TRUE(Comes([&] { return steps() > ran + 30; }));
-  EXPECT_EQ(Read("run/orders.json"), orders);
+  EXPECT_EQ(Read("run/assignment.json"), assignment);
   postgres().Start();
   for (int replica = 0; replica < kReplicas; ++replica) {
     EXPECT_TRUE(Comes([&] { return Ask(url(replica), "GET", "/readyz").status == 200; }));
@@ -110,12 +110,12 @@ void SilentDatabaseTest::LoseFor(std::chrono::seconds outage) {
   }
   std::cout << fmt::format("not ready {:.1f} s after the loss\n", seconds());
   const int acknowledged = load.acknowledged();
-  const std::string orders = Read("run/orders.json");
+  const std::string assignment = Read("run/assignment.json");
   const int ran = steps();
   EXPECT_TRUE(Comes([&] { return steps() > ran + 30; })) << "the job goes on";
   std::this_thread::sleep_until(begin + outage);
   EXPECT_EQ(load.acknowledged(), acknowledged) << "without a database";
-  EXPECT_EQ(Read("run/orders.json"), orders);
+  EXPECT_EQ(Read("run/assignment.json"), assignment);
   network.EndSilence(0);
   for (int replica = 0; replica < kReplicas; ++replica) {
     EXPECT_TRUE(Comes([&] { return Ask(url(replica), "GET", "/readyz").status == 200; }));

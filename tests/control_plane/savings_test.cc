@@ -23,7 +23,7 @@ class SavingsTest : public ServedJobs {
     const std::string tuned = job.key + ".tuned";
     const Outcome outcome =
         Run(fmt::format("tune {0} --job {1}.toml --blocking-power 0 --budget-steps 60 "
-                        "--frequencies 6 --steps-per-round 9 --orders-take 0.4 -o {2}",
+                        "--frequencies 6 --steps-per-round 9 --assignment-delay 0.4 -o {2}",
                         directory, job.key, tuned));
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     std::cout << outcome.out;
@@ -40,10 +40,10 @@ class SavingsTest : public ServedJobs {
       before.end = static_cast<std::size_t>(step.step) + 1;
     }
     ASSERT_GE(before.end, 8U);
-    const json& orders = window.job.at("orders");
+    const json& assignment = window.job.at("assignment");
     const Promise promise{window.job.at("saving_percent").get<double>() / 100,
-                          orders.at("time_s").get<double>(),
-                          orders.at("baseline").at("time_s").get<double>()};
+                          assignment.at("time_s").get<double>(),
+                          assignment.at("baseline").at("time_s").get<double>()};
     perseus::ExpectPromiseKept(promise, TrueStepsOf(job.key + ".record.csv"), before,
                                window.steps);
   }

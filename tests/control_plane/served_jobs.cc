@@ -72,15 +72,15 @@ ServedJobs::Steady ServedJobs::AwaitSteady(const std::string& key, std::size_t c
   const auto is_steady = [&] {
     json job = Show(key);
     std::int64_t since = 0;
-    bool is_followed = job.contains("orders") && job["orders"]["refined"] == true &&
+    bool is_followed = job.contains("assignment") && job["assignment"]["refined"] == true &&
                        job["planning"] == "done" && job["stragglers"].size() == stragglers;
     for (const json& node : job["nodes"]) {
       is_followed = is_followed && node["state"] == "following";
       since = std::max(since, node["since_step"].get<std::int64_t>());
     }
     if (!is_followed) return version = 0, false;
-    if (job["orders_version"] != version) {
-      version = job["orders_version"];
+    if (job["assignment_version"] != version) {
+      version = job["assignment_version"];
       // That in which clocks change is none.
       const auto begin =
           static_cast<std::size_t>(std::max(since, job["last_step"].get<std::int64_t>())) + 1;
@@ -91,13 +91,13 @@ ServedJobs::Steady ServedJobs::AwaitSteady(const std::string& key, std::size_t c
     return has_come;
   };
   if (Comes(is_steady) || Comes(is_steady)) return steady;
-  ADD_FAILURE() << "job " << key << " has no " << count << " steps under the same orders\n"
+  ADD_FAILURE() << "job " << key << " has no " << count << " steps under the same assignment\n"
                 << steady.job.dump(1) << "\n"
                 << Read("serve.log") << Read("serve0.log");
   return {};
 }
 
-std::vector<protocol::RanStep> ServedJobs::StepsOf(const std::string& directory, const protocol::RankName& rank) const {
+std::vector<protocol::RanStep> ServedJobs::StepsOf(const std::string& directory, const protocol::RankId& rank) const {
   protocol::RankLogReader reader(protocol::RankLogPath(Directory() / directory, rank));
   const auto records = reader.ReadNew();
   EXPECT_TRUE(records) << records.error().message;

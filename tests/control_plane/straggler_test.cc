@@ -36,9 +36,9 @@ class StragglerTest : public ServedJobs {
     return energy_j;
   }
 
-  // A pipeline's energy in a step by its GPUs' own counters, over steps under the same orders.
+  // A pipeline's energy in a step by its GPUs' own counters, over steps under the same assignment.
   struct Measured {
-    json orders;
+    json assignment;
     Steps steps;
     double energy_j = 0;
   };
@@ -48,7 +48,7 @@ class StragglerTest : public ServedJobs {
     for (int attempt = 0; attempt < 8; ++attempt) {
       const Steady steady = AwaitSteady(job_.key, 2, stragglers);
       if (HasFailure()) return {};
-      Measured measured{steady.job.at("orders"), {}, 0};
+      Measured measured{steady.job.at("assignment"), {}, 0};
       {
         // Training stands still while this thread looks.
         const auto part = node.clock()->TakePart(Clock::Part::kFollows);
@@ -59,9 +59,9 @@ class StragglerTest : public ServedJobs {
         measured.steps = {static_cast<std::size_t>(first) + 1, static_cast<std::size_t>(last) + 1};
       }
       const json after = Show(job_.key);
-      if (after.at("orders") == measured.orders) return measured;
+      if (after.at("assignment") == measured.assignment) return measured;
     }
-    ADD_FAILURE() << "orders change all the time";
+    ADD_FAILURE() << "assignment change all the time";
     return {};
   }
   // Until the first pipeline has ended another step, with that number at least; which it was.
@@ -91,9 +91,9 @@ class StragglerTest : public ServedJobs {
   }
   // What the plans say that the first pipeline draws in a step: its own, and waiting for the
   // slowest.
-  double Predicted(const json& orders) const {
-    const json& share = orders.at("pipelines").at(0);
-    const double waits_s = orders.at("time_s").get<double>() - share.at("time_s").get<double>();
+  double Predicted(const json& assignment) const {
+    const json& share = assignment.at("pipelines").at(0);
+    const double waits_s = assignment.at("time_s").get<double>() - share.at("time_s").get<double>();
     return share.at("energy_j").get<double>() + job_.stages * kBlockingPowerW * waits_s;
   }
 };
@@ -136,9 +136,9 @@ void StragglerTest::ThrottleAndRecover(const std::function<void()>& in_the_middl
   in_the_middle();
   const Measured during = MeasureFirstPipeline(1);
   ASSERT_GT(during.energy_j, 0);
-  EXPECT_NE(during.orders.at("pipelines").at(0), before.orders.at("pipelines").at(0));
-  EXPECT_EQ(during.orders.at("pipelines").at(1), before.orders.at("pipelines").at(1));
-  const double predicted = 1 - Predicted(during.orders) / Predicted(before.orders);
+  EXPECT_NE(during.assignment.at("pipelines").at(0), before.assignment.at("pipelines").at(0));
+  EXPECT_EQ(during.assignment.at("pipelines").at(1), before.assignment.at("pipelines").at(1));
+  const double predicted = 1 - Predicted(during.assignment) / Predicted(before.assignment);
   const double saved = 1 - during.energy_j / before.energy_j;
   EXPECT_NEAR(saved, predicted, kOnePoint);
   EXPECT_GT(predicted, 3 * kOnePoint) << "a promise that would be kept by doing nothing";
@@ -146,7 +146,7 @@ void StragglerTest::ThrottleAndRecover(const std::function<void()>& in_the_middl
   const Nanoseconds ends = node.clock()->Now();
   ASSERT_TRUE(node.SetThrottle(1, std::nullopt));
   const Measured after = MeasureFirstPipeline(0);
-  EXPECT_EQ(after.orders.at("pipelines"), before.orders.at("pipelines"));
+  EXPECT_EQ(after.assignment.at("pipelines"), before.assignment.at("pipelines"));
   EndTrainer();
 
   // While the other pipeline went at its old plan, only the straggler itself made steps longer.

@@ -1,6 +1,6 @@
 // What somebody else's program does with the installed libraries: from a profile to a plan, and an
 // error handled.
-#include <perseus/pipeline/operation_graph.h>
+#include <perseus/pipeline/instruction_graph.h>
 #include <perseus/pipeline/schedule.h>
 #include <perseus/plan/planner.h>
 #include <perseus/profile/profile.h>
@@ -27,7 +27,7 @@ int main() {
   if (!profile) return fail(profile.error());
   const auto schedule = perseus::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 8});
   if (!schedule) return fail(schedule.error());
-  const auto graph = perseus::BuildOperationGraph(*schedule, *profile, {.blocking_power_w = 80});
+  const auto graph = perseus::BuildInstructionGraph(*schedule, *profile, {.blocking_power_w = 80});
   if (!graph) return fail(graph.error());
   const auto planner = perseus::Planner::Create(*graph, {.blocking_power_w = 80});
   if (!planner) return fail(planner.error());

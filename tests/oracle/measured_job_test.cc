@@ -24,7 +24,7 @@ TEST(MeasuredJob, BothSolversAgreeWithTheLinearProgram) {
   for (const MeasuredJob& job : kMeasuredJobs) {
     SKIP_WITHOUT(ProfilePath(job));
     for (const int microbatches : {12, 96}) {
-      const Result<schedule::OperationGraph> graph = ReadIteration(job, microbatches);
+      const Result<schedule::InstructionGraph> graph = ReadIteration(job, microbatches);
       ASSERT_TRUE(graph) << graph.error().message;
       const frontier::Network network = NetworkOf(*graph, job.blocking_power_w);
       const auto sink = static_cast<std::size_t>(network.sink);
@@ -63,7 +63,7 @@ TEST(MeasuredJob, ThePublishedFrontierLiesOnOrAboveOurs) {
     for (const int microbatches : {12, 24, 48, 96}) {
       SCOPED_TRACE(testing::Message() << job.name << ", " << microbatches << " microbatches");
       SKIP_WITHOUT(PublishedFrontierPath(job, microbatches));
-      const Result<schedule::OperationGraph> graph = ReadIteration(job, microbatches);
+      const Result<schedule::InstructionGraph> graph = ReadIteration(job, microbatches);
       ASSERT_TRUE(graph) << graph.error().message;
       const std::vector<PublishedPoint> points =
           ReadPublishedFrontier(PublishedFrontierPath(job, microbatches));

@@ -33,7 +33,7 @@ TEST(NaiveFrontier, IsTheWalksOnMeasuredJobs) {
       GTEST_SKIP() << ProfilePath(job)
                    << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
     }
-    const Result<schedule::OperationGraph> graph = ReadIteration(job, 24);
+    const Result<schedule::InstructionGraph> graph = ReadIteration(job, 24);
     ASSERT_TRUE(graph) << graph.error().message;
     const frontier::Network network = NetworkOf(*graph, job.blocking_power_w);
     const std::vector<FrontierVertex> frontier = FrontierOf(network);

@@ -19,7 +19,7 @@ class MeasuredPlanTest : public ::testing::TestWithParam<Case> {};
 
 // Nothing where the profile is absent.
 std::optional<plan::Planner> MakePlanner(const Case& given) {
-  Result<schedule::OperationGraph> graph = ReadIteration(given.job, given.microbatches);
+  Result<schedule::InstructionGraph> graph = ReadIteration(given.job, given.microbatches);
   if (!graph) return std::nullopt;
   Result<plan::Planner> planner = plan::Planner::Create(*std::move(graph), {given.job.blocking_power_w, 0});
   EXPECT_TRUE(planner) << planner.error().message;

@@ -47,7 +47,7 @@ void CompareWithAll(const JobSpec& spec, std::uint64_t seed) {
 TEST(PlanProgram, AgreesWithExhaustiveSearchOfPipelines) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     CompareWithAll({.shape = JobShape::kPipeline,
-                    .operations = 8,
+                    .instructions = 8,
                     .options = 3,
                     .times = JobSpec::Times::kMilliseconds},
                    seed);
@@ -56,7 +56,7 @@ TEST(PlanProgram, AgreesWithExhaustiveSearchOfPipelines) {
 
 TEST(PlanProgram, AgreesWithExhaustiveSearchOfGraphs) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
-    CompareWithAll({.operations = 6, .times = JobSpec::Times::kMilliseconds}, seed);
+    CompareWithAll({.instructions = 6, .times = JobSpec::Times::kMilliseconds}, seed);
   }
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 struct Problem {
   std::vector<profile::Curve> curves;
-  std::vector<std::int32_t> curve_of_operation;
+  std::vector<std::int32_t> curve_of_instruction;
   std::vector<schedule::Dependency> dependencies;
 };
 
@@ -31,7 +31,7 @@ class RandomDraw {
 
   profile::Curve RandomCurve();
   void AddCurves();
-  int AddOperation();
+  int AddInstruction();
   void AddDependency(int from, int to);
   struct Ends {
     std::vector<int> first;
@@ -66,7 +66,7 @@ profile::Curve RandomDraw::RandomCurve() {
   return curve;
 }
 
-// With few curves for many operations, as in a pipeline, many cuts cost the same.
+// With few curves for many instructions, as in a pipeline, many cuts cost the same.
 void RandomDraw::AddCurves() {
   share_curves_ = OneIn(2);
   if (!share_curves_) return;
@@ -74,11 +74,11 @@ void RandomDraw::AddCurves() {
   for (int i = 0; i < curves; ++i) problem_.curves.push_back(RandomCurve());
 }
 
-int RandomDraw::AddOperation() {
+int RandomDraw::AddInstruction() {
   if (!share_curves_) problem_.curves.push_back(RandomCurve());
   const auto curves = static_cast<std::int32_t>(problem_.curves.size());
-  problem_.curve_of_operation.push_back(share_curves_ ? Below(curves) : curves - 1);
-  return static_cast<int>(problem_.curve_of_operation.size()) - 1;
+  problem_.curve_of_instruction.push_back(share_curves_ ? Below(curves) : curves - 1);
+  return static_cast<int>(problem_.curve_of_instruction.size()) - 1;
 }
 
 void RandomDraw::AddDependency(int from, int to) {
@@ -89,12 +89,12 @@ void RandomDraw::AddDependency(int from, int to) {
 
 Problem RandomDraw::AnyOrder() {
   AddCurves();
-  const int operations = 1 + Below(16);
-  const int dependencies = operations * (1 + Below(3));
-  for (int i = 0; i < operations; ++i) AddOperation();
+  const int instructions = 1 + Below(16);
+  const int dependencies = instructions * (1 + Below(3));
+  for (int i = 0; i < instructions; ++i) AddInstruction();
   for (int i = 0; i < dependencies; ++i) {
-    const int a = Below(operations);
-    const int b = Below(operations);
+    const int a = Below(instructions);
+    const int b = Below(instructions);
     if (a != b) AddDependency(std::min(a, b), std::max(a, b));
   }
   return problem_;
@@ -108,7 +108,7 @@ Problem RandomDraw::Layered() {
     std::vector<int> present;
     const int width = 1 + Below(5);
     for (int i = 0; i < width; ++i) {
-      present.push_back(AddOperation());
+      present.push_back(AddInstruction());
       for (const int from : before) {
         if (OneIn(2)) AddDependency(from, present.back());
       }
@@ -120,8 +120,8 @@ Problem RandomDraw::Layered() {
 
 RandomDraw::Ends RandomDraw::AddBlock(int depth) {
   if (depth == 0 || OneIn(4)) {
-    const int operation = AddOperation();
-    return {{operation}, {operation}};
+    const int instruction = AddInstruction();
+    return {{instruction}, {instruction}};
   }
   const bool in_series = OneIn(2);
   Ends all = AddBlock(depth - 1);
@@ -150,31 +150,31 @@ Problem RandomDraw::SeriesParallel() {
 Problem RandomDraw::Pipeline() {
   const int ranks = 1 + Below(4);
   const int microbatches = 1 + Below(5);
-  const auto operation = [&](int rank, bool backward, int microbatch) {
+  const auto instruction = [&](int rank, bool backward, int microbatch) {
     return (2 * rank + (backward ? 1 : 0)) * microbatches + microbatch;
   };
   const int twins = OneIn(3) ? 2 : 2 * ranks;  // All ranks alike, or each its own.
   for (int i = 0; i < twins; ++i) problem_.curves.push_back(RandomCurve());
   for (int rank = 0; rank < ranks; ++rank) {
     for (int i = 0; i < 2 * microbatches; ++i) {
-      problem_.curve_of_operation.push_back((2 * rank + i / microbatches) % twins);
+      problem_.curve_of_instruction.push_back((2 * rank + i / microbatches) % twins);
     }
     int last = -1;
     for (int step = 0; step < microbatches + ranks - rank; ++step) {
       const int backward = step - (ranks - rank);
       for (const auto& [is_backward, microbatch] : {std::pair{true, backward}, {false, step}}) {
         if (microbatch < 0 || microbatch >= microbatches) continue;
-        const int next = operation(rank, is_backward, microbatch);
+        const int next = instruction(rank, is_backward, microbatch);
         if (last >= 0) AddDependency(last, next);
         last = next;
       }
     }
     for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
       if (rank + 1 < ranks) {
-        AddDependency(operation(rank, false, microbatch), operation(rank + 1, false, microbatch));
-        AddDependency(operation(rank + 1, true, microbatch), operation(rank, true, microbatch));
+        AddDependency(instruction(rank, false, microbatch), instruction(rank + 1, false, microbatch));
+        AddDependency(instruction(rank + 1, true, microbatch), instruction(rank, true, microbatch));
       }
-      AddDependency(operation(rank, false, microbatch), operation(rank, true, microbatch));
+      AddDependency(instruction(rank, false, microbatch), instruction(rank, true, microbatch));
     }
   }
   return problem_;
@@ -188,7 +188,7 @@ frontier::Network RandomNetwork(Shape shape, Scale scale, std::uint64_t seed) {
                           : shape == Shape::kLayered        ? draw.Layered()
                           : shape == Shape::kSeriesParallel ? draw.SeriesParallel()
                                                             : draw.Pipeline();
-  return *frontier::BuildNetwork(problem.curves, problem.curve_of_operation, problem.dependencies);
+  return *frontier::BuildNetwork(problem.curves, problem.curve_of_instruction, problem.dependencies);
 }
 
 frontier::Network RandomNetwork(std::uint64_t seed) {

@@ -1,4 +1,4 @@
-// Small random planning problems, drawn to be awkward: ties, twins, fixed operations, delays.
+// Small random planning problems, drawn to be awkward: ties, twins, fixed instructions, delays.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace perseus {
 
 // How what waits for what is drawn.
 enum class Shape {
-  kAnyOrder,        // Any earlier operation may be waited for.
+  kAnyOrder,        // Any earlier instruction may be waited for.
   kLayered,         // Those of the layer before.
   kSeriesParallel,  // Nested chains and forks.
-  kPipeline,        // 1F1B: the operations of a stage and kind share a curve.
+  kPipeline,        // 1F1B: the instructions of a stage and kind share a curve.
 };
 inline constexpr Shape kShapes[] = {Shape::kAnyOrder, Shape::kLayered, Shape::kSeriesParallel,
                                     Shape::kPipeline};
@@ -26,7 +26,7 @@ enum class Scale {
 };
 inline constexpr Scale kScales[] = {Scale::kTies, Scale::kMixed, Scale::kMeasured};
 
-// Up to about 40 operations. Some curves have a single vertex, some dependencies have a delay, some
+// Up to about 40 instructions. Some curves have a single vertex, some dependencies have a delay, some
 // are stated twice. The same seed gives the same problem everywhere.
 frontier::Network RandomNetwork(Shape shape, Scale scale, std::uint64_t seed);
 

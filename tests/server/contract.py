@@ -18,7 +18,7 @@ WRONG = [NOTHING, None, True, -1, 1.5, 1e300, "", "\0", "no such", [], {}, [[]]]
 LARGE = [4_096, 70_000, 200_000, 500_000, 2_000_000, 10**16]
 # What these may be depends on the job, or on another field; their descriptions say so.
 NOT_ALONE = {"job", "scope", "stages", "chunks", "microbatches", "csv", "kind", "stage", "chunk", "rank",
-             "tensor_rank", "pipeline", "dp_rank", "pp_rank", "clocks_mhz", "starts_in", "expires_in", "ready"}
+             "tp_rank", "pipeline", "dp_rank", "pp_rank", "clocks_mhz", "starts_in", "expires_in", "ready"}
 NO_JSON = [b"", b"{", b"\xff\xfe", b"[]", b"null", b'{"key": 1, "key": 2}', b"[" * 100_000,
            b'{"\\ud800": 1}', b'{"key": [[[[[[[]]]]]]]}']
 
@@ -40,22 +40,22 @@ class Contract:
         # ("GET", "/v1/jobs/{job}") -> successes that were promised and not seen yet.
         self.unseen = {}
         for path, item in self.document["paths"].items():
-            for method, operation in item.items():
+            for method, instruction in item.items():
                 if method == "parameters":
                     continue
                 self.unseen[method.upper(), path] = {
-                    status for status in operation["responses"] if status[0] == "2"}
+                    status for status in instruction["responses"] if status[0] == "2"}
 
     def deref(self, value):
         while "$ref" in value:
             value = self.resolver.resolve(value["$ref"])[1]
         return value
 
-    def operation(self, method, path):
+    def instruction(self, method, path):
         return self.document["paths"][path][method.lower()]
 
     def body_schema(self, method, path):
-        content = self.operation(method, path).get("requestBody", {}).get("content", {})
+        content = self.instruction(method, path).get("requestBody", {}).get("content", {})
         return content.get("application/json", {}).get("schema")
 
     def faults(self, schema, value):
@@ -65,7 +65,7 @@ class Contract:
 
     def check(self, method, path, answer):
         """That the answer is one that the contract has."""
-        responses = self.operation(method, path)["responses"]
+        responses = self.instruction(method, path)["responses"]
         what = (method, path, answer.status, answer.text[:600])
         require(answer.status < 500, "the server's own fault for what a client sent:", *what)
         require(re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-00", answer.fields["traceresponse"] or ""),
@@ -229,7 +229,7 @@ class Stream:
         self.connection.request("GET", f"/v1/nodes/{node}/events?instance={instance}")
         self.response = self.connection.getresponse()
         path = "/v1/nodes/{node}/events"
-        content = check.contract.operation("GET", path)["responses"]["200"]["content"]
+        content = check.contract.instruction("GET", path)["responses"]["200"]["content"]
         require(self.response.getheader("content-type").split(";")[0] in content, "of the stream")
         check.contract.unseen["GET", path].discard("200")
 

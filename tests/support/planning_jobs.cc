@@ -14,8 +14,8 @@ class Draw {
  public:
   Draw(const JobSpec& spec, std::uint64_t seed) : spec_(spec), random_(seed) {}
 
-  schedule::OperationGraph Pipeline();
-  schedule::OperationGraph AnyOrder();
+  schedule::InstructionGraph Pipeline();
+  schedule::InstructionGraph AnyOrder();
 
  private:
   // From 0 to end - 1. (std::uniform_int_distribution differs between libraries.)
@@ -54,17 +54,17 @@ class Draw {
 
 //   rank 0: F0 F1 B0 F2 B1 B2        An F of rank 1 waits for that of rank 0, a B of rank 0 for
 //   rank 1: F0 B0 F1 B1 F2 B2        that of rank 1.
-schedule::OperationGraph Draw::Pipeline() {
-  const int microbatches = 1 + Below(std::max(1, spec_.operations / 4));
-  schedule::OperationGraph graph;
+schedule::InstructionGraph Draw::Pipeline() {
+  const int microbatches = 1 + Below(std::max(1, spec_.instructions / 4));
+  schedule::InstructionGraph graph;
   for (int set = 0; set < 4; ++set) graph.option_sets.push_back(RandomOptions(set));
   graph.rank_orders.resize(2);
   graph.rank_names = {"rank 0", "rank 1"};
   const Nanoseconds delay = Below(3) == 0 ? Unit() / 10 : 0;
   std::vector<std::vector<int>> forward(2);
   const auto add = [&](int rank, bool backward, int microbatch) {
-    const auto index = static_cast<int>(graph.operations.size());
-    graph.operations.push_back({2 * rank + (backward ? 1 : 0), rank, microbatch});
+    const auto index = static_cast<int>(graph.instructions.size());
+    graph.instructions.push_back({2 * rank + (backward ? 1 : 0), rank, microbatch});
     std::vector<int>& order = graph.rank_orders[At(rank)];
     if (!order.empty()) graph.dependencies.push_back({order.back(), index, 0});
     order.push_back(index);
@@ -84,18 +84,18 @@ schedule::OperationGraph Draw::Pipeline() {
   return graph;
 }
 
-schedule::OperationGraph Draw::AnyOrder() {
-  schedule::OperationGraph graph;
+schedule::InstructionGraph Draw::AnyOrder() {
+  schedule::InstructionGraph graph;
   const int ranks = 1 + Below(3);
-  const int operations = 1 + Below(spec_.operations);
+  const int instructions = 1 + Below(spec_.instructions);
   graph.rank_orders.resize(At(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     graph.rank_names.push_back("rank " + std::to_string(rank));
   }
-  for (int i = 0; i < operations; ++i) {
+  for (int i = 0; i < instructions; ++i) {
     graph.option_sets.push_back(RandomOptions(i));
     const int rank = Below(ranks);
-    graph.operations.push_back({i, rank, -1});
+    graph.instructions.push_back({i, rank, -1});
     std::vector<int>& order = graph.rank_orders[At(rank)];
     if (!order.empty()) graph.dependencies.push_back({order.back(), i, 0});
     order.push_back(i);
@@ -110,17 +110,17 @@ schedule::OperationGraph Draw::AnyOrder() {
 
 }  // namespace
 
-schedule::OperationGraph RandomJob(const JobSpec& spec, std::uint64_t seed) {
+schedule::InstructionGraph RandomJob(const JobSpec& spec, std::uint64_t seed) {
   Draw draw(spec, seed);
   return spec.shape == JobShape::kPipeline ? draw.Pipeline() : draw.AnyOrder();
 }
 
 double RandomBlockingPower(std::uint64_t seed) { return static_cast<double>(seed % 4) * 20; }
 
-std::optional<Exhaustive> SearchAll(const schedule::OperationGraph& graph, const plan::ExecutionModel& model,
+std::optional<Exhaustive> SearchAll(const schedule::InstructionGraph& graph, const plan::ExecutionModel& model,
                                     Nanoseconds deadline) {
   const plan::Evaluator evaluator(graph, model);
-  std::vector<int> options(graph.operations.size(), 0);
+  std::vector<int> options(graph.instructions.size(), 0);
   std::optional<Exhaustive> best;
   while (true) {
     const plan::Evaluation evaluation = evaluator.Evaluate(options);
@@ -137,13 +137,13 @@ std::optional<Exhaustive> SearchAll(const schedule::OperationGraph& graph, const
   }
 }
 
-schedule::OperationGraph MakeSyntheticJob(const SyntheticJob& job) {
+schedule::InstructionGraph MakeSyntheticJob(const SyntheticJob& job) {
   synthetic::SyntheticProfileSpec spec;
   spec.stages = job.stages;
   spec.noise = job.noise;
   schedule::PipelineModel model;
   model.blocking_power_w = kSyntheticBlockingPowerW;
-  return *schedule::BuildOperationGraph(*schedule::GenerateSchedule({.name = job.schedule,
+  return *schedule::BuildInstructionGraph(*schedule::GenerateSchedule({.name = job.schedule,
                                                  .ranks = job.stages,
                                                  .microbatches = job.microbatches,
                                                  .chunks = 1}),

@@ -7,20 +7,20 @@
 #include <string>
 #include <vector>
 
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/plan/evaluation.h"
 
 namespace perseus {
 
 // How a random graph is laid out.
 enum class JobShape {
-  kPipeline,  // 1F1B over two ranks: a stage's operations of one kind share their options.
-  kAnyOrder,  // Operations on up to three ranks, each with its own options, waiting for any before.
+  kPipeline,  // 1F1B over two ranks: a stage's instructions of one kind share their options.
+  kAnyOrder,  // Instructions on up to three ranks, each with its own options, waiting for any before.
 };
 
 struct JobSpec {
   JobShape shape = JobShape::kAnyOrder;
-  int operations = 7;  // At most; kPipeline: 4 for each microbatch.
+  int instructions = 7;  // At most; kPipeline: 4 for each microbatch.
   int options = 4;     // At most, per option set; at least 2, all of them useful.
   enum class Times {
     kAny,           // Milliseconds, to the nanosecond.
@@ -29,9 +29,9 @@ struct JobSpec {
   } times = Times::kAny;
 };
 
-// Option sets are "set 0", "set 1", ...; kind kOperation. Some dependencies have delays. The same
+// Option sets are "set 0", "set 1", ...; kind kGeneric. Some dependencies have delays. The same
 // seed gives the same problem everywhere. Its blocking power is RandomBlockingPower(seed).
-schedule::OperationGraph RandomJob(const JobSpec& spec, std::uint64_t seed);
+schedule::InstructionGraph RandomJob(const JobSpec& spec, std::uint64_t seed);
 double RandomBlockingPower(std::uint64_t seed);
 
 // The combination of options of least energy that meets the deadline; nothing if none meets it.
@@ -39,7 +39,7 @@ struct Exhaustive {
   std::vector<int> options;
   double energy_j = 0;
 };
-std::optional<Exhaustive> SearchAll(const schedule::OperationGraph& graph, const plan::ExecutionModel& model,
+std::optional<Exhaustive> SearchAll(const schedule::InstructionGraph& graph, const plan::ExecutionModel& model,
                                     Nanoseconds deadline);
 
 // `stages` alike but for the imbalance, on a synthetic A100. Its blocking power is 84 W.
@@ -49,7 +49,7 @@ struct SyntheticJob {
   int microbatches = 8;
   double noise = 0.001;
 };
-schedule::OperationGraph MakeSyntheticJob(const SyntheticJob& job);
+schedule::InstructionGraph MakeSyntheticJob(const SyntheticJob& job);
 inline constexpr double kSyntheticBlockingPowerW = 84;
 
 }  // namespace perseus

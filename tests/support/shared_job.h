@@ -42,7 +42,7 @@ class TrueJob {
     double loss = 0;      // Of the plan's true energy, against the plan of the whole profile.
     double slowdown = 0;  // Of its true time, against the true baseline.
   };
-  // `options`: of the true graph, by operation.
+  // `options`: of the true graph, by instruction.
   Outcome Judge(std::span<const int> options) const;
 
  private:

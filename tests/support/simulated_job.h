@@ -1,4 +1,4 @@
-// For tests: a job whose ranks write logs and follow orders, a step a call.
+// For tests: a job whose ranks write logs and follow assignment, a step a call.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/followed_orders.h"
+#include "tests/support/followed_assignment.h"
 #include "perseus/base/random.h"
-#include "perseus/runtime/protocol/orders.h"
+#include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/protocol/rank_log.h"
 #include "perseus/planning/schedule/schedule.h"
 #include "tests/support/temporary_directory.h"
@@ -24,9 +24,9 @@ class SimulatedJob {
     double time_s = 0.5;
     double energy_j = 100;  // Of a rank.
   };
-  explicit SimulatedJob(std::set<protocol::RankName> ranks) : ranks_(std::move(ranks)) {
+  explicit SimulatedJob(std::set<protocol::RankId> ranks) : ranks_(std::move(ranks)) {
     std::filesystem::create_directory(directory_ / "ranks");
-    for (const protocol::RankName& rank : ranks_) {
+    for (const protocol::RankId& rank : ranks_) {
       protocol::RankHeader header;
       header.name = rank;
       header.host = "n7";
@@ -41,26 +41,26 @@ class SimulatedJob {
   void Announce(const protocol::RankHeader& header) const { Append(header.name, protocol::FormatRecord(header)); }
 
   const std::filesystem::path& directory() const { return directory_.path(); }
-  const std::set<protocol::RankName>& ranks() const { return ranks_; }
+  const std::set<protocol::RankId>& ranks() const { return ranks_; }
   std::int64_t steps() const { return step_; }
 
-  // What a step takes under these orders; before the noise.
-  std::function<Cost(const protocol::Orders&)> cost = [](const protocol::Orders&) { return Cost(); };
+  // What a step takes under these assignment; before the noise.
+  std::function<Cost(const protocol::Assignment&)> cost = [](const protocol::Assignment&) { return Cost(); };
   double noise = 0.001;  // Of energy and time, relative.
   double counter_period_s = 0.1;
   schedule::Schedule schedule;  // Of which steps hold the instructions; none: they hold none.
-  // Ranks that take no notice of orders.
-  std::set<protocol::RankName> deaf;
+  // Ranks that take no notice of assignment.
+  std::set<protocol::RankId> deaf;
 
   void RunStep() {
-    const protocol::Orders& orders = orders_.At(step_);
-    const Cost truth = cost(orders);
+    const protocol::Assignment& assignment = assignment_.At(step_);
+    const Cost truth = cost(assignment);
     const double time_s = truth.time_s * (1 + noise * Normal(random_));
     const double power_w = truth.energy_j / time_s * (1 + noise * Normal(random_));
-    for (const protocol::RankName& rank : ranks_) {
+    for (const protocol::RankId& rank : ranks_) {
       protocol::RanStep step;
       step.step = step_;
-      step.version = deaf.contains(rank) ? 0 : orders.version;
+      step.version = deaf.contains(rank) ? 0 : assignment.version;
       step.on_plan = true;
       step.begin = ToNanoseconds(now_s_);
       step.end = ToNanoseconds(now_s_ + time_s);
@@ -80,16 +80,16 @@ class SimulatedJob {
   }
 
  private:
-  void Append(const protocol::RankName& rank, const std::string& text) const {
+  void Append(const protocol::RankId& rank, const std::string& text) const {
     std::ofstream(protocol::RankLogPath(directory(), rank), std::ios::app) << text;
   }
   // One after the other, all of one length.
-  std::vector<protocol::RanInstruction> InstructionsOf(const protocol::RankName& rank, Nanoseconds time) const {
+  std::vector<protocol::RanInstruction> InstructionsOf(const protocol::RankId& rank, Nanoseconds time) const {
     std::vector<protocol::RanInstruction> instructions;
     if (schedule.ranks.empty()) return instructions;
     const auto& actions = schedule.ranks[static_cast<std::size_t>(rank.rank)];
     const Nanoseconds each = time / std::ssize(actions);
-    for (const schedule::Action& action : actions) {
+    for (const schedule::Instruction& action : actions) {
       const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(action.stage)];
       const Nanoseconds begin = each * std::ssize(instructions);
       instructions.push_back({action.kind, action.microbatch, chunk, begin, each, 1000});
@@ -97,9 +97,9 @@ class SimulatedJob {
     return instructions;
   }
 
-  std::set<protocol::RankName> ranks_;
+  std::set<protocol::RankId> ranks_;
   TemporaryDirectory directory_;
-  FollowedOrders orders_{directory_.path()};
+  FollowedAssignment assignment_{directory_.path()};
   std::mt19937_64 random_{7};
   std::int64_t step_ = 0;
   double now_s_ = 1;

@@ -30,12 +30,12 @@ virtual_gpu::VirtualGpuModel ModelOf(const profiler::SweepJob& job, std::size_t 
 VirtualPipeline::VirtualPipeline(const profiler::SweepJob& job, const profile::Profile& truth,
                                  const VirtualPipelineSpec& spec,
                                  std::filesystem::path job_directory)
-    : job_directory_(std::move(job_directory)), orders_(job_directory_) {
+    : job_directory_(std::move(job_directory)), assignment_(job_directory_) {
   std::filesystem::create_directory(job_directory_ / "ranks");
   SplitMix64 random{spec.seed};
   for (std::size_t i = 0; i < job.schedule.ranks.size(); ++i) {
     const auto number = static_cast<int>(i);
-    const protocol::RankName name{0, number, 0};
+    const protocol::RankId name{0, number, 0};
     ranks_.push_back({.name = name,
                       .work = trainer::MakeRankWork(job.schedule, number, truth, job.model).value(),
                       .gpu = virtual_gpu::VirtualGpu(ModelOf(job, i, spec), random(), 0),
@@ -54,12 +54,12 @@ VirtualPipeline::VirtualPipeline(const profiler::SweepJob& job, const profile::P
 }
 
 void VirtualPipeline::RunStep() {
-  const protocol::Orders orders = orders_.At(next_step_);
+  const protocol::Assignment assignment = assignment_.At(next_step_);
   for (Rank& rank : ranks_) {
     rank.next = 0;
     rank.step = {};
     rank.step.step = next_step_;
-    rank.step.version = orders.version;
+    rank.step.version = assignment.version;
     rank.step.on_plan = true;
     rank.step.begin = now_;
   }
@@ -68,7 +68,7 @@ void VirtualPipeline::RunStep() {
     ran = false;
     for (Rank& rank : ranks_) {
       while (CanRun(rank, arrivals)) {
-        RunNext(rank, orders, arrivals);
+        RunNext(rank, assignment, arrivals);
         ran = true;
       }
     }
@@ -88,10 +88,10 @@ bool VirtualPipeline::CanRun(const Rank& rank, const Arrivals& arrivals) const {
   return !input || arrivals.contains(*input);
 }
 
-void VirtualPipeline::RunNext(Rank& rank, const protocol::Orders& orders, Arrivals& arrivals) {
+void VirtualPipeline::RunNext(Rank& rank, const protocol::Assignment& assignment, Arrivals& arrivals) {
   const trainer::RankInstruction& instruction = rank.work[rank.next];
   protocol::RanStep& step = rank.step;
-  const int mhz = ClockOf(rank, instruction, orders);
+  const int mhz = ClockOf(rank, instruction, assignment);
   if (mhz != rank.clock_mhz) {
     const Nanoseconds now = rank.gpu.at();
     rank.gpu.RequestLock(mhz == 0 ? std::optional<device::Setting>() : device::Setting{mhz, mhz}, now);
@@ -110,24 +110,24 @@ void VirtualPipeline::RunNext(Rank& rank, const protocol::Orders& orders, Arriva
 }
 
 int VirtualPipeline::ClockOf(const Rank& rank, const trainer::RankInstruction& instruction,
-                             const protocol::Orders& orders) {
-  if (!orders.plan.empty()) {
+                             const protocol::Assignment& assignment) {
+  if (!assignment.plan.empty()) {
     // The work has the plan's order: the schedule's.
-    const plan_file::PlannedRank& planned = PlanOf(orders).ranks.at(static_cast<std::size_t>(rank.name.rank));
+    const plan_file::PlannedRank& planned = PlanOf(assignment).ranks.at(static_cast<std::size_t>(rank.name.rank));
     return static_cast<int>(planned.instructions.at(rank.next).frequency_mhz);
   }
-  const auto clock = std::ranges::find_if(orders.clocks, [&](const protocol::KindClock& one) {
+  const auto clock = std::ranges::find_if(assignment.clocks, [&](const protocol::KindClock& one) {
     return one.rank == rank.name.rank && one.chunk == instruction.chunk &&
            one.kind == instruction.kind;
   });
-  return clock == orders.clocks.end() ? 0 : clock->frequency_mhz;
+  return clock == assignment.clocks.end() ? 0 : clock->frequency_mhz;
 }
 
-const plan_file::PlanFile& VirtualPipeline::PlanOf(const protocol::Orders& orders) {
-  const auto found = plans_.find(orders.plan);
+const plan_file::PlanFile& VirtualPipeline::PlanOf(const protocol::Assignment& assignment) {
+  const auto found = plans_.find(assignment.plan);
   if (found != plans_.end()) return found->second;
-  const std::string text = ReadFile((job_directory_ / orders.plan).string()).value();
-  return plans_.emplace(orders.plan, plan_file::ParsePlan(text, orders.plan).value()).first->second;
+  const std::string text = ReadFile((job_directory_ / assignment.plan).string()).value();
+  return plans_.emplace(assignment.plan, plan_file::ParsePlan(text, assignment.plan).value()).first->second;
 }
 
 void VirtualPipeline::AdvanceTo(Rank& rank, Nanoseconds until) {
@@ -143,7 +143,7 @@ void VirtualPipeline::AdvanceTo(Rank& rank, Nanoseconds until) {
   rank.gpu.AdvanceTo(until);
 }
 
-void VirtualPipeline::Append(const protocol::RankName& name, const protocol::RankRecord& record) const {
+void VirtualPipeline::Append(const protocol::RankId& name, const protocol::RankRecord& record) const {
   std::ofstream(protocol::RankLogPath(job_directory_, name), std::ios::app) << protocol::FormatRecord(record);
 }
 

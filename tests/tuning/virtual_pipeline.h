@@ -1,5 +1,5 @@
 // A job that trains on virtual GPUs (device/virtual_gpu.h) in a time of its own: a step a call, no
-// process, no waiting. Its ranks follow orders and write logs as the client does:
+// process, no waiting. Its ranks follow assignment and write logs as the client does:
 //   - an instruction begins when its rank is free and its input is there; waiting GPUs spin;
 //   - the next instruction's clock is asked for when the one before it ends, and is there at once;
 //   - the energy counter is looked at every 10 ms, each rank's at its own moments;
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/followed_orders.h"
+#include "tests/support/followed_assignment.h"
 #include "perseus/simulation/virtual_gpu/virtual_gpu.h"
 #include "perseus/runtime/protocol/rank_log.h"
 #include "perseus/planning/plan_file/plan_file.h"
@@ -40,7 +40,7 @@ class VirtualPipeline {
 
  private:
   struct Rank {
-    protocol::RankName name;
+    protocol::RankId name;
     std::vector<trainer::RankInstruction> work;
     virtual_gpu::VirtualGpu gpu;
     Nanoseconds next_look = 0;
@@ -53,15 +53,15 @@ class VirtualPipeline {
   using Arrivals = std::map<trainer::Tensor, Nanoseconds>;
 
   bool CanRun(const Rank& rank, const Arrivals& arrivals) const;
-  void RunNext(Rank& rank, const protocol::Orders& orders, Arrivals& arrivals);
-  int ClockOf(const Rank& rank, const trainer::RankInstruction& instruction, const protocol::Orders& orders);
-  const plan_file::PlanFile& PlanOf(const protocol::Orders& orders);
+  void RunNext(Rank& rank, const protocol::Assignment& assignment, Arrivals& arrivals);
+  int ClockOf(const Rank& rank, const trainer::RankInstruction& instruction, const protocol::Assignment& assignment);
+  const plan_file::PlanFile& PlanOf(const protocol::Assignment& assignment);
   static void AdvanceTo(Rank& rank, Nanoseconds until);
-  void Append(const protocol::RankName& name, const protocol::RankRecord& record) const;
+  void Append(const protocol::RankId& name, const protocol::RankRecord& record) const;
 
   std::filesystem::path job_directory_;
-  FollowedOrders orders_;
-  std::map<std::string, plan_file::PlanFile> plans_;  // By the name that orders have for it.
+  FollowedAssignment assignment_;
+  std::map<std::string, plan_file::PlanFile> plans_;  // By the name that assignment have for it.
   std::vector<Rank> ranks_;
   Nanoseconds now_ = 0;
   std::int64_t next_step_ = 0;

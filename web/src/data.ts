@@ -3,7 +3,7 @@
 
 export interface OptionSet {
   name: string;
-  kind: string; // "forward", "backward", ..., "all_reduce", "operation"
+  kind: string; // "forward", "backward", ..., "all_reduce", "instruction"
   stage: number;
   chunk: number;
   baseline: number; // Index of the option at maximum frequency.
@@ -37,7 +37,7 @@ export interface Lane {
 export interface Iteration {
   time_ns: number;
   energy_j: number;
-  operation_energy_j: number;
+  instruction_energy_j: number;
   blocking_energy_j: number;
   switches: number;
   lanes: Lane[];
@@ -64,7 +64,7 @@ export interface Job {
   profile?: string;
   graph?: string;
   schedule: string;
-  operations: number;
+  instructions: number;
   microbatches?: number;
   pipelines: number;
   gpus_per_stage: number;

@@ -122,10 +122,10 @@ class Client::Impl {
 
  private:
   // How far a request came that was not answered.
-  enum class Reached { kNobody, kServer, kAnswer };
+  enum class Reached { kPublic, kServer, kAnswer };
   struct Outcome {
     std::optional<Response> response;
-    Reached reached = Reached::kNobody;
+    Reached reached = Reached::kPublic;
     std::string failure;
   };
 
@@ -182,7 +182,7 @@ Result<Response> Client::Impl::Send(const Outgoing& request) {
     const std::string server = Current().text;
     TryNext();
     const bool may_repeat =
-        outcome.reached == Reached::kNobody ||
+        outcome.reached == Reached::kPublic ||
         (outcome.reached == Reached::kServer && IsHarmlessToRepeat(request.method));
     if (!may_repeat) {
       return FailAs(ErrorKind::kSystem, "{} did not answer: {}{}", server, outcome.failure,
@@ -200,7 +200,7 @@ Client::Impl::Outcome Client::Impl::SendToCurrent(const Outgoing& request, const
     Outcome outcome = Exchange(request, text, {until, nullptr});
     // The server may have closed it just now, which is no reason to fail.
     const bool is_harmless =
-        outcome.reached == Reached::kNobody ||
+        outcome.reached == Reached::kPublic ||
         (outcome.reached == Reached::kServer && IsHarmlessToRepeat(request.method));
     if (outcome.response || !is_harmless || Clock::now() >= until) return outcome;
   }
@@ -209,7 +209,7 @@ Client::Impl::Outcome Client::Impl::SendToCurrent(const Outgoing& request, const
   const auto share = options_.timeout / static_cast<int>(servers_.size());
   auto connection =
       ClientConnection::Open(Current(), tls_, {std::min(until, Clock::now() + share), nullptr});
-  if (!connection) return {std::nullopt, Reached::kNobody, connection.error().message};
+  if (!connection) return {std::nullopt, Reached::kPublic, connection.error().message};
   kept_ = *std::move(connection);
   return Exchange(request, text, {until, nullptr});
 }
@@ -219,7 +219,7 @@ Client::Impl::Outcome Client::Impl::Exchange(const Outgoing& request, const std:
   const auto written = kept_->Write(text, patience);
   if (!written.failure.empty() && written.bytes == 0) {
     kept_.reset();
-    return {std::nullopt, Reached::kNobody, written.failure};
+    return {std::nullopt, Reached::kPublic, written.failure};
   }
   // Where writing failed midway, the server may have said why before it closed.
   Outcome outcome =

@@ -133,13 +133,13 @@ testing::Matcher<Event> IsEvent(const std::string& name, const std::string& id,
 TEST(EventParser, ReadsWhatTheStandardSays) {
   const std::string text =
       "\xef\xbb\xbf: a comment\n\n"
-      "event: orders\r\nid: 7\r\ndata: one\r\ndata:  two\r\nretry: 5\r\n\r\n"
+      "event: assignment\r\nid: 7\r\ndata: one\r\ndata:  two\r\nretry: 5\r\n\r\n"
       "data\rdata\r\r"
       "event: without data\n\n"
       "data:x\nunknown: y\n\n"
       "data: never ended\n";
   for (const std::size_t piece : {std::size_t{1}, std::size_t{2}, std::size_t{3}, text.size()}) {
-    EXPECT_THAT(Parsed(text, piece), ElementsAre(IsEvent("orders", "7", "one\n two"),
+    EXPECT_THAT(Parsed(text, piece), ElementsAre(IsEvent("assignment", "7", "one\n two"),
                                                  IsEvent("", "", "\n"), IsEvent("", "", "x")))
         << piece;
   }
@@ -161,8 +161,8 @@ TEST(EventParser, RemembersTheLastId) {
 
 TEST(FormatEvent, IsWhatTheParserUndoes) {
   for (const char* data : {"", "a", "a\nb", "\n", " a", ":", "a\n\nb\n"}) {
-    EXPECT_THAT(Parsed(FormatEvent({"orders", "j:1", data}), 1),
-                ElementsAre(IsEvent("orders", "j:1", data)));
+    EXPECT_THAT(Parsed(FormatEvent({"assignment", "j:1", data}), 1),
+                ElementsAre(IsEvent("assignment", "j:1", data)));
   }
   EXPECT_THAT(Parsed(FormatEvent({"a\nb", "c\rd", "e\r\nf\rg"}), 1),
               ElementsAre(IsEvent("a b", "c d", "e\nf\ng")));

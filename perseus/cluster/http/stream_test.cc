@@ -99,7 +99,7 @@ TEST(Streams, ReachEverybody) {
   std::vector<RawClient> clients;
   for (int i = 0; i < 500; ++i) clients.push_back(streams.Open());
   EXPECT_EQ(streams.server().Counts().streams, 500);
-  const auto text = Text(FormatEvent({"orders", "1", std::string(2000, 'x')}));
+  const auto text = Text(FormatEvent({"assignment", "1", std::string(2000, 'x')}));
   streams.Broadcast(text);
   for (RawClient& client : clients) {
     EXPECT_EQ(client.ReadUntil("\n\n"), "id: 7\n\n");

@@ -39,32 +39,32 @@ int ReadPipeline(const json_file::Node& plans, const std::string& key) {
   return pipeline;
 }
 
-JobOrders ReadOrders(const json_file::Node& data) {
-  JobOrders orders;
-  orders.job = data.Member("job").Text();
-  orders.key = data.Member("key").Text();
-  orders.version = data.Member("version").Whole(1, json_file::kLargestWhole, "a version");
-  orders.from_step = data.Member("from_step").Whole(0, json_file::kLargestWhole, "a step's number");
+JobAssignment ReadAssignment(const json_file::Node& data) {
+  JobAssignment assignment;
+  assignment.job = data.Member("job").Text();
+  assignment.key = data.Member("key").Text();
+  assignment.version = data.Member("version").Whole(1, json_file::kLargestWhole, "a version");
+  assignment.from_step = data.Member("from_step").Whole(0, json_file::kLargestWhole, "a step's number");
   const json_file::Node plans = data.Member("plans");
   if (!plans.value.is_object()) Throw("plans is not an object");
   for (const auto& item : plans.value.items()) {
-    orders.plans.emplace(ReadPipeline(plans, item.key()), ReadPlanId(plans.Member(item.key())));
+    assignment.plans.emplace(ReadPipeline(plans, item.key()), ReadPlanId(plans.Member(item.key())));
   }
-  if (data.Has("reason")) orders.reason = data.Member("reason").Text();
+  if (data.Has("reason")) assignment.reason = data.Member("reason").Text();
   if (data.Has("files")) {
     const json_file::Node files = data.Member("files");
     if (!files.value.is_object()) Throw("files is not an object");
     for (const auto& file : files.value.items()) {
       if (!IsPlanId(file.key())) Throw("files has {}, which is no plan's id", Excerpt(file.key()));
-      orders.files.emplace(file.key(), Dump(file.value()));
+      assignment.files.emplace(file.key(), Dump(file.value()));
     }
   }
   if (data.Has("upcoming")) {
     const json_file::Node upcoming = data.Member("upcoming");
     const std::size_t count = std::min(upcoming.ListSize(), kMostPlansAhead);
-    for (std::size_t i = 0; i < count; ++i) orders.upcoming.push_back(ReadPlanId(upcoming[i]));
+    for (std::size_t i = 0; i < count; ++i) assignment.upcoming.push_back(ReadPlanId(upcoming[i]));
   }
-  return orders;
+  return assignment;
 }
 
 }  // namespace
@@ -78,10 +78,10 @@ bool IsPlanId(std::string_view text) {
 }
 
 Result<NodeEvent> ParseNodeEvent(const http::Event& event) {
-  if (event.name != "orders" && event.name != "ended") return NodeEvent();
+  if (event.name != "assignment" && event.name != "ended") return NodeEvent();
   return json_file::Read(event.data, "event " + event.name, kMessagesJsonDepth,
                          [&event](const json_file::Node& data) -> NodeEvent {
-                           if (event.name == "orders") return ReadOrders(data);
+                           if (event.name == "assignment") return ReadAssignment(data);
                            return JobEnded{data.Member("job").Text()};
                          });
 }
@@ -127,7 +127,7 @@ std::string FormatRanks(std::span<const protocol::RankHeader> ranks, bool counts
   for (const protocol::RankHeader& rank : ranks) {
     list.push_back({{"pipeline", rank.name.pipeline},
                     {"rank", rank.name.rank},
-                    {"tensor_rank", rank.name.tensor_rank},
+                    {"tp_rank", rank.name.tp_rank},
                     {"gpu", rank.gpu}});
   }
   ordered_json body{{"ranks", std::move(list)}};

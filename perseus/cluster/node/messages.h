@@ -25,7 +25,7 @@ bool IsPlanId(std::string_view text);
 
 // ---- From the server ----
 
-struct JobOrders {
+struct JobAssignment {
   std::string job;  // The server's id.
   std::string key;  // The user's.
   std::int64_t version = 1;
@@ -36,14 +36,14 @@ struct JobOrders {
   // instructions of the ranks that the node has attached; it may lack those of others.
   std::map<std::string, std::string> files = {};
   std::vector<std::string> upcoming = {};  // Ids of plans likely to be next.
-  friend bool operator==(const JobOrders&, const JobOrders&) = default;
+  friend bool operator==(const JobAssignment&, const JobAssignment&) = default;
 };
 struct JobEnded {
   std::string job;
   friend bool operator==(const JobEnded&, const JobEnded&) = default;
 };
 // Empty: of a kind that is not known here.
-using NodeEvent = std::variant<std::monostate, JobOrders, JobEnded>;
+using NodeEvent = std::variant<std::monostate, JobAssignment, JobEnded>;
 Result<NodeEvent> ParseNodeEvent(const http::Event& event);
 
 // The job's id in the answer to attaching; empty if the answer does not say.
@@ -71,7 +71,7 @@ struct StepReport {
   double time_s = 0;  // From the end of the step before to its own; of a first one from its begin.
   double busy_s = 0;  // From its begin to the end of the last computation.
   std::optional<double> energy_j;  // Of all these ranks' GPUs in time_s; if every counter tells it.
-  std::int64_t version = 0;        // Of the server's orders, the least that was followed; 0: none.
+  std::int64_t version = 0;        // Of the server's assignment, the least that was followed; 0: none.
   int ranks = 0;
   friend bool operator==(const StepReport&, const StepReport&) = default;
 };

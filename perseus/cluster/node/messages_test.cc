@@ -25,13 +25,13 @@ TEST(PlanIds, AreFitToBeFileNames) {
 }
 
 TEST(NodeEvents, AreReadAndWhatANewerServerAddsIsPassedOver) {
-  const auto orders = ParseNodeEvent(
-      {"orders", "j-1:7",
+  const auto assignment = ParseNodeEvent(
+      {"assignment", "j-1:7",
        R"({"job":"j-1","key":"run","version":7,"from_step":120,"since":{"a":[1]},)"
        R"("plans":{"0":"p-00000000000000aa","12":"p-00000000000000bb"},"reason":"target"})"});
-  ASSERT_TRUE(orders) << orders.error().message;
-  const JobOrders expected{"j-1", "run", 7, 120, {{0, kMessagesPlanA}, {12, kMessagesPlanB}}, "target"};
-  EXPECT_EQ(std::get<JobOrders>(*orders), expected);
+  ASSERT_TRUE(assignment) << assignment.error().message;
+  const JobAssignment expected{"j-1", "run", 7, 120, {{0, kMessagesPlanA}, {12, kMessagesPlanB}}, "target"};
+  EXPECT_EQ(std::get<JobAssignment>(*assignment), expected);
 
   const auto ended = ParseNodeEvent({"ended", "", R"({"job":"j-1"})"});
   ASSERT_TRUE(ended);
@@ -43,15 +43,15 @@ TEST(NodeEvents, AreReadAndWhatANewerServerAddsIsPassedOver) {
 }
 
 TEST(NodeEvents, BringPlansAlong) {
-  const auto orders = ParseNodeEvent(
-      {"orders", "j-1:7",
+  const auto assignment = ParseNodeEvent(
+      {"assignment", "j-1:7",
        R"({"job":"j-1","key":"run","version":7,"from_step":120,"plans":{"0":"p-00000000000000aa"},)"
        R"("upcoming":["p-00000000000000bb"],)"
        R"("files":{"p-00000000000000aa": {"time_s": 0.1, "stages": []}}})"});
-  ASSERT_TRUE(orders) << orders.error().message;
+  ASSERT_TRUE(assignment) << assignment.error().message;
   const std::map<std::string, std::string> expected{{kMessagesPlanA, R"({"stages":[],"time_s":0.1})"}};
-  EXPECT_EQ(std::get<JobOrders>(*orders).files, expected);
-  EXPECT_EQ(std::get<JobOrders>(*orders).upcoming, std::vector<std::string>{kMessagesPlanB});
+  EXPECT_EQ(std::get<JobAssignment>(*assignment).files, expected);
+  EXPECT_EQ(std::get<JobAssignment>(*assignment).upcoming, std::vector<std::string>{kMessagesPlanB});
 }
 
 struct BadEvent {
@@ -70,18 +70,18 @@ TEST_P(BadEventTest, IsAnErrorThatNamesThePlace) {
 INSTANTIATE_TEST_SUITE_P(
     All, BadEventTest,
     testing::Values(
-        BadEvent{"orders", "", "event orders:1: not JSON"},
-        BadEvent{"orders", R"({"job":"j","key":"k","version":0,"from_step":0,"plans":{}})",
+        BadEvent{"assignment", "", "event assignment:1: not JSON"},
+        BadEvent{"assignment", R"({"job":"j","key":"k","version":0,"from_step":0,"plans":{}})",
                  "version is not a whole number"},
-        BadEvent{"orders",
+        BadEvent{"assignment",
                  R"({"job":"j","key":"k","version":1,"from_step":0,"plans":{"0":"../x"}})",
                  "plans.0 \"../x\" is not a plan's id"},
         BadEvent{
-            "orders",
+            "assignment",
             R"({"job":"j","key":"k","version":1,"from_step":0,"plans":{"all":"p-00000000000000aa"}})",
             "plans has \"all\""},
         BadEvent{
-            "orders",
+            "assignment",
             R"({"job":"j","key":"k","version":1,"from_step":0,"plans":{},"upcoming":["../x"]})",
             "\"../x\" is not a plan's id"},
         BadEvent{"ended", "[]", "job is missing"}));
@@ -96,7 +96,7 @@ TEST(Requests, AreAsDocumented) {
   rank.name = {0, 3, 1};
   rank.gpu = "GPU-1";
   EXPECT_EQ(json::parse(FormatRanks(std::vector{rank}, false, "")),
-            json::parse(R"({"ranks":[{"pipeline":0,"rank":3,"tensor_rank":1,"gpu":"GPU-1"}]})"));
+            json::parse(R"({"ranks":[{"pipeline":0,"rank":3,"tp_rank":1,"gpu":"GPU-1"}]})"));
 
   StepReport step{118, 0, 2.5, 2.25, 5120.5, 6, 4};
   StepReport unmetered = step;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Nanoseconds kNodeSearchEvery = kSecond;
 constexpr Nanoseconds kRetryAfter = 5 * kSecond;  // What the server refused.
-constexpr Nanoseconds kGiveAgainAfter = kSecond;  // While somebody else gives orders.
+constexpr Nanoseconds kGiveAgainAfter = kSecond;  // While somebody else gives assignment.
 // A directory in which nothing happens any more, while it does in another of that key, is of a run
 // before.
 constexpr Nanoseconds kIsOver = 60 * kSecond;
@@ -51,7 +51,7 @@ void Node::Hear(const http::Event& event) {
     return;
   }
   for (auto& [directory, job] : jobs_) {
-    if (const auto* orders = std::get_if<JobOrders>(&*parsed)) TakeOrders(job, *orders);
+    if (const auto* assignment = std::get_if<JobAssignment>(&*parsed)) TakeAssignment(job, *assignment);
     if (const auto* ended = std::get_if<JobEnded>(&*parsed)) TakeEnd(directory, job, *ended);
   }
 }
@@ -60,37 +60,37 @@ void Node::LoseName() {
   for (auto& [directory, job] : jobs_) job.is_attached = false;
 }
 
-void Node::TakeOrders(Job& job, const JobOrders& orders) {
-  if (job.is_second || (orders.job != job.id && orders.key != job.key)) return;
+void Node::TakeAssignment(Job& job, const JobAssignment& assignment) {
+  if (job.is_second || (assignment.job != job.id && assignment.key != job.key)) return;
   // Of one that had this key before the job that has these ranks now.
-  if (job.is_attached && !job.id.empty() && orders.job != job.id) return;
-  job.id = orders.job;
+  if (job.is_attached && !job.id.empty() && assignment.job != job.id) return;
+  job.id = assignment.job;
   job.has_ended = false;
-  job.orders.Want(orders);
-  KeepFiles(job, orders);
+  job.assignment.Want(assignment);
+  KeepFiles(job, assignment);
   job.next_give = job.next_fetch = 0;
 }
 
 void Node::TakeEnd(const std::filesystem::path& directory, Job& job, const JobEnded& ended) {
   // A process that has not attached yet knows by what lies in the directory.
-  const auto newest = job.orders.newest();
+  const auto newest = job.assignment.newest();
   const bool is_of_it = job.id.empty() ? newest && newest->job == ended.job : ended.job == job.id;
   if (!is_of_it || job.has_ended) return;
-  log_.info("job {} has ended: its orders in {} are taken back", job.key, directory.string());
+  log_.info("job {} has ended: its assignment in {} are taken back", job.key, directory.string());
   job.has_ended = true;
   job.has_run = job.is_attached = false;
   job.unsent.clear();
-  job.orders.WantNothing();
+  job.assignment.WantNothing();
 }
 
 std::string Node::LastEventId() const {
   std::string id;
   for (const auto& [directory, job] : jobs_) {
-    const auto newest = job.orders.newest();
+    const auto newest = job.assignment.newest();
     const std::string attached = job.is_attached ? job.id : "";
     const std::string& its_id = newest ? newest->job : attached;
     if (its_id.empty()) continue;
-    const bool has_all = newest && job.orders.NamesPlansOfAll();
+    const bool has_all = newest && job.assignment.NamesPlansOfAll();
     fmt::format_to(std::back_inserter(id), "{}{}:{}", id.empty() ? "" : " ", its_id,
                    has_all ? newest->version : 0);
   }
@@ -105,7 +105,7 @@ void Node::Turn(Nanoseconds now) {
   for (auto& [directory, job] : jobs_) {
     Attach(directory, job, now);
     if (!job.has_ended) FetchPlans(job, now);
-    GiveOrders(job, now);
+    GiveAssignment(job, now);
   }
   Report(now);
 }
@@ -134,14 +134,14 @@ void Node::FindJobs(Nanoseconds now) {
 }
 
 void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds now) {
-  if (auto looked = job.orders.Look(); !looked) {
-    uplink_.Complain(directory.string() + " orders", looked.error().message);
+  if (auto looked = job.assignment.Look(); !looked) {
+    uplink_.Complain(directory.string() + " assignment", looked.error().message);
   }
   const auto news = job.ranks.Look(
-      [&job](std::int64_t version) { return job.orders.ServerVersionOf(version); }, now);
+      [&job](std::int64_t version) { return job.assignment.ServerVersionOf(version); }, now);
   for (const std::string& trouble : news.troubles) uplink_.Complain(trouble, trouble);
   if (news.has_begun_anew) {
-    job.orders.BeginAnew();
+    job.assignment.BeginAnew();
     job.has_ended = false;
     job.counts_anew = true;
   }
@@ -150,7 +150,7 @@ void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds 
     for (const protocol::RankHeader& rank : job.ranks.Alive()) {
       ranks[rank.name.pipeline].insert(rank.name.rank);
     }
-    job.orders.SetRanks(std::move(ranks));
+    job.assignment.SetRanks(std::move(ranks));
     job.is_attached = job.is_unknown = false;
     job.next_attach = 0;
     job.last_active = now;
@@ -228,10 +228,10 @@ void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds 
 
 void Node::TakeId(Job& job, const std::string& id) {
   job.id = id;
-  const auto newest = job.orders.newest();
+  const auto newest = job.assignment.newest();
   if (!newest || newest->job == id) return;
-  log_.info("{} is another job of that key than before, whose orders are taken back", job.key);
-  job.orders.WantNothing();
+  log_.info("{} is another job of that key than before, whose assignment are taken back", job.key);
+  job.assignment.WantNothing();
   job.next_give = 0;
 }
 
@@ -241,22 +241,22 @@ void Node::Detach(const Job& job, Nanoseconds now) {
   static_cast<void>(uplink_.Ask({.method = "DELETE", .target = JobTarget(job)}, now));
 }
 
-// ---- Orders ----
+// ---- Assignment ----
 
 // What cannot be kept is fetched, and then complained of.
-void Node::KeepFiles(Job& job, const JobOrders& orders) {
-  for (const auto& [id, text] : orders.files) {
-    if (!job.orders.HasPlan(id)) static_cast<void>(job.orders.KeepPlan(id, text));
+void Node::KeepFiles(Job& job, const JobAssignment& assignment) {
+  for (const auto& [id, text] : assignment.files) {
+    if (!job.assignment.HasPlan(id)) static_cast<void>(job.assignment.KeepPlan(id, text));
   }
 }
 
 void Node::FetchPlans(Job& job, Nanoseconds now) {
   if (now < job.next_fetch) return;
-  for (const std::string& id : job.orders.MissingPlans()) {
+  for (const std::string& id : job.assignment.MissingPlans()) {
     if (!FetchPlan(job, id, now)) return;
   }
   // One a turn: what is wanted now must not wait behind what may be wanted.
-  const std::set<std::string> upcoming = job.orders.MissingUpcoming();
+  const std::set<std::string> upcoming = job.assignment.MissingUpcoming();
   if (!upcoming.empty()) FetchPlan(job, *upcoming.begin(), now);
 }
 
@@ -267,7 +267,7 @@ bool Node::FetchPlan(Job& job, const std::string& id, Nanoseconds now) {
   std::string problem;
   if (!IsSuccess(*answer)) {
     problem = WhatItSays(*answer);
-  } else if (const auto kept = job.orders.KeepPlan(id, answer->body); !kept) {
+  } else if (const auto kept = job.assignment.KeepPlan(id, answer->body); !kept) {
     problem = kept.error().message;
   }
   if (problem.empty()) {
@@ -276,23 +276,23 @@ bool Node::FetchPlan(Job& job, const std::string& id, Nanoseconds now) {
   }
   job.next_fetch = now + kRetryAfter;
   uplink_.Complain(id, fmt::format("plan {} of job {} cannot be had: {}; ranks go on with the "
-                                   "orders that they have",
+                                   "assignment that they have",
                                    id, job.key, problem));
   return false;
 }
 
-void Node::GiveOrders(Job& job, Nanoseconds now) {
-  if (now < job.next_give || !job.orders.HasToGive() || !job.orders.MissingPlans().empty()) return;
-  const auto given = job.orders.Give(job.ranks.progress());
+void Node::GiveAssignment(Job& job, Nanoseconds now) {
+  if (now < job.next_give || !job.assignment.HasToGive() || !job.assignment.MissingPlans().empty()) return;
+  const auto given = job.assignment.Give(job.ranks.progress());
   const std::string about = "giving " + job.key;
   if (!given) {
     job.next_give = now + kGiveAgainAfter;
-    uplink_.Complain(about, given.error().message + "; the server's orders wait");
+    uplink_.Complain(about, given.error().message + "; the server's assignment wait");
     return;
   }
   uplink_.Mended(about);
-  if (const auto in_force = job.orders.in_force()) {
-    log_.info("job {} has the server's orders {}", job.key, in_force->version);
+  if (const auto in_force = job.assignment.in_force()) {
+    log_.info("job {} has the server's assignment {}", job.key, in_force->version);
   }
 }
 
@@ -301,7 +301,7 @@ void Node::GiveOrders(Job& job, Nanoseconds now) {
 JobReport Node::ReportOf(const Job& job) {
   JobReport report;
   report.job = job.id.empty() ? job.key : job.id;
-  const auto in_force = job.orders.in_force();
+  const auto in_force = job.assignment.in_force();
   if (in_force && (job.id.empty() || in_force->job == job.id)) {
     report.acknowledged = in_force->version;
   }

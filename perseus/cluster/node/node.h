@@ -2,9 +2,9 @@
 // ranks it never talks to, and a server, which may be away at any time.
 //
 //   rank logs ──► RankFollower ──► reports ──► server
-//   orders.json ◄── OrdersKeeper ◄── events ◄── server
+//   assignment.json ◄── AssignmentSync ◄── events ◄── server
 //
-// It fails open. Without the server, ranks go on with the orders that lie in their directory; when
+// It fails open. Without the server, ranks go on with the assignment that lie in their directory; when
 // this process ends, they stay there, too.
 //
 // What comes and goes is passed in, so that tests need no network and no time: events through Hear,
@@ -23,7 +23,7 @@
 
 #include "perseus/base/units.h"
 #include "perseus/cluster/http/message.h"
-#include "perseus/cluster/node/orders_keeper.h"
+#include "perseus/cluster/node/assignment_sync.h"
 #include "perseus/cluster/node/rank_follower.h"
 #include "perseus/cluster/node/uplink.h"
 
@@ -49,18 +49,18 @@ class Node {
   // Looks at everything and does what is due; often, since a step's report is wanted 0.2 s after
   // it.
   void Turn(Nanoseconds now);
-  // "j-0f…:7 j-41…:0": what of each job's orders is here; 0: not all that its ranks need.
+  // "j-0f…:7 j-41…:0": what of each job's assignment is here; 0: not all that its ranks need.
   std::string LastEventId() const;
 
  private:
   struct Job {
     Job(const std::filesystem::path& directory, std::string its_key)
-        : key(std::move(its_key)), ranks(directory), orders(directory) {}
+        : key(std::move(its_key)), ranks(directory), assignment(directory) {}
 
     std::string key;
     std::string id;  // The server's; empty until it says it.
     RankFollower ranks;
-    OrdersKeeper orders;
+    AssignmentSync assignment;
     bool is_attached = false;
     bool counts_anew = false;  // Its steps, since the server heard of its ranks.
     // Says the server; until ranks begin anew, or it takes them for a job of that key again.
@@ -76,7 +76,7 @@ class Node {
     JobReport told;  // Without steps: what the server knows of this node.
   };
 
-  void TakeOrders(Job& job, const JobOrders& orders);
+  void TakeAssignment(Job& job, const JobAssignment& assignment);
   void TakeEnd(const std::filesystem::path& directory, Job& job, const JobEnded& ended);
   void FindJobs(Nanoseconds now);
   void LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds now);
@@ -84,10 +84,10 @@ class Node {
   bool TakeKey(const std::filesystem::path& directory, const Job& job);
   void TakeId(Job& job, const std::string& id);
   void Detach(const Job& job, Nanoseconds now);
-  static void KeepFiles(Job& job, const JobOrders& orders);
+  static void KeepFiles(Job& job, const JobAssignment& assignment);
   void FetchPlans(Job& job, Nanoseconds now);
   bool FetchPlan(Job& job, const std::string& id, Nanoseconds now);
-  void GiveOrders(Job& job, Nanoseconds now);
+  void GiveAssignment(Job& job, Nanoseconds now);
   void Report(Nanoseconds now);
   void TakeAnswer(const http::Response& response, Nanoseconds now);
   static JobReport ReportOf(const Job& job);

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "perseus/base/units.h"
-#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/cluster/node/rank_logs.h"
 #include "tests/support/temporary_directory.h"
 #include "perseus/cluster/node/tiny_plan.h"
@@ -93,7 +93,7 @@ class NodeTest : public testing::Test {
   }
   void Hear(std::int64_t version, std::int64_t from_step, const json& plans,
             const json& files = json::object(), const json& upcoming = json::array()) {
-    node_->Hear({"orders", "",
+    node_->Hear({"assignment", "",
                  json{{"job", server_.job},
                       {"key", "gpt3-run7"},
                       {"version", version},
@@ -103,9 +103,9 @@ class NodeTest : public testing::Test {
                       {"files", files}}
                      .dump()});
   }
-  protocol::Orders InForce(const std::string& name = "run") const {
-    const auto orders = protocol::ReadOrders(directory_ / name);
-    return orders && *orders ? **orders : protocol::Orders();
+  protocol::Assignment InForce(const std::string& name = "run") const {
+    const auto assignment = protocol::ReadAssignment(directory_ / name);
+    return assignment && *assignment ? **assignment : protocol::Assignment();
   }
 
   TemporaryDirectory directory_;
@@ -130,7 +130,7 @@ TEST_F(NodeTest, OfTwoDirectoriesOfOneJobTheSecondIsRefusedOnceAloud) {
   Hear(7, 1, {{"0", kNodePlanA}});
   Turn();
   EXPECT_EQ(InForce("a").PlanOf(0), PlanPath(kNodePlanA));
-  EXPECT_FALSE(std::filesystem::exists(directory_ / "b" / "orders.json"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "b" / "assignment.json"));
 
   std::filesystem::remove_all(directory_ / "a");
   server_.requests.clear();
@@ -154,7 +154,7 @@ TEST_F(NodeTest, ARunThatGoesOnInAnotherDirectoryIsFollowed) {
   EXPECT_THAT(logged_.str(), Not(HasSubstr("another --name")));
 }
 
-TEST_F(NodeTest, AttachesRanksFetchesPlansOnceGivesOrdersAndReports) {
+TEST_F(NodeTest, AttachesRanksFetchesPlansOnceGivesAssignmentAndReports) {
   const RankLogs logs = MakeJob();
   Turn();
   EXPECT_THAT(server_.requests, IsEmpty());  // Nobody is there yet.
@@ -200,7 +200,7 @@ json CutPlan() {
   return plan;
 }
 
-TEST_F(NodeTest, PlansThatComeWithOrdersAreNotFetched) {
+TEST_F(NodeTest, PlansThatComeWithAssignmentAreNotFetched) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
@@ -255,7 +255,7 @@ TEST_F(NodeTest, RanksOfAnotherPipelineThatComeLaterGetTheirPlan) {
   EXPECT_EQ(node_->LastEventId(), "j-1:7");
 }
 
-TEST_F(NodeTest, APlanThatComesWithOrdersAndIsNoneIsFetched) {
+TEST_F(NodeTest, APlanThatComesWithAssignmentAndIsNoneIsFetched) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
@@ -295,7 +295,7 @@ TEST_F(NodeTest, JobsShareAReport) {
   EXPECT_THAT(server_.reports.back(), SizeIs(2));
 }
 
-TEST_F(NodeTest, WhileTheServerIsAwayOrdersStayAndTheNewestStepsAreKept) {
+TEST_F(NodeTest, WhileTheServerIsAwayAssignmentStayAndTheNewestStepsAreKept) {
   const RankLogs logs = MakeFollowedJob();
   server_.is_away = true;
   const std::size_t before = server_.reports.size();
@@ -316,7 +316,7 @@ TEST_F(NodeTest, WhileTheServerIsAwayOrdersStayAndTheNewestStepsAreKept) {
   EXPECT_EQ(steps.back().at("step"), 400);
 }
 
-TEST_F(NodeTest, LateOrdersHoldFromWhereRanksCanFollow) {
+TEST_F(NodeTest, LateAssignmentHoldFromWhereRanksCanFollow) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
@@ -327,7 +327,7 @@ TEST_F(NodeTest, LateOrdersHoldFromWhereRanksCanFollow) {
   EXPECT_EQ(InForce().from_step, 103);
 }
 
-TEST_F(NodeTest, APlanThatIsNoneLeavesTheOrdersOfBefore) {
+TEST_F(NodeTest, APlanThatIsNoneLeavesTheAssignmentOfBefore) {
   const RankLogs logs = MakeFollowedJob();
   server_.plan = "{}";
   Hear(8, 9, {{"0", kNodePlanB}});
@@ -340,18 +340,18 @@ TEST_F(NodeTest, APlanThatIsNoneLeavesTheOrdersOfBefore) {
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanB));
 }
 
-TEST_F(NodeTest, NothingIsAcknowledgedWhileAnotherGivesOrders) {
+TEST_F(NodeTest, NothingIsAcknowledgedWhileAnotherGivesAssignment) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
   {
-    const auto tune = protocol::OrdersDesk::Open(directory_ / "run");
+    const auto tune = protocol::AssignmentWriter::Open(directory_ / "run");
     ASSERT_TRUE(tune);
     Hear(7, 1, {{"0", kNodePlanA}});
     Turn();
     Turn();
     EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 0);
-    EXPECT_THAT(logged_.str(), HasSubstr("another perseus gives this job its orders"));
+    EXPECT_THAT(logged_.str(), HasSubstr("another perseus gives this job its assignment"));
   }
   Turn();
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 7);
@@ -395,7 +395,7 @@ TEST_F(NodeTest, AJobThatEndedIsAskedForWhileItRunsAndOnceItBeginsAnew) {
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
 }
 
-TEST_F(NodeTest, AJobThatIsEndedAndRegisteredAgainGoesOnWithItsNewOrders) {
+TEST_F(NodeTest, AJobThatIsEndedAndRegisteredAgainGoesOnWithItsNewAssignment) {
   const RankLogs logs = MakeFollowedJob();
   node_->Hear({"ended", "", R"({"job": "j-1"})"});
   Turn();
@@ -410,7 +410,7 @@ TEST_F(NodeTest, AJobThatIsEndedAndRegisteredAgainGoesOnWithItsNewOrders) {
 }
 
 // The node was away when its job was ended and registered again.
-TEST_F(NodeTest, OrdersOfAnEarlierJobOfThatKeyAreTakenBackAndItsEventsPassedOver) {
+TEST_F(NodeTest, AssignmentOfAnEarlierJobOfThatKeyAreTakenBackAndItsEventsPassedOver) {
   const RankLogs logs = MakeFollowedJob();
   logs.End({0, 0, 0}, 1, InForce().version);
   Start();
@@ -446,7 +446,7 @@ TEST_F(NodeTest, AnEndThatComesFirstIsThatOfWhatLiesInTheDirectory) {
   EXPECT_TRUE(InForce().own);
 }
 
-TEST_F(NodeTest, OrdersStayWhereTheNodeEndsAndTheNextOneGoesOn) {
+TEST_F(NodeTest, AssignmentStayWhereTheNodeEndsAndTheNextOneGoesOn) {
   const RankLogs logs = MakeFollowedJob();
   logs.End({0, 0, 0}, 1, InForce().version);
   node_.reset();
@@ -482,7 +482,7 @@ TEST_F(NodeTest, AServerThatKnowsNoSuchJobIsAskedAgain) {
   logs.End({0, 0, 0}, 3, 1);
   Turn();
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
-  EXPECT_THAT(logged_.str(), Not(HasSubstr("its orders")));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("its assignment")));
 }
 
 // Its stream was broken when the server told.
@@ -561,9 +561,9 @@ TEST_F(NodeTest, DirectoriesOfOthersAndNonsenseAreLeftAlone) {
   EXPECT_THAT(server_.requests, IsEmpty());
   EXPECT_THAT(logged_.str(), HasSubstr("broken/server.json"));
   EXPECT_THAT(logged_.str(), Not(HasSubstr("private")));
-  node_->Hear({"orders", "", "{"});
+  node_->Hear({"assignment", "", "{"});
   node_->Hear({"ended", "", R"({"job": "j-9"})"});
-  EXPECT_THAT(logged_.str(), HasSubstr("event orders:1: not JSON"));
+  EXPECT_THAT(logged_.str(), HasSubstr("event assignment:1: not JSON"));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ void RankFollower::FindLogs(News& news) {
   if (error) return;  // No rank has come yet.
   for (const auto& file : files) {
     if (file.path().extension() != ".jsonl") continue;
-    const auto name = protocol::ParseRankName(file.path().stem().string());
+    const auto name = protocol::ParseRankId(file.path().stem().string());
     // Opening a pipe that somebody put there would wait for good.
     if (!name || ranks_.contains(*name) || !file.is_regular_file(error)) continue;
     Rank& rank = ranks_.emplace(*name, Rank(file.path())).first->second;

@@ -38,7 +38,7 @@ class RankFollower {
     bool has_begun_anew = false;        // Some rank's process is new: its steps count from 0.
     std::vector<std::string> troubles;  // Logs that cannot be read, lines that are wrong.
   };
-  // Reads what came. `server_version` tells, of a version of orders.json, which of the server's it
+  // Reads what came. `server_version` tells, of a version of assignment.json, which of the server's it
   // is.
   News Look(const std::function<std::int64_t(std::int64_t)>& server_version, Nanoseconds now);
 
@@ -71,7 +71,7 @@ class RankFollower {
 
   std::filesystem::path job_directory_;
   Nanoseconds next_search_ = 0;
-  std::map<protocol::RankName, Rank> ranks_;
+  std::map<protocol::RankId, Rank> ranks_;
   StepCollector collector_;
 };
 

@@ -24,7 +24,7 @@ class RankFollowerTest : public testing::Test {
  protected:
   RankFollower::News Look() {
     now_ += kSecond;
-    // Versions of orders.json here are ten more than the server's.
+    // Versions of assignment.json here are ten more than the server's.
     return follower_.Look([](std::int64_t version) { return version < 10 ? 0 : version - 10; },
                           now_);
   }
@@ -54,7 +54,7 @@ TEST_F(RankFollowerTest, RanksCountOnceTheyWaitToBeginOrTheirLogGrows) {
 
 // The rank sets aside what it wrote, and begins another log.
 TEST_F(RankFollowerTest, GoesOnWhereALogThatGotTooLongIsGoneOnWith) {
-  const protocol::RankName rank{0, 0, 0};
+  const protocol::RankId rank{0, 0, 0};
   logs_.Begin(rank, 100);
   Look();
   logs_.End(rank, 1, 0);

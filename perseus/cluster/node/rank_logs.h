@@ -20,7 +20,7 @@ class RankLogs {
     std::filesystem::create_directories(job_directory_ / "ranks");
   }
 
-  static protocol::RankHeader Header(const protocol::RankName& name, int pid) {
+  static protocol::RankHeader Header(const protocol::RankId& name, int pid) {
     protocol::RankHeader header;
     header.name = name;
     header.gpu = "GPU-" + Name(name);
@@ -29,12 +29,12 @@ class RankLogs {
     return header;
   }
   // A rank's process begins, and its log with it.
-  void Begin(const protocol::RankName& name, int pid) const {
+  void Begin(const protocol::RankId& name, int pid) const {
     std::ofstream(protocol::RankLogPath(job_directory_, name), std::ios::trunc)
         << protocol::FormatRecord(Header(name, pid));
   }
-  // It ends a step under orders of that version.
-  void End(const protocol::RankName& name, std::int64_t number, std::int64_t version) const {
+  // It ends a step under assignment of that version.
+  void End(const protocol::RankId& name, std::int64_t number, std::int64_t version) const {
     protocol::RanStep step;
     step.step = number;
     step.version = version;
@@ -44,7 +44,7 @@ class RankLogs {
     step.instructions = {{InstructionKind::kForward, 0, 0, 0, kStepTime / 2, 1410}};
     Append(name, step);
   }
-  void Append(const protocol::RankName& name, const protocol::RankRecord& record) const {
+  void Append(const protocol::RankId& name, const protocol::RankRecord& record) const {
     Text(Name(name) + ".jsonl", protocol::FormatRecord(record));
   }
   void Text(const std::string& file, std::string_view text) const {

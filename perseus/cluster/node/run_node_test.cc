@@ -69,7 +69,7 @@ class HttpServer {
                     {"from_step", from_step},
                     {"plans", {{"0", plan}}}};
     auto text = std::make_shared<const std::string>(
-        http::FormatEvent({"orders", "j-1:" + std::to_string(version), data.dump()}));
+        http::FormatEvent({"assignment", "j-1:" + std::to_string(version), data.dump()}));
     asio().post([this, text] {
       if (stream_) stream_->Send(text);
     });
@@ -225,13 +225,13 @@ class RunNodeTest : public testing::Test {
     }
     return false;
   }
-  std::optional<protocol::Orders> InForce() const {
-    const auto orders = protocol::ReadOrders(directory_ / "run");
-    return orders ? *orders : std::nullopt;
+  std::optional<protocol::Assignment> InForce() const {
+    const auto assignment = protocol::ReadAssignment(directory_ / "run");
+    return assignment ? *assignment : std::nullopt;
   }
   bool IsInForce(const std::string& plan) const {
-    const auto orders = InForce();
-    return orders && orders->PlanOf(0) == PlanPath(plan);
+    const auto assignment = InForce();
+    return assignment && assignment->PlanOf(0) == PlanPath(plan);
   }
   bool IsAcknowledged(std::int64_t version) const {
     const json reported = server_.Reported();

@@ -54,7 +54,7 @@ void StepCollector::Add(const protocol::RankHeader& rank, const protocol::RanSte
   pending.is_power_known = pending.is_power_known && power_w;
 }
 
-void StepCollector::BeginAnew(const protocol::RankName& rank) {
+void StepCollector::BeginAnew(const protocol::RankId& rank) {
   last_samples_.erase(rank);
   const auto found = pipelines_.find(rank.pipeline);
   if (found == pipelines_.end()) return;

@@ -24,11 +24,11 @@ namespace perseus::node {
 
 class StepCollector {
  public:
-  // A rank ended a step. `server_version`: of the orders that it followed there.
+  // A rank ended a step. `server_version`: of the assignment that it followed there.
   void Add(const protocol::RankHeader& rank, const protocol::RanStep& step, std::int64_t server_version,
            Nanoseconds now);
   // A new process: steps are counted anew.
-  void BeginAnew(const protocol::RankName& rank);
+  void BeginAnew(const protocol::RankId& rank);
   // Steps that are complete, or whose missing ranks have been waited for long enough; ascending in
   // each pipeline, each once.
   std::vector<StepReport> Take(Nanoseconds now);
@@ -39,7 +39,7 @@ class StepCollector {
     double energy_j = 0;
   };
   struct Pending {
-    std::set<protocol::RankName> ranks;
+    std::set<protocol::RankId> ranks;
     Nanoseconds begin = 0;  // Since 1970: of the first rank to begin,
     Nanoseconds busy = 0;   // of the last one to compute,
     Nanoseconds end = 0;    // and of the last one to end.
@@ -49,7 +49,7 @@ class StepCollector {
     Nanoseconds since = 0;  // When the first rank's record came.
   };
   struct Pipeline {
-    std::set<protocol::RankName> ranks;  // Whose records are waited for.
+    std::set<protocol::RankId> ranks;  // Whose records are waited for.
     std::map<std::int64_t, Pending> steps;
     std::optional<std::pair<std::int64_t, Nanoseconds>> reported;  // The last one, and its end.
   };
@@ -61,7 +61,7 @@ class StepCollector {
                              const Pending& pending);
 
   std::map<int, Pipeline> pipelines_;
-  std::map<protocol::RankName, Sample> last_samples_;
+  std::map<protocol::RankId, Sample> last_samples_;
 };
 
 }  // namespace perseus::node

@@ -23,7 +23,7 @@ Result<http::Response> Uplink::Ask(const http::Client::Outgoing& request, Nanose
     return response;
   }
   if (pause_ == 0) {
-    log_.warn("{}; ranks go on with the orders that they have, and the server is asked again",
+    log_.warn("{}; ranks go on with the assignment that they have, and the server is asked again",
               response.error().message);
   }
   pause_ = std::clamp(2 * pause_, kFirstPause, kLastPause);

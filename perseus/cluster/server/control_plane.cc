@@ -182,7 +182,7 @@ class ControlPlane::Impl {
       const MutexLock lock(workers_mutex_);
       workers_ = std::move(workers);
     }
-    KeepHouse();
+    RunMaintenance();
     return {};
   }
 
@@ -316,7 +316,7 @@ class ControlPlane::Impl {
                   "nodes keep running their last plans; try again later");
   }
 
-  void KeepHouse() {
+  void RunMaintenance() {
     LookAtCertificates();
     metrics_.Set({.connections = server_->counts().connections,
                   .streams = server_->counts().streams,
@@ -333,7 +333,7 @@ class ControlPlane::Impl {
     }
     housekeeping_.expires_after(is_ready_ ? options_.housekeeping : kWhileAway);
     housekeeping_.async_wait([this](boost::system::error_code error) {
-      if (!error) KeepHouse();
+      if (!error) RunMaintenance();
     });
   }
 

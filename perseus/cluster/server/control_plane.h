@@ -28,7 +28,7 @@ struct ControlPlaneOptions {
   // tokens.
   bool is_insecure = false;
   int planning_threads = 2;
-  double lead_s = 0.5;                     // How far ahead of a step orders are given.
+  double lead_s = 0.5;                     // How far ahead of a step assignment are given.
   double keep_ended_days = 30;             // Jobs that have ended.
   std::string replica = {};                // Unique; empty: host and process.
   std::function<store::Milliseconds()> now = {};  // Empty: the system's clock.

@@ -37,7 +37,7 @@ TEST_F(ControlPlaneTest, RefusesBodiesLargerThanTheirRouteTakes) {
 
 TEST_F(ControlPlaneTest, RefusesQueriesThatItDoesNotKnow) {
   PlanJob("run");
-  const std::string plan = Get("/v1/jobs/run")["orders"]["pipelines"][0]["plan"];
+  const std::string plan = Get("/v1/jobs/run")["assignment"]["pipelines"][0]["plan"];
   for (const std::string query :
        {"/v1/jobs?all=yes", "/v1/jobs?limit=5&limit=6", "/v1/jobs?nosuch=1", "/v1/jobs/run?all=1",
         "/v1/jobs/run/plans?all=1", "/v1/plans/PLAN?ranks=", "/v1/plans/PLAN?ranks=1,",

@@ -132,7 +132,7 @@ class ControlPlaneTest : public testing::Test {
   void PlanJob(const std::string& key, int pipelines = 2) {
     ASSERT_EQ(Send("POST", "/v1/jobs", JobBody(key, pipelines)).status, 201);
     ASSERT_EQ(Send("PUT", "/v1/jobs/" + key + "/profile", Csv()).status, 202);
-    ASSERT_TRUE(Comes([&] { return Get("/v1/jobs/" + key).contains("orders"); }));
+    ASSERT_TRUE(Comes([&] { return Get("/v1/jobs/" + key).contains("assignment"); }));
   }
   template <typename Condition>
   static bool Comes(Condition condition) {
@@ -155,6 +155,6 @@ class ControlPlaneTest : public testing::Test {
   std::optional<http::Client> client_;
 };
 
-inline bool IsOrders(const http::Event& event) { return event.name == "orders"; }
+inline bool IsAssignment(const http::Event& event) { return event.name == "assignment"; }
 
 }  // namespace perseus::server

@@ -13,25 +13,25 @@ TEST_F(ControlPlaneTest, TellsNodesWhatToDo) {
   Attach("n1", "run", 1);
   NodeStream n0(url(), "n0");
   NodeStream n1(url(), "n1");
-  const int first = n0.Await(IsOrders);
+  const int first = n0.Await(IsAssignment);
   ASSERT_GE(first, 0);
-  const json orders = json::parse(n0.At(first).data);
-  EXPECT_EQ(orders["key"], "run");
-  EXPECT_EQ(orders["plans"].size(), 1U) << "its own pipelines' alone";
-  const std::string plan = orders["plans"]["0"];
-  const json file = orders["files"][plan];
+  const json assignment = json::parse(n0.At(first).data);
+  EXPECT_EQ(assignment["key"], "run");
+  EXPECT_EQ(assignment["plans"].size(), 1U) << "its own pipelines' alone";
+  const std::string plan = assignment["plans"]["0"];
+  const json file = assignment["files"][plan];
   EXPECT_EQ(file["stages"][1]["instructions"].size(), 16U);
   EXPECT_FALSE(file["stages"][1].contains("cut"));
   EXPECT_EQ(file["stages"][3]["instructions"].size(), 1U) << "not one of its ranks";
   EXPECT_EQ(file["stages"][3]["cut"], true);
-  ASSERT_GE(n1.Await(IsOrders), 0);
+  ASSERT_GE(n1.Await(IsAssignment), 0);
   const http::Response cut = Send("GET", "/v1/plans/" + plan + "?ranks=0,4");
   EXPECT_EQ(cut.status, 400);
   EXPECT_EQ(json::parse(cut.body)["pointer"], "?ranks");
 
   ASSERT_EQ(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.25})").status, 200);
   const auto says_straggler = [](const http::Event& event) {
-    return IsOrders(event) && json::parse(event.data)["reason"].get<std::string>().find(
+    return IsAssignment(event) && json::parse(event.data)["reason"].get<std::string>().find(
                                   "straggler 1: 1.25") != std::string::npos;
   };
   const int during = n0.Await(says_straggler);
@@ -42,7 +42,7 @@ TEST_F(ControlPlaneTest, TellsNodesWhatToDo) {
 
   ASSERT_EQ(Send("DELETE", "/v1/jobs/run/stragglers/1").status, 200);
   EXPECT_GE(
-      n0.Await([&](const http::Event& event) { return IsOrders(event) && !says_straggler(event); },
+      n0.Await([&](const http::Event& event) { return IsAssignment(event) && !says_straggler(event); },
                static_cast<std::size_t>(during) + 1),
       0);
   ASSERT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
@@ -57,16 +57,16 @@ TEST_F(ControlPlaneTest, AStreamGoesOnWhereItWas) {
   std::string id;
   {
     NodeStream stream(url(), "n0");
-    const int first = stream.Await(IsOrders);
+    const int first = stream.Await(IsAssignment);
     ASSERT_GE(first, 0);
     // The better plan comes by itself, two seconds later.
-    const int refined = stream.Await(IsOrders, static_cast<std::size_t>(first) + 1);
+    const int refined = stream.Await(IsAssignment, static_cast<std::size_t>(first) + 1);
     ASSERT_GE(refined, 0);
     id = stream.At(refined).id;
   }
   NodeStream again(url(), "n0", id);
   ASSERT_EQ(Send("PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": 7})").status, 200);
-  const int next = again.Await(IsOrders);
+  const int next = again.Await(IsAssignment);
   ASSERT_EQ(next, 0);
   EXPECT_EQ(json::parse(again.At(0).data)["target"], "7 % slowdown")
       << "what it had was not sent again";
@@ -78,7 +78,7 @@ TEST_F(ControlPlaneTest, AJobThatEndedMeanwhileIsToldOnReturn) {
   std::string id;
   {
     NodeStream stream(url(), "n0");
-    const int first = stream.Await(IsOrders);
+    const int first = stream.Await(IsAssignment);
     ASSERT_GE(first, 0);
     id = stream.At(first).id;
   }
@@ -95,7 +95,7 @@ TEST_F(ControlPlaneTest, TellsANodeThatAJobWhichIsDeletedHasEnded) {
 }
 
 // As after an older database was restored.
-TEST_F(ControlPlaneTest, OrdersOutrunThoseThatNodesHave) {
+TEST_F(ControlPlaneTest, AssignmentOutrunThoseThatNodesHave) {
   PlanJob("run");
   Attach("n0", "run", 0);
   const std::string id = Get("/v1/jobs/run")["id"];
@@ -105,9 +105,9 @@ TEST_F(ControlPlaneTest, OrdersOutrunThoseThatNodesHave) {
     return Send("POST", "/v1/nodes/n0/reports", body.dump());
   };
   ASSERT_EQ(report(70).status, 200);
-  const int orders = stream.Await(IsOrders);
-  ASSERT_EQ(orders, 0);
-  EXPECT_EQ(json::parse(stream.At(orders).data)["version"], 71);
+  const int assignment = stream.Await(IsAssignment);
+  ASSERT_EQ(assignment, 0);
+  EXPECT_EQ(json::parse(stream.At(assignment).data)["version"], 71);
   EXPECT_EQ(report(1'000'000'000'001).status, 400);
 }
 
@@ -122,7 +122,7 @@ TEST_F(ControlPlaneTest, TwoProcessesAreNotOneNode) {
   };
   ASSERT_EQ(attach("a").status, 200);
   auto first = std::make_unique<NodeStream>(url(), "n0", "", "a");
-  ASSERT_EQ(first->Await(IsOrders), 0);
+  ASSERT_EQ(first->Await(IsAssignment), 0);
   for (const http::Response& refused : {attach("b"), listen("b")}) {
     EXPECT_EQ(refused.status, 409) << refused.body;
     EXPECT_THAT(refused.body, HasSubstr("give one of them another --name"));
@@ -133,12 +133,12 @@ TEST_F(ControlPlaneTest, TwoProcessesAreNotOneNode) {
   // The same process, before the old connection is known to be broken.
   {
     NodeStream again(url(), "n0", "", "a");
-    EXPECT_EQ(again.Await(IsOrders), 0);
+    EXPECT_EQ(again.Await(IsAssignment), 0);
   }
   // Once it is gone, its successor is let in at once.
   first.reset();
   EXPECT_TRUE(Comes([&] { return attach("c").status == 200; }));
-  EXPECT_GE(NodeStream(url(), "n0", "", "c").Await(IsOrders), 0);
+  EXPECT_GE(NodeStream(url(), "n0", "", "c").Await(IsAssignment), 0);
 }
 
 TEST_F(ControlPlaneTest, SaysWhichJobsANodeIsNotAttachedTo) {
@@ -183,8 +183,8 @@ TEST_F(ControlPlaneTest, RanksThatCannotBeAreRefusedWithTheirPlace) {
   same["gpu"] = "GPU-1";
   EXPECT_EQ(pointer_for({rank, same}), "/ranks/1");
   json tensor = rank;
-  tensor["tensor_rank"] = 1;
-  EXPECT_EQ(pointer_for(json::array({tensor})), "/ranks/0/tensor_rank");
+  tensor["tp_rank"] = 1;
+  EXPECT_EQ(pointer_for(json::array({tensor})), "/ranks/0/tp_rank");
   json gpu = rank;
   gpu["gpu"] = std::string(129, 'G');
   EXPECT_EQ(pointer_for(json::array({gpu})), "/ranks/0/gpu");
@@ -235,8 +235,8 @@ TEST_F(ControlPlaneTest, NoticesAStragglerByItself) {
   EXPECT_EQ(stragglers[0]["source"], "detected");
   EXPECT_NEAR(stragglers[0]["slowdown"].get<double>(), 1.2, 1e-6);
   EXPECT_TRUE(Comes([&] {
-    const json orders = Get("/v1/jobs/run")["orders"];
-    return orders["pipelines"][0]["plan"] != orders["pipelines"][1]["plan"];
+    const json assignment = Get("/v1/jobs/run")["assignment"];
+    return assignment["pipelines"][0]["plan"] != assignment["pipelines"][1]["plan"];
   }));
   for (const int end = step + 5; step < end; ++step) {
     report(0, step, 2.5);

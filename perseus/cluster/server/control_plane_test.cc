@@ -40,7 +40,7 @@ TEST_F(ControlPlaneTest, PlansWhatWasProfiled) {
   EXPECT_EQ(Send("GET", "/v1/jobs/run/plans/nonsense").status, 404);
   EXPECT_EQ(Send("GET", "/v1/jobs/run/plans/deadline-0.001s").status, 422);
   EXPECT_EQ(Send("PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": 10})").status, 200);
-  EXPECT_TRUE(Comes([&] { return Get("/v1/jobs/run")["orders"]["target"] == "10 % slowdown"; }));
+  EXPECT_TRUE(Comes([&] { return Get("/v1/jobs/run")["assignment"]["target"] == "10 % slowdown"; }));
 }
 
 TEST_F(ControlPlaneTest, RefusesATargetThatNothingCanMeet) {
@@ -62,7 +62,7 @@ TEST_F(ControlPlaneTest, RefusesATargetThatNothingCanMeet) {
 }
 
 // Costs of what no clock changes come out as `perseus plan` has them.
-TEST_F(ControlPlaneTest, FixedOperationsHaveTheEnergyThatTheyWereRegisteredWith) {
+TEST_F(ControlPlaneTest, FixedInstructionsHaveTheEnergyThatTheyWereRegisteredWith) {
   const auto energy = [this](const std::string& key, const json& fixed) {
     json body = json::parse(JobBody(key));
     body["fixed"] = fixed;
@@ -119,7 +119,7 @@ TEST_F(ControlPlaneTest, BadRequestsAreProblemsAndWriteNothing) {
       EXPECT_EQ(problem.value("pointer", ""), bad.pointer) << bad.target << response.body;
     }
   }
-  EXPECT_EQ(Get("/v1/jobs/run")["orders"]["reason"], before["orders"]["reason"]);
+  EXPECT_EQ(Get("/v1/jobs/run")["assignment"]["reason"], before["assignment"]["reason"]);
   EXPECT_EQ(Get("/v1/jobs/run")["nodes"], before["nodes"]);
   EXPECT_EQ(Get("/v1/jobs")["jobs"].size(), 1U);
 }
@@ -192,7 +192,7 @@ TEST_F(ControlPlaneTest, MeasurementsBecomeAProfile) {
   EXPECT_EQ(Get("/v1/jobs/run")["profile_version"], 0);
   const auto ready = Send("POST", "/v1/jobs/run/measurements", R"({"rows": [], "ready": true})");
   EXPECT_EQ(ready.status, 202) << ready.body;
-  EXPECT_TRUE(Comes([&] { return Get("/v1/jobs/run").contains("orders"); }));
+  EXPECT_TRUE(Comes([&] { return Get("/v1/jobs/run").contains("assignment"); }));
 }
 
 TEST_F(ControlPlaneTest, MeasurementsThatCannotBePlannedWithAreNotKept) {

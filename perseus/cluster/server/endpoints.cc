@@ -20,7 +20,7 @@ Answer<Context> Admit(const Services& services, const http::Request& request,
                       const std::map<std::string, std::string, std::less<>>& path, Access access) {
   const store::Milliseconds now = services.now();
   Context context{services, request, path, Principal(), std::nullopt, now};
-  if (access == Access::kNobody) return context;
+  if (access == Access::kPublic) return context;
   auto principal = services.rights.Identify(request, now);
   if (!principal) return tl::unexpected(principal.error());
   context.principal = *std::move(principal);

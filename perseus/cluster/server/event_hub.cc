@@ -43,14 +43,14 @@ std::map<std::string, std::int64_t> ParsePositions(std::string_view text) {
 }
 
 // What a node with those ranks needs of each plan.
-std::map<std::string, std::set<int>> PlansFor(const PlannedOrders& orders, const NodeRanks& node) {
+std::map<std::string, std::set<int>> PlansFor(const PlannedAssignment& assignment, const NodeRanks& node) {
   std::map<std::string, std::set<int>> plans;
   for (const auto& [pipeline, ranks] : node) {
-    if (pipeline < static_cast<int>(orders.pipelines.size())) {
-      const auto& share = orders.pipelines[static_cast<std::size_t>(pipeline)];
+    if (pipeline < static_cast<int>(assignment.pipelines.size())) {
+      const auto& share = assignment.pipelines[static_cast<std::size_t>(pipeline)];
       plans[share.plan].insert(ranks.begin(), ranks.end());
     }
-    for (const std::string& plan : orders.upcoming) plans[plan].insert(ranks.begin(), ranks.end());
+    for (const std::string& plan : assignment.upcoming) plans[plan].insert(ranks.begin(), ranks.end());
   }
   return plans;
 }
@@ -143,7 +143,7 @@ void EventHub::CloseAll() {
 
 void EventHub::Heard(const store::Notice& notice) {
   boost::asio::post(loop_, [self = shared_from_this(), notice] {
-    if (notice.kind == store::Notice::Kind::kOrders) {
+    if (notice.kind == store::Notice::Kind::kAssignment) {
       const auto found = self->nodes_of_job_.find(notice.name);
       if (found != self->nodes_of_job_.end()) self->TellJob(notice.name, found->second);
     } else if (notice.kind == store::Notice::Kind::kNode) {
@@ -271,7 +271,7 @@ void EventHub::TakeNews(const std::string& job, const std::set<std::string>& nod
   readings_.erase(job);
 }
 
-// Null if the job is not there, or has no orders yet.
+// Null if the job is not there, or has no assignment yet.
 Result<std::shared_ptr<const EventHub::News>> EventHub::ReadNews(const std::string& job,
                                                                  const Shapes& shapes) {
   const auto nothing = std::shared_ptr<const News>();
@@ -283,15 +283,15 @@ Result<std::shared_ptr<const EventHub::News>> EventHub::ReadNews(const std::stri
   news->key = (*record)->key;
   news->has_ended = (*record)->ended != 0;
   if (news->has_ended) return std::shared_ptr<const News>(std::move(news));
-  auto orders = store_.NewestOrders(job);
-  if (!orders) return Fail(orders);
-  if (!*orders) return nothing;
-  news->version = (*orders)->version;
-  auto parsed = ParsePlannedOrders((*orders)->body);
+  auto assignment = store_.NewestAssignment(job);
+  if (!assignment) return Fail(assignment);
+  if (!*assignment) return nothing;
+  news->version = (*assignment)->version;
+  auto parsed = ParsePlannedAssignment((*assignment)->body);
   if (!parsed) return Fail(parsed);
-  news->orders = *std::move(parsed);
+  news->assignment = *std::move(parsed);
   for (const NodeRanks& shape : shapes) {
-    for (auto& needed : PlansFor(news->orders, shape)) {
+    for (auto& needed : PlansFor(news->assignment, shape)) {
       auto cut = cuts_.Get(needed.first, needed.second);
       if (!cut) return Fail(cut);
       if (*cut && (*cut)->size() <= kLongestInline) news->files[needed] = *cut;
@@ -321,30 +321,30 @@ void EventHub::Tell(const std::string& name, const News& news) {
   if (job.sent == kEnded || (!news.has_ended && news.version <= job.sent)) return;
   job.sent = news.has_ended ? kEnded : news.version;
   ++events_;
-  if (!news.has_ended) return TellOrders(node, job, news);
+  if (!news.has_ended) return TellAssignment(node, job, news);
   const std::string key = news.key.empty() ? "" : ", \"key\": " + Quoted(news.key);
   node.stream->Send(std::make_shared<const std::string>(
       fmt::format("event: ended\nid: {}\ndata: {{\"job\": {}{}}}\n\n", Positions(node),
                   Quoted(news.job), key)));
 }
 
-void EventHub::TellOrders(Node& node, const NodeJob& job, const News& news) {
-  const PlannedOrders& orders = news.orders;
+void EventHub::TellAssignment(Node& node, const NodeJob& job, const News& news) {
+  const PlannedAssignment& assignment = news.assignment;
   auto plans = ordered_json::object();
   for (const auto& [pipeline, ranks] : job.ranks) {
-    if (pipeline >= static_cast<int>(orders.pipelines.size())) continue;
-    plans[std::to_string(pipeline)] = orders.pipelines[static_cast<std::size_t>(pipeline)].plan;
+    if (pipeline >= static_cast<int>(assignment.pipelines.size())) continue;
+    plans[std::to_string(pipeline)] = assignment.pipelines[static_cast<std::size_t>(pipeline)].plan;
   }
   const ordered_json head{{"job", news.job},           {"key", news.key},
-                          {"version", news.version},   {"from_step", orders.from_step},
-                          {"plans", std::move(plans)}, {"upcoming", orders.upcoming},
-                          {"target", orders.target},   {"reason", orders.reason}};
-  std::string text = fmt::format("event: orders\nid: {}\ndata: {}", Positions(node), head.dump());
+                          {"version", news.version},   {"from_step", assignment.from_step},
+                          {"plans", std::move(plans)}, {"upcoming", assignment.upcoming},
+                          {"target", assignment.target},   {"reason", assignment.reason}};
+  std::string text = fmt::format("event: assignment\nid: {}\ndata: {}", Positions(node), head.dump());
   text.pop_back();
   text += ", \"files\": {";
   // Cuts are shared by all streams: they go as they are, between the parts of this one's own.
   std::string_view between = "";
-  for (const auto& needed : PlansFor(orders, job.ranks)) {
+  for (const auto& needed : PlansFor(assignment, job.ranks)) {
     const auto file = news.files.find(needed);
     if (file == news.files.end()) continue;
     text += fmt::format("{}{}: ", between, Quoted(needed.first));

@@ -1,14 +1,14 @@
 // What nodes are told, and when: the streams of this replica, kept in step with the store.
 //
-//   notice "orders j-1" ──► read j-1's newest orders once ──► every open stream of a node with j-1
+//   notice "assignment j-1" ──► read j-1's newest assignment once ──► every open stream of a node with j-1
 //   node opens a stream ──► look up its jobs ──► as above, for that node
 //
 // Of each job one reading is under way at a time, and of each node one looking up; what comes in
 // between is done after it. So thousands of nodes that come at once share few readings, and nobody
-// is told of a reading that is older than what he was told before, or misses orders that came while
+// is told of a reading that is older than what he was told before, or misses assignment that came while
 // he was looked up.
 //
-// A stream is a view of the store: the hub remembers which version of each job's orders it has sent
+// A stream is a view of the store: the hub remembers which version of each job's assignment it has sent
 // to each stream, and sends what is newer. The event's id is that memory ("j-1:7 j-2:4"), so a node
 // that comes back, here or elsewhere, goes on where it was; so does one whose notices were lost.
 //
@@ -83,7 +83,7 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
     std::string key;
     bool has_ended = false;
     std::int64_t version = 0;
-    PlannedOrders orders;
+    PlannedAssignment assignment;
     // Texts of plans, cut for ranks; null where they are too large for an event.
     std::map<std::pair<std::string, std::set<int>>, std::shared_ptr<const std::string>> files;
   };
@@ -110,7 +110,7 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   void TakeNews(const std::string& job, const std::set<std::string>& nodes, const News* news);
   Result<std::shared_ptr<const News>> ReadNews(const std::string& job, const Shapes& shapes);
   void Tell(const std::string& name, const News& news);
-  void TellOrders(Node& node, const NodeJob& job, const News& news);
+  void TellAssignment(Node& node, const NodeJob& job, const News& news);
   static std::string Positions(const Node& node);
 
   boost::asio::io_context& loop_;

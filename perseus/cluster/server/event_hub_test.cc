@@ -29,7 +29,7 @@ struct TextStream : http::Stream {
   void Close() override { is_open = false; }
   void OnClose(std::function<void()> closed) override { on_close = std::move(closed); }
 
-  // Of the events that came since the last time: "orders" or "ended", and their data.
+  // Of the events that came since the last time: "assignment" or "ended", and their data.
   std::vector<std::pair<std::string, json>> TakeEvents() {
     std::vector<std::pair<std::string, json>> events;
     for (std::size_t end = 0; (end = text.find("\n\n")) != std::string::npos;) {
@@ -64,11 +64,11 @@ class EventHubTest : public testing::Test {
     ASSERT_TRUE(store_->WantPlanning(job, 1));
     const auto task = store_->ClaimPlanning("w", 1, 1000);
     ASSERT_TRUE(task && *task);
-    PlannedOrders orders;
-    orders.pipelines = {{.plan = kPlanA, .time_s = 1, .energy_j = 1},
+    PlannedAssignment assignment;
+    assignment.pipelines = {{.plan = kPlanA, .time_s = 1, .energy_j = 1},
                         {.plan = kPlanB, .time_s = 1, .energy_j = 1}};
     store::PlanningOutcome outcome;
-    outcome.orders = FormatPlannedOrders(orders);
+    outcome.assignment = FormatPlannedAssignment(assignment);
     ASSERT_TRUE(store_->CompletePlanning(**task, outcome, 1));
   }
   void Attach(const std::string& job, const char* ranks) {
@@ -120,13 +120,13 @@ TEST_F(EventHubTest, GoesOnWhereAStreamWas) {
   EXPECT_FALSE(first->is_open);
   EXPECT_THAT(again->TakeEvents(), IsEmpty());
   Order(job);
-  Hear(store::Notice::Kind::kOrders, job);
+  Hear(store::Notice::Kind::kAssignment, job);
   EXPECT_THAT(again->TakeEvents(), SizeIs(1));
   EXPECT_EQ(again->last_id, job + ":2");
   EXPECT_THAT(first->TakeEvents(), IsEmpty());
 }
 
-TEST_F(EventHubTest, OrdersAreToldAgainForRanksThatCameLater) {
+TEST_F(EventHubTest, AssignmentAreToldAgainForRanksThatCameLater) {
   const std::string job = Register("run");
   Order(job);
   Attach(job, kRanksOf0);
@@ -161,7 +161,7 @@ TEST_F(EventHubTest, TellsOnceThatAJobHasEnded) {
 }
 
 // It attached, and its stream was broken while the job ended.
-TEST_F(EventHubTest, TellsOfTheEndOfAJobWithoutOrdersToWhoKnowsIt) {
+TEST_F(EventHubTest, TellsOfTheEndOfAJobWithoutAssignmentToWhoKnowsIt) {
   const std::string job = Register("run");
   Attach(job, kRanksOf0);
   EXPECT_THAT(Open()->TakeEvents(), IsEmpty());
@@ -179,7 +179,7 @@ TEST_F(EventHubTest, AJobThatIsDeletedHasEndedAndWhatIsNoneIsPassedOver) {
 }
 
 // It ended in the database that was lost, and not in the older one that is there now.
-TEST_F(EventHubTest, AJobThatRunsAgainHasOrders) {
+TEST_F(EventHubTest, AJobThatRunsAgainHasAssignment) {
   const std::string job = Register("run");
   Order(job);
   Attach(job, kRanksOf0);
@@ -203,7 +203,7 @@ TEST_F(EventHubTest, WhatBelongsToAStreamGoesWithIt) {
   const store::NodeClaim successor{.node = "n0", .instance = "b"};
   EXPECT_THAT(*store_->ClaimNodes({successor}, 2, 0), IsEmpty()) << "the name is free";
   Order(job);
-  Hear(store::Notice::Kind::kOrders, job);
+  Hear(store::Notice::Kind::kAssignment, job);
   EXPECT_THAT(second->TakeEvents(), IsEmpty());
 }
 

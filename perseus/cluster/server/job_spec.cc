@@ -98,7 +98,7 @@ void ReadGpu(const Node& node, JobSpec& spec) {
   }
 }
 
-void ReadFixed(const Node& node, schedule::FixedOperations& fixed) {
+void ReadFixed(const Node& node, schedule::FixedInstructions& fixed) {
   constexpr std::array<std::string_view, 7> kKeys{
       "p2p_s", "load_s", "all_reduce_s", "optimizer_s", "load_j", "all_reduce_j", "optimizer_j"};
   node.RequireObject(kKeys);

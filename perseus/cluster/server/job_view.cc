@@ -26,43 +26,43 @@ bool IsLost(const store::NodeRecord& node, store::Milliseconds now) {
   return now - node.seen > kNodeIsSilentAfter;
 }
 
-// Where a node is with the newest orders.
+// Where a node is with the newest assignment.
 std::string_view StateOf(const store::NodeRecord& node, const store::JobRecord& job, std::int64_t from_step,
                          store::Milliseconds now) {
   if (IsLost(node, now)) return "lost";
-  if (node.following == job.orders_version) return "following";
-  if (node.following > job.orders_version) return "ahead";
+  if (node.following == job.assignment_version) return "following";
+  if (node.following > job.assignment_version) return "ahead";
   return job.last_step >= 0 && job.last_step > from_step ? "late" : "pending";
 }
 
-Result<std::optional<PlannedOrders>> OrdersOf(const Services& services, const store::JobRecord& job) {
-  const auto record = services.store.NewestOrders(job.id);
+Result<std::optional<PlannedAssignment>> AssignmentOf(const Services& services, const store::JobRecord& job) {
+  const auto record = services.store.NewestAssignment(job.id);
   if (!record) return Fail(record);
-  if (!*record) return std::optional<PlannedOrders>();
-  auto orders = ParsePlannedOrders((*record)->body);
-  if (!orders) return Fail(orders);
-  return std::optional<PlannedOrders>(*std::move(orders));
+  if (!*record) return std::optional<PlannedAssignment>();
+  auto assignment = ParsePlannedAssignment((*record)->body);
+  if (!assignment) return Fail(assignment);
+  return std::optional<PlannedAssignment>(*std::move(assignment));
 }
 
-ordered_json OrdersJson(const store::JobRecord& job, const PlannedOrders& orders) {
+ordered_json AssignmentJson(const store::JobRecord& job, const PlannedAssignment& assignment) {
   auto pipelines = ordered_json::array();
-  for (const PlannedOrders::Share& share : orders.pipelines) {
+  for (const PlannedAssignment::Share& share : assignment.pipelines) {
     pipelines.push_back(
         {{"plan", share.plan}, {"time_s", share.time_s}, {"energy_j", share.energy_j}});
   }
   return {
-      {"version", job.orders_version},
-      {"from_step", orders.from_step},
-      {"target", orders.target},
-      {"reason", orders.reason},
-      {"time_s", orders.time_s},
-      {"baseline", {{"time_s", orders.baseline_time_s}, {"energy_j", orders.baseline_energy_j}}},
-      {"refined", orders.is_refined},
+      {"version", job.assignment_version},
+      {"from_step", assignment.from_step},
+      {"target", assignment.target},
+      {"reason", assignment.reason},
+      {"time_s", assignment.time_s},
+      {"baseline", {{"time_s", assignment.baseline_time_s}, {"energy_j", assignment.baseline_energy_j}}},
+      {"refined", assignment.is_refined},
       {"pipelines", std::move(pipelines)}};
 }
 
 ordered_json Summary(const store::JobRecord& job, const JobSpec& spec,
-                     const std::optional<PlannedOrders>& orders, std::int64_t lost_nodes) {
+                     const std::optional<PlannedAssignment>& assignment, std::int64_t lost_nodes) {
   ordered_json json{{"id", job.id},
                     {"key", job.key},
                     {"status", job.ended != 0 ? "ended" : job.status},
@@ -82,14 +82,14 @@ ordered_json Summary(const store::JobRecord& job, const JobSpec& spec,
   json["last_step"] = job.last_step;
   if (lost_nodes > 0) json["lost_nodes"] = lost_nodes;
   if (!job.summary.empty()) json["measured"] = ordered_json::parse(job.summary);
-  if (orders && !orders->pipelines.empty()) {
+  if (assignment && !assignment->pipelines.empty()) {
     double energy_j = 0;
-    for (const PlannedOrders::Share& share : orders->pipelines) energy_j += share.energy_j;
+    for (const PlannedAssignment::Share& share : assignment->pipelines) energy_j += share.energy_j;
     const double baseline_j =
-        orders->baseline_energy_j * static_cast<double>(orders->pipelines.size());
-    json["orders_version"] = job.orders_version;
+        assignment->baseline_energy_j * static_cast<double>(assignment->pipelines.size());
+    json["assignment_version"] = job.assignment_version;
     json["saving_percent"] = 100 * (1 - energy_j / baseline_j);
-    json["slowdown_percent"] = 100 * (orders->time_s / orders->baseline_time_s - 1);
+    json["slowdown_percent"] = 100 * (assignment->time_s / assignment->baseline_time_s - 1);
   }
   return json;
 }
@@ -100,26 +100,26 @@ Result<ordered_json> SummarizeJob(const Services& services, const store::JobReco
                                   store::Milliseconds now) {
   auto spec = StoredJobSpec(job.body);
   if (!spec) return Fail(spec);
-  auto orders = OrdersOf(services, job);
-  if (!orders) return Fail(orders);
+  auto assignment = AssignmentOf(services, job);
+  if (!assignment) return Fail(assignment);
   const auto lost = services.store.CountNodesSilentSince(job.id, now - kNodeIsSilentAfter);
   if (!lost) return Fail(lost);
-  return Summary(job, *spec, *orders, *lost);
+  return Summary(job, *spec, *assignment, *lost);
 }
 
 Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& job, store::Milliseconds now) {
   auto spec = StoredJobSpec(job.body);
   if (!spec) return Fail(spec);
-  auto orders = OrdersOf(services, job);
-  if (!orders) return Fail(orders);
+  auto assignment = AssignmentOf(services, job);
+  if (!assignment) return Fail(assignment);
   const auto stragglers = services.store.Stragglers(job.id);
   if (!stragglers) return Fail(stragglers);
   const auto nodes = services.store.NodesOf(job.id);
   if (!nodes) return Fail(nodes);
   const auto lost =
       std::ranges::count_if(*nodes, [now](const store::NodeRecord& node) { return IsLost(node, now); });
-  ordered_json json = Summary(job, *spec, *orders, lost);
-  if (*orders) json["orders"] = OrdersJson(job, **orders);
+  ordered_json json = Summary(job, *spec, *assignment, lost);
+  if (*assignment) json["assignment"] = AssignmentJson(job, **assignment);
   auto straggler_list = ordered_json::array();
   for (const store::StragglerRecord& straggler : *stragglers) {
     straggler_list.push_back(StragglerJson(straggler, now));
@@ -127,7 +127,7 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
   json["stragglers"] = std::move(straggler_list);
   auto node_list = ordered_json::array();
   for (const store::NodeRecord& node : *nodes) {
-    const std::int64_t from_step = *orders ? (*orders)->from_step : 0;
+    const std::int64_t from_step = *assignment ? (*assignment)->from_step : 0;
     node_list.push_back({{"node", node.node},
                          {"state", StateOf(node, job, from_step, now)},
                          {"acknowledged", node.acknowledged},

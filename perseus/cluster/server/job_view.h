@@ -12,7 +12,7 @@ namespace perseus::server {
 // For lists: what it is, what it does and saves.
 Result<nlohmann::ordered_json> SummarizeJob(const Services& services, const store::JobRecord& job,
                                             store::Milliseconds now);
-// All: also stragglers, the orders in force, and each node with what it follows.
+// All: also stragglers, the assignment in force, and each node with what it follows.
 Result<nlohmann::ordered_json> ViewJob(const Services& services, const store::JobRecord& job,
                                        store::Milliseconds now);
 

@@ -23,15 +23,15 @@ class JobViewTest : public testing::Test {
     job_ = store_->CreateJob({.key = "run", .body = std::string(kJobViewJob), .target = ""}, 1)->job.id;
   }
 
-  // Version 1 of its orders, from step 100 on.
+  // Version 1 of its assignment, from step 100 on.
   void Order() {
     EXPECT_TRUE(store_->WantPlanning(job_, 1));
-    PlannedOrders orders;
-    orders.from_step = 100;
-    orders.pipelines = {{.plan = "p-0", .time_s = 1, .energy_j = 1}};
-    orders.baseline_time_s = orders.baseline_energy_j = 1;
+    PlannedAssignment assignment;
+    assignment.from_step = 100;
+    assignment.pipelines = {{.plan = "p-0", .time_s = 1, .energy_j = 1}};
+    assignment.baseline_time_s = assignment.baseline_energy_j = 1;
     store::PlanningOutcome outcome;
-    outcome.orders = FormatPlannedOrders(orders);
+    outcome.assignment = FormatPlannedAssignment(assignment);
     EXPECT_TRUE(*store_->CompletePlanning(**store_->ClaimPlanning("w", 1, 1000), outcome, 1));
   }
   void Step(std::int64_t step) {
@@ -62,7 +62,7 @@ class JobViewTest : public testing::Test {
                      {},      {},      "",       plans_on_request_, {}};
 };
 
-TEST_F(JobViewTest, SaysWhereEachNodeIsWithTheNewestOrders) {
+TEST_F(JobViewTest, SaysWhereEachNodeIsWithTheNewestAssignment) {
   Order();
   EXPECT_EQ(State(0), "pending");
   Step(100);

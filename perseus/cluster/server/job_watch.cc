@@ -96,7 +96,7 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node, const Report
                         std::ranges::all_of(expected_nodes->second, [&](const std::string& name) {
                           return nodes.contains(name);
                         });
-  // Without our orders there may be anybody's: perseus tune slows each pipeline as it likes.
+  // Without our assignment there may be anybody's: perseus tune slows each pipeline as it likes.
   if (!is_whole || step.version == 0) return changes;
   double busy_s = 0;
   for (const auto& [name, of_node] : nodes) busy_s = std::max(busy_s, of_node.busy_s);
@@ -209,11 +209,11 @@ bool JobWatch::Knows(std::int64_t version) const {
   return version == 0 || expected_.contains(version);
 }
 
-void JobWatch::Learn(std::int64_t version, const PlannedOrders& orders) {
+void JobWatch::Learn(std::int64_t version, const PlannedAssignment& assignment) {
   std::vector<double> times;
   // Pipelines report until their last computation.
-  for (const PlannedOrders::Share& share : orders.pipelines) {
-    times.push_back(share.time_s - orders.tail_s);
+  for (const PlannedAssignment::Share& share : assignment.pipelines) {
+    times.push_back(share.time_s - assignment.tail_s);
   }
   const MutexLock lock(mutex_);
   expected_[version] = std::move(times);

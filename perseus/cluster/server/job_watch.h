@@ -91,7 +91,7 @@ class JobWatch {
 
   // What each version says a pipeline's iteration takes, once that was looked up.
   bool Knows(std::int64_t version) const;
-  void Learn(std::int64_t version, const PlannedOrders& orders);
+  void Learn(std::int64_t version, const PlannedAssignment& assignment);
   double ExpectedTime(std::int64_t version, int pipeline) const;  // 0: no plan.
 
   // Whether the store should hear of the job again: at most once in `pause`.

@@ -83,10 +83,10 @@ TEST_F(JobWatchTest, FarBackIsANewRunThoughNobodySaysSo) {
 }
 
 TEST_F(JobWatchTest, ExpectsWhatComesBeforeTheTail) {
-  PlannedOrders orders;
-  orders.pipelines = {{"p-1", 3, 100}, {"p-2", 3.6, 90}};
-  orders.tail_s = 0.6;
-  watch_.Learn(4, orders);
+  PlannedAssignment assignment;
+  assignment.pipelines = {{"p-1", 3, 100}, {"p-2", 3.6, 90}};
+  assignment.tail_s = 0.6;
+  watch_.Learn(4, assignment);
   EXPECT_DOUBLE_EQ(watch_.ExpectedTime(4, 0), 2.4);
   EXPECT_DOUBLE_EQ(watch_.ExpectedTime(4, 1), 3.0);
   EXPECT_EQ(watch_.ExpectedTime(5, 0), 0);

@@ -14,7 +14,7 @@ constexpr store::Milliseconds kTellEvery = 5'000;
 constexpr store::Milliseconds kStepsEvery = 500;
 // A straggler whose detector died with its replica is none soon after.
 constexpr store::Milliseconds kDetectionLasts = 60'000;
-constexpr int kOrdersLookedThrough = 16;
+constexpr int kAssignmentLookedThrough = 16;
 // A step's number that no job comes to between two reports.
 constexpr std::int64_t kFarthestAhead = 1'000'000;
 // Then it is another report's turn: this one's node waits for its answer.
@@ -68,8 +68,8 @@ Result<bool> NodeReports::TakeJob(const std::string& node, const NodeJobReport& 
   if (!watch->HasNode(node)) return !looks;
   See(node, (*job)->id, report, now);
   if (const auto had = std::max(report.acknowledged, report.following);
-      had > (*job)->orders_version) {
-    if (auto outrun = store_.OutrunOrders((*job)->id, had, now); !outrun) return Fail(outrun);
+      had > (*job)->assignment_version) {
+    if (auto outrun = store_.RaiseAssignmentVersion((*job)->id, had, now); !outrun) return Fail(outrun);
   }
   watch->HearHere(node, now);
   if (report.steps.empty()) return true;
@@ -258,19 +258,19 @@ Result<void> NodeReports::TellStragglers(const std::string& job,
 
 Result<double> NodeReports::ExpectedTime(const store::JobRecord& job, JobWatch& watch,
                                          const ReportedStep& step) {
-  const bool is_known = step.version <= job.orders_version &&
-                        step.version + kOrdersLookedThrough > job.orders_version;
+  const bool is_known = step.version <= job.assignment_version &&
+                        step.version + kAssignmentLookedThrough > job.assignment_version;
   if (!is_known) return 0;
   if (!watch.Knows(step.version)) {
-    const auto orders = store_.ListOrders(job.id, kOrdersLookedThrough);
-    if (!orders) return Fail(orders);
-    for (const store::OrdersRecord& record : *orders) {
-      auto parsed = ParsePlannedOrders(record.body);
+    const auto assignment = store_.ListAssignments(job.id, kAssignmentLookedThrough);
+    if (!assignment) return Fail(assignment);
+    for (const store::AssignmentRecord& record : *assignment) {
+      auto parsed = ParsePlannedAssignment(record.body);
       if (!parsed) return Fail(parsed);
       watch.Learn(record.version, *parsed);
     }
     // Of a database that was lost.
-    if (!watch.Knows(step.version)) watch.Learn(step.version, PlannedOrders());
+    if (!watch.Knows(step.version)) watch.Learn(step.version, PlannedAssignment());
   }
   return watch.ExpectedTime(step.version, step.pipeline);
 }

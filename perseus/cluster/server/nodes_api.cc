@@ -79,15 +79,15 @@ struct Attachment {
 
 // Without its GPU.
 ordered_json ReadRank(const Node& rank, const JobSpec& spec) {
-  constexpr std::array<std::string_view, 4> kKeys{"pipeline", "rank", "tensor_rank", "gpu"};
+  constexpr std::array<std::string_view, 4> kKeys{"pipeline", "rank", "tp_rank", "gpu"};
   rank.RequireObject(kKeys);
   const auto last = static_cast<int>(spec.planned.schedule.ranks.size()) - 1;
-  const int last_tensor_rank = spec.planned.model.gpus_per_stage - 1;
+  const int last_tp_rank = spec.planned.model.gpus_per_stage - 1;
   return {
       {"pipeline", rank.Member("pipeline").Count(0, spec.planned.pipelines - 1, "a pipeline")},
       {"rank", rank.Member("rank").Count(0, last, "a rank along the pipeline")},
-      {"tensor_rank", rank.Has("tensor_rank")
-                          ? rank.Member("tensor_rank").Count(0, last_tensor_rank, "a tensor rank")
+      {"tp_rank", rank.Has("tp_rank")
+                          ? rank.Member("tp_rank").Count(0, last_tp_rank, "a tensor rank")
                           : 0}};
 }
 
@@ -141,7 +141,7 @@ Answer<http::Response> Attach(const Context& context) {
     return Refuse(attached);
   }
   if (attachment->counts_anew) {
-    // Orders must not wait for a step of the run before.
+    // Assignment must not wait for a step of the run before.
     const auto told = store.Heartbeat(job.id, store::Store::Steps::kAnew, -1, job.summary, context.now);
     if (!told) return Refuse(told);
     if (auto begun = context.services.reports.BeginAnew(job.id); !begun) return Refuse(begun);

@@ -18,10 +18,10 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kMostPoints = 1000;
 // The whole frontier of more takes longer than everything else together (docs/benchmarks.md).
-constexpr std::size_t kMostFrontierOperations = 10'000;
+constexpr std::size_t kMostFrontierInstructions = 10'000;
 constexpr std::size_t kMostFrontierAtOnce = 2'000;
 // A second look at more keeps a worker for minutes, to save a tenth of a percent.
-constexpr std::size_t kMostRefinedOperations = 10'000;
+constexpr std::size_t kMostRefinedInstructions = 10'000;
 // Other jobs' first looks go first.
 constexpr store::Milliseconds kRefineAfter = 2000;
 constexpr std::string_view kQuick = "~quick";
@@ -137,7 +137,7 @@ class Plans {
 
   Result<plan::Plan> ForTarget(const plan::Target& target) {
     if (plan::NeedsFrontier(target.kind) && !frontier_) {
-      if (job_.planner.graph().operations.size() > kMostFrontierOperations) {
+      if (job_.planner.graph().instructions.size() > kMostFrontierInstructions) {
         return FailAs(ErrorKind::kUnreachable,
                       "{}: the job has too many instructions for that on a server (choose a "
                       "slowdown, a deadline or least energy, or use perseus plan)",
@@ -174,26 +174,26 @@ std::string Reason(const PlanningInput& input, const std::map<int, double>& slow
   return reason;
 }
 
-Result<PlannedOrders> MakeOrders(const PlanningInput& input, const PreparedJob& job,
+Result<PlannedAssignment> MakeAssignment(const PlanningInput& input, const PreparedJob& job,
                                  const plan::Target& target, Plans& plans) {
   const int pipelines = job.spec.planned.pipelines;
   const std::map<int, double> slowdowns = SlowdownsAt(input.stragglers, pipelines, input.now);
   auto base = plans.Get(target, 1);
   if (!base) return Fail(base);
-  PlannedOrders orders;
-  orders.target = Describe(target);
-  const schedule::FixedOperations& fixed = job.spec.planned.model.fixed;
-  orders.tail_s = ToSeconds(fixed.all_reduce.time + fixed.optimizer.time);
-  orders.reason = Reason(input, slowdowns);
-  orders.baseline_time_s = ToSeconds((*base)->baseline_time);
-  orders.baseline_energy_j = (*base)->baseline_energy_j;
+  PlannedAssignment assignment;
+  assignment.target = Describe(target);
+  const schedule::FixedInstructions& fixed = job.spec.planned.model.fixed;
+  assignment.tail_s = ToSeconds(fixed.all_reduce.time + fixed.optimizer.time);
+  assignment.reason = Reason(input, slowdowns);
+  assignment.baseline_time_s = ToSeconds((*base)->baseline_time);
+  assignment.baseline_energy_j = (*base)->baseline_energy_j;
   double slowest = 1;
   for (const auto& [pipeline, slowdown] : slowdowns) slowest = std::max(slowest, slowdown);
-  orders.time_s = ToSeconds((*base)->time) * slowest;
+  assignment.time_s = ToSeconds((*base)->time) * slowest;
   for (const double factor : FactorsOf(slowdowns, pipelines)) {
     auto plan = plans.Get(target, factor);
     if (!plan) return Fail(plan);
-    orders.pipelines.push_back({(*plan)->record.id, ToSeconds((*plan)->time), (*plan)->energy_j});
+    assignment.pipelines.push_back({(*plan)->record.id, ToSeconds((*plan)->time), (*plan)->energy_j});
   }
   // What will hold when the next straggler begins, or the last one ends.
   if (const auto next = NextChange(input.stragglers, input.now)) {
@@ -203,37 +203,37 @@ Result<PlannedOrders> MakeOrders(const PlanningInput& input, const PreparedJob& 
       if (!plan) return Fail(plan);
       const std::string& id = (*plan)->record.id;
       const bool is_known =
-          std::ranges::any_of(orders.pipelines,
+          std::ranges::any_of(assignment.pipelines,
                               [&](const auto& share) { return share.plan == id; }) ||
-          std::ranges::find(orders.upcoming, id) != orders.upcoming.end();
-      if (!is_known) orders.upcoming.push_back(id);
+          std::ranges::find(assignment.upcoming, id) != assignment.upcoming.end();
+      if (!is_known) assignment.upcoming.push_back(id);
     }
   }
-  return orders;
+  return assignment;
 }
 
-// Orders, and the plans that they name.
+// Assignment, and the plans that they name.
 struct Seen {
-  PlannedOrders orders;
+  PlannedAssignment assignment;
   store::PlanningOutcome plans;
 };
 Result<Seen> Look(const PlanningInput& input, const PreparedJob& job, const plan::Target& target,
                   plan::SearchEffort effort) {
   Plans plans(input, job, effort);
-  auto orders = MakeOrders(input, job, target, plans);
-  if (!orders) return Fail(orders);
-  const bool is_large = job.planner.graph().operations.size() > kMostRefinedOperations;
-  orders->is_refined = is_large || !plans.AreHasty();
-  Seen seen{.orders = *std::move(orders), .plans = {}};
+  auto assignment = MakeAssignment(input, job, target, plans);
+  if (!assignment) return Fail(assignment);
+  const bool is_large = job.planner.graph().instructions.size() > kMostRefinedInstructions;
+  assignment->is_refined = is_large || !plans.AreHasty();
+  Seen seen{.assignment = *std::move(assignment), .plans = {}};
   plans.MoveTo(seen.plans);
   return seen;
 }
 
 Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const PreparedJob& job,
                                      const plan::Target& target) {
-  std::optional<PlannedOrders> last;
-  if (input.orders) {
-    auto parsed = ParsePlannedOrders(input.orders->body);
+  std::optional<PlannedAssignment> last;
+  if (input.assignment) {
+    auto parsed = ParsePlannedAssignment(input.assignment->body);
     if (!parsed) return Fail(parsed);
     last = *std::move(parsed);
   }
@@ -241,30 +241,30 @@ Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const Pr
   if (!seen) return Fail(seen);
   // Whoever waits for something has it.
   const bool is_quiet =
-      last && last->SameFor(seen->orders) && input.job.planned == input.job.generation;
-  if (is_quiet && !seen->orders.is_refined) {
+      last && last->SameFor(seen->assignment) && input.job.planned == input.job.generation;
+  if (is_quiet && !seen->assignment.is_refined) {
     seen = Look(input, job, target, plan::SearchEffort::kFull);
     if (!seen) return Fail(seen);
   }
-  PlannedOrders& orders = seen->orders;
+  PlannedAssignment& assignment = seen->assignment;
   store::PlanningOutcome outcome = std::move(seen->plans);
   outcome.generation = input.job.generation;
   // A large one takes longer than the plans, for which everybody waits.
-  const std::size_t most = orders.is_refined ? kMostFrontierOperations : kMostFrontierAtOnce;
-  if (!input.has_frontier && job.planner.graph().operations.size() <= most) {
+  const std::size_t most = assignment.is_refined ? kMostFrontierInstructions : kMostFrontierAtOnce;
+  if (!input.has_frontier && job.planner.graph().instructions.size() <= most) {
     auto frontier = MakeFrontier(job.planner, input.profile->version, input.stop);
     if (!frontier) return Fail(frontier);
     outcome.frontier = *std::move(frontier);
   }
-  if (!last || !last->SameFor(orders)) {
-    outcome.orders = FormatPlannedOrders(orders);
+  if (!last || !last->SameFor(assignment)) {
+    outcome.assignment = FormatPlannedAssignment(assignment);
   } else {
-    orders.from_step = last->from_step;
-    std::string body = FormatPlannedOrders(orders);
-    if (body != input.orders->body) outcome.amended_orders = std::move(body);
+    assignment.from_step = last->from_step;
+    std::string body = FormatPlannedAssignment(assignment);
+    if (body != input.assignment->body) outcome.amended_assignment = std::move(body);
   }
   outcome.again_at = NextChange(input.stragglers, input.now);
-  if (!orders.is_refined) {
+  if (!assignment.is_refined) {
     const store::Milliseconds soon = input.now + kRefineAfter;
     outcome.again_at = std::min(outcome.again_at.value_or(soon), soon);
   }
@@ -308,7 +308,7 @@ Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Store::
   const auto parsed = profile::ParseProfile(profile.csv, spec->planned.profile);
   if (!parsed) return Fail(parsed);
   const schedule::PipelineModel& pipeline = spec->planned.model;
-  auto graph = schedule::BuildOperationGraph(spec->planned.schedule, *parsed, pipeline);
+  auto graph = schedule::BuildInstructionGraph(spec->planned.schedule, *parsed, pipeline);
   if (!graph) return Fail(graph);
   plan::ExecutionModel model;
   model.blocking_power_w = pipeline.blocking_power_w * pipeline.gpus_per_stage;

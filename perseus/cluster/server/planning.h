@@ -1,10 +1,10 @@
-// One planning of one job: from all that is known of it to frontier, plans and orders.
+// One planning of one job: from all that is known of it to frontier, plans and assignment.
 //
 // A function of its input, so that a planning that was lost with its worker comes out the same. It
 // takes a first look (plan/discretize.h): 40 ms instead of 1.3 s for 8 x 96 instructions, and 0.1 %
-// more energy. Orders of such plans say `refined: false`, and planning stays due: a planning that
-// sees nothing else to order takes the second look. It orders better plans if there are any; if
-// not, the orders in force are said to be refined, and no node hears of it.
+// more energy. Assignment of such plans say `refined: false`, and planning stays due: a planning that
+// sees nothing else to order takes the second look. It assignment better plans if there are any; if
+// not, the assignment in force are said to be refined, and no node hears of it.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@
 #include "perseus/base/result.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/cluster/server/job_spec.h"
-#include "perseus/cluster/server/planned_orders.h"
+#include "perseus/cluster/server/planned_assignment.h"
 #include "perseus/cluster/store/store.h"
 
 namespace perseus::server {
@@ -26,7 +26,7 @@ struct PlanningInput {
   store::JobRecord job;
   std::optional<store::Store::Profile> profile;
   std::vector<store::StragglerRecord> stragglers;
-  std::optional<store::OrdersRecord> orders;  // The newest.
+  std::optional<store::AssignmentRecord> assignment;  // The newest.
   bool has_frontier = false;           // Of that profile.
   store::Milliseconds now = 0;
   // The newest plan of the job's newest profile with that slug.
@@ -36,7 +36,7 @@ struct PlanningInput {
 };
 
 // Fails (kSystem) only where find_plan does, or once stop is requested. What cannot be planned is
-// an outcome of status "failed" with the problem; orders that are in force stay.
+// an outcome of status "failed" with the problem; assignment that are in force stay.
 Result<store::PlanningOutcome> PlanJob(const PlanningInput& input);
 
 // A job's profile, laid out and ready to be planned.

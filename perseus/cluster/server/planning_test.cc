@@ -51,7 +51,7 @@ class PlanningTest : public testing::Test {
     }
     return plannings;
   }
-  PlannedOrders Orders() { return *ParsePlannedOrders((*store_->NewestOrders(job_))->body); }
+  PlannedAssignment Assignment() { return *ParsePlannedAssignment((*store_->NewestAssignment(job_))->body); }
   void Straggle(int pipeline, double slowdown, store::Milliseconds starts, store::Milliseconds expires) {
     ASSERT_TRUE(store_->PutStraggler({.job = job_,
                                       .pipeline = pipeline,
@@ -70,42 +70,42 @@ class PlanningTest : public testing::Test {
 TEST_F(PlanningTest, WaitsForAProfile) {
   Plan();
   EXPECT_EQ(Job().status, "waiting");
-  EXPECT_FALSE(*store_->NewestOrders(job_));
+  EXPECT_FALSE(*store_->NewestAssignment(job_));
 }
 
-TEST_F(PlanningTest, OrdersThePlanOfTheTargetToAllPipelines) {
+TEST_F(PlanningTest, AssignmentThePlanOfTheTargetToAllPipelines) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   EXPECT_GE(Plan(), 1);
   EXPECT_EQ(Job().status, "planned") << Job().problem;
   EXPECT_EQ(Job().planned, Job().generation);
-  const PlannedOrders orders = Orders();
-  ASSERT_THAT(orders.pipelines, SizeIs(3));
-  EXPECT_EQ(orders.pipelines[0], orders.pipelines[2]);
-  EXPECT_EQ(orders.target, "no slowdown");
-  EXPECT_LE(orders.time_s, orders.baseline_time_s);
-  EXPECT_LT(orders.pipelines[0].energy_j, 0.97 * orders.baseline_energy_j);
-  EXPECT_FALSE(orders.is_refined);
+  const PlannedAssignment assignment = Assignment();
+  ASSERT_THAT(assignment.pipelines, SizeIs(3));
+  EXPECT_EQ(assignment.pipelines[0], assignment.pipelines[2]);
+  EXPECT_EQ(assignment.target, "no slowdown");
+  EXPECT_LE(assignment.time_s, assignment.baseline_time_s);
+  EXPECT_LT(assignment.pipelines[0].energy_j, 0.97 * assignment.baseline_energy_j);
+  EXPECT_FALSE(assignment.is_refined);
   const auto frontier = nlohmann::json::parse(**store_->FindFrontier(job_));
   EXPECT_EQ(frontier["profile_version"], 1);
-  EXPECT_NEAR(frontier["points"][0]["time_s"].get<double>(), orders.baseline_time_s,
-              0.01 * orders.baseline_time_s);
+  EXPECT_NEAR(frontier["points"][0]["time_s"].get<double>(), assignment.baseline_time_s,
+              0.01 * assignment.baseline_time_s);
 }
 
 TEST_F(PlanningTest, RefinesWhatItOrderedInHaste) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   Plan();
-  const PlannedOrders hasty = Orders();
+  const PlannedAssignment hasty = Assignment();
   EXPECT_EQ(Plan(), 0) << "not at once";
   now_ += 3000;
   EXPECT_EQ(Plan(), 1);
-  const PlannedOrders refined = Orders();
+  const PlannedAssignment refined = Assignment();
   EXPECT_TRUE(refined.is_refined);
   EXPECT_LE(refined.pipelines[0].energy_j, hasty.pipelines[0].energy_j * (1 + 1e-9));
   now_ += 100'000;
   EXPECT_EQ(Plan(), 0) << "and then it is good";
 }
 
-TEST_F(PlanningTest, ASecondLookThatFindsNothingBetterOrdersNothing) {
+TEST_F(PlanningTest, ASecondLookThatFindsNothingBetterAssignmentNothing) {
   // One instruction after the other, none of which may last longer: there is one plan.
   const auto created = store_->CreateJob({.key = "tiny",
                                           .body = R"({"key": "tiny",
@@ -116,21 +116,21 @@ TEST_F(PlanningTest, ASecondLookThatFindsNothingBetterOrdersNothing) {
   job_ = created->job.id;
   ASSERT_TRUE(store_->PutProfile(job_, Csv(1), now_));
   Plan();
-  const auto hasty = **store_->NewestOrders(job_);
-  EXPECT_FALSE(Orders().is_refined);
+  const auto hasty = **store_->NewestAssignment(job_);
+  EXPECT_FALSE(Assignment().is_refined);
   now_ += 3000;
   EXPECT_EQ(Plan(), 1);
-  EXPECT_EQ(Job().orders_version, hasty.version);
-  EXPECT_EQ(Orders().pipelines, ParsePlannedOrders(hasty.body)->pipelines);
-  EXPECT_TRUE(Orders().is_refined);
+  EXPECT_EQ(Job().assignment_version, hasty.version);
+  EXPECT_EQ(Assignment().pipelines, ParsePlannedAssignment(hasty.body)->pipelines);
+  EXPECT_TRUE(Assignment().is_refined);
   const auto plans = *store_->ListPlans(job_, 9);
   ASSERT_THAT(plans, SizeIs(1));
   EXPECT_EQ(plans[0].slug, "no-slowdown");
   // Nor does anybody look a third time, or order it once more.
   ASSERT_TRUE(store_->WantPlanning(job_, now_));
   EXPECT_EQ(Plan(), 1);
-  EXPECT_EQ(Job().orders_version, hasty.version);
-  EXPECT_TRUE(Orders().is_refined);
+  EXPECT_EQ(Job().assignment_version, hasty.version);
+  EXPECT_TRUE(Assignment().is_refined);
   now_ += 100'000;
   EXPECT_EQ(Plan(), 0);
 }
@@ -140,14 +140,14 @@ TEST_F(PlanningTest, WhatAChangeMakesOfTheSamePlansIsShownThoughNothingIsOrdered
   Plan();
   now_ += 3000;
   Plan();
-  const PlannedOrders before = Orders();
-  const std::int64_t version = Job().orders_version;
+  const PlannedAssignment before = Assignment();
+  const std::int64_t version = Job().assignment_version;
   for (int pipeline = 0; pipeline < 3; ++pipeline) Straggle(pipeline, 1.25, now_, 0);
   Plan();
-  EXPECT_EQ(Job().orders_version, version) << "all are as slow: nobody has time to spare";
-  EXPECT_DOUBLE_EQ(Orders().time_s, 1.25 * before.time_s);
-  EXPECT_EQ(Orders().from_step, before.from_step);
-  EXPECT_TRUE(Orders().is_refined);
+  EXPECT_EQ(Job().assignment_version, version) << "all are as slow: nobody has time to spare";
+  EXPECT_DOUBLE_EQ(Assignment().time_s, 1.25 * before.time_s);
+  EXPECT_EQ(Assignment().from_step, before.from_step);
+  EXPECT_TRUE(Assignment().is_refined);
 }
 
 TEST_F(PlanningTest, WhatIsStoppedIsNoFailure) {
@@ -173,10 +173,10 @@ TEST_F(PlanningTest, MovesTheOthersForAStragglerAndBack) {
   Plan();
   now_ += 3000;
   Plan();
-  const PlannedOrders before = Orders();
+  const PlannedAssignment before = Assignment();
   Straggle(1, 1.2, now_, now_ + 60'000);
   Plan();
-  const PlannedOrders during = Orders();
+  const PlannedAssignment during = Assignment();
   EXPECT_EQ(during.pipelines[1], before.pipelines[1]) << "the straggler keeps its plan";
   EXPECT_GT(during.pipelines[0].time_s, 1.05 * before.time_s);
   EXPECT_LE(during.pipelines[0].time_s, 1.2 * before.time_s * (1 + 1e-9));
@@ -187,21 +187,21 @@ TEST_F(PlanningTest, MovesTheOthersForAStragglerAndBack) {
   EXPECT_THAT(during.upcoming, IsEmpty()) << "what they return to is known already";
   now_ += 60'000;
   Plan();
-  EXPECT_EQ(Orders().pipelines, before.pipelines) << "the very same plans";
+  EXPECT_EQ(Assignment().pipelines, before.pipelines) << "the very same plans";
 }
 
 TEST_F(PlanningTest, NamesThePlansOfAStragglerThatIsToCome) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   Plan();
-  const PlannedOrders before = Orders();
+  const PlannedAssignment before = Assignment();
   Straggle(0, 1.3, now_ + 30'000, 0);
   Plan();
-  const PlannedOrders announced = Orders();
+  const PlannedAssignment announced = Assignment();
   EXPECT_EQ(announced.pipelines, before.pipelines);
   ASSERT_THAT(announced.upcoming, SizeIs(1));
   now_ += 30'000;
   Plan();
-  EXPECT_NE(Orders().pipelines[1], before.pipelines[1]);
+  EXPECT_NE(Assignment().pipelines[1], before.pipelines[1]);
 }
 
 TEST_F(PlanningTest, APlanThatWasMadeIsFoundAgain) {
@@ -220,20 +220,20 @@ TEST_F(PlanningTest, APlanThatWasMadeIsFoundAgain) {
   EXPECT_LE(store_->ListPlans(job_, 100)->size(), 4U) << "hasty and refined, two of each";
 }
 
-TEST_F(PlanningTest, ATargetThatNothingMeetsIsToldAndTheOrdersStay) {
+TEST_F(PlanningTest, ATargetThatNothingMeetsIsToldAndTheAssignmentStay) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   Plan();
-  const auto before = store_->NewestOrders(job_);
+  const auto before = store_->NewestAssignment(job_);
   ASSERT_TRUE(store_->SetTarget(job_, R"({"kind": "deadline", "value": 0.001})", now_));
   Plan();
   EXPECT_EQ(Job().status, "failed");
   EXPECT_THAT(Job().problem, HasSubstr("0.001"));
-  EXPECT_EQ(**store_->NewestOrders(job_), **before);
+  EXPECT_EQ(**store_->NewestAssignment(job_), **before);
   ASSERT_TRUE(store_->SetTarget(job_, R"({"kind": "slowdown", "value": 10})", now_));
   Plan();
   EXPECT_EQ(Job().status, "planned");
   EXPECT_EQ(Job().problem, "");
-  EXPECT_EQ(Orders().target, "10 % slowdown");
+  EXPECT_EQ(Assignment().target, "10 % slowdown");
 }
 
 TEST(FirstStep, LiesAsFarAheadAsNewsTakes) {
@@ -253,12 +253,12 @@ TEST(FirstStep, IsReckonedWithTheShortestStepsThereMayBe) {
   store::JobRecord job;
   job.last_step = 100;
   job.last_step_at = 5000;
-  PlannedOrders orders;
-  orders.time_s = 4;
-  PlannedOrders in_force;
+  PlannedAssignment assignment;
+  assignment.time_s = 4;
+  PlannedAssignment in_force;
   in_force.time_s = 1;
-  const auto from = [&](const std::optional<PlannedOrders>& before) {
-    return ParsePlannedOrders(WithFirstStep(orders, job, before, 7000, 0.5))->from_step;
+  const auto from = [&](const std::optional<PlannedAssignment>& before) {
+    return ParsePlannedAssignment(WithFirstStep(assignment, job, before, 7000, 0.5))->from_step;
   };
   EXPECT_EQ(from({}), 102);
   EXPECT_EQ(from(in_force), 104);
@@ -277,8 +277,8 @@ TEST_F(PlanningTest, AStragglerEndsThoughATargetCannotBeMet) {
   EXPECT_EQ(*store_->NextPlanning(), now_ + 60'000);
 }
 
-TEST(PlannedOrders, SurviveTheStore) {
-  const PlannedOrders orders{.from_step = 7,
+TEST(PlannedAssignment, SurviveTheStore) {
+  const PlannedAssignment assignment{.from_step = 7,
                              .target = "no slowdown",
                              .reason = "profile 1",
                              .pipelines = {{"p-1", 2.5, 1000.25}, {"p-2", 3, 900}},
@@ -287,11 +287,11 @@ TEST(PlannedOrders, SurviveTheStore) {
                              .baseline_time_s = 2.5,
                              .baseline_energy_j = 1100,
                              .is_refined = true};
-  const auto again = ParsePlannedOrders(FormatPlannedOrders(orders));
+  const auto again = ParsePlannedAssignment(FormatPlannedAssignment(assignment));
   ASSERT_TRUE(again);
-  EXPECT_TRUE(again->SameFor(orders));
-  EXPECT_EQ(FormatPlannedOrders(*again), FormatPlannedOrders(orders));
-  EXPECT_FALSE(ParsePlannedOrders("{}"));
+  EXPECT_TRUE(again->SameFor(assignment));
+  EXPECT_EQ(FormatPlannedAssignment(*again), FormatPlannedAssignment(assignment));
+  EXPECT_FALSE(ParsePlannedAssignment("{}"));
 }
 
 }  // namespace

@@ -45,15 +45,15 @@ Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store, co
   if (!profile) return Fail(profile);
   auto stragglers = store.Stragglers(job);
   if (!stragglers) return Fail(stragglers);
-  auto orders = store.NewestOrders(job);
-  if (!orders) return Fail(orders);
+  auto assignment = store.NewestAssignment(job);
+  if (!assignment) return Fail(assignment);
   auto frontier = store.FindFrontier(job);
   if (!frontier) return Fail(frontier);
   return std::optional(PlanningInput{
       .job = **std::move(record),
       .profile = *std::move(profile),
       .stragglers = *std::move(stragglers),
-      .orders = *std::move(orders),
+      .assignment = *std::move(assignment),
       .has_frontier = frontier->has_value(),
       .now = now,
       .find_plan = [&store, job](std::string_view slug) { return store.FindPlan(job, slug); },
@@ -140,20 +140,20 @@ void PlanningWorkers::Wait(std::uint64_t seen) {
   woken_.wait_for(lock, std::chrono::milliseconds(wait), [&] { return ends_ || wakes_ != seen; });
 }
 
-Result<void> PlanningWorkers::DateOrders(const PlanningInput& input, store::PlanningOutcome& outcome) {
-  if (!outcome.orders) return {};
-  const auto orders = ParsePlannedOrders(*outcome.orders);
-  if (!orders) return Fail(orders);
-  std::optional<PlannedOrders> in_force;
-  if (input.orders) {
-    auto parsed = ParsePlannedOrders(input.orders->body);
+Result<void> PlanningWorkers::DateAssignment(const PlanningInput& input, store::PlanningOutcome& outcome) {
+  if (!outcome.assignment) return {};
+  const auto assignment = ParsePlannedAssignment(*outcome.assignment);
+  if (!assignment) return Fail(assignment);
+  std::optional<PlannedAssignment> in_force;
+  if (input.assignment) {
+    auto parsed = ParsePlannedAssignment(input.assignment->body);
     if (!parsed) return Fail(parsed);
     in_force = *std::move(parsed);
   }
   const auto job = store_.FindJob(input.job.id);
   if (!job) return Fail(job);
   if (*job) {
-    outcome.orders = WithFirstStep(*orders, **job, in_force, options_.now(), options_.lead_s);
+    outcome.assignment = WithFirstStep(*assignment, **job, in_force, options_.now(), options_.lead_s);
   }
   return {};
 }
@@ -182,7 +182,7 @@ Result<void> PlanningWorkers::Plan(const store::PlanningTask& task, const std::s
   auto outcome = options_.plan(**input);
   if (!outcome && stop.stop_requested()) return GiveBack(task);
   if (!outcome) return Fail(outcome);
-  if (auto dated = DateOrders(**input, *outcome); !dated) return dated;
+  if (auto dated = DateAssignment(**input, *outcome); !dated) return dated;
   const auto kept = store_.CompletePlanning(task, *outcome, options_.now());
   if (!kept) return Fail(kept);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

@@ -58,7 +58,7 @@ class PlanningWorkers {
   Result<bool> RunSafely(const std::string& worker);
   Result<void> Plan(const store::PlanningTask& task, const std::stop_token& stop);
   Result<void> GiveBack(const store::PlanningTask& task);
-  Result<void> DateOrders(const PlanningInput& input, store::PlanningOutcome& outcome);
+  Result<void> DateAssignment(const PlanningInput& input, store::PlanningOutcome& outcome);
   void Wait(std::uint64_t seen);
 
   store::Store& store_;

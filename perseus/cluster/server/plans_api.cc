@@ -1,4 +1,4 @@
-// Frontier, plans and orders of a job.
+// Frontier, plans and assignment of a job.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ using nlohmann::ordered_json;
 constexpr int kUsualList = 20;
 constexpr int kMostList = 200;
 // Beyond, a request is not the place to compute a frontier,
-constexpr std::size_t kMostOperations = 10'000;
+constexpr std::size_t kMostInstructions = 10'000;
 // nor to plan at leisure.
 constexpr std::size_t kMostAtLeisure = 2'000;
 // Requests that plan at the same time, of all jobs: others wait for the threads that these take.
@@ -88,13 +88,13 @@ Answer<http::Response> ListPlans(const Context& context) {
 
 // The plan that pipeline 0 follows.
 Answer<store::PlanRecord> CurrentPlan(const Context& context) {
-  const auto orders = context.services.store.NewestOrders(context.job->id);
-  if (!orders) return Refuse(orders);
-  if (!*orders) {
+  const auto assignment = context.services.store.NewestAssignment(context.job->id);
+  if (!assignment) return Refuse(assignment);
+  if (!*assignment) {
     return Refuse(404, "There is no plan in force", "planning has not come to a plan yet",
                   "see the job's status");
   }
-  const auto parsed = ParsePlannedOrders((*orders)->body);
+  const auto parsed = ParsePlannedAssignment((*assignment)->body);
   if (!parsed) return Refuse(parsed);
   auto plan = context.services.store.FindPlanById(parsed->pipelines.front().plan);
   if (!plan) return Refuse(plan);
@@ -119,11 +119,11 @@ Answer<store::PlanRecord> MakeAndKeep(const Context& context, const plan::Target
   if (!*profile) return tl::unexpected(NoProfile().error());
   const auto job = PrepareJob(*context.job, **profile);
   if (!job) return Refuse(job);
-  if (plan::NeedsFrontier(target.kind) && job->planner.graph().operations.size() > kMostOperations) {
+  if (plan::NeedsFrontier(target.kind) && job->planner.graph().instructions.size() > kMostInstructions) {
     return Refuse(422, "Nothing can meet this", "the job has too many instructions for this target",
                   "use perseus plan, or a slowdown or deadline");
   }
-  const bool is_large = job->planner.graph().operations.size() > kMostAtLeisure;
+  const bool is_large = job->planner.graph().instructions.size() > kMostAtLeisure;
   auto made = MakePlan(*job, target,
                        {.effort = is_large ? plan::SearchEffort::kFirstLook : plan::SearchEffort::kFull,
                         .stop = context.services.ends});
@@ -165,18 +165,18 @@ Answer<http::Response> GetPlan(const Context& context) {
   return PlanResponse(*plan);
 }
 
-Answer<http::Response> ListOrders(const Context& context) {
+Answer<http::Response> ListAssignments(const Context& context) {
   const auto limit = ReadLimit(context.request, kUsualList, kMostList);
   if (!limit) return tl::unexpected(limit.error());
-  const auto orders = context.services.store.ListOrders(context.job->id, *limit);
-  if (!orders) return Refuse(orders);
+  const auto assignment = context.services.store.ListAssignments(context.job->id, *limit);
+  if (!assignment) return Refuse(assignment);
   auto list = ordered_json::array();
-  for (const store::OrdersRecord& record : *orders) {
+  for (const store::AssignmentRecord& record : *assignment) {
     ordered_json json{{"version", record.version}, {"created", TimeText(record.created)}};
     json.update(ordered_json::parse(record.body));
     list.push_back(std::move(json));
   }
-  return JsonResponse({{"orders", std::move(list)}});
+  return JsonResponse({{"assignment", std::move(list)}});
 }
 
 // "3,4"
@@ -235,7 +235,7 @@ void AddPlanEndpoints(Endpoints& endpoints) {
   endpoints.Add("GET", "/v1/jobs/{job}/frontier", Access::kRead, GetFrontier);
   endpoints.Add("GET", "/v1/jobs/{job}/plans", Access::kRead, ListPlans, {.query = {"limit"}});
   endpoints.Add("GET", "/v1/jobs/{job}/plans/{target}", Access::kRead, GetPlan);
-  endpoints.Add("GET", "/v1/jobs/{job}/orders", Access::kRead, ListOrders, {.query = {"limit"}});
+  endpoints.Add("GET", "/v1/jobs/{job}/assignments", Access::kRead, ListAssignments, {.query = {"limit"}});
   endpoints.Add("GET", "/v1/plans/{plan}", Access::kRead, GetPlanById, {.query = {"ranks"}});
 }
 

@@ -102,7 +102,7 @@ Answer<void> Rights::Check(const Principal& principal, Access access, std::strin
   using Scope = Principal::Scope;
   const bool is_other_job = principal.scope == Scope::kJob && principal.job != job_key;
   switch (access) {
-    case Access::kNobody:
+    case Access::kPublic:
       return {};
     case Access::kRead:
       if (!is_other_job) return {};

@@ -17,7 +17,7 @@ namespace perseus::server {
 
 // What an endpoint asks of who calls it.
 enum class Access {
-  kNobody,    // Nothing: whether the server lives.
+  kPublic,    // Nothing: whether the server lives.
   kRead,      // Looking: any scope; of a job, not another job's token.
   kReadAll,   // Looking at more than one job: any scope but a job's.
   kJob,       // Changing a job: operators, and that job's token.

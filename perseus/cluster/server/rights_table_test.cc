@@ -64,7 +64,7 @@ std::map<std::string, RightsRow> Table() {
       {"GET /v1/jobs/{job}/frontier", {For::kReaders, job + "/frontier", ""}},
       {"GET /v1/jobs/{job}/plans", {For::kReaders, job + "/plans", ""}},
       {"GET /v1/jobs/{job}/plans/{target}", {For::kReaders, job + "/plans/current", ""}},
-      {"GET /v1/jobs/{job}/orders", {For::kReaders, job + "/orders", ""}},
+      {"GET /v1/jobs/{job}/assignments", {For::kReaders, job + "/assignments", ""}},
       {"GET /v1/jobs/{job}/stragglers", {For::kReaders, job + "/stragglers", ""}},
       {"PUT /v1/jobs/{job}/stragglers/{pipeline}",
        {For::kOwners, job + "/stragglers/1", R"({"slowdown": 1.5})"}},
@@ -221,8 +221,8 @@ class RightsOverSockets : public testing::Test {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       job = Sent(open, "GET", "/v1/jobs/mine");
       // The better plan, too, which comes by itself: nothing changes from then on.
-    } while (!job.contains("orders") || !job["orders"]["refined"]);
-    plan_ = job["orders"]["pipelines"][0]["plan"];
+    } while (!job.contains("assignment") || !job["assignment"]["refined"]);
+    plan_ = job["assignment"]["pipelines"][0]["plan"];
     const json first = Sent(open, "POST", "/v1/tokens", R"({"scope": "operator"})");
     http::Client operators = ClientWith(first["token"]);
     good_.push_back(first["token"]);
@@ -248,7 +248,7 @@ class RightsOverSockets : public testing::Test {
   json State() const {
     http::Client client = ClientWith(good_[0]);
     json state;
-    for (const char* target : {"/v1/jobs?all=1", "/v1/jobs/mine", "/v1/jobs/mine/orders",
+    for (const char* target : {"/v1/jobs?all=1", "/v1/jobs/mine", "/v1/jobs/mine/assignments",
                                "/v1/nodes/n0/jobs", "/v1/tokens", "/v1/jobs/mine/plans"}) {
       state[target] = Sent(client, "GET", target);
     }

@@ -20,7 +20,7 @@ struct Row {
 class RightsTable : public testing::TestWithParam<Row> {};
 INSTANTIATE_TEST_SUITE_P(
     Rows, RightsTable,
-    testing::Values(Row{"Nobody", Access::kNobody, "", {true, true, true, true}},
+    testing::Values(Row{"Nobody", Access::kPublic, "", {true, true, true, true}},
                     Row{"ReadOwn", Access::kRead, "mine", {true, true, true, true}},
                     Row{"ReadOther", Access::kRead, "other", {true, true, false, true}},
                     Row{"ReadMissing", Access::kRead, "", {true, true, false, true}},

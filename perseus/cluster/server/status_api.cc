@@ -28,11 +28,11 @@ Answer<http::Response> OpenApi(const Context& context) {
 }  // namespace
 
 void AddStatusEndpoints(Endpoints& endpoints) {
-  endpoints.AddAtOnce("GET", "/healthz", Access::kNobody, Health);
-  endpoints.AddAtOnce("GET", "/readyz", Access::kNobody, Ready);
+  endpoints.AddAtOnce("GET", "/healthz", Access::kPublic, Health);
+  endpoints.AddAtOnce("GET", "/readyz", Access::kPublic, Ready);
   // Also while the database is away: that is what they have to tell then.
   endpoints.AddAtOnce("GET", "/metrics", Access::kReadAll, Metrics);
-  endpoints.AddAtOnce("GET", "/openapi.yaml", Access::kNobody, OpenApi);
+  endpoints.AddAtOnce("GET", "/openapi.yaml", Access::kPublic, OpenApi);
 }
 
 }  // namespace perseus::server

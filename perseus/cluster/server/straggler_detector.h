@@ -9,7 +9,7 @@
 // The median takes out what all share: a plan that promises a little too much, slow storage. (Of
 // two pipelines the lower one is taken: if both are slow, nobody waits.) So a pipeline is judged
 // beside others or not at all: alone, it could not be told from what all share. Steps that others
-// did not report in time, as after an outage, are left out, and so are pipelines that follow orders
+// did not report in time, as after an outage, are left out, and so are pipelines that follow assignment
 // nobody knows, where others follow known ones.
 //
 // Noise. A quiet step is one of a pipeline that is no straggler and whose x is below the threshold.
@@ -24,7 +24,7 @@
 // kFlapping steps of being cleared, up to kMostToClear. So what flaps stays raised: moving there
 // and back costs more than staying.
 //
-// The first step of other orders is left out, as ranks may have changed in it.
+// The first step of other assignment is left out, as ranks may have changed in it.
 //
 // Not thread safe.
 #pragma once
@@ -42,7 +42,7 @@ struct PipelineStep {
   int pipeline = 0;
   double busy_s = 0;         // Of the whole pipeline: the largest of its nodes'.
   double expected_s = 0;     // By the plan in force; 0: unknown, all pipelines do the same.
-  std::int64_t version = 0;  // Of the orders that it followed.
+  std::int64_t version = 0;  // Of the assignment that it followed.
 };
 
 struct StragglerChange {

@@ -234,7 +234,7 @@ TEST(Detector, SaysOfWhichItHoldsThatWhatWasSaidDoes) {
 }
 
 // A node that comes late, or names a version that nobody knows.
-TEST(Detector, APipelineOfUnknownOrdersLeavesTheOthersJudged) {
+TEST(Detector, APipelineOfUnknownAssignmentLeavesTheOthersJudged) {
   StragglerDetector detector;
   for (std::int64_t step = 0; step < 20; ++step) {
     detector.Add({step, 0, 3.0, 3, 4});

@@ -268,10 +268,10 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJ
   const auto registered = services.store.FindRank(id, rank);
   if (!registered) return Refuse(registered);
   if (registered->ranks < degrees->world_size()) return std::optional<http::Response>();
-  const auto orders = services.store.NewestOrders(id);
-  if (!orders) return Refuse(orders);
-  if (!*orders) return std::optional<http::Response>();
-  const auto parsed = ParsePlannedOrders((*orders)->body);
+  const auto assignment = services.store.NewestAssignment(id);
+  if (!assignment) return Refuse(assignment);
+  if (!*assignment) return std::optional<http::Response>();
+  const auto parsed = ParsePlannedAssignment((*assignment)->body);
   if (!parsed) return Refuse(parsed);
   const auto info = json_file::Read(registered->body, "rank", kZeusApiJsonDepth, ReadRankInfo);
   if (!info) return Refuse(info);

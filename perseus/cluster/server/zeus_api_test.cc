@@ -120,7 +120,7 @@ TEST_F(ZeusTest, AllRanksShareOneReadingOfTheirPlan) {
   const auto job = store->CreateJob({.key = "run", .body = JobBody("run"), .target = "{}"}, 1);
   PlanJob("run");
   store::PlanRecord record;
-  record.id = Get("/v1/jobs/run")["orders"]["pipelines"][0]["plan"];
+  record.id = Get("/v1/jobs/run")["assignment"]["pipelines"][0]["plan"];
   record.job = job->job.id;
   record.body = Send("GET", "/v1/plans/" + record.id).body;
   ASSERT_TRUE(store->AddPlan(record, 1));

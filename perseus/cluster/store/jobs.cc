@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kJobColumns =
     "id, key, body, target, status, problem, created, ended, profile_version, generation, planned, "
-    "orders_version, last_step, last_step_at, summary";
+    "assignment_version, last_step, last_step_at, summary";
 
 JobRecord JobOf(Row& row) {
   return {.id = row.TakeText(0),
@@ -25,7 +25,7 @@ JobRecord JobOf(Row& row) {
           .profile_version = row.Integer(8),
           .generation = row.Integer(9),
           .planned = row.Integer(10),
-          .orders_version = row.Integer(11),
+          .assignment_version = row.Integer(11),
           .last_step = row.Integer(12),
           .last_step_at = row.Integer(13),
           .summary = row.TakeText(14)};

@@ -45,7 +45,7 @@ Place PlaceOf(const ordered_json& rank) {
     const auto found = rank.find(key);
     return found != rank.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
   };
-  return {number("pipeline"), number("rank"), number("tensor_rank")};
+  return {number("pipeline"), number("rank"), number("tp_rank")};
 }
 
 Result<std::set<Place>> ParsePlaces(std::string_view ranks) {
@@ -64,7 +64,7 @@ Result<Owners> FindOwners(Transaction& transaction, std::string_view job, std::s
   const std::int64_t first = places.empty() ? 0 : (*places.begin())[0];
   const std::int64_t last = places.empty() ? -1 : (*places.rbegin())[0];
   Result<Rows> rows = transaction.Run(
-      "SELECT pipeline, rank, tensor_rank, node FROM node_ranks "
+      "SELECT pipeline, rank, tp_rank, node FROM node_ranks "
       "WHERE job = $1 AND ((pipeline >= $2 AND pipeline <= $3) OR node = $4)",
       {job, first, last, node});
   if (!rows) return Fail(rows);
@@ -81,7 +81,7 @@ Result<void> PutPlaces(Transaction& transaction, std::string_view job, std::stri
   for (const auto& [place, owner] : owners) {
     if (owner != node || places.contains(place)) continue;
     const auto gone = transaction.Run(
-        "DELETE FROM node_ranks WHERE job = $1 AND pipeline = $2 AND rank = $3 AND tensor_rank = "
+        "DELETE FROM node_ranks WHERE job = $1 AND pipeline = $2 AND rank = $3 AND tp_rank = "
         "$4",
         {job, place[0], place[1], place[2]});
     if (!gone) return Fail(gone);
@@ -90,9 +90,9 @@ Result<void> PutPlaces(Transaction& transaction, std::string_view job, std::stri
     const auto owner = owners.find(place);
     if (owner != owners.end() && owner->second == node) continue;
     const auto put = transaction.Run(
-        "INSERT INTO node_ranks (job, pipeline, rank, tensor_rank, node) "
+        "INSERT INTO node_ranks (job, pipeline, rank, tp_rank, node) "
         "VALUES ($1, $2, $3, $4, $5) "
-        "ON CONFLICT (job, pipeline, rank, tensor_rank) DO UPDATE SET node = excluded.node",
+        "ON CONFLICT (job, pipeline, rank, tp_rank) DO UPDATE SET node = excluded.node",
         {job, place[0], place[1], place[2], node});
     if (!put) return Fail(put);
   }

@@ -19,10 +19,10 @@ constexpr std::string_view kIsAwaited =
     "(SELECT CASE WHEN jobs.planned < jobs.generation THEN 1 ELSE 0 END FROM jobs "
     "WHERE jobs.id = planning.job)";
 
-constexpr std::int64_t kKeptOrders = 50;
+constexpr std::int64_t kKeptAssignment = 50;
 
 // What a lost database may have come to; far below what JSON's numbers can say.
-constexpr std::int64_t kMostOrders = 1'000'000'000'000;
+constexpr std::int64_t kMostAssignment = 1'000'000'000'000;
 
 Result<void> PutFrontier(Transaction& transaction, std::string_view job,
                          std::int64_t profile_version, std::string_view frontier) {
@@ -33,17 +33,17 @@ Result<void> PutFrontier(Transaction& transaction, std::string_view job,
                     {job, profile_version, frontier}}});
 }
 
-Result<void> AddOrders(Transaction& transaction, std::string_view job, std::int64_t version,
+Result<void> AddAssignment(Transaction& transaction, std::string_view job, std::int64_t version,
                        std::string_view body, Milliseconds now) {
   Result<void> added = RunSteps(
-      transaction, {{"INSERT INTO orders (job, version, body, created) VALUES ($1, $2, $3, $4)",
+      transaction, {{"INSERT INTO assignments (job, version, body, created) VALUES ($1, $2, $3, $4)",
                      {job, version, body, now}},
-                    {"UPDATE jobs SET orders_version = $2 WHERE id = $1", {job, version}},
-                    {"DELETE FROM orders WHERE job = $1 AND version <= (SELECT version FROM orders "
+                    {"UPDATE jobs SET assignment_version = $2 WHERE id = $1", {job, version}},
+                    {"DELETE FROM assignments WHERE job = $1 AND version <= (SELECT version FROM assignments "
                      "WHERE job = $1 ORDER BY version DESC LIMIT 1 OFFSET $2)",
-                     {job, kKeptOrders}}});
+                     {job, kKeptAssignment}}});
   if (!added) return added;
-  return transaction.Notify({.kind = Notice::Kind::kOrders, .name = std::string(job)});
+  return transaction.Notify({.kind = Notice::Kind::kAssignment, .name = std::string(job)});
 }
 
 // The task is done; it stays, unclaimed, if planning is due again.
@@ -160,15 +160,15 @@ Result<bool> SqlStore::CompletePlanning(const PlanningTask& task, const Planning
           PutFrontier(transaction, task.job, (*job)->profile_version, *outcome.frontier);
       if (!kept) return Fail(kept);
     }
-    if (outcome.orders) {
+    if (outcome.assignment) {
       const auto added =
-          AddOrders(transaction, task.job, (*job)->orders_version + 1, *outcome.orders, now);
+          AddAssignment(transaction, task.job, (*job)->assignment_version + 1, *outcome.assignment, now);
       if (!added) return Fail(added);
     }
-    if (outcome.amended_orders) {
+    if (outcome.amended_assignment) {
       const auto amended =
-          RunSteps(transaction, {{"UPDATE orders SET body = $3 WHERE job = $1 AND version = $2",
-                                  {task.job, (*job)->orders_version, *outcome.amended_orders}}});
+          RunSteps(transaction, {{"UPDATE assignments SET body = $3 WHERE job = $1 AND version = $2",
+                                  {task.job, (*job)->assignment_version, *outcome.amended_assignment}}});
       if (!amended) return Fail(amended);
     }
     for (const auto& [id, slug] : outcome.renamed_plans) {
@@ -177,7 +177,7 @@ Result<bool> SqlStore::CompletePlanning(const PlanningTask& task, const Planning
           {{"UPDATE plans SET slug = $3 WHERE job = $1 AND id = $2", {task.job, id, slug}}});
       if (!renamed) return Fail(renamed);
     }
-    // After the orders, which keep the plans that they name.
+    // After the assignment, which keep the plans that they name.
     for (PlanRecord plan : outcome.plans) {
       plan.job = task.job;
       const auto kept = InsertPlan(transaction, std::move(plan), now);
@@ -194,23 +194,23 @@ Result<bool> SqlStore::CompletePlanning(const PlanningTask& task, const Planning
   });
 }
 
-Result<void> SqlStore::OutrunOrders(std::string_view job, std::int64_t version, Milliseconds now) {
-  if (version > kMostOrders) {
-    return Fail("{} is no version of a job's orders: none came that far (take it from the orders)",
+Result<void> SqlStore::RaiseAssignmentVersion(std::string_view job, std::int64_t version, Milliseconds now) {
+  if (version > kMostAssignment) {
+    return Fail("{} is no version of a job's assignment: none came that far (take it from the assignment)",
                 version);
   }
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
     const Result<std::optional<LockedJob>> locked = LockJob(transaction, job);
     if (!locked) return Fail(locked);
-    if (!*locked || (*locked)->has_ended || (*locked)->orders_version >= version) return {};
+    if (!*locked || (*locked)->has_ended || (*locked)->assignment_version >= version) return {};
     Result<Rows> newest = transaction.Run(
-        "SELECT body FROM orders WHERE job = $1 ORDER BY version DESC LIMIT 1", {job});
+        "SELECT body FROM assignments WHERE job = $1 ORDER BY version DESC LIMIT 1", {job});
     if (!newest) return Fail(newest);
     if (newest->empty()) {
       return RunSteps(transaction,
-                      {{"UPDATE jobs SET orders_version = $2 WHERE id = $1", {job, version}}});
+                      {{"UPDATE jobs SET assignment_version = $2 WHERE id = $1", {job, version}}});
     }
-    return AddOrders(transaction, job, version + 1, newest->front().TakeText(0), now);
+    return AddAssignment(transaction, job, version + 1, newest->front().TakeText(0), now);
   });
 }
 

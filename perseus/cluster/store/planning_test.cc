@@ -1,4 +1,4 @@
-// Planning, orders and notices, on every database.
+// Planning, assignment and notices, on every database.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,12 +27,12 @@ class StorePlanningTest : public StoreTest {
     outcome.generation = Job().generation;
     return outcome;
   }
-  // A planning with these orders.
+  // A planning with these assignment.
   void Order(const std::string& body) {
     Succeed(store_->WantPlanning(job_, 1));
     const PlanningTask task = Claim("w", 1);
     PlanningOutcome outcome = Current();
-    outcome.orders = body;
+    outcome.assignment = body;
     ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 1)));
   }
 };
@@ -138,43 +138,43 @@ TEST_P(StorePlanningTest, TellsWhatIsAwaitedFromASecondLook) {
   EXPECT_FALSE(Claim("w", 5).is_awaited);
 }
 
-TEST_P(StorePlanningTest, WhatIsSaidOfTheSameOrdersIsNoNewVersion) {
+TEST_P(StorePlanningTest, WhatIsSaidOfTheSameAssignmentIsNoNewVersion) {
   Order("hasty");
   const PlanRecord plan = Get(store_->AddPlan(NewPlan("edp~quick", 0, "body"), 1));
   Succeed(store_->WantPlanning(job_, 1));
   PlanningOutcome outcome = Current();
-  outcome.amended_orders = "refined";
+  outcome.amended_assignment = "refined";
   outcome.renamed_plans = {{plan.id, "edp"}};
   ASSERT_TRUE(Get(store_->CompletePlanning(Claim("w", 1), outcome, 7)));
-  EXPECT_EQ(Get(store_->NewestOrders(job_)),
-            (OrdersRecord{.job = job_, .version = 1, .body = "refined", .created = 1}));
-  EXPECT_EQ(Job().orders_version, 1);
+  EXPECT_EQ(Get(store_->NewestAssignment(job_)),
+            (AssignmentRecord{.job = job_, .version = 1, .body = "refined", .created = 1}));
+  EXPECT_EQ(Job().assignment_version, 1);
   EXPECT_EQ(Get(store_->FindPlan(job_, "edp~quick")), std::nullopt);
   EXPECT_EQ(Get(store_->FindPlan(job_, "edp"))->id, plan.id);
 }
 
-TEST_P(StorePlanningTest, OrdersOutrunThoseOfADatabaseThatIsLost) {
-  Succeed(store_->OutrunOrders(job_, 3, 5));
-  EXPECT_EQ(Get(store_->NewestOrders(job_)), std::nullopt);
+TEST_P(StorePlanningTest, AssignmentOutrunThoseOfADatabaseThatIsLost) {
+  Succeed(store_->RaiseAssignmentVersion(job_, 3, 5));
+  EXPECT_EQ(Get(store_->NewestAssignment(job_)), std::nullopt);
   Order("first");
-  EXPECT_EQ(Job().orders_version, 4);
-  Succeed(store_->OutrunOrders(job_, 4, 5));
-  EXPECT_EQ(Job().orders_version, 4) << "as far";
-  Succeed(store_->OutrunOrders(job_, 7, 5));
-  Succeed(store_->OutrunOrders(job_, 6, 6));
-  EXPECT_EQ(Get(store_->NewestOrders(job_)),
-            (OrdersRecord{.job = job_, .version = 8, .body = "first", .created = 5}));
-  EXPECT_EQ(Job().orders_version, 8);
+  EXPECT_EQ(Job().assignment_version, 4);
+  Succeed(store_->RaiseAssignmentVersion(job_, 4, 5));
+  EXPECT_EQ(Job().assignment_version, 4) << "as far";
+  Succeed(store_->RaiseAssignmentVersion(job_, 7, 5));
+  Succeed(store_->RaiseAssignmentVersion(job_, 6, 6));
+  EXPECT_EQ(Get(store_->NewestAssignment(job_)),
+            (AssignmentRecord{.job = job_, .version = 8, .body = "first", .created = 5}));
+  EXPECT_EQ(Job().assignment_version, 8);
   Order("next");
-  EXPECT_EQ(Get(store_->NewestOrders(job_))->version, 9);
-  Succeed(store_->OutrunOrders(job_, 1000, 5));
-  EXPECT_THAT(Get(store_->ListOrders(job_, 10)), SizeIs(4)) << "the newest 50, whatever they are";
+  EXPECT_EQ(Get(store_->NewestAssignment(job_))->version, 9);
+  Succeed(store_->RaiseAssignmentVersion(job_, 1000, 5));
+  EXPECT_THAT(Get(store_->ListAssignments(job_, 10)), SizeIs(4)) << "the newest 50, whatever they are";
 
-  EXPECT_EQ(store_->OutrunOrders(job_, 1'000'000'000'001, 5).error().kind, ErrorKind::kInput);
+  EXPECT_EQ(store_->RaiseAssignmentVersion(job_, 1'000'000'000'001, 5).error().kind, ErrorKind::kInput);
   Succeed(store_->EndJob(job_, 5));
-  Succeed(store_->OutrunOrders(job_, 2000, 5));
-  EXPECT_EQ(Job().orders_version, 1001);
-  Succeed(store_->OutrunOrders("j-none", 2, 5));
+  Succeed(store_->RaiseAssignmentVersion(job_, 2000, 5));
+  EXPECT_EQ(Job().assignment_version, 1001);
+  Succeed(store_->RaiseAssignmentVersion("j-none", 2, 5));
 }
 
 TEST_P(StorePlanningTest, WhatPlanningCameToIsKeptAtOnce) {
@@ -185,16 +185,16 @@ TEST_P(StorePlanningTest, WhatPlanningCameToIsKeptAtOnce) {
   outcome.plans = {NewPlan("edp", 1, "one"), NewPlan("straggler-1.25", 1, "two")};
   outcome.plans[1].id = "p-00000000000000ff";
   outcome.plans[1].created = 5;
-  outcome.orders = "orders";
+  outcome.assignment = "assignment";
   outcome.again_at = 700;
   ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 50)));
   EXPECT_EQ(Get(store_->FindFrontier(job_)), "[frontier]");
   EXPECT_EQ(Get(store_->FindPlan(job_, "edp"))->created, 50);
   EXPECT_EQ(Get(store_->FindPlanById("p-00000000000000ff"))->body, "two");
   EXPECT_EQ(Get(store_->FindPlanById("p-00000000000000ff"))->created, 5);
-  EXPECT_EQ(Get(store_->NewestOrders(job_)),
-            (OrdersRecord{.job = job_, .version = 1, .body = "orders", .created = 50}));
-  EXPECT_EQ(Job().orders_version, 1);
+  EXPECT_EQ(Get(store_->NewestAssignment(job_)),
+            (AssignmentRecord{.job = job_, .version = 1, .body = "assignment", .created = 50}));
+  EXPECT_EQ(Job().assignment_version, 1);
   EXPECT_EQ(Job().planned, Job().generation);
   EXPECT_TRUE(IsIdle(699));
   EXPECT_EQ(Get(store_->NextPlanning()), 700);
@@ -228,7 +228,7 @@ TEST_P(StorePlanningTest, WhatWasWantedMeanwhileIsNotForgotten) {
   EXPECT_EQ(Get(store_->NextPlanning()), 8000);
 }
 
-TEST_P(StorePlanningTest, AFailureIsKeptAndTheOrdersInForceStay) {
+TEST_P(StorePlanningTest, AFailureIsKeptAndTheAssignmentInForceStay) {
   Order("first");
   Succeed(store_->SetTarget(job_, "impossible", 2));
   const PlanningTask task = Claim("w", 2);
@@ -238,18 +238,18 @@ TEST_P(StorePlanningTest, AFailureIsKeptAndTheOrdersInForceStay) {
   ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 3)));
   EXPECT_EQ(Job().status, "failed");
   EXPECT_EQ(Job().problem, "no such deadline");
-  EXPECT_EQ(Get(store_->NewestOrders(job_))->body, "first");
+  EXPECT_EQ(Get(store_->NewestAssignment(job_))->body, "first");
 }
 
 TEST_P(StorePlanningTest, OfAJobThatEndedMeanwhileNothingIsKept) {
   Succeed(store_->WantPlanning(job_, 1));
   const PlanningTask task = Claim("w", 1);
   PlanningOutcome outcome = Current();
-  outcome.orders = "orders";
+  outcome.assignment = "assignment";
   outcome.plans = {NewPlan("edp", 0)};
   Succeed(store_->EndJob(job_, 2));
   EXPECT_FALSE(Get(store_->CompletePlanning(task, outcome, 3)));
-  EXPECT_THAT(Get(store_->ListOrders(job_, 9)), IsEmpty());
+  EXPECT_THAT(Get(store_->ListAssignments(job_, 9)), IsEmpty());
   EXPECT_THAT(Get(store_->ListPlans(job_, 9)), IsEmpty());
 }
 
@@ -259,25 +259,25 @@ TEST_P(StorePlanningTest, AnOutcomeThatCannotBeKeptLeavesNothing) {
   const PlanningTask task = Claim("w", 1);
   PlanningOutcome outcome = Current();
   outcome.plans = {NewPlan("new", 0), there};
-  outcome.orders = "orders";
+  outcome.assignment = "assignment";
   EXPECT_EQ(store_->CompletePlanning(task, outcome, 2).error().kind, ErrorKind::kInput);
   EXPECT_THAT(Get(store_->ListPlans(job_, 9)), SizeIs(1));
-  EXPECT_EQ(Job().orders_version, 0);
+  EXPECT_EQ(Job().assignment_version, 0);
   outcome.plans.clear();
   EXPECT_TRUE(Get(store_->CompletePlanning(task, outcome, 3))) << "the claim stays";
 }
 
-TEST_P(StorePlanningTest, TheNewest50OrdersAreKept) {
-  for (int i = 1; i <= 60; ++i) Order(fmt::format("orders {}", i));
-  const std::vector<OrdersRecord> kept = Get(store_->ListOrders(job_, 1000));
+TEST_P(StorePlanningTest, TheNewest50AssignmentAreKept) {
+  for (int i = 1; i <= 60; ++i) Order(fmt::format("assignment {}", i));
+  const std::vector<AssignmentRecord> kept = Get(store_->ListAssignments(job_, 1000));
   ASSERT_THAT(kept, SizeIs(50));
   EXPECT_EQ(kept.front().version, 60);
-  EXPECT_EQ(kept.front().body, "orders 60");
+  EXPECT_EQ(kept.front().body, "assignment 60");
   EXPECT_EQ(kept.back().version, 11);
-  EXPECT_EQ(Job().orders_version, 60);
+  EXPECT_EQ(Job().assignment_version, 60);
 }
 
-TEST_P(StorePlanningTest, TheNewest200PlansAreKeptAndThoseThatOrdersName) {
+TEST_P(StorePlanningTest, TheNewest200PlansAreKeptAndThoseThatAssignmentName) {
   const PlanRecord in_force = Get(store_->AddPlan(NewPlan("no-slowdown", 0), 1));
   const PlanRecord forgotten = Get(store_->AddPlan(NewPlan("edp", 0), 1));
   Order(fmt::format(R"({{"plans": {{"0": "{}"}}}})", in_force.id));
@@ -302,9 +302,9 @@ TEST_P(StorePlanningTest, EachChangeIsHeardOnce) {
   Succeed(store_->SetTarget(job_, "u", 2));
   EXPECT_EQ(heard.Next(), (Notice{.kind = Kind::kPlanning, .name = ""}));
   PlanningOutcome outcome = Current();
-  outcome.orders = "o";
+  outcome.assignment = "o";
   ASSERT_TRUE(Get(store_->CompletePlanning(Claim("w", 2), outcome, 2)));
-  EXPECT_EQ(heard.Next(), (Notice{.kind = Kind::kOrders, .name = job_}));
+  EXPECT_EQ(heard.Next(), (Notice{.kind = Kind::kAssignment, .name = job_}));
   TokenRecord token;
   token.id = "t";
   Succeed(store_->AddToken(token));

@@ -1,4 +1,4 @@
-// Frontiers, plans and orders, which planning made.
+// Frontiers, plans and assignment, which planning made.
 #include <fmt/format.h>
 
 #include "perseus/base/excerpt.h"
@@ -27,7 +27,7 @@ PlanRecord PlanWithBody(Row& row) {
   return plan;
 }
 
-OrdersRecord OrdersOf(Row& row) {
+AssignmentRecord AssignmentOf(Row& row) {
   return {.job = row.TakeText(0),
           .version = row.Integer(1),
           .body = row.TakeText(2),
@@ -45,12 +45,12 @@ Result<PlanRecord> InsertPlan(Transaction& transaction, PlanRecord plan, Millise
       {plan.id, plan.job, plan.slug, plan.profile_version, plan.body, plan.created});
   if (!added) return Fail(added);
   if (added->empty()) return Fail("there is a plan {} already (plans never change)", plan.id);
-  // An id is 18 letters that stand in a text for nothing else, so orders need not be understood to
+  // An id is 18 letters that stand in a text for nothing else, so assignment need not be understood to
   // see which plans they name.
   const auto pruned = transaction.Run(
       "DELETE FROM plans WHERE job = $1 AND number <= (SELECT number FROM plans WHERE job = $1 "
-      "ORDER BY number DESC LIMIT 1 OFFSET $2) AND NOT EXISTS (SELECT 1 FROM orders WHERE "
-      "orders.job = plans.job AND orders.body LIKE '%' || plans.id || '%')",
+      "ORDER BY number DESC LIMIT 1 OFFSET $2) AND NOT EXISTS (SELECT 1 FROM assignments WHERE "
+      "assignments.job = plans.job AND assignments.body LIKE '%' || plans.id || '%')",
       {plan.job, kKeptPlans});
   if (!pruned) return Fail(pruned);
   return plan;
@@ -92,17 +92,17 @@ Result<PlanRecord> SqlStore::AddPlan(PlanRecord plan, Milliseconds now) {
   });
 }
 
-Result<std::optional<OrdersRecord>> SqlStore::NewestOrders(std::string_view job) {
+Result<std::optional<AssignmentRecord>> SqlStore::NewestAssignment(std::string_view job) {
   return ReadOne(
-      "SELECT job, version, body, created FROM orders WHERE job = $1 ORDER BY version DESC LIMIT 1",
-      {job}, OrdersOf);
+      "SELECT job, version, body, created FROM assignments WHERE job = $1 ORDER BY version DESC LIMIT 1",
+      {job}, AssignmentOf);
 }
 
-Result<std::vector<OrdersRecord>> SqlStore::ListOrders(std::string_view job, int limit) {
+Result<std::vector<AssignmentRecord>> SqlStore::ListAssignments(std::string_view job, int limit) {
   return ReadAll(
-      "SELECT job, version, body, created FROM orders WHERE job = $1 ORDER BY version DESC "
+      "SELECT job, version, body, created FROM assignments WHERE job = $1 ORDER BY version DESC "
       "LIMIT $2",
-      {job, AsLimit(limit)}, OrdersOf);
+      {job, AsLimit(limit)}, AssignmentOf);
 }
 
 }  // namespace perseus::store

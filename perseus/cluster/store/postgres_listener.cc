@@ -18,7 +18,7 @@ constexpr int kFirstPauseMs = 100;
 constexpr int kLongestPauseMs = 5000;
 
 constexpr std::pair<Notice::Kind, std::string_view> kWords[] = {
-    {Notice::Kind::kOrders, "orders"},     {Notice::Kind::kNode, "node"},
+    {Notice::Kind::kAssignment, "assignment"},     {Notice::Kind::kNode, "node"},
     {Notice::Kind::kPlanning, "planning"}, {Notice::Kind::kTokens, "tokens"},
     {Notice::Kind::kHeard, "heard"},
 };

@@ -14,7 +14,7 @@ namespace perseus::store {
 // The channel that all replicas listen on.
 inline constexpr std::string_view kNoticeChannel = "perseus";
 
-// "orders j-…", "node n7", "planning", "tokens".
+// "assignment j-…", "node n7", "planning", "tokens".
 std::string NoticeText(const Notice& notice);
 // What is not understood, a newer program's, is kLookAgain.
 Notice ParseNotice(std::string_view text);

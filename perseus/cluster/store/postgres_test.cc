@@ -216,13 +216,13 @@ TEST(PostgresAddressTest, APasswordIsNeverShown) {
 }
 
 TEST(PostgresNoticeTest, ANoticeReadsAsItWasWritten) {
-  for (const Notice& notice : {Notice{.kind = Notice::Kind::kOrders, .name = "j-1"},
+  for (const Notice& notice : {Notice{.kind = Notice::Kind::kAssignment, .name = "j-1"},
                                Notice{.kind = Notice::Kind::kNode, .name = "a node of many words"},
                                Notice{.kind = Notice::Kind::kPlanning, .name = ""},
                                Notice{.kind = Notice::Kind::kTokens, .name = ""}}) {
     EXPECT_EQ(ParseNotice(NoticeText(notice)), notice);
   }
-  EXPECT_EQ(NoticeText({.kind = Notice::Kind::kOrders, .name = "j-1"}), "orders j-1");
+  EXPECT_EQ(NoticeText({.kind = Notice::Kind::kAssignment, .name = "j-1"}), "assignment j-1");
   for (const char* text : {"", "news of tomorrow", "order j-1"}) {
     EXPECT_EQ(ParseNotice(text).kind, Notice::Kind::kLookAgain);
   }

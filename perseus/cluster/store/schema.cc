@@ -24,7 +24,7 @@ constexpr std::string_view kVersion1[] = {
       profile_version BIGINT NOT NULL DEFAULT 0,
       generation BIGINT NOT NULL DEFAULT 0,
       planned BIGINT NOT NULL DEFAULT 0,
-      orders_version BIGINT NOT NULL DEFAULT 0,
+      assignment_version BIGINT NOT NULL DEFAULT 0,
       last_step BIGINT NOT NULL DEFAULT -1,
       last_step_at BIGINT NOT NULL DEFAULT 0,
       summary TEXT NOT NULL DEFAULT ''))",
@@ -61,7 +61,7 @@ constexpr std::string_view kVersion1[] = {
       body TEXT NOT NULL,
       created BIGINT NOT NULL))",
     "CREATE INDEX plans_job ON plans (job, number)",
-    R"(CREATE TABLE orders (
+    R"(CREATE TABLE assignments (
       job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
       version BIGINT NOT NULL,
       body TEXT NOT NULL,
@@ -129,9 +129,9 @@ constexpr std::string_view kVersion3[] = {
       job TEXT NOT NULL,
       pipeline BIGINT NOT NULL,
       rank BIGINT NOT NULL,
-      tensor_rank BIGINT NOT NULL,
+      tp_rank BIGINT NOT NULL,
       node TEXT NOT NULL,
-      PRIMARY KEY (job, pipeline, rank, tensor_rank),
+      PRIMARY KEY (job, pipeline, rank, tp_rank),
       FOREIGN KEY (job, node) REFERENCES nodes (job, node) ON DELETE CASCADE))",
     "CREATE INDEX node_ranks_node ON node_ranks (job, node)",
 };

@@ -59,7 +59,7 @@ Result<void> SqlStore::Listen(std::function<void(const Notice&)> heard) {
 Result<std::optional<SqlStore::LockedJob>> SqlStore::LockJob(Transaction& transaction,
                                                              std::string_view job) const {
   const Result<Rows> rows = transaction.Run(
-      fmt::format("SELECT ended, generation, profile_version, orders_version FROM jobs "
+      fmt::format("SELECT ended, generation, profile_version, assignment_version FROM jobs "
                   "WHERE id = $1 {}",
                   database_->dialect().for_update),
       {job});
@@ -69,7 +69,7 @@ Result<std::optional<SqlStore::LockedJob>> SqlStore::LockJob(Transaction& transa
   return LockedJob{.has_ended = row.Integer(0) != 0,
                    .generation = row.Integer(1),
                    .profile_version = row.Integer(2),
-                   .orders_version = row.Integer(3)};
+                   .assignment_version = row.Integer(3)};
 }
 
 Result<SqlStore::LockedJob> SqlStore::LockRunningJob(Transaction& transaction,

@@ -66,10 +66,10 @@ class SqlStore final : public Store {
   Result<std::vector<PlanRecord>> ListPlans(std::string_view job, int limit) override;
   Result<PlanRecord> AddPlan(PlanRecord plan, Milliseconds now) override;
 
-  // --- orders
-  Result<std::optional<OrdersRecord>> NewestOrders(std::string_view job) override;
-  Result<std::vector<OrdersRecord>> ListOrders(std::string_view job, int limit) override;
-  Result<void> OutrunOrders(std::string_view job, std::int64_t version, Milliseconds now) override;
+  // --- assignment
+  Result<std::optional<AssignmentRecord>> NewestAssignment(std::string_view job) override;
+  Result<std::vector<AssignmentRecord>> ListAssignments(std::string_view job, int limit) override;
+  Result<void> RaiseAssignmentVersion(std::string_view job, std::int64_t version, Milliseconds now) override;
 
   // --- nodes
   Result<void> AttachNode(std::string_view job, std::string_view node, std::string_view ranks,
@@ -144,7 +144,7 @@ class SqlStore final : public Store {
     bool has_ended = false;
     std::int64_t generation = 0;
     std::int64_t profile_version = 0;
-    std::int64_t orders_version = 0;
+    std::int64_t assignment_version = 0;
   };
   // Nobody else changes the job until the transaction's end. Nothing if there is none.
   Result<std::optional<LockedJob>> LockJob(Transaction& transaction, std::string_view job) const;

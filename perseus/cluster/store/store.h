@@ -1,4 +1,4 @@
-// What the server knows and must not lose: jobs, profiles, plans, orders, nodes, stragglers,
+// What the server knows and must not lose: jobs, profiles, plans, assignment, nodes, stragglers,
 // tokens, and the planning that is still to be done.
 //
 //   auto store = OpenStore("sqlite:perseus.db");           or "postgresql://…"
@@ -24,7 +24,7 @@
 // fails with kInput if there is none that has not ended, unless it says otherwise.
 //
 // What does not grow for ever: claims of nodes, until Prune; of a profile the newest is kept; of a
-// job's orders the newest 50; of its plans the newest 200 and those that these orders name (whose
+// job's assignment the newest 50; of its plans the newest 200 and those that these assignment name (whose
 // ids stand in their bodies); of a job's measurements that are no profile yet kMostMeasured bytes;
 // of jobs that ended all, until Prune.
 //
@@ -62,7 +62,7 @@ struct JobRecord {
   // equal.
   std::int64_t generation = 0;
   std::int64_t planned = 0;
-  std::int64_t orders_version = 0;  // Of the newest orders; 0: none. The next is above it.
+  std::int64_t assignment_version = 0;  // Of the newest assignment; 0: none. The next is above it.
   // What nodes reported last, at most as old as the reports are apart.
   std::int64_t last_step = -1;
   Milliseconds last_step_at = 0;
@@ -86,12 +86,12 @@ struct PlanRecord {
   friend bool operator==(const PlanRecord&, const PlanRecord&) = default;
 };
 
-struct OrdersRecord {
+struct AssignmentRecord {
   std::string job;
-  std::int64_t version = 0;  // From 1 in each job, without gaps but for OutrunOrders.
+  std::int64_t version = 0;  // From 1 in each job, without gaps but for RaiseAssignmentVersion.
   std::string body;
   Milliseconds created = 0;
-  friend bool operator==(const OrdersRecord&, const OrdersRecord&) = default;
+  friend bool operator==(const AssignmentRecord&, const AssignmentRecord&) = default;
 };
 
 // A node with ranks of a job.
@@ -99,7 +99,7 @@ struct NodeRecord {
   std::string job;
   std::string node;
   std::string ranks;              // JSON: a list, of what is equal but for the key "gpu".
-  std::int64_t acknowledged = 0;  // The newest orders that it has received,
+  std::int64_t acknowledged = 0;  // The newest assignment that it has received,
   std::int64_t following = 0;     // and those that all its ranks follow,
   std::int64_t since_step = -1;   // from this step on.
   Milliseconds seen = 0;
@@ -145,17 +145,17 @@ struct PlanningTask {
   bool is_awaited = true;
 };
 
-// What planning came to. Without orders, those in force stay.
+// What planning came to. Without assignment, those in force stay.
 struct PlanningOutcome {
   std::int64_t generation = 0;  // What it answers.
   std::string status = "planned";
   std::string problem = {};
   std::optional<std::string> frontier = {};  // JSON; of the job's newest profile.
   std::vector<PlanRecord> plans = {};        // New ones; id and time are the store's unless given.
-  std::optional<std::string> orders = {};    // Body of the next version.
+  std::optional<std::string> assignment = {};    // Body of the next version.
   // Body of the newest version, in place of what it had: it asks nothing else of any rank, so
-  // nobody is told. Not with `orders`.
-  std::optional<std::string> amended_orders = {};
+  // nobody is told. Not with `assignment`.
+  std::optional<std::string> amended_assignment = {};
   // Plans that are there already, by id, and the slugs that they have from now on.
   std::map<std::string, std::string> renamed_plans = {};
   std::optional<Milliseconds> again_at =
@@ -164,7 +164,7 @@ struct PlanningOutcome {
 
 struct Notice {
   enum class Kind {
-    kOrders,    // New orders for job `name`.
+    kAssignment,    // New assignment for job `name`.
     kNode,      // Node `name` has another set of jobs.
     kPlanning,  // There is planning to do.
     kTokens,    // Tokens have changed.
@@ -272,14 +272,14 @@ class Store {
   // has ended, too.
   virtual Result<PlanRecord> AddPlan(PlanRecord plan, Milliseconds now) = 0;
 
-  // --- orders
-  virtual Result<std::optional<OrdersRecord>> NewestOrders(std::string_view job) = 0;
-  virtual Result<std::vector<OrdersRecord>> ListOrders(std::string_view job, int limit) = 0;
-  // Somebody has version `version` of the job's orders, of a database that this one was once: it
-  // has been restored from a backup. So that nobody passes over what is newer, the newest orders
+  // --- assignment
+  virtual Result<std::optional<AssignmentRecord>> NewestAssignment(std::string_view job) = 0;
+  virtual Result<std::vector<AssignmentRecord>> ListAssignments(std::string_view job, int limit) = 0;
+  // Somebody has version `version` of the job's assignment, of a database that this one was once: it
+  // has been restored from a backup. So that nobody passes over what is newer, the newest assignment
   // are given once more, as version + 1; where there are none, the first will be that. Nothing if
   // the job is as far, is unknown or has ended. kInput beyond 10^12, which no job came to.
-  virtual Result<void> OutrunOrders(std::string_view job, std::int64_t version,
+  virtual Result<void> RaiseAssignmentVersion(std::string_view job, std::int64_t version,
                                     Milliseconds now) = 0;
 
   // --- nodes

@@ -118,7 +118,7 @@ TEST_P(StoreTest, HeartbeatsGoForwardsUnlessTheJobRestarted) {
   EXPECT_EQ(Job().last_step_at, 65'000);
 }
 
-// Whatever its clock says, who reported last; nothing of the run before holds orders back.
+// Whatever its clock says, who reported last; nothing of the run before holds assignment back.
 TEST_P(StoreTest, AJobThatCountsAnewDoesSoWhateverClocksSay) {
   Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 50'000, "before", 5200));
   Succeed(store_->Heartbeat(job_, Store::Steps::kAnew, -1, "anew", 5000));
@@ -257,7 +257,7 @@ std::string RanksOf(const std::vector<int>& ranks) {
   std::string list;
   for (const int rank : ranks) {
     list += (list.empty() ? "" : ",") + (R"({"pipeline":0,"rank":)" + std::to_string(rank)) +
-            R"(,"tensor_rank":0})";
+            R"(,"tp_rank":0})";
   }
   return "[" + list + "]";
 }
@@ -306,7 +306,7 @@ TEST_P(StoreTest, ARankIsOnTheNodeThatAttachedItLast) {
   const std::string other = Register("run8");
   const auto rank = [](int pipeline, int number) {
     return R"({"pipeline":)" + std::to_string(pipeline) + R"(,"rank":)" + std::to_string(number) +
-           R"(,"tensor_rank":0)";
+           R"(,"tp_rank":0)";
   };
   const auto gpu = [](const std::string& of) { return R"(,"gpu":")" + of + R"("})"; };
   Succeed(store_->AttachNode(job_, "a", "[" + rank(0, 0) + "}]", 10));

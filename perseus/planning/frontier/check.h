@@ -21,7 +21,7 @@ struct Solution {
   std::vector<Microwatts> flow;          // [arc], >= 0.
   // Flow from source to sink: the marginal price of time, -dE/dT at this deadline.
   Microwatts price = 0;
-  // Sum over operations of Curve::ExtraEnergyAt(their duration).
+  // Sum over instructions of Curve::ExtraEnergyAt(their duration).
   Femtojoules extra_energy = 0;
 
   Nanoseconds time(const Network& network) const {

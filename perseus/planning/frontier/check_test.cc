@@ -24,9 +24,9 @@ class CheckOptimalityTest : public ::testing::Test {
   CheckOptimalityTest() {
     const std::vector<profile::Curve> curves = {profile::Curve{{1, 5}, {7}, {}, 0}, profile::Curve{{3, 6, 9}, {4, 2}, {}, 0},
                                        profile::Curve{{2}, {}, {}, 0}, profile::Curve{{1, 2}, {8}, {}, 0}};
-    const std::vector<std::int32_t> curve_of_operation = {0, 1, 2, 3};
+    const std::vector<std::int32_t> curve_of_instruction = {0, 1, 2, 3};
     const std::vector<schedule::Dependency> dependencies = {{0, 3}, {0, 2, 2}, {1, 2}};
-    network_ = *BuildNetwork(curves, curve_of_operation, dependencies);
+    network_ = *BuildNetwork(curves, curve_of_instruction, dependencies);
     u_ = network_.arcs[0].head;
     v_ = network_.arcs[1].head;
     time_of(network_.source) = 0;

@@ -187,9 +187,9 @@ Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline, Mic
   const Nanoseconds longest = solution.event_times[sink];
   if (longest > std::numeric_limits<Nanoseconds>::max() / 8 / (network.nodes + 1)) {
     return Fail(
-        "an iteration of {} operations that may last {:.0f} s does not fit the solver's 64 bits "
+        "an iteration of {} instructions that may last {:.0f} s does not fit the solver's 64 bits "
         "(are all times in seconds? fewer microbatches fit)",
-        network.operations, ToSeconds(longest));
+        network.instructions, ToSeconds(longest));
   }
   std::optional<Solution> solved = DeadlineProblem(network, deadline, price_floor).Solve(stop);
   if (!solved) return FailAsStopped();

@@ -11,11 +11,11 @@ namespace {
 using ::testing::HasSubstr;
 
 Network DeadlineBuild(const std::vector<profile::Curve>& curves, const std::vector<schedule::Dependency>& dependencies) {
-  std::vector<std::int32_t> curve_of_operation;
+  std::vector<std::int32_t> curve_of_instruction;
   for (std::size_t i = 0; i < curves.size(); ++i) {
-    curve_of_operation.push_back(static_cast<std::int32_t>(i));
+    curve_of_instruction.push_back(static_cast<std::int32_t>(i));
   }
-  Result<Network> network = BuildNetwork(curves, curve_of_operation, dependencies);
+  Result<Network> network = BuildNetwork(curves, curve_of_instruction, dependencies);
   EXPECT_TRUE(network) << network.error().message;
   return *network;
 }
@@ -119,7 +119,7 @@ TEST(SolveDeadline, APriceFloorStopsWhereTheFrontierBecomesFlatter) {
   EXPECT_EQ(along.extra_energy + Femtojoules{6} * along.time(network), 24 + 6 * 24);
 }
 
-// 11.6 days is the longest that an operation may take, and the solver multiplies times by nodes.
+// 11.6 days is the longest that an instruction may take, and the solver multiplies times by nodes.
 TEST(SolveDeadline, ADeadlineTooLongForItsIntegersIsAnError) {
   constexpr Nanoseconds kDays = 1'000'000'000'000'000;
   std::vector<profile::Curve> curves(20'000, profile::Curve{{1, 2}, {3}, {}, 0});
@@ -133,7 +133,7 @@ TEST(SolveDeadline, ADeadlineTooLongForItsIntegersIsAnError) {
   EXPECT_THAT(solution.error().message, HasSubstr("are all times in seconds"));
 }
 
-// The deadline is short, but one operation would like to take days.
+// The deadline is short, but one instruction would like to take days.
 TEST(SolveDeadline, ACurveTooLongForItsIntegersIsAnErrorToo) {
   constexpr Nanoseconds kDays = 1'000'000'000'000'000;
   std::vector<profile::Curve> curves(20'000, profile::Curve{{1, 2}, {3}, {}, 0});
@@ -145,15 +145,15 @@ TEST(SolveDeadline, ACurveTooLongForItsIntegersIsAnErrorToo) {
   EXPECT_THAT(solution.error().message, HasSubstr("are all times in seconds"));
 }
 
-// The far end of what the check above lets through: one operation as long as all others together.
+// The far end of what the check above lets through: one instruction as long as all others together.
 //   s --0--> o --1--> o ... o --n--> t
-TEST(SolveDeadline, OneLongOperationAmongManyShortOnesDoesNotOverflow) {
-  constexpr int kOperations = 2'000;
-  constexpr Nanoseconds kLong = std::numeric_limits<Nanoseconds>::max() / 8 / (kOperations + 8);
-  std::vector<profile::Curve> curves(kOperations, profile::Curve{{1'000, 2'000}, {3}, {}, 0});
+TEST(SolveDeadline, OneLongInstructionAmongManyShortOnesDoesNotOverflow) {
+  constexpr int kInstructions = 2'000;
+  constexpr Nanoseconds kLong = std::numeric_limits<Nanoseconds>::max() / 8 / (kInstructions + 8);
+  std::vector<profile::Curve> curves(kInstructions, profile::Curve{{1'000, 2'000}, {3}, {}, 0});
   curves.front() = profile::Curve{{kLong / 4, kLong / 2}, {2}, {}, 0};
   std::vector<schedule::Dependency> chain;
-  for (int i = 1; i < kOperations; ++i) chain.push_back({i - 1, i, 0});
+  for (int i = 1; i < kInstructions; ++i) chain.push_back({i - 1, i, 0});
   const Network network = DeadlineBuild(curves, chain);
   const Solution solution = Solve(network, kLong / 4 + 3'000'000);
   // The long one gives all it can (2 uW a nanosecond); the others, 3,998,000 ns at their slowest,

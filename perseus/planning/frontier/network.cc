@@ -31,25 +31,25 @@ class EventSets {
 }  // namespace
 
 Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
-                             std::span<const std::int32_t> curve_of_operation,
+                             std::span<const std::int32_t> curve_of_instruction,
                              std::span<const schedule::Dependency> dependencies) {
-  const std::size_t operations = curve_of_operation.size();
-  if (operations == 0) return Fail("the graph has no operations (nothing to plan)");
+  const std::size_t instructions = curve_of_instruction.size();
+  if (instructions == 0) return Fail("the graph has no instructions (nothing to plan)");
 
-  // Event 2i is the start of operation i and 2i + 1 its end; then the source and the sink.
-  const auto start = [](std::int32_t operation) { return 2 * operation; };
-  const auto end = [](std::int32_t operation) { return 2 * operation + 1; };
-  const auto source = static_cast<std::int32_t>(2 * operations);
+  // Event 2i is the start of instruction i and 2i + 1 its end; then the source and the sink.
+  const auto start = [](std::int32_t instruction) { return 2 * instruction; };
+  const auto end = [](std::int32_t instruction) { return 2 * instruction + 1; };
+  const auto source = static_cast<std::int32_t>(2 * instructions);
   const std::int32_t sink = source + 1;
-  EventSets events(2 * operations + 2);
+  EventSets events(2 * instructions + 2);
 
-  std::vector<std::int32_t> waits_for(operations, 0);   // Dependencies into each operation,
-  std::vector<std::int32_t> awaited_by(operations, 0);  // and out of it.
+  std::vector<std::int32_t> waits_for(instructions, 0);   // Dependencies into each instruction,
+  std::vector<std::int32_t> awaited_by(instructions, 0);  // and out of it.
   for (const schedule::Dependency& dependency : dependencies) {
     ++waits_for[static_cast<std::size_t>(dependency.to)];
     ++awaited_by[static_cast<std::size_t>(dependency.from)];
   }
-  for (std::int32_t i = 0; i < static_cast<std::int32_t>(operations); ++i) {
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(instructions); ++i) {
     if (waits_for[static_cast<std::size_t>(i)] == 0) events.Unite(start(i), source);
     if (awaited_by[static_cast<std::size_t>(i)] == 0) events.Unite(end(i), sink);
   }
@@ -62,19 +62,19 @@ Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
   }
 
   Network network;
-  network.operations = static_cast<std::int32_t>(operations);
+  network.instructions = static_cast<std::int32_t>(instructions);
   network.curves.assign(curves.begin(), curves.end());
-  std::vector<std::int32_t> node_of_event(2 * operations + 2, -1);
+  std::vector<std::int32_t> node_of_event(2 * instructions + 2, -1);
   const auto node_of = [&](std::int32_t event) {
     std::int32_t& node = node_of_event[static_cast<std::size_t>(events.Find(event))];
     if (node < 0) node = network.nodes++;
     return node;
   };
   network.source = node_of(source);
-  network.arcs.reserve(operations + dependencies.size());
-  for (std::int32_t i = 0; i < network.operations; ++i) {
+  network.arcs.reserve(instructions + dependencies.size());
+  for (std::int32_t i = 0; i < network.instructions; ++i) {
     network.arcs.push_back(
-        {node_of(start(i)), node_of(end(i)), curve_of_operation[static_cast<std::size_t>(i)]});
+        {node_of(start(i)), node_of(end(i)), curve_of_instruction[static_cast<std::size_t>(i)]});
   }
   std::map<Nanoseconds, std::int32_t> curve_of_delay;
   for (const schedule::Dependency& dependency : dependencies) {
@@ -95,7 +95,7 @@ Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
     // An eighth of the range leaves room for sums and differences of event times.
     if (slowest > std::numeric_limits<Nanoseconds>::max() / 8 - total) {
       return Fail(
-          "the durations of all operations add up to more than 36 years, which does not "
+          "the durations of all instructions add up to more than 36 years, which does not "
           "fit the planner's nanoseconds (are the profile's times in seconds?)");
     }
     total += slowest;
@@ -103,7 +103,7 @@ Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
   // No flow exceeds the sum of the steepest slopes; the solvers keep infinity above it.
   constexpr Microwatts kMostPower = Microwatts{1} << 59;
   Microwatts steepest = 0;
-  for (std::int32_t i = 0; i < network.operations; ++i) {
+  for (std::int32_t i = 0; i < network.instructions; ++i) {
     const profile::Curve& curve = network.curve_of(network.arcs[static_cast<std::size_t>(i)]);
     if (curve.slopes.empty()) continue;
     if (curve.slopes.front() > kMostPower - steepest) {
@@ -117,13 +117,13 @@ Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
   return network;
 }
 
-Result<Network> BuildNetwork(const schedule::OperationGraph& graph, std::span<const profile::Curve> curves) {
-  std::vector<std::int32_t> curve_of_operation;
-  curve_of_operation.reserve(graph.operations.size());
-  for (const schedule::Operation& operation : graph.operations) {
-    curve_of_operation.push_back(operation.option_set);
+Result<Network> BuildNetwork(const schedule::InstructionGraph& graph, std::span<const profile::Curve> curves) {
+  std::vector<std::int32_t> curve_of_instruction;
+  curve_of_instruction.reserve(graph.instructions.size());
+  for (const schedule::InstructionNode& instruction : graph.instructions) {
+    curve_of_instruction.push_back(instruction.option_set);
   }
-  return BuildNetwork(curves, curve_of_operation, graph.dependencies);
+  return BuildNetwork(curves, curve_of_instruction, graph.dependencies);
 }
 
 // Arcs in an order in which each follows all arcs into its tail.

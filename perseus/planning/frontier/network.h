@@ -24,7 +24,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/profile/curve.h"
 
 namespace perseus::frontier {
@@ -39,9 +39,9 @@ struct Network {
   std::int32_t nodes = 0;
   std::int32_t source = 0;
   std::int32_t sink = 0;
-  std::vector<Arc> arcs;  // arcs[i] is operation i for i < operations; then the dependencies.
+  std::vector<Arc> arcs;  // arcs[i] is instruction i for i < instructions; then the dependencies.
   std::vector<profile::Curve> curves;
-  std::int32_t operations = 0;
+  std::int32_t instructions = 0;
   // [dependency]: its arc, or -1 where the two events coincide.
   std::vector<std::int32_t> arc_of_dependency;
 
@@ -50,15 +50,15 @@ struct Network {
   }
 };
 
-// The relaxation of `graph`: curves[i] is that of graph.option_sets[i]. Requires graph.operations
+// The relaxation of `graph`: curves[i] is that of graph.option_sets[i]. Requires graph.instructions
 // to be in topological order. Fails (kInput) if all durations, or all slopes, add up to more than
 // the solvers' 64-bit integers take.
-Result<Network> BuildNetwork(const schedule::OperationGraph& graph, std::span<const profile::Curve> curves);
+Result<Network> BuildNetwork(const schedule::InstructionGraph& graph, std::span<const profile::Curve> curves);
 
-// The same from bare parts, for tests and for callers without an OperationGraph: operation i has
-// curves[curve_of_operation[i]].
+// The same from bare parts, for tests and for callers without an InstructionGraph: instruction i has
+// curves[curve_of_instruction[i]].
 Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
-                             std::span<const std::int32_t> curve_of_operation,
+                             std::span<const std::int32_t> curve_of_instruction,
                              std::span<const schedule::Dependency> dependencies);
 
 // The arcs in an order in which each follows all arcs into its tail: one pass over them carries

@@ -14,17 +14,17 @@ using ::testing::HasSubstr;
 
 constexpr int kNoArc = -1;
 
-// Operation i lasts i + 1 to 10 * (i + 1) nanoseconds.
+// InstructionNode i lasts i + 1 to 10 * (i + 1) nanoseconds.
 std::vector<profile::Curve> Curves(int count) {
   std::vector<profile::Curve> curves;
   for (Nanoseconds i = 1; i <= count; ++i) curves.push_back(profile::Curve{{i, 10 * i}, {1}, {}, 0});
   return curves;
 }
 
-Network Build(int operations, const std::vector<schedule::Dependency>& dependencies) {
-  std::vector<std::int32_t> curve_of_operation(static_cast<std::size_t>(operations));
-  std::iota(curve_of_operation.begin(), curve_of_operation.end(), 0);
-  Result<Network> network = BuildNetwork(Curves(operations), curve_of_operation, dependencies);
+Network Build(int instructions, const std::vector<schedule::Dependency>& dependencies) {
+  std::vector<std::int32_t> curve_of_instruction(static_cast<std::size_t>(instructions));
+  std::iota(curve_of_instruction.begin(), curve_of_instruction.end(), 0);
+  Result<Network> network = BuildNetwork(Curves(instructions), curve_of_instruction, dependencies);
   EXPECT_TRUE(network) << network.error().message;
   return *network;
 }
@@ -33,7 +33,7 @@ Arc ArcOf(const Network& network, int index) {
   return network.arcs[static_cast<std::size_t>(index)];
 }
 
-TEST(BuildNetwork, OneOperationIsOneArc) {
+TEST(BuildNetwork, OneInstructionIsOneArc) {
   const Network network = Build(1, {});
   EXPECT_EQ(network.nodes, 2);
   ASSERT_EQ(network.arcs.size(), 1U);
@@ -81,7 +81,7 @@ TEST(BuildNetwork, ADelayIsAnArcAndEqualDelaysShareACurve) {
   EXPECT_THAT(network.arc_of_dependency, ElementsAre(3, 4));
   EXPECT_EQ(ArcOf(network, 3).curve, ArcOf(network, 4).curve);
   EXPECT_THAT(network.curve_of(ArcOf(network, 3)).times, ElementsAre(7));
-  EXPECT_EQ(network.operations, 3);
+  EXPECT_EQ(network.instructions, 3);
 }
 
 // Graph files may say the same thing twice, once with a delay and once without.
@@ -100,12 +100,12 @@ TEST(BuildNetwork, SourceAndSinkAreTheFirstStartAndTheLastEnd) {
 }
 
 TEST(BuildNetwork, TakesTheCurvesOfOptionSets) {
-  schedule::OperationGraph graph;
+  schedule::InstructionGraph graph;
   graph.option_sets.resize(2);
-  graph.operations.resize(3);
-  graph.operations[0].option_set = 1;
-  graph.operations[1].option_set = 0;
-  graph.operations[2].option_set = 1;
+  graph.instructions.resize(3);
+  graph.instructions[0].option_set = 1;
+  graph.instructions[1].option_set = 0;
+  graph.instructions[2].option_set = 1;
   graph.dependencies = {{0, 1, 0}, {1, 2, 0}};
   const Result<Network> network = BuildNetwork(graph, Curves(2));
   ASSERT_TRUE(network);
@@ -115,7 +115,7 @@ TEST(BuildNetwork, TakesTheCurvesOfOptionSets) {
 TEST(BuildNetwork, NothingToPlanIsAnError) {
   const Result<Network> network = BuildNetwork({}, {}, {});
   ASSERT_FALSE(network);
-  EXPECT_THAT(network.error().message, HasSubstr("no operations"));
+  EXPECT_THAT(network.error().message, HasSubstr("no instructions"));
 }
 
 TEST(BuildNetwork, DurationsThatDoNotFitAreAnError) {

@@ -60,7 +60,7 @@ namespace perseus::frontier {
 
 class Walk {
  public:
-  // Stands at the slow end: time() is the length when every operation runs at its cheapest. After
+  // Stands at the slow end: time() is the length when every instruction runs at its cheapest. After
   // more than `patience` pivots in a row without progress the walk turns to Bland's rule (so 0 is
   // for tests of that rule); by default after as many as there are arcs.
   explicit Walk(const Network& network) : Walk(network, std::ssize(network.arcs)) {}

@@ -22,11 +22,11 @@ void PrintTo(const Breakpoint& point, std::ostream* stream) {
 }
 
 Network Build(const std::vector<profile::Curve>& curves, const std::vector<schedule::Dependency>& dependencies) {
-  std::vector<std::int32_t> curve_of_operation;
+  std::vector<std::int32_t> curve_of_instruction;
   for (std::size_t i = 0; i < curves.size(); ++i) {
-    curve_of_operation.push_back(static_cast<std::int32_t>(i));
+    curve_of_instruction.push_back(static_cast<std::int32_t>(i));
   }
-  Result<Network> network = BuildNetwork(curves, curve_of_operation, dependencies);
+  Result<Network> network = BuildNetwork(curves, curve_of_instruction, dependencies);
   EXPECT_TRUE(network) << network.error().message;
   return *network;
 }
@@ -52,19 +52,19 @@ std::vector<Breakpoint> FrontierOf(const Network& network) {
   return frontier;
 }
 
-Nanoseconds LengthOf(const Network& network, const Solution& solution, int operation) {
-  const Arc& arc = network.arcs[static_cast<std::size_t>(operation)];
+Nanoseconds LengthOf(const Network& network, const Solution& solution, int instruction) {
+  const Arc& arc = network.arcs[static_cast<std::size_t>(instruction)];
   return solution.event_times[static_cast<std::size_t>(arc.head)] -
          solution.event_times[static_cast<std::size_t>(arc.tail)];
 }
 
 //   s --a--> t        a: 7 ns, 3 ns for 1 uW, 1 ns for 6 uW
-TEST(Walk, OneOperationFollowsItsCurve) {
+TEST(Walk, OneInstructionFollowsItsCurve) {
   EXPECT_THAT(FrontierOf(Build({profile::Curve{{1, 3, 7}, {6, 1}, {}, 0}}, {})),
               ElementsAre(Breakpoint{7, 0, 1}, Breakpoint{3, 4, 6}, Breakpoint{1, 16, 0}));
 }
 
-TEST(Walk, AFixedOperationHasNoFrontierButAPoint) {
+TEST(Walk, AFixedInstructionHasNoFrontierButAPoint) {
   const Network network = Build({Fixed(5)}, {});
   EXPECT_THAT(FrontierOf(network), ElementsAre(Breakpoint{5, 0, 0}));
 }
@@ -168,7 +168,7 @@ TEST(Walk, KnowsThePriceOfTheFirstNanosecond) {
   EXPECT_EQ(Walk(Build({Fixed(5)}, {})).price(), 0);
 }
 
-//   o-->o-->o-->            A grid of twins: operation (row, column) waits for its left and upper
+//   o-->o-->o-->            A grid of twins: instruction (row, column) waits for its left and upper
 //   |   |   |               neighbours. All monotone paths cost the same, so nearly every pivot is
 //   v   v   v               degenerate, whichever way ties are broken.
 //   o-->o-->o-->

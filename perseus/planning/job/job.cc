@@ -117,7 +117,7 @@ class JobReader {
     }
     for (const toml::node& element : *fixed) {
       if (const toml::table* table = element.as_table()) {
-        ReadFixedOperation(*table);
+        ReadFixedInstruction(*table);
       } else {
         FailAt(element, "fixed holds something that is no table (write [[fixed]] above each one)");
       }
@@ -125,12 +125,12 @@ class JobReader {
     }
   }
 
-  void ReadFixedOperation(const toml::table& table) {
+  void ReadFixedInstruction(const toml::table& table) {
     constexpr std::array<std::string_view, 3> kKeys{"kind", "time_s", "energy_j"};
     constexpr std::array<std::string_view, 4> kKinds{"load", "p2p", "all_reduce", "optimizer"};
     TableReader reader(table, name_, "[[fixed]]", kKeys);
     const std::string kind = reader.Text("kind");
-    const schedule::FixedOperations::Cost cost{ToNanoseconds(reader.Number("time_s", kLongestSeconds, 0)),
+    const schedule::FixedInstructions::Cost cost{ToNanoseconds(reader.Number("time_s", kLongestSeconds, 0)),
                                      reader.Number("energy_j", kMostJoules, -1)};
     if (!reader.Has("kind")) {
       reader.FailHere("[[fixed]] without kind (write kind = \"load\", say)");
@@ -141,7 +141,7 @@ class JobReader {
     const auto known = std::find(kKinds.begin(), kKinds.end(), kind);
     if (reader.Has("kind") && known == kKinds.end()) {
       reader.FailAt(
-          "kind", fmt::format("no fixed operation {}{}", Excerpt(kind), DidYouMean(kind, kKinds)));
+          "kind", fmt::format("no fixed instruction {}{}", Excerpt(kind), DidYouMean(kind, kKinds)));
     }
     if (kind == "p2p" && reader.Has("energy_j")) {
       reader.FailAt("energy_j",
@@ -153,7 +153,7 @@ class JobReader {
     bool& seen = seen_[static_cast<std::size_t>(known - kKinds.begin())];
     if (seen) reader.FailAt("kind", fmt::format("[[fixed]] {} stands twice (keep one)", kind));
     seen = true;
-    schedule::FixedOperations& fixed = job_.model.fixed;
+    schedule::FixedInstructions& fixed = job_.model.fixed;
     if (kind == "p2p") {
       fixed.p2p = cost.time;
     } else if (kind == "load") {

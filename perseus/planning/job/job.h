@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::job {
 

@@ -120,7 +120,7 @@ Result<schedule::Schedule> LoadSchedule(const Job& job, const JobFlags& flags, i
 }
 
 Result<LoadedJob> LayOut(plan_file::PlannedJob planned, const profile::Profile& profile) {
-  auto graph = schedule::BuildOperationGraph(planned.schedule, profile, planned.model);
+  auto graph = schedule::BuildInstructionGraph(planned.schedule, profile, planned.model);
   if (!graph) return Fail(graph);
   LoadedJob job{.planned = std::move(planned), .graph = *std::move(graph), .model = {}};
   const schedule::PipelineModel& model = job.planned.model;
@@ -134,7 +134,7 @@ Result<LoadedJob> LayOut(plan_file::PlannedJob planned, const profile::Profile& 
 Result<LoadedJob> LayOutGraph(plan_file::PlannedJob planned, const std::optional<double>& blocking_power_w) {
   auto text = ReadFile(planned.profile);
   if (!text) return Fail(text);
-  auto file = schedule::ParseOperationGraph(*text, planned.profile, blocking_power_w);
+  auto file = schedule::ParseInstructionGraph(*text, planned.profile, blocking_power_w);
   if (!file) return Fail(file);
   planned.model.gpus_per_stage = 1;
   planned.model.blocking_power_w = file->blocking_power_w;

@@ -1,5 +1,5 @@
 // A job as a user asks for it (by flags of the program, or arguments in Python) and a job file:
-// from these and the files that they name to the operation graph, ready to be planned.
+// from these and the files that they name to the instruction graph, ready to be planned.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 #include "perseus/base/number_range.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
@@ -43,7 +43,7 @@ struct JobFlags {
 
 struct LoadedJob {
   plan_file::PlannedJob planned;
-  schedule::OperationGraph graph;
+  schedule::InstructionGraph graph;
   plan::ExecutionModel model;  // Of a rank: all GPUs of a stage together.
 
   int gpus() const;  // Of one pipeline.

@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"FixedWithoutTime", "[[fixed]]\nkind = 'load'",
                 "job.toml:1: [[fixed]] \"load\" without time_s"},
         Refusal{"FixedKind", "[[fixed]]\nkind = 'optimiser'\ntime_s = 1",
-                "job.toml:2: no fixed operation \"optimiser\" (did you mean \"optimizer\"?)"},
+                "job.toml:2: no fixed instruction \"optimiser\" (did you mean \"optimizer\"?)"},
         Refusal{"FixedTwice",
                 "[[fixed]]\nkind = 'load'\ntime_s = 1\n[[fixed]]\nkind = 'load'\ntime_s = 1",
                 "job.toml:5: [[fixed]] load stands twice (keep one)"},

@@ -106,8 +106,8 @@ std::vector<Boundaries> ListSplits(const StageLimits& limits, int stages) {
 std::vector<InstructionKind> KindsOf(const schedule::Schedule& schedule) {
   std::vector<InstructionKind> kinds;
   for (const auto& rank : schedule.ranks) {
-    for (const schedule::Action& action : rank) {
-      if (std::ranges::find(kinds, action.kind) == kinds.end()) kinds.push_back(action.kind);
+    for (const schedule::Instruction& instruction : rank) {
+      if (std::ranges::find(kinds, instruction.kind) == kinds.end()) kinds.push_back(instruction.kind);
     }
   }
   std::ranges::sort(kinds);
@@ -115,7 +115,7 @@ std::vector<InstructionKind> KindsOf(const schedule::Schedule& schedule) {
 }
 
 Result<plan::Planner> PlannerOf(const PartitionJob& job, const Boundaries& split) {
-  auto graph = schedule::BuildOperationGraph(job.schedule, profile::StageProfile(job.layers, split), job.model);
+  auto graph = schedule::BuildInstructionGraph(job.schedule, profile::StageProfile(job.layers, split), job.model);
   if (!graph) return Fail(graph);
   return plan::Planner::Create(*std::move(graph),
                          {job.model.blocking_power_w * job.model.gpus_per_stage, 0});
@@ -257,9 +257,9 @@ Result<Partition> PartitionLayers(const PartitionJob& job, const PartitionEffort
   Boundaries start = times.best();
   const StageLimits as_fast(job.layers, job.schedule, kinds,
                             static_cast<Nanoseconds>(times.ValueOf(start)));
-  const auto operations = std::ssize(balanced->plan.options);
+  const auto instructions = std::ssize(balanced->plan.options);
   const bool tries_all =
-      as_fast.CountWays(stages)[At(stages)].front() <= effort.most_operations / operations;
+      as_fast.CountWays(stages)[At(stages)].front() <= effort.most_instructions / instructions;
   if (tries_all) {
     for (const Boundaries& split : ListSplits(as_fast, stages)) times.ValueOf(split);
   } else {

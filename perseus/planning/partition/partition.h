@@ -48,7 +48,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/partition/balanced_split.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/profile/profile.h"
@@ -62,9 +62,9 @@ struct PartitionJob {
 };
 
 struct PartitionEffort {
-  // All splits are tried if there are no more than this over the operations of an iteration (about
+  // All splits are tried if there are no more than this over the instructions of an iteration (about
   // ten seconds at the default); else some.
-  std::int64_t most_operations = 2'000'000;
+  std::int64_t most_instructions = 2'000'000;
   int most_plans = 8;
 };
 
@@ -95,7 +95,7 @@ struct Partition {
 };
 
 // Fails for a schedule of several chunks a rank, for layers that lack an instruction of the
-// schedule, and for what BalancedBoundaries, BuildOperationGraph and the planner refuse of the
+// schedule, and for what BalancedBoundaries, BuildInstructionGraph and the planner refuse of the
 // balanced split.
 Result<Partition> PartitionLayers(const PartitionJob& job, const PartitionEffort& effort = {});
 

@@ -86,7 +86,7 @@ PartitionJob RandomPartitionJob(std::mt19937_64& random, const std::string& sche
 }
 
 plan::Planner PlannerOf(const PartitionJob& job, const Boundaries& split) {
-  auto graph = schedule::BuildOperationGraph(job.schedule, profile::StageProfile(job.layers, split), job.model);
+  auto graph = schedule::BuildInstructionGraph(job.schedule, profile::StageProfile(job.layers, split), job.model);
   return *plan::Planner::Create(*std::move(graph), {kBlockingPowerW, 0});
 }
 
@@ -168,7 +168,7 @@ TEST(PartitionLayers, SeldomMissesWhereItSearches) {
     const PartitionJob job = RandomPartitionJob(
         random, "1f1b",
         {.most_stages = 6, .most_extra_layers = 10, .microbatches = 2 + 6 * (run % 2)});
-    const auto searched = PartitionLayers(job, {.most_operations = 0});
+    const auto searched = PartitionLayers(job, {.most_instructions = 0});
     const auto tried_all = PartitionLayers(job);
     ASSERT_TRUE(searched && tried_all);
     CheckPromises(*searched);

@@ -9,7 +9,7 @@ namespace {
 
 }  // namespace
 
-ChoiceGraph::ChoiceGraph(const schedule::OperationGraph& graph, double blocking_power_w)
+ChoiceGraph::ChoiceGraph(const schedule::InstructionGraph& graph, double blocking_power_w)
     : graph_(graph),
       predecessors_(CollectNeighbors(graph, Direction::kPredecessors)),
       successors_(CollectNeighbors(graph, Direction::kSuccessors)) {
@@ -23,11 +23,11 @@ ChoiceGraph::ChoiceGraph(const schedule::OperationGraph& graph, double blocking_
   }
 }
 
-ChoiceGraph::Neighbors ChoiceGraph::CollectNeighbors(const schedule::OperationGraph& graph,
+ChoiceGraph::Neighbors ChoiceGraph::CollectNeighbors(const schedule::InstructionGraph& graph,
                                                      Direction direction) {
   const bool before = direction == Direction::kPredecessors;
   Neighbors neighbors;
-  neighbors.first.assign(graph.operations.size() + 1, 0);
+  neighbors.first.assign(graph.instructions.size() + 1, 0);
   neighbors.all.resize(graph.dependencies.size());
   for (const schedule::Dependency& dependency : graph.dependencies) {
     ++neighbors.first[At(before ? dependency.to : dependency.from) + 1];
@@ -45,7 +45,7 @@ ChoiceGraph::Neighbors ChoiceGraph::CollectNeighbors(const schedule::OperationGr
 
 double ChoiceGraph::EffectiveEnergy(const Choices& choices) const {
   double sum = 0;
-  for (int i = 0; i < operations(); ++i) {
+  for (int i = 0; i < instructions(); ++i) {
     sum += candidates(i)[At(choices[At(i)])].effective_energy_j;
   }
   return sum;
@@ -54,7 +54,7 @@ double ChoiceGraph::EffectiveEnergy(const Choices& choices) const {
 std::vector<int> ChoiceGraph::Options(const Choices& choices) const {
   std::vector<int> options;
   options.reserve(choices.size());
-  for (int i = 0; i < operations(); ++i) {
+  for (int i = 0; i < instructions(); ++i) {
     options.push_back(candidates(i)[At(choices[At(i)])].option);
   }
   return options;
@@ -62,9 +62,9 @@ std::vector<int> ChoiceGraph::Options(const Choices& choices) const {
 
 std::vector<Nanoseconds> EarliestStarts(const ChoiceGraph& graph, const Choices& choices) {
   std::vector<Nanoseconds> starts(choices.size(), 0);
-  for (int i = 0; i < graph.operations(); ++i) {
+  for (int i = 0; i < graph.instructions(); ++i) {
     for (const auto& before : graph.predecessors(i)) {
-      const int p = before.operation;
+      const int p = before.instruction;
       const Nanoseconds end = starts[At(p)] + graph.candidates(p)[At(choices[At(p)])].time;
       starts[At(i)] = std::max(starts[At(i)], end + before.delay);
     }
@@ -75,10 +75,10 @@ std::vector<Nanoseconds> EarliestStarts(const ChoiceGraph& graph, const Choices&
 std::vector<Nanoseconds> LatestStarts(const ChoiceGraph& graph, const Choices& choices,
                                       Nanoseconds length) {
   std::vector<Nanoseconds> starts(choices.size(), 0);
-  for (int i = graph.operations() - 1; i >= 0; --i) {
+  for (int i = graph.instructions() - 1; i >= 0; --i) {
     Nanoseconds end = length;
     for (const auto& after : graph.successors(i)) {
-      end = std::min(end, starts[At(after.operation)] - after.delay);
+      end = std::min(end, starts[At(after.instruction)] - after.delay);
     }
     starts[At(i)] = end - graph.candidates(i)[At(choices[At(i)])].time;
   }

@@ -1,8 +1,8 @@
-// The discrete problem: for every operation one of its useful options.
+// The discrete problem: for every instruction one of its useful options.
 //
 // Useful are the options on the Pareto front of time and effective energy; the others lose on both.
 // This is the view that rounding.h and window_search.h share: candidates by time, neighbours by
-// operation, in either direction of time.
+// instruction, in either direction of time.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/profile/curve.h"
 
 namespace perseus::plan {
@@ -18,31 +18,31 @@ namespace perseus::plan {
 struct Candidate {
   Nanoseconds time = 0;
   double effective_energy_j = 0;
-  int option = 0;  // Index in the operation's option set.
+  int option = 0;  // Index in the instruction's option set.
 };
 
-// A choice for every operation: an index into its candidates.
+// A choice for every instruction: an index into its candidates.
 using Choices = std::vector<int>;
 
 class ChoiceGraph {
  public:
   struct Neighbor {
-    int operation = 0;
+    int instruction = 0;
     Nanoseconds delay = 0;
     int dependency = 0;  // Index in graph.dependencies.
   };
 
   // Keeps a reference to `graph`.
-  ChoiceGraph(const schedule::OperationGraph& graph, double blocking_power_w);
+  ChoiceGraph(const schedule::InstructionGraph& graph, double blocking_power_w);
 
-  int operations() const { return static_cast<int>(graph_.operations.size()); }
-  const schedule::OperationGraph& graph() const { return graph_; }
+  int instructions() const { return static_cast<int>(graph_.instructions.size()); }
+  const schedule::InstructionGraph& graph() const { return graph_; }
   // Fastest (and dearest) first.
-  std::span<const Candidate> candidates(int operation) const { return candidates_[Set(operation)]; }
-  std::span<const Neighbor> predecessors(int operation) const {
-    return predecessors_.Of(operation);
+  std::span<const Candidate> candidates(int instruction) const { return candidates_[Set(instruction)]; }
+  std::span<const Neighbor> predecessors(int instruction) const {
+    return predecessors_.Of(instruction);
   }
-  std::span<const Neighbor> successors(int operation) const { return successors_.Of(operation); }
+  std::span<const Neighbor> successors(int instruction) const { return successors_.Of(instruction); }
 
   // Sum of effective energies. What a plan costs besides is blocking power for its whole length.
   double EffectiveEnergy(const Choices& choices) const;
@@ -52,27 +52,27 @@ class ChoiceGraph {
   struct Neighbors {
     std::vector<int> first;
     std::vector<Neighbor> all;
-    std::span<const Neighbor> Of(int operation) const {
-      const auto i = static_cast<std::size_t>(operation);
+    std::span<const Neighbor> Of(int instruction) const {
+      const auto i = static_cast<std::size_t>(instruction);
       return {all.data() + first[i], all.data() + first[i + 1]};
     }
   };
   enum class Direction { kPredecessors, kSuccessors };
-  static Neighbors CollectNeighbors(const schedule::OperationGraph& graph, Direction direction);
+  static Neighbors CollectNeighbors(const schedule::InstructionGraph& graph, Direction direction);
 
-  std::size_t Set(int operation) const {
+  std::size_t Set(int instruction) const {
     return static_cast<std::size_t>(
-        graph_.operations[static_cast<std::size_t>(operation)].option_set);
+        graph_.instructions[static_cast<std::size_t>(instruction)].option_set);
   }
 
-  const schedule::OperationGraph& graph_;
+  const schedule::InstructionGraph& graph_;
   std::vector<std::vector<Candidate>> candidates_;  // [option set]
   Neighbors predecessors_;
   Neighbors successors_;
 };
 
-// When each operation starts if all start as soon, or as late, as the choices and the length allow.
-// Any mix of the two, the same for all operations, is a schedule, too.
+// When each instruction starts if all start as soon, or as late, as the choices and the length allow.
+// Any mix of the two, the same for all instructions, is a schedule, too.
 std::vector<Nanoseconds> EarliestStarts(const ChoiceGraph& graph, const Choices& choices);
 std::vector<Nanoseconds> LatestStarts(const ChoiceGraph& graph, const Choices& choices,
                                       Nanoseconds length);

@@ -15,8 +15,8 @@ using ::testing::ElementsAre;
 //   rank 0   0 ----> 2        0: 10, 20 or 30 ns (which costs more than 20 ns)
 //             \     ^         1: 5 ns, fixed, 4 ns after 0
 //   rank 1     > 1 /          2: 10 or 20 ns
-schedule::OperationGraph Diamond() {
-  schedule::OperationGraph graph;
+schedule::InstructionGraph Diamond() {
+  schedule::InstructionGraph graph;
   schedule::OptionSet three;
   three.options = {{3, {}, 10, 9.0, 1}, {2, {}, 20, 5.0, 1}, {1, {}, 30, 6.0, 1}};
   schedule::OptionSet fixed;
@@ -24,7 +24,7 @@ schedule::OperationGraph Diamond() {
   schedule::OptionSet two;
   two.options = {{2, {}, 10, 4.0, 1}, {1, {}, 20, 3.0, 1}};
   graph.option_sets = {three, fixed, two};
-  graph.operations = {{0, 0, 0}, {1, 1, 0}, {2, 0, 0}};
+  graph.instructions = {{0, 0, 0}, {1, 1, 0}, {2, 0, 0}};
   graph.dependencies = {{0, 2, 0}, {0, 1, 4}, {1, 2, 0}};
   graph.rank_orders = {{0, 2}, {1}};
   graph.rank_names = {"rank 0", "rank 1"};
@@ -32,7 +32,7 @@ schedule::OperationGraph Diamond() {
 }
 
 TEST(ChoiceGraph, CandidatesAreUsefulOptionsFastestFirst) {
-  const schedule::OperationGraph graph = Diamond();
+  const schedule::InstructionGraph graph = Diamond();
   const ChoiceGraph choices(graph, 0);
   ASSERT_EQ(choices.candidates(0).size(), 2U);  // 30 ns loses to 20 ns on both counts.
   EXPECT_EQ(choices.candidates(0)[0].option, 0);
@@ -47,17 +47,17 @@ TEST(ChoiceGraph, CandidatesAreUsefulOptionsFastestFirst) {
 }
 
 TEST(ChoiceGraph, AddsEnergiesAndNamesOptions) {
-  const schedule::OperationGraph graph = Diamond();
+  const schedule::InstructionGraph graph = Diamond();
   const ChoiceGraph choices(graph, 0.1e9);
   EXPECT_DOUBLE_EQ(choices.EffectiveEnergy({1, 0, 0}), (5 - 2.0) + (1 - 0.5) + (4 - 1.0));
   EXPECT_THAT(choices.Options({1, 0, 0}), ElementsAre(1, 0, 0));
 }
 
 TEST(ChoiceGraph, KnowsNeighborsBothWays) {
-  const schedule::OperationGraph graph = Diamond();
+  const schedule::InstructionGraph graph = Diamond();
   const ChoiceGraph choices(graph, 0);
   ASSERT_EQ(choices.successors(0).size(), 2U);
-  EXPECT_EQ(choices.successors(0)[1].operation, 1);
+  EXPECT_EQ(choices.successors(0)[1].instruction, 1);
   EXPECT_EQ(choices.successors(0)[1].delay, 4);
   EXPECT_EQ(choices.successors(0)[1].dependency, 1);
   ASSERT_EQ(choices.predecessors(2).size(), 2U);
@@ -66,7 +66,7 @@ TEST(ChoiceGraph, KnowsNeighborsBothWays) {
 }
 
 TEST(ChoiceGraph, SchedulesAsEarlyAndAsLate) {
-  const schedule::OperationGraph graph = Diamond();
+  const schedule::InstructionGraph graph = Diamond();
   const ChoiceGraph choices(graph, 0);
   // 10 ns, a delay of 4, 5 ns, 20 ns: 39 ns.
   EXPECT_THAT(EarliestStarts(choices, {0, 0, 1}), ElementsAre(0, 14, 19));
@@ -76,10 +76,10 @@ TEST(ChoiceGraph, SchedulesAsEarlyAndAsLate) {
 
 TEST(ChoiceGraphProperty, EarliestStartsAreTheEvaluators) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    const schedule::OperationGraph graph = RandomJob({.operations = 12}, seed);
+    const schedule::InstructionGraph graph = RandomJob({.instructions = 12}, seed);
     const ChoiceGraph choices(graph, RandomBlockingPower(seed));
     Choices chosen;
-    for (int i = 0; i < choices.operations(); ++i) {
+    for (int i = 0; i < choices.instructions(); ++i) {
       chosen.push_back(static_cast<int>((seed + 3 * At(i)) % choices.candidates(i).size()));
     }
     const Evaluation evaluation =

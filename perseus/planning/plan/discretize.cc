@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kSharpeningRounds = 4;
 constexpr int kMostTilts = 12;
-// Operations in all relaxations solved: about 0.7 s.
-constexpr int kMostRelaxedOperations = 24'000;
+// Instructions in all relaxations solved: about 0.7 s.
+constexpr int kMostRelaxedInstructions = 24'000;
 
 constexpr WindowSearch::Effort kFirstLook{8, 1'000};
 constexpr WindowSearch::Effort kLongSearch[] = {{10, 5'000}, {12, 20'000}, {14, 100'000}};
@@ -28,7 +28,7 @@ constexpr double kNotWorthIt = 1e-5;
 // Which tilt helps depends on the profile; per microbatch is the best single choice.
 Tilt TiltNumber(int number) {
   constexpr double kSizes[] = {0.1, 0.1, 0.1, 0.05, 0.2};
-  return {number % 3 == 2 ? TiltBy::kOperation : TiltBy::kMicrobatch,
+  return {number % 3 == 2 ? TiltBy::kGeneric : TiltBy::kMicrobatch,
           kSizes[At(number) % std::size(kSizes)], static_cast<std::uint64_t>(number)};
 }
 
@@ -76,7 +76,7 @@ class Best {
 
 double EffectiveBound(const frontier::Network& network, const frontier::Solution& solution) {
   double bound_j = ToJoules(solution.extra_energy);
-  for (std::int32_t i = 0; i < network.operations; ++i) {
+  for (std::int32_t i = 0; i < network.instructions; ++i) {
     bound_j += network.curve_of(network.arcs[At(i)]).least_effective_energy_j;
   }
   return bound_j;
@@ -93,7 +93,7 @@ Result<Choices> Discretize(const ChoiceGraph& graph, const frontier::Network& ne
   if (limits.effort == SearchEffort::kFirstLook) return best.choices();
 
   // Relaxed optima of large graphs take seconds each.
-  const int relaxations = kMostRelaxedOperations / graph.operations();
+  const int relaxations = kMostRelaxedInstructions / graph.instructions();
   const int rounds = std::min(kSharpeningRounds, relaxations - 1);
   const int tilts = rounds < 0 ? 0 : std::min(kMostTilts, relaxations / (rounds + 1));
   for (int i = 0; i < tilts && !best.good_enough(); ++i) {

@@ -36,7 +36,7 @@ TEST_F(DiscretizeTest, TheMoreEffortTheBetter) {
     EXPECT_LE(Energy(*full), Energy(*quick));
     for (const Choices& choices : {*quick, *full}) {
       const std::vector<Nanoseconds> starts = EarliestStarts(graph_, choices);
-      for (int i = 0; i < graph_.operations(); ++i) {
+      for (int i = 0; i < graph_.instructions(); ++i) {
         const auto at = static_cast<std::size_t>(i);
         const auto choice = static_cast<std::size_t>(choices[at]);
         EXPECT_LE(starts[at] + graph_.candidates(i)[choice].time, windows.length);
@@ -51,14 +51,14 @@ TEST_F(DiscretizeTest, TheSameInputGivesTheSamePlan) {
             *Discretize(graph_, planner_.network(), solution, {SearchEffort::kFull}));
 }
 
-TEST(Discretize, TakesAGraphOfFixedOperations) {
-  schedule::OperationGraph fixed;
+TEST(Discretize, TakesAGraphOfFixedInstructions) {
+  schedule::InstructionGraph fixed;
   schedule::OptionSet set;
   set.name = "fixed";
   set.kind = InstructionKind::kOptimizer;
   set.options = {{0, {}, 10, 1.0, 1}};
   fixed.option_sets = {set};
-  fixed.operations = {{0, 0, -1}};
+  fixed.instructions = {{0, 0, -1}};
   fixed.rank_orders = {{0}};
   fixed.rank_names = {"rank 0"};
   const Planner planner = *Planner::Create(fixed, {0, 0});

@@ -43,7 +43,7 @@ Evaluator::Timing Evaluator::Slowed(const profile::Option& option, double factor
   return {static_cast<Nanoseconds>(std::llround(time)), option.energy_j * factor};
 }
 
-Evaluator::Evaluator(const schedule::OperationGraph& graph, const ExecutionModel& model)
+Evaluator::Evaluator(const schedule::InstructionGraph& graph, const ExecutionModel& model)
     : graph_(graph), model_(model), dependencies_(graph.dependencies.size()) {
   std::map<Knobs, int> settings;
   for (const schedule::OptionSet& set : graph.option_sets) {
@@ -64,7 +64,7 @@ Evaluator::Evaluator(const schedule::OperationGraph& graph, const ExecutionModel
       std::sort(order.begin(), order.end());
     }
   }
-  first_dependency_.assign(graph.operations.size() + 1, 0);
+  first_dependency_.assign(graph.instructions.size() + 1, 0);
   for (const schedule::Dependency& dependency : graph.dependencies) {
     ++first_dependency_[At(dependency.to) + 1];
   }
@@ -95,28 +95,28 @@ int Evaluator::OptionNearest(int option_set, int setting) const {
   return below_by < above_by ? below->second : above->second;
 }
 
-// The operation starts before its clock has landed.
-void Evaluator::RunAtPreviousClock(int operation, const Timing& wanted, int wanted_setting,
+// The instruction starts before its clock has landed.
+void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_setting,
                                    Clock& clock, Nanoseconds start, const Variation& variation,
                                    Evaluation& evaluation) const {
-  const int set = graph_.operations[At(operation)].option_set;
+  const int set = graph_.instructions[At(instruction)].option_set;
   // Most profiles have the same clocks for all: then settings are numbered as the options are.
   const std::vector<int>& settings = setting_of_option_[At(set)];
   const auto same = At(clock.setting);
   const int previous_index = same < settings.size() && settings[same] == clock.setting
                                  ? clock.setting
                                  : OptionNearest(set, clock.setting);
-  const double factor = variation.time_factors.empty() ? 1 : variation.time_factors[At(operation)];
+  const double factor = variation.time_factors.empty() ? 1 : variation.time_factors[At(instruction)];
   const Timing previous = Slowed(graph_.option_sets[At(set)].options[At(previous_index)], factor);
   if (clock.pending != wanted_setting) {
     clock.pending = wanted_setting;
     clock.lands =
         start + (variation.switch_latencies.empty() ? model_.switch_latency
-                                                    : variation.switch_latencies[At(operation)]);
+                                                    : variation.switch_latencies[At(instruction)]);
   }
   const Nanoseconds wait = clock.lands - start;
-  Nanoseconds& duration = evaluation.durations[At(operation)];
-  double& energy_j = evaluation.energies_j[At(operation)];
+  Nanoseconds& duration = evaluation.durations[At(instruction)];
+  double& energy_j = evaluation.energies_j[At(instruction)];
   if (wait >= previous.time) {
     duration = previous.time;
     energy_j = previous.energy_j;
@@ -134,17 +134,17 @@ Evaluation Evaluator::Evaluate(std::span<const int> options) const {
 }
 
 Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& variation) const {
-  const std::size_t operations = graph_.operations.size();
+  const std::size_t instructions = graph_.instructions.size();
   Evaluation evaluation;
-  evaluation.starts.assign(operations, 0);
-  evaluation.durations.assign(operations, 0);
-  evaluation.energies_j.assign(operations, 0);
+  evaluation.starts.assign(instructions, 0);
+  evaluation.durations.assign(instructions, 0);
+  evaluation.energies_j.assign(instructions, 0);
   evaluation.rank_switches.assign(graph_.rank_orders.size(), 0);
   std::vector<Clock> clocks(graph_.rank_orders.size());
   Nanoseconds busy = 0;
-  for (int i = 0; At(i) < operations; ++i) {
-    const schedule::Operation& operation = graph_.operations[At(i)];
-    const schedule::OptionSet& set = graph_.option_sets[At(operation.option_set)];
+  for (int i = 0; At(i) < instructions; ++i) {
+    const schedule::InstructionNode& instruction = graph_.instructions[At(i)];
+    const schedule::OptionSet& set = graph_.option_sets[At(instruction.option_set)];
     const double factor = variation.time_factors.empty() ? 1 : variation.time_factors[At(i)];
     const profile::Option& measured = set.options[At(options[At(i)])];
     const Timing option = Slowed(measured, factor);
@@ -158,13 +158,13 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
     evaluation.durations[At(i)] = option.time;
     evaluation.energies_j[At(i)] = option.energy_j;
     if (set.options.size() > 1) {
-      Clock& clock = clocks[At(operation.rank)];
-      const int wanted = setting_of_option_[At(operation.option_set)][At(options[At(i)])];
+      Clock& clock = clocks[At(instruction.rank)];
+      const int wanted = setting_of_option_[At(instruction.option_set)][At(options[At(i)])];
       clock.Settle(start);
       if (clock.setting == kNoSetting) clock.setting = wanted;
       if (clock.setting != wanted) {
         ++evaluation.switches;
-        ++evaluation.rank_switches[At(operation.rank)];
+        ++evaluation.rank_switches[At(instruction.rank)];
         if (model_.switch_latency > 0) {
           RunAtPreviousClock(i, option, wanted, clock, start, variation, evaluation);
           clock.Settle(start + evaluation.durations[At(i)]);
@@ -176,14 +176,14 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
       }
     }
     busy += evaluation.durations[At(i)];
-    evaluation.operation_energy_j += evaluation.energies_j[At(i)];
+    evaluation.instruction_energy_j += evaluation.energies_j[At(i)];
     evaluation.time = std::max(evaluation.time, start + evaluation.durations[At(i)]);
   }
   const auto ranks = static_cast<Femtojoules>(graph_.rank_orders.size());
   // The time of all ranks together fits 64 bits only if they are few.
   const auto waiting = static_cast<double>(ranks * evaluation.time - busy);
   evaluation.blocking_energy_j = model_.blocking_power_w * (waiting / kNanosecondsPerSecond);
-  evaluation.energy_j = evaluation.operation_energy_j + evaluation.blocking_energy_j;
+  evaluation.energy_j = evaluation.instruction_energy_j + evaluation.blocking_energy_j;
   return evaluation;
 }
 

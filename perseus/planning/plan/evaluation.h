@@ -1,19 +1,19 @@
 // What a plan really takes and costs: the measured options it names, laid end to end.
 //
-// Every rank runs its operations in order; an operation starts when its predecessors have ended
+// Every rank runs its instructions in order; an instruction starts when its predecessors have ended
 // (and their delays have passed). While a rank of the graph waits, before, between or after its
-// operations, it draws the blocking power, until the last rank has finished:
+// instructions, it draws the blocking power, until the last rank has finished:
 //
-//     E = sum of operations' energies + P * (ranks * T - sum of operations' durations)
+//     E = sum of instructions' energies + P * (ranks * T - sum of instructions' durations)
 //
-// Switching latency. The clock of an operation is requested when the operation begins. Until the
-// switch lands, `switch_latency` later, the operation advances at the rank's previous clock: after
+// Switching latency. The clock of an instruction is requested when the instruction begins. Until the
+// switch lands, `switch_latency` later, the instruction advances at the rank's previous clock: after
 // the latency L at an option that takes t' the fraction L/t' is done (and L/t' of that option's
-// energy spent), and the rest runs at the operation's own option. Where L covers all of it, the
-// whole operation runs at the previous clock, and the switch lands later unless another request
-// replaces it. The first operation of a rank finds its clock already set (by the iteration before).
-// Fixed operations (those with one option) leave the clock alone. If the previous clock was never
-// measured for this operation, the measured option whose frequency is nearest stands for it.
+// energy spent), and the rest runs at the instruction's own option. Where L covers all of it, the
+// whole instruction runs at the previous clock, and the switch lands later unless another request
+// replaces it. The first instruction of a rank finds its clock already set (by the iteration before).
+// Fixed instructions (those with one option) leave the clock alone. If the previous clock was never
+// measured for this instruction, the measured option whose frequency is nearest stands for it.
 //
 // What runs under a latency is a mix of two options, so the relaxation's bound holds for it, too.
 #pragma once
@@ -23,18 +23,18 @@
 #include <vector>
 
 #include "perseus/base/units.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::plan {
 
 struct Evaluation {
   Nanoseconds time = 0;  // Of the iteration.
-  double energy_j = 0;   // Of all ranks; operation_energy_j + blocking_energy_j.
-  double operation_energy_j = 0;
+  double energy_j = 0;   // Of all ranks; instruction_energy_j + blocking_energy_j.
+  double instruction_energy_j = 0;
   double blocking_energy_j = 0;
-  int switches = 0;                // How often an operation finds its rank at another clock.
+  int switches = 0;                // How often an instruction finds its rank at another clock.
   std::vector<int> rank_switches;  // The same by rank.
-  // Per operation.
+  // Per instruction.
   std::vector<Nanoseconds> starts;
   std::vector<Nanoseconds> durations;
   std::vector<double> energies_j;
@@ -47,7 +47,7 @@ struct ExecutionModel {
   Nanoseconds switch_latency = 0;  // From request to effect.
 };
 
-// How one execution differs from what was measured, per operation. An empty list: not at all.
+// How one execution differs from what was measured, per instruction. An empty list: not at all.
 // As for CheckDurations, what it makes of all durations has to fit 64 bits of nanoseconds.
 struct Variation {
   std::vector<double> time_factors;           // It takes so many times as long, at the same power.
@@ -60,10 +60,10 @@ struct Variation {
 // Thread safety: const methods may be called from several threads.
 class Evaluator {
  public:
-  // Requires graph.operations in topological order, and CheckDurations(graph).
-  Evaluator(const schedule::OperationGraph& graph, const ExecutionModel& model);
+  // Requires graph.instructions in topological order, and CheckDurations(graph).
+  Evaluator(const schedule::InstructionGraph& graph, const ExecutionModel& model);
 
-  // `options[i]` is the option of operation i, as an index into its option set, in range.
+  // `options[i]` is the option of instruction i, as an index into its option set, in range.
   Evaluation Evaluate(std::span<const int> options) const;
   // The same when things vary: for the emulator.
   Evaluation Evaluate(std::span<const int> options, const Variation& variation) const;
@@ -73,11 +73,11 @@ class Evaluator {
   struct Timing;  // What an option takes and costs.
 
   static Timing Slowed(const profile::Option& option, double factor);
-  void RunAtPreviousClock(int operation, const Timing& wanted, int wanted_setting, Clock& clock,
+  void RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_setting, Clock& clock,
                           Nanoseconds start, const Variation& variation,
                           Evaluation& evaluation) const;
 
-  const schedule::OperationGraph& graph_;
+  const schedule::InstructionGraph& graph_;
   ExecutionModel model_;
   // The option of that setting, or else the first of those whose frequency is nearest.
   int OptionNearest(int option_set, int setting) const;
@@ -87,7 +87,7 @@ class Evaluator {
   std::vector<double> frequency_mhz_of_setting_;
   // [option set]: frequency (MHz) and index of its options, in this order. Only under a latency.
   std::vector<std::vector<std::pair<double, int>>> by_frequency_;
-  std::vector<int> first_dependency_;  // By the operation that waits.
+  std::vector<int> first_dependency_;  // By the instruction that waits.
   std::vector<schedule::Dependency> dependencies_;
 };
 

@@ -28,13 +28,13 @@ schedule::OptionSet Fixed(Nanoseconds time, double energy_j) {
   return set;
 }
 
-// Operation i is of set i; all on one rank, in order.
-schedule::OperationGraph OneRank(std::vector<schedule::OptionSet> sets) {
-  schedule::OperationGraph graph;
+// InstructionNode i is of set i; all on one rank, in order.
+schedule::InstructionGraph OneRank(std::vector<schedule::OptionSet> sets) {
+  schedule::InstructionGraph graph;
   graph.rank_orders.resize(1);
   graph.rank_names = {"rank 0"};
   for (int i = 0; i < static_cast<int>(sets.size()); ++i) {
-    graph.operations.push_back({i, 0, -1});
+    graph.instructions.push_back({i, 0, -1});
     graph.rank_orders[0].push_back(i);
     if (i > 0) graph.dependencies.push_back({i - 1, i, 0});
   }
@@ -48,10 +48,10 @@ constexpr int kSlow = 1;
 //   rank 0   [F 10 ms]                    [B 20 ms]
 //   rank 1            . 2 ms  [F 20 ms]. 2 ms
 //
-TEST(Evaluate, LaysOperationsEndToEndAndCountsWaiting) {
-  schedule::OperationGraph graph;
+TEST(Evaluate, LaysInstructionsEndToEndAndCountsWaiting) {
+  schedule::InstructionGraph graph;
   graph.option_sets = {TwoSpeeds()};
-  graph.operations = {{0, 0, 0}, {0, 1, 0}, {0, 0, 0}};
+  graph.instructions = {{0, 0, 0}, {0, 1, 0}, {0, 0, 0}};
   graph.dependencies = {{0, 2, 0}, {0, 1, 2 * kMillisecond}, {1, 2, 2 * kMillisecond}};
   graph.rank_orders = {{0, 2}, {1}};
   graph.rank_names = {"rank 0", "rank 1"};
@@ -63,7 +63,7 @@ TEST(Evaluate, LaysOperationsEndToEndAndCountsWaiting) {
               ElementsAre(10 * kMillisecond, 20 * kMillisecond, 20 * kMillisecond));
   EXPECT_THAT(evaluation.energies_j, ElementsAre(2.0, 1.0, 1.0));
   EXPECT_EQ(evaluation.time, 54 * kMillisecond);
-  EXPECT_DOUBLE_EQ(evaluation.operation_energy_j, 4.0);
+  EXPECT_DOUBLE_EQ(evaluation.instruction_energy_j, 4.0);
   // Rank 0 waits 24 ms in the middle, rank 1 12 ms before and 22 ms after: 58 ms at 50 W.
   EXPECT_DOUBLE_EQ(evaluation.blocking_energy_j, 2.9);
   EXPECT_DOUBLE_EQ(evaluation.energy_j, 6.9);
@@ -72,7 +72,7 @@ TEST(Evaluate, LaysOperationsEndToEndAndCountsWaiting) {
 }
 
 TEST(Evaluate, AnEmptyRankWaitsTheWholeTime) {
-  schedule::OperationGraph graph = OneRank({TwoSpeeds()});
+  schedule::InstructionGraph graph = OneRank({TwoSpeeds()});
   graph.rank_orders.emplace_back();
   graph.rank_names.emplace_back("idle");
   const Evaluation evaluation = Evaluator(graph, {50, 0}).Evaluate(std::vector{kFast});
@@ -80,7 +80,7 @@ TEST(Evaluate, AnEmptyRankWaitsTheWholeTime) {
 }
 
 TEST(Evaluate, IsSilentAboutSwitchesWhereAllRunAtOneClock) {
-  const schedule::OperationGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
+  const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
   const Evaluation evaluation =
       Evaluator(graph, {50, 5 * kMillisecond}).Evaluate(std::vector{kSlow, kSlow, kSlow});
   EXPECT_EQ(evaluation.switches, 0);
@@ -102,7 +102,7 @@ class SwitchLatency : public ::testing::TestWithParam<LatencyCase> {};
 // All on one rank, back to back.
 TEST_P(SwitchLatency, BlendsTheTwoOptions) {
   const LatencyCase& expected = GetParam();
-  const schedule::OperationGraph graph =
+  const schedule::InstructionGraph graph =
       OneRank(std::vector<schedule::OptionSet>(expected.options.size(), TwoSpeeds()));
   const Evaluation evaluation = Evaluator(graph, {0, expected.latency}).Evaluate(expected.options);
   EXPECT_EQ(evaluation.durations, expected.durations);
@@ -116,7 +116,7 @@ constexpr Nanoseconds kTwenty = 20 * kMillisecond;
 INSTANTIATE_TEST_SUITE_P(
     Latencies, SwitchLatency,
     ::testing::Values(
-        // The first operation finds its clock set, whichever it is.
+        // The first instruction finds its clock set, whichever it is.
         LatencyCase{"first", 5 * kMillisecond, {kSlow}, {kTwenty}, {1}, 0},
         // 4 ms at 1000 MHz are 4/10 of the work; the rest takes 6/10 of 20 ms.
         LatencyCase{"down",
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
                     {kTwenty, 12 * kMillisecond},
                     {1, 0.2 * 1 + 0.8 * 2},
                     1},
-        // Exactly as long as the operation takes: all of it at the previous clock.
+        // Exactly as long as the instruction takes: all of it at the previous clock.
         LatencyCase{"all of it", kTen, {kFast, kSlow}, {kTen, kTen}, {2, 2}, 1},
         // 14 ms: the second runs at 1000 MHz throughout; the third still waits 4 ms for the same
         // request.
@@ -173,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(SwitchLatencyOf, APendingSwitchIsReplaced) {
   schedule::OptionSet three = TwoSpeeds();
   three.options.insert(three.options.begin() + 1, {750, {}, 14 * kMillisecond, 1.4, 1});
-  const schedule::OperationGraph graph = OneRank({three, three, three});
+  const schedule::InstructionGraph graph = OneRank({three, three, three});
   // 12 ms: the second runs at 1000 MHz for its 10 ms; 2 ms before its switch to 500 MHz would land
   // the third asks for 750 MHz, which lands 12 ms later, after the third's 10 ms.
   const Evaluation evaluation =
@@ -184,7 +184,7 @@ TEST(SwitchLatencyOf, APendingSwitchIsReplaced) {
 
 //   [1000 MHz][500 MHz requested]..gap..[500 MHz]
 TEST(SwitchLatencyOf, APendingSwitchLandsInTheGap) {
-  schedule::OperationGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
+  schedule::InstructionGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
   graph.dependencies[1].delay = 5 * kMillisecond;
   const Evaluation evaluation =
       Evaluator(graph, {0, 14 * kMillisecond}).Evaluate(std::vector{kFast, kSlow, kSlow});
@@ -192,8 +192,8 @@ TEST(SwitchLatencyOf, APendingSwitchLandsInTheGap) {
   EXPECT_EQ(evaluation.switches, 1);
 }
 
-TEST(SwitchLatencyOf, FixedOperationsLeaveTheClockAlone) {
-  const schedule::OperationGraph graph = OneRank({TwoSpeeds(), Fixed(3 * kMillisecond, 0.5), TwoSpeeds()});
+TEST(SwitchLatencyOf, FixedInstructionsLeaveTheClockAlone) {
+  const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), Fixed(3 * kMillisecond, 0.5), TwoSpeeds()});
   const Evaluation same = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{1, 0, 1});
   EXPECT_THAT(same.durations, ElementsAre(kTwenty, 3 * kMillisecond, kTwenty));
   EXPECT_EQ(same.switches, 0);
@@ -203,8 +203,8 @@ TEST(SwitchLatencyOf, FixedOperationsLeaveTheClockAlone) {
   EXPECT_EQ(down.switches, 1);
 }
 
-TEST(SwitchLatencyOf, AFixedOperationMayComeFirst) {
-  const schedule::OperationGraph graph = OneRank({Fixed(3 * kMillisecond, 0.5), TwoSpeeds()});
+TEST(SwitchLatencyOf, AFixedInstructionMayComeFirst) {
+  const schedule::InstructionGraph graph = OneRank({Fixed(3 * kMillisecond, 0.5), TwoSpeeds()});
   const Evaluation evaluation =
       Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{0, kSlow});
   EXPECT_THAT(evaluation.durations, ElementsAre(3 * kMillisecond, kTwenty));
@@ -214,7 +214,7 @@ TEST(SwitchLatencyOf, AFixedOperationMayComeFirst) {
 TEST(SwitchLatencyOf, TheNearestFrequencyStandsInForOneNeverMeasured) {
   schedule::OptionSet coarse;  // 1000 MHz was never measured; 900 MHz is nearer than 400.
   coarse.options = {{900, {}, 8 * kMillisecond, 1.6, 1}, {400, {}, 16 * kMillisecond, 0.8, 1}};
-  const schedule::OperationGraph graph = OneRank({TwoSpeeds(), coarse});
+  const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), coarse});
   const Evaluation evaluation =
       Evaluator(graph, {0, 2 * kMillisecond}).Evaluate(std::vector{kFast, 1});
   // 2 of 8 ms at 900 MHz, the rest at 400.
@@ -234,9 +234,9 @@ TEST(SwitchLatencyOf, OfSeveralNearestTheFirstStandsIn) {
   schedule::OptionSet previous;
   previous.options = {option(1000, 1), option(1100, 1), option(1100, 9), option(100, 1),
                       option(9000, 1), option(901, 1),  option(1500, 1)};
-  const schedule::OperationGraph graph = OneRank({previous, many});
+  const schedule::InstructionGraph graph = OneRank({previous, many});
   const auto stand_in_for = [&](int present) {
-    // So long a latency that all of the second operation runs at the first one's clock.
+    // So long a latency that all of the second instruction runs at the first one's clock.
     const Evaluator evaluator(graph, {0, 20 * kMillisecond});
     return evaluator.Evaluate(std::vector{present, 0}).energies_j[1];
   };
@@ -249,15 +249,15 @@ TEST(SwitchLatencyOf, OfSeveralNearestTheFirstStandsIn) {
   EXPECT_EQ(stand_in_for(6), 1500 + 1);
 }
 
-// Each operation with clocks of its own: a table of what stands in for what would take 7 GB.
+// Each instruction with clocks of its own: a table of what stands in for what would take 7 GB.
 TEST(SwitchLatencyOf, AnyNumberOfClocksIsFine) {
   std::vector<schedule::OptionSet> sets(30'000, TwoSpeeds());
   for (std::size_t i = 0; i < sets.size(); ++i) {
     for (profile::Option& option : sets[i].options) option.frequency_mhz += 0.001 * static_cast<double>(i);
   }
-  const schedule::OperationGraph graph = OneRank(std::move(sets));
+  const schedule::InstructionGraph graph = OneRank(std::move(sets));
   const Evaluation evaluation =
-      Evaluator(graph, {0, kTwenty}).Evaluate(std::vector<int>(graph.operations.size(), kFast));
+      Evaluator(graph, {0, kTwenty}).Evaluate(std::vector<int>(graph.instructions.size(), kFast));
   EXPECT_EQ(evaluation.switches, 29'999);
   EXPECT_EQ(evaluation.time, 30'000 * kTen);
 }
@@ -265,7 +265,7 @@ TEST(SwitchLatencyOf, AnyNumberOfClocksIsFine) {
 TEST(SwitchLatencyOf, OtherKnobsAreSwitchedToo) {
   schedule::OptionSet set;
   set.options = {{1000, {8}, 10 * kMillisecond, 2.0, 1}, {1000, {4}, 20 * kMillisecond, 1.0, 1}};
-  const schedule::OperationGraph graph = OneRank({set, set});
+  const schedule::InstructionGraph graph = OneRank({set, set});
   const Evaluation evaluation = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{0, 1});
   EXPECT_THAT(evaluation.durations, ElementsAre(kTen, 16 * kMillisecond));
   EXPECT_EQ(evaluation.switches, 1);
@@ -276,9 +276,9 @@ TEST(EvaluateProperty, HoldsOnRandomJobs) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
-    const schedule::OperationGraph graph = RandomJob({.shape = shape, .operations = 16}, seed);
+    const schedule::InstructionGraph graph = RandomJob({.shape = shape, .instructions = 16}, seed);
     std::vector<int> options;
-    for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+    for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
       const auto count = graph.options_of(static_cast<int>(i)).options.size();
       options.push_back(static_cast<int>((seed + 7 * i) % count));
     }
@@ -286,7 +286,7 @@ TEST(EvaluateProperty, HoldsOnRandomJobs) {
     for (const Nanoseconds latency : {Nanoseconds{0}, kMillisecond / 2, 3 * kMillisecond}) {
       const Evaluation evaluation = Evaluator(graph, {power_w, latency}).Evaluate(options);
       EXPECT_DOUBLE_EQ(evaluation.energy_j,
-                       evaluation.operation_energy_j + evaluation.blocking_energy_j);
+                       evaluation.instruction_energy_j + evaluation.blocking_energy_j);
       const auto ranks = static_cast<double>(graph.rank_orders.size());
       double energy_j = ranks * power_w * ToSeconds(evaluation.time);
       Nanoseconds last = 0;

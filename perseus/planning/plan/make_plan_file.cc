@@ -22,7 +22,7 @@ std::map<std::pair<int, int>, int> StagesByPlace(const schedule::Schedule& sched
 }  // namespace
 
 plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan, plan_file::PlannedJob job) {
-  const schedule::OperationGraph& graph = planner.graph();
+  const schedule::InstructionGraph& graph = planner.graph();
   const Evaluation& evaluation = plan.evaluation;
   plan_file::PlanFile file{.job = std::move(job),
                 .other_knob_names = graph.other_knob_names,
@@ -40,12 +40,12 @@ plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan, plan_
     plan_file::PlannedRank& planned = file.ranks.emplace_back();
     planned.name = graph.rank_names[rank];
     planned.instructions.reserve(graph.rank_orders[rank].size());
-    for (int operation : graph.rank_orders[rank]) {
-      const auto i = static_cast<std::size_t>(operation);
-      const schedule::OptionSet& set = graph.options_of(operation);
+    for (int node : graph.rank_orders[rank]) {
+      const auto i = static_cast<std::size_t>(node);
+      const schedule::OptionSet& set = graph.options_of(node);
       plan_file::PlannedInstruction instruction;
       instruction.kind = set.kind;
-      instruction.microbatch = graph.operations[i].microbatch;
+      instruction.microbatch = graph.instructions[i].microbatch;
       instruction.start = evaluation.starts[i];
       instruction.duration = evaluation.durations[i];
       instruction.energy_j = evaluation.energies_j[i];
@@ -54,7 +54,7 @@ plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan, plan_
         instruction.frequency_mhz = option.frequency_mhz;
         instruction.knobs = option.other_knobs;
       }
-      if (set.kind == InstructionKind::kOperation) instruction.name = set.name;
+      if (set.kind == InstructionKind::kGeneric) instruction.name = set.name;
       if (IsComputation(set.kind)) {
         instruction.stage = stages.at({set.stage, set.chunk});
         instruction.chunk = set.chunk;

@@ -20,7 +20,7 @@ Microwatts BlockingPrice(const ExecutionModel& model, int ranks) {
       std::floor(model.blocking_power_w * static_cast<double>(ranks) * kMicrowattsPerWatt));
 }
 
-// Flows reach the blocking price plus all that the operations could save, and the solvers take no
+// Flows reach the blocking price plus all that the instructions could save, and the solvers take no
 // more than BuildNetwork allows the latter alone.
 constexpr double kMostPriceW = static_cast<double>(Microwatts{1} << 59) / kMicrowattsPerWatt;
 
@@ -31,22 +31,22 @@ Result<void> CheckBlockingPower(const ExecutionModel& model, int ranks, double c
       "planner's microwatts (check the blocking power, in watts, and the GPUs per stage)",
       model.blocking_power_w, ranks,
       could_save_w > 0
-          ? fmt::format(", with {:.0f} W that their operations could save,", could_save_w)
+          ? fmt::format(", with {:.0f} W that their instructions could save,", could_save_w)
           : "",
       kMostPriceW);
 }
 
-// The most that all operations together save by each second they are given.
+// The most that all instructions together save by each second they are given.
 double SteepestSavingW(const frontier::Network& network) {
   Microwatts sum = 0;  // BuildNetwork has checked that it fits.
-  for (std::int32_t i = 0; i < network.operations; ++i) {
+  for (std::int32_t i = 0; i < network.instructions; ++i) {
     const profile::Curve& curve = network.curve_of(network.arcs[static_cast<std::size_t>(i)]);
     if (!curve.slopes.empty()) sum += curve.slopes.front();
   }
   return ToWatts(sum);
 }
 
-Result<std::vector<profile::Curve>> HullsOf(const schedule::OperationGraph& graph, double blocking_power_w,
+Result<std::vector<profile::Curve>> HullsOf(const schedule::InstructionGraph& graph, double blocking_power_w,
                                    Planner::FewOptions few) {
   std::vector<profile::Curve> curves;
   for (const schedule::OptionSet& set : graph.option_sets) {
@@ -87,7 +87,7 @@ double Frontier::BoundAt(Nanoseconds time) const {
   return fast.bound_j + part * (slow.bound_j - fast.bound_j);
 }
 
-Result<Planner> Planner::Create(schedule::OperationGraph graph, const ExecutionModel& model, FewOptions few) {
+Result<Planner> Planner::Create(schedule::InstructionGraph graph, const ExecutionModel& model, FewOptions few) {
   Planner planner;
   planner.graph_ = std::move(graph);
   planner.model_ = model;
@@ -105,9 +105,9 @@ Result<Planner> Planner::Create(schedule::OperationGraph graph, const ExecutionM
   planner.baseline_ = Evaluator(planner.graph_, model).Evaluate(BaselineOptions(planner.graph_));
   planner.least_time_ = frontier::EarliestTimes(
       planner.network_, frontier::Pace::kFastest)[static_cast<std::size_t>(planner.network_.sink)];
-  for (const schedule::Operation& operation : planner.graph_.operations) {
+  for (const schedule::InstructionNode& instruction : planner.graph_.instructions) {
     planner.least_effective_energy_j_ +=
-        (*curves)[static_cast<std::size_t>(operation.option_set)].least_effective_energy_j;
+        (*curves)[static_cast<std::size_t>(instruction.option_set)].least_effective_energy_j;
   }
   return planner;
 }

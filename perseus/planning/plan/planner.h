@@ -1,4 +1,4 @@
-// From an operation graph to the frontier and to plans with certificates.
+// From an instruction graph to the frontier and to plans with certificates.
 //
 //   Result<Planner> planner = Planner::Create(graph, model);
 //   Result<Frontier> frontier = planner->ComputeFrontier();
@@ -16,7 +16,7 @@
 #include "perseus/base/result.h"
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/network.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/plan/discretize.h"
 #include "perseus/planning/plan/evaluation.h"
 
@@ -27,7 +27,7 @@ namespace perseus::plan {
 struct FrontierPoint {
   Nanoseconds time = 0;
   double bound_j = 0;
-  // Marginal price of time: what operations save per second that the iteration is given, just
+  // Marginal price of time: what instructions save per second that the iteration is given, just
   // above `time` (in watts). Waiting for that second costs ranks * blocking power, so energy falls
   // with time while price_w exceeds that, and rises after.
   double price_w = 0;
@@ -47,7 +47,7 @@ struct Frontier {
 struct Plan {
   std::string target;        // What was asked for, in words: "no slowdown", "deadline 2.9 s".
   Nanoseconds deadline = 0;  // evaluation.time <= deadline, always.
-  std::vector<int> options;  // Per operation, an index into its option set.
+  std::vector<int> options;  // Per instruction, an index into its option set.
   Evaluation evaluation;     // On the measured options, under the model's switching latency.
   // The certificate: no plan for this profile that meets the deadline costs less.
   double lower_bound_j = 0;
@@ -67,10 +67,10 @@ class Planner {
   enum class FewOptions { kRefuse, kAccept };
   // Fails (kInput) if an option set has too few useful options, naming it, or if numbers overflow,
   // naming the input that is too large.
-  static Result<Planner> Create(schedule::OperationGraph graph, const ExecutionModel& model,
+  static Result<Planner> Create(schedule::InstructionGraph graph, const ExecutionModel& model,
                                 FewOptions few = FewOptions::kRefuse);
 
-  const schedule::OperationGraph& graph() const { return graph_; }
+  const schedule::InstructionGraph& graph() const { return graph_; }
   const ExecutionModel& model() const { return model_; }
   const frontier::Network& network() const { return network_; }
   const Evaluation& baseline() const { return baseline_; }
@@ -123,12 +123,12 @@ class Planner {
                             const SearchLimits& limits) const;
   Result<Plan> Evaluated(Plan plan) const;
 
-  schedule::OperationGraph graph_;
+  schedule::InstructionGraph graph_;
   ExecutionModel model_;
   frontier::Network network_;
   Evaluation baseline_;
   Nanoseconds least_time_ = 0;
-  double least_effective_energy_j_ = 0;  // Sum over operations, each at its cheapest.
+  double least_effective_energy_j_ = 0;  // Sum over instructions, each at its cheapest.
 };
 
 }  // namespace perseus::plan

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 // Sums of a few dozen joules in doubles, and prices rounded to microwatts.
 constexpr double kRounding = 1e-9;
 
-Planner MakePlanner(schedule::OperationGraph graph, const ExecutionModel& model) {
+Planner MakePlanner(schedule::InstructionGraph graph, const ExecutionModel& model) {
   Result<Planner> planner = Planner::Create(std::move(graph), model);
   EXPECT_TRUE(planner) << planner.error().message;
   return *std::move(planner);
@@ -32,13 +32,13 @@ Nanoseconds SlowestTime(const Planner& planner) {
 
 Planner Synthetic() { return MakePlanner(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0}); }
 
-// One rank, one operation after the other, with these options each.
-schedule::OperationGraph Chain(std::vector<schedule::OptionSet> sets) {
-  schedule::OperationGraph graph;
+// One rank, one instruction after the other, with these options each.
+schedule::InstructionGraph Chain(std::vector<schedule::OptionSet> sets) {
+  schedule::InstructionGraph graph;
   graph.rank_orders.resize(1);
   graph.rank_names = {"rank 0"};
   for (int i = 0; i < static_cast<int>(sets.size()); ++i) {
-    graph.operations.push_back({i, 0, 0});
+    graph.instructions.push_back({i, 0, 0});
     graph.rank_orders[0].push_back(i);
     if (i > 0) graph.dependencies.push_back({i - 1, i, 0});
   }
@@ -90,7 +90,7 @@ void CompareWithAll(const JobSpec& spec, std::uint64_t seed, Agreement& agreemen
 TEST(PlanForProperty, NoCombinationBeatsTheBoundOfATinyPipeline) {
   Agreement agreement;
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
-    JobSpec spec{.shape = JobShape::kPipeline, .operations = 8, .options = 3};
+    JobSpec spec{.shape = JobShape::kPipeline, .instructions = 8, .options = 3};
     if (seed % 3 == 0) spec.times = JobSpec::Times::kMilliseconds;
     CompareWithAll(spec, seed, agreement);
   }
@@ -101,7 +101,7 @@ TEST(PlanForProperty, NoCombinationBeatsTheBoundOfATinyPipeline) {
 TEST(PlanForProperty, NoCombinationBeatsTheBoundOfATinyGraph) {
   Agreement agreement;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    JobSpec spec{.operations = 6};
+    JobSpec spec{.instructions = 6};
     if (seed % 3 == 0) spec.times = JobSpec::Times::kMilliseconds;
     if (seed % 3 == 1) spec.times = JobSpec::Times::kNanoseconds;
     CompareWithAll(spec, seed, agreement);
@@ -114,7 +114,7 @@ TEST(ComputeFrontierProperty, GivesTheBoundOfEveryPlan) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
-    const Planner planner = MakePlanner(RandomJob({.shape = shape, .operations = 16}, seed),
+    const Planner planner = MakePlanner(RandomJob({.shape = shape, .instructions = 16}, seed),
                                         {RandomBlockingPower(seed), 0});
     const Result<Frontier> frontier = planner.ComputeFrontier();
     ASSERT_TRUE(frontier) << frontier.error().message;
@@ -136,7 +136,7 @@ TEST(ComputeFrontierProperty, IsConvexAndFallsUntilItsLeast) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
-    const Planner planner = MakePlanner(RandomJob({.shape = shape, .operations = 24}, seed),
+    const Planner planner = MakePlanner(RandomJob({.shape = shape, .instructions = 24}, seed),
                                         {RandomBlockingPower(seed), 0});
     const Result<Frontier> frontier = planner.ComputeFrontier();
     ASSERT_TRUE(frontier);
@@ -269,11 +269,11 @@ TEST(Create, AcceptsThemWhereAskedToAndLeavesThemAtTheirOption) {
 
 // What waiting costs all ranks together must fit 64 bits, with room for the solvers' flows.
 TEST(Create, RefusesABlockingPowerTooLargeForItsIntegers) {
-  schedule::OperationGraph graph = Chain({Computation(
+  schedule::InstructionGraph graph = Chain({Computation(
       "stage 0 forward", {{1400, {}, 10'000'000, 4.0, 1}, {1200, {}, 13'000'000, 3.5, 1}})});
   for (const double power_w : {1e11, 6e11, 1e30, std::numeric_limits<double>::infinity(),
                                std::numeric_limits<double>::quiet_NaN()}) {
-    schedule::OperationGraph ranks = graph;
+    schedule::InstructionGraph ranks = graph;
     ranks.rank_orders.resize(100);
     ranks.rank_names.resize(100);
     const Result<Planner> planner = Planner::Create(ranks, {power_w, 0});
@@ -282,18 +282,18 @@ TEST(Create, RefusesABlockingPowerTooLargeForItsIntegers) {
     EXPECT_THAT(planner.error().message,
                 AllOf(HasSubstr("a blocking power of"), HasSubstr("on each of 100 ranks")));
   }
-  // Just below the limit alone; beyond it with the slope of the operation, which saves the
+  // Just below the limit alone; beyond it with the slope of the instruction, which saves the
   // blocking power and more.
   graph.rank_orders.resize(64);
   graph.rank_names.resize(64);
   const double most_w = 0x1p59 / 1e6 / 64;
   const Result<Planner> planner = Planner::Create(graph, {most_w - 1, 0});
   ASSERT_FALSE(planner);
-  EXPECT_THAT(planner.error().message, HasSubstr("that their operations could save"));
+  EXPECT_THAT(planner.error().message, HasSubstr("that their instructions could save"));
   EXPECT_TRUE(Planner::Create(graph, {most_w / 2, 0}));
 }
 
-TEST(Create, TakesFixedOperations) {
+TEST(Create, TakesFixedInstructions) {
   schedule::OptionSet fixed;
   fixed.name = "optimizer";
   fixed.kind = InstructionKind::kOptimizer;

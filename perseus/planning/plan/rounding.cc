@@ -19,7 +19,7 @@ int SlowestWithin(std::span<const Candidate> candidates, Nanoseconds time) {
 Windows WindowsOf(const frontier::Network& network, const frontier::Solution& solution) {
   Windows windows;
   windows.length = solution.time(network);
-  for (std::int32_t i = 0; i < network.operations; ++i) {
+  for (std::int32_t i = 0; i < network.instructions; ++i) {
     const frontier::Arc& arc = network.arcs[At(i)];
     windows.starts.push_back(solution.event_times[At(arc.tail)]);
     windows.ends.push_back(solution.event_times[At(arc.head)]);
@@ -28,24 +28,24 @@ Windows WindowsOf(const frontier::Network& network, const frontier::Solution& so
 }
 
 Choices DiffuseRounding(const ChoiceGraph& graph, const Windows& windows, TimeDirection direction) {
-  const int operations = graph.operations();
-  Choices choices(At(operations), 0);
-  // Forward, the actual end of each operation; backward, its actual start.
-  std::vector<Nanoseconds> reached(At(operations), 0);
+  const int instructions = graph.instructions();
+  Choices choices(At(instructions), 0);
+  // Forward, the actual end of each instruction; backward, its actual start.
+  std::vector<Nanoseconds> reached(At(instructions), 0);
   if (direction == TimeDirection::kForward) {
-    for (int i = 0; i < operations; ++i) {
+    for (int i = 0; i < instructions; ++i) {
       Nanoseconds start = 0;
       for (const auto& before : graph.predecessors(i)) {
-        start = std::max(start, reached[At(before.operation)] + before.delay);
+        start = std::max(start, reached[At(before.instruction)] + before.delay);
       }
       choices[At(i)] = SlowestWithin(graph.candidates(i), windows.ends[At(i)] - start);
       reached[At(i)] = start + graph.candidates(i)[At(choices[At(i)])].time;
     }
   } else {
-    for (int i = operations - 1; i >= 0; --i) {
+    for (int i = instructions - 1; i >= 0; --i) {
       Nanoseconds end = windows.length;
       for (const auto& after : graph.successors(i)) {
-        end = std::min(end, reached[At(after.operation)] - after.delay);
+        end = std::min(end, reached[At(after.instruction)] - after.delay);
       }
       choices[At(i)] = SlowestWithin(graph.candidates(i), end - windows.starts[At(i)]);
       reached[At(i)] = end - graph.candidates(i)[At(choices[At(i)])].time;

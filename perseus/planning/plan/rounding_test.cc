@@ -14,13 +14,13 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Three operations in a row of 10, 20 or 30 ns.
-schedule::OperationGraph RoundingChain() {
-  schedule::OperationGraph graph;
+// Three instructions in a row of 10, 20 or 30 ns.
+schedule::InstructionGraph RoundingChain() {
+  schedule::InstructionGraph graph;
   schedule::OptionSet set;
   set.options = {{3, {}, 10, 9.0, 1}, {2, {}, 20, 5.0, 1}, {1, {}, 30, 3.0, 1}};
   graph.option_sets = {set};
-  graph.operations = {{0, 0, 0}, {0, 0, 1}, {0, 0, 2}};
+  graph.instructions = {{0, 0, 0}, {0, 0, 1}, {0, 0, 2}};
   graph.dependencies = {{0, 1, 0}, {1, 2, 0}};
   graph.rank_orders = {{0, 1, 2}};
   graph.rank_names = {"rank 0"};
@@ -30,7 +30,7 @@ schedule::OperationGraph RoundingChain() {
 //   relaxed   |----17----|----17----|----17----|    51 ns
 //   forward   |--10--|----20------|-----20-----|    the second uses what the first left
 TEST(DiffuseRounding, PassesSlackOn) {
-  const schedule::OperationGraph graph = RoundingChain();
+  const schedule::InstructionGraph graph = RoundingChain();
   const ChoiceGraph choices(graph, 0);
   const Windows windows{51, {0, 17, 34}, {17, 34, 51}};
   EXPECT_THAT(DiffuseRounding(choices, windows, TimeDirection::kForward), ElementsAre(0, 1, 1));
@@ -38,7 +38,7 @@ TEST(DiffuseRounding, PassesSlackOn) {
 }
 
 TEST(DiffuseRounding, KeepsWhatIsAnOptionAlready) {
-  const schedule::OperationGraph graph = RoundingChain();
+  const schedule::InstructionGraph graph = RoundingChain();
   const ChoiceGraph choices(graph, 0);
   const Windows windows{60, {0, 10, 30}, {10, 30, 60}};
   EXPECT_THAT(DiffuseRounding(choices, windows, TimeDirection::kForward), ElementsAre(0, 1, 2));
@@ -50,7 +50,7 @@ TEST(DiffuseRoundingProperty, IsNeverLate) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
     const Result<Planner> planner = Planner::Create(
-        RandomJob({.shape = shape, .operations = 24}, seed), {RandomBlockingPower(seed), 0});
+        RandomJob({.shape = shape, .instructions = 24}, seed), {RandomBlockingPower(seed), 0});
     ASSERT_TRUE(planner) << planner.error().message;
     const frontier::Network& network = planner->network();
     const auto least = planner->least_time();
@@ -64,17 +64,17 @@ TEST(DiffuseRoundingProperty, IsNeverLate) {
 
     const Choices forward = DiffuseRounding(graph, windows, TimeDirection::kForward);
     const std::vector<Nanoseconds> earliest = EarliestStarts(graph, forward);
-    for (int i = 0; i < graph.operations(); ++i) {
+    for (int i = 0; i < graph.instructions(); ++i) {
       EXPECT_LE(earliest[At(i)] + graph.candidates(i)[At(forward[At(i)])].time,
                 windows.ends[At(i)]);
     }
     const Choices backward = DiffuseRounding(graph, windows, TimeDirection::kBackward);
     const std::vector<Nanoseconds> latest = LatestStarts(graph, backward, windows.length);
-    for (int i = 0; i < graph.operations(); ++i) {
+    for (int i = 0; i < graph.instructions(); ++i) {
       EXPECT_GE(latest[At(i)], windows.starts[At(i)]);
     }
     // Nor dearer than everything at its fastest.
-    const Choices fastest(At(graph.operations()), 0);
+    const Choices fastest(At(graph.instructions()), 0);
     EXPECT_LE(graph.EffectiveEnergy(forward), graph.EffectiveEnergy(fastest));
     EXPECT_LE(graph.EffectiveEnergy(backward), graph.EffectiveEnergy(fastest));
   }

@@ -28,8 +28,8 @@ profile::Curve TiltCurve(const profile::Curve& curve, double part) {
   return tilted;
 }
 
-// The same network with a curve of its own, tilted, for each operation.
-frontier::Network TiltNetwork(const frontier::Network& network, const schedule::OperationGraph& graph, const Tilt& tilt) {
+// The same network with a curve of its own, tilted, for each instruction.
+frontier::Network TiltNetwork(const frontier::Network& network, const schedule::InstructionGraph& graph, const Tilt& tilt) {
   std::mt19937_64 random(tilt.seed);
   std::vector<double> part_of_microbatch;
   frontier::Network tilted = network;
@@ -37,11 +37,11 @@ frontier::Network TiltNetwork(const frontier::Network& network, const schedule::
   for (std::size_t i = 0; i < network.arcs.size(); ++i) {
     const profile::Curve& curve = network.curve_of(network.arcs[i]);
     tilted.arcs[i].curve = static_cast<std::int32_t>(i);
-    if (i >= At(network.operations)) {
+    if (i >= At(network.instructions)) {
       tilted.curves.push_back(curve);
       continue;
     }
-    const int microbatch = graph.operations[i].microbatch;
+    const int microbatch = graph.instructions[i].microbatch;
     double part = 0;
     if (tilt.by == TiltBy::kMicrobatch && microbatch >= 0) {
       while (part_of_microbatch.size() <= At(microbatch)) {
@@ -82,7 +82,7 @@ profile::Curve SharpenCurve(const profile::Curve& curve, std::size_t segment, Na
 
 }  // namespace
 
-Result<Windows> SharpenedWindows(const frontier::Network& network, const schedule::OperationGraph& graph,
+Result<Windows> SharpenedWindows(const frontier::Network& network, const schedule::InstructionGraph& graph,
                                  Nanoseconds length, const Tilt& tilt, int rounds,
                                  const std::stop_token& stop) {
   frontier::Network bent = TiltNetwork(network, graph, tilt);
@@ -92,7 +92,7 @@ Result<Windows> SharpenedWindows(const frontier::Network& network, const schedul
     Windows windows = WindowsOf(bent, *solution);
     windows.length = length;
     if (round == rounds) return windows;
-    for (std::int32_t i = 0; i < network.operations; ++i) {
+    for (std::int32_t i = 0; i < network.instructions; ++i) {
       const profile::Curve& curve = network.curve_of(network.arcs[At(i)]);
       const Nanoseconds duration = windows.ends[At(i)] - windows.starts[At(i)];
       if (const std::optional<std::size_t> segment = SegmentAround(curve, duration)) {

@@ -3,14 +3,14 @@
 // The relaxed optimum is far from unique: a training iteration repeats the same few instructions
 // hundreds of times, and which microbatch gets the slower vertex of a curve and which the faster is
 // all the same to the relaxation. It tends to give every microbatch the same mix, which no measured
-// option is. Rounding wants the opposite: whole operations on vertices. Two steps get there.
+// option is. Rounding wants the opposite: whole instructions on vertices. Two steps get there.
 //
 //   Tilt: multiply each curve's slopes by a random factor near one, drawn per microbatch (so that
-//   all of a microbatch's instructions agree on being fast or slow) or per operation.
-//   Sharpen: where an operation still lies inside a segment of its curve, make that segment as
+//   all of a microbatch's instructions agree on being fast or slow) or per instruction.
+//   Sharpen: where an instruction still lies inside a segment of its curve, make that segment as
 //   steep (if it is nearer to its slow end) or as flat (nearer to its fast end) as convexity
 //   allows, which pushes it to that end, and solve again. A few rounds leave a fraction of
-//   operations inside; those the structure of the schedule forces there.
+//   instructions inside; those the structure of the schedule forces there.
 //
 // The schedule is then a little above the optimum (hundredths of a percent), and what rounding and
 // window search make of it is far below what they make of the optimum itself: Bloom 176B on A40 at
@@ -26,7 +26,7 @@
 
 namespace perseus::plan {
 
-enum class TiltBy { kMicrobatch, kOperation };
+enum class TiltBy { kMicrobatch, kGeneric };
 
 struct Tilt {
   TiltBy by = TiltBy::kMicrobatch;
@@ -36,7 +36,7 @@ struct Tilt {
 
 // A schedule of at most `length` from `rounds` + 1 solves. `network` is the relaxation of `graph`.
 // Fails (kSystem) once `stop` is requested.
-Result<Windows> SharpenedWindows(const frontier::Network& network, const schedule::OperationGraph& graph,
+Result<Windows> SharpenedWindows(const frontier::Network& network, const schedule::InstructionGraph& graph,
                                  Nanoseconds length, const Tilt& tilt, int rounds,
                                  const std::stop_token& stop = {});
 

@@ -28,7 +28,7 @@ Nanoseconds Between(const Planner& planner, std::uint64_t tenths) {
 
 int InsideSegments(const frontier::Network& network, const Windows& windows) {
   int inside = 0;
-  for (std::int32_t i = 0; i < network.operations; ++i) {
+  for (std::int32_t i = 0; i < network.instructions; ++i) {
     const profile::Curve& curve = network.curve_of(network.arcs[At(i)]);
     const Nanoseconds duration = windows.ends[At(i)] - windows.starts[At(i)];
     inside += duration < curve.slowest() &&
@@ -38,22 +38,22 @@ int InsideSegments(const frontier::Network& network, const Windows& windows) {
 }
 
 // If tilting or sharpening broke the convexity of a curve, the solver would not find an optimum, or
-// a schedule in which an operation is faster than it can be.
+// a schedule in which an instruction is faster than it can be.
 TEST(SharpenedWindows, AreSchedulesOfThatLength) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
-    const Planner planner = SharpeningMakePlanner({.shape = shape, .operations = 24}, seed);
+    const Planner planner = SharpeningMakePlanner({.shape = shape, .instructions = 24}, seed);
     const Nanoseconds length = Between(planner, seed % 11);
-    const Tilt tilt{seed % 3 == 0 ? TiltBy::kOperation : TiltBy::kMicrobatch,
+    const Tilt tilt{seed % 3 == 0 ? TiltBy::kGeneric : TiltBy::kMicrobatch,
                     seed % 5 == 0 ? 0.9 : 0.1, seed};
     const auto rounds = static_cast<int>(seed % 6);
     const Result<Windows> windows =
         SharpenedWindows(planner.network(), planner.graph(), length, tilt, rounds);
     ASSERT_TRUE(windows) << windows.error().message;
     EXPECT_EQ(windows->length, length);
-    const schedule::OperationGraph& graph = planner.graph();
-    for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+    const schedule::InstructionGraph& graph = planner.graph();
+    for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
       const profile::Curve& curve = planner.network().curve_of(planner.network().arcs[i]);
       EXPECT_GE(windows->starts[i], 0);
       EXPECT_GE(windows->ends[i] - windows->starts[i], curve.fastest());
@@ -70,12 +70,12 @@ TEST(SharpenedWindows, AreSchedulesOfThatLength) {
   }
 }
 
-TEST(SharpenedWindows, PutMostOperationsOnVertices) {
+TEST(SharpenedWindows, PutMostInstructionsOnVertices) {
   int relaxed = 0;
   int sharpened = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const Planner planner =
-        SharpeningMakePlanner({.shape = JobShape::kPipeline, .operations = 40, .options = 6}, seed);
+        SharpeningMakePlanner({.shape = JobShape::kPipeline, .instructions = 40, .options = 6}, seed);
     const Nanoseconds length = Between(planner, 1 + seed % 9);
     const Result<frontier::Solution> solution = frontier::SolveDeadline(planner.network(), length);
     ASSERT_TRUE(solution);

@@ -14,14 +14,14 @@
 namespace perseus::plan {
 namespace {
 
-// Operations evaluated in one local search: about a second. Small graphs need no more evaluations
-// than so many for each operation.
+// Instructions evaluated in one local search: about a second. Small graphs need no more evaluations
+// than so many for each instruction.
 constexpr std::int64_t kMostWork = 40'000'000;
 constexpr std::int64_t kMostQuickWork = 1'000'000;
-constexpr std::int64_t kEvaluationsPerOperation = 2'000;
+constexpr std::int64_t kEvaluationsPerInstruction = 2'000;
 constexpr double kSwitchingNoGain = 1e-9;
 constexpr int kSwitchingMostAttempts = 8;
-// Temperatures as parts of the mean energy of an operation.
+// Temperatures as parts of the mean energy of an instruction.
 constexpr double kHot = 0.02;
 constexpr double kCold = 0.002;
 constexpr std::int64_t kAnnealingPart = 90;  // Per cent of the evaluations that are left.
@@ -39,14 +39,14 @@ class ClockSearch {
         options_(std::move(options)),
         evaluation_(evaluator_.Evaluate(options_)),
         evaluations_left_(
-            MostEvaluations(static_cast<std::int64_t>(graph_.operations.size()), limits.effort)) {
+            MostEvaluations(static_cast<std::int64_t>(graph_.instructions.size()), limits.effort)) {
     for (const schedule::OptionSet& set : graph_.option_sets) {
       fronts_.push_back(profile::ParetoFront(set.options, planner.model().blocking_power_w));
     }
     for (const std::vector<int>& order : graph_.rank_orders) {
       std::vector<int>& clocked = ranks_.emplace_back();
-      for (const int operation : order) {
-        if (graph_.options_of(operation).options.size() > 1) clocked.push_back(operation);
+      for (const int instruction : order) {
+        if (graph_.options_of(instruction).options.size() > 1) clocked.push_back(instruction);
       }
     }
   }
@@ -61,14 +61,14 @@ class ClockSearch {
     }
   }
 
-  // Simulated annealing: an operation takes the clock of a neighbour, or one a few steps from its
-  // own. Ends with the best plan on the way, improved by Descend. Moving several operations in a
+  // Simulated annealing: an instruction takes the clock of a neighbour, or one a few steps from its
+  // own. Ends with the best plan on the way, improved by Descend. Moving several instructions in a
   // row at once was worse the more they were.
   void Anneal() {
     std::mt19937_64 random(1);
     std::vector<int> best_options = options_;
     Evaluation best = evaluation_;
-    const double typical_j = evaluation_.energy_j / static_cast<double>(graph_.operations.size());
+    const double typical_j = evaluation_.energy_j / static_cast<double>(graph_.instructions.size());
     const std::int64_t steps = evaluations_left_ * kAnnealingPart / 100;
     for (std::int64_t step = 0; step < steps && !stop_.stop_requested(); ++step) {
       const double cooled = static_cast<double>(step) / static_cast<double>(steps);
@@ -89,38 +89,38 @@ class ClockSearch {
   const Evaluation& evaluation() const { return evaluation_; }
 
  private:
-  static std::int64_t MostEvaluations(std::int64_t operations, SearchEffort effort) {
+  static std::int64_t MostEvaluations(std::int64_t instructions, SearchEffort effort) {
     const std::int64_t most = effort == SearchEffort::kFull ? kMostWork : kMostQuickWork;
-    return std::min(most / operations, kEvaluationsPerOperation * operations);
+    return std::min(most / instructions, kEvaluationsPerInstruction * instructions);
   }
 
-  using Change = std::vector<std::pair<int, int>>;  // Operation, option.
+  using Change = std::vector<std::pair<int, int>>;  // Instruction, option.
 
-  const profile::Option& Chosen(int operation) const {
-    return graph_.options_of(operation).options[At(options_[At(operation)])];
+  const profile::Option& Chosen(int instruction) const {
+    return graph_.options_of(instruction).options[At(options_[At(instruction)])];
   }
 
-  // Adds "`operation` runs at that clock" if that was measured.
-  bool AddClock(int operation, const profile::Option& clock, Change& change) const {
-    const std::vector<profile::Option>& options = graph_.options_of(operation).options;
+  // Adds "`instruction` runs at that clock" if that was measured.
+  bool AddClock(int instruction, const profile::Option& clock, Change& change) const {
+    const std::vector<profile::Option>& options = graph_.options_of(instruction).options;
     for (std::size_t i = 0; i < options.size(); ++i) {
       if (!options[i].SameKnobs(clock)) continue;
-      change.emplace_back(operation, static_cast<int>(i));
+      change.emplace_back(instruction, static_cast<int>(i));
       return true;
     }
     return false;
   }
-  bool AddSameClock(int operation, int like, Change& change) const {
-    return AddClock(operation, Chosen(like), change);
+  bool AddSameClock(int instruction, int like, Change& change) const {
+    return AddClock(instruction, Chosen(like), change);
   }
 
-  // Adds "`operation` takes the next slower useful option" if there is one.
-  bool AddSlower(int operation, Change& change) const {
-    const std::vector<int>& front = fronts_[At(graph_.operations[At(operation)].option_set)];
-    const Nanoseconds time = Chosen(operation).time;
+  // Adds "`instruction` takes the next slower useful option" if there is one.
+  bool AddSlower(int instruction, Change& change) const {
+    const std::vector<int>& front = fronts_[At(graph_.instructions[At(instruction)].option_set)];
+    const Nanoseconds time = Chosen(instruction).time;
     for (const int option : front) {
-      if (graph_.options_of(operation).options[At(option)].time <= time) continue;
-      change.emplace_back(operation, option);
+      if (graph_.options_of(instruction).options[At(option)].time <= time) continue;
+      change.emplace_back(instruction, option);
       return true;
     }
     return false;
@@ -130,22 +130,22 @@ class ClockSearch {
     const std::vector<int>& rank = ranks_[random() % ranks_.size()];
     if (rank.empty()) return {};
     const std::size_t place = random() % rank.size();
-    const int operation = rank[place];
+    const int instruction = rank[place];
     Change change;
     switch (random() % 4) {
       case 0:
-        if (place > 0) AddSameClock(operation, rank[place - 1], change);
+        if (place > 0) AddSameClock(instruction, rank[place - 1], change);
         return change;
       case 1:
-        if (place + 1 < rank.size()) AddSameClock(operation, rank[place + 1], change);
+        if (place + 1 < rank.size()) AddSameClock(instruction, rank[place + 1], change);
         return change;
       default: {
-        const std::vector<int>& front = fronts_[At(graph_.operations[At(operation)].option_set)];
+        const std::vector<int>& front = fronts_[At(graph_.instructions[At(instruction)].option_set)];
         const auto now = static_cast<std::size_t>(
-            std::find(front.begin(), front.end(), options_[At(operation)]) - front.begin());
+            std::find(front.begin(), front.end(), options_[At(instruction)]) - front.begin());
         const std::size_t step = 1 + random() % kLongestStep;
         const std::size_t next = random() % 2 == 0 ? now + step : now - std::min(now, step);
-        change.emplace_back(operation, front[std::min(next, front.size() - 1)]);
+        change.emplace_back(instruction, front[std::min(next, front.size() - 1)]);
         return change;
       }
     }
@@ -156,10 +156,10 @@ class ClockSearch {
     if (change.empty() || evaluations_left_ <= 0 || stop_.stop_requested()) return false;
     std::vector<int> former;
     bool differs = false;
-    for (const auto& [operation, option] : change) {
-      former.push_back(options_[At(operation)]);
-      differs = differs || option != options_[At(operation)];
-      options_[At(operation)] = option;
+    for (const auto& [instruction, option] : change) {
+      former.push_back(options_[At(instruction)]);
+      differs = differs || option != options_[At(instruction)];
+      options_[At(instruction)] = option;
     }
     if (differs) {
       --evaluations_left_;
@@ -177,7 +177,7 @@ class ClockSearch {
     return false;
   }
 
-  // An operation, or two in a row, at the clock of a neighbour; an operation a step slower.
+  // An instruction, or two in a row, at the clock of a neighbour; an instruction a step slower.
   bool ChangeFew() {
     bool improved = false;
     for (const std::vector<int>& rank : ranks_) {
@@ -220,7 +220,7 @@ class ClockSearch {
     return improved;
   }
 
-  const schedule::OperationGraph& graph_;
+  const schedule::InstructionGraph& graph_;
   Evaluator evaluator_;
   Nanoseconds deadline_;
   std::stop_token stop_;  // Once it is requested, nothing is an improvement.
@@ -228,13 +228,13 @@ class ClockSearch {
   Evaluation evaluation_;
   std::int64_t evaluations_left_;
   std::vector<std::vector<int>> fronts_;  // [option set]
-  std::vector<std::vector<int>> ranks_;   // Operations that have a clock, in order.
+  std::vector<std::vector<int>> ranks_;   // Instructions that have a clock, in order.
 };
 
-// The operations of one longest path, last first.
-std::vector<int> CriticalPath(const schedule::OperationGraph& graph, const Evaluation& evaluation) {
+// The instructions of one longest path, last first.
+std::vector<int> CriticalPath(const schedule::InstructionGraph& graph, const Evaluation& evaluation) {
   const auto end = [&](int i) { return evaluation.starts[At(i)] + evaluation.durations[At(i)]; };
-  std::vector<int> waits_for(graph.operations.size(), -1);
+  std::vector<int> waits_for(graph.instructions.size(), -1);
   for (const schedule::Dependency& dependency : graph.dependencies) {
     if (end(dependency.from) + dependency.delay == evaluation.starts[At(dependency.to)]) {
       waits_for[At(dependency.to)] = dependency.from;
@@ -247,44 +247,44 @@ std::vector<int> CriticalPath(const schedule::OperationGraph& graph, const Evalu
   return path;
 }
 
-// The operation before each on its rank that has a clock; -1 if there is none.
-std::vector<int> PreviousOnRank(const schedule::OperationGraph& graph) {
-  std::vector<int> previous(graph.operations.size(), -1);
+// The instruction before each on its rank that has a clock; -1 if there is none.
+std::vector<int> PreviousOnRank(const schedule::InstructionGraph& graph) {
+  std::vector<int> previous(graph.instructions.size(), -1);
   for (const std::vector<int>& order : graph.rank_orders) {
     int latest = -1;
-    for (const int operation : order) {
-      previous[At(operation)] = latest;
-      if (graph.options_of(operation).options.size() > 1) latest = operation;
+    for (const int instruction : order) {
+      previous[At(instruction)] = latest;
+      if (graph.options_of(instruction).options.size() > 1) latest = instruction;
     }
   }
   return previous;
 }
 
 // Speeds a late plan up until it meets the deadline: what the latency slows on the critical path
-// gets its clock one operation earlier, and where it slows nothing, the path runs a step faster.
+// gets its clock one instruction earlier, and where it slows nothing, the path runs a step faster.
 // Clocks only ever rise, so this ends; nothing if it ends late, or is stopped.
 std::optional<std::vector<int>> SpeedUp(const Planner& planner, Nanoseconds deadline,
                                         std::vector<int> options, const std::stop_token& stop) {
-  const schedule::OperationGraph& graph = planner.graph();
+  const schedule::InstructionGraph& graph = planner.graph();
   const Evaluator evaluator(graph, planner.model());
   const std::vector<int> previous = PreviousOnRank(graph);
   const auto option = [&](int i) -> const profile::Option& {
     return graph.options_of(i).options[At(options[At(i)])];
   };
-  // Raises `operation` to at least that frequency: to the nearest measured one.
-  const auto raise = [&](int operation, double frequency_mhz) {
-    const std::vector<profile::Option>& measured = graph.options_of(operation).options;
+  // Raises `instruction` to at least that frequency: to the nearest measured one.
+  const auto raise = [&](int instruction, double frequency_mhz) {
+    const std::vector<profile::Option>& measured = graph.options_of(instruction).options;
     int nearest = -1;
     for (std::size_t i = 0; i < measured.size(); ++i) {
       const profile::Option& candidate = measured[i];
-      if (candidate.frequency_mhz < frequency_mhz || candidate.time >= option(operation).time) {
+      if (candidate.frequency_mhz < frequency_mhz || candidate.time >= option(instruction).time) {
         continue;
       }
       if (nearest < 0 || candidate.frequency_mhz < measured[At(nearest)].frequency_mhz) {
         nearest = static_cast<int>(i);
       }
     }
-    if (nearest >= 0) options[At(operation)] = nearest;
+    if (nearest >= 0) options[At(instruction)] = nearest;
     return nearest >= 0;
   };
   while (!stop.stop_requested()) {

@@ -73,7 +73,7 @@ TEST(SwitchingProperty, NoCombinationBeatsTheBound) {
     const ExecutionModel model{RandomBlockingPower(seed),
                                static_cast<Nanoseconds>(1 + seed % 4) * 700 * kMicrosecond};
     const Result<Planner> planner =
-        Planner::Create(RandomJob({.shape = shape, .operations = 6, .options = 3}, seed), model);
+        Planner::Create(RandomJob({.shape = shape, .instructions = 6, .options = 3}, seed), model);
     ASSERT_TRUE(planner) << planner.error().message;
     for (const int slowdown_percent : {0, 15, 60}) {
       const Nanoseconds deadline = planner->baseline().time / 100 * (100 + slowdown_percent) + 100;

@@ -11,7 +11,7 @@ namespace {
 constexpr double kJoulesPerFemtojoule = 1e-15;
 // Far below any gap worth closing, far above the rounding of sums of joules.
 constexpr double kWindowSearchNoGain = 1e-9;
-// An operation with more neighbours than this (a barrier; no pipeline has one) is in no window but
+// An instruction with more neighbours than this (a barrier; no pipeline has one) is in no window but
 // its own: what surrounds a member has to be looked at for every window it is in.
 constexpr std::size_t kMostNeighbors = 64;
 constexpr int kOutside = -1;
@@ -22,30 +22,30 @@ constexpr int kOnFringe = -2;
 WindowSearch::WindowSearch(const ChoiceGraph& graph, const frontier::Network& network,
                            const frontier::Solution& solution, std::stop_token stop)
     : graph_(graph), stop_(std::move(stop)), length_(solution.time(network)), random_(1) {
-  const int operations = graph.operations();
+  const int instructions = graph.instructions();
   const auto price = [&](std::int32_t arc) {
     return static_cast<double>(solution.flow[At(arc)]) * kJoulesPerFemtojoule;
   };
-  for (int i = 0; i < operations; ++i) operation_prices_.push_back(price(i));
+  for (int i = 0; i < instructions; ++i) instruction_prices_.push_back(price(i));
 
-  // Where two events coincide in the network, all flow of the one operation is the dependency's.
+  // Where two events coincide in the network, all flow of the one instruction is the dependency's.
   dependency_prices_.resize(graph.graph().dependencies.size());
   for (std::size_t d = 0; d < dependency_prices_.size(); ++d) {
     const schedule::Dependency& dependency = graph.graph().dependencies[d];
     const std::int32_t arc = network.arc_of_dependency[d];
     const bool only_one_awaited = graph.predecessors(dependency.to).size() == 1;
     dependency_prices_[d] = arc >= 0           ? price(arc)
-                            : only_one_awaited ? operation_prices_[At(dependency.to)]
-                                               : operation_prices_[At(dependency.from)];
+                            : only_one_awaited ? instruction_prices_[At(dependency.to)]
+                                               : instruction_prices_[At(dependency.from)];
   }
 
   first_reduced_.push_back(0);
-  for (int i = 0; i < operations; ++i) {
+  for (int i = 0; i < instructions; ++i) {
     double least = std::numeric_limits<double>::infinity();
     const auto candidates = graph.candidates(i);
     for (std::size_t c = 0; c < candidates.size(); ++c) {
       const double energy = candidates[c].effective_energy_j +
-                            operation_prices_[At(i)] * static_cast<double>(candidates[c].time);
+                            instruction_prices_[At(i)] * static_cast<double>(candidates[c].time);
       least = std::min(least, energy);
       reduced_.push_back({energy, static_cast<int>(c)});
     }
@@ -56,16 +56,16 @@ WindowSearch::WindowSearch(const ChoiceGraph& graph, const frontier::Network& ne
     });
     first_reduced_.push_back(reduced_.size());
   }
-  member_of_.assign(At(operations), kOutside);
+  member_of_.assign(At(instructions), kOutside);
 }
 
-std::span<const WindowSearch::Reduced> WindowSearch::ReducedOf(int operation) const {
-  return {reduced_.data() + first_reduced_[At(operation)],
-          reduced_.data() + first_reduced_[At(operation) + 1]};
+std::span<const WindowSearch::Reduced> WindowSearch::ReducedOf(int instruction) const {
+  return {reduced_.data() + first_reduced_[At(instruction)],
+          reduced_.data() + first_reduced_[At(instruction) + 1]};
 }
 
-Nanoseconds WindowSearch::EndOf(int operation, const Choices& choices) const {
-  return starts_[At(operation)] + graph_.candidates(operation)[At(choices[At(operation)])].time;
+Nanoseconds WindowSearch::EndOf(int instruction, const Choices& choices) const {
+  return starts_[At(instruction)] + graph_.candidates(instruction)[At(choices[At(instruction)])].time;
 }
 
 // A schedule between as early and as late as possible.
@@ -89,17 +89,17 @@ void WindowSearch::CollectWindow(int center, int size) {
   window_.assign(1, center);
   fringe_.clear();
   member_of_[At(center)] = 0;
-  const auto is_hub = [&](int operation) {
-    return graph_.predecessors(operation).size() + graph_.successors(operation).size() >
+  const auto is_hub = [&](int instruction) {
+    return graph_.predecessors(instruction).size() + graph_.successors(instruction).size() >
            kMostNeighbors;
   };
   const auto reach = [&](std::span<const ChoiceGraph::Neighbor> neighbors) {
     for (const auto& neighbor : neighbors) {
-      const int operation = neighbor.operation;
-      if (member_of_[At(operation)] != kOutside) continue;
-      if (graph_.candidates(operation).size() == 1 || is_hub(operation)) continue;
-      member_of_[At(operation)] = kOnFringe;
-      fringe_.push_back(operation);
+      const int instruction = neighbor.instruction;
+      if (member_of_[At(instruction)] != kOutside) continue;
+      if (graph_.candidates(instruction).size() == 1 || is_hub(instruction)) continue;
+      member_of_[At(instruction)] = kOnFringe;
+      fringe_.push_back(instruction);
     }
   };
   const std::size_t shapes[] = {1, 3, std::numeric_limits<std::size_t>::max()};
@@ -110,15 +110,15 @@ void WindowSearch::CollectWindow(int center, int size) {
   }
   while (window_.size() < At(size) && !fringe_.empty()) {
     const std::size_t pick = random_() % std::min(choose_from, fringe_.size());
-    const int operation = fringe_[pick];
+    const int instruction = fringe_[pick];
     fringe_.erase(fringe_.begin() + static_cast<std::ptrdiff_t>(pick));
-    member_of_[At(operation)] = 0;
-    window_.push_back(operation);
-    reach(graph_.predecessors(operation));
-    reach(graph_.successors(operation));
+    member_of_[At(instruction)] = 0;
+    window_.push_back(instruction);
+    reach(graph_.predecessors(instruction));
+    reach(graph_.successors(instruction));
   }
-  for (const int operation : fringe_) member_of_[At(operation)] = kOutside;
-  std::sort(window_.begin(), window_.end());  // Topological, as all operations are.
+  for (const int instruction : fringe_) member_of_[At(instruction)] = kOutside;
+  std::sort(window_.begin(), window_.end());  // Topological, as all instructions are.
   for (std::size_t m = 0; m < window_.size(); ++m) {
     member_of_[At(window_[m])] = static_cast<int>(m);
   }
@@ -129,9 +129,9 @@ void WindowSearch::Surround(const Choices& choices) {
   origin_ = starts_[At(window_.front())];
   members_.clear();
   links_.clear();
-  for (const int operation : window_) {
+  for (const int instruction : window_) {
     Member member;
-    member.operation = operation;
+    member.instruction = instruction;
     member.release = -origin_;
     member.due = length_ - origin_;
     member.first_link = static_cast<int>(links_.size());
@@ -145,22 +145,22 @@ void WindowSearch::Surround(const Choices& choices) {
       member.out_price += price;
       member.out_paid += price * static_cast<double>(time);
     };
-    const auto before = graph_.predecessors(operation);
-    const auto after = graph_.successors(operation);
-    if (before.empty()) await(-origin_, operation_prices_[At(operation)]);
-    if (after.empty()) promise(length_ - origin_, operation_prices_[At(operation)]);
+    const auto before = graph_.predecessors(instruction);
+    const auto after = graph_.successors(instruction);
+    if (before.empty()) await(-origin_, instruction_prices_[At(instruction)]);
+    if (after.empty()) promise(length_ - origin_, instruction_prices_[At(instruction)]);
     for (const auto& neighbor : before) {
       const double price = dependency_prices_[At(neighbor.dependency)];
-      const int inside = member_of_[At(neighbor.operation)];
+      const int inside = member_of_[At(neighbor.instruction)];
       if (inside >= 0) {
         links_.push_back({inside, neighbor.delay, price});
       } else {
-        await(EndOf(neighbor.operation, choices) + neighbor.delay - origin_, price);
+        await(EndOf(neighbor.instruction, choices) + neighbor.delay - origin_, price);
       }
     }
     for (const auto& neighbor : after) {
-      if (member_of_[At(neighbor.operation)] >= 0) continue;
-      promise(starts_[At(neighbor.operation)] - neighbor.delay - origin_,
+      if (member_of_[At(neighbor.instruction)] >= 0) continue;
+      promise(starts_[At(neighbor.instruction)] - neighbor.delay - origin_,
               dependency_prices_[At(neighbor.dependency)]);
     }
     members_.push_back(member);
@@ -191,10 +191,10 @@ double WindowSearch::Place(int index, const Candidate& candidate) {
 double WindowSearch::PresentLoss(const Choices& choices) {
   double loss = 0;
   for (std::size_t m = 0; m < window_.size(); ++m) {
-    const int operation = window_[m];
-    const int choice = choices[At(operation)];
-    loss += Place(static_cast<int>(m), graph_.candidates(operation)[At(choice)]);
-    const auto reduced = ReducedOf(operation);
+    const int instruction = window_[m];
+    const int choice = choices[At(instruction)];
+    loss += Place(static_cast<int>(m), graph_.candidates(instruction)[At(choice)]);
+    const auto reduced = ReducedOf(instruction);
     loss += std::find_if(reduced.begin(), reduced.end(), [choice](const Reduced& r) {
               return r.candidate == choice;
             })->energy_j;
@@ -208,9 +208,9 @@ void WindowSearch::Search(int member, double loss) {
     best_ = trial_;
     return;
   }
-  const int operation = members_[At(member)].operation;
-  const auto candidates = graph_.candidates(operation);
-  for (const Reduced& reduced : ReducedOf(operation)) {
+  const int instruction = members_[At(member)].instruction;
+  const auto candidates = graph_.candidates(instruction);
+  for (const Reduced& reduced : ReducedOf(instruction)) {
     const double so_far = loss + reduced.energy_j;
     if (so_far >= best_loss_ - kWindowSearchNoGain || --tries_left_ < 0) return;
     const double waiting = Place(member, candidates[At(reduced.candidate)]);
@@ -240,21 +240,21 @@ double WindowSearch::ImproveWindow(int center, const Effort& effort, Choices& ch
     }
     PresentLoss(choices);  // Places the members for good: the schedule outside stays valid.
     for (const Member& member : members_) {
-      const int choice = choices[At(member.operation)];
-      starts_[At(member.operation)] =
-          origin_ + member.end - graph_.candidates(member.operation)[At(choice)].time;
+      const int choice = choices[At(member.instruction)];
+      starts_[At(member.instruction)] =
+          origin_ + member.end - graph_.candidates(member.instruction)[At(choice)].time;
     }
   }
-  for (const int operation : window_) member_of_[At(operation)] = kOutside;
+  for (const int instruction : window_) member_of_[At(instruction)] = kOutside;
   return saved;
 }
 
 double WindowSearch::Improve(Choices& choices, const Effort& effort) {
   Reschedule(choices);
   double saved = 0;
-  const int operations = graph_.operations();
-  for (int i = 0; i < operations && !stop_.stop_requested(); ++i) {
-    const int center = round_ % 2 == 0 ? i : operations - 1 - i;
+  const int instructions = graph_.instructions();
+  for (int i = 0; i < instructions && !stop_.stop_requested(); ++i) {
+    const int center = round_ % 2 == 0 ? i : instructions - 1 - i;
     if (graph_.candidates(center).size() > 1) saved += ImproveWindow(center, effort, choices);
   }
   ++round_;

@@ -1,24 +1,24 @@
 // Closes most of what rounding leaves of the gap between a plan and its bound.
 //
-// The idea. The relaxed optimum comes with prices: the flow x_i on operation i says what a second
+// The idea. The relaxed optimum comes with prices: the flow x_i on instruction i says what a second
 // is worth there, the flow x_d on dependency d what a second of waiting on it costs. Because flow
 // is conserved, the gap of ANY plan of the same length splits into parts that are never negative:
 //
-//     energy - bound = sum over operations of  [e_i(option) + x_i * t_i(option) - least such] (1)
+//     energy - bound = sum over instructions of  [e_i(option) + x_i * t_i(option) - least such] (1)
 //                    + sum over dependencies of  x_d * (time the successor waits on d) (2)
 //
 // (e is effective energy; start and end of the iteration count as dependencies.) So the certificate
 // does not only say how good a plan is; it says where it is bad, and a lower bound for every part
 // of it that has been decided. That makes exact search of a small window cheap:
 //
-//   - take an operation and some of its neighbours, up to a dozen: a window in both rank and time
-//     (an operation that very many wait for, or that waits for very many, is a window of its own);
+//   - take an instruction and some of its neighbours, up to a dozen: a window in both rank and time
+//     (an instruction that very many wait for, or that waits for very many, is a window of its own);
 //   - fix when everything around it ends and starts;
 //   - try all combinations of options in the window, depth first in order of time and of (1), and
 //     cut off wherever the parts (1) and (2) so far exceed the best total.
 //
 // Slack is exchanged over ranks, kinds and microbatches alike, over all useful options and not only
-// those on the hull. A window of ten operations with thirty options each has 6e14 combinations; a
+// those on the hull. A window of ten instructions with thirty options each has 6e14 combinations; a
 // few thousand are looked at. Rivals: re-optimising pairs of neighbours, exact dynamic programming
 // along one rank (both stop at the first choice that two ranks would have to make together: 0.24 %
 // where this reaches 0.14 %), and beam search over larger windows (no better, slower).
@@ -48,12 +48,12 @@ class WindowSearch {
                std::stop_token stop = {});
 
   struct Effort {
-    int window = 8;              // Operations; at most kLargestWindow.
+    int window = 8;              // Instructions; at most kLargestWindow.
     std::int64_t tries = 2'000;  // Options looked at per window before it is left alone.
   };
   static constexpr int kLargestWindow = 16;
 
-  // One round: a window around every operation. `choices` must fit the solution's length, and do
+  // One round: a window around every instruction. `choices` must fit the solution's length, and do
   // so afterwards; their energy never rises. Returns what was saved, in J.
   double Improve(Choices& choices, const Effort& effort);
 
@@ -65,9 +65,9 @@ class WindowSearch {
     double energy_j = 0;  // Part (1) of the gap.
     int candidate = 0;
   };
-  // An operation of the window with what surrounds it, times counted from origin_.
+  // An instruction of the window with what surrounds it, times counted from origin_.
   struct Member {
-    int operation = 0;
+    int instruction = 0;
     Nanoseconds release = 0;  // No earlier start, because of predecessors outside.
     Nanoseconds due = 0;      // No later end, because of successors outside.
     // Price of waiting on those: in_price * start - in_paid, and out_paid - out_price * end.
@@ -93,15 +93,15 @@ class WindowSearch {
   void Search(int member, double loss);
   double ImproveWindow(int center, const Effort& effort, Choices& choices);
 
-  std::span<const Reduced> ReducedOf(int operation) const;
-  Nanoseconds EndOf(int operation, const Choices& choices) const;
+  std::span<const Reduced> ReducedOf(int instruction) const;
+  Nanoseconds EndOf(int instruction, const Choices& choices) const;
 
   const ChoiceGraph& graph_;
   std::stop_token stop_;
   Nanoseconds length_;
-  std::vector<double> operation_prices_;   // J/ns
+  std::vector<double> instruction_prices_;   // J/ns
   std::vector<double> dependency_prices_;  // J/ns
-  std::vector<Reduced> reduced_;           // Of each operation, cheapest first.
+  std::vector<Reduced> reduced_;           // Of each instruction, cheapest first.
   std::vector<std::size_t> first_reduced_;
 
   std::vector<Nanoseconds> starts_;  // A schedule of the present choices.
@@ -112,7 +112,7 @@ class WindowSearch {
   // The window at hand.
   std::vector<int> window_;
   std::vector<int> fringe_;
-  std::vector<int> member_of_;  // [operation]; kOutside, kOnFringe or its place in the window.
+  std::vector<int> member_of_;  // [instruction]; kOutside, kOnFringe or its place in the window.
   std::vector<Member> members_;
   std::vector<Link> links_;
   Nanoseconds origin_ = 0;

@@ -38,7 +38,7 @@ class Case {
   Nanoseconds Makespan(const Choices& choices) const {
     const std::vector<Nanoseconds> starts = EarliestStarts(graph_, choices);
     Nanoseconds end = 0;
-    for (int i = 0; i < graph_.operations(); ++i) {
+    for (int i = 0; i < graph_.instructions(); ++i) {
       end = std::max(end, starts[At(i)] + graph_.candidates(i)[At(choices[At(i)])].time);
     }
     return end;
@@ -46,17 +46,17 @@ class Case {
 
   // Least effective energy of all combinations that fit the length.
   double LeastEnergy() const {
-    Choices choices(At(graph_.operations()), 0);
+    Choices choices(At(graph_.instructions()), 0);
     double least = std::numeric_limits<double>::infinity();
     while (true) {
       const double energy_j = graph_.EffectiveEnergy(choices);
       if (energy_j < least && Makespan(choices) <= length()) least = energy_j;
       int i = 0;
-      for (; i < graph_.operations(); ++i) {
+      for (; i < graph_.instructions(); ++i) {
         if (++choices[At(i)] < static_cast<int>(graph_.candidates(i).size())) break;
         choices[At(i)] = 0;
       }
-      if (i == graph_.operations()) return least;
+      if (i == graph_.instructions()) return least;
     }
   }
 
@@ -74,10 +74,10 @@ class Case {
   Choices start_;
 };
 
-JobSpec SpecOf(std::uint64_t seed, int operations) {
+JobSpec SpecOf(std::uint64_t seed, int instructions) {
   JobSpec spec;
   spec.shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
-  spec.operations = operations;
+  spec.instructions = instructions;
   spec.times = seed % 3 == 0   ? JobSpec::Times::kAny
                : seed % 3 == 1 ? JobSpec::Times::kMilliseconds
                                : JobSpec::Times::kNanoseconds;
@@ -86,7 +86,7 @@ JobSpec SpecOf(std::uint64_t seed, int operations) {
 
 // What a window saves by the prices of the relaxed optimum, parts (1) and (2) of the gap, is what
 // the plan's energy falls by: that is the identity the search rests on. Energies are about 20 J an
-// operation, so that sums of doubles agree to 1e-11 J; gains below 1e-9 J are none.
+// instruction, so that sums of doubles agree to 1e-11 J; gains below 1e-9 J are none.
 TEST(WindowSearchProperty, SavesWhatItSaysAndIsNeverLate) {
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {
     SCOPED_TRACE(seed);
@@ -158,8 +158,8 @@ TEST(WindowSearchProperty, IsExactWhereAWindowHoldsAll) {
 //       .--> worker ---.
 //   hub ---> worker ---> join      Windows that hold the hub would each look at all workers.
 //       `--> worker ---'
-schedule::OperationGraph Hub(int workers) {
-  schedule::OperationGraph graph;
+schedule::InstructionGraph Hub(int workers) {
+  schedule::InstructionGraph graph;
   schedule::OptionSet set;
   set.options = {{1400, {}, 10'000'000, 4.0, 1},
                  {1300, {}, 11'300'000, 3.3, 1},
@@ -168,7 +168,7 @@ schedule::OperationGraph Hub(int workers) {
   graph.option_sets = {std::move(set)};
   const int join = workers + 1;
   for (int i = 0; i <= join; ++i) {
-    graph.operations.push_back({0, i, 0});
+    graph.instructions.push_back({0, i, 0});
     graph.rank_orders.push_back({i});
     graph.rank_names.push_back("rank " + std::to_string(i));
   }
@@ -178,29 +178,29 @@ schedule::OperationGraph Hub(int workers) {
 }
 
 // Options looked at in one round, from a plan with everything at its fastest.
-std::int64_t TriesOfARound(const schedule::OperationGraph& job) {
+std::int64_t TriesOfARound(const schedule::InstructionGraph& job) {
   const Planner planner = *Planner::Create(job, {0, 0});
   const ChoiceGraph graph(planner.graph(), 0);
   const frontier::Solution solution = *frontier::SolveDeadline(planner.network(), planner.least_time() * 6 / 5);
   WindowSearch search(graph, planner.network(), solution);
-  Choices choices(At(graph.operations()), 0);
+  Choices choices(At(graph.instructions()), 0);
   EXPECT_GT(search.Improve(choices, {}), 0);
   return search.tries();
 }
 
-TEST(WindowSearch, DoesNotGrowThroughOperationsOfManyNeighbors) {
-  const schedule::OperationGraph narrow = Hub(20);
-  EXPECT_GT(TriesOfARound(narrow), 4 * std::ssize(narrow.operations));
-  const schedule::OperationGraph wide = Hub(80);
-  EXPECT_LE(TriesOfARound(wide), 4 * std::ssize(wide.operations)) << "each by itself";
+TEST(WindowSearch, DoesNotGrowThroughInstructionsOfManyNeighbors) {
+  const schedule::InstructionGraph narrow = Hub(20);
+  EXPECT_GT(TriesOfARound(narrow), 4 * std::ssize(narrow.instructions));
+  const schedule::InstructionGraph wide = Hub(80);
+  EXPECT_LE(TriesOfARound(wide), 4 * std::ssize(wide.instructions)) << "each by itself";
 }
 
 TEST(WindowSearch, StopsAtItsTries) {
-  const Case job({.shape = JobShape::kPipeline, .operations = 40}, 3);
+  const Case job({.shape = JobShape::kPipeline, .instructions = 40}, 3);
   WindowSearch search = job.Search();
   Choices choices = job.start();
   search.Improve(choices, {12, 10});
-  EXPECT_LE(search.tries(), 10 * job.graph().operations());
+  EXPECT_LE(search.tries(), 10 * job.graph().instructions());
 }
 
 }  // namespace

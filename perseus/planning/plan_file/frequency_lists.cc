@@ -214,23 +214,23 @@ Result<FrequencyLists> ParseFrequencyLists(std::string_view text, std::string_vi
   return ListsReader(text, name).Read();
 }
 
-Result<void> CheckListable(const schedule::OperationGraph& graph) {
+Result<void> CheckListable(const schedule::InstructionGraph& graph) {
   if (graph.other_knob_names.empty()) return {};
   return Fail(
       "frequency lists have no place for the knob {} of the profile (use the plans in JSON)",
       Excerpt(graph.other_knob_names.front()));
 }
 
-Result<std::string> FormatFrequencyLists(const schedule::OperationGraph& graph, const ListedPlan& plan) {
+Result<std::string> FormatFrequencyLists(const schedule::InstructionGraph& graph, const ListedPlan& plan) {
   if (auto listable = CheckListable(graph); !listable) return Fail(listable);
   std::string text = "[\n";
   for (const std::vector<int>& order : PlannedOrders(graph)) {
     std::string_view separator;
     text += '[';
-    for (int operation : order) {
-      const schedule::OptionSet& set = graph.options_of(operation);
+    for (int instruction : order) {
+      const schedule::OptionSet& set = graph.options_of(instruction);
       const auto option =
-          static_cast<std::size_t>(plan.options[static_cast<std::size_t>(operation)]);
+          static_cast<std::size_t>(plan.options[static_cast<std::size_t>(instruction)]);
       const double mhz = set.options[option].frequency_mhz;
       if (mhz != std::floor(mhz) || mhz < 1) {
         return Fail("frequency lists have whole MHz only, not {}'s {} (use the plans in JSON)",
@@ -246,14 +246,14 @@ Result<std::string> FormatFrequencyLists(const schedule::OperationGraph& graph, 
   return text;
 }
 
-Result<std::vector<int>> FindOptions(const FrequencyLists& lists, const schedule::OperationGraph& graph,
+Result<std::vector<int>> FindOptions(const FrequencyLists& lists, const schedule::InstructionGraph& graph,
                                      std::string_view name) {
   const std::vector<std::vector<int>> orders = PlannedOrders(graph);
   if (lists.ranks.size() != orders.size()) {
     return Fail("{}: lists {} ranks, but the job has {} (describe the job it was made for)", name,
                 lists.ranks.size(), orders.size());
   }
-  std::vector<int> options = schedule::BaselineOptions(graph);  // Those of fixed operations stay.
+  std::vector<int> options = schedule::BaselineOptions(graph);  // Those of fixed instructions stay.
   for (std::size_t rank = 0; rank < orders.size(); ++rank) {
     const std::vector<ListedFrequency>& listed = lists.ranks[rank];
     if (listed.size() != orders[rank].size()) {

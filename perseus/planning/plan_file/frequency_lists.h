@@ -14,7 +14,7 @@
 // the file as a program. Here it is data: lists, tuples, strings, numbers and comments, at just
 // these depths; anything else is an error with its line.
 //
-// The form has no place for times, energies or other knobs, nor for fixed operations, which are
+// The form has no place for times, energies or other knobs, nor for fixed instructions, which are
 // left out. What it does not say, the job has to.
 #pragma once
 
@@ -26,7 +26,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/base/instruction_kind.h"
 
 namespace perseus::plan_file {
@@ -43,7 +43,7 @@ struct FrequencyLists {
 
 // What FormatFrequencyLists writes.
 struct ListedPlan {
-  std::span<const int> options;  // Per operation, an index into its option set.
+  std::span<const int> options;  // Per instruction, an index into its option set.
   std::string_view target;       // In words.
   Nanoseconds time = 0;          // Of the iteration.
   double energy_j = 0;           // Of one pipeline.
@@ -53,17 +53,17 @@ struct ListedPlan {
 Result<FrequencyLists> ParseFrequencyLists(std::string_view text, std::string_view name);
 
 // Fails (kInput) if the graph has other knobs than the frequency, for which lists have no place.
-Result<void> CheckListable(const schedule::OperationGraph& graph);
+Result<void> CheckListable(const schedule::InstructionGraph& graph);
 
 // The newer form, with the target, time and energy as comments at the end. Fails (kInput) if the
 // graph is not listable, or a frequency is no whole number of MHz, which the tools that read the
 // form do not take.
-Result<std::string> FormatFrequencyLists(const schedule::OperationGraph& graph,
+Result<std::string> FormatFrequencyLists(const schedule::InstructionGraph& graph,
                                          const ListedPlan& plan);
 
-// The options that the lists name, per operation of `graph`. Fails (kInput) where the lists do not
+// The options that the lists name, per instruction of `graph`. Fails (kInput) where the lists do not
 // fit the graph's ranks, or name a frequency that was not measured.
-Result<std::vector<int>> FindOptions(const FrequencyLists& lists, const schedule::OperationGraph& graph,
+Result<std::vector<int>> FindOptions(const FrequencyLists& lists, const schedule::InstructionGraph& graph,
                                      std::string_view name);
 
 }  // namespace perseus::plan_file

@@ -76,7 +76,7 @@ class FrequencyListsOfAPlanTest : public testing::Test {
     schedule::PipelineModel model;
     model.fixed.load = {.time = 1000};  // Has no place in the lists.
     const auto schedule = schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 3});
-    graph_ = *schedule::BuildOperationGraph(*schedule, *synthetic::SynthesizeProfile(spec), model);
+    graph_ = *schedule::BuildInstructionGraph(*schedule, *synthetic::SynthesizeProfile(spec), model);
     plan_.target = "no slowdown";
     plan_.options = schedule::BaselineOptions(graph_);
     for (std::size_t i = 0; i < plan_.options.size(); ++i) {
@@ -96,7 +96,7 @@ class FrequencyListsOfAPlanTest : public testing::Test {
     return {plan_.options, plan_.target, plan_.evaluation.time, plan_.evaluation.energy_j};
   }
 
-  schedule::OperationGraph graph_;
+  schedule::InstructionGraph graph_;
   plan::Plan plan_;
 };
 
@@ -126,11 +126,11 @@ TEST_F(FrequencyListsOfAPlanTest, MustFitTheJob) {
 }
 
 TEST_F(FrequencyListsOfAPlanTest, HaveNoPlaceForOtherKnobsOrFractions) {
-  schedule::OperationGraph with_knobs = graph_;
+  schedule::InstructionGraph with_knobs = graph_;
   with_knobs.other_knob_names = {"sm_count"};
   EXPECT_THAT(FormatFrequencyLists(with_knobs, Listed()).error().message,
               HasSubstr("no place for the knob \"sm_count\""));
-  schedule::OperationGraph fractional = graph_;
+  schedule::InstructionGraph fractional = graph_;
   for (schedule::OptionSet& set : fractional.option_sets) {
     for (profile::Option& option : set.options) option.frequency_mhz += 0.5;
   }

@@ -6,14 +6,14 @@
 namespace perseus::plan_file {
 
 bool IsPlanned(InstructionKind kind) {
-  return IsComputation(kind) || kind == InstructionKind::kOperation;
+  return IsComputation(kind) || kind == InstructionKind::kGeneric;
 }
 
-std::vector<std::vector<int>> PlannedOrders(const schedule::OperationGraph& graph) {
+std::vector<std::vector<int>> PlannedOrders(const schedule::InstructionGraph& graph) {
   std::vector<std::vector<int>> orders = graph.rank_orders;
   for (std::vector<int>& order : orders) {
     std::erase_if(order,
-                  [&](int operation) { return !IsPlanned(graph.options_of(operation).kind); });
+                  [&](int instruction) { return !IsPlanned(graph.options_of(instruction).kind); });
   }
   return orders;
 }

@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::plan_file {
 
-// Whether a plan chooses a clock for it: not for fixed operations, whose time no clock changes.
+// Whether a plan chooses a clock for it: not for fixed instructions, whose time no clock changes.
 bool IsPlanned(InstructionKind kind);
 
-// The operations of each rank that a plan chooses a clock for, in order.
-std::vector<std::vector<int>> PlannedOrders(const schedule::OperationGraph& graph);
+// The instructions of each rank that a plan chooses a clock for, in order.
+std::vector<std::vector<int>> PlannedOrders(const schedule::InstructionGraph& graph);
 
 struct NamedOption {
   double frequency_mhz = 0;

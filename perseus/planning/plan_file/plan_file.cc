@@ -24,13 +24,13 @@ std::string Dump(const ordered_json& value) {
   return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-ordered_json FixedCost(const schedule::FixedOperations::Cost& cost) {
+ordered_json FixedCost(const schedule::FixedInstructions::Cost& cost) {
   ordered_json object{{"time_s", ToSeconds(cost.time)}};
   if (cost.energy_j >= 0) object["energy_j"] = cost.energy_j;
   return object;
 }
 
-ordered_json DescribeFixed(const schedule::FixedOperations& fixed) {
+ordered_json DescribeFixed(const schedule::FixedInstructions& fixed) {
   ordered_json object = ordered_json::object();
   if (fixed.p2p > 0) object["p2p"] = ordered_json{{"time_s", ToSeconds(fixed.p2p)}};
   if (fixed.load.time > 0) object["load"] = FixedCost(fixed.load);
@@ -64,7 +64,7 @@ ordered_json DescribeJob(const PlanFile& plan) {
 ordered_json DescribeInstruction(const PlannedInstruction& instruction,
                                  const std::vector<std::string>& knob_names) {
   ordered_json object{{"kind", Name(instruction.kind)}};
-  if (instruction.kind == InstructionKind::kOperation) object["name"] = instruction.name;
+  if (instruction.kind == InstructionKind::kGeneric) object["name"] = instruction.name;
   if (instruction.stage >= 0) {
     object["stage"] = instruction.stage;
     object["chunk"] = instruction.chunk;
@@ -143,7 +143,7 @@ std::string FormatPlan(const PlanFile& plan) {
   return text;
 }
 
-Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::OperationGraph& graph,
+Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::InstructionGraph& graph,
                                      std::string_view name) {
   if (plan.ranks.size() != graph.rank_orders.size()) {
     return Fail("{}: stages has {} ranks, but the job has {} (evaluate it with its own job)", name,
@@ -152,29 +152,29 @@ Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::Opera
   const auto places = MatchKnobs(plan.other_knob_names, graph.other_knob_names, name);
   if (!places) return Fail(places);
   std::vector<double> knobs(places->size());
-  std::vector<int> options = schedule::BaselineOptions(graph);  // Those of fixed operations stay.
+  std::vector<int> options = schedule::BaselineOptions(graph);  // Those of fixed instructions stay.
   const std::vector<std::vector<int>> orders = PlannedOrders(graph);
   for (std::size_t rank = 0; rank < orders.size(); ++rank) {
     const std::vector<PlannedInstruction>& instructions = plan.ranks[rank].instructions;
     std::size_t position = 0;
-    for (int operation : orders[rank]) {
+    for (int instruction : orders[rank]) {
       while (position < instructions.size() && !IsPlanned(instructions[position].kind)) ++position;
       const std::string where =
           fmt::format("{}: stages[{}].instructions[{}]", name, rank, position);
-      const schedule::OptionSet& set = graph.options_of(operation);
-      const schedule::Operation& expected = graph.operations[static_cast<std::size_t>(operation)];
+      const schedule::OptionSet& set = graph.options_of(instruction);
+      const schedule::InstructionNode& expected = graph.instructions[static_cast<std::size_t>(instruction)];
       if (position == instructions.size() || instructions[position].kind != set.kind ||
           instructions[position].microbatch != expected.microbatch ||
           instructions[position].chunk != set.chunk ||
-          (set.kind == InstructionKind::kOperation && instructions[position].name != set.name)) {
+          (set.kind == InstructionKind::kGeneric && instructions[position].name != set.name)) {
         return Fail("{}: the job has {} here (evaluate the plan with the job that it was made for)",
-                    where, schedule::Describe(graph, operation));
+                    where, schedule::Describe(graph, instruction));
       }
       const PlannedInstruction& planned = instructions[position++];
       for (std::size_t i = 0; i < knobs.size(); ++i) knobs[i] = planned.knobs[(*places)[i]];
       const auto option = FindOption(set, {planned.frequency_mhz, knobs}, where);
       if (!option) return Fail(option);
-      options[static_cast<std::size_t>(operation)] = *option;
+      options[static_cast<std::size_t>(instruction)] = *option;
     }
     while (position < instructions.size() && !IsPlanned(instructions[position].kind)) ++position;
     if (position < instructions.size()) {

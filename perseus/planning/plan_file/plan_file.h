@@ -14,7 +14,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/schedule.h"
 #include "perseus/base/instruction_kind.h"
 
@@ -34,11 +34,11 @@ struct PlannedJob {
 
 struct PlannedInstruction {
   InstructionKind kind = InstructionKind::kForward;
-  std::string name;           // Of an operation of a general graph; else empty.
+  std::string name;           // Of an instruction of a general graph; else empty.
   int stage = -1;             // Over all ranks, as in Schedule; -1 if it belongs to none.
   int chunk = 0;              // Of the stages on its rank.
   int microbatch = -1;        // -1 if it belongs to none.
-  double frequency_mhz = 0;   // 0 if no clock was chosen: fixed operations.
+  double frequency_mhz = 0;   // 0 if no clock was chosen: fixed instructions.
   std::vector<double> knobs;  // One value per PlanFile::other_knob_names, or empty likewise.
   Nanoseconds start = 0;
   Nanoseconds duration = 0;
@@ -72,15 +72,15 @@ std::string FormatPlan(const PlanFile& plan);
 
 // Errors (kInput) are one line, "name: stages[2].instructions[5].frequency is ... (remedy)". A plan
 // that parses is whole: `job.schedule` is rebuilt from the instructions, each stage on one rank.
-// Whether it computes every microbatch once is for BuildOperationGraph to say.
+// Whether it computes every microbatch once is for BuildInstructionGraph to say.
 Result<PlanFile> ParsePlan(std::string_view text, std::string_view name);
 
-// The options that the plan names, per operation of `graph`, ready for an Evaluator. Operations
-// match by their order on a rank, and knobs by name; fixed operations may differ between plan and
+// The options that the plan names, per instruction of `graph`, ready for an Evaluator. Instructions
+// match by their order on a rank, and knobs by name; fixed instructions may differ between plan and
 // graph. Fails (kInput) if the order differs, if one of the two lacks a knob of the other, or if
 // the profile behind `graph` has not measured an option: the message names stage, kind, frequency
 // and the nearest measured one. `name` stands for the plan's file.
-Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::OperationGraph& graph,
+Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::InstructionGraph& graph,
                                      std::string_view name);
 
 }  // namespace perseus::plan_file

@@ -112,17 +112,17 @@ class PlanReader {
   void ReadFixed(const Node& node) {
     constexpr std::array<std::string_view, 4> kKeys{"p2p", "load", "all_reduce", "optimizer"};
     node.RequireObject(kKeys);
-    schedule::FixedOperations& fixed = plan_.job.model.fixed;
+    schedule::FixedInstructions& fixed = plan_.job.model.fixed;
     if (node.Has("p2p")) fixed.p2p = ReadCost(Member(node, "p2p")).time;
     if (node.Has("load")) fixed.load = ReadCost(Member(node, "load"));
     if (node.Has("all_reduce")) fixed.all_reduce = ReadCost(Member(node, "all_reduce"));
     if (node.Has("optimizer")) fixed.optimizer = ReadCost(Member(node, "optimizer"));
   }
 
-  static schedule::FixedOperations::Cost ReadCost(const Node& node) {
+  static schedule::FixedInstructions::Cost ReadCost(const Node& node) {
     constexpr std::array<std::string_view, 2> kKeys{"time_s", "energy_j"};
     node.RequireObject(kKeys);
-    schedule::FixedOperations::Cost cost;
+    schedule::FixedInstructions::Cost cost;
     cost.time = Seconds(Member(node, "time_s"), kLongestSeconds);
     if (node.Has("energy_j")) {
       cost.energy_j = Member(node, "energy_j").Number(0, kMostJoules, "joules");
@@ -195,9 +195,9 @@ class PlanReader {
       Throw("{}: no instruction is called {} (expected forward, backward, ...)", node.path,
             Excerpt(name));
     }
-    if ((*kind == InstructionKind::kOperation) != is_general_graph_) {
+    if ((*kind == InstructionKind::kGeneric) != is_general_graph_) {
       Throw("{}: {} (expected {})", node.path, Excerpt(name),
-            is_general_graph_ ? "operation, since the job is a general graph"
+            is_general_graph_ ? "instruction, since the job is a general graph"
                               : "an instruction of a pipeline, since the job is none");
     }
     return *kind;

@@ -28,7 +28,7 @@ struct Planned {
   std::string Text() const { return FormatPlan(File()); }
 };
 
-Planned PlanJob(schedule::OperationGraph graph, PlannedJob job) {
+Planned PlanJob(schedule::InstructionGraph graph, PlannedJob job) {
   auto planner = plan::Planner::Create(std::move(graph), {job.model.blocking_power_w, 0});
   EXPECT_TRUE(planner) << planner.error().message;
   auto plan = planner->PlanFor(planner->baseline().time + planner->baseline().time / 20);
@@ -45,13 +45,13 @@ profile::Profile MakeProfile(int chunks, const std::vector<InstructionKind>& kin
 }
 
 Planned PlanSchedule(const std::string& name, int chunks, const std::vector<InstructionKind>& kinds,
-                     const schedule::FixedOperations& fixed = {}) {
+                     const schedule::FixedInstructions& fixed = {}) {
   PlannedJob job;
   job.profile = "profile.csv";
   job.schedule = *schedule::GenerateSchedule({.name = name, .ranks = 4, .microbatches = 8, .chunks = chunks});
   job.model.blocking_power_w = 83.64;
   job.model.fixed = fixed;
-  auto graph = schedule::BuildOperationGraph(job.schedule, MakeProfile(chunks, kinds), job.model);
+  auto graph = schedule::BuildInstructionGraph(job.schedule, MakeProfile(chunks, kinds), job.model);
   EXPECT_TRUE(graph) << graph.error().message;
   return PlanJob(*std::move(graph), std::move(job));
 }
@@ -88,8 +88,8 @@ TEST(PlanFileTest, StagesOfAVSurvive) {
                                InstructionKind::kBackwardWeight}));
 }
 
-TEST(PlanFileTest, FixedOperationsAppearWithTheirKinds) {
-  schedule::FixedOperations fixed;
+TEST(PlanFileTest, FixedInstructionsAppearWithTheirKinds) {
+  schedule::FixedInstructions fixed;
   fixed.p2p = 123'457;
   fixed.load = {.time = 1'000'003, .energy_j = 0.25};
   fixed.all_reduce = {.time = 20'000'001};
@@ -115,7 +115,7 @@ TEST(PlanFileTest, OtherKnobsSurvive) {
   PlannedJob job;
   job.profile = "profile.csv";
   job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
-  auto graph = schedule::BuildOperationGraph(job.schedule, *profile::ParseProfile(csv, "profile.csv"), job.model);
+  auto graph = schedule::BuildInstructionGraph(job.schedule, *profile::ParseProfile(csv, "profile.csv"), job.model);
   ASSERT_TRUE(graph) << graph.error().message;
   const Planned planned = PlanJob(*std::move(graph), std::move(job));
   EXPECT_THAT(planned.Text(), HasSubstr("\"knobs\":{\"sm_count\":"));
@@ -123,14 +123,14 @@ TEST(PlanFileTest, OtherKnobsSurvive) {
 }
 
 // A rank that runs two microbatches, with a profile of these columns for its knobs.
-schedule::OperationGraph TwoKnobs(const std::string& header, const std::string& low,
+schedule::InstructionGraph TwoKnobs(const std::string& header, const std::string& low,
                         const std::string& high) {
   std::string csv = "stage,instruction,frequency,time,energy," + header + "\n";
   for (const char* kind : {"forward", "backward"}) {
     csv += fmt::format("0,{0},1400,0.01,4,{1}\n0,{0},1400,0.012,3,{2}\n", kind, low, high);
   }
   const auto schedule = schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
-  auto graph = schedule::BuildOperationGraph(*schedule, *profile::ParseProfile(csv, "profile.csv"), {});
+  auto graph = schedule::BuildInstructionGraph(*schedule, *profile::ParseProfile(csv, "profile.csv"), {});
   EXPECT_TRUE(graph) << graph.error().message;
   return *std::move(graph);
 }
@@ -143,7 +143,7 @@ TEST(PlanFileTest, KnobsAreFoundByNameWhereverTheirColumnStands) {
   const auto parsed = ParsePlan(planned.Text(), "plan.json");
   ASSERT_TRUE(parsed) << parsed.error().message;
 
-  const schedule::OperationGraph swapped = TwoKnobs("mem,sm", "2,1", "1,2");
+  const schedule::InstructionGraph swapped = TwoKnobs("mem,sm", "2,1", "1,2");
   const auto options = FindOptions(*parsed, swapped, "plan.json");
   ASSERT_TRUE(options) << options.error().message;
   EXPECT_EQ(plan::Evaluator(swapped, planned.planner.model()).Evaluate(*options).energy_j,
@@ -162,8 +162,8 @@ TEST(PlanFileTest, KnobsAreFoundByNameWhereverTheirColumnStands) {
 TEST(PlanFileTest, AGeneralGraphIsListedByName) {
   const std::string options = R"("options": [{"frequency": 2000, "time": 0.01, "energy": 4},
     {"frequency": 1500, "time": 0.012, "energy": 3}, {"frequency": 1000, "time": 0.02, "energy": 2}])";
-  const auto file = schedule::ParseOperationGraph(
-      R"({"operations": [{"name": "a \"b\"", )" + options + R"(}, {"name": "c", )" + options +
+  const auto file = schedule::ParseInstructionGraph(
+      R"({"instructions": [{"name": "a \"b\"", )" + options + R"(}, {"name": "c", )" + options +
           R"(}], "dependencies": [{"from": "a \"b\"", "to": "c"}]})",
       "work.json");
   ASSERT_TRUE(file) << file.error().message;
@@ -172,7 +172,7 @@ TEST(PlanFileTest, AGeneralGraphIsListedByName) {
   const Planned planned = PlanJob(file->graph, std::move(job));
   ExpectSurvives(planned);
   EXPECT_TRUE(ParsePlan(planned.Text(), "plan.json")->job.IsGeneralGraph());
-  EXPECT_THAT(planned.Text(), HasSubstr(R"({"kind":"operation","name":"a \"b\"")"));
+  EXPECT_THAT(planned.Text(), HasSubstr(R"({"kind":"instruction","name":"a \"b\"")"));
 }
 
 struct Damage {
@@ -218,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(
                "stages[0].instructions[0].duration_s is not a number from 0 to"},
         Damage{"UnknownKind", "\"forward\"", "\"foreword\"",
                "stages[0].instructions[0].kind: no instruction is called \"foreword\""},
-        Damage{"KindOfAGraph", "\"forward\"", "\"operation\"", "instruction of a pipeline"},
+        Damage{"KindOfAGraph", "\"forward\"", "\"instruction\"", "instruction of a pipeline"},
         Damage{"StageElsewhere", "\"stage\":0", "\"stage\":1",
                "stage 1 is chunk 0 of rank 0 elsewhere"},
         Damage{"StageFraction", "\"stage\":0", "\"stage\":0.5", "is not a whole number"},

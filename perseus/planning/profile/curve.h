@@ -53,7 +53,7 @@ inline double EffectiveEnergy(const Option& option, double blocking_power_w) {
 std::vector<int> ParetoFront(std::span<const Option> options, double blocking_power_w);
 
 // The lower hull of the Pareto front. Requires at least one option. A single option gives a curve
-// of one vertex: a fixed operation. Fails only if a slope exceeds ten gigawatts or an effective
+// of one vertex: a fixed instruction. Fails only if a slope exceeds ten gigawatts or an effective
 // energy is not finite (a profile with units mixed up). O(n log n).
 Result<Curve> LowerHull(std::span<const Option> options, double blocking_power_w);
 

@@ -56,7 +56,7 @@ TEST(LowerHull, KeepsTheVerticesAndTheirSlopes) {
   EXPECT_EQ(ToJoules(curve->ExtraEnergyAt(9 * kSecond)), 0);
 }
 
-TEST(LowerHull, OfOneOptionIsAFixedOperation) {
+TEST(LowerHull, OfOneOptionIsAFixedInstruction) {
   const Result<Curve> curve = LowerHull(std::vector{At(7, 3), At(8, 4)}, 0);
   ASSERT_TRUE(curve);
   EXPECT_THAT(curve->times, ElementsAre(7));

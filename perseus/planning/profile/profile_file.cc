@@ -226,7 +226,7 @@ Result<InstructionKind> RowParser::Kind() const {
   }
   if (kind) {
     return Fail(
-        "{}: instruction {} is no computation (remove the row; the job says what fixed operations "
+        "{}: instruction {} is no computation (remove the row; the job says what fixed instructions "
         "take. A profile measures {})",
         reader_.Where(), Excerpt(field), fmt::join(known, ", "));
   }

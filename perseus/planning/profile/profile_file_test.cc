@@ -271,7 +271,7 @@ const Mistake kMistakes[] = {
         "did you mean forward? expected one of forward, backward, backward_input,"),
     Row("UnknownInstruction", "0,F,1410,1,2\n", "instruction \"F\" is unknown (expected one of",
         "backward_weight, recompute)"),
-    Row("FixedOperation", "0,all_reduce,1410,1,2\n", "\"all_reduce\" is no computation",
+    Row("FixedInstruction", "0,all_reduce,1410,1,2\n", "\"all_reduce\" is no computation",
         "A profile measures forward,"),
     {"StageMissing", std::string(kProfileFileHeader) + "3,forward,1,1,1\n0,forward,1,1,1\n2,forward,1,1,1\n",
      "p.csv: ", "stage 1 is missing", "number the stages 0, 1, ... without a gap"},

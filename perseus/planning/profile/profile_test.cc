@@ -10,7 +10,7 @@ Option OptionAt(double frequency_mhz, Nanoseconds time, double energy_j) {
 }
 
 TEST(InstructionKind, NamesAreReadBack) {
-  for (int i = 0; i <= static_cast<int>(InstructionKind::kOperation); ++i) {
+  for (int i = 0; i <= static_cast<int>(InstructionKind::kGeneric); ++i) {
     const auto kind = static_cast<InstructionKind>(i);
     EXPECT_EQ(ParseInstructionKind(Name(kind)), kind);
   }

@@ -99,7 +99,7 @@ class DrawFigureTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!HasReportPage()) GTEST_SKIP() << "this build has no figures (no npm)";
-    schedule::OperationGraph graph = MakeSyntheticJob({.stages = 2, .microbatches = 3});
+    schedule::InstructionGraph graph = MakeSyntheticJob({.stages = 2, .microbatches = 3});
     graph.rank_names[1] = "<b>&\"\x01\xef\xbf\xbf";
     // Too few options for a fit.
     auto& options = graph.option_sets[0].options;

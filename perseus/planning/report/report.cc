@@ -24,11 +24,11 @@ constexpr std::size_t kMostPoints = 2'000;
 
 ordered_json DescribeJob(const Report& report) {
   const plan_file::PlannedJob& job = report.job;
-  const schedule::OperationGraph& graph = report.planner.graph();
+  const schedule::InstructionGraph& graph = report.planner.graph();
   ordered_json object;
   object[job.IsGeneralGraph() ? "graph" : "profile"] = job.profile;
   object["schedule"] = graph.name;
-  object["operations"] = graph.operations.size();
+  object["instructions"] = graph.instructions.size();
   if (!job.IsGeneralGraph()) object["microbatches"] = job.schedule.microbatches;
   object["pipelines"] = job.pipelines;
   object["gpus_per_stage"] = job.model.gpus_per_stage;
@@ -58,23 +58,23 @@ ordered_json DescribeOptionSet(const schedule::OptionSet& set, const profile::Cu
   return object;
 }
 
-ordered_json DescribeRank(const schedule::OperationGraph& graph, std::size_t rank) {
+ordered_json DescribeRank(const schedule::InstructionGraph& graph, std::size_t rank) {
   ordered_json option_sets = ordered_json::array();
   ordered_json microbatches = ordered_json::array();
-  for (int operation : graph.rank_orders[rank]) {
-    option_sets.push_back(graph.operations[At(operation)].option_set);
-    microbatches.push_back(graph.operations[At(operation)].microbatch);
+  for (int instruction : graph.rank_orders[rank]) {
+    option_sets.push_back(graph.instructions[At(instruction)].option_set);
+    microbatches.push_back(graph.instructions[At(instruction)].microbatch);
   }
   return {{"name", graph.rank_names[rank]},
           {"option_sets", std::move(option_sets)},
           {"microbatches", std::move(microbatches)}};
 }
 
-// What one rank does under a plan. Starts are told by the gaps before operations: most are 0.
+// What one rank does under a plan. Starts are told by the gaps before instructions: most are 0.
 ordered_json DescribeLane(const Report& report, const std::vector<int>& options,
                           const plan::Evaluation& evaluation, const std::vector<bool>& critical,
                           std::size_t rank) {
-  const schedule::OperationGraph& graph = report.planner.graph();
+  const schedule::InstructionGraph& graph = report.planner.graph();
   const plan::ExecutionModel& model = report.planner.model();
   ordered_json chosen = ordered_json::array();
   ordered_json gaps = ordered_json::array();
@@ -86,27 +86,27 @@ ordered_json DescribeLane(const Report& report, const std::vector<int>& options,
   Nanoseconds busy = 0;
   double slopes_w = 0;
   int adjustable = 0;
-  for (int operation : graph.rank_orders[rank]) {
-    const schedule::OptionSet& set = graph.options_of(operation);
-    const Nanoseconds duration = evaluation.durations[At(operation)];
-    chosen.push_back(options[At(operation)]);
-    gaps.push_back(evaluation.starts[At(operation)] - end);
+  for (int instruction : graph.rank_orders[rank]) {
+    const schedule::OptionSet& set = graph.options_of(instruction);
+    const Nanoseconds duration = evaluation.durations[At(instruction)];
+    chosen.push_back(options[At(instruction)]);
+    gaps.push_back(evaluation.starts[At(instruction)] - end);
     durations.push_back(duration);
-    energies.push_back(evaluation.energies_j[At(operation)]);
-    marks += critical[At(operation)] ? '1' : '0';
-    energy_of_kind[Name(set.kind)] += evaluation.energies_j[At(operation)];
+    energies.push_back(evaluation.energies_j[At(instruction)]);
+    marks += critical[At(instruction)] ? '1' : '0';
+    energy_of_kind[Name(set.kind)] += evaluation.energies_j[At(instruction)];
     busy += duration;
-    end = evaluation.starts[At(operation)] + duration;
+    end = evaluation.starts[At(instruction)] + duration;
     if (set.options.size() > 1) {
-      const int index = graph.operations[At(operation)].option_set;
+      const int index = graph.instructions[At(instruction)].option_set;
       const profile::Curve& curve = report.planner.network().curves[At(index)];
-      slopes_w += ToWatts(curve.SlopeAfter(set.options[At(options[At(operation)])].time));
+      slopes_w += ToWatts(curve.SlopeAfter(set.options[At(options[At(instruction)])].time));
       ++adjustable;
     }
   }
   ordered_json lane{
       {"options", std::move(chosen)}, {"gaps_ns", std::move(gaps)}, {"critical", std::move(marks)}};
-  // Under a latency an operation runs partly at the clock before; else these are its option's.
+  // Under a latency an instruction runs partly at the clock before; else these are its option's.
   if (model.switch_latency > 0) {
     lane["durations_ns"] = std::move(durations);
     lane["energies_j"] = std::move(energies);
@@ -121,14 +121,14 @@ ordered_json DescribeLane(const Report& report, const std::vector<int>& options,
 
 ordered_json DescribeIteration(const Report& report, const std::vector<int>& options,
                                const plan::Evaluation& evaluation) {
-  const schedule::OperationGraph& graph = report.planner.graph();
+  const schedule::InstructionGraph& graph = report.planner.graph();
   ordered_json object{{"time_ns", evaluation.time},
                       {"energy_j", evaluation.energy_j},
-                      {"operation_energy_j", evaluation.operation_energy_j},
+                      {"instruction_energy_j", evaluation.instruction_energy_j},
                       {"blocking_energy_j", evaluation.blocking_energy_j},
                       {"switches", evaluation.switches},
                       {"lanes", ordered_json::array()}};
-  const std::vector<bool> critical = CriticalOperations(graph, evaluation);
+  const std::vector<bool> critical = CriticalInstructions(graph, evaluation);
   for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
     object["lanes"].push_back(DescribeLane(report, options, evaluation, critical, rank));
   }
@@ -183,9 +183,9 @@ ordered_json DescribeFrontier(const FrontierCurve& frontier) {
 }  // namespace
 
 Result<std::string> FormatReportData(const Report& report) {
-  const schedule::OperationGraph& graph = report.planner.graph();
-  if (graph.operations.empty())
-    return Fail("the job has no operations, so there is nothing to show");
+  const schedule::InstructionGraph& graph = report.planner.graph();
+  if (graph.instructions.empty())
+    return Fail("the job has no instructions, so there is nothing to show");
   if (report.plans.empty()) return Fail("there is no plan to show (plan at least one target)");
   std::vector<const ReportedPlan*> plans;
   for (const ReportedPlan& plan : report.plans) plans.push_back(&plan);

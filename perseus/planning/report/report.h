@@ -35,7 +35,7 @@ struct Report {
 };
 
 // The JSON document. Plans come fastest first. Fails (kInput) if there is nothing to show: no
-// operations, or no plans.
+// instructions, or no plans.
 Result<std::string> FormatReportData(const Report& report);
 
 // The page, whole, around `data` as FormatReportData makes it. Fails (kSystem) where this build has

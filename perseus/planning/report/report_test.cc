@@ -74,16 +74,16 @@ void ExpectSame(const json& data, const json& iteration, const plan::Planner& pl
     Nanoseconds busy = 0;
     double lane_j = 0;
     for (std::size_t i = 0; i < order.size(); ++i) {
-      const auto operation = static_cast<std::size_t>(order[i]);
+      const auto instruction = static_cast<std::size_t>(order[i]);
       const json& set = data["option_sets"][data["ranks"][rank]["option_sets"][i].get<int>()];
       const std::size_t option = lane["options"][i];
       const bool is_blended = lane.contains("durations_ns");
       const Nanoseconds start = end + lane["gaps_ns"][i].get<Nanoseconds>();
       const Nanoseconds duration = is_blended ? lane["durations_ns"][i] : set["time_ns"][option];
       const double energy_j = is_blended ? lane["energies_j"][i] : set["energy_j"][option];
-      EXPECT_EQ(start, evaluation.starts[operation]);
-      EXPECT_EQ(duration, evaluation.durations[operation]);
-      EXPECT_EQ(energy_j, evaluation.energies_j[operation]);
+      EXPECT_EQ(start, evaluation.starts[instruction]);
+      EXPECT_EQ(duration, evaluation.durations[instruction]);
+      EXPECT_EQ(energy_j, evaluation.energies_j[instruction]);
       EXPECT_GE(lane["gaps_ns"][i].get<Nanoseconds>(), 0);
       end = start + duration;
       busy += duration;

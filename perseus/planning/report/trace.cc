@@ -30,13 +30,13 @@ std::string Quoted(std::string_view text) {
 }
 
 std::string SliceName(const schedule::OptionSet& set, int microbatch) {
-  return set.kind == InstructionKind::kOperation ? set.name
+  return set.kind == InstructionKind::kGeneric ? set.name
                                                  : plan_file::InstructionLabel(set.kind, microbatch);
 }
 
 class TraceWriter {
  public:
-  TraceWriter(const schedule::OperationGraph& graph, double blocking_power_w)
+  TraceWriter(const schedule::InstructionGraph& graph, double blocking_power_w)
       : graph_(graph), blocking_power_w_(blocking_power_w) {}
 
   void Add(const Timeline& timeline) {
@@ -52,7 +52,7 @@ class TraceWriter {
           R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_sort_index", "args": {{"sort_index": {}}})",
           process_, rank, rank);
     }
-    for (std::size_t i = 0; i < graph_.operations.size(); ++i) AddSlice(timeline, i);
+    for (std::size_t i = 0; i < graph_.instructions.size(); ++i) AddSlice(timeline, i);
     AddPower(timeline.evaluation, std::max(timeline.until, timeline.evaluation.time));
   }
 
@@ -68,10 +68,10 @@ class TraceWriter {
     events_ += '}';
   }
 
-  void AddSlice(const Timeline& timeline, std::size_t operation) {
+  void AddSlice(const Timeline& timeline, std::size_t instruction) {
     const plan::Evaluation& evaluation = timeline.evaluation;
-    const schedule::OptionSet& set = graph_.options_of(static_cast<int>(operation));
-    const profile::Option& option = set.options[static_cast<std::size_t>(timeline.options[operation])];
+    const schedule::OptionSet& set = graph_.options_of(static_cast<int>(instruction));
+    const profile::Option& option = set.options[static_cast<std::size_t>(timeline.options[instruction])];
     std::string arguments;
     if (plan_file::IsPlanned(set.kind) && option.frequency_mhz > 0) {
       arguments = fmt::format(R"("frequency_mhz": {}, )", option.frequency_mhz);
@@ -85,17 +85,17 @@ class TraceWriter {
     }
     Event(
         R"("ph": "X", "pid": {}, "tid": {}, "name": {}, "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"energy_j": {}, "power_w": {}}})",
-        process_, graph_.operations[operation].rank,
-        Quoted(SliceName(set, graph_.operations[operation].microbatch)), Name(set.kind),
-        Microseconds(evaluation.starts[operation]), Microseconds(evaluation.durations[operation]),
-        arguments, evaluation.energies_j[operation], PowerOf(evaluation, operation));
+        process_, graph_.instructions[instruction].rank,
+        Quoted(SliceName(set, graph_.instructions[instruction].microbatch)), Name(set.kind),
+        Microseconds(evaluation.starts[instruction]), Microseconds(evaluation.durations[instruction]),
+        arguments, evaluation.energies_j[instruction], PowerOf(evaluation, instruction));
   }
 
-  static double PowerOf(const plan::Evaluation& evaluation, std::size_t operation) {
-    return evaluation.energies_j[operation] / ToSeconds(evaluation.durations[operation]);
+  static double PowerOf(const plan::Evaluation& evaluation, std::size_t instruction) {
+    return evaluation.energies_j[instruction] / ToSeconds(evaluation.durations[instruction]);
   }
 
-  // A step wherever an operation starts or ends; in between, power is constant.
+  // A step wherever an instruction starts or ends; in between, power is constant.
   void AddPower(const plan::Evaluation& evaluation, Nanoseconds until) {
     std::vector<std::pair<Nanoseconds, double>> steps;
     steps.reserve(evaluation.starts.size() * 2);
@@ -123,7 +123,7 @@ class TraceWriter {
           process_, Microseconds(time), power_w);
   }
 
-  const schedule::OperationGraph& graph_;
+  const schedule::InstructionGraph& graph_;
   double blocking_power_w_;
   std::string events_;
   int process_ = 0;
@@ -131,7 +131,7 @@ class TraceWriter {
 
 }  // namespace
 
-std::string FormatTrace(const schedule::OperationGraph& graph, double blocking_power_w,
+std::string FormatTrace(const schedule::InstructionGraph& graph, double blocking_power_w,
                         std::span<const Timeline> timelines) {
   TraceWriter writer(graph, blocking_power_w);
   for (const Timeline& timeline : timelines) writer.Add(timeline);

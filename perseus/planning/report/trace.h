@@ -1,7 +1,7 @@
 // The timeline of an iteration, to look at: https://ui.perfetto.dev or chrome://tracing.
 //
 // The file is in the Trace Event Format (JSON). Each timeline is a process with a lane for each
-// rank; a slice is an operation ("F3": the forward of microbatch 3), a gap is a rank that waits.
+// rank; a slice is an instruction ("F3": the forward of microbatch 3), a gap is a rank that waits.
 // Click a slice for its clock, energy and power. A counter shows the power of the whole pipeline,
 // so that the baseline and a plan can be compared at a glance.
 #pragma once
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/plan/evaluation.h"
 
 namespace perseus::report {
@@ -23,7 +23,7 @@ struct Timeline {
 };
 
 // Timelines become processes 1, 2, ... in the order given, all starting at 0.
-std::string FormatTrace(const schedule::OperationGraph& graph, double blocking_power_w,
+std::string FormatTrace(const schedule::InstructionGraph& graph, double blocking_power_w,
                         std::span<const Timeline> timelines);
 
 }  // namespace perseus::report

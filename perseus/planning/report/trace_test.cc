@@ -24,7 +24,7 @@ class TraceTest : public testing::Test {
     model.blocking_power_w = 80;
     model.fixed.all_reduce = {.time = 5'000'000, .energy_j = 1};
     const auto schedule = schedule::GenerateSchedule({.name = "1f1b", .ranks = 3, .microbatches = 4});
-    graph_ = *schedule::BuildOperationGraph(*schedule, *synthetic::SynthesizeProfile(spec), model);
+    graph_ = *schedule::BuildInstructionGraph(*schedule, *synthetic::SynthesizeProfile(spec), model);
     std::vector<int> slower = schedule::BaselineOptions(graph_);
     for (std::size_t i = 0; i < slower.size(); i += 2) {
       if (IsComputation(graph_.options_of(static_cast<int>(i)).kind)) ++slower[i];
@@ -45,12 +45,12 @@ class TraceTest : public testing::Test {
     return events;
   }
 
-  schedule::OperationGraph graph_;
+  schedule::InstructionGraph graph_;
   std::vector<Timeline> timelines_;
   json trace_;
 };
 
-TEST_F(TraceTest, SlicesAreTheOperations) {
+TEST_F(TraceTest, SlicesAreTheInstructions) {
   for (std::size_t p = 0; p < timelines_.size(); ++p) {
     const plan::Evaluation& evaluation = timelines_[p].evaluation;
     double energy_j = 0;
@@ -64,9 +64,9 @@ TEST_F(TraceTest, SlicesAreTheOperations) {
       end_us = std::max(end_us, free_us[rank]);
       energy_j += slice["args"]["energy_j"].get<double>();
     }
-    EXPECT_EQ(Events("X", p).size(), graph_.operations.size());
+    EXPECT_EQ(Events("X", p).size(), graph_.instructions.size());
     EXPECT_DOUBLE_EQ(end_us / kMicrosecondsPerSecond, ToSeconds(evaluation.time));
-    EXPECT_DOUBLE_EQ(energy_j, evaluation.operation_energy_j);
+    EXPECT_DOUBLE_EQ(energy_j, evaluation.instruction_energy_j);
   }
 }
 

@@ -1,4 +1,4 @@
-// ParseOperationGraph: a general graph from JSON (operation_graph.h).
+// ParseInstructionGraph: a general graph from JSON (instruction_graph.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::schedule {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 using json_file::Node;
 using json_file::Throw;
 
-// operations -> operation -> options -> option: nothing in the format lies deeper.
+// instructions -> instruction -> options -> option: nothing in the format lies deeper.
 constexpr int kDeepest = 5;
 constexpr double kMostBlockingPowerW = 100'000;
 constexpr double kHighestFrequencyMhz = 1e6;
@@ -38,7 +38,7 @@ profile::Option ReadOption(const Node& node, bool is_only_option) {
   constexpr std::array<std::string_view, 3> kKeys{"frequency", "time", "energy"};
   node.RequireObject(kKeys);
   profile::Option option;
-  // An operation with one option has nothing to choose, and needs no name for it.
+  // An instruction with one option has nothing to choose, and needs no name for it.
   if (node.Has("frequency") || !is_only_option) {
     option.frequency_mhz =
         RequireMember(node, "frequency", "1410").Number(0, kHighestFrequencyMhz, "MHz");
@@ -55,7 +55,7 @@ profile::Option ReadOption(const Node& node, bool is_only_option) {
 // Highest frequency first, as in a profile.
 std::vector<profile::Option> ReadOptions(const Node& node) {
   const std::size_t count = node.ListSize();
-  if (count == 0) Throw("{} is empty (give at least one way to run the operation)", node.path);
+  if (count == 0) Throw("{} is empty (give at least one way to run the instruction)", node.path);
   std::vector<profile::Option> options;
   options.reserve(count);
   for (std::size_t i = 0; i < count; ++i) options.push_back(ReadOption(node[i], count == 1));
@@ -81,19 +81,19 @@ class GraphReader {
 
   // Before sorting.
   GraphFile Read(const Node& file) {
-    constexpr std::array<std::string_view, 3> kKeys{"operations", "dependencies", "blocking_power"};
+    constexpr std::array<std::string_view, 3> kKeys{"instructions", "dependencies", "blocking_power"};
     file.RequireObject(kKeys);
     if (file.Has("blocking_power")) {
       const double of_file = file.Member("blocking_power").Number(0, kMostBlockingPowerW, "watts");
       if (!is_power_given_) file_.blocking_power_w = of_file;
     }
-    const Node operations = RequireMember(file, "operations", "[...]");
-    const std::size_t count = operations.ListSize();
-    if (count == 0) Throw("operations is empty (give at least one)");
+    const Node instructions = RequireMember(file, "instructions", "[...]");
+    const std::size_t count = instructions.ListSize();
+    if (count == 0) Throw("instructions is empty (give at least one)");
     if (count > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
-      Throw("{} operations are too many", count);
+      Throw("{} instructions are too many", count);
     }
-    for (std::size_t i = 0; i < count; ++i) ReadOperation(operations[i]);
+    for (std::size_t i = 0; i < count; ++i) ReadInstruction(instructions[i]);
     if (file.Has("dependencies")) {
       const Node dependencies = file.Member("dependencies");
       for (std::size_t i = 0; i < dependencies.ListSize(); ++i) {
@@ -105,29 +105,29 @@ class GraphReader {
   }
 
  private:
-  void ReadOperation(const Node& node) {
+  void ReadInstruction(const Node& node) {
     constexpr std::array<std::string_view, 3> kKeys{"name", "resource", "options"};
     node.RequireObject(kKeys);
-    OperationGraph& graph = file_.graph;
-    const int operation = static_cast<int>(graph.operations.size());
+    InstructionGraph& graph = file_.graph;
+    const int instruction = static_cast<int>(graph.instructions.size());
     std::string name = ReadName(RequireMember(node, "name", "\"a\""));
-    if (const auto [same, is_new] = operation_of_name_.emplace(name, operation); !is_new) {
-      Throw("{}.name {} is also the name of operations[{}] (rename one)", node.path, Excerpt(name),
+    if (const auto [same, is_new] = instruction_of_name_.emplace(name, instruction); !is_new) {
+      Throw("{}.name {} is also the name of instructions[{}] (rename one)", node.path, Excerpt(name),
             same->second);
     }
     const int rank =
         node.Has("resource") ? RankOf(ReadName(node.Member("resource"))) : OwnRank(node.path, name);
     std::vector<profile::Option> options = ReadOptions(RequireMember(node, "options", "[...]"));
     graph.option_sets.push_back({.name = std::move(name),
-                                 .kind = InstructionKind::kOperation,
+                                 .kind = InstructionKind::kGeneric,
                                  .stage = rank,
                                  .chunk = 0,
                                  .options = std::move(options),
                                  .baseline = 0});
-    graph.operations.push_back({.option_set = operation, .rank = rank});
+    graph.instructions.push_back({.option_set = instruction, .rank = rank});
     std::vector<int>& order = graph.rank_orders[static_cast<std::size_t>(rank)];
-    if (!order.empty()) graph.dependencies.push_back({order.back(), operation, 0});
-    order.push_back(operation);
+    if (!order.empty()) graph.dependencies.push_back({order.back(), instruction, 0});
+    order.push_back(instruction);
   }
 
   int RankOf(const std::string& resource) {
@@ -155,19 +155,19 @@ class GraphReader {
   void ReadDependency(const Node& node) {
     constexpr std::array<std::string_view, 3> kKeys{"from", "to", "delay"};
     node.RequireObject(kKeys);
-    Dependency dependency{.from = OperationNamed(RequireMember(node, "from", "\"a\"")),
-                          .to = OperationNamed(RequireMember(node, "to", "\"b\""))};
+    Dependency dependency{.from = InstructionNamed(RequireMember(node, "from", "\"a\"")),
+                          .to = InstructionNamed(RequireMember(node, "to", "\"b\""))};
     if (node.Has("delay")) {
       dependency.delay = ToNanoseconds(node.Member("delay").Number(0, kLongestSeconds, "seconds"));
     }
     file_.graph.dependencies.push_back(dependency);
   }
 
-  int OperationNamed(const Node& node) const {
+  int InstructionNamed(const Node& node) const {
     const std::string name = ReadName(node);
-    const auto found = operation_of_name_.find(name);
-    if (found == operation_of_name_.end()) {
-      Throw("{}: there is no operation {} (name one of those in operations)", node.path,
+    const auto found = instruction_of_name_.find(name);
+    if (found == instruction_of_name_.end()) {
+      Throw("{}: there is no instruction {} (name one of those in instructions)", node.path,
             Excerpt(name));
     }
     return found->second;
@@ -193,13 +193,13 @@ class GraphReader {
 
   GraphFile file_;
   bool is_power_given_;
-  std::unordered_map<std::string, int> operation_of_name_;
+  std::unordered_map<std::string, int> instruction_of_name_;
   std::unordered_map<std::string, int> rank_of_resource_;
 };
 
 }  // namespace
 
-Result<GraphFile> ParseOperationGraph(std::string_view text, std::string_view name,
+Result<GraphFile> ParseInstructionGraph(std::string_view text, std::string_view name,
                                       std::optional<double> blocking_power_w) {
   auto file = json_file::Read(text, name, kDeepest, [&](const Node& root) {
     return GraphReader(name, blocking_power_w).Read(root);

@@ -1,8 +1,8 @@
-// ParseOperationGraph: general graphs in JSON.
+// ParseInstructionGraph: general graphs in JSON.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::schedule {
 namespace {
@@ -14,7 +14,7 @@ using ::testing::StartsWith;
 //           \           ^
 //   gpu1:    `--> c ---'  1 ms later
 constexpr std::string_view kDiamond = R"({
-  "operations": [
+  "instructions": [
     {"name": "a", "resource": "gpu0",
      "options": [{"frequency": 1000, "time": 0.06, "energy": 20},
                  {"frequency": 1410, "time": 0.05, "energy": 23.8}]},
@@ -25,9 +25,9 @@ constexpr std::string_view kDiamond = R"({
 })";
 
 TEST(GraphFile, ReadsAndSorts) {
-  const Result<GraphFile> file = ParseOperationGraph(kDiamond, "work.json");
+  const Result<GraphFile> file = ParseInstructionGraph(kDiamond, "work.json");
   ASSERT_TRUE(file) << file.error().message;
-  const OperationGraph& graph = file->graph;
+  const InstructionGraph& graph = file->graph;
   EXPECT_EQ(file->blocking_power_w, 83.64);
   EXPECT_EQ(graph.name, "work.json");
   EXPECT_EQ(Describe(graph, 0), "\"a\"");
@@ -40,7 +40,7 @@ TEST(GraphFile, ReadsAndSorts) {
 }
 
 TEST(GraphFile, OptionsComeHighestFrequencyFirst) {
-  const Result<GraphFile> file = ParseOperationGraph(kDiamond, "work.json");
+  const Result<GraphFile> file = ParseInstructionGraph(kDiamond, "work.json");
   ASSERT_TRUE(file) << file.error().message;
   const OptionSet& options = file->graph.options_of(0);
   ASSERT_EQ(options.options.size(), 2U);
@@ -50,8 +50,8 @@ TEST(GraphFile, OptionsComeHighestFrequencyFirst) {
   EXPECT_EQ(options.baseline, 0);
 }
 
-TEST(GraphFile, WithoutResourceAnOperationBlocksNobody) {
-  const Result<GraphFile> file = ParseOperationGraph(R"({"operations": [
+TEST(GraphFile, WithoutResourceAnInstructionBlocksNobody) {
+  const Result<GraphFile> file = ParseInstructionGraph(R"({"instructions": [
       {"name": "a", "options": [{"time": 1, "energy": 1}]},
       {"name": "b", "options": [{"time": 1, "energy": 1}]}]})",
                                                      "work.json");
@@ -61,19 +61,19 @@ TEST(GraphFile, WithoutResourceAnOperationBlocksNobody) {
 }
 
 TEST(GraphFile, ABlockingPowerThatIsGivenTakesThePlaceOfTheFiles) {
-  EXPECT_EQ(ParseOperationGraph(kDiamond, "work.json", 50)->blocking_power_w, 50);
-  EXPECT_EQ(ParseOperationGraph(kDiamond, "work.json", 0)->blocking_power_w, 0);
+  EXPECT_EQ(ParseInstructionGraph(kDiamond, "work.json", 50)->blocking_power_w, 50);
+  EXPECT_EQ(ParseInstructionGraph(kDiamond, "work.json", 0)->blocking_power_w, 0);
   const std::string without_resource =
-      R"({"operations": [{"name": "a", "options": [{"time": 1, "energy": 1}]}]})";
-  const Result<GraphFile> file = ParseOperationGraph(without_resource, "work.json", 50);
+      R"({"instructions": [{"name": "a", "options": [{"time": 1, "energy": 1}]}]})";
+  const Result<GraphFile> file = ParseInstructionGraph(without_resource, "work.json", 50);
   ASSERT_FALSE(file) << "a GPU of its own would idle";
   EXPECT_THAT(file.error().message,
-              StartsWith("work.json: operations[0] \"a\" has no resource, so what would draw"));
-  EXPECT_TRUE(ParseOperationGraph(without_resource, "work.json", 0));
+              StartsWith("work.json: instructions[0] \"a\" has no resource, so what would draw"));
+  EXPECT_TRUE(ParseInstructionGraph(without_resource, "work.json", 0));
 }
 
 TEST(GraphFile, ADependencyThatTheResourceImpliesKeepsItsDelay) {
-  const Result<GraphFile> file = ParseOperationGraph(R"({"operations": [
+  const Result<GraphFile> file = ParseInstructionGraph(R"({"instructions": [
       {"name": "a", "resource": "gpu0", "options": [{"time": 1, "energy": 1}]},
       {"name": "b", "resource": "gpu0", "options": [{"time": 1, "energy": 1}]}],
       "dependencies": [{"from": "a", "to": "b", "delay": 2}, {"from": "a", "to": "b"}]})",
@@ -89,13 +89,13 @@ struct Refusal {
   std::string_view message;
 };
 
-// A file with that list of options in its only operation.
+// A file with that list of options in its only instruction.
 std::string WithOptions(std::string_view options) {
-  return R"({"operations": [{"name": "a", "options": )" + std::string(options) + "}]}";
+  return R"({"instructions": [{"name": "a", "options": )" + std::string(options) + "}]}";
 }
-// A file of operations "a" and "b" on one resource, with that list of dependencies.
+// A file of instructions "a" and "b" on one resource, with that list of dependencies.
 std::string WithDependencies(std::string_view dependencies) {
-  return R"({"operations": [
+  return R"({"instructions": [
       {"name": "a", "resource": "r", "options": [{"time": 1, "energy": 1}]},
       {"name": "b", "resource": "r", "options": [{"time": 1, "energy": 1}]}],
       "dependencies": )" +
@@ -105,7 +105,7 @@ std::string WithDependencies(std::string_view dependencies) {
 class GraphFileRefusal : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(GraphFileRefusal, SaysWhereAndWhatToDo) {
-  const Result<GraphFile> file = ParseOperationGraph(GetParam().text, "work.json");
+  const Result<GraphFile> file = ParseInstructionGraph(GetParam().text, "work.json");
   ASSERT_FALSE(file);
   EXPECT_THAT(file.error().message, StartsWith(std::string(GetParam().message)));
   EXPECT_EQ(file.error().message.find('\n'), std::string::npos);
@@ -119,60 +119,60 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"NotUtf8", "{\"\xff\": 1}", "work.json:1: not JSON: "},
         Refusal{"NotAnObject", "[]", "work.json: the file is not an object"},
         Refusal{"DepthBomb", std::string(1'000'000, '['), "work.json: nested too deeply"},
-        Refusal{"UnknownKey", R"({"operation": []})",
-                "work.json: the file has no key \"operation\" (did you mean \"operations\"?)"},
-        Refusal{"KeyTwice", R"({"operations": [{"name": "a", "name": "b"}]})",
+        Refusal{"UnknownKey", R"({"instruction": []})",
+                "work.json: the file has no key \"instruction\" (did you mean \"instructions\"?)"},
+        Refusal{"KeyTwice", R"({"instructions": [{"name": "a", "name": "b"}]})",
                 "work.json: key \"name\" stands twice in one object (remove one)"},
-        Refusal{"NoOperations", "{}", "work.json: operations is missing"},
-        Refusal{"EmptyOperations", R"({"operations": []})", "work.json: operations is empty"},
-        Refusal{"OperationsIsNoList", R"({"operations": {}})",
-                "work.json: operations is not a list"},
-        Refusal{"OperationIsNoObject", R"({"operations": [1]})",
-                "work.json: operations[0] is not an object"},
-        Refusal{"NoName", R"({"operations": [{"options": []}]})",
-                "work.json: operations[0].name is missing"},
-        Refusal{"NumberAsName", R"({"operations": [{"name": 3, "options": []}]})",
-                "work.json: operations[0].name is not a text"},
+        Refusal{"NoInstructions", "{}", "work.json: instructions is missing"},
+        Refusal{"EmptyInstructions", R"({"instructions": []})", "work.json: instructions is empty"},
+        Refusal{"InstructionsIsNoList", R"({"instructions": {}})",
+                "work.json: instructions is not a list"},
+        Refusal{"InstructionIsNoObject", R"({"instructions": [1]})",
+                "work.json: instructions[0] is not an object"},
+        Refusal{"NoName", R"({"instructions": [{"options": []}]})",
+                "work.json: instructions[0].name is missing"},
+        Refusal{"NumberAsName", R"({"instructions": [{"name": 3, "options": []}]})",
+                "work.json: instructions[0].name is not a text"},
         Refusal{"NameTwice",
-                R"({"operations": [{"name": "a", "options": [{"time": 1, "energy": 1}]},
+                R"({"instructions": [{"name": "a", "options": [{"time": 1, "energy": 1}]},
                                    {"name": "a", "options": [{"time": 1, "energy": 1}]}]})",
-                "work.json: operations[1].name \"a\" is also the name of operations[0]"},
-        Refusal{"NoOptions", WithOptions("[]"), "work.json: operations[0].options is empty"},
+                "work.json: instructions[1].name \"a\" is also the name of instructions[0]"},
+        Refusal{"NoOptions", WithOptions("[]"), "work.json: instructions[0].options is empty"},
         Refusal{"NoTime", WithOptions(R"([{"energy": 1}])"),
-                "work.json: operations[0].options[0].time is missing"},
+                "work.json: instructions[0].options[0].time is missing"},
         Refusal{"NoFrequency",
                 WithOptions(R"([{"time": 1, "energy": 1}, {"time": 2, "energy": 1}])"),
-                "work.json: operations[0].options[0].frequency is missing"},
+                "work.json: instructions[0].options[0].frequency is missing"},
         Refusal{"FrequencyTwice", WithOptions(R"([{"frequency": 9, "time": 1, "energy": 1},
                                 {"frequency": 9, "time": 2, "energy": 1}])"),
-                "work.json: operations[0].options has frequency 9 twice (keep one)"},
+                "work.json: instructions[0].options has frequency 9 twice (keep one)"},
         Refusal{"NegativeTime", WithOptions(R"([{"time": -1, "energy": 1}])"),
-                "work.json: operations[0].options[0].time is not a number from 0 to 1000000"},
+                "work.json: instructions[0].options[0].time is not a number from 0 to 1000000"},
         Refusal{"NoTimeAtAll", WithOptions(R"([{"time": 1e-12, "energy": 1}])"),
-                "work.json: operations[0].options[0].time is less than a nanosecond"},
+                "work.json: instructions[0].options[0].time is less than a nanosecond"},
         Refusal{"HugeTime", WithOptions(R"([{"time": 1e7, "energy": 1}])"),
-                "work.json: operations[0].options[0].time is not a number from 0 to 1000000"},
+                "work.json: instructions[0].options[0].time is not a number from 0 to 1000000"},
         Refusal{"OverflowingTime", WithOptions(R"([{"time": 1e999, "energy": 1}])"),
                 "work.json: not JSON: number overflow"},
         Refusal{"NaN", WithOptions(R"([{"time": NaN, "energy": 1}])"), "work.json:1: not JSON"},
         Refusal{"TextForEnergy", WithOptions(R"([{"time": 1, "energy": "1"}])"),
-                "work.json: operations[0].options[0].energy is not a number"},
+                "work.json: instructions[0].options[0].energy is not a number"},
         Refusal{"NoEnergyAtAll", WithOptions(R"([{"time": 1, "energy": 0}])"),
-                "work.json: operations[0].options[0].energy is not positive (expected joules)"},
+                "work.json: instructions[0].options[0].energy is not positive (expected joules)"},
         Refusal{"BlockingWithoutResource",
                 R"({"blocking_power": 1,
-                    "operations": [{"name": "a", "options": [{"time": 1, "energy": 1}]}]})",
-                "work.json: operations[0] \"a\" has no resource"},
+                    "instructions": [{"name": "a", "options": [{"time": 1, "energy": 1}]}]})",
+                "work.json: instructions[0] \"a\" has no resource"},
         Refusal{"DependenciesIsNoList", WithDependencies("3"),
                 "work.json: dependencies is not a list"},
-        Refusal{"UnknownOperation", WithDependencies(R"([{"from": "a", "to": "z"}])"),
-                "work.json: dependencies[0].to: there is no operation \"z\""},
+        Refusal{"UnknownInstruction", WithDependencies(R"([{"from": "a", "to": "z"}])"),
+                "work.json: dependencies[0].to: there is no instruction \"z\""},
         Refusal{"NegativeDelay", WithDependencies(R"([{"from": "a", "to": "b", "delay": -1}])"),
                 "work.json: dependencies[0].delay is not a number from 0"},
         Refusal{"AgainstTheResource", WithDependencies(R"([{"from": "b", "to": "a"}])"),
-                "work.json: operations wait for each other: "},
+                "work.json: instructions wait for each other: "},
         Refusal{"ItsOwnSuccessor", WithDependencies(R"([{"from": "b", "to": "b"}])"),
-                "work.json: operations wait for each other: \"b\" -> \"b\""}),
+                "work.json: instructions wait for each other: \"b\" -> \"b\""}),
     [](const auto& param_info) { return std::string(param_info.param.name); });
 
 }  // namespace

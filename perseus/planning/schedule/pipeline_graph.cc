@@ -1,10 +1,10 @@
-// BuildOperationGraph: a schedule laid out over a profile.
+// BuildInstructionGraph: a schedule laid out over a profile.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/schedule_check.h"
 #include "perseus/planning/schedule/topological_order.h"
 
@@ -30,13 +30,13 @@ class PipelineGraphBuilder {
   PipelineGraphBuilder(const Schedule& schedule, const profile::Profile& profile, const PipelineModel& model)
       : schedule_(schedule), profile_(profile), model_(model) {}
 
-  Result<OperationGraph> Build() {
+  Result<InstructionGraph> Build() {
     if (auto fits = CheckInputs(); !fits) return Fail(fits);
     graph_.name = schedule_.name;
     graph_.other_knob_names = profile_.other_knob_names();
     const std::size_t pairs =
         schedule_.rank_of_stage.size() * static_cast<std::size_t>(schedule_.microbatches);
-    for (std::vector<int>& operations : operation_of_) operations.resize(pairs, kNone);
+    for (std::vector<int>& instructions : instruction_of_) instructions.resize(pairs, kNone);
     for (int rank = 0; rank < ranks(); ++rank) {
       if (auto laid = LayOutRank(rank); !laid) return Fail(laid);
     }
@@ -77,17 +77,17 @@ class PipelineGraphBuilder {
   Result<void> LayOutRank(int rank) {
     graph_.rank_names.push_back(fmt::format("rank {}", rank));
     graph_.rank_orders.emplace_back();
-    const FixedOperations& fixed = model_.fixed;
+    const FixedInstructions& fixed = model_.fixed;
     int load = kNone;
-    for (const Action& action : schedule_.ranks[static_cast<std::size_t>(rank)]) {
-      if (action.kind == InstructionKind::kForward && action.stage == 0 && fixed.load.time > 0) {
+    for (const Instruction& instruction : schedule_.ranks[static_cast<std::size_t>(rank)]) {
+      if (instruction.kind == InstructionKind::kForward && instruction.stage == 0 && fixed.load.time > 0) {
         if (load == kNone) load = AddFixedOptions(InstructionKind::kLoad, rank, fixed.load);
-        Append(rank, load, action.microbatch);
+        Append(rank, load, instruction.microbatch);
       }
-      auto options = OptionsOf(action);
+      auto options = OptionsOf(instruction);
       if (!options) return Fail(options);
-      OperationOf(action.kind, action.stage, action.microbatch) =
-          Append(rank, *options, action.microbatch);
+      InstructionOf(instruction.kind, instruction.stage, instruction.microbatch) =
+          Append(rank, *options, instruction.microbatch);
     }
     if (fixed.all_reduce.time > 0) {
       Append(rank, AddFixedOptions(InstructionKind::kAllReduce, rank, fixed.all_reduce), kNone);
@@ -98,32 +98,32 @@ class PipelineGraphBuilder {
     return {};
   }
 
-  // Adds an operation behind the last one of its rank.
+  // Adds an instruction behind the last one of its rank.
   int Append(int rank, int option_set, int microbatch) {
-    const int operation = static_cast<int>(graph_.operations.size());
-    graph_.operations.push_back({option_set, rank, microbatch});
+    const int instruction = static_cast<int>(graph_.instructions.size());
+    graph_.instructions.push_back({option_set, rank, microbatch});
     std::vector<int>& order = graph_.rank_orders[static_cast<std::size_t>(rank)];
-    if (!order.empty()) graph_.dependencies.push_back({order.back(), operation, 0});
-    order.push_back(operation);
-    return operation;
+    if (!order.empty()) graph_.dependencies.push_back({order.back(), instruction, 0});
+    order.push_back(instruction);
+    return instruction;
   }
 
   // The option set of that stage and kind; copied from the profile when first asked for.
-  Result<int> OptionsOf(const Action& action) {
-    const auto stage = static_cast<std::size_t>(action.stage);
+  Result<int> OptionsOf(const Instruction& instruction) {
+    const auto stage = static_cast<std::size_t>(instruction.stage);
     if (option_sets_.empty()) {
       option_sets_.resize(schedule_.rank_of_stage.size());
       for (auto& of_stage : option_sets_) of_stage.fill(kNone);
     }
-    int& option_set = option_sets_[stage][static_cast<std::size_t>(action.kind)];
+    int& option_set = option_sets_[stage][static_cast<std::size_t>(instruction.kind)];
     if (option_set != kNone) return option_set;
 
     const int rank = schedule_.rank_of_stage[stage];
     const int chunk = schedule_.chunk_of_stage[stage];
-    const profile::ProfileEntry* entry = profile_.Find(rank, chunk, action.kind);
-    if (entry == nullptr) return FailWithMissingEntry(rank, chunk, action.kind);
-    OptionSet set{.name = OptionSetName(rank, chunk, action.kind),
-                  .kind = action.kind,
+    const profile::ProfileEntry* entry = profile_.Find(rank, chunk, instruction.kind);
+    if (entry == nullptr) return FailWithMissingEntry(rank, chunk, instruction.kind);
+    OptionSet set{.name = OptionSetName(rank, chunk, instruction.kind),
+                  .kind = instruction.kind,
                   .stage = rank,
                   .chunk = chunk,
                   .options = entry->options,
@@ -136,7 +136,7 @@ class PipelineGraphBuilder {
     return option_set;
   }
 
-  int AddFixedOptions(InstructionKind kind, int rank, const FixedOperations::Cost& cost) {
+  int AddFixedOptions(InstructionKind kind, int rank, const FixedInstructions::Cost& cost) {
     profile::Option option;
     option.time = cost.time;
     option.other_knobs.resize(profile_.other_knob_names().size());
@@ -181,12 +181,12 @@ class PipelineGraphBuilder {
     using enum InstructionKind;
     for (int stage = 0; stage < schedule_.stages(); ++stage) {
       for (int microbatch = 0; microbatch < schedule_.microbatches; ++microbatch) {
-        const int forward = OperationOf(kForward, stage, microbatch);
+        const int forward = InstructionOf(kForward, stage, microbatch);
         const int gradient = GradientOf(stage, microbatch);
-        const int weight = OperationOf(kBackwardWeight, stage, microbatch);
-        const int recompute = OperationOf(kRecompute, stage, microbatch);
+        const int weight = InstructionOf(kBackwardWeight, stage, microbatch);
+        const int recompute = InstructionOf(kRecompute, stage, microbatch);
         if (stage + 1 < schedule_.stages()) {
-          Connect(forward, OperationOf(kForward, stage + 1, microbatch));
+          Connect(forward, InstructionOf(kForward, stage + 1, microbatch));
           Connect(GradientOf(stage + 1, microbatch), gradient);
         }
         Connect(forward, gradient);
@@ -224,34 +224,34 @@ class PipelineGraphBuilder {
         schedule_.name, waits);
   }
 
-  std::string DescribeComputation(int operation) const {
-    const Operation& described = graph_.operations[static_cast<std::size_t>(operation)];
-    const OptionSet& options = graph_.options_of(operation);
+  std::string DescribeComputation(int instruction) const {
+    const InstructionNode& described = graph_.instructions[static_cast<std::size_t>(instruction)];
+    const OptionSet& options = graph_.options_of(instruction);
     int stage = 0;
     while (schedule_.rank_of_stage[static_cast<std::size_t>(stage)] != options.stage ||
            schedule_.chunk_of_stage[static_cast<std::size_t>(stage)] != options.chunk) {
       ++stage;
     }
-    return Describe(Action{options.kind, stage, described.microbatch});
+    return Describe(Instruction{options.kind, stage, described.microbatch});
   }
 
-  int& OperationOf(InstructionKind kind, int stage, int microbatch) {
+  int& InstructionOf(InstructionKind kind, int stage, int microbatch) {
     const std::size_t pair =
         static_cast<std::size_t>(stage) * static_cast<std::size_t>(schedule_.microbatches) +
         static_cast<std::size_t>(microbatch);
-    return operation_of_[static_cast<std::size_t>(kind)][pair];
+    return instruction_of_[static_cast<std::size_t>(kind)][pair];
   }
   // What the stage below waits for: the full backward, or the dgrad of a split one.
   int GradientOf(int stage, int microbatch) {
-    const int full = OperationOf(InstructionKind::kBackward, stage, microbatch);
-    return full != kNone ? full : OperationOf(InstructionKind::kBackwardInput, stage, microbatch);
+    const int full = InstructionOf(InstructionKind::kBackward, stage, microbatch);
+    return full != kNone ? full : InstructionOf(InstructionKind::kBackwardInput, stage, microbatch);
   }
 
   int ranks() const { return static_cast<int>(schedule_.ranks.size()); }
-  int RankOf(int operation) const {
-    return graph_.operations[static_cast<std::size_t>(operation)].rank;
+  int RankOf(int instruction) const {
+    return graph_.instructions[static_cast<std::size_t>(instruction)].rank;
   }
-  // Operations are numbered rank by rank, in order, until the graph is sorted.
+  // Instructions are numbered rank by rank, in order, until the graph is sorted.
   bool FollowsOnRank(int from, int to) const { return RankOf(from) == RankOf(to) && from < to; }
 
   static constexpr std::size_t kComputations =
@@ -260,14 +260,14 @@ class PipelineGraphBuilder {
   const Schedule& schedule_;
   const profile::Profile& profile_;
   const PipelineModel& model_;
-  OperationGraph graph_;
+  InstructionGraph graph_;
   std::vector<std::array<int, kComputations>> option_sets_;   // [stage][kind]
-  std::array<std::vector<int>, kComputations> operation_of_;  // [kind][stage and microbatch]
+  std::array<std::vector<int>, kComputations> instruction_of_;  // [kind][stage and microbatch]
 };
 
 }  // namespace
 
-Result<OperationGraph> BuildOperationGraph(const Schedule& schedule, const profile::Profile& profile,
+Result<InstructionGraph> BuildInstructionGraph(const Schedule& schedule, const profile::Profile& profile,
                                            const PipelineModel& model) {
   return PipelineGraphBuilder(schedule, profile, model).Build();
 }

@@ -1,4 +1,4 @@
-// BuildOperationGraph: a schedule laid out over a profile.
+// BuildInstructionGraph: a schedule laid out over a profile.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <set>
 #include <tuple>
 
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::schedule {
 namespace {
@@ -55,11 +55,11 @@ Schedule Parse(std::string_view csv) {
   return schedule ? *std::move(schedule) : Schedule();
 }
 
-std::string ErrorOf(const Result<OperationGraph>& graph) {
+std::string ErrorOf(const Result<InstructionGraph>& graph) {
   return graph ? "no error" : graph.error().message;
 }
 
-std::vector<std::string> DescribeDependencies(const OperationGraph& graph) {
+std::vector<std::string> DescribeDependencies(const InstructionGraph& graph) {
   std::vector<std::string> described;
   for (const Dependency& dependency : graph.dependencies) {
     described.push_back(fmt::format("{} -> {}{}", Describe(graph, dependency.from),
@@ -69,9 +69,9 @@ std::vector<std::string> DescribeDependencies(const OperationGraph& graph) {
   return described;
 }
 
-std::vector<std::string> DescribeRank(const OperationGraph& graph, std::size_t rank) {
+std::vector<std::string> DescribeRank(const InstructionGraph& graph, std::size_t rank) {
   std::vector<std::string> described;
-  for (int operation : graph.rank_orders[rank]) described.push_back(Describe(graph, operation));
+  for (int instruction : graph.rank_orders[rank]) described.push_back(Describe(graph, instruction));
   return described;
 }
 
@@ -82,7 +82,7 @@ std::vector<std::string> DescribeRank(const OperationGraph& graph, std::size_t r
 TEST(PipelineGraph, HasTheOrderOfEachRankAndWhatCrossesRanks) {
   PipelineModel model;
   model.fixed.p2p = 400;
-  const auto graph = BuildOperationGraph(Generate({"1f1b", 2, 2}), MakeProfile(2, 1), model);
+  const auto graph = BuildInstructionGraph(Generate({"1f1b", 2, 2}), MakeProfile(2, 1), model);
   ASSERT_TRUE(graph) << graph.error().message;
   EXPECT_THAT(
       DescribeDependencies(*graph),
@@ -105,20 +105,20 @@ TEST(PipelineGraph, HasTheOrderOfEachRankAndWhatCrossesRanks) {
 TEST(PipelineGraph, TheTurnOfAVCrossesNoRanks) {
   PipelineModel model;
   model.fixed.p2p = 400;
-  const auto graph = BuildOperationGraph(Generate({"zb-v", 1, 1}), MakeProfile(1, 2), model);
+  const auto graph = BuildInstructionGraph(Generate({"zb-v", 1, 1}), MakeProfile(1, 2), model);
   ASSERT_TRUE(graph) << graph.error().message;
   for (const Dependency& dependency : graph->dependencies) EXPECT_EQ(dependency.delay, 0);
   EXPECT_EQ(Describe(*graph, 0), "forward of microbatch 0 of chunk 0 on rank 0");
 }
 
-TEST(PipelineGraph, FixedOperationsStandWhereTheyRun) {
+TEST(PipelineGraph, FixedInstructionsStandWhereTheyRun) {
   PipelineModel model;
   model.blocking_power_w = 100;
   model.gpus_per_stage = 8;
   model.fixed.load = {.time = 1000, .energy_j = 0.5};
   model.fixed.all_reduce = {.time = 2'000'000'000};
   model.fixed.optimizer = {.time = 3000, .energy_j = 0};
-  const auto graph = BuildOperationGraph(Generate({"gpipe", 2, 2}), MakeProfile(2, 1), model);
+  const auto graph = BuildInstructionGraph(Generate({"gpipe", 2, 2}), MakeProfile(2, 1), model);
   ASSERT_TRUE(graph) << graph.error().message;
   EXPECT_THAT(
       DescribeRank(*graph, 0),
@@ -140,9 +140,9 @@ TEST(PipelineGraph, FixedOperationsStandWhereTheyRun) {
   EXPECT_DOUBLE_EQ(energy_j[kForward], 2 * 8);
 }
 
-TEST(PipelineGraph, OperationsThatAreAlikeShareTheirOptions) {
+TEST(PipelineGraph, InstructionsThatAreAlikeShareTheirOptions) {
   const auto graph =
-      BuildOperationGraph(Generate({"zb-v", 2, 50}), MakeProfile(2, 2), PipelineModel());
+      BuildInstructionGraph(Generate({"zb-v", 2, 50}), MakeProfile(2, 2), PipelineModel());
   ASSERT_TRUE(graph) << graph.error().message;
   std::vector<std::string> names;
   for (const OptionSet& set : graph->option_sets) names.push_back(set.name);
@@ -168,7 +168,7 @@ TEST(PipelineGraph, TheBaselineIsTheFastestAtTheHighestFrequency) {
                                        option(1300, 108, 90)};
   const profile::Profile profile("profile.csv", {"sm_count"},
                         {{0, 0, kForward, options}, {0, 0, kBackward, options}});
-  const auto graph = BuildOperationGraph(Generate({"gpipe", 1, 1}), profile, PipelineModel());
+  const auto graph = BuildInstructionGraph(Generate({"gpipe", 1, 1}), profile, PipelineModel());
   ASSERT_TRUE(graph) << graph.error().message;
   for (const OptionSet& set : graph->option_sets) {
     const profile::Option& baseline = set.options[static_cast<std::size_t>(set.baseline)];
@@ -180,42 +180,42 @@ TEST(PipelineGraph, TheBaselineIsTheFastestAtTheHighestFrequency) {
 
 TEST(PipelineGraph, AProfileMustFitTheSchedule) {
   const PipelineModel model;
-  EXPECT_THAT(ErrorOf(BuildOperationGraph(Generate({"1f1b", 4, 8}), MakeProfile(2, 1), model)),
+  EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"1f1b", 4, 8}), MakeProfile(2, 1), model)),
               HasSubstr("profile.csv has 2 stages, but schedule 1f1b has 4 ranks"));
-  EXPECT_THAT(ErrorOf(BuildOperationGraph(Generate({"interleaved-1f1b", 2, 4, 2}),
+  EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"interleaved-1f1b", 2, 4, 2}),
                                           MakeProfile(2, 1), model)),
               HasSubstr("stage 0 chunk 1 forward is missing"));
-  EXPECT_THAT(ErrorOf(BuildOperationGraph(Generate({"zb-h1", 2, 4}),
+  EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"zb-h1", 2, 4}),
                                           MakeProfile(2, 1, {kForward, kBackward}), model)),
               HasSubstr("stage 0 backward_input is missing, which schedule zb-h1 runs"));
-  EXPECT_THAT(ErrorOf(BuildOperationGraph(Generate({"1f1b", 2, 4}), MakeProfile(2, 2), model)),
+  EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"1f1b", 2, 4}), MakeProfile(2, 2), model)),
               HasSubstr("tells 2 chunks of a stage apart, but schedule 1f1b runs 1 on a rank"));
   PipelineModel no_gpus;
   no_gpus.gpus_per_stage = 0;
-  EXPECT_THAT(ErrorOf(BuildOperationGraph(Generate({"1f1b", 2, 4}), MakeProfile(2, 1), no_gpus)),
+  EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"1f1b", 2, 4}), MakeProfile(2, 1), no_gpus)),
               HasSubstr("gpus_per_stage is 0 (expected at least 1)"));
 }
 
 //   rank 0:  F0 F1           B1 B0
 //   rank 1:     F0 B0 F1 B1
 TEST(PipelineGraph, AnOddOrderThatCanRunIsAccepted) {
-  const auto graph = BuildOperationGraph(Parse("0F0,0F1,0B1,0B0\n1F0,1B0,1F1,1B1"),
+  const auto graph = BuildInstructionGraph(Parse("0F0,0F1,0B1,0B0\n1F0,1B0,1F1,1B1"),
                                          MakeProfile(2, 1), PipelineModel());
   EXPECT_TRUE(graph) << graph.error().message;
 }
 
 TEST(PipelineGraph, ADeadlockNamesWhoWaitsForWhat) {
-  EXPECT_EQ(ErrorOf(BuildOperationGraph(Parse("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0"),
+  EXPECT_EQ(ErrorOf(BuildInstructionGraph(Parse("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0"),
                                         MakeProfile(2, 1), PipelineModel())),
             "schedule dump.csv deadlocks: rank 0 waits at backward of microbatch 0 (stage 0) for "
             "backward of microbatch 0 (stage 1), rank 1 waits at forward of microbatch 1 (stage 1) "
             "for forward of microbatch 1 (stage 0) (order each rank so that no computation comes "
             "before one that it needs)");
-  EXPECT_THAT(ErrorOf(BuildOperationGraph(Parse("0B0,0F0"), MakeProfile(1, 1), PipelineModel())),
+  EXPECT_THAT(ErrorOf(BuildInstructionGraph(Parse("0B0,0F0"), MakeProfile(1, 1), PipelineModel())),
               HasSubstr("rank 0 waits at backward of microbatch 0 (stage 0) for forward of "
                         "microbatch 0 (stage 0)"));
   EXPECT_THAT(
-      ErrorOf(BuildOperationGraph(Parse("0F0,0W0,0I0"), MakeProfile(1, 1), PipelineModel())),
+      ErrorOf(BuildInstructionGraph(Parse("0F0,0W0,0I0"), MakeProfile(1, 1), PipelineModel())),
       HasSubstr("rank 0 waits at backward_weight"));
 }
 
@@ -225,7 +225,7 @@ TEST(PipelineGraph, ASchedulePutTogetherWronglyIsAnErrorNotACrash) {
   auto error_after = [&](auto change) {
     Schedule schedule = good;
     change(schedule);
-    return ErrorOf(BuildOperationGraph(schedule, profile, PipelineModel()));
+    return ErrorOf(BuildInstructionGraph(schedule, profile, PipelineModel()));
   };
   EXPECT_THAT(error_after([](Schedule& s) { s.ranks[0].pop_back(); }),
               HasSubstr("backward of microbatch 1 (stage 0) is missing"));
@@ -259,13 +259,13 @@ std::map<std::tuple<InstructionKind, int, int>, Nanoseconds> Execute(const Sched
     progress = false;
     for (std::size_t rank = 0; rank < next.size(); ++rank) {
       if (next[rank] == schedule.ranks[rank].size()) continue;
-      const Action action = schedule.ranks[rank][next[rank]];
-      const auto [kind, stage, microbatch] = action;
+      const Instruction instruction = schedule.ranks[rank][next[rank]];
+      const auto [kind, stage, microbatch] = instruction;
       Nanoseconds ready = clock[rank];
       // Ready when any of these alternatives has ended.
       auto need = [&](int of_stage, const std::vector<InstructionKind>& alternatives) {
         for (InstructionKind alternative : alternatives) {
-          const auto found = end.find({alternative, of_stage, action.microbatch});
+          const auto found = end.find({alternative, of_stage, instruction.microbatch});
           if (found == end.end()) continue;
           const bool on_wire = rank_of(of_stage) != static_cast<int>(rank);
           ready = std::max(ready, found->second + (on_wire ? p2p : 0));
@@ -305,19 +305,19 @@ TEST(PipelineGraph, RunsAsTheScheduleDoesForEverySchedule) {
           SCOPED_TRACE(fmt::format("{} with {} ranks, {} microbatches, {} chunks", name, ranks,
                                    microbatches, chunks));
           const auto graph =
-              BuildOperationGraph(*schedule, MakeProfile(ranks, schedule->stages() / ranks), model);
+              BuildInstructionGraph(*schedule, MakeProfile(ranks, schedule->stages() / ranks), model);
           ASSERT_TRUE(graph) << graph.error().message;
           ++graphs;
 
-          std::vector<Nanoseconds> start(graph->operations.size());
-          std::vector<Nanoseconds> ends(graph->operations.size());
+          std::vector<Nanoseconds> start(graph->instructions.size());
+          std::vector<Nanoseconds> ends(graph->instructions.size());
           std::set<std::pair<int, int>> seen;
           std::size_t next = 0;
-          // Dependencies come by their first operation, so each start is final when it is used.
-          for (int operation = 0; operation < static_cast<int>(start.size()); ++operation) {
-            const auto at = static_cast<std::size_t>(operation);
-            ends[at] = start[at] + graph->options_of(operation).options[0].time;
-            for (; next < graph->dependencies.size() && graph->dependencies[next].from == operation;
+          // Dependencies come by their first instruction, so each start is final when it is used.
+          for (int instruction = 0; instruction < static_cast<int>(start.size()); ++instruction) {
+            const auto at = static_cast<std::size_t>(instruction);
+            ends[at] = start[at] + graph->options_of(instruction).options[0].time;
+            for (; next < graph->dependencies.size() && graph->dependencies[next].from == instruction;
                  ++next) {
               const Dependency& dependency = graph->dependencies[next];
               ASSERT_LT(dependency.from, dependency.to);
@@ -329,16 +329,16 @@ TEST(PipelineGraph, RunsAsTheScheduleDoesForEverySchedule) {
           ASSERT_EQ(next, graph->dependencies.size());
 
           const auto executed = Execute(*schedule, model.fixed.p2p);
-          ASSERT_EQ(executed.size(), graph->operations.size());
+          ASSERT_EQ(executed.size(), graph->instructions.size());
           for (std::size_t rank = 0; rank < graph->rank_orders.size(); ++rank) {
             ASSERT_EQ(graph->rank_orders[rank].size(), schedule->ranks[rank].size());
             for (std::size_t i = 0; i < graph->rank_orders[rank].size(); ++i) {
-              const Action& action = schedule->ranks[rank][i];
-              const auto operation = static_cast<std::size_t>(graph->rank_orders[rank][i]);
-              ASSERT_EQ(graph->operations[operation].rank, static_cast<int>(rank));
-              ASSERT_EQ(graph->operations[operation].microbatch, action.microbatch);
-              ASSERT_EQ(ends[operation],
-                        executed.at({action.kind, action.stage, action.microbatch}));
+              const Instruction& instruction = schedule->ranks[rank][i];
+              const auto node = static_cast<std::size_t>(graph->rank_orders[rank][i]);
+              ASSERT_EQ(graph->instructions[node].rank, static_cast<int>(rank));
+              ASSERT_EQ(graph->instructions[node].microbatch, instruction.microbatch);
+              ASSERT_EQ(ends[node],
+                        executed.at({instruction.kind, instruction.stage, instruction.microbatch}));
             }
           }
         }
@@ -348,11 +348,11 @@ TEST(PipelineGraph, RunsAsTheScheduleDoesForEverySchedule) {
   EXPECT_GT(graphs, 500);
 }
 
-TEST(PipelineGraph, SixtyFiveThousandOperations) {
+TEST(PipelineGraph, SixtyFiveThousandInstructions) {
   const auto graph =
-      BuildOperationGraph(Generate({"1f1b", 64, 512}), MakeProfile(64, 1), PipelineModel());
+      BuildInstructionGraph(Generate({"1f1b", 64, 512}), MakeProfile(64, 1), PipelineModel());
   ASSERT_TRUE(graph) << graph.error().message;
-  EXPECT_EQ(graph->operations.size(), 65'536U);
+  EXPECT_EQ(graph->instructions.size(), 65'536U);
   // Between neighbours on a rank, and both ways between neighbouring ranks.
   EXPECT_EQ(graph->dependencies.size(), 64U * 1023 + 2 * 63 * 512);
 }

@@ -31,7 +31,7 @@ void RankOrder::OldestBackwardWeight() {
   if (has_pending_weights()) BackwardWeight(pending_weights_.front());
 }
 
-std::vector<Action> GpipeOrder(const ScheduleSpec& spec, int rank) {
+std::vector<Instruction> GpipeOrder(const ScheduleSpec& spec, int rank) {
   RankOrder order({rank});
   for (int i = 0; i < spec.microbatches; ++i) order.Forward(0);
   for (int i = 0; i < spec.microbatches; ++i) order.Backward(0);
@@ -42,7 +42,7 @@ int MicrobatchesPerRound(int microbatches, int ranks) {
   return microbatches / std::max(1, microbatches / ranks);
 }
 
-std::vector<Action> OneForwardOneBackwardOrder(const ScheduleSpec& spec, int rank,
+std::vector<Instruction> OneForwardOneBackwardOrder(const ScheduleSpec& spec, int rank,
                                                OneForwardOneBackward variant) {
   using Backward = OneForwardOneBackward::Backward;
   std::vector<int> stages;

@@ -33,7 +33,7 @@ class RankOrder {
   int weights(int chunk) const { return next_weight_[Index(chunk)]; }
   bool has_pending_weights() const { return !pending_weights_.empty(); }
 
-  std::vector<Action> Take() && { return std::move(actions_); }
+  std::vector<Instruction> Take() && { return std::move(actions_); }
 
  private:
   static std::size_t Index(int chunk) { return static_cast<std::size_t>(chunk); }
@@ -46,11 +46,11 @@ class RankOrder {
   std::vector<int> next_backward_;
   std::vector<int> next_weight_;
   std::deque<int> pending_weights_;  // The chunk of each dgrad without wgrad, oldest first.
-  std::vector<Action> actions_;
+  std::vector<Instruction> actions_;
 };
 
 // All forwards, then all backwards (Huang et al., 2019).
-std::vector<Action> GpipeOrder(const ScheduleSpec& spec, int rank);
+std::vector<Instruction> GpipeOrder(const ScheduleSpec& spec, int rank);
 
 // Every schedule that warms up with forwards, then alternates one forward and one backward, then
 // drains: 1F1B (Narayanan et al., 2019), interleaved 1F1B (Narayanan et al., 2021), ZB-H1 and its
@@ -61,7 +61,7 @@ struct OneForwardOneBackward {
   int warmup_per_hop = 1;
   enum class Backward { kFull, kSplit, kRecomputed } backward = Backward::kFull;
 };
-std::vector<Action> OneForwardOneBackwardOrder(const ScheduleSpec& spec, int rank,
+std::vector<Instruction> OneForwardOneBackwardOrder(const ScheduleSpec& spec, int rank,
                                                OneForwardOneBackward variant);
 
 // Microbatches that a chunk takes before the rank turns to its next chunk: about one for each rank.
@@ -69,7 +69,7 @@ int MicrobatchesPerRound(int microbatches, int ranks);
 
 // Two chunks a rank in a V: the last rank feeds itself, so backwards start early and the loss is on
 // rank 0. ZB-V (Qi et al., 2024, section 6) and DualPipeV (DeepSeek-AI, 2024, halved).
-std::vector<Action> ZbVOrder(const ScheduleSpec& spec, int rank);
-std::vector<Action> DualPipeVOrder(const ScheduleSpec& spec, int rank);
+std::vector<Instruction> ZbVOrder(const ScheduleSpec& spec, int rank);
+std::vector<Instruction> DualPipeVOrder(const ScheduleSpec& spec, int rank);
 
 }  // namespace perseus::schedule

@@ -21,7 +21,7 @@ void BackwardInputAndWeight(RankOrder& order, int chunk) {
 
 }  // namespace
 
-std::vector<Action> ZbVOrder(const ScheduleSpec& spec, int rank) {
+std::vector<Instruction> ZbVOrder(const ScheduleSpec& spec, int rank) {
   // The pattern is only whole with 2R-1 microbatches. With fewer it is laid out for 2R-1, and the
   // microbatches that do not exist are left out.
   const int microbatches = std::max(spec.microbatches, 2 * spec.ranks - 1);
@@ -58,13 +58,13 @@ std::vector<Action> ZbVOrder(const ScheduleSpec& spec, int rank) {
   while (order.weights(kUp) < microbatches) order.BackwardWeight(kUp);
   while (order.weights(kDown) < microbatches) order.BackwardWeight(kDown);
 
-  std::vector<Action> actions = std::move(order).Take();
-  std::erase_if(actions,
-                [&](const Action& action) { return action.microbatch >= spec.microbatches; });
-  return actions;
+  std::vector<Instruction> instructions = std::move(order).Take();
+  std::erase_if(instructions,
+                [&](const Instruction& instruction) { return instruction.microbatch >= spec.microbatches; });
+  return instructions;
 }
 
-std::vector<Action> DualPipeVOrder(const ScheduleSpec& spec, int rank) {
+std::vector<Instruction> DualPipeVOrder(const ScheduleSpec& spec, int rank) {
   const int ranks_after = spec.ranks - 1 - rank;
   RankOrder order = VOrder(spec, rank);
 

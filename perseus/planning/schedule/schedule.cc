@@ -18,11 +18,11 @@ using Backward = OneForwardOneBackward::Backward;
 struct Generator {
   std::string_view name;
   Placement placement;
-  std::vector<Action> (*order)(const ScheduleSpec& spec, int rank);
+  std::vector<Instruction> (*order)(const ScheduleSpec& spec, int rank);
 };
 
 template <int kWarmupPerHop, Backward kBackward>
-std::vector<Action> Alternating(const ScheduleSpec& spec, int rank) {
+std::vector<Instruction> Alternating(const ScheduleSpec& spec, int rank) {
   return OneForwardOneBackwardOrder(spec, rank,
                                     {.warmup_per_hop = kWarmupPerHop, .backward = kBackward});
 }
@@ -109,9 +109,9 @@ Result<void> CheckSizes(const ScheduleSpec& spec, const Generator& generator) {
       break;
   }
 
-  const std::int64_t actions =
+  const std::int64_t instructions =
       std::int64_t{3} * spec.ranks * std::max(spec.chunks, 2) * spec.microbatches;
-  if (actions > kMostActions) {
+  if (instructions > kMostActions) {
     return Fail(
         "schedule {}: {} ranks with {} chunks and {} microbatches are more than {} "
         "instructions (take fewer)",

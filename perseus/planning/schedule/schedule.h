@@ -16,18 +16,18 @@
 
 namespace perseus::schedule {
 
-struct Action {
+struct Instruction {
   InstructionKind kind = InstructionKind::kForward;
   int stage = 0;  // Over all ranks.
   int microbatch = 0;
 
-  bool operator==(const Action&) const = default;
+  bool operator==(const Instruction&) const = default;
 };
 
 struct Schedule {
   std::string name;
   int microbatches = 0;
-  std::vector<std::vector<Action>> ranks;  // [rank][position]
+  std::vector<std::vector<Instruction>> ranks;  // [rank][position]
   std::vector<int> rank_of_stage;          // [stage]
   std::vector<int> chunk_of_stage;         // [stage]; counts the stages of its rank from 0.
 
@@ -43,7 +43,7 @@ struct ScheduleSpec {
 };
 
 // What GenerateSchedule knows. Those that torch.distributed.pipelining has too are equal to its
-// own, action by action.
+// own, instruction by instruction.
 //
 //   gpipe                 all forwards, then all backwards
 //   1f1b                  a forward and a backward in turn, so that rank r of R holds the
@@ -66,10 +66,10 @@ std::span<const std::string_view> ScheduleNames();
 // (interleaved-1f1b needs microbatches in whole rounds, for instance), naming what it can take.
 Result<Schedule> GenerateSchedule(const ScheduleSpec& spec);
 
-// Reads the CSV that torch.distributed.pipelining dumps and loads: a row a rank, a cell an action,
+// Reads the CSV that torch.distributed.pipelining dumps and loads: a row a rank, a cell an instruction,
 // <stage><kind><microbatch>. Kinds: F forward; I dgrad; W wgrad; B full backward, or dgrad where
 // the file also has a W of the same stage and microbatch; BW full backward; R recompute.
-// "(0F7;7B3)OVERLAP_F_B" holds its actions in that order. SEND_*, RECV_*, UNSHARD, RESHARD,
+// "(0F7;7B3)OVERLAP_F_B" holds its instructions in that order. SEND_*, RECV_*, UNSHARD, RESHARD,
 // REDUCE_GRAD and empty cells are no computations and are skipped.
 Result<Schedule> ParseSchedule(std::string_view text, std::string_view name);
 

@@ -39,22 +39,22 @@ std::optional<ScheduleDefect> FindShapeDefect(const Schedule& schedule) {
   return std::nullopt;
 }
 
-std::optional<std::string> FindActionDefect(const Schedule& schedule, const Action& action,
+std::optional<std::string> FindInstructionDefect(const Schedule& schedule, const Instruction& instruction,
                                             int rank) {
-  if (!IsComputation(action.kind)) {
-    return fmt::format("{} is no computation (leave it out)", Describe(action));
+  if (!IsComputation(instruction.kind)) {
+    return fmt::format("{} is no computation (leave it out)", Describe(instruction));
   }
-  if (action.stage < 0 || action.stage >= schedule.stages()) {
-    return fmt::format("{}: no such stage (expected 0 to {})", Describe(action),
+  if (instruction.stage < 0 || instruction.stage >= schedule.stages()) {
+    return fmt::format("{}: no such stage (expected 0 to {})", Describe(instruction),
                        schedule.stages() - 1);
   }
-  if (action.microbatch < 0 || action.microbatch >= schedule.microbatches) {
-    return fmt::format("{}: no such microbatch (expected 0 to {})", Describe(action),
+  if (instruction.microbatch < 0 || instruction.microbatch >= schedule.microbatches) {
+    return fmt::format("{}: no such microbatch (expected 0 to {})", Describe(instruction),
                        schedule.microbatches - 1);
   }
-  const int home = schedule.rank_of_stage[static_cast<std::size_t>(action.stage)];
+  const int home = schedule.rank_of_stage[static_cast<std::size_t>(instruction.stage)];
   if (home != rank) {
-    return fmt::format("{}: the stage lives on rank {} (move it there)", Describe(action), home);
+    return fmt::format("{}: the stage lives on rank {} (move it there)", Describe(instruction), home);
   }
   return std::nullopt;
 }
@@ -63,7 +63,7 @@ std::optional<std::string> FindActionDefect(const Schedule& schedule, const Acti
 std::optional<std::string> FindKindsDefect(Kinds kinds, int stage, int microbatch) {
   auto missing = [&](InstructionKind kind) {
     return fmt::format("{} is missing (every stage runs every microbatch)",
-                       Describe(Action{kind, stage, microbatch}));
+                       Describe(Instruction{kind, stage, microbatch}));
   };
   if (!(kinds & kForward)) return missing(InstructionKind::kForward);
   if (kinds & kBackward) {
@@ -71,7 +71,7 @@ std::optional<std::string> FindKindsDefect(Kinds kinds, int stage, int microbatc
     return fmt::format(
         "{} stands beside its own dgrad or wgrad (keep the full backward or both "
         "parts)",
-        Describe(Action{InstructionKind::kBackward, stage, microbatch}));
+        Describe(Instruction{InstructionKind::kBackward, stage, microbatch}));
   }
   if (!(kinds & (kInput | kWeight))) return missing(InstructionKind::kBackward);
   if (!(kinds & kInput)) return missing(InstructionKind::kBackwardInput);
@@ -81,34 +81,34 @@ std::optional<std::string> FindKindsDefect(Kinds kinds, int stage, int microbatc
 
 }  // namespace
 
-std::string Describe(const Action& action) {
-  return fmt::format("{} of microbatch {} (stage {})", Name(action.kind), action.microbatch,
-                     action.stage);
+std::string Describe(const Instruction& instruction) {
+  return fmt::format("{} of microbatch {} (stage {})", Name(instruction.kind), instruction.microbatch,
+                     instruction.stage);
 }
 
 std::optional<ScheduleDefect> FindDefect(const Schedule& schedule) {
   if (auto defect = FindShapeDefect(schedule)) return defect;
 
-  std::size_t actions = 0;
-  for (const std::vector<Action>& rank : schedule.ranks) actions += rank.size();
-  // If there are more (stage, microbatch) pairs than actions, a pair among the first actions + 1
+  std::size_t instructions = 0;
+  for (const std::vector<Instruction>& rank : schedule.ranks) instructions += rank.size();
+  // If there are more (stage, microbatch) pairs than instructions, a pair among the first instructions + 1
   // has none; so no more need be looked at, and numbers out of a file cannot exhaust the memory.
   const auto microbatches = static_cast<std::size_t>(schedule.microbatches);
   std::vector<Kinds> kinds_of_pair(
-      std::min(schedule.rank_of_stage.size() * microbatches, actions + 1));
+      std::min(schedule.rank_of_stage.size() * microbatches, instructions + 1));
   for (int rank = 0; rank < static_cast<int>(schedule.ranks.size()); ++rank) {
-    for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
-      if (auto defect = FindActionDefect(schedule, action, rank)) {
+    for (const Instruction& instruction : schedule.ranks[static_cast<std::size_t>(rank)]) {
+      if (auto defect = FindInstructionDefect(schedule, instruction, rank)) {
         return ScheduleDefect{rank, *std::move(defect)};
       }
-      const std::size_t pair = static_cast<std::size_t>(action.stage) * microbatches +
-                               static_cast<std::size_t>(action.microbatch);
+      const std::size_t pair = static_cast<std::size_t>(instruction.stage) * microbatches +
+                               static_cast<std::size_t>(instruction.microbatch);
       if (pair >= kinds_of_pair.size()) continue;
       Kinds& kinds = kinds_of_pair[pair];
-      if (kinds & Bit(action.kind)) {
-        return ScheduleDefect{rank, fmt::format("{} stands twice (remove one)", Describe(action))};
+      if (kinds & Bit(instruction.kind)) {
+        return ScheduleDefect{rank, fmt::format("{} stands twice (remove one)", Describe(instruction))};
       }
-      kinds = static_cast<Kinds>(kinds | Bit(action.kind));
+      kinds = static_cast<Kinds>(kinds | Bit(instruction.kind));
     }
   }
   for (std::size_t pair = 0; pair < kinds_of_pair.size(); ++pair) {

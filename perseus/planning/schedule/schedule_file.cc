@@ -51,9 +51,9 @@ bool IsCommunication(std::string_view letters) {
          letters == "RESHARD" || letters == "REDUCE_GRAD";
 }
 
-// A cell's action, and whether its letter was the ambiguous B.
+// A cell's instruction, and whether its letter was the ambiguous B.
 struct ParsedAction {
-  Action action;
+  Instruction instruction;
   bool is_b = false;
 };
 
@@ -117,7 +117,7 @@ class ScheduleReader {
         cell = Trimmed(cell.substr(1, cell.size() - 2));
       }
       if (cell.empty()) continue;  // A bubble.
-      auto read = cell.starts_with('(') ? ReadOverlap(cell) : ReadAction(cell);
+      auto read = cell.starts_with('(') ? ReadOverlap(cell) : ReadInstruction(cell);
       if (!read) return read;
     }
     if (!schedule_.ranks.back().empty()) return {};
@@ -127,22 +127,22 @@ class ScheduleReader {
 
   Result<void> ReadOverlap(std::string_view cell) {
     std::string_view rest = cell.substr(1);
-    std::string_view actions = TakeUntil(rest, ')');
-    if (Trimmed(rest) != "OVERLAP_F_B" || actions.empty()) {
+    std::string_view instructions = TakeUntil(rest, ')');
+    if (Trimmed(rest) != "OVERLAP_F_B" || instructions.empty()) {
       return Fail(
-          "{}:row {}: cell {} (expected actions side by side, such as "
+          "{}:row {}: cell {} (expected instructions side by side, such as "
           "(0F7;7B3)OVERLAP_F_B)",
           name_, row_number(), Excerpt(cell));
     }
-    while (!actions.empty()) {
-      if (auto read = ReadAction(Trimmed(TakeUntil(actions, ';'))); !read) return read;
+    while (!instructions.empty()) {
+      if (auto read = ReadInstruction(Trimmed(TakeUntil(instructions, ';'))); !read) return read;
     }
     return {};
   }
 
-  Result<void> ReadAction(std::string_view cell) {
+  Result<void> ReadInstruction(std::string_view cell) {
     auto fail = [&] {
-      return Fail("{}:row {}: cell {} is no action ({})", name_, row_number(), Excerpt(cell),
+      return Fail("{}:row {}: cell {} is no instruction ({})", name_, row_number(), Excerpt(cell),
                   kExpectedCell);
     };
     std::string_view rest = cell;
@@ -155,8 +155,8 @@ class ScheduleReader {
     const std::optional<int> microbatch = TakeNumber(rest);
     if (!parsed || !microbatch || !rest.empty()) return fail();
 
-    parsed->action.stage = *stage;
-    parsed->action.microbatch = *microbatch;
+    parsed->instruction.stage = *stage;
+    parsed->instruction.microbatch = *microbatch;
     const auto [home, first] = rank_of_stage_.emplace(*stage, rank());
     if (!first && home->second != rank()) {
       return Fail(
@@ -167,10 +167,10 @@ class ScheduleReader {
     microbatches_ = std::max(microbatches_, std::int64_t{*microbatch} + 1);
     if (parsed->is_b) {
       ambiguous_.push_back({rank(), schedule_.ranks.back().size()});
-    } else if (parsed->action.kind == InstructionKind::kBackwardWeight) {
-      weights_.push_back(Key(parsed->action));
+    } else if (parsed->instruction.kind == InstructionKind::kBackwardWeight) {
+      weights_.push_back(Key(parsed->instruction));
     }
-    schedule_.ranks.back().push_back(parsed->action);
+    schedule_.ranks.back().push_back(parsed->instruction);
     return {};
   }
 
@@ -202,16 +202,16 @@ class ScheduleReader {
   void ResolveOldLetters() {
     std::sort(weights_.begin(), weights_.end());
     for (const auto& [rank, position] : ambiguous_) {
-      Action& action = schedule_.ranks[static_cast<std::size_t>(rank)][position];
-      if (std::binary_search(weights_.begin(), weights_.end(), Key(action))) {
-        action.kind = InstructionKind::kBackwardInput;
+      Instruction& instruction = schedule_.ranks[static_cast<std::size_t>(rank)][position];
+      if (std::binary_search(weights_.begin(), weights_.end(), Key(instruction))) {
+        instruction.kind = InstructionKind::kBackwardInput;
       }
     }
   }
 
   int rank() const { return static_cast<int>(schedule_.ranks.size()) - 1; }
   int row_number() const { return rank() + 1; }
-  static std::pair<int, int> Key(const Action& action) { return {action.stage, action.microbatch}; }
+  static std::pair<int, int> Key(const Instruction& instruction) { return {instruction.stage, instruction.microbatch}; }
 
   struct Place {
     int rank;
@@ -235,11 +235,11 @@ Result<Schedule> ParseSchedule(std::string_view text, std::string_view name) {
 
 std::string FormatSchedule(const Schedule& schedule) {
   std::string text;
-  for (const std::vector<Action>& rank : schedule.ranks) {
+  for (const std::vector<Instruction>& rank : schedule.ranks) {
     std::string_view separator;
-    for (const Action& action : rank) {
-      fmt::format_to(std::back_inserter(text), "{}{}{}{}", separator, action.stage,
-                     Letter(action.kind), action.microbatch);
+    for (const Instruction& instruction : rank) {
+      fmt::format_to(std::back_inserter(text), "{}{}{}{}", separator, instruction.stage,
+                     Letter(instruction.kind), instruction.microbatch);
       separator = ",";
     }
     text += '\n';

@@ -16,14 +16,14 @@ std::string Read(std::string_view text) {
   return schedule ? FormatSchedule(*schedule) : schedule.error().message;
 }
 
-TEST(ScheduleFile, ReadsActionsInOrder) {
+TEST(ScheduleFile, ReadsInstructionsInOrder) {
   const Result<Schedule> schedule = ParseSchedule("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", "dump.csv");
   ASSERT_TRUE(schedule) << schedule.error().message;
   EXPECT_EQ(schedule->name, "dump.csv");
   EXPECT_EQ(schedule->microbatches, 2);
   EXPECT_EQ(schedule->rank_of_stage, (std::vector<int>{0, 1}));
   EXPECT_EQ(schedule->ranks[1],
-            (std::vector<Action>{
+            (std::vector<Instruction>{
                 {kForward, 1, 0}, {kBackward, 1, 0}, {kForward, 1, 1}, {kBackward, 1, 1}}));
 }
 
@@ -38,7 +38,7 @@ TEST(ScheduleFile, CommunicationIsNoComputation) {
             "0F0,0B0\n1F0,1B0\n");
 }
 
-TEST(ScheduleFile, OverlappedActionsStandInTheirOrder) {
+TEST(ScheduleFile, OverlappedInstructionsStandInTheirOrder) {
   EXPECT_EQ(Read("0F0,(0F1;0B0)OVERLAP_F_B,0B1"), "0F0,0F1,0B0,0B1\n");
   EXPECT_EQ(Read("0F0,\"( 0F1 ; 0B0 )OVERLAP_F_B\",0B1"), "0F0,0F1,0B0,0B1\n");
 }
@@ -71,15 +71,15 @@ INSTANTIATE_TEST_SUITE_P(
     All, ScheduleFileRefusal,
     ::testing::Values(
         ScheduleRefusal{"Nothing", "\r\n", "dump.csv: no schedule (expected a row for each rank"},
-        ScheduleRefusal{"Word", "0F0,forward", "dump.csv:row 1: cell \"forward\" is no action (expected"},
-        ScheduleRefusal{"Letter", "0F0,0Q0", "dump.csv:row 1: cell \"0Q0\" is no action"},
-        ScheduleRefusal{"NoMicrobatch", "0F", "cell \"0F\" is no action"},
-        ScheduleRefusal{"TrailingText", "0F0x", "cell \"0F0x\" is no action"},
-        ScheduleRefusal{"Negative", "-1F0", "cell \"-1F0\" is no action"},
-        ScheduleRefusal{"HugeNumber", "0F99999999999", "cell \"0F99999999999\" is no action"},
+        ScheduleRefusal{"Word", "0F0,forward", "dump.csv:row 1: cell \"forward\" is no instruction (expected"},
+        ScheduleRefusal{"Letter", "0F0,0Q0", "dump.csv:row 1: cell \"0Q0\" is no instruction"},
+        ScheduleRefusal{"NoMicrobatch", "0F", "cell \"0F\" is no instruction"},
+        ScheduleRefusal{"TrailingText", "0F0x", "cell \"0F0x\" is no instruction"},
+        ScheduleRefusal{"Negative", "-1F0", "cell \"-1F0\" is no instruction"},
+        ScheduleRefusal{"HugeNumber", "0F99999999999", "cell \"0F99999999999\" is no instruction"},
         ScheduleRefusal{"LargestNumber", "0F2147483647", "microbatch 2147483647 is too large"},
-        ScheduleRefusal{"OpenOverlap", "(0F0;0B0", "(expected actions side by side"},
-        ScheduleRefusal{"OtherOverlap", "(0F0;0B0)OVERLAP", "(expected actions side by side"},
+        ScheduleRefusal{"OpenOverlap", "(0F0;0B0", "(expected instructions side by side"},
+        ScheduleRefusal{"OtherOverlap", "(0F0;0B0)OVERLAP", "(expected instructions side by side"},
         ScheduleRefusal{"EmptyRow", "0F0,0B0\n,,\n1F0,1B0", "dump.csv:row 2: rank 1 computes nothing"},
         ScheduleRefusal{"TwoRanks", "0F0,0B0\n0F1,0B1",
                 "dump.csv:row 2: 0F1 is here, but stage 0 was on rank 0 in row 1"},

@@ -151,14 +151,14 @@ TEST(Schedule, RefusesWhatItCannotTakeAndSaysWhatItCan) {
 }
 
 // What a stage has to wait for, besides the computations before it on its rank.
-std::vector<Action> Needs(const Schedule& schedule, const std::set<std::pair<int, int>>& split,
-                          const Action& action) {
+std::vector<Instruction> Needs(const Schedule& schedule, const std::set<std::pair<int, int>>& split,
+                          const Instruction& instruction) {
   using enum InstructionKind;
-  const auto [kind, stage, microbatch] = action;
+  const auto [kind, stage, microbatch] = instruction;
   const bool last = stage + 1 == schedule.stages();
   if (kind == kForward) {
-    return stage == 0 ? std::vector<Action>{}
-                      : std::vector<Action>{{kForward, stage - 1, microbatch}};
+    return stage == 0 ? std::vector<Instruction>{}
+                      : std::vector<Instruction>{{kForward, stage - 1, microbatch}};
   }
   if (kind == kBackwardWeight) return {{kBackwardInput, stage, microbatch}};
   if (kind == kRecompute || last) return {{kForward, stage, microbatch}};
@@ -169,14 +169,14 @@ std::vector<Action> Needs(const Schedule& schedule, const std::set<std::pair<int
 
 // Runs whatever can run until nothing more can. Returns how many computations ran.
 std::size_t CountRunnable(const Schedule& schedule) {
-  auto key = [](const Action& action) {
-    return std::tuple(action.kind, action.stage, action.microbatch);
+  auto key = [](const Instruction& instruction) {
+    return std::tuple(instruction.kind, instruction.stage, instruction.microbatch);
   };
   std::set<std::pair<int, int>> split;
-  for (const std::vector<Action>& rank : schedule.ranks) {
-    for (const Action& action : rank) {
-      if (action.kind == InstructionKind::kBackwardInput) {
-        split.insert({action.stage, action.microbatch});
+  for (const std::vector<Instruction>& rank : schedule.ranks) {
+    for (const Instruction& instruction : rank) {
+      if (instruction.kind == InstructionKind::kBackwardInput) {
+        split.insert({instruction.stage, instruction.microbatch});
       }
     }
   }
@@ -186,13 +186,13 @@ std::size_t CountRunnable(const Schedule& schedule) {
     progress = false;
     for (std::size_t rank = 0; rank < next.size(); ++rank) {
       while (next[rank] < schedule.ranks[rank].size()) {
-        const Action& action = schedule.ranks[rank][next[rank]];
-        const std::vector<Action> needs = Needs(schedule, split, action);
+        const Instruction& instruction = schedule.ranks[rank][next[rank]];
+        const std::vector<Instruction> needs = Needs(schedule, split, instruction);
         if (!std::all_of(needs.begin(), needs.end(),
-                         [&](const Action& need) { return done.contains(key(need)); })) {
+                         [&](const Instruction& need) { return done.contains(key(need)); })) {
           break;
         }
-        done.insert(key(action));
+        done.insert(key(instruction));
         ++next[rank];
         progress = true;
       }
@@ -201,19 +201,19 @@ std::size_t CountRunnable(const Schedule& schedule) {
   return done.size();
 }
 
-std::size_t CountActions(const Schedule& schedule) {
-  std::size_t actions = 0;
-  for (const std::vector<Action>& rank : schedule.ranks) actions += rank.size();
-  return actions;
+std::size_t CountInstructions(const Schedule& schedule) {
+  std::size_t instructions = 0;
+  for (const std::vector<Instruction>& rank : schedule.ranks) instructions += rank.size();
+  return instructions;
 }
 
 // The most microbatches between their forward and the `end` of their backward at any moment.
-int MostInFlight(const std::vector<Action>& rank, InstructionKind end) {
+int MostInFlight(const std::vector<Instruction>& rank, InstructionKind end) {
   int most = 0;
   int in_flight = 0;
-  for (const Action& action : rank) {
-    if (action.kind == InstructionKind::kForward) most = std::max(most, ++in_flight);
-    if (action.kind == end) --in_flight;
+  for (const Instruction& instruction : rank) {
+    if (instruction.kind == InstructionKind::kForward) most = std::max(most, ++in_flight);
+    if (instruction.kind == end) --in_flight;
   }
   return most;
 }
@@ -242,7 +242,7 @@ TEST(Schedule, EachComputesEverythingOnceAndNeverDeadlocks) {
   ForEverySchedule(6, 14, [&](const Schedule& schedule) {
     const std::optional<ScheduleDefect> defect = FindDefect(schedule);
     EXPECT_FALSE(defect) << defect->message;
-    EXPECT_EQ(CountRunnable(schedule), CountActions(schedule));
+    EXPECT_EQ(CountRunnable(schedule), CountInstructions(schedule));
     ++schedules;
   });
   EXPECT_GT(schedules, 800);

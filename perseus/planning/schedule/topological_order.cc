@@ -9,19 +9,19 @@
 namespace perseus::schedule {
 namespace {
 
-std::size_t Index(int operation) { return static_cast<std::size_t>(operation); }
+std::size_t Index(int instruction) { return static_cast<std::size_t>(instruction); }
 
 // Whatever waits after Kahn's algorithm has ended waits for another that waits; so going back from
 // any of them must come to one that was seen before.
-std::vector<int> FindCycle(const OperationGraph& graph, const std::vector<int>& waiting_for) {
-  std::vector<int> before(graph.operations.size(), -1);
+std::vector<int> FindCycle(const InstructionGraph& graph, const std::vector<int>& waiting_for) {
+  std::vector<int> before(graph.instructions.size(), -1);
   int current = -1;
   for (const Dependency& dependency : graph.dependencies) {
     if (waiting_for[Index(dependency.from)] == 0) continue;
     before[Index(dependency.to)] = dependency.from;
     current = dependency.to;
   }
-  std::vector<bool> seen(graph.operations.size());
+  std::vector<bool> seen(graph.instructions.size());
   while (!seen[Index(current)]) {
     seen[Index(current)] = true;
     current = before[Index(current)];
@@ -38,10 +38,10 @@ std::vector<int> FindCycle(const OperationGraph& graph, const std::vector<int>& 
 
 }  // namespace
 
-TopologicalOrder FindTopologicalOrder(const OperationGraph& graph) {
-  const std::size_t count = graph.operations.size();
+TopologicalOrder FindTopologicalOrder(const InstructionGraph& graph) {
+  const std::size_t count = graph.instructions.size();
   std::vector<int> waiting_for(count);
-  std::vector<std::size_t> first(count + 1);  // Of each operation's successors, in one array.
+  std::vector<std::size_t> first(count + 1);  // Of each instruction's successors, in one array.
   for (const Dependency& dependency : graph.dependencies) {
     ++waiting_for[Index(dependency.to)];
     ++first[Index(dependency.from) + 1];
@@ -54,16 +54,16 @@ TopologicalOrder FindTopologicalOrder(const OperationGraph& graph) {
   }
 
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;
-  for (std::size_t operation = 0; operation < count; ++operation) {
-    if (waiting_for[operation] == 0) ready.push(static_cast<int>(operation));
+  for (std::size_t instruction = 0; instruction < count; ++instruction) {
+    if (waiting_for[instruction] == 0) ready.push(static_cast<int>(instruction));
   }
   TopologicalOrder result;
   result.order.reserve(count);
   while (!ready.empty()) {
-    const int operation = ready.top();
+    const int instruction = ready.top();
     ready.pop();
-    result.order.push_back(operation);
-    for (std::size_t i = first[Index(operation)]; i < first[Index(operation) + 1]; ++i) {
+    result.order.push_back(instruction);
+    for (std::size_t i = first[Index(instruction)]; i < first[Index(instruction) + 1]; ++i) {
       if (--waiting_for[Index(successors[i])] == 0) ready.push(successors[i]);
     }
   }
@@ -74,15 +74,15 @@ TopologicalOrder FindTopologicalOrder(const OperationGraph& graph) {
   return result;
 }
 
-OperationGraph Renumber(OperationGraph graph, const std::vector<int>& order) {
+InstructionGraph Renumber(InstructionGraph graph, const std::vector<int>& order) {
   std::vector<int> number(order.size());
-  std::vector<Operation> operations;
-  operations.reserve(order.size());
-  for (int operation : order) {
-    number[Index(operation)] = static_cast<int>(operations.size());
-    operations.push_back(graph.operations[Index(operation)]);
+  std::vector<InstructionNode> instructions;
+  instructions.reserve(order.size());
+  for (int instruction : order) {
+    number[Index(instruction)] = static_cast<int>(instructions.size());
+    instructions.push_back(graph.instructions[Index(instruction)]);
   }
-  graph.operations = std::move(operations);
+  graph.instructions = std::move(instructions);
   for (Dependency& dependency : graph.dependencies) {
     dependency.from = number[Index(dependency.from)];
     dependency.to = number[Index(dependency.to)];
@@ -92,7 +92,7 @@ OperationGraph Renumber(OperationGraph graph, const std::vector<int>& order) {
               return std::tie(left.from, left.to) < std::tie(right.from, right.to);
             });
   for (std::vector<int>& rank : graph.rank_orders) {
-    for (int& operation : rank) operation = number[Index(operation)];
+    for (int& instruction : rank) instruction = number[Index(instruction)];
   }
   return graph;
 }

@@ -98,7 +98,7 @@ class Agent::Loop {
     }
     host_ = options_.gpus.host;
     const std::size_t gpus = options_.gpus.devices.devices.size();
-    auto keeper = GpuKeeper::Open(
+    auto keeper = GpuManager::Open(
         std::move(options_.gpus),
         [this](std::function<void()> call) { asio::post(context_, std::move(call)); }, log_);
     if (!keeper) return Fail(keeper);
@@ -332,7 +332,7 @@ class Agent::Loop {
 
   void Handle(const ConnectionPtr& connection, const protocol::Acquire& wanted) {
     keeper_->Acquire(connection->caller, connection->id, wanted,
-                     [this, connection](Answer<GpuKeeper::Granted> granted) {
+                     [this, connection](Answer<GpuManager::Granted> granted) {
                        if (!granted) return Reply(connection, granted.error());
                        Reply(connection, granted->lease, granted->channel->descriptors());
                      });
@@ -343,8 +343,8 @@ class Agent::Loop {
   void Handle(const ConnectionPtr& connection, const protocol::Renew& wanted) {
     ReplyDone(connection, keeper_->Renew(connection->id, wanted));
   }
-  void Handle(const ConnectionPtr& connection, const protocol::Intend& wanted) {
-    ReplyDone(connection, keeper_->Intend(connection->id, wanted));
+  void Handle(const ConnectionPtr& connection, const protocol::DeclareSlowdown& wanted) {
+    ReplyDone(connection, keeper_->DeclareSlowdown(connection->id, wanted));
   }
   void Handle(const ConnectionPtr& connection, const protocol::List&) {
     Reply(connection, keeper_->List());
@@ -423,7 +423,7 @@ class Agent::Loop {
   bool is_all_back_ = false;
   std::chrono::steady_clock::time_point stop_until_;
   std::chrono::steady_clock::time_point last_busy_ = std::chrono::steady_clock::now();
-  std::unique_ptr<GpuKeeper> keeper_;  // Ends first: its threads post to the context.
+  std::unique_ptr<GpuManager> keeper_;  // Ends first: its threads post to the context.
 };
 
 Agent::Agent(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}

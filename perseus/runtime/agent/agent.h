@@ -1,5 +1,5 @@
 // The agent: the one process of a node that may touch a clock. This is its outside, the socket and
-// the signals; gpu_keeper.h is what it does.
+// the signals; gpu_manager.h is what it does.
 //
 // It takes datagrams from anyone who may open the socket and believes none of it: the kernel says
 // who the peer is, each message is checked whole, and what one connection costs is bounded (so
@@ -15,7 +15,7 @@
 #include <string>
 
 #include "perseus/runtime/agent/agent_report.h"
-#include "perseus/runtime/agent/gpu_keeper.h"
+#include "perseus/runtime/agent/gpu_manager.h"
 #include "perseus/base/result.h"
 
 namespace perseus::agent {
@@ -32,12 +32,12 @@ struct AgentOptions {
   // Stops by itself when it had no client and nothing to give back for so long; nothing: never. It
   // begins to count when it starts, so whoever starts it has as long to connect.
   std::optional<std::chrono::milliseconds> exit_when_idle;
-  GpuKeeper::Setup gpus;
+  GpuManager::Setup gpus;
 };
 
 class Agent {
  public:
-  // Gives back what an earlier agent left, and listens. Fails as GpuKeeper::Open, wire::Listen and
+  // Gives back what an earlier agent left, and listens. Fails as GpuManager::Open, wire::Listen and
   // MetricsServer::Listen do.
   static Result<std::unique_ptr<Agent>> Start(AgentOptions options, spdlog::logger& log);
   ~Agent();

@@ -177,7 +177,7 @@ TEST_F(AgentTest, LendsGpusSetsTheirClocksAndTakesThemBack) {
     EXPECT_EQ(status.job, "test");
     EXPECT_EQ(status.pid, getpid());
     EXPECT_EQ(status.before, "the driver's default");
-    EXPECT_TRUE(std::holds_alternative<protocol::Done>(client.Ask(protocol::Intend{lease, 1.05})));
+    EXPECT_TRUE(std::holds_alternative<protocol::Done>(client.Ask(protocol::DeclareSlowdown{lease, 1.05})));
     EXPECT_EQ(client.StatusOf("GPU-a").slowdown, 1.05);
     EXPECT_TRUE(std::holds_alternative<protocol::Done>(client.Ask(protocol::Release{lease})));
     EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));

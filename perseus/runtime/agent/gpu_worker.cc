@@ -63,7 +63,7 @@ class GpuWorker::Doorbell {
   FileDescriptor event_;
 };
 
-// ---- Orders ----
+// ---- Assignment ----
 
 GpuWorker::GpuWorker(std::unique_ptr<device::Device> device, Periods periods,
                      std::shared_ptr<Clock> clock)
@@ -86,7 +86,7 @@ GpuWorker::~GpuWorker() {
 void GpuWorker::Order(std::function<void()> order) {
   {
     const MutexLock lock(mutex_);
-    orders_.push_back(std::move(order));
+    assignment_.push_back(std::move(order));
   }
   bell_->Ring();
 }
@@ -155,21 +155,21 @@ GpuSnapshot GpuWorker::snapshot() const {
 void GpuWorker::Work(const std::stop_token& stop) {
   const auto part = clock_->TakePart(Clock::Part::kFollows);
   while (!stop.stop_requested()) {
-    RunOrders();
+    RunAssignment();
     ServeRequest();
     AttemptRestore();
     SleepUntilNeeded(stop);
   }
 }
 
-bool GpuWorker::RunOrders() {
-  std::vector<std::function<void()>> orders;
+bool GpuWorker::RunAssignment() {
+  std::vector<std::function<void()>> assignment;
   {
     const MutexLock lock(mutex_);
-    orders.swap(orders_);
+    assignment.swap(assignment_);
   }
-  for (const auto& order : orders) order();
-  return !orders.empty();
+  for (const auto& order : assignment) order();
+  return !assignment.empty();
 }
 
 bool GpuWorker::HasRequest() const {

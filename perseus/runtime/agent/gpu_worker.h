@@ -135,7 +135,7 @@ class GpuWorker {
   void Work(const std::stop_token& stop);
   void Observe(const std::stop_token& stop);
   void Order(std::function<void()> order);
-  bool RunOrders();
+  bool RunAssignment();
   bool HasRequest() const;
   void ServeRequest();
   void SwitchTo(const protocol::ClockRequest& request, const std::optional<device::Setting>& target);
@@ -169,7 +169,7 @@ class GpuWorker {
   Nanoseconds retry_after_ = 0;
 
   mutable Mutex mutex_;
-  std::vector<std::function<void()>> orders_ PERSEUS_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> assignment_ PERSEUS_GUARDED_BY(mutex_);
   GpuSnapshot snapshot_ PERSEUS_GUARDED_BY(mutex_);
   // The switch that the observer is to look at; 0: none.
   std::uint32_t unobserved_ PERSEUS_GUARDED_BY(mutex_) = 0;

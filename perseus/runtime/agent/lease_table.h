@@ -111,7 +111,7 @@ class LeaseTable {
   // The heartbeat in the lease's channel reads `heartbeat` now. A lease that is not there is passed
   // over.
   void Beat(std::string_view id, std::uint64_t heartbeat, Nanoseconds now);
-  Answer<void> Intend(std::string_view id, ConnectionId connection, double slowdown);
+  Answer<void> DeclareSlowdown(std::string_view id, ConnectionId connection, double slowdown);
 
   // ---- A lease ends. All return the leases that did, whose GPUs are to be restored now. ----
 

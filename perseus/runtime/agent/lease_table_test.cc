@@ -117,7 +117,7 @@ TEST_F(LeaseTableTest, AnotherConnectionsLeaseIsNoLease) {
   const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   EXPECT_EQ(table_.Release(lease.id, kHis, now_).error().code, Refusal::kNoSuchLease);
   EXPECT_EQ(table_.Renew(lease.id, kHis, now_).error().code, Refusal::kNoSuchLease);
-  EXPECT_EQ(table_.Intend(lease.id, kHis, 1.5).error().code, Refusal::kNoSuchLease);
+  EXPECT_EQ(table_.DeclareSlowdown(lease.id, kHis, 1.5).error().code, Refusal::kNoSuchLease);
   EXPECT_EQ(*table_.Find(lease.id), lease);
 }
 
@@ -144,9 +144,9 @@ TEST_F(LeaseTableTest, ALeaseOfAnEarlierAgentIsToldSo) {
 
 TEST_F(LeaseTableTest, IntentionsAreKeptAndRanged) {
   const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
-  EXPECT_TRUE(table_.Intend(lease.id, kLeaseTableHers, 1.02));
+  EXPECT_TRUE(table_.DeclareSlowdown(lease.id, kLeaseTableHers, 1.02));
   for (double slowdown : {0.99, 101.0, std::numeric_limits<double>::quiet_NaN()}) {
-    EXPECT_EQ(table_.Intend(lease.id, kLeaseTableHers, slowdown).error().code, Refusal::kMalformed);
+    EXPECT_EQ(table_.DeclareSlowdown(lease.id, kLeaseTableHers, slowdown).error().code, Refusal::kMalformed);
   }
   EXPECT_EQ(table_.Find(lease.id)->slowdown, 1.02);
 }

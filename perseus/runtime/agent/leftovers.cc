@@ -7,11 +7,11 @@
 
 namespace perseus::agent {
 
-Result<int> GiveBackLeftovers(GpuKeeper::Setup setup, std::chrono::milliseconds patience,
+Result<int> GiveBackLeftovers(GpuManager::Setup setup, std::chrono::milliseconds patience,
                               spdlog::logger& log) {
   boost::asio::io_context loop(1);
   const auto work = boost::asio::make_work_guard(loop);
-  auto keeper = GpuKeeper::Open(
+  auto keeper = GpuManager::Open(
       std::move(setup),
       [&loop](std::function<void()> call) { boost::asio::post(loop, std::move(call)); }, log);
   if (!keeper) return Fail(keeper);

@@ -6,14 +6,14 @@
 
 #include <chrono>
 
-#include "perseus/runtime/agent/gpu_keeper.h"
+#include "perseus/runtime/agent/gpu_manager.h"
 #include "perseus/base/result.h"
 
 namespace perseus::agent {
 
 // Requires that no agent runs on this state. Fails (kSystem) if a GPU did not go back within
 // `patience`; what is saved of it stays, and it can be tried again. How many were given back.
-Result<int> GiveBackLeftovers(GpuKeeper::Setup setup, std::chrono::milliseconds patience,
+Result<int> GiveBackLeftovers(GpuManager::Setup setup, std::chrono::milliseconds patience,
                               spdlog::logger& log);
 
 }  // namespace perseus::agent

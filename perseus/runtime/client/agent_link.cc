@@ -66,8 +66,8 @@ Result<void> AgentLink::AskForDone(const protocol::Request& request) {
 }
 
 Result<void> AgentLink::Renew() { return AskForDone(protocol::Renew{lease_}); }
-Result<void> AgentLink::Intend(double slowdown) {
-  return AskForDone(protocol::Intend{lease_, slowdown});
+Result<void> AgentLink::DeclareSlowdown(double slowdown) {
+  return AskForDone(protocol::DeclareSlowdown{lease_, slowdown});
 }
 
 }  // namespace perseus::client

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "perseus/base/result.h"
-#include "perseus/runtime/client/clock_asker.h"
+#include "perseus/runtime/client/clock_requester.h"
 #include "perseus/base/file_descriptor.h"
 #include "perseus/runtime/protocol/messages.h"
 
@@ -26,7 +26,7 @@ class AgentLink {
   // Whether the lease still stands; kInput if the agent says that it does not, kSystem if it says
   // nothing.
   Result<void> Renew();
-  Result<void> Intend(double slowdown);
+  Result<void> DeclareSlowdown(double slowdown);
 
   int socket() const { return socket_.get(); }
   // Of the channel's wake-ups, which is the publisher's.

@@ -1,4 +1,4 @@
-// What one rank is to do with its clock, compiled from a plan or from orders so that a training
+// What one rank is to do with its clock, compiled from a plan or from assignment so that a training
 // thread only has to look it up. Does not change once made.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/runtime/protocol/orders.h"
+#include "perseus/runtime/protocol/assignment.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/base/instruction_kind.h"
 
@@ -29,7 +29,7 @@ struct ClockTable {
     kNone,   // The clocks that the GPU had before.
     kPlan,   // `order`.
     kKinds,  // `kind_clocks`, whatever the order.
-    kOwn,    // Of orders: the session's own plan, or none.
+    kOwn,    // Of assignment: the session's own plan, or none.
   };
   static constexpr int kKinds = 5;  // That a profile measures, from 0.
 
@@ -37,10 +37,10 @@ struct ClockTable {
   std::vector<PlannedClock> order;
   std::vector<int> kind_clocks;  // [chunk * kKinds + kind]; 0: what the GPU had before.
 
-  std::int64_t version = 0;     // Of the orders; 0: none.
+  std::int64_t version = 0;     // Of the assignment; 0: none.
   std::int64_t from_step = 0;   // Holds from the first step on that is not before this one.
-  std::int64_t until_step = 0;  // Orders that are temporary end there; 0: they last.
-  bool is_own = false;          // The session's own plan, not of orders.
+  std::int64_t until_step = 0;  // Assignment that are temporary end there; 0: they last.
+  bool is_own = false;          // The session's own plan, not of assignment.
   Nanoseconds expires = 0;      // CLOCK_MONOTONIC; 0: never.
   bool is_recorded = true;      // Whether its steps are written to the rank's log.
   double slowdown = 1;          // Of an iteration, on purpose; 1 to 100.
@@ -60,7 +60,7 @@ struct ClockTable {
 // so that another has to come. Fails (kInput) if it is not a plan, is one of a general graph, or
 // has no such rank; `name` is its file's.
 Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int rank);
-// What concerns `rank` of the clocks, of 1 to 4,096 chunks. (Orders that parse have no others.)
+// What concerns `rank` of the clocks, of 1 to 4,096 chunks. (Assignment that parse have no others.)
 ClockTable CompileClocks(std::span<const protocol::KindClock> clocks, int rank);
 
 // The nearest of the GPU's clocks that is not slower; its fastest if all are. `sm_clocks_mhz`:

@@ -1,4 +1,4 @@
-// From plans and orders to what one rank does.
+// From plans and assignment to what one rank does.
 #include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/runtime/client/clock_table.h"
 
@@ -22,7 +22,7 @@ plan_file::PlanFile PlanTwoRanks() {
   job.profile = "profile.csv";
   job.schedule = *schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 3});
   job.model.blocking_power_w = 84;
-  auto graph = schedule::BuildOperationGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
+  auto graph = schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
   const auto planner = plan::Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
   const auto plan = planner->PlanFor(planner->baseline().time + planner->baseline().time / 20);
   return plan::MakePlanFile(*planner, *plan, job);

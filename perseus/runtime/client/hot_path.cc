@@ -50,7 +50,7 @@ void HotPath::Replace(ClockTable*& place, ClockTable* table) {
 
 void HotPath::Follow(ClockTable* table) { Replace(next_own_, table); }
 
-// A plan that the program itself asks for goes before all orders in force; those that are to hold
+// A plan that the program itself asks for goes before all assignment in force; those that are to hold
 // from a later step on still will.
 void HotPath::AdoptOwn() {
   if (next_own_ == nullptr) return;
@@ -68,12 +68,12 @@ void HotPath::Adopt(ClockTable* table) {
 
 void HotPath::ChooseTable(Nanoseconds now) {
   if (temporary_ != nullptr && next_step_ >= temporary_->until_step) Replace(temporary_, nullptr);
-  orders_ = temporary_ != nullptr ? temporary_ : lasting_;
-  ClockTable*& chosen = orders_ == nullptr || orders_->source == ClockTable::Source::kOwn ? own_
+  assignment_ = temporary_ != nullptr ? temporary_ : lasting_;
+  ClockTable*& chosen = assignment_ == nullptr || assignment_->source == ClockTable::Source::kOwn ? own_
                         : temporary_ != nullptr ? temporary_
                                                 : lasting_;
   if (chosen != nullptr && chosen->expires != 0 && now >= chosen->expires) {
-    if (orders_ == chosen) orders_ = nullptr;
+    if (assignment_ == chosen) assignment_ = nullptr;
     Replace(chosen, nullptr);
     trouble_.has_expired.store(true, std::memory_order_release);
   }
@@ -91,9 +91,9 @@ void HotPath::AdoptTables(Nanoseconds now) {
   ChooseTable(now);
   const bool has_clocks = table_ != nullptr && table_->source != ClockTable::Source::kNone;
   counters_.follows_plan.store(has_clocks, std::memory_order_relaxed);
-  counters_.is_recorded.store(orders_ == nullptr || orders_->is_recorded,
+  counters_.is_recorded.store(assignment_ == nullptr || assignment_->is_recorded,
                               std::memory_order_relaxed);
-  counters_.version.store(orders_ != nullptr ? orders_->version : 0, std::memory_order_relaxed);
+  counters_.version.store(assignment_ != nullptr ? assignment_->version : 0, std::memory_order_relaxed);
   counters_.slowdown.store(table_ != nullptr ? table_->slowdown : 1, std::memory_order_relaxed);
 }
 
@@ -154,8 +154,8 @@ int HotPath::StepBegin(Nanoseconds now) {
   begin.type = Event::Type::kStepBegin;
   begin.begin = now;
   begin.step = next_step_++;
-  begin.version = orders_ != nullptr ? orders_->version : 0;
-  begin.is_recorded = orders_ == nullptr || orders_->is_recorded;
+  begin.version = assignment_ != nullptr ? assignment_->version : 0;
+  begin.is_recorded = assignment_ == nullptr || assignment_->is_recorded;
   is_recorded_ = events_.HasRoomFor(2);
   if (!is_recorded_) trouble_.is_full.store(true, std::memory_order_relaxed);
   is_whole_ = true;

@@ -54,7 +54,7 @@ struct HotCounters {
   std::atomic<std::uint64_t> records_dropped = 0;
   std::atomic<bool> is_in_step = false;
   std::atomic<bool> follows_plan = false;
-  std::atomic<bool> is_recorded = true;  // As the orders in force say.
+  std::atomic<bool> is_recorded = true;  // As the assignment in force say.
   std::atomic<std::int64_t> version = 0;
   std::atomic<double> slowdown = 1;
   std::atomic<Nanoseconds> last_step_end = 0;
@@ -102,7 +102,7 @@ class HotPath {
   Ended InstructionEndOn(int timing);
   static constexpr int kNoTimes = -1;
 
-  // A plan of this process's own, from the next step on; orders that are to hold from a later one
+  // A plan of this process's own, from the next step on; assignment that are to hold from a later one
   // on still will. On the training thread, but not for the hot path.
   void Follow(ClockTable* table);
 
@@ -139,12 +139,12 @@ class HotPath {
 
   ClockTable* table_ = nullptr;    // In force, one of those below; null for none.
   ClockTable* waiting_ = nullptr;  // Ascending from_step; a list by `next`.
-  // Temporary orders hide lasting ones, and these the session's own plan, unless they are for it.
+  // Temporary assignment hide lasting ones, and these the session's own plan, unless they are for it.
   ClockTable* temporary_ = nullptr;
   ClockTable* lasting_ = nullptr;
   ClockTable* own_ = nullptr;
   ClockTable* next_own_ = nullptr;      // Since it was told to follow another.
-  const ClockTable* orders_ = nullptr;  // Whichever of the first two is in force.
+  const ClockTable* assignment_ = nullptr;  // Whichever of the first two is in force.
 
   std::int64_t next_step_ = 0;
   bool is_in_step_ = false;

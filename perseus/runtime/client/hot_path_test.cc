@@ -160,7 +160,7 @@ TEST_F(HotPathTest, TablesHoldFromTheirStepOnAndLaterOnesSupersede) {
   EXPECT_THAT(Events().back().on_plan, true);
 }
 
-TEST_F(HotPathTest, AnOwnPlanDoesNotSupersedeOrdersOfALaterStep) {
+TEST_F(HotPathTest, AnOwnPlanDoesNotSupersedeAssignmentOfALaterStep) {
   tables_.Offer(PlanOfFour(7, 3));
   hot_.StepBegin(0);  // 0
   hot_.Follow(PlanOfFour(0).release());
@@ -175,7 +175,7 @@ TEST_F(HotPathTest, AnOwnPlanDoesNotSupersedeOrdersOfALaterStep) {
   EXPECT_EQ(counters_.version.load(), 7);
 }
 
-TEST_F(HotPathTest, TemporaryOrdersEndByThemselves) {
+TEST_F(HotPathTest, TemporaryAssignmentEndByThemselves) {
   tables_.Offer(PlanOfFour(1, 0));
   hot_.StepBegin(0);  // 0
   auto sweep = std::make_unique<ClockTable>();
@@ -193,7 +193,7 @@ TEST_F(HotPathTest, TemporaryOrdersEndByThemselves) {
   EXPECT_EQ(counters_.version.load(), 1);
 }
 
-TEST_F(HotPathTest, OwnPlanIsFollowedWhereOrdersSaySo) {
+TEST_F(HotPathTest, OwnPlanIsFollowedWhereAssignmentSaySo) {
   auto own = PlanOfFour(0, 0);
   own->is_own = true;
   hot_.Follow(own.release());

@@ -12,7 +12,7 @@ namespace {
 // While steps are recorded: energy, answers and ring, each of which comes more often than that.
 constexpr Nanoseconds kBusyTurn = 10 * kMillisecond;
 constexpr Nanoseconds kQuietTurn = 50 * kMillisecond;
-constexpr Nanoseconds kOrdersEvery = 50 * kMillisecond;
+constexpr Nanoseconds kAssignmentEvery = 50 * kMillisecond;
 constexpr Nanoseconds kBeatEvery = kSecond;
 constexpr Nanoseconds kQuietLookEvery = kSecond;
 constexpr Nanoseconds kFirstRetry = kSecond;
@@ -44,7 +44,7 @@ Keeper::Keeper(KeeperSetup setup)
       gpu_(std::move(setup.gpu)),
       find_agent_(std::move(setup.find_agent)),
       retry_after_(kFirstRetry),
-      orders_(core_.settings.job_directory, core_.settings.name),
+      assignment_(core_.settings.job_directory, core_.settings.name),
       meter_(std::move(setup.device), *clock_),
       epoch_(clock_->SinceEpoch() - clock_->Now()) {}
 
@@ -59,7 +59,7 @@ void Keeper::Begin() {
   log_ = *std::move(log);
   core_.live().log.store(log_->descriptor());
   WriteHeader();
-  LookForOrders(clock_->Now());
+  LookForAssignment(clock_->Now());
   OfferTables();
 }
 
@@ -82,7 +82,7 @@ void Keeper::WriteHeader() {
 Nanoseconds Keeper::Turn() {
   const Nanoseconds now = clock_->Now();
   TendLease(now);
-  LookForOrders(now);
+  LookForAssignment(now);
   OfferTables();
   MeasureEnergy(now);
   WriteSteps(now);
@@ -182,7 +182,7 @@ void Keeper::TendLease(Nanoseconds now) {
   }
   const double slowdown = core_.counters.slowdown.load(std::memory_order_relaxed);
   if (slowdown == told_slowdown_) return;
-  if (link_->Intend(slowdown)) told_slowdown_ = slowdown;
+  if (link_->DeclareSlowdown(slowdown)) told_slowdown_ = slowdown;
 }
 
 void Keeper::RestIfIdle(Nanoseconds now) {
@@ -209,14 +209,14 @@ void Keeper::CollectAnswer() {
   }
 }
 
-// ---- Orders ----
+// ---- Assignment ----
 
-void Keeper::LookForOrders(Nanoseconds now) {
-  if (core_.settings.job_directory.empty() || now < next_orders_) return;
-  next_orders_ = now + kOrdersEvery;
-  auto news = orders_.LookForNew();
+void Keeper::LookForAssignment(Nanoseconds now) {
+  if (core_.settings.job_directory.empty() || now < next_assignment_) return;
+  next_assignment_ = now + kAssignmentEvery;
+  auto news = assignment_.LookForNew();
   if (!news.problem.empty()) {
-    core_.warnings.Once("orders: " + news.problem, news.problem);
+    core_.warnings.Once("assignment: " + news.problem, news.problem);
     if (news.problem != told_problem_) Write(protocol::Remark{news.problem});
   }
   if (!news.problem.empty() || news.table != nullptr) told_problem_ = news.problem;

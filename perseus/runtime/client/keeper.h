@@ -1,5 +1,5 @@
 // The thread beside training: whatever takes time, allocates or enters the kernel is done here, a
-// little many times a second. It keeps the lease, follows the orders, looks at the energy counter,
+// little many times a second. It keeps the lease, follows the assignment, looks at the energy counter,
 // and writes down what ran.
 //
 // Not thread safe: everything belongs to the keeper's thread, once it runs.
@@ -14,7 +14,7 @@
 #include "perseus/base/clock.h"
 #include "perseus/runtime/client/agent_link.h"
 #include "perseus/runtime/client/energy_meter.h"
-#include "perseus/runtime/client/orders_watch.h"
+#include "perseus/runtime/client/assignment_watcher.h"
 #include "perseus/runtime/client/rank_log_writer.h"
 #include "perseus/runtime/client/session_core.h"
 #include "perseus/runtime/client/step_recorder.h"
@@ -53,7 +53,7 @@ class Keeper {
   void TendLease(Nanoseconds now);
   void RestIfIdle(Nanoseconds now);
   void CollectAnswer();
-  void LookForOrders(Nanoseconds now);
+  void LookForAssignment(Nanoseconds now);
   void OfferTables();
   void MeasureEnergy(Nanoseconds now);
   void WriteSteps(Nanoseconds now);
@@ -78,9 +78,9 @@ class Keeper {
   std::uint32_t answered_ = 0;  // The last request whose outcome was counted.
   protocol::ClockOutcome answered_outcome_ = protocol::ClockOutcome::kNone;
 
-  OrdersWatch orders_;
+  AssignmentWatcher assignment_;
   std::string told_problem_;  // With them.
-  Nanoseconds next_orders_ = 0;
+  Nanoseconds next_assignment_ = 0;
   std::deque<std::unique_ptr<ClockTable>> tables_;  // To be offered when the training thread is
                                                     // ready for them.
   EnergyMeter meter_;

@@ -72,14 +72,14 @@ typedef struct perseus_options {
   /* Position along the pipeline, from 0: which of the plan's ranks. */
   int32_t rank;
   /* Which of the stage's GPUs, from 0. */
-  int32_t tensor_rank;
+  int32_t tp_rank;
   /* PERSEUS_GPU: UUID, or its number among the visible ones ("0"). The only one. */
   const char* gpu;
   /* PERSEUS_JOB: what others are told holds the GPU. "training" */
   const char* job;
-  /* PERSEUS_JOB_DIR: where orders come from and steps are recorded. None. */
+  /* PERSEUS_JOB_DIR: where assignment come from and steps are recorded. None. */
   const char* job_directory;
-  /* PERSEUS_PLAN: a plan file, in force until orders say otherwise. None. */
+  /* PERSEUS_PLAN: a plan file, in force until assignment say otherwise. None. */
   const char* plan;
   /* PERSEUS_AGENT: the agent's socket; "off" for none; "own" starts one for this user where none
    * listens and the GPU can be set. "/run/perseus/agent.sock" */
@@ -108,7 +108,7 @@ PERSEUS_API perseus_session* perseus_open(const perseus_options* options);
 /* Gives the GPU back and writes what is recorded. Waits at most a second. */
 PERSEUS_API void perseus_close(perseus_session* session);
 
-/* An iteration: forward and backward of all its microbatches. Orders and plans take effect here.
+/* An iteration: forward and backward of all its microbatches. Assignment and plans take effect here.
  * Steps count from 0. A step that was not ended ends at the next step_begin. */
 PERSEUS_API void perseus_step_begin(perseus_session* session);
 PERSEUS_API void perseus_step_end(perseus_session* session);
@@ -146,7 +146,7 @@ typedef struct perseus_counters {
   uint64_t warnings;
   int32_t may_set_clocks; /* 1 while a lease holds. */
   int32_t follows_plan;   /* 1 if this step does. */
-  int64_t plan_version;   /* Of the orders in force; 0: none. */
+  int64_t plan_version;   /* Of the assignment in force; 0: none. */
 } perseus_counters;
 PERSEUS_API void perseus_read_counters(const perseus_session* session, perseus_counters* counters);
 

@@ -45,7 +45,7 @@ Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path) {
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Fail(
         "another process records as {} ({}); steps are not recorded (set pipeline, rank and "
-        "tensor_rank so that each process has its own)",
+        "tp_rank so that each process has its own)",
         path.stem().string(), path.string());
   }
   if (::ftruncate(file.get(), 0) != 0) return CannotWrite(path, std::strerror(errno));

@@ -16,7 +16,7 @@ std::string Describe(const Computation& what) {
                      what.chunk == 0 ? "" : fmt::format(", chunk {}", what.chunk));
 }
 
-std::string WhoIs(const protocol::RankName& name) { return fmt::format("perseus: {}", Name(name)); }
+std::string WhoIs(const protocol::RankId& name) { return fmt::format("perseus: {}", Name(name)); }
 
 }  // namespace
 
@@ -50,7 +50,7 @@ void SessionCore::TellTroubles() {
   if (trouble.has_expired.load(std::memory_order_acquire)) {
     warnings.Once("expired",
                   "the plan has expired and is no longer followed; the clocks from before are used "
-                  "(give a new one: perseus_use_plan, or orders)");
+                  "(give a new one: perseus_use_plan, or assignment)");
   }
   if (trouble.is_full.load(std::memory_order_relaxed)) {
     warnings.Once("full",

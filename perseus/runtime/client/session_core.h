@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "perseus/base/clock.h"
-#include "perseus/runtime/client/clock_asker.h"
+#include "perseus/runtime/client/clock_requester.h"
 #include "perseus/runtime/client/clock_table.h"
 #include "perseus/runtime/client/handover.h"
 #include "perseus/runtime/client/hot_path.h"
@@ -28,7 +28,7 @@ struct SessionCore {
   Warnings warnings;
   Ring<Event> events;
   Handover<ClockTable> tables;
-  ClockAsker asker;
+  ClockRequester asker;
   HotCounters counters;
   HotTrouble trouble;
   StreamTimer streams;

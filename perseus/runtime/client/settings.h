@@ -17,7 +17,7 @@ inline constexpr std::uint64_t kMostLogBytes = std::uint64_t{1} << 30;
 inline constexpr const char* kNodesSocket = "/run/perseus/agent.sock";
 
 struct Settings {
-  protocol::RankName name;
+  protocol::RankId name;
   std::string gpu;                      // UUID or number; empty: the only one.
   std::string job;                      // 1 to 200 printable bytes.
   std::filesystem::path job_directory;  // Empty for none; from here on likewise.

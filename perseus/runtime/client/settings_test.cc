@@ -18,7 +18,7 @@ TEST(SettingsFrom, OptionsComeBeforeTheEnvironmentAndThatBeforeDefaults) {
   options.rank = 2;
   options.plan = "mine.json";
   const Settings settings = SettingsFrom(&options);
-  EXPECT_EQ(settings.name, (protocol::RankName{0, 2, 0}));
+  EXPECT_EQ(settings.name, (protocol::RankId{0, 2, 0}));
   EXPECT_EQ(settings.gpu, "3");
   EXPECT_EQ(settings.plan, "mine.json");
   EXPECT_EQ(settings.agent, "/run/perseus/agent.sock");

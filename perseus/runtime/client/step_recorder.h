@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "perseus/runtime/client/clock_asker.h"
+#include "perseus/runtime/client/clock_requester.h"
 #include "perseus/runtime/client/energy_meter.h"
 #include "perseus/runtime/client/hot_path.h"
 #include "perseus/runtime/protocol/rank_log.h"

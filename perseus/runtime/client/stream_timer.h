@@ -30,7 +30,7 @@
 #include <memory>
 
 #include "perseus/base/units.h"
-#include "perseus/runtime/client/clock_asker.h"
+#include "perseus/runtime/client/clock_requester.h"
 #include "perseus/runtime/client/cuda_driver.h"
 #include "perseus/runtime/client/step_recorder.h"
 #include "perseus/runtime/client/warnings.h"
@@ -43,7 +43,7 @@ class StreamTimer {
   static constexpr int kPairs = 4096;
   static constexpr int kNone = -1;
 
-  StreamTimer(ClockAsker& asker, Warnings& warnings) : asker_(asker), warnings_(warnings) {}
+  StreamTimer(ClockRequester& asker, Warnings& warnings) : asker_(asker), warnings_(warnings) {}
   StreamTimer(const StreamTimer&) = delete;
   StreamTimer& operator=(const StreamTimer&) = delete;
 
@@ -115,7 +115,7 @@ class StreamTimer {
   static void RunBase(void* base);
   static void RunAsk(void* ask);
 
-  ClockAsker& asker_;
+  ClockRequester& asker_;
   Warnings& warnings_;
   CudaDriver driver_;
   CudaContext context_ = nullptr;

@@ -66,7 +66,7 @@ ordered_json ToJson(const ClockedKind& what, const GpuMeasurements::Record& reco
           {"sums", record.sums}};
 }
 
-ordered_json ToJson(const protocol::RankName& name, const KnownGpu& gpu) {
+ordered_json ToJson(const protocol::RankId& name, const KnownGpu& gpu) {
   const GpuMeasurements::State state = gpu.measurements.state();
   ordered_json counts;
   for (const auto& [key, member] : kCounts) counts[std::string(key)] = state.counts.*member;
@@ -76,7 +76,7 @@ ordered_json ToJson(const protocol::RankName& name, const KnownGpu& gpu) {
   for (const PowerFit::Sums& sums : state.fit.sums()) fits.push_back(ToJson(sums));
   return {{"pipeline", name.pipeline},
           {"rank", name.rank},
-          {"tensor_rank", name.tensor_rank},
+          {"tp_rank", name.tp_rank},
           {"gpu", gpu.gpu},
           {"gpu_name", gpu.gpu_name},
           {"switch_latency_ns", state.settings.switch_latency},
@@ -201,13 +201,13 @@ GpuMeasurements ReadMeasurements(const Node& node) {
   return GpuMeasurements::Restore(std::move(state));
 }
 
-std::pair<protocol::RankName, KnownGpu> ReadGpu(const Node& node) {
-  Require(node, {"pipeline", "rank", "tensor_rank", "gpu", "gpu_name", "switch_latency_ns",
+std::pair<protocol::RankId, KnownGpu> ReadGpu(const Node& node) {
+  Require(node, {"pipeline", "rank", "tp_rank", "gpu", "gpu_name", "switch_latency_ns",
                  "last_mhz", "refused", "parameters", "windows", "counts", "records", "fits"});
-  protocol::RankName name;
+  protocol::RankId name;
   name.pipeline = node.Member("pipeline").Count(0, kMostRanks, "a pipeline, from 0");
   name.rank = node.Member("rank").Count(0, kMostRanks, "a rank, from 0");
-  name.tensor_rank = node.Member("tensor_rank").Count(0, kMostRanks, "a rank, from 0");
+  name.tp_rank = node.Member("tp_rank").Count(0, kMostRanks, "a rank, from 0");
   return {name, KnownGpu{node.Member("gpu").Text(), node.Member("gpu_name").Text(),
                          ReadMeasurements(node)}};
 }

@@ -2,7 +2,7 @@
 // and so that what a job's GPUs have shown can be kept for its next run.
 //
 //   {"perseus_profiler": 1, "job": "1f1b 8x24 gpt3", "spent": {"steps": 36, "seconds": 171.4},
-//    "gpus": [{"pipeline": 0, "rank": 3, "tensor_rank": 0, "gpu": "GPU-…", "gpu_name": "…",
+//    "gpus": [{"pipeline": 0, "rank": 3, "tp_rank": 0, "gpu": "GPU-…", "gpu_name": "…",
 //              "switch_latency_ns": 5000000, "last_mhz": 1200, "parameters": 3, "windows": 812,
 //              "counts": {…},
 //              "records": [{"chunk": 0, "kind": "forward", "mhz": 1410, "parameter": 1, …}, …],
@@ -32,7 +32,7 @@ struct KnownGpu {
 struct ProfilerState {
   std::string job;  // In the coordinator's words: schedule, sizes, model.
   SweepSpent spent;
-  std::map<protocol::RankName, KnownGpu> gpus;
+  std::map<protocol::RankId, KnownGpu> gpus;
 };
 
 std::string FormatProfilerState(const ProfilerState& state);

@@ -36,7 +36,7 @@ ProfilerState MakeState() {
   GpuMeasurements gpu({.switch_latency = 3'000'000});
   gpu.Add(Step(0));
   gpu.Add(Step(1));
-  state.gpus.insert({protocol::RankName{0, 1, 0}, KnownGpu{"GPU-1", "Virtual A100", std::move(gpu)}});
+  state.gpus.insert({protocol::RankId{0, 1, 0}, KnownGpu{"GPU-1", "Virtual A100", std::move(gpu)}});
   return state;
 }
 

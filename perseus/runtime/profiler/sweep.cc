@@ -81,7 +81,7 @@ class Chooser {
   int MeasuredCount(std::size_t group) const;
   bool OnlyLoses(std::size_t group) const;
   bool IsAllowed(std::size_t group, int mhz) const;
-  void AddGains(const schedule::OperationGraph& graph, std::size_t group, std::span<const double> prices_w);
+  void AddGains(const schedule::InstructionGraph& graph, std::size_t group, std::span<const double> prices_w);
   void Serve(const Candidate& candidate, std::vector<int>& clocks);
   std::vector<std::size_t> AtOneClockWith(std::size_t group) const;
   const Telling& TellingAt(InstructionKind kind, int mhz);
@@ -181,7 +181,7 @@ std::size_t Chooser::GroupOf(const schedule::OptionSet& set) const {
 
 // What one instruction of the group saves, on average, by each option's measurement, summed over
 // the instructions' prices of time.
-void Chooser::AddGains(const schedule::OperationGraph& graph, std::size_t group,
+void Chooser::AddGains(const schedule::InstructionGraph& graph, std::size_t group,
                        std::span<const double> prices_w) {
   const std::vector<int>& clocks = ClocksOf(group);
   std::vector<OptionModel::Prediction> predictions;
@@ -224,7 +224,7 @@ Result<void> Chooser::ComputeGains() {
   }
   const Result<profile::Profile> profile = PlanningProfile(job_, measured, {.time_margin = 0});
   if (!profile) return Fail(profile);
-  Result<schedule::OperationGraph> graph = schedule::BuildOperationGraph(job_.schedule, *profile, job_.model);
+  Result<schedule::InstructionGraph> graph = schedule::BuildInstructionGraph(job_.schedule, *profile, job_.model);
   if (!graph) return Fail(graph);
   const int gpus = job_.model.gpus_per_stage;
   const Result<plan::Planner> planner =
@@ -239,7 +239,7 @@ Result<void> Chooser::ComputeGains() {
   iteration_energy_j_ = planner->baseline().energy_j / gpus;
 
   std::vector<std::vector<double>> prices_w(groups_.size());
-  for (std::size_t i = 0; i < planner->graph().operations.size(); ++i) {
+  for (std::size_t i = 0; i < planner->graph().instructions.size(); ++i) {
     const schedule::OptionSet& set = planner->graph().options_of(static_cast<int>(i));
     if (!IsComputation(set.kind)) continue;
     prices_w[GroupOf(set)].push_back(ToWatts(solution->flow[i]) / gpus);
@@ -350,10 +350,10 @@ Result<double> Chooser::StepSeconds(std::span<const int> clocks) const {
     entries.push_back({groups_[group].rank, groups_[group].chunk, groups_[group].kind, {option}});
   }
   const profile::Profile profile("the round", {}, std::move(entries));
-  Result<schedule::OperationGraph> graph = schedule::BuildOperationGraph(job_.schedule, profile, job_.model);
+  Result<schedule::InstructionGraph> graph = schedule::BuildInstructionGraph(job_.schedule, profile, job_.model);
   if (!graph) return Fail(graph);
   const plan::Evaluator evaluator(*graph, {.blocking_power_w = job_.model.blocking_power_w});
-  return ToSeconds(evaluator.Evaluate(std::vector<int>(graph->operations.size(), 0)).time);
+  return ToSeconds(evaluator.Evaluate(std::vector<int>(graph->instructions.size(), 0)).time);
 }
 
 Result<std::vector<int>> Chooser::RaisedTo(double most_s, std::vector<int> clocks) const {

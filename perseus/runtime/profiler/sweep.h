@@ -38,7 +38,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/runtime/protocol/orders.h"
+#include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/profiler/measured_option.h"
 #include "perseus/runtime/profiler/sweep_plan.h"
 

@@ -14,10 +14,10 @@ namespace perseus::profiler {
 std::vector<InstructionGroup> GroupsOf(const schedule::Schedule& schedule) {
   std::vector<InstructionGroup> groups;
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    for (const schedule::Action& action : schedule.ranks[rank]) {
-      if (!IsComputation(action.kind)) continue;
-      const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(action.stage)];
-      groups.push_back({static_cast<int>(rank), chunk, action.kind});
+    for (const schedule::Instruction& instruction : schedule.ranks[rank]) {
+      if (!IsComputation(instruction.kind)) continue;
+      const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(instruction.stage)];
+      groups.push_back({static_cast<int>(rank), chunk, instruction.kind});
     }
   }
   std::sort(groups.begin(), groups.end());
@@ -59,7 +59,7 @@ Result<profile::Profile> PlanningProfile(const SweepJob& job, std::span<const Me
 }
 
 Result<plan::Planner> PlannerOf(const SweepJob& job, const profile::Profile& profile) {
-  Result<schedule::OperationGraph> graph = schedule::BuildOperationGraph(job.schedule, profile, job.model);
+  Result<schedule::InstructionGraph> graph = schedule::BuildInstructionGraph(job.schedule, profile, job.model);
   if (!graph) return Fail(graph);
   return plan::Planner::Create(*std::move(graph),
                          {.blocking_power_w = job.model.blocking_power_w * job.model.gpus_per_stage,

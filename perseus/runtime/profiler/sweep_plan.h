@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"

@@ -39,7 +39,7 @@
 // Why not a message on the socket: a send and a receive take two system calls and a scheduler's
 // round trip on the training thread, and what the agent cannot keep up with would queue up.
 // Why not a futex: its word would lie in memory that the client may scribble on, and the agent's
-// thread has to wait for its own orders, too; poll() waits for both.
+// thread has to wait for its own assignment, too; poll() waits for both.
 #pragma once
 
 #include <atomic>

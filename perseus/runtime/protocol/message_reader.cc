@@ -130,7 +130,7 @@ Request ReadRenew(const Node& node) {
 
 Request ReadIntend(const Node& node) {
   RequireKeys(node, {"lease", "slowdown"});
-  return Intend{ReadName(node.Member("lease")),
+  return DeclareSlowdown{ReadName(node.Member("lease")),
                 ReadNumber(node.Member("slowdown"), kSlowdown, "a ratio, such as 1.02")};
 }
 

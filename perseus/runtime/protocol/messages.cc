@@ -65,7 +65,7 @@ Member MemberOf(const Acquire& acquire) {
 }
 Member MemberOf(const Release& release) { return {"release", {{"lease", release.lease}}}; }
 Member MemberOf(const Renew& renew) { return {"renew", {{"lease", renew.lease}}}; }
-Member MemberOf(const Intend& intend) {
+Member MemberOf(const DeclareSlowdown& intend) {
   return {"intend", {{"lease", intend.lease}, {"slowdown", intend.slowdown}}};
 }
 Member MemberOf(const List&) { return {"list", ordered_json::object()}; }

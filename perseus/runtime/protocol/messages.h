@@ -56,10 +56,10 @@ struct Renew {
 };
 // How much slower than at maximum clocks the plan in force makes an iteration on purpose: 1.02 is
 // 2 %. Metrics show it, so that nobody takes the plan for a fault.
-struct Intend {
+struct DeclareSlowdown {
   std::string lease;
   double slowdown = 1;  // 1 to 100.
-  friend bool operator==(const Intend&, const Intend&) = default;
+  friend bool operator==(const DeclareSlowdown&, const DeclareSlowdown&) = default;
 };
 // What the agent has and who holds it.
 struct List {
@@ -83,7 +83,7 @@ struct Revoke {
   Grant grant;
   friend bool operator==(const Revoke&, const Revoke&) = default;
 };
-using Request = std::variant<Acquire, Release, Renew, Intend, List, ReleaseGpu, Grant, Revoke>;
+using Request = std::variant<Acquire, Release, Renew, DeclareSlowdown, List, ReleaseGpu, Grant, Revoke>;
 
 // ---- Replies ----
 

@@ -56,7 +56,7 @@ TEST(Messages, RequestsComeBackEqual) {
   for (const Request& request :
        {Request{Acquire{{"GPU-1f"}, "llama-7b", 30}},
         Request{Acquire{ManyGpus(64), "größe", 0x1.9p0}}, Request{Release{"7"}},
-        Request{Renew{std::string(200, 'x')}}, Request{Intend{"7", 1.0199999999999998}},
+        Request{Renew{std::string(200, 'x')}}, Request{DeclareSlowdown{"7", 1.0199999999999998}},
         Request{List{}}, Request{ReleaseGpu{"GPU-1"}}, Request{to_user}, Request{to_cgroup},
         Request{Revoke{to_user}}, Request{Revoke{to_cgroup}},
         Request{Grant{.gpus = {"GPU-1"}, .uid = {}, .cgroup = "/"}}}) {

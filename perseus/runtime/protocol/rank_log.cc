@@ -42,10 +42,10 @@ class Formatter {
  public:
   std::string operator()(const RankHeader& header) {
     return fmt::format(
-        "{{\"perseus_rank\":1,\"pipeline\":{},\"rank\":{},\"tensor_rank\":{},\"gpu\":{},"
+        "{{\"perseus_rank\":1,\"pipeline\":{},\"rank\":{},\"tp_rank\":{},\"gpu\":{},"
         "\"gpu_name\":{},\"host\":{},\"pid\":{},\"sm_clocks_mhz\":[{}],\"may_set_clocks\":{},"
         "\"epoch_ns\":{}}}\n",
-        header.name.pipeline, header.name.rank, header.name.tensor_rank, Quoted(header.gpu),
+        header.name.pipeline, header.name.rank, header.name.tp_rank, Quoted(header.gpu),
         Quoted(header.gpu_name), Quoted(header.host), header.pid,
         fmt::join(header.sm_clocks_mhz, ","), header.may_set_clocks, header.epoch);
   }
@@ -147,7 +147,7 @@ RanStep ReadStep(const Node& node) {
   node.RequireObject(kKeys);
   RanStep step;
   step.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step's number");
-  step.version = node.Member("version").Whole(0, json_file::kLargestWhole, "a version of the orders");
+  step.version = node.Member("version").Whole(0, json_file::kLargestWhole, "a version of the assignment");
   step.on_plan = node.Member("on_plan").Flag();
   step.begin = Time(node.Member("begin_ns"), 0);
   step.end = Time(node.Member("end_ns"), step.begin);
@@ -162,7 +162,7 @@ RanStep ReadStep(const Node& node) {
 
 RankHeader ReadHeader(const Node& node) {
   constexpr std::array<std::string_view, 10> kKeys{
-      "perseus_rank", "pipeline", "rank", "tensor_rank",   "gpu",
+      "perseus_rank", "pipeline", "rank", "tp_rank",   "gpu",
       "gpu_name",     "host",     "pid",  "sm_clocks_mhz", "may_set_clocks"};
   std::vector<std::string_view> keys(kKeys.begin(), kKeys.end());
   keys.push_back("epoch_ns");
@@ -175,7 +175,7 @@ RankHeader ReadHeader(const Node& node) {
   RankHeader header;
   header.name = {node.Member("pipeline").Count(0, kRankLogMostCount, "a pipeline's number"),
                  node.Member("rank").Count(0, kRankLogMostCount, "a rank's number"),
-                 node.Member("tensor_rank").Count(0, kRankLogMostCount, "a tensor rank's number")};
+                 node.Member("tp_rank").Count(0, kRankLogMostCount, "a tensor rank's number")};
   header.gpu = node.Member("gpu").Text();
   header.gpu_name = node.Member("gpu_name").Text();
   header.host = node.Member("host").Text();
@@ -204,17 +204,17 @@ RankRecord ReadRecord(const Node& node) {
 
 }  // namespace
 
-std::string Name(const RankName& name) {
-  return fmt::format("p{}-r{}-t{}", name.pipeline, name.rank, name.tensor_rank);
+std::string Name(const RankId& name) {
+  return fmt::format("p{}-r{}-t{}", name.pipeline, name.rank, name.tp_rank);
 }
 
-std::optional<RankName> ParseRankName(const std::string& name) {
-  RankName parsed;
+std::optional<RankId> ParseRankId(const std::string& name) {
+  RankId parsed;
   int length = 0;
   if (std::sscanf(name.c_str(), "p%d-r%d-t%d%n", &parsed.pipeline, &parsed.rank,
-                  &parsed.tensor_rank, &length) != 3 ||
+                  &parsed.tp_rank, &length) != 3 ||
       static_cast<std::size_t>(length) != name.size() || Name(parsed) != name ||
-      std::min({parsed.pipeline, parsed.rank, parsed.tensor_rank}) < 0) {
+      std::min({parsed.pipeline, parsed.rank, parsed.tp_rank}) < 0) {
     return std::nullopt;
   }
   return parsed;
@@ -231,7 +231,7 @@ Result<RankRecord> ParseRecord(std::string_view line, std::string_view where) {
 }
 
 std::filesystem::path RankLogPath(const std::filesystem::path& job_directory,
-                                  const RankName& name) {
+                                  const RankId& name) {
   return job_directory / "ranks" / (Name(name) + ".jsonl");
 }
 

@@ -2,7 +2,7 @@
 // whoever profiles, verifies or draws. JSON Lines: a header, then a line a step, now and then a
 // remark.
 //
-//   {"perseus_rank":1,"pipeline":0,"rank":3,"tensor_rank":0,"gpu":"GPU-…","gpu_name":"…","host":"n7",
+//   {"perseus_rank":1,"pipeline":0,"rank":3,"tp_rank":0,"gpu":"GPU-…","gpu_name":"…","host":"n7",
 //    "pid":4711,"sm_clocks_mhz":[…],"may_set_clocks":true,"epoch_ns":1700000000000000000}
 //   {"step":12,"version":7,"on_plan":true,"begin_ns":…,"end_ns":…,
 //    "instructions":[[0,3,0,125000,50012000,1410],…],           kind, microbatch, chunk, begin,
@@ -44,18 +44,18 @@
 
 namespace perseus::protocol {
 
-struct RankName {
+struct RankId {
   int pipeline = 0;
   int rank = 0;
-  int tensor_rank = 0;
-  friend auto operator<=>(const RankName&, const RankName&) = default;
+  int tp_rank = 0;
+  friend auto operator<=>(const RankId&, const RankId&) = default;
 };
 // "p0-r3-t0"
-std::string Name(const RankName& name);
-std::optional<RankName> ParseRankName(const std::string& name);
+std::string Name(const RankId& name);
+std::optional<RankId> ParseRankId(const std::string& name);
 
 struct RankHeader {
-  RankName name;
+  RankId name;
   std::string gpu;  // UUID; empty where it could not be told.
   std::string gpu_name;
   std::string host;
@@ -96,7 +96,7 @@ struct ClockChange {
 };
 struct RanStep {
   std::int64_t step = 0;
-  std::int64_t version = 0;  // Of the orders followed; 0: none.
+  std::int64_t version = 0;  // Of the assignment followed; 0: none.
   bool on_plan = false;   // Its order was the plan's throughout (or there were no plan but clocks).
   Nanoseconds begin = 0;  // CLOCK_MONOTONIC.
   Nanoseconds end = 0;
@@ -120,7 +120,7 @@ std::string FormatRecord(const RankRecord& record);
 Result<RankRecord> ParseRecord(std::string_view line, std::string_view where);
 
 // JOBDIR/ranks/p0-r3-t0.jsonl
-std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, const RankName& name);
+std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, const RankId& name);
 
 // Where the part before is.
 std::filesystem::path OlderRankLogPath(const std::filesystem::path& log);

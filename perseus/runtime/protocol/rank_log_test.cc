@@ -179,10 +179,10 @@ TEST_F(RankLogReaderTest, LeavesAnOlderPartOfAnotherProcessAlone) {
   EXPECT_THAT(ReadNew(), IsEmpty());
 }
 
-TEST(RankNames, AreReadAsTheyAreWritten) {
-  EXPECT_EQ(ParseRankName("p0-r13-t2"), (RankName{0, 13, 2}));
+TEST(RankIds, AreReadAsTheyAreWritten) {
+  EXPECT_EQ(ParseRankId("p0-r13-t2"), (RankId{0, 13, 2}));
   for (const char* other : {"p0-r13", "p0-r013-t2", "p0-r13-t2.old", "p0-r-1-t2", ""}) {
-    EXPECT_FALSE(ParseRankName(other)) << other;
+    EXPECT_FALSE(ParseRankId(other)) << other;
   }
 }
 

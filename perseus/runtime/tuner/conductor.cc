@@ -14,7 +14,7 @@ Result<void> CheckMaySetClocks(const protocol::RankHeader& header) {
       Name(header.name), header.host);
 }
 
-Result<void> Conductor::Meet(const std::set<protocol::RankName>& expected) {
+Result<void> Conductor::Meet(const std::set<protocol::RankId>& expected) {
   auto alive = logs_.AwaitRanks(expected, options_.patience, options_.should_end, clock_);
   if (!alive) return Fail(alive);
   ranks_ = *std::move(alive);
@@ -27,20 +27,20 @@ Result<void> Conductor::Watch(int steps) { return AwaitStep(logs_.LastStep(ranks
 std::int64_t Conductor::Ahead() {
   const double step_s = logs_.StepTime(ranks_).value_or(1);
   fastest_s_ = fastest_s_ > 0 ? std::min(fastest_s_, step_s) : step_s;
-  return protocol::StepsAhead(options_.orders_take_s, fastest_s_);
+  return protocol::StepsAhead(options_.assignment_delay_s, fastest_s_);
 }
 
 Result<std::string> Conductor::AddPlan(const std::string& text) const {
   return desk_.AddPlan(fmt::format("{}", desk_.version() + 1), text);
 }
 
-Result<Conductor::Stretch> Conductor::RunUnder(protocol::Orders orders, int steps, int spare_steps) {
-  // Whoever chose the orders took time, in which the job trained on.
+Result<Conductor::Stretch> Conductor::RunUnder(protocol::Assignment assignment, int steps, int spare_steps) {
+  // Whoever chose the assignment took time, in which the job trained on.
   if (auto read = logs_.ReadNew(); !read) return Fail(read);
   const std::int64_t from = logs_.LastStep(ranks_) + 1 + Ahead();
   const std::int64_t last = from + steps;
-  orders.until_step = last + 1 + spare_steps;
-  const auto version = desk_.Give(std::move(orders), from);
+  assignment.until_step = last + 1 + spare_steps;
+  const auto version = desk_.Give(std::move(assignment), from);
   if (!version) return Fail(version);
   if (auto came = AwaitStep(last); !came) return Fail(came);
   const Stretch stretch{from, last, *version};
@@ -50,8 +50,8 @@ Result<Conductor::Stretch> Conductor::RunUnder(protocol::Orders orders, int step
   return stretch;
 }
 
-Result<std::int64_t> Conductor::LeaveUnder(protocol::Orders orders) {
-  const auto version = desk_.Give(std::move(orders), 0);
+Result<std::int64_t> Conductor::LeaveUnder(protocol::Assignment assignment) {
+  const auto version = desk_.Give(std::move(assignment), 0);
   if (!version) return Fail(version);
   if (auto read = logs_.ReadNew(); !read) return Fail(read);
   const std::int64_t step = logs_.LastStep(ranks_) + 1 + Ahead();
@@ -68,7 +68,7 @@ Result<void> Conductor::GiveBack() {
 
 Result<void> Conductor::CheckFollowed(std::int64_t from, std::int64_t to,
                                       std::int64_t version) const {
-  for (const protocol::RankName& name : ranks_) {
+  for (const protocol::RankId& name : ranks_) {
     const LoggedRank& rank = log_of(name);
     const std::string remark =
         rank.remarks.empty() ? "" : fmt::format("; its last remark: {}", rank.remarks.back());
@@ -83,8 +83,8 @@ Result<void> Conductor::CheckFollowed(std::int64_t from, std::int64_t to,
       }
       if (step->version != version) {
         return Fail(
-            "rank {} ran step {} under orders {} and not {} (does it read them late? Raise "
-            "--orders-take){}",
+            "rank {} ran step {} under assignment {} and not {} (does it read them late? Raise "
+            "--assignment-delay){}",
             Name(name), number, step->version, version, remark);
       }
       if (!step->on_plan) {

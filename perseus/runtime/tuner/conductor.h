@@ -1,4 +1,4 @@
-// Leads a job's ranks through stretches of steps: gives orders far enough ahead that all have read
+// Leads a job's ranks through stretches of steps: gives assignment far enough ahead that all have read
 // them, waits until they ran, and sees that every rank did as ordered.
 //
 // Not thread safe.
@@ -11,14 +11,14 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
-#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/job_logs.h"
 #include "perseus/runtime/tuner/step_costs.h"
 
 namespace perseus::tuner {
 
 struct ConductorOptions {
-  double orders_take_s = protocol::kOrdersTakeSeconds;  // Until every rank has read them.
+  double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read them.
   Nanoseconds patience = 60'000'000'000;      // With a rank that is silent.
   ShouldEnd should_end = [] { return false; };
 };
@@ -28,26 +28,26 @@ Result<void> CheckMaySetClocks(const protocol::RankHeader& header);
 
 class Conductor {
  public:
-  Conductor(const ConductorOptions& options, JobLogs logs, protocol::OrdersDesk desk, Clock& clock)
+  Conductor(const ConductorOptions& options, JobLogs logs, protocol::AssignmentWriter desk, Clock& clock)
       : options_(options), logs_(std::move(logs)), desk_(std::move(desk)), clock_(clock) {}
 
   // Waits for these, and takes in others that are there by then; kSystem as JobLogs::AwaitRanks().
   // What else is called here comes after.
-  Result<void> Meet(const std::set<protocol::RankName>& expected);
-  // Until all ranks have ended so many steps more: how long they take decides how far ahead orders
+  Result<void> Meet(const std::set<protocol::RankId>& expected);
+  // Until all ranks have ended so many steps more: how long they take decides how far ahead assignment
   // are given.
   Result<void> Watch(int steps);
 
-  const std::set<protocol::RankName>& ranks() const { return ranks_; }
-  const LoggedRank& log_of(const protocol::RankName& name) const { return logs_.ranks().at(name); }
+  const std::set<protocol::RankId>& ranks() const { return ranks_; }
+  const LoggedRank& log_of(const protocol::RankId& name) const { return logs_.ranks().at(name); }
   const JobLogs& logs() const { return logs_; }
   void ForgetBefore(std::int64_t step) { logs_.ForgetBefore(step); }
 
-  // Writes the plan file of the next orders; what they say of it.
+  // Writes the plan file of the next assignment; what they say of it.
   Result<std::string> AddPlan(const std::string& text) const;
-  // Under orders that end by themselves, `spare_steps` later: steps that ran so throughout, and the
+  // Under assignment that end by themselves, `spare_steps` later: steps that ran so throughout, and the
   // one before them, in which clocks landed. Fails if a rank did not record most
-  // of them, read the orders late, or ran another order than the plan's.
+  // of them, read the assignment late, or ran another order than the plan's.
   struct Stretch {
     std::int64_t landing = 0;
     std::int64_t last = 0;
@@ -57,14 +57,14 @@ class Conductor {
     // For what whole steps cost; the begin of the last is the end of what is counted.
     StepRange counted() const { return {first(), last, version}; }
   };
-  Result<Stretch> RunUnder(protocol::Orders orders, int steps, int spare_steps);
+  Result<Stretch> RunUnder(protocol::Assignment assignment, int steps, int spare_steps);
   // For good, and from step 0 on, at which a job that is started anew begins. Once all follow them:
   // their version.
-  Result<std::int64_t> LeaveUnder(protocol::Orders orders);
+  Result<std::int64_t> LeaveUnder(protocol::Assignment assignment);
   // What was in force before, if anything else is.
   Result<void> GiveBack();
 
-  // How many steps ahead orders have to be given.
+  // How many steps ahead assignment have to be given.
   std::int64_t Ahead();
 
  private:
@@ -75,9 +75,9 @@ class Conductor {
 
   ConductorOptions options_;
   JobLogs logs_;
-  protocol::OrdersDesk desk_;
+  protocol::AssignmentWriter desk_;
   Clock& clock_;
-  std::set<protocol::RankName> ranks_;
+  std::set<protocol::RankId> ranks_;
   double fastest_s_ = 0;  // Step that was seen to be usual; 0: none.
 };
 

@@ -70,7 +70,7 @@ Result<void> JobLogs::FindLogs() {
   if (error) return {};  // No rank has come yet.
   for (const auto& file : files) {
     if (file.path().extension() != ".jsonl") continue;
-    const auto name = protocol::ParseRankName(file.path().stem().string());
+    const auto name = protocol::ParseRankId(file.path().stem().string());
     if (!name || readers_.contains(*name)) continue;
     readers_.emplace(*name, protocol::RankLogReader(file.path()));
   }
@@ -134,28 +134,28 @@ void JobLogs::Take(const protocol::RankRecord& record, LoggedRank& rank) const {
   }
 }
 
-std::set<protocol::RankName> JobLogs::Alive() const {
-  std::set<protocol::RankName> alive;
+std::set<protocol::RankId> JobLogs::Alive() const {
+  std::set<protocol::RankId> alive;
   for (const auto& [name, rank] : ranks_) {
     if (rank.is_alive && !rank.steps.empty()) alive.insert(name);
   }
   return alive;
 }
 
-std::int64_t JobLogs::LastCommonStep(const std::set<protocol::RankName>& ranks) const {
+std::int64_t JobLogs::LastCommonStep(const std::set<protocol::RankId>& ranks) const {
   std::int64_t last = std::numeric_limits<std::int64_t>::max();
-  for (const protocol::RankName& name : ranks) last = std::min(last, ranks_.at(name).last_step());
+  for (const protocol::RankId& name : ranks) last = std::min(last, ranks_.at(name).last_step());
   return ranks.empty() ? -1 : last;
 }
 
-std::int64_t JobLogs::LastStep(const std::set<protocol::RankName>& ranks) const {
+std::int64_t JobLogs::LastStep(const std::set<protocol::RankId>& ranks) const {
   std::int64_t last = -1;
-  for (const protocol::RankName& name : ranks) last = std::max(last, ranks_.at(name).last_step());
+  for (const protocol::RankId& name : ranks) last = std::max(last, ranks_.at(name).last_step());
   return last;
 }
 
-std::optional<double> JobLogs::StepTime(const std::set<protocol::RankName>& ranks) const {
-  for (const protocol::RankName& name : ranks) {
+std::optional<double> JobLogs::StepTime(const std::set<protocol::RankId>& ranks) const {
+  for (const protocol::RankId& name : ranks) {
     const auto& steps = ranks_.at(name).steps;
     if (steps.size() < 2 || steps.back().step == steps.front().step) continue;
     return ToSeconds(steps.back().begin - steps.front().begin) /
@@ -168,7 +168,7 @@ void JobLogs::ForgetBefore(std::int64_t step) {
   for (const auto& [name, rank] : ranks_) Forget(name, step);
 }
 
-void JobLogs::Forget(const protocol::RankName& name, std::int64_t before) {
+void JobLogs::Forget(const protocol::RankId& name, std::int64_t before) {
   LoggedRank& rank = ranks_.at(name);
   // One step more, for times from step to step.
   while (rank.steps.size() > 2 && rank.steps[1].step < before) rank.steps.pop_front();
@@ -177,16 +177,16 @@ void JobLogs::Forget(const protocol::RankName& name, std::int64_t before) {
 
 // ---- Waiting ----
 
-std::string JobLogs::FarBehind(const std::set<protocol::RankName>& ranks) const {
+std::string JobLogs::FarBehind(const std::set<protocol::RankId>& ranks) const {
   const std::int64_t last = LastStep(ranks);
-  for (const protocol::RankName& name : ranks) {
+  for (const protocol::RankId& name : ranks) {
     const std::int64_t own = ranks_.at(name).last_step();
     if (last - own > kMostApart) return fmt::format("rank {} is at step {}", Name(name), own);
   }
   return "";
 }
 
-std::string JobLogs::WhatIsKnown(const protocol::RankName& name) const {
+std::string JobLogs::WhatIsKnown(const protocol::RankId& name) const {
   const auto found = ranks_.find(name);
   if (found == ranks_.end()) return fmt::format("{} (no log)", Name(name));
   const protocol::RankHeader& header = found->second.header;
@@ -196,13 +196,13 @@ std::string JobLogs::WhatIsKnown(const protocol::RankName& name) const {
                      is_gone ? ", which is gone" : "");
 }
 
-Result<std::set<protocol::RankName>> JobLogs::AwaitRanks(const std::set<protocol::RankName>& expected,
+Result<std::set<protocol::RankId>> JobLogs::AwaitRanks(const std::set<protocol::RankId>& expected,
                                                Nanoseconds patience, const ShouldEnd& should_end,
                                                Clock& clock) {
   const Nanoseconds deadline = clock.Now() + patience;
   for (;;) {
     if (auto read = ReadNew(); !read) return Fail(read);
-    const std::set<protocol::RankName> alive = Alive();
+    const std::set<protocol::RankId> alive = Alive();
     if (std::includes(alive.begin(), alive.end(), expected.begin(), expected.end()) &&
         FarBehind(alive).empty()) {
       return alive;
@@ -211,17 +211,17 @@ Result<std::set<protocol::RankName>> JobLogs::AwaitRanks(const std::set<protocol
     if (clock.Now() >= deadline) break;
     Nap(clock);
   }
-  const std::set<protocol::RankName> alive = Alive();
+  const std::set<protocol::RankId> alive = Alive();
   if (const std::string behind = FarBehind(alive); !behind.empty()) {
     return FailAs(
         ErrorKind::kSystem,
-        "{}: {} while others are at step {}: orders hold from a step on, and its steps are "
+        "{}: {} while others are at step {}: assignment hold from a step on, and its steps are "
         "counted anew (was it replaced alone? Start all ranks anew)",
         directory_.string(), behind, LastStep(alive));
   }
   std::string missing;
   std::size_t count = 0;
-  for (const protocol::RankName& name : expected) {
+  for (const protocol::RankId& name : expected) {
     if (alive.contains(name) || ++count > kMostNamed) continue;
     missing += fmt::format("{}{}", missing.empty() ? "" : ", ", WhatIsKnown(name));
   }
@@ -232,13 +232,13 @@ Result<std::set<protocol::RankName>> JobLogs::AwaitRanks(const std::set<protocol
                 directory_.string(), count, expected.size(), ToSeconds(patience), missing);
 }
 
-Result<void> JobLogs::AwaitStep(const std::set<protocol::RankName>& ranks, std::int64_t step,
+Result<void> JobLogs::AwaitStep(const std::set<protocol::RankId>& ranks, std::int64_t step,
                                 Nanoseconds patience, const ShouldEnd& should_end, Clock& clock) {
   Nanoseconds deadline = clock.Now() + patience;
   std::int64_t before = LastCommonStep(ranks);
   for (;;) {
     if (auto read = ReadNew(); !read) return read;
-    for (const protocol::RankName& name : ranks) {
+    for (const protocol::RankId& name : ranks) {
       if (!ranks_.at(name).has_restarted) continue;
       return FailAs(ErrorKind::kSystem,
                     "{}: rank {} has started anew meanwhile (begin again once the job runs)",
@@ -253,7 +253,7 @@ Result<void> JobLogs::AwaitStep(const std::set<protocol::RankName>& ranks, std::
     Nap(clock);
   }
   std::string slow;
-  for (const protocol::RankName& name : ranks) {
+  for (const protocol::RankId& name : ranks) {
     if (ranks_.at(name).last_step() > before) continue;
     slow += fmt::format("{}{}", slow.empty() ? "" : ", ", WhatIsKnown(name));
   }
@@ -262,8 +262,8 @@ Result<void> JobLogs::AwaitStep(const std::set<protocol::RankName>& ranks, std::
                 directory_.string(), ToSeconds(patience), slow);
 }
 
-std::set<protocol::RankName> RanksOf(int pipelines, int ranks, int gpus_per_stage) {
-  std::set<protocol::RankName> names;
+std::set<protocol::RankId> RanksOf(int pipelines, int ranks, int gpus_per_stage) {
+  std::set<protocol::RankId> names;
   for (int pipeline = 0; pipeline < pipelines; ++pipeline) {
     for (int rank = 0; rank < ranks; ++rank) {
       for (int gpu = 0; gpu < gpus_per_stage; ++gpu) names.insert({pipeline, rank, gpu});

@@ -49,25 +49,25 @@ class JobLogs {
   // Takes what came whole since. Fails for a log with a line that is wrong; where the rank is not
   // alive, the line is passed over, with a remark.
   Result<void> ReadNew();
-  const std::map<protocol::RankName, LoggedRank>& ranks() const { return ranks_; }
+  const std::map<protocol::RankId, LoggedRank>& ranks() const { return ranks_; }
   // Those that are alive.
-  std::set<protocol::RankName> Alive() const;
+  std::set<protocol::RankId> Alive() const;
   // The last step that all of them have ended; -1 for none.
-  std::int64_t LastCommonStep(const std::set<protocol::RankName>& ranks) const;
+  std::int64_t LastCommonStep(const std::set<protocol::RankId>& ranks) const;
   // The last that any has.
-  std::int64_t LastStep(const std::set<protocol::RankName>& ranks) const;
+  std::int64_t LastStep(const std::set<protocol::RankId>& ranks) const;
   // Mean time from step to step of what is remembered; nothing with fewer than two steps.
-  std::optional<double> StepTime(const std::set<protocol::RankName>& ranks) const;
+  std::optional<double> StepTime(const std::set<protocol::RankId>& ranks) const;
   void ForgetBefore(std::int64_t step);
 
   // Waits until all of `expected` are alive. Fails (kSystem) after `patience`, naming those that
   // are not and what is known of them, and those that are far behind the others (a rank that was
   // replaced alone). Those alive then, which may be more.
-  Result<std::set<protocol::RankName>> AwaitRanks(const std::set<protocol::RankName>& expected, Nanoseconds patience,
+  Result<std::set<protocol::RankId>> AwaitRanks(const std::set<protocol::RankId>& expected, Nanoseconds patience,
                                         const ShouldEnd& should_end, Clock& clock);
   // Waits until all of `ranks` have ended that step; kSystem as above if one stands still that
   // long.
-  Result<void> AwaitStep(const std::set<protocol::RankName>& ranks, std::int64_t step, Nanoseconds patience,
+  Result<void> AwaitStep(const std::set<protocol::RankId>& ranks, std::int64_t step, Nanoseconds patience,
                          const ShouldEnd& should_end, Clock& clock);
 
  private:
@@ -76,19 +76,19 @@ class JobLogs {
   // At most a part of what came; whether anything did.
   Result<bool> ReadSome();
   void Take(const protocol::RankRecord& record, LoggedRank& rank) const;
-  std::string WhatIsKnown(const protocol::RankName& name) const;
-  std::string FarBehind(const std::set<protocol::RankName>& ranks) const;
-  void Forget(const protocol::RankName& name, std::int64_t before);
+  std::string WhatIsKnown(const protocol::RankId& name) const;
+  std::string FarBehind(const std::set<protocol::RankId>& ranks) const;
+  void Forget(const protocol::RankId& name, std::int64_t before);
 
   std::filesystem::path directory_;
   Job job_;
   bool has_looked_ = false;
-  std::map<protocol::RankName, LoggedRank> ranks_;
-  std::map<protocol::RankName, protocol::RankLogReader> readers_;
+  std::map<protocol::RankId, LoggedRank> ranks_;
+  std::map<protocol::RankId, protocol::RankLogReader> readers_;
 };
 
 // {p0-r0-t0, …}
-std::set<protocol::RankName> RanksOf(int pipelines, int ranks, int gpus_per_stage);
+std::set<protocol::RankId> RanksOf(int pipelines, int ranks, int gpus_per_stage);
 
 // What a job that breaks off on request fails with.
 Error EndedByRequest();

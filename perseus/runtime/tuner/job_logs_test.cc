@@ -17,7 +17,7 @@ class JobLogsTest : public testing::Test {
  protected:
   JobLogsTest() { std::filesystem::create_directory(directory_ / "ranks"); }
 
-  void Begin(const protocol::RankName& name, int pid = 1) const {
+  void Begin(const protocol::RankId& name, int pid = 1) const {
     protocol::RankHeader header;
     header.name = name;
     header.host = "n7";
@@ -26,7 +26,7 @@ class JobLogsTest : public testing::Test {
     std::ofstream(protocol::RankLogPath(directory_, name)) << protocol::FormatRecord(header);
   }
   // Steps of 100 ms; the counter is read in the middle of each, and has grown by 50 J a step.
-  void Add(const protocol::RankName& name, std::int64_t number) const {
+  void Add(const protocol::RankId& name, std::int64_t number) const {
     protocol::RanStep step;
     step.step = number;
     step.on_plan = true;
@@ -36,15 +36,15 @@ class JobLogsTest : public testing::Test {
         {50 * kMillisecond, 50 * kMillisecond, 50.0 * static_cast<double>(number)});
     std::ofstream(protocol::RankLogPath(directory_, name), std::ios::app) << protocol::FormatRecord(step);
   }
-  Result<void> Await(JobLogs& logs, const std::set<protocol::RankName>& ranks, std::int64_t step) {
+  Result<void> Await(JobLogs& logs, const std::set<protocol::RankId>& ranks, std::int64_t step) {
     return logs.AwaitStep(
         ranks, step, kMillisecond, [] { return false; }, clock_);
   }
 
   TemporaryDirectory directory_;
   FakeClock clock_;
-  const protocol::RankName first_{0, 0, 0};
-  const protocol::RankName second_{1, 2, 0};
+  const protocol::RankId first_{0, 0, 0};
+  const protocol::RankId second_{1, 2, 0};
 };
 
 TEST_F(JobLogsTest, LogIsAliveOnceItGrows) {
@@ -93,9 +93,9 @@ TEST_F(JobLogsTest, RanksThatNeverComeAreNamedWithWhatIsKnown) {
 }
 
 TEST_F(JobLogsTest, RankThatStopsIsNamed) {
-  for (const protocol::RankName& name : {first_, second_}) Begin(name);
+  for (const protocol::RankId& name : {first_, second_}) Begin(name);
   auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
-  for (const protocol::RankName& name : {first_, second_}) Add(name, 0);
+  for (const protocol::RankId& name : {first_, second_}) Add(name, 0);
   EXPECT_TRUE(Await(*logs, {first_, second_}, 0));
   Add(first_, 1);
   const auto waited = Await(*logs, {first_, second_}, 1);
@@ -143,7 +143,7 @@ TEST_F(JobLogsTest, HeaderOfTheSameProcessIsAnUpdate) {
 }
 
 TEST_F(JobLogsTest, RankThatWasReplacedAloneIsNamed) {
-  for (const protocol::RankName& name : {first_, second_}) Begin(name);
+  for (const protocol::RankId& name : {first_, second_}) Begin(name);
   auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
   for (int i = 5000; i < 5003; ++i) Add(first_, i);
   for (int i = 0; i < 3; ++i) Add(second_, i);

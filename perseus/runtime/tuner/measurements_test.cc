@@ -43,11 +43,11 @@ profiler::KnownGpu GpuThatRan(const std::vector<protocol::RanStep>& steps) {
 }
 
 TEST(PooledOptionsTest, PipelinesAreRepetitionsOfEachOther) {
-  std::map<protocol::RankName, profiler::KnownGpu> gpus;
+  std::map<protocol::RankId, profiler::KnownGpu> gpus;
   // Twice as many samples of 10 ms as of 13 ms.
-  gpus.emplace(protocol::RankName{0, 2, 0},
+  gpus.emplace(protocol::RankId{0, 2, 0},
                GpuThatRan({MakeStep(10 * kMillisecond), MakeStep(10 * kMillisecond)}));
-  gpus.emplace(protocol::RankName{1, 2, 0}, GpuThatRan({MakeStep(13 * kMillisecond)}));
+  gpus.emplace(protocol::RankId{1, 2, 0}, GpuThatRan({MakeStep(13 * kMillisecond)}));
   const std::vector<profiler::MeasuredOption> options = PooledOptions(gpus);
   ASSERT_THAT(options, SizeIs(1));
   EXPECT_EQ(options[0].group, (profiler::InstructionGroup{2, 0, InstructionKind::kForward}));
@@ -68,12 +68,12 @@ TEST(PooledOptionsTest, SlowGpuAmongOthersWidensTheInterval) {
     }
     return step;
   };
-  std::map<protocol::RankName, profiler::KnownGpu> gpus;
+  std::map<protocol::RankId, profiler::KnownGpu> gpus;
   for (int pipeline = 0; pipeline < 3; ++pipeline) {
-    gpus.emplace(protocol::RankName{pipeline, 0, 0}, GpuThatRan({jittered(10 * kMillisecond)}));
+    gpus.emplace(protocol::RankId{pipeline, 0, 0}, GpuThatRan({jittered(10 * kMillisecond)}));
   }
   EXPECT_LT(PooledOptions(gpus)[0].time_ci_s, 1e-5);
-  gpus.emplace(protocol::RankName{3, 0, 0}, GpuThatRan({jittered(12 * kMillisecond)}));
+  gpus.emplace(protocol::RankId{3, 0, 0}, GpuThatRan({jittered(12 * kMillisecond)}));
   const profiler::MeasuredOption mean = PooledOptions(gpus)[0];
   EXPECT_NEAR(mean.time_s, 0.0105, 1e-6);
   // The standard deviation of the four is 1 ms, of their mean 0.5 ms, and 1.96 of these 0.98 ms.
@@ -83,8 +83,8 @@ TEST(PooledOptionsTest, SlowGpuAmongOthersWidensTheInterval) {
 TEST(PooledOptionsTest, ClocksThatNobodyAskedForAreNoOptions) {
   protocol::RanStep step = MakeStep(10 * kMillisecond);
   for (protocol::RanInstruction& ran : step.instructions) ran.frequency_mhz = 0;
-  std::map<protocol::RankName, profiler::KnownGpu> gpus;
-  gpus.emplace(protocol::RankName{}, GpuThatRan({step}));
+  std::map<protocol::RankId, profiler::KnownGpu> gpus;
+  gpus.emplace(protocol::RankId{}, GpuThatRan({step}));
   EXPECT_THAT(PooledOptions(gpus), IsEmpty());
   EXPECT_FALSE(PooledBlockingPower({}));
 }

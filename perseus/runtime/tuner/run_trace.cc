@@ -39,7 +39,7 @@ class RunTraceWriter {
         R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_sort_index", "args": {{"sort_index": {}}})",
         process, lane, lane);
   }
-  void AddStep(const protocol::RankName& name, const LoggedRank& rank, const protocol::RanStep& step);
+  void AddStep(const protocol::RankId& name, const LoggedRank& rank, const protocol::RanStep& step);
   void AddPlan(int process, const plan_file::PlanFile& plan, Nanoseconds begin);
 
   std::string Finish() && {
@@ -64,28 +64,28 @@ class RunTraceWriter {
     Event(R"("ph": "C", "pid": {}, "name": {}, "ts": {}, "args": {{"{}": {:.6g}}})", process,
           Quoted(name), At(at), unit, value);
   }
-  void AddPower(const protocol::RankName& name, const protocol::RanStep& step, Nanoseconds begin);
+  void AddPower(const protocol::RankId& name, const protocol::RanStep& step, Nanoseconds begin);
 
   Nanoseconds origin_;
   std::string events_;
-  std::map<protocol::RankName, std::pair<Nanoseconds, double>> last_energy_;  // When, and how much.
+  std::map<protocol::RankId, std::pair<Nanoseconds, double>> last_energy_;  // When, and how much.
 };
 
-int LaneOf(const protocol::RankName& name) { return name.rank * 64 + name.tensor_rank; }
+int LaneOf(const protocol::RankId& name) { return name.rank * 64 + name.tp_rank; }
 
-std::string LaneName(const protocol::RankName& name) {
-  return name.tensor_rank == 0 ? fmt::format("rank {}", name.rank)
-                               : fmt::format("rank {} GPU {}", name.rank, name.tensor_rank);
+std::string LaneName(const protocol::RankId& name) {
+  return name.tp_rank == 0 ? fmt::format("rank {}", name.rank)
+                               : fmt::format("rank {} GPU {}", name.rank, name.tp_rank);
 }
 
-void RunTraceWriter::AddStep(const protocol::RankName& name, const LoggedRank& rank, const protocol::RanStep& step) {
+void RunTraceWriter::AddStep(const protocol::RankId& name, const LoggedRank& rank, const protocol::RanStep& step) {
   const int process = name.pipeline + 1;
   const Nanoseconds begin = step.begin + rank.header.epoch;
   for (const protocol::RanInstruction& ran : step.instructions) {
     const std::string clock =
         ran.frequency_mhz == 0 ? "" : fmt::format(R"("frequency_mhz": {}, )", ran.frequency_mhz);
     Event(
-        R"("ph": "X", "pid": {}, "tid": {}, "name": "{}", "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"chunk": {}, "microbatch": {}, "step": {}, "orders": {}, "on_plan": {}}})",
+        R"("ph": "X", "pid": {}, "tid": {}, "name": "{}", "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"chunk": {}, "microbatch": {}, "step": {}, "assignment": {}, "on_plan": {}}})",
         process, LaneOf(name), plan_file::InstructionLabel(ran.kind, ran.microbatch), Name(ran.kind),
         At(begin + ran.begin), Microseconds(ran.duration), clock, ran.chunk, ran.microbatch,
         step.step, step.version, step.on_plan);
@@ -103,7 +103,7 @@ void RunTraceWriter::AddStep(const protocol::RankName& name, const LoggedRank& r
 }
 
 // A step from one new value of the counter to the next: what was drawn on average in between.
-void RunTraceWriter::AddPower(const protocol::RankName& name, const protocol::RanStep& step, Nanoseconds begin) {
+void RunTraceWriter::AddPower(const protocol::RankId& name, const protocol::RanStep& step, Nanoseconds begin) {
   for (const protocol::EnergySample& sample : step.energy) {
     const Nanoseconds at = begin + (sample.after + sample.until) / 2;
     const auto last = last_energy_.find(name);

@@ -22,7 +22,7 @@ class RunTraceTest : public testing::Test {
     Add({0, 1, 0}, 0);
   }
 
-  void Add(const protocol::RankName& name, Nanoseconds epoch) const {
+  void Add(const protocol::RankId& name, Nanoseconds epoch) const {
     protocol::RankHeader header;
     header.name = name;
     header.host = "n7";
@@ -66,7 +66,7 @@ TEST_F(RunTraceTest, HostsAreLaidSideBySide) {
   EXPECT_DOUBLE_EQ(first->at("ts").get<double>(), 1);
   EXPECT_DOUBLE_EQ(first->at("dur").get<double>(), 40'000.001);
   EXPECT_EQ(first->at("args").at("frequency_mhz"), 1410);
-  EXPECT_EQ(first->at("args").at("orders"), 2);
+  EXPECT_EQ(first->at("args").at("assignment"), 2);
   EXPECT_DOUBLE_EQ(second->at("ts").get<double>(), 2);
 }
 

@@ -26,10 +26,10 @@ std::string Describe(const Computation& computation, const schedule::Schedule& s
 
 std::vector<Computation> ComputationsOf(const schedule::Schedule& schedule, int rank) {
   std::vector<Computation> computations;
-  for (const schedule::Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
-    if (!IsComputation(action.kind)) continue;
-    const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(action.stage)];
-    computations.push_back({action.kind, action.microbatch, chunk});
+  for (const schedule::Instruction& instruction : schedule.ranks[static_cast<std::size_t>(rank)]) {
+    if (!IsComputation(instruction.kind)) continue;
+    const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(instruction.stage)];
+    computations.push_back({instruction.kind, instruction.microbatch, chunk});
   }
   return computations;
 }
@@ -53,7 +53,7 @@ std::size_t MicrobatchesOf(const std::vector<Computation>& computations) {
 
 }  // namespace
 
-Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankName& name, const protocol::RanStep& step) {
+Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankId& name, const protocol::RanStep& step) {
   const std::vector<Computation> wanted = ComputationsOf(schedule, name.rank);
   const std::vector<Computation> ran = ComputationsOf(step);
   if (ran == wanted) return {};
@@ -77,7 +77,7 @@ Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol
       at_wanted == wanted.end() ? "nothing" : Describe(*at_wanted, schedule));
 }
 
-Result<void> CheckRunsSchedule(const schedule::Schedule& schedule, const protocol::RankName& name,
+Result<void> CheckRunsSchedule(const schedule::Schedule& schedule, const protocol::RankId& name,
                                const LoggedRank& rank) {
   Result<void> checked;
   for (const protocol::RanStep& step : rank.steps) {

@@ -11,11 +11,11 @@ namespace perseus::tuner {
 
 // Fails (kInput) if the rank's computations in that step are not the schedule's, or in another
 // order: what differs, and what to do. Requires that the schedule has the rank.
-Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankName& name, const protocol::RanStep& step);
+Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankId& name, const protocol::RanStep& step);
 
 // The same for all that is remembered of the rank. One step that is as it should be will do: others
 // may be an evaluation, or a last batch.
-Result<void> CheckRunsSchedule(const schedule::Schedule& schedule, const protocol::RankName& name,
+Result<void> CheckRunsSchedule(const schedule::Schedule& schedule, const protocol::RankId& name,
                                const LoggedRank& rank);
 
 }  // namespace perseus::tuner

@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr protocol::RankName kSecond{0, 1, 0};
+constexpr protocol::RankId kSecond{0, 1, 0};
 
 schedule::Schedule OneFOneB(int microbatches) { return *schedule::GenerateSchedule({"1f1b", 2, microbatches, 1}); }
 

@@ -22,19 +22,19 @@ double MedianOf(std::vector<double> values) {
 
 }  // namespace
 
-Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankName>& ranks,
+Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                              const StepRange& range) {
   const auto& [begin, end, version] = range;
   StepCost cost;
   const auto count = static_cast<double>(end - begin);
-  for (const protocol::RankName& name : ranks) {
+  for (const protocol::RankId& name : ranks) {
     const LoggedRank& rank = logs.ranks().at(name);
     for (std::int64_t number = begin; number < end; ++number) {
       const protocol::RanStep* step = rank.Find(number);
       if (step == nullptr) return Fail("rank {} did not record step {}", Name(name), number);
       if (step->version != version) {
         return Fail(
-            "rank {} ran step {} under orders {} and not {} (its log has a remark on why, or "
+            "rank {} ran step {} under assignment {} and not {} (its log has a remark on why, or "
             "it reads the directory too late)",
             Name(name), number, step->version, version);
       }
@@ -60,7 +60,7 @@ Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankN
   return cost;
 }
 
-Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol::RankName>& ranks,
+Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                                    const StepRange& range) {
   const auto mean = CostOfSteps(logs, ranks, range);
   if (!mean) return Fail(mean);

@@ -25,7 +25,7 @@ struct StepCost {
 
 // The mean. Fails with what is lacking: all of them have to have been run under that version, and
 // the step behind them be there.
-Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankName>& ranks,
+Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                              const StepRange& range);
 
 // Requires begin < end. The mean energy, and the median time: a checkpoint or a stalled thread in
@@ -35,7 +35,7 @@ struct UsualCost {
   double time_error_s = 0;  // Standard error.
   double energy_j = 0;
 };
-Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol::RankName>& ranks,
+Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                                    const StepRange& range);
 
 // Steps of a plan in force, beside steps at the highest clocks.

@@ -106,8 +106,8 @@ Result<TunedPlan::Scale> TunedPlan::ScaleTo(const SeenSteps& seen, const plan::P
   const plan::Evaluation& baseline = judge.baseline();
   Scale scale;
   scale.highest = computing_j(seen.baseline_energy_j, seen.baseline_time_s, baseline) /
-                  baseline.operation_energy_j;
-  const double others_j = plan.operation_energy_j - plan_highest_j;
+                  baseline.instruction_energy_j;
+  const double others_j = plan.instruction_energy_j - plan_highest_j;
   if (others_j > 0) {
     scale.other =
         (computing_j(seen.energy_j, seen.time_s, plan) - scale.highest * plan_highest_j) / others_j;

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "perseus/base/file.h"
-#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/profiler/profiler_state.h"
 #include "perseus/runtime/tuner/conductor.h"
 #include "perseus/runtime/tuner/measurements.h"
@@ -87,7 +87,7 @@ class Tuner {
   Result<void> Sweep();
   Result<void> RunRound(const profiler::SweepRound& round);
   Result<void> CheckEnergy() const;
-  using Gpus = std::map<protocol::RankName, profiler::KnownGpu>;
+  using Gpus = std::map<protocol::RankId, profiler::KnownGpu>;
   enum class Alarms { kSaid, kKept };
   void Measure(Gpus& gpus, const Conductor::Stretch& stretch, Alarms alarms) const;
   Result<UsualCost> RunBaseline();
@@ -115,7 +115,7 @@ class Tuner {
   std::optional<TunedPlan> plan_;
   std::optional<SeenSteps> seen_;  // Of the plan that was followed last.
   std::string reason_;
-  std::int64_t version_ = 0;  // Of the orders with the plan.
+  std::int64_t version_ = 0;  // Of the assignment with the plan.
 };
 
 // ---- The ranks ----
@@ -129,7 +129,7 @@ Result<void> Tuner::MeetRanks() {
   if (!met) return met;
   clocks_mhz_.resize(static_cast<std::size_t>(count));
   const std::string state = StatePath(options_.job_directory).string();
-  for (const protocol::RankName& name : conductor_.ranks()) {
+  for (const protocol::RankId& name : conductor_.ranks()) {
     if (name.rank >= count) {
       return Fail(
           "rank {} trains, and the job has {} along the pipeline (is this job file its own?)",
@@ -141,7 +141,7 @@ Result<void> Tuner::MeetRanks() {
   }
   constexpr int kSteps = 2;
   if (auto came = conductor_.Watch(kSteps); !came) return came;
-  for (const protocol::RankName& name : conductor_.ranks()) {
+  for (const protocol::RankId& name : conductor_.ranks()) {
     auto runs = CheckRunsSchedule(job.schedule, name, conductor_.log_of(name));
     if (!runs) return runs;
   }
@@ -197,9 +197,9 @@ Result<void> Tuner::Sweep() {
 }
 
 Result<void> Tuner::RunRound(const profiler::SweepRound& round) {
-  protocol::Orders orders;
-  orders.clocks = round.clocks;
-  const auto ran = conductor_.RunUnder(std::move(orders), round.steps, 0);
+  protocol::Assignment assignment;
+  assignment.clocks = round.clocks;
+  const auto ran = conductor_.RunUnder(std::move(assignment), round.steps, 0);
   if (!ran) return Fail(ran);
   Measure(state_.gpus, *ran, Alarms::kSaid);
   if (++rounds_ == 1) {
@@ -218,7 +218,7 @@ Result<void> Tuner::RunRound(const profiler::SweepRound& round) {
 
 // Before the budget is spent on times alone.
 Result<void> Tuner::CheckEnergy() const {
-  for (const protocol::RankName& name : conductor_.ranks()) {
+  for (const protocol::RankId& name : conductor_.ranks()) {
     const profiler::GpuMeasurements::Counts& counts = state_.gpus.at(name).measurements.counts();
     if (counts.windows > counts.windows_left_out) continue;
     return Fail(
@@ -237,7 +237,7 @@ Result<void> Tuner::CheckEnergy() const {
 
 void Tuner::Measure(Gpus& gpus, const Conductor::Stretch& stretch, Alarms alarms) const {
   const profiler::MeasuringSettings settings{.switch_latency = options_.job.switch_latency};
-  for (const protocol::RankName& name : conductor_.ranks()) {
+  for (const protocol::RankId& name : conductor_.ranks()) {
     const LoggedRank& rank = conductor_.log_of(name);
     profiler::KnownGpu& gpu = gpus.try_emplace(name, profiler::KnownGpu{rank.header.gpu, rank.header.gpu_name,
                                                     profiler::GpuMeasurements(settings)})
@@ -272,13 +272,13 @@ Result<void> Tuner::MakePlan() {
 
 // What the plan is compared with, just before it.
 Result<UsualCost> Tuner::RunBaseline() {
-  protocol::Orders orders;
+  protocol::Assignment assignment;
   for (const profiler::InstructionGroup& group : profiler::GroupsOf(options_.job.schedule)) {
     const int highest = clocks_mhz_[static_cast<std::size_t>(group.rank)].back();
-    orders.clocks.push_back({group.rank, group.chunk, group.kind, highest});
+    assignment.clocks.push_back({group.rank, group.chunk, group.kind, highest});
   }
   Say("measuring steps at the highest clocks to compare with");
-  const auto ran = conductor_.RunUnder(std::move(orders), options_.steps_followed, 0);
+  const auto ran = conductor_.RunUnder(std::move(assignment), options_.steps_followed, 0);
   if (!ran) return Fail(ran);
   Measure(state_.gpus, *ran, Alarms::kSaid);
   auto cost = UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran->counted());
@@ -292,11 +292,11 @@ Result<Tuner::Followed> Tuner::Follow(const TunedPlan& plan) {
                   100 * plan.saving()));
   auto path = conductor_.AddPlan(plan_file::FormatPlan(plan.file()));
   if (!path) return Fail(path);
-  protocol::Orders orders;
-  orders.plan = *std::move(path);
-  // Until it is judged, and the next orders are read.
+  protocol::Assignment assignment;
+  assignment.plan = *std::move(path);
+  // Until it is judged, and the next assignment are read.
   const auto spare_steps = static_cast<int>(2 * conductor_.Ahead());
-  const auto ran = conductor_.RunUnder(std::move(orders), options_.steps_followed, spare_steps);
+  const auto ran = conductor_.RunUnder(std::move(assignment), options_.steps_followed, spare_steps);
   if (!ran) return Fail(ran);
   Followed followed;
   Measure(followed.gpus, *ran, Alarms::kKept);
@@ -331,9 +331,9 @@ Result<void> Tuner::FollowPlans() {
 Result<void> Tuner::LeaveInForce() {
   const auto path = conductor_.AddPlan(plan_file::FormatPlan(plan_->file()));
   if (!path) return Fail(path);
-  protocol::Orders orders;
-  orders.plan = *path;
-  const auto version = conductor_.LeaveUnder(std::move(orders));
+  protocol::Assignment assignment;
+  assignment.plan = *path;
+  const auto version = conductor_.LeaveUnder(std::move(assignment));
   if (!version) return Fail(version);
   version_ = *version;
   return {};
@@ -373,11 +373,11 @@ Result<TuningResult> Tune(const TuningOptions& options, Clock& clock) {
   if (auto enough = profiler::CheckBudget(options.budget); !enough) return Fail(enough);
   auto logs = JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning);
   if (!logs) return Fail(logs);
-  auto desk = protocol::OrdersDesk::Open(options.job_directory);
+  auto desk = protocol::AssignmentWriter::Open(options.job_directory);
   if (!desk) return Fail(desk);
   auto state = ReadState(options);
   if (!state) return Fail(state);
-  const ConductorOptions conduct{options.orders_take_s, options.patience, options.should_end};
+  const ConductorOptions conduct{options.assignment_delay_s, options.patience, options.should_end};
   Conductor conductor(conduct, *std::move(logs), *std::move(desk), clock);
   return Tuner(options, std::move(conductor), *std::move(state)).Run();
 }

@@ -1,8 +1,8 @@
 // The coordinator of a job that trains: measures what its instructions take and cost at different
 // clocks, plans, and puts the plan into force, while the job runs on.
 //
-//   ranks' logs -> Measurements -> ChooseRound -> orders with clocks -> ranks ...      a round
-//                               -> PlanningProfile -> planner -> plans/N.json, orders
+//   ranks' logs -> Measurements -> ChooseRound -> assignment with clocks -> ranks ...      a round
+//                               -> PlanningProfile -> planner -> plans/N.json, assignment
 //   ranks' logs -> Measurements -> the same once more, by what the plan's own clocks showed
 //
 // All that it knows it keeps in JOBDIR/tuner.json, so that one that is ended, or dies, goes on
@@ -18,7 +18,7 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
-#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/profile/profile.h"
@@ -35,7 +35,7 @@ struct TuningOptions {
   plan_file::PlannedJob job;
   plan::Target target;
   profiler::SweepBudget budget;
-  double orders_take_s = protocol::kOrdersTakeSeconds;  // Until every rank has read them.
+  double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read them.
   int steps_followed =
       12;  // Of each of two plans, before the last one is left in force; 2 or more.
   bool leaves_plan_in_force = true;
@@ -65,14 +65,14 @@ struct TuningResult {
   int rounds = 0;
   int frequencies = 0;       // Most that were measured of any group, before a plan was followed.
   std::string reason;        // Why it stopped measuring.
-  std::int64_t version = 0;  // Of the orders with the plan; 0: left nothing.
+  std::int64_t version = 0;  // Of the assignment with the plan; 0: left nothing.
 };
 
-// Takes as many steps as the budget says, those in which plans are followed, and those that orders
+// Takes as many steps as the budget says, those in which plans are followed, and those that assignment
 // take to be heard. Fails (kSystem)
 // if ranks are missing or the job ends; (kInput) where they may not set clocks, run another
 // schedule, or record no energy; (kUnreachable) if the plan in force turns out slower than it may
-// be, or saves nothing. Then and when `should_end` says so, the orders that were in force before
+// be, or saves nothing. Then and when `should_end` says so, the assignment that were in force before
 // are again, and what was measured stays in JOBDIR/tuner.json.
 Result<TuningResult> Tune(const TuningOptions& options, Clock& clock);
 

@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
 #include "tests/support/simulated_job.h"
 
 namespace perseus::tuner {
@@ -28,21 +28,21 @@ class TuningTest : public testing::Test {
       return false;
     };
   }
-  protocol::Orders InForce() const { return **protocol::ReadOrders(job_.directory()); }
+  protocol::Assignment InForce() const { return **protocol::ReadAssignment(job_.directory()); }
 
   SimulatedJob job_;
   TuningOptions options_;
   FakeClock clock_;
 };
 
-TEST_F(TuningTest, OrdersOfACoordinatorThatWasKilledAreTakenBackByTheNext) {
-  protocol::Orders before;
+TEST_F(TuningTest, AssignmentOfACoordinatorThatWasKilledAreTakenBackByTheNext) {
+  protocol::Assignment before;
   before.plan = "plans/1.json";
-  ASSERT_TRUE(protocol::WriteOrders(job_.directory(), before));
+  ASSERT_TRUE(protocol::WriteAssignment(job_.directory(), before));
   {
-    auto killed = protocol::OrdersDesk::Open(job_.directory());
+    auto killed = protocol::AssignmentWriter::Open(job_.directory());
     ASSERT_TRUE(killed);
-    protocol::Orders sweep;
+    protocol::Assignment sweep;
     sweep.clocks = {{0, 0, InstructionKind::kForward, 800}};
     sweep.until_step = 20;
     ASSERT_TRUE(killed->Give(sweep, 10));
@@ -79,7 +79,7 @@ TEST_F(TuningTest, AnotherScheduleIsToldAtOnce) {
   EXPECT_THAT(tuned.error().message, HasSubstr("rank p0-r0-t0 ran 4 microbatches in step"));
   EXPECT_THAT(tuned.error().message, HasSubstr("and the job has 6"));
   EXPECT_LT(job_.steps(), 10);
-  EXPECT_FALSE(*protocol::ReadOrders(job_.directory()));
+  EXPECT_FALSE(*protocol::ReadAssignment(job_.directory()));
 }
 
 }  // namespace

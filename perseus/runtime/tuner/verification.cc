@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "perseus/base/random.h"
-#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/conductor.h"
 #include "perseus/runtime/tuner/step_costs.h"
 
@@ -28,7 +28,7 @@ struct Block {
 
 class Verifier {
  public:
-  Verifier(const VerificationOptions& options, JobLogs logs, protocol::OrdersDesk desk, Clock& clock)
+  Verifier(const VerificationOptions& options, JobLogs logs, protocol::AssignmentWriter desk, Clock& clock)
       : options_(options), logs_(std::move(logs)), desk_(std::move(desk)), clock_(clock) {}
 
   Result<Verification> Run() {
@@ -48,9 +48,9 @@ class Verifier {
 
   const VerificationOptions& options_;
   JobLogs logs_;
-  protocol::OrdersDesk desk_;
+  protocol::AssignmentWriter desk_;
   Clock& clock_;
-  std::set<protocol::RankName> ranks_;
+  std::set<protocol::RankId> ranks_;
   std::vector<Block> blocks_;
   Verification result_;
 };
@@ -62,7 +62,7 @@ Result<void> Verifier::Measure() {
   auto alive = logs_.AwaitRanks(options_.ranks, options_.patience, options_.should_end, clock_);
   if (!alive) return Fail(alive);
   ranks_ = *std::move(alive);
-  for (const protocol::RankName& name : ranks_) {
+  for (const protocol::RankId& name : ranks_) {
     if (auto may = CheckMaySetClocks(logs_.ranks().at(name).header); !may) return may;
   }
   // How long a step takes: the least of a few that ended while we looked, for one may hold a
@@ -74,14 +74,14 @@ Result<void> Verifier::Measure() {
   if (!(step_time_s > 0)) return FailAs(ErrorKind::kSystem, "steps take no time");
   result_.step_time_s = step_time_s;
   auto layout = LayOutBlocks(options_.steps, step_time_s, options_.counter_period_s,
-                             options_.comparison.level, options_.orders_take_s);
+                             options_.comparison.level, options_.assignment_delay_s);
   if (!layout) return Fail(layout);
   result_.layout = *layout;
 
   auto plan = desk_.AddPlan(fmt::format("verify-{}", desk_.version() + 1), options_.plan);
   if (!plan) return Fail(plan);
   SplitMix64 coin{options_.seed};
-  const std::int64_t ahead = protocol::StepsAhead(options_.orders_take_s, step_time_s);
+  const std::int64_t ahead = protocol::StepsAhead(options_.assignment_delay_s, step_time_s);
   std::int64_t begin = logs_.LastStep(ranks_) + 1 + ahead;
   for (int pair = 0; pair < layout->pairs; ++pair) {
     const bool planned_first = coin() >> 63 != 0;
@@ -91,14 +91,14 @@ Result<void> Verifier::Measure() {
     }
   }
   for (Block& block : blocks_) {
-    // The orders before stay readable for long enough: a block is longer than that.
+    // The assignment before stay readable for long enough: a block is longer than that.
     if (auto came = await_step(block.begin - ahead - 1); !came) return came;
-    protocol::Orders orders;
-    if (block.is_planned) orders.plan = *plan;
+    protocol::Assignment assignment;
+    if (block.is_planned) assignment.plan = *plan;
     // Long enough for the next block's to be there; should nobody give them, training is not left
     // with these.
-    orders.until_step = block.begin + layout->length + ahead;
-    const auto version = desk_.Give(std::move(orders), block.begin);
+    assignment.until_step = block.begin + layout->length + ahead;
+    const auto version = desk_.Give(std::move(assignment), block.begin);
     if (!version) return Fail(version);
     block.version = *version;
     if (options_.progress) {
@@ -130,7 +130,7 @@ Result<StepCost> Verifier::CostOf(const Block& block) const {
   const Nanoseconds margin = ToNanoseconds(options_.counter_period_s + kLookSeconds);
   std::int64_t first = block.begin + layout.front;
   std::int64_t end = block.begin + layout.length - layout.back;
-  for (const protocol::RankName& name : ranks_) {
+  for (const protocol::RankId& name : ranks_) {
     const LoggedRank& rank = logs_.ranks().at(name);
     const auto begin_of = [&](std::int64_t step) {
       const protocol::RanStep* found = rank.Find(step);
@@ -177,7 +177,7 @@ Result<Verification> Verifier::Conclude() {
 }  // namespace
 
 Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_period_s,
-                                 double level, double orders_take_s) {
+                                 double level, double assignment_delay_s) {
   const auto steps_for = [&](double seconds) {
     return std::max(1, static_cast<int>(std::ceil(seconds / step_time_s)));
   };
@@ -185,8 +185,8 @@ Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_p
   // The switch lands within the first; a window of the counter spans the edge.
   layout.front = steps_for(counter_period_s + kLookSeconds);
   layout.back = layout.front;
-  // As much again is used, and orders stay in their file until ranks have read them.
-  const int shortest = std::max(layout.front + layout.back + 1, steps_for(orders_take_s));
+  // As much again is used, and assignment stay in their file until ranks have read them.
+  const int shortest = std::max(layout.front + layout.back + 1, steps_for(assignment_delay_s));
   const int comfortable = std::max(2 * (layout.front + layout.back), shortest);
   const int least_pairs = profiler::LeastPairs(level);
   layout.length = std::clamp(steps / (2 * least_pairs), shortest, comfortable);
@@ -204,7 +204,7 @@ Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_p
 Result<Verification> Verify(const VerificationOptions& options, Clock& clock) {
   auto logs = JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning);
   if (!logs) return Fail(logs);
-  auto desk = protocol::OrdersDesk::Open(options.job_directory);
+  auto desk = protocol::AssignmentWriter::Open(options.job_directory);
   if (!desk) return Fail(desk);
   return Verifier(options, *std::move(logs), *std::move(desk), clock).Run();
 }

@@ -12,8 +12,8 @@ using ::testing::HasSubstr;
 class VerificationTest : public testing::Test {
  protected:
   VerificationTest() : job_({{0, 0, 0}, {0, 1, 0}, {1, 0, 0}}) {
-    job_.cost = [](const protocol::Orders& orders) {
-      return orders.plan.empty() ? SimulatedJob::Cost{0.5, 100} : SimulatedJob::Cost{0.505, 90};
+    job_.cost = [](const protocol::Assignment& assignment) {
+      return assignment.plan.empty() ? SimulatedJob::Cost{0.5, 100} : SimulatedJob::Cost{0.505, 90};
     };
     options_.job_directory = job_.directory();
     options_.plan = "a plan";
@@ -51,13 +51,13 @@ TEST_F(VerificationTest, FindsTheTruth) {
   EXPECT_NEAR(verified->pairs.front().baseline_energy_j, 300, 3);
 }
 
-TEST_F(VerificationTest, OrdersAreWhatTheyWereAfterwards) {
-  protocol::Orders before;
+TEST_F(VerificationTest, AssignmentAreWhatTheyWereAfterwards) {
+  protocol::Assignment before;
   before.version = 5;
   before.plan = "plans/5.json";
-  ASSERT_TRUE(protocol::WriteOrders(job_.directory(), before));
+  ASSERT_TRUE(protocol::WriteAssignment(job_.directory(), before));
   ASSERT_TRUE(Run());
-  const auto after = protocol::ReadOrders(job_.directory());
+  const auto after = protocol::ReadAssignment(job_.directory());
   EXPECT_EQ((*after)->plan, "plans/5.json");
   EXPECT_GT((*after)->version, 5);
 }
@@ -67,31 +67,31 @@ TEST_F(VerificationTest, JobThatEndsMeanwhileIsAnErrorAndLeavesNoPlan) {
   const auto verified = Run();
   ASSERT_FALSE(verified);
   EXPECT_THAT(verified.error().message, HasSubstr("has the job ended?"));
-  EXPECT_EQ((*protocol::ReadOrders(job_.directory()))->plan, "");
+  EXPECT_EQ((*protocol::ReadAssignment(job_.directory()))->plan, "");
 }
 
 // A job that was started with PERSEUS_PLAN goes on with it; and were the verifier killed, its last
-// orders would end by themselves.
+// assignment would end by themselves.
 TEST_F(VerificationTest, LeavesRanksWithTheirOwnPlans) {
   bool all_temporary = true;
   options_.should_end = [&] {
-    const auto orders = protocol::ReadOrders(job_.directory());
-    all_temporary = all_temporary && (!*orders || (*orders)->until_step);
+    const auto assignment = protocol::ReadAssignment(job_.directory());
+    all_temporary = all_temporary && (!*assignment || (*assignment)->until_step);
     job_.RunStep();
     return false;
   };
   ASSERT_TRUE(Run());
   EXPECT_TRUE(all_temporary);
-  EXPECT_TRUE((*protocol::ReadOrders(job_.directory()))->own);
+  EXPECT_TRUE((*protocol::ReadAssignment(job_.directory()))->own);
 }
 
 // Blocks were laid out for steps of half a second. Where these become shorter than the counter's
 // period, the step left out at each end is not enough any more: windows that hold some of both
 // would make the saving too small.
 TEST_F(VerificationTest, BlocksTooShortForTheCounterAreLeftOut) {
-  job_.cost = [this](const protocol::Orders& orders) {
+  job_.cost = [this](const protocol::Assignment& assignment) {
     const SimulatedJob::Cost cost =
-        orders.plan.empty() ? SimulatedJob::Cost{0.5, 100} : SimulatedJob::Cost{0.505, 90};
+        assignment.plan.empty() ? SimulatedJob::Cost{0.5, 100} : SimulatedJob::Cost{0.505, 90};
     const double part = job_.steps() > 10 ? 0.12 : 1;
     return SimulatedJob::Cost{cost.time_s * part, cost.energy_j * part};
   };
@@ -119,7 +119,7 @@ TEST_F(VerificationTest, RankThatMayNotSetClocksIsToldAtOnce) {
   EXPECT_THAT(verified.error().message,
               HasSubstr("rank p0-r1-t0 may not set the clock of its GPU"));
   EXPECT_LT(job_.steps(), 10);
-  EXPECT_FALSE(*protocol::ReadOrders(job_.directory()));
+  EXPECT_FALSE(*protocol::ReadAssignment(job_.directory()));
 }
 
 TEST_F(VerificationTest, TooFewStepsSayHowManyItTakes) {
@@ -129,10 +129,10 @@ TEST_F(VerificationTest, TooFewStepsSayHowManyItTakes) {
   EXPECT_EQ(verified.error().kind, ErrorKind::kUnreachable);
   // Six pairs of blocks of three: one step used between one left out on each side.
   EXPECT_THAT(verified.error().message, HasSubstr("it takes 36 at least"));
-  EXPECT_FALSE(*protocol::ReadOrders(job_.directory()));
+  EXPECT_FALSE(*protocol::ReadAssignment(job_.directory()));
 }
 
-TEST_F(VerificationTest, EndsOnRequestWithTheOrdersOfBefore) {
+TEST_F(VerificationTest, EndsOnRequestWithTheAssignmentOfBefore) {
   options_.should_end = [this] {
     job_.RunStep();
     return job_.steps() > 40;
@@ -140,11 +140,11 @@ TEST_F(VerificationTest, EndsOnRequestWithTheOrdersOfBefore) {
   const auto verified = Run();
   ASSERT_FALSE(verified);
   EXPECT_EQ(verified.error().message, EndedByRequest().message);
-  EXPECT_EQ((*protocol::ReadOrders(job_.directory()))->plan, "");
+  EXPECT_EQ((*protocol::ReadAssignment(job_.directory()))->plan, "");
 }
 
-TEST(BlockLayoutTest, BlocksAreLongEnoughForCounterAndOrders) {
-  // Steps of 20 ms: 6 for the counter and a look on each side, 50 until orders are read.
+TEST(BlockLayoutTest, BlocksAreLongEnoughForCounterAndAssignment) {
+  // Steps of 20 ms: 6 for the counter and a look on each side, 50 until assignment are read.
   const auto layout = LayOutBlocks(10'000, 0.02, 0.1, 0.95);
   ASSERT_TRUE(layout);
   EXPECT_EQ(layout->front, 6);

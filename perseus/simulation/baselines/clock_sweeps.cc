@@ -14,7 +14,7 @@
 namespace perseus::baselines {
 namespace {
 
-// The option whose clock is nearest; of those the fastest. A fixed operation has only one.
+// The option whose clock is nearest; of those the fastest. A fixed instruction has only one.
 int OptionAt(const schedule::OptionSet& set, double frequency_mhz) {
   const auto distance = [&](const profile::Option& option) {
     return std::pair(std::abs(option.frequency_mhz - frequency_mhz), option.time);
@@ -23,13 +23,13 @@ int OptionAt(const schedule::OptionSet& set, double frequency_mhz) {
   return static_cast<int>(nearest - set.options.begin());
 }
 
-// Every operation at the clock of its rank.
-std::vector<int> OptionsAt(const schedule::OperationGraph& graph, const std::vector<double>& clock_of_rank) {
+// Every instruction at the clock of its rank.
+std::vector<int> OptionsAt(const schedule::InstructionGraph& graph, const std::vector<double>& clock_of_rank) {
   std::vector<int> options;
-  for (std::size_t i = 0; i < graph.operations.size(); ++i) {
-    const schedule::Operation& operation = graph.operations[i];
+  for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
+    const schedule::InstructionNode& instruction = graph.instructions[i];
     options.push_back(
-        OptionAt(graph.option_sets[At(operation.option_set)], clock_of_rank[At(operation.rank)]));
+        OptionAt(graph.option_sets[At(instruction.option_set)], clock_of_rank[At(instruction.rank)]));
   }
   return options;
 }
@@ -51,7 +51,7 @@ class ZeusGlobal : public Policy {
   std::string_view name() const override { return "ZeusGlobal"; }
   Result<PolicyPoints> Points(const plan::Planner& planner,
                               std::span<const Nanoseconds> /*times*/) const override {
-    const schedule::OperationGraph& graph = planner.graph();
+    const schedule::InstructionGraph& graph = planner.graph();
     std::set<double> clocks;
     for (const schedule::OptionSet& set : graph.option_sets) {
       if (set.options.size() < 2) continue;
@@ -70,11 +70,11 @@ class ZeusGlobal : public Policy {
 };
 
 // The forward of a rank: its slowest set of options of that kind, else of any kind.
-const schedule::OptionSet* PacingSet(const schedule::OperationGraph& graph, std::size_t rank) {
+const schedule::OptionSet* PacingSet(const schedule::InstructionGraph& graph, std::size_t rank) {
   const schedule::OptionSet* forward = nullptr;
   const schedule::OptionSet* any = nullptr;
-  for (const int operation : graph.rank_orders[rank]) {
-    const schedule::OptionSet& set = graph.options_of(operation);
+  for (const int instruction : graph.rank_orders[rank]) {
+    const schedule::OptionSet& set = graph.options_of(instruction);
     if (set.options.size() < 2) continue;
     const schedule::OptionSet*& kept = set.kind == InstructionKind::kForward ? forward : any;
     const auto time = [](const schedule::OptionSet& of) { return of.options[At(of.baseline)].time; };
@@ -88,7 +88,7 @@ class ZeusPerStage : public Policy {
   std::string_view name() const override { return "ZeusPerStage"; }
   Result<PolicyPoints> Points(const plan::Planner& planner,
                               std::span<const Nanoseconds> /*times*/) const override {
-    const schedule::OperationGraph& graph = planner.graph();
+    const schedule::InstructionGraph& graph = planner.graph();
     std::vector<const schedule::OptionSet*> pacing;
     std::set<Nanoseconds> paces;  // Every time of a forward that some stage can have.
     for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {

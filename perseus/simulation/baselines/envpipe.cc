@@ -5,13 +5,13 @@
 //          F0 ... B      B(last)         stays at maximum frequency, and the rest is to fit inside.
 //
 // The rest begins at its least-energy clock. While the critical path leaves the envelope, the
-// operations upon it that have the lowest clock are raised by one step ("balanced"
+// instructions upon it that have the lowest clock are raised by one step ("balanced"
 // reconfiguration). It assumes that the last stage is the heaviest. Where it is not, the envelope
-// may never become critical: operations end at maximum frequency and the loop would go on for ever.
+// may never become critical: instructions end at maximum frequency and the loop would go on for ever.
 // That is noticed (nothing on the path can be raised) and said; the plan is what it had by then.
 //
 // Of several critical paths it takes one. Ours prefers to stay on the same rank, as their
-// implementation does, which goes to another rank only where an operation waited for it.
+// implementation does, which goes to another rank only where an instruction waited for it.
 #include <algorithm>
 #include <utility>
 
@@ -32,7 +32,7 @@ class Reconfiguration {
       : planner_(planner),
         graph_(planner.graph()),
         evaluator_(planner.graph(), {planner.model().blocking_power_w, 0}),
-        predecessors_(graph_.operations.size()) {
+        predecessors_(graph_.instructions.size()) {
     for (const schedule::Dependency& dependency : graph_.dependencies) {
       predecessors_[At(dependency.to)].push_back(&dependency);
     }
@@ -42,7 +42,7 @@ class Reconfiguration {
 
   Result<PolicyPoints> Run() {
     std::vector<int> options;  // As indices into by_clock_, until the end.
-    for (std::size_t i = 0; i < graph_.operations.size(); ++i) {
+    for (std::size_t i = 0; i < graph_.instructions.size(); ++i) {
       options.push_back(in_envelope_[i] ? Highest(i) : LeastEnergy(i));
     }
     PolicyPoints offered;
@@ -50,7 +50,7 @@ class Reconfiguration {
     for (;;) {
       const std::vector<int> path = CriticalPath(evaluator_.Evaluate(Chosen(options)));
       const bool is_envelope =
-          std::ranges::all_of(path, [&](int operation) { return in_envelope_[At(operation)]; });
+          std::ranges::all_of(path, [&](int instruction) { return in_envelope_[At(instruction)]; });
       if (is_envelope) break;
       if (!RaiseLowest(path, options)) {
         offered.note =
@@ -79,24 +79,24 @@ class Reconfiguration {
     return order;
   }
 
-  const schedule::OptionSet& SetOf(std::size_t operation) const {
-    return graph_.option_sets[At(graph_.operations[operation].option_set)];
+  const schedule::OptionSet& SetOf(std::size_t instruction) const {
+    return graph_.option_sets[At(graph_.instructions[instruction].option_set)];
   }
-  const std::vector<int>& OrderOf(std::size_t operation) const {
-    return by_clock_[At(graph_.operations[operation].option_set)];
+  const std::vector<int>& OrderOf(std::size_t instruction) const {
+    return by_clock_[At(graph_.instructions[instruction].option_set)];
   }
-  int Highest(std::size_t operation) const {
-    return static_cast<int>(OrderOf(operation).size()) - 1;
+  int Highest(std::size_t instruction) const {
+    return static_cast<int>(OrderOf(instruction).size()) - 1;
   }
-  int LeastEnergy(std::size_t operation) const {
-    const std::vector<int>& order = OrderOf(operation);
+  int LeastEnergy(std::size_t instruction) const {
+    const std::vector<int>& order = OrderOf(instruction);
     const auto least = std::ranges::min_element(
-        order, {}, [&](int i) { return SetOf(operation).options[At(i)].energy_j; });
+        order, {}, [&](int i) { return SetOf(instruction).options[At(i)].energy_j; });
     return static_cast<int>(least - order.begin());
   }
-  double ClockOf(int operation, const std::vector<int>& options) const {
-    return SetOf(At(operation))
-        .options[At(OrderOf(At(operation))[At(options[At(operation)])])]
+  double ClockOf(int instruction, const std::vector<int>& options) const {
+    return SetOf(At(instruction))
+        .options[At(OrderOf(At(instruction))[At(options[At(instruction)])])]
         .frequency_mhz;
   }
 
@@ -109,63 +109,63 @@ class Reconfiguration {
   }
 
   void MarkEnvelope() {
-    in_envelope_.assign(graph_.operations.size(), false);
+    in_envelope_.assign(graph_.instructions.size(), false);
     for (std::size_t rank = 0; rank < graph_.rank_orders.size(); ++rank) {
       const std::vector<int>& order = graph_.rank_orders[rank];
-      const auto kind = [&](int operation) { return graph_.options_of(operation).kind; };
+      const auto kind = [&](int instruction) { return graph_.options_of(instruction).kind; };
       const auto first = std::ranges::find(order, InstructionKind::kForward, kind);
       if (first != order.end()) in_envelope_[At(*first)] = true;
       const auto last = std::find_if(order.rbegin(), order.rend(),
-                                     [&](int operation) { return IsBackward(kind(operation)); });
+                                     [&](int instruction) { return IsBackward(kind(instruction)); });
       if (last != order.rend()) in_envelope_[At(*last)] = true;
-      for (const int operation : order) {
-        const bool is_fixed = graph_.options_of(operation).options.size() < 2;
-        if (is_fixed || rank + 1 == graph_.rank_orders.size()) in_envelope_[At(operation)] = true;
+      for (const int instruction : order) {
+        const bool is_fixed = graph_.options_of(instruction).options.size() < 2;
+        if (is_fixed || rank + 1 == graph_.rank_orders.size()) in_envelope_[At(instruction)] = true;
       }
     }
   }
 
   // From its end to its beginning.
   std::vector<int> CriticalPath(const plan::Evaluation& evaluation) const {
-    const auto end = [&](int operation) {
-      return evaluation.starts[At(operation)] + evaluation.durations[At(operation)];
+    const auto end = [&](int instruction) {
+      return evaluation.starts[At(instruction)] + evaluation.durations[At(instruction)];
     };
-    int operation = 0;
-    while (end(operation) != evaluation.time) ++operation;
-    std::vector<int> path{operation};
-    while (evaluation.starts[At(operation)] > 0) {
+    int instruction = 0;
+    while (end(instruction) != evaluation.time) ++instruction;
+    std::vector<int> path{instruction};
+    while (evaluation.starts[At(instruction)] > 0) {
       int next = -1;
-      for (const schedule::Dependency* dependency : predecessors_[At(operation)]) {
-        if (end(dependency->from) + dependency->delay != evaluation.starts[At(operation)]) continue;
+      for (const schedule::Dependency* dependency : predecessors_[At(instruction)]) {
+        if (end(dependency->from) + dependency->delay != evaluation.starts[At(instruction)]) continue;
         const bool same_rank =
-            graph_.operations[At(dependency->from)].rank == graph_.operations[At(operation)].rank;
+            graph_.instructions[At(dependency->from)].rank == graph_.instructions[At(instruction)].rank;
         if (next < 0 || same_rank) next = dependency->from;
       }
-      operation = next;
-      path.push_back(operation);
+      instruction = next;
+      path.push_back(instruction);
     }
     return path;
   }
 
   bool RaiseLowest(const std::vector<int>& path, std::vector<int>& options) const {
     double lowest = 0;
-    for (const int operation : path) {
-      if (options[At(operation)] == Highest(At(operation))) continue;
-      const double clock = ClockOf(operation, options);
+    for (const int instruction : path) {
+      if (options[At(instruction)] == Highest(At(instruction))) continue;
+      const double clock = ClockOf(instruction, options);
       if (lowest == 0 || clock < lowest) lowest = clock;
     }
     bool is_raised = false;
-    for (const int operation : path) {
-      if (options[At(operation)] == Highest(At(operation))) continue;
-      if (ClockOf(operation, options) != lowest) continue;
-      ++options[At(operation)];
+    for (const int instruction : path) {
+      if (options[At(instruction)] == Highest(At(instruction))) continue;
+      if (ClockOf(instruction, options) != lowest) continue;
+      ++options[At(instruction)];
       is_raised = true;
     }
     return is_raised;
   }
 
   const plan::Planner& planner_;
-  const schedule::OperationGraph& graph_;
+  const schedule::InstructionGraph& graph_;
   plan::Evaluator evaluator_;
   std::vector<std::vector<const schedule::Dependency*>> predecessors_;
   std::vector<std::vector<int>> by_clock_;  // [option set]

@@ -32,7 +32,7 @@ namespace perseus::baselines {
 // A plan that a policy offers.
 struct OperatingPoint {
   std::string setting;       // In words: "1200 MHz", "5 % slowdown".
-  std::vector<int> options;  // Per operation of the planner's graph.
+  std::vector<int> options;  // Per instruction of the planner's graph.
   plan::Evaluation evaluation;
 };
 

@@ -21,8 +21,8 @@ using ::testing::IsEmpty;
 //
 //   rank 0  F0 F1 .. B0 .. B1
 //   rank 1  .. F0 B0 F1 B1
-schedule::OperationGraph TwoStages(double heavier) {
-  schedule::OperationGraph graph;
+schedule::InstructionGraph TwoStages(double heavier) {
+  schedule::InstructionGraph graph;
   graph.name = "1f1b";
   for (int stage = 0; stage < 2; ++stage) {
     for (const InstructionKind kind : {InstructionKind::kForward, InstructionKind::kBackward}) {
@@ -34,7 +34,7 @@ schedule::OperationGraph TwoStages(double heavier) {
     graph.rank_names.push_back("rank " + std::to_string(stage));
   }
   // F0 s0, F1 s0, F0 s1, B0 s1, F1 s1, B0 s0, B1 s1, B1 s0.
-  graph.operations = {{0, 0, 0}, {0, 0, 1}, {2, 1, 0}, {3, 1, 0},
+  graph.instructions = {{0, 0, 0}, {0, 0, 1}, {2, 1, 0}, {3, 1, 0},
                       {2, 1, 1}, {1, 0, 0}, {3, 1, 1}, {1, 0, 1}};
   graph.rank_orders = {{0, 1, 5, 7}, {2, 3, 4, 6}};
   graph.dependencies = {{0, 1, 0}, {1, 5, 0}, {5, 7, 0}, {2, 3, 0}, {3, 4, 0},
@@ -42,7 +42,7 @@ schedule::OperationGraph TwoStages(double heavier) {
   return graph;
 }
 
-plan::Planner PlannerOf(schedule::OperationGraph graph, double blocking_power_w = 0) {
+plan::Planner PlannerOf(schedule::InstructionGraph graph, double blocking_power_w = 0) {
   auto planner = plan::Planner::Create(std::move(graph), {blocking_power_w, 0});
   EXPECT_TRUE(planner) << planner.error().message;
   return *std::move(planner);
@@ -104,8 +104,8 @@ TEST(EnvPipe, RaisesWhatIsCritical) {
 }
 
 TEST(EnvPipe, SaysSoWhereItWouldGoOnForEver) {
-  // The first stage is the heavier one: its own operations are critical at any clock.
-  schedule::OperationGraph graph = TwoStages(1);
+  // The first stage is the heavier one: its own instructions are critical at any clock.
+  schedule::InstructionGraph graph = TwoStages(1);
   for (schedule::OptionSet& set : graph.option_sets) {
     if (set.stage != 0) continue;
     for (profile::Option& option : set.options) option.time *= 10;
@@ -156,7 +156,7 @@ TEST(PolicyProperty, NoPolicyBeatsTheBoundNorPerseusAtEqualTime) {
   int published = 0;
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     const plan::Planner planner =
-        PlannerOf(RandomJob({.shape = JobShape::kPipeline, .operations = 8}, seed),
+        PlannerOf(RandomJob({.shape = JobShape::kPipeline, .instructions = 8}, seed),
                   RandomBlockingPower(seed));
     const auto frontier = planner.ComputeFrontier();
     ASSERT_TRUE(frontier);

@@ -21,7 +21,7 @@ int PublishedPlanner::Quantised::OptionWithin(Nanoseconds time) const {
   return options[At(static_cast<int>(after - times.begin()) - 1)];
 }
 
-Result<PublishedPlanner> PublishedPlanner::Create(const schedule::OperationGraph& graph,
+Result<PublishedPlanner> PublishedPlanner::Create(const schedule::InstructionGraph& graph,
                                                   double blocking_power_w, Nanoseconds unit) {
   PublishedPlanner planner(graph, blocking_power_w, unit);
   for (const schedule::OptionSet& set : graph.option_sets) {
@@ -39,8 +39,8 @@ Result<PublishedPlanner> PublishedPlanner::Create(const schedule::OperationGraph
   auto network = frontier::BuildNetwork(graph, curves);
   if (!network) return Fail(network);
   planner.network_ = *std::move(network);
-  for (const schedule::Operation& operation : graph.operations) {
-    planner.least_effective_energy_j_ += curves[At(operation.option_set)].least_effective_energy_j;
+  for (const schedule::InstructionNode& instruction : graph.instructions) {
+    planner.least_effective_energy_j_ += curves[At(instruction.option_set)].least_effective_energy_j;
   }
   return planner;
 }
@@ -129,11 +129,11 @@ PublishedPlanner::Schedule PublishedPlanner::ScheduleAt(const frontier::Walk& wa
   schedule.energy_j =
       least_effective_energy_j_ + ToJoules(walk.extra_energy()) +
       blocking_power_w_ * static_cast<double>(graph_->rank_orders.size()) * ToSeconds(walk.time());
-  for (std::size_t i = 0; i < graph_->operations.size(); ++i) {
+  for (std::size_t i = 0; i < graph_->instructions.size(); ++i) {
     const frontier::Arc& arc = network_.arcs[i];
     const Nanoseconds time =
         solution.event_times[At(arc.head)] - solution.event_times[At(arc.tail)];
-    schedule.options.push_back(sets_[At(graph_->operations[i].option_set)].OptionWithin(time));
+    schedule.options.push_back(sets_[At(graph_->instructions[i].option_set)].OptionWithin(time));
   }
   return schedule;
 }

@@ -5,7 +5,7 @@
 // waits for it draws the blocking power less long the slower it is. It rounds times down to whole
 // units, of equal ones keeps the first (the fastest and dearest), and fits effective energy, of the
 // rounded time, by a*exp(b*t) + c. Then it walks from the schedule in which everything runs slowest
-// to the fastest, a unit at a time. The operations of a schedule run at the slowest option that is
+// to the fastest, a unit at a time. The instructions of a schedule run at the slowest option that is
 // done in the time given.
 //
 // Here the walk is the exact one (frontier/walk.h) over the fitted curve at whole units: it does
@@ -21,7 +21,7 @@
 #include "perseus/base/units.h"
 #include "perseus/planning/frontier/network.h"
 #include "perseus/planning/frontier/walk.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/profile/curve.h"
 
 namespace perseus::baselines {
@@ -33,13 +33,13 @@ class PublishedPlanner {
   // Keeps a reference to the graph. `blocking_power_w` is of a rank. Fails where an instruction is
   // shorter than the unit or has too few options left to be fitted, and where there would be more
   // than kMostSteps steps, naming the least unit of which there are not.
-  static Result<PublishedPlanner> Create(const schedule::OperationGraph& graph, double blocking_power_w,
+  static Result<PublishedPlanner> Create(const schedule::InstructionGraph& graph, double blocking_power_w,
                                          Nanoseconds unit);
 
   struct Schedule {
     Nanoseconds time = 0;      // As rounded, and so a little less than it takes.
     double energy_j = 0;       // As fitted; of all ranks, waiting included.
-    std::vector<int> options;  // By operation, of its option set.
+    std::vector<int> options;  // By instruction, of its option set.
   };
 
   // The lengths of the first and of the last schedule, as rounded.
@@ -69,21 +69,21 @@ class PublishedPlanner {
     int OptionWithin(Nanoseconds time) const;
   };
 
-  PublishedPlanner(const schedule::OperationGraph& graph, double blocking_power_w, Nanoseconds unit)
+  PublishedPlanner(const schedule::InstructionGraph& graph, double blocking_power_w, Nanoseconds unit)
       : graph_(&graph), blocking_power_w_(blocking_power_w), unit_(unit) {}
   Result<Quantised> Quantise(const schedule::OptionSet& set) const;
   Result<profile::Curve> Fit(const schedule::OptionSet& set, const Quantised& quantised) const;
   Result<void> CountSteps();
   Schedule ScheduleAt(const frontier::Walk& walk) const;
 
-  const schedule::OperationGraph* graph_;
+  const schedule::InstructionGraph* graph_;
   double blocking_power_w_;
   Nanoseconds unit_;
   std::vector<Quantised> sets_;
   frontier::Network network_;
   Nanoseconds slowest_ = 0;
   Nanoseconds fastest_ = 0;
-  double least_effective_energy_j_ = 0;  // Of all operations, each at its slowest, as fitted.
+  double least_effective_energy_j_ = 0;  // Of all instructions, each at its slowest, as fitted.
 };
 
 }  // namespace perseus::baselines

@@ -201,17 +201,17 @@ class Engine {
   plan::Variation DrawChance() {
     plan::Variation chance;
     if (spec_.noise > 0) {
-      chance.time_factors.assign(graph_.operations.size(), 1);
-      for (int i = 0; At(i) < graph_.operations.size(); ++i) {
+      chance.time_factors.assign(graph_.instructions.size(), 1);
+      for (int i = 0; At(i) < graph_.instructions.size(); ++i) {
         if (!runs_.executor().IsComputation(i)) continue;
         chance.time_factors[At(i)] = std::exp(spec_.noise * Normal(random_));
       }
     }
     if (spec_.latency_spread > 0 && planner_.model().switch_latency > 0) {
       const auto latency = static_cast<double>(planner_.model().switch_latency);
-      for (std::size_t i = 0; i < graph_.operations.size(); ++i) {
+      for (std::size_t i = 0; i < graph_.instructions.size(); ++i) {
         const double drawn = latency * std::exp(spec_.latency_spread * Normal(random_));
-        // No operation lasts as long as the limit, so all beyond it are the same.
+        // No instruction lasts as long as the limit, so all beyond it are the same.
         chance.switch_latencies.push_back(
             static_cast<Nanoseconds>(std::llround(std::min(drawn, static_cast<double>(kEmulationLongest)))));
       }
@@ -226,7 +226,7 @@ class Engine {
     return std::max<Nanoseconds>(planner_.baseline().time / kPowerWindows, 1);
   }
 
-  // What operations draw above the blocking power.
+  // What instructions draw above the blocking power.
   void AddPower(PowerOverTime& power, const plan::Evaluation& evaluation, double count) const {
     for (std::size_t i = 0; i < evaluation.starts.size(); ++i) {
       const Nanoseconds duration = evaluation.durations[i];
@@ -285,7 +285,7 @@ class Engine {
   };
 
   const plan::Planner& planner_;
-  const schedule::OperationGraph& graph_;
+  const schedule::InstructionGraph& graph_;
   const EmulationSpec& spec_;
   std::mt19937_64 random_;
   JobClock clock_;

@@ -14,7 +14,7 @@
 //
 // Disturbances. A straggler that is throttled runs the fastest measured option within its clock
 // (the one of the lowest clock, where none is within). One that is slow (a degree, a neighbour on
-// its host) takes so many times as long, at the same power; fixed operations and what is on the
+// its host) takes so many times as long, at the same power; fixed instructions and what is on the
 // wire do not. Several multiply. One that waits for input starts later.
 // Those that begin or end by the clock may do so within an iteration: a computation has what is
 // there when it begins, until it ends. Input is waited for where an iteration begins, and plans and
@@ -62,7 +62,7 @@ struct Disturbance {
   enum class Kind {
     kThrottle,  // The clock is at most `value` MHz.
     kSlow,      // Computations take `value` times as long.
-    kInput,     // The first operation starts `value` seconds late.
+    kInput,     // The first instruction starts `value` seconds late.
   };
   Kind kind = Kind::kSlow;
   int pipeline = 0;
@@ -122,7 +122,7 @@ struct EmulatedIteration {
 // Of one rank (all its GPUs) over the whole emulation.
 struct RankTotals {
   double busy_s = 0;
-  double operation_energy_j = 0;
+  double instruction_energy_j = 0;
   double blocking_energy_j = 0;
   std::int64_t switches = 0;
 };

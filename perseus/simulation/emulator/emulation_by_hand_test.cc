@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 //   rank 0   |F0 |F1 |       |B0     |   |B1     |      busy 6 s, waits 3 s
 //   rank 1       |F0 |B0     |F1 |B1     |              the same
 //   power    110 200 110 110 200 200 110 110 110        1260 J
-schedule::OperationGraph MakeGraph() {
-  schedule::OperationGraph graph;
+schedule::InstructionGraph MakeGraph() {
+  schedule::InstructionGraph graph;
   for (const auto kind : {InstructionKind::kForward, InstructionKind::kBackward}) {
     const Nanoseconds time = kind == InstructionKind::kForward ? kSecond : 2 * kSecond;
     const double energy_j = 100 * ToSeconds(time);
@@ -29,7 +29,7 @@ schedule::OperationGraph MakeGraph() {
          .options = {{1400, {}, time, energy_j, 1}, {700, {}, 2 * time, 0.8 * energy_j, 1}}});
   }
   // F0 F1 of rank 0, F0 B0 F1 B1 of rank 1, B0 B1 of rank 0.
-  graph.operations = {{0, 0, 0}, {0, 0, 1}, {0, 1, 0}, {1, 1, 0},
+  graph.instructions = {{0, 0, 0}, {0, 0, 1}, {0, 1, 0}, {1, 1, 0},
                       {0, 1, 1}, {1, 1, 1}, {1, 0, 0}, {1, 0, 1}};
   graph.rank_orders = {{0, 1, 6, 7}, {2, 3, 4, 5}};
   graph.rank_names = {"rank 0", "rank 1"};
@@ -65,7 +65,7 @@ TEST_F(EmulationByHandTest, Undisturbed) {
   for (const auto& pipeline : emulation.ranks) {
     for (const RankTotals& rank : pipeline) {
       EXPECT_DOUBLE_EQ(rank.busy_s, 6);
-      EXPECT_DOUBLE_EQ(rank.operation_energy_j, 600);
+      EXPECT_DOUBLE_EQ(rank.instruction_energy_j, 600);
       EXPECT_DOUBLE_EQ(rank.blocking_energy_j, 30);
     }
   }
@@ -86,7 +86,7 @@ TEST_F(EmulationByHandTest, OneSlowRank) {
   EXPECT_DOUBLE_EQ(emulation.energy_j, (1260 + 6 * 20) + (600 + 90) + (1200 + 30));
   EXPECT_DOUBLE_EQ(emulation.ranks[0][1].blocking_energy_j, 90);
   EXPECT_DOUBLE_EQ(emulation.ranks[1][1].busy_s, 12);
-  EXPECT_DOUBLE_EQ(emulation.ranks[1][1].operation_energy_j, 1200);
+  EXPECT_DOUBLE_EQ(emulation.ranks[1][1].instruction_energy_j, 1200);
   EXPECT_DOUBLE_EQ(emulation.ranks[1][0].blocking_energy_j, 90);
   EXPECT_NEAR(emulation.peak_power_w(), 400, 1e-9);  // From 1 s to 2 s all are busy.
 }
@@ -160,7 +160,7 @@ TEST_F(EmulationByHandTest, WhatNothingFeltIsSaid) {
       ElementsAre(HasSubstr("events.toml:7: nothing felt this straggler: no computation of its"),
                   HasSubstr("events.toml:8: nothing felt this straggler: no iteration began"),
                   HasSubstr("events.toml:9: no clock of 500 MHz or less was measured for some "
-                            "operations: they ran at their lowest (up to 700 MHz)"),
+                            "instructions: they ran at their lowest (up to 700 MHz)"),
                   HasSubstr("events.toml:10: this plan was never in force"),
                   HasSubstr("events.toml:11: this power cap was never in force")));
 }
@@ -199,9 +199,9 @@ TEST_F(EmulationByHandTest, SlowdownsThatMultiplyBeyondMeasureAreAnErrorThatName
   EXPECT_THAT(longest.error().message, HasSubstr("1000 iterations take more than 36 years"));
 }
 
-// The same operations, if no clock and no noise changes them.
-TEST_F(EmulationByHandTest, FixedOperationsHaveNoNoise) {
-  schedule::OperationGraph graph = MakeGraph();
+// The same instructions, if no clock and no noise changes them.
+TEST_F(EmulationByHandTest, FixedInstructionsHaveNoNoise) {
+  schedule::InstructionGraph graph = MakeGraph();
   for (schedule::OptionSet& set : graph.option_sets) {
     set.kind = InstructionKind::kOptimizer;
     set.options.resize(1);

@@ -1,5 +1,5 @@
 // What holds of every emulation, on random jobs with random events. What iterations take is summed
-// up anew from what each pipeline ran, operation by operation.
+// up anew from what each pipeline ran, instruction by instruction.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 #include "perseus/base/random.h"
 #include "perseus/simulation/emulator/emulation.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 #include "tests/support/planning_jobs.h"
 
@@ -76,7 +76,7 @@ struct Recomputed {
   double energy_j = 0;
 };
 
-// An iteration from the operations of what ran in it.
+// An iteration from the instructions of what ran in it.
 Recomputed Recompute(const plan::Planner& planner, const std::vector<RunOfPipelines>& runs) {
   Recomputed sum;
   for (const RunOfPipelines& run : runs) {
@@ -87,13 +87,13 @@ Recomputed Recompute(const plan::Planner& planner, const std::vector<RunOfPipeli
   }
   for (const RunOfPipelines& run : runs) {
     double idle_s = planner.ranks() * ToSeconds(sum.time);
-    double operations_j = 0;
+    double instructions_j = 0;
     for (std::size_t i = 0; i < run.run.evaluation.starts.size(); ++i) {
       idle_s -= ToSeconds(run.run.evaluation.durations[i]);
-      operations_j += run.run.evaluation.energies_j[i];
+      instructions_j += run.run.evaluation.energies_j[i];
     }
     sum.energy_j += static_cast<double>(run.pipelines.size()) *
-                    (operations_j + planner.model().blocking_power_w * idle_s);
+                    (instructions_j + planner.model().blocking_power_w * idle_s);
   }
   return sum;
 }
@@ -114,7 +114,7 @@ void ExpectIterationsAddUp(const plan::Planner& planner, const EmulationSpec& sp
   double ranks_j = 0;
   for (const auto& pipeline : emulation.ranks) {
     for (const RankTotals& rank : pipeline) {
-      ranks_j += rank.operation_energy_j + rank.blocking_energy_j;
+      ranks_j += rank.instruction_energy_j + rank.blocking_energy_j;
     }
   }
   EXPECT_NEAR(emulation.energy_j, energy_j, 1e-9 * energy_j);
@@ -143,7 +143,7 @@ TEST(EmulationProperties, HoldOfRandomJobsAndEvents) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     const JobSpec job{.shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder,
-                      .operations = 16};
+                      .instructions = 16};
     const auto planner = plan::Planner::Create(RandomJob(job, seed), {RandomBlockingPower(seed), 0});
     ASSERT_TRUE(planner) << planner.error().message;
     if (planner->baseline().time == 0) continue;
@@ -153,7 +153,7 @@ TEST(EmulationProperties, HoldOfRandomJobsAndEvents) {
 }
 
 // All-reduce, optimizer, load and what is on the wire take their time whatever happens.
-schedule::OperationGraph MakeJobWithFixedOperations() {
+schedule::InstructionGraph MakeJobWithFixedInstructions() {
   synthetic::SyntheticProfileSpec spec;
   spec.stages = 3;
   schedule::PipelineModel model;
@@ -162,15 +162,15 @@ schedule::OperationGraph MakeJobWithFixedOperations() {
   model.fixed.load = {.time = 5'000'000, .energy_j = 1};
   model.fixed.all_reduce = {.time = 200'000'000, .energy_j = 30};
   model.fixed.optimizer = {.time = 50'000'000, .energy_j = 20};
-  return *schedule::BuildOperationGraph(
+  return *schedule::BuildInstructionGraph(
       *schedule::GenerateSchedule({.name = "1f1b", .ranks = 3, .microbatches = 4, .chunks = 1}),
       *synthetic::SynthesizeProfile(spec), model);
 }
 
-TEST(EmulationProperties, HoldUnderLatencyWithFixedOperations) {
+TEST(EmulationProperties, HoldUnderLatencyWithFixedInstructions) {
   for (const Nanoseconds latency : {0, 5'000'000}) {
     const auto planner =
-        plan::Planner::Create(MakeJobWithFixedOperations(), {kSyntheticBlockingPowerW, latency});
+        plan::Planner::Create(MakeJobWithFixedInstructions(), {kSyntheticBlockingPowerW, latency});
     ASSERT_TRUE(planner) << planner.error().message;
     for (std::uint64_t seed = 0; seed < 6; ++seed) {
       SCOPED_TRACE(seed);
@@ -181,8 +181,8 @@ TEST(EmulationProperties, HoldUnderLatencyWithFixedOperations) {
 }
 
 TEST(EmulationProperties, SlownessIsOfComputationsAlone) {
-  const auto planner = plan::Planner::Create(MakeJobWithFixedOperations(), {kSyntheticBlockingPowerW, 0});
-  const schedule::OperationGraph& graph = planner->graph();
+  const auto planner = plan::Planner::Create(MakeJobWithFixedInstructions(), {kSyntheticBlockingPowerW, 0});
+  const schedule::InstructionGraph& graph = planner->graph();
   EmulationSpec spec{.pipelines = 1,
                      .iterations = 1,
                      .options = schedule::BaselineOptions(graph),
@@ -193,7 +193,7 @@ TEST(EmulationProperties, SlownessIsOfComputationsAlone) {
   ASSERT_TRUE(runs);
   double expected_j = 0;
   double fixed_j = 0;
-  for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+  for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
     const schedule::OptionSet& set = graph.options_of(static_cast<int>(i));
     const profile::Option& option = set.options[static_cast<std::size_t>(spec.options[i])];
     const bool is_fixed = !IsComputation(set.kind);
@@ -203,7 +203,7 @@ TEST(EmulationProperties, SlownessIsOfComputationsAlone) {
     if (is_fixed) fixed_j += option.energy_j;
   }
   EXPECT_GT(fixed_j, 0);
-  EXPECT_NEAR(runs->front().run.evaluation.operation_energy_j, expected_j, 1e-9 * expected_j);
+  EXPECT_NEAR(runs->front().run.evaluation.instruction_energy_j, expected_j, 1e-9 * expected_j);
 }
 
 // Whoever follows knows of a straggler that a plan or a power cap has since overtaken.

@@ -41,7 +41,7 @@ class EmulationTest : public testing::Test {
     }
     for (const auto& pipeline : emulation.ranks) {
       for (const RankTotals& rank : pipeline) {
-        ranks_j += rank.operation_energy_j + rank.blocking_energy_j;
+        ranks_j += rank.instruction_energy_j + rank.blocking_energy_j;
       }
     }
     EXPECT_EQ(time, emulation.time);
@@ -72,7 +72,7 @@ TEST_F(EmulationTest, AllWaitForTheStragglerWhileItIsSlow) {
       {.kind = Disturbance::Kind::kSlow, .pipeline = 2, .from = 3, .until = 5, .value = 1.5}};
   const Emulation emulation = Run();
   plan::Variation slow;
-  slow.time_factors.assign(planner_.graph().operations.size(), 1.5);
+  slow.time_factors.assign(planner_.graph().instructions.size(), 1.5);
   const plan::Evaluation straggler =
       plan::Evaluator(planner_.graph(), planner_.model()).Evaluate(plan_.options, slow);
   for (int i = 0; i < 10; ++i) {
@@ -103,10 +103,10 @@ TEST_F(EmulationTest, OneThrottledGpuSlowsItsPipelineAlone) {
   ASSERT_EQ(runs->size(), 2U);
   for (const RunOfPipelines& run : *runs) {
     const bool is_throttled = run.pipelines == std::vector<int>{0};
-    for (int operation : planner_.graph().rank_orders[1]) {
+    for (int instruction : planner_.graph().rank_orders[1]) {
       const auto option =
-          static_cast<std::size_t>(run.run.options[static_cast<std::size_t>(operation)]);
-      const double clock = planner_.graph().options_of(operation).options[option].frequency_mhz;
+          static_cast<std::size_t>(run.run.options[static_cast<std::size_t>(instruction)]);
+      const double clock = planner_.graph().options_of(instruction).options[option].frequency_mhz;
       EXPECT_TRUE(!is_throttled || clock == lowest);
     }
   }
@@ -230,14 +230,14 @@ TEST_F(EmulationTest, NoiseIsTheSameForASeedAndSpreadsAsAsked) {
   EXPECT_EQ(first.executions, 200);
   spec_.seed = 2;
   EXPECT_NE(Run().energy_j, first.energy_j);
-  // A log-normal factor of 0.02 has a mean of exp(0.0002): energies of 50 * 4 * 48 operations
+  // A log-normal factor of 0.02 has a mean of exp(0.0002): energies of 50 * 4 * 48 instructions
   // average out, and waiting for the slowest of four adds time.
-  double operations_j = 0;
+  double instructions_j = 0;
   for (const auto& pipeline : first.ranks) {
-    for (const RankTotals& rank : pipeline) operations_j += rank.operation_energy_j;
+    for (const RankTotals& rank : pipeline) instructions_j += rank.instruction_energy_j;
   }
-  const double expected_j = 200 * plan_.evaluation.operation_energy_j * std::exp(0.0002);
-  EXPECT_NEAR(operations_j, expected_j, 0.002 * expected_j);
+  const double expected_j = 200 * plan_.evaluation.instruction_energy_j * std::exp(0.0002);
+  EXPECT_NEAR(instructions_j, expected_j, 0.002 * expected_j);
   EXPECT_GT(first.time, 50 * base_time());
 }
 

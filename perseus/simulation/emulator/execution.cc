@@ -39,7 +39,7 @@ Result<Execution> Executor::Execute(const std::vector<int>& options,
   const bool is_cut = std::any_of(presences.begin(), presences.end(), [](const Presence& presence) {
     return presence.from > 0 || presence.until < kForever;
   });
-  std::vector<Nanoseconds> starts(graph_.operations.size(), 0);
+  std::vector<Nanoseconds> starts(graph_.instructions.size(), 0);
   for (;;) {
     Disturbed disturbed = Apply(options, presences, chance, starts);
     if (auto fits = CheckFits(disturbed.variation, presences); !fits) return Fail(fits);
@@ -52,24 +52,24 @@ Result<Execution> Executor::Execute(const std::vector<int>& options,
   }
 }
 
-bool Executor::IsComputation(int operation) const {
-  return plan_file::IsPlanned(graph_.options_of(operation).kind);
+bool Executor::IsComputation(int instruction) const {
+  return plan_file::IsPlanned(graph_.options_of(instruction).kind);
 }
 
-bool Executor::Concerns(const Disturbance& disturbance, int operation) const {
+bool Executor::Concerns(const Disturbance& disturbance, int instruction) const {
   switch (disturbance.kind) {
     case Disturbance::Kind::kThrottle:
-      if (graph_.options_of(operation).options.size() < 2) return false;
+      if (graph_.options_of(instruction).options.size() < 2) return false;
       break;
     case Disturbance::Kind::kSlow:
-      if (!IsComputation(operation)) return false;
+      if (!IsComputation(instruction)) return false;
       break;
     case Disturbance::Kind::kInput: {
       const auto& order = graph_.rank_orders[At(std::max(disturbance.rank, 0))];
-      return !order.empty() && order.front() == operation;
+      return !order.empty() && order.front() == instruction;
     }
   }
-  return disturbance.rank < 0 || graph_.operations[At(operation)].rank == disturbance.rank;
+  return disturbance.rank < 0 || graph_.instructions[At(instruction)].rank == disturbance.rank;
 }
 
 // The option of the highest clock within that one, in place of one above it.
@@ -87,7 +87,7 @@ int Executor::Throttled(int option_set, int option, double frequency_mhz) const 
   return best < 0 ? lowest : best;
 }
 
-// With operations that begin at `starts`.
+// With instructions that begin at `starts`.
 Executor::Disturbed Executor::Apply(const std::vector<int>& options,
                                     std::span<const Presence> presences, const plan::Variation& chance,
                                     const std::vector<Nanoseconds>& starts) const {
@@ -96,22 +96,22 @@ Executor::Disturbed Executor::Apply(const std::vector<int>& options,
   for (std::size_t p = 0; p < presences.size(); ++p) {
     const Presence& presence = presences[p];
     const Disturbance& disturbance = disturbances_[At(presence.disturbance)];
-    for (int i = 0; At(i) < graph_.operations.size(); ++i) {
+    for (int i = 0; At(i) < graph_.instructions.size(); ++i) {
       if (!Concerns(disturbance, i)) continue;
       const bool is_input = disturbance.kind == Disturbance::Kind::kInput;
       const Nanoseconds begins = is_input ? 0 : starts[At(i)];  // Input is asked for before.
       if (begins < presence.from || begins >= presence.until) continue;
       disturbed.felt[p] = true;
       if (is_input) {
-        variation.earliest_starts.resize(graph_.operations.size(), 0);
+        variation.earliest_starts.resize(graph_.instructions.size(), 0);
         Nanoseconds& start = variation.earliest_starts[At(i)];
         start = std::max(start, ToNanoseconds(disturbance.value));
       } else if (disturbance.kind == Disturbance::Kind::kSlow) {
-        variation.time_factors.resize(graph_.operations.size(), 1);
+        variation.time_factors.resize(graph_.instructions.size(), 1);
         variation.time_factors[At(i)] *= disturbance.value;
       } else {
         int& option = disturbed.options[At(i)];
-        option = Throttled(graph_.operations[At(i)].option_set, option, disturbance.value);
+        option = Throttled(graph_.instructions[At(i)].option_set, option, disturbance.value);
       }
     }
   }
@@ -126,9 +126,9 @@ Result<void> Executor::CheckFits(const plan::Variation& variation,
   for (const Nanoseconds start : variation.earliest_starts) {
     longest = std::max(longest, delays_ + static_cast<double>(start));
   }
-  for (std::size_t i = 0; i < graph_.operations.size(); ++i) {
+  for (std::size_t i = 0; i < graph_.instructions.size(); ++i) {
     const double factor = variation.time_factors.empty() ? 1 : variation.time_factors[i];
-    longest += factor * longest_[At(graph_.operations[i].option_set)];
+    longest += factor * longest_[At(graph_.instructions[i].option_set)];
   }
   if (longest <= kExecutionLongest) return {};
   return Fail(

@@ -4,7 +4,7 @@
 // A disturbance that begins or ends within the iteration is felt by the computations that begin
 // while it is there. When a computation begins depends on those before it alone, so the answer is
 // found by assuming when they all begin, evaluating, and assuming anew until nothing moves: the
-// n-th evaluation has the first n operations right, and two or three have them all, as a rule.
+// n-th evaluation has the first n instructions right, and two or three have them all, as a rule.
 #pragma once
 
 #include <compare>
@@ -40,13 +40,13 @@ class Executor {
  public:
   Executor(const plan::Planner& planner, const std::vector<Disturbance>& disturbances);
 
-  // `options` is a plan's; `chance` is what varies besides. Fails (kInput) if the operations'
+  // `options` is a plan's; `chance` is what varies besides. Fails (kInput) if the instructions'
   // durations add up to more than nanoseconds hold, naming the disturbances.
   Result<Execution> Execute(const std::vector<int>& options, std::span<const Presence> presences,
                             const plan::Variation& chance = {}) const;
 
-  // Whether an operation may be slowed: not if it is a fixed one.
-  bool IsComputation(int operation) const;
+  // Whether an instruction may be slowed: not if it is a fixed one.
+  bool IsComputation(int instruction) const;
 
  private:
   struct Disturbed {
@@ -56,12 +56,12 @@ class Executor {
   };
   Disturbed Apply(const std::vector<int>& options, std::span<const Presence> presences,
                   const plan::Variation& chance, const std::vector<Nanoseconds>& starts) const;
-  bool Concerns(const Disturbance& disturbance, int operation) const;
+  bool Concerns(const Disturbance& disturbance, int instruction) const;
   int Throttled(int option_set, int option, double frequency_mhz) const;
   Result<void> CheckFits(const plan::Variation& variation, std::span<const Presence> presences) const;
   std::string NamesOf(std::span<const Presence> presences) const;
 
-  const schedule::OperationGraph& graph_;
+  const schedule::InstructionGraph& graph_;
   const std::vector<Disturbance>& disturbances_;
   plan::Evaluator evaluator_;
   std::vector<double> longest_;  // Of each option set, in nanoseconds.

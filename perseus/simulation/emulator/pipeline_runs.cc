@@ -9,7 +9,7 @@ namespace {
 
 }  // namespace
 
-RunSummary Summarise(const schedule::OperationGraph& graph, const Execution& execution) {
+RunSummary Summarise(const schedule::InstructionGraph& graph, const Execution& execution) {
   const plan::Evaluation& evaluation = execution.run.evaluation;
   RunSummary summary{.time = evaluation.time,
                      .energy_j = evaluation.energy_j,
@@ -17,9 +17,9 @@ RunSummary Summarise(const schedule::OperationGraph& graph, const Execution& exe
                      .ranks = std::vector<RunSummary::Rank>(graph.rank_orders.size()),
                      .felt = execution.felt};
   for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
-    for (const int operation : graph.rank_orders[rank]) {
-      summary.ranks[rank].busy += evaluation.durations[At(operation)];
-      summary.ranks[rank].energy_j += evaluation.energies_j[At(operation)];
+    for (const int instruction : graph.rank_orders[rank]) {
+      summary.ranks[rank].busy += evaluation.durations[At(instruction)];
+      summary.ranks[rank].energy_j += evaluation.energies_j[At(instruction)];
     }
     summary.ranks[rank].switches = evaluation.rank_switches[rank];
   }

@@ -22,7 +22,7 @@ namespace perseus::emulator {
 struct RunSummary {
   struct Rank {
     Nanoseconds busy = 0;
-    double energy_j = 0;  // Of its operations.
+    double energy_j = 0;  // Of its instructions.
     int switches = 0;
   };
   Nanoseconds time = 0;
@@ -35,7 +35,7 @@ struct RunSummary {
   double average_power_w() const { return energy_j / ToSeconds(time); }
 };
 
-RunSummary Summarise(const schedule::OperationGraph& graph, const Execution& execution);
+RunSummary Summarise(const schedule::InstructionGraph& graph, const Execution& execution);
 
 class PipelineRuns {
  public:

@@ -8,14 +8,14 @@
 namespace perseus::emulator {
 namespace {
 
-// The highest of the lowest clocks of operations that have none within a throttle's; 0: all do.
-double LowestClockAbove(const schedule::OperationGraph& graph, const Disturbance& throttle) {
+// The highest of the lowest clocks of instructions that have none within a throttle's; 0: all do.
+double LowestClockAbove(const schedule::InstructionGraph& graph, const Disturbance& throttle) {
   double highest = 0;
   if (throttle.kind != Disturbance::Kind::kThrottle) return highest;
-  for (const schedule::Operation& operation : graph.operations) {
-    const schedule::OptionSet& set = graph.option_sets[static_cast<std::size_t>(operation.option_set)];
+  for (const schedule::InstructionNode& instruction : graph.instructions) {
+    const schedule::OptionSet& set = graph.option_sets[static_cast<std::size_t>(instruction.option_set)];
     if (set.options.size() < 2) continue;
-    if (throttle.rank >= 0 && operation.rank != throttle.rank) continue;
+    if (throttle.rank >= 0 && instruction.rank != throttle.rank) continue;
     const double lowest =
         std::ranges::min_element(set.options, {}, &profile::Option::frequency_mhz)->frequency_mhz;
     if (lowest > throttle.value) highest = std::max(highest, lowest);
@@ -41,7 +41,7 @@ std::vector<std::string> RemarksOn(const plan::Planner& planner, const Emulation
                                     NameOf(disturbance), WhatDidNotBegin(disturbance.kind), job));
     } else if (const double lowest = LowestClockAbove(planner.graph(), disturbance); lowest > 0) {
       remarks.push_back(fmt::format(
-          "{}: no clock of {} MHz or less was measured for some operations: they ran at their "
+          "{}: no clock of {} MHz or less was measured for some instructions: they ran at their "
           "lowest (up to {} MHz)",
           NameOf(disturbance), disturbance.value, lowest));
     }

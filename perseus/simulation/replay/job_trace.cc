@@ -46,7 +46,7 @@ constexpr std::int64_t kMostNumber = 1'000'000'000;
 
 struct Lane {
   int rank = 0;
-  int tensor_rank = 0;
+  int tp_rank = 0;
   std::string name;
 };
 
@@ -63,9 +63,9 @@ std::optional<int> TakeNumber(std::string_view& text, std::string_view literal) 
 
 std::optional<Lane> ParseLane(std::string_view text) {
   const auto rank = TakeNumber(text, "PP rank ");
-  const auto tensor_rank = rank ? TakeNumber(text, ", TP rank ") : std::nullopt;
-  if (!tensor_rank || !text.starts_with(", ")) return {};
-  return Lane{*rank, *tensor_rank, std::string(text.substr(2))};
+  const auto tp_rank = rank ? TakeNumber(text, ", TP rank ") : std::nullopt;
+  if (!tp_rank || !text.starts_with(", ")) return {};
+  return Lane{*rank, *tp_rank, std::string(text.substr(2))};
 }
 
 using Thread = std::pair<std::int64_t, std::int64_t>;
@@ -198,9 +198,9 @@ class Reader {
                                                  : "the thread_name " + Excerpt(named->second),
                       kLaneForm);
         }
-        if (parsed->tensor_rank != 0) {
+        if (parsed->tp_rank != 0) {
           return Fail("{}: this lane is TP rank {} (keep TP rank 0: a stage's GPUs run in step)",
-                      what, parsed->tensor_rank);
+                      what, parsed->tp_rank);
         }
         if (parsed->rank > kMostNumber) return Fail("{}: its rank is out of range", what);
         lane = lanes.emplace(unplaced.thread, *parsed).first;

@@ -63,12 +63,12 @@ std::vector<Nanoseconds> WaitsForOthers(const StepGraph& graph,
   return waits;
 }
 
-// The relaxation of a step. Its operations are the computations, in the
-// step's order, and some of what takes its time at any clock. Most of the latter is no operation
-// but a delay between operations, which makes the network about half as large.
+// The relaxation of a step. Its instructions are the computations, in the
+// step's order, and some of what takes its time at any clock. Most of the latter is no instruction
+// but a delay between instructions, which makes the network about half as large.
 struct Relaxation {
   frontier::Network network;
-  std::vector<int> events;              // [operation]; -1 where it is no computation.
+  std::vector<int> events;              // [instruction]; -1 where it is no computation.
   double least_effective_energy_j = 0;  // Sum over computations, each at its cheapest.
 };
 
@@ -91,16 +91,16 @@ class Relaxer {
         return Fail(added);
       }
     }
-    auto network = frontier::BuildNetwork(curves_, curve_of_operation_, dependencies_);
+    auto network = frontier::BuildNetwork(curves_, curve_of_instruction_, dependencies_);
     if (!network) return Fail(network);
     relaxation_.network = *std::move(network);
     return std::move(relaxation_);
   }
 
  private:
-  // So much later than an operation ends.
+  // So much later than an instruction ends.
   struct After {
-    int operation = 0;
+    int instruction = 0;
     Nanoseconds delay = 0;
   };
 
@@ -117,22 +117,22 @@ class Relaxer {
         profile::LowerHull(OptionsOf(model_.points_of(kind), duration), model_.blocking_power_w);
     if (!hull) return Fail(hull);
     relaxation_.least_effective_energy_j += hull->least_effective_energy_j;
-    if (start.empty() && host_delay > 0) start = {{AddOperation(Fixed(host_delay), -1, {}), 0}};
-    ends_[At(event)] = {{AddOperation(*std::move(hull), event, start), 0}};
+    if (start.empty() && host_delay > 0) start = {{AddInstruction(Fixed(host_delay), -1, {}), 0}};
+    ends_[At(event)] = {{AddInstruction(*std::move(hull), event, start), 0}};
     return {};
   }
 
   void AddWithoutClock(int node, std::vector<After> start, Nanoseconds host_delay,
                        Nanoseconds duration) {
-    // A delay in place of an operation takes an arc for each pair of what it waits for and what
-    // waits for it. Four are no more than the operation would take.
+    // A delay in place of an instruction takes an arc for each pair of what it waits for and what
+    // waits for it. Four are no more than the instruction would take.
     constexpr std::size_t kMostAfter = 4;
     std::vector<After>& end = ends_[At(node)];
     if (start.empty()) {
       if (host_delay + duration > 0)
-        end = {{AddOperation(Fixed(host_delay + duration), -1, {}), 0}};
+        end = {{AddInstruction(Fixed(host_delay + duration), -1, {}), 0}};
     } else if (start.size() > kMostAfter || !is_awaited_[At(node)]) {
-      end = {{AddOperation(Fixed(duration), -1, start), 0}};
+      end = {{AddInstruction(Fixed(duration), -1, start), 0}};
     } else {
       end = std::move(start);
       for (After& after : end) after.delay += duration;
@@ -146,30 +146,30 @@ class Relaxer {
     const std::size_t offset = At(graph_.first_waited[At(node)]);
     for (std::size_t i = 0; i < waits.size(); ++i) {
       const Nanoseconds kept = kept_waits_.empty() ? 0 : kept_waits_[offset + i];
-      for (const auto& [operation, delay] : ends_[At(waits[i])]) {
-        start.push_back({operation, delay + host_delay + kept});
+      for (const auto& [instruction, delay] : ends_[At(waits[i])]) {
+        start.push_back({instruction, delay + host_delay + kept});
       }
     }
     std::sort(start.begin(), start.end(), [](const After& left, const After& right) {
-      return std::tie(left.operation, right.delay) < std::tie(right.operation, left.delay);
+      return std::tie(left.instruction, right.delay) < std::tie(right.instruction, left.delay);
     });
-    // Of the same operation the longest delay counts.
+    // Of the same instruction the longest delay counts.
     const auto last = std::unique(
         start.begin(), start.end(),
-        [](const After& left, const After& right) { return left.operation == right.operation; });
+        [](const After& left, const After& right) { return left.instruction == right.instruction; });
     start.erase(last, start.end());
     return start;
   }
 
   static profile::Curve Fixed(Nanoseconds time) { return profile::Curve{{time}, {}, {}, 0}; }
 
-  int AddOperation(profile::Curve curve, int event, const std::vector<After>& start) {
-    const int operation = static_cast<int>(curves_.size());
-    curve_of_operation_.push_back(operation);
+  int AddInstruction(profile::Curve curve, int event, const std::vector<After>& start) {
+    const int instruction = static_cast<int>(curves_.size());
+    curve_of_instruction_.push_back(instruction);
     curves_.push_back(std::move(curve));
     relaxation_.events.push_back(event);
-    for (const auto& [waited, delay] : start) dependencies_.push_back({waited, operation, delay});
-    return operation;
+    for (const auto& [waited, delay] : start) dependencies_.push_back({waited, instruction, delay});
+    return instruction;
   }
 
   const StepGraph& graph_;
@@ -179,7 +179,7 @@ class Relaxer {
   std::vector<std::vector<After>> ends_;  // By node.
   std::vector<bool> is_awaited_;
   std::vector<profile::Curve> curves_;
-  std::vector<std::int32_t> curve_of_operation_;
+  std::vector<std::int32_t> curve_of_instruction_;
   std::vector<schedule::Dependency> dependencies_;
   Relaxation relaxation_;
 };

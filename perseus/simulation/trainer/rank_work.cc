@@ -16,44 +16,44 @@ bool IsGradientStep(InstructionKind kind) { return kind == kBackward || kind == 
 
 int RankOf(const schedule::Schedule& schedule, int stage) { return schedule.rank_of_stage[Index(stage)]; }
 
-// The stage from which an action's input comes; -1: it needs none from elsewhere in the model.
-int SourceOf(const schedule::Schedule& schedule, const schedule::Action& action) {
-  if (action.kind == kForward) return action.stage - 1;
-  if (IsGradientStep(action.kind) && action.stage + 1 < schedule.stages()) return action.stage + 1;
+// The stage from which an instruction's input comes; -1: it needs none from elsewhere in the model.
+int SourceOf(const schedule::Schedule& schedule, const schedule::Instruction& instruction) {
+  if (instruction.kind == kForward) return instruction.stage - 1;
+  if (IsGradientStep(instruction.kind) && instruction.stage + 1 < schedule.stages()) return instruction.stage + 1;
   return -1;
 }
 
 // The stage to which its output goes; -1: none.
-int TargetOf(const schedule::Schedule& schedule, const schedule::Action& action) {
-  if (action.kind == kForward && action.stage + 1 < schedule.stages()) return action.stage + 1;
-  return IsGradientStep(action.kind) ? action.stage - 1 : -1;
+int TargetOf(const schedule::Schedule& schedule, const schedule::Instruction& instruction) {
+  if (instruction.kind == kForward && instruction.stage + 1 < schedule.stages()) return instruction.stage + 1;
+  return IsGradientStep(instruction.kind) ? instruction.stage - 1 : -1;
 }
 
-Result<RankInstruction> MakeComputation(const schedule::Schedule& schedule, int rank, const schedule::Action& action,
+Result<RankInstruction> MakeComputation(const schedule::Schedule& schedule, int rank, const schedule::Instruction& instruction,
                                         const profile::Profile& profile) {
-  RankInstruction made{.kind = action.kind,
-                       .stage = action.stage,
-                       .chunk = schedule.chunk_of_stage[Index(action.stage)],
-                       .microbatch = action.microbatch,
+  RankInstruction made{.kind = instruction.kind,
+                       .stage = instruction.stage,
+                       .chunk = schedule.chunk_of_stage[Index(instruction.stage)],
+                       .microbatch = instruction.microbatch,
                        .table = {},
                        .input = {},
                        .output = {}};
-  auto table = virtual_gpu::MakeInstructionTable(profile, rank, made.chunk, action.kind);
+  auto table = virtual_gpu::MakeInstructionTable(profile, rank, made.chunk, instruction.kind);
   if (!table) return Fail(table);
   made.table = *table;
-  const bool is_gradient = action.kind != kForward;
-  if (const int source = SourceOf(schedule, action);
+  const bool is_gradient = instruction.kind != kForward;
+  if (const int source = SourceOf(schedule, instruction);
       source >= 0 && RankOf(schedule, source) != rank) {
-    made.input = Tensor{is_gradient, action.stage, action.microbatch};
+    made.input = Tensor{is_gradient, instruction.stage, instruction.microbatch};
   }
-  if (const int target = TargetOf(schedule, action);
+  if (const int target = TargetOf(schedule, instruction);
       target >= 0 && RankOf(schedule, target) != rank) {
-    made.output = {RankOf(schedule, target), {is_gradient, target, action.microbatch}};
+    made.output = {RankOf(schedule, target), {is_gradient, target, instruction.microbatch}};
   }
   return made;
 }
 
-RankInstruction MakeFixed(InstructionKind kind, const schedule::FixedOperations::Cost& cost,
+RankInstruction MakeFixed(InstructionKind kind, const schedule::FixedInstructions::Cost& cost,
                           const schedule::PipelineModel& model, int microbatch) {
   const double time_s = ToSeconds(cost.time);
   const double energy_j = cost.energy_j < 0 ? model.blocking_power_w * time_s : cost.energy_j;
@@ -71,13 +71,13 @@ RankInstruction MakeFixed(InstructionKind kind, const schedule::FixedOperations:
 Result<std::vector<RankInstruction>> MakeRankWork(const schedule::Schedule& schedule, int rank,
                                                   const profile::Profile& profile,
                                                   const schedule::PipelineModel& model) {
-  const schedule::FixedOperations& fixed = model.fixed;
+  const schedule::FixedInstructions& fixed = model.fixed;
   std::vector<RankInstruction> work;
-  for (const schedule::Action& action : schedule.ranks[Index(rank)]) {
-    if (action.kind == kForward && action.stage == 0 && fixed.load.time > 0) {
-      work.push_back(MakeFixed(kLoad, fixed.load, model, action.microbatch));
+  for (const schedule::Instruction& instruction : schedule.ranks[Index(rank)]) {
+    if (instruction.kind == kForward && instruction.stage == 0 && fixed.load.time > 0) {
+      work.push_back(MakeFixed(kLoad, fixed.load, model, instruction.microbatch));
     }
-    auto made = MakeComputation(schedule, rank, action, profile);
+    auto made = MakeComputation(schedule, rank, instruction, profile);
     if (!made) return Fail(made);
     work.push_back(*std::move(made));
   }
@@ -112,12 +112,12 @@ profile::Profile Scaled(const profile::Profile& profile, double scale) {
   return profile::Profile(profile.name(), profile.other_knob_names(), std::move(entries));
 }
 
-schedule::FixedOperations Scaled(schedule::FixedOperations fixed, double scale) {
+schedule::FixedInstructions Scaled(schedule::FixedInstructions fixed, double scale) {
   const auto shrink = [scale](Nanoseconds time) {
     return static_cast<Nanoseconds>(std::llround(static_cast<double>(time) * scale));
   };
   fixed.p2p = shrink(fixed.p2p);
-  for (schedule::FixedOperations::Cost* cost : {&fixed.load, &fixed.all_reduce, &fixed.optimizer}) {
+  for (schedule::FixedInstructions::Cost* cost : {&fixed.load, &fixed.all_reduce, &fixed.optimizer}) {
     cost->time = shrink(cost->time);
     if (cost->energy_j >= 0) cost->energy_j *= scale;
   }

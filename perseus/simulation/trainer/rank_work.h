@@ -7,7 +7,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/simulation/virtual_gpu/instruction_table.h"
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/schedule.h"
 #include "perseus/base/instruction_kind.h"
 #include "perseus/planning/profile/profile.h"
@@ -48,6 +48,6 @@ std::vector<int> NeighboursOf(const schedule::Schedule& schedule, int rank);
 
 // The same work, so many times as long and as dear: short steps for tests. Requires scale > 0.
 profile::Profile Scaled(const profile::Profile& profile, double scale);
-schedule::FixedOperations Scaled(schedule::FixedOperations fixed, double scale);
+schedule::FixedInstructions Scaled(schedule::FixedInstructions fixed, double scale);
 
 }  // namespace perseus::trainer

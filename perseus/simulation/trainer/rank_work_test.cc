@@ -62,7 +62,7 @@ TEST(RankWorkTest, WhatOneRankSendsAnotherWaitsFor) {
 }
 
 // Rank 0 of two, two microbatches, 1F1B.  [load F0][load F1] B0 B1 [all-reduce][optimizer]
-TEST(RankWorkTest, FixedOperationsStandWhereTheModelHasThem) {
+TEST(RankWorkTest, FixedInstructionsStandWhereTheModelHasThem) {
   schedule::PipelineModel model;
   model.blocking_power_w = 80;
   model.fixed.load = {1'000'000, -1};
@@ -119,11 +119,11 @@ TEST(RankWorkTest, ScaleIsOfTimesAndEnergies) {
   const profile::Option& option = scaled.Find(0, 0, kForward)->options.front();
   EXPECT_EQ(option.time, 1'000'000);
   EXPECT_DOUBLE_EQ(option.energy_j, 0.5);
-  schedule::FixedOperations fixed;
+  schedule::FixedInstructions fixed;
   fixed.p2p = 100;
   fixed.load = {200, -1};
   fixed.optimizer = {300, 2};
-  const schedule::FixedOperations smaller = Scaled(fixed, 0.5);
+  const schedule::FixedInstructions smaller = Scaled(fixed, 0.5);
   EXPECT_EQ(smaller.p2p, 50);
   EXPECT_EQ(smaller.load.energy_j, -1);
   EXPECT_EQ(smaller.optimizer.energy_j, 1);

@@ -19,7 +19,7 @@ interface Props {
   palette: Palette;
 }
 
-/** Sets that have a choice; fixed operations have none. */
+/** Sets that have a choice; fixed instructions have none. */
 const adjustable = (report: Report) => report.option_sets.filter((set) => set.time_ns.length > 1);
 
 function columnsOf(width: number): number {

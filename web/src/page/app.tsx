@@ -38,7 +38,7 @@ function Footer({ report }: { report: Report }) {
         {job.profile !== undefined && `, schedule ${job.schedule}`},{" "}
         {counted(report.ranks.length, "rank")}
         {job.microbatches !== undefined && ` × ${counted(job.microbatches, "microbatch", "es")}`},{" "}
-        {counted(job.operations, "instruction")} an iteration,{" "}
+        {counted(job.instructions, "instruction")} an iteration,{" "}
         {counted(job.gpus_per_stage, "GPU")} a stage. A GPU that waits draws{" "}
         {watts(blockingPowerOf(report), 4)}; a change of clock takes{" "}
         {job.switch_latency_s > 0 ? seconds(job.switch_latency_s * 1e9) : "no time"}.

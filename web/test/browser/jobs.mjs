@@ -40,7 +40,7 @@ const specs = {
   "16 x 512": { shown: "slowdown-5", ...pipeline(16, 512, "--no-frontier", "--slowdown", "5", "--min-energy") },
   hostile: {
     graph: {
-      operations: hostileNames.map((name, i) => ({
+      instructions: hostileNames.map((name, i) => ({
         name,
         resource: hostileNames[(i + 1) % hostileNames.length],
         options: [

@@ -18,7 +18,7 @@ for (const name of jobNames) {
       for (const [target, iteration] of iterationsOf(job)) {
         const lanes = instructionsOf(job.data, iteration);
         const computing = sum(lanes.flat().map((i) => i.energy));
-        assertNear(computing, iteration.operation_energy_j, target);
+        assertNear(computing, iteration.instruction_energy_j, target);
         assertNear(computing + iteration.blocking_energy_j, iteration.energy_j, target);
         assertNear(sum(iteration.lanes.map((l) => l.blocking_energy_j)), iteration.blocking_energy_j, target);
         iteration.lanes.forEach((lane, r) => {

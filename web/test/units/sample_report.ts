@@ -95,7 +95,7 @@ const cooledRank: Told = {
 const baseline: Iteration = {
   time_ns: 75 * ms,
   energy_j: 39,
-  operation_energy_j: 36,
+  instruction_energy_j: 36,
   blocking_energy_j: 3,
   switches: 0,
   lanes: [
@@ -122,7 +122,7 @@ const noSlowdown: Plan = {
   marginal_w: 120,
   time_ns: 75 * ms,
   energy_j: 36.75,
-  operation_energy_j: 34.5,
+  instruction_energy_j: 34.5,
   blocking_energy_j: 2.25,
   switches: 2,
   lanes: [firstRank, lane(cooledRank)],
@@ -137,7 +137,7 @@ const slower: Plan = {
   marginal_w: 60,
   time_ns: 95 * ms,
   energy_j: 35.75,
-  operation_energy_j: 32.5,
+  instruction_energy_j: 32.5,
   blocking_energy_j: 3.25,
   switches: 4,
   lanes: [
@@ -161,7 +161,7 @@ const report: Report = {
   job: {
     profile: "profile.csv",
     schedule: "gpipe",
-    operations: 8,
+    instructions: 8,
     microbatches: 2,
     pipelines: 4,
     gpus_per_stage: 2,

@@ -1,4 +1,4 @@
-#include "perseus/runtime/agent/gpu_keeper.h"
+#include "perseus/runtime/agent/gpu_manager.h"
 
 #include <algorithm>
 #include <utility>
@@ -29,12 +29,12 @@ std::string SettingInWords(const std::optional<ControlSetting>& setting) {
 
 }  // namespace
 
-struct GpuKeeper::Gpu {
+struct GpuManager::Gpu {
   std::unique_ptr<GpuWorker> worker;
 };
 
 // An Acquire whose GPUs are being read.
-struct GpuKeeper::Acquiring {
+struct GpuManager::Acquiring {
   std::string lease;
   std::map<std::string, GpuWorker::Found> found;
   std::string failure;  // The first.
@@ -44,7 +44,7 @@ struct GpuKeeper::Acquiring {
 
 // ---- The start ----
 
-Result<std::unique_ptr<GpuKeeper>> GpuKeeper::Open(Setup setup, Post post, spdlog::logger& log) {
+Result<std::unique_ptr<GpuManager>> GpuManager::Open(Setup setup, Post post, spdlog::logger& log) {
   auto lock = LockSavedState(setup.state);
   if (!lock) return Fail(lock);
   RemoveUnfinished(setup.state);
@@ -52,13 +52,13 @@ Result<std::unique_ptr<GpuKeeper>> GpuKeeper::Open(Setup setup, Post post, spdlo
   if (!state) return Fail(state);
   std::vector<std::unique_ptr<device::Device>> devices = std::move(setup.devices.devices);
   setup.devices.devices.clear();
-  std::unique_ptr<GpuKeeper> keeper(
-      new GpuKeeper(std::move(setup), *std::move(lock), *std::move(state), std::move(post), log));
+  std::unique_ptr<GpuManager> keeper(
+      new GpuManager(std::move(setup), *std::move(lock), *std::move(state), std::move(post), log));
   if (auto begun = keeper->Begin(std::move(devices)); !begun) return Fail(begun);
   return keeper;
 }
 
-GpuKeeper::GpuKeeper(Setup setup, FileDescriptor lock, SavedStateFile state, Post post,
+GpuManager::GpuManager(Setup setup, FileDescriptor lock, SavedStateFile state, Post post,
                      spdlog::logger& log)
     : setup_(std::move(setup)),
       lock_(std::move(lock)),
@@ -67,9 +67,9 @@ GpuKeeper::GpuKeeper(Setup setup, FileDescriptor lock, SavedStateFile state, Pos
       log_(log),
       table_(EpochOf(setup_.boot_id, MonotonicNow())) {}
 
-GpuKeeper::~GpuKeeper() { *is_alive_ = false; }
+GpuManager::~GpuManager() { *is_alive_ = false; }
 
-Result<void> GpuKeeper::LockGpus(const std::vector<std::unique_ptr<device::Device>>& devices) {
+Result<void> GpuManager::LockGpus(const std::vector<std::unique_ptr<device::Device>>& devices) {
   if (setup_.lock_directory.empty()) return {};
   for (const auto& device : devices) {
     const device::DeviceInfo& info = device->info();
@@ -91,7 +91,7 @@ Result<void> GpuKeeper::LockGpus(const std::vector<std::unique_ptr<device::Devic
   return {};
 }
 
-Result<void> GpuKeeper::Begin(std::vector<std::unique_ptr<device::Device>> devices) {
+Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devices) {
   if (auto locked = LockGpus(devices); !locked) return locked;
   Readings readings;
   for (const auto& device : devices) {
@@ -137,7 +137,7 @@ Result<void> GpuKeeper::Begin(std::vector<std::unique_ptr<device::Device>> devic
 
 // ---- A lease begins ----
 
-Answer<void> GpuKeeper::CheckWanted(const Caller& caller, const protocol::Acquire& wanted) const {
+Answer<void> GpuManager::CheckWanted(const Caller& caller, const protocol::Acquire& wanted) const {
   if (is_stopping_) return Refuse(Refusal::kUnavailable, "the agent is stopping");
   for (const std::string& uuid : wanted.gpus) {
     const auto gpu = gpus_.find(uuid);
@@ -159,7 +159,7 @@ Answer<void> GpuKeeper::CheckWanted(const Caller& caller, const protocol::Acquir
   return {};
 }
 
-void GpuKeeper::Acquire(const Caller& caller, ConnectionId connection, const protocol::Acquire& wanted,
+void GpuManager::Acquire(const Caller& caller, ConnectionId connection, const protocol::Acquire& wanted,
                         std::function<void(Answer<Granted>)> done) {
   if (auto checked = CheckWanted(caller, wanted); !checked) {
     return done(tl::unexpected<protocol::Refused>(checked.error()));
@@ -191,7 +191,7 @@ void GpuKeeper::Acquire(const Caller& caller, ConnectionId connection, const pro
   }
 }
 
-void GpuKeeper::Found(const std::shared_ptr<Acquiring>& acquiring) {
+void GpuManager::Found(const std::shared_ptr<Acquiring>& acquiring) {
   const Lease* found = table_.Find(acquiring->lease);
   if (found == nullptr) {
     // If its connection ended, there is nobody to hear it.
@@ -214,7 +214,7 @@ void GpuKeeper::Found(const std::shared_ptr<Acquiring>& acquiring) {
   acquiring->done(Serve(*acquiring, lease, *std::move(channel)));
 }
 
-Answer<protocol::ClockChannel> GpuKeeper::OpenChannel(const Acquiring& acquiring, const Lease& lease) const {
+Answer<protocol::ClockChannel> GpuManager::OpenChannel(const Acquiring& acquiring, const Lease& lease) const {
   if (!acquiring.failure.empty()) {
     return Refuse(Refusal::kUnavailable, "the driver does not answer for {}", acquiring.failure);
   }
@@ -235,7 +235,7 @@ Answer<protocol::ClockChannel> GpuKeeper::OpenChannel(const Acquiring& acquiring
   return *std::move(channel);
 }
 
-GpuKeeper::Granted GpuKeeper::Serve(const Acquiring& acquiring, const Lease& lease,
+GpuManager::Granted GpuManager::Serve(const Acquiring& acquiring, const Lease& lease,
                                     protocol::ClockChannel channel) {
   auto shared = std::make_shared<protocol::ClockChannel>(std::move(channel));
   channels_[lease.id] = shared;
@@ -251,7 +251,7 @@ GpuKeeper::Granted GpuKeeper::Serve(const Acquiring& acquiring, const Lease& lea
   return {std::move(reply), std::move(shared)};
 }
 
-Answer<void> GpuKeeper::SaveLease(const Acquiring& acquiring, const Lease& lease) {
+Answer<void> GpuManager::SaveLease(const Acquiring& acquiring, const Lease& lease) {
   SavedState next = state_.state();
   for (const auto& [uuid, found] : acquiring.found) {
     const SavedControl clock{Before(At(found, device::Control::kSmClock)), /*is_changed=*/true};
@@ -270,7 +270,7 @@ Answer<void> GpuKeeper::SaveLease(const Acquiring& acquiring, const Lease& lease
 
 // ---- A lease ends ----
 
-void GpuKeeper::End(const Lease& lease, LeaseEnd how) {
+void GpuManager::End(const Lease& lease, LeaseEnd how) {
   log_.info("{} has ended ({}); giving back {}", NameOf(lease), agent::NameOf(how),
             fmt::join(lease.gpus, ", "));
   ++ended_[how];
@@ -280,7 +280,7 @@ void GpuKeeper::End(const Lease& lease, LeaseEnd how) {
   }
 }
 
-void GpuKeeper::StartRestore(const std::string& uuid, const std::string& lease,
+void GpuManager::StartRestore(const std::string& uuid, const std::string& lease,
                              const std::vector<Restore>& restores) {
   std::vector<ControlSetting> settings;
   for (const Restore& restore : restores) {
@@ -293,14 +293,14 @@ void GpuKeeper::StartRestore(const std::string& uuid, const std::string& lease,
   });
 }
 
-void GpuKeeper::IsRestored(const std::string& uuid, const std::string& lease) {
+void GpuManager::IsRestored(const std::string& uuid, const std::string& lease) {
   if (Free(uuid, lease)) return;
   // Until it is saved, the GPU stays nobody's: an agent that dies now would give it back again,
   // over what others may have set meanwhile.
   restored_unsaved_[uuid] = lease;
 }
 
-bool GpuKeeper::Free(const std::string& uuid, const std::string& lease) {
+bool GpuManager::Free(const std::string& uuid, const std::string& lease) {
   SavedState next = state_.state();
   for (const device::Control control : device::kAllControls) next.Restored(uuid, control);
   next.GiveBack(uuid);
@@ -310,14 +310,14 @@ bool GpuKeeper::Free(const std::string& uuid, const std::string& lease) {
   return true;
 }
 
-Answer<void> GpuKeeper::Release(ConnectionId connection, const protocol::Release& wanted) {
+Answer<void> GpuManager::Release(ConnectionId connection, const protocol::Release& wanted) {
   const auto ended = table_.Release(wanted.lease, connection, MonotonicNow());
   if (!ended) return tl::unexpected<protocol::Refused>(ended.error());
   End(*ended, LeaseEnd::kReleased);
   return {};
 }
 
-Answer<void> GpuKeeper::ReleaseGpu(const Caller& caller, const protocol::ReleaseGpu& wanted) {
+Answer<void> GpuManager::ReleaseGpu(const Caller& caller, const protocol::ReleaseGpu& wanted) {
   const auto now = LookAgain(setup_.host, caller);
   if (!now) return tl::unexpected<protocol::Refused>(now.error());
   const auto ended =
@@ -327,19 +327,19 @@ Answer<void> GpuKeeper::ReleaseGpu(const Caller& caller, const protocol::Release
   return {};
 }
 
-void GpuKeeper::EndOfConnection(ConnectionId connection) {
+void GpuManager::EndOfConnection(ConnectionId connection) {
   for (const Lease& lease : table_.EndOfConnection(connection, MonotonicNow())) {
     End(lease, LeaseEnd::kConnectionClosed);
   }
 }
 
-void GpuKeeper::EndOfProcess(const ProcessId& process) {
+void GpuManager::EndOfProcess(const ProcessId& process) {
   for (const Lease& lease : table_.EndOfProcess(process, MonotonicNow())) {
     End(lease, LeaseEnd::kProcessGone);
   }
 }
 
-void GpuKeeper::EndAll() {
+void GpuManager::EndAll() {
   is_stopping_ = true;
   std::set<ConnectionId> connections;
   for (const auto& [id, lease] : table_.leases()) connections.insert(lease.connection);
@@ -350,18 +350,18 @@ void GpuKeeper::EndAll() {
   }
 }
 
-bool GpuKeeper::HasLease(ConnectionId connection) const {
+bool GpuManager::HasLease(ConnectionId connection) const {
   return std::ranges::any_of(table_.leases(), [connection](const auto& lease) {
     return lease.second.connection == connection;
   });
 }
 
-bool GpuKeeper::IsAllBack() const {
+bool GpuManager::IsAllBack() const {
   return std::ranges::none_of(
       gpus_, [this](const auto& gpu) { return table_.HoldOf(gpu.first) != nullptr; });
 }
 
-void GpuKeeper::Tick() {
+void GpuManager::Tick() {
   const Nanoseconds now = MonotonicNow();
   for (const auto& [lease, channel] : channels_) table_.Beat(lease, channel->heartbeat(), now);
   for (const Lease& lease : table_.Expire(now)) End(lease, LeaseEnd::kSilent);
@@ -371,15 +371,15 @@ void GpuKeeper::Tick() {
 
 // ---- The rest ----
 
-Answer<void> GpuKeeper::Renew(ConnectionId connection, const protocol::Renew& wanted) {
+Answer<void> GpuManager::Renew(ConnectionId connection, const protocol::Renew& wanted) {
   return table_.Renew(wanted.lease, connection, MonotonicNow());
 }
 
-Answer<void> GpuKeeper::Intend(ConnectionId connection, const protocol::Intend& wanted) {
-  return table_.Intend(wanted.lease, connection, wanted.slowdown);
+Answer<void> GpuManager::DeclareSlowdown(ConnectionId connection, const protocol::DeclareSlowdown& wanted) {
+  return table_.DeclareSlowdown(wanted.lease, connection, wanted.slowdown);
 }
 
-Answer<void> GpuKeeper::Grant(const Caller& caller, const protocol::Grant& wanted) {
+Answer<void> GpuManager::Grant(const Caller& caller, const protocol::Grant& wanted) {
   if (!caller.is_administrator) {
     return Refuse(Refusal::kNotAllowed, "only root grants GPUs (run it as root)");
   }
@@ -394,7 +394,7 @@ Answer<void> GpuKeeper::Grant(const Caller& caller, const protocol::Grant& wante
   return {};
 }
 
-Answer<void> GpuKeeper::Revoke(const Caller& caller, const protocol::Revoke& wanted) {
+Answer<void> GpuManager::Revoke(const Caller& caller, const protocol::Revoke& wanted) {
   if (!caller.is_administrator) {
     return Refuse(Refusal::kNotAllowed, "only root takes grants back (run it as root)");
   }
@@ -407,7 +407,7 @@ Answer<void> GpuKeeper::Revoke(const Caller& caller, const protocol::Revoke& wan
   return {};
 }
 
-Result<void> GpuKeeper::Save(SavedState next) {
+Result<void> GpuManager::Save(SavedState next) {
   if (next == state_.state() && is_disk_known_) return {};
   auto saved = state_.Save(std::move(next));
   is_disk_known_ = saved.has_value();
@@ -417,7 +417,7 @@ Result<void> GpuKeeper::Save(SavedState next) {
   return saved;
 }
 
-std::optional<device::Setting> GpuKeeper::RestingOf(const std::string& uuid, device::Control control) const {
+std::optional<device::Setting> GpuManager::RestingOf(const std::string& uuid, device::Control control) const {
   const auto gpu = state_.state().resting.find(uuid);
   if (gpu == state_.state().resting.end()) return std::nullopt;
   const auto setting = gpu->second.find(control);
@@ -425,7 +425,7 @@ std::optional<device::Setting> GpuKeeper::RestingOf(const std::string& uuid, dev
   return setting->second;
 }
 
-AgentReport GpuKeeper::Report() const {
+AgentReport GpuManager::Report() const {
   AgentReport report;
   report.now = MonotonicNow();
   for (const auto& [uuid, gpu] : gpus_) {
@@ -450,7 +450,7 @@ AgentReport GpuKeeper::Report() const {
   return report;
 }
 
-protocol::Listing GpuKeeper::List() const {
+protocol::Listing GpuManager::List() const {
   const AgentReport report = Report();
   protocol::Listing listing;
   for (const GpuReport& gpu : report.gpus) {

@@ -1,4 +1,4 @@
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 namespace perseus::schedule {
 
-Result<OperationGraph> SortTopologically(OperationGraph graph) {
+Result<InstructionGraph> SortTopologically(InstructionGraph graph) {
   const TopologicalOrder found = FindTopologicalOrder(graph);
   if (found.cycle.empty()) return Renumber(std::move(graph), found.order);
 
@@ -24,12 +24,12 @@ Result<OperationGraph> SortTopologically(OperationGraph graph) {
   }
   circle += Describe(graph, found.cycle.front());
   return Fail(
-      "{}: operations wait for each other: {} (remove one of these dependencies; operations "
+      "{}: instructions wait for each other: {} (remove one of these dependencies; instructions "
       "on one resource also wait for those before them)",
       graph.name, circle);
 }
 
-Result<void> CheckDurations(const OperationGraph& graph) {
+Result<void> CheckDurations(const InstructionGraph& graph) {
   std::vector<Nanoseconds> slowest;
   for (const OptionSet& set : graph.option_sets) {
     Nanoseconds& longest = slowest.emplace_back(0);
@@ -41,21 +41,21 @@ Result<void> CheckDurations(const OperationGraph& graph) {
     fits = fits && duration <= left;
     if (fits) left -= duration;
   };
-  for (const Operation& operation : graph.operations) {
-    take(slowest[static_cast<std::size_t>(operation.option_set)]);
+  for (const InstructionNode& instruction : graph.instructions) {
+    take(slowest[static_cast<std::size_t>(instruction.option_set)]);
   }
   for (const Dependency& dependency : graph.dependencies) take(dependency.delay);
   if (fits) return {};
   return Fail(
-      "{}: the durations of all operations add up to more than 36 years, which does not fit the "
+      "{}: the durations of all instructions add up to more than 36 years, which does not fit the "
       "planner's nanoseconds (are the times in seconds?)",
       graph.name);
 }
 
-std::string Describe(const OperationGraph& graph, int operation) {
-  const Operation& described = graph.operations[static_cast<std::size_t>(operation)];
-  const OptionSet& options = graph.options_of(operation);
-  if (options.kind == InstructionKind::kOperation) return Excerpt(options.name);
+std::string Describe(const InstructionGraph& graph, int instruction) {
+  const InstructionNode& described = graph.instructions[static_cast<std::size_t>(instruction)];
+  const OptionSet& options = graph.options_of(instruction);
+  if (options.kind == InstructionKind::kGeneric) return Excerpt(options.name);
 
   std::string text(Name(options.kind));
   if (described.microbatch >= 0) text += fmt::format(" of microbatch {}", described.microbatch);
@@ -65,10 +65,10 @@ std::string Describe(const OperationGraph& graph, int operation) {
   return text + " on " + graph.rank_names[static_cast<std::size_t>(described.rank)];
 }
 
-std::vector<int> BaselineOptions(const OperationGraph& graph) {
+std::vector<int> BaselineOptions(const InstructionGraph& graph) {
   std::vector<int> options;
-  options.reserve(graph.operations.size());
-  for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+  options.reserve(graph.instructions.size());
+  for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
     options.push_back(graph.options_of(static_cast<int>(i)).baseline);
   }
   return options;

@@ -1,4 +1,4 @@
-#include "perseus/runtime/client/clock_asker.h"
+#include "perseus/runtime/client/clock_requester.h"
 
 #include "perseus/base/clock.h"
 #include <thread>
@@ -7,7 +7,7 @@
 #include "perseus/runtime/client/clock_table.h"
 
 namespace perseus::client {
-bool ClockAsker::TryAsk(int frequency_mhz, Nanoseconds now) {
+bool ClockRequester::TryAsk(int frequency_mhz, Nanoseconds now) {
   // Ordered against Rest: see there.
   if (!may_set_clocks() || frequency_mhz == wanted_.load(std::memory_order_seq_cst)) return true;
   if (is_busy_.test_and_set(std::memory_order_acquire)) return false;
@@ -16,14 +16,14 @@ bool ClockAsker::TryAsk(int frequency_mhz, Nanoseconds now) {
   return true;
 }
 
-int ClockAsker::ClockFor(int frequency_mhz) {
+int ClockRequester::ClockFor(int frequency_mhz) {
   if (is_busy_.test_and_set(std::memory_order_acquire)) return frequency_mhz;
   const int clock = lease_ == nullptr ? 0 : NearestFaster(lease_->sm_clocks_mhz, frequency_mhz);
   Unlock();
   return clock;
 }
 
-void ClockAsker::Publish(int frequency_mhz, Nanoseconds now) {
+void ClockRequester::Publish(int frequency_mhz, Nanoseconds now) {
   const int clock = NearestFaster(lease_->sm_clocks_mhz, frequency_mhz);
   wanted_.store(frequency_mhz, std::memory_order_relaxed);
   if (clock != frequency_mhz && lacking_mhz() == 0) lacking_mhz_.store(frequency_mhz);
@@ -36,12 +36,12 @@ void ClockAsker::Publish(int frequency_mhz, Nanoseconds now) {
   static_cast<void>(asks_.Push({now, sequence, clock}));
 }
 
-void ClockAsker::Lock() {
+void ClockRequester::Lock() {
   // Whoever holds it is done within a microsecond, or was preempted.
   while (is_busy_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
 }
 
-std::unique_ptr<Lease> ClockAsker::UseLease(std::unique_ptr<Lease> lease) {
+std::unique_ptr<Lease> ClockRequester::UseLease(std::unique_ptr<Lease> lease) {
   Lock();
   std::swap(lease, lease_);
   wanted_.store(0, std::memory_order_relaxed);
@@ -52,7 +52,7 @@ std::unique_ptr<Lease> ClockAsker::UseLease(std::unique_ptr<Lease> lease) {
   return lease;
 }
 
-void ClockAsker::Rest(const std::atomic<bool>& is_in_step, Nanoseconds now) {
+void ClockRequester::Rest(const std::atomic<bool>& is_in_step, Nanoseconds now) {
   if (wanted_mhz() == 0) return;
   Lock();
   // A step that begins is marked before it looks at what is wanted, and this is the other way
@@ -67,11 +67,11 @@ void ClockAsker::Rest(const std::atomic<bool>& is_in_step, Nanoseconds now) {
   Unlock();
 }
 
-void ClockAsker::Beat() {
+void ClockRequester::Beat() {
   if (lease_ != nullptr) lease_->publisher.Beat();
 }
 
-protocol::ClockAnswer ClockAsker::Answer() const {
+protocol::ClockAnswer ClockRequester::Answer() const {
   return lease_ != nullptr ? lease_->publisher.answer(0) : protocol::ClockAnswer{};
 }
 

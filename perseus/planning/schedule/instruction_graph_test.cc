@@ -1,4 +1,4 @@
-#include "perseus/planning/schedule/operation_graph.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,15 +14,15 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Operations "a", "b", ... each on a rank of its own.
-OperationGraph MakeGraph(int operations, std::vector<Dependency> dependencies) {
-  OperationGraph graph;
+// Instructions "a", "b", ... each on a rank of its own.
+InstructionGraph MakeGraph(int instructions, std::vector<Dependency> dependencies) {
+  InstructionGraph graph;
   graph.name = "work.json";
-  for (int i = 0; i < operations; ++i) {
+  for (int i = 0; i < instructions; ++i) {
     OptionSet set;
     set.name = std::string(1, static_cast<char>('a' + i % 26));
     graph.option_sets.push_back(set);
-    graph.operations.push_back({.option_set = i, .rank = i});
+    graph.instructions.push_back({.option_set = i, .rank = i});
     graph.rank_names.push_back(set.name);
     graph.rank_orders.push_back({i});
   }
@@ -51,7 +51,7 @@ TEST(SortTopologically, LeavesWhatIsInOrderAsItIs) {
   const auto sorted = SortTopologically(MakeGraph(4, {{0, 3}, {1, 2}}));
   ASSERT_TRUE(sorted) << sorted.error().message;
   for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(sorted->operations[static_cast<std::size_t>(i)].option_set, i);
+    EXPECT_EQ(sorted->instructions[static_cast<std::size_t>(i)].option_set, i);
   }
 }
 
@@ -65,8 +65,8 @@ TEST(SortTopologically, NamesTheCycleAndNothingElse) {
   EXPECT_EQ(sorted.error().message.find("\"e\""), std::string::npos);
   EXPECT_THAT(sorted.error().message, HasSubstr("\"b\" -> \"c\" -> \"d\""));
   EXPECT_EQ(SortTopologically(MakeGraph(1, {{0, 0}})).error().message,
-            "work.json: operations wait for each other: \"a\" -> \"a\" (remove one of these "
-            "dependencies; operations on one resource also wait for those before them)");
+            "work.json: instructions wait for each other: \"a\" -> \"a\" (remove one of these "
+            "dependencies; instructions on one resource also wait for those before them)");
 }
 
 TEST(SortTopologically, ALongCycleStillFitsOnALine) {
@@ -80,20 +80,20 @@ TEST(SortTopologically, RandomGraphs) {
   std::mt19937 random(1);
   auto below = [&](int end) { return std::uniform_int_distribution<int>(0, end - 1)(random); };
   for (int round = 0; round < 2000; ++round) {
-    const int operations = 1 + below(12);
-    std::vector<int> hidden_order(static_cast<std::size_t>(operations));
+    const int instructions = 1 + below(12);
+    std::vector<int> hidden_order(static_cast<std::size_t>(instructions));
     std::iota(hidden_order.begin(), hidden_order.end(), 0);
     std::shuffle(hidden_order.begin(), hidden_order.end(), random);
     std::vector<Dependency> dependencies;
-    for (int i = 0; i < 2 * operations; ++i) {
-      const int from = below(operations);
-      const int to = below(operations);
+    for (int i = 0; i < 2 * instructions; ++i) {
+      const int from = below(instructions);
+      const int to = below(instructions);
       if (from < to) {
         dependencies.push_back({hidden_order[static_cast<std::size_t>(from)],
                                 hidden_order[static_cast<std::size_t>(to)]});
       }
     }
-    const auto sorted = SortTopologically(MakeGraph(operations, dependencies));
+    const auto sorted = SortTopologically(MakeGraph(instructions, dependencies));
     ASSERT_TRUE(sorted) << sorted.error().message;
     for (const Dependency& dependency : sorted->dependencies) {
       ASSERT_LT(dependency.from, dependency.to);
@@ -101,15 +101,15 @@ TEST(SortTopologically, RandomGraphs) {
     // A way back from the last to the first closes a cycle exactly if there is a way there.
     if (!dependencies.empty()) {
       dependencies.push_back({dependencies[0].to, dependencies[0].from});
-      EXPECT_FALSE(SortTopologically(MakeGraph(operations, dependencies)));
+      EXPECT_FALSE(SortTopologically(MakeGraph(instructions, dependencies)));
     }
   }
 }
 
 //   a -> b: as long as the planner's range, and a delay beyond it.
-TEST(CheckDurations, CountsOperationsAtTheirSlowestAndDelays) {
+TEST(CheckDurations, CountsInstructionsAtTheirSlowestAndDelays) {
   constexpr Nanoseconds kMost = std::numeric_limits<Nanoseconds>::max() / 8;
-  OperationGraph graph = MakeGraph(2, {{0, 1, 0}});
+  InstructionGraph graph = MakeGraph(2, {{0, 1, 0}});
   graph.option_sets[0].options = {{1400, {}, 1, 1, 1}, {1000, {}, kMost - 1, 1, 1}};
   graph.option_sets[1].options = {{1400, {}, 1, 1, 1}};
   EXPECT_TRUE(CheckDurations(graph));

@@ -2,7 +2,7 @@
 //
 // Level-triggered: whatever happens to the directory (a tune or verify that takes it for a while, a
 // node process that is started anew), what was wanted last is given as soon as it can be. Where the
-// directory stands is read from it: orders say which of the server's they are (Orders::server), so
+// directory stands is read from it: assignment say which of the server's they are (Assignment::server), so
 // nothing else has to be kept. Those that a `perseus verify` puts back keep saying so.
 //
 // Plan files that are of no use any more are deleted, of those that the server named.
@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/runtime/protocol/orders.h"
+#include "perseus/runtime/protocol/assignment.h"
 #include "perseus/cluster/node/messages.h"
 #include "perseus/cluster/node/rank_follower.h"
 
@@ -33,29 +33,29 @@ namespace perseus::node {
 // "plans/p-0123456789abcdef.json"
 std::string PlanPath(std::string_view id);
 // What ranks are to read; from the step that the server names.
-protocol::Orders OrdersOf(const JobOrders& orders);
-// From which step on orders can be given that are to hold from `wanted` on: all ranks have to read
+protocol::Assignment AssignmentOf(const JobAssignment& assignment);
+// From which step on assignment can be given that are to hold from `wanted` on: all ranks have to read
 // them before their first step of these.
 std::int64_t FromStep(std::int64_t wanted, const JobProgress& progress);
 
 // ---- A directory ----
 
-class OrdersKeeper {
+class AssignmentSync {
  public:
-  explicit OrdersKeeper(std::filesystem::path job_directory);
+  explicit AssignmentSync(std::filesystem::path job_directory);
 
-  // Reads what anybody ordered since. Fails for orders that cannot be read (they are read again
+  // Reads what anybody ordered since. Fails for assignment that cannot be read (they are read again
   // once they change).
   Result<void> Look();
 
   // Passes over what is older than what is wanted already. The same version may come again with
   // plans of more pipelines, for ranks that came later.
-  void Want(const JobOrders& orders);
+  void Want(const JobAssignment& assignment);
   // The job has ended: what is in force of the server's is taken back.
   void WantNothing();
-  // Orders that are in force from a later step on hold at once.
+  // Assignment that are in force from a later step on hold at once.
   void BeginAnew() { has_begun_anew_ = true; }
-  // Those here, by pipeline: what a plan's file has to tell of. A rank may come after orders were
+  // Those here, by pipeline: what a plan's file has to tell of. A rank may come after assignment were
   // given with a file that was cut for the others; they are then given once more.
   void SetRanks(std::map<int, std::set<int>> ranks);
 
@@ -73,19 +73,19 @@ class OrdersKeeper {
 
   // Whether Give has anything to do.
   bool HasToGive() const;
-  // Gives what is wanted. Fails (kSystem) while somebody else gives this job its orders, or if the
+  // Gives what is wanted. Fails (kSystem) while somebody else gives this job its assignment, or if the
   // directory cannot be written: to be tried again.
   Result<void> Give(const JobProgress& progress);
 
-  // Of the server's orders: what lies in the directory, whether hidden by temporary ones or not.
+  // Of the server's assignment: what lies in the directory, whether hidden by temporary ones or not.
   std::optional<protocol::ServerOrigin> in_force() const;
-  // Of the server's, by the version of orders.json; 0: none of its, or not known any more.
+  // Of the server's, by the version of assignment.json; 0: none of its, or not known any more.
   std::int64_t ServerVersionOf(std::int64_t version) const;
-  // Of orders wanted or in force, whichever is newer.
+  // Of assignment wanted or in force, whichever is newer.
   std::optional<protocol::ServerOrigin> newest() const;
 
  private:
-  void Remember(const std::optional<protocol::Orders>& orders);
+  void Remember(const std::optional<protocol::Assignment>& assignment);
   bool IsWantedInForce() const;
   bool HasPlansWanted() const;
   std::set<int> RanksThatFollow(const std::string& id) const;
@@ -93,8 +93,8 @@ class OrdersKeeper {
 
   std::filesystem::path job_directory_;
   std::optional<struct stat> seen_;
-  std::optional<protocol::Orders> lasting_;      // In the directory.
-  std::optional<protocol::Orders> wanted_;       // Of the server; from_step as it named it.
+  std::optional<protocol::Assignment> lasting_;      // In the directory.
+  std::optional<protocol::Assignment> wanted_;       // Of the server; from_step as it named it.
   std::vector<std::string> upcoming_;  // Ids of plans, as the server named them with these.
   bool is_nothing_wanted_ = false;
   bool has_begun_anew_ = false;
@@ -103,7 +103,7 @@ class OrdersKeeper {
   // Of plans in the directory, as far as they were looked up: the ranks that a file was cut for;
   // nothing: it is whole.
   mutable std::map<std::string, std::optional<std::set<int>>> cut_for_;
-  std::map<std::int64_t, protocol::ServerOrigin> origins_;  // By the version of orders.json.
+  std::map<std::int64_t, protocol::ServerOrigin> origins_;  // By the version of assignment.json.
 };
 
 }  // namespace perseus::node

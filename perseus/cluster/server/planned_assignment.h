@@ -1,4 +1,4 @@
-// What planning orders of a job's ranks, as the store keeps it: a version of the job's orders.
+// What planning assignment of a job's ranks, as the store keeps it: a version of the job's assignment.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace perseus::server {
 
-struct PlannedOrders {
+struct PlannedAssignment {
   struct Share {
     std::string plan;     // Id.
     double time_s = 0;    // Of its iteration, as planned.
@@ -31,21 +31,21 @@ struct PlannedOrders {
   bool is_refined = false;
 
   // Whether a rank would do the same.
-  bool SameFor(const PlannedOrders& other) const {
+  bool SameFor(const PlannedAssignment& other) const {
     return pipelines == other.pipelines && upcoming == other.upcoming;
   }
 };
-std::string FormatPlannedOrders(const PlannedOrders& orders);
-Result<PlannedOrders> ParsePlannedOrders(std::string_view text);
+std::string FormatPlannedAssignment(const PlannedAssignment& assignment);
+Result<PlannedAssignment> ParsePlannedAssignment(std::string_view text);
 
 // The step from which all ranks can follow what is ordered at `now`: news takes `lead_s` to be
 // there, and steps pass meanwhile. 0 where no step was ever reported.
 std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, store::Milliseconds now, double lead_s);
 
-// The orders, in force from where `job` is now: planning took its time. Steps take the least of
-// what they were measured to take and what these orders and those in force say.
-std::string WithFirstStep(const PlannedOrders& orders, const store::JobRecord& job,
-                          const std::optional<PlannedOrders>& in_force, store::Milliseconds now,
+// The assignment, in force from where `job` is now: planning took its time. Steps take the least of
+// what they were measured to take and what these assignment and those in force say.
+std::string WithFirstStep(const PlannedAssignment& assignment, const store::JobRecord& job,
+                          const std::optional<PlannedAssignment>& in_force, store::Milliseconds now,
                           double lead_s);
 
 }  // namespace perseus::server

@@ -1,4 +1,4 @@
-#include "perseus/cluster/node/orders_keeper.h"
+#include "perseus/cluster/node/assignment_sync.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
 #include "tests/support/temporary_directory.h"
 #include "perseus/cluster/node/tiny_plan.h"
 
@@ -19,19 +19,19 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr const char* kOrdersKeeperPlanA = "p-00000000000000aa";
-constexpr const char* kOrdersKeeperPlanB = "p-00000000000000bb";
+constexpr const char* kAssignmentSyncPlanA = "p-00000000000000aa";
+constexpr const char* kAssignmentSyncPlanB = "p-00000000000000bb";
 
-JobOrders Version(std::int64_t version) { return {"j-1", "run", version, 120, {{0, kOrdersKeeperPlanA}}, ""}; }
+JobAssignment Version(std::int64_t version) { return {"j-1", "run", version, 120, {{0, kAssignmentSyncPlanA}}, ""}; }
 
-TEST(OrdersOfAJob, NameEachPipelinesPlan) {
-  const protocol::Orders orders =
-      OrdersOf({"j-1", "run", 7, 120, {{0, kOrdersKeeperPlanA}, {1, kOrdersKeeperPlanB}}, "straggler 1: 1.25"});
-  EXPECT_EQ(orders.PlanOf(0), "plans/p-00000000000000aa.json");
-  EXPECT_EQ(orders.PlanOf(1), "plans/p-00000000000000bb.json");
-  EXPECT_EQ(orders.PlanOf(2), "");
-  EXPECT_EQ(orders.server, (protocol::ServerOrigin{"j-1", 7}));
-  EXPECT_TRUE(orders.record);
+TEST(AssignmentOfAJob, NameEachPipelinesPlan) {
+  const protocol::Assignment assignment =
+      AssignmentOf({"j-1", "run", 7, 120, {{0, kAssignmentSyncPlanA}, {1, kAssignmentSyncPlanB}}, "straggler 1: 1.25"});
+  EXPECT_EQ(assignment.PlanOf(0), "plans/p-00000000000000aa.json");
+  EXPECT_EQ(assignment.PlanOf(1), "plans/p-00000000000000bb.json");
+  EXPECT_EQ(assignment.PlanOf(2), "");
+  EXPECT_EQ(assignment.server, (protocol::ServerOrigin{"j-1", 7}));
+  EXPECT_TRUE(assignment.record);
 }
 
 TEST(FromStep, IsTheServersUnlessThatHasBegun) {
@@ -46,7 +46,7 @@ TEST(FromStep, IsTheServersUnlessThatHasBegun) {
   EXPECT_EQ(FromStep(50, {100, std::nullopt}), 103);
 }
 
-class OrdersKeeperTest : public testing::Test {
+class AssignmentSyncTest : public testing::Test {
  protected:
   void Look() {
     const auto looked = keeper_.Look();
@@ -63,18 +63,18 @@ class OrdersKeeperTest : public testing::Test {
     EXPECT_TRUE(given) << given.error().message;
     return true;
   }
-  protocol::Orders InForce() const { return **protocol::ReadOrders(directory_.path()); }
+  protocol::Assignment InForce() const { return **protocol::ReadAssignment(directory_.path()); }
 
   TemporaryDirectory directory_;
-  OrdersKeeper keeper_{directory_.path()};
+  AssignmentSync keeper_{directory_.path()};
 };
 
-TEST_F(OrdersKeeperTest, GivesWhatIsWantedOnce) {
+TEST_F(AssignmentSyncTest, GivesWhatIsWantedOnce) {
   EXPECT_FALSE(Give());
   keeper_.Want(Version(7));
-  EXPECT_THAT(keeper_.MissingPlans(), ElementsAre(kOrdersKeeperPlanA));
+  EXPECT_THAT(keeper_.MissingPlans(), ElementsAre(kAssignmentSyncPlanA));
   EXPECT_TRUE(Give());
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kOrdersKeeperPlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kAssignmentSyncPlanA));
   EXPECT_EQ(InForce().from_step, 120);
   EXPECT_EQ(keeper_.in_force(), (protocol::ServerOrigin{"j-1", 7}));
   EXPECT_EQ(keeper_.ServerVersionOf(InForce().version), 7);
@@ -82,7 +82,7 @@ TEST_F(OrdersKeeperTest, GivesWhatIsWantedOnce) {
   keeper_.Want(Version(7));
   keeper_.Want(Version(6));
   EXPECT_FALSE(Give());
-  JobOrders none = Version(8);
+  JobAssignment none = Version(8);
   none.plans.clear();
   keeper_.Want(none);
   EXPECT_TRUE(Give());
@@ -90,36 +90,36 @@ TEST_F(OrdersKeeperTest, GivesWhatIsWantedOnce) {
   EXPECT_FALSE(InForce().own);
 }
 
-TEST_F(OrdersKeeperTest, TheSameOrdersComeAgainForRanksOfAnotherPipeline) {
+TEST_F(AssignmentSyncTest, TheSameAssignmentComeAgainForRanksOfAnotherPipeline) {
   keeper_.SetRanks({{0, {0}}});
   keeper_.Want(Version(7));
   EXPECT_TRUE(Give());
   EXPECT_TRUE(keeper_.NamesPlansOfAll());
   keeper_.SetRanks({{0, {0}}, {1, {0}}});
   EXPECT_FALSE(keeper_.NamesPlansOfAll());
-  JobOrders both = Version(7);
-  both.plans[1] = kOrdersKeeperPlanB;
+  JobAssignment both = Version(7);
+  both.plans[1] = kAssignmentSyncPlanB;
   keeper_.Want(both);
   EXPECT_TRUE(keeper_.NamesPlansOfAll());
-  EXPECT_THAT(keeper_.MissingPlans(), ElementsAre(kOrdersKeeperPlanB));
+  EXPECT_THAT(keeper_.MissingPlans(), ElementsAre(kAssignmentSyncPlanB));
   EXPECT_TRUE(Give());
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kOrdersKeeperPlanA));
-  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kOrdersKeeperPlanB));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kAssignmentSyncPlanA));
+  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kAssignmentSyncPlanB));
   keeper_.Want(Version(7));
   EXPECT_FALSE(Give()) << "fewer change nothing";
 }
 
-TEST_F(OrdersKeeperTest, WhatIsNoPlanIsNotKept) {
-  const auto kept = keeper_.KeepPlan(kOrdersKeeperPlanA, "<html>");
+TEST_F(AssignmentSyncTest, WhatIsNoPlanIsNotKept) {
+  const auto kept = keeper_.KeepPlan(kAssignmentSyncPlanA, "<html>");
   ASSERT_FALSE(kept);
-  EXPECT_THAT(kept.error().message, HasSubstr(kOrdersKeeperPlanA));
-  EXPECT_FALSE(keeper_.HasPlan(kOrdersKeeperPlanA));
+  EXPECT_THAT(kept.error().message, HasSubstr(kAssignmentSyncPlanA));
+  EXPECT_FALSE(keeper_.HasPlan(kAssignmentSyncPlanA));
 }
 
-TEST_F(OrdersKeeperTest, ANewProcessKnowsWhatTheDirectoryHas) {
+TEST_F(AssignmentSyncTest, ANewProcessKnowsWhatTheDirectoryHas) {
   keeper_.Want(Version(7));
   Give();
-  OrdersKeeper next(directory_.path());
+  AssignmentSync next(directory_.path());
   ASSERT_TRUE(next.Look());
   EXPECT_EQ(next.newest(), (protocol::ServerOrigin{"j-1", 7}));
   EXPECT_EQ(next.ServerVersionOf(InForce().version), 7);
@@ -129,12 +129,12 @@ TEST_F(OrdersKeeperTest, ANewProcessKnowsWhatTheDirectoryHas) {
   EXPECT_TRUE(next.HasToGive());
 }
 
-TEST_F(OrdersKeeperTest, WaitsForAVerificationAndKnowsWhatItPutsBack) {
+TEST_F(AssignmentSyncTest, WaitsForAVerificationAndKnowsWhatItPutsBack) {
   keeper_.Want(Version(7));
   Give();
   {
-    auto verification = protocol::OrdersDesk::Open(directory_.path());
-    protocol::Orders baseline;
+    auto verification = protocol::AssignmentWriter::Open(directory_.path());
+    protocol::Assignment baseline;
     baseline.until_step = 200;
     ASSERT_TRUE(verification->Give(baseline, 150));
     Look();
@@ -144,7 +144,7 @@ TEST_F(OrdersKeeperTest, WaitsForAVerificationAndKnowsWhatItPutsBack) {
     keeper_.Want(Version(8));
     const auto given = keeper_.Give({});
     ASSERT_FALSE(given);
-    EXPECT_THAT(given.error().message, HasSubstr("another perseus gives this job its orders"));
+    EXPECT_THAT(given.error().message, HasSubstr("another perseus gives this job its assignment"));
     ASSERT_TRUE(verification->GiveBack());
   }
   Look();
@@ -154,22 +154,22 @@ TEST_F(OrdersKeeperTest, WaitsForAVerificationAndKnowsWhatItPutsBack) {
   EXPECT_EQ(InForce().from_step, 303);
 }
 
-TEST_F(OrdersKeeperTest, TheServersOrdersComeBackAfterATune) {
+TEST_F(AssignmentSyncTest, TheServersAssignmentComeBackAfterATune) {
   keeper_.Want(Version(7));
   Give();
   {
-    auto tune = protocol::OrdersDesk::Open(directory_.path());
-    protocol::Orders plan;
+    auto tune = protocol::AssignmentWriter::Open(directory_.path());
+    protocol::Assignment plan;
     plan.plan = "plans/tuned.json";
     ASSERT_TRUE(tune->Give(plan, 0));
   }
   EXPECT_TRUE(Give());
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kOrdersKeeperPlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kAssignmentSyncPlanA));
 }
 
-TEST_F(OrdersKeeperTest, AJobThatBeginsAnewFollowsFromItsFirstStepOn) {
+TEST_F(AssignmentSyncTest, AJobThatBeginsAnewFollowsFromItsFirstStepOn) {
   keeper_.Want(Version(7));
-  keeper_.BeginAnew();  // Before it had any orders: those of the server count.
+  keeper_.BeginAnew();  // Before it had any assignment: those of the server count.
   EXPECT_TRUE(Give());
   EXPECT_EQ(InForce().from_step, 120);
   EXPECT_FALSE(Give());
@@ -181,7 +181,7 @@ TEST_F(OrdersKeeperTest, AJobThatBeginsAnewFollowsFromItsFirstStepOn) {
   EXPECT_FALSE(Give());
 }
 
-TEST_F(OrdersKeeperTest, AJobThatEndedHasNoneOfTheServersOrders) {
+TEST_F(AssignmentSyncTest, AJobThatEndedHasNoneOfTheServersAssignment) {
   keeper_.Want(Version(7));
   Give();
   keeper_.WantNothing();
@@ -190,23 +190,23 @@ TEST_F(OrdersKeeperTest, AJobThatEndedHasNoneOfTheServersOrders) {
   EXPECT_FALSE(keeper_.in_force());
   EXPECT_FALSE(Give());
   // Another job in the same directory, whose versions count from 1.
-  JobOrders other = Version(1);
+  JobAssignment other = Version(1);
   other.job = "j-2";
   keeper_.Want(other);
   EXPECT_TRUE(Give());
   EXPECT_EQ(keeper_.in_force(), (protocol::ServerOrigin{"j-2", 1}));
 }
 
-TEST_F(OrdersKeeperTest, PlansThatNobodyNeedsAnyMoreAreDeleted) {
+TEST_F(AssignmentSyncTest, PlansThatNobodyNeedsAnyMoreAreDeleted) {
   const auto plan = [](int i) { return fmt::format("p-{:016x}", i); };
   const auto is_there = [&](const std::string& id) {
     return std::filesystem::exists(directory_ / PlanPath(id));
   };
   const auto order = [&](int version, const std::string& id) {
-    JobOrders orders = Version(version);
-    orders.plans = {{0, id}};
-    orders.upcoming = {plan(100)};
-    keeper_.Want(orders);
+    JobAssignment assignment = Version(version);
+    assignment.plans = {{0, id}};
+    assignment.upcoming = {plan(100)};
+    keeper_.Want(assignment);
     EXPECT_TRUE(Give());
   };
   order(1, plan(1));
@@ -226,25 +226,25 @@ TEST_F(OrdersKeeperTest, PlansThatNobodyNeedsAnyMoreAreDeleted) {
   EXPECT_TRUE(is_there(plan(3)));
   EXPECT_FALSE(is_there(plan(2)));
   // What was deleted is wanted again.
-  JobOrders again = Version(4);
+  JobAssignment again = Version(4);
   again.plans = {{0, plan(1)}};
   keeper_.Want(again);
   EXPECT_THAT(keeper_.MissingPlans(), ElementsAre(plan(1)));
 }
 
-TEST_F(OrdersKeeperTest, OrdersOfOthersAreLeftAloneWhereTheJobEnds) {
-  protocol::Orders plan;
+TEST_F(AssignmentSyncTest, AssignmentOfOthersAreLeftAloneWhereTheJobEnds) {
+  protocol::Assignment plan;
   plan.plan = "plans/tuned.json";
-  ASSERT_TRUE(protocol::WriteOrders(directory_.path(), plan));
+  ASSERT_TRUE(protocol::WriteAssignment(directory_.path(), plan));
   keeper_.WantNothing();
   EXPECT_FALSE(Give());
 }
 
-TEST_F(OrdersKeeperTest, VersionsOfAnEarlierJobAreNoneOfThisOne) {
+TEST_F(AssignmentSyncTest, VersionsOfAnEarlierJobAreNoneOfThisOne) {
   keeper_.Want(Version(7));
   Give();
   const std::int64_t before = InForce().version;
-  JobOrders other = Version(1);
+  JobAssignment other = Version(1);
   other.job = "j-2";
   keeper_.Want(other);
   EXPECT_EQ(keeper_.ServerVersionOf(before), 0);

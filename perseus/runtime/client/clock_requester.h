@@ -30,9 +30,9 @@ struct ClockAsk {
   int frequency_mhz = 0;
 };
 
-class ClockAsker {
+class ClockRequester {
  public:
-  ClockAsker() : asks_(kAsks) {}
+  ClockRequester() : asks_(kAsks) {}
 
   // ---- Any thread ----
 

@@ -1,5 +1,5 @@
 // Asking for clocks, over a real channel.
-#include "perseus/runtime/client/clock_asker.h"
+#include "perseus/runtime/client/clock_requester.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,9 +13,9 @@
 namespace perseus::client {
 namespace {
 
-class ClockAskerTest : public testing::Test {
+class ClockRequesterTest : public testing::Test {
  protected:
-  ClockAskerTest() : channel_(*protocol::ClockChannel::Create(1)) { asker_.UseLease(MakeLease()); }
+  ClockRequesterTest() : channel_(*protocol::ClockChannel::Create(1)) { asker_.UseLease(MakeLease()); }
 
   std::unique_ptr<Lease> MakeLease() {
     std::vector<FileDescriptor> passed;
@@ -28,10 +28,10 @@ class ClockAskerTest : public testing::Test {
   int Latest() const { return channel_.Latest(0).sm_clock_mhz; }
 
   protocol::ClockChannel channel_;
-  ClockAsker asker_;
+  ClockRequester asker_;
 };
 
-TEST_F(ClockAskerTest, AsksOnlyForWhatIsNotAskedForYet) {
+TEST_F(ClockRequesterTest, AsksOnlyForWhatIsNotAskedForYet) {
   EXPECT_TRUE(asker_.TryAsk(0, MonotonicNow()));
   EXPECT_EQ(asker_.requests(), 0U);
   EXPECT_TRUE(asker_.TryAsk(900, MonotonicNow()));
@@ -43,7 +43,7 @@ TEST_F(ClockAskerTest, AsksOnlyForWhatIsNotAskedForYet) {
   EXPECT_EQ(Latest(), 0);
 }
 
-TEST_F(ClockAskerTest, TakesTheNearestFasterClock) {
+TEST_F(ClockRequesterTest, TakesTheNearestFasterClock) {
   asker_.TryAsk(901, MonotonicNow());
   EXPECT_EQ(Latest(), 1005);
   EXPECT_EQ(asker_.published_mhz(), 1005);
@@ -54,7 +54,7 @@ TEST_F(ClockAskerTest, TakesTheNearestFasterClock) {
   EXPECT_EQ(Latest(), 1410);
 }
 
-TEST_F(ClockAskerTest, RecordsWhatWasAsked) {
+TEST_F(ClockRequesterTest, RecordsWhatWasAsked) {
   asker_.TryAsk(900, MonotonicNow());
   asker_.TryAsk(1410, MonotonicNow());
   const auto first = asker_.asks().Pop();
@@ -65,7 +65,7 @@ TEST_F(ClockAskerTest, RecordsWhatWasAsked) {
   EXPECT_FALSE(asker_.asks().Pop());
 }
 
-TEST_F(ClockAskerTest, WithoutALeaseNothingIsAsked) {
+TEST_F(ClockRequesterTest, WithoutALeaseNothingIsAsked) {
   asker_.TryAsk(900, MonotonicNow());
   EXPECT_NE(asker_.UseLease(nullptr), nullptr);
   EXPECT_FALSE(asker_.may_set_clocks());
@@ -78,7 +78,7 @@ TEST_F(ClockAskerTest, WithoutALeaseNothingIsAsked) {
   EXPECT_EQ(asker_.requests(), 2U);
 }
 
-TEST_F(ClockAskerTest, RestsOnlyWhileNobodyTrains) {
+TEST_F(ClockRequesterTest, RestsOnlyWhileNobodyTrains) {
   std::atomic<bool> is_in_step = true;
   asker_.TryAsk(900, MonotonicNow());
   asker_.Rest(is_in_step, MonotonicNow());
@@ -94,7 +94,7 @@ TEST_F(ClockAskerTest, RestsOnlyWhileNobodyTrains) {
 
 // Three threads ask at a time, and the lease comes and goes: the thread sanitizer looks on, and no
 // request is a mixture.
-TEST_F(ClockAskerTest, ManyMayAskAtATime) {
+TEST_F(ClockRequesterTest, ManyMayAskAtATime) {
   std::atomic<bool> is_over = false;
   const auto ask = [&](int clock) {
     while (!is_over) {

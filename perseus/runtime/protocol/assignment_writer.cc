@@ -1,4 +1,4 @@
-#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,9 +17,9 @@
 
 namespace perseus::protocol {
 
-std::int64_t StepsAhead(double orders_take_s, double step_time_s) {
+std::int64_t StepsAhead(double assignment_delay_s, double step_time_s) {
   // The step that runs is not over yet.
-  return 2 + static_cast<std::int64_t>(std::ceil(orders_take_s / step_time_s));
+  return 2 + static_cast<std::int64_t>(std::ceil(assignment_delay_s / step_time_s));
 }
 
 namespace {
@@ -27,13 +27,13 @@ namespace {
 // Where locks cannot be had (some network file systems), null.
 Result<std::shared_ptr<const int>> Lock(const std::filesystem::path& job_directory) {
   const std::filesystem::path path = job_directory / "coordinator.lock";
-  // Orders may be given before the first rank makes the directory.
+  // Assignment may be given before the first rank makes the directory.
   std::error_code error;
   std::filesystem::create_directories(job_directory, error);
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) {
     return FailAs(ErrorKind::kSystem,
-                  "{}: cannot be opened: {} (who writes orders needs to write there)",
+                  "{}: cannot be opened: {} (who writes assignment needs to write there)",
                   path.string(), std::strerror(errno));
   }
   // Whatever the umask: a node and those whose jobs run there are different users. Only its maker
@@ -47,21 +47,21 @@ Result<std::shared_ptr<const int>> Lock(const std::filesystem::path& job_directo
   if (errno != EWOULDBLOCK) return std::shared_ptr<const int>();
   return FailAs(
       ErrorKind::kSystem,
-      "{}: another perseus gives this job its orders (wait for its tune or verify, or end "
+      "{}: another perseus gives this job its assignment (wait for its tune or verify, or end "
       "it: it gives back what was in force before)",
       path.string());
 }
 
 }  // namespace
 
-Result<OrdersDesk> OrdersDesk::Open(const std::filesystem::path& job_directory) {
+Result<AssignmentWriter> AssignmentWriter::Open(const std::filesystem::path& job_directory) {
   auto lock = Lock(job_directory);
   if (!lock) return Fail(lock);
-  const auto now = ReadOrders(job_directory);
+  const auto now = ReadAssignment(job_directory);
   if (!now) return Fail(now);
-  const auto kept = ReadOrdersBefore(job_directory);
+  const auto kept = ReadAssignmentBefore(job_directory);
   if (!kept) return Fail(kept);
-  OrdersDesk desk(job_directory);
+  AssignmentWriter desk(job_directory);
   desk.lock_ = *std::move(lock);
   desk.before_.own = true;
   desk.is_kept_ = kept->has_value();
@@ -75,27 +75,27 @@ Result<OrdersDesk> OrdersDesk::Open(const std::filesystem::path& job_directory) 
   return desk;
 }
 
-Result<std::int64_t> OrdersDesk::Give(Orders orders, std::int64_t from_step) {
-  orders.version = version_ + 1;
-  orders.from_step = from_step;
-  if (orders.until_step && !is_kept_) {
-    const auto kept = WriteFileAtomically(OrdersBeforePath(job_directory_), FormatOrders(before_));
+Result<std::int64_t> AssignmentWriter::Give(Assignment assignment, std::int64_t from_step) {
+  assignment.version = version_ + 1;
+  assignment.from_step = from_step;
+  if (assignment.until_step && !is_kept_) {
+    const auto kept = WriteFileAtomically(AssignmentBeforePath(job_directory_), FormatAssignment(before_));
     if (!kept) return Fail(kept);
     is_kept_ = true;
   }
-  if (auto written = WriteOrders(job_directory_, orders); !written) return Fail(written);
+  if (auto written = WriteAssignment(job_directory_, assignment); !written) return Fail(written);
   ++version_;
-  if (!orders.until_step && is_kept_) {
+  if (!assignment.until_step && is_kept_) {
     std::error_code error;
-    std::filesystem::remove(OrdersBeforePath(job_directory_), error);
+    std::filesystem::remove(AssignmentBeforePath(job_directory_), error);
     is_kept_ = static_cast<bool>(error);
   }
   return version_;
 }
 
-Result<std::int64_t> OrdersDesk::GiveBack() { return Give(before_, 0); }
+Result<std::int64_t> AssignmentWriter::GiveBack() { return Give(before_, 0); }
 
-Result<std::string> OrdersDesk::AddPlan(const std::string& name, const std::string& plan) const {
+Result<std::string> AssignmentWriter::AddPlan(const std::string& name, const std::string& plan) const {
   const std::string path = fmt::format("plans/{}.json", name);
   if (auto written = WriteFileAtomically(job_directory_ / path, plan); !written) {
     return Fail(written);

@@ -16,18 +16,18 @@
 
 namespace perseus::schedule {
 
-// The ways to run an operation; operations that are alike (the same stage and kind for every
+// The ways to run an instruction; instructions that are alike (the same stage and kind for every
 // microbatch) share one.
 struct OptionSet {
   std::string name;  // For messages and tables: "stage 3 forward", "stage 3 chunk 1 backward".
-  InstructionKind kind = InstructionKind::kOperation;
+  InstructionKind kind = InstructionKind::kGeneric;
   int stage = 0;  // As the profile counts: the rank along the pipeline.
   int chunk = 0;
   std::vector<profile::Option> options;  // As measured, energies multiplied by gpus_per_stage.
   int baseline = 0;             // The option at maximum frequency (of those, the fastest).
 };
 
-struct Operation {
+struct InstructionNode {
   int option_set = 0;
   int rank = 0;
   int microbatch = -1;  // -1 where it belongs to none (all-reduce, optimizer).
@@ -40,23 +40,23 @@ struct Dependency {
   Nanoseconds delay = 0;
 };
 
-struct OperationGraph {
+struct InstructionGraph {
   std::string name;
   std::vector<std::string> other_knob_names;
   std::vector<OptionSet> option_sets;
-  std::vector<Operation> operations;          // In a topological order.
+  std::vector<InstructionNode> instructions;          // In a topological order.
   std::vector<Dependency> dependencies;       // Those between neighbours on a rank included.
-  std::vector<std::vector<int>> rank_orders;  // [rank][position] -> operation.
+  std::vector<std::vector<int>> rank_orders;  // [rank][position] -> instruction.
   std::vector<std::string> rank_names;        // "rank 0", or the resource's name from a JSON file.
 
-  const OptionSet& options_of(int operation) const {
+  const OptionSet& options_of(int instruction) const {
     return option_sets[static_cast<std::size_t>(
-        operations[static_cast<std::size_t>(operation)].option_set)];
+        instructions[static_cast<std::size_t>(instruction)].option_set)];
   }
 };
 
-// Operations that take the same time at any clock.
-struct FixedOperations {
+// Instructions that take the same time at any clock.
+struct FixedInstructions {
   struct Cost {
     Nanoseconds time = 0;
     double energy_j = -1;  // Of one GPU; negative: it draws the blocking power meanwhile.
@@ -68,52 +68,52 @@ struct FixedOperations {
 };
 
 struct PipelineModel {
-  FixedOperations fixed;
+  FixedInstructions fixed;
   double blocking_power_w = 0;  // Of one GPU.
   int gpus_per_stage = 1;       // GPUs that work on a stage in step (tensor parallel).
 };
 
 // Lays `schedule` out over `profile`. Adds every data dependency (forward s-1 -> s, backward
 // s+1 -> s, forward -> backward, recompute -> backward, dgrad -> wgrad). Fails (kInput) if the
-// profile lacks an instruction of the schedule, an action is missing or stands twice, or the order
+// profile lacks an instruction of the schedule, an instruction is missing or stands twice, or the order
 // would deadlock; the message names the instructions.
 //
 // The profile's (stage, chunk) is where a schedule's stage lives: (rank_of_stage, chunk_of_stage).
 // So the profile has as many stages as the schedule has ranks, and as many chunks as a rank has.
 // A dependency within a rank that its order implies already is left out.
-Result<OperationGraph> BuildOperationGraph(const Schedule& schedule, const profile::Profile& profile,
+Result<InstructionGraph> BuildInstructionGraph(const Schedule& schedule, const profile::Profile& profile,
                                            const PipelineModel& model);
 
 // A general graph (docs/formats.md):
-//   {"operations": [{"name": "a", "resource": "gpu0",
+//   {"instructions": [{"name": "a", "resource": "gpu0",
 //                    "options": [{"frequency": 1410, "time": 0.05, "energy": 23.8}, ...]}, ...],
 //    "dependencies": [{"from": "a", "to": "b", "delay": 0.001}, ...],
 //    "blocking_power": 83.64}
-// `resource` may be absent unless there is a blocking power (then the operation has one of its own,
-// and blocks nobody). Operations on one resource run in the order of the file. `frequency` (MHz)
+// `resource` may be absent unless there is a blocking power (then the instruction has one of its own,
+// and blocks nobody). Instructions on one resource run in the order of the file. `frequency` (MHz)
 // may be absent where there is but one option. Times in s, energies in J, power in W;
 // `dependencies`, `delay` and `blocking_power` may be absent. Unknown keys are errors.
 //
 // `blocking_power_w`, where given, takes the place of the file's, and asks for resources likewise.
 struct GraphFile {
-  OperationGraph graph;
+  InstructionGraph graph;
   double blocking_power_w = 0;  // That which holds: the one given, or else the file's, or else 0.
 };
-Result<GraphFile> ParseOperationGraph(std::string_view json, std::string_view name,
+Result<GraphFile> ParseInstructionGraph(std::string_view json, std::string_view name,
                                       std::optional<double> blocking_power_w = {});
 
-// Sorts `graph.operations` topologically, renumbering everything that refers to them. Fails with
+// Sorts `graph.instructions` topologically, renumbering everything that refers to them. Fails with
 // the cycle, by name, if there is one.
-Result<OperationGraph> SortTopologically(OperationGraph graph);
+Result<InstructionGraph> SortTopologically(InstructionGraph graph);
 
 // Fails (kInput) if everything at its slowest, one after the other, takes longer than the eighth of
 // 64 bits of nanoseconds that the planner computes in (36 years). Both readers above check it.
-Result<void> CheckDurations(const OperationGraph& graph);
+Result<void> CheckDurations(const InstructionGraph& graph);
 
-// The option of each operation at maximum frequency: what the hardware does without a plan.
-std::vector<int> BaselineOptions(const OperationGraph& graph);
+// The option of each instruction at maximum frequency: what the hardware does without a plan.
+std::vector<int> BaselineOptions(const InstructionGraph& graph);
 
 // "forward of microbatch 3 on rank 2", for messages.
-std::string Describe(const OperationGraph& graph, int operation);
+std::string Describe(const InstructionGraph& graph, int instruction);
 
 }  // namespace perseus::schedule

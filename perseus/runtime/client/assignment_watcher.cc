@@ -1,4 +1,4 @@
-#include "perseus/runtime/client/orders_watch.h"
+#include "perseus/runtime/client/assignment_watcher.h"
 
 #include <utility>
 
@@ -12,15 +12,15 @@ bool IsSame(const struct stat& a, const struct stat& b) {
          a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
 }
 
-Result<ClockTable> TableOf(const protocol::Orders& orders, const std::filesystem::path& job_directory,
-                           const protocol::RankName& name) {
-  if (!orders.clocks.empty()) return CompileClocks(orders.clocks, name.rank);
-  if (orders.own) {
+Result<ClockTable> TableOf(const protocol::Assignment& assignment, const std::filesystem::path& job_directory,
+                           const protocol::RankId& name) {
+  if (!assignment.clocks.empty()) return CompileClocks(assignment.clocks, name.rank);
+  if (assignment.own) {
     ClockTable own;
     own.source = ClockTable::Source::kOwn;
     return own;
   }
-  const std::string& plan = orders.PlanOf(name.pipeline);
+  const std::string& plan = assignment.PlanOf(name.pipeline);
   if (plan.empty()) return ClockTable{};
   const std::filesystem::path path = job_directory / plan;
   const auto text = ReadFile(path);
@@ -30,28 +30,28 @@ Result<ClockTable> TableOf(const protocol::Orders& orders, const std::filesystem
 
 }  // namespace
 
-OrdersWatch::News OrdersWatch::LookForNew() {
+AssignmentWatcher::News AssignmentWatcher::LookForNew() {
   struct stat now {};
   // Looking at the name alone is what makes this cheap; network file systems answer it from a cache
   // of a few seconds.
-  if (::stat((job_directory_ / "orders.json").c_str(), &now) != 0) return {};
+  if (::stat((job_directory_ / "assignment.json").c_str(), &now) != 0) return {};
   if (seen_ && IsSame(*seen_, now)) return {};
   seen_ = now;
-  const auto orders = protocol::ReadOrders(job_directory_);
+  const auto assignment = protocol::ReadAssignment(job_directory_);
   // A network file system fails once in a while; what it holds is not lost for that.
   const auto try_again = [this](const Error& error) {
     seen_.reset();
     return News{nullptr, error.message};
   };
-  if (!orders && orders.error().kind == ErrorKind::kSystem) return try_again(orders.error());
-  if (!orders) return {nullptr, orders.error().message};
-  if (!orders->has_value() || (*orders)->version <= version_) return {};
+  if (!assignment && assignment.error().kind == ErrorKind::kSystem) return try_again(assignment.error());
+  if (!assignment) return {nullptr, assignment.error().message};
+  if (!assignment->has_value() || (*assignment)->version <= version_) return {};
 
   News news;
   news.table = std::make_unique<ClockTable>();
-  auto table = TableOf(**orders, job_directory_, name_);
+  auto table = TableOf(**assignment, job_directory_, name_);
   if (!table && table.error().kind == ErrorKind::kSystem) return try_again(table.error());
-  version_ = (*orders)->version;
+  version_ = (*assignment)->version;
   if (table) {
     *news.table = *std::move(table);
     // Of a plan that is cut down to other ranks, nothing is followed before it is given again.
@@ -61,9 +61,9 @@ OrdersWatch::News OrdersWatch::LookForNew() {
   } else {
     news.problem = table.error().message;
   }
-  news.table->from_step = (*orders)->from_step;
-  news.table->until_step = (*orders)->until_step.value_or(0);
-  news.table->is_recorded = (*orders)->record;
+  news.table->from_step = (*assignment)->from_step;
+  news.table->until_step = (*assignment)->until_step.value_or(0);
+  news.table->is_recorded = (*assignment)->record;
   return news;
 }
 

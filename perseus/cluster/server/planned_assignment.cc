@@ -1,4 +1,4 @@
-#include "perseus/cluster/server/planned_orders.h"
+#include "perseus/cluster/server/planned_assignment.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,44 +17,44 @@ constexpr double kLeastIterationSeconds = 1e-6;
 
 }  // namespace
 
-std::string FormatPlannedOrders(const PlannedOrders& orders) {
+std::string FormatPlannedAssignment(const PlannedAssignment& assignment) {
   auto pipelines = ordered_json::array();
-  for (const PlannedOrders::Share& share : orders.pipelines) {
+  for (const PlannedAssignment::Share& share : assignment.pipelines) {
     pipelines.push_back(
         {{"plan", share.plan}, {"time_s", share.time_s}, {"energy_j", share.energy_j}});
   }
   const ordered_json json{
-      {"from_step", orders.from_step},
-      {"target", orders.target},
-      {"reason", orders.reason},
+      {"from_step", assignment.from_step},
+      {"target", assignment.target},
+      {"reason", assignment.reason},
       {"pipelines", std::move(pipelines)},
-      {"upcoming", orders.upcoming},
-      {"time_s", orders.time_s},
-      {"tail_s", orders.tail_s},
-      {"baseline", {{"time_s", orders.baseline_time_s}, {"energy_j", orders.baseline_energy_j}}},
-      {"refined", orders.is_refined}};
+      {"upcoming", assignment.upcoming},
+      {"time_s", assignment.time_s},
+      {"tail_s", assignment.tail_s},
+      {"baseline", {{"time_s", assignment.baseline_time_s}, {"energy_j", assignment.baseline_energy_j}}},
+      {"refined", assignment.is_refined}};
   return json.dump();
 }
 
-Result<PlannedOrders> ParsePlannedOrders(std::string_view text) {
+Result<PlannedAssignment> ParsePlannedAssignment(std::string_view text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   try {
-    PlannedOrders orders;
-    orders.from_step = json.at("from_step");
-    orders.target = json.at("target");
-    orders.reason = json.at("reason");
+    PlannedAssignment assignment;
+    assignment.from_step = json.at("from_step");
+    assignment.target = json.at("target");
+    assignment.reason = json.at("reason");
     for (const auto& share : json.at("pipelines")) {
-      orders.pipelines.push_back({share.at("plan"), share.at("time_s"), share.at("energy_j")});
+      assignment.pipelines.push_back({share.at("plan"), share.at("time_s"), share.at("energy_j")});
     }
-    orders.upcoming = json.at("upcoming").get<std::vector<std::string>>();
-    orders.time_s = json.at("time_s");
-    orders.tail_s = json.at("tail_s");
-    orders.baseline_time_s = json.at("baseline").at("time_s");
-    orders.baseline_energy_j = json.at("baseline").at("energy_j");
-    orders.is_refined = json.at("refined");
-    return orders;
+    assignment.upcoming = json.at("upcoming").get<std::vector<std::string>>();
+    assignment.time_s = json.at("time_s");
+    assignment.tail_s = json.at("tail_s");
+    assignment.baseline_time_s = json.at("baseline").at("time_s");
+    assignment.baseline_energy_j = json.at("baseline").at("energy_j");
+    assignment.is_refined = json.at("refined");
+    return assignment;
   } catch (const nlohmann::json::exception& error) {
-    return FailAs(ErrorKind::kSystem, "orders in the database cannot be read: {}", error.what());
+    return FailAs(ErrorKind::kSystem, "assignment in the database cannot be read: {}", error.what());
   }
 }
 
@@ -68,17 +68,17 @@ std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, store::M
   return job.last_step + static_cast<std::int64_t>(ahead) + 1;
 }
 
-std::string WithFirstStep(const PlannedOrders& orders, const store::JobRecord& job,
-                          const std::optional<PlannedOrders>& in_force, store::Milliseconds now,
+std::string WithFirstStep(const PlannedAssignment& assignment, const store::JobRecord& job,
+                          const std::optional<PlannedAssignment>& in_force, store::Milliseconds now,
                           double lead_s) {
-  double iteration_s = orders.time_s;
+  double iteration_s = assignment.time_s;
   if (in_force) iteration_s = std::min(iteration_s, in_force->time_s);
   const auto summary = nlohmann::json::parse(job.summary, nullptr, false);
   if (summary.is_object())
     iteration_s = std::min(iteration_s, summary.value("step_s", iteration_s));
-  PlannedOrders dated = orders;
+  PlannedAssignment dated = assignment;
   dated.from_step = FirstStep(job, iteration_s, now, lead_s);
-  return FormatPlannedOrders(dated);
+  return FormatPlannedAssignment(dated);
 }
 
 }  // namespace perseus::server

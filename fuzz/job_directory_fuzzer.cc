@@ -1,11 +1,11 @@
-// Answers: does any text make ParseOrders or ParseRecord crash, or lose something on the way
-// through the file? A person may write orders, and a log may end anywhere.
+// Answers: does any text make ParseAssignment or ParseRecord crash, or lose something on the way
+// through the file? A person may write assignment, and a log may end anywhere.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
-#include "perseus/runtime/protocol/orders.h"
+#include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/protocol/rank_log.h"
 
 namespace {
@@ -32,8 +32,8 @@ void Check(const Parsed& parsed, Parse parse, Format format) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto orders = [](std::string_view from) { return perseus::protocol::ParseOrders(from, "fuzz"); };
-  Check(orders(text), orders, perseus::protocol::FormatOrders);
+  const auto assignment = [](std::string_view from) { return perseus::protocol::ParseAssignment(from, "fuzz"); };
+  Check(assignment(text), assignment, perseus::protocol::FormatAssignment);
   const auto record = [](std::string_view from) { return perseus::protocol::ParseRecord(from, "fuzz:1"); };
   Check(record(text), record, perseus::protocol::FormatRecord);
   return 0;

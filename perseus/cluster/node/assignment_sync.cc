@@ -1,4 +1,4 @@
-#include "perseus/cluster/node/orders_keeper.h"
+#include "perseus/cluster/node/assignment_sync.h"
 
 #include <fmt/format.h>
 
@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "perseus/base/file.h"
-#include "perseus/runtime/protocol/orders_desk.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
 namespace perseus::node {
 namespace {
 
-// Twice as long as a rank takes between looks at its orders.
+// Twice as long as a rank takes between looks at its assignment.
 constexpr double kRanksTakeSeconds = 0.1;
 // Versions that some rank may still follow.
 constexpr std::size_t kMostVersions = 64;
@@ -27,10 +27,10 @@ std::string IdOf(const std::string& plan_path) {
   return std::filesystem::path(plan_path).stem().string();
 }
 
-void AddPlans(const std::optional<protocol::Orders>& orders, std::set<std::string>& ids) {
-  if (!orders) return;
-  ids.insert(IdOf(orders->plan));
-  for (const auto& [pipeline, path] : orders->plans) ids.insert(IdOf(path));
+void AddPlans(const std::optional<protocol::Assignment>& assignment, std::set<std::string>& ids) {
+  if (!assignment) return;
+  ids.insert(IdOf(assignment->plan));
+  for (const auto& [pipeline, path] : assignment->plans) ids.insert(IdOf(path));
 }
 
 // Nothing: it is whole.
@@ -47,11 +47,11 @@ std::optional<std::set<int>> RanksOfCut(const plan_file::PlanFile& plan) {
 
 std::string PlanPath(std::string_view id) { return fmt::format("plans/{}.json", id); }
 
-protocol::Orders OrdersOf(const JobOrders& orders) {
-  protocol::Orders read;
-  read.from_step = orders.from_step;
-  for (const auto& [pipeline, plan] : orders.plans) read.plans.emplace(pipeline, PlanPath(plan));
-  read.server = protocol::ServerOrigin{orders.job, orders.version};
+protocol::Assignment AssignmentOf(const JobAssignment& assignment) {
+  protocol::Assignment read;
+  read.from_step = assignment.from_step;
+  for (const auto& [pipeline, plan] : assignment.plans) read.plans.emplace(pipeline, PlanPath(plan));
+  read.server = protocol::ServerOrigin{assignment.job, assignment.version};
   return read;
 }
 
@@ -63,58 +63,58 @@ std::int64_t FromStep(std::int64_t wanted, const JobProgress& progress) {
   return progress.last_step + protocol::StepsAhead(kRanksTakeSeconds, step_time_s);
 }
 
-OrdersKeeper::OrdersKeeper(std::filesystem::path job_directory)
+AssignmentSync::AssignmentSync(std::filesystem::path job_directory)
     : job_directory_(std::move(job_directory)) {}
 
-void OrdersKeeper::Remember(const std::optional<protocol::Orders>& orders) {
-  if (!orders || !orders->server) return;
-  origins_[orders->version] = *orders->server;
+void AssignmentSync::Remember(const std::optional<protocol::Assignment>& assignment) {
+  if (!assignment || !assignment->server) return;
+  origins_[assignment->version] = *assignment->server;
   while (origins_.size() > kMostVersions) origins_.erase(origins_.begin());
 }
 
-Result<void> OrdersKeeper::Look() {
+Result<void> AssignmentSync::Look() {
   struct stat now {};
-  if (::stat((job_directory_ / "orders.json").c_str(), &now) != 0) return {};
+  if (::stat((job_directory_ / "assignment.json").c_str(), &now) != 0) return {};
   if (seen_ && IsSame(*seen_, now)) return {};
   seen_ = now;
-  const auto before = protocol::ReadOrdersBefore(job_directory_);
+  const auto before = protocol::ReadAssignmentBefore(job_directory_);
   if (!before) return Fail(before);
-  const auto orders = protocol::ReadOrders(job_directory_);
-  if (!orders) return Fail(orders);
+  const auto assignment = protocol::ReadAssignment(job_directory_);
+  if (!assignment) return Fail(assignment);
   Remember(*before);
-  Remember(*orders);
-  const bool is_temporary = *orders && (*orders)->until_step;
-  lasting_ = is_temporary ? *before : *orders;
+  Remember(*assignment);
+  const bool is_temporary = *assignment && (*assignment)->until_step;
+  lasting_ = is_temporary ? *before : *assignment;
   // After a start of this process the server does not say again what lies here.
   if (!wanted_ && !is_nothing_wanted_ && lasting_ && lasting_->server) wanted_ = lasting_;
   return {};
 }
 
-void OrdersKeeper::Want(const JobOrders& orders) {
-  protocol::Orders read = OrdersOf(orders);
-  const bool is_of_same = wanted_ && wanted_->server->job == orders.job;
-  if (is_of_same && wanted_->server->version > orders.version) return;
+void AssignmentSync::Want(const JobAssignment& assignment) {
+  protocol::Assignment read = AssignmentOf(assignment);
+  const bool is_of_same = wanted_ && wanted_->server->job == assignment.job;
+  if (is_of_same && wanted_->server->version > assignment.version) return;
   if (wanted_ && wanted_->server == read.server) {
     wanted_->plans.merge(read.plans);
   } else {
     wanted_ = std::move(read);
   }
   is_nothing_wanted_ = false;
-  upcoming_ = orders.upcoming;
+  upcoming_ = assignment.upcoming;
 }
 
-void OrdersKeeper::WantNothing() {
+void AssignmentSync::WantNothing() {
   is_nothing_wanted_ = true;
   wanted_.reset();
   upcoming_.clear();
 }
 
-void OrdersKeeper::SetRanks(std::map<int, std::set<int>> ranks) {
+void AssignmentSync::SetRanks(std::map<int, std::set<int>> ranks) {
   ranks_ = std::move(ranks);
   if (wanted_ && IsWantedInForce() && !HasPlansWanted()) were_plans_short_ = true;
 }
 
-std::set<int> OrdersKeeper::RanksThatFollow(const std::string& id) const {
+std::set<int> AssignmentSync::RanksThatFollow(const std::string& id) const {
   std::set<int> followers;
   if (!wanted_) return followers;
   for (const auto& [pipeline, path] : wanted_->plans) {
@@ -126,12 +126,12 @@ std::set<int> OrdersKeeper::RanksThatFollow(const std::string& id) const {
   return followers;
 }
 
-bool OrdersKeeper::HasPlansWanted() const {
+bool AssignmentSync::HasPlansWanted() const {
   return std::ranges::all_of(wanted_->plans,
                              [this](const auto& entry) { return HasPlan(IdOf(entry.second)); });
 }
 
-bool OrdersKeeper::HasPlan(const std::string& id) const {
+bool AssignmentSync::HasPlan(const std::string& id) const {
   const std::filesystem::path path = job_directory_ / PlanPath(id);
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return false;
@@ -146,7 +146,7 @@ bool OrdersKeeper::HasPlan(const std::string& id) const {
   return !found->second || std::ranges::includes(*found->second, RanksThatFollow(id));
 }
 
-std::set<std::string> OrdersKeeper::MissingPlans() const {
+std::set<std::string> AssignmentSync::MissingPlans() const {
   std::set<std::string> missing;
   if (!wanted_ || !HasToGive()) return missing;
   for (const auto& [pipeline, path] : wanted_->plans) {
@@ -156,7 +156,7 @@ std::set<std::string> OrdersKeeper::MissingPlans() const {
   return missing;
 }
 
-std::set<std::string> OrdersKeeper::MissingUpcoming() const {
+std::set<std::string> AssignmentSync::MissingUpcoming() const {
   std::set<std::string> missing;
   for (const std::string& id : upcoming_) {
     if (!HasPlan(id)) missing.insert(id);
@@ -164,7 +164,7 @@ std::set<std::string> OrdersKeeper::MissingUpcoming() const {
   return missing;
 }
 
-Result<void> OrdersKeeper::KeepPlan(const std::string& id, const std::string& text) {
+Result<void> AssignmentSync::KeepPlan(const std::string& id, const std::string& text) {
   const auto plan = plan_file::ParsePlan(text, id);
   if (!plan) return Fail(plan);
   if (auto written = WriteFileAtomically(job_directory_ / PlanPath(id), text); !written) {
@@ -174,33 +174,33 @@ Result<void> OrdersKeeper::KeepPlan(const std::string& id, const std::string& te
   return {};
 }
 
-bool OrdersKeeper::NamesPlansOfAll() const {
+bool AssignmentSync::NamesPlansOfAll() const {
   return !wanted_ || std::ranges::all_of(ranks_, [this](const auto& ranks) {
     return wanted_->plans.contains(ranks.first);
   });
 }
 
-bool OrdersKeeper::IsWantedInForce() const {
+bool AssignmentSync::IsWantedInForce() const {
   return lasting_ && lasting_->server == wanted_->server &&
          std::ranges::includes(lasting_->plans, wanted_->plans);
 }
 
-bool OrdersKeeper::HasToGive() const {
+bool AssignmentSync::HasToGive() const {
   if (is_nothing_wanted_) return in_force().has_value();
   if (!wanted_) return false;
   return !IsWantedInForce() || (has_begun_anew_ && lasting_->from_step > 0) || were_plans_short_;
 }
 
-Result<void> OrdersKeeper::Give(const JobProgress& progress) {
-  auto desk = protocol::OrdersDesk::Open(job_directory_);
+Result<void> AssignmentSync::Give(const JobProgress& progress) {
+  auto desk = protocol::AssignmentWriter::Open(job_directory_);
   if (!desk) return Fail(desk);
-  // A rank that has just seen the orders of before may be about to read their plan.
+  // A rank that has just seen the assignment of before may be about to read their plan.
   std::set<std::string> kept(upcoming_.begin(), upcoming_.end());
-  AddPlans(protocol::ReadOrders(job_directory_).value_or(std::nullopt), kept);
+  AddPlans(protocol::ReadAssignment(job_directory_).value_or(std::nullopt), kept);
   AddPlans(lasting_, kept);
   Result<std::int64_t> given = 0;
   if (is_nothing_wanted_) {
-    protocol::Orders own;
+    protocol::Assignment own;
     own.own = true;
     given = desk->Give(own, 0);
   } else {
@@ -214,8 +214,8 @@ Result<void> OrdersKeeper::Give(const JobProgress& progress) {
   return Look();
 }
 
-// What cannot be deleted now is tried again with the next orders.
-void OrdersKeeper::DeletePlansBut(const std::set<std::string>& kept) {
+// What cannot be deleted now is tried again with the next assignment.
+void AssignmentSync::DeletePlansBut(const std::set<std::string>& kept) {
   std::error_code error;
   std::vector<std::filesystem::path> old;
   for (std::filesystem::directory_iterator file(job_directory_ / "plans", error), end;
@@ -230,15 +230,15 @@ void OrdersKeeper::DeletePlansBut(const std::set<std::string>& kept) {
   }
 }
 
-std::optional<protocol::ServerOrigin> OrdersKeeper::in_force() const {
+std::optional<protocol::ServerOrigin> AssignmentSync::in_force() const {
   return lasting_ ? lasting_->server : std::nullopt;
 }
 
-std::optional<protocol::ServerOrigin> OrdersKeeper::newest() const {
+std::optional<protocol::ServerOrigin> AssignmentSync::newest() const {
   return wanted_ ? wanted_->server : in_force();
 }
 
-std::int64_t OrdersKeeper::ServerVersionOf(std::int64_t version) const {
+std::int64_t AssignmentSync::ServerVersionOf(std::int64_t version) const {
   const auto found = origins_.find(version);
   const auto now = newest();
   // An earlier job of this directory counted its own.

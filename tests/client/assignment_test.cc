@@ -1,4 +1,4 @@
-// Following a job's orders, and the edges of the C functions.
+// Following a job's assignment, and the edges of the C functions.
 #include <gmock/gmock.h>
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "tests/client/client_test.h"
-#include "perseus/runtime/protocol/orders.h"
+#include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus {
@@ -16,19 +16,19 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// ---- Orders ----
+// ---- Assignment ----
 
-class OrdersTest : public ClientTest {
+class AssignmentTest : public ClientTest {
  protected:
-  OrdersTest() { job_ = directory_ / "job"; }
+  AssignmentTest() { job_ = directory_ / "job"; }
   std::unique_ptr<RankSession> Open() {
     StartAgent();
     RankSession::Place place = Place();
     place.job_directory = job_.string();
     return std::make_unique<RankSession>(place);
   }
-  void Order(const protocol::Orders& orders) const {
-    const auto written = protocol::WriteOrders(job_, orders);
+  void Order(const protocol::Assignment& assignment) const {
+    const auto written = protocol::WriteAssignment(job_, assignment);
     ASSERT_TRUE(written) << written.error().message;
   }
   // Runs steps until they follow this version.
@@ -41,16 +41,16 @@ class OrdersTest : public ClientTest {
   std::filesystem::path job_;
 };
 
-TEST_F(OrdersTest, PlansAndClocksAreFollowedFromTheirStepOn) {
+TEST_F(AssignmentTest, PlansAndClocksAreFollowedFromTheirStepOn) {
   const auto rank = Open();
   Write("job/plans/1.json", plan_file::FormatPlan(PlanWithClocks({1410, 1005})));
-  protocol::Orders plan;
+  protocol::Assignment plan;
   plan.plan = "plans/1.json";
   Order(plan);
   EXPECT_TRUE(Follows(*rank, 1));
   EXPECT_TRUE(LockBecomes(0, 1005));
 
-  protocol::Orders clocks;
+  protocol::Assignment clocks;
   clocks.version = 2;
   clocks.from_step = static_cast<std::int64_t>(rank->Counters().steps) + 50;
   clocks.clocks = {{0, 0, InstructionKind::kForward, 1200},
@@ -62,7 +62,7 @@ TEST_F(OrdersTest, PlansAndClocksAreFollowedFromTheirStepOn) {
   rank->RunStep(1);
   EXPECT_TRUE(LockBecomes(0, 1305));
 
-  protocol::Orders none;
+  protocol::Assignment none;
   none.version = 3;
   Order(none);
   EXPECT_TRUE(Follows(*rank, 3));
@@ -86,29 +86,29 @@ TEST_F(OrdersTest, PlansAndClocksAreFollowedFromTheirStepOn) {
 }
 
 // A rank that came after its node had asked the control plane for the others' plan.
-TEST_F(OrdersTest, APlanCutDownToOthersIsWaitedFor) {
+TEST_F(AssignmentTest, APlanCutDownToOthersIsWaitedFor) {
   const auto rank = Open();
   plan_file::PlanFile cut = PlanWithClocks({1410, 1005});
   const plan_file::PlanFile whole = cut;
   cut.ranks[0].is_cut = true;
   cut.ranks[0].instructions.resize(1);
   Write("job/plans/1.json", plan_file::FormatPlan(cut));
-  protocol::Orders orders;
-  orders.plan = "plans/1.json";
-  Order(orders);
+  protocol::Assignment assignment;
+  assignment.plan = "plans/1.json";
+  Order(assignment);
   for (int i = 0; i < 20; ++i) rank->RunStep(1);
   EXPECT_EQ(rank->Counters().plan_version, 0);
 
   Write("job/plans/1.json", plan_file::FormatPlan(whole));
-  orders.version = 2;
-  Order(orders);
+  assignment.version = 2;
+  Order(assignment);
   EXPECT_TRUE(Follows(*rank, 2));
   EXPECT_TRUE(LockBecomes(0, 1005));
   rank->Close();
   EXPECT_EQ(rank->Counters().steps_off_plan, 0U);
 }
 
-TEST_F(OrdersTest, EachPipelineFollowsItsOwnPlan) {
+TEST_F(AssignmentTest, EachPipelineFollowsItsOwnPlan) {
   const auto rank = Open();  // Of pipeline 0.
   RankSession::Place place = Place(1);
   place.rank = 0;
@@ -117,10 +117,10 @@ TEST_F(OrdersTest, EachPipelineFollowsItsOwnPlan) {
   RankSession other(place);
   Write("job/plans/a.json", plan_file::FormatPlan(PlanWithClocks({1410, 1005})));
   Write("job/plans/b.json", plan_file::FormatPlan(PlanWithClocks({1410, 705})));
-  protocol::Orders orders;
-  orders.plan = "plans/a.json";
-  orders.plans = {{1, "plans/b.json"}};
-  Order(orders);
+  protocol::Assignment assignment;
+  assignment.plan = "plans/a.json";
+  assignment.plans = {{1, "plans/b.json"}};
+  Order(assignment);
   EXPECT_TRUE(Follows(*rank, 1));
   EXPECT_TRUE(Follows(other, 1));
   EXPECT_TRUE(LockBecomes(0, 1005));
@@ -128,19 +128,19 @@ TEST_F(OrdersTest, EachPipelineFollowsItsOwnPlan) {
 }
 
 // What `perseus verify` does to a job that was started with PERSEUS_PLAN.
-TEST_F(OrdersTest, OwnPlanIsFollowedAgainWhereOrdersSaySo) {
+TEST_F(AssignmentTest, OwnPlanIsFollowedAgainWhereAssignmentSaySo) {
   StartAgent();
   RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
   place.job_directory = job_.string();
   RankSession rank(place);
   rank.RunStep(1);
   EXPECT_TRUE(LockBecomes(0, 1005));
-  protocol::Orders none;
+  protocol::Assignment none;
   none.until_step = 1'000'000;
   Order(none);
   EXPECT_TRUE(Follows(rank, 1));
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
-  protocol::Orders own;
+  protocol::Assignment own;
   own.version = 2;
   own.own = true;
   Order(own);
@@ -149,11 +149,11 @@ TEST_F(OrdersTest, OwnPlanIsFollowedAgainWhereOrdersSaySo) {
   EXPECT_TRUE(LockBecomes(0, 1005));
 }
 
-TEST_F(OrdersTest, NothingIsRecordedWhereOrdersSaySo) {
+TEST_F(AssignmentTest, NothingIsRecordedWhereAssignmentSaySo) {
   const auto rank = Open();
-  protocol::Orders orders;
-  orders.record = false;
-  Order(orders);
+  protocol::Assignment assignment;
+  assignment.record = false;
+  Order(assignment);
   EXPECT_TRUE(Follows(*rank, 1));
   const auto steps = rank->Counters().steps;
   for (int i = 0; i < 5; ++i) rank->RunStep(1);
@@ -164,30 +164,30 @@ TEST_F(OrdersTest, NothingIsRecordedWhereOrdersSaySo) {
   EXPECT_THAT(*records, SizeIs(steps));  // The header, and all but the one that followed.
 }
 
-TEST_F(OrdersTest, ABadPlanOfOrdersIsToldAndNotFollowed) {
+TEST_F(AssignmentTest, ABadPlanOfAssignmentIsToldAndNotFollowed) {
   const auto rank = Open();
   Write("job/plans/1.json", plan_file::FormatPlan(PlanWithClocks({1410, 1005})));
-  protocol::Orders orders;
-  orders.plan = "plans/1.json";
-  Order(orders);
+  protocol::Assignment assignment;
+  assignment.plan = "plans/1.json";
+  Order(assignment);
   EXPECT_TRUE(Follows(*rank, 1));
   Write("job/plans/2.json", "no plan");
-  orders.version = 2;
-  orders.plan = "plans/2.json";
-  Order(orders);
+  assignment.version = 2;
+  assignment.plan = "plans/2.json";
+  Order(assignment);
   EXPECT_TRUE(Follows(*rank, 0));
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   EXPECT_THAT(rank->Warnings(), HasSubstr("2.json"));
-  Write("job/orders.json", "{");
+  Write("job/assignment.json", "{");
   EXPECT_TRUE(Comes([&] {
     rank->RunStep(1);
-    return rank->Warnings().find("orders.json") != std::string::npos;
+    return rank->Warnings().find("assignment.json") != std::string::npos;
   }));
   rank->Close();
   EXPECT_THAT(Read("job/ranks/p0-r0-t0.jsonl"), HasSubstr("\"remark\""));
 }
 
-TEST_F(OrdersTest, ALogThatReachesItsLimitGoesOnAndWhoFollowsMissesNothing) {
+TEST_F(AssignmentTest, ALogThatReachesItsLimitGoesOnAndWhoFollowsMissesNothing) {
   constexpr std::size_t kMost = 6000;
   constexpr std::int64_t kSteps = 100;
   ::setenv("PERSEUS_LOG_BYTES", "6000", 1);
@@ -235,7 +235,7 @@ TEST_F(OrdersTest, ALogThatReachesItsLimitGoesOnAndWhoFollowsMissesNothing) {
   EXPECT_GT(kept.size(), 4U);
 }
 
-TEST_F(OrdersTest, TheLogLearnsOfALeaseThatComesLater) {
+TEST_F(AssignmentTest, TheLogLearnsOfALeaseThatComesLater) {
   RankSession::Place place = Place();
   place.job_directory = job_.string();
   RankSession rank(place);  // No agent listens yet.
@@ -258,11 +258,11 @@ TEST_F(OrdersTest, TheLogLearnsOfALeaseThatComesLater) {
   EXPECT_EQ(headers[1].pid, headers[0].pid);
 }
 
-TEST_F(OrdersTest, OrdersThatTheFileSystemFailsToReadAreReadAgain) {
+TEST_F(AssignmentTest, AssignmentThatTheFileSystemFailsToReadAreReadAgain) {
   const auto rank = Open();
-  protocol::Orders orders;
-  orders.plan = "plans/1.json";
-  Order(orders);  // Before its plan can be seen, as on a network file system.
+  protocol::Assignment assignment;
+  assignment.plan = "plans/1.json";
+  Order(assignment);  // Before its plan can be seen, as on a network file system.
   ASSERT_TRUE(Comes([&] { return rank->Counters().warnings == 1; }));
   rank->RunStep(1);
   EXPECT_EQ(rank->Counters().plan_version, 0);
@@ -276,7 +276,7 @@ TEST_F(OrdersTest, OrdersThatTheFileSystemFailsToReadAreReadAgain) {
   EXPECT_EQ(log.find("\"remark\""), log.rfind("\"remark\""));
 }
 
-TEST_F(OrdersTest, TwoRanksOfOneNameDoNotWriteOneLog) {
+TEST_F(AssignmentTest, TwoRanksOfOneNameDoNotWriteOneLog) {
   const auto first = Open();
   first->RunStep(1);
   RankSession::Place place = Place(1);
@@ -294,7 +294,7 @@ TEST_F(OrdersTest, TwoRanksOfOneNameDoNotWriteOneLog) {
   EXPECT_THAT(*records, SizeIs(3));  // The header and two steps.
 }
 
-TEST_F(OrdersTest, AJobDirectoryThatCannotBeWrittenIsTold) {
+TEST_F(AssignmentTest, AJobDirectoryThatCannotBeWrittenIsTold) {
   Write("file", "");
   RankSession::Place place = Place();
   place.job_directory = (directory_ / "file").string();

@@ -38,7 +38,7 @@
 
 namespace perseus::agent {
 
-class GpuKeeper {
+class GpuManager {
  public:
   struct Setup {
     device::DeviceList devices;
@@ -63,11 +63,11 @@ class GpuKeeper {
 
   // Begins with giving back what an earlier agent left. Fails if the state cannot be read or
   // written, or another keeper has it: then no GPU is touched.
-  static Result<std::unique_ptr<GpuKeeper>> Open(Setup setup, Post post, spdlog::logger& log);
+  static Result<std::unique_ptr<GpuManager>> Open(Setup setup, Post post, spdlog::logger& log);
   // Gives nothing back: EndAll() and wait until IsAllBack().
-  ~GpuKeeper();
-  GpuKeeper(const GpuKeeper&) = delete;
-  GpuKeeper& operator=(const GpuKeeper&) = delete;
+  ~GpuManager();
+  GpuManager(const GpuManager&) = delete;
+  GpuManager& operator=(const GpuManager&) = delete;
 
   // ---- What clients ask for ----
 
@@ -80,7 +80,7 @@ class GpuKeeper {
                std::function<void(Answer<Granted>)> done);
   Answer<void> Release(ConnectionId connection, const protocol::Release& wanted);
   Answer<void> Renew(ConnectionId connection, const protocol::Renew& wanted);
-  Answer<void> Intend(ConnectionId connection, const protocol::Intend& wanted);
+  Answer<void> DeclareSlowdown(ConnectionId connection, const protocol::DeclareSlowdown& wanted);
   Answer<void> ReleaseGpu(const Caller& caller, const protocol::ReleaseGpu& wanted);
   Answer<void> Grant(const Caller& caller, const protocol::Grant& wanted);
   Answer<void> Revoke(const Caller& caller, const protocol::Revoke& wanted);
@@ -106,7 +106,7 @@ class GpuKeeper {
   struct Gpu;
   struct Acquiring;
 
-  GpuKeeper(Setup setup, FileDescriptor lock, SavedStateFile state, Post post, spdlog::logger& log);
+  GpuManager(Setup setup, FileDescriptor lock, SavedStateFile state, Post post, spdlog::logger& log);
   Result<void> LockGpus(const std::vector<std::unique_ptr<device::Device>>& devices);
   Result<void> Begin(std::vector<std::unique_ptr<device::Device>> devices);
   Answer<void> CheckWanted(const Caller& caller, const protocol::Acquire& wanted) const;

@@ -1,4 +1,4 @@
-// Notices when a job's orders change, and makes clock tables of them for one rank.
+// Notices when a job's assignment change, and makes clock tables of them for one rank.
 //
 // Not thread safe: the keeper's.
 #pragma once
@@ -13,18 +13,18 @@
 #include <utility>
 
 #include "perseus/runtime/client/clock_table.h"
-#include "perseus/runtime/protocol/orders.h"
+#include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus::client {
 
-class OrdersWatch {
+class AssignmentWatcher {
  public:
-  OrdersWatch(std::filesystem::path job_directory, protocol::RankName name)
+  AssignmentWatcher(std::filesystem::path job_directory, protocol::RankId name)
       : job_directory_(std::move(job_directory)), name_(name) {}
 
   struct News {
-    std::unique_ptr<ClockTable> table;  // Null if there are no new orders.
+    std::unique_ptr<ClockTable> table;  // Null if there are no new assignment.
     // Why they are not followed. If they can be read but their plan cannot, the table is one
     // without clocks and of version 0: no record is to say that they were followed.
     // Where the file system failed there is no table: the next look tries again.
@@ -34,7 +34,7 @@ class OrdersWatch {
 
  private:
   std::filesystem::path job_directory_;
-  protocol::RankName name_;
+  protocol::RankId name_;
   std::optional<struct stat> seen_;
   std::int64_t version_ = 0;
 };

@@ -1,0 +1,200 @@
+#include "perseus/runtime/protocol/assignment.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/file.h"
+#include "perseus/base/json_file.h"
+
+namespace perseus::protocol {
+namespace {
+
+using json_file::Node;
+using json_file::Throw;
+
+// file -> clocks -> clock -> value; plans and server are not as deep.
+constexpr int kAssignmentJsonDepth = 4;
+constexpr int kAssignmentMostCount = 1'000'000;
+
+KindClock ReadClock(const Node& node) {
+  constexpr std::array<std::string_view, 4> kKeys{"rank", "chunk", "kind", "mhz"};
+  node.RequireObject(kKeys);
+  KindClock clock;
+  clock.rank = node.Member("rank").Count(0, kAssignmentMostCount, "a rank's number, from 0");
+  clock.chunk = node.Member("chunk").Count(0, kAssignmentMostCount, "a chunk's number, from 0");
+  const Node kind_node = node.Member("kind");
+  const std::string name = kind_node.Text();
+  const std::optional<InstructionKind> kind = ParseInstructionKind(name);
+  if (!kind || !IsComputation(*kind)) {
+    Throw(
+        "{} {} is not a computation (expected \"forward\", \"backward\", \"backward_input\", "
+        "\"backward_weight\" or \"recompute\")",
+        kind_node.path, Excerpt(name));
+  }
+  clock.kind = *kind;
+  clock.frequency_mhz = node.Member("mhz").Count(1, kAssignmentMostCount, "MHz, such as 1410");
+  return clock;
+}
+
+// A path that leads out of the directory is somebody's mistake, or worse.
+std::string ReadPlanPath(const Node& node) {
+  std::string text = node.Text();
+  const std::filesystem::path path(text);
+  bool leads_out = text.empty() || path.is_absolute();
+  for (const auto& part : path) leads_out = leads_out || part == "..";
+  if (leads_out) {
+    Throw("{} {} is not a path within the job's directory (expected one such as plans/7.json)",
+          node.path, Excerpt(text));
+  }
+  return text;
+}
+
+// "12"; not "012", which would be the same one again.
+int ReadPipeline(const Node& plans, const std::string& key) {
+  int pipeline = 0;
+  const char* end = key.data() + key.size();
+  const auto [read, error] = std::from_chars(key.data(), end, pipeline);
+  if (error != std::errc() || read != end || pipeline < 0 || pipeline > kAssignmentMostCount ||
+      fmt::to_string(pipeline) != key) {
+    Throw("{} has {}, which is no pipeline's number (expected one such as \"0\")", plans.path,
+          Excerpt(key));
+  }
+  return pipeline;
+}
+
+std::map<int, std::string> ReadPlans(const Node& node) {
+  if (!node.value.is_object()) {
+    Throw("{} is not an object (expected {{\"0\": \"plans/7.json\"}})", node.path);
+  }
+  std::map<int, std::string> plans;
+  for (const auto& item : node.value.items()) {
+    plans.emplace(ReadPipeline(node, item.key()), ReadPlanPath(node.Member(item.key())));
+  }
+  return plans;
+}
+
+ServerOrigin ReadOrigin(const Node& node) {
+  constexpr std::array<std::string_view, 2> kKeys{"job", "version"};
+  node.RequireObject(kKeys);
+  return {node.Member("job").Text(),
+          node.Member("version").Whole(1, json_file::kLargestWhole, "a number that grows")};
+}
+
+// Plans, clocks and own exclude each other.
+void ReadWhatToDo(const Node& file, Assignment& assignment) {
+  const bool has_plans = file.Has("plan") || file.Has("plans");
+  if (has_plans && file.Has("clocks")) {
+    Throw("there are both plan and clocks (leave one of them out)");
+  }
+  if (file.Has("own")) assignment.own = file.Member("own").Flag();
+  if (assignment.own && (has_plans || file.Has("clocks"))) {
+    Throw("there are plan or clocks, and own is true (leave one of them out)");
+  }
+  if (file.Has("plan")) assignment.plan = ReadPlanPath(file.Member("plan"));
+  if (file.Has("plans")) assignment.plans = ReadPlans(file.Member("plans"));
+  if (!file.Has("clocks")) return;
+  const Node clocks = file.Member("clocks");
+  const std::size_t count = clocks.ListSize();
+  assignment.clocks.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) assignment.clocks.push_back(ReadClock(clocks[i]));
+}
+
+Assignment ReadAssignmentFrom(const Node& file) {
+  constexpr std::array<std::string_view, 10> kKeys{
+      "perseus_assignment", "version", "from_step", "until_step", "record",
+      "plan",           "plans",   "clocks",    "own",        "server"};
+  file.RequireObject(kKeys);
+  if (file.Member("perseus_assignment").value != 1) {
+    Throw(
+        "perseus_assignment is not 1, which is what this perseus reads (install the same version "
+        "everywhere)");
+  }
+  Assignment assignment;
+  assignment.version = file.Member("version").Whole(1, json_file::kLargestWhole, "a number that grows");
+  assignment.from_step = file.Member("from_step").Whole(0, json_file::kLargestWhole, "a step's number");
+  assignment.record = file.Member("record").Flag();
+  if (file.Has("until_step")) {
+    assignment.until_step = file.Member("until_step").Whole(1, json_file::kLargestWhole, "a step's number");
+    if (*assignment.until_step <= assignment.from_step) {
+      Throw("until_step {} is not after from_step {} (leave it out for assignment that last)",
+            *assignment.until_step, assignment.from_step);
+    }
+  }
+  ReadWhatToDo(file, assignment);
+  if (file.Has("server")) assignment.server = ReadOrigin(file.Member("server"));
+  return assignment;
+}
+
+std::filesystem::path AssignmentPath(const std::filesystem::path& job_directory) {
+  return job_directory / "assignment.json";
+}
+
+Result<std::optional<Assignment>> ReadIfThere(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error) return std::optional<Assignment>();
+  const Result<std::string> text = ReadFile(path);
+  if (!text) return Fail(text);
+  Result<Assignment> assignment = ParseAssignment(*text, path.string());
+  if (!assignment) return Fail(assignment);
+  return std::optional<Assignment>(*std::move(assignment));
+}
+
+}  // namespace
+
+std::filesystem::path AssignmentBeforePath(const std::filesystem::path& job_directory) {
+  return job_directory / "assignment-before.json";
+}
+
+std::string FormatAssignment(const Assignment& assignment) {
+  nlohmann::ordered_json file{{"perseus_assignment", 1},
+                              {"version", assignment.version},
+                              {"from_step", assignment.from_step},
+                              {"record", assignment.record}};
+  if (assignment.until_step) file["until_step"] = *assignment.until_step;
+  if (assignment.own) file["own"] = true;
+  if (!assignment.plan.empty()) file["plan"] = assignment.plan;
+  if (!assignment.plans.empty()) {
+    auto& plans = file["plans"] = nlohmann::ordered_json::object();
+    for (const auto& [pipeline, plan] : assignment.plans) plans[fmt::to_string(pipeline)] = plan;
+  }
+  if (!assignment.clocks.empty()) {
+    auto clocks = nlohmann::ordered_json::array();
+    for (const KindClock& clock : assignment.clocks) {
+      clocks.push_back({{"rank", clock.rank},
+                        {"chunk", clock.chunk},
+                        {"kind", Name(clock.kind)},
+                        {"mhz", clock.frequency_mhz}});
+    }
+    file["clocks"] = std::move(clocks);
+  }
+  if (assignment.server) {
+    file["server"] = {{"job", assignment.server->job}, {"version", assignment.server->version}};
+  }
+  return file.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+Result<Assignment> ParseAssignment(std::string_view text, std::string_view name) {
+  return json_file::Read(text, name, kAssignmentJsonDepth, ReadAssignmentFrom);
+}
+
+Result<std::optional<Assignment>> ReadAssignment(const std::filesystem::path& job_directory) {
+  return ReadIfThere(AssignmentPath(job_directory));
+}
+
+Result<std::optional<Assignment>> ReadAssignmentBefore(const std::filesystem::path& job_directory) {
+  return ReadIfThere(AssignmentBeforePath(job_directory));
+}
+
+Result<void> WriteAssignment(const std::filesystem::path& job_directory, const Assignment& assignment) {
+  return WriteFileAtomically(AssignmentPath(job_directory), FormatAssignment(assignment));
+}
+
+}  // namespace perseus::protocol
