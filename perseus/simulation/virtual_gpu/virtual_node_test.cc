@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "perseus/base/file.h"
+#include "perseus/base/host.h"
 #include "tests/support/virtual_node_fixture.h"
 
 namespace perseus::virtual_gpu {
