@@ -34,12 +34,16 @@ class NotingDevice : public device::Device {
   }
   const device::DeviceInfo& info() const override { return info_; }
   device::DeviceResult<device::Telemetry> Read() override { return device::Telemetry{}; }
-  device::DeviceResult<device::SettingReading> ReadSetting(device::Control) override { return device::SettingReading{}; }
-  device::DeviceResult<void> Apply(device::Control, const std::optional<device::Setting>&) override {
+  device::DeviceResult<device::SettingReading> ReadSetting(device::Control) override {
+    return device::SettingReading{};
+  }
+  device::DeviceResult<void> Apply(device::Control,
+                                   const std::optional<device::Setting>&) override {
     called_at_ = agent::MonotonicNow();
     return {};
   }
-  device::DeviceResult<device::Effect> ReadEffect(device::Control, const std::optional<device::Setting>&) override {
+  device::DeviceResult<device::Effect> ReadEffect(device::Control,
+                                                  const std::optional<device::Setting>&) override {
     return device::Effect{device::EffectState::kInEffect, 0, {}};
   }
 
@@ -125,7 +129,8 @@ void ReportIdle(int gpus) {
   std::atomic<Nanoseconds> called_at = 0;
   std::vector<std::unique_ptr<agent::GpuWorker>> workers;
   for (int i = 0; i < gpus; ++i) {
-    workers.push_back(std::make_unique<agent::GpuWorker>(std::make_unique<NotingDevice>(called_at)));
+    workers.push_back(
+        std::make_unique<agent::GpuWorker>(std::make_unique<NotingDevice>(called_at)));
   }
   constexpr int kSeconds = 5;
   const double before = CpuSeconds();

@@ -23,11 +23,11 @@
 #include <string>
 #include <thread>
 
-#include "tests/fake_cuda/fake_cuda.h"
 #include "perseus.h"
 #include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "tests/fake_cuda/fake_cuda.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus {
@@ -66,9 +66,11 @@ class Node {
     spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
     plan_file::PlannedJob job;
     job.profile = "profile.csv";
-    job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = kMicrobatches});
+    job.schedule =
+        *schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = kMicrobatches});
     job.model.blocking_power_w = 84;
-    auto graph = schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
+    auto graph = schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec),
+                                                 job.model);
     const auto planner = plan::Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
     perseus::plan_file::PlanFile plan =
         plan::MakePlanFile(*planner, *planner->PlanFor(planner->baseline().time), job);

@@ -4,8 +4,8 @@
 // are alike.
 #include <benchmark/benchmark.h>
 
-#include "perseus/simulation/emulator/emulation.h"
 #include "perseus/planning/schedule/instruction_graph.h"
+#include "perseus/simulation/emulator/emulation.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus {
@@ -23,18 +23,19 @@ plan::Planner MakePlanner(const Size& size) {
   schedule::PipelineModel model;
   model.blocking_power_w = 84;
   const auto profile = synthetic::SynthesizeProfile({.stages = size.stages});
-  const auto schedule =
-      schedule::GenerateSchedule({.name = "1f1b", .ranks = size.stages, .microbatches = size.microbatches});
-  return *plan::Planner::Create(*schedule::BuildInstructionGraph(*schedule, *profile, model), {84, 0});
+  const auto schedule = schedule::GenerateSchedule(
+      {.name = "1f1b", .ranks = size.stages, .microbatches = size.microbatches});
+  return *plan::Planner::Create(*schedule::BuildInstructionGraph(*schedule, *profile, model),
+                                {84, 0});
 }
 
 // Stragglers of four kinds that come and go, each for a tenth of the time.
 emulator::EmulationSpec MakeSpec(const plan::Planner& planner, const Size& size) {
   emulator::EmulationSpec spec{.pipelines = size.pipelines,
-                     .iterations = size.iterations,
-                     .options = planner.PlanFor(planner.baseline().time)->options,
-                     .changes = {},
-                     .disturbances = {}};
+                               .iterations = size.iterations,
+                               .options = planner.PlanFor(planner.baseline().time)->options,
+                               .changes = {},
+                               .disturbances = {}};
   for (int i = 0; i < size.events; ++i) {
     const int from = i * size.iterations / (size.events + 1);
     spec.disturbances.push_back({.kind = emulator::Disturbance::Kind::kSlow,

@@ -64,12 +64,13 @@ void RunNaive(benchmark::State& state, const MakeNetwork& make_network) {
 
 void RunDeadline(benchmark::State& state, const MakeNetwork& make_network, int slowdown_percent) {
   const frontier::Network network = make_network();
-  const Nanoseconds least =
-      frontier::EarliestTimes(network, frontier::Pace::kFastest)[static_cast<std::size_t>(network.sink)];
+  const Nanoseconds least = frontier::EarliestTimes(
+      network, frontier::Pace::kFastest)[static_cast<std::size_t>(network.sink)];
   for (auto _ : state) {
     const Result<frontier::Solution> solution =
         frontier::SolveDeadline(network, least + least / 100 * slowdown_percent);
-    if (!solution || !frontier::CheckOptimality(network, *solution)) state.SkipWithError("not optimal");
+    if (!solution || !frontier::CheckOptimality(network, *solution))
+      state.SkipWithError("not optimal");
   }
   state.counters["instructions"] = network.instructions;
   state.counters["peak_MiB"] = PeakMebibytes();
@@ -85,8 +86,9 @@ frontier::Network SyntheticNetwork(int stages, int microbatches) {
   const double blocking_power_w = synthetic::FindGpuModel(spec.gpu)->blocking_power_w;
   schedule::PipelineModel model;
   model.blocking_power_w = blocking_power_w;
-  return NetworkOf(*schedule::BuildInstructionGraph(*schedule::GenerateSchedule({"1f1b", stages, microbatches, 1}),
-                                        *synthetic::SynthesizeProfile(spec), model),
+  return NetworkOf(*schedule::BuildInstructionGraph(
+                       *schedule::GenerateSchedule({"1f1b", stages, microbatches, 1}),
+                       *synthetic::SynthesizeProfile(spec), model),
                    blocking_power_w);
 }
 

@@ -27,7 +27,9 @@ class NaiveWalk {
     bool along = true;  // From the arc's tail to its head.
   };
 
-  Nanoseconds Length(const frontier::Arc& arc) const { return times_[At(arc.head)] - times_[At(arc.tail)]; }
+  Nanoseconds Length(const frontier::Arc& arc) const {
+    return times_[At(arc.head)] - times_[At(arc.tail)];
+  }
   Microwatts RoomToRise(Index arc) const;
   Microwatts RoomToFall(Index arc) const;
   bool ReachSink();

@@ -14,11 +14,11 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/plan_program.h"
 #include "perseus/base/file.h"
-#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/profile/profile.h"
-#include "bench/plan_program.h"
+#include "perseus/planning/schedule/schedule.h"
 
 namespace perseus {
 namespace {
@@ -42,7 +42,8 @@ Result<plan::Planner> MakePlanner(const Task& task) {
   if (!schedule) return Fail(schedule);
   schedule::PipelineModel model;
   model.blocking_power_w = task.blocking_power_w;
-  Result<schedule::InstructionGraph> graph = schedule::BuildInstructionGraph(*schedule, *profile, model);
+  Result<schedule::InstructionGraph> graph =
+      schedule::BuildInstructionGraph(*schedule, *profile, model);
   if (!graph) return Fail(graph);
   return plan::Planner::Create(std::move(*graph), {task.blocking_power_w, 0});
 }
@@ -66,7 +67,8 @@ Result<void> Compare(const Task& task) {
   fmt::print("CBC: {}, best bound {:.4f} J, best plan {:.4f} J\n",
              optimum.proved ? "optimal" : "out of time", optimum.lower_bound_j, optimum.energy_j);
   if (optimum.options.empty()) return {};
-  const plan::Evaluation best = plan::Evaluator(planner->graph(), planner->model()).Evaluate(optimum.options);
+  const plan::Evaluation best =
+      plan::Evaluator(planner->graph(), planner->model()).Evaluate(optimum.options);
   fmt::print("evaluated: {:.4f} J, {} ns to spare; our plan costs {:.4f} % more\n", best.energy_j,
              deadline - best.time, 100 * (plan->evaluation.energy_j / best.energy_j - 1));
   return {};

@@ -22,8 +22,8 @@
 
 #include "bench/measured_job.h"
 #include "perseus/base/file.h"
-#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus {
@@ -55,7 +55,8 @@ void PrintHead() {
 }
 
 Result<void> PrintRows(const Job& job, schedule::InstructionGraph graph, Worst& worst) {
-  const Result<plan::Planner> planner = plan::Planner::Create(std::move(graph), {job.blocking_power_w, 0});
+  const Result<plan::Planner> planner =
+      plan::Planner::Create(std::move(graph), {job.blocking_power_w, 0});
   if (!planner) return Fail(planner);
   const plan::Evaluation& baseline = planner->baseline();
   for (const double slowdown : kSlowdownsPercent) {
@@ -94,14 +95,16 @@ Result<void> PrintMeasured(std::string_view, Worst& worst) {
 }
 
 Result<void> PrintSchedule(const Job& job, const profile::Profile& profile, Worst& worst) {
-  const Result<schedule::Schedule> schedule = schedule::GenerateSchedule({.name = job.schedule,
-                                                      .ranks = profile.stages(),
-                                                      .microbatches = job.microbatches,
-                                                      .chunks = profile.chunks()});
+  const Result<schedule::Schedule> schedule =
+      schedule::GenerateSchedule({.name = job.schedule,
+                                  .ranks = profile.stages(),
+                                  .microbatches = job.microbatches,
+                                  .chunks = profile.chunks()});
   if (!schedule) return Fail(schedule);
   schedule::PipelineModel model;
   model.blocking_power_w = job.blocking_power_w;
-  Result<schedule::InstructionGraph> graph = schedule::BuildInstructionGraph(*schedule, profile, model);
+  Result<schedule::InstructionGraph> graph =
+      schedule::BuildInstructionGraph(*schedule, profile, model);
   if (!graph) return Fail(graph);
   return PrintRows(job, *std::move(graph), worst);
 }

@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "perseus/simulation/baselines/policy.h"
 #include "bench/published_policies.h"
+#include "perseus/simulation/baselines/policy.h"
 
 namespace perseus {
 namespace {
@@ -17,7 +17,8 @@ namespace {
 constexpr double kStragglers[] = {1.01, 1.02, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5};
 
 plan::Planner PlannerOf(const MeasuredJob& job, int microbatches) {
-  return plan::Planner::Create(*ReadIteration(job, microbatches), {job.blocking_power_w, 0}).value();
+  return plan::Planner::Create(*ReadIteration(job, microbatches), {job.blocking_power_w, 0})
+      .value();
 }
 
 baselines::OperatingPoint EnvPipeOf(const plan::Planner& planner) {

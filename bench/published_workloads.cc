@@ -24,10 +24,10 @@
 
 #include "bench/measured_job.h"
 #include "perseus/base/file.h"
-#include "perseus/simulation/baselines/policy.h"
-#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/profile/csv_reader.h"
+#include "perseus/planning/schedule/schedule.h"
+#include "perseus/simulation/baselines/policy.h"
 #include "perseus/simulation/synthetic/model_profile.h"
 
 namespace perseus {

@@ -40,8 +40,8 @@ constexpr Case kCases[] = {
     {kMeasuredJobs[0], "a100-sxm", "gpt3-175b", 12, 480, 1290},
     {kMeasuredJobs[1], "a40", "bloom-176b", 9, 294, 1395}};
 
-std::vector<synthetic::KernelWork> Kernels(const std::vector<synthetic::LayerWork>& model, int layers,
-                                InstructionKind kind) {
+std::vector<synthetic::KernelWork> Kernels(const std::vector<synthetic::LayerWork>& model,
+                                           int layers, InstructionKind kind) {
   std::vector<synthetic::KernelWork> all;
   const auto add = [&](const std::vector<synthetic::KernelWork>& kernels) {
     std::copy_if(kernels.begin(), kernels.end(), std::back_inserter(all),

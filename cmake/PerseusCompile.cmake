@@ -34,6 +34,11 @@ add_library(perseus_flags INTERFACE)
 target_include_directories(perseus_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 target_compile_options(perseus_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror=unused-result)
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # A unity batch looks like a header: these two would warn of each file-local type or alias.
+  # The dev preset has them.
+  target_compile_options(perseus_flags INTERFACE -Wno-subobject-linkage -Wno-shadow)
+endif()
 option(PERSEUS_WERROR "Treat warnings as errors" ON)
 if(PERSEUS_WERROR)
   target_compile_options(perseus_flags INTERFACE -Werror)

@@ -20,8 +20,10 @@ void RequireOneLine(const perseus::Error& error) {
 perseus::schedule::InstructionGraph MakeGraph() {
   perseus::synthetic::SyntheticProfileSpec spec;
   spec.stages = 2;
-  const auto schedule = perseus::schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 2});
-  return *perseus::schedule::BuildInstructionGraph(*schedule, *perseus::synthetic::SynthesizeProfile(spec), {});
+  const auto schedule =
+      perseus::schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 2});
+  return *perseus::schedule::BuildInstructionGraph(
+      *schedule, *perseus::synthetic::SynthesizeProfile(spec), {});
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Require(graph.rank_names.size() == graph.rank_orders.size());
   const int instructions = static_cast<int>(graph.instructions.size());
   for (const auto& dependency : graph.dependencies) {
-    Require(0 <= dependency.from && dependency.from < dependency.to && dependency.to < instructions);
+    Require(0 <= dependency.from && dependency.from < dependency.to &&
+            dependency.to < instructions);
     Require(dependency.delay >= 0);
   }
   std::size_t placed = 0;
@@ -37,7 +38,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     int last = -1;
     for (int instruction : graph.rank_orders[rank]) {
       Require(instruction > last);
-      Require(graph.instructions[static_cast<std::size_t>(instruction)].rank == static_cast<int>(rank));
+      Require(graph.instructions[static_cast<std::size_t>(instruction)].rank ==
+              static_cast<int>(rank));
       last = instruction;
       ++placed;
     }

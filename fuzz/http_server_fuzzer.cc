@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "perseus/cluster/http/connection.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/cluster/http/connection.h"
 
 namespace {
 

@@ -32,9 +32,13 @@ void Check(const Parsed& parsed, Parse parse, Format format) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto assignment = [](std::string_view from) { return perseus::protocol::ParseAssignment(from, "fuzz"); };
+  const auto assignment = [](std::string_view from) {
+    return perseus::protocol::ParseAssignment(from, "fuzz");
+  };
   Check(assignment(text), assignment, perseus::protocol::FormatAssignment);
-  const auto record = [](std::string_view from) { return perseus::protocol::ParseRecord(from, "fuzz:1"); };
+  const auto record = [](std::string_view from) {
+    return perseus::protocol::ParseRecord(from, "fuzz:1");
+  };
   Check(record(text), record, perseus::protocol::FormatRecord);
   return 0;
 }

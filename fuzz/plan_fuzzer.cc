@@ -60,8 +60,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (plan->job.IsGeneralGraph()) return 0;
 
   // A schedule that is not whole, or deadlocks, is no fault of the reader.
-  const auto graph =
-      perseus::schedule::BuildInstructionGraph(plan->job.schedule, MakeProfile(*plan), plan->job.model);
+  const auto graph = perseus::schedule::BuildInstructionGraph(plan->job.schedule,
+                                                              MakeProfile(*plan), plan->job.model);
   if (!graph) {
     RequireOneLine(graph.error());
     return 0;

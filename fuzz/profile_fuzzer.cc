@@ -39,7 +39,8 @@ void Require(bool holds) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const perseus::Result<perseus::profile::Profile> profile = perseus::profile::ParseProfile(text, "input");
+  const perseus::Result<perseus::profile::Profile> profile =
+      perseus::profile::ParseProfile(text, "input");
   if (!profile) {
     Require(profile.error().message.find('\n') == std::string::npos);
     return 0;
@@ -48,7 +49,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       perseus::profile::ParseProfile(perseus::profile::FormatProfile(*profile), "input");
   Require(again && Same(*profile, *again));
   for (const perseus::profile::ProfileEntry& entry : profile->entries()) {
-    if (perseus::profile::LowerHull(entry.options, 80)) (void)perseus::profile::FitExponential(entry.options, 80);
+    if (perseus::profile::LowerHull(entry.options, 80))
+      (void)perseus::profile::FitExponential(entry.options, 80);
   }
   return 0;
 }

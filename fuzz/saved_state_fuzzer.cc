@@ -33,7 +33,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     perseus::agent::SavedState next = *state;
     next.BeginBoot(boot, restores);
     Require(perseus::agent::RestoresAfterStart(next, boot, {}) == restores);
-    for (const perseus::agent::Restore& restore : restores) next.Restored(restore.uuid, restore.control);
+    for (const perseus::agent::Restore& restore : restores)
+      next.Restored(restore.uuid, restore.control);
     for (const auto& [uuid, gpu] : state->gpus) Require(next.GiveBack(uuid));
     Require(next.gpus.empty());
   }

@@ -52,8 +52,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Require(perseus::schedule::FormatSchedule(*again) == formatted);
 
   // What parses is whole, so only its order can be refused.
-  const auto graph =
-      perseus::schedule::BuildInstructionGraph(*schedule, MakeProfile(*schedule), perseus::schedule::PipelineModel());
+  const auto graph = perseus::schedule::BuildInstructionGraph(*schedule, MakeProfile(*schedule),
+                                                              perseus::schedule::PipelineModel());
   if (!graph) {
     Require(graph.error().message.find("deadlocks: rank ") != std::string::npos);
     return 0;

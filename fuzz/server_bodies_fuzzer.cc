@@ -6,12 +6,12 @@
 #include <string>
 #include <string_view>
 
-#include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/cluster/server/event_hub.h"
 #include "perseus/cluster/server/job_spec.h"
 #include "perseus/cluster/server/node_reports.h"
 #include "perseus/cluster/server/plan_cuts.h"
 #include "perseus/cluster/server/planning.h"
+#include "perseus/planning/plan_file/plan_file.h"
 
 namespace {
 

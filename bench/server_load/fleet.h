@@ -40,7 +40,7 @@ class Fleet {
     int rank = 0;
     std::unique_ptr<Connection> stream;
     std::int64_t version = 0;   // Of the newest assignment,
-    std::string assignment;         // as they came,
+    std::string assignment;     // as they came,
     Clock::time_point came_at;  // and when.
     bool has_ended = false;     // Says the server of the job.
   };

@@ -32,7 +32,8 @@ asio::awaitable<std::vector<std::string>> RegisterMany(asio::io_context& loop,
 std::vector<std::string> Profiles(int count) {
   std::vector<std::string> profiles;
   for (int i = 0; i < count; ++i) {
-    profiles.push_back(SyntheticCsv(kPlanningStages, kPlanningClocks, static_cast<std::uint64_t>(i) + 1));
+    profiles.push_back(
+        SyntheticCsv(kPlanningStages, kPlanningClocks, static_cast<std::uint64_t>(i) + 1));
   }
   return profiles;
 }
@@ -96,10 +97,11 @@ asio::awaitable<void> RunPlans(asio::io_context& loop, const ServerProcess& serv
   const double first = SecondsSince(begin);
   const Usage after = server.Measure();
   fmt::print(
-      "{} jobs of {} x {}: uploaded in {:.2f} s, all have assignment after {:.2f} s ({:.2f} s of CPU), "
+      "{} jobs of {} x {}: uploaded in {:.2f} s, all have assignment after {:.2f} s ({:.2f} s of "
+      "CPU), "
       "load {:.1f}; {}\n",
-      ids.size(), kPlanningStages, options.microbatches, uploaded, first, after.cpu_s - before.cpu_s,
-      LoadAverage(), Describe(after));
+      ids.size(), kPlanningStages, options.microbatches, uploaded, first,
+      after.cpu_s - before.cpu_s, LoadAverage(), Describe(after));
   co_await UntilPlanned(loop, server, ids, Stage::kRefined);
   const Usage refined = server.Measure();
   fmt::print("all refined after {:.2f} s ({:.2f} s of CPU), load {:.1f}; {}\n", SecondsSince(begin),

@@ -76,7 +76,7 @@ void Print(std::string_view what, const Tally& tally, double took) {
 }
 
 asio::awaitable<void> RunReportLoad(asio::io_context& loop, const ServerProcess& server,
-                          const Options& options) {
+                                    const Options& options) {
   Fleet fleet(loop, server.endpoint(),
               {.pipelines = options.nodes / kReportsStages,
                .stages = kReportsStages,

@@ -102,7 +102,7 @@ asio::awaitable<Round> MeasureNotice(asio::io_context& loop, const ServerProcess
 }
 
 asio::awaitable<void> RunStreamLoad(asio::io_context& loop, const ServerProcess& server,
-                          const Options& options) {
+                                    const Options& options) {
   Fleet fleet(loop, server.endpoint(),
               {.pipelines = options.nodes / kStreamsStages,
                .stages = kStreamsStages,

@@ -14,10 +14,9 @@ std::string HostName() {
 }
 
 Result<std::string> BootId() {
-  auto text = ReadFile("/proc/sys/kernel/random/boot_id");
-  if (!text) return Fail(text);
-  while (!text->empty() && text->back() == '\n') text->pop_back();
-  return *std::move(text);
+  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile("/proc/sys/kernel/random/boot_id"));
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
 }
 
 }  // namespace perseus

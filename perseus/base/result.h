@@ -53,3 +53,25 @@ template <typename T>
 }
 
 }  // namespace perseus
+
+#define PERSEUS_CONCATENATE_(a, b) a##b
+#define PERSEUS_CONCATENATE(a, b) PERSEUS_CONCATENATE_(a, b)
+
+// PERSEUS_ASSIGN_OR_RETURN(const Profile profile, ReadProfile(path));
+// The declaration gets the value; if there is none, the enclosing function returns the error. Put
+// a type with a comma in parentheses or use auto.
+#define PERSEUS_ASSIGN_OR_RETURN(declaration, ...)                                       \
+  PERSEUS_ASSIGN_OR_RETURN_(PERSEUS_CONCATENATE(result_of_line_, __LINE__), declaration, \
+                            __VA_ARGS__)
+#define PERSEUS_ASSIGN_OR_RETURN_(result, declaration, ...) \
+  auto result = __VA_ARGS__;                                \
+  if (!result) return Fail(result);                         \
+  declaration = *std::move(result)
+
+// PERSEUS_RETURN_IF_ERROR(CheckListable(graph));
+#define PERSEUS_RETURN_IF_ERROR(...)                          \
+  do {                                                        \
+    if (auto result_of_call = __VA_ARGS__; !result_of_call) { \
+      return Fail(result_of_call);                            \
+    }                                                         \
+  } while (false)

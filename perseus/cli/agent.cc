@@ -11,9 +11,9 @@
 #include "perseus/base/host.h"
 #include "perseus/cli/agent_setup.h"
 #include "perseus/cli/flag_checks.h"
+#include "perseus/cli/verbs.h"
 #include "perseus/runtime/agent/agent.h"
 #include "perseus/runtime/agent/privileges.h"
-#include "perseus/cli/verbs.h"
 
 namespace perseus::cli {
 namespace {
@@ -55,10 +55,9 @@ Result<void> RunAgent(const AgentFlags& flags) {
   // Before there are threads, which keep what they were started with.
   if (auto kept = agent::KeepOnlyNeededCapabilities(); !kept) return kept;
   spdlog::logger log = MakeLog(flags.log_level);
-  auto gpus = SetUpGpus(flags.devices, flags.state, flags.resting, log);
-  if (!gpus) return Fail(gpus);
+  PERSEUS_ASSIGN_OR_RETURN(auto gpus, SetUpGpus(flags.devices, flags.state, flags.resting, log));
   agent::AgentOptions options;
-  options.gpus = *std::move(gpus);
+  options.gpus = std::move(gpus);
   options.socket = flags.socket;
   std::error_code ignored;  // What is wrong shows when it is listened on.
   std::filesystem::create_directories(options.socket.parent_path(), ignored);
@@ -71,11 +70,9 @@ Result<void> RunAgent(const AgentFlags& flags) {
         std::chrono::milliseconds(static_cast<int>(*flags.exit_when_idle_s * 1000));
   }
 
-  auto agent = agent::Agent::Start(std::move(options), log);
-  if (!agent) return Fail(agent);
-  log.info("listening on {}{}", flags.socket,
-           MetricsPlace(flags.metrics, (*agent)->metrics_port()));
-  auto run = (*agent)->Run();
+  PERSEUS_ASSIGN_OR_RETURN(auto agent, agent::Agent::Start(std::move(options), log));
+  log.info("listening on {}{}", flags.socket, MetricsPlace(flags.metrics, agent->metrics_port()));
+  auto run = agent->Run();
   if (!run) {
     log.critical("{}", run.error().message);
     log.flush();

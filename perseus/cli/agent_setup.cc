@@ -30,34 +30,33 @@ Result<agent::GpuManager::Setup::Resting> ParseResting(const std::string& text) 
       upper.ptr != begin + text.size() || setting.lower < 1 || setting.upper < setting.lower) {
     return bad();
   }
-  return agent::GpuManager::Setup::Resting{text.substr(0, equals), device::Control::kSmClock, setting};
+  return agent::GpuManager::Setup::Resting{text.substr(0, equals), device::Control::kSmClock,
+                                           setting};
 }
 
 }  // namespace
 
 Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::string& state,
-                                   const std::vector<std::string>& resting, spdlog::logger& log) {
+                                           const std::vector<std::string>& resting,
+                                           spdlog::logger& log) {
   agent::GpuManager::Setup setup;
   for (const std::string& text : resting) {
-    auto parsed = ParseResting(text);
-    if (!parsed) return Fail(parsed);
-    setup.resting.push_back(*std::move(parsed));
+    PERSEUS_ASSIGN_OR_RETURN(auto parsed, ParseResting(text));
+    setup.resting.push_back(std::move(parsed));
   }
-  auto boot_id = BootId();
-  if (!boot_id) return Fail(boot_id);
-  auto devices = node_devices::OpenDevices(which);
-  if (!devices) return Fail(devices);
-  for (const auto& device : devices->devices) {
+  PERSEUS_ASSIGN_OR_RETURN(auto boot_id, BootId());
+  PERSEUS_ASSIGN_OR_RETURN(auto devices, node_devices::OpenDevices(which));
+  for (const auto& device : devices.devices) {
     const device::DeviceInfo& info = device->info();
     log.info("{} {} ({}){}", info.uuid, info.name, info.backend,
              info.measure_only.empty() ? "" : ", to be measured only: " + info.measure_only);
   }
-  for (const device::RefusedDevice& refused : devices->refused) {
+  for (const device::RefusedDevice& refused : devices.refused) {
     log.warn("{} is left alone: {}", refused.what, refused.why);
   }
-  setup.devices = *std::move(devices);
+  setup.devices = std::move(devices);
   setup.state = state;
-  setup.boot_id = *std::move(boot_id);
+  setup.boot_id = std::move(boot_id);
   setup.host = agent::ThisHost();
   setup.lock_directory = std::filesystem::path(kAgentSocket).parent_path();
   return setup;

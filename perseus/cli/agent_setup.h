@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "perseus/runtime/agent/gpu_manager.h"
 #include "perseus/base/result.h"
+#include "perseus/runtime/agent/gpu_manager.h"
 
 namespace perseus::cli {
 
@@ -17,7 +17,8 @@ inline constexpr const char* kAgentState = "/var/lib/perseus/agent.json";
 // `which`: see OpenDevices. `resting`: "GPU-1f…=210-1200", in MHz. Says on `log` what GPUs there
 // are.
 Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::string& state,
-                                   const std::vector<std::string>& resting, spdlog::logger& log);
+                                           const std::vector<std::string>& resting,
+                                           spdlog::logger& log);
 
 // Connections take descriptors, and the soft limit of 1,024 is for programs that use select().
 // Where it cannot be raised, fewer connections are taken.

@@ -9,11 +9,11 @@
 #include "perseus/cli/figure_flags.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
-#include "perseus/simulation/baselines/policy.h"
-#include "perseus/planning/report/report.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/report/report.h"
+#include "perseus/simulation/baselines/policy.h"
 
 namespace perseus::cli {
 namespace {
@@ -64,8 +64,9 @@ std::vector<Nanoseconds> TimesOf(const CompareFlags& flags, const plan::Planner&
 
 // What ours plans for: each of those, and a few more if they are drawn. Beyond the frontier's slow
 // end nothing is left to slow down.
-std::vector<Nanoseconds> PlannedTimes(const std::vector<Nanoseconds>& times, const plan::Planner& planner,
-                                      const plan::Frontier& frontier, bool is_drawn) {
+std::vector<Nanoseconds> PlannedTimes(const std::vector<Nanoseconds>& times,
+                                      const plan::Planner& planner, const plan::Frontier& frontier,
+                                      bool is_drawn) {
   std::vector<Nanoseconds> planned = times;
   const Nanoseconds baseline = planner.baseline().time;
   const Nanoseconds longest = std::max(frontier.points[frontier.least_energy].time, baseline);
@@ -88,7 +89,8 @@ struct Cell {
   double slowdown;  // Beyond the straggler's time.
 };
 
-Cell CellOf(const plan::Planner& planner, const baselines::PolicyPoints& offered, Nanoseconds time) {
+Cell CellOf(const plan::Planner& planner, const baselines::PolicyPoints& offered,
+            Nanoseconds time) {
   const baselines::OperatingPoint& point = baselines::ChooseFor(time, offered.points, planner);
   const Nanoseconds until = std::max(time, point.evaluation.time);
   const double energy_j = planner.EnergyUntil(until, point.evaluation);
@@ -173,12 +175,15 @@ std::string FormatJson(const plan::Planner& planner, const std::vector<Nanosecon
 }
 
 // What a point of ours is for: "Perseus, no slowdown", "Perseus, straggler of 1.3".
-std::string TargetOf(const baselines::OperatingPoint& point, const baselines::PolicyPoints& ours, const plan::Planner& planner,
-                     const std::vector<Nanoseconds>& times, const std::vector<double>& factors) {
-  if (&baselines::ChooseFor(times.front(), ours.points, planner) == &point) return "Perseus, no slowdown";
+std::string TargetOf(const baselines::OperatingPoint& point, const baselines::PolicyPoints& ours,
+                     const plan::Planner& planner, const std::vector<Nanoseconds>& times,
+                     const std::vector<double>& factors) {
+  if (&baselines::ChooseFor(times.front(), ours.points, planner) == &point)
+    return "Perseus, no slowdown";
   std::vector<double> beside;
   for (std::size_t i = 0; i < factors.size(); ++i) {
-    if (&baselines::ChooseFor(times[i + 1], ours.points, planner) == &point) beside.push_back(factors[i]);
+    if (&baselines::ChooseFor(times[i + 1], ours.points, planner) == &point)
+      beside.push_back(factors[i]);
   }
   if (beside.empty()) return point.setting;
   return fmt::format("Perseus, straggler of {:g}", fmt::join(beside, ", "));
@@ -191,10 +196,10 @@ Result<std::string> ReportData(const CompareFlags& flags, const job::LoadedJob& 
                                std::vector<report::FrontierCurve> overlays) {
   const std::vector<Nanoseconds> times = TimesOf(flags, planner);
   report::Report report{.planner = planner,
-                .job = job.planned,
-                .frontier = {"bound", frontier.points},
-                .plans = {},
-                .overlays = {}};
+                        .job = job.planned,
+                        .frontier = {"bound", frontier.points},
+                        .plans = {},
+                        .overlays = {}};
   for (const Outcome& outcome : outcomes) {
     if (&outcome == &outcomes.back()) {
       for (const baselines::OperatingPoint& point : outcome.offered.points) {
@@ -221,22 +226,19 @@ Result<std::string> ReportData(const CompareFlags& flags, const job::LoadedJob& 
 
 Result<void> RunCompare(const CompareFlags& flags) {
   if (auto able = CheckFigures(flags.figures); !able) return able;
-  auto overlays = LoadOverlays(flags.figures);
-  if (!overlays) return Fail(overlays);
-  const auto job = job::LoadJob(flags.job);
-  if (!job) return Fail(job);
-  const auto planner = plan::Planner::Create(job->graph, job->model);
-  if (!planner) return Fail(planner);
-  const auto frontier = planner->ComputeFrontier();
-  if (!frontier) return Fail(frontier);
+  PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
+  PERSEUS_ASSIGN_OR_RETURN(const auto frontier, planner.ComputeFrontier());
 
-  const std::vector<Nanoseconds> times = TimesOf(flags, *planner);
+  const std::vector<Nanoseconds> times = TimesOf(flags, planner);
   const bool is_drawn = !flags.figures.figures.empty();
-  const std::vector<Nanoseconds> planned = PlannedTimes(times, *planner, *frontier, is_drawn);
-  std::vector<std::unique_ptr<baselines::Policy>> policies = baselines::AllPolicies(ToNanoseconds(flags.unit_ms / 1e3));
+  const std::vector<Nanoseconds> planned = PlannedTimes(times, planner, frontier, is_drawn);
+  std::vector<std::unique_ptr<baselines::Policy>> policies =
+      baselines::AllPolicies(ToNanoseconds(flags.unit_ms / 1e3));
   std::vector<Outcome> outcomes;
   for (const auto& policy : policies) {
-    auto offered = policy->Points(*planner, planned);
+    auto offered = policy->Points(planner, planned);
     if (!offered) {
       // A unit that was asked for is an error; otherwise the others are still worth seeing.
       const bool is_asked_for = flags.is_unit_given && policy->name() == kRounds;
@@ -246,14 +248,13 @@ Result<void> RunCompare(const CompareFlags& flags) {
     outcomes.push_back({std::string(policy->name()), *std::move(offered)});
   }
   if (is_drawn) {
-    const auto data = ReportData(flags, *job, *planner, *frontier, outcomes, *std::move(overlays));
-    if (!data) return Fail(data);
-    const auto figures = DrawFigures(flags.figures, *data);
-    if (!figures) return Fail(figures);
-    if (auto written = WriteFigures(flags.figures, *figures); !written) return written;
+    PERSEUS_ASSIGN_OR_RETURN(
+        const auto data, ReportData(flags, job, planner, frontier, outcomes, std::move(overlays)));
+    PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, data));
+    if (auto written = WriteFigures(flags.figures, figures); !written) return written;
   }
-  return Print(flags.as_json ? FormatJson(*planner, times, flags.stragglers, outcomes)
-                             : FormatTables(*planner, times, flags.stragglers, outcomes));
+  return Print(flags.as_json ? FormatJson(planner, times, flags.stragglers, outcomes)
+                             : FormatTables(planner, times, flags.stragglers, outcomes));
 }
 
 }  // namespace

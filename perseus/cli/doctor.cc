@@ -8,16 +8,16 @@
 #include <optional>
 #include <utility>
 
-#include "perseus/cli/agent_setup.h"
-#include "perseus/cli/flag_checks.h"
-#include "perseus/runtime/agent/doctor.h"
-#include "perseus/runtime/agent/latency_check.h"
 #include "perseus/base/file.h"
 #include "perseus/base/host.h"
-#include "perseus/runtime/node_devices/open_devices.h"
-#include "perseus/runtime/protocol/unix_socket.h"
+#include "perseus/cli/agent_setup.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/runtime/agent/doctor.h"
+#include "perseus/runtime/agent/latency_check.h"
+#include "perseus/runtime/node_devices/open_devices.h"
+#include "perseus/runtime/protocol/unix_socket.h"
 
 namespace perseus::cli {
 namespace {
@@ -68,14 +68,14 @@ agent::Finding FindingOf(const Measured& measured) {
           ""};
 }
 
-Result<std::vector<Measured>> MeasureAll(const DoctorFlags& flags, const device::DeviceList& devices) {
+Result<std::vector<Measured>> MeasureAll(const DoctorFlags& flags,
+                                         const device::DeviceList& devices) {
   if (protocol::Connect(flags.socket)) {
     return FailAs(ErrorKind::kSystem,
                   "an agent runs on {}, and it alone sets clocks (stop it to measure)",
                   flags.socket);
   }
-  auto boot_id = BootId();
-  if (!boot_id) return Fail(boot_id);
+  PERSEUS_ASSIGN_OR_RETURN(auto boot_id, BootId());
   std::vector<Measured> all;
   for (const auto& device : devices.devices) {
     Measured& measured = all.emplace_back();
@@ -84,7 +84,7 @@ Result<std::vector<Measured>> MeasureAll(const DoctorFlags& flags, const device:
       measured.failure = device->info().measure_only;
       continue;
     }
-    auto latency = agent::MeasureSafely(*device, {.state = flags.state, .boot_id = *boot_id});
+    auto latency = agent::MeasureSafely(*device, {.state = flags.state, .boot_id = boot_id});
     if (latency) {
       measured.latency = *std::move(latency);
     } else {
@@ -151,11 +151,10 @@ Result<void> RunDoctor(const DoctorFlags& flags) {
 
   Result<void> written;
   if (flags.measures_latency && devices) {
-    const auto measured = MeasureAll(flags, *devices);
-    if (!measured) return Fail(measured);
-    std::ranges::transform(*measured, std::back_inserter(findings), FindingOf);
+    PERSEUS_ASSIGN_OR_RETURN(const auto measured, MeasureAll(flags, *devices));
+    std::ranges::transform(measured, std::back_inserter(findings), FindingOf);
     if (!flags.output.empty()) {
-      const auto part = FormatJobPart(*measured);
+      const auto part = FormatJobPart(measured);
       written = part ? WriteFileAtomically(flags.output, *part) : Result<void>(Fail(part));
     }
   }
@@ -164,7 +163,8 @@ Result<void> RunDoctor(const DoctorFlags& flags) {
     return printed;
   }
   if (!written) return written;
-  const auto problems = std::ranges::count(findings, agent::Finding::Level::kProblem, &agent::Finding::level);
+  const auto problems =
+      std::ranges::count(findings, agent::Finding::Level::kProblem, &agent::Finding::level);
   if (problems == 0) return {};
   return FailAs(ErrorKind::kSystem, "{} problem{} (see above)", problems, problems == 1 ? "" : "s");
 }

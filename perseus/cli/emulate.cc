@@ -9,17 +9,17 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/base/file.h"
 #include "perseus/cli/emulation_input.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
-#include "perseus/base/file.h"
-#include "perseus/simulation/emulator/emulation.h"
-#include "perseus/planning/report/trace.h"
-#include "perseus/planning/report/figure.h"
 #include "perseus/cli/results.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/report/figure.h"
+#include "perseus/planning/report/trace.h"
+#include "perseus/simulation/emulator/emulation.h"
 
 namespace perseus::cli {
 namespace {
@@ -96,12 +96,13 @@ std::string NameOf(const std::vector<int>& pipelines) {
 
 Result<std::string> TraceOf(const plan::Planner& planner, const emulator::EmulationSpec& spec,
                             const emulator::Emulation& emulation, int iteration) {
-  auto runs = emulator::RunsInIteration(planner, spec, emulation, iteration);
-  if (!runs) return Fail(runs);
+  PERSEUS_ASSIGN_OR_RETURN(auto runs,
+                           emulator::RunsInIteration(planner, spec, emulation, iteration));
   Nanoseconds slowest = 0;
-  for (const emulator::RunOfPipelines& run : *runs) slowest = std::max(slowest, run.run.evaluation.time);
+  for (const emulator::RunOfPipelines& run : runs)
+    slowest = std::max(slowest, run.run.evaluation.time);
   std::vector<report::Timeline> timelines;
-  for (emulator::RunOfPipelines& run : *runs) {
+  for (emulator::RunOfPipelines& run : runs) {
     timelines.push_back({NameOf(run.pipelines), std::move(run.run.options),
                          std::move(run.run.evaluation), slowest});
   }
@@ -142,7 +143,8 @@ std::string FormatJson(const emulator::EmulationSpec& spec, const Results& resul
   return object.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-std::string FormatTable(const emulator::EmulationSpec& spec, const Results& results, std::int64_t gpus) {
+std::string FormatTable(const emulator::EmulationSpec& spec, const Results& results,
+                        std::int64_t gpus) {
   Table table({"", "time (s)", "energy (J)", "power (W)", "peak (W)"});
   const auto add = [&](const std::string& name, const emulator::Emulation& emulation) {
     table.AddRow({name, FormatQuantity(ToSeconds(emulation.time)),
@@ -201,13 +203,13 @@ Result<std::string> Draw(const std::string& path, const emulator::EmulationSpec&
 
 // The last one is the summary.
 Result<std::vector<ResultFile>> MakeFiles(const EmulateFlags& flags, const plan::Planner& planner,
-                                          const emulator::EmulationSpec& spec, const Results& results,
-                                          int gpus_per_rank) {
-  auto trace = TraceOf(planner, spec, results.planned, flags.traced.value_or(0));
-  if (!trace) return Fail(trace);
+                                          const emulator::EmulationSpec& spec,
+                                          const Results& results, int gpus_per_rank) {
+  PERSEUS_ASSIGN_OR_RETURN(auto trace,
+                           TraceOf(planner, spec, results.planned, flags.traced.value_or(0)));
   std::vector<ResultFile> files{{"iterations.csv", FormatIterations(results.planned)},
                                 {"ranks.csv", FormatRanks(results.planned, gpus_per_rank)},
-                                {"trace.json", *std::move(trace)}};
+                                {"trace.json", std::move(trace)}};
   std::vector<std::string> names;
   for (const ResultFile& file : files) names.push_back(file.name);
   files.push_back({std::string(kEmulationResults.summary), FormatJson(spec, results, names)});
@@ -215,29 +217,31 @@ Result<std::vector<ResultFile>> MakeFiles(const EmulateFlags& flags, const plan:
 }
 
 // `chooser` has to outlive what is returned.
-Result<emulator::EmulationSpec> SpecOf(const EmulateFlags& flags, const plan::Planner& planner, int pipelines,
-                             Chooser& chooser) {
-  emulator::EmulationSpec spec{.pipelines = pipelines,
-                     .iterations = flags.iterations,
-                     .options = {},
-                     .changes = {},
-                     .disturbances = {},
-                     .reaction = flags.follow ? emulator::Reaction::kFollow : emulator::Reaction::kNone,
-                     .delay = flags.follow.value_or(0),
-                     .plan_beside = [&chooser](Nanoseconds time) { return chooser.Beside(time); },
-                     .noise = flags.noise,
-                     .latency_spread = flags.latency_spread,
-                     .seed = flags.seed};
-  auto options =
-      flags.plan.empty() ? chooser.NoSlowdown() : ReadOptions(flags.plan, planner.graph());
-  if (!options) return Fail(options);
-  spec.options = *std::move(options);
+Result<emulator::EmulationSpec> SpecOf(const EmulateFlags& flags, const plan::Planner& planner,
+                                       int pipelines, Chooser& chooser) {
+  emulator::EmulationSpec spec{
+      .pipelines = pipelines,
+      .iterations = flags.iterations,
+      .options = {},
+      .changes = {},
+      .disturbances = {},
+      .reaction = flags.follow ? emulator::Reaction::kFollow : emulator::Reaction::kNone,
+      .delay = flags.follow.value_or(0),
+      .plan_beside = [&chooser](Nanoseconds time) { return chooser.Beside(time); },
+      .noise = flags.noise,
+      .latency_spread = flags.latency_spread,
+      .seed = flags.seed};
+  PERSEUS_ASSIGN_OR_RETURN(auto options, flags.plan.empty()
+                                             ? chooser.NoSlowdown()
+                                             : ReadOptions(flags.plan, planner.graph()));
+  spec.options = std::move(options);
   if (flags.events.empty()) return spec;
   return WithEvents(std::move(spec), flags.events, planner.graph(), chooser);
 }
 
 // The same weather, and nobody who plans.
-emulator::EmulationSpec Unplanned(emulator::EmulationSpec spec, const schedule::InstructionGraph& graph) {
+emulator::EmulationSpec Unplanned(emulator::EmulationSpec spec,
+                                  const schedule::InstructionGraph& graph) {
   spec.options = schedule::BaselineOptions(graph);
   spec.changes.clear();
   spec.power_caps.clear();
@@ -258,48 +262,42 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
   if (!flags.directory.empty()) {
     if (auto opened = directory.Open(); !opened) return opened;
   }
-  const auto job = job::LoadJob(flags.job);
-  if (!job) return Fail(job);
-  if (flags.latency_spread > 0 && job->model.switch_latency == 0) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags.job));
+  if (flags.latency_spread > 0 && job.model.switch_latency == 0) {
     return Fail(
         "--latency-spread is of the switching latency, and there is none (add "
         "--switch-latency MS)");
   }
-  const auto planner = plan::Planner::Create(job->graph, job->model);
-  if (!planner) return Fail(planner);
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
 
-  auto chooser = Chooser::Create(*planner, flags.policy, ToNanoseconds(flags.unit_ms / 1e3));
-  if (!chooser) return Fail(chooser);
-  const auto spec = SpecOf(flags, *planner, job->planned.pipelines, *chooser);
-  if (!spec) return Fail(spec);
-  auto planned = emulator::Emulate(*planner, *spec);
-  if (!planned) return Fail(planned);
-  auto all_max = emulator::Emulate(*planner, Unplanned(*spec, planner->graph()));
-  if (!all_max) return Fail(all_max);
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto chooser, Chooser::Create(planner, flags.policy, ToNanoseconds(flags.unit_ms / 1e3)));
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, SpecOf(flags, planner, job.planned.pipelines, chooser));
+  PERSEUS_ASSIGN_OR_RETURN(auto planned, emulator::Emulate(planner, spec));
+  PERSEUS_ASSIGN_OR_RETURN(auto all_max,
+                           emulator::Emulate(planner, Unplanned(spec, planner.graph())));
 
-  std::vector<std::string> remarks = planned->remarks;
-  if (!chooser->note().empty()) {
-    remarks.push_back(fmt::format("{}: {}", chooser->name(), chooser->note()));
+  std::vector<std::string> remarks = planned.remarks;
+  if (!chooser.note().empty()) {
+    remarks.push_back(fmt::format("{}: {}", chooser.name(), chooser.note()));
   }
-  const Results results{chooser->name(), std::move(remarks), *std::move(planned),
-                        *std::move(all_max)};
-  const auto figure = Draw(flags.figure, *spec, results);
-  if (!figure) return Fail(figure);
+  const Results results{chooser.name(), std::move(remarks), std::move(planned), std::move(all_max)};
+  PERSEUS_ASSIGN_OR_RETURN(const auto figure, Draw(flags.figure, spec, results));
   std::vector<std::string> names;
   if (!flags.directory.empty()) {
-    auto files = MakeFiles(flags, *planner, *spec, results, job->planned.model.gpus_per_stage);
-    if (!files) return Fail(files);
-    if (auto staged = directory.Stage(*files); !staged) return staged;
-    for (const ResultFile& file : *files) names.push_back(file.name);
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto files, MakeFiles(flags, planner, spec, results, job.planned.model.gpus_per_stage));
+    if (auto staged = directory.Stage(files); !staged) return staged;
+    for (const ResultFile& file : files) names.push_back(file.name);
     names.pop_back();  // The summary does not list itself.
   }
-  const std::int64_t gpus = static_cast<std::int64_t>(spec->pipelines) * job->gpus();
+  const std::int64_t gpus = static_cast<std::int64_t>(spec.pipelines) * job.gpus();
   // Results that could not be told of do not stay.
   auto printed =
-      Print(flags.as_json ? FormatJson(*spec, results, names) : FormatTable(*spec, results, gpus));
+      Print(flags.as_json ? FormatJson(spec, results, names) : FormatTable(spec, results, gpus));
   if (!printed) return printed;
   if (auto published = directory.Publish(); !published) return published;
-  return flags.figure.empty() ? Result<void>() : WriteFileAtomically(flags.figure, *figure);
+  return flags.figure.empty() ? Result<void>() : WriteFileAtomically(flags.figure, figure);
 }
 
 // Who plans, and what happens.

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "perseus/base/file.h"
-#include "perseus/simulation/emulator/event_file.h"
-#include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/plan/target.h"
+#include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/simulation/emulator/event_file.h"
 
 namespace perseus::cli {
 namespace {
@@ -39,37 +39,33 @@ Result<Chooser> Chooser::Create(const plan::Planner& planner, const std::string&
   chooser.name_ = policies[number]->name();
   chooser.is_ours_ = number + 1 == kPolicies.size();
   if (chooser.is_ours_) return chooser;
-  auto offered = policies[number]->Points(planner, {});
-  if (!offered) return Fail(offered);
-  chooser.offered_ = *std::move(offered);
+  PERSEUS_ASSIGN_OR_RETURN(auto offered, policies[number]->Points(planner, {}));
+  chooser.offered_ = std::move(offered);
   return chooser;
 }
 
 Result<std::vector<int>> Chooser::NoSlowdown() const {
   const Nanoseconds time = planner_->baseline().time;
   if (!is_ours_) return baselines::ChooseFor(time, offered_.points, *planner_).options;
-  auto plan = planner_->PlanFor(time);
-  if (!plan) return Fail(plan);
-  return std::move(plan->options);
+  PERSEUS_ASSIGN_OR_RETURN(auto plan, planner_->PlanFor(time));
+  return std::move(plan.options);
 }
 
 Result<std::vector<int>> Chooser::Beside(Nanoseconds straggler) const {
   if (!is_ours_) return baselines::ChooseFor(straggler, offered_.points, *planner_).options;
-  auto plan = planner_->PlanForStraggler(straggler);
-  if (!plan) return Fail(plan);
-  return std::move(plan->options);
+  PERSEUS_ASSIGN_OR_RETURN(auto plan, planner_->PlanForStraggler(straggler));
+  return std::move(plan.options);
 }
 
 Result<std::vector<int>> Chooser::WithinPower(double watts, int pipelines) {
   const double share_w = watts / pipelines;
   if (is_ours_) {
     if (!frontier_) {
-      auto frontier = planner_->ComputeFrontier();
-      if (!frontier) return Fail(frontier);
-      frontier_ = *std::move(frontier);
+      PERSEUS_ASSIGN_OR_RETURN(auto frontier, planner_->ComputeFrontier());
+      frontier_ = std::move(frontier);
     }
-    auto plan =
-        plan::PlanForTarget(*planner_, &*frontier_, {.kind = plan::Target::Kind::kPowerCap, .value = share_w});
+    auto plan = plan::PlanForTarget(*planner_, &*frontier_,
+                                    {.kind = plan::Target::Kind::kPowerCap, .value = share_w});
     if (plan) return std::move(plan->options);
     if (plan.error().kind != ErrorKind::kUnreachable) return Fail(plan);
   } else {
@@ -77,20 +73,19 @@ Result<std::vector<int>> Chooser::WithinPower(double watts, int pipelines) {
       if (point.evaluation.average_power_w() <= share_w) return point.options;
     }
   }
-  const auto least_w = LeastPower();
-  if (!least_w) return Fail(least_w);
+  PERSEUS_ASSIGN_OR_RETURN(const auto least_w, LeastPower());
   return FailAs(ErrorKind::kUnreachable,
                 "{} has no plan that keeps to a power cap of {} W: the least that the job's {} "
                 "pipelines draw is {} W",
-                name_, watts, pipelines, std::ceil(*least_w * pipelines));
+                name_, watts, pipelines, std::ceil(least_w * pipelines));
 }
 
 // Of a pipeline.
 Result<double> Chooser::LeastPower() {
   if (is_ours_) {
-    const auto plan = planner_->PlanFor(frontier_->points[frontier_->least_energy].time);
-    if (!plan) return Fail(plan);
-    return plan->evaluation.average_power_w();
+    PERSEUS_ASSIGN_OR_RETURN(const auto plan,
+                             planner_->PlanFor(frontier_->points[frontier_->least_energy].time));
+    return plan.evaluation.average_power_w();
   }
   double least_w = offered_.points.front().evaluation.average_power_w();
   for (const baselines::OperatingPoint& point : offered_.points) {
@@ -99,28 +94,27 @@ Result<double> Chooser::LeastPower() {
   return least_w;
 }
 
-Result<std::vector<int>> ReadOptions(const std::string& path, const schedule::InstructionGraph& graph) {
-  const auto text = ReadFile(path);
-  if (!text) return Fail(text);
-  const auto plan = plan_file::ParsePlan(*text, path);
-  if (!plan) return Fail(plan);
-  return plan_file::FindOptions(*plan, graph, path);
+Result<std::vector<int>> ReadOptions(const std::string& path,
+                                     const schedule::InstructionGraph& graph) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
+  PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, path));
+  return plan_file::FindOptions(plan, graph, path);
 }
 
-Result<emulator::EmulationSpec> WithEvents(emulator::EmulationSpec spec, const std::string& event_file,
-                                 const schedule::InstructionGraph& graph, Chooser& chooser) {
-  const auto text = ReadFile(event_file);
-  if (!text) return Fail(text);
-  auto events = emulator::ParseEvents(*text, event_file);
-  if (!events) return Fail(events);
-  spec.disturbances = std::move(events->disturbances);
-  for (const emulator::Events::PushedPlan& pushed : events->plans) {
+Result<emulator::EmulationSpec> WithEvents(emulator::EmulationSpec spec,
+                                           const std::string& event_file,
+                                           const schedule::InstructionGraph& graph,
+                                           Chooser& chooser) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(event_file));
+  PERSEUS_ASSIGN_OR_RETURN(auto events, emulator::ParseEvents(text, event_file));
+  spec.disturbances = std::move(events.disturbances);
+  for (const emulator::Events::PushedPlan& pushed : events.plans) {
     const std::string path = (fs::path(event_file).parent_path() / pushed.file).string();
     auto options = ReadOptions(path, graph);
     if (!options) return FailAt(pushed.where, options.error());
     spec.changes.push_back({pushed.from, *std::move(options), pushed.where});
   }
-  spec.power_caps = std::move(events->power_caps);
+  spec.power_caps = std::move(events.power_caps);
   for (emulator::PowerCap& cap : spec.power_caps) {
     auto options = chooser.WithinPower(cap.watts, spec.pipelines);
     if (!options) return FailAt(cap.where, options.error());

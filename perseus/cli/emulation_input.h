@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/simulation/emulator/emulation.h"
 #include "perseus/simulation/baselines/policy.h"
+#include "perseus/simulation/emulator/emulation.h"
 
 namespace perseus::cli {
 
@@ -40,15 +40,18 @@ class Chooser {
   const plan::Planner* planner_;
   std::string name_;
   bool is_ours_ = true;
-  baselines::PolicyPoints offered_;              // A rival's.
+  baselines::PolicyPoints offered_;         // A rival's.
   std::optional<plan::Frontier> frontier_;  // Ours, once a power cap needs it.
 };
 
 // The options of a plan's file.
-Result<std::vector<int>> ReadOptions(const std::string& path, const schedule::InstructionGraph& graph);
+Result<std::vector<int>> ReadOptions(const std::string& path,
+                                     const schedule::InstructionGraph& graph);
 
 // Adds what the event file says to `spec`, which has its pipelines. Errors name file and line.
-Result<emulator::EmulationSpec> WithEvents(emulator::EmulationSpec spec, const std::string& event_file,
-                                 const schedule::InstructionGraph& graph, Chooser& chooser);
+Result<emulator::EmulationSpec> WithEvents(emulator::EmulationSpec spec,
+                                           const std::string& event_file,
+                                           const schedule::InstructionGraph& graph,
+                                           Chooser& chooser);
 
 }  // namespace perseus::cli

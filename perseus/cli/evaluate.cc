@@ -5,14 +5,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "perseus/cli/job_options.h"
 #include "perseus/base/file.h"
-#include "perseus/planning/plan/evaluation.h"
-#include "perseus/planning/plan_file/frequency_lists.h"
-#include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/cli/job_options.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/plan_file/frequency_lists.h"
+#include "perseus/planning/plan_file/plan_file.h"
 
 namespace perseus::cli {
 namespace {
@@ -54,24 +54,18 @@ struct LoadedPlan {
 };
 
 Result<LoadedPlan> LoadJsonPlan(std::string_view text, const EvaluateFlags& flags) {
-  const auto file = plan_file::ParsePlan(text, flags.plan);
-  if (!file) return Fail(file);
-  auto job = job::LoadPlannedJob(*file, flags.job);
-  if (!job) return Fail(job);
-  auto options = plan_file::FindOptions(*file, job->graph, flags.plan);
-  if (!options) return Fail(options);
-  return LoadedPlan{*std::move(job), *std::move(options),
-                    Claim{file->target, file->time, file->energy_j}};
+  PERSEUS_ASSIGN_OR_RETURN(const auto file, plan_file::ParsePlan(text, flags.plan));
+  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadPlannedJob(file, flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(auto options, plan_file::FindOptions(file, job.graph, flags.plan));
+  return LoadedPlan{std::move(job), std::move(options),
+                    Claim{file.target, file.time, file.energy_j}};
 }
 
 Result<LoadedPlan> LoadFrequencyLists(std::string_view text, const EvaluateFlags& flags) {
-  const auto lists = plan_file::ParseFrequencyLists(text, flags.plan);
-  if (!lists) return Fail(lists);
-  auto job = job::LoadJob(flags.job);
-  if (!job) return Fail(job);
-  auto options = plan_file::FindOptions(*lists, job->graph, flags.plan);
-  if (!options) return Fail(options);
-  return LoadedPlan{*std::move(job), *std::move(options), std::nullopt};
+  PERSEUS_ASSIGN_OR_RETURN(const auto lists, plan_file::ParseFrequencyLists(text, flags.plan));
+  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadJob(flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(auto options, plan_file::FindOptions(lists, job.graph, flags.plan));
+  return LoadedPlan{std::move(job), std::move(options), std::nullopt};
 }
 
 // By content, since the name says nothing: a JSON plan is an object, and a list begins with [, or
@@ -135,10 +129,9 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
 }
 
 Result<void> RunEvaluate(const EvaluateFlags& flags) {
-  const auto text = ReadFile(flags.plan);
-  if (!text) return Fail(text);
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(flags.plan));
   const auto plan =
-      LooksLikeJson(*text) ? LoadJsonPlan(*text, flags) : LoadFrequencyLists(*text, flags);
+      LooksLikeJson(text) ? LoadJsonPlan(text, flags) : LoadFrequencyLists(text, flags);
   if (!plan) return Fail(plan);
   const plan::Evaluator evaluator(plan->job.graph, plan->job.model);
   const plan::Evaluation baseline = evaluator.Evaluate(schedule::BaselineOptions(plan->job.graph));

@@ -27,14 +27,13 @@ void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
 
 Result<void> CheckFigures(const FigureFlags& flags) {
   for (const std::string& path : flags.figures) {
-    const auto figure = report::FigureOf(path);
-    if (!figure) return Fail(figure);
-    if (figure->kind == report::FigureKind::kEmulation) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto figure, report::FigureOf(path));
+    if (figure.kind == report::FigureKind::kEmulation) {
       return Fail(
           "{}: is for perseus emulate to draw (there are frontier, timeline and profile here)",
           path);
     }
-    if (auto able = report::CheckDrawable(*figure); !able) return able;
+    if (auto able = report::CheckDrawable(figure); !able) return able;
   }
   return {};
 }
@@ -46,12 +45,10 @@ Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags
     std::error_code error;
     const std::size_t equals = std::filesystem::exists(flag, error) ? flag.npos : flag.find('=');
     const std::string path = equals == flag.npos ? flag : flag.substr(equals + 1);
-    const auto text = ReadFile(path);
-    if (!text) return Fail(text);
-    auto curve = report::ParseFrontier(*text, path);
-    if (!curve) return Fail(curve);
-    if (equals != flag.npos) curve->name = flag.substr(0, equals);
-    overlays.push_back(*std::move(curve));
+    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
+    PERSEUS_ASSIGN_OR_RETURN(auto curve, report::ParseFrontier(text, path));
+    if (equals != flag.npos) curve.name = flag.substr(0, equals);
+    overlays.push_back(std::move(curve));
   }
   return overlays;
 }
@@ -59,9 +56,9 @@ Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags
 Result<std::vector<std::string>> DrawFigures(const FigureFlags& flags, const std::string& data) {
   std::vector<std::string> drawn;
   for (const std::string& path : flags.figures) {
-    auto contents = report::DrawFigure(report::FigureOf(path).value(), data);
-    if (!contents) return Fail(contents);
-    drawn.push_back(*std::move(contents));
+    PERSEUS_ASSIGN_OR_RETURN(auto contents,
+                             report::DrawFigure(report::FigureOf(path).value(), data));
+    drawn.push_back(std::move(contents));
   }
   return drawn;
 }

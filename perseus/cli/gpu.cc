@@ -12,12 +12,12 @@
 
 #include "perseus/cli/agent_setup.h"
 #include "perseus/cli/flag_checks.h"
-#include "perseus/runtime/agent/leftovers.h"
-#include "perseus/runtime/protocol/messages.h"
-#include "perseus/runtime/protocol/unix_socket.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/runtime/agent/leftovers.h"
+#include "perseus/runtime/protocol/messages.h"
+#include "perseus/runtime/protocol/unix_socket.h"
 
 namespace perseus::cli {
 namespace {
@@ -47,9 +47,9 @@ struct GpuFlags {
 };
 
 Result<protocol::Reply> Ask(int socket, const protocol::Request& request) {
-  auto answer = protocol::Ask(socket, protocol::Format(request), kPatience);
-  if (!answer) return Fail(answer);
-  auto reply = protocol::ParseReply(answer->text);
+  PERSEUS_ASSIGN_OR_RETURN(auto answer,
+                           protocol::Ask(socket, protocol::Format(request), kPatience));
+  auto reply = protocol::ParseReply(answer.text);
   if (!reply) return Fail(reply);
   if (const auto* refused = std::get_if<protocol::Refused>(&*reply)) {
     return FailAs(
@@ -60,9 +60,8 @@ Result<protocol::Reply> Ask(int socket, const protocol::Request& request) {
 }
 
 Result<protocol::Listing> AskForList(int socket) {
-  auto reply = Ask(socket, protocol::List{});
-  if (!reply) return Fail(reply);
-  auto* listing = std::get_if<protocol::Listing>(&*reply);
+  PERSEUS_ASSIGN_OR_RETURN(auto reply, Ask(socket, protocol::List{}));
+  auto* listing = std::get_if<protocol::Listing>(&reply);
   if (listing == nullptr) return Fail("the agent answered something else than a list of GPUs");
   return std::move(*listing);
 }
@@ -98,11 +97,9 @@ std::string FormatJson(const protocol::Listing& listing) {
 }
 
 Result<void> RunList(const GpuFlags& flags) {
-  const auto socket = protocol::Connect(flags.socket);
-  if (!socket) return Fail(socket);
-  const auto listing = AskForList(socket->get());
-  if (!listing) return Fail(listing);
-  return Print(flags.as_json ? FormatJson(*listing) : FormatTable(*listing));
+  PERSEUS_ASSIGN_OR_RETURN(const auto socket, protocol::Connect(flags.socket));
+  PERSEUS_ASSIGN_OR_RETURN(const auto listing, AskForList(socket.get()));
+  return Print(flags.as_json ? FormatJson(listing) : FormatTable(listing));
 }
 
 Result<void> RunWatch(const GpuFlags& flags) {
@@ -110,7 +107,8 @@ Result<void> RunWatch(const GpuFlags& flags) {
   for (bool is_first = true;; is_first = false) {
     // Anew each time: the agent sends those away who are silent for long, and may be restarted.
     const auto socket = protocol::Connect(flags.socket);
-    const auto listing = socket ? AskForList(socket->get()) : Result<protocol::Listing>(Fail(socket));
+    const auto listing =
+        socket ? AskForList(socket->get()) : Result<protocol::Listing>(Fail(socket));
     if (!listing && is_first) return Fail(listing);
     // The cursor to the top, and what was there before away.
     const std::string page = listing ? FormatTable(*listing) : listing.error().message + "\n";
@@ -123,11 +121,10 @@ Result<void> RunWatch(const GpuFlags& flags) {
 
 // One request for each GPU named; all are tried, the first failure is told.
 Result<void> RunRelease(const GpuFlags& flags) {
-  const auto socket = protocol::Connect(flags.socket);
-  if (!socket) return Fail(socket);
+  PERSEUS_ASSIGN_OR_RETURN(const auto socket, protocol::Connect(flags.socket));
   Result<void> result;
   for (const std::string& gpu : flags.gpus) {
-    const auto reply = Ask(socket->get(), protocol::ReleaseGpu{gpu});
+    const auto reply = Ask(socket.get(), protocol::ReleaseGpu{gpu});
     if (!reply && result) result = Fail(reply);
   }
   return result;
@@ -139,13 +136,11 @@ Result<void> RunGrant(const GpuFlags& flags, GrantChange change) {
   if (flags.uid.has_value() == flags.cgroup.has_value()) {
     return Fail("to whom? (write --uid N or --cgroup PATH, one of them)");
   }
-  const auto socket = protocol::Connect(flags.socket);
-  if (!socket) return Fail(socket);
+  PERSEUS_ASSIGN_OR_RETURN(const auto socket, protocol::Connect(flags.socket));
   const protocol::Grant grant{flags.gpus, flags.uid, flags.cgroup};
-  const auto reply =
-      Ask(socket->get(), change == GrantChange::kGrant ? protocol::Request(grant)
-                                                       : protocol::Request(protocol::Revoke{grant}));
-  if (!reply) return Fail(reply);
+  PERSEUS_RETURN_IF_ERROR(Ask(socket.get(), change == GrantChange::kGrant
+                                                ? protocol::Request(grant)
+                                                : protocol::Request(protocol::Revoke{grant})));
   return {};
 }
 
@@ -158,13 +153,12 @@ Result<void> RunRestore(const GpuFlags& flags) {
   if (!std::filesystem::exists(flags.state)) {
     return Fail("{} is not there: nothing to restore (is it the agent's --state?)", flags.state);
   }
-  auto setup = SetUpGpus(flags.devices, flags.state, {}, log);
-  if (!setup) return Fail(setup);
+  PERSEUS_ASSIGN_OR_RETURN(auto setup, SetUpGpus(flags.devices, flags.state, {}, log));
   const std::chrono::milliseconds patience(static_cast<int>(flags.patience_s * 1000));
-  auto given_back = agent::GiveBackLeftovers(*std::move(setup), patience, log);
-  if (!given_back) return Fail(given_back);
-  return Print(*given_back == 0 ? "nothing was left changed\n"
-                                : fmt::format("{} GPUs given back\n", *given_back));
+  PERSEUS_ASSIGN_OR_RETURN(auto given_back,
+                           agent::GiveBackLeftovers(std::move(setup), patience, log));
+  return Print(given_back == 0 ? "nothing was left changed\n"
+                               : fmt::format("{} GPUs given back\n", given_back));
 }
 
 CLI::App* AddPart(CLI::App& verb, GpuFlags& flags, const char* name, const char* about) {

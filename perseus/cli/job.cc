@@ -7,18 +7,18 @@
 #include <optional>
 #include <utility>
 
+#include "perseus/base/file.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/jobs_table.h"
-#include "perseus/base/file.h"
-#include "perseus/planning/job/job_setup.h"
-#include "perseus/planning/profile/profile.h"
-#include "perseus/cluster/server/job_spec.h"
 #include "perseus/cli/server_flags.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/cluster/server/job_spec.h"
+#include "perseus/planning/job/job_setup.h"
+#include "perseus/planning/profile/profile.h"
 
 namespace perseus::cli {
 namespace {
@@ -67,10 +67,11 @@ Result<ordered_json> TargetOf(const TargetFlags& flags) {
 ordered_json ScheduleJson(const schedule::Schedule& schedule) {
   const auto names = schedule::ScheduleNames();
   if (std::ranges::find(names, schedule.name) != names.end()) {
-    const schedule::ScheduleSpec spec{.name = schedule.name,
-                            .ranks = static_cast<int>(schedule.ranks.size()),
-                            .microbatches = schedule.microbatches,
-                            .chunks = schedule.stages() / static_cast<int>(schedule.ranks.size())};
+    const schedule::ScheduleSpec spec{
+        .name = schedule.name,
+        .ranks = static_cast<int>(schedule.ranks.size()),
+        .microbatches = schedule.microbatches,
+        .chunks = schedule.stages() / static_cast<int>(schedule.ranks.size())};
     const auto generated = schedule::GenerateSchedule(spec);
     if (generated && generated->ranks == schedule.ranks) {
       return {{"kind", spec.name},
@@ -98,8 +99,7 @@ ordered_json FixedJson(const schedule::FixedInstructions& fixed) {
 
 // What `perseus plan` would plan, as the server registers it.
 Result<ordered_json> RegistrationOf(const Flags& flags, const plan_file::PlannedJob& planned) {
-  auto target = TargetOf(flags.targets);
-  if (!target) return Fail(target);
+  PERSEUS_ASSIGN_OR_RETURN(auto target, TargetOf(flags.targets));
   const schedule::PipelineModel& model = planned.model;
   ordered_json gpu{{"blocking_power_w", model.blocking_power_w},
                    {"switch_latency_ms", ToSeconds(planned.switch_latency) * 1e3}};
@@ -110,7 +110,7 @@ Result<ordered_json> RegistrationOf(const Flags& flags, const plan_file::Planned
                             {"schedule", ScheduleJson(planned.schedule)},
                             {"gpu", std::move(gpu)},
                             {"fixed", FixedJson(model.fixed)},
-                            {"target", *std::move(target)}};
+                            {"target", std::move(target)}};
   if (flags.has_no_detection) registration["detect_stragglers"] = false;
   return registration;
 }
@@ -120,7 +120,7 @@ Result<std::string> ReadProfile(const std::string& path) {
   if (path.empty()) return "";
   auto csv = ReadFile(path);
   if (!csv) return csv;
-  if (const auto profile = profile::ParseProfile(*csv, path); !profile) return Fail(profile);
+  PERSEUS_RETURN_IF_ERROR(profile::ParseProfile(*csv, path));
   return csv;
 }
 
@@ -139,7 +139,8 @@ Result<void> Upload(ServerClient& server, const Flags& flags, const std::string&
                 flags.profile, error.message);
 }
 
-std::string ProfileWords(const Flags& flags, const plan_file::PlannedJob& planned, const ordered_json& job) {
+std::string ProfileWords(const Flags& flags, const plan_file::PlannedJob& planned,
+                         const ordered_json& job) {
   if (!flags.profile.empty()) return ", and is being planned";
   if (job.at("profile_version") != 0) return "";
   if (planned.profile.empty()) return "; no profile yet: --profile FILE";
@@ -148,33 +149,29 @@ std::string ProfileWords(const Flags& flags, const plan_file::PlannedJob& planne
 }
 
 Result<void> Register(const Flags& flags) {
-  const auto planned = job::LoadUnprofiledJob(flags.registered);
-  if (!planned) return Fail(planned);
-  const auto registration = RegistrationOf(flags, *planned);
-  if (!registration) return Fail(registration);
-  const auto csv = ReadProfile(flags.profile);
-  if (!csv) return Fail(csv);
-  auto server = ServerClient::Connect(flags.server);
-  if (!server) return Fail(server);
-  const auto registered = server->Register(registration->dump());
-  if (!registered) return Fail(registered);
+  PERSEUS_ASSIGN_OR_RETURN(const auto planned, job::LoadUnprofiledJob(flags.registered));
+  PERSEUS_ASSIGN_OR_RETURN(const auto registration, RegistrationOf(flags, planned));
+  PERSEUS_ASSIGN_OR_RETURN(const auto csv, ReadProfile(flags.profile));
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto registered, server.Register(registration.dump()));
   if (!flags.profile.empty()) {
-    if (auto put = Upload(*server, flags, *csv, *registered); !put) return put;
+    if (auto put = Upload(server, flags, csv, registered); !put) return put;
   }
-  if (planned->model.blocking_power_w == 0 && !flags.registered.blocking_power_w) {
+  if (planned.model.blocking_power_w == 0 && !flags.registered.blocking_power_w) {
     std::fputs(
         "perseus: warning: no blocking power: energies are planned with 0 W while GPUs wait "
         "(--blocking-power W, or blocking_power_w in the job file)\n",
         stderr);
   }
-  const ordered_json& job = registered->job;
+  const ordered_json& job = registered.job;
   return Print(fmt::format("job {} is {}{}\n", flags.job, job.at("id").get<std::string>(),
-                           ProfileWords(flags, *planned, job)));
+                           ProfileWords(flags, planned, job)));
 }
 
 std::string FormatNodes(const ordered_json& nodes) {
   if (nodes.empty()) return "no node has attached\n";
-  Table table({"node", "ranks", "state", "has assignment", "follows", "since step", "heard (s ago)"});
+  Table table(
+      {"node", "ranks", "state", "has assignment", "follows", "since step", "heard (s ago)"});
   for (const ordered_json& node : nodes) {
     table.AddRow({node.at("node"), std::to_string(node.at("ranks").size()), node.at("state"),
                   fmt::format("{}", node.at("acknowledged").get<std::int64_t>()),
@@ -200,11 +197,11 @@ std::string FormatStragglers(const ordered_json& stragglers) {
 
 std::string FormatAssignment(const ordered_json& assignment) {
   const auto& baseline = assignment.at("baseline");
-  std::string text =
-      fmt::format("assignment {}, from step {}: {} ({}{})\n", assignment.at("version").get<std::int64_t>(),
-                  assignment.at("from_step").get<std::int64_t>(),
-                  assignment.at("target").get<std::string>(), assignment.at("reason").get<std::string>(),
-                  assignment.at("refined").get<bool>() ? "" : "; a better plan is being looked for");
+  std::string text = fmt::format(
+      "assignment {}, from step {}: {} ({}{})\n", assignment.at("version").get<std::int64_t>(),
+      assignment.at("from_step").get<std::int64_t>(), assignment.at("target").get<std::string>(),
+      assignment.at("reason").get<std::string>(),
+      assignment.at("refined").get<bool>() ? "" : "; a better plan is being looked for");
   Table table({"pipeline", "plan", "time (s)", "energy (J)", "saving"});
   const double baseline_j = baseline.at("energy_j");
   int pipeline = 0;
@@ -236,11 +233,9 @@ std::string FormatJob(const ordered_json& job) {
 }
 
 Result<void> Show(const Flags& flags) {
-  auto server = ServerClient::Connect(flags.server);
-  if (!server) return Fail(server);
-  const auto job = server->Get(PathOf(flags));
-  if (!job) return Fail(job);
-  return Print(flags.as_json ? job->dump(2) + "\n" : FormatJob(*job));
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, server.Get(PathOf(flags)));
+  return Print(flags.as_json ? job.dump(2) + "\n" : FormatJob(job));
 }
 
 Result<void> SetTarget(const Flags& flags) {
@@ -250,49 +245,41 @@ Result<void> SetTarget(const Flags& flags) {
         "--min-energy or --edp; perseus job show {} says the one it has)",
         flags.job);
   }
-  const auto target = TargetOf(flags.targets);
-  if (!target) return Fail(target);
-  auto server = ServerClient::Connect(flags.server);
-  if (!server) return Fail(server);
-  const auto set = server->Send("PUT", PathOf(flags, "/target"), target->dump());
-  if (!set) return Fail(set);
-  return Print(fmt::format("job {}: {}\n", flags.job, set->at("name").get<std::string>()));
+  PERSEUS_ASSIGN_OR_RETURN(const auto target, TargetOf(flags.targets));
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto set,
+                           server.Send("PUT", PathOf(flags, "/target"), target.dump()));
+  return Print(fmt::format("job {}: {}\n", flags.job, set.at("name").get<std::string>()));
 }
 
 Result<void> SayStraggler(const Flags& flags) {
   if (flags.is_over == flags.slowdown.has_value()) {
     return Fail("say either --slowdown (such as 1.25) or --over");
   }
-  auto server = ServerClient::Connect(flags.server);
-  if (!server) return Fail(server);
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   const std::string path = PathOf(flags, fmt::format("/stragglers/{}", flags.pipeline));
   if (flags.is_over) {
-    const auto deleted = server->Send("DELETE", path, "");
-    if (!deleted) return Fail(deleted);
+    PERSEUS_ASSIGN_OR_RETURN(const auto deleted, server.Send("DELETE", path, ""));
     return Print(fmt::format("pipeline {} {}\n", flags.pipeline,
-                             deleted->at("deleted").get<bool>() ? "is none any more" : "was none"));
+                             deleted.at("deleted").get<bool>() ? "is none any more" : "was none"));
   }
   ordered_json body{{"slowdown", *flags.slowdown}};
   if (flags.starts_in_s) body["starts_in"] = *flags.starts_in_s;
   if (flags.expires_in_s) body["expires_in"] = *flags.expires_in_s;
-  const auto put = server->Send("PUT", path, body.dump());
-  if (!put) return Fail(put);
-  return Print(FormatStragglers(ordered_json::array({*put})));
+  PERSEUS_ASSIGN_OR_RETURN(const auto put, server.Send("PUT", path, body.dump()));
+  return Print(FormatStragglers(ordered_json::array({put})));
 }
 
 Result<void> PrintPlan(const Flags& flags) {
-  auto server = ServerClient::Connect(flags.server);
-  if (!server) return Fail(server);
-  const auto plan = server->GetText(PathOf(flags, "/plans/" + http::PercentEncoded(flags.plan)));
-  if (!plan) return Fail(plan);
-  return Print(*plan);
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto plan, server.GetText(PathOf(flags, "/plans/" + http::PercentEncoded(flags.plan))));
+  return Print(plan);
 }
 
 Result<void> End(const Flags& flags) {
-  auto server = ServerClient::Connect(flags.server);
-  if (!server) return Fail(server);
-  const auto ended = server->Send("POST", PathOf(flags, "/end"), "{}");
-  if (!ended) return Fail(ended);
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_RETURN_IF_ERROR(server.Send("POST", PathOf(flags, "/end"), "{}"));
   return Print(fmt::format("job {} has ended; its nodes take their assignment back\n", flags.job));
 }
 

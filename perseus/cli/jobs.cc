@@ -37,11 +37,9 @@ struct TopFlags {
 };
 
 Result<void> RunJobs(const JobsFlags& flags) {
-  auto server = ServerClient::Connect(flags.server);
-  if (!server) return Fail(server);
-  const auto jobs = FetchJobs(*server, flags.all);
-  if (!jobs) return Fail(jobs);
-  return Print(flags.as_json ? jobs->dump(2) + "\n" : FormatJobs(*jobs));
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto jobs, FetchJobs(server, flags.all));
+  return Print(flags.as_json ? jobs.dump(2) + "\n" : FormatJobs(jobs));
 }
 
 std::string Screen(const nlohmann::ordered_json& jobs) {
@@ -59,14 +57,12 @@ std::string Screen(const nlohmann::ordered_json& jobs) {
 }
 
 Result<void> RunTop(const TopFlags& flags) {
-  auto signals = EndSignals::Take();
-  if (!signals) return Fail(signals);
-  auto server = ServerClient::Connect(flags.server);
-  if (!server) return Fail(server);
+  PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   // Home, and clear to the end: nothing flickers.
   const std::string_view home = DetectTerminal().colour ? "\x1b[H\x1b[J" : "";
   for (int round = 0; flags.rounds == 0 || round < flags.rounds; ++round) {
-    const auto jobs = FetchJobs(*server, false);
+    const auto jobs = FetchJobs(server, false);
     // A server that is away may come back.
     const std::string text =
         jobs ? Screen(*jobs) : fmt::format("perseus: {}\n", jobs.error().message);
@@ -76,7 +72,7 @@ Result<void> RunTop(const TopFlags& flags) {
                        std::chrono::milliseconds(static_cast<int>(flags.interval_s * 1000));
     if (round + 1 == flags.rounds) break;
     while (std::chrono::steady_clock::now() < until) {
-      if (signals->HaveCome()) return {};
+      if (signals.HaveCome()) return {};
       std::this_thread::sleep_for(kMoment);
     }
   }

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "perseus/cluster/server/job_spec.h"
 #include "perseus/cli/table.h"
+#include "perseus/cluster/server/job_spec.h"
 
 namespace perseus::cli {
 namespace {

@@ -11,9 +11,9 @@
 #include <memory>
 #include <utility>
 
-#include "perseus/cli/agent_setup.h"
 #include "perseus/base/clock.h"
 #include "perseus/base/excerpt.h"
+#include "perseus/cli/agent_setup.h"
 #include "perseus/cli/server_flags.h"
 #include "perseus/cli/signals.h"
 #include "perseus/cli/verbs.h"
@@ -24,8 +24,10 @@ namespace {
 constexpr const char* kNodeAbout =
     "Keep this node's training jobs in touch with a perseus server: tell it what steps take, and "
     "give\n"
-    "ranks the assignment that it sends. Needs no privileges but to write into the jobs' directories.\n"
-    "While the server is away, and after this program has ended, ranks go on with the assignment that\n"
+    "ranks the assignment that it sends. Needs no privileges but to write into the jobs' "
+    "directories.\n"
+    "While the server is away, and after this program has ended, ranks go on with the assignment "
+    "that\n"
     "they have. Ends with SIGTERM.";
 constexpr const char* kNodeExamples =
     "Examples:\n"
@@ -61,23 +63,20 @@ Result<std::map<std::filesystem::path, std::string>> JobsGiven(
 Result<void> RunNodeVerb(const NodeFlags& flags) {
   // A server that goes, or a log that nobody reads any more, is no reason to die.
   std::signal(SIGPIPE, SIG_IGN);
-  auto signals = EndSignals::Take();
-  if (!signals) return Fail(signals);
+  PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   spdlog::logger log = MakeLog(flags.log_level);
-  const auto server = ClientOptionsOf(flags.server);
-  if (!server) return Fail(server);
-  const auto jobs = JobsGiven(flags.jobs);
-  if (!jobs) return Fail(jobs);
+  PERSEUS_ASSIGN_OR_RETURN(const auto server, ClientOptionsOf(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto jobs, JobsGiven(flags.jobs));
   node::NodeOptions options;
   options.name = flags.name.empty() ? HostName() : flags.name;
-  options.jobs = *jobs;
+  options.jobs = jobs;
   options.jobs_directory = flags.jobs_directory;
   // Who names single jobs means these.
-  if (options.jobs_directory.empty() && jobs->empty()) options.jobs_directory = kJobsDirectory;
+  if (options.jobs_directory.empty() && jobs.empty()) options.jobs_directory = kJobsDirectory;
   RealClock clock;
-  log.info("node {} of {}", options.name, server->server);
+  log.info("node {} of {}", options.name, server.server);
   const auto ran = node::RunNode(
-      std::move(options), *server, [&] { return signals->HaveCome(); }, clock, log);
+      std::move(options), server, [&] { return signals.HaveCome(); }, clock, log);
   if (ran) log.info("ended; ranks go on with the assignment that they have");
   return ran;
 }

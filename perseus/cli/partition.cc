@@ -10,12 +10,12 @@
 #include <string_view>
 #include <utility>
 
-#include "perseus/cli/flag_checks.h"
 #include "perseus/base/file.h"
-#include "perseus/planning/profile/layer_profile.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/profile/layer_profile.h"
 
 namespace perseus::cli {
 namespace {
@@ -52,7 +52,8 @@ double SavingOf(const partition::Partition& partition, const partition::PlannedS
   return 1 - split.plan.evaluation.energy_j / partition.fastest.baseline.energy_j;
 }
 
-ordered_json SplitJson(const partition::Partition& partition, const partition::PlannedSplit& split) {
+ordered_json SplitJson(const partition::Partition& partition,
+                       const partition::PlannedSplit& split) {
   ordered_json stage_times = ordered_json::array();
   for (const Nanoseconds time : split.stage_times) stage_times.push_back(ToSeconds(time));
   return {{"boundaries", split.boundaries},
@@ -150,13 +151,12 @@ Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
   if (is_split_given && flags.profile.empty()) {
     return Fail("--split says which profile is written (add -o PROFILE.csv)");
   }
-  const auto text = ReadFile(flags.layers);
-  if (!text) return Fail(text);
-  auto layers = profile::ParseLayers(*text, flags.layers);
-  if (!layers) return Fail(layers);
-  auto schedule = schedule::GenerateSchedule({flags.schedule, flags.stages, flags.microbatches, 1});
-  if (!schedule) return Fail(schedule);
-  partition::PartitionJob job{.layers = *std::move(layers), .schedule = *std::move(schedule), .model = {}};
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(flags.layers));
+  PERSEUS_ASSIGN_OR_RETURN(auto layers, profile::ParseLayers(text, flags.layers));
+  PERSEUS_ASSIGN_OR_RETURN(auto schedule, schedule::GenerateSchedule({flags.schedule, flags.stages,
+                                                                      flags.microbatches, 1}));
+  partition::PartitionJob job{
+      .layers = std::move(layers), .schedule = std::move(schedule), .model = {}};
   job.model.blocking_power_w = flags.blocking_power_w;
   job.model.gpus_per_stage = flags.gpus_per_stage;
   const auto partition = partition::PartitionLayers(job);
@@ -165,9 +165,10 @@ Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
     return Print(flags.as_json ? FormatJson(*partition, "") : FormatTable(*partition));
   }
   const partition::PlannedSplit& split = flags.split == kBalanced  ? partition->balanced
-                              : flags.split == kFastest ? partition->fastest
-                                                        : partition->least_energy;
-  const std::string profile = profile::FormatProfile(profile::StageProfile(job.layers, split.boundaries));
+                                         : flags.split == kFastest ? partition->fastest
+                                                                   : partition->least_energy;
+  const std::string profile =
+      profile::FormatProfile(profile::StageProfile(job.layers, split.boundaries));
   if (auto written = WriteFileAtomically(flags.profile, profile); !written) return written;
   const std::string command = NextCommand(flags, split);
   if (flags.as_json) return Print(FormatJson(*partition, command));

@@ -8,11 +8,6 @@
 #include "perseus/cli/figure_flags.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
-#include "perseus/planning/plan_file/frequency_lists.h"
-#include "perseus/planning/plan/make_plan_file.h"
-#include "perseus/planning/plan_file/plan_file.h"
-#include "perseus/planning/report/trace.h"
-#include "perseus/planning/report/report.h"
 #include "perseus/cli/plan_report.h"
 #include "perseus/cli/plan_targets.h"
 #include "perseus/cli/progress_bar.h"
@@ -21,6 +16,11 @@
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/terminal_plot.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/plan/make_plan_file.h"
+#include "perseus/planning/plan_file/frequency_lists.h"
+#include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/planning/report/report.h"
+#include "perseus/planning/report/trace.h"
 
 namespace perseus::cli {
 namespace {
@@ -65,11 +65,11 @@ Result<void> AddFrequencyLists(const PlanOutcome& outcome, std::vector<ResultFil
   });
   for (std::size_t i = 0; i < slowest_first.size(); ++i) {
     const plan::Plan& plan = slowest_first[i]->plan;
-    auto lists = plan_file::FormatFrequencyLists(
-        outcome.planner.graph(),
-        {plan.options, plan.target, plan.evaluation.time, plan.evaluation.energy_j});
-    if (!lists) return Fail(lists);
-    files.push_back({fmt::format("freqs_pipeline_{:05}.py", i), *std::move(lists)});
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto lists, plan_file::FormatFrequencyLists(
+                        outcome.planner.graph(), {plan.options, plan.target, plan.evaluation.time,
+                                                  plan.evaluation.energy_j}));
+    files.push_back({fmt::format("freqs_pipeline_{:05}.py", i), std::move(lists)});
   }
   return {};
 }
@@ -86,13 +86,14 @@ std::string FormatPlanTrace(const PlanOutcome& outcome, std::string_view first_a
 }
 
 // The page's data; `first_asked` is the plan that is shown first.
-Result<std::string> MakeReportData(const PlanOutcome& outcome, std::vector<report::FrontierCurve> overlays,
+Result<std::string> MakeReportData(const PlanOutcome& outcome,
+                                   std::vector<report::FrontierCurve> overlays,
                                    std::string_view first_asked) {
   report::Report report{.planner = outcome.planner,
-                .job = outcome.job.planned,
-                .frontier = {},
-                .plans = {},
-                .overlays = std::move(overlays)};
+                        .job = outcome.job.planned,
+                        .frontier = {},
+                        .plans = {},
+                        .overlays = std::move(overlays)};
   if (outcome.frontier) report.frontier = {"bound", outcome.frontier->points};
   for (const PlannedTarget& planned : outcome.targets) {
     if (planned.slug == first_asked) report.chosen = report.plans.size();
@@ -105,19 +106,20 @@ Result<std::vector<ResultFile>> MakeFiles(const PlanFlags& flags, const PlanOutc
                                           std::string_view first_asked,
                                           const std::string& report_data) {
   std::vector<ResultFile> files;
-  if (outcome.frontier) files.push_back({"frontier.csv", report::FormatFrontier(*outcome.frontier)});
+  if (outcome.frontier)
+    files.push_back({"frontier.csv", report::FormatFrontier(*outcome.frontier)});
   for (const PlannedTarget& planned : outcome.targets) {
     files.push_back({fmt::format("plans/{}.json", planned.slug),
-                     plan_file::FormatPlan(plan::MakePlanFile(outcome.planner, planned.plan, outcome.job.planned))});
+                     plan_file::FormatPlan(
+                         plan::MakePlanFile(outcome.planner, planned.plan, outcome.job.planned))});
   }
   files.push_back({"trace.json", FormatPlanTrace(outcome, first_asked)});
   if (flags.with_frequency_lists) {
-    if (auto added = AddFrequencyLists(outcome, files); !added) return Fail(added);
+    PERSEUS_RETURN_IF_ERROR(AddFrequencyLists(outcome, files));
   }
   if (report::HasReportPage()) {
-    auto page = report::FormatReportPage(report_data);
-    if (!page) return Fail(page);
-    files.push_back({"report.html", *std::move(page)});
+    PERSEUS_ASSIGN_OR_RETURN(auto page, report::FormatReportPage(report_data));
+    files.push_back({"report.html", std::move(page)});
   }
   return files;
 }
@@ -139,24 +141,21 @@ Result<void> RunPlan(const PlanFlags& flags) {
     return Fail("--plot draws for people and --json prints for programs (leave one of them out)");
   }
   if (auto able = CheckFigures(flags.figures); !able) return able;
-  auto overlays = LoadOverlays(flags.figures);
-  if (!overlays) return Fail(overlays);
+  PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
   // What cannot come to anything is refused before anything is computed.
   ResultDirectory results(flags.directory, kPlanResults);
   if (!flags.directory.empty()) {
     if (auto opened = results.Open(); !opened) return opened;
   }
-  const auto job = job::LoadJob(flags.job);
-  if (!job) return Fail(job);
-  const std::vector<plan::Target> asked = AskedTargets(flags.targets, job->gpus());
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags.job));
+  const std::vector<plan::Target> asked = AskedTargets(flags.targets, job.gpus());
   if (flags.without_frontier) {
     if (auto able = CheckWithoutFrontier(asked); !able) return able;
   }
   if (flags.with_frequency_lists) {
-    if (auto able = plan_file::CheckListable(job->graph); !able) return able;
+    if (auto able = plan_file::CheckListable(job.graph); !able) return able;
   }
-  const auto planner = plan::Planner::Create(job->graph, job->model);
-  if (!planner) return Fail(planner);
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
 
   std::optional<plan::Frontier> frontier;
   std::vector<PlannedTarget> planned;
@@ -164,36 +163,36 @@ Result<void> RunPlan(const PlanFlags& flags) {
     ProgressBar bar;
     if (!flags.without_frontier) {
       bar.Begin("frontier", kShareOfWalk);
-      auto computed = planner->ComputeFrontier([&](double part) { bar.Update(part); });
+      auto computed = planner.ComputeFrontier([&](double part) { bar.Update(part); });
       if (!computed) return Fail(computed);
       frontier = *std::move(computed);
     }
     // Stops are for the report alone.
-    const int stops = flags.directory.empty() ? 0 : flags.stops.value_or(DefaultStops(job->graph));
-    auto plans =
-        PlanTargets(*planner, frontier, TargetsToPlan(asked, *planner, frontier, stops), bar);
-    if (!plans) return Fail(plans);
-    planned = *std::move(plans);
+    const int stops = flags.directory.empty() ? 0 : flags.stops.value_or(DefaultStops(job.graph));
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto plans,
+        PlanTargets(planner, frontier, TargetsToPlan(asked, planner, frontier, stops), bar));
+    planned = std::move(plans);
   }
 
-  const PlanOutcome outcome{*job, *planner, frontier, planned};
+  const PlanOutcome outcome{job, planner, frontier, planned};
   std::string report_data;
   if (!flags.directory.empty() || !flags.figures.figures.empty()) {
-    auto made = MakeReportData(outcome, *std::move(overlays), plan::Slug(asked.front()));
-    if (!made) return Fail(made);
-    report_data = *std::move(made);
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto made, MakeReportData(outcome, std::move(overlays), plan::Slug(asked.front())));
+    report_data = std::move(made);
   }
   std::vector<std::string> names;
   std::string summary;
   if (flags.directory.empty()) {
     summary = FormatSummary(outcome, names);
   } else {
-    auto files = MakeFiles(flags, outcome, plan::Slug(asked.front()), report_data);
-    if (!files) return Fail(files);
-    for (const ResultFile& file : *files) names.push_back(file.name);
+    PERSEUS_ASSIGN_OR_RETURN(auto files,
+                             MakeFiles(flags, outcome, plan::Slug(asked.front()), report_data));
+    for (const ResultFile& file : files) names.push_back(file.name);
     summary = FormatSummary(outcome, names);
-    files->push_back({std::string(kPlanResults.summary), summary});
-    if (auto staged = results.Stage(*files); !staged) return staged;
+    files.push_back({std::string(kPlanResults.summary), summary});
+    if (auto staged = results.Stage(files); !staged) return staged;
   }
   std::string text = summary;
   if (!flags.as_json) {
@@ -206,12 +205,11 @@ Result<void> RunPlan(const PlanFlags& flags) {
       }
     }
   }
-  const auto figures = DrawFigures(flags.figures, report_data);
-  if (!figures) return Fail(figures);
+  PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, report_data));
   // Results that could not be told of do not stay.
   if (auto printed = Print(text); !printed) return printed;
   if (auto published = results.Publish(); !published) return published;
-  return WriteFigures(flags.figures, *figures);
+  return WriteFigures(flags.figures, figures);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "perseus/cli/job_options.h"
-#include "perseus/planning/plan/planner.h"
 #include "perseus/cli/plan_targets.h"
+#include "perseus/planning/plan/planner.h"
 
 namespace perseus::cli {
 

@@ -50,7 +50,8 @@ bool IsAmong(const std::vector<PlannedTarget>& planned, const plan::Plan& plan) 
 
 }  // namespace
 
-std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked, const plan::Planner& planner,
+std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
+                                        const plan::Planner& planner,
                                         const std::optional<plan::Frontier>& frontier, int stops) {
   std::vector<std::pair<double, bool>> slowdowns = {{0, false}};  // In percent, whether a stop.
   for (const plan::Target& target : asked) {

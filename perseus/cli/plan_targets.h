@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/cli/progress_bar.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"
-#include "perseus/cli/progress_bar.h"
 
 namespace perseus::cli {
 
@@ -27,7 +27,8 @@ struct PlannedTarget {
 // Everything that is planned: no slowdown, larger ones, least energy, and then the rest that was
 // asked for. Without a frontier only what was asked for, since a plan may take long then. Of
 // slowdowns up to that of least energy, at most `stops` more at even distances are stops.
-std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked, const plan::Planner& planner,
+std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
+                                        const plan::Planner& planner,
                                         const std::optional<plan::Frontier>& frontier, int stops);
 
 // As many stops as do not make the planning long, where nobody says how many: at most 16, and none

@@ -8,14 +8,14 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "perseus/cli/flag_checks.h"
 #include "perseus/base/file.h"
-#include "perseus/simulation/replay/job_trace.h"
-#include "perseus/simulation/replay/trace_replay.h"
-#include "perseus/simulation/replay/what_if.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/simulation/replay/job_trace.h"
+#include "perseus/simulation/replay/trace_replay.h"
+#include "perseus/simulation/replay/what_if.h"
 
 namespace perseus::cli {
 namespace {
@@ -271,21 +271,19 @@ std::string FormatJson(const Answer& answer) {
 
 Result<void> RunReplay(ReplayFlags flags) {
   flags.reading.clock_tolerance = ToNanoseconds(flags.clock_tolerance_ms / 1e3);
-  const auto gpu = synthetic::FindGpuModel(flags.gpu);
-  if (!gpu) return Fail(gpu);
-  const auto bytes = ReadFile(flags.path);
-  if (!bytes) return Fail(bytes);
-  const auto trace = replay::ParseJobTrace(*bytes, flags.path, flags.reading);
-  if (!trace) return Fail(trace);
-  const auto graph = replay::BuildTraceGraph(*trace, flags.reading.clock_tolerance);
-  if (!graph) return Fail(graph);
+  PERSEUS_ASSIGN_OR_RETURN(const auto gpu, synthetic::FindGpuModel(flags.gpu));
+  PERSEUS_ASSIGN_OR_RETURN(const auto bytes, ReadFile(flags.path));
+  PERSEUS_ASSIGN_OR_RETURN(const auto trace,
+                           replay::ParseJobTrace(bytes, flags.path, flags.reading));
+  PERSEUS_ASSIGN_OR_RETURN(const auto graph,
+                           replay::BuildTraceGraph(trace, flags.reading.clock_tolerance));
   std::vector<int> delays{0, kReactive};
   for (const int delay : flags.delays) {
     if (std::ranges::find(delays, delay) == delays.end()) delays.push_back(delay);
   }
-  auto what_if = replay::AskWhatIf(*graph, replay::JobPowerModel::Of(*gpu), delays);
-  if (!what_if) return Fail(what_if);
-  const Answer answer = Summarise(*trace, flags, *std::move(what_if));
+  PERSEUS_ASSIGN_OR_RETURN(auto what_if,
+                           replay::AskWhatIf(graph, replay::JobPowerModel::Of(gpu), delays));
+  const Answer answer = Summarise(trace, flags, std::move(what_if));
   return Print(flags.as_json ? FormatJson(answer) : FormatText(answer));
 }
 

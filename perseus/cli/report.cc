@@ -8,13 +8,13 @@
 #include <optional>
 #include <utility>
 
+#include "perseus/base/file.h"
 #include "perseus/cli/figure_flags.h"
 #include "perseus/cli/job_options.h"
-#include "perseus/base/file.h"
-#include "perseus/planning/plan/evaluation.h"
-#include "perseus/planning/report/report.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/report/report.h"
 
 namespace perseus::cli {
 namespace {
@@ -63,11 +63,9 @@ Result<std::vector<std::string>> PlansIn(const fs::path& directory) {
 Result<std::vector<NamedPlan>> ReadPlans(const std::vector<std::string>& paths) {
   std::vector<NamedPlan> plans;
   for (const std::string& path : paths) {
-    const auto text = ReadFile(path);
-    if (!text) return Fail(text);
-    auto plan = plan_file::ParsePlan(*text, path);
-    if (!plan) return Fail(plan);
-    plans.push_back({path, *std::move(plan)});
+    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, plan_file::ParsePlan(text, path));
+    plans.push_back({path, std::move(plan)});
   }
   return plans;
 }
@@ -86,15 +84,17 @@ Result<job::LoadedJob> LoadJobOf(const NamedPlan& plan, const ReportFlags& flags
 
 // The plan on the profile, which has to give what the file says: a page that shows other numbers
 // than its files would be worth nothing.
-Result<plan::Plan> Evaluate(const NamedPlan& plan, const plan::Planner& planner, const job::LoadedJob& job) {
-  auto options = plan_file::FindOptions(plan.file, planner.graph(), plan.path);
-  if (!options) return Fail(options);
+Result<plan::Plan> Evaluate(const NamedPlan& plan, const plan::Planner& planner,
+                            const job::LoadedJob& job) {
+  PERSEUS_ASSIGN_OR_RETURN(auto options,
+                           plan_file::FindOptions(plan.file, planner.graph(), plan.path));
   plan::Plan evaluated{.target = plan.file.target,
-                 .deadline = plan.file.deadline,
-                 .options = *std::move(options),
-                 .evaluation = {},
-                 .lower_bound_j = plan.file.lower_bound_j};
-  evaluated.evaluation = plan::Evaluator(planner.graph(), planner.model()).Evaluate(evaluated.options);
+                       .deadline = plan.file.deadline,
+                       .options = std::move(options),
+                       .evaluation = {},
+                       .lower_bound_j = plan.file.lower_bound_j};
+  evaluated.evaluation =
+      plan::Evaluator(planner.graph(), planner.model()).Evaluate(evaluated.options);
   const plan::Evaluation& evaluation = evaluated.evaluation;
   if (evaluation.time != plan.file.time || evaluation.energy_j != plan.file.energy_j ||
       planner.baseline().time != plan.file.baseline_time ||
@@ -117,8 +117,8 @@ Result<plan::Plan> Evaluate(const NamedPlan& plan, const plan::Planner& planner,
 }
 
 // Whether the frontier is that of the plans: at each deadline it has to say the plan's bound.
-Result<void> CheckSameJob(const report::FrontierCurve& frontier, const std::vector<report::ReportedPlan>& plans,
-                          const std::string& path) {
+Result<void> CheckSameJob(const report::FrontierCurve& frontier,
+                          const std::vector<report::ReportedPlan>& plans, const std::string& path) {
   plan::Frontier curve{.points = frontier.points, .least_energy = 0};
   const auto least = std::ranges::min_element(curve.points, {}, &plan::FrontierPoint::bound_j);
   curve.least_energy = static_cast<std::size_t>(least - curve.points.begin());
@@ -146,24 +146,20 @@ std::string FrontierPath(const ReportFlags& flags) {
 Result<std::string> MakeData(const ReportFlags& flags) {
   std::error_code error;
   const bool is_run = flags.sources.size() == 1 && fs::is_directory(flags.sources.front(), error);
-  const auto paths =
-      is_run ? PlansIn(flags.sources.front()) : Result<std::vector<std::string>>(flags.sources);
-  if (!paths) return Fail(paths);
-  const auto plans = ReadPlans(*paths);
-  if (!plans) return Fail(plans);
-  const auto job = LoadJobOf(plans->front(), flags);
-  if (!job) return Fail(job);
-  const auto planner = plan::Planner::Create(job->graph, job->model);
-  if (!planner) return Fail(planner);
+  PERSEUS_ASSIGN_OR_RETURN(const auto paths, is_run
+                                                 ? PlansIn(flags.sources.front())
+                                                 : Result<std::vector<std::string>>(flags.sources));
+  PERSEUS_ASSIGN_OR_RETURN(const auto plans, ReadPlans(paths));
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobOf(plans.front(), flags));
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
 
   report::Report report{
-      .planner = *planner, .job = job->planned, .frontier = {}, .plans = {}, .overlays = {}};
+      .planner = planner, .job = job.planned, .frontier = {}, .plans = {}, .overlays = {}};
   std::vector<std::string> names;
-  for (const NamedPlan& plan : *plans) {
-    auto evaluated = Evaluate(plan, *planner, *job);
-    if (!evaluated) return Fail(evaluated);
+  for (const NamedPlan& plan : plans) {
+    PERSEUS_ASSIGN_OR_RETURN(auto evaluated, Evaluate(plan, planner, job));
     names.push_back(fs::path(plan.path).stem().string());
-    report.plans.push_back({names.back(), *std::move(evaluated)});
+    report.plans.push_back({names.back(), std::move(evaluated)});
   }
   const std::string shown = flags.show.empty() ? "no-slowdown" : flags.show;
   const auto place = std::ranges::find(names, shown);
@@ -174,17 +170,14 @@ Result<std::string> MakeData(const ReportFlags& flags) {
   if (place != names.end()) report.chosen = static_cast<std::size_t>(place - names.begin());
 
   if (const std::string path = FrontierPath(flags); !path.empty()) {
-    const auto text = ReadFile(path);
-    if (!text) return Fail(text);
-    auto frontier = report::ParseFrontier(*text, path);
-    if (!frontier) return Fail(frontier);
-    if (auto same = CheckSameJob(*frontier, report.plans, path); !same) return Fail(same);
-    report.frontier = *std::move(frontier);
+    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
+    PERSEUS_ASSIGN_OR_RETURN(auto frontier, report::ParseFrontier(text, path));
+    PERSEUS_RETURN_IF_ERROR(CheckSameJob(frontier, report.plans, path));
+    report.frontier = std::move(frontier);
     report.frontier.name = "bound";
   }
-  auto overlays = LoadOverlays(flags.figures);
-  if (!overlays) return Fail(overlays);
-  report.overlays = *std::move(overlays);
+  PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
+  report.overlays = std::move(overlays);
   return report::FormatReportData(report);
 }
 
@@ -193,17 +186,14 @@ Result<void> RunReport(const ReportFlags& flags) {
     return Fail("there is nothing to write (add -o report.html, or --figure frontier.svg)");
   }
   if (auto able = CheckFigures(flags.figures); !able) return able;
-  const auto data = MakeData(flags);
-  if (!data) return Fail(data);
+  PERSEUS_ASSIGN_OR_RETURN(const auto data, MakeData(flags));
   std::optional<std::string> page;
   if (!flags.output.empty()) {
-    auto made = report::FormatReportPage(*data);
-    if (!made) return Fail(made);
-    page = *std::move(made);
+    PERSEUS_ASSIGN_OR_RETURN(auto made, report::FormatReportPage(data));
+    page = std::move(made);
   }
-  const auto figures = DrawFigures(flags.figures, *data);
-  if (!figures) return Fail(figures);
-  if (auto written = WriteFigures(flags.figures, *figures); !written) return written;
+  PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, data));
+  if (auto written = WriteFigures(flags.figures, figures); !written) return written;
   if (page) {
     if (auto written = WriteFileAtomically(flags.output, *page); !written) return written;
   }

@@ -49,9 +49,8 @@ Result<std::vector<std::string>> ListedFiles(const fs::path& directory, const Re
   std::error_code error;
   std::vector<std::string> names;
   if (!fs::exists(summary_path, error)) return names;
-  const auto text = ReadFile(summary_path);
-  if (!text) return Fail(text);
-  const auto summary = nlohmann::json::parse(*text, nullptr, false);
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(summary_path));
+  const auto summary = nlohmann::json::parse(text, nullptr, false);
   if (!summary.is_object() || summary.value("format", nlohmann::json()) != kind.format) {
     return Fail("{}: was not written by {} (name another directory with -o)", summary_path.string(),
                 kind.verb);
@@ -69,9 +68,8 @@ Result<void> Unstage(const fs::path& directory) {
   const fs::path staging = directory / kStagingName;
   std::error_code error;
   for (const ResultKind* kind : {&kPlanResults, &kEmulationResults}) {
-    const auto listed = ListedFiles(staging, *kind);
-    if (!listed) return Fail(listed);
-    for (const std::string& name : *listed) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto listed, ListedFiles(staging, *kind));
+    for (const std::string& name : listed) {
       if (fs::exists(staging / name, error)) continue;
       if (auto removed = Remove(directory / name); !removed) return removed;
     }
@@ -119,10 +117,9 @@ Result<void> ResultDirectory::Open() {
   std::error_code error;
   is_new_ = fs::create_directories(path_, error);
   if (error) return SystemFailure(path_, "make the directory", error);
-  const auto listed = ListedFiles(path_, kind_);
-  if (!listed) return Fail(listed);
+  PERSEUS_ASSIGN_OR_RETURN(const auto listed, ListedFiles(path_, kind_));
   if (auto unstaged = Unstage(path_); !unstaged) return unstaged;
-  for (const std::string& name : *listed) {
+  for (const std::string& name : listed) {
     if (auto removed = Remove(path_ / name); !removed) return removed;
   }
   if (auto removed = Remove(path_ / kind_.summary); !removed) return removed;

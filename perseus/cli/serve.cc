@@ -7,9 +7,9 @@
 
 #include "perseus/cli/agent_setup.h"
 #include "perseus/cli/flag_checks.h"
-#include "perseus/cluster/server/control_plane.h"
 #include "perseus/cli/signals.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/cluster/server/control_plane.h"
 
 namespace perseus::cli {
 namespace {
@@ -54,21 +54,20 @@ Result<void> RunServe(const ServeFlags& flags) {
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  auto server = server::ControlPlane::Start(std::move(options), log);
-  if (!server) return Fail(server);
+  PERSEUS_ASSIGN_OR_RETURN(auto server, server::ControlPlane::Start(std::move(options), log));
   log.info("listening on {}:{}", flags.options.address.substr(0, flags.options.address.rfind(':')),
-           (*server)->port());
+           server->port());
   log.flush();
   std::thread waits([&] {
     for (int signal = 0; sigwait(&signals, &signal) == 0;) {
       if (signal != SIGHUP) break;
-      (*server)->ReloadTls();
+      server->ReloadTls();
     }
-    (*server)->Stop();
+    server->Stop();
   });
-  (*server)->Run();
+  server->Run();
   waits.join();
-  server->reset();  // Gives back what was being planned.
+  server.reset();  // Gives back what was being planned.
   log.info("ended");
   log.flush();
   return {};

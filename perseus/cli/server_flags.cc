@@ -29,13 +29,12 @@ Result<std::string> ReadToken(const std::string& path) {
     return Fail("{} holds a token that everybody on this machine can read (chmod 0640 {})", path,
                 path);
   }
-  auto text = ReadFile(path);
-  if (!text) return Fail(text);
-  while (!text->empty() && (text->back() == '\n' || text->back() == '\r')) text->pop_back();
-  if (text->empty() || !IsPrintable(*text)) {
+  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(path));
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  if (text.empty() || !IsPrintable(text)) {
     return Fail("{} holds no token (expected one line: what perseus token create printed)", path);
   }
-  return *text;
+  return text;
 }
 
 Result<nlohmann::ordered_json> Parsed(const Result<std::string>& text) {
@@ -79,18 +78,16 @@ Result<http::ClientOptions> ClientOptionsOf(const ServerFlags& flags) {
   options.authority = flags.authority;
   options.certificate = flags.certificate;
   options.key = flags.key;
-  const auto token = ReadToken(FirstOf(flags.token_file, "PERSEUS_TOKEN_FILE", ""));
-  if (!token) return Fail(token);
-  options.token = *token;
+  PERSEUS_ASSIGN_OR_RETURN(const auto token,
+                           ReadToken(FirstOf(flags.token_file, "PERSEUS_TOKEN_FILE", "")));
+  options.token = token;
   return options;
 }
 
 Result<ServerClient> ServerClient::Connect(const ServerFlags& flags) {
-  auto options = ClientOptionsOf(flags);
-  if (!options) return Fail(options);
-  auto client = http::Client::Create(*std::move(options));
-  if (!client) return Fail(client);
-  return ServerClient(*std::move(client));
+  PERSEUS_ASSIGN_OR_RETURN(auto options, ClientOptionsOf(flags));
+  PERSEUS_ASSIGN_OR_RETURN(auto client, http::Client::Create(std::move(options)));
+  return ServerClient(std::move(client));
 }
 
 Result<nlohmann::ordered_json> ServerClient::Get(const std::string& target) {
@@ -110,11 +107,10 @@ Result<nlohmann::ordered_json> ServerClient::Send(const std::string& method,
 }
 
 Result<ServerClient::Registered> ServerClient::Register(const std::string& body) {
-  auto response = client_.SendWell({.method = "POST", .target = "/v1/jobs", .body = body});
-  if (!response) return Fail(response);
-  auto job = Parsed(std::move(response->body));
-  if (!job) return Fail(job);
-  return Registered{.job = *std::move(job), .is_new = response->status == 201};
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto response, client_.SendWell({.method = "POST", .target = "/v1/jobs", .body = body}));
+  PERSEUS_ASSIGN_OR_RETURN(auto job, Parsed(std::move(response.body)));
+  return Registered{.job = std::move(job), .is_new = response.status == 201};
 }
 
 }  // namespace perseus::cli

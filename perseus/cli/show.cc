@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "perseus/base/file.h"
-#include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/plan_file/plan_file.h"
 
 namespace perseus::cli {
 namespace {
@@ -150,11 +150,9 @@ std::string FormatTable(const std::vector<Shown>& plans) {
 Result<void> RunShow(const ShowFlags& flags) {
   std::vector<Shown> plans;
   for (const std::string& path : flags.plans) {
-    const auto text = ReadFile(path);
-    if (!text) return Fail(text);
-    auto plan = plan_file::ParsePlan(*text, path);
-    if (!plan) return Fail(plan);
-    plans.push_back(Summarise(path, *std::move(plan)));
+    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, plan_file::ParsePlan(text, path));
+    plans.push_back(Summarise(path, std::move(plan)));
   }
   return Print(flags.as_json ? FormatJson(plans) : FormatTable(plans));
 }

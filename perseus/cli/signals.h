@@ -1,8 +1,8 @@
 // SIGTERM and SIGINT for verbs that take long and have something to put back.
 #pragma once
 
-#include "perseus/base/result.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/result.h"
 
 namespace perseus::cli {
 

@@ -7,12 +7,12 @@
 #include <memory>
 #include <optional>
 
-#include "perseus/cli/flag_checks.h"
 #include "perseus/base/file.h"
-#include "perseus/simulation/synthetic/model_profile.h"
-#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/simulation/synthetic/model_profile.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus::cli {
 namespace {
@@ -76,7 +76,8 @@ Result<void> CheckMeaning(const SynthFlags& flags) {
 // "0,8,14", or what stages have alike.
 Result<void> ReadBoundaries(std::string_view text, synthetic::ModelProfileSpec& spec) {
   if (text == "layers" || text == "blocks") {
-    spec.partition = text == "blocks" ? synthetic::EvenPartition::kBlocks : synthetic::EvenPartition::kLayers;
+    spec.partition =
+        text == "blocks" ? synthetic::EvenPartition::kBlocks : synthetic::EvenPartition::kLayers;
     return {};
   }
   for (std::string_view rest = text;;) {
@@ -97,16 +98,17 @@ Result<void> ReadBoundaries(std::string_view text, synthetic::ModelProfileSpec& 
 
 Result<profile::Profile> MakeModelProfile(const SynthFlags& flags) {
   synthetic::ModelProfileSpec spec = flags.model;
-  const auto gpu = synthetic::FindGpuRoofline(flags.gpu->count() > 0 ? flags.spec.gpu : kDefaultGpuOfModels);
-  if (!gpu) return Fail(gpu);
-  spec.gpu = *gpu;
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto gpu,
+      synthetic::FindGpuRoofline(flags.gpu->count() > 0 ? flags.spec.gpu : kDefaultGpuOfModels));
+  spec.gpu = gpu;
   if (flags.power_limit_w) spec.gpu.power_limit_w = *flags.power_limit_w;
   spec.stages = flags.spec.stages;
   spec.chunks = flags.spec.chunks;
   spec.placement = flags.spec.placement;
   spec.kinds = flags.spec.kinds;
   if (!flags.boundaries.empty()) {
-    if (const auto read = ReadBoundaries(flags.boundaries, spec); !read) return Fail(read);
+    PERSEUS_RETURN_IF_ERROR(ReadBoundaries(flags.boundaries, spec));
   }
   return synthetic::SynthesizeModelProfile(spec);
 }
@@ -120,8 +122,8 @@ Result<void> RunSynth(SynthFlags flags) {
       flags.spec.kinds.push_back(*ParseInstructionKind(name));  // CLI11 has checked the names.
     }
   }
-  const auto profile =
-      flags.model_name->count() > 0 ? MakeModelProfile(flags) : synthetic::SynthesizeProfile(flags.spec);
+  const auto profile = flags.model_name->count() > 0 ? MakeModelProfile(flags)
+                                                     : synthetic::SynthesizeProfile(flags.spec);
   if (!profile) return Fail(profile);
   const std::string text = profile::FormatProfile(*profile);
   if (!flags.path.empty()) return WriteFileAtomically(flags.path, text);

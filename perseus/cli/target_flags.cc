@@ -1,7 +1,7 @@
 #include "perseus/cli/target_flags.h"
 
-#include "perseus/cli/flag_checks.h"
 #include "perseus/base/number_range.h"
+#include "perseus/cli/flag_checks.h"
 
 namespace perseus::cli {
 
@@ -18,7 +18,8 @@ void AddTargetFlags(CLI::App& verb, TargetFlags& flags) {
   };
   add(plan::Target::Kind::kSlowdown, "--slowdown", flags.slowdowns_percent, "PCT",
       "At most this much slower than at maximum frequency");
-  add(plan::Target::Kind::kDeadline, "--deadline", flags.deadlines_s, "S", "At most this iteration time");
+  add(plan::Target::Kind::kDeadline, "--deadline", flags.deadlines_s, "S",
+      "At most this iteration time");
   add(plan::Target::Kind::kEnergyBudget, "--energy-budget", flags.energy_budgets_j, "J",
       "The fastest plan of at most this energy per iteration (of one pipeline)");
   add(plan::Target::Kind::kPowerCap, "--power-cap", flags.power_caps_w, "W",

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "perseus/planning/schedule/instruction_graph.h"
-#include "perseus/planning/report/trace.h"
 #include "perseus/cli/terminal.h"
+#include "perseus/planning/report/trace.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::cli {
 
@@ -38,13 +38,13 @@ struct FrontierPlot {
 std::string DrawFrontier(const FrontierPlot& plot, const Terminal& terminal);
 
 // The timelines one below the other, on the same scale, a line for each rank. A character is what
-// the rank does for most of its time: the letter of an instruction that begins there, a shade for the
-// clock of one that goes on (the higher, the denser, in quarters of the measured clocks), or a dot
-// for a rank that waits. Where instructions are hardly longer than a character, letters stand only
-// where another kind begins. With colour, the colour tells the kinds apart, and all is shade. Of
-// more than 16 ranks, the first and the last eight are drawn and the others counted.
-std::string DrawTimelines(const schedule::InstructionGraph& graph, std::span<const report::Timeline> timelines,
-                          const Terminal& terminal);
+// the rank does for most of its time: the letter of an instruction that begins there, a shade for
+// the clock of one that goes on (the higher, the denser, in quarters of the measured clocks), or a
+// dot for a rank that waits. Where instructions are hardly longer than a character, letters stand
+// only where another kind begins. With colour, the colour tells the kinds apart, and all is shade.
+// Of more than 16 ranks, the first and the last eight are drawn and the others counted.
+std::string DrawTimelines(const schedule::InstructionGraph& graph,
+                          std::span<const report::Timeline> timelines, const Terminal& terminal);
 
 // Both: the frontier of the outcome, and the baseline above the plan with no slowdown.
 std::string DrawOutcome(const PlanOutcome& outcome, const Terminal& terminal);

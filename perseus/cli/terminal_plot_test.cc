@@ -213,7 +213,8 @@ schedule::InstructionGraph SmallGraph() {
   return graph;
 }
 
-report::Timeline TimelineOf(const schedule::InstructionGraph& graph, std::vector<int> options, std::string name) {
+report::Timeline TimelineOf(const schedule::InstructionGraph& graph, std::vector<int> options,
+                            std::string name) {
   plan::Evaluation evaluation = plan::Evaluator(graph, {}).Evaluate(options);
   return {std::move(name), std::move(options), std::move(evaluation)};
 }
@@ -221,7 +222,7 @@ report::Timeline TimelineOf(const schedule::InstructionGraph& graph, std::vector
 TEST(DrawTimelinesTest, ClocksWaitingAndNamesOfAnyKind) {
   const schedule::InstructionGraph graph = SmallGraph();
   const report::Timeline timelines[] = {TimelineOf(graph, {0, 0}, "fast"),
-                                TimelineOf(graph, {1, 0}, "slow")};
+                                        TimelineOf(graph, {1, 0}, "slow")};
   EXPECT_EQ(DrawTimelines(graph, timelines, {.width = 57}), R"(timeline, fast
 gpu ?[31m        F#########....................
 the other of t.. ..........O~~~~~~~~~~~~~~~~~~~
@@ -289,7 +290,8 @@ TEST(DrawTimelinesTest, InstructionsShorterThanAColumnShowTheirClocks) {
 
 TEST(DrawTimelinesTest, OfManyRanksTheFirstAndTheLastAreDrawn) {
   const schedule::InstructionGraph graph = MakeSyntheticJob({.stages = 20, .microbatches = 20});
-  const report::Timeline timelines[] = {TimelineOf(graph, schedule::BaselineOptions(graph), "baseline")};
+  const report::Timeline timelines[] = {
+      TimelineOf(graph, schedule::BaselineOptions(graph), "baseline")};
   const std::string drawing = DrawTimelines(graph, timelines, kTerminalPlotUtf8);
   for (int rank = 0; rank < 20; ++rank) {
     EXPECT_EQ(Count(drawing, fmt::format("\nrank {} ", rank)), rank < 8 || rank >= 12 ? 1 : 0)
@@ -305,8 +307,9 @@ TEST(DrawTimelinesTest, FitsEverywhere) {
     for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
       slowest.push_back(static_cast<int>(graph.options_of(static_cast<int>(i)).options.size()) - 1);
     }
-    const report::Timeline timelines[] = {TimelineOf(graph, schedule::BaselineOptions(graph), "baseline"),
-                                  TimelineOf(graph, slowest, "a name of some length, of a plan")};
+    const report::Timeline timelines[] = {
+        TimelineOf(graph, schedule::BaselineOptions(graph), "baseline"),
+        TimelineOf(graph, slowest, "a name of some length, of a plan")};
     for (const Terminal& terminal : AllTerminals()) {
       const std::string drawing = DrawTimelines(graph, timelines, terminal);
       ExpectFits(drawing, terminal);

@@ -7,9 +7,9 @@
 #include <optional>
 #include <utility>
 
-#include "perseus/planning/plan_file/option_lookup.h"
 #include "perseus/cli/terminal_axis.h"
 #include "perseus/cli/terminal_plot.h"
+#include "perseus/planning/plan_file/option_lookup.h"
 
 namespace perseus::cli {
 namespace {
@@ -112,8 +112,8 @@ struct Slot {
 
 class TimelineDrawing {
  public:
-  TimelineDrawing(const schedule::InstructionGraph& graph, std::span<const report::Timeline> timelines,
-                  const Terminal& terminal)
+  TimelineDrawing(const schedule::InstructionGraph& graph,
+                  std::span<const report::Timeline> timelines, const Terminal& terminal)
       : graph_(graph),
         timelines_(timelines),
         terminal_(terminal),
@@ -213,7 +213,8 @@ class TimelineDrawing {
       const Nanoseconds start = timeline.evaluation.starts[static_cast<std::size_t>(instruction)];
       const Nanoseconds end =
           start + timeline.evaluation.durations[static_cast<std::size_t>(instruction)];
-      const auto activity = static_cast<std::size_t>(ActivityOf(graph_.options_of(instruction).kind));
+      const auto activity =
+          static_cast<std::size_t>(ActivityOf(graph_.options_of(instruction).kind));
       for (Nanoseconds i = start / slot_; i * slot_ < end; ++i) {
         Slot::Share& share = slots[static_cast<std::size_t>(i)].shares[activity];
         const Nanoseconds time = std::min(end, (i + 1) * slot_) - std::max(start, i * slot_);
@@ -285,8 +286,8 @@ class TimelineDrawing {
 
 }  // namespace
 
-std::string DrawTimelines(const schedule::InstructionGraph& graph, std::span<const report::Timeline> timelines,
-                          const Terminal& terminal) {
+std::string DrawTimelines(const schedule::InstructionGraph& graph,
+                          std::span<const report::Timeline> timelines, const Terminal& terminal) {
   return TimelineDrawing(graph, timelines, terminal).Draw();
 }
 

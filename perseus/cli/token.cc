@@ -37,25 +37,20 @@ struct TokenFlags {
 };
 
 Result<void> Create(const TokenFlags& flags) {
-  auto server = ServerClient::Connect(flags.server);
-  if (!server) return Fail(server);
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   ordered_json body{{"scope", flags.scope}, {"name", flags.name}};
   if (!flags.job.empty()) body["job"] = flags.job;
   if (flags.expires_in_days) body["expires_in_days"] = *flags.expires_in_days;
-  const auto token = server->Send("POST", "/v1/tokens", body.dump());
-  if (!token) return Fail(token);
-  return Print(flags.as_json ? token->dump(2) + "\n"
-                             : token->at("token").get<std::string>() + "\n");
+  PERSEUS_ASSIGN_OR_RETURN(const auto token, server.Send("POST", "/v1/tokens", body.dump()));
+  return Print(flags.as_json ? token.dump(2) + "\n" : token.at("token").get<std::string>() + "\n");
 }
 
 Result<void> List(const TokenFlags& flags) {
-  auto server = ServerClient::Connect(flags.server);
-  if (!server) return Fail(server);
-  const auto tokens = server->Get("/v1/tokens");
-  if (!tokens) return Fail(tokens);
-  if (flags.as_json) return Print(tokens->dump(2) + "\n");
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto tokens, server.Get("/v1/tokens"));
+  if (flags.as_json) return Print(tokens.dump(2) + "\n");
   Table table({"id", "scope", "job", "name", "created", "expires"});
-  for (const ordered_json& token : tokens->at("tokens")) {
+  for (const ordered_json& token : tokens.at("tokens")) {
     table.AddRow({token.at("id"), token.at("scope"), token.value("job", ""), token.at("name"),
                   token.at("created"), token.value("expires", "never")});
   }
@@ -63,10 +58,9 @@ Result<void> List(const TokenFlags& flags) {
 }
 
 Result<void> Revoke(const TokenFlags& flags) {
-  auto server = ServerClient::Connect(flags.server);
-  if (!server) return Fail(server);
-  const auto revoked = server->Send("DELETE", "/v1/tokens/" + http::PercentEncoded(flags.id), "");
-  if (!revoked) return Fail(revoked);
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_RETURN_IF_ERROR(
+      server.Send("DELETE", "/v1/tokens/" + http::PercentEncoded(flags.id), ""));
   return Print(fmt::format("token {} is good for nothing any more\n", flags.id));
 }
 

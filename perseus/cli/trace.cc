@@ -7,12 +7,12 @@
 #include <set>
 #include <vector>
 
-#include "perseus/cli/flag_checks.h"
 #include "perseus/base/file.h"
-#include "perseus/runtime/protocol/assignment.h"
-#include "perseus/runtime/tuner/run_trace.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/runtime/protocol/assignment.h"
+#include "perseus/runtime/tuner/run_trace.h"
 
 namespace perseus::cli {
 namespace {
@@ -39,47 +39,41 @@ struct TraceFlags {
 // The given one, or those that the assignment in force name: pipelines may follow different ones.
 Result<std::set<std::filesystem::path>> PlanPaths(const TraceFlags& flags) {
   if (!flags.plan.empty()) return std::set<std::filesystem::path>{flags.plan};
-  const auto assignment = protocol::ReadAssignment(flags.directory);
-  if (!assignment) return Fail(assignment);
+  PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(flags.directory));
   std::set<std::filesystem::path> paths;
-  if (!*assignment) return paths;
+  if (!assignment) return paths;
   const std::filesystem::path directory = flags.directory;
-  if (!(*assignment)->plan.empty()) paths.insert(directory / (*assignment)->plan);
-  for (const auto& [pipeline, plan] : (*assignment)->plans) paths.insert(directory / plan);
+  if (!assignment->plan.empty()) paths.insert(directory / assignment->plan);
+  for (const auto& [pipeline, plan] : assignment->plans) paths.insert(directory / plan);
   return paths;
 }
 
 Result<std::vector<plan_file::PlanFile>> FindPlans(const TraceFlags& flags) {
-  const auto paths = PlanPaths(flags);
-  if (!paths) return Fail(paths);
+  PERSEUS_ASSIGN_OR_RETURN(const auto paths, PlanPaths(flags));
   std::vector<plan_file::PlanFile> plans;
-  for (const std::filesystem::path& path : *paths) {
-    const auto text = ReadFile(path);
-    if (!text) return Fail(text);
-    auto plan = plan_file::ParsePlan(*text, path.string());
-    if (!plan) return Fail(plan);
-    plans.push_back(*std::move(plan));
+  for (const std::filesystem::path& path : paths) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, plan_file::ParsePlan(text, path.string()));
+    plans.push_back(std::move(plan));
   }
   return plans;
 }
 
 Result<void> RunTrace(const TraceFlags& flags) {
-  const auto logs = tuner::JobLogs::Open(flags.directory, tuner::JobLogs::Job::kIsOver);
-  if (!logs) return Fail(logs);
-  const auto plans = FindPlans(flags);
-  if (!plans) return Fail(plans);
+  PERSEUS_ASSIGN_OR_RETURN(const auto logs,
+                           tuner::JobLogs::Open(flags.directory, tuner::JobLogs::Job::kIsOver));
+  PERSEUS_ASSIGN_OR_RETURN(const auto plans, FindPlans(flags));
   tuner::TraceRange range;
-  range.last = flags.to.value_or(static_cast<int>(logs->LastStep(logs->Alive())));
+  range.last = flags.to.value_or(static_cast<int>(logs.LastStep(logs.Alive())));
   range.first = flags.from.value_or(
       static_cast<int>(std::max<std::int64_t>(0, range.last - kStepsByDefault + 1)));
   if (range.first > range.last) {
     return Fail("--from {} comes after --to {} (exchange them)", range.first, range.last);
   }
-  const auto trace = tuner::FormatRunTrace(*logs, range, *plans);
-  if (!trace) return Fail(trace);
-  if (auto written = WriteFileAtomically(flags.output, *trace); !written) return written;
+  PERSEUS_ASSIGN_OR_RETURN(const auto trace, tuner::FormatRunTrace(logs, range, plans));
+  if (auto written = WriteFileAtomically(flags.output, trace); !written) return written;
   return Print(fmt::format("steps {} to {} of {} ranks are in {}\n", range.first, range.last,
-                           logs->ranks().size(), flags.output));
+                           logs.ranks().size(), flags.output));
 }
 
 }  // namespace

@@ -10,15 +10,15 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/file.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
-#include "perseus/base/file.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/verbs.h"
 #include "perseus/simulation/trainer/message.h"
 #include "perseus/simulation/trainer/rank_process.h"
 #include "perseus/simulation/trainer/training.h"
 #include "perseus/simulation/virtual_gpu/shared_clock.h"
-#include "perseus/cli/standard_output.h"
-#include "perseus/cli/verbs.h"
 
 namespace perseus::cli {
 namespace {
@@ -84,9 +84,8 @@ Result<std::vector<trainer::TrainingNode>> OpenNodes(const TrainerFlags& flags) 
   }
   std::vector<trainer::TrainingNode> nodes;
   for (std::size_t i = 0; i < flags.nodes.size(); ++i) {
-    auto node = virtual_gpu::VirtualNode::Open(flags.nodes[i]);
-    if (!node) return Fail(node);
-    nodes.push_back({*std::move(node), flags.nodes[i],
+    PERSEUS_ASSIGN_OR_RETURN(auto node, virtual_gpu::VirtualNode::Open(flags.nodes[i]));
+    nodes.push_back({std::move(node), flags.nodes[i],
                      flags.agents.empty() ? "off" : flags.agents[i],
                      directories.empty() ? "" : directories[std::min(i, directories.size() - 1)]});
   }
@@ -94,27 +93,25 @@ Result<std::vector<trainer::TrainingNode>> OpenNodes(const TrainerFlags& flags) 
 }
 
 Result<Workload> LoadWorkload(const TrainerFlags& flags) {
-  auto job = job::LoadJob(flags.job);
-  if (!job) return Fail(job);
-  if (job->planned.IsGeneralGraph()) {
+  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadJob(flags.job));
+  if (job.planned.IsGeneralGraph()) {
     return Fail("the trainer runs pipelines, not general graphs (leave out graph and --graph)");
   }
-  if (job->planned.model.gpus_per_stage != 1) {
+  if (job.planned.model.gpus_per_stage != 1) {
     return Fail(
         "gpus_per_stage is {}, and a rank of the trainer has one GPU (add --gpus-per-stage 1)",
-        job->planned.model.gpus_per_stage);
+        job.planned.model.gpus_per_stage);
   }
-  const auto text = ReadFile(job->planned.profile);
-  if (!text) return Fail(text);
-  auto profile = profile::ParseProfile(*text, job->planned.profile);
-  if (!profile) return Fail(profile);
-  auto nodes = OpenNodes(flags);
-  if (!nodes) return Fail(nodes);
-  Workload workload{std::move(job->planned), trainer::Scaled(*profile, flags.scale), *std::move(nodes), {}};
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(job.planned.profile));
+  PERSEUS_ASSIGN_OR_RETURN(auto profile, profile::ParseProfile(text, job.planned.profile));
+  PERSEUS_ASSIGN_OR_RETURN(auto nodes, OpenNodes(flags));
+  Workload workload{
+      std::move(job.planned), trainer::Scaled(profile, flags.scale), std::move(nodes), {}};
   workload.planned.model.fixed = trainer::Scaled(workload.planned.model.fixed, flags.scale);
-  auto seats = trainer::AssignGpus(workload.nodes, workload.planned.pipelines, workload.ranks());
-  if (!seats) return Fail(seats);
-  workload.seats = *std::move(seats);
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto seats,
+      trainer::AssignGpus(workload.nodes, workload.planned.pipelines, workload.ranks()));
+  workload.seats = std::move(seats);
   return workload;
 }
 
@@ -125,28 +122,27 @@ Result<void> BeRank(const TrainerFlags& flags, const trainer::RankSockets& socke
   if (std::sscanf(flags.as_rank.c_str(), "%d:%d", &options.pipeline, &options.rank) != 2) {
     return Fail("--as-rank is for the trainer's own use (leave it out)");
   }
-  const auto workload = LoadWorkload(flags);
-  if (!workload) return Fail(workload);
-  const schedule::PipelineModel& model = workload->planned.model;
-  auto work = trainer::MakeRankWork(workload->planned.schedule, options.rank, workload->profile, model);
-  if (!work) return Fail(work);
-  const auto place = static_cast<std::size_t>(options.pipeline * workload->ranks() + options.rank);
-  const trainer::Seat seat = workload->seats.at(place);
+  PERSEUS_ASSIGN_OR_RETURN(const auto workload, LoadWorkload(flags));
+  const schedule::PipelineModel& model = workload.planned.model;
+  PERSEUS_ASSIGN_OR_RETURN(auto work, trainer::MakeRankWork(workload.planned.schedule, options.rank,
+                                                            workload.profile, model));
+  const auto place = static_cast<std::size_t>(options.pipeline * workload.ranks() + options.rank);
+  const trainer::Seat seat = workload.seats.at(place);
   options.gpu = seat.gpu;
-  options.work = *std::move(work);
+  options.work = std::move(work);
   options.p2p = model.fixed.p2p;
   options.control = sockets.control;
   options.peers.insert(sockets.peers.begin(), sockets.peers.end());
-  return trainer::RunRankProcess(workload->nodes[static_cast<std::size_t>(seat.node)].node, options);
+  return trainer::RunRankProcess(workload.nodes[static_cast<std::size_t>(seat.node)].node, options);
 }
 
 Result<void> RunRank(const TrainerFlags& flags) {
-  const auto sockets = trainer::ParseRankSockets(flags.sockets);
-  if (!sockets) return Fail(sockets);
-  const auto run = BeRank(flags, *sockets);
+  PERSEUS_ASSIGN_OR_RETURN(const auto sockets, trainer::ParseRankSockets(flags.sockets));
+  const auto run = BeRank(flags, sockets);
   if (run) return run;
   // The parent says what is to be said, once.
-  (void)trainer::SendMessage(sockets->control, trainer::TextMessage(trainer::MessageKind::kFailed, run.error().message));
+  (void)trainer::SendMessage(
+      sockets.control, trainer::TextMessage(trainer::MessageKind::kFailed, run.error().message));
   std::_Exit(1);
 }
 
@@ -154,12 +150,11 @@ Result<void> RunRank(const TrainerFlags& flags) {
 
 // As this process was called: a rank reads the same flags.
 Result<std::vector<std::string>> OwnCommand() {
-  const auto line = ReadFile("/proc/self/cmdline");
-  if (!line) return Fail(line);
+  PERSEUS_ASSIGN_OR_RETURN(const auto line, ReadFile("/proc/self/cmdline"));
   std::vector<std::string> words;
-  for (std::size_t begin = 0; begin < line->size();) {
-    const std::size_t end = std::min(line->find('\0', begin), line->size());
-    words.push_back(line->substr(begin, end - begin));
+  for (std::size_t begin = 0; begin < line.size();) {
+    const std::size_t end = std::min(line.find('\0', begin), line.size());
+    words.push_back(line.substr(begin, end - begin));
     begin = end + 1;
   }
   if (words.empty()) return FailAs(ErrorKind::kSystem, "/proc/self/cmdline is empty (mount /proc)");
@@ -248,18 +243,17 @@ std::string FormatRecordFile(const trainer::TrainingSummary& summary) {
 }
 
 Result<void> RunParent(const TrainerFlags& flags) {
-  auto workload = LoadWorkload(flags);
-  if (!workload) return Fail(workload);
+  PERSEUS_ASSIGN_OR_RETURN(auto workload, LoadWorkload(flags));
   trainer::TrainingOptions options;
-  options.nodes = workload->nodes;
-  options.seats = workload->seats;
-  options.pipelines = workload->planned.pipelines;
-  options.ranks = workload->ranks();
-  const schedule::Schedule& schedule = workload->planned.schedule;
+  options.nodes = workload.nodes;
+  options.seats = workload.seats;
+  options.pipelines = workload.planned.pipelines;
+  options.ranks = workload.ranks();
+  const schedule::Schedule& schedule = workload.planned.schedule;
   for (int rank = 0; rank < options.ranks; ++rank) {
     // What a rank could not do is better known before there are ranks.
-    const auto work = trainer::MakeRankWork(schedule, rank, workload->profile, workload->planned.model);
-    if (!work) return Fail(work);
+    PERSEUS_RETURN_IF_ERROR(
+        trainer::MakeRankWork(schedule, rank, workload.profile, workload.planned.model));
     options.neighbours.push_back(trainer::NeighboursOf(schedule, rank));
   }
   options.steps = flags.steps;
@@ -280,18 +274,16 @@ Result<void> RunParent(const TrainerFlags& flags) {
     if (auto set = virtual_gpu::SetClockOfJob(directory, clock); !set) return set;
   }
   if (!flags.plan.empty()) options.environment.emplace_back("PERSEUS_PLAN", flags.plan);
-  auto command = OwnCommand();
-  if (!command) return Fail(command);
-  options.command = *std::move(command);
+  PERSEUS_ASSIGN_OR_RETURN(auto command, OwnCommand());
+  options.command = std::move(command);
 
-  const auto summary = trainer::RunTraining(options);
-  if (!summary) return Fail(summary);
+  PERSEUS_ASSIGN_OR_RETURN(const auto summary, trainer::RunTraining(options));
   if (!flags.record.empty()) {
-    if (auto written = WriteFileAtomically(flags.record, FormatRecordFile(*summary)); !written) {
+    if (auto written = WriteFileAtomically(flags.record, FormatRecordFile(summary)); !written) {
       return written;
     }
   }
-  return Print(flags.as_json ? FormatJson(*workload, *summary) : FormatText(*workload, *summary));
+  return Print(flags.as_json ? FormatJson(workload, summary) : FormatText(workload, summary));
 }
 
 }  // namespace
@@ -313,9 +305,10 @@ Verb AddTrainerVerb(CLI::App& program) {
   verb->add_option("--steps", flags->steps, "Iterations (default: 0, until SIGTERM)")
       ->type_name("N")
       ->check(WholeNumberIn({0, 1'000'000'000}));
-  verb->add_option("--job-directory", flags->job_directories,
-                   "Where ranks find assignment and record what they run (PERSEUS_JOB_DIR); one for "
-                   "all nodes, or repeated: one for each")
+  verb->add_option(
+          "--job-directory", flags->job_directories,
+          "Where ranks find assignment and record what they run (PERSEUS_JOB_DIR); one for "
+          "all nodes, or repeated: one for each")
       ->type_name("DIR")
       ->allow_extra_args(false);
   verb->add_option("--plan", flags->plan, "A plan to follow from the start (PERSEUS_PLAN)")

@@ -7,18 +7,18 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "perseus/cli/flag_checks.h"
-#include "perseus/cli/job_options.h"
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
+#include "perseus/cli/flag_checks.h"
+#include "perseus/cli/job_options.h"
+#include "perseus/cli/signals.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/target_flags.h"
+#include "perseus/cli/verbs.h"
 #include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/tuning.h"
-#include "perseus/cli/signals.h"
-#include "perseus/cli/standard_output.h"
 #include "perseus/simulation/virtual_gpu/shared_clock.h"
-#include "perseus/cli/target_flags.h"
-#include "perseus/cli/verbs.h"
 
 namespace perseus::cli {
 namespace {
@@ -118,47 +118,47 @@ std::string FormatText(const tuner::TuningResult& result, BlockingPower blocking
 Result<void> WriteResults(const TuneFlags& flags, const tuner::TuningResult& result) {
   if (flags.output.empty()) return {};
   const std::filesystem::path directory = flags.output;
-  auto written = WriteFileAtomically(directory / "profile.csv", profile::FormatProfile(result.profile));
+  auto written =
+      WriteFileAtomically(directory / "profile.csv", profile::FormatProfile(result.profile));
   if (written) {
-    written = WriteFileAtomically(directory / "planned.csv", profile::FormatProfile(result.planned));
+    written =
+        WriteFileAtomically(directory / "planned.csv", profile::FormatProfile(result.planned));
   }
   if (written) {
-    written = WriteFileAtomically(directory / "options.csv", profile::FormatProfile(result.options));
+    written =
+        WriteFileAtomically(directory / "options.csv", profile::FormatProfile(result.options));
   }
-  if (written) written = WriteFileAtomically(directory / "plan.json", plan_file::FormatPlan(result.plan));
+  if (written)
+    written = WriteFileAtomically(directory / "plan.json", plan_file::FormatPlan(result.plan));
   return written;
 }
 
 // Assignment that say nothing but to go by what each rank has of its own.
 Result<void> TakePlanBack(const TuneFlags& flags) {
-  const auto now = protocol::ReadAssignment(flags.directory);
-  if (!now) return Fail(now);
-  if (!*now) {
-    return Fail("{} has no assignment, so nothing is in force there (name the job's PERSEUS_JOB_DIR)",
-                flags.directory);
+  PERSEUS_ASSIGN_OR_RETURN(const auto now, protocol::ReadAssignment(flags.directory));
+  if (!now) {
+    return Fail(
+        "{} has no assignment, so nothing is in force there (name the job's PERSEUS_JOB_DIR)",
+        flags.directory);
   }
-  auto desk = protocol::AssignmentWriter::Open(flags.directory);
-  if (!desk) return Fail(desk);
+  PERSEUS_ASSIGN_OR_RETURN(auto desk, protocol::AssignmentWriter::Open(flags.directory));
   protocol::Assignment own;
   own.own = true;
-  const auto version = desk->Give(std::move(own), 0);
-  if (!version) return Fail(version);
+  PERSEUS_ASSIGN_OR_RETURN(const auto version, desk.Give(std::move(own), 0));
   return Print(
       flags.as_json
-          ? nlohmann::ordered_json{{"assignment_version", *version}}.dump(2) + "\n"
+          ? nlohmann::ordered_json{{"assignment_version", version}}.dump(2) + "\n"
           : fmt::format(
                 "no assignment hold any more from the next step on: ranks follow their own plan, "
                 "or keep the clocks that their GPUs had before (assignment {})\n",
-                *version));
+                version));
 }
 
 Result<void> RunTune(const TuneFlags& flags) {
   if (flags.gives_back) return TakePlanBack(flags);
-  auto signals = EndSignals::Take();
-  if (!signals) return Fail(signals);
-  auto job = job::LoadUnprofiledJob(flags.job);
-  if (!job) return Fail(job);
-  const int gpus = static_cast<int>(job->schedule.ranks.size()) * job->model.gpus_per_stage;
+  PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
+  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadUnprofiledJob(flags.job));
+  const int gpus = static_cast<int>(job.schedule.ranks.size()) * job.model.gpus_per_stage;
   const std::vector<plan::Target> targets = AskedTargets(flags.targets, gpus);
   if (targets.size() != 1) {
     return Fail("a job follows one plan, and {} targets were asked for (leave all but one out)",
@@ -166,7 +166,7 @@ Result<void> RunTune(const TuneFlags& flags) {
   }
   tuner::TuningOptions options;
   options.job_directory = flags.directory;
-  options.job = *std::move(job);
+  options.job = std::move(job);
   options.job.profile = flags.output.empty()
                             ? "planned.csv"
                             : (std::filesystem::path(flags.output) / "planned.csv").string();
@@ -178,19 +178,17 @@ Result<void> RunTune(const TuneFlags& flags) {
   options.steps_followed = flags.steps_followed;
   options.leaves_plan_in_force = !flags.restores;
   options.patience = ToNanoseconds(flags.timeout_s);
-  options.should_end = [&] { return signals->HaveCome(); };
+  options.should_end = [&] { return signals.HaveCome(); };
   options.say = [](std::string_view text) {
     std::fputs(fmt::format("perseus: {}\n", text).c_str(), stderr);
   };
   const BlockingPower blocking_power =
       options.job.model.blocking_power_w > 0 ? BlockingPower::kGiven : BlockingPower::kMeasured;
-  const auto clock = virtual_gpu::OpenClockOfJob(flags.directory);
-  if (!clock) return Fail(clock);
-  const auto taking_part = (*clock)->TakePart(Clock::Part::kPeriodic);
-  const auto result = tuner::Tune(options, **clock);
-  if (!result) return Fail(result);
-  if (auto written = WriteResults(flags, *result); !written) return written;
-  return Print(flags.as_json ? FormatJson(*result) : FormatText(*result, blocking_power));
+  PERSEUS_ASSIGN_OR_RETURN(const auto clock, virtual_gpu::OpenClockOfJob(flags.directory));
+  const auto taking_part = clock->TakePart(Clock::Part::kPeriodic);
+  PERSEUS_ASSIGN_OR_RETURN(const auto result, tuner::Tune(options, *clock));
+  if (auto written = WriteResults(flags, result); !written) return written;
+  return Print(flags.as_json ? FormatJson(result) : FormatText(result, blocking_power));
 }
 
 }  // namespace

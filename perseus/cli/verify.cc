@@ -5,16 +5,16 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "perseus/cli/flag_checks.h"
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
-#include "perseus/planning/plan_file/plan_file.h"
-#include "perseus/runtime/tuner/verification.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/progress_bar.h"
 #include "perseus/cli/signals.h"
 #include "perseus/cli/standard_output.h"
-#include "perseus/simulation/virtual_gpu/shared_clock.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/runtime/tuner/verification.h"
+#include "perseus/simulation/virtual_gpu/shared_clock.h"
 
 namespace perseus::cli {
 namespace {
@@ -113,21 +113,19 @@ std::string FormatText(const tuner::Verification& verification, const plan_file:
 }
 
 Result<void> RunVerify(const VerifyFlags& flags) {
-  auto signals = EndSignals::Take();
-  if (!signals) return Fail(signals);
-  auto text = ReadFile(flags.plan);
-  if (!text) return Fail(text);
-  const auto plan = plan_file::ParsePlan(*text, flags.plan);
-  if (!plan) return Fail(plan);
-  if (plan->job.IsGeneralGraph()) {
+  PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
+  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(flags.plan));
+  PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, flags.plan));
+  if (plan.job.IsGeneralGraph()) {
     return Fail("{}: is a plan of a general graph, which no training job follows (plan a pipeline)",
                 flags.plan);
   }
   tuner::VerificationOptions options;
   options.job_directory = flags.directory;
-  options.plan = *std::move(text);
-  options.ranks = tuner::RanksOf(flags.pipelines.value_or(plan->job.pipelines),
-                          static_cast<int>(plan->ranks.size()), plan->job.model.gpus_per_stage);
+  options.plan = std::move(text);
+  options.ranks =
+      tuner::RanksOf(flags.pipelines.value_or(plan.job.pipelines),
+                     static_cast<int>(plan.ranks.size()), plan.job.model.gpus_per_stage);
   options.steps = flags.steps;
   options.counter_period_s = flags.counter_period_ms / 1e3;
   options.assignment_delay_s = flags.assignment_delay_s;
@@ -135,21 +133,19 @@ Result<void> RunVerify(const VerifyFlags& flags) {
   options.comparison.slowdown_tolerance = flags.tolerance_percent / 100;
   options.seed = static_cast<std::uint64_t>(flags.seed);
   options.patience = ToNanoseconds(flags.timeout_s);
-  options.should_end = [&] { return signals->HaveCome(); };
-  const auto clock = virtual_gpu::OpenClockOfJob(flags.directory);
-  if (!clock) return Fail(clock);
-  const auto taking_part = (*clock)->TakePart(Clock::Part::kPeriodic);
+  options.should_end = [&] { return signals.HaveCome(); };
+  PERSEUS_ASSIGN_OR_RETURN(const auto clock, virtual_gpu::OpenClockOfJob(flags.directory));
+  const auto taking_part = clock->TakePart(Clock::Part::kPeriodic);
   std::optional<tuner::Verification> verification;
   {
     ProgressBar bar;
     bar.Begin("verify", 1);
     options.progress = [&](double part) { bar.Update(part); };
-    auto verified = tuner::Verify(options, **clock);
-    if (!verified) return Fail(verified);
-    verification = *std::move(verified);
+    PERSEUS_ASSIGN_OR_RETURN(auto verified, tuner::Verify(options, *clock));
+    verification = std::move(verified);
   }
-  return Print(flags.as_json ? FormatJson(*verification, *plan)
-                             : FormatText(*verification, *plan, options.comparison));
+  return Print(flags.as_json ? FormatJson(*verification, plan)
+                             : FormatText(*verification, plan, options.comparison));
 }
 
 }  // namespace

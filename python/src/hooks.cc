@@ -200,7 +200,8 @@ PyMethodDef functions[] = {
     {"step", AsMethod(StepFunction), METH_NOARGS,
      "step()\n--\n\n"
      "`with perseus.step():` around an iteration: forward and backward of all its microbatches.\n\n"
-     "Plans and assignment take effect here, and warnings are logged. Does nothing while no session is "
+     "Plans and assignment take effect here, and warnings are logged. Does nothing while no "
+     "session is "
      "open."},
     {"instruction", AsMethod(InstructionFunction), kWithKeywords,
      "instruction(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"

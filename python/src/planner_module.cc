@@ -18,9 +18,9 @@
 #include "perseus/base/file.h"
 #include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/plan/make_plan_file.h"
-#include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"
+#include "perseus/planning/plan_file/plan_file.h"
 
 namespace py = pybind11;
 
@@ -41,7 +41,8 @@ T OrThrow(Result<T> result) {
 class PlanningJob {
  public:
   PlanningJob(const job::JobFlags& flags, bool with_frontier)
-      : job_(OrThrow(job::LoadJob(flags))), planner_(OrThrow(plan::Planner::Create(job_.graph, job_.model))) {
+      : job_(OrThrow(job::LoadJob(flags))),
+        planner_(OrThrow(plan::Planner::Create(job_.graph, job_.model))) {
     if (with_frontier) frontier_ = OrThrow(planner_.ComputeFrontier());
   }
 
@@ -81,8 +82,8 @@ py::array_t<T> Column(const Items& items, Get get) {
 
 py::dict FrontierColumns(const plan::Frontier& frontier) {
   py::dict columns;
-  columns["times_s"] =
-      Column<double>(frontier.points, [](const plan::FrontierPoint& p) { return ToSeconds(p.time); });
+  columns["times_s"] = Column<double>(
+      frontier.points, [](const plan::FrontierPoint& p) { return ToSeconds(p.time); });
   columns["energies_j"] =
       Column<double>(frontier.points, [](const plan::FrontierPoint& p) { return p.bound_j; });
   columns["prices_w"] =
@@ -99,7 +100,8 @@ py::dict InstructionColumns(const plan_file::PlanFile& file) {
   };
   std::vector<Row> rows;
   for (std::size_t rank = 0; rank < file.ranks.size(); ++rank) {
-    for (const plan_file::PlannedInstruction& one : file.ranks[rank].instructions) rows.push_back({rank, one});
+    for (const plan_file::PlannedInstruction& one : file.ranks[rank].instructions)
+      rows.push_back({rank, one});
   }
   py::dict columns;
   auto add = [&]<typename T>(const char* name, T, auto get) {

@@ -58,7 +58,7 @@ void Close(SessionObject* session) {
 
 PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   static const char* const kNames[] = {
-      "pipeline", "rank",    "tp_rank",     "gpu",  "job", "job_directory", "plan",
+      "pipeline", "rank",    "tp_rank",         "gpu",  "job", "job_directory", "plan",
       "agent",    "devices", "plan_expires_at", nullptr};
   perseus_options options = PERSEUS_OPTIONS_INIT;
   long long expires = 0;

@@ -75,12 +75,13 @@ TEST_P(BadGraphTest, IsOneLineAndStatusTwo) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, BadGraphTest,
-    testing::Values(BadFile{"Cycle",
-                            R"({"instructions": [{"name": "a", "options": [{"time": 1, "energy": 1}]},
+    testing::Values(
+        BadFile{"Cycle",
+                R"({"instructions": [{"name": "a", "options": [{"time": 1, "energy": 1}]},
                     {"name": "b", "options": [{"time": 1, "energy": 1}]}],
                     "dependencies": [{"from": "a", "to": "b"}, {"from": "b", "to": "a"}]})",
-                            "wait for each other"},
-                    BadFile{"NotJson", "{", "bad.json:1: not JSON"}),
+                "wait for each other"},
+        BadFile{"NotJson", "{", "bad.json:1: not JSON"}),
     kNameOf);
 
 struct BadUse {

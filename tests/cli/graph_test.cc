@@ -59,7 +59,8 @@ TEST_F(GraphTest, APlanKeepsTheBlockingPowerItWasMadeWith) {
 }
 
 TEST_F(GraphTest, ABlockingPowerNeedsToKnowWhatWaits) {
-  Write("alone.json", R"({"instructions": [{"name": "a", "options": [{"time": 1, "energy": 1}]}]})");
+  Write("alone.json",
+        R"({"instructions": [{"name": "a", "options": [{"time": 1, "energy": 1}]}]})");
   ExpectComplaint(Run("plan --graph alone.json --blocking-power 84"), 2, "has no resource");
 }
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "tests/support/job_traces.h"
 #include "tests/cli/program.h"
+#include "tests/support/job_traces.h"
 
 namespace perseus {
 namespace {

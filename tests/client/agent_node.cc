@@ -8,11 +8,11 @@
 #include <chrono>
 #include <thread>
 
-#include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/base/file.h"
 #include "perseus/base/process.h"
-#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/runtime/protocol/unix_socket.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus {
 
@@ -41,7 +41,8 @@ void AgentNodeTest::StartAgent() {
             "--socket", socket_path.c_str(), "--state", state.c_str(), "--metrics", "off", nullptr);
     ::_exit(127);
   }
-  ASSERT_TRUE(Comes([this] { return protocol::Connect(socket()).has_value(); })) << Read("agent.log");
+  ASSERT_TRUE(Comes([this] { return protocol::Connect(socket()).has_value(); }))
+      << Read("agent.log");
 }
 
 void AgentNodeTest::KillAgent() {
@@ -151,9 +152,11 @@ plan_file::PlanFile PlanGpipe(int ranks, int microbatches) {
   spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
   plan_file::PlannedJob job;
   job.profile = "profile.csv";
-  job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .ranks = ranks, .microbatches = microbatches});
+  job.schedule =
+      *schedule::GenerateSchedule({.name = "gpipe", .ranks = ranks, .microbatches = microbatches});
   job.model.blocking_power_w = 84;
-  auto graph = schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
+  auto graph =
+      schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
   const auto planner = plan::Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
   const auto plan = planner->PlanFor(planner->baseline().time + planner->baseline().time / 20);
   return plan::MakePlanFile(*planner, *plan, job);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "perseus.h"
-#include "perseus/simulation/virtual_gpu/virtual_node.h"
 #include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/simulation/virtual_gpu/virtual_node.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus {

@@ -9,9 +9,9 @@
 #include <ctime>
 #include <vector>
 
-#include "tests/client/client_test.h"
 #include "perseus/base/file.h"
 #include "perseus/runtime/protocol/rank_log.h"
+#include "tests/client/client_test.h"
 
 namespace perseus {
 namespace {

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <memory>
 
-#include "tests/client/client_test.h"
 #include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/protocol/rank_log.h"
+#include "tests/client/client_test.h"
 
 namespace perseus {
 namespace {
@@ -200,7 +200,8 @@ TEST_F(AssignmentTest, ALogThatReachesItsLimitGoesOnAndWhoFollowsMissesNothing) 
     const auto records = log.ReadNew();
     EXPECT_TRUE(records) << records.error().message;
     for (const protocol::RankRecord& record : *records) {
-      if (const auto* step = std::get_if<protocol::RanStep>(&record)) followed.push_back(step->step);
+      if (const auto* step = std::get_if<protocol::RanStep>(&record))
+        followed.push_back(step->step);
     }
   };
   for (std::int64_t step = 0; step < kSteps; ++step) {

@@ -5,10 +5,10 @@
 #include <thread>
 #include <vector>
 
-#include "tests/client/agent_node.h"
-#include "tests/fake_cuda/fake_cuda.h"
 #include "perseus/base/units.h"
 #include "perseus/runtime/protocol/rank_log.h"
+#include "tests/client/agent_node.h"
+#include "tests/fake_cuda/fake_cuda.h"
 
 extern "C" int cuThreadExchangeStreamCaptureMode(int* mode);
 

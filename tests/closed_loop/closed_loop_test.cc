@@ -8,10 +8,10 @@
 #include <memory>
 #include <optional>
 
-#include "tests/closed_loop/closed_loop_job.h"
 #include "perseus/base/clock.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/job_logs.h"
+#include "tests/closed_loop/closed_loop_job.h"
 
 namespace perseus {
 namespace {

@@ -7,8 +7,8 @@
 #include <chrono>
 #include <iostream>
 
-#include "perseus/runtime/protocol/assignment.h"
 #include "perseus/cluster/node/rank_logs.h"
+#include "perseus/runtime/protocol/assignment.h"
 
 namespace perseus {
 
@@ -24,7 +24,8 @@ RecordedStream::RecordedStream(const std::string& servers, const std::string& no
         listening.target = "/v1/nodes/" + node + "/events";
         listening.heard = [this](const http::Event& event) {
           const std::lock_guard lock(mutex_);
-          if (event.name == "assignment") versions_.push_back(json::parse(event.data).at("version"));
+          if (event.name == "assignment")
+            versions_.push_back(json::parse(event.data).at("version"));
           return true;
         };
         listening.changed = [this](std::string_view what) {
@@ -180,8 +181,9 @@ void Replicas::ExpectNothingLost(const StragglerLoad& load, const RecordedStream
 
   const std::vector<std::int64_t> heard = stream.versions();
   for (std::size_t i = 1; i < heard.size(); ++i) EXPECT_GT(heard[i], heard[i - 1]) << "told twice";
-  std::cout << fmt::format("{} stragglers acknowledged, {} versions of assignment, {} of them told\n",
-                           load.acknowledged(), given.back(), heard.size());
+  std::cout << fmt::format(
+      "{} stragglers acknowledged, {} versions of assignment, {} of them told\n",
+      load.acknowledged(), given.back(), heard.size());
 }
 
 }  // namespace perseus

@@ -97,12 +97,14 @@ ServedJobs::Steady ServedJobs::AwaitSteady(const std::string& key, std::size_t c
   return {};
 }
 
-std::vector<protocol::RanStep> ServedJobs::StepsOf(const std::string& directory, const protocol::RankId& rank) const {
+std::vector<protocol::RanStep> ServedJobs::StepsOf(const std::string& directory,
+                                                   const protocol::RankId& rank) const {
   protocol::RankLogReader reader(protocol::RankLogPath(Directory() / directory, rank));
   const auto records = reader.ReadNew();
   EXPECT_TRUE(records) << records.error().message;
   std::vector<protocol::RanStep> steps;
-  for (const protocol::RankRecord& record : records ? *records : std::vector<protocol::RankRecord>()) {
+  for (const protocol::RankRecord& record :
+       records ? *records : std::vector<protocol::RankRecord>()) {
     if (const auto* step = std::get_if<protocol::RanStep>(&record)) steps.push_back(*step);
   }
   return steps;

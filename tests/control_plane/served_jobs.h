@@ -40,16 +40,17 @@ class ServedJobs : public Served {
 
   nlohmann::json Show(const std::string& key) const;
   void AwaitStep(const std::string& key, std::int64_t step) const;
-  // Steps from now on that all pipelines ran under the same assignment, made with care and for these
-  // many stragglers, and what `perseus job show` said then. No steps if there are none within a
-  // minute or two.
+  // Steps from now on that all pipelines ran under the same assignment, made with care and for
+  // these many stragglers, and what `perseus job show` said then. No steps if there are none within
+  // a minute or two.
   struct Steady {
     Steps steps;
     nlohmann::json job;
   };
   Steady AwaitSteady(const std::string& key, std::size_t count, std::size_t stragglers = 0) const;
   // What one rank of a pipeline recorded.
-  std::vector<protocol::RanStep> StepsOf(const std::string& directory, const protocol::RankId& rank) const;
+  std::vector<protocol::RanStep> StepsOf(const std::string& directory,
+                                         const protocol::RankId& rank) const;
 
  private:
   // The last one first: those before it may be cut off.

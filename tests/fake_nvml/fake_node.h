@@ -11,12 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "tests/fake_nvml/fake_nvml.h"
 #include "perseus/runtime/device/nvml_devices.h"
+#include "tests/fake_nvml/fake_nvml.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus {
-
 
 class FakeNode {
  public:

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/faults/faults.h"
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
+#include "tests/faults/faults.h"
 
 namespace perseus::faults {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <fstream>
 
-#include "tests/faults/faults.h"
-#include "perseus/base/units.h"
 #include "perseus/base/clock.h"
+#include "perseus/base/units.h"
+#include "tests/faults/faults.h"
 
 namespace perseus::faults {
 namespace {

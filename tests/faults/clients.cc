@@ -13,9 +13,9 @@
 #include <utility>
 #include <variant>
 
-#include "perseus/base/units.h"
 #include "perseus/base/clock.h"
 #include "perseus/base/random.h"
+#include "perseus/base/units.h"
 #include "perseus/runtime/protocol/unix_socket.h"
 #include "tests/faults/process.h"
 
@@ -38,7 +38,8 @@ std::vector<std::string> SomeOf(std::vector<std::string> gpus, SplitMix64& rando
 }
 
 bool IsSet(const protocol::ClockAnswer& answer) {
-  return answer.outcome == protocol::ClockOutcome::kAccepted || answer.outcome == protocol::ClockOutcome::kInEffect ||
+  return answer.outcome == protocol::ClockOutcome::kAccepted ||
+         answer.outcome == protocol::ClockOutcome::kInEffect ||
          answer.outcome == protocol::ClockOutcome::kLimited;
 }
 
@@ -170,7 +171,7 @@ std::optional<protocol::Reply> Client::Ask(const protocol::Request& request) {
 }
 
 std::optional<protocol::Lease> Client::Acquire(const std::vector<std::string>& gpus,
-                                           double heartbeat_s) {
+                                               double heartbeat_s) {
   const auto reply = Ask(protocol::Acquire{gpus, "fault campaign", heartbeat_s});
   if (!reply) return std::nullopt;
   if (const auto* refused = std::get_if<protocol::Refused>(&*reply)) refusal_ = *refused;

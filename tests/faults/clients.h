@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "perseus/runtime/protocol/clock_channel.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/runtime/protocol/clock_channel.h"
 #include "perseus/runtime/protocol/messages.h"
 
 namespace perseus::faults {
@@ -34,7 +34,8 @@ class Client {
   // Nothing: the agent is gone, or does not answer.
   std::optional<protocol::Reply> Ask(const protocol::Request& request);
   // Nothing: refused.
-  std::optional<protocol::Lease> Acquire(const std::vector<std::string>& gpus, double heartbeat_s = 30);
+  std::optional<protocol::Lease> Acquire(const std::vector<std::string>& gpus,
+                                         double heartbeat_s = 30);
   const protocol::Refused& refusal() const { return refusal_; }  // The last one.
   protocol::ClockPublisher& publisher() { return *publisher_; }
   int socket() const { return socket_.get(); }

@@ -6,9 +6,9 @@
 #include <memory>
 #include <optional>
 
+#include "perseus/base/random.h"
 #include "tests/faults/clients.h"
 #include "tests/faults/node.h"
-#include "perseus/base/random.h"
 
 namespace perseus::faults {
 

@@ -14,10 +14,10 @@
 #include <set>
 #include <variant>
 
-#include "perseus/base/units.h"
-#include "perseus/runtime/agent/saved_state_file.h"
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
+#include "perseus/base/units.h"
+#include "perseus/runtime/agent/saved_state_file.h"
 
 namespace perseus::faults {
 namespace {

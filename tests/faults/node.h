@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/faults/clients.h"
-#include "tests/fake_nvml/fake_nvml.h"
 #include "perseus/runtime/protocol/messages.h"
+#include "tests/fake_nvml/fake_nvml.h"
+#include "tests/faults/clients.h"
 #include "tests/faults/process.h"
 #include "tests/support/temporary_directory.h"
 

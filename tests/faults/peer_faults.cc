@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/faults/faults.h"
-#include "perseus/base/units.h"
 #include "perseus/base/clock.h"
+#include "perseus/base/units.h"
+#include "tests/faults/faults.h"
 
 namespace perseus::faults {
 namespace {

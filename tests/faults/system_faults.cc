@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <ctime>
 
-#include "tests/faults/faults.h"
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
+#include "tests/faults/faults.h"
 
 namespace perseus::faults {
 namespace {

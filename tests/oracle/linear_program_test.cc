@@ -17,8 +17,8 @@ ProgramUnits UnitsOf(Scale scale) {
 
 // CLP's duals prove the walk's energy to 1 ppm, and never more than it. A double's own rounding is
 // a thousandth of that: 1e-16 times a few hundred terms, each up to 1e4 times the result.
-void ExpectAgreement(const frontier::Network& network, Nanoseconds deadline, const ProgramUnits& units,
-                     double energy_j) {
+void ExpectAgreement(const frontier::Network& network, Nanoseconds deadline,
+                     const ProgramUnits& units, double energy_j) {
   const LinearOptimum optimum = SolveLinearProgram(network, deadline, units);
   ASSERT_TRUE(optimum.solved);
   const double tolerance_j = 1e-6 * energy_j + optimum.slack_j;

@@ -6,10 +6,10 @@
 
 #include <vector>
 
-#include "tests/oracle/linear_program.h"
+#include "bench/published_frontier.h"
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/frontier/walk.h"
-#include "bench/published_frontier.h"
+#include "tests/oracle/linear_program.h"
 
 namespace perseus {
 namespace {

@@ -21,7 +21,8 @@ class MeasuredPlanTest : public ::testing::TestWithParam<Case> {};
 std::optional<plan::Planner> MakePlanner(const Case& given) {
   Result<schedule::InstructionGraph> graph = ReadIteration(given.job, given.microbatches);
   if (!graph) return std::nullopt;
-  Result<plan::Planner> planner = plan::Planner::Create(*std::move(graph), {given.job.blocking_power_w, 0});
+  Result<plan::Planner> planner =
+      plan::Planner::Create(*std::move(graph), {given.job.blocking_power_w, 0});
   EXPECT_TRUE(planner) << planner.error().message;
   return *std::move(planner);
 }

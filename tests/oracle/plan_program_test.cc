@@ -1,7 +1,7 @@
 // The mixed-integer program that bench/plan_milp measures our plans with, against exhaustive search
 // of tiny jobs; and our plans against the program.
-#include "perseus/base/index.h"
 #include "bench/plan_program.h"
+#include "perseus/base/index.h"
 
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ void CompareWithAll(const JobSpec& spec, std::uint64_t seed) {
   const Result<plan::Planner> planner =
       plan::Planner::Create(RandomJob(spec, seed), {RandomBlockingPower(seed), 0});
   ASSERT_TRUE(planner) << planner.error().message;
-  const Nanoseconds slowest =
-      frontier::EarliestTimes(planner->network(), frontier::Pace::kSlowest)[At(planner->network().sink)];
+  const Nanoseconds slowest = frontier::EarliestTimes(
+      planner->network(), frontier::Pace::kSlowest)[At(planner->network().sink)];
   for (const int part : {0, 4, 7, 10}) {
     const Nanoseconds deadline =
         planner->least_time() + (slowest - planner->least_time()) * part / 10;

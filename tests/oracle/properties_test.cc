@@ -67,8 +67,10 @@ TEST(Frontier, IsConvexAndEveryPointIsProvedOptimal) {
     const frontier::Network network = RandomNetwork(seed);
     const auto sink = static_cast<std::size_t>(network.sink);
     const std::vector<Point> frontier = WalkedFrontier(network);
-    ASSERT_EQ(frontier.front().time, frontier::EarliestTimes(network, frontier::Pace::kSlowest)[sink]);
-    ASSERT_EQ(frontier.back().time, frontier::EarliestTimes(network, frontier::Pace::kFastest)[sink]);
+    ASSERT_EQ(frontier.front().time,
+              frontier::EarliestTimes(network, frontier::Pace::kSlowest)[sink]);
+    ASSERT_EQ(frontier.back().time,
+              frontier::EarliestTimes(network, frontier::Pace::kFastest)[sink]);
     ASSERT_TRUE(frontier.front().extra_energy == 0);
     for (std::size_t i = 1; i < frontier.size(); ++i) {
       const Point& slower = frontier[i - 1];

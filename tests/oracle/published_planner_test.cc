@@ -28,7 +28,8 @@ TEST(PublishedPlannerTest, FindsThePublishedFrontiers) {
       ASSERT_FALSE(published.empty());
       const auto graph = ReadIteration(job, microbatches);
       ASSERT_TRUE(graph) << graph.error().message;
-      const auto planner = baselines::PublishedPlanner::Create(*graph, job.blocking_power_w, job.planner_unit);
+      const auto planner =
+          baselines::PublishedPlanner::Create(*graph, job.blocking_power_w, job.planner_unit);
       ASSERT_TRUE(planner) << planner.error().message;
       std::map<Nanoseconds, double> energy_at;
       planner->ForEachSchedule([&](const baselines::PublishedPlanner::Schedule& schedule) {

@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-#include "perseus/simulation/baselines/policy.h"
 #include "bench/published_policies.h"
+#include "perseus/simulation/baselines/policy.h"
 
 namespace perseus {
 namespace {
@@ -22,7 +22,7 @@ class PublishedPoliciesTest : public testing::Test {
 
   static plan::Planner PlannerOf(const PublishedPolicies& row) {
     return *plan::Planner::Create(*ReadIteration(*row.job, row.microbatches),
-                            {row.job->blocking_power_w, 0});
+                                  {row.job->blocking_power_w, 0});
   }
 
   std::vector<PublishedPolicies> rows_;

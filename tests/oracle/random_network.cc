@@ -171,7 +171,8 @@ Problem RandomDraw::Pipeline() {
     }
     for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
       if (rank + 1 < ranks) {
-        AddDependency(instruction(rank, false, microbatch), instruction(rank + 1, false, microbatch));
+        AddDependency(instruction(rank, false, microbatch),
+                      instruction(rank + 1, false, microbatch));
         AddDependency(instruction(rank + 1, true, microbatch), instruction(rank, true, microbatch));
       }
       AddDependency(instruction(rank, false, microbatch), instruction(rank, true, microbatch));
@@ -188,7 +189,8 @@ frontier::Network RandomNetwork(Shape shape, Scale scale, std::uint64_t seed) {
                           : shape == Shape::kLayered        ? draw.Layered()
                           : shape == Shape::kSeriesParallel ? draw.SeriesParallel()
                                                             : draw.Pipeline();
-  return *frontier::BuildNetwork(problem.curves, problem.curve_of_instruction, problem.dependencies);
+  return *frontier::BuildNetwork(problem.curves, problem.curve_of_instruction,
+                                 problem.dependencies);
 }
 
 frontier::Network RandomNetwork(std::uint64_t seed) {

@@ -26,8 +26,8 @@ enum class Scale {
 };
 inline constexpr Scale kScales[] = {Scale::kTies, Scale::kMixed, Scale::kMeasured};
 
-// Up to about 40 instructions. Some curves have a single vertex, some dependencies have a delay, some
-// are stated twice. The same seed gives the same problem everywhere.
+// Up to about 40 instructions. Some curves have a single vertex, some dependencies have a delay,
+// some are stated twice. The same seed gives the same problem everywhere.
 frontier::Network RandomNetwork(Shape shape, Scale scale, std::uint64_t seed);
 
 // Shape and scale follow from the seed as well; any twelve seeds in a row have all of them.

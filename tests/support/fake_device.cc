@@ -49,15 +49,16 @@ class FakeGpu::FakeDevice : public device::Device {
     if (control == device::Control::kSmClock && state_->hint) {
       // As NVML: it shows only that something is locked.
       return device::SettingReading{.is_known = false,
-                            .setting = std::nullopt,
-                            .hint = state_->settings[control] ? *state_->hint : "",
-                            .is_certain = state_->settings[control].has_value()};
+                                    .setting = std::nullopt,
+                                    .hint = state_->settings[control] ? *state_->hint : "",
+                                    .is_certain = state_->settings[control].has_value()};
     }
     return device::SettingReading{
         .is_known = true, .setting = state_->settings[control], .hint = "", .is_certain = false};
   }
 
-  device::DeviceResult<void> Apply(device::Control control, const std::optional<device::Setting>& setting) override {
+  device::DeviceResult<void> Apply(device::Control control,
+                                   const std::optional<device::Setting>& setting) override {
     std::unique_lock lock(state_->mutex);
     state_->unblocked.wait(lock, [this] { return !state_->is_blocked; });
     if (state_->broken) return tl::unexpected<device::DeviceError>(*state_->broken);
@@ -74,7 +75,8 @@ class FakeGpu::FakeDevice : public device::Device {
     return {};
   }
 
-  device::DeviceResult<device::Effect> ReadEffect(device::Control control, const std::optional<device::Setting>& setting) override {
+  device::DeviceResult<device::Effect> ReadEffect(
+      device::Control control, const std::optional<device::Setting>& setting) override {
     const std::lock_guard lock(state_->mutex);
     if (state_->broken) return tl::unexpected<device::DeviceError>(*state_->broken);
     device::Effect effect{device::EffectState::kInEffect, ClockNow(), state_->limits};
@@ -115,7 +117,8 @@ void FakeGpu::Set(device::Control control, std::optional<device::Setting> settin
   const std::lock_guard lock(state_->mutex);
   state_->settings[control] = setting;
 }
-void FakeGpu::FailNext(device::Control control, int times, device::DeviceErrorKind kind, std::string message) {
+void FakeGpu::FailNext(device::Control control, int times, device::DeviceErrorKind kind,
+                       std::string message) {
   const std::lock_guard lock(state_->mutex);
   state_->failures[control] = {times, {kind, std::move(message)}};
 }

@@ -29,7 +29,8 @@ class FakeGpu {
   // As an administrator would, past the history.
   void Set(device::Control control, std::optional<device::Setting> setting);
   // The next `times` calls of Apply on this control fail so.
-  void FailNext(device::Control control, int times, device::DeviceErrorKind kind, std::string message);
+  void FailNext(device::Control control, int times, device::DeviceErrorKind kind,
+                std::string message);
   // The next `times` calls succeed and change nothing.
   void IgnoreNext(device::Control control, int times);
   // What ReadSetting tells of the SM clock: as NVML, nothing but a hint.

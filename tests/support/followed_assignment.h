@@ -1,4 +1,5 @@
-// For tests: which assignment of a job's directory hold, step by step, as a rank's client takes them.
+// For tests: which assignment of a job's directory hold, step by step, as a rank's client takes
+// them.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ class FollowedAssignment {
       waiting_.push_back(**read);
     }
     for (const protocol::Assignment& assignment : waiting_) {
-      if (assignment.from_step <= step && assignment.version > assignment_.version) assignment_ = assignment;
+      if (assignment.from_step <= step && assignment.version > assignment_.version)
+        assignment_ = assignment;
     }
     if (assignment_.until_step && *assignment_.until_step <= step) assignment_ = None();
     return assignment_;

@@ -117,8 +117,8 @@ schedule::InstructionGraph RandomJob(const JobSpec& spec, std::uint64_t seed) {
 
 double RandomBlockingPower(std::uint64_t seed) { return static_cast<double>(seed % 4) * 20; }
 
-std::optional<Exhaustive> SearchAll(const schedule::InstructionGraph& graph, const plan::ExecutionModel& model,
-                                    Nanoseconds deadline) {
+std::optional<Exhaustive> SearchAll(const schedule::InstructionGraph& graph,
+                                    const plan::ExecutionModel& model, Nanoseconds deadline) {
   const plan::Evaluator evaluator(graph, model);
   std::vector<int> options(graph.instructions.size(), 0);
   std::optional<Exhaustive> best;
@@ -143,11 +143,12 @@ schedule::InstructionGraph MakeSyntheticJob(const SyntheticJob& job) {
   spec.noise = job.noise;
   schedule::PipelineModel model;
   model.blocking_power_w = kSyntheticBlockingPowerW;
-  return *schedule::BuildInstructionGraph(*schedule::GenerateSchedule({.name = job.schedule,
-                                                 .ranks = job.stages,
-                                                 .microbatches = job.microbatches,
-                                                 .chunks = 1}),
-                              *synthetic::SynthesizeProfile(spec), model);
+  return *schedule::BuildInstructionGraph(
+      *schedule::GenerateSchedule({.name = job.schedule,
+                                   .ranks = job.stages,
+                                   .microbatches = job.microbatches,
+                                   .chunks = 1}),
+      *synthetic::SynthesizeProfile(spec), model);
 }
 
 }  // namespace perseus

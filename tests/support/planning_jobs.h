@@ -7,21 +7,22 @@
 #include <string>
 #include <vector>
 
-#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus {
 
 // How a random graph is laid out.
 enum class JobShape {
   kPipeline,  // 1F1B over two ranks: a stage's instructions of one kind share their options.
-  kAnyOrder,  // Instructions on up to three ranks, each with its own options, waiting for any before.
+  kAnyOrder,  // Instructions on up to three ranks, each with its own options, waiting for any
+              // before.
 };
 
 struct JobSpec {
   JobShape shape = JobShape::kAnyOrder;
   int instructions = 7;  // At most; kPipeline: 4 for each microbatch.
-  int options = 4;     // At most, per option set; at least 2, all of them useful.
+  int options = 4;       // At most, per option set; at least 2, all of them useful.
   enum class Times {
     kAny,           // Milliseconds, to the nanosecond.
     kMilliseconds,  // A few whole ones, which gives many ties.
@@ -39,8 +40,8 @@ struct Exhaustive {
   std::vector<int> options;
   double energy_j = 0;
 };
-std::optional<Exhaustive> SearchAll(const schedule::InstructionGraph& graph, const plan::ExecutionModel& model,
-                                    Nanoseconds deadline);
+std::optional<Exhaustive> SearchAll(const schedule::InstructionGraph& graph,
+                                    const plan::ExecutionModel& model, Nanoseconds deadline);
 
 // `stages` alike but for the imbalance, on a synthetic A100. Its blocking power is 84 W.
 struct SyntheticJob {

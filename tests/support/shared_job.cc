@@ -47,7 +47,8 @@ TrueJob::TrueJob(const profiler::SweepJob& job, const profile::Profile& profile)
       full_energy_j_(planner_.PlanFor(planner_.baseline().time)->evaluation.energy_j) {}
 
 TrueJob::Outcome TrueJob::Judge(std::span<const int> options) const {
-  const plan::Evaluation real = plan::Evaluator(planner_.graph(), planner_.model()).Evaluate(options);
+  const plan::Evaluation real =
+      plan::Evaluator(planner_.graph(), planner_.model()).Evaluate(options);
   return {real.energy_j / full_energy_j_ - 1, ToSeconds(real.time) / baseline_s() - 1};
 }
 

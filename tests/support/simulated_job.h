@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/followed_assignment.h"
 #include "perseus/base/random.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/protocol/rank_log.h"
-#include "perseus/planning/schedule/schedule.h"
+#include "tests/support/followed_assignment.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus {
@@ -38,14 +38,18 @@ class SimulatedJob {
   }
 
   // What a rank says of itself from now on.
-  void Announce(const protocol::RankHeader& header) const { Append(header.name, protocol::FormatRecord(header)); }
+  void Announce(const protocol::RankHeader& header) const {
+    Append(header.name, protocol::FormatRecord(header));
+  }
 
   const std::filesystem::path& directory() const { return directory_.path(); }
   const std::set<protocol::RankId>& ranks() const { return ranks_; }
   std::int64_t steps() const { return step_; }
 
   // What a step takes under these assignment; before the noise.
-  std::function<Cost(const protocol::Assignment&)> cost = [](const protocol::Assignment&) { return Cost(); };
+  std::function<Cost(const protocol::Assignment&)> cost = [](const protocol::Assignment&) {
+    return Cost();
+  };
   double noise = 0.001;  // Of energy and time, relative.
   double counter_period_s = 0.1;
   schedule::Schedule schedule;  // Of which steps hold the instructions; none: they hold none.
@@ -84,7 +88,8 @@ class SimulatedJob {
     std::ofstream(protocol::RankLogPath(directory(), rank), std::ios::app) << text;
   }
   // One after the other, all of one length.
-  std::vector<protocol::RanInstruction> InstructionsOf(const protocol::RankId& rank, Nanoseconds time) const {
+  std::vector<protocol::RanInstruction> InstructionsOf(const protocol::RankId& rank,
+                                                       Nanoseconds time) const {
     std::vector<protocol::RanInstruction> instructions;
     if (schedule.ranks.empty()) return instructions;
     const auto& actions = schedule.ranks[static_cast<std::size_t>(rank.rank)];

@@ -112,14 +112,16 @@ SweptJob::Outcome SweptJob::Judge(const profiler::SweepPlan& made) const {
   return outcome;
 }
 
-SweptJob::Outcome SweptJob::Sweep(const profiler::SweepBudget& budget, const profiler::PlanningProfileSpec& spec,
+SweptJob::Outcome SweptJob::Sweep(const profiler::SweepBudget& budget,
+                                  const profiler::PlanningProfileSpec& spec,
                                   profiler::CurveModel::Sharing sharing) {
   job_.sharing = sharing;
   measured_.clear();
   most_clocks_of_rank_ = 0;
   profiler::SweepSpent spent;
   while (true) {
-    const profiler::SweepRound round = profiler::ChooseRound(job_, budget, Measured(), spent).value();
+    const profiler::SweepRound round =
+        profiler::ChooseRound(job_, budget, Measured(), spent).value();
     if (round.is_over()) break;
     Run(round, spent);
   }
@@ -139,7 +141,8 @@ SweptJob::Outcome SweptJob::EvenlySpaced(int frequencies) const {
       entries.back().options.push_back(entry.options[static_cast<std::size_t>(std::lround(place))]);
     }
   }
-  plan::Planner planner = *profiler::PlannerOf(job_, profile::Profile("evenly spaced", {}, std::move(entries)));
+  plan::Planner planner =
+      *profiler::PlannerOf(job_, profile::Profile("evenly spaced", {}, std::move(entries)));
   plan::Plan plan = planner.PlanFor(planner.baseline().time).value();
   return Judge({std::move(planner), std::move(plan)});
 }

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "perseus/base/units.h"
 #include "perseus/base/clock.h"
+#include "perseus/base/units.h"
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 #include "tests/support/temporary_directory.h"
 

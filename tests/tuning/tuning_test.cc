@@ -8,8 +8,8 @@
 #include <iostream>
 #include <string>
 
-#include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/plan/make_plan_file.h"
 #include "tests/support/shared_job.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tuning/virtual_pipeline.h"
@@ -50,7 +50,8 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
     FakeClock clock;
     const tuner::TuningResult result = perseus::tuner::Tune(options, clock).value();
     const TrueJob job(sweep, truth);
-    const auto chosen = plan_file::FindOptions(result.plan, job.planner().graph(), "the plan").value();
+    const auto chosen =
+        plan_file::FindOptions(result.plan, job.planner().graph(), "the plan").value();
     const TrueJob::Outcome outcome = job.Judge(chosen);
     std::cout << fmt::format("seed {}: {:.3f} % lost, {:.3f} % late, {} clocks, {} steps\n", seed,
                              100 * outcome.loss, 100 * outcome.slowdown, result.frequencies,

@@ -13,7 +13,8 @@ namespace {
 
 constexpr Nanoseconds kLookEvery = 10'000'000;
 
-virtual_gpu::VirtualGpuModel ModelOf(const profiler::SweepJob& job, std::size_t rank, const VirtualPipelineSpec& spec) {
+virtual_gpu::VirtualGpuModel ModelOf(const profiler::SweepJob& job, std::size_t rank,
+                                     const VirtualPipelineSpec& spec) {
   virtual_gpu::VirtualGpuModel model;
   for (const int mhz : job.clocks_mhz[rank]) {
     model.sm_clocks.mhz[static_cast<std::size_t>(model.sm_clocks.count++)] = mhz;
@@ -88,13 +89,15 @@ bool VirtualPipeline::CanRun(const Rank& rank, const Arrivals& arrivals) const {
   return !input || arrivals.contains(*input);
 }
 
-void VirtualPipeline::RunNext(Rank& rank, const protocol::Assignment& assignment, Arrivals& arrivals) {
+void VirtualPipeline::RunNext(Rank& rank, const protocol::Assignment& assignment,
+                              Arrivals& arrivals) {
   const trainer::RankInstruction& instruction = rank.work[rank.next];
   protocol::RanStep& step = rank.step;
   const int mhz = ClockOf(rank, instruction, assignment);
   if (mhz != rank.clock_mhz) {
     const Nanoseconds now = rank.gpu.at();
-    rank.gpu.RequestLock(mhz == 0 ? std::optional<device::Setting>() : device::Setting{mhz, mhz}, now);
+    rank.gpu.RequestLock(mhz == 0 ? std::optional<device::Setting>() : device::Setting{mhz, mhz},
+                         now);
     rank.clock_mhz = mhz;
     step.clocks.push_back({now - step.begin, now - step.begin, mhz, 0});
   }
@@ -113,7 +116,8 @@ int VirtualPipeline::ClockOf(const Rank& rank, const trainer::RankInstruction& i
                              const protocol::Assignment& assignment) {
   if (!assignment.plan.empty()) {
     // The work has the plan's order: the schedule's.
-    const plan_file::PlannedRank& planned = PlanOf(assignment).ranks.at(static_cast<std::size_t>(rank.name.rank));
+    const plan_file::PlannedRank& planned =
+        PlanOf(assignment).ranks.at(static_cast<std::size_t>(rank.name.rank));
     return static_cast<int>(planned.instructions.at(rank.next).frequency_mhz);
   }
   const auto clock = std::ranges::find_if(assignment.clocks, [&](const protocol::KindClock& one) {
@@ -127,7 +131,8 @@ const plan_file::PlanFile& VirtualPipeline::PlanOf(const protocol::Assignment& a
   const auto found = plans_.find(assignment.plan);
   if (found != plans_.end()) return found->second;
   const std::string text = ReadFile((job_directory_ / assignment.plan).string()).value();
-  return plans_.emplace(assignment.plan, plan_file::ParsePlan(text, assignment.plan).value()).first->second;
+  return plans_.emplace(assignment.plan, plan_file::ParsePlan(text, assignment.plan).value())
+      .first->second;
 }
 
 void VirtualPipeline::AdvanceTo(Rank& rank, Nanoseconds until) {
@@ -143,8 +148,10 @@ void VirtualPipeline::AdvanceTo(Rank& rank, Nanoseconds until) {
   rank.gpu.AdvanceTo(until);
 }
 
-void VirtualPipeline::Append(const protocol::RankId& name, const protocol::RankRecord& record) const {
-  std::ofstream(protocol::RankLogPath(job_directory_, name), std::ios::app) << protocol::FormatRecord(record);
+void VirtualPipeline::Append(const protocol::RankId& name,
+                             const protocol::RankRecord& record) const {
+  std::ofstream(protocol::RankLogPath(job_directory_, name), std::ios::app)
+      << protocol::FormatRecord(record);
 }
 
 }  // namespace perseus

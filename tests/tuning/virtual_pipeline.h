@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/followed_assignment.h"
-#include "perseus/simulation/virtual_gpu/virtual_gpu.h"
-#include "perseus/runtime/protocol/rank_log.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/runtime/profiler/sweep_plan.h"
+#include "perseus/runtime/protocol/rank_log.h"
 #include "perseus/simulation/trainer/rank_work.h"
+#include "perseus/simulation/virtual_gpu/virtual_gpu.h"
+#include "tests/support/followed_assignment.h"
 
 namespace perseus {
 
@@ -32,8 +32,8 @@ class VirtualPipeline {
  public:
   // `job` says the schedule, the model and the clocks of each rank, `truth` what they take and
   // cost.
-  VirtualPipeline(const profiler::SweepJob& job, const profile::Profile& truth, const VirtualPipelineSpec& spec,
-                  std::filesystem::path job_directory);
+  VirtualPipeline(const profiler::SweepJob& job, const profile::Profile& truth,
+                  const VirtualPipelineSpec& spec, std::filesystem::path job_directory);
 
   void RunStep();
   std::int64_t steps() const { return next_step_; }
@@ -54,7 +54,8 @@ class VirtualPipeline {
 
   bool CanRun(const Rank& rank, const Arrivals& arrivals) const;
   void RunNext(Rank& rank, const protocol::Assignment& assignment, Arrivals& arrivals);
-  int ClockOf(const Rank& rank, const trainer::RankInstruction& instruction, const protocol::Assignment& assignment);
+  int ClockOf(const Rank& rank, const trainer::RankInstruction& instruction,
+              const protocol::Assignment& assignment);
   const plan_file::PlanFile& PlanOf(const protocol::Assignment& assignment);
   static void AdvanceTo(Rank& rank, Nanoseconds until);
   void Append(const protocol::RankId& name, const protocol::RankRecord& record) const;

@@ -61,9 +61,8 @@ Result<std::vector<ServerUrl>> ParseServerUrls(std::string_view text) {
   std::vector<ServerUrl> urls;
   while (true) {
     const std::size_t comma = text.find(',');
-    auto url = ParseServerUrl(text.substr(0, comma));
-    if (!url) return Fail(url);
-    urls.push_back(*std::move(url));
+    PERSEUS_ASSIGN_OR_RETURN(auto url, ParseServerUrl(text.substr(0, comma)));
+    urls.push_back(std::move(url));
     if (comma == std::string_view::npos) return urls;
     text.remove_prefix(comma + 1);
   }

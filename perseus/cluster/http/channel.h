@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "perseus/cluster/http/link.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/cluster/http/link.h"
 
 namespace perseus::http {
 

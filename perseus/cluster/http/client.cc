@@ -175,9 +175,8 @@ Result<Response> Client::Impl::Send(const Outgoing& request) {
   const auto until = Clock::now() + options_.timeout;
   std::string failures;
   for (std::size_t i = 0; i < servers_.size(); ++i) {
-    const auto text = Text(request);
-    if (!text) return Fail(text);
-    Outcome outcome = SendToCurrent(request, *text, until);
+    PERSEUS_ASSIGN_OR_RETURN(const auto text, Text(request));
+    Outcome outcome = SendToCurrent(request, text, until);
     if (outcome.response) return *std::move(outcome.response);
     const std::string server = Current().text;
     TryNext();
@@ -349,20 +348,19 @@ Heard Client::Impl::ReadEvents(const Listening& listening, std::string& last_id)
 }
 
 Result<Client> Client::Create(ClientOptions options) {
-  auto servers = ParseServerUrls(options.server);
-  if (!servers) return Fail(servers);
+  PERSEUS_ASSIGN_OR_RETURN(auto servers, ParseServerUrls(options.server));
   if (!IsOneLine(options.token)) {
     return Fail("the token has characters that none has (give what `perseus token create` said)");
   }
   TlsContext tls;
-  const bool needs_tls = std::any_of(servers->begin(), servers->end(),
+  const bool needs_tls = std::any_of(servers.begin(), servers.end(),
                                      [](const ServerUrl& server) { return server.is_tls; });
   if (needs_tls) {
-    auto context = ClientTls({options.authority, options.certificate, options.key});
-    if (!context) return Fail(context);
-    tls = *std::move(context);
+    PERSEUS_ASSIGN_OR_RETURN(auto context,
+                             ClientTls({options.authority, options.certificate, options.key}));
+    tls = std::move(context);
   }
-  return Client(std::make_unique<Impl>(std::move(options), *std::move(servers), std::move(tls)));
+  return Client(std::make_unique<Impl>(std::move(options), std::move(servers), std::move(tls)));
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -379,9 +377,8 @@ Result<Response> Client::SendWell(const Outgoing& request) {
 }
 
 Result<std::string> Client::Ask(const Outgoing& request) {
-  auto response = SendWell(request);
-  if (!response) return Fail(response);
-  return std::move(response->body);
+  PERSEUS_ASSIGN_OR_RETURN(auto response, SendWell(request));
+  return std::move(response.body);
 }
 
 Result<void> Client::Listen(const Listening& listening) { return impl_->Listen(listening); }

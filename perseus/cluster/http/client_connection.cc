@@ -82,10 +82,9 @@ Result<FileDescriptor> Connect(const addrinfo& address,
 
 Result<ClientConnection> ClientConnection::Open(const ServerUrl& server, const TlsContext& tls,
                                                 const Patience& patience) {
-  const auto addresses = Resolve(server.at);
-  if (!addresses) return Fail(addresses);
+  PERSEUS_ASSIGN_OR_RETURN(const auto addresses, Resolve(server.at));
   Result<FileDescriptor> socket = FailAs(ErrorKind::kSystem, "it has no address");
-  for (const addrinfo* one = addresses->get(); one != nullptr && !socket; one = one->ai_next) {
+  for (const addrinfo* one = addresses.get(); one != nullptr && !socket; one = one->ai_next) {
     socket = Connect(*one, patience);
   }
   if (!socket) return Fail(socket);

@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
+#include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
 #include "perseus/cluster/http/address.h"
 #include "perseus/cluster/http/link.h"
-#include "perseus/base/file_descriptor.h"
 
 namespace perseus::http {
 

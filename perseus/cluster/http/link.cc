@@ -15,7 +15,7 @@
 namespace perseus::http {
 namespace {
 
-constexpr std::size_t kLinkMostTexts = 64;            // In one call.
+constexpr std::size_t kLinkMostTexts = 64;        // In one call.
 constexpr std::size_t kLongestRecord = 16 << 10;  // Of TLS.
 
 // What the user of a client can do about a handshake that failed; empty: nothing that is known.

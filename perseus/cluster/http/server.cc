@@ -23,7 +23,7 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr std::size_t kMostRefusals = 64;  // In hand at a time; what comes beyond is just closed.
-constexpr int kServerMostAtOnce = 64;            // Accepted in a row.
+constexpr int kServerMostAtOnce = 64;      // Accepted in a row.
 
 // How a peer is called: an IPv4 address as such, however it came.
 std::string AddressText(asio::ip::address address) {
@@ -142,22 +142,20 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
 };
 
 Result<Server> Server::Listen(asio::io_context& loop, ServerOptions options, Router router) {
-  const auto at = ParseHostPort(options.address);
-  if (!at) return Fail(at);
+  PERSEUS_ASSIGN_OR_RETURN(const auto at, ParseHostPort(options.address));
   error_code error;
   const auto address =
-      asio::ip::make_address(at->host == "localhost" ? "127.0.0.1" : at->host, error);
+      asio::ip::make_address(at.host == "localhost" ? "127.0.0.1" : at.host, error);
   if (error) {
     return Fail("{} is no address to listen on (write 127.0.0.1:7410)", options.address);
   }
   TlsContext tls;
   if (options.tls) {
-    auto context = ServerTls(*options.tls);
-    if (!context) return Fail(context);
-    tls = *std::move(context);
+    PERSEUS_ASSIGN_OR_RETURN(auto context, ServerTls(*options.tls));
+    tls = std::move(context);
   }
   auto impl = std::make_shared<Impl>(loop, std::move(options), std::move(router), std::move(tls));
-  if (const auto opened = impl->Open({address, at->port}); !opened) return Fail(opened);
+  if (const auto opened = impl->Open({address, at.port}); !opened) return Fail(opened);
   asio::co_spawn(loop, Impl::Accept(impl), asio::detached);
   return Server(std::move(impl));
 }
@@ -187,9 +185,8 @@ Server::Counts Server::counts() const {
 Result<void> Server::ReloadTls() {
   const auto& files = impl_->state->options.tls;
   if (!files) return Fail("this server has no TLS (start it with a certificate and a key)");
-  auto context = ServerTls(*files);
-  if (!context) return Fail(context);
-  impl_->tls = *std::move(context);
+  PERSEUS_ASSIGN_OR_RETURN(auto context, ServerTls(*files));
+  impl_->tls = std::move(context);
   return {};
 }
 

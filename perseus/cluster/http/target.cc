@@ -115,7 +115,7 @@ Result<Target> ParseTarget(std::string_view target) {
   }
   parsed.path = *std::move(path);
   if (question != std::string_view::npos) {
-    if (auto query = ParseQuery(target.substr(question + 1), parsed); !query) return Fail(query);
+    PERSEUS_RETURN_IF_ERROR(ParseQuery(target.substr(question + 1), parsed));
   }
   return parsed;
 }

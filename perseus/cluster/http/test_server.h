@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "perseus/cluster/http/server.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/cluster/http/server.h"
 
 namespace perseus::http {
 

@@ -34,8 +34,8 @@ Result<void> CheckReadable(const std::string& path) {
 
 Result<void> UseCertificate(SSL_CTX& context, const std::string& certificate,
                             const std::string& key) {
-  if (const auto readable = CheckReadable(certificate); !readable) return Fail(readable);
-  if (const auto readable = CheckReadable(key); !readable) return Fail(readable);
+  PERSEUS_RETURN_IF_ERROR(CheckReadable(certificate));
+  PERSEUS_RETURN_IF_ERROR(CheckReadable(key));
   if (SSL_CTX_use_certificate_chain_file(&context, certificate.c_str()) != 1) {
     return Fail("{} is no certificate: {} (give a PEM file with the certificate and its chain)",
                 certificate, TlsFailure());
@@ -48,7 +48,7 @@ Result<void> UseCertificate(SSL_CTX& context, const std::string& certificate,
 }
 
 Result<void> Trust(SSL_CTX& context, const std::string& authority) {
-  if (const auto readable = CheckReadable(authority); !readable) return Fail(readable);
+  PERSEUS_RETURN_IF_ERROR(CheckReadable(authority));
   if (SSL_CTX_load_verify_file(&context, authority.c_str()) != 1) {
     return Fail("{} is no authority's certificate: {} (give a PEM file)", authority, TlsFailure());
   }

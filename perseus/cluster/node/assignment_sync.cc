@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "perseus/base/file.h"
-#include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
 
 namespace perseus::node {
 namespace {
@@ -50,7 +50,8 @@ std::string PlanPath(std::string_view id) { return fmt::format("plans/{}.json", 
 protocol::Assignment AssignmentOf(const JobAssignment& assignment) {
   protocol::Assignment read;
   read.from_step = assignment.from_step;
-  for (const auto& [pipeline, plan] : assignment.plans) read.plans.emplace(pipeline, PlanPath(plan));
+  for (const auto& [pipeline, plan] : assignment.plans)
+    read.plans.emplace(pipeline, PlanPath(plan));
   read.server = protocol::ServerOrigin{assignment.job, assignment.version};
   return read;
 }
@@ -77,14 +78,12 @@ Result<void> AssignmentSync::Look() {
   if (::stat((job_directory_ / "assignment.json").c_str(), &now) != 0) return {};
   if (seen_ && IsSame(*seen_, now)) return {};
   seen_ = now;
-  const auto before = protocol::ReadAssignmentBefore(job_directory_);
-  if (!before) return Fail(before);
-  const auto assignment = protocol::ReadAssignment(job_directory_);
-  if (!assignment) return Fail(assignment);
-  Remember(*before);
-  Remember(*assignment);
-  const bool is_temporary = *assignment && (*assignment)->until_step;
-  lasting_ = is_temporary ? *before : *assignment;
+  PERSEUS_ASSIGN_OR_RETURN(const auto before, protocol::ReadAssignmentBefore(job_directory_));
+  PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(job_directory_));
+  Remember(before);
+  Remember(assignment);
+  const bool is_temporary = assignment && assignment->until_step;
+  lasting_ = is_temporary ? before : assignment;
   // After a start of this process the server does not say again what lies here.
   if (!wanted_ && !is_nothing_wanted_ && lasting_ && lasting_->server) wanted_ = lasting_;
   return {};
@@ -165,12 +164,11 @@ std::set<std::string> AssignmentSync::MissingUpcoming() const {
 }
 
 Result<void> AssignmentSync::KeepPlan(const std::string& id, const std::string& text) {
-  const auto plan = plan_file::ParsePlan(text, id);
-  if (!plan) return Fail(plan);
+  PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, id));
   if (auto written = WriteFileAtomically(job_directory_ / PlanPath(id), text); !written) {
     return written;
   }
-  cut_for_[id] = RanksOfCut(*plan);
+  cut_for_[id] = RanksOfCut(plan);
   return {};
 }
 
@@ -192,8 +190,7 @@ bool AssignmentSync::HasToGive() const {
 }
 
 Result<void> AssignmentSync::Give(const JobProgress& progress) {
-  auto desk = protocol::AssignmentWriter::Open(job_directory_);
-  if (!desk) return Fail(desk);
+  PERSEUS_ASSIGN_OR_RETURN(auto desk, protocol::AssignmentWriter::Open(job_directory_));
   // A rank that has just seen the assignment of before may be about to read their plan.
   std::set<std::string> kept(upcoming_.begin(), upcoming_.end());
   AddPlans(protocol::ReadAssignment(job_directory_).value_or(std::nullopt), kept);
@@ -202,10 +199,10 @@ Result<void> AssignmentSync::Give(const JobProgress& progress) {
   if (is_nothing_wanted_) {
     protocol::Assignment own;
     own.own = true;
-    given = desk->Give(own, 0);
+    given = desk.Give(own, 0);
   } else {
     const std::int64_t from_step = IsWantedInForce() ? 0 : FromStep(wanted_->from_step, progress);
-    given = desk->Give(*wanted_, from_step);
+    given = desk.Give(*wanted_, from_step);
   }
   if (!given) return Fail(given);
   has_begun_anew_ = were_plans_short_ = false;

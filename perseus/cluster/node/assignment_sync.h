@@ -2,8 +2,9 @@
 //
 // Level-triggered: whatever happens to the directory (a tune or verify that takes it for a while, a
 // node process that is started anew), what was wanted last is given as soon as it can be. Where the
-// directory stands is read from it: assignment say which of the server's they are (Assignment::server), so
-// nothing else has to be kept. Those that a `perseus verify` puts back keep saying so.
+// directory stands is read from it: assignment say which of the server's they are
+// (Assignment::server), so nothing else has to be kept. Those that a `perseus verify` puts back
+// keep saying so.
 //
 // Plan files that are of no use any more are deleted, of those that the server named.
 //
@@ -22,9 +23,9 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/runtime/protocol/assignment.h"
 #include "perseus/cluster/node/messages.h"
 #include "perseus/cluster/node/rank_follower.h"
+#include "perseus/runtime/protocol/assignment.h"
 
 namespace perseus::node {
 
@@ -34,8 +35,8 @@ namespace perseus::node {
 std::string PlanPath(std::string_view id);
 // What ranks are to read; from the step that the server names.
 protocol::Assignment AssignmentOf(const JobAssignment& assignment);
-// From which step on assignment can be given that are to hold from `wanted` on: all ranks have to read
-// them before their first step of these.
+// From which step on assignment can be given that are to hold from `wanted` on: all ranks have to
+// read them before their first step of these.
 std::int64_t FromStep(std::int64_t wanted, const JobProgress& progress);
 
 // ---- A directory ----
@@ -55,8 +56,8 @@ class AssignmentSync {
   void WantNothing();
   // Assignment that are in force from a later step on hold at once.
   void BeginAnew() { has_begun_anew_ = true; }
-  // Those here, by pipeline: what a plan's file has to tell of. A rank may come after assignment were
-  // given with a file that was cut for the others; they are then given once more.
+  // Those here, by pipeline: what a plan's file has to tell of. A rank may come after assignment
+  // were given with a file that was cut for the others; they are then given once more.
   void SetRanks(std::map<int, std::set<int>> ranks);
 
   // Ids of plans that what is wanted needs and that are not in the directory.
@@ -73,11 +74,12 @@ class AssignmentSync {
 
   // Whether Give has anything to do.
   bool HasToGive() const;
-  // Gives what is wanted. Fails (kSystem) while somebody else gives this job its assignment, or if the
-  // directory cannot be written: to be tried again.
+  // Gives what is wanted. Fails (kSystem) while somebody else gives this job its assignment, or if
+  // the directory cannot be written: to be tried again.
   Result<void> Give(const JobProgress& progress);
 
-  // Of the server's assignment: what lies in the directory, whether hidden by temporary ones or not.
+  // Of the server's assignment: what lies in the directory, whether hidden by temporary ones or
+  // not.
   std::optional<protocol::ServerOrigin> in_force() const;
   // Of the server's, by the version of assignment.json; 0: none of its, or not known any more.
   std::int64_t ServerVersionOf(std::int64_t version) const;
@@ -93,8 +95,8 @@ class AssignmentSync {
 
   std::filesystem::path job_directory_;
   std::optional<struct stat> seen_;
-  std::optional<protocol::Assignment> lasting_;      // In the directory.
-  std::optional<protocol::Assignment> wanted_;       // Of the server; from_step as it named it.
+  std::optional<protocol::Assignment> lasting_;  // In the directory.
+  std::optional<protocol::Assignment> wanted_;   // Of the server; from_step as it named it.
   std::vector<std::string> upcoming_;  // Ids of plans, as the server named them with these.
   bool is_nothing_wanted_ = false;
   bool has_begun_anew_ = false;

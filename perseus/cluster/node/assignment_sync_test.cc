@@ -8,9 +8,9 @@
 #include <fstream>
 #include <string>
 
+#include "perseus/cluster/node/tiny_plan.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
 #include "tests/support/temporary_directory.h"
-#include "perseus/cluster/node/tiny_plan.h"
 
 namespace perseus::node {
 namespace {
@@ -22,11 +22,18 @@ using ::testing::IsEmpty;
 constexpr const char* kAssignmentSyncPlanA = "p-00000000000000aa";
 constexpr const char* kAssignmentSyncPlanB = "p-00000000000000bb";
 
-JobAssignment Version(std::int64_t version) { return {"j-1", "run", version, 120, {{0, kAssignmentSyncPlanA}}, ""}; }
+JobAssignment Version(std::int64_t version) {
+  return {"j-1", "run", version, 120, {{0, kAssignmentSyncPlanA}}, ""};
+}
 
 TEST(AssignmentOfAJob, NameEachPipelinesPlan) {
   const protocol::Assignment assignment =
-      AssignmentOf({"j-1", "run", 7, 120, {{0, kAssignmentSyncPlanA}, {1, kAssignmentSyncPlanB}}, "straggler 1: 1.25"});
+      AssignmentOf({"j-1",
+                    "run",
+                    7,
+                    120,
+                    {{0, kAssignmentSyncPlanA}, {1, kAssignmentSyncPlanB}},
+                    "straggler 1: 1.25"});
   EXPECT_EQ(assignment.PlanOf(0), "plans/p-00000000000000aa.json");
   EXPECT_EQ(assignment.PlanOf(1), "plans/p-00000000000000bb.json");
   EXPECT_EQ(assignment.PlanOf(2), "");

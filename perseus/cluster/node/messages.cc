@@ -44,7 +44,8 @@ JobAssignment ReadAssignment(const json_file::Node& data) {
   assignment.job = data.Member("job").Text();
   assignment.key = data.Member("key").Text();
   assignment.version = data.Member("version").Whole(1, json_file::kLargestWhole, "a version");
-  assignment.from_step = data.Member("from_step").Whole(0, json_file::kLargestWhole, "a step's number");
+  assignment.from_step =
+      data.Member("from_step").Whole(0, json_file::kLargestWhole, "a step's number");
   const json_file::Node plans = data.Member("plans");
   if (!plans.value.is_object()) Throw("plans is not an object");
   for (const auto& item : plans.value.items()) {
@@ -87,27 +88,30 @@ Result<NodeEvent> ParseNodeEvent(const http::Event& event) {
 }
 
 std::string JobOfAnswer(std::string_view body) {
-  const auto job = json_file::Read(body, "answer", kMessagesJsonDepth, [](const json_file::Node& answer) {
-    return answer.Has("job") ? answer.Member("job").Text() : std::string();
-  });
+  const auto job =
+      json_file::Read(body, "answer", kMessagesJsonDepth, [](const json_file::Node& answer) {
+        return answer.Has("job") ? answer.Member("job").Text() : std::string();
+      });
   return job.value_or("");
 }
 
 std::set<std::string> NotAttachedOfAnswer(std::string_view body) {
-  const auto jobs = json_file::Read(body, "answer", kMessagesJsonDepth, [](const json_file::Node& answer) {
-    std::set<std::string> named;
-    if (!answer.Has("not_attached")) return named;
-    const json_file::Node list = answer.Member("not_attached");
-    for (std::size_t i = 0; i < list.ListSize(); ++i) named.insert(list[i].Text());
-    return named;
-  });
+  const auto jobs =
+      json_file::Read(body, "answer", kMessagesJsonDepth, [](const json_file::Node& answer) {
+        std::set<std::string> named;
+        if (!answer.Has("not_attached")) return named;
+        const json_file::Node list = answer.Member("not_attached");
+        for (std::size_t i = 0; i < list.ListSize(); ++i) named.insert(list[i].Text());
+        return named;
+      });
   return jobs.value_or(std::set<std::string>());
 }
 
 bool IsOfInstance(const http::Response& problem) {
-  const auto pointer = json_file::Read(problem.body, "answer", kMessagesJsonDepth, [](const json_file::Node& answer) {
-    return answer.Has("pointer") ? answer.Member("pointer").Text() : std::string();
-  });
+  const auto pointer = json_file::Read(
+      problem.body, "answer", kMessagesJsonDepth, [](const json_file::Node& answer) {
+        return answer.Has("pointer") ? answer.Member("pointer").Text() : std::string();
+      });
   return pointer.value_or("") == "/instance";
 }
 
@@ -116,8 +120,9 @@ bool IsOfNoJob(const http::Response& problem) {
   constexpr int kConflict = 409;
   if (problem.status != kNotFound && problem.status != kConflict) return false;
   // What stands between may answer so, too, but with a page.
-  const auto is_problem = json_file::Read(problem.body, "answer", kMessagesJsonDepth,
-                                          [](const json_file::Node& answer) { return answer.Has("title"); });
+  const auto is_problem =
+      json_file::Read(problem.body, "answer", kMessagesJsonDepth,
+                      [](const json_file::Node& answer) { return answer.Has("title"); });
   return is_problem.value_or(false) && !IsOfInstance(problem);
 }
 

@@ -71,7 +71,7 @@ struct StepReport {
   double time_s = 0;  // From the end of the step before to its own; of a first one from its begin.
   double busy_s = 0;  // From its begin to the end of the last computation.
   std::optional<double> energy_j;  // Of all these ranks' GPUs in time_s; if every counter tells it.
-  std::int64_t version = 0;        // Of the server's assignment, the least that was followed; 0: none.
+  std::int64_t version = 0;  // Of the server's assignment, the least that was followed; 0: none.
   int ranks = 0;
   friend bool operator==(const StepReport&, const StepReport&) = default;
 };

@@ -30,7 +30,8 @@ TEST(NodeEvents, AreReadAndWhatANewerServerAddsIsPassedOver) {
        R"({"job":"j-1","key":"run","version":7,"from_step":120,"since":{"a":[1]},)"
        R"("plans":{"0":"p-00000000000000aa","12":"p-00000000000000bb"},"reason":"target"})"});
   ASSERT_TRUE(assignment) << assignment.error().message;
-  const JobAssignment expected{"j-1", "run", 7, 120, {{0, kMessagesPlanA}, {12, kMessagesPlanB}}, "target"};
+  const JobAssignment expected{"j-1",   "run", 7, 120, {{0, kMessagesPlanA}, {12, kMessagesPlanB}},
+                               "target"};
   EXPECT_EQ(std::get<JobAssignment>(*assignment), expected);
 
   const auto ended = ParseNodeEvent({"ended", "", R"({"job":"j-1"})"});
@@ -49,9 +50,11 @@ TEST(NodeEvents, BringPlansAlong) {
        R"("upcoming":["p-00000000000000bb"],)"
        R"("files":{"p-00000000000000aa": {"time_s": 0.1, "stages": []}}})"});
   ASSERT_TRUE(assignment) << assignment.error().message;
-  const std::map<std::string, std::string> expected{{kMessagesPlanA, R"({"stages":[],"time_s":0.1})"}};
+  const std::map<std::string, std::string> expected{
+      {kMessagesPlanA, R"({"stages":[],"time_s":0.1})"}};
   EXPECT_EQ(std::get<JobAssignment>(*assignment).files, expected);
-  EXPECT_EQ(std::get<JobAssignment>(*assignment).upcoming, std::vector<std::string>{kMessagesPlanB});
+  EXPECT_EQ(std::get<JobAssignment>(*assignment).upcoming,
+            std::vector<std::string>{kMessagesPlanB});
 }
 
 struct BadEvent {

@@ -51,7 +51,8 @@ void Node::Hear(const http::Event& event) {
     return;
   }
   for (auto& [directory, job] : jobs_) {
-    if (const auto* assignment = std::get_if<JobAssignment>(&*parsed)) TakeAssignment(job, *assignment);
+    if (const auto* assignment = std::get_if<JobAssignment>(&*parsed))
+      TakeAssignment(job, *assignment);
     if (const auto* ended = std::get_if<JobEnded>(&*parsed)) TakeEnd(directory, job, *ended);
   }
 }
@@ -282,7 +283,8 @@ bool Node::FetchPlan(Job& job, const std::string& id, Nanoseconds now) {
 }
 
 void Node::GiveAssignment(Job& job, Nanoseconds now) {
-  if (now < job.next_give || !job.assignment.HasToGive() || !job.assignment.MissingPlans().empty()) return;
+  if (now < job.next_give || !job.assignment.HasToGive() || !job.assignment.MissingPlans().empty())
+    return;
   const auto given = job.assignment.Give(job.ranks.progress());
   const std::string about = "giving " + job.key;
   if (!given) {

@@ -4,8 +4,8 @@
 //   rank logs ──► RankFollower ──► reports ──► server
 //   assignment.json ◄── AssignmentSync ◄── events ◄── server
 //
-// It fails open. Without the server, ranks go on with the assignment that lie in their directory; when
-// this process ends, they stay there, too.
+// It fails open. Without the server, ranks go on with the assignment that lie in their directory;
+// when this process ends, they stay there, too.
 //
 // What comes and goes is passed in, so that tests need no network and no time: events through Hear,
 // requests through a function, the time through Turn. run_node.h has the threads.

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "perseus/base/units.h"
-#include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/cluster/node/rank_logs.h"
-#include "tests/support/temporary_directory.h"
 #include "perseus/cluster/node/tiny_plan.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
+#include "tests/support/temporary_directory.h"
 
 namespace perseus::node {
 namespace {

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "perseus/base/units.h"
-#include "perseus/runtime/protocol/rank_log.h"
 #include "perseus/cluster/node/messages.h"
 #include "perseus/cluster/node/step_collector.h"
+#include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus::node {
 
@@ -38,8 +38,8 @@ class RankFollower {
     bool has_begun_anew = false;        // Some rank's process is new: its steps count from 0.
     std::vector<std::string> troubles;  // Logs that cannot be read, lines that are wrong.
   };
-  // Reads what came. `server_version` tells, of a version of assignment.json, which of the server's it
-  // is.
+  // Reads what came. `server_version` tells, of a version of assignment.json, which of the server's
+  // it is.
   News Look(const std::function<std::int64_t(std::int64_t)>& server_version, Nanoseconds now);
 
   // In order of their names.
@@ -67,7 +67,8 @@ class RankFollower {
   };
   void FindLogs(News& news);
   void TakeHeader(const protocol::RankHeader& header, Rank& rank, News& news);
-  void TakeStep(const protocol::RanStep& step, std::int64_t server_version, Rank& rank, Nanoseconds now);
+  void TakeStep(const protocol::RanStep& step, std::int64_t server_version, Rank& rank,
+                Nanoseconds now);
 
   std::filesystem::path job_directory_;
   Nanoseconds next_search_ = 0;

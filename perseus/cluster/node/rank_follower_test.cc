@@ -19,7 +19,6 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Following = RankFollower::Following;
 
-
 class RankFollowerTest : public testing::Test {
  protected:
   RankFollower::News Look() {

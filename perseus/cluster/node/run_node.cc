@@ -11,8 +11,8 @@
 #include <thread>
 #include <utility>
 
-#include "perseus/base/units.h"
 #include "perseus/base/mutex.h"
+#include "perseus/base/units.h"
 
 namespace perseus::node {
 namespace {
@@ -103,22 +103,20 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
                      const std::function<bool()>& should_end, Clock& clock, spdlog::logger& log) {
   http::ClientOptions hurried = server;
   hurried.timeout = kRunNodeTimeout;
-  auto asking = http::Client::Create(hurried);
-  if (!asking) return Fail(asking);
-  auto listening = http::Client::Create(server);
-  if (!listening) return Fail(listening);
+  PERSEUS_ASSIGN_OR_RETURN(auto asking, http::Client::Create(hurried));
+  PERSEUS_ASSIGN_OR_RETURN(auto listening, http::Client::Create(server));
 
   options.instance = RandomInstance();
   const std::string stream = fmt::format("/v1/nodes/{}/events?instance={}",
                                          http::PercentEncoded(options.name), options.instance);
   Node node(
-      std::move(options), [&](const auto& request) { return asking->Send(request); }, log);
+      std::move(options), [&](const auto& request) { return asking.Send(request); }, log);
   Mailbox mailbox;
   std::atomic<bool> is_over = false;
   // What lies in the directories decides what the server is asked for.
   node.Turn(clock.Now());
   mailbox.SetPosition(node.LastEventId());
-  std::thread listener([&] { Listen(*listening, stream, mailbox, is_over, clock, log); });
+  std::thread listener([&] { Listen(listening, stream, mailbox, is_over, clock, log); });
   while (!should_end()) {
     const std::uint32_t heard = mailbox.count().load();
     if (mailbox.TakeRefusal()) node.LoseName();

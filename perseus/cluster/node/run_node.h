@@ -12,8 +12,8 @@
 
 namespace perseus::node {
 
-// Until `should_end` (any thread) says so. Assignment stay as they are. Fails (kInput) for a server's
-// address or files that are none; never because the server is away.
+// Until `should_end` (any thread) says so. Assignment stay as they are. Fails (kInput) for a
+// server's address or files that are none; never because the server is away.
 Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
                      const std::function<bool()>& should_end, Clock& clock, spdlog::logger& log);
 

@@ -24,8 +24,8 @@
 #include "perseus/base/mutex.h"
 #include "perseus/cluster/http/server.h"
 #include "perseus/cluster/node/rank_logs.h"
-#include "tests/support/temporary_directory.h"
 #include "perseus/cluster/node/tiny_plan.h"
+#include "tests/support/temporary_directory.h"
 
 namespace perseus::node {
 namespace {

@@ -19,7 +19,8 @@ Nanoseconds LastComputation(const protocol::RanStep& step) {
 
 }  // namespace
 
-std::optional<double> StepCollector::PowerOf(const protocol::RankHeader& rank, const protocol::RanStep& step) {
+std::optional<double> StepCollector::PowerOf(const protocol::RankHeader& rank,
+                                             const protocol::RanStep& step) {
   if (step.energy.empty()) return std::nullopt;
   const protocol::EnergySample& last = step.energy.back();
   const Sample now{rank.epoch + step.begin + last.after + (last.until - last.after) / 2,
@@ -31,8 +32,8 @@ std::optional<double> StepCollector::PowerOf(const protocol::RankHeader& rank, c
   return (now.energy_j - before.energy_j) / ToSeconds(now.at - before.at);
 }
 
-void StepCollector::Add(const protocol::RankHeader& rank, const protocol::RanStep& step, std::int64_t server_version,
-                        Nanoseconds now) {
+void StepCollector::Add(const protocol::RankHeader& rank, const protocol::RanStep& step,
+                        std::int64_t server_version, Nanoseconds now) {
   const std::optional<double> power_w = PowerOf(rank, step);
   Pipeline& pipeline = pipelines_[rank.name.pipeline];
   pipeline.ranks.insert(rank.name);

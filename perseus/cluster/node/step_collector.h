@@ -17,16 +17,16 @@
 #include <vector>
 
 #include "perseus/base/units.h"
-#include "perseus/runtime/protocol/rank_log.h"
 #include "perseus/cluster/node/messages.h"
+#include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus::node {
 
 class StepCollector {
  public:
   // A rank ended a step. `server_version`: of the assignment that it followed there.
-  void Add(const protocol::RankHeader& rank, const protocol::RanStep& step, std::int64_t server_version,
-           Nanoseconds now);
+  void Add(const protocol::RankHeader& rank, const protocol::RanStep& step,
+           std::int64_t server_version, Nanoseconds now);
   // A new process: steps are counted anew.
   void BeginAnew(const protocol::RankId& rank);
   // Steps that are complete, or whose missing ranks have been waited for long enough; ascending in

@@ -27,11 +27,13 @@ protocol::RanStep Step(std::int64_t number, Nanoseconds computes = 900 * kMillis
   step.step = number;
   step.begin = number * 1'000 * kMillisecond;
   step.end = step.begin + 990 * kMillisecond;
-  step.instructions = {{InstructionKind::kForward, 0, 0, 0, 100 * kMillisecond, 0},
-                       {InstructionKind::kBackward, 0, 0, computes - 200 * kMillisecond, 200 * kMillisecond, 0}};
+  step.instructions = {
+      {InstructionKind::kForward, 0, 0, 0, 100 * kMillisecond, 0},
+      {InstructionKind::kBackward, 0, 0, computes - 200 * kMillisecond, 200 * kMillisecond, 0}};
   // At 300 W; the last value is 40 ms older than the step's end.
   const Nanoseconds last = 950 * kMillisecond;
-  step.energy = {{last - 10 * kMillisecond, last + 10 * kMillisecond, 300.0 * (static_cast<double>(number) + 0.95)}};
+  step.energy = {{last - 10 * kMillisecond, last + 10 * kMillisecond,
+                  300.0 * (static_cast<double>(number) + 0.95)}};
   return step;
 }
 

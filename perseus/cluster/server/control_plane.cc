@@ -15,9 +15,9 @@
 #include <stop_token>
 #include <system_error>
 
-#include "perseus/base/units.h"
 #include "perseus/base/excerpt.h"
 #include "perseus/base/mutex.h"
+#include "perseus/base/units.h"
 #include "perseus/cluster/http/address.h"
 #include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/server/event_hub.h"
@@ -167,7 +167,8 @@ class ControlPlane::Impl {
         std::move(router));
     if (!server) return Fail(server);
     server_.emplace(*std::move(server));
-    if (auto listens = store_->Listen([this](const store::Notice& notice) { Heard(notice); }); !listens) {
+    if (auto listens = store_->Listen([this](const store::Notice& notice) { Heard(notice); });
+        !listens) {
       return listens;
     }
     auto workers = std::make_unique<PlanningWorkers>(
@@ -237,7 +238,7 @@ class ControlPlane::Impl {
   }
 
   Result<void> CheckExposure() {
-    if (const auto address = http::ParseHostPort(options_.address); !address) return Fail(address);
+    PERSEUS_RETURN_IF_ERROR(http::ParseHostPort(options_.address));
     if (IsLoopback(options_.address) || options_.is_insecure) return {};
     if (!options_.tls) {
       return Fail(
@@ -245,9 +246,8 @@ class ControlPlane::Impl {
           "where something in front of it does that",
           options_.address);
     }
-    const auto tokens = store_->Tokens();
-    if (!tokens) return Fail(tokens);
-    if (!tokens->empty()) return {};
+    PERSEUS_ASSIGN_OR_RETURN(const auto tokens, store_->Tokens());
+    if (!tokens.empty()) return {};
     return Fail(
         "{} is reached from other machines, and whoever reaches it would be an operator: make a "
         "token first (perseus token create --scope operator), or --insecure",
@@ -362,7 +362,8 @@ class ControlPlane::Impl {
     } else {
       hub_->Claimed(claims, *std::move(lost));
     }
-    const auto kept = static_cast<store::Milliseconds>(options_.keep_ended_days * kMillisecondsPerDay);
+    const auto kept =
+        static_cast<store::Milliseconds>(options_.keep_ended_days * kMillisecondsPerDay);
     if (auto pruned = store_->Prune(now - kept, kPruneAtATime); !pruned) Failed(pruned.error());
     watches_.ForgetBefore(now - kWatchesKept);
   }
@@ -404,10 +405,9 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::Start(ControlPlaneOptions op
                                                           spdlog::logger& log) {
   if (!options.now) options.now = SystemNow;
   if (options.replica.empty()) options.replica = ReplicaName();
-  auto store = store::OpenStore(options.database);
-  if (!store) return Fail(store);
-  auto impl = std::make_unique<Impl>(std::move(options), *std::move(store), log);
-  if (auto started = impl->Start(); !started) return Fail(started);
+  PERSEUS_ASSIGN_OR_RETURN(auto store, store::OpenStore(options.database));
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(store), log);
+  PERSEUS_RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<ControlPlane>(new ControlPlane(std::move(impl)));
 }
 

@@ -28,9 +28,9 @@ struct ControlPlaneOptions {
   // tokens.
   bool is_insecure = false;
   int planning_threads = 2;
-  double lead_s = 0.5;                     // How far ahead of a step assignment are given.
-  double keep_ended_days = 30;             // Jobs that have ended.
-  std::string replica = {};                // Unique; empty: host and process.
+  double lead_s = 0.5;                            // How far ahead of a step assignment are given.
+  double keep_ended_days = 30;                    // Jobs that have ended.
+  std::string replica = {};                       // Unique; empty: host and process.
   std::function<store::Milliseconds()> now = {};  // Empty: the system's clock.
   // What keeps house (deletes old jobs, looks whether the database answers and whether certificates
   // were renewed) does so this often.

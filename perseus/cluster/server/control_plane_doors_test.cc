@@ -5,9 +5,9 @@
 #include <sstream>
 
 #include "perseus/cluster/server/control_plane_fixture.h"
-#include "tests/support/test_certificates.h"
 #include "perseus/cluster/server/rights.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/test_certificates.h"
 
 namespace perseus::server {
 namespace {

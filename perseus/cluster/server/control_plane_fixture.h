@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "perseus/cluster/http/client.h"
-#include "perseus/simulation/synthetic/synthetic_profile.h"
 #include "perseus/cluster/server/control_plane.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus::server {
 

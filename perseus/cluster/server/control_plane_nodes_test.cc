@@ -32,7 +32,7 @@ TEST_F(ControlPlaneTest, TellsNodesWhatToDo) {
   ASSERT_EQ(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.25})").status, 200);
   const auto says_straggler = [](const http::Event& event) {
     return IsAssignment(event) && json::parse(event.data)["reason"].get<std::string>().find(
-                                  "straggler 1: 1.25") != std::string::npos;
+                                      "straggler 1: 1.25") != std::string::npos;
   };
   const int during = n0.Await(says_straggler);
   ASSERT_GE(during, 0);
@@ -42,8 +42,9 @@ TEST_F(ControlPlaneTest, TellsNodesWhatToDo) {
 
   ASSERT_EQ(Send("DELETE", "/v1/jobs/run/stragglers/1").status, 200);
   EXPECT_GE(
-      n0.Await([&](const http::Event& event) { return IsAssignment(event) && !says_straggler(event); },
-               static_cast<std::size_t>(during) + 1),
+      n0.Await(
+          [&](const http::Event& event) { return IsAssignment(event) && !says_straggler(event); },
+          static_cast<std::size_t>(during) + 1),
       0);
   ASSERT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
   const auto ended = [](const http::Event& event) { return event.name == "ended"; };

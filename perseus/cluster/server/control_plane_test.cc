@@ -40,7 +40,8 @@ TEST_F(ControlPlaneTest, PlansWhatWasProfiled) {
   EXPECT_EQ(Send("GET", "/v1/jobs/run/plans/nonsense").status, 404);
   EXPECT_EQ(Send("GET", "/v1/jobs/run/plans/deadline-0.001s").status, 422);
   EXPECT_EQ(Send("PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": 10})").status, 200);
-  EXPECT_TRUE(Comes([&] { return Get("/v1/jobs/run")["assignment"]["target"] == "10 % slowdown"; }));
+  EXPECT_TRUE(
+      Comes([&] { return Get("/v1/jobs/run")["assignment"]["target"] == "10 % slowdown"; }));
 }
 
 TEST_F(ControlPlaneTest, RefusesATargetThatNothingCanMeet) {

@@ -43,14 +43,16 @@ std::map<std::string, std::int64_t> ParsePositions(std::string_view text) {
 }
 
 // What a node with those ranks needs of each plan.
-std::map<std::string, std::set<int>> PlansFor(const PlannedAssignment& assignment, const NodeRanks& node) {
+std::map<std::string, std::set<int>> PlansFor(const PlannedAssignment& assignment,
+                                              const NodeRanks& node) {
   std::map<std::string, std::set<int>> plans;
   for (const auto& [pipeline, ranks] : node) {
     if (pipeline < static_cast<int>(assignment.pipelines.size())) {
       const auto& share = assignment.pipelines[static_cast<std::size_t>(pipeline)];
       plans[share.plan].insert(ranks.begin(), ranks.end());
     }
-    for (const std::string& plan : assignment.upcoming) plans[plan].insert(ranks.begin(), ranks.end());
+    for (const std::string& plan : assignment.upcoming)
+      plans[plan].insert(ranks.begin(), ranks.end());
   }
   return plans;
 }
@@ -180,23 +182,20 @@ void EventHub::StartLookUp(const std::string& node) {
 // Which jobs it has, and which of those that it had have ended.
 Result<EventHub::Looked> EventHub::ReadNode(const std::string& node,
                                             const std::set<std::string>& known) {
-  auto records = store_.JobsOf(node);
-  if (!records) return Fail(records);
+  PERSEUS_ASSIGN_OR_RETURN(auto records, store_.JobsOf(node));
   Looked looked;
-  for (const store::NodeRecord& record : *records) {
-    auto ranks = ParseNodeRanks(record.ranks);
-    if (!ranks) return Fail(ranks);
-    looked.jobs.emplace(record.job, *std::move(ranks));
+  for (const store::NodeRecord& record : records) {
+    PERSEUS_ASSIGN_OR_RETURN(auto ranks, ParseNodeRanks(record.ranks));
+    looked.jobs.emplace(record.job, std::move(ranks));
   }
   for (const std::string& job : known) {
     if (looked.jobs.contains(job)) continue;
-    const auto record = store_.FindJob(job);
-    if (!record) return Fail(record);
-    if (*record && (*record)->ended == 0) continue;
+    PERSEUS_ASSIGN_OR_RETURN(const auto record, store_.FindJob(job));
+    if (record && record->ended == 0) continue;
     // One that is not there has ended, too, and was deleted since, with its key.
     auto news = std::make_shared<News>();
     news->job = job;
-    news->key = *record ? (*record)->key : "";
+    news->key = record ? record->key : "";
     news->has_ended = true;
     looked.ended.push_back(std::move(news));
   }
@@ -275,26 +274,22 @@ void EventHub::TakeNews(const std::string& job, const std::set<std::string>& nod
 Result<std::shared_ptr<const EventHub::News>> EventHub::ReadNews(const std::string& job,
                                                                  const Shapes& shapes) {
   const auto nothing = std::shared_ptr<const News>();
-  auto record = store_.FindJob(job);
-  if (!record) return Fail(record);
-  if (!*record) return nothing;
+  PERSEUS_ASSIGN_OR_RETURN(auto record, store_.FindJob(job));
+  if (!record) return nothing;
   auto news = std::make_shared<News>();
-  news->job = (*record)->id;
-  news->key = (*record)->key;
-  news->has_ended = (*record)->ended != 0;
+  news->job = record->id;
+  news->key = record->key;
+  news->has_ended = record->ended != 0;
   if (news->has_ended) return std::shared_ptr<const News>(std::move(news));
-  auto assignment = store_.NewestAssignment(job);
-  if (!assignment) return Fail(assignment);
-  if (!*assignment) return nothing;
-  news->version = (*assignment)->version;
-  auto parsed = ParsePlannedAssignment((*assignment)->body);
-  if (!parsed) return Fail(parsed);
-  news->assignment = *std::move(parsed);
+  PERSEUS_ASSIGN_OR_RETURN(auto assignment, store_.NewestAssignment(job));
+  if (!assignment) return nothing;
+  news->version = assignment->version;
+  PERSEUS_ASSIGN_OR_RETURN(auto parsed, ParsePlannedAssignment(assignment->body));
+  news->assignment = std::move(parsed);
   for (const NodeRanks& shape : shapes) {
     for (auto& needed : PlansFor(news->assignment, shape)) {
-      auto cut = cuts_.Get(needed.first, needed.second);
-      if (!cut) return Fail(cut);
-      if (*cut && (*cut)->size() <= kLongestInline) news->files[needed] = *cut;
+      PERSEUS_ASSIGN_OR_RETURN(auto cut, cuts_.Get(needed.first, needed.second));
+      if (cut && cut->size() <= kLongestInline) news->files[needed] = cut;
     }
   }
   return std::shared_ptr<const News>(std::move(news));
@@ -335,11 +330,16 @@ void EventHub::TellAssignment(Node& node, const NodeJob& job, const News& news) 
     if (pipeline >= static_cast<int>(assignment.pipelines.size())) continue;
     plans[std::to_string(pipeline)] = assignment.pipelines[static_cast<std::size_t>(pipeline)].plan;
   }
-  const ordered_json head{{"job", news.job},           {"key", news.key},
-                          {"version", news.version},   {"from_step", assignment.from_step},
-                          {"plans", std::move(plans)}, {"upcoming", assignment.upcoming},
-                          {"target", assignment.target},   {"reason", assignment.reason}};
-  std::string text = fmt::format("event: assignment\nid: {}\ndata: {}", Positions(node), head.dump());
+  const ordered_json head{{"job", news.job},
+                          {"key", news.key},
+                          {"version", news.version},
+                          {"from_step", assignment.from_step},
+                          {"plans", std::move(plans)},
+                          {"upcoming", assignment.upcoming},
+                          {"target", assignment.target},
+                          {"reason", assignment.reason}};
+  std::string text =
+      fmt::format("event: assignment\nid: {}\ndata: {}", Positions(node), head.dump());
   text.pop_back();
   text += ", \"files\": {";
   // Cuts are shared by all streams: they go as they are, between the parts of this one's own.

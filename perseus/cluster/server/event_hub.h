@@ -1,16 +1,17 @@
 // What nodes are told, and when: the streams of this replica, kept in step with the store.
 //
-//   notice "assignment j-1" ──► read j-1's newest assignment once ──► every open stream of a node with j-1
-//   node opens a stream ──► look up its jobs ──► as above, for that node
+//   notice "assignment j-1" ──► read j-1's newest assignment once ──► every open stream of a node
+//   with j-1 node opens a stream ──► look up its jobs ──► as above, for that node
 //
 // Of each job one reading is under way at a time, and of each node one looking up; what comes in
 // between is done after it. So thousands of nodes that come at once share few readings, and nobody
-// is told of a reading that is older than what he was told before, or misses assignment that came while
-// he was looked up.
+// is told of a reading that is older than what he was told before, or misses assignment that came
+// while he was looked up.
 //
-// A stream is a view of the store: the hub remembers which version of each job's assignment it has sent
-// to each stream, and sends what is newer. The event's id is that memory ("j-1:7 j-2:4"), so a node
-// that comes back, here or elsewhere, goes on where it was; so does one whose notices were lost.
+// A stream is a view of the store: the hub remembers which version of each job's assignment it has
+// sent to each stream, and sends what is newer. The event's id is that memory ("j-1:7 j-2:4"), so a
+// node that comes back, here or elsewhere, goes on where it was; so does one whose notices were
+// lost.
 //
 // All on the loop's thread but for the reading, which the pool does. Notices may come from any.
 #pragma once

@@ -66,7 +66,7 @@ class EventHubTest : public testing::Test {
     ASSERT_TRUE(task && *task);
     PlannedAssignment assignment;
     assignment.pipelines = {{.plan = kPlanA, .time_s = 1, .energy_j = 1},
-                        {.plan = kPlanB, .time_s = 1, .energy_j = 1}};
+                            {.plan = kPlanB, .time_s = 1, .energy_j = 1}};
     store::PlanningOutcome outcome;
     outcome.assignment = FormatPlannedAssignment(assignment);
     ASSERT_TRUE(store_->CompletePlanning(**task, outcome, 1));

@@ -4,8 +4,8 @@
 #include <charconv>
 #include <utility>
 
-#include "perseus/base/units.h"
 #include "perseus/base/excerpt.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/job/job_setup.h"
 
 namespace perseus::server {
@@ -109,8 +109,8 @@ void ReadFixed(const Node& node, schedule::FixedInstructions& fixed) {
       {"optimizer_s", &fixed.optimizer.time}};
   for (const auto& [key, time] : times) {
     if (!node.Has(key)) continue;
-    *time =
-        ToNanoseconds(node.Member(key).Number(job::kSecondsRange.least, job::kSecondsRange.most, "seconds"));
+    *time = ToNanoseconds(
+        node.Member(key).Number(job::kSecondsRange.least, job::kSecondsRange.most, "seconds"));
   }
   const std::pair<std::string_view, double*> energies[] = {
       {"load_j", &fixed.load.energy_j},
@@ -163,7 +163,9 @@ Answer<std::string> ReadRegisteredKey(std::string_view body) {
   });
 }
 
-Answer<JobSpec> ReadJobSpec(std::string_view body) { return ReadBody(body, kJobSpecJsonDepth, ReadSpec); }
+Answer<JobSpec> ReadJobSpec(std::string_view body) {
+  return ReadBody(body, kJobSpecJsonDepth, ReadSpec);
+}
 
 Result<JobSpec> StoredJobSpec(std::string_view body) {
   return json_file::Read(body, "the job's registration", kJobSpecJsonDepth, ReadSpec);
@@ -215,7 +217,8 @@ nlohmann::ordered_json TargetJson(const plan::Target& target) {
 }
 
 Answer<plan::Target> ReadTargetBody(std::string_view body, int gpus) {
-  return ReadBody(body, kJobSpecJsonDepth, [gpus](const Node& node) { return ReadTarget(node, gpus); });
+  return ReadBody(body, kJobSpecJsonDepth,
+                  [gpus](const Node& node) { return ReadTarget(node, gpus); });
 }
 
 std::optional<plan::Target> TargetOfSlug(std::string_view slug) {

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "perseus/base/json_file.h"
-#include "perseus/planning/plan_file/plan_file.h"
-#include "perseus/planning/plan/target.h"
 #include "perseus/cluster/server/answer.h"
+#include "perseus/planning/plan/target.h"
+#include "perseus/planning/plan_file/plan_file.h"
 
 namespace perseus::server {
 

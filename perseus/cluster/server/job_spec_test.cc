@@ -10,7 +10,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::string_view kJobSpecJob = R"({"key": "gpt3-run7", "pipelines": 2, "tensor_parallel": 8,
+constexpr std::string_view kJobSpecJob =
+    R"({"key": "gpt3-run7", "pipelines": 2, "tensor_parallel": 8,
   "schedule": {"kind": "1f1b", "stages": 4, "microbatches": 12},
   "gpu": {"name": "A100", "blocking_power_w": 83.6, "switch_latency_ms": 5},
   "fixed": {"p2p_s": 0.001, "all_reduce_s": 0.2, "all_reduce_j": 4.5},
@@ -73,11 +74,12 @@ TEST_P(BadJobTest, IsRefusedWithItsPlace) {
 
 TEST(Targets, AreFoundByTheNamesOfTheirPlans) {
   using Kind = plan::Target::Kind;
-  for (const plan::Target& target : {plan::Target{}, plan::Target{.kind = Kind::kSlowdown, .value = 2.5},
-                               plan::Target{.kind = Kind::kDeadline, .value = 2.9},
-                               plan::Target{.kind = Kind::kEnergyBudget, .value = 5000},
-                               plan::Target{.kind = Kind::kPowerCap, .value = 1200},
-                               plan::Target{.kind = Kind::kMinEnergy}, plan::Target{.kind = Kind::kEdp}}) {
+  for (const plan::Target& target :
+       {plan::Target{}, plan::Target{.kind = Kind::kSlowdown, .value = 2.5},
+        plan::Target{.kind = Kind::kDeadline, .value = 2.9},
+        plan::Target{.kind = Kind::kEnergyBudget, .value = 5000},
+        plan::Target{.kind = Kind::kPowerCap, .value = 1200},
+        plan::Target{.kind = Kind::kMinEnergy}, plan::Target{.kind = Kind::kEdp}}) {
     const auto found = TargetOfSlug(plan::Slug(target));
     ASSERT_TRUE(found) << plan::Slug(target);
     EXPECT_EQ(found->kind, target.kind) << plan::Slug(target);
@@ -90,7 +92,8 @@ TEST(Targets, AreFoundByTheNamesOfTheirPlans) {
 }
 
 TEST(Targets, SurviveTheirJson) {
-  const plan::Target target{.kind = plan::Target::Kind::kPrice, .value = 0.1, .gpu_hour = 2.5, .gpus = 4};
+  const plan::Target target{
+      .kind = plan::Target::Kind::kPrice, .value = 0.1, .gpu_hour = 2.5, .gpus = 4};
   const auto again = ReadTargetBody(TargetJson(target).dump(), 4);
   ASSERT_TRUE(again) << again.error().detail;
   EXPECT_EQ(again->kind, target.kind);

@@ -27,21 +27,20 @@ bool IsLost(const store::NodeRecord& node, store::Milliseconds now) {
 }
 
 // Where a node is with the newest assignment.
-std::string_view StateOf(const store::NodeRecord& node, const store::JobRecord& job, std::int64_t from_step,
-                         store::Milliseconds now) {
+std::string_view StateOf(const store::NodeRecord& node, const store::JobRecord& job,
+                         std::int64_t from_step, store::Milliseconds now) {
   if (IsLost(node, now)) return "lost";
   if (node.following == job.assignment_version) return "following";
   if (node.following > job.assignment_version) return "ahead";
   return job.last_step >= 0 && job.last_step > from_step ? "late" : "pending";
 }
 
-Result<std::optional<PlannedAssignment>> AssignmentOf(const Services& services, const store::JobRecord& job) {
-  const auto record = services.store.NewestAssignment(job.id);
-  if (!record) return Fail(record);
-  if (!*record) return std::optional<PlannedAssignment>();
-  auto assignment = ParsePlannedAssignment((*record)->body);
-  if (!assignment) return Fail(assignment);
-  return std::optional<PlannedAssignment>(*std::move(assignment));
+Result<std::optional<PlannedAssignment>> AssignmentOf(const Services& services,
+                                                      const store::JobRecord& job) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto record, services.store.NewestAssignment(job.id));
+  if (!record) return std::optional<PlannedAssignment>();
+  PERSEUS_ASSIGN_OR_RETURN(auto assignment, ParsePlannedAssignment(record->body));
+  return std::optional<PlannedAssignment>(std::move(assignment));
 }
 
 ordered_json AssignmentJson(const store::JobRecord& job, const PlannedAssignment& assignment) {
@@ -50,15 +49,15 @@ ordered_json AssignmentJson(const store::JobRecord& job, const PlannedAssignment
     pipelines.push_back(
         {{"plan", share.plan}, {"time_s", share.time_s}, {"energy_j", share.energy_j}});
   }
-  return {
-      {"version", job.assignment_version},
-      {"from_step", assignment.from_step},
-      {"target", assignment.target},
-      {"reason", assignment.reason},
-      {"time_s", assignment.time_s},
-      {"baseline", {{"time_s", assignment.baseline_time_s}, {"energy_j", assignment.baseline_energy_j}}},
-      {"refined", assignment.is_refined},
-      {"pipelines", std::move(pipelines)}};
+  return {{"version", job.assignment_version},
+          {"from_step", assignment.from_step},
+          {"target", assignment.target},
+          {"reason", assignment.reason},
+          {"time_s", assignment.time_s},
+          {"baseline",
+           {{"time_s", assignment.baseline_time_s}, {"energy_j", assignment.baseline_energy_j}}},
+          {"refined", assignment.is_refined},
+          {"pipelines", std::move(pipelines)}};
 }
 
 ordered_json Summary(const store::JobRecord& job, const JobSpec& spec,
@@ -98,36 +97,31 @@ ordered_json Summary(const store::JobRecord& job, const JobSpec& spec,
 
 Result<ordered_json> SummarizeJob(const Services& services, const store::JobRecord& job,
                                   store::Milliseconds now) {
-  auto spec = StoredJobSpec(job.body);
-  if (!spec) return Fail(spec);
-  auto assignment = AssignmentOf(services, job);
-  if (!assignment) return Fail(assignment);
-  const auto lost = services.store.CountNodesSilentSince(job.id, now - kNodeIsSilentAfter);
-  if (!lost) return Fail(lost);
-  return Summary(job, *spec, *assignment, *lost);
+  PERSEUS_ASSIGN_OR_RETURN(auto spec, StoredJobSpec(job.body));
+  PERSEUS_ASSIGN_OR_RETURN(auto assignment, AssignmentOf(services, job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto lost,
+                           services.store.CountNodesSilentSince(job.id, now - kNodeIsSilentAfter));
+  return Summary(job, spec, assignment, lost);
 }
 
-Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& job, store::Milliseconds now) {
-  auto spec = StoredJobSpec(job.body);
-  if (!spec) return Fail(spec);
-  auto assignment = AssignmentOf(services, job);
-  if (!assignment) return Fail(assignment);
-  const auto stragglers = services.store.Stragglers(job.id);
-  if (!stragglers) return Fail(stragglers);
-  const auto nodes = services.store.NodesOf(job.id);
-  if (!nodes) return Fail(nodes);
-  const auto lost =
-      std::ranges::count_if(*nodes, [now](const store::NodeRecord& node) { return IsLost(node, now); });
-  ordered_json json = Summary(job, *spec, *assignment, lost);
-  if (*assignment) json["assignment"] = AssignmentJson(job, **assignment);
+Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& job,
+                             store::Milliseconds now) {
+  PERSEUS_ASSIGN_OR_RETURN(auto spec, StoredJobSpec(job.body));
+  PERSEUS_ASSIGN_OR_RETURN(auto assignment, AssignmentOf(services, job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, services.store.Stragglers(job.id));
+  PERSEUS_ASSIGN_OR_RETURN(const auto nodes, services.store.NodesOf(job.id));
+  const auto lost = std::ranges::count_if(
+      nodes, [now](const store::NodeRecord& node) { return IsLost(node, now); });
+  ordered_json json = Summary(job, spec, assignment, lost);
+  if (assignment) json["assignment"] = AssignmentJson(job, *assignment);
   auto straggler_list = ordered_json::array();
-  for (const store::StragglerRecord& straggler : *stragglers) {
+  for (const store::StragglerRecord& straggler : stragglers) {
     straggler_list.push_back(StragglerJson(straggler, now));
   }
   json["stragglers"] = std::move(straggler_list);
   auto node_list = ordered_json::array();
-  for (const store::NodeRecord& node : *nodes) {
-    const std::int64_t from_step = *assignment ? (*assignment)->from_step : 0;
+  for (const store::NodeRecord& node : nodes) {
+    const std::int64_t from_step = assignment ? assignment->from_step : 0;
     node_list.push_back({{"node", node.node},
                          {"state", StateOf(node, job, from_step, now)},
                          {"acknowledged", node.acknowledged},

@@ -16,7 +16,8 @@ Result<nlohmann::ordered_json> SummarizeJob(const Services& services, const stor
 Result<nlohmann::ordered_json> ViewJob(const Services& services, const store::JobRecord& job,
                                        store::Milliseconds now);
 
-nlohmann::ordered_json StragglerJson(const store::StragglerRecord& straggler, store::Milliseconds now);
+nlohmann::ordered_json StragglerJson(const store::StragglerRecord& straggler,
+                                     store::Milliseconds now);
 
 // 409 for a job that has ended.
 Answer<void> RequireRunning(const store::JobRecord& job);

@@ -20,7 +20,8 @@ constexpr std::string_view kJobViewJob = R"({"key": "run", "pipelines": 2,
 class JobViewTest : public testing::Test {
  protected:
   JobViewTest() {
-    job_ = store_->CreateJob({.key = "run", .body = std::string(kJobViewJob), .target = ""}, 1)->job.id;
+    job_ = store_->CreateJob({.key = "run", .body = std::string(kJobViewJob), .target = ""}, 1)
+               ->job.id;
   }
 
   // Version 1 of its assignment, from step 100 on.

@@ -129,8 +129,9 @@ bool JobWatch::HasBegunAnew() {
 bool JobWatch::WantsNodes(const std::string& node, store::Milliseconds now) const {
   const MutexLock lock(mutex_);
   const store::Milliseconds pause =
-      all_nodes_.contains(node) ? kLookAtNodes
-                                : static_cast<store::Milliseconds>(all_nodes_.size() / kNodesAMillisecond);
+      all_nodes_.contains(node)
+          ? kLookAtNodes
+          : static_cast<store::Milliseconds>(all_nodes_.size() / kNodesAMillisecond);
   return !IsWithin(pause, looked_at_nodes_, now);
 }
 

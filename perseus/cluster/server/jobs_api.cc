@@ -152,7 +152,8 @@ Answer<http::Response> SetTarget(const Context& context) {
 
 void AddJobEndpoints(Endpoints& endpoints) {
   endpoints.Add("POST", "/v1/jobs", Access::kJob, Register, {.body_bytes = kLargestJob});
-  endpoints.Add("GET", "/v1/jobs", Access::kReadAll, ListJobs, {.query = {"all", "after", "limit"}});
+  endpoints.Add("GET", "/v1/jobs", Access::kReadAll, ListJobs,
+                {.query = {"all", "after", "limit"}});
   endpoints.Add("GET", "/v1/jobs/{job}", Access::kRead, Show);
   endpoints.Add("POST", "/v1/jobs/{job}/end", Access::kJob, End);
   endpoints.Add("PUT", "/v1/jobs/{job}/target", Access::kJob, SetTarget);

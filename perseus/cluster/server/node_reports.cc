@@ -46,48 +46,46 @@ Result<std::vector<std::string>> NodeReports::Take(const std::string& node,
                                                    store::Milliseconds now) {
   std::vector<std::string> not_attached;
   for (const NodeJobReport& report : reports) {
-    const auto is_attached = TakeJob(node, report, now);
-    if (!is_attached) return Fail(is_attached);
-    if (!*is_attached) not_attached.push_back(report.job);
+    PERSEUS_ASSIGN_OR_RETURN(const auto is_attached, TakeJob(node, report, now));
+    if (!is_attached) not_attached.push_back(report.job);
   }
-  if (auto written = WriteNoted(); !written) return Fail(written);
+  PERSEUS_RETURN_IF_ERROR(WriteNoted());
   return not_attached;
 }
 
 Result<bool> NodeReports::TakeJob(const std::string& node, const NodeJobReport& report,
                                   store::Milliseconds now) {
-  const auto job = store_.FindJob(report.job);
-  if (!job) return Fail(job);
-  if (!*job || (*job)->ended != 0) return false;
-  const std::shared_ptr<JobWatch> watch = watches_.Of((*job)->id, now);
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(report.job));
+  if (!job || job->ended != 0) return false;
+  const std::shared_ptr<JobWatch> watch = watches_.Of(job->id, now);
   const bool looks = watch->WantsNodes(node, now);
   if (looks) {
-    if (auto looked = LookAtNodes((*job)->id, *watch, now); !looked) return Fail(looked);
+    PERSEUS_RETURN_IF_ERROR(LookAtNodes(job->id, *watch, now));
   }
   // So soon after the last look nobody knows; it is told the next time.
   if (!watch->HasNode(node)) return !looks;
-  See(node, (*job)->id, report, now);
+  See(node, job->id, report, now);
   if (const auto had = std::max(report.acknowledged, report.following);
-      had > (*job)->assignment_version) {
-    if (auto outrun = store_.RaiseAssignmentVersion((*job)->id, had, now); !outrun) return Fail(outrun);
+      had > job->assignment_version) {
+    PERSEUS_RETURN_IF_ERROR(store_.RaiseAssignmentVersion(job->id, had, now));
   }
   watch->HearHere(node, now);
   if (report.steps.empty()) return true;
-  const auto judges = Judges(**job, *watch, now);
-  if (!judges) return Fail(judges);
-  if (*judges) {
-    if (auto judged = Judge(node, **job, *watch, report.steps, now); !judged) return Fail(judged);
+  PERSEUS_ASSIGN_OR_RETURN(const auto judges, Judges(*job, *watch, now));
+  if (judges) {
+    PERSEUS_RETURN_IF_ERROR(Judge(node, *job, *watch, report.steps, now));
   } else {
-    NoteForReplicas({.job = (*job)->id, .node = node, .steps = report.steps});
+    NoteForReplicas({.job = job->id, .node = node, .steps = report.steps});
   }
   return true;
 }
 
-Result<bool> NodeReports::Judges(const store::JobRecord& job, JobWatch& watch, store::Milliseconds now) {
+Result<bool> NodeReports::Judges(const store::JobRecord& job, JobWatch& watch,
+                                 store::Milliseconds now) {
   const auto part = watch.PartAt(now, store_.has_replicas());
   if (part == JobWatch::Part::kListens) return false;
   if (part == JobWatch::Part::kJudges) return true;
-  if (auto begun = BeginToJudge(job, watch, now); !begun) return Fail(begun);
+  PERSEUS_RETURN_IF_ERROR(BeginToJudge(job, watch, now));
   return true;
 }
 
@@ -98,10 +96,9 @@ Result<void> NodeReports::TakeHeard(const HeardOfJob& heard, store::Milliseconds
   if (heard.forgotten) watch->Forget(*heard.forgotten);
   // Whether to begin to is seen when a node reports here.
   if (heard.steps.empty() || !watch->Judges(now)) return {};
-  const auto job = store_.FindJob(heard.job);
-  if (!job) return Fail(job);
-  if (!*job || (*job)->ended != 0) return {};
-  return Judge(heard.node, **job, *watch, heard.steps, now);
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(heard.job));
+  if (!job || job->ended != 0) return {};
+  return Judge(heard.node, *job, *watch, heard.steps, now);
 }
 
 Result<void> NodeReports::BeginAnew(const std::string& job) {
@@ -152,9 +149,8 @@ void NodeReports::See(const std::string& node, const std::string& job, const Nod
 
 Result<void> NodeReports::WriteNoted() {
   for (int round = 0; round < kWritesInARow; ++round) {
-    const auto wrote = WriteOnce();
-    if (!wrote) return Fail(wrote);
-    if (!*wrote) return {};
+    PERSEUS_ASSIGN_OR_RETURN(const auto wrote, WriteOnce());
+    if (!wrote) return {};
   }
   return {};
 }
@@ -172,28 +168,29 @@ Result<bool> NodeReports::WriteOnce() {
   // The store may throw, and the next one writes all the same.
   const Writing writing(*this);
   if (!for_replicas.empty()) {
-    if (auto told = store_.TellReplicas(for_replicas); !told) return Fail(told);
+    PERSEUS_RETURN_IF_ERROR(store_.TellReplicas(for_replicas));
   }
   if (!seen.empty()) {
-    if (auto acknowledged = store_.Acknowledge(seen); !acknowledged) return Fail(acknowledged);
+    PERSEUS_RETURN_IF_ERROR(store_.Acknowledge(seen));
   }
   return true;
 }
 
-Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord& job, JobWatch& watch,
-                                const std::vector<ReportedStep>& steps, store::Milliseconds now) {
+Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord& job,
+                                JobWatch& watch, const std::vector<ReportedStep>& steps,
+                                store::Milliseconds now) {
   const JobWatch::Settings settings = watch.settings();
   std::vector<StragglerChange> changes;
   for (const ReportedStep& step : steps) {
     const bool is_absurd = job.last_step >= 0 && step.step > job.last_step + kFarthestAhead;
     if (step.pipeline >= settings.pipelines || is_absurd) continue;
-    const auto expected_s = ExpectedTime(job, watch, step);
-    if (!expected_s) return Fail(expected_s);
-    const auto of_step = watch.Add(node, step, *expected_s, now);
+    PERSEUS_ASSIGN_OR_RETURN(const auto expected_s, ExpectedTime(job, watch, step));
+    const auto of_step = watch.Add(node, step, expected_s, now);
     changes.insert(changes.end(), of_step.begin(), of_step.end());
   }
   if (watch.IsDue(now, kStepsEvery)) {
-    const auto counts = watch.HasBegunAnew() ? store::Store::Steps::kAnew : store::Store::Steps::kOn;
+    const auto counts =
+        watch.HasBegunAnew() ? store::Store::Steps::kAnew : store::Store::Steps::kOn;
     auto told = store_.Heartbeat(job.id, counts, watch.last_step(), watch.Summary(), now);
     if (!told) return told;
   }
@@ -201,31 +198,29 @@ Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord&
   return TellStragglers(job.id, std::move(changes), now);
 }
 
-Result<void> NodeReports::BeginToJudge(const store::JobRecord& job, JobWatch& watch, store::Milliseconds now) {
-  const auto spec = StoredJobSpec(job.body);
-  if (!spec) return Fail(spec);
-  const auto stragglers = store_.Stragglers(job.id);
-  if (!stragglers) return Fail(stragglers);
+Result<void> NodeReports::BeginToJudge(const store::JobRecord& job, JobWatch& watch,
+                                       store::Milliseconds now) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, StoredJobSpec(job.body));
+  PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, store_.Stragglers(job.id));
   std::map<int, double> raised;
-  for (const store::StragglerRecord& straggler : *stragglers) {
+  for (const store::StragglerRecord& straggler : stragglers) {
     if (straggler.source == "detected" && straggler.expires > now) {
       raised[straggler.pipeline] = straggler.slowdown;
     }
   }
-  watch.BeginToJudge({spec->planned.pipelines, spec->detects_stragglers}, raised, now);
+  watch.BeginToJudge({spec.planned.pipelines, spec.detects_stragglers}, raised, now);
   return {};
 }
 
-Result<void> NodeReports::LookAtNodes(const std::string& job, JobWatch& watch, store::Milliseconds now) {
-  const auto records = store_.NodesOf(job);
-  if (!records) return Fail(records);
+Result<void> NodeReports::LookAtNodes(const std::string& job, JobWatch& watch,
+                                      store::Milliseconds now) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto records, store_.NodesOf(job));
   std::map<int, std::set<std::string>> nodes;
   std::string first;
   bool is_first_lost = true;
-  for (const store::NodeRecord& record : *records) {
-    const auto ranks = ParseNodeRanks(record.ranks);
-    if (!ranks) return Fail(ranks);
-    for (const auto& [pipeline, ignored] : *ranks) nodes[pipeline].insert(record.node);
+  for (const store::NodeRecord& record : records) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto ranks, ParseNodeRanks(record.ranks));
+    for (const auto& [pipeline, ignored] : ranks) nodes[pipeline].insert(record.node);
     const bool is_lost = record.seen + kNodeIsSilentAfter < now;
     if (std::pair(is_lost, record.node) < std::pair(is_first_lost, first) || first.empty()) {
       first = record.node;
@@ -237,11 +232,11 @@ Result<void> NodeReports::LookAtNodes(const std::string& job, JobWatch& watch, s
 }
 
 Result<void> NodeReports::TellStragglers(const std::string& job,
-                                         std::vector<StragglerChange> changes, store::Milliseconds now) {
+                                         std::vector<StragglerChange> changes,
+                                         store::Milliseconds now) {
   for (const StragglerChange& change : changes) {
     if (change.slowdown == 1) {
-      const auto deleted = store_.DeleteStraggler(job, change.pipeline, "detected", now);
-      if (!deleted) return Fail(deleted);
+      PERSEUS_RETURN_IF_ERROR(store_.DeleteStraggler(job, change.pipeline, "detected", now));
       continue;
     }
     auto put = store_.PutStraggler({.job = job,
@@ -262,12 +257,11 @@ Result<double> NodeReports::ExpectedTime(const store::JobRecord& job, JobWatch& 
                         step.version + kAssignmentLookedThrough > job.assignment_version;
   if (!is_known) return 0;
   if (!watch.Knows(step.version)) {
-    const auto assignment = store_.ListAssignments(job.id, kAssignmentLookedThrough);
-    if (!assignment) return Fail(assignment);
-    for (const store::AssignmentRecord& record : *assignment) {
-      auto parsed = ParsePlannedAssignment(record.body);
-      if (!parsed) return Fail(parsed);
-      watch.Learn(record.version, *parsed);
+    PERSEUS_ASSIGN_OR_RETURN(const auto assignment,
+                             store_.ListAssignments(job.id, kAssignmentLookedThrough));
+    for (const store::AssignmentRecord& record : assignment) {
+      PERSEUS_ASSIGN_OR_RETURN(auto parsed, ParsePlannedAssignment(record.body));
+      watch.Learn(record.version, parsed);
     }
     // Of a database that was lost.
     if (!watch.Knows(step.version)) watch.Learn(step.version, PlannedAssignment());

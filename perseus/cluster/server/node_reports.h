@@ -46,7 +46,8 @@ class NodeReports {
     store::Milliseconds told = 0;
   };
   // Whether the node is attached to the job.
-  Result<bool> TakeJob(const std::string& node, const NodeJobReport& report, store::Milliseconds now);
+  Result<bool> TakeJob(const std::string& node, const NodeJobReport& report,
+                       store::Milliseconds now);
   // Whether this replica judges the job; makes its watch ready if it just began to.
   Result<bool> Judges(const store::JobRecord& job, JobWatch& watch, store::Milliseconds now);
   Result<void> Judge(const std::string& node, const store::JobRecord& job, JobWatch& watch,
@@ -65,7 +66,8 @@ class NodeReports {
   Result<bool> WriteOnce();
   void NoteForReplicas(HeardOfJob heard);
   // 0 of a version that is not among the newest ones.
-  Result<double> ExpectedTime(const store::JobRecord& job, JobWatch& watch, const ReportedStep& step);
+  Result<double> ExpectedTime(const store::JobRecord& job, JobWatch& watch,
+                              const ReportedStep& step);
 
   static constexpr std::size_t kMostForReplicas = 10'000;
 
@@ -74,8 +76,8 @@ class NodeReports {
   const std::string replica_;  // Not its name, which two may share.
   Mutex mutex_;
   std::map<std::pair<std::string, std::string>, Known> known_ PERSEUS_GUARDED_BY(mutex_);
-  store::Milliseconds forgot_ PERSEUS_GUARDED_BY(mutex_) = 0;       // Nodes that are gone, when last.
-  std::vector<store::NodeRecord> seen_ PERSEUS_GUARDED_BY(mutex_);  // To be written.
+  store::Milliseconds forgot_ PERSEUS_GUARDED_BY(mutex_) = 0;  // Nodes that are gone, when last.
+  std::vector<store::NodeRecord> seen_ PERSEUS_GUARDED_BY(mutex_);    // To be written.
   std::vector<std::string> for_replicas_ PERSEUS_GUARDED_BY(mutex_);  // To be told.
   bool is_writing_ PERSEUS_GUARDED_BY(mutex_) = false;
 };

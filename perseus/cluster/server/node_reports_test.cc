@@ -49,8 +49,8 @@ class NodeReportsTest : public testing::Test {
     const std::string address = server_->MakeDatabase();
     one_ = std::make_unique<Replica>(address);
     other_ = std::make_unique<Replica>(address);
-    const auto created =
-        one_->store->CreateJob({.key = "run", .body = std::string(kNodeReportsJob), .target = ""}, now_);
+    const auto created = one_->store->CreateJob(
+        {.key = "run", .body = std::string(kNodeReportsJob), .target = ""}, now_);
     job_ = created->job.id;
     for (const char* node : {"a0", "b0", "a1", "b1"}) Attach(node);
   }
@@ -157,8 +157,7 @@ TEST_F(NodeReportsTest, AReplacedNodeKeepsNoStraggler) {
   Steps(*one_, *one_, 5, 1.3);
   ASSERT_THAT(Detected(), ElementsAre(1));
   ASSERT_TRUE(one_->store->AttachNode(
-      job_, "c1",
-      R"([{"pipeline":1,"rank":0,"tp_rank":0},{"pipeline":1,"rank":2,"tp_rank":0}])",
+      job_, "c1", R"([{"pipeline":1,"rank":0,"tp_rank":0},{"pipeline":1,"rank":2,"tp_rank":0}])",
       now_));
   ASSERT_TRUE(one_->reports.BeginAnew(job_));
   for (std::int64_t step = 0; step < 12; ++step) {

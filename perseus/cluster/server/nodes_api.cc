@@ -25,14 +25,14 @@ constexpr std::size_t kLargestAttachment = 1 << 20;  // As many ranks, with name
 // 256 steps of a job take 40 kB; so 100 jobs of a node may all have been kept waiting.
 constexpr std::size_t kLargestReport = 4 << 20;
 constexpr std::size_t kNodesApiLongestName = 253;  // Of a host.
-constexpr std::size_t kLongestGpu = 128;   // A UUID takes 40.
+constexpr std::size_t kLongestGpu = 128;           // A UUID takes 40.
 
 Answer<std::string> NodeName(const Context& context) {
   const std::string& name = context.Path("node");
-  const bool fits =
-      name.size() <= kNodesApiLongestName && name.find_first_not_of(
-                                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                         "0123456789._-") == std::string::npos;
+  const bool fits = name.size() <= kNodesApiLongestName &&
+                    name.find_first_not_of(
+                        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                        "0123456789._-") == std::string::npos;
   if (fits) return name;
   return Refuse(400, "The request is wrong", fmt::format("{} is not a node's name", Excerpt(name)),
                 "such as a host's: letters, digits, '.', '_' and '-'");
@@ -86,9 +86,8 @@ ordered_json ReadRank(const Node& rank, const JobSpec& spec) {
   return {
       {"pipeline", rank.Member("pipeline").Count(0, spec.planned.pipelines - 1, "a pipeline")},
       {"rank", rank.Member("rank").Count(0, last, "a rank along the pipeline")},
-      {"tp_rank", rank.Has("tp_rank")
-                          ? rank.Member("tp_rank").Count(0, last_tp_rank, "a tensor rank")
-                          : 0}};
+      {"tp_rank",
+       rank.Has("tp_rank") ? rank.Member("tp_rank").Count(0, last_tp_rank, "a tensor rank") : 0}};
 }
 
 std::string ReadGpu(const Node& gpu) {
@@ -142,7 +141,8 @@ Answer<http::Response> Attach(const Context& context) {
   }
   if (attachment->counts_anew) {
     // Assignment must not wait for a step of the run before.
-    const auto told = store.Heartbeat(job.id, store::Store::Steps::kAnew, -1, job.summary, context.now);
+    const auto told =
+        store.Heartbeat(job.id, store::Store::Steps::kAnew, -1, job.summary, context.now);
     if (!told) return Refuse(told);
     if (auto begun = context.services.reports.BeginAnew(job.id); !begun) return Refuse(begun);
   }

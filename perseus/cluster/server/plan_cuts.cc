@@ -44,12 +44,10 @@ Result<std::shared_ptr<const std::string>> PlanCuts::Get(const std::string& plan
                                                          const std::set<int>& ranks) {
   Key key{plan, ranks};
   if (auto text = Find(key)) return text;
-  auto record = store_.FindPlanById(plan);
-  if (!record) return Fail(record);
-  if (!*record) return std::shared_ptr<const std::string>();
-  auto cut = CutPlan((*record)->body, ranks);
-  if (!cut) return Fail(cut);
-  auto text = std::make_shared<const std::string>(*std::move(cut));
+  PERSEUS_ASSIGN_OR_RETURN(auto record, store_.FindPlanById(plan));
+  if (!record) return std::shared_ptr<const std::string>();
+  PERSEUS_ASSIGN_OR_RETURN(auto cut, CutPlan(record->body, ranks));
+  auto text = std::make_shared<const std::string>(std::move(cut));
   Keep(std::move(key), text);
   return text;
 }

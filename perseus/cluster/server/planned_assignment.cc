@@ -31,7 +31,8 @@ std::string FormatPlannedAssignment(const PlannedAssignment& assignment) {
       {"upcoming", assignment.upcoming},
       {"time_s", assignment.time_s},
       {"tail_s", assignment.tail_s},
-      {"baseline", {{"time_s", assignment.baseline_time_s}, {"energy_j", assignment.baseline_energy_j}}},
+      {"baseline",
+       {{"time_s", assignment.baseline_time_s}, {"energy_j", assignment.baseline_energy_j}}},
       {"refined", assignment.is_refined}};
   return json.dump();
 }
@@ -54,15 +55,18 @@ Result<PlannedAssignment> ParsePlannedAssignment(std::string_view text) {
     assignment.is_refined = json.at("refined");
     return assignment;
   } catch (const nlohmann::json::exception& error) {
-    return FailAs(ErrorKind::kSystem, "assignment in the database cannot be read: {}", error.what());
+    return FailAs(ErrorKind::kSystem, "assignment in the database cannot be read: {}",
+                  error.what());
   }
 }
 
-std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, store::Milliseconds now, double lead_s) {
+std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, store::Milliseconds now,
+                       double lead_s) {
   if (job.last_step < 0) return 0;
   iteration_s = std::max(iteration_s, kLeastIterationSeconds);
-  const double since_s = static_cast<double>(std::max<store::Milliseconds>(0, now - job.last_step_at)) /
-                         kMillisecondsPerSecond;
+  const double since_s =
+      static_cast<double>(std::max<store::Milliseconds>(0, now - job.last_step_at)) /
+      kMillisecondsPerSecond;
   // A job that stands still, or is gone, has not gone on by itself for long.
   const double ahead = std::ceil((std::min(since_s, 10 * iteration_s) + lead_s) / iteration_s);
   return job.last_step + static_cast<std::int64_t>(ahead) + 1;

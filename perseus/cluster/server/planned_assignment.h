@@ -1,4 +1,5 @@
-// What planning assignment of a job's ranks, as the store keeps it: a version of the job's assignment.
+// What planning assignment of a job's ranks, as the store keeps it: a version of the job's
+// assignment.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,8 @@ Result<PlannedAssignment> ParsePlannedAssignment(std::string_view text);
 
 // The step from which all ranks can follow what is ordered at `now`: news takes `lead_s` to be
 // there, and steps pass meanwhile. 0 where no step was ever reported.
-std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, store::Milliseconds now, double lead_s);
+std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, store::Milliseconds now,
+                       double lead_s);
 
 // The assignment, in force from where `job` is now: planning took its time. Steps take the least of
 // what they were measured to take and what these assignment and those in force say.

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/cluster/server/straggler_times.h"
 #include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan_file/plan_file.h"
-#include "perseus/cluster/server/straggler_times.h"
 
 namespace perseus::server {
 namespace {
@@ -40,13 +40,12 @@ struct Known {
 };
 
 Result<Known> Read(store::PlanRecord record) {
-  auto file = plan_file::ParsePlan(record.body, record.id);
-  if (!file) return Fail(file);
+  PERSEUS_ASSIGN_OR_RETURN(auto file, plan_file::ParsePlan(record.body, record.id));
   return Known{.record = std::move(record),
-               .time = file->time,
-               .energy_j = file->energy_j,
-               .baseline_time = file->baseline_time,
-               .baseline_energy_j = file->baseline_energy_j};
+               .time = file.time,
+               .energy_j = file.energy_j,
+               .baseline_time = file.baseline_time,
+               .baseline_energy_j = file.baseline_energy_j};
 }
 
 // Plans of one planning: found in the store, or made, each once.
@@ -63,7 +62,8 @@ class Plans {
     if (!plan) return Fail(plan);
     if (!*plan) {
       auto made = Make(target, factor, slug);
-      if (made && limits_.effort == plan::SearchEffort::kFull) made = Settle(*std::move(made), slug);
+      if (made && limits_.effort == plan::SearchEffort::kFull)
+        made = Settle(*std::move(made), slug);
       if (!made) return Fail(made);
       *plan = *std::move(made);
     }
@@ -84,7 +84,8 @@ class Plans {
 
  private:
   static std::string SlugOf(const plan::Target& target, double factor) {
-    return factor == 1 ? plan::Slug(target) : fmt::format("{}+straggler-{:.4g}", plan::Slug(target), factor);
+    return factor == 1 ? plan::Slug(target)
+                       : fmt::format("{}+straggler-{:.4g}", plan::Slug(target), factor);
   }
 
   Result<std::optional<Known>> Find(const std::string& slug) const {
@@ -94,25 +95,21 @@ class Plans {
   }
 
   Result<std::optional<Known>> FindNamed(const std::string& name) const {
-    auto record = input_.find_plan(name);
-    if (!record) return Fail(record);
-    if (!*record) return std::optional<Known>();
-    auto known = Read(**std::move(record));
-    if (!known) return Fail(known);
-    return std::optional<Known>(*std::move(known));
+    PERSEUS_ASSIGN_OR_RETURN(auto record, input_.find_plan(name));
+    if (!record) return std::optional<Known>();
+    PERSEUS_ASSIGN_OR_RETURN(auto known, Read(*std::move(record)));
+    return std::optional<Known>(std::move(known));
   }
 
   // What a second look made; or what the first one did, where that is as good: then nodes have
   // nothing to change.
   Result<Known> Settle(Known made, const std::string& slug) const {
-    auto hasty = FindNamed(slug + std::string(kQuick));
-    if (!hasty) return Fail(hasty);
-    const bool is_better =
-        !*hasty || made.time != (*hasty)->time || made.energy_j < (*hasty)->energy_j;
+    PERSEUS_ASSIGN_OR_RETURN(auto hasty, FindNamed(slug + std::string(kQuick)));
+    const bool is_better = !hasty || made.time != hasty->time || made.energy_j < hasty->energy_j;
     if (is_better) return made;
-    (*hasty)->record.slug = slug;
-    (*hasty)->is_renamed = true;
-    return **std::move(hasty);
+    hasty->record.slug = slug;
+    hasty->is_renamed = true;
+    return *std::move(hasty);
   }
 
   Result<Known> Make(const plan::Target& target, double factor, const std::string& slug) {
@@ -122,8 +119,8 @@ class Plans {
     Known known{
         .record = {.id = input_.new_plan_id(),
                    .job = input_.job.id,
-                   .slug =
-                       limits_.effort == plan::SearchEffort::kFull ? slug : slug + std::string(kQuick),
+                   .slug = limits_.effort == plan::SearchEffort::kFull ? slug
+                                                                       : slug + std::string(kQuick),
                    .profile_version = input_.profile->version,
                    .body = plan_file::FormatPlan(file),
                    .created = input_.now},
@@ -143,17 +140,15 @@ class Plans {
                       "slowdown, a deadline or least energy, or use perseus plan)",
                       Describe(target));
       }
-      auto frontier = job_.planner.ComputeFrontier({}, limits_.stop);
-      if (!frontier) return Fail(frontier);
-      frontier_ = *std::move(frontier);
+      PERSEUS_ASSIGN_OR_RETURN(auto frontier, job_.planner.ComputeFrontier({}, limits_.stop));
+      frontier_ = std::move(frontier);
     }
     return plan::PlanForTarget(job_.planner, frontier_ ? &*frontier_ : nullptr, target, limits_);
   }
 
   Result<plan::Plan> ForStraggler(const plan::Target& target, double factor) {
-    auto base = Get(target, 1);
-    if (!base) return Fail(base);
-    const auto time = static_cast<Nanoseconds>(static_cast<double>((*base)->time) * factor);
+    PERSEUS_ASSIGN_OR_RETURN(auto base, Get(target, 1));
+    const auto time = static_cast<Nanoseconds>(static_cast<double>(base->time) * factor);
     auto plan = job_.planner.PlanForStraggler(time, limits_);
     if (plan) plan->target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
     return plan;
@@ -175,33 +170,30 @@ std::string Reason(const PlanningInput& input, const std::map<int, double>& slow
 }
 
 Result<PlannedAssignment> MakeAssignment(const PlanningInput& input, const PreparedJob& job,
-                                 const plan::Target& target, Plans& plans) {
+                                         const plan::Target& target, Plans& plans) {
   const int pipelines = job.spec.planned.pipelines;
   const std::map<int, double> slowdowns = SlowdownsAt(input.stragglers, pipelines, input.now);
-  auto base = plans.Get(target, 1);
-  if (!base) return Fail(base);
+  PERSEUS_ASSIGN_OR_RETURN(auto base, plans.Get(target, 1));
   PlannedAssignment assignment;
   assignment.target = Describe(target);
   const schedule::FixedInstructions& fixed = job.spec.planned.model.fixed;
   assignment.tail_s = ToSeconds(fixed.all_reduce.time + fixed.optimizer.time);
   assignment.reason = Reason(input, slowdowns);
-  assignment.baseline_time_s = ToSeconds((*base)->baseline_time);
-  assignment.baseline_energy_j = (*base)->baseline_energy_j;
+  assignment.baseline_time_s = ToSeconds(base->baseline_time);
+  assignment.baseline_energy_j = base->baseline_energy_j;
   double slowest = 1;
   for (const auto& [pipeline, slowdown] : slowdowns) slowest = std::max(slowest, slowdown);
-  assignment.time_s = ToSeconds((*base)->time) * slowest;
+  assignment.time_s = ToSeconds(base->time) * slowest;
   for (const double factor : FactorsOf(slowdowns, pipelines)) {
-    auto plan = plans.Get(target, factor);
-    if (!plan) return Fail(plan);
-    assignment.pipelines.push_back({(*plan)->record.id, ToSeconds((*plan)->time), (*plan)->energy_j});
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, plans.Get(target, factor));
+    assignment.pipelines.push_back({plan->record.id, ToSeconds(plan->time), plan->energy_j});
   }
   // What will hold when the next straggler begins, or the last one ends.
   if (const auto next = NextChange(input.stragglers, input.now)) {
     for (const double factor :
          FactorsOf(SlowdownsAt(input.stragglers, pipelines, *next), pipelines)) {
-      auto plan = plans.Get(target, factor);
-      if (!plan) return Fail(plan);
-      const std::string& id = (*plan)->record.id;
+      PERSEUS_ASSIGN_OR_RETURN(auto plan, plans.Get(target, factor));
+      const std::string& id = plan->record.id;
       const bool is_known =
           std::ranges::any_of(assignment.pipelines,
                               [&](const auto& share) { return share.plan == id; }) ||
@@ -220,22 +212,20 @@ struct Seen {
 Result<Seen> Look(const PlanningInput& input, const PreparedJob& job, const plan::Target& target,
                   plan::SearchEffort effort) {
   Plans plans(input, job, effort);
-  auto assignment = MakeAssignment(input, job, target, plans);
-  if (!assignment) return Fail(assignment);
+  PERSEUS_ASSIGN_OR_RETURN(auto assignment, MakeAssignment(input, job, target, plans));
   const bool is_large = job.planner.graph().instructions.size() > kMostRefinedInstructions;
-  assignment->is_refined = is_large || !plans.AreHasty();
-  Seen seen{.assignment = *std::move(assignment), .plans = {}};
+  assignment.is_refined = is_large || !plans.AreHasty();
+  Seen seen{.assignment = std::move(assignment), .plans = {}};
   plans.MoveTo(seen.plans);
   return seen;
 }
 
 Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const PreparedJob& job,
-                                     const plan::Target& target) {
+                                            const plan::Target& target) {
   std::optional<PlannedAssignment> last;
   if (input.assignment) {
-    auto parsed = ParsePlannedAssignment(input.assignment->body);
-    if (!parsed) return Fail(parsed);
-    last = *std::move(parsed);
+    PERSEUS_ASSIGN_OR_RETURN(auto parsed, ParsePlannedAssignment(input.assignment->body));
+    last = std::move(parsed);
   }
   auto seen = Look(input, job, target, plan::SearchEffort::kFirstLook);
   if (!seen) return Fail(seen);
@@ -252,9 +242,9 @@ Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const Pr
   // A large one takes longer than the plans, for which everybody waits.
   const std::size_t most = assignment.is_refined ? kMostFrontierInstructions : kMostFrontierAtOnce;
   if (!input.has_frontier && job.planner.graph().instructions.size() <= most) {
-    auto frontier = MakeFrontier(job.planner, input.profile->version, input.stop);
-    if (!frontier) return Fail(frontier);
-    outcome.frontier = *std::move(frontier);
+    PERSEUS_ASSIGN_OR_RETURN(auto frontier,
+                             MakeFrontier(job.planner, input.profile->version, input.stop));
+    outcome.frontier = std::move(frontier);
   }
   if (!last || !last->SameFor(assignment)) {
     outcome.assignment = FormatPlannedAssignment(assignment);
@@ -302,48 +292,45 @@ Result<store::PlanningOutcome> PlanJob(const PlanningInput& input) {
 }
 
 Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Store::Profile& profile) {
-  auto spec = StoredJobSpec(job.body);
-  if (!spec) return Fail(spec);
-  spec->planned.profile = fmt::format("profile {} of {}", profile.version, job.key);
-  const auto parsed = profile::ParseProfile(profile.csv, spec->planned.profile);
-  if (!parsed) return Fail(parsed);
-  const schedule::PipelineModel& pipeline = spec->planned.model;
-  auto graph = schedule::BuildInstructionGraph(spec->planned.schedule, *parsed, pipeline);
-  if (!graph) return Fail(graph);
+  PERSEUS_ASSIGN_OR_RETURN(auto spec, StoredJobSpec(job.body));
+  spec.planned.profile = fmt::format("profile {} of {}", profile.version, job.key);
+  PERSEUS_ASSIGN_OR_RETURN(const auto parsed,
+                           profile::ParseProfile(profile.csv, spec.planned.profile));
+  const schedule::PipelineModel& pipeline = spec.planned.model;
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto graph, schedule::BuildInstructionGraph(spec.planned.schedule, parsed, pipeline));
   plan::ExecutionModel model;
   model.blocking_power_w = pipeline.blocking_power_w * pipeline.gpus_per_stage;
-  model.switch_latency = spec->planned.switch_latency;
-  auto planner = plan::Planner::Create(*std::move(graph), model);
-  if (!planner) return Fail(planner);
-  return PreparedJob{*std::move(spec), *std::move(planner)};
+  model.switch_latency = spec.planned.switch_latency;
+  PERSEUS_ASSIGN_OR_RETURN(auto planner, plan::Planner::Create(std::move(graph), model));
+  return PreparedJob{std::move(spec), std::move(planner)};
 }
 
 Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
                           const plan::SearchLimits& limits) {
   std::optional<plan::Frontier> frontier;
   if (plan::NeedsFrontier(target.kind)) {
-    auto computed = job.planner.ComputeFrontier({}, limits.stop);
-    if (!computed) return Fail(computed);
-    frontier = *std::move(computed);
+    PERSEUS_ASSIGN_OR_RETURN(auto computed, job.planner.ComputeFrontier({}, limits.stop));
+    frontier = std::move(computed);
   }
   auto plan = plan::PlanForTarget(job.planner, frontier ? &*frontier : nullptr, target, limits);
   if (!plan) return Fail(plan);
   const plan_file::PlanFile file = plan::MakePlanFile(job.planner, *plan, job.spec.planned);
-  return MadePlan{plan::Slug(target), plan_file::FormatPlan(file), ToSeconds(file.time), file.energy_j};
+  return MadePlan{plan::Slug(target), plan_file::FormatPlan(file), ToSeconds(file.time),
+                  file.energy_j};
 }
 
 Result<std::string> MakeFrontier(const plan::Planner& planner, std::int64_t profile_version,
                                  const std::stop_token& stop) {
-  auto frontier = planner.ComputeFrontier({}, stop);
-  if (!frontier) return Fail(frontier);
-  const std::size_t all = frontier->points.size();
+  PERSEUS_ASSIGN_OR_RETURN(auto frontier, planner.ComputeFrontier({}, stop));
+  const std::size_t all = frontier.points.size();
   const std::size_t stride = 1 + (all - 1) / kMostPoints;
   auto points = ordered_json::array();
   std::size_t least_energy = 0;
   for (std::size_t i = 0; i < all; ++i) {
-    if (i % stride != 0 && i != all - 1 && i != frontier->least_energy) continue;
-    if (i == frontier->least_energy) least_energy = points.size();
-    const plan::FrontierPoint& point = frontier->points[i];
+    if (i % stride != 0 && i != all - 1 && i != frontier.least_energy) continue;
+    if (i == frontier.least_energy) least_energy = points.size();
+    const plan::FrontierPoint& point = frontier.points[i];
     points.push_back({{"time_s", ToSeconds(point.time)},
                       {"energy_j", point.bound_j},
                       {"price_w", point.price_w}});

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "perseus/simulation/synthetic/synthetic_profile.h"
 #include "perseus/cluster/server/planning_workers.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus::server {
 namespace {
@@ -51,8 +51,11 @@ class PlanningTest : public testing::Test {
     }
     return plannings;
   }
-  PlannedAssignment Assignment() { return *ParsePlannedAssignment((*store_->NewestAssignment(job_))->body); }
-  void Straggle(int pipeline, double slowdown, store::Milliseconds starts, store::Milliseconds expires) {
+  PlannedAssignment Assignment() {
+    return *ParsePlannedAssignment((*store_->NewestAssignment(job_))->body);
+  }
+  void Straggle(int pipeline, double slowdown, store::Milliseconds starts,
+                store::Milliseconds expires) {
     ASSERT_TRUE(store_->PutStraggler({.job = job_,
                                       .pipeline = pipeline,
                                       .source = "report",
@@ -279,14 +282,14 @@ TEST_F(PlanningTest, AStragglerEndsThoughATargetCannotBeMet) {
 
 TEST(PlannedAssignment, SurviveTheStore) {
   const PlannedAssignment assignment{.from_step = 7,
-                             .target = "no slowdown",
-                             .reason = "profile 1",
-                             .pipelines = {{"p-1", 2.5, 1000.25}, {"p-2", 3, 900}},
-                             .upcoming = {"p-3"},
-                             .time_s = 3,
-                             .baseline_time_s = 2.5,
-                             .baseline_energy_j = 1100,
-                             .is_refined = true};
+                                     .target = "no slowdown",
+                                     .reason = "profile 1",
+                                     .pipelines = {{"p-1", 2.5, 1000.25}, {"p-2", 3, 900}},
+                                     .upcoming = {"p-3"},
+                                     .time_s = 3,
+                                     .baseline_time_s = 2.5,
+                                     .baseline_energy_j = 1100,
+                                     .is_refined = true};
   const auto again = ParsePlannedAssignment(FormatPlannedAssignment(assignment));
   ASSERT_TRUE(again);
   EXPECT_TRUE(again->SameFor(assignment));

@@ -42,9 +42,8 @@ void PlanningWatch::SetRenewed(const store::PlanningTask& task, store::Milliseco
 Result<void> PlanningWatch::Renew(Running& running) {
   const store::Milliseconds now = now_();
   if (now - running.renewed < kRenewAfter) return {};
-  const auto is_held = store_.RenewPlanning(running.task, now, kClaim);
-  if (!is_held) return Fail(is_held);
-  if (!*is_held) running.stop.request_stop();
+  PERSEUS_ASSIGN_OR_RETURN(const auto is_held, store_.RenewPlanning(running.task, now, kClaim));
+  if (!is_held) running.stop.request_stop();
   SetRenewed(running.task, now);
   return {};
 }
@@ -53,17 +52,15 @@ Result<void> PlanningWatch::Look() {
   for (Running& running : Unstopped()) {
     if (auto renewed = Renew(running); !renewed) return renewed;
     if (running.task.is_awaited) continue;
-    const auto is_wanted = store_.IsWantedAgain(running.task, now_());
-    if (!is_wanted) return Fail(is_wanted);
-    if (*is_wanted) running.stop.request_stop();
+    PERSEUS_ASSIGN_OR_RETURN(const auto is_wanted, store_.IsWantedAgain(running.task, now_()));
+    if (is_wanted) running.stop.request_stop();
   }
   std::vector<Running> all = Unstopped();
   if (std::ssize(all) < workers_) return {};  // Somebody is free, or soon will be.
   std::erase_if(all, [](const Running& running) { return running.task.is_awaited; });
   if (all.empty()) return {};
-  const auto is_awaited = store_.IsPlanningAwaited(now_());
-  if (!is_awaited) return Fail(is_awaited);
-  if (*is_awaited) all.back().stop.request_stop();
+  PERSEUS_ASSIGN_OR_RETURN(const auto is_awaited, store_.IsPlanningAwaited(now_()));
+  if (is_awaited) all.back().stop.request_stop();
   return {};
 }
 

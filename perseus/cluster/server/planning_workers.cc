@@ -36,25 +36,21 @@ class Watched {
 
 }  // namespace
 
-Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store, const std::string& job,
+Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store,
+                                                         const std::string& job,
                                                          store::Milliseconds now) {
-  auto record = store.FindJob(job);
-  if (!record) return Fail(record);
-  if (!*record || (*record)->ended != 0) return std::optional<PlanningInput>();
-  auto profile = store.FindProfile(job);
-  if (!profile) return Fail(profile);
-  auto stragglers = store.Stragglers(job);
-  if (!stragglers) return Fail(stragglers);
-  auto assignment = store.NewestAssignment(job);
-  if (!assignment) return Fail(assignment);
-  auto frontier = store.FindFrontier(job);
-  if (!frontier) return Fail(frontier);
+  PERSEUS_ASSIGN_OR_RETURN(auto record, store.FindJob(job));
+  if (!record || record->ended != 0) return std::optional<PlanningInput>();
+  PERSEUS_ASSIGN_OR_RETURN(auto profile, store.FindProfile(job));
+  PERSEUS_ASSIGN_OR_RETURN(auto stragglers, store.Stragglers(job));
+  PERSEUS_ASSIGN_OR_RETURN(auto assignment, store.NewestAssignment(job));
+  PERSEUS_ASSIGN_OR_RETURN(auto frontier, store.FindFrontier(job));
   return std::optional(PlanningInput{
-      .job = **std::move(record),
-      .profile = *std::move(profile),
-      .stragglers = *std::move(stragglers),
-      .assignment = *std::move(assignment),
-      .has_frontier = frontier->has_value(),
+      .job = *std::move(record),
+      .profile = std::move(profile),
+      .stragglers = std::move(stragglers),
+      .assignment = std::move(assignment),
+      .has_frontier = frontier.has_value(),
       .now = now,
       .find_plan = [&store, job](std::string_view slug) { return store.FindPlan(job, slug); },
       .new_plan_id = [] { return "p-" + RandomHex(8); }});
@@ -140,57 +136,53 @@ void PlanningWorkers::Wait(std::uint64_t seen) {
   woken_.wait_for(lock, std::chrono::milliseconds(wait), [&] { return ends_ || wakes_ != seen; });
 }
 
-Result<void> PlanningWorkers::DateAssignment(const PlanningInput& input, store::PlanningOutcome& outcome) {
+Result<void> PlanningWorkers::DateAssignment(const PlanningInput& input,
+                                             store::PlanningOutcome& outcome) {
   if (!outcome.assignment) return {};
-  const auto assignment = ParsePlannedAssignment(*outcome.assignment);
-  if (!assignment) return Fail(assignment);
+  PERSEUS_ASSIGN_OR_RETURN(const auto assignment, ParsePlannedAssignment(*outcome.assignment));
   std::optional<PlannedAssignment> in_force;
   if (input.assignment) {
-    auto parsed = ParsePlannedAssignment(input.assignment->body);
-    if (!parsed) return Fail(parsed);
-    in_force = *std::move(parsed);
+    PERSEUS_ASSIGN_OR_RETURN(auto parsed, ParsePlannedAssignment(input.assignment->body));
+    in_force = std::move(parsed);
   }
-  const auto job = store_.FindJob(input.job.id);
-  if (!job) return Fail(job);
-  if (*job) {
-    outcome.assignment = WithFirstStep(*assignment, **job, in_force, options_.now(), options_.lead_s);
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(input.job.id));
+  if (job) {
+    outcome.assignment = WithFirstStep(assignment, *job, in_force, options_.now(), options_.lead_s);
   }
   return {};
 }
 
 Result<bool> PlanningWorkers::RunOne(const std::string& worker) {
-  const auto task = store_.ClaimPlanning(worker, options_.now(), PlanningWatch::kClaim);
-  if (!task) return Fail(task);
-  if (!*task) return false;
-  const Watched watched(watch_, **task);
+  PERSEUS_ASSIGN_OR_RETURN(const auto task,
+                           store_.ClaimPlanning(worker, options_.now(), PlanningWatch::kClaim));
+  if (!task) return false;
+  const Watched watched(watch_, *task);
   // What is awaited may have come while he took on something that is not.
-  if (!(*task)->is_awaited) Wake();
-  auto planned = Plan(**task, watched.stop());
-  if (!planned) return Fail(planned);
+  if (!task->is_awaited) Wake();
+  PERSEUS_RETURN_IF_ERROR(Plan(*task, watched.stop()));
   return true;
 }
 
 Result<void> PlanningWorkers::Plan(const store::PlanningTask& task, const std::stop_token& stop) {
   const auto begin = std::chrono::steady_clock::now();
-  auto input = GatherPlanningInput(store_, task.job, options_.now());
-  if (!input) return Fail(input);
-  if (!*input) return {};  // It has ended, and its planning with it.
-  (*input)->stop = stop;
-  if (const auto next = NextChange((*input)->stragglers, (*input)->now); next && !task.is_awaited) {
+  PERSEUS_ASSIGN_OR_RETURN(auto input, GatherPlanningInput(store_, task.job, options_.now()));
+  if (!input) return {};  // It has ended, and its planning with it.
+  input->stop = stop;
+  if (const auto next = NextChange(input->stragglers, input->now); next && !task.is_awaited) {
     if (auto wanted = store_.WantPlanning(task.job, *next); !wanted) return wanted;
   }
-  auto outcome = options_.plan(**input);
+  auto outcome = options_.plan(*input);
   if (!outcome && stop.stop_requested()) return GiveBack(task);
   if (!outcome) return Fail(outcome);
-  if (auto dated = DateAssignment(**input, *outcome); !dated) return dated;
-  const auto kept = store_.CompletePlanning(task, *outcome, options_.now());
-  if (!kept) return Fail(kept);
+  if (auto dated = DateAssignment(*input, *outcome); !dated) return dated;
+  PERSEUS_ASSIGN_OR_RETURN(const auto kept,
+                           store_.CompletePlanning(task, *outcome, options_.now()));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   options_.planned({.job = task.job,
                     .status = outcome->status,
                     .problem = outcome->problem,
                     .seconds = took.count(),
-                    .is_kept = *kept});
+                    .is_kept = kept});
   return {};
 }
 

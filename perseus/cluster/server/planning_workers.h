@@ -72,7 +72,8 @@ class PlanningWorkers {
 };
 
 // What PlanJob wants to know of that job; nothing if there is none.
-Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store, const std::string& job,
+Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store,
+                                                         const std::string& job,
                                                          store::Milliseconds now);
 
 }  // namespace perseus::server

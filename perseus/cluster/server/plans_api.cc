@@ -119,14 +119,16 @@ Answer<store::PlanRecord> MakeAndKeep(const Context& context, const plan::Target
   if (!*profile) return tl::unexpected(NoProfile().error());
   const auto job = PrepareJob(*context.job, **profile);
   if (!job) return Refuse(job);
-  if (plan::NeedsFrontier(target.kind) && job->planner.graph().instructions.size() > kMostInstructions) {
+  if (plan::NeedsFrontier(target.kind) &&
+      job->planner.graph().instructions.size() > kMostInstructions) {
     return Refuse(422, "Nothing can meet this", "the job has too many instructions for this target",
                   "use perseus plan, or a slowdown or deadline");
   }
   const bool is_large = job->planner.graph().instructions.size() > kMostAtLeisure;
-  auto made = MakePlan(*job, target,
-                       {.effort = is_large ? plan::SearchEffort::kFirstLook : plan::SearchEffort::kFull,
-                        .stop = context.services.ends});
+  auto made =
+      MakePlan(*job, target,
+               {.effort = is_large ? plan::SearchEffort::kFirstLook : plan::SearchEffort::kFull,
+                .stop = context.services.ends});
   if (!made) return Refuse(made);
   auto kept = store.AddPlan({.id = "",
                              .job = context.job->id,
@@ -235,7 +237,8 @@ void AddPlanEndpoints(Endpoints& endpoints) {
   endpoints.Add("GET", "/v1/jobs/{job}/frontier", Access::kRead, GetFrontier);
   endpoints.Add("GET", "/v1/jobs/{job}/plans", Access::kRead, ListPlans, {.query = {"limit"}});
   endpoints.Add("GET", "/v1/jobs/{job}/plans/{target}", Access::kRead, GetPlan);
-  endpoints.Add("GET", "/v1/jobs/{job}/assignments", Access::kRead, ListAssignments, {.query = {"limit"}});
+  endpoints.Add("GET", "/v1/jobs/{job}/assignments", Access::kRead, ListAssignments,
+                {.query = {"limit"}});
   endpoints.Add("GET", "/v1/plans/{plan}", Access::kRead, GetPlanById, {.query = {"ranks"}});
 }
 

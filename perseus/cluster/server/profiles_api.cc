@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
-#include "perseus/runtime/profiler/sweep.h"
 #include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/server/job_spec.h"
 #include "perseus/cluster/server/job_view.h"
 #include "perseus/cluster/server/planning.h"
+#include "perseus/runtime/profiler/sweep.h"
 
 namespace perseus::server {
 namespace {
@@ -50,9 +50,8 @@ struct Shape {
 };
 
 Result<Shape> ShapeOf(const store::JobRecord& job) {
-  const auto spec = StoredJobSpec(job.body);
-  if (!spec) return Fail(spec);
-  const schedule::Schedule& schedule = spec->planned.schedule;
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, StoredJobSpec(job.body));
+  const schedule::Schedule& schedule = spec.planned.schedule;
   return Shape{.stages = static_cast<int>(schedule.ranks.size()),
                .chunks = 1 + std::ranges::max(schedule.chunk_of_stage)};
 }
@@ -132,7 +131,7 @@ std::string Csv(const std::vector<Row>& rows) {
 
 // Only what can be planned with is kept. The store's measurements up to that number are in it.
 Answer<http::Response> StoreProfile(const Context& context, const std::string& csv,
-                           std::int64_t measured_to) {
+                                    std::int64_t measured_to) {
   const store::JobRecord& job = *context.job;
   if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
   const auto prepared = PrepareJob(job, {.version = job.profile_version + 1, .csv = csv});
@@ -264,17 +263,17 @@ NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
 Answer<http::Response> NextClocks(const Context& context) {
   const auto spec = StoredJobSpec(context.job->body);
   if (!spec) return Refuse(spec);
-  const auto question = ReadBody(context.request.body, kProfilesApiJsonDepth, [&](const Node& node) {
-    return ReadQuestion(node, spec->planned.schedule.ranks.size());
-  });
+  const auto question = ReadBody(
+      context.request.body, kProfilesApiJsonDepth,
+      [&](const Node& node) { return ReadQuestion(node, spec->planned.schedule.ranks.size()); });
   if (!question) return tl::unexpected(question.error());
   const auto all = AllRows(context);
   if (!all) return tl::unexpected(all.error());
   std::vector<profiler::MeasuredOption> measured;
   for (const Row& row : all->rows) measured.push_back(Measured(row));
   const profiler::SweepJob job{.schedule = spec->planned.schedule,
-                     .model = spec->planned.model,
-                     .clocks_mhz = question->clocks_mhz};
+                               .model = spec->planned.model,
+                               .clocks_mhz = question->clocks_mhz};
   const auto round = profiler::ChooseRound(job, question->budget, measured, question->spent);
   if (!round) return Refuse(round);
   auto clocks = ordered_json::array();

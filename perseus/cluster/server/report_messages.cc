@@ -27,12 +27,14 @@ ReportedStep ReadStep(const Node& node) {
   step.step = node.Member("step").Whole(0, kReportMessagesMostSteps, "a step's number");
   step.pipeline = node.Member("pipeline").Count(0, 999'999, "a pipeline, from 0");
   step.busy_s = node.Member("busy_s").Number(0, kReportMessagesMostSeconds, "seconds");
-  if (node.Has("time_s")) step.time_s = node.Member("time_s").Number(0, kReportMessagesMostSeconds, "seconds");
+  if (node.Has("time_s"))
+    step.time_s = node.Member("time_s").Number(0, kReportMessagesMostSeconds, "seconds");
   if (step.time_s < kLeastSeconds) step.time_s = 0;
   if (node.Has("energy_j")) {
     step.energy_j = node.Member("energy_j").Number(0, kReportMessagesMostJoules, "joules");
   }
-  if (node.Has("version")) step.version = node.Member("version").Whole(0, kReportMessagesMostSteps, "a version");
+  if (node.Has("version"))
+    step.version = node.Member("version").Whole(0, kReportMessagesMostSteps, "a version");
   step.ranks = node.Member("ranks").Count(1, 999'999, "how many ranks it is of");
   return step;
 }
@@ -44,7 +46,8 @@ NodeJobReport ReadReport(const Node& node) {
   NodeJobReport report;
   report.job = node.Member("job").Text();
   const auto whole = [&](std::string_view key, std::int64_t least, std::int64_t& value) {
-    if (node.Has(key)) value = node.Member(key).Whole(least, kReportMessagesMostSteps, "a whole number");
+    if (node.Has(key))
+      value = node.Member(key).Whole(least, kReportMessagesMostSteps, "a whole number");
   };
   whole("acknowledged", 0, report.acknowledged);
   whole("following", 0, report.following);
@@ -96,20 +99,22 @@ std::vector<std::string> FormatHeard(const HeardOfJob& heard) {
 }
 
 Result<HeardOfJob> ParseHeard(std::string_view text) {
-  return json_file::Read(text, "another replica's message", kReportMessagesJsonDepth, [](const Node& node) {
-    HeardOfJob heard;
-    heard.replica = node.Member("replica").Text();
-    heard.job = node.Member("job").Text();
-    heard.node = node.Member("node").Text();
-    heard.begins_anew = node.Has("begins_anew") && node.Member("begins_anew").Flag();
-    if (node.Has("forgotten")) {
-      heard.forgotten = node.Member("forgotten").Count(0, 999'999, "a pipeline, from 0");
-    }
-    if (!node.Has("steps")) return heard;
-    const Node steps = node.Member("steps");
-    for (std::size_t i = 0; i < steps.ListSize(); ++i) heard.steps.push_back(ReadStep(steps[i]));
-    return heard;
-  });
+  return json_file::Read(
+      text, "another replica's message", kReportMessagesJsonDepth, [](const Node& node) {
+        HeardOfJob heard;
+        heard.replica = node.Member("replica").Text();
+        heard.job = node.Member("job").Text();
+        heard.node = node.Member("node").Text();
+        heard.begins_anew = node.Has("begins_anew") && node.Member("begins_anew").Flag();
+        if (node.Has("forgotten")) {
+          heard.forgotten = node.Member("forgotten").Count(0, 999'999, "a pipeline, from 0");
+        }
+        if (!node.Has("steps")) return heard;
+        const Node steps = node.Member("steps");
+        for (std::size_t i = 0; i < steps.ListSize(); ++i)
+          heard.steps.push_back(ReadStep(steps[i]));
+        return heard;
+      });
 }
 
 }  // namespace perseus::server

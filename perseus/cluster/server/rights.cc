@@ -62,9 +62,8 @@ std::string HashOfSecret(std::string_view secret) {
 std::string NewSecret() { return "perseus_" + RandomHex(kSecretBytes); }
 
 Result<void> Rights::Load(store::Store& store) {
-  auto tokens = store.Tokens();
-  if (!tokens) return Fail(tokens);
-  auto loaded = std::make_shared<const std::vector<store::TokenRecord>>(*std::move(tokens));
+  PERSEUS_ASSIGN_OR_RETURN(auto tokens, store.Tokens());
+  auto loaded = std::make_shared<const std::vector<store::TokenRecord>>(std::move(tokens));
   const MutexLock lock(mutex_);
   tokens_ = std::move(loaded);
   return {};

@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "perseus/cluster/http/client.h"
-#include "perseus/simulation/synthetic/synthetic_profile.h"
 #include "perseus/cluster/server/control_plane.h"
 #include "perseus/cluster/server/openapi.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus::server {
 namespace {
@@ -213,7 +213,8 @@ class RightsOverSockets : public testing::Test {
     Sent(open, "POST", "/v1/jobs", kRightsTableJob);
     synthetic::SyntheticProfileSpec spec;
     spec.stages = 2;
-    Sent(open, "PUT", "/v1/jobs/mine/profile", profile::FormatProfile(*synthetic::SynthesizeProfile(spec)));
+    Sent(open, "PUT", "/v1/jobs/mine/profile",
+         profile::FormatProfile(*synthetic::SynthesizeProfile(spec)));
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     json job;
     do {

@@ -9,8 +9,8 @@
 // The median takes out what all share: a plan that promises a little too much, slow storage. (Of
 // two pipelines the lower one is taken: if both are slow, nobody waits.) So a pipeline is judged
 // beside others or not at all: alone, it could not be told from what all share. Steps that others
-// did not report in time, as after an outage, are left out, and so are pipelines that follow assignment
-// nobody knows, where others follow known ones.
+// did not report in time, as after an outage, are left out, and so are pipelines that follow
+// assignment nobody knows, where others follow known ones.
 //
 // Noise. A quiet step is one of a pipeline that is no straggler and whose x is below the threshold.
 // s: what nine of ten of the last kPast quiet steps are off by at most, over 1.645, as of a normal

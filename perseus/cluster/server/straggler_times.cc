@@ -38,7 +38,7 @@ std::vector<double> FactorsOf(const std::map<int, double>& slowdowns, int pipeli
 }
 
 std::optional<store::Milliseconds> NextChange(std::span<const store::StragglerRecord> stragglers,
-                                       store::Milliseconds now) {
+                                              store::Milliseconds now) {
   std::optional<store::Milliseconds> next;
   for (const store::StragglerRecord& straggler : stragglers) {
     for (const store::Milliseconds time : {straggler.starts, straggler.expires}) {

@@ -21,6 +21,6 @@ std::vector<double> FactorsOf(const std::map<int, double>& slowdowns, int pipeli
 
 // When the next of them begins or ends after `now`; nothing if none does.
 std::optional<store::Milliseconds> NextChange(std::span<const store::StragglerRecord> stragglers,
-                                       store::Milliseconds now);
+                                              store::Milliseconds now);
 
 }  // namespace perseus::server

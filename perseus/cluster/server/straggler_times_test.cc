@@ -11,8 +11,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-store::StragglerRecord Said(int pipeline, double slowdown, store::Milliseconds starts, store::Milliseconds expires,
-                     std::string source = "report") {
+store::StragglerRecord Said(int pipeline, double slowdown, store::Milliseconds starts,
+                            store::Milliseconds expires, std::string source = "report") {
   return {.job = "j",
           .pipeline = pipeline,
           .source = std::move(source),
@@ -36,7 +36,7 @@ TEST(SlowdownsAt, OneThatNeverExpiresHolds) {
 
 TEST(SlowdownsAt, OfSeveralSourcesTheLargestCounts) {
   const std::vector<store::StragglerRecord> said{Said(0, 1.1, 0, 0), Said(0, 1.3, 0, 0, "detected"),
-                                          Said(0, 1.2, 0, 0, "forecast")};
+                                                 Said(0, 1.2, 0, 0, "forecast")};
   EXPECT_THAT(SlowdownsAt(said, 2, 5), ElementsAre(Pair(0, 1.3)));
 }
 

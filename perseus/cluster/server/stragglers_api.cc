@@ -5,8 +5,8 @@
 #include <charconv>
 #include <utility>
 
-#include "perseus/base/units.h"
 #include "perseus/base/excerpt.h"
+#include "perseus/base/units.h"
 #include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/server/job_spec.h"
 #include "perseus/cluster/server/job_view.h"
@@ -19,11 +19,11 @@ using json_file::Node;
 constexpr int kStragglersApiJsonDepth = 2;
 constexpr double kMostSlowdown = 100;
 constexpr double kLongestSeconds = 1e8;  // Three years.
-constexpr double kForecastLasts = 60;  // Unless it says otherwise.
+constexpr double kForecastLasts = 60;    // Unless it says otherwise.
 
 store::Milliseconds ReadSeconds(const Node& node) {
   return static_cast<store::Milliseconds>(node.Number(0, kLongestSeconds, "seconds") *
-                                   kMillisecondsPerSecond);
+                                          kMillisecondsPerSecond);
 }
 
 store::StragglerRecord ReadSaid(const Node& node, const Context& context, std::string_view source) {
@@ -42,8 +42,8 @@ store::StragglerRecord ReadSaid(const Node& node, const Context& context, std::s
   if (node.Has("expires_in")) {
     straggler.expires = context.now + ReadSeconds(node.Member("expires_in"));
   } else if (is_forecast) {
-    straggler.expires =
-        straggler.starts + static_cast<store::Milliseconds>(kForecastLasts * kMillisecondsPerSecond);
+    straggler.expires = straggler.starts +
+                        static_cast<store::Milliseconds>(kForecastLasts * kMillisecondsPerSecond);
   }
   if (straggler.expires != 0 && straggler.expires <= straggler.starts) {
     json_file::ThrowAt(node.Has("expires_in") ? "expires_in" : "starts_in",
@@ -98,9 +98,9 @@ Answer<http::Response> PutStraggler(const Context& context) {
 }
 
 Answer<http::Response> Forecast(const Context& context) {
-  const auto straggler = ReadBody(context.request.body, kStragglersApiJsonDepth, [&](const Node& node) {
-    return ReadSaid(node, context, "forecast");
-  });
+  const auto straggler =
+      ReadBody(context.request.body, kStragglersApiJsonDepth,
+               [&](const Node& node) { return ReadSaid(node, context, "forecast"); });
   if (!straggler) return tl::unexpected(straggler.error());
   if (auto there = CheckPipeline(context, straggler->pipeline, "/pipeline"); !there) {
     return tl::unexpected(there.error());

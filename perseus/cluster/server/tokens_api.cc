@@ -50,7 +50,9 @@ store::TokenRecord ReadToken(const Node& node, store::Milliseconds now) {
 }
 
 // Once there are tokens, only an operator's makes others.
-bool IsLasting(const store::TokenRecord& token) { return token.scope == "operator" && token.expires == 0; }
+bool IsLasting(const store::TokenRecord& token) {
+  return token.scope == "operator" && token.expires == 0;
+}
 
 Answer<http::Response> Create(const Context& context) {
   auto token = ReadBody(context.request.body, kTokensApiJsonDepth,

@@ -205,9 +205,9 @@ Answer<http::Response> RegisterRank(ZeusJobs& jobs, const Context& context) {
   if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
   const auto degrees = jobs.Degrees(*context.job);
   if (!degrees) return Refuse(degrees);
-  const auto info = Unprocessable(ReadBody(context.request.body, kZeusApiJsonDepth, [&](const Node& node) {
-    return ReadRankOf(node, *degrees);
-  }));
+  const auto info =
+      Unprocessable(ReadBody(context.request.body, kZeusApiJsonDepth,
+                             [&](const Node& node) { return ReadRankOf(node, *degrees); }));
   if (!info) return tl::unexpected(info.error());
   const int place = (info->dp_rank * degrees->pp + info->pp_rank) * degrees->tp + info->tp_rank;
   const auto put =

@@ -18,11 +18,10 @@ void Keep(std::map<std::string, Value>& kept, const std::string& id, const Value
 }  // namespace
 
 Result<ZeusDegrees> DegreesOf(const store::JobRecord& job) {
-  const auto spec = StoredJobSpec(job.body);
-  if (!spec) return Fail(spec);
-  return ZeusDegrees{.pp = static_cast<int>(spec->planned.schedule.ranks.size()),
-                     .dp = spec->planned.pipelines,
-                     .tp = spec->planned.model.gpus_per_stage};
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, StoredJobSpec(job.body));
+  return ZeusDegrees{.pp = static_cast<int>(spec.planned.schedule.ranks.size()),
+                     .dp = spec.planned.pipelines,
+                     .tp = spec.planned.model.gpus_per_stage};
 }
 
 Result<ZeusDegrees> ZeusJobs::Degrees(const store::JobRecord& job) {
@@ -37,17 +36,16 @@ Result<ZeusDegrees> ZeusJobs::Degrees(const store::JobRecord& job) {
   return degrees;
 }
 
-Result<std::shared_ptr<const plan_file::PlanFile>> ZeusJobs::Plan(store::Store& store, const std::string& id) {
+Result<std::shared_ptr<const plan_file::PlanFile>> ZeusJobs::Plan(store::Store& store,
+                                                                  const std::string& id) {
   {
     const MutexLock lock(mutex_);
     if (const auto known = plans_.find(id); known != plans_.end()) return known->second;
   }
-  const auto record = store.FindPlanById(id);
-  if (!record) return Fail(record);
-  if (!*record) return std::shared_ptr<const plan_file::PlanFile>();
-  auto parsed = plan_file::ParsePlan((*record)->body, id);
-  if (!parsed) return Fail(parsed);
-  const auto plan = std::make_shared<const plan_file::PlanFile>(*std::move(parsed));
+  PERSEUS_ASSIGN_OR_RETURN(const auto record, store.FindPlanById(id));
+  if (!record) return std::shared_ptr<const plan_file::PlanFile>();
+  PERSEUS_ASSIGN_OR_RETURN(auto parsed, plan_file::ParsePlan(record->body, id));
+  const auto plan = std::make_shared<const plan_file::PlanFile>(std::move(parsed));
   const MutexLock lock(mutex_);
   Keep(plans_, id, plan);
   return plan;

@@ -11,8 +11,8 @@
 
 #include "perseus/base/mutex.h"
 #include "perseus/base/result.h"
-#include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/cluster/store/store.h"
+#include "perseus/planning/plan_file/plan_file.h"
 
 namespace perseus::server {
 
@@ -31,7 +31,8 @@ class ZeusJobs {
  public:
   Result<ZeusDegrees> Degrees(const store::JobRecord& job);
   // Null if there is no plan of that id.
-  Result<std::shared_ptr<const plan_file::PlanFile>> Plan(store::Store& store, const std::string& id);
+  Result<std::shared_ptr<const plan_file::PlanFile>> Plan(store::Store& store,
+                                                          const std::string& id);
 
   // Whether the job was just seen to lack a rank or a plan: one look at it is enough for all that
   // wait.
@@ -42,7 +43,8 @@ class ZeusJobs {
   mutable Mutex mutex_;
   // Neither ever changes of one id. A few of them; they are read again if they are needed again.
   std::map<std::string, ZeusDegrees> degrees_ PERSEUS_GUARDED_BY(mutex_);
-  std::map<std::string, std::shared_ptr<const plan_file::PlanFile>> plans_ PERSEUS_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<const plan_file::PlanFile>> plans_
+      PERSEUS_GUARDED_BY(mutex_);
   std::map<std::string, std::chrono::steady_clock::time_point> waiting_ PERSEUS_GUARDED_BY(mutex_);
 };
 

@@ -37,18 +37,21 @@ constexpr Milliseconds kRestarted = 60'000;
 // Nothing if there is a job of that key, or if it ended just now.
 Result<std::optional<Store::Created>> TryCreate(Transaction& transaction, const NewJob& job,
                                                 Milliseconds now) {
-  Result<Rows> made = transaction.Run(
-      fmt::format("INSERT INTO jobs (id, key, body, target, created) VALUES ($1, $2, $3, $4, $5) "
-                  "ON CONFLICT (key) WHERE ended = 0 DO NOTHING RETURNING {}",
-                  kJobColumns),
-      {MakeId("j-"), job.key, job.body, job.target, now});
-  if (!made) return Fail(made);
-  if (!made->empty()) return Store::Created{.job = JobOf(made->front()), .is_new = true};
-  Result<Rows> there = transaction.Run(
-      fmt::format("SELECT {} FROM jobs WHERE key = $1 AND ended = 0", kJobColumns), {job.key});
-  if (!there) return Fail(there);
-  if (there->empty()) return std::nullopt;
-  return Store::Created{.job = JobOf(there->front()), .is_new = false};
+  PERSEUS_ASSIGN_OR_RETURN(
+      Rows made,
+      transaction.Run(
+          fmt::format(
+              "INSERT INTO jobs (id, key, body, target, created) VALUES ($1, $2, $3, $4, $5) "
+              "ON CONFLICT (key) WHERE ended = 0 DO NOTHING RETURNING {}",
+              kJobColumns),
+          {MakeId("j-"), job.key, job.body, job.target, now}));
+  if (!made.empty()) return Store::Created{.job = JobOf(made.front()), .is_new = true};
+  PERSEUS_ASSIGN_OR_RETURN(
+      Rows there,
+      transaction.Run(fmt::format("SELECT {} FROM jobs WHERE key = $1 AND ended = 0", kJobColumns),
+                      {job.key}));
+  if (there.empty()) return std::nullopt;
+  return Store::Created{.job = JobOf(there.front()), .is_new = false};
 }
 
 }  // namespace
@@ -57,9 +60,8 @@ Result<Store::Created> SqlStore::CreateJob(const NewJob& job, Milliseconds now) 
   return Write<Created>([&](Transaction& transaction) -> Result<Created> {
     constexpr int kTries = 3;  // It would have to end between two statements, each time.
     for (int i = 0; i < kTries; ++i) {
-      Result<std::optional<Created>> created = TryCreate(transaction, job, now);
-      if (!created) return Fail(created);
-      if (*created) return std::move(**created);
+      PERSEUS_ASSIGN_OR_RETURN(std::optional<Created> created, TryCreate(transaction, job, now));
+      if (created) return std::move(*created);
     }
     return FailAs(ErrorKind::kSystem, "job {} begins and ends all the time (try again)",
                   Excerpt(job.key));
@@ -93,10 +95,9 @@ Result<std::vector<JobRecord>> SqlStore::ListJobs(Which which, std::string_view 
 
 Result<void> SqlStore::EndJob(std::string_view job, Milliseconds now) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    const Result<std::optional<LockedJob>> locked = LockJob(transaction, job);
-    if (!locked) return Fail(locked);
-    if (!*locked) return Fail("there is no job {} (list those that are there)", Excerpt(job));
-    if ((*locked)->has_ended) return {};
+    PERSEUS_ASSIGN_OR_RETURN(const std::optional<LockedJob> locked, LockJob(transaction, job));
+    if (!locked) return Fail("there is no job {} (list those that are there)", Excerpt(job));
+    if (locked->has_ended) return {};
     if (auto ended =
             RunSteps(transaction, {{"UPDATE jobs SET ended = $2 WHERE id = $1", {job, now}},
                                    {"DELETE FROM planning WHERE job = $1", {job}},
@@ -104,9 +105,9 @@ Result<void> SqlStore::EndJob(std::string_view job, Milliseconds now) {
         !ended) {
       return ended;
     }
-    Result<Rows> nodes = transaction.Run("DELETE FROM nodes WHERE job = $1 RETURNING node", {job});
-    if (!nodes) return Fail(nodes);
-    for (Row& node : *nodes) {
+    PERSEUS_ASSIGN_OR_RETURN(
+        Rows nodes, transaction.Run("DELETE FROM nodes WHERE job = $1 RETURNING node", {job}));
+    for (Row& node : nodes) {
       const Notice notice{.kind = Notice::Kind::kNode, .name = node.TakeText(0)};
       if (auto told = transaction.Notify(notice); !told) return told;
     }
@@ -116,9 +117,9 @@ Result<void> SqlStore::EndJob(std::string_view job, Milliseconds now) {
 
 Result<void> SqlStore::SetTarget(std::string_view job, std::string_view target, Milliseconds now) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    if (const auto locked = LockRunningJob(transaction, job); !locked) return Fail(locked);
-    const auto set = transaction.Run("UPDATE jobs SET target = $2 WHERE id = $1", {job, target});
-    if (!set) return Fail(set);
+    PERSEUS_RETURN_IF_ERROR(LockRunningJob(transaction, job));
+    PERSEUS_RETURN_IF_ERROR(
+        transaction.Run("UPDATE jobs SET target = $2 WHERE id = $1", {job, target}));
     return MarkChanged(transaction, job, now);
   });
 }
@@ -138,26 +139,25 @@ Result<void> SqlStore::Heartbeat(std::string_view job, Steps steps, std::int64_t
 
 Result<int> SqlStore::Prune(Milliseconds before, int limit) {
   return Write<int>([&](Transaction& transaction) -> Result<int> {
-    const Result<Rows> deleted = transaction.Run(
-        "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE ended > 0 AND ended < $1 "
-        "ORDER BY ended LIMIT $2) RETURNING id",
-        {before, AsLimit(limit)});
-    if (!deleted) return Fail(deleted);
-    const auto forgotten = transaction.Run("DELETE FROM node_claims WHERE seen < $1", {before});
-    if (!forgotten) return Fail(forgotten);
+    PERSEUS_ASSIGN_OR_RETURN(
+        const Rows deleted,
+        transaction.Run(
+            "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE ended > 0 AND ended < $1 "
+            "ORDER BY ended LIMIT $2) RETURNING id",
+            {before, AsLimit(limit)}));
+    PERSEUS_RETURN_IF_ERROR(transaction.Run("DELETE FROM node_claims WHERE seen < $1", {before}));
     const std::string_view shrink = database_->dialect().shrink;
-    if (!deleted->empty() && !shrink.empty()) {
+    if (!deleted.empty() && !shrink.empty()) {
       if (const auto shrunk = transaction.Run(shrink, {}); !shrunk) return Fail(shrunk);
     }
-    return static_cast<int>(deleted->size());
+    return static_cast<int>(deleted.size());
   });
 }
 
 Result<std::int64_t> SqlStore::PutProfile(std::string_view job, std::string_view csv,
                                           Milliseconds now, std::int64_t measured_to) {
   return Write<std::int64_t>([&](Transaction& transaction) -> Result<std::int64_t> {
-    const Result<LockedJob> locked = LockRunningJob(transaction, job);
-    if (!locked) return Fail(locked);
+    PERSEUS_ASSIGN_OR_RETURN(const LockedJob locked, LockRunningJob(transaction, job));
     const auto used =
         RunSteps(transaction,
                  {{"DELETE FROM measurements WHERE job = $1 AND number <= $2", {job, measured_to}},
@@ -165,18 +165,18 @@ Result<std::int64_t> SqlStore::PutProfile(std::string_view job, std::string_view
                    "FROM measurements WHERE job = $1) WHERE id = $1",
                    {job}}});
     if (!used) return Fail(used);
-    const Result<Rows> same =
-        transaction.Run("SELECT 1 FROM profiles WHERE job = $1 AND csv = $2", {job, csv});
-    if (!same) return Fail(same);
-    if (!same->empty()) return locked->profile_version;
-    const std::int64_t version = locked->profile_version + 1;
+    PERSEUS_ASSIGN_OR_RETURN(
+        const Rows same,
+        transaction.Run("SELECT 1 FROM profiles WHERE job = $1 AND csv = $2", {job, csv}));
+    if (!same.empty()) return locked.profile_version;
+    const std::int64_t version = locked.profile_version + 1;
     const auto put = RunSteps(
         transaction, {{"INSERT INTO profiles (job, csv) VALUES ($1, $2) "
                        "ON CONFLICT (job) DO UPDATE SET csv = excluded.csv",
                        {job, csv}},
                       {"UPDATE jobs SET profile_version = $2 WHERE id = $1", {job, version}}});
     if (!put) return Fail(put);
-    if (const auto marked = MarkChanged(transaction, job, now); !marked) return Fail(marked);
+    PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, now));
     return version;
   });
 }
@@ -192,16 +192,15 @@ Result<bool> SqlStore::AddMeasurements(std::string_view job, std::string_view ro
                                        Milliseconds now) {
   return Write<bool>([&](Transaction& transaction) -> Result<bool> {
     // The job is locked first, so what has a higher number was added later.
-    if (const auto locked = LockRunningJob(transaction, job); !locked) return Fail(locked);
+    PERSEUS_RETURN_IF_ERROR(LockRunningJob(transaction, job));
     const auto size = static_cast<std::int64_t>(rows.size());
-    const Result<Rows> fits = transaction.Run(
-        "UPDATE jobs SET measured = measured + $2 WHERE id = $1 AND measured <= $3 RETURNING id",
-        {job, size, kMostMeasured - size});
-    if (!fits) return Fail(fits);
-    if (fits->empty()) return false;
-    const auto added = transaction.Run(
-        "INSERT INTO measurements (job, body, created) VALUES ($1, $2, $3)", {job, rows, now});
-    if (!added) return Fail(added);
+    PERSEUS_ASSIGN_OR_RETURN(const Rows fits,
+                             transaction.Run("UPDATE jobs SET measured = measured + $2 WHERE id = "
+                                             "$1 AND measured <= $3 RETURNING id",
+                                             {job, size, kMostMeasured - size}));
+    if (fits.empty()) return false;
+    PERSEUS_RETURN_IF_ERROR(transaction.Run(
+        "INSERT INTO measurements (job, body, created) VALUES ($1, $2, $3)", {job, rows, now}));
     return true;
   });
 }

@@ -63,13 +63,13 @@ Result<Owners> FindOwners(Transaction& transaction, std::string_view job, std::s
                           const std::set<Place>& places) {
   const std::int64_t first = places.empty() ? 0 : (*places.begin())[0];
   const std::int64_t last = places.empty() ? -1 : (*places.rbegin())[0];
-  Result<Rows> rows = transaction.Run(
-      "SELECT pipeline, rank, tp_rank, node FROM node_ranks "
-      "WHERE job = $1 AND ((pipeline >= $2 AND pipeline <= $3) OR node = $4)",
-      {job, first, last, node});
-  if (!rows) return Fail(rows);
+  PERSEUS_ASSIGN_OR_RETURN(
+      Rows rows,
+      transaction.Run("SELECT pipeline, rank, tp_rank, node FROM node_ranks "
+                      "WHERE job = $1 AND ((pipeline >= $2 AND pipeline <= $3) OR node = $4)",
+                      {job, first, last, node}));
   Owners owners;
-  for (Row& row : *rows) {
+  for (Row& row : rows) {
     owners[{row.Integer(0), row.Integer(1), row.Integer(2)}] = row.TakeText(3);
   }
   return owners;
@@ -80,21 +80,19 @@ Result<void> PutPlaces(Transaction& transaction, std::string_view job, std::stri
                        const std::set<Place>& places, const Owners& owners) {
   for (const auto& [place, owner] : owners) {
     if (owner != node || places.contains(place)) continue;
-    const auto gone = transaction.Run(
+    PERSEUS_RETURN_IF_ERROR(transaction.Run(
         "DELETE FROM node_ranks WHERE job = $1 AND pipeline = $2 AND rank = $3 AND tp_rank = "
         "$4",
-        {job, place[0], place[1], place[2]});
-    if (!gone) return Fail(gone);
+        {job, place[0], place[1], place[2]}));
   }
   for (const Place& place : places) {
     const auto owner = owners.find(place);
     if (owner != owners.end() && owner->second == node) continue;
-    const auto put = transaction.Run(
+    PERSEUS_RETURN_IF_ERROR(transaction.Run(
         "INSERT INTO node_ranks (job, pipeline, rank, tp_rank, node) "
         "VALUES ($1, $2, $3, $4, $5) "
         "ON CONFLICT (job, pipeline, rank, tp_rank) DO UPDATE SET node = excluded.node",
-        {job, place[0], place[1], place[2], node});
-    if (!put) return Fail(put);
+        {job, place[0], place[1], place[2], node}));
   }
   return {};
 }
@@ -107,11 +105,10 @@ Result<void> TakeFrom(Transaction& transaction, std::string_view job, std::strin
     if (!places.contains(PlaceOf(rank))) left.push_back(rank);
   }
   const std::string text = left.dump();
-  const auto written =
+  PERSEUS_RETURN_IF_ERROR(
       left.empty() ? transaction.Run("DELETE FROM nodes WHERE job = $1 AND node = $2", {job, other})
                    : transaction.Run("UPDATE nodes SET ranks = $3 WHERE job = $1 AND node = $2",
-                                     {job, other, text});
-  if (!written) return Fail(written);
+                                     {job, other, text}));
   return TellNode(transaction, other);
 }
 
@@ -121,29 +118,25 @@ Result<void> TakeFrom(Transaction& transaction, std::string_view job, std::strin
 // other nodes.
 Result<void> SqlStore::AttachNode(std::string_view job, std::string_view node,
                                   std::string_view ranks, Milliseconds now) {
-  const auto places = ParsePlaces(ranks);
-  if (!places) return Fail(places);
+  PERSEUS_ASSIGN_OR_RETURN(const auto places, ParsePlaces(ranks));
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    if (const auto locked = LockRunningJob(transaction, job); !locked) return Fail(locked);
-    const auto owners = FindOwners(transaction, job, node, *places);
-    if (!owners) return Fail(owners);
+    PERSEUS_RETURN_IF_ERROR(LockRunningJob(transaction, job));
+    PERSEUS_ASSIGN_OR_RETURN(const auto owners, FindOwners(transaction, job, node, places));
     std::set<std::string, std::less<>> concerned{std::string(node)};
-    for (const Place& place : *places) {
-      if (const auto owner = owners->find(place); owner != owners->end()) {
+    for (const Place& place : places) {
+      if (const auto owner = owners.find(place); owner != owners.end()) {
         concerned.insert(owner->second);
       }
     }
-    auto had = LockNodes(transaction, job, concerned);
-    if (!had) return Fail(had);
-    const auto attached = transaction.Run(
+    PERSEUS_ASSIGN_OR_RETURN(auto had, LockNodes(transaction, job, concerned));
+    PERSEUS_RETURN_IF_ERROR(transaction.Run(
         "INSERT INTO nodes (job, node, ranks, seen) VALUES ($1, $2, $3, $4) "
         "ON CONFLICT (job, node) DO UPDATE SET ranks = excluded.ranks, seen = excluded.seen",
-        {job, node, ranks, now});
-    if (!attached) return Fail(attached);
-    if (auto put = PutPlaces(transaction, job, node, *places, *owners); !put) return put;
-    const auto own = had->extract(std::string(node));
-    for (const auto& [other, its_ranks] : *had) {
-      if (auto taken = TakeFrom(transaction, job, other, its_ranks, *places); !taken) return taken;
+        {job, node, ranks, now}));
+    if (auto put = PutPlaces(transaction, job, node, places, owners); !put) return put;
+    const auto own = had.extract(std::string(node));
+    for (const auto& [other, its_ranks] : had) {
+      if (auto taken = TakeFrom(transaction, job, other, its_ranks, places); !taken) return taken;
     }
     if (own && own.mapped() == ranks) return {};
     return TellNode(transaction, node);
@@ -158,20 +151,20 @@ Result<std::map<std::string, std::string>> SqlStore::LockNodes(
                                          database_->dialect().for_update);
   std::map<std::string, std::string> ranks;
   for (const std::string& node : nodes) {
-    Result<Rows> row = transaction.Run(select, {job, node});
-    if (!row) return Fail(row);
-    if (!row->empty()) ranks[node] = row->front().TakeText(0);
+    PERSEUS_ASSIGN_OR_RETURN(Rows row, transaction.Run(select, {job, node}));
+    if (!row.empty()) ranks[node] = row.front().TakeText(0);
   }
   return ranks;
 }
 
 Result<void> SqlStore::DetachNode(std::string_view job, std::string_view node) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    if (const auto locked = LockJob(transaction, job); !locked) return Fail(locked);
-    const Result<Rows> gone = transaction.Run(
-        "DELETE FROM nodes WHERE job = $1 AND node = $2 RETURNING node", {job, node});
-    if (!gone) return Fail(gone);
-    if (gone->empty()) return {};
+    PERSEUS_RETURN_IF_ERROR(LockJob(transaction, job));
+    PERSEUS_ASSIGN_OR_RETURN(
+        const Rows gone,
+        transaction.Run("DELETE FROM nodes WHERE job = $1 AND node = $2 RETURNING node",
+                        {job, node}));
+    if (gone.empty()) return {};
     return TellNode(transaction, node);
   });
 }
@@ -207,13 +200,15 @@ Result<std::vector<std::string>> SqlStore::ClaimNodes(const std::vector<NodeClai
   return Write<Nodes>([&](Transaction& transaction) -> Result<Nodes> {
     Nodes refused;
     for (const NodeClaim* claim : sorted) {
-      const Result<Rows> claimed = transaction.Run(
-          "INSERT INTO node_claims (node, instance, seen) VALUES ($1, $2, $3) "
-          "ON CONFLICT (node) DO UPDATE SET instance = excluded.instance, seen = excluded.seen "
-          "WHERE node_claims.instance = excluded.instance OR node_claims.seen < $4 RETURNING node",
-          {claim->node, claim->instance, now, silent_since});
-      if (!claimed) return Fail(claimed);
-      if (claimed->empty()) refused.push_back(claim->node);
+      PERSEUS_ASSIGN_OR_RETURN(
+          const Rows claimed,
+          transaction.Run(
+              "INSERT INTO node_claims (node, instance, seen) VALUES ($1, $2, $3) "
+              "ON CONFLICT (node) DO UPDATE SET instance = excluded.instance, seen = excluded.seen "
+              "WHERE node_claims.instance = excluded.instance OR node_claims.seen < $4 RETURNING "
+              "node",
+              {claim->node, claim->instance, now, silent_since}));
+      if (claimed.empty()) refused.push_back(claim->node);
     }
     return refused;
   });
@@ -234,12 +229,11 @@ Result<void> SqlStore::Acknowledge(const std::vector<NodeRecord>& nodes) {
                     [](const NodeRecord* node) { return std::tie(node->job, node->node); });
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
     for (const NodeRecord* node : sorted) {
-      const auto told = transaction.Run(
+      PERSEUS_RETURN_IF_ERROR(transaction.Run(
           "UPDATE nodes SET acknowledged = CASE WHEN acknowledged < $3 THEN $3 ELSE acknowledged "
           "END, following = $4, since_step = $5, seen = $6 WHERE job = $1 AND node = $2",
           {node->job, node->node, node->acknowledged, node->following, node->since_step,
-           node->seen});
-      if (!told) return Fail(told);
+           node->seen}));
     }
     return {};
   });
@@ -254,21 +248,21 @@ Result<void> SqlStore::PutStraggler(const StragglerRecord& straggler, Millisecon
       return Fail(locked);
     }
     // The same of what holds, and for longer: nothing changes now.
-    const auto put_off = transaction.Run(
-        "UPDATE stragglers SET expires = $5 WHERE job = $1 AND pipeline = $2 AND source = $3 "
-        "AND slowdown = $4 AND starts <= $7 AND $6 <= $7 AND (expires = 0 OR expires > $7) "
-        "AND ($5 = 0 OR (expires <> 0 AND expires <= $5)) RETURNING job",
-        {straggler.job, straggler.pipeline, straggler.source, straggler.slowdown, straggler.expires,
-         straggler.starts, now});
-    if (!put_off) return Fail(put_off);
-    if (!put_off->empty()) return {};
-    const auto put = transaction.Run(
+    PERSEUS_ASSIGN_OR_RETURN(
+        const auto put_off,
+        transaction.Run(
+            "UPDATE stragglers SET expires = $5 WHERE job = $1 AND pipeline = $2 AND source = $3 "
+            "AND slowdown = $4 AND starts <= $7 AND $6 <= $7 AND (expires = 0 OR expires > $7) "
+            "AND ($5 = 0 OR (expires <> 0 AND expires <= $5)) RETURNING job",
+            {straggler.job, straggler.pipeline, straggler.source, straggler.slowdown,
+             straggler.expires, straggler.starts, now}));
+    if (!put_off.empty()) return {};
+    PERSEUS_RETURN_IF_ERROR(transaction.Run(
         "INSERT INTO stragglers (job, pipeline, source, slowdown, starts, expires) "
         "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (job, pipeline, source) DO UPDATE SET "
         "slowdown = excluded.slowdown, starts = excluded.starts, expires = excluded.expires",
         {straggler.job, straggler.pipeline, straggler.source, straggler.slowdown, straggler.starts,
-         straggler.expires});
-    if (!put) return Fail(put);
+         straggler.expires}));
     return MarkChanged(transaction, straggler.job, now);
   });
 }
@@ -276,14 +270,14 @@ Result<void> SqlStore::PutStraggler(const StragglerRecord& straggler, Millisecon
 Result<bool> SqlStore::DeleteStraggler(std::string_view job, int pipeline, std::string_view source,
                                        Milliseconds now) {
   return Write<bool>([&](Transaction& transaction) -> Result<bool> {
-    const Result<std::optional<LockedJob>> locked = LockJob(transaction, job);
-    if (!locked) return Fail(locked);
-    const Result<Rows> gone = transaction.Run(
-        "DELETE FROM stragglers WHERE job = $1 AND pipeline = $2 AND source = $3 RETURNING job",
-        {job, pipeline, source});
-    if (!gone) return Fail(gone);
-    if (gone->empty()) return false;
-    if (const auto marked = MarkChanged(transaction, job, now); !marked) return Fail(marked);
+    PERSEUS_RETURN_IF_ERROR(LockJob(transaction, job));
+    PERSEUS_ASSIGN_OR_RETURN(
+        const Rows gone,
+        transaction.Run(
+            "DELETE FROM stragglers WHERE job = $1 AND pipeline = $2 AND source = $3 RETURNING job",
+            {job, pipeline, source}));
+    if (gone.empty()) return false;
+    PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, now));
     return true;
   });
 }
@@ -304,24 +298,24 @@ Result<std::vector<StragglerRecord>> SqlStore::Stragglers(std::string_view job) 
 
 Result<bool> SqlStore::PutRank(std::string_view job, int rank, int place, std::string_view body) {
   return Write<bool>([&](Transaction& transaction) -> Result<bool> {
-    if (const auto locked = LockRunningJob(transaction, job); !locked) return Fail(locked);
-    const Result<Rows> others = transaction.Run(
-        "SELECT 1 FROM ranks WHERE job = $1 AND place = $2 AND rank <> $3", {job, place, rank});
-    if (!others) return Fail(others);
-    if (!others->empty()) return false;
-    const auto put = transaction.Run(
+    PERSEUS_RETURN_IF_ERROR(LockRunningJob(transaction, job));
+    PERSEUS_ASSIGN_OR_RETURN(
+        const Rows others,
+        transaction.Run("SELECT 1 FROM ranks WHERE job = $1 AND place = $2 AND rank <> $3",
+                        {job, place, rank}));
+    if (!others.empty()) return false;
+    PERSEUS_RETURN_IF_ERROR(transaction.Run(
         "INSERT INTO ranks (job, rank, place, body) VALUES ($1, $2, $3, $4) ON CONFLICT (job, "
         "rank) "
         "DO UPDATE SET place = excluded.place, body = excluded.body",
-        {job, rank, place, body});
-    if (!put) return Fail(put);
+        {job, rank, place, body}));
     return true;
   });
 }
 
 Result<void> SqlStore::ClearRanks(std::string_view job) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    if (const auto locked = LockRunningJob(transaction, job); !locked) return Fail(locked);
+    PERSEUS_RETURN_IF_ERROR(LockRunningJob(transaction, job));
     return RunSteps(transaction, {{"DELETE FROM ranks WHERE job = $1", {job}}});
   });
 }

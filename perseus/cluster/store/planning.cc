@@ -34,14 +34,15 @@ Result<void> PutFrontier(Transaction& transaction, std::string_view job,
 }
 
 Result<void> AddAssignment(Transaction& transaction, std::string_view job, std::int64_t version,
-                       std::string_view body, Milliseconds now) {
+                           std::string_view body, Milliseconds now) {
   Result<void> added = RunSteps(
-      transaction, {{"INSERT INTO assignments (job, version, body, created) VALUES ($1, $2, $3, $4)",
-                     {job, version, body, now}},
-                    {"UPDATE jobs SET assignment_version = $2 WHERE id = $1", {job, version}},
-                    {"DELETE FROM assignments WHERE job = $1 AND version <= (SELECT version FROM assignments "
-                     "WHERE job = $1 ORDER BY version DESC LIMIT 1 OFFSET $2)",
-                     {job, kKeptAssignment}}});
+      transaction,
+      {{"INSERT INTO assignments (job, version, body, created) VALUES ($1, $2, $3, $4)",
+        {job, version, body, now}},
+       {"UPDATE jobs SET assignment_version = $2 WHERE id = $1", {job, version}},
+       {"DELETE FROM assignments WHERE job = $1 AND version <= (SELECT version FROM assignments "
+        "WHERE job = $1 ORDER BY version DESC LIMIT 1 OFFSET $2)",
+        {job, kKeptAssignment}}});
   if (!added) return added;
   return transaction.Notify({.kind = Notice::Kind::kAssignment, .name = std::string(job)});
 }
@@ -51,27 +52,24 @@ Result<void> Finish(Transaction& transaction, std::string_view job, Milliseconds
   if (due == kNever) {
     return RunSteps(transaction, {{"DELETE FROM planning WHERE job = $1", {job}}});
   }
-  const auto set = transaction.Run(
-      "UPDATE planning SET due = $2, worker = '', until = 0 WHERE job = $1", {job, due});
-  if (!set) return Fail(set);
+  PERSEUS_RETURN_IF_ERROR(transaction.Run(
+      "UPDATE planning SET due = $2, worker = '', until = 0 WHERE job = $1", {job, due}));
   return transaction.Notify({.kind = Notice::Kind::kPlanning, .name = ""});
 }
 
 }  // namespace
 
 Result<void> MakeDue(Transaction& transaction, std::string_view job, Milliseconds due) {
-  const auto made = transaction.Run(
+  PERSEUS_RETURN_IF_ERROR(transaction.Run(
       "INSERT INTO planning (job, due) VALUES ($1, $2) ON CONFLICT (job) DO UPDATE SET "
       "due = CASE WHEN excluded.due < planning.due THEN excluded.due ELSE planning.due END",
-      {job, due});
-  if (!made) return Fail(made);
+      {job, due}));
   return transaction.Notify({.kind = Notice::Kind::kPlanning, .name = ""});
 }
 
 Result<void> MarkChanged(Transaction& transaction, std::string_view job, Milliseconds now) {
-  const auto counted =
-      transaction.Run("UPDATE jobs SET generation = generation + 1 WHERE id = $1", {job});
-  if (!counted) return Fail(counted);
+  PERSEUS_RETURN_IF_ERROR(
+      transaction.Run("UPDATE jobs SET generation = generation + 1 WHERE id = $1", {job}));
   return MakeDue(transaction, job, now);
 }
 
@@ -80,15 +78,17 @@ Result<std::optional<PlanningTask>> SqlStore::ClaimPlanning(std::string_view wor
   using Claim = std::optional<PlanningTask>;
   return Write<Claim>([&](Transaction& transaction) -> Result<Claim> {
     const Milliseconds until = now + for_ms;
-    Result<Rows> claimed = transaction.Run(
-        fmt::format("UPDATE planning SET worker = $1, until = $2, due = $3 WHERE job = "
-                    "(SELECT job FROM planning WHERE {0} <= $4 ORDER BY {1} DESC, {0} LIMIT 1 {2}) "
-                    "RETURNING job, {1}",
-                    kClaimable, kIsAwaited, database_->dialect().skip_locked),
-        {worker, until, kNever, now});
-    if (!claimed) return Fail(claimed);
-    if (claimed->empty()) return std::nullopt;
-    Row& row = claimed->front();
+    PERSEUS_ASSIGN_OR_RETURN(
+        Rows claimed,
+        transaction.Run(
+            fmt::format(
+                "UPDATE planning SET worker = $1, until = $2, due = $3 WHERE job = "
+                "(SELECT job FROM planning WHERE {0} <= $4 ORDER BY {1} DESC, {0} LIMIT 1 {2}) "
+                "RETURNING job, {1}",
+                kClaimable, kIsAwaited, database_->dialect().skip_locked),
+            {worker, until, kNever, now}));
+    if (claimed.empty()) return std::nullopt;
+    Row& row = claimed.front();
     return PlanningTask{.job = row.TakeText(0),
                         .worker = std::string(worker),
                         .until = until,
@@ -99,22 +99,23 @@ Result<std::optional<PlanningTask>> SqlStore::ClaimPlanning(std::string_view wor
 Result<bool> SqlStore::RenewPlanning(const PlanningTask& task, Milliseconds now,
                                      Milliseconds for_ms) {
   return Write<bool>([&](Transaction& transaction) -> Result<bool> {
-    const Result<Rows> renewed = transaction.Run(
-        "UPDATE planning SET until = $3 WHERE job = $1 AND worker = $2 RETURNING job",
-        {task.job, task.worker, now + for_ms});
-    if (!renewed) return Fail(renewed);
-    return !renewed->empty();
+    PERSEUS_ASSIGN_OR_RETURN(
+        const Rows renewed,
+        transaction.Run(
+            "UPDATE planning SET until = $3 WHERE job = $1 AND worker = $2 RETURNING job",
+            {task.job, task.worker, now + for_ms}));
+    return !renewed.empty();
   });
 }
 
 Result<void> SqlStore::ReleasePlanning(const PlanningTask& task, Milliseconds due) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    const Result<Rows> released = transaction.Run(
-        "UPDATE planning SET worker = '', until = 0, due = CASE WHEN due < $3 THEN due ELSE $3 END "
-        "WHERE job = $1 AND worker = $2 RETURNING job",
-        {task.job, task.worker, due});
-    if (!released) return Fail(released);
-    if (released->empty()) return {};
+    PERSEUS_ASSIGN_OR_RETURN(const Rows released,
+                             transaction.Run("UPDATE planning SET worker = '', until = 0, due = "
+                                             "CASE WHEN due < $3 THEN due ELSE $3 END "
+                                             "WHERE job = $1 AND worker = $2 RETURNING job",
+                                             {task.job, task.worker, due}));
+    if (released.empty()) return {};
     return transaction.Notify({.kind = Notice::Kind::kPlanning, .name = ""});
   });
 }
@@ -146,29 +147,27 @@ Result<bool> SqlStore::CompletePlanning(const PlanningTask& task, const Planning
     const Result<std::optional<LockedJob>> job = LockJob(transaction, task.job);
     if (!job) return Fail(job);
     if (!*job || (*job)->has_ended) return false;
-    const Result<Rows> claim =
+    PERSEUS_ASSIGN_OR_RETURN(
+        const Rows claim,
         transaction.Run(fmt::format("SELECT due FROM planning WHERE job = $1 AND worker = $2 {}",
                                     database_->dialect().for_update),
-                        {task.job, task.worker});
-    if (!claim) return Fail(claim);
-    if (claim->empty()) return false;
+                        {task.job, task.worker}));
+    if (claim.empty()) return false;
 
     const bool is_current = (*job)->generation == outcome.generation;
     // Else it may be of an older profile; the planning that is due again makes another.
     if (outcome.frontier && is_current) {
-      const auto kept =
-          PutFrontier(transaction, task.job, (*job)->profile_version, *outcome.frontier);
-      if (!kept) return Fail(kept);
+      PERSEUS_RETURN_IF_ERROR(
+          PutFrontier(transaction, task.job, (*job)->profile_version, *outcome.frontier));
     }
     if (outcome.assignment) {
-      const auto added =
-          AddAssignment(transaction, task.job, (*job)->assignment_version + 1, *outcome.assignment, now);
-      if (!added) return Fail(added);
+      PERSEUS_RETURN_IF_ERROR(AddAssignment(transaction, task.job, (*job)->assignment_version + 1,
+                                            *outcome.assignment, now));
     }
     if (outcome.amended_assignment) {
-      const auto amended =
-          RunSteps(transaction, {{"UPDATE assignments SET body = $3 WHERE job = $1 AND version = $2",
-                                  {task.job, (*job)->assignment_version, *outcome.amended_assignment}}});
+      const auto amended = RunSteps(
+          transaction, {{"UPDATE assignments SET body = $3 WHERE job = $1 AND version = $2",
+                         {task.job, (*job)->assignment_version, *outcome.amended_assignment}}});
       if (!amended) return Fail(amended);
     }
     for (const auto& [id, slug] : outcome.renamed_plans) {
@@ -180,45 +179,44 @@ Result<bool> SqlStore::CompletePlanning(const PlanningTask& task, const Planning
     // After the assignment, which keep the plans that they name.
     for (PlanRecord plan : outcome.plans) {
       plan.job = task.job;
-      const auto kept = InsertPlan(transaction, std::move(plan), now);
-      if (!kept) return Fail(kept);
+      PERSEUS_RETURN_IF_ERROR(InsertPlan(transaction, std::move(plan), now));
     }
-    const auto set =
+    PERSEUS_RETURN_IF_ERROR(
         transaction.Run("UPDATE jobs SET status = $2, problem = $3, planned = $4 WHERE id = $1",
-                        {task.job, outcome.status, outcome.problem, outcome.generation});
-    if (!set) return Fail(set);
+                        {task.job, outcome.status, outcome.problem, outcome.generation}));
     const Milliseconds due = std::min(
-        {claim->front().Integer(0), is_current ? kNever : now, outcome.again_at.value_or(kNever)});
-    if (const auto finished = Finish(transaction, task.job, due); !finished) return Fail(finished);
+        {claim.front().Integer(0), is_current ? kNever : now, outcome.again_at.value_or(kNever)});
+    PERSEUS_RETURN_IF_ERROR(Finish(transaction, task.job, due));
     return true;
   });
 }
 
-Result<void> SqlStore::RaiseAssignmentVersion(std::string_view job, std::int64_t version, Milliseconds now) {
+Result<void> SqlStore::RaiseAssignmentVersion(std::string_view job, std::int64_t version,
+                                              Milliseconds now) {
   if (version > kMostAssignment) {
-    return Fail("{} is no version of a job's assignment: none came that far (take it from the assignment)",
-                version);
+    return Fail(
+        "{} is no version of a job's assignment: none came that far (take it from the assignment)",
+        version);
   }
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    const Result<std::optional<LockedJob>> locked = LockJob(transaction, job);
-    if (!locked) return Fail(locked);
-    if (!*locked || (*locked)->has_ended || (*locked)->assignment_version >= version) return {};
-    Result<Rows> newest = transaction.Run(
-        "SELECT body FROM assignments WHERE job = $1 ORDER BY version DESC LIMIT 1", {job});
-    if (!newest) return Fail(newest);
-    if (newest->empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(const std::optional<LockedJob> locked, LockJob(transaction, job));
+    if (!locked || locked->has_ended || locked->assignment_version >= version) return {};
+    PERSEUS_ASSIGN_OR_RETURN(
+        Rows newest,
+        transaction.Run("SELECT body FROM assignments WHERE job = $1 ORDER BY version DESC LIMIT 1",
+                        {job}));
+    if (newest.empty()) {
       return RunSteps(transaction,
                       {{"UPDATE jobs SET assignment_version = $2 WHERE id = $1", {job, version}}});
     }
-    return AddAssignment(transaction, job, version + 1, newest->front().TakeText(0), now);
+    return AddAssignment(transaction, job, version + 1, newest.front().TakeText(0), now);
   });
 }
 
 Result<void> SqlStore::WantPlanning(std::string_view job, Milliseconds due) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    const Result<std::optional<LockedJob>> locked = LockJob(transaction, job);
-    if (!locked) return Fail(locked);
-    if (!*locked || (*locked)->has_ended) return {};
+    PERSEUS_ASSIGN_OR_RETURN(const std::optional<LockedJob> locked, LockJob(transaction, job));
+    if (!locked || locked->has_ended) return {};
     return MakeDue(transaction, job, due);
   });
 }

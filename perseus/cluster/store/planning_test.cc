@@ -168,9 +168,11 @@ TEST_P(StorePlanningTest, AssignmentOutrunThoseOfADatabaseThatIsLost) {
   Order("next");
   EXPECT_EQ(Get(store_->NewestAssignment(job_))->version, 9);
   Succeed(store_->RaiseAssignmentVersion(job_, 1000, 5));
-  EXPECT_THAT(Get(store_->ListAssignments(job_, 10)), SizeIs(4)) << "the newest 50, whatever they are";
+  EXPECT_THAT(Get(store_->ListAssignments(job_, 10)), SizeIs(4))
+      << "the newest 50, whatever they are";
 
-  EXPECT_EQ(store_->RaiseAssignmentVersion(job_, 1'000'000'000'001, 5).error().kind, ErrorKind::kInput);
+  EXPECT_EQ(store_->RaiseAssignmentVersion(job_, 1'000'000'000'001, 5).error().kind,
+            ErrorKind::kInput);
   Succeed(store_->EndJob(job_, 5));
   Succeed(store_->RaiseAssignmentVersion(job_, 2000, 5));
   EXPECT_EQ(Job().assignment_version, 1001);

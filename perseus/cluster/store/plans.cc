@@ -39,20 +39,20 @@ AssignmentRecord AssignmentOf(Row& row) {
 Result<PlanRecord> InsertPlan(Transaction& transaction, PlanRecord plan, Milliseconds now) {
   if (plan.id.empty()) plan.id = MakeId("p-");
   if (plan.created == 0) plan.created = now;
-  const Result<Rows> added = transaction.Run(
-      "INSERT INTO plans (id, job, slug, profile_version, body, created) "
-      "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING RETURNING id",
-      {plan.id, plan.job, plan.slug, plan.profile_version, plan.body, plan.created});
-  if (!added) return Fail(added);
-  if (added->empty()) return Fail("there is a plan {} already (plans never change)", plan.id);
-  // An id is 18 letters that stand in a text for nothing else, so assignment need not be understood to
-  // see which plans they name.
-  const auto pruned = transaction.Run(
+  PERSEUS_ASSIGN_OR_RETURN(
+      const Rows added,
+      transaction.Run(
+          "INSERT INTO plans (id, job, slug, profile_version, body, created) "
+          "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING RETURNING id",
+          {plan.id, plan.job, plan.slug, plan.profile_version, plan.body, plan.created}));
+  if (added.empty()) return Fail("there is a plan {} already (plans never change)", plan.id);
+  // An id is 18 letters that stand in a text for nothing else, so assignment need not be understood
+  // to see which plans they name.
+  PERSEUS_RETURN_IF_ERROR(transaction.Run(
       "DELETE FROM plans WHERE job = $1 AND number <= (SELECT number FROM plans WHERE job = $1 "
       "ORDER BY number DESC LIMIT 1 OFFSET $2) AND NOT EXISTS (SELECT 1 FROM assignments WHERE "
       "assignments.job = plans.job AND assignments.body LIKE '%' || plans.id || '%')",
-      {plan.job, kKeptPlans});
-  if (!pruned) return Fail(pruned);
+      {plan.job, kKeptPlans}));
   return plan;
 }
 
@@ -85,16 +85,16 @@ Result<std::vector<PlanRecord>> SqlStore::ListPlans(std::string_view job, int li
 
 Result<PlanRecord> SqlStore::AddPlan(PlanRecord plan, Milliseconds now) {
   return Write<PlanRecord>([&](Transaction& transaction) -> Result<PlanRecord> {
-    const Result<std::optional<LockedJob>> job = LockJob(transaction, plan.job);
-    if (!job) return Fail(job);
-    if (!*job) return Fail("there is no job {} (register it)", Excerpt(plan.job));
+    PERSEUS_ASSIGN_OR_RETURN(const std::optional<LockedJob> job, LockJob(transaction, plan.job));
+    if (!job) return Fail("there is no job {} (register it)", Excerpt(plan.job));
     return InsertPlan(transaction, plan, now);
   });
 }
 
 Result<std::optional<AssignmentRecord>> SqlStore::NewestAssignment(std::string_view job) {
   return ReadOne(
-      "SELECT job, version, body, created FROM assignments WHERE job = $1 ORDER BY version DESC LIMIT 1",
+      "SELECT job, version, body, created FROM assignments WHERE job = $1 ORDER BY version DESC "
+      "LIMIT 1",
       {job}, AssignmentOf);
 }
 

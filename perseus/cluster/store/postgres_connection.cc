@@ -229,10 +229,9 @@ Result<std::string> PostgresConnection::Prepare(std::string_view sql, Parameters
 
 Result<Rows> PostgresConnection::Run(std::string_view sql, Parameters parameters) {
   state_.clear();
-  const Result<std::string> name = Prepare(sql, parameters);
-  if (!name) return Fail(name);
+  PERSEUS_ASSIGN_OR_RETURN(const std::string name, Prepare(sql, parameters));
   const BoundParameters bound(parameters);
-  const Answer answer(::PQexecPrepared(connection_.get(), name->c_str(), bound.count(),
+  const Answer answer(::PQexecPrepared(connection_.get(), name.c_str(), bound.count(),
                                        bound.values(), bound.lengths(), bound.formats(), kAsText));
   const ExecStatusType status = ::PQresultStatus(answer.get());
   if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) return Failure(answer.get());

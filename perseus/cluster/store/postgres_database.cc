@@ -29,9 +29,8 @@ class PostgresTransaction final : public Transaction {
     return rows;
   }
   Result<void> Notify(const Notice& notice) override {
-    const auto sent =
-        Run("SELECT pg_notify($1, $2)", {kNoticeChannel, std::string_view(NoticeText(notice))});
-    if (!sent) return Fail(sent);
+    PERSEUS_RETURN_IF_ERROR(
+        Run("SELECT pg_notify($1, $2)", {kNoticeChannel, std::string_view(NoticeText(notice))}));
     return {};
   }
   bool was_in_conflict() const { return was_in_conflict_; }
@@ -102,9 +101,8 @@ class PostgresDatabase final : public Database {
   Result<void> Listen(Heard heard) override {
     const MutexLock lock(listen_mutex_);
     if (listener_) return Fail("this store is listened to already (call Listen once)");
-    Result<PostgresConnection> connection = ConnectListener(address_);
-    if (!connection) return Fail(connection);
-    listener_.emplace(address_, std::move(*connection), std::move(heard));
+    PERSEUS_ASSIGN_OR_RETURN(PostgresConnection connection, ConnectListener(address_));
+    listener_.emplace(address_, std::move(connection), std::move(heard));
     return {};
   }
 
@@ -121,9 +119,9 @@ class PostgresDatabase final : public Database {
     // Makes a connection if there is none that works.
     Result<void> Connect() {
       if (connection_ && !connection_->IsLost()) return {};
-      Result<PostgresConnection> made = PostgresConnection::Open(database_.address_);
-      if (!made) return Fail(made);
-      connection_.emplace(std::move(*made));
+      PERSEUS_ASSIGN_OR_RETURN(PostgresConnection made,
+                               PostgresConnection::Open(database_.address_));
+      connection_.emplace(std::move(made));
       is_new_ = true;
       return {};
     }
@@ -170,9 +168,8 @@ class PostgresDatabase final : public Database {
 }  // namespace
 
 Result<std::unique_ptr<Database>> OpenPostgres(const std::string& url) {
-  Result<PostgresAddress> address = ParsePostgresAddress(url);
-  if (!address) return Fail(address);
-  auto database = std::make_unique<PostgresDatabase>(std::move(*address));
+  PERSEUS_ASSIGN_OR_RETURN(PostgresAddress address, ParsePostgresAddress(url));
+  auto database = std::make_unique<PostgresDatabase>(std::move(address));
   if (const auto answer = database->Read("SELECT 1", {}); !answer) return Fail(answer);
   return database;
 }

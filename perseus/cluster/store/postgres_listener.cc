@@ -18,8 +18,8 @@ constexpr int kFirstPauseMs = 100;
 constexpr int kLongestPauseMs = 5000;
 
 constexpr std::pair<Notice::Kind, std::string_view> kWords[] = {
-    {Notice::Kind::kAssignment, "assignment"},     {Notice::Kind::kNode, "node"},
-    {Notice::Kind::kPlanning, "planning"}, {Notice::Kind::kTokens, "tokens"},
+    {Notice::Kind::kAssignment, "assignment"}, {Notice::Kind::kNode, "node"},
+    {Notice::Kind::kPlanning, "planning"},     {Notice::Kind::kTokens, "tokens"},
     {Notice::Kind::kHeard, "heard"},
 };
 
@@ -57,8 +57,7 @@ Notice ParseNotice(std::string_view text) {
 Result<PostgresConnection> ConnectListener(const PostgresAddress& address) {
   Result<PostgresConnection> connection = PostgresConnection::Open(address);
   if (!connection) return connection;
-  const auto listening = connection->Run(fmt::format("LISTEN {}", kNoticeChannel), {});
-  if (!listening) return Fail(listening);
+  PERSEUS_RETURN_IF_ERROR(connection->Run(fmt::format("LISTEN {}", kNoticeChannel), {}));
   return connection;
 }
 

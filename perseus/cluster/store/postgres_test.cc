@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "perseus/cluster/store/heard_notices.h"
 #include "perseus/cluster/store/database.h"
+#include "perseus/cluster/store/heard_notices.h"
 #include "perseus/cluster/store/postgres_listener.h"
 #include "perseus/cluster/store/store_fixture.h"
 

@@ -153,9 +153,9 @@ Result<std::int64_t> FindVersion(Transaction& transaction) {
       !made) {
     return Fail(made);
   }
-  const Result<Rows> rows = transaction.Run("SELECT version FROM schema_version", {});
-  if (!rows) return Fail(rows);
-  return rows->empty() ? 0 : rows->front().Integer(0);
+  PERSEUS_ASSIGN_OR_RETURN(const Rows rows,
+                           transaction.Run("SELECT version FROM schema_version", {}));
+  return rows.empty() ? 0 : rows.front().Integer(0);
 }
 
 // Takes one step, if one is left. The version after it.
@@ -176,8 +176,8 @@ Result<std::int64_t> MigrateOnce(Transaction& transaction, const Dialect& dialec
     if (const auto run = transaction.Run(InDialect(statement, dialect), {}); !run) return Fail(run);
   }
   if (const auto run = transaction.Run("DELETE FROM schema_version", {}); !run) return Fail(run);
-  const auto run = transaction.Run("INSERT INTO schema_version VALUES ($1)", {*version + 1});
-  if (!run) return Fail(run);
+  PERSEUS_RETURN_IF_ERROR(
+      transaction.Run("INSERT INTO schema_version VALUES ($1)", {*version + 1}));
   return *version + 1;
 }
 
@@ -188,9 +188,9 @@ std::int64_t SchemaVersion() { return std::int64_t{std::size(kMigrations)}; }
 Result<void> Migrate(Database& database) {
   for (std::int64_t version = -1; version != SchemaVersion();) {
     Result<void> migrated = database.Transact([&](Transaction& transaction) -> Result<void> {
-      const Result<std::int64_t> reached = MigrateOnce(transaction, database.dialect());
-      if (!reached) return Fail(reached);
-      version = *reached;
+      PERSEUS_ASSIGN_OR_RETURN(const std::int64_t reached,
+                               MigrateOnce(transaction, database.dialect()));
+      version = reached;
       return {};
     });
     if (!migrated) return migrated;

@@ -28,15 +28,13 @@ Result<std::unique_ptr<Database>> OpenDatabase(const std::string& address) {
 }  // namespace
 
 Result<std::unique_ptr<Store>> OpenStore(const std::string& address) {
-  Result<std::unique_ptr<Database>> database = OpenDatabase(address);
-  if (!database) return Fail(database);
-  if (const Result<void> migrated = Migrate(**database); !migrated) return Fail(migrated);
-  return std::make_unique<SqlStore>(std::move(*database));
+  PERSEUS_ASSIGN_OR_RETURN(std::unique_ptr<Database> database, OpenDatabase(address));
+  if (const Result<void> migrated = Migrate(*database); !migrated) return Fail(migrated);
+  return std::make_unique<SqlStore>(std::move(database));
 }
 
 Result<void> SqlStore::Ping() {
-  const Result<Rows> answer = database_->Read("SELECT 1", {});
-  if (!answer) return Fail(answer);
+  PERSEUS_RETURN_IF_ERROR(database_->Read("SELECT 1", {}));
   return {};
 }
 
@@ -58,14 +56,15 @@ Result<void> SqlStore::Listen(std::function<void(const Notice&)> heard) {
 
 Result<std::optional<SqlStore::LockedJob>> SqlStore::LockJob(Transaction& transaction,
                                                              std::string_view job) const {
-  const Result<Rows> rows = transaction.Run(
-      fmt::format("SELECT ended, generation, profile_version, assignment_version FROM jobs "
-                  "WHERE id = $1 {}",
-                  database_->dialect().for_update),
-      {job});
-  if (!rows) return Fail(rows);
-  if (rows->empty()) return std::nullopt;
-  const Row& row = rows->front();
+  PERSEUS_ASSIGN_OR_RETURN(
+      const Rows rows,
+      transaction.Run(
+          fmt::format("SELECT ended, generation, profile_version, assignment_version FROM jobs "
+                      "WHERE id = $1 {}",
+                      database_->dialect().for_update),
+          {job}));
+  if (rows.empty()) return std::nullopt;
+  const Row& row = rows.front();
   return LockedJob{.has_ended = row.Integer(0) != 0,
                    .generation = row.Integer(1),
                    .profile_version = row.Integer(2),
@@ -74,18 +73,17 @@ Result<std::optional<SqlStore::LockedJob>> SqlStore::LockJob(Transaction& transa
 
 Result<SqlStore::LockedJob> SqlStore::LockRunningJob(Transaction& transaction,
                                                      std::string_view job) const {
-  const Result<std::optional<LockedJob>> locked = LockJob(transaction, job);
-  if (!locked) return Fail(locked);
-  if (!*locked) return Fail("there is no job {} (register it)", Excerpt(job));
-  if ((*locked)->has_ended) {
+  PERSEUS_ASSIGN_OR_RETURN(const std::optional<LockedJob> locked, LockJob(transaction, job));
+  if (!locked) return Fail("there is no job {} (register it)", Excerpt(job));
+  if (locked->has_ended) {
     return Fail("job {} has ended (register it again to go on)", Excerpt(job));
   }
-  return **locked;
+  return *locked;
 }
 
 Result<void> RunSteps(Transaction& transaction, std::initializer_list<Step> steps) {
   for (const Step& step : steps) {
-    if (const auto run = transaction.Run(step.sql, step.parameters); !run) return Fail(run);
+    PERSEUS_RETURN_IF_ERROR(transaction.Run(step.sql, step.parameters));
   }
   return {};
 }

@@ -69,7 +69,8 @@ class SqlStore final : public Store {
   // --- assignment
   Result<std::optional<AssignmentRecord>> NewestAssignment(std::string_view job) override;
   Result<std::vector<AssignmentRecord>> ListAssignments(std::string_view job, int limit) override;
-  Result<void> RaiseAssignmentVersion(std::string_view job, std::int64_t version, Milliseconds now) override;
+  Result<void> RaiseAssignmentVersion(std::string_view job, std::int64_t version,
+                                      Milliseconds now) override;
 
   // --- nodes
   Result<void> AttachNode(std::string_view job, std::string_view node, std::string_view ranks,

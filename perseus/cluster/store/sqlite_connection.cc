@@ -97,9 +97,8 @@ Result<void> SqliteConnection::SetUp() {
     if (const Result<Rows> set = Run(setting, {}); !set) return Fail(set);
   }
   if (path_ == ":memory:") return {};
-  Result<Rows> mode = Run("PRAGMA journal_mode = WAL", {});
-  if (!mode) return Fail(mode);
-  if (mode->empty() || mode->front().TakeText(0) != "wal") {
+  PERSEUS_ASSIGN_OR_RETURN(Rows mode, Run("PRAGMA journal_mode = WAL", {}));
+  if (mode.empty() || mode.front().TakeText(0) != "wal") {
     return FailAs(ErrorKind::kSystem,
                   "the database {}: no write-ahead log is possible there (put it on a local disk)",
                   path_);
@@ -121,9 +120,7 @@ Result<sqlite3_stmt*> SqliteConnection::Prepare(std::string_view sql) {
 }
 
 Result<Rows> SqliteConnection::Run(std::string_view sql, Parameters parameters) {
-  const Result<sqlite3_stmt*> prepared = Prepare(sql);
-  if (!prepared) return Fail(prepared);
-  sqlite3_stmt* const statement = *prepared;
+  PERSEUS_ASSIGN_OR_RETURN(sqlite3_stmt* const statement, Prepare(sql));
   int number = 0;
   for (const Parameter& parameter : parameters) {
     // To SQLite $1 is a name like $a, numbered as it comes up in the text.

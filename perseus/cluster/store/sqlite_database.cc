@@ -133,20 +133,17 @@ Result<std::unique_ptr<Database>> OpenSqlite(const std::string& path) {
   const bool is_in_memory = path == ":memory:";
   LockFile lock;
   if (!is_in_memory) {
-    Result<LockFile> taken = LockFile::Take(path);
-    if (!taken) return Fail(taken);
-    lock = std::move(*taken);
+    PERSEUS_ASSIGN_OR_RETURN(LockFile taken, LockFile::Take(path));
+    lock = std::move(taken);
     MakePrivateFile(path);
   }
-  Result<SqliteConnection> writer = SqliteConnection::Open(path);
-  if (!writer) return Fail(writer);
+  PERSEUS_ASSIGN_OR_RETURN(SqliteConnection writer, SqliteConnection::Open(path));
   std::unique_ptr<SqliteConnection> reader;
   if (!is_in_memory) {
-    Result<SqliteConnection> opened = SqliteConnection::Open(path);
-    if (!opened) return Fail(opened);
-    reader = std::make_unique<SqliteConnection>(std::move(*opened));
+    PERSEUS_ASSIGN_OR_RETURN(SqliteConnection opened, SqliteConnection::Open(path));
+    reader = std::make_unique<SqliteConnection>(std::move(opened));
   }
-  return std::make_unique<SqliteDatabase>(std::move(lock), std::move(*writer), std::move(reader));
+  return std::make_unique<SqliteDatabase>(std::move(lock), std::move(writer), std::move(reader));
 }
 
 }  // namespace perseus::store

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "perseus/cluster/store/heard_notices.h"
 #include "perseus/cluster/store/database.h"
+#include "perseus/cluster/store/heard_notices.h"
 #include "perseus/cluster/store/schema.h"
 #include "perseus/cluster/store/store_fixture.h"
 

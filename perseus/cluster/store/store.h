@@ -24,9 +24,9 @@
 // fails with kInput if there is none that has not ended, unless it says otherwise.
 //
 // What does not grow for ever: claims of nodes, until Prune; of a profile the newest is kept; of a
-// job's assignment the newest 50; of its plans the newest 200 and those that these assignment name (whose
-// ids stand in their bodies); of a job's measurements that are no profile yet kMostMeasured bytes;
-// of jobs that ended all, until Prune.
+// job's assignment the newest 50; of its plans the newest 200 and those that these assignment name
+// (whose ids stand in their bodies); of a job's measurements that are no profile yet kMostMeasured
+// bytes; of jobs that ended all, until Prune.
 //
 // Thread safe; calls block.
 #pragma once
@@ -152,7 +152,7 @@ struct PlanningOutcome {
   std::string problem = {};
   std::optional<std::string> frontier = {};  // JSON; of the job's newest profile.
   std::vector<PlanRecord> plans = {};        // New ones; id and time are the store's unless given.
-  std::optional<std::string> assignment = {};    // Body of the next version.
+  std::optional<std::string> assignment = {};  // Body of the next version.
   // Body of the newest version, in place of what it had: it asks nothing else of any rank, so
   // nobody is told. Not with `assignment`.
   std::optional<std::string> amended_assignment = {};
@@ -164,10 +164,10 @@ struct PlanningOutcome {
 
 struct Notice {
   enum class Kind {
-    kAssignment,    // New assignment for job `name`.
-    kNode,      // Node `name` has another set of jobs.
-    kPlanning,  // There is planning to do.
-    kTokens,    // Tokens have changed.
+    kAssignment,  // New assignment for job `name`.
+    kNode,        // Node `name` has another set of jobs.
+    kPlanning,    // There is planning to do.
+    kTokens,      // Tokens have changed.
     kHeard,  // What a replica heard of a job's steps, for the one that judges them: `name`, a text.
     kLookAgain,  // Notices may have been lost: read everything again. Nobody sends it.
   };
@@ -274,13 +274,15 @@ class Store {
 
   // --- assignment
   virtual Result<std::optional<AssignmentRecord>> NewestAssignment(std::string_view job) = 0;
-  virtual Result<std::vector<AssignmentRecord>> ListAssignments(std::string_view job, int limit) = 0;
-  // Somebody has version `version` of the job's assignment, of a database that this one was once: it
-  // has been restored from a backup. So that nobody passes over what is newer, the newest assignment
-  // are given once more, as version + 1; where there are none, the first will be that. Nothing if
-  // the job is as far, is unknown or has ended. kInput beyond 10^12, which no job came to.
+  virtual Result<std::vector<AssignmentRecord>> ListAssignments(std::string_view job,
+                                                                int limit) = 0;
+  // Somebody has version `version` of the job's assignment, of a database that this one was once:
+  // it has been restored from a backup. So that nobody passes over what is newer, the newest
+  // assignment are given once more, as version + 1; where there are none, the first will be that.
+  // Nothing if the job is as far, is unknown or has ended. kInput beyond 10^12, which no job came
+  // to.
   virtual Result<void> RaiseAssignmentVersion(std::string_view job, std::int64_t version,
-                                    Milliseconds now) = 0;
+                                              Milliseconds now) = 0;
 
   // --- nodes
   // Its ranks, from now on, and no other node's any more: one that has none left is detached. What

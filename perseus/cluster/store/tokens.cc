@@ -8,12 +8,14 @@ namespace perseus::store {
 
 Result<void> SqlStore::AddToken(const TokenRecord& token) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    const Result<Rows> added = transaction.Run(
-        "INSERT INTO tokens (id, hash, scope, job, name, created, expires) "
-        "VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING RETURNING id",
-        {token.id, token.hash, token.scope, token.job, token.name, token.created, token.expires});
-    if (!added) return Fail(added);
-    if (added->empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(
+        const Rows added,
+        transaction.Run(
+            "INSERT INTO tokens (id, hash, scope, job, name, created, expires) "
+            "VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING RETURNING id",
+            {token.id, token.hash, token.scope, token.job, token.name, token.created,
+             token.expires}));
+    if (added.empty()) {
       return Fail("there is a token {} already (give it another id)", Excerpt(token.id));
     }
     return transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""});
@@ -24,13 +26,15 @@ Result<void> SqlStore::AddToken(const TokenRecord& token) {
 // two that are revoked at once do not each count on the other.
 Result<bool> SqlStore::DeleteToken(std::string_view id) {
   return Write<bool>([&](Transaction& transaction) -> Result<bool> {
-    Result<Rows> lasting = transaction.Run(
-        fmt::format("SELECT id FROM tokens WHERE scope = 'operator' AND (expires = 0 OR id = $1) "
-                    "ORDER BY id {}",
-                    database_->dialect().for_update),
-        {id});
-    if (!lasting) return Fail(lasting);
-    if (lasting->size() == 1 && lasting->front().TakeText(0) == id) {
+    PERSEUS_ASSIGN_OR_RETURN(
+        Rows lasting,
+        transaction.Run(
+            fmt::format(
+                "SELECT id FROM tokens WHERE scope = 'operator' AND (expires = 0 OR id = $1) "
+                "ORDER BY id {}",
+                database_->dialect().for_update),
+            {id}));
+    if (lasting.size() == 1 && lasting.front().TakeText(0) == id) {
       return FailAs(
           ErrorKind::kUnreachable,
           "without token {} there is none of an operator's that never expires, and nobody "
@@ -38,12 +42,10 @@ Result<bool> SqlStore::DeleteToken(std::string_view id) {
           "first)",
           id);
     }
-    const Result<Rows> gone =
-        transaction.Run("DELETE FROM tokens WHERE id = $1 RETURNING id", {id});
-    if (!gone) return Fail(gone);
-    if (gone->empty()) return false;
-    const auto told = transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""});
-    if (!told) return Fail(told);
+    PERSEUS_ASSIGN_OR_RETURN(
+        const Rows gone, transaction.Run("DELETE FROM tokens WHERE id = $1 RETURNING id", {id}));
+    if (gone.empty()) return false;
+    PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""}));
     return true;
   });
 }

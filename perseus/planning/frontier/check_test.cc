@@ -22,8 +22,9 @@ constexpr Microwatts kMostFlow = std::numeric_limits<Microwatts>::max();
 class CheckOptimalityTest : public ::testing::Test {
  protected:
   CheckOptimalityTest() {
-    const std::vector<profile::Curve> curves = {profile::Curve{{1, 5}, {7}, {}, 0}, profile::Curve{{3, 6, 9}, {4, 2}, {}, 0},
-                                       profile::Curve{{2}, {}, {}, 0}, profile::Curve{{1, 2}, {8}, {}, 0}};
+    const std::vector<profile::Curve> curves = {
+        profile::Curve{{1, 5}, {7}, {}, 0}, profile::Curve{{3, 6, 9}, {4, 2}, {}, 0},
+        profile::Curve{{2}, {}, {}, 0}, profile::Curve{{1, 2}, {8}, {}, 0}};
     const std::vector<std::int32_t> curve_of_instruction = {0, 1, 2, 3};
     const std::vector<schedule::Dependency> dependencies = {{0, 3}, {0, 2, 2}, {1, 2}};
     network_ = *BuildNetwork(curves, curve_of_instruction, dependencies);

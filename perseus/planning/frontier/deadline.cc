@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "perseus/base/units.h"
 #include "perseus/base/stopped.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/frontier/cost_scaling.h"
 
 namespace perseus::frontier {

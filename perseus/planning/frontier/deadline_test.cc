@@ -10,7 +10,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Network DeadlineBuild(const std::vector<profile::Curve>& curves, const std::vector<schedule::Dependency>& dependencies) {
+Network DeadlineBuild(const std::vector<profile::Curve>& curves,
+                      const std::vector<schedule::Dependency>& dependencies) {
   std::vector<std::int32_t> curve_of_instruction;
   for (std::size_t i = 0; i < curves.size(); ++i) {
     curve_of_instruction.push_back(static_cast<std::int32_t>(i));
@@ -44,7 +45,8 @@ Solution Solve(const Network& network, Nanoseconds deadline, Microwatts price_fl
 Network DeadlineBridge() {
   const profile::Curve outer{{2, 10}, {5}, {}, 0};
   const profile::Curve middle{{2, 10}, {4}, {}, 0};
-  return DeadlineBuild({outer, DeadlineFixed(14), middle, DeadlineFixed(14), outer}, {{0, 2}, {0, 3}, {1, 4}, {2, 4}});
+  return DeadlineBuild({outer, DeadlineFixed(14), middle, DeadlineFixed(14), outer},
+                       {{0, 2}, {0, 3}, {1, 4}, {2, 4}});
 }
 
 TEST(SolveDeadline, FindsEveryPointOfTheFrontier) {

@@ -117,7 +117,8 @@ Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
   return network;
 }
 
-Result<Network> BuildNetwork(const schedule::InstructionGraph& graph, std::span<const profile::Curve> curves) {
+Result<Network> BuildNetwork(const schedule::InstructionGraph& graph,
+                             std::span<const profile::Curve> curves) {
   std::vector<std::int32_t> curve_of_instruction;
   curve_of_instruction.reserve(graph.instructions.size());
   for (const schedule::InstructionNode& instruction : graph.instructions) {

@@ -24,8 +24,8 @@
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/profile/curve.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::frontier {
 
@@ -53,10 +53,11 @@ struct Network {
 // The relaxation of `graph`: curves[i] is that of graph.option_sets[i]. Requires graph.instructions
 // to be in topological order. Fails (kInput) if all durations, or all slopes, add up to more than
 // the solvers' 64-bit integers take.
-Result<Network> BuildNetwork(const schedule::InstructionGraph& graph, std::span<const profile::Curve> curves);
+Result<Network> BuildNetwork(const schedule::InstructionGraph& graph,
+                             std::span<const profile::Curve> curves);
 
-// The same from bare parts, for tests and for callers without an InstructionGraph: instruction i has
-// curves[curve_of_instruction[i]].
+// The same from bare parts, for tests and for callers without an InstructionGraph: instruction i
+// has curves[curve_of_instruction[i]].
 Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
                              std::span<const std::int32_t> curve_of_instruction,
                              std::span<const schedule::Dependency> dependencies);

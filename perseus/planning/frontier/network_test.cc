@@ -17,7 +17,8 @@ constexpr int kNoArc = -1;
 // InstructionNode i lasts i + 1 to 10 * (i + 1) nanoseconds.
 std::vector<profile::Curve> Curves(int count) {
   std::vector<profile::Curve> curves;
-  for (Nanoseconds i = 1; i <= count; ++i) curves.push_back(profile::Curve{{i, 10 * i}, {1}, {}, 0});
+  for (Nanoseconds i = 1; i <= count; ++i)
+    curves.push_back(profile::Curve{{i, 10 * i}, {1}, {}, 0});
   return curves;
 }
 
@@ -121,7 +122,8 @@ TEST(BuildNetwork, NothingToPlanIsAnError) {
 TEST(BuildNetwork, DurationsThatDoNotFitAreAnError) {
   constexpr Nanoseconds kMost = std::numeric_limits<Nanoseconds>::max() / 8;
   const std::vector<std::int32_t> two = {0, 0};
-  const auto build = [&](Nanoseconds slowest, const std::vector<schedule::Dependency>& dependencies) {
+  const auto build = [&](Nanoseconds slowest,
+                         const std::vector<schedule::Dependency>& dependencies) {
     return BuildNetwork(std::vector{profile::Curve{{1, slowest}, {1}, {}, 0}}, two, dependencies);
   };
   EXPECT_TRUE(build(kMost / 2, {}));

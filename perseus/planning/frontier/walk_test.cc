@@ -21,7 +21,8 @@ void PrintTo(const Breakpoint& point, std::ostream* stream) {
   *stream << "{" << point.time << " ns, " << point.extra_energy << " fJ, " << point.price << " uW}";
 }
 
-Network Build(const std::vector<profile::Curve>& curves, const std::vector<schedule::Dependency>& dependencies) {
+Network Build(const std::vector<profile::Curve>& curves,
+              const std::vector<schedule::Dependency>& dependencies) {
   std::vector<std::int32_t> curve_of_instruction;
   for (std::size_t i = 0; i < curves.size(); ++i) {
     curve_of_instruction.push_back(static_cast<std::int32_t>(i));
@@ -71,8 +72,8 @@ TEST(Walk, AFixedInstructionHasNoFrontierButAPoint) {
 
 //   s --a--> o --b--> t        the flatter slope bends first, wherever it is
 TEST(Walk, AChainShortensByOrderOfSlope) {
-  const Network network =
-      Build({profile::Curve{{1, 3, 7}, {6, 1}, {}, 0}, profile::Curve{{2, 4}, {3}, {}, 0}}, {{0, 1}});
+  const Network network = Build(
+      {profile::Curve{{1, 3, 7}, {6, 1}, {}, 0}, profile::Curve{{2, 4}, {3}, {}, 0}}, {{0, 1}});
   EXPECT_THAT(FrontierOf(network), ElementsAre(Breakpoint{11, 0, 1}, Breakpoint{7, 4, 3},
                                                Breakpoint{5, 10, 6}, Breakpoint{3, 22, 0}));
 }
@@ -90,9 +91,10 @@ TEST(Walk, ADelayIsTimeThatNothingBuys) {
 //
 // Both last 9 ns and shorten together: a with d to 7 ns, then a with c, until a can do no more.
 TEST(Walk, ParallelChainsPayTogether) {
-  const Network network = Build(
-      {profile::Curve{{2, 6}, {2}, {}, 0}, Fixed(3), profile::Curve{{1, 5}, {3}, {}, 0}, profile::Curve{{2, 4}, {1}, {}, 0}},
-      {{0, 1}, {2, 3}});
+  const Network network =
+      Build({profile::Curve{{2, 6}, {2}, {}, 0}, Fixed(3), profile::Curve{{1, 5}, {3}, {}, 0},
+             profile::Curve{{2, 4}, {1}, {}, 0}},
+            {{0, 1}, {2, 3}});
   EXPECT_THAT(FrontierOf(network),
               ElementsAre(Breakpoint{9, 0, 3}, Breakpoint{7, 6, 5}, Breakpoint{5, 16, 0}));
 }

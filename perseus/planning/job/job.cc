@@ -8,9 +8,9 @@
 #include <optional>
 #include <span>
 
-#include "perseus/base/units.h"
 #include "perseus/base/excerpt.h"
 #include "perseus/base/toml_file.h"
+#include "perseus/base/units.h"
 #include "perseus/base/wording.h"
 
 namespace perseus::job {
@@ -130,8 +130,9 @@ class JobReader {
     constexpr std::array<std::string_view, 4> kKinds{"load", "p2p", "all_reduce", "optimizer"};
     TableReader reader(table, name_, "[[fixed]]", kKeys);
     const std::string kind = reader.Text("kind");
-    const schedule::FixedInstructions::Cost cost{ToNanoseconds(reader.Number("time_s", kLongestSeconds, 0)),
-                                     reader.Number("energy_j", kMostJoules, -1)};
+    const schedule::FixedInstructions::Cost cost{
+        ToNanoseconds(reader.Number("time_s", kLongestSeconds, 0)),
+        reader.Number("energy_j", kMostJoules, -1)};
     if (!reader.Has("kind")) {
       reader.FailHere("[[fixed]] without kind (write kind = \"load\", say)");
     } else if (!reader.Has("time_s")) {
@@ -140,8 +141,8 @@ class JobReader {
     }
     const auto known = std::find(kKinds.begin(), kKinds.end(), kind);
     if (reader.Has("kind") && known == kKinds.end()) {
-      reader.FailAt(
-          "kind", fmt::format("no fixed instruction {}{}", Excerpt(kind), DidYouMean(kind, kKinds)));
+      reader.FailAt("kind", fmt::format("no fixed instruction {}{}", Excerpt(kind),
+                                        DidYouMean(kind, kKinds)));
     }
     if (kind == "p2p" && reader.Has("energy_j")) {
       reader.FailAt("energy_j",
@@ -176,9 +177,8 @@ class JobReader {
 }  // namespace
 
 Result<Job> ParseJob(std::string_view text, std::string_view name) {
-  const auto root = toml_file::Parse(text, name);
-  if (!root) return Fail(root);
-  return JobReader(*root, name).Read();
+  PERSEUS_ASSIGN_OR_RETURN(const auto root, toml_file::Parse(text, name));
+  return JobReader(root, name).Read();
 }
 
 }  // namespace perseus::job

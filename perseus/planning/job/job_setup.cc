@@ -6,14 +6,13 @@
 #include <filesystem>
 #include <utility>
 
-#include "perseus/base/units.h"
 #include "perseus/base/file.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/job/job.h"
 #include "perseus/planning/profile/profile.h"
 
 namespace perseus::job {
 namespace {
-
 
 std::string ScheduleList() {
   std::string list;
@@ -26,9 +25,8 @@ std::string ScheduleList() {
 // The job file, with its paths made relative to where we are. An empty job if there is no file.
 Result<Job> ReadJobFile(const std::string& path) {
   if (path.empty()) return Job();
-  auto text = ReadFile(path);
-  if (!text) return Fail(text);
-  auto job = ParseJob(*text, path);
+  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(path));
+  auto job = ParseJob(text, path);
   if (!job) return job;
   const std::filesystem::path directory = std::filesystem::path(path).parent_path();
   for (std::string* file : {&job->profile_path, &job->schedule_path, &job->graph_path}) {
@@ -37,7 +35,8 @@ Result<Job> ReadJobFile(const std::string& path) {
   return job;
 }
 
-void OverrideModel(schedule::PipelineModel& model, Nanoseconds& switch_latency, const JobFlags& flags) {
+void OverrideModel(schedule::PipelineModel& model, Nanoseconds& switch_latency,
+                   const JobFlags& flags) {
   auto override_time = [](Nanoseconds& time, const std::optional<double>& seconds) {
     if (seconds) time = ToNanoseconds(*seconds);
   };
@@ -69,9 +68,8 @@ void Override(Job& job, const JobFlags& flags) {
 
 Result<profile::Profile> LoadProfile(const std::string& path, const JobFlags& flags) {
   if (flags.profile_text) return profile::ParseProfile(*flags.profile_text, path);
-  auto text = ReadFile(path);
-  if (!text) return Fail(text);
-  return profile::ParseProfile(*text, path);
+  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(path));
+  return profile::ParseProfile(text, path);
 }
 
 // What is said of a schedule besides its file has to be so.
@@ -100,11 +98,10 @@ Result<void> CheckSizes(const Job& job, const JobFlags& flags, const schedule::S
 // `stages` where neither the file nor a flag says.
 Result<schedule::Schedule> LoadSchedule(const Job& job, const JobFlags& flags, int stages) {
   if (!job.schedule_path.empty()) {
-    auto text = ReadFile(job.schedule_path);
-    if (!text) return Fail(text);
-    auto schedule = schedule::ParseSchedule(*text, job.schedule_path);
+    PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(job.schedule_path));
+    auto schedule = schedule::ParseSchedule(text, job.schedule_path);
     if (!schedule) return schedule;
-    if (auto agree = CheckSizes(job, flags, *schedule); !agree) return Fail(agree);
+    PERSEUS_RETURN_IF_ERROR(CheckSizes(job, flags, *schedule));
     return schedule;
   }
   if (job.schedule.name.empty()) {
@@ -120,9 +117,9 @@ Result<schedule::Schedule> LoadSchedule(const Job& job, const JobFlags& flags, i
 }
 
 Result<LoadedJob> LayOut(plan_file::PlannedJob planned, const profile::Profile& profile) {
-  auto graph = schedule::BuildInstructionGraph(planned.schedule, profile, planned.model);
-  if (!graph) return Fail(graph);
-  LoadedJob job{.planned = std::move(planned), .graph = *std::move(graph), .model = {}};
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto graph, schedule::BuildInstructionGraph(planned.schedule, profile, planned.model));
+  LoadedJob job{.planned = std::move(planned), .graph = std::move(graph), .model = {}};
   const schedule::PipelineModel& model = job.planned.model;
   job.model.blocking_power_w = model.blocking_power_w * model.gpus_per_stage;
   job.model.switch_latency = job.planned.switch_latency;
@@ -131,14 +128,14 @@ Result<LoadedJob> LayOut(plan_file::PlannedJob planned, const profile::Profile& 
 
 // `planned.profile` is the graph's file. What a waiting resource draws is in it, unless a flag says
 // otherwise.
-Result<LoadedJob> LayOutGraph(plan_file::PlannedJob planned, const std::optional<double>& blocking_power_w) {
-  auto text = ReadFile(planned.profile);
-  if (!text) return Fail(text);
-  auto file = schedule::ParseInstructionGraph(*text, planned.profile, blocking_power_w);
-  if (!file) return Fail(file);
+Result<LoadedJob> LayOutGraph(plan_file::PlannedJob planned,
+                              const std::optional<double>& blocking_power_w) {
+  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(planned.profile));
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto file, schedule::ParseInstructionGraph(text, planned.profile, blocking_power_w));
   planned.model.gpus_per_stage = 1;
-  planned.model.blocking_power_w = file->blocking_power_w;
-  LoadedJob job{.planned = std::move(planned), .graph = std::move(file->graph), .model = {}};
+  planned.model.blocking_power_w = file.blocking_power_w;
+  LoadedJob job{.planned = std::move(planned), .graph = std::move(file.graph), .model = {}};
   job.model.blocking_power_w = job.planned.model.blocking_power_w;
   job.model.switch_latency = job.planned.switch_latency;
   return job;
@@ -180,20 +177,19 @@ int LoadedJob::gpus() const {
 }
 
 Result<LoadedJob> LoadJob(const JobFlags& flags) {
-  auto job = ReadJobFile(flags.job_file);
-  if (!job) return Fail(job);
-  Override(*job, flags);
-  plan_file::PlannedJob planned{.profile = job->profile_path,
-                     .schedule = {},
-                     .pipelines = job->pipelines,
-                     .model = job->model,
-                     .switch_latency = job->switch_latency};
+  PERSEUS_ASSIGN_OR_RETURN(auto job, ReadJobFile(flags.job_file));
+  Override(job, flags);
+  plan_file::PlannedJob planned{.profile = job.profile_path,
+                                .schedule = {},
+                                .pipelines = job.pipelines,
+                                .model = job.model,
+                                .switch_latency = job.switch_latency};
   std::optional<double> blocking_power_w = flags.blocking_power_w;
   // Flags are in the model by now.
-  if (job->Has("blocking_power_w")) blocking_power_w = job->model.blocking_power_w;
-  if (!job->graph_path.empty()) {
-    if (auto fits = RefuseWithGraph(flags, *job); !fits) return Fail(fits);
-    planned.profile = job->graph_path;
+  if (job.Has("blocking_power_w")) blocking_power_w = job.model.blocking_power_w;
+  if (!job.graph_path.empty()) {
+    PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, job));
+    planned.profile = job.graph_path;
     return LayOutGraph(std::move(planned), blocking_power_w);
   }
   if (planned.profile.empty()) {
@@ -204,32 +200,28 @@ Result<LoadedJob> LoadJob(const JobFlags& flags) {
         "--blocking-power is missing, or blocking_power_w under [gpu] of a job file (what one GPU "
         "draws while it waits, in watts; 0 counts no waiting at all)");
   }
-  const auto profile = LoadProfile(planned.profile, flags);
-  if (!profile) return Fail(profile);
-  auto schedule = LoadSchedule(*job, flags, profile->stages());
-  if (!schedule) return Fail(schedule);
-  planned.schedule = *std::move(schedule);
-  return LayOut(std::move(planned), *profile);
+  PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, flags));
+  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, profile.stages()));
+  planned.schedule = std::move(schedule);
+  return LayOut(std::move(planned), profile);
 }
 
 Result<plan_file::PlannedJob> LoadUnprofiledJob(const JobFlags& flags) {
-  auto job = ReadJobFile(flags.job_file);
-  if (!job) return Fail(job);
-  Override(*job, flags);
-  if (!job->graph_path.empty()) {
+  PERSEUS_ASSIGN_OR_RETURN(auto job, ReadJobFile(flags.job_file));
+  Override(job, flags);
+  if (!job.graph_path.empty()) {
     return Fail("{} is a general graph, which no training job runs (name a schedule)",
-                job->graph_path);
+                job.graph_path);
   }
-  if (job->schedule.ranks == 0 && job->schedule_path.empty()) {
+  if (job.schedule.ranks == 0 && job.schedule_path.empty()) {
     return Fail("the number of stages is missing (say --stages 8, for instance)");
   }
-  auto schedule = LoadSchedule(*job, flags, job->schedule.ranks);
-  if (!schedule) return Fail(schedule);
-  return plan_file::PlannedJob{.profile = job->profile_path,
-                    .schedule = *std::move(schedule),
-                    .pipelines = job->pipelines,
-                    .model = job->model,
-                    .switch_latency = job->switch_latency};
+  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, job.schedule.ranks));
+  return plan_file::PlannedJob{.profile = job.profile_path,
+                               .schedule = std::move(schedule),
+                               .pipelines = job.pipelines,
+                               .model = job.model,
+                               .switch_latency = job.switch_latency};
 }
 
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags& flags) {
@@ -243,7 +235,7 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags
   planned.pipelines = flags.pipelines.value_or(planned.pipelines);
   OverrideModel(planned.model, planned.switch_latency, flags);
   if (planned.IsGeneralGraph()) {
-    if (auto fits = RefuseWithGraph(flags, Job()); !fits) return Fail(fits);
+    PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, Job()));
     if (!flags.graph.empty()) planned.profile = flags.graph;
     const double blocking_power_w = planned.model.blocking_power_w;
     return LayOutGraph(std::move(planned), blocking_power_w);
@@ -252,9 +244,8 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags
     return Fail("the plan is one for a pipeline, not for a general graph (leave out --graph)");
   }
   if (!flags.profile.empty()) planned.profile = flags.profile;
-  const auto profile = LoadProfile(planned.profile, flags);
-  if (!profile) return Fail(profile);
-  return LayOut(std::move(planned), *profile);
+  PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, flags));
+  return LayOut(std::move(planned), profile);
 }
 
 }  // namespace perseus::job

@@ -8,9 +8,9 @@
 #include "perseus/base/number_range.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::job {
 

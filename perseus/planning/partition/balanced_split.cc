@@ -119,7 +119,7 @@ std::vector<Nanoseconds> PrefixSums(std::span<const Nanoseconds> times) {
 }
 
 Result<Boundaries> BalancedBoundaries(std::span<const Nanoseconds> layer_times, int stages) {
-  if (auto checked = CheckCounts(layer_times, stages); !checked) return Fail(checked);
+  PERSEUS_RETURN_IF_ERROR(CheckCounts(layer_times, stages));
   const Splits splits(layer_times, stages);
   const Nanoseconds most_shortest = splits.LongestShortest(splits.total());
   const auto is_less = [](const Limits& one, const Limits& other) {
@@ -138,7 +138,7 @@ Result<Boundaries> BalancedBoundaries(std::span<const Nanoseconds> layer_times, 
 }
 
 Result<Boundaries> ShortestLongestBoundaries(std::span<const Nanoseconds> layer_times, int stages) {
-  if (auto checked = CheckCounts(layer_times, stages); !checked) return Fail(checked);
+  PERSEUS_RETURN_IF_ERROR(CheckCounts(layer_times, stages));
   const Splits splits(layer_times, stages);
   const Nanoseconds longest = splits.ShortestLongest(1);
   return splits.Earliest({splits.LongestShortest(longest), longest});

@@ -32,7 +32,8 @@ class StageLimits {
       fill.push_back(0);
       for (const InstructionKind kind : kinds) {
         const auto& options = layers.Find(layer, 0, kind)->options;
-        const Nanoseconds fastest = std::ranges::min_element(options, {}, &profile::Option::time)->time;
+        const Nanoseconds fastest =
+            std::ranges::min_element(options, {}, &profile::Option::time)->time;
         work.back() += fastest;
         // A full backward is the last that a rank runs, and goes back through those before.
         if (kind == InstructionKind::kForward || kind == InstructionKind::kBackward) {
@@ -107,7 +108,8 @@ std::vector<InstructionKind> KindsOf(const schedule::Schedule& schedule) {
   std::vector<InstructionKind> kinds;
   for (const auto& rank : schedule.ranks) {
     for (const schedule::Instruction& instruction : rank) {
-      if (std::ranges::find(kinds, instruction.kind) == kinds.end()) kinds.push_back(instruction.kind);
+      if (std::ranges::find(kinds, instruction.kind) == kinds.end())
+        kinds.push_back(instruction.kind);
     }
   }
   std::ranges::sort(kinds);
@@ -115,10 +117,11 @@ std::vector<InstructionKind> KindsOf(const schedule::Schedule& schedule) {
 }
 
 Result<plan::Planner> PlannerOf(const PartitionJob& job, const Boundaries& split) {
-  auto graph = schedule::BuildInstructionGraph(job.schedule, profile::StageProfile(job.layers, split), job.model);
-  if (!graph) return Fail(graph);
-  return plan::Planner::Create(*std::move(graph),
-                         {job.model.blocking_power_w * job.model.gpus_per_stage, 0});
+  PERSEUS_ASSIGN_OR_RETURN(auto graph,
+                           schedule::BuildInstructionGraph(
+                               job.schedule, profile::StageProfile(job.layers, split), job.model));
+  return plan::Planner::Create(std::move(graph),
+                               {job.model.blocking_power_w * job.model.gpus_per_stage, 0});
 }
 
 // Those with a run of consecutive cuts moved by one layer, and no stage empty.
@@ -181,12 +184,10 @@ class SplitSearch {
 
 Result<PlannedSplit> PlanSplit(const PartitionJob& job, std::span<const Nanoseconds> layer_times,
                                const Boundaries& split, std::optional<Nanoseconds> deadline) {
-  const auto planner = PlannerOf(job, split);
-  if (!planner) return Fail(planner);
-  auto plan = planner->PlanFor(deadline.value_or(planner->baseline().time));
-  if (!plan) return Fail(plan);
-  plan->target = "no slowdown";
-  return PlannedSplit{split, StageTimes(layer_times, split), planner->baseline(), *std::move(plan)};
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner, PlannerOf(job, split));
+  PERSEUS_ASSIGN_OR_RETURN(auto plan, planner.PlanFor(deadline.value_or(planner.baseline().time)));
+  plan.target = "no slowdown";
+  return PlannedSplit{split, StageTimes(layer_times, split), planner.baseline(), std::move(plan)};
 }
 
 // Fails as the planner does; for a split that it refuses, with the split.
@@ -225,9 +226,9 @@ Result<void> PlanBest(const PartitionJob& job, std::span<const Nanoseconds> laye
     if (bound >= best_j || plans == most_plans) break;
     if (split == partition.fastest.boundaries) continue;
     ++plans;
-    auto planned = PlanSplit(job, layer_times, split, partition.fastest.baseline.time);
-    if (!planned) return Fail(planned);
-    if (planned->plan.evaluation.energy_j < best_j) partition.least_energy = *std::move(planned);
+    PERSEUS_ASSIGN_OR_RETURN(auto planned,
+                             PlanSplit(job, layer_times, split, partition.fastest.baseline.time));
+    if (planned.plan.evaluation.energy_j < best_j) partition.least_energy = std::move(planned);
   }
   return {};
 }
@@ -243,21 +244,19 @@ Result<Partition> PartitionLayers(const PartitionJob& job, const PartitionEffort
         job.schedule.name, job.schedule.stages(), stages);
   }
   const std::vector<InstructionKind> kinds = KindsOf(job.schedule);
-  const auto layer_times = profile::LayerTimes(job.layers, kinds);
-  if (!layer_times) return Fail(layer_times);
-  const auto boundaries = BalancedBoundaries(*layer_times, stages);
+  PERSEUS_ASSIGN_OR_RETURN(const auto layer_times, profile::LayerTimes(job.layers, kinds));
+  const auto boundaries = BalancedBoundaries(layer_times, stages);
   if (!boundaries) return Fail("{}: {}", job.layers.name(), boundaries.error().message);
-  auto balanced = PlanBalanced(job, *layer_times, *boundaries);
-  if (!balanced) return Fail(balanced);
+  PERSEUS_ASSIGN_OR_RETURN(auto balanced, PlanBalanced(job, layer_times, *boundaries));
 
   // All that may be as fast as the better one of two; where they are too many, some.
   SplitSearch times([&](const Boundaries& split) { return BaselineNanoseconds(job, split); });
   times.ValueOf(*boundaries);
-  times.ValueOf(*ShortestLongestBoundaries(*layer_times, stages));
+  times.ValueOf(*ShortestLongestBoundaries(layer_times, stages));
   Boundaries start = times.best();
   const StageLimits as_fast(job.layers, job.schedule, kinds,
                             static_cast<Nanoseconds>(times.ValueOf(start)));
-  const auto instructions = std::ssize(balanced->plan.options);
+  const auto instructions = std::ssize(balanced.plan.options);
   const bool tries_all =
       as_fast.CountWays(stages)[At(stages)].front() <= effort.most_instructions / instructions;
   if (tries_all) {
@@ -266,11 +265,11 @@ Result<Partition> PartitionLayers(const PartitionJob& job, const PartitionEffort
     times.Descend(start, as_fast);
   }
   const bool is_balanced = times.ValueOf(*boundaries) == times.ValueOf(times.best());
-  auto fastest = PlanSplit(job, *layer_times, is_balanced ? *boundaries : times.best(), {});
-  if (!fastest) return Fail(fastest);
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto fastest, PlanSplit(job, layer_times, is_balanced ? *boundaries : times.best(), {}));
 
   Partition partition{
-      .balanced = *std::move(balanced), .fastest = *fastest, .least_energy = *std::move(fastest)};
+      .balanced = std::move(balanced), .fastest = fastest, .least_energy = std::move(fastest)};
   const Nanoseconds deadline = partition.fastest.baseline.time;
   const StageLimits limits(job.layers, job.schedule, kinds, deadline);
   SplitSearch bounds([&](const Boundaries& split) { return BoundOf(job, split, deadline); });
@@ -282,7 +281,7 @@ Result<Partition> PartitionLayers(const PartitionJob& job, const PartitionEffort
   partition.candidates = limits.CountWays(stages)[At(stages)].front();
   partition.bounded = std::ssize(bounds.values());
   partition.tried_all = tries_all;
-  if (auto planned = PlanBest(job, *layer_times, bounds.values(), effort.most_plans, partition);
+  if (auto planned = PlanBest(job, layer_times, bounds.values(), effort.most_plans, partition);
       !planned) {
     return Fail(planned);
   }

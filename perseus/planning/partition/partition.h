@@ -48,22 +48,22 @@
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/partition/balanced_split.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/profile/profile.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::partition {
 
 struct PartitionJob {
-  profile::Profile layers;     // As ParseLayers (layer_profile.h) gives them.
+  profile::Profile layers;      // As ParseLayers (layer_profile.h) gives them.
   schedule::Schedule schedule;  // One chunk a rank.
   schedule::PipelineModel model;
 };
 
 struct PartitionEffort {
-  // All splits are tried if there are no more than this over the instructions of an iteration (about
-  // ten seconds at the default); else some.
+  // All splits are tried if there are no more than this over the instructions of an iteration
+  // (about ten seconds at the default); else some.
   std::int64_t most_instructions = 2'000'000;
   int most_plans = 8;
 };
@@ -71,7 +71,7 @@ struct PartitionEffort {
 struct PlannedSplit {
   Boundaries boundaries;
   std::vector<Nanoseconds> stage_times;  // Of one microbatch, at maximum frequency.
-  plan::Evaluation baseline;                   // Everything at maximum frequency.
+  plan::Evaluation baseline;             // Everything at maximum frequency.
   plan::Plan plan;
 };
 

@@ -19,8 +19,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Every way to cut, in lexicographic order.
-void PartitionForEachSplit(int layers, int stages, const std::function<void(const Boundaries&)>& visit,
-                  Boundaries begun = {0}) {
+void PartitionForEachSplit(int layers, int stages,
+                           const std::function<void(const Boundaries&)>& visit,
+                           Boundaries begun = {0}) {
   if (stages == 1) {
     begun.push_back(layers);
     visit(begun);
@@ -44,7 +45,8 @@ std::vector<InstructionKind> KindsFor(const std::string& schedule) {
 }
 
 // Layers of unlike work, bound by compute or by memory; the first is light, the last heavy.
-profile::Profile PartitionRandomLayers(std::mt19937_64& random, int layers, std::span<const InstructionKind> kinds) {
+profile::Profile PartitionRandomLayers(std::mt19937_64& random, int layers,
+                                       std::span<const InstructionKind> kinds) {
   const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
   std::vector<profile::ProfileEntry> entries;
   for (int layer = 0; layer < layers; ++layer) {
@@ -78,28 +80,31 @@ PartitionJob RandomPartitionJob(std::mt19937_64& random, const std::string& sche
   const int stages = 2 + static_cast<int>(random() % static_cast<unsigned>(size.most_stages - 1));
   const int layers =
       stages + 1 + static_cast<int>(random() % static_cast<unsigned>(size.most_extra_layers));
-  PartitionJob job{.layers = PartitionRandomLayers(random, layers, KindsFor(schedule)),
-                   .schedule = *schedule::GenerateSchedule({schedule, stages, size.microbatches, 1}),
-                   .model = {}};
+  PartitionJob job{
+      .layers = PartitionRandomLayers(random, layers, KindsFor(schedule)),
+      .schedule = *schedule::GenerateSchedule({schedule, stages, size.microbatches, 1}),
+      .model = {}};
   job.model.blocking_power_w = kBlockingPowerW;
   return job;
 }
 
 plan::Planner PlannerOf(const PartitionJob& job, const Boundaries& split) {
-  auto graph = schedule::BuildInstructionGraph(job.schedule, profile::StageProfile(job.layers, split), job.model);
+  auto graph = schedule::BuildInstructionGraph(job.schedule,
+                                               profile::StageProfile(job.layers, split), job.model);
   return *plan::Planner::Create(*std::move(graph), {kBlockingPowerW, 0});
 }
 
-void ForEachPlanner(const PartitionJob& job, const std::function<void(const plan::Planner&)>& visit) {
+void ForEachPlanner(const PartitionJob& job,
+                    const std::function<void(const plan::Planner&)>& visit) {
   PartitionForEachSplit(job.layers.stages(), static_cast<int>(job.schedule.ranks.size()),
-               [&](const Boundaries& split) { visit(PlannerOf(job, split)); });
+                        [&](const Boundaries& split) { visit(PlannerOf(job, split)); });
 }
 
 // Of all splits, none left out beforehand.
 Nanoseconds LeastTime(const PartitionJob& job) {
   Nanoseconds least = std::numeric_limits<Nanoseconds>::max();
-  ForEachPlanner(job,
-                 [&](const plan::Planner& planner) { least = std::min(least, planner.baseline().time); });
+  ForEachPlanner(
+      job, [&](const plan::Planner& planner) { least = std::min(least, planner.baseline().time); });
   return least;
 }
 
@@ -222,7 +227,8 @@ TEST(PartitionLayers, RefusesWhatItCannotCut) {
   job.schedule = *schedule::GenerateSchedule({"zb-h1", 2, 4, 1});
   EXPECT_THAT(PartitionLayers(job).error().message, HasSubstr("layer 0 has no backward_input"));
   job.schedule = good;
-  std::vector<profile::ProfileEntry> wasteful(job.layers.entries().begin(), job.layers.entries().end());
+  std::vector<profile::ProfileEntry> wasteful(job.layers.entries().begin(),
+                                              job.layers.entries().end());
   for (profile::ProfileEntry& entry : wasteful) {
     for (profile::Option& option : entry.options) option.energy_j = 1e6 / option.frequency_mhz;
   }

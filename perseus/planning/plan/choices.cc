@@ -5,9 +5,7 @@
 #include <numeric>
 
 namespace perseus::plan {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 ChoiceGraph::ChoiceGraph(const schedule::InstructionGraph& graph, double blocking_power_w)
     : graph_(graph),

@@ -10,8 +10,8 @@
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/profile/curve.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::plan {
 
@@ -38,11 +38,15 @@ class ChoiceGraph {
   int instructions() const { return static_cast<int>(graph_.instructions.size()); }
   const schedule::InstructionGraph& graph() const { return graph_; }
   // Fastest (and dearest) first.
-  std::span<const Candidate> candidates(int instruction) const { return candidates_[Set(instruction)]; }
+  std::span<const Candidate> candidates(int instruction) const {
+    return candidates_[Set(instruction)];
+  }
   std::span<const Neighbor> predecessors(int instruction) const {
     return predecessors_.Of(instruction);
   }
-  std::span<const Neighbor> successors(int instruction) const { return successors_.Of(instruction); }
+  std::span<const Neighbor> successors(int instruction) const {
+    return successors_.Of(instruction);
+  }
 
   // Sum of effective energies. What a plan costs besides is blocking power for its whole length.
   double EffectiveEnergy(const Choices& choices) const;
@@ -71,8 +75,8 @@ class ChoiceGraph {
   Neighbors successors_;
 };
 
-// When each instruction starts if all start as soon, or as late, as the choices and the length allow.
-// Any mix of the two, the same for all instructions, is a schedule, too.
+// When each instruction starts if all start as soon, or as late, as the choices and the length
+// allow. Any mix of the two, the same for all instructions, is a schedule, too.
 std::vector<Nanoseconds> EarliestStarts(const ChoiceGraph& graph, const Choices& choices);
 std::vector<Nanoseconds> LatestStarts(const ChoiceGraph& graph, const Choices& choices,
                                       Nanoseconds length);

@@ -97,10 +97,10 @@ Result<Choices> Discretize(const ChoiceGraph& graph, const frontier::Network& ne
   const int rounds = std::min(kSharpeningRounds, relaxations - 1);
   const int tilts = rounds < 0 ? 0 : std::min(kMostTilts, relaxations / (rounds + 1));
   for (int i = 0; i < tilts && !best.good_enough(); ++i) {
-    const Result<Windows> windows = SharpenedWindows(network, graph.graph(), solution.time(network),
-                                                     TiltNumber(i), rounds, limits.stop);
-    if (!windows) return Fail(windows);
-    best.Consider(*windows);
+    PERSEUS_ASSIGN_OR_RETURN(const Windows windows,
+                             SharpenedWindows(network, graph.graph(), solution.time(network),
+                                              TiltNumber(i), rounds, limits.stop));
+    best.Consider(windows);
     if (limits.stop.stop_requested()) return FailAsStopped();
   }
   best.SearchLong();

@@ -106,7 +106,8 @@ void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wa
   const int previous_index = same < settings.size() && settings[same] == clock.setting
                                  ? clock.setting
                                  : OptionNearest(set, clock.setting);
-  const double factor = variation.time_factors.empty() ? 1 : variation.time_factors[At(instruction)];
+  const double factor =
+      variation.time_factors.empty() ? 1 : variation.time_factors[At(instruction)];
   const Timing previous = Slowed(graph_.option_sets[At(set)].options[At(previous_index)], factor);
   if (clock.pending != wanted_setting) {
     clock.pending = wanted_setting;

@@ -6,14 +6,15 @@
 //
 //     E = sum of instructions' energies + P * (ranks * T - sum of instructions' durations)
 //
-// Switching latency. The clock of an instruction is requested when the instruction begins. Until the
-// switch lands, `switch_latency` later, the instruction advances at the rank's previous clock: after
-// the latency L at an option that takes t' the fraction L/t' is done (and L/t' of that option's
-// energy spent), and the rest runs at the instruction's own option. Where L covers all of it, the
-// whole instruction runs at the previous clock, and the switch lands later unless another request
-// replaces it. The first instruction of a rank finds its clock already set (by the iteration before).
-// Fixed instructions (those with one option) leave the clock alone. If the previous clock was never
-// measured for this instruction, the measured option whose frequency is nearest stands for it.
+// Switching latency. The clock of an instruction is requested when the instruction begins. Until
+// the switch lands, `switch_latency` later, the instruction advances at the rank's previous clock:
+// after the latency L at an option that takes t' the fraction L/t' is done (and L/t' of that
+// option's energy spent), and the rest runs at the instruction's own option. Where L covers all of
+// it, the whole instruction runs at the previous clock, and the switch lands later unless another
+// request replaces it. The first instruction of a rank finds its clock already set (by the
+// iteration before). Fixed instructions (those with one option) leave the clock alone. If the
+// previous clock was never measured for this instruction, the measured option whose frequency is
+// nearest stands for it.
 //
 // What runs under a latency is a mix of two options, so the relaxation's bound holds for it, too.
 #pragma once

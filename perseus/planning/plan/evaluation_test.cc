@@ -11,7 +11,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-
 // 1000 MHz: 10 ms, 2 J. 500 MHz: 20 ms, 1 J.
 schedule::OptionSet TwoSpeeds() {
   schedule::OptionSet set;
@@ -193,7 +192,8 @@ TEST(SwitchLatencyOf, APendingSwitchLandsInTheGap) {
 }
 
 TEST(SwitchLatencyOf, FixedInstructionsLeaveTheClockAlone) {
-  const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), Fixed(3 * kMillisecond, 0.5), TwoSpeeds()});
+  const schedule::InstructionGraph graph =
+      OneRank({TwoSpeeds(), Fixed(3 * kMillisecond, 0.5), TwoSpeeds()});
   const Evaluation same = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{1, 0, 1});
   EXPECT_THAT(same.durations, ElementsAre(kTwenty, 3 * kMillisecond, kTwenty));
   EXPECT_EQ(same.switches, 0);
@@ -253,7 +253,8 @@ TEST(SwitchLatencyOf, OfSeveralNearestTheFirstStandsIn) {
 TEST(SwitchLatencyOf, AnyNumberOfClocksIsFine) {
   std::vector<schedule::OptionSet> sets(30'000, TwoSpeeds());
   for (std::size_t i = 0; i < sets.size(); ++i) {
-    for (profile::Option& option : sets[i].options) option.frequency_mhz += 0.001 * static_cast<double>(i);
+    for (profile::Option& option : sets[i].options)
+      option.frequency_mhz += 0.001 * static_cast<double>(i);
   }
   const schedule::InstructionGraph graph = OneRank(std::move(sets));
   const Evaluation evaluation =

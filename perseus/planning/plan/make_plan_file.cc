@@ -21,20 +21,21 @@ std::map<std::pair<int, int>, int> StagesByPlace(const schedule::Schedule& sched
 
 }  // namespace
 
-plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan, plan_file::PlannedJob job) {
+plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan,
+                                 plan_file::PlannedJob job) {
   const schedule::InstructionGraph& graph = planner.graph();
   const Evaluation& evaluation = plan.evaluation;
   plan_file::PlanFile file{.job = std::move(job),
-                .other_knob_names = graph.other_knob_names,
-                .target = plan.target,
-                .deadline = plan.deadline,
-                .time = evaluation.time,
-                .energy_j = evaluation.energy_j,
-                .lower_bound_j = plan.lower_bound_j,
-                .switches = evaluation.switches,
-                .baseline_time = planner.baseline().time,
-                .baseline_energy_j = planner.baseline().energy_j,
-                .ranks = {}};
+                           .other_knob_names = graph.other_knob_names,
+                           .target = plan.target,
+                           .deadline = plan.deadline,
+                           .time = evaluation.time,
+                           .energy_j = evaluation.energy_j,
+                           .lower_bound_j = plan.lower_bound_j,
+                           .switches = evaluation.switches,
+                           .baseline_time = planner.baseline().time,
+                           .baseline_energy_j = planner.baseline().energy_j,
+                           .ranks = {}};
   const auto stages = StagesByPlace(file.job.schedule);
   for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
     plan_file::PlannedRank& planned = file.ranks.emplace_back();

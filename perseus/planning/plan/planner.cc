@@ -46,8 +46,8 @@ double SteepestSavingW(const frontier::Network& network) {
   return ToWatts(sum);
 }
 
-Result<std::vector<profile::Curve>> HullsOf(const schedule::InstructionGraph& graph, double blocking_power_w,
-                                   Planner::FewOptions few) {
+Result<std::vector<profile::Curve>> HullsOf(const schedule::InstructionGraph& graph,
+                                            double blocking_power_w, Planner::FewOptions few) {
   std::vector<profile::Curve> curves;
   for (const schedule::OptionSet& set : graph.option_sets) {
     const std::size_t useful = profile::ParetoFront(set.options, blocking_power_w).size();
@@ -87,17 +87,18 @@ double Frontier::BoundAt(Nanoseconds time) const {
   return fast.bound_j + part * (slow.bound_j - fast.bound_j);
 }
 
-Result<Planner> Planner::Create(schedule::InstructionGraph graph, const ExecutionModel& model, FewOptions few) {
+Result<Planner> Planner::Create(schedule::InstructionGraph graph, const ExecutionModel& model,
+                                FewOptions few) {
   Planner planner;
   planner.graph_ = std::move(graph);
   planner.model_ = model;
   const int ranks = planner.ranks();
   if (const Result<void> fits = CheckBlockingPower(model, ranks, 0); !fits) return Fail(fits);
-  Result<std::vector<profile::Curve>> curves = HullsOf(planner.graph_, model.blocking_power_w, few);
-  if (!curves) return Fail(curves);
-  Result<frontier::Network> network = frontier::BuildNetwork(planner.graph_, *curves);
-  if (!network) return Fail(network);
-  planner.network_ = std::move(*network);
+  PERSEUS_ASSIGN_OR_RETURN(std::vector<profile::Curve> curves,
+                           HullsOf(planner.graph_, model.blocking_power_w, few));
+  PERSEUS_ASSIGN_OR_RETURN(frontier::Network network,
+                           frontier::BuildNetwork(planner.graph_, curves));
+  planner.network_ = std::move(network);
   if (const auto fits = CheckBlockingPower(model, ranks, SteepestSavingW(planner.network_));
       !fits) {
     return Fail(fits);
@@ -107,7 +108,7 @@ Result<Planner> Planner::Create(schedule::InstructionGraph graph, const Executio
       planner.network_, frontier::Pace::kFastest)[static_cast<std::size_t>(planner.network_.sink)];
   for (const schedule::InstructionNode& instruction : planner.graph_.instructions) {
     planner.least_effective_energy_j_ +=
-        (*curves)[static_cast<std::size_t>(instruction.option_set)].least_effective_energy_j;
+        curves[static_cast<std::size_t>(instruction.option_set)].least_effective_energy_j;
   }
   return planner;
 }
@@ -158,10 +159,12 @@ Result<Frontier> Planner::ComputeFrontier(const Progress& progress,
 }
 
 Result<frontier::Solution> Planner::Relax(Nanoseconds deadline, Microwatts price_floor,
-                                const std::stop_token& stop) const {
-  Result<frontier::Solution> solution = frontier::SolveDeadline(network_, deadline, price_floor, stop);
+                                          const std::stop_token& stop) const {
+  Result<frontier::Solution> solution =
+      frontier::SolveDeadline(network_, deadline, price_floor, stop);
   if (!solution) return solution;
-  if (const auto proof = frontier::CheckDeadline(network_, *solution, deadline, price_floor); !proof) {
+  if (const auto proof = frontier::CheckDeadline(network_, *solution, deadline, price_floor);
+      !proof) {
     return FailAs(ErrorKind::kSystem, "a solution failed its own check: {} (please report this)",
                   proof.error().message);
   }
@@ -169,29 +172,27 @@ Result<frontier::Solution> Planner::Relax(Nanoseconds deadline, Microwatts price
 }
 
 Result<double> Planner::BoundFor(Nanoseconds deadline) const {
-  const Result<frontier::Solution> solution = Relax(deadline, BlockingPrice(model_, ranks()), {});
-  if (!solution) return Fail(solution);
-  return BoundOf(solution->time(network_), solution->extra_energy);
+  PERSEUS_ASSIGN_OR_RETURN(const frontier::Solution solution,
+                           Relax(deadline, BlockingPrice(model_, ranks()), {}));
+  return BoundOf(solution.time(network_), solution.extra_energy);
 }
 
 Result<Planner::Discretized> Planner::Solve(Nanoseconds deadline, Microwatts price_floor,
                                             const SearchLimits& limits) const {
-  const Result<frontier::Solution> solution = Relax(deadline, price_floor, limits.stop);
-  if (!solution) return Fail(solution);
+  PERSEUS_ASSIGN_OR_RETURN(const frontier::Solution solution,
+                           Relax(deadline, price_floor, limits.stop));
   const ChoiceGraph choices(graph_, model_.blocking_power_w);
-  const Result<Choices> chosen = Discretize(choices, network_, *solution, limits);
-  if (!chosen) return Fail(chosen);
-  Discretized found{.plan = {}, .solution = *solution};
+  PERSEUS_ASSIGN_OR_RETURN(const Choices chosen, Discretize(choices, network_, solution, limits));
+  Discretized found{.plan = {}, .solution = solution};
   found.plan.deadline = deadline;
-  found.plan.options = choices.Options(*chosen);
+  found.plan.options = choices.Options(chosen);
   return found;
 }
 
 Result<Plan> Planner::PlanWithoutLatency(Nanoseconds deadline, const SearchLimits& limits) const {
-  auto found = Solve(deadline, BlockingPrice(model_, ranks()), limits);
-  if (!found) return Fail(found);
-  found->plan.lower_bound_j = BoundOf(found->solution.time(network_), found->solution.extra_energy);
-  return std::move(found->plan);
+  PERSEUS_ASSIGN_OR_RETURN(auto found, Solve(deadline, BlockingPrice(model_, ranks()), limits));
+  found.plan.lower_bound_j = BoundOf(found.solution.time(network_), found.solution.extra_energy);
+  return std::move(found.plan);
 }
 
 Result<Plan> Planner::PlanFor(Nanoseconds deadline, const SearchLimits& limits) const {
@@ -203,10 +204,9 @@ Result<Plan> Planner::PlanFor(Nanoseconds deadline, const SearchLimits& limits) 
 
 Result<Plan> Planner::PlanForStraggler(Nanoseconds time, const SearchLimits& limits) const {
   // Time itself costs nothing: it passes anyhow.
-  auto found = Solve(time, 0, limits);
-  if (!found) return Fail(found);
-  Plan plan = std::move(found->plan);
-  plan.lower_bound_j = BoundOf(time, found->solution.extra_energy);
+  PERSEUS_ASSIGN_OR_RETURN(auto found, Solve(time, 0, limits));
+  Plan plan = std::move(found.plan);
+  plan.lower_bound_j = BoundOf(time, found.solution.extra_energy);
   if (model_.switch_latency == 0) return Evaluated(std::move(plan));
   // Made as if switches took no time, it may be late, or cost more than one that knows of them.
   plan.evaluation = Evaluator(graph_, model_).Evaluate(plan.options);

@@ -16,9 +16,9 @@
 #include "perseus/base/result.h"
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/network.h"
-#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/plan/discretize.h"
 #include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::plan {
 
@@ -118,7 +118,7 @@ class Planner {
     frontier::Solution solution;
   };
   Result<frontier::Solution> Relax(Nanoseconds deadline, Microwatts price_floor,
-                         const std::stop_token& stop) const;
+                                   const std::stop_token& stop) const;
   Result<Discretized> Solve(Nanoseconds deadline, Microwatts price_floor,
                             const SearchLimits& limits) const;
   Result<Plan> Evaluated(Plan plan) const;

@@ -27,7 +27,8 @@ Planner MakePlanner(schedule::InstructionGraph graph, const ExecutionModel& mode
 }
 
 Nanoseconds SlowestTime(const Planner& planner) {
-  return frontier::EarliestTimes(planner.network(), frontier::Pace::kSlowest)[At(planner.network().sink)];
+  return frontier::EarliestTimes(planner.network(),
+                                 frontier::Pace::kSlowest)[At(planner.network().sink)];
 }
 
 Planner Synthetic() { return MakePlanner(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0}); }
@@ -228,9 +229,10 @@ TEST(PlanFor, NamesALeastTimeThatCanBeMet) {
 
 TEST(PlanFor, NeverChoosesADominatedOption) {
   // The middle option is slower than the first and dearer: noise.
-  const schedule::OptionSet noisy = Computation("stage 0 forward", {{1400, {}, 10'000'000, 4.0, 1},
-                                                          {1300, {}, 11'000'000, 4.2, 1},
-                                                          {1200, {}, 13'000'000, 3.5, 1}});
+  const schedule::OptionSet noisy =
+      Computation("stage 0 forward", {{1400, {}, 10'000'000, 4.0, 1},
+                                      {1300, {}, 11'000'000, 4.2, 1},
+                                      {1200, {}, 13'000'000, 3.5, 1}});
   const Planner planner = MakePlanner(Chain({noisy, noisy, noisy}), {50, 0});
   for (Nanoseconds deadline = 30'000'000; deadline <= 40'000'000; deadline += 500'000) {
     const Result<Plan> plan = planner.PlanFor(deadline);
@@ -308,9 +310,10 @@ TEST(Create, TakesFixedInstructions) {
 // 1305 MHz was measured faster than the maximum (a power limit does that): the least time lies
 // below the baseline, and the difference comes back as energy.
 TEST(PlanFor, GivesBackTimeThatTheMaximumFrequencyWastes) {
-  const schedule::OptionSet throttled = Computation("stage 0 forward", {{1410, {}, 10'100'000, 4.5, 1},
-                                                              {1305, {}, 10'000'000, 4.0, 1},
-                                                              {1200, {}, 10'200'000, 3.7, 1}});
+  const schedule::OptionSet throttled =
+      Computation("stage 0 forward", {{1410, {}, 10'100'000, 4.5, 1},
+                                      {1305, {}, 10'000'000, 4.0, 1},
+                                      {1200, {}, 10'200'000, 3.7, 1}});
   const Planner planner = MakePlanner(Chain({throttled, throttled}), {50, 0});
   EXPECT_EQ(planner.baseline().time, 20'200'000);
   EXPECT_EQ(planner.least_time(), 20'000'000);

@@ -29,7 +29,8 @@ profile::Curve TiltCurve(const profile::Curve& curve, double part) {
 }
 
 // The same network with a curve of its own, tilted, for each instruction.
-frontier::Network TiltNetwork(const frontier::Network& network, const schedule::InstructionGraph& graph, const Tilt& tilt) {
+frontier::Network TiltNetwork(const frontier::Network& network,
+                              const schedule::InstructionGraph& graph, const Tilt& tilt) {
   std::mt19937_64 random(tilt.seed);
   std::vector<double> part_of_microbatch;
   frontier::Network tilted = network;
@@ -64,7 +65,8 @@ std::optional<std::size_t> SegmentAround(const profile::Curve& curve, Nanosecond
   return static_cast<std::size_t>(after - curve.times.begin()) - 1;
 }
 
-profile::Curve SharpenCurve(const profile::Curve& curve, std::size_t segment, Nanoseconds duration) {
+profile::Curve SharpenCurve(const profile::Curve& curve, std::size_t segment,
+                            Nanoseconds duration) {
   profile::Curve sharpened = curve;
   const bool nearer_slow = duration - curve.times[segment] > curve.times[segment + 1] - duration;
   const Microwatts slope = curve.slopes[segment];
@@ -82,14 +84,14 @@ profile::Curve SharpenCurve(const profile::Curve& curve, std::size_t segment, Na
 
 }  // namespace
 
-Result<Windows> SharpenedWindows(const frontier::Network& network, const schedule::InstructionGraph& graph,
-                                 Nanoseconds length, const Tilt& tilt, int rounds,
-                                 const std::stop_token& stop) {
+Result<Windows> SharpenedWindows(const frontier::Network& network,
+                                 const schedule::InstructionGraph& graph, Nanoseconds length,
+                                 const Tilt& tilt, int rounds, const std::stop_token& stop) {
   frontier::Network bent = TiltNetwork(network, graph, tilt);
   for (int round = 0;; ++round) {
-    const Result<frontier::Solution> solution = frontier::SolveDeadline(bent, length, 0, stop);
-    if (!solution) return Fail(solution);
-    Windows windows = WindowsOf(bent, *solution);
+    PERSEUS_ASSIGN_OR_RETURN(const frontier::Solution solution,
+                             frontier::SolveDeadline(bent, length, 0, stop));
+    Windows windows = WindowsOf(bent, solution);
     windows.length = length;
     if (round == rounds) return windows;
     for (std::int32_t i = 0; i < network.instructions; ++i) {

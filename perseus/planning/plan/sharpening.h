@@ -36,8 +36,8 @@ struct Tilt {
 
 // A schedule of at most `length` from `rounds` + 1 solves. `network` is the relaxation of `graph`.
 // Fails (kSystem) once `stop` is requested.
-Result<Windows> SharpenedWindows(const frontier::Network& network, const schedule::InstructionGraph& graph,
-                                 Nanoseconds length, const Tilt& tilt, int rounds,
-                                 const std::stop_token& stop = {});
+Result<Windows> SharpenedWindows(const frontier::Network& network,
+                                 const schedule::InstructionGraph& graph, Nanoseconds length,
+                                 const Tilt& tilt, int rounds, const std::stop_token& stop = {});
 
 }  // namespace perseus::plan

@@ -21,7 +21,8 @@ Planner SharpeningMakePlanner(const JobSpec& spec, std::uint64_t seed) {
 
 Nanoseconds Between(const Planner& planner, std::uint64_t tenths) {
   const frontier::Network& network = planner.network();
-  const Nanoseconds slowest = frontier::EarliestTimes(network, frontier::Pace::kSlowest)[At(network.sink)];
+  const Nanoseconds slowest =
+      frontier::EarliestTimes(network, frontier::Pace::kSlowest)[At(network.sink)];
   const Nanoseconds least = planner.least_time();
   return least + (slowest - least) * static_cast<Nanoseconds>(tenths) / 10;
 }
@@ -74,8 +75,8 @@ TEST(SharpenedWindows, PutMostInstructionsOnVertices) {
   int relaxed = 0;
   int sharpened = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const Planner planner =
-        SharpeningMakePlanner({.shape = JobShape::kPipeline, .instructions = 40, .options = 6}, seed);
+    const Planner planner = SharpeningMakePlanner(
+        {.shape = JobShape::kPipeline, .instructions = 40, .options = 6}, seed);
     const Nanoseconds length = Between(planner, 1 + seed % 9);
     const Result<frontier::Solution> solution = frontier::SolveDeadline(planner.network(), length);
     ASSERT_TRUE(solution);

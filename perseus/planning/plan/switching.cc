@@ -140,7 +140,8 @@ class ClockSearch {
         if (place + 1 < rank.size()) AddSameClock(instruction, rank[place + 1], change);
         return change;
       default: {
-        const std::vector<int>& front = fronts_[At(graph_.instructions[At(instruction)].option_set)];
+        const std::vector<int>& front =
+            fronts_[At(graph_.instructions[At(instruction)].option_set)];
         const auto now = static_cast<std::size_t>(
             std::find(front.begin(), front.end(), options_[At(instruction)]) - front.begin());
         const std::size_t step = 1 + random() % kLongestStep;
@@ -208,7 +209,8 @@ class ClockSearch {
         Change change;
         bool complete = AddSlower(rank[first], change);
         if (complete) {
-          const profile::Option& slower = graph_.options_of(rank[first]).options[At(change.front().second)];
+          const profile::Option& slower =
+              graph_.options_of(rank[first]).options[At(change.front().second)];
           for (std::size_t i = first + 1; complete && i < end; ++i) {
             complete = AddClock(rank[i], slower, change);
           }
@@ -232,7 +234,8 @@ class ClockSearch {
 };
 
 // The instructions of one longest path, last first.
-std::vector<int> CriticalPath(const schedule::InstructionGraph& graph, const Evaluation& evaluation) {
+std::vector<int> CriticalPath(const schedule::InstructionGraph& graph,
+                              const Evaluation& evaluation) {
   const auto end = [&](int i) { return evaluation.starts[At(i)] + evaluation.durations[At(i)]; };
   std::vector<int> waits_for(graph.instructions.size(), -1);
   for (const schedule::Dependency& dependency : graph.dependencies) {
@@ -311,10 +314,9 @@ Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseco
   const Evaluator evaluator(planner.graph(), planner.model());
   Nanoseconds aim = deadline;
   for (int attempt = 0; attempt < kSwitchingMostAttempts; ++attempt) {
-    const Result<Plan> plan = planner.PlanWithoutLatency(aim, quick);
-    if (!plan) return Fail(plan);
-    const Nanoseconds time = evaluator.Evaluate(plan->options).time;
-    if (time <= deadline) return std::optional<std::vector<int>>(plan->options);
+    PERSEUS_ASSIGN_OR_RETURN(const Plan plan, planner.PlanWithoutLatency(aim, quick));
+    const Nanoseconds time = evaluator.Evaluate(plan.options).time;
+    if (time <= deadline) return std::optional<std::vector<int>>(plan.options);
     if (aim == planner.least_time()) break;
     aim = std::max(planner.least_time(), aim - (time - deadline));
   }
@@ -330,14 +332,15 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
   if (!plan) return plan;
 
   std::vector<std::vector<int>> starts;
-  Result<std::optional<std::vector<int>>> shortened = Shorten(planner, deadline, quick);
-  if (!shortened) return Fail(shortened);
-  if (shortened->has_value()) starts.push_back(std::move(**shortened));
+  PERSEUS_ASSIGN_OR_RETURN(std::optional<std::vector<int>> shortened,
+                           Shorten(planner, deadline, quick));
+  if (shortened.has_value()) starts.push_back(std::move(*shortened));
   if (auto faster = SpeedUp(planner, deadline, plan->options, limits.stop)) {
     starts.push_back(std::move(*faster));
   }
   if (limits.stop.stop_requested()) return FailAsStopped();
-  if (planner.baseline().time <= deadline) starts.push_back(schedule::BaselineOptions(planner.graph()));
+  if (planner.baseline().time <= deadline)
+    starts.push_back(schedule::BaselineOptions(planner.graph()));
   if (starts.empty()) {
     return FailAs(ErrorKind::kUnreachable,
                   "no plan found meets {:.6f} s under a switching latency of {:.3f} ms (everything "

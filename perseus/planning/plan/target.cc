@@ -138,8 +138,9 @@ Result<Plan> PlanOf(const Plans& plans, const Frontier* frontier, const Target& 
     case Target::Kind::kMinEnergy:
       return plans.For(std::max(
           planner.baseline().time,
-          frontier::EarliestTimes(planner.network(),
-                        frontier::Pace::kSlowest)[static_cast<std::size_t>(planner.network().sink)]));
+          frontier::EarliestTimes(
+              planner.network(),
+              frontier::Pace::kSlowest)[static_cast<std::size_t>(planner.network().sink)]));
     default:
       break;
   }

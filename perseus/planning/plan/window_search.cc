@@ -11,8 +11,8 @@ namespace {
 constexpr double kJoulesPerFemtojoule = 1e-15;
 // Far below any gap worth closing, far above the rounding of sums of joules.
 constexpr double kWindowSearchNoGain = 1e-9;
-// An instruction with more neighbours than this (a barrier; no pipeline has one) is in no window but
-// its own: what surrounds a member has to be looked at for every window it is in.
+// An instruction with more neighbours than this (a barrier; no pipeline has one) is in no window
+// but its own: what surrounds a member has to be looked at for every window it is in.
 constexpr std::size_t kMostNeighbors = 64;
 constexpr int kOutside = -1;
 constexpr int kOnFringe = -2;
@@ -65,7 +65,8 @@ std::span<const WindowSearch::Reduced> WindowSearch::ReducedOf(int instruction) 
 }
 
 Nanoseconds WindowSearch::EndOf(int instruction, const Choices& choices) const {
-  return starts_[At(instruction)] + graph_.candidates(instruction)[At(choices[At(instruction)])].time;
+  return starts_[At(instruction)] +
+         graph_.candidates(instruction)[At(choices[At(instruction)])].time;
 }
 
 // A schedule between as early and as late as possible.

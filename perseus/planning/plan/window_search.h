@@ -12,7 +12,8 @@
 // of it that has been decided. That makes exact search of a small window cheap:
 //
 //   - take an instruction and some of its neighbours, up to a dozen: a window in both rank and time
-//     (an instruction that very many wait for, or that waits for very many, is a window of its own);
+//     (an instruction that very many wait for, or that waits for very many, is a window of its
+//     own);
 //   - fix when everything around it ends and starts;
 //   - try all combinations of options in the window, depth first in order of time and of (1), and
 //     cut off wherever the parts (1) and (2) so far exceed the best total.
@@ -44,8 +45,8 @@ class WindowSearch {
   // `solution` is an optimum of `network`, the relaxation of `graph`; plans have its length. Keeps
   // a reference to `graph`. Deterministic: the same input gives the same plan. Once `stop` is
   // requested, no further windows are looked at.
-  WindowSearch(const ChoiceGraph& graph, const frontier::Network& network, const frontier::Solution& solution,
-               std::stop_token stop = {});
+  WindowSearch(const ChoiceGraph& graph, const frontier::Network& network,
+               const frontier::Solution& solution, std::stop_token stop = {});
 
   struct Effort {
     int window = 8;              // Instructions; at most kLargestWindow.
@@ -99,9 +100,9 @@ class WindowSearch {
   const ChoiceGraph& graph_;
   std::stop_token stop_;
   Nanoseconds length_;
-  std::vector<double> instruction_prices_;   // J/ns
-  std::vector<double> dependency_prices_;  // J/ns
-  std::vector<Reduced> reduced_;           // Of each instruction, cheapest first.
+  std::vector<double> instruction_prices_;  // J/ns
+  std::vector<double> dependency_prices_;   // J/ns
+  std::vector<Reduced> reduced_;            // Of each instruction, cheapest first.
   std::vector<std::size_t> first_reduced_;
 
   std::vector<Nanoseconds> starts_;  // A schedule of the present choices.

@@ -63,7 +63,8 @@ class Case {
  private:
   Nanoseconds Deadline(std::uint64_t seed) const {
     const frontier::Network& network = planner_.network();
-    const Nanoseconds slowest = frontier::EarliestTimes(network, frontier::Pace::kSlowest)[At(network.sink)];
+    const Nanoseconds slowest =
+        frontier::EarliestTimes(network, frontier::Pace::kSlowest)[At(network.sink)];
     const Nanoseconds least = planner_.least_time();
     return least + (slowest - least) * static_cast<Nanoseconds>(seed % 11) / 10;
   }
@@ -181,7 +182,8 @@ schedule::InstructionGraph Hub(int workers) {
 std::int64_t TriesOfARound(const schedule::InstructionGraph& job) {
   const Planner planner = *Planner::Create(job, {0, 0});
   const ChoiceGraph graph(planner.graph(), 0);
-  const frontier::Solution solution = *frontier::SolveDeadline(planner.network(), planner.least_time() * 6 / 5);
+  const frontier::Solution solution =
+      *frontier::SolveDeadline(planner.network(), planner.least_time() * 6 / 5);
   WindowSearch search(graph, planner.network(), solution);
   Choices choices(At(graph.instructions()), 0);
   EXPECT_GT(search.Improve(choices, {}), 0);

@@ -100,7 +100,7 @@ class ListsReader {
         return Fail(separated);
       }
     }
-    if (auto closed = Close("["); !closed) return Fail(closed);
+    PERSEUS_RETURN_IF_ERROR(Close("["));
     if (token_.kind != Token::Kind::kEnd) return FailAtToken("nothing but comments after the list");
     if (lists.ranks.empty()) {
       return Fail("{}: the list is empty (expected a list for each rank)", name_);
@@ -126,7 +126,7 @@ class ListsReader {
         return Fail(separated);
       }
     }
-    if (auto closed = Close(bracket); !closed) return Fail(closed);
+    PERSEUS_RETURN_IF_ERROR(Close(bracket));
     if (rank.empty()) {
       return Fail("{}:{}: the rank's list is empty (expected its frequencies)", name_, line);
     }
@@ -150,11 +150,10 @@ class ListsReader {
         return Fail(comma);
       }
     }
-    const auto frequency_mhz = ReadFrequency();
-    if (!frequency_mhz) return Fail(frequency_mhz);
-    entry.frequency_mhz = *frequency_mhz;
+    PERSEUS_ASSIGN_OR_RETURN(const auto frequency_mhz, ReadFrequency());
+    entry.frequency_mhz = frequency_mhz;
     if (is_pair) {
-      if (auto closed = Close(bracket); !closed) return Fail(closed);
+      PERSEUS_RETURN_IF_ERROR(Close(bracket));
     }
     return entry;
   }
@@ -221,8 +220,9 @@ Result<void> CheckListable(const schedule::InstructionGraph& graph) {
       Excerpt(graph.other_knob_names.front()));
 }
 
-Result<std::string> FormatFrequencyLists(const schedule::InstructionGraph& graph, const ListedPlan& plan) {
-  if (auto listable = CheckListable(graph); !listable) return Fail(listable);
+Result<std::string> FormatFrequencyLists(const schedule::InstructionGraph& graph,
+                                         const ListedPlan& plan) {
+  PERSEUS_RETURN_IF_ERROR(CheckListable(graph));
   std::string text = "[\n";
   for (const std::vector<int>& order : PlannedOrders(graph)) {
     std::string_view separator;
@@ -246,7 +246,8 @@ Result<std::string> FormatFrequencyLists(const schedule::InstructionGraph& graph
   return text;
 }
 
-Result<std::vector<int>> FindOptions(const FrequencyLists& lists, const schedule::InstructionGraph& graph,
+Result<std::vector<int>> FindOptions(const FrequencyLists& lists,
+                                     const schedule::InstructionGraph& graph,
                                      std::string_view name) {
   const std::vector<std::vector<int>> orders = PlannedOrders(graph);
   if (lists.ranks.size() != orders.size()) {

@@ -24,10 +24,10 @@
 #include <string_view>
 #include <vector>
 
+#include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/schedule/instruction_graph.h"
-#include "perseus/base/instruction_kind.h"
 
 namespace perseus::plan_file {
 
@@ -61,9 +61,10 @@ Result<void> CheckListable(const schedule::InstructionGraph& graph);
 Result<std::string> FormatFrequencyLists(const schedule::InstructionGraph& graph,
                                          const ListedPlan& plan);
 
-// The options that the lists name, per instruction of `graph`. Fails (kInput) where the lists do not
-// fit the graph's ranks, or name a frequency that was not measured.
-Result<std::vector<int>> FindOptions(const FrequencyLists& lists, const schedule::InstructionGraph& graph,
+// The options that the lists name, per instruction of `graph`. Fails (kInput) where the lists do
+// not fit the graph's ranks, or name a frequency that was not measured.
+Result<std::vector<int>> FindOptions(const FrequencyLists& lists,
+                                     const schedule::InstructionGraph& graph,
                                      std::string_view name);
 
 }  // namespace perseus::plan_file

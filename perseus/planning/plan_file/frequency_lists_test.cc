@@ -75,8 +75,10 @@ class FrequencyListsOfAPlanTest : public testing::Test {
     spec.stages = 2;
     schedule::PipelineModel model;
     model.fixed.load = {.time = 1000};  // Has no place in the lists.
-    const auto schedule = schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 3});
-    graph_ = *schedule::BuildInstructionGraph(*schedule, *synthetic::SynthesizeProfile(spec), model);
+    const auto schedule =
+        schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 3});
+    graph_ =
+        *schedule::BuildInstructionGraph(*schedule, *synthetic::SynthesizeProfile(spec), model);
     plan_.target = "no slowdown";
     plan_.options = schedule::BaselineOptions(graph_);
     for (std::size_t i = 0; i < plan_.options.size(); ++i) {
@@ -134,7 +136,8 @@ TEST_F(FrequencyListsOfAPlanTest, HaveNoPlaceForOtherKnobsOrFractions) {
   for (schedule::OptionSet& set : fractional.option_sets) {
     for (profile::Option& option : set.options) option.frequency_mhz += 0.5;
   }
-  EXPECT_THAT(FormatFrequencyLists(fractional, Listed()).error().message, HasSubstr("whole MHz only"));
+  EXPECT_THAT(FormatFrequencyLists(fractional, Listed()).error().message,
+              HasSubstr("whole MHz only"));
 }
 
 }  // namespace

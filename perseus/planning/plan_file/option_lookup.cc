@@ -18,7 +18,8 @@ std::vector<std::vector<int>> PlannedOrders(const schedule::InstructionGraph& gr
   return orders;
 }
 
-Result<int> FindOption(const schedule::OptionSet& set, const NamedOption& named, std::string_view where) {
+Result<int> FindOption(const schedule::OptionSet& set, const NamedOption& named,
+                       std::string_view where) {
   int found = -1;
   int at_frequency = 0;
   const profile::Option* nearest = &set.options.front();

@@ -9,15 +9,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "perseus/base/units.h"
 #include "perseus/base/excerpt.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/plan_file/option_lookup.h"
 
 namespace perseus::plan_file {
 namespace {
 
 using nlohmann::ordered_json;
-
 
 // On one line. Paths need not be UTF-8, and JSON must be.
 std::string Dump(const ordered_json& value) {
@@ -149,9 +148,9 @@ Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::Instr
     return Fail("{}: stages has {} ranks, but the job has {} (evaluate it with its own job)", name,
                 plan.ranks.size(), graph.rank_orders.size());
   }
-  const auto places = MatchKnobs(plan.other_knob_names, graph.other_knob_names, name);
-  if (!places) return Fail(places);
-  std::vector<double> knobs(places->size());
+  PERSEUS_ASSIGN_OR_RETURN(const auto places,
+                           MatchKnobs(plan.other_knob_names, graph.other_knob_names, name));
+  std::vector<double> knobs(places.size());
   std::vector<int> options = schedule::BaselineOptions(graph);  // Those of fixed instructions stay.
   const std::vector<std::vector<int>> orders = PlannedOrders(graph);
   for (std::size_t rank = 0; rank < orders.size(); ++rank) {
@@ -162,7 +161,8 @@ Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::Instr
       const std::string where =
           fmt::format("{}: stages[{}].instructions[{}]", name, rank, position);
       const schedule::OptionSet& set = graph.options_of(instruction);
-      const schedule::InstructionNode& expected = graph.instructions[static_cast<std::size_t>(instruction)];
+      const schedule::InstructionNode& expected =
+          graph.instructions[static_cast<std::size_t>(instruction)];
       if (position == instructions.size() || instructions[position].kind != set.kind ||
           instructions[position].microbatch != expected.microbatch ||
           instructions[position].chunk != set.chunk ||
@@ -171,10 +171,10 @@ Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::Instr
                     where, schedule::Describe(graph, instruction));
       }
       const PlannedInstruction& planned = instructions[position++];
-      for (std::size_t i = 0; i < knobs.size(); ++i) knobs[i] = planned.knobs[(*places)[i]];
-      const auto option = FindOption(set, {planned.frequency_mhz, knobs}, where);
-      if (!option) return Fail(option);
-      options[static_cast<std::size_t>(instruction)] = *option;
+      for (std::size_t i = 0; i < knobs.size(); ++i) knobs[i] = planned.knobs[places[i]];
+      PERSEUS_ASSIGN_OR_RETURN(const auto option,
+                               FindOption(set, {planned.frequency_mhz, knobs}, where));
+      options[static_cast<std::size_t>(instruction)] = option;
     }
     while (position < instructions.size() && !IsPlanned(instructions[position].kind)) ++position;
     if (position < instructions.size()) {

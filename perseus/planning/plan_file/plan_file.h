@@ -12,11 +12,11 @@
 #include <string_view>
 #include <vector>
 
+#include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/schedule.h"
-#include "perseus/base/instruction_kind.h"
 
 namespace perseus::plan_file {
 

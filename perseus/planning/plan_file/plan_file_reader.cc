@@ -7,9 +7,9 @@
 #include <set>
 #include <span>
 
-#include "perseus/base/units.h"
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/plan_file/option_lookup.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
@@ -177,7 +177,8 @@ class PlanReader {
     }
     if (node.Has("frequency") || IsComputation(read.kind)) {
       const Node frequency = Member(node, "frequency");
-      read.frequency_mhz = frequency.Number(0, kPlanFileReaderHighestFrequencyMhz, "MHz, such as 1410");
+      read.frequency_mhz =
+          frequency.Number(0, kPlanFileReaderHighestFrequencyMhz, "MHz, such as 1410");
     }
     if (IsPlanned(read.kind) && !plan_.other_knob_names.empty()) {
       ReadKnobs(Member(node, "knobs"), read.knobs);

@@ -48,7 +48,8 @@ Planned PlanSchedule(const std::string& name, int chunks, const std::vector<Inst
                      const schedule::FixedInstructions& fixed = {}) {
   PlannedJob job;
   job.profile = "profile.csv";
-  job.schedule = *schedule::GenerateSchedule({.name = name, .ranks = 4, .microbatches = 8, .chunks = chunks});
+  job.schedule =
+      *schedule::GenerateSchedule({.name = name, .ranks = 4, .microbatches = 8, .chunks = chunks});
   job.model.blocking_power_w = 83.64;
   job.model.fixed = fixed;
   auto graph = schedule::BuildInstructionGraph(job.schedule, MakeProfile(chunks, kinds), job.model);
@@ -115,7 +116,8 @@ TEST(PlanFileTest, OtherKnobsSurvive) {
   PlannedJob job;
   job.profile = "profile.csv";
   job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
-  auto graph = schedule::BuildInstructionGraph(job.schedule, *profile::ParseProfile(csv, "profile.csv"), job.model);
+  auto graph = schedule::BuildInstructionGraph(
+      job.schedule, *profile::ParseProfile(csv, "profile.csv"), job.model);
   ASSERT_TRUE(graph) << graph.error().message;
   const Planned planned = PlanJob(*std::move(graph), std::move(job));
   EXPECT_THAT(planned.Text(), HasSubstr("\"knobs\":{\"sm_count\":"));
@@ -124,13 +126,15 @@ TEST(PlanFileTest, OtherKnobsSurvive) {
 
 // A rank that runs two microbatches, with a profile of these columns for its knobs.
 schedule::InstructionGraph TwoKnobs(const std::string& header, const std::string& low,
-                        const std::string& high) {
+                                    const std::string& high) {
   std::string csv = "stage,instruction,frequency,time,energy," + header + "\n";
   for (const char* kind : {"forward", "backward"}) {
     csv += fmt::format("0,{0},1400,0.01,4,{1}\n0,{0},1400,0.012,3,{2}\n", kind, low, high);
   }
-  const auto schedule = schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
-  auto graph = schedule::BuildInstructionGraph(*schedule, *profile::ParseProfile(csv, "profile.csv"), {});
+  const auto schedule =
+      schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
+  auto graph =
+      schedule::BuildInstructionGraph(*schedule, *profile::ParseProfile(csv, "profile.csv"), {});
   EXPECT_TRUE(graph) << graph.error().message;
   return *std::move(graph);
 }

@@ -57,9 +57,8 @@ Result<void> CsvReader::ReadQuotedRecord() {
   while (true) {
     while (position_ < text_.size() && IsSpace(text_[position_])) ++position_;
     if (position_ < text_.size() && text_[position_] == '"') {
-      Result<std::string_view> field = ReadQuotedField();
-      if (!field) return Fail(field);
-      fields_.push_back(Trimmed(*field));
+      PERSEUS_ASSIGN_OR_RETURN(std::string_view field, ReadQuotedField());
+      fields_.push_back(Trimmed(field));
     } else {
       const std::size_t end = std::min(text_.find_first_of(",\n", position_), text_.size());
       fields_.push_back(Trimmed(text_.substr(position_, end - position_)));

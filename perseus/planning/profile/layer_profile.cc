@@ -52,7 +52,7 @@ Result<Profile> ParseLayers(std::string_view text, std::string_view name) {
     return Fail("{}: {} layers are too many (at most {}: measure several as one)", name,
                 layers->stages(), kMostLayers);
   }
-  if (auto alike = CheckAlike(*layers); !alike) return Fail(alike);
+  PERSEUS_RETURN_IF_ERROR(CheckAlike(*layers));
   return layers;
 }
 

@@ -87,9 +87,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadLayers{"MissingClockOfALaterLayer",
                   kLayerProfileHeader + kRows.substr(0, kRows.find("2,backward,1000")),
                   "layer 2 lacks backward at 1000 MHz, which layer 0 has"},
-        BadLayers{"MissingInstruction", kLayerProfileHeader + kRows.substr(0, kRows.find("2,backward,1400")),
+        BadLayers{"MissingInstruction",
+                  kLayerProfileHeader + kRows.substr(0, kRows.find("2,backward,1400")),
                   "layer 2 lacks backward, which layer 0 has"},
-        BadLayers{"InstructionOfALaterLayer", kLayerProfileHeader + kRows + "1,recompute,1400,0.1,1\n",
+        BadLayers{"InstructionOfALaterLayer",
+                  kLayerProfileHeader + kRows + "1,recompute,1400,0.1,1\n",
                   "layer 0 lacks recompute, which layer 1 has"},
         BadLayers{"TruncatedRow", kLayerProfileHeader + kRows + "3,forward,14",
                   "l.csv:14: the row has 3 fields but the header 5"},
@@ -101,7 +103,8 @@ INSTANTIATE_TEST_SUITE_P(
                   "\"sm_count\" has no place among layers"},
         BadLayers{"MissingColumn", "layer,instruction,frequency,time\n",
                   "column \"energy\" is missing (expected the header layer,"},
-        BadLayers{"TooMany", kLayerProfileHeader + "999999,forward,1400,0.1,1\n", "layer 0 is missing"},
+        BadLayers{"TooMany", kLayerProfileHeader + "999999,forward,1400,0.1,1\n",
+                  "layer 0 is missing"},
         BadLayers{"Empty", "", "with the header layer,instruction"}),
     [](const auto& param_info) { return param_info.param.name; });
 

@@ -210,13 +210,14 @@ std::vector<ProfileEntry> OptionSums::Entries() const {
       entries.push_back({sum.stage, sum.chunk, sum.kind, {}});
     }
     const std::span<const double> knobs = KnobsOf(index);
-    entries.back().options.push_back({knobs.front(),
-                                      {knobs.begin() + 1, knobs.end()},
-                                      ToNanoseconds(MeanOf(sum.time_s, sum.times_s, sum)),
-                                      MeanOf(sum.energy_j, sum.energies_j, sum),
-                                      static_cast<int>(std::min(sum.samples, kOptionSumsMostSamples)),
-                                      sum.time_interval.HalfWidth(sum.samples),
-                                      sum.energy_interval.HalfWidth(sum.samples)});
+    entries.back().options.push_back(
+        {knobs.front(),
+         {knobs.begin() + 1, knobs.end()},
+         ToNanoseconds(MeanOf(sum.time_s, sum.times_s, sum)),
+         MeanOf(sum.energy_j, sum.energies_j, sum),
+         static_cast<int>(std::min(sum.samples, kOptionSumsMostSamples)),
+         sum.time_interval.HalfWidth(sum.samples),
+         sum.energy_interval.HalfWidth(sum.samples)});
   }
   return entries;
 }

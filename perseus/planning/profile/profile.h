@@ -27,9 +27,9 @@
 #include <string_view>
 #include <vector>
 
+#include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/base/instruction_kind.h"
 
 namespace perseus::profile {
 

@@ -32,7 +32,7 @@ constexpr double kLeastSeconds = 0.5e-9;      // Less would round to no time at 
 constexpr double kHighestFrequencyMhz = 1e5;  // A clock in Hz or kHz is far above.
 constexpr int kLargestStage = 1'000'000;
 constexpr int kProfileFileMostSamples = 1'000'000'000;  // Of one row; sums of many saturate.
-constexpr std::size_t kMostColumns = 256;    // Names are compared with each other.
+constexpr std::size_t kMostColumns = 256;               // Names are compared with each other.
 
 // What a column must hold.
 struct Quantity {
@@ -207,13 +207,12 @@ Result<double> RowParser::PositiveNumber(std::size_t place, const Quantity& quan
 // A stage, chunk or rank. Tools that write tables of floating point write stage 3 as 3.0.
 Result<int> RowParser::Index(std::size_t place, std::string_view column) const {
   const std::string_view field = reader_.fields()[place];
-  Result<double> value = Number(field, column, "a whole number, such as 0");
-  if (!value) return Fail(value);
-  if (*value < 0 || *value > kLargestStage || *value != std::floor(*value)) {
+  PERSEUS_ASSIGN_OR_RETURN(double value, Number(field, column, "a whole number, such as 0"));
+  if (value < 0 || value > kLargestStage || value != std::floor(value)) {
     return Fail("{}: {} {} is not a whole number from 0 to {} (number from 0)", reader_.Where(),
                 column, Excerpt(field), kLargestStage);
   }
-  return static_cast<int>(*value);
+  return static_cast<int>(value);
 }
 
 Result<InstructionKind> RowParser::Kind() const {
@@ -226,7 +225,8 @@ Result<InstructionKind> RowParser::Kind() const {
   }
   if (kind) {
     return Fail(
-        "{}: instruction {} is no computation (remove the row; the job says what fixed instructions "
+        "{}: instruction {} is no computation (remove the row; the job says what fixed "
+        "instructions "
         "take. A profile measures {})",
         reader_.Where(), Excerpt(field), fmt::join(known, ", "));
   }
@@ -264,13 +264,13 @@ Result<void> RowParser::CheckRanks() const {
 Result<int> RowParser::Samples() const {
   if (!columns_.samples || FieldAt(columns_.samples).empty()) return 1;
   const std::string_view field = FieldAt(columns_.samples);
-  const Result<double> value = Number(field, "samples", "a whole number, such as 48");
-  if (!value) return Fail(value);
-  if (*value < 1 || *value > kProfileFileMostSamples || *value != std::floor(*value)) {
+  PERSEUS_ASSIGN_OR_RETURN(const double value,
+                           Number(field, "samples", "a whole number, such as 48"));
+  if (value < 1 || value > kProfileFileMostSamples || value != std::floor(value)) {
     return Fail("{}: samples {} is not a whole number from 1 to {} (how many were averaged)",
                 reader_.Where(), Excerpt(field), kProfileFileMostSamples);
   }
-  return static_cast<int>(*value);
+  return static_cast<int>(value);
 }
 
 // 0: there is none.
@@ -287,27 +287,19 @@ Result<Measurement> RowParser::Parse() {
                 reader_.Where(), fields.size(), fields.size() == 1 ? "field" : "fields",
                 columns_.count);
   }
-  const Result<int> stage = Stage();
-  if (!stage) return Fail(stage);
-  const Result<int> chunk = columns_.chunk ? Index(*columns_.chunk, "chunk") : Result<int>(0);
-  if (!chunk) return Fail(chunk);
-  const Result<InstructionKind> kind = Kind();
-  if (!kind) return Fail(kind);
-  const Result<double> frequency = PositiveNumber(*columns_.frequency, kFrequency);
-  if (!frequency) return Fail(frequency);
-  const Result<double> time = PositiveNumber(*columns_.time, kTime);
-  if (!time) return Fail(time);
-  const Result<double> energy = PositiveNumber(*columns_.energy, kEnergy);
-  if (!energy) return Fail(energy);
+  PERSEUS_ASSIGN_OR_RETURN(const int stage, Stage());
+  PERSEUS_ASSIGN_OR_RETURN(const int chunk,
+                           columns_.chunk ? Index(*columns_.chunk, "chunk") : Result<int>(0));
+  PERSEUS_ASSIGN_OR_RETURN(const InstructionKind kind, Kind());
+  PERSEUS_ASSIGN_OR_RETURN(const double frequency, PositiveNumber(*columns_.frequency, kFrequency));
+  PERSEUS_ASSIGN_OR_RETURN(const double time, PositiveNumber(*columns_.time, kTime));
+  PERSEUS_ASSIGN_OR_RETURN(const double energy, PositiveNumber(*columns_.energy, kEnergy));
   if (const Result<void> ranks = CheckRanks(); !ranks) return Fail(ranks);
-  const Result<int> samples = Samples();
-  if (!samples) return Fail(samples);
-  const Result<double> time_ci = Interval(columns_.time_ci, kTimeInterval);
-  if (!time_ci) return Fail(time_ci);
-  const Result<double> energy_ci = Interval(columns_.energy_ci, kEnergyInterval);
-  if (!energy_ci) return Fail(energy_ci);
+  PERSEUS_ASSIGN_OR_RETURN(const int samples, Samples());
+  PERSEUS_ASSIGN_OR_RETURN(const double time_ci, Interval(columns_.time_ci, kTimeInterval));
+  PERSEUS_ASSIGN_OR_RETURN(const double energy_ci, Interval(columns_.energy_ci, kEnergyInterval));
 
-  knobs_.front() = *frequency;
+  knobs_.front() = frequency;
   for (std::size_t i = 0; i < columns_.other_knobs.size(); ++i) {
     const std::string_view field = fields[columns_.other_knobs[i]];
     const Result<double> value = Number(field, columns_.other_knob_names[i],
@@ -316,8 +308,8 @@ Result<Measurement> RowParser::Parse() {
     if (!value) return Fail(value);
     knobs_[i + 1] = *value;
   }
-  return Measurement{*stage,  *chunk,         *kind,    knobs_,   *time,
-                     *energy, reader_.line(), *samples, *time_ci, *energy_ci};
+  return Measurement{stage,  chunk,          kind,    knobs_,  time,
+                     energy, reader_.line(), samples, time_ci, energy_ci};
 }
 
 // Stages are numbered 0, 1, ..., and so are the chunks of each stage.
@@ -351,23 +343,19 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
                              const ProfileReadOptions& options) {
   CsvReader reader(text, name);
   const Wording wording = WordingOf(options.rows);
-  const Result<bool> has_header = reader.Next();
-  if (!has_header) return Fail(has_header);
-  if (!*has_header) {
+  PERSEUS_ASSIGN_OR_RETURN(const bool has_header, reader.Next());
+  if (!has_header) {
     return Fail("{}: the file is empty (expected CSV with the header {})", name, wording.header);
   }
-  Result<Columns> columns = ReadHeader(reader, options.rows);
-  if (!columns) return Fail(columns);
+  PERSEUS_ASSIGN_OR_RETURN(Columns columns, ReadHeader(reader, options.rows));
 
-  RowParser parser(reader, *columns, wording.part);
-  OptionSums sums(1 + columns->other_knobs.size(), options.largest_repeat_ratio, wording.part);
+  RowParser parser(reader, columns, wording.part);
+  OptionSums sums(1 + columns.other_knobs.size(), options.largest_repeat_ratio, wording.part);
   while (true) {
-    const Result<bool> has_row = reader.Next();
-    if (!has_row) return Fail(has_row);
-    if (!*has_row) break;
-    const Result<Measurement> row = parser.Parse();
-    if (!row) return Fail(row);
-    if (const Result<void> added = sums.Add(*row); !added) {
+    PERSEUS_ASSIGN_OR_RETURN(const bool has_row, reader.Next());
+    if (!has_row) break;
+    PERSEUS_ASSIGN_OR_RETURN(const Measurement row, parser.Parse());
+    if (const Result<void> added = sums.Add(row); !added) {
       return Fail("{}: {}", reader.Where(), added.error().message);
     }
   }
@@ -376,10 +364,10 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
     return Fail(
         "{}:{}: {} is {} here and {} on line {} at the same frequency, and is hardly ever the same "
         "twice: it looks like a measurement, not a setting (remove the column)",
-        name, suspect->line, Excerpt(columns->other_knob_names[suspect->knob - 1]), suspect->value,
+        name, suspect->line, Excerpt(columns.other_knob_names[suspect->knob - 1]), suspect->value,
         suspect->earlier_value, suspect->earlier_line);
   }
-  Profile profile(std::string(name), std::move(columns->other_knob_names), sums.Entries());
+  Profile profile(std::string(name), std::move(columns.other_knob_names), sums.Entries());
   if (profile.entries().empty()) {
     return Fail("{}: there are no rows below the header (add a row for each measured option)",
                 name);

@@ -21,11 +21,12 @@ TEST(InstructionKind, NamesAreReadBack) {
 }
 
 TEST(Profile, SortsEntriesAndOptionsAndFindsThem) {
-  const Profile profile("p", {},
-                        {{1, 0, InstructionKind::kForward, {OptionAt(900, 3, 1)}},
-                         {0, 1, InstructionKind::kBackward, {OptionAt(900, 2, 1)}},
-                         {0, 1, InstructionKind::kForward, {OptionAt(900, 2, 1), OptionAt(1400, 1, 2)}},
-                         {0, 0, InstructionKind::kForward, {OptionAt(900, 2, 1)}}});
+  const Profile profile(
+      "p", {},
+      {{1, 0, InstructionKind::kForward, {OptionAt(900, 3, 1)}},
+       {0, 1, InstructionKind::kBackward, {OptionAt(900, 2, 1)}},
+       {0, 1, InstructionKind::kForward, {OptionAt(900, 2, 1), OptionAt(1400, 1, 2)}},
+       {0, 0, InstructionKind::kForward, {OptionAt(900, 2, 1)}}});
   EXPECT_EQ(profile.stages(), 2);
   EXPECT_EQ(profile.chunks(), 2);
   const ProfileEntry* entry = profile.Find(0, 1, InstructionKind::kForward);
@@ -43,12 +44,12 @@ TEST(Profile, OfNothingHasNoStages) {
 }
 
 TEST(FormatProfile, WritesTimesFromNanosecondsAndEnergiesInFull) {
-  const Profile profile(
-      "p", {},
-      {{0,
-        0,
-        InstructionKind::kForward,
-        {OptionAt(1410, 50'161'667, 0.1 + 0.2), OptionAt(1395, 2'000'000'000, 23), OptionAt(877.5, 1, 1e-9)}}});
+  const Profile profile("p", {},
+                        {{0,
+                          0,
+                          InstructionKind::kForward,
+                          {OptionAt(1410, 50'161'667, 0.1 + 0.2), OptionAt(1395, 2'000'000'000, 23),
+                           OptionAt(877.5, 1, 1e-9)}}});
   EXPECT_EQ(FormatProfile(profile),
             "stage,instruction,frequency,time,energy\n"
             "0,forward,1410,0.050161667,0.30000000000000004\n"

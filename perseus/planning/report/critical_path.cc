@@ -4,11 +4,10 @@
 #include <algorithm>
 
 namespace perseus::report {
-namespace {
+namespace {}  // namespace
 
-}  // namespace
-
-std::vector<bool> CriticalInstructions(const schedule::InstructionGraph& graph, const plan::Evaluation& evaluation) {
+std::vector<bool> CriticalInstructions(const schedule::InstructionGraph& graph,
+                                       const plan::Evaluation& evaluation) {
   std::vector<std::vector<const schedule::Dependency*>> successors(graph.instructions.size());
   for (const schedule::Dependency& dependency : graph.dependencies) {
     successors[At(dependency.from)].push_back(&dependency);

@@ -28,7 +28,8 @@ TEST(CriticalInstructions, AreThoseThatTheIterationWaitsFor) {
   const auto file = schedule::ParseInstructionGraph(kGraph, "graph.json");
   ASSERT_TRUE(file) << file.error().message;
   const schedule::InstructionGraph& graph = file->graph;
-  const plan::Evaluation evaluation = plan::Evaluator(graph, {}).Evaluate(schedule::BaselineOptions(graph));
+  const plan::Evaluation evaluation =
+      plan::Evaluator(graph, {}).Evaluate(schedule::BaselineOptions(graph));
   ASSERT_EQ(evaluation.time, 37);
   std::vector<std::string> critical;
   const std::vector<bool> is_critical = CriticalInstructions(graph, evaluation);

@@ -147,7 +147,7 @@ Result<void> CheckDrawable(const Figure& figure) {
 }
 
 Result<std::string> DrawFigure(const Figure& figure, const std::string& data) {
-  if (auto able = CheckDrawable(figure); !able) return Fail(able);
+  PERSEUS_RETURN_IF_ERROR(CheckDrawable(figure));
   auto svg = RunScript(NameOf(figure.kind), data);
   if (!svg || figure.format == FigureFormat::kSvg) return svg;
   return Convert(*svg, figure.format == FigureFormat::kPng ? "png" : "pdf");

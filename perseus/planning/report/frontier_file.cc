@@ -61,35 +61,30 @@ Result<double> ReadNumber(std::string_view field, std::string_view what, double 
 
 Result<std::vector<plan::FrontierPoint>> ParseCsv(std::string_view text, std::string_view name) {
   profile::CsvReader reader(text, name);
-  const auto has_header = reader.Next();
-  if (!has_header) return Fail(has_header);
-  if (!*has_header) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto has_header, reader.Next());
+  if (!has_header) {
     return Fail("{}: is empty (expected a frontier: time,energy and a row for each point)", name);
   }
-  const auto columns = ReadHeader(reader);
-  if (!columns) return Fail(columns);
+  PERSEUS_ASSIGN_OR_RETURN(const auto columns, ReadHeader(reader));
   constexpr double kLeast = 1e-9;
   std::vector<plan::FrontierPoint> points;
   for (;;) {
-    const auto more = reader.Next();
-    if (!more) return Fail(more);
-    if (!*more) break;
-    if (reader.fields().size() != columns->count) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto more, reader.Next());
+    if (!more) break;
+    if (reader.fields().size() != columns.count) {
       return Fail("{}: {} fields, but the header has {} (is the file cut off?)", reader.Where(),
-                  reader.fields().size(), columns->count);
+                  reader.fields().size(), columns.count);
     }
-    const auto time =
-        ReadNumber(reader.fields()[*columns->time], "time", kLeast, kLongestSeconds, reader);
-    if (!time) return Fail(time);
-    const auto energy =
-        ReadNumber(reader.fields()[*columns->energy], "energy", kLeast, kMostJoules, reader);
-    if (!energy) return Fail(energy);
-    plan::FrontierPoint point{.time = ToNanoseconds(*time), .bound_j = *energy};
-    if (columns->price) {
-      const auto price =
-          ReadNumber(reader.fields()[*columns->price], "marginal_watts", 0, kMostJoules, reader);
-      if (!price) return Fail(price);
-      point.price_w = *price;
+    PERSEUS_ASSIGN_OR_RETURN(const auto time, ReadNumber(reader.fields()[*columns.time], "time",
+                                                         kLeast, kLongestSeconds, reader));
+    PERSEUS_ASSIGN_OR_RETURN(const auto energy, ReadNumber(reader.fields()[*columns.energy],
+                                                           "energy", kLeast, kMostJoules, reader));
+    plan::FrontierPoint point{.time = ToNanoseconds(time), .bound_j = energy};
+    if (columns.price) {
+      PERSEUS_ASSIGN_OR_RETURN(
+          const auto price,
+          ReadNumber(reader.fields()[*columns.price], "marginal_watts", 0, kMostJoules, reader));
+      point.price_w = price;
     }
     points.push_back(point);
   }
@@ -133,11 +128,10 @@ Result<std::vector<plan::FrontierPoint>> ParseReport(std::string_view text, std:
 
 Result<FrontierCurve> ParseFrontier(std::string_view text, std::string_view name) {
   const bool is_report = text.find(kDataBegin) != text.npos;
-  auto points = is_report ? ParseReport(text, name) : ParseCsv(text, name);
-  if (!points) return Fail(points);
-  if (points->empty()) return Fail("{}: has no points (is the file cut off?)", name);
-  std::ranges::stable_sort(*points, {}, &plan::FrontierPoint::time);
-  return FrontierCurve{std::string(name), *std::move(points)};
+  PERSEUS_ASSIGN_OR_RETURN(auto points, is_report ? ParseReport(text, name) : ParseCsv(text, name));
+  if (points.empty()) return Fail("{}: has no points (is the file cut off?)", name);
+  std::ranges::stable_sort(points, {}, &plan::FrontierPoint::time);
+  return FrontierCurve{std::string(name), std::move(points)};
 }
 
 std::string FormatFrontier(const plan::Frontier& frontier) {

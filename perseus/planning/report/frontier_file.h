@@ -18,7 +18,7 @@ namespace perseus::report {
 
 // A frontier as it was read or computed: points by time, fastest first.
 struct FrontierCurve {
-  std::string name;                   // For the legend.
+  std::string name;                         // For the legend.
   std::vector<plan::FrontierPoint> points;  // price_w is 0 where a file does not say.
 };
 

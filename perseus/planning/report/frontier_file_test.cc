@@ -11,8 +11,8 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(ParseFrontier, ReadsWhatWeWrite) {
-  const plan::Frontier frontier{.points = {{2'822'212'829, 6124.411, 2210.5}, {3'000'000'001, 5.5, 0}},
-                          .least_energy = 1};
+  const plan::Frontier frontier{
+      .points = {{2'822'212'829, 6124.411, 2210.5}, {3'000'000'001, 5.5, 0}}, .least_energy = 1};
   const auto curve = ParseFrontier(FormatFrontier(frontier), "frontier.csv");
   ASSERT_TRUE(curve) << curve.error().message;
   EXPECT_EQ(curve->name, "frontier.csv");

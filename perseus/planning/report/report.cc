@@ -39,7 +39,8 @@ ordered_json DescribeJob(const Report& report) {
 }
 
 // The measured options; which of them are the vertices of the curve; and the published fit.
-ordered_json DescribeOptionSet(const schedule::OptionSet& set, const profile::Curve& curve, double blocking_power_w) {
+ordered_json DescribeOptionSet(const schedule::OptionSet& set, const profile::Curve& curve,
+                               double blocking_power_w) {
   ordered_json object{{"name", set.name},   {"kind", Name(set.kind)},   {"stage", set.stage},
                       {"chunk", set.chunk}, {"baseline", set.baseline}, {"hull", curve.options}};
   for (const char* member : {"frequency_mhz", "time_ns", "energy_j", "knobs"}) {
@@ -137,7 +138,8 @@ ordered_json DescribeIteration(const Report& report, const std::vector<int>& opt
 
 // What the next second would save at the plan's deadline; null if the frontier is not known.
 ordered_json MarginalPrice(const FrontierCurve& frontier, Nanoseconds deadline) {
-  const auto after = std::ranges::upper_bound(frontier.points, deadline, {}, &plan::FrontierPoint::time);
+  const auto after =
+      std::ranges::upper_bound(frontier.points, deadline, {}, &plan::FrontierPoint::time);
   if (after == frontier.points.begin()) return nullptr;
   return (after - 1)->price_w;
 }
@@ -208,7 +210,8 @@ Result<std::string> FormatReportData(const Report& report) {
   }
   data["frontier"] = nullptr;
   if (!report.frontier.points.empty()) data["frontier"] = DescribeFrontier(report.frontier);
-  data["baseline"] = DescribeIteration(report, schedule::BaselineOptions(graph), report.planner.baseline());
+  data["baseline"] =
+      DescribeIteration(report, schedule::BaselineOptions(graph), report.planner.baseline());
   data["plans"] = ordered_json::array();
   for (const ReportedPlan* plan : plans) data["plans"].push_back(DescribePlan(report, *plan));
   data["chosen"] = std::ranges::find(plans, &report.plans.at(report.chosen)) - plans.begin();

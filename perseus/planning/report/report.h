@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/report/frontier_file.h"
 
 namespace perseus::report {
@@ -21,7 +21,7 @@ namespace perseus::report {
 // A place where the page's slider can stop.
 struct ReportedPlan {
   std::string name;  // Of its file: "no-slowdown".
-  plan::Plan plan;         // With its evaluation under the planner's model.
+  plan::Plan plan;   // With its evaluation under the planner's model.
 };
 
 // `planner` was made for `job`.

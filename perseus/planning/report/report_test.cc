@@ -26,7 +26,7 @@ class ReportData : public testing::TestWithParam<Case> {
  protected:
   ReportData()
       : planner_(*plan::Planner::Create(MakeSyntheticJob(GetParam().job),
-                                  {kSyntheticBlockingPowerW, GetParam().switch_latency})) {
+                                        {kSyntheticBlockingPowerW, GetParam().switch_latency})) {
     const auto frontier = planner_.ComputeFrontier();
     Report report{.planner = planner_,
                   .job = {},
@@ -157,7 +157,8 @@ TEST(ReportPage, HoldsItsDataWhateverItSays) {
 }
 
 TEST(FormatReportData, RefusesWhatHasNothingToShow) {
-  const plan::Planner planner = *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0});
+  const plan::Planner planner =
+      *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0});
   const auto data = FormatReportData(
       {.planner = planner, .job = {}, .frontier = {}, .plans = {}, .overlays = {}});
   ASSERT_FALSE(data);
@@ -165,7 +166,8 @@ TEST(FormatReportData, RefusesWhatHasNothingToShow) {
 }
 
 TEST(FormatReportData, ThinsALongFrontierButForItsEndsAndItsLeast) {
-  const plan::Planner planner = *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0});
+  const plan::Planner planner =
+      *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0});
   Report report{.planner = planner, .job = {}, .frontier = {}, .plans = {}, .overlays = {}};
   report.plans.push_back({"a", *planner.PlanFor(planner.baseline().time)});
   for (int i = 0; i < 100'000; ++i) {

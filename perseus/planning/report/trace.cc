@@ -31,7 +31,7 @@ std::string Quoted(std::string_view text) {
 
 std::string SliceName(const schedule::OptionSet& set, int microbatch) {
   return set.kind == InstructionKind::kGeneric ? set.name
-                                                 : plan_file::InstructionLabel(set.kind, microbatch);
+                                               : plan_file::InstructionLabel(set.kind, microbatch);
 }
 
 class TraceWriter {
@@ -71,7 +71,8 @@ class TraceWriter {
   void AddSlice(const Timeline& timeline, std::size_t instruction) {
     const plan::Evaluation& evaluation = timeline.evaluation;
     const schedule::OptionSet& set = graph_.options_of(static_cast<int>(instruction));
-    const profile::Option& option = set.options[static_cast<std::size_t>(timeline.options[instruction])];
+    const profile::Option& option =
+        set.options[static_cast<std::size_t>(timeline.options[instruction])];
     std::string arguments;
     if (plan_file::IsPlanned(set.kind) && option.frequency_mhz > 0) {
       arguments = fmt::format(R"("frequency_mhz": {}, )", option.frequency_mhz);
@@ -87,8 +88,9 @@ class TraceWriter {
         R"("ph": "X", "pid": {}, "tid": {}, "name": {}, "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"energy_j": {}, "power_w": {}}})",
         process_, graph_.instructions[instruction].rank,
         Quoted(SliceName(set, graph_.instructions[instruction].microbatch)), Name(set.kind),
-        Microseconds(evaluation.starts[instruction]), Microseconds(evaluation.durations[instruction]),
-        arguments, evaluation.energies_j[instruction], PowerOf(evaluation, instruction));
+        Microseconds(evaluation.starts[instruction]),
+        Microseconds(evaluation.durations[instruction]), arguments,
+        evaluation.energies_j[instruction], PowerOf(evaluation, instruction));
   }
 
   static double PowerOf(const plan::Evaluation& evaluation, std::size_t instruction) {

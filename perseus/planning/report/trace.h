@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::report {
 
@@ -19,7 +19,7 @@ struct Timeline {
   std::string name;  // "baseline", "no slowdown".
   std::vector<int> options;
   plan::Evaluation evaluation;  // Of those options.
-  Nanoseconds until = 0;  // Ranks wait until then, where that is after the evaluation's end.
+  Nanoseconds until = 0;        // Ranks wait until then, where that is after the evaluation's end.
 };
 
 // Timelines become processes 1, 2, ... in the order given, all starting at 0.

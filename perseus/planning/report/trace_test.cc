@@ -23,8 +23,10 @@ class TraceTest : public testing::Test {
     schedule::PipelineModel model;
     model.blocking_power_w = 80;
     model.fixed.all_reduce = {.time = 5'000'000, .energy_j = 1};
-    const auto schedule = schedule::GenerateSchedule({.name = "1f1b", .ranks = 3, .microbatches = 4});
-    graph_ = *schedule::BuildInstructionGraph(*schedule, *synthetic::SynthesizeProfile(spec), model);
+    const auto schedule =
+        schedule::GenerateSchedule({.name = "1f1b", .ranks = 3, .microbatches = 4});
+    graph_ =
+        *schedule::BuildInstructionGraph(*schedule, *synthetic::SynthesizeProfile(spec), model);
     std::vector<int> slower = schedule::BaselineOptions(graph_);
     for (std::size_t i = 0; i < slower.size(); i += 2) {
       if (IsComputation(graph_.options_of(static_cast<int>(i)).kind)) ++slower[i];

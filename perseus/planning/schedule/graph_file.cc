@@ -59,12 +59,15 @@ std::vector<profile::Option> ReadOptions(const Node& node) {
   std::vector<profile::Option> options;
   options.reserve(count);
   for (std::size_t i = 0; i < count; ++i) options.push_back(ReadOption(node[i], count == 1));
-  std::stable_sort(options.begin(), options.end(), [](const profile::Option& left, const profile::Option& right) {
-    return left.frequency_mhz > right.frequency_mhz;
-  });
-  const auto twice = std::adjacent_find(
-      options.begin(), options.end(),
-      [](const profile::Option& left, const profile::Option& right) { return left.SameKnobs(right); });
+  std::stable_sort(options.begin(), options.end(),
+                   [](const profile::Option& left, const profile::Option& right) {
+                     return left.frequency_mhz > right.frequency_mhz;
+                   });
+  const auto twice =
+      std::adjacent_find(options.begin(), options.end(),
+                         [](const profile::Option& left, const profile::Option& right) {
+                           return left.SameKnobs(right);
+                         });
   if (twice != options.end()) {
     Throw("{} has frequency {} twice (keep one)", node.path, twice->frequency_mhz);
   }
@@ -81,7 +84,8 @@ class GraphReader {
 
   // Before sorting.
   GraphFile Read(const Node& file) {
-    constexpr std::array<std::string_view, 3> kKeys{"instructions", "dependencies", "blocking_power"};
+    constexpr std::array<std::string_view, 3> kKeys{"instructions", "dependencies",
+                                                    "blocking_power"};
     file.RequireObject(kKeys);
     if (file.Has("blocking_power")) {
       const double of_file = file.Member("blocking_power").Number(0, kMostBlockingPowerW, "watts");
@@ -112,8 +116,8 @@ class GraphReader {
     const int instruction = static_cast<int>(graph.instructions.size());
     std::string name = ReadName(RequireMember(node, "name", "\"a\""));
     if (const auto [same, is_new] = instruction_of_name_.emplace(name, instruction); !is_new) {
-      Throw("{}.name {} is also the name of instructions[{}] (rename one)", node.path, Excerpt(name),
-            same->second);
+      Throw("{}.name {} is also the name of instructions[{}] (rename one)", node.path,
+            Excerpt(name), same->second);
     }
     const int rank =
         node.Has("resource") ? RankOf(ReadName(node.Member("resource"))) : OwnRank(node.path, name);
@@ -200,15 +204,14 @@ class GraphReader {
 }  // namespace
 
 Result<GraphFile> ParseInstructionGraph(std::string_view text, std::string_view name,
-                                      std::optional<double> blocking_power_w) {
+                                        std::optional<double> blocking_power_w) {
   auto file = json_file::Read(text, name, kDeepest, [&](const Node& root) {
     return GraphReader(name, blocking_power_w).Read(root);
   });
   if (!file) return file;
-  auto sorted = SortTopologically(std::move(file->graph));
-  if (!sorted) return Fail(sorted);
-  if (auto fits = CheckDurations(*sorted); !fits) return Fail(fits);
-  file->graph = *std::move(sorted);
+  PERSEUS_ASSIGN_OR_RETURN(auto sorted, SortTopologically(std::move(file->graph)));
+  PERSEUS_RETURN_IF_ERROR(CheckDurations(sorted));
+  file->graph = std::move(sorted);
   return file;
 }
 

@@ -54,7 +54,7 @@ TEST(GraphFile, WithoutResourceAnInstructionBlocksNobody) {
   const Result<GraphFile> file = ParseInstructionGraph(R"({"instructions": [
       {"name": "a", "options": [{"time": 1, "energy": 1}]},
       {"name": "b", "options": [{"time": 1, "energy": 1}]}]})",
-                                                     "work.json");
+                                                       "work.json");
   ASSERT_TRUE(file) << file.error().message;
   EXPECT_THAT(file->graph.rank_names, ElementsAre("a", "b"));
   EXPECT_TRUE(file->graph.dependencies.empty());
@@ -77,7 +77,7 @@ TEST(GraphFile, ADependencyThatTheResourceImpliesKeepsItsDelay) {
       {"name": "a", "resource": "gpu0", "options": [{"time": 1, "energy": 1}]},
       {"name": "b", "resource": "gpu0", "options": [{"time": 1, "energy": 1}]}],
       "dependencies": [{"from": "a", "to": "b", "delay": 2}, {"from": "a", "to": "b"}]})",
-                                                     "work.json");
+                                                       "work.json");
   ASSERT_TRUE(file) << file.error().message;
   ASSERT_EQ(file->graph.dependencies.size(), 1U);
   EXPECT_EQ(file->graph.dependencies[0].delay, 2'000'000'000);

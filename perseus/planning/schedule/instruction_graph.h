@@ -11,8 +11,8 @@
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/profile/profile.h"
+#include "perseus/planning/schedule/schedule.h"
 
 namespace perseus::schedule {
 
@@ -24,7 +24,7 @@ struct OptionSet {
   int stage = 0;  // As the profile counts: the rank along the pipeline.
   int chunk = 0;
   std::vector<profile::Option> options;  // As measured, energies multiplied by gpus_per_stage.
-  int baseline = 0;             // The option at maximum frequency (of those, the fastest).
+  int baseline = 0;                      // The option at maximum frequency (of those, the fastest).
 };
 
 struct InstructionNode {
@@ -44,7 +44,7 @@ struct InstructionGraph {
   std::string name;
   std::vector<std::string> other_knob_names;
   std::vector<OptionSet> option_sets;
-  std::vector<InstructionNode> instructions;          // In a topological order.
+  std::vector<InstructionNode> instructions;  // In a topological order.
   std::vector<Dependency> dependencies;       // Those between neighbours on a rank included.
   std::vector<std::vector<int>> rank_orders;  // [rank][position] -> instruction.
   std::vector<std::string> rank_names;        // "rank 0", or the resource's name from a JSON file.
@@ -75,23 +75,24 @@ struct PipelineModel {
 
 // Lays `schedule` out over `profile`. Adds every data dependency (forward s-1 -> s, backward
 // s+1 -> s, forward -> backward, recompute -> backward, dgrad -> wgrad). Fails (kInput) if the
-// profile lacks an instruction of the schedule, an instruction is missing or stands twice, or the order
-// would deadlock; the message names the instructions.
+// profile lacks an instruction of the schedule, an instruction is missing or stands twice, or the
+// order would deadlock; the message names the instructions.
 //
 // The profile's (stage, chunk) is where a schedule's stage lives: (rank_of_stage, chunk_of_stage).
 // So the profile has as many stages as the schedule has ranks, and as many chunks as a rank has.
 // A dependency within a rank that its order implies already is left out.
-Result<InstructionGraph> BuildInstructionGraph(const Schedule& schedule, const profile::Profile& profile,
-                                           const PipelineModel& model);
+Result<InstructionGraph> BuildInstructionGraph(const Schedule& schedule,
+                                               const profile::Profile& profile,
+                                               const PipelineModel& model);
 
 // A general graph (docs/formats.md):
 //   {"instructions": [{"name": "a", "resource": "gpu0",
 //                    "options": [{"frequency": 1410, "time": 0.05, "energy": 23.8}, ...]}, ...],
 //    "dependencies": [{"from": "a", "to": "b", "delay": 0.001}, ...],
 //    "blocking_power": 83.64}
-// `resource` may be absent unless there is a blocking power (then the instruction has one of its own,
-// and blocks nobody). Instructions on one resource run in the order of the file. `frequency` (MHz)
-// may be absent where there is but one option. Times in s, energies in J, power in W;
+// `resource` may be absent unless there is a blocking power (then the instruction has one of its
+// own, and blocks nobody). Instructions on one resource run in the order of the file. `frequency`
+// (MHz) may be absent where there is but one option. Times in s, energies in J, power in W;
 // `dependencies`, `delay` and `blocking_power` may be absent. Unknown keys are errors.
 //
 // `blocking_power_w`, where given, takes the place of the file's, and asks for resources likewise.
@@ -100,7 +101,7 @@ struct GraphFile {
   double blocking_power_w = 0;  // That which holds: the one given, or else the file's, or else 0.
 };
 Result<GraphFile> ParseInstructionGraph(std::string_view json, std::string_view name,
-                                      std::optional<double> blocking_power_w = {});
+                                        std::optional<double> blocking_power_w = {});
 
 // Sorts `graph.instructions` topologically, renumbering everything that refers to them. Fails with
 // the cycle, by name, if there is one.

@@ -15,33 +15,34 @@ constexpr int kNone = -1;
 
 // The option that runs when nobody plans: the maximum frequency, at which other knobs may vary.
 int FindBaseline(const std::vector<profile::Option>& options) {
-  const auto best =
-      std::min_element(options.begin(), options.end(), [](const profile::Option& left, const profile::Option& right) {
-        if (left.frequency_mhz != right.frequency_mhz) {
-          return left.frequency_mhz > right.frequency_mhz;
-        }
-        return left.time < right.time;
-      });
+  const auto best = std::min_element(options.begin(), options.end(),
+                                     [](const profile::Option& left, const profile::Option& right) {
+                                       if (left.frequency_mhz != right.frequency_mhz) {
+                                         return left.frequency_mhz > right.frequency_mhz;
+                                       }
+                                       return left.time < right.time;
+                                     });
   return static_cast<int>(best - options.begin());
 }
 
 class PipelineGraphBuilder {
  public:
-  PipelineGraphBuilder(const Schedule& schedule, const profile::Profile& profile, const PipelineModel& model)
+  PipelineGraphBuilder(const Schedule& schedule, const profile::Profile& profile,
+                       const PipelineModel& model)
       : schedule_(schedule), profile_(profile), model_(model) {}
 
   Result<InstructionGraph> Build() {
-    if (auto fits = CheckInputs(); !fits) return Fail(fits);
+    PERSEUS_RETURN_IF_ERROR(CheckInputs());
     graph_.name = schedule_.name;
     graph_.other_knob_names = profile_.other_knob_names();
     const std::size_t pairs =
         schedule_.rank_of_stage.size() * static_cast<std::size_t>(schedule_.microbatches);
     for (std::vector<int>& instructions : instruction_of_) instructions.resize(pairs, kNone);
     for (int rank = 0; rank < ranks(); ++rank) {
-      if (auto laid = LayOutRank(rank); !laid) return Fail(laid);
+      PERSEUS_RETURN_IF_ERROR(LayOutRank(rank));
     }
     AddDataDependencies();
-    if (auto fits = CheckDurations(graph_); !fits) return Fail(fits);
+    PERSEUS_RETURN_IF_ERROR(CheckDurations(graph_));
 
     const TopologicalOrder found = FindTopologicalOrder(graph_);
     if (!found.cycle.empty()) return FailWithDeadlock(found.cycle);
@@ -80,14 +81,14 @@ class PipelineGraphBuilder {
     const FixedInstructions& fixed = model_.fixed;
     int load = kNone;
     for (const Instruction& instruction : schedule_.ranks[static_cast<std::size_t>(rank)]) {
-      if (instruction.kind == InstructionKind::kForward && instruction.stage == 0 && fixed.load.time > 0) {
+      if (instruction.kind == InstructionKind::kForward && instruction.stage == 0 &&
+          fixed.load.time > 0) {
         if (load == kNone) load = AddFixedOptions(InstructionKind::kLoad, rank, fixed.load);
         Append(rank, load, instruction.microbatch);
       }
-      auto options = OptionsOf(instruction);
-      if (!options) return Fail(options);
+      PERSEUS_ASSIGN_OR_RETURN(auto options, OptionsOf(instruction));
       InstructionOf(instruction.kind, instruction.stage, instruction.microbatch) =
-          Append(rank, *options, instruction.microbatch);
+          Append(rank, options, instruction.microbatch);
     }
     if (fixed.all_reduce.time > 0) {
       Append(rank, AddFixedOptions(InstructionKind::kAllReduce, rank, fixed.all_reduce), kNone);
@@ -261,14 +262,15 @@ class PipelineGraphBuilder {
   const profile::Profile& profile_;
   const PipelineModel& model_;
   InstructionGraph graph_;
-  std::vector<std::array<int, kComputations>> option_sets_;   // [stage][kind]
+  std::vector<std::array<int, kComputations>> option_sets_;     // [stage][kind]
   std::array<std::vector<int>, kComputations> instruction_of_;  // [kind][stage and microbatch]
 };
 
 }  // namespace
 
-Result<InstructionGraph> BuildInstructionGraph(const Schedule& schedule, const profile::Profile& profile,
-                                           const PipelineModel& model) {
+Result<InstructionGraph> BuildInstructionGraph(const Schedule& schedule,
+                                               const profile::Profile& profile,
+                                               const PipelineModel& model) {
   return PipelineGraphBuilder(schedule, profile, model).Build();
 }
 

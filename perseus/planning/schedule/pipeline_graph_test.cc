@@ -27,7 +27,7 @@ Nanoseconds TimeOf(int stage, int chunk, InstructionKind kind) {
 }
 
 profile::Profile MakeProfile(int stages, int chunks,
-                    const std::vector<InstructionKind>& kinds = kComputations) {
+                             const std::vector<InstructionKind>& kinds = kComputations) {
   std::vector<profile::ProfileEntry> entries;
   for (int stage = 0; stage < stages; ++stage) {
     for (int chunk = 0; chunk < chunks; ++chunk) {
@@ -165,9 +165,9 @@ TEST(PipelineGraph, TheBaselineIsTheFastestAtTheHighestFrequency) {
     return made;
   };
   const std::vector<profile::Option> options = {option(1410, 80, 120), option(1410, 108, 100),
-                                       option(1300, 108, 90)};
+                                                option(1300, 108, 90)};
   const profile::Profile profile("profile.csv", {"sm_count"},
-                        {{0, 0, kForward, options}, {0, 0, kBackward, options}});
+                                 {{0, 0, kForward, options}, {0, 0, kBackward, options}});
   const auto graph = BuildInstructionGraph(Generate({"gpipe", 1, 1}), profile, PipelineModel());
   ASSERT_TRUE(graph) << graph.error().message;
   for (const OptionSet& set : graph->option_sets) {
@@ -183,10 +183,10 @@ TEST(PipelineGraph, AProfileMustFitTheSchedule) {
   EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"1f1b", 4, 8}), MakeProfile(2, 1), model)),
               HasSubstr("profile.csv has 2 stages, but schedule 1f1b has 4 ranks"));
   EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"interleaved-1f1b", 2, 4, 2}),
-                                          MakeProfile(2, 1), model)),
+                                            MakeProfile(2, 1), model)),
               HasSubstr("stage 0 chunk 1 forward is missing"));
   EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"zb-h1", 2, 4}),
-                                          MakeProfile(2, 1, {kForward, kBackward}), model)),
+                                            MakeProfile(2, 1, {kForward, kBackward}), model)),
               HasSubstr("stage 0 backward_input is missing, which schedule zb-h1 runs"));
   EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"1f1b", 2, 4}), MakeProfile(2, 2), model)),
               HasSubstr("tells 2 chunks of a stage apart, but schedule 1f1b runs 1 on a rank"));
@@ -200,13 +200,13 @@ TEST(PipelineGraph, AProfileMustFitTheSchedule) {
 //   rank 1:     F0 B0 F1 B1
 TEST(PipelineGraph, AnOddOrderThatCanRunIsAccepted) {
   const auto graph = BuildInstructionGraph(Parse("0F0,0F1,0B1,0B0\n1F0,1B0,1F1,1B1"),
-                                         MakeProfile(2, 1), PipelineModel());
+                                           MakeProfile(2, 1), PipelineModel());
   EXPECT_TRUE(graph) << graph.error().message;
 }
 
 TEST(PipelineGraph, ADeadlockNamesWhoWaitsForWhat) {
   EXPECT_EQ(ErrorOf(BuildInstructionGraph(Parse("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0"),
-                                        MakeProfile(2, 1), PipelineModel())),
+                                          MakeProfile(2, 1), PipelineModel())),
             "schedule dump.csv deadlocks: rank 0 waits at backward of microbatch 0 (stage 0) for "
             "backward of microbatch 0 (stage 1), rank 1 waits at forward of microbatch 1 (stage 1) "
             "for forward of microbatch 1 (stage 0) (order each rank so that no computation comes "
@@ -304,8 +304,8 @@ TEST(PipelineGraph, RunsAsTheScheduleDoesForEverySchedule) {
           if (!schedule) continue;
           SCOPED_TRACE(fmt::format("{} with {} ranks, {} microbatches, {} chunks", name, ranks,
                                    microbatches, chunks));
-          const auto graph =
-              BuildInstructionGraph(*schedule, MakeProfile(ranks, schedule->stages() / ranks), model);
+          const auto graph = BuildInstructionGraph(
+              *schedule, MakeProfile(ranks, schedule->stages() / ranks), model);
           ASSERT_TRUE(graph) << graph.error().message;
           ++graphs;
 
@@ -317,7 +317,8 @@ TEST(PipelineGraph, RunsAsTheScheduleDoesForEverySchedule) {
           for (int instruction = 0; instruction < static_cast<int>(start.size()); ++instruction) {
             const auto at = static_cast<std::size_t>(instruction);
             ends[at] = start[at] + graph->options_of(instruction).options[0].time;
-            for (; next < graph->dependencies.size() && graph->dependencies[next].from == instruction;
+            for (;
+                 next < graph->dependencies.size() && graph->dependencies[next].from == instruction;
                  ++next) {
               const Dependency& dependency = graph->dependencies[next];
               ASSERT_LT(dependency.from, dependency.to);

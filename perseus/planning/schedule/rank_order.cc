@@ -43,7 +43,7 @@ int MicrobatchesPerRound(int microbatches, int ranks) {
 }
 
 std::vector<Instruction> OneForwardOneBackwardOrder(const ScheduleSpec& spec, int rank,
-                                               OneForwardOneBackward variant) {
+                                                    OneForwardOneBackward variant) {
   using Backward = OneForwardOneBackward::Backward;
   std::vector<int> stages;
   stages.reserve(static_cast<std::size_t>(spec.chunks));

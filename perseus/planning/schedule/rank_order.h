@@ -62,7 +62,7 @@ struct OneForwardOneBackward {
   enum class Backward { kFull, kSplit, kRecomputed } backward = Backward::kFull;
 };
 std::vector<Instruction> OneForwardOneBackwardOrder(const ScheduleSpec& spec, int rank,
-                                               OneForwardOneBackward variant);
+                                                    OneForwardOneBackward variant);
 
 // Microbatches that a chunk takes before the rank turns to its next chunk: about one for each rank.
 int MicrobatchesPerRound(int microbatches, int ranks);

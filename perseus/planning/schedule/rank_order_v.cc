@@ -59,8 +59,9 @@ std::vector<Instruction> ZbVOrder(const ScheduleSpec& spec, int rank) {
   while (order.weights(kDown) < microbatches) order.BackwardWeight(kDown);
 
   std::vector<Instruction> instructions = std::move(order).Take();
-  std::erase_if(instructions,
-                [&](const Instruction& instruction) { return instruction.microbatch >= spec.microbatches; });
+  std::erase_if(instructions, [&](const Instruction& instruction) {
+    return instruction.microbatch >= spec.microbatches;
+  });
   return instructions;
 }
 

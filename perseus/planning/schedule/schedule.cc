@@ -131,7 +131,7 @@ Result<Schedule> GenerateSchedule(const ScheduleSpec& spec) {
   if (generator == kGenerators.end()) {
     return Fail("unknown schedule {}{}", Excerpt(spec.name), DidYouMean(spec.name, kNames));
   }
-  if (auto sizes = CheckSizes(spec, *generator); !sizes) return Fail(sizes);
+  PERSEUS_RETURN_IF_ERROR(CheckSizes(spec, *generator));
 
   Schedule schedule;
   schedule.name = spec.name;

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "perseus/base/result.h"
 #include "perseus/base/instruction_kind.h"
+#include "perseus/base/result.h"
 
 namespace perseus::schedule {
 
@@ -28,8 +28,8 @@ struct Schedule {
   std::string name;
   int microbatches = 0;
   std::vector<std::vector<Instruction>> ranks;  // [rank][position]
-  std::vector<int> rank_of_stage;          // [stage]
-  std::vector<int> chunk_of_stage;         // [stage]; counts the stages of its rank from 0.
+  std::vector<int> rank_of_stage;               // [stage]
+  std::vector<int> chunk_of_stage;              // [stage]; counts the stages of its rank from 0.
 
   int stages() const { return static_cast<int>(rank_of_stage.size()); }
 };
@@ -66,9 +66,10 @@ std::span<const std::string_view> ScheduleNames();
 // (interleaved-1f1b needs microbatches in whole rounds, for instance), naming what it can take.
 Result<Schedule> GenerateSchedule(const ScheduleSpec& spec);
 
-// Reads the CSV that torch.distributed.pipelining dumps and loads: a row a rank, a cell an instruction,
-// <stage><kind><microbatch>. Kinds: F forward; I dgrad; W wgrad; B full backward, or dgrad where
-// the file also has a W of the same stage and microbatch; BW full backward; R recompute.
+// Reads the CSV that torch.distributed.pipelining dumps and loads: a row a rank, a cell an
+// instruction, <stage><kind><microbatch>. Kinds: F forward; I dgrad; W wgrad; B full backward, or
+// dgrad where the file also has a W of the same stage and microbatch; BW full backward; R
+// recompute.
 // "(0F7;7B3)OVERLAP_F_B" holds its instructions in that order. SEND_*, RECV_*, UNSHARD, RESHARD,
 // REDUCE_GRAD and empty cells are no computations and are skipped.
 Result<Schedule> ParseSchedule(std::string_view text, std::string_view name);

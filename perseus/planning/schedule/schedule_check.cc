@@ -39,8 +39,8 @@ std::optional<ScheduleDefect> FindShapeDefect(const Schedule& schedule) {
   return std::nullopt;
 }
 
-std::optional<std::string> FindInstructionDefect(const Schedule& schedule, const Instruction& instruction,
-                                            int rank) {
+std::optional<std::string> FindInstructionDefect(const Schedule& schedule,
+                                                 const Instruction& instruction, int rank) {
   if (!IsComputation(instruction.kind)) {
     return fmt::format("{} is no computation (leave it out)", Describe(instruction));
   }
@@ -54,7 +54,8 @@ std::optional<std::string> FindInstructionDefect(const Schedule& schedule, const
   }
   const int home = schedule.rank_of_stage[static_cast<std::size_t>(instruction.stage)];
   if (home != rank) {
-    return fmt::format("{}: the stage lives on rank {} (move it there)", Describe(instruction), home);
+    return fmt::format("{}: the stage lives on rank {} (move it there)", Describe(instruction),
+                       home);
   }
   return std::nullopt;
 }
@@ -82,8 +83,8 @@ std::optional<std::string> FindKindsDefect(Kinds kinds, int stage, int microbatc
 }  // namespace
 
 std::string Describe(const Instruction& instruction) {
-  return fmt::format("{} of microbatch {} (stage {})", Name(instruction.kind), instruction.microbatch,
-                     instruction.stage);
+  return fmt::format("{} of microbatch {} (stage {})", Name(instruction.kind),
+                     instruction.microbatch, instruction.stage);
 }
 
 std::optional<ScheduleDefect> FindDefect(const Schedule& schedule) {
@@ -91,8 +92,9 @@ std::optional<ScheduleDefect> FindDefect(const Schedule& schedule) {
 
   std::size_t instructions = 0;
   for (const std::vector<Instruction>& rank : schedule.ranks) instructions += rank.size();
-  // If there are more (stage, microbatch) pairs than instructions, a pair among the first instructions + 1
-  // has none; so no more need be looked at, and numbers out of a file cannot exhaust the memory.
+  // If there are more (stage, microbatch) pairs than instructions, a pair among the first
+  // instructions + 1 has none; so no more need be looked at, and numbers out of a file cannot
+  // exhaust the memory.
   const auto microbatches = static_cast<std::size_t>(schedule.microbatches);
   std::vector<Kinds> kinds_of_pair(
       std::min(schedule.rank_of_stage.size() * microbatches, instructions + 1));
@@ -106,7 +108,8 @@ std::optional<ScheduleDefect> FindDefect(const Schedule& schedule) {
       if (pair >= kinds_of_pair.size()) continue;
       Kinds& kinds = kinds_of_pair[pair];
       if (kinds & Bit(instruction.kind)) {
-        return ScheduleDefect{rank, fmt::format("{} stands twice (remove one)", Describe(instruction))};
+        return ScheduleDefect{rank,
+                              fmt::format("{} stands twice (remove one)", Describe(instruction))};
       }
       kinds = static_cast<Kinds>(kinds | Bit(instruction.kind));
     }

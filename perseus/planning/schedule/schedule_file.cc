@@ -95,12 +95,12 @@ class ScheduleReader {
   Result<Schedule> Read() {
     schedule_.name = name_;
     while (!rest_.empty()) {
-      if (auto row = ReadRow(TakeUntil(rest_, '\n')); !row) return Fail(row);
+      PERSEUS_RETURN_IF_ERROR(ReadRow(TakeUntil(rest_, '\n')));
     }
     if (schedule_.ranks.empty()) {
       return Fail("{}: no schedule (expected a row for each rank, such as 0F0,0B0)", name_);
     }
-    if (auto placed = PlaceStages(); !placed) return Fail(placed);
+    PERSEUS_RETURN_IF_ERROR(PlaceStages());
     ResolveOldLetters();
     if (auto defect = FindDefect(schedule_)) {
       return Fail("{}:row {}: {}", name_, defect->rank + 1, defect->message);
@@ -211,7 +211,9 @@ class ScheduleReader {
 
   int rank() const { return static_cast<int>(schedule_.ranks.size()) - 1; }
   int row_number() const { return rank() + 1; }
-  static std::pair<int, int> Key(const Instruction& instruction) { return {instruction.stage, instruction.microbatch}; }
+  static std::pair<int, int> Key(const Instruction& instruction) {
+    return {instruction.stage, instruction.microbatch};
+  }
 
   struct Place {
     int rank;

@@ -152,7 +152,7 @@ TEST(Schedule, RefusesWhatItCannotTakeAndSaysWhatItCan) {
 
 // What a stage has to wait for, besides the computations before it on its rank.
 std::vector<Instruction> Needs(const Schedule& schedule, const std::set<std::pair<int, int>>& split,
-                          const Instruction& instruction) {
+                               const Instruction& instruction) {
   using enum InstructionKind;
   const auto [kind, stage, microbatch] = instruction;
   const bool last = stage + 1 == schedule.stages();

@@ -8,8 +8,8 @@
 namespace perseus::schedule {
 
 struct TopologicalOrder {
-  // Every instruction, each after all that it waits for; among those that are ready the lowest number
-  // first, so that numbers already in order stay as they are. Empty if there is a cycle.
+  // Every instruction, each after all that it waits for; among those that are ready the lowest
+  // number first, so that numbers already in order stay as they are. Empty if there is a cycle.
   std::vector<int> order;
   // If there is one: instructions that wait for each other, each after the one it waits for.
   std::vector<int> cycle;

@@ -90,9 +90,9 @@ class Agent::Loop {
 
   Result<void> Start() {
     // Listening comes first: it fails if there is an agent already, whose GPUs are not ours.
-    auto listening = protocol::Listen(options_.socket, options_.socket_mode);
-    if (!listening) return Fail(listening);
-    if (!Watch(listener_, *std::move(listening))) {
+    PERSEUS_ASSIGN_OR_RETURN(auto listening,
+                             protocol::Listen(options_.socket, options_.socket_mode));
+    if (!Watch(listener_, std::move(listening))) {
       return FailAs(ErrorKind::kSystem, "cannot watch the socket {} (the system has no memory)",
                     options_.socket.string());
     }
@@ -431,7 +431,7 @@ Agent::~Agent() = default;
 
 Result<std::unique_ptr<Agent>> Agent::Start(AgentOptions options, spdlog::logger& log) {
   auto loop = std::make_unique<Loop>(std::move(options), log);
-  if (auto started = loop->Start(); !started) return Fail(started);
+  PERSEUS_RETURN_IF_ERROR(loop->Start());
   return std::unique_ptr<Agent>(new Agent(std::move(loop)));
 }
 

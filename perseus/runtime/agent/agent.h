@@ -14,9 +14,9 @@
 #include <optional>
 #include <string>
 
+#include "perseus/base/result.h"
 #include "perseus/runtime/agent/agent_report.h"
 #include "perseus/runtime/agent/gpu_manager.h"
-#include "perseus/base/result.h"
 
 namespace perseus::agent {
 

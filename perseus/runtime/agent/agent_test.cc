@@ -13,18 +13,18 @@
 #include <sstream>
 #include <thread>
 
-#include "tests/support/fake_device.h"
 #include "perseus/base/file.h"
 #include "perseus/runtime/protocol/clock_channel.h"
 #include "perseus/runtime/protocol/messages.h"
 #include "perseus/runtime/protocol/unix_socket.h"
+#include "tests/support/fake_device.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::agent {
 namespace {
 
-using ::testing::HasSubstr;
 using protocol::Refusal;
+using ::testing::HasSubstr;
 
 constexpr std::chrono::milliseconds kLong(10'000);
 
@@ -33,7 +33,9 @@ class Client {
  public:
   explicit Client(const std::filesystem::path& socket) : socket_(*protocol::Connect(socket)) {}
 
-  protocol::Reply Ask(const protocol::Request& request) { return AskInWords(protocol::Format(request)); }
+  protocol::Reply Ask(const protocol::Request& request) {
+    return AskInWords(protocol::Format(request));
+  }
 
   protocol::Reply AskInWords(const std::string& text) {
     auto answer = protocol::Ask(socket_.get(), text, kLong);
@@ -177,7 +179,8 @@ TEST_F(AgentTest, LendsGpusSetsTheirClocksAndTakesThemBack) {
     EXPECT_EQ(status.job, "test");
     EXPECT_EQ(status.pid, getpid());
     EXPECT_EQ(status.before, "the driver's default");
-    EXPECT_TRUE(std::holds_alternative<protocol::Done>(client.Ask(protocol::DeclareSlowdown{lease, 1.05})));
+    EXPECT_TRUE(
+        std::holds_alternative<protocol::Done>(client.Ask(protocol::DeclareSlowdown{lease, 1.05})));
     EXPECT_EQ(client.StatusOf("GPU-a").slowdown, 1.05);
     EXPECT_TRUE(std::holds_alternative<protocol::Done>(client.Ask(protocol::Release{lease})));
     EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
@@ -221,9 +224,13 @@ TEST_F(AgentTest, GivesBackWhatAnAdministratorHadSet) {
     Client client(socket());
     client.Acquire({"GPU-a"});
     client.publisher().Publish(0, 900);
-    ASSERT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{900, 900}; }));
+    ASSERT_TRUE(Eventually([&] {
+      return a_.setting(device::Control::kSmClock) == device::Setting{900, 900};
+    }));
   }
-  EXPECT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{1000, 1300}; }));
+  EXPECT_TRUE(Eventually([&] {
+    return a_.setting(device::Control::kSmClock) == device::Setting{1000, 1300};
+  }));
 }
 
 TEST_F(AgentTest, ALockThatTheDriverCannotTellOfIsNotOverwrittenUnlessDeclared) {
@@ -243,9 +250,13 @@ TEST_F(AgentTest, ALockThatTheDriverCannotTellOfIsNotOverwrittenUnlessDeclared) 
     Client client(socket());
     client.Acquire({"GPU-a"});
     client.publisher().Publish(0, 900);
-    ASSERT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{900, 900}; }));
+    ASSERT_TRUE(Eventually([&] {
+      return a_.setting(device::Control::kSmClock) == device::Setting{900, 900};
+    }));
   }
-  EXPECT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{1000, 1000}; }));
+  EXPECT_TRUE(Eventually([&] {
+    return a_.setting(device::Control::kSmClock) == device::Setting{1000, 1000};
+  }));
 }
 
 TEST_F(AgentTest, SilenceEndsALease) {
@@ -265,7 +276,9 @@ TEST_F(AgentTest, StoppingGivesAllBack) {
   Client client(socket());
   client.Acquire({"GPU-a", "GPU-b"});
   client.publisher().Publish(0, 1200);
-  ASSERT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200}; }));
+  ASSERT_TRUE(Eventually([&] {
+    return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200};
+  }));
   Stop();
   EXPECT_TRUE(result_);
   EXPECT_TRUE(IsAllBack());
@@ -280,7 +293,9 @@ TEST_F(AgentTest, WhatDoesNotGoBackInTimeIsAnErrorAndTheNextAgentsWork) {
   Client client(socket());
   client.Acquire({"GPU-a"});
   client.publisher().Publish(0, 1200);
-  ASSERT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200}; }));
+  ASSERT_TRUE(Eventually([&] {
+    return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200};
+  }));
   a_.Break(device::DeviceErrorKind::kGone, "the driver is gone");
   Stop();
   ASSERT_FALSE(result_);
@@ -297,7 +312,9 @@ TEST_F(AgentTest, NobodyGetsAGpuBeforeItIsBack) {
     Client client(socket());
     client.Acquire({"GPU-a"});
     client.publisher().Publish(0, 1200);
-    ASSERT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200}; }));
+    ASSERT_TRUE(Eventually([&] {
+      return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200};
+    }));
     a_.Break(device::DeviceErrorKind::kGone, "the driver is gone");
   }
   Client client(socket());
@@ -326,7 +343,9 @@ TEST_F(AgentTest, WhatCannotBeSavedIsNotLentAndNotTouched) {
   EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
   client.Acquire({"GPU-a"});
   client.publisher().Publish(0, 1200);
-  ASSERT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200}; }));
+  ASSERT_TRUE(Eventually([&] {
+    return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200};
+  }));
   *is_full = true;
   client.Ask(protocol::ReleaseGpu{"GPU-a"});
   // A full disk is no reason to leave a clock locked.
@@ -424,9 +443,11 @@ TEST_F(AgentTest, WithoutDescriptorsItRefusesAndLivesOn) {
     room.clear();
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &tight), 0);
     peers.push_back(*protocol::Connect(socket()));
-    const auto answer = protocol::Ask(peers.back().get(), protocol::Format(protocol::List{}), kLong);
+    const auto answer =
+        protocol::Ask(peers.back().get(), protocol::Format(protocol::List{}), kLong);
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-    const auto reply = answer ? protocol::ParseReply(answer->text) : Result<protocol::Reply>(Fail(answer));
+    const auto reply =
+        answer ? protocol::ParseReply(answer->text) : Result<protocol::Reply>(Fail(answer));
     is_refused = is_refused || !reply || std::holds_alternative<protocol::Refused>(*reply);
   }
   EXPECT_TRUE(is_refused);

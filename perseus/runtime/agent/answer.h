@@ -20,8 +20,8 @@ class [[nodiscard]] Answer : public tl::expected<T, protocol::Refused> {
 
 template <typename... Args>
 [[nodiscard]] tl::unexpected<protocol::Refused> Refuse(protocol::Refusal code,
-                                                   fmt::format_string<Args...> format,
-                                                   Args&&... args) {
+                                                       fmt::format_string<Args...> format,
+                                                       Args&&... args) {
   return tl::unexpected<protocol::Refused>(
       protocol::Refused{code, fmt::format(format, std::forward<Args>(args)...)});
 }

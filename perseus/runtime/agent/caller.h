@@ -47,9 +47,9 @@
 #include <string_view>
 #include <vector>
 
+#include "perseus/base/file_descriptor.h"
 #include "perseus/runtime/agent/answer.h"
 #include "perseus/runtime/agent/owner.h"
-#include "perseus/base/file_descriptor.h"
 #include "perseus/runtime/protocol/messages.h"
 #include "perseus/runtime/protocol/unix_socket.h"
 

@@ -16,8 +16,8 @@ namespace perseus::agent {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 using protocol::Refusal;
+using ::testing::HasSubstr;
 
 constexpr pid_t kPid = 4242;
 constexpr uid_t kCallerAnn = 1000;

@@ -9,8 +9,8 @@
 #include <utility>
 #include <variant>
 
-#include "perseus/runtime/agent/saved_state_file.h"
 #include "perseus/base/file.h"
+#include "perseus/runtime/agent/saved_state_file.h"
 #include "perseus/runtime/protocol/messages.h"
 #include "perseus/runtime/protocol/unix_socket.h"
 
@@ -78,8 +78,10 @@ Finding ExamineAgent(const DoctorScene& scene) {
     return {Level::kNote, "agent", socket.error().message, "systemctl start perseus-agent"};
   }
   const auto answer =
-      protocol::Ask(socket->get(), protocol::Format(protocol::Request(protocol::List{})), std::chrono::seconds(5));
-  const auto reply = answer ? protocol::ParseReply(answer->text) : Result<protocol::Reply>(Fail(answer));
+      protocol::Ask(socket->get(), protocol::Format(protocol::Request(protocol::List{})),
+                    std::chrono::seconds(5));
+  const auto reply =
+      answer ? protocol::ParseReply(answer->text) : Result<protocol::Reply>(Fail(answer));
   if (!reply)
     return {Level::kProblem, "agent", reply.error().message, "systemctl restart perseus-agent"};
   if (const auto* refused = std::get_if<protocol::Refused>(&*reply)) {
@@ -194,9 +196,10 @@ Finding ExamineDevice(device::Device& device) {
     add(Level::kNote, "no energy counter: energy is summed up from power", "");
   }
   device::ClockLimits limits = telemetry->limits;
-  limits.bits &=
-      ~(static_cast<unsigned>(device::ClockLimit::kIdle) | static_cast<unsigned>(device::ClockLimit::kSetting));
-  if (limits.bits != 0) add(Level::kNote, fmt::format("held lower by: {}", device::Describe(limits)), "");
+  limits.bits &= ~(static_cast<unsigned>(device::ClockLimit::kIdle) |
+                   static_cast<unsigned>(device::ClockLimit::kSetting));
+  if (limits.bits != 0)
+    add(Level::kNote, fmt::format("held lower by: {}", device::Describe(limits)), "");
   if (info.is_persistent == false) {
     add(Level::kNote, "no persistence mode: settings are lost while nobody uses it",
         "sudo nvidia-smi -pm 1");
@@ -210,15 +213,18 @@ Finding ExamineDevice(device::Device& device) {
         fmt::format("{}, and the driver does not tell to what", clock->hint),
         fmt::format("sudo nvidia-smi -i {0} -rgc, or perseus agent --rest {0}=MIN-MAX", info.uuid));
   } else if (clock && clock->is_known && clock->setting) {
-    add(Level::kNote, fmt::format("locked to {}", device::Describe(device::Control::kSmClock, clock->setting)), "");
+    add(Level::kNote,
+        fmt::format("locked to {}", device::Describe(device::Control::kSmClock, clock->setting)),
+        "");
   }
   const auto power = device.ReadSetting(device::Control::kPowerLimit);
   if (power && power->is_known && power->setting) {
     add(Level::kNote,
         fmt::format("power limit {}, not the default {}",
                     device::Describe(device::Control::kPowerLimit, power->setting),
-                    device::Describe(device::Control::kPowerLimit,
-                             device::Setting{info.default_power_limit_mw, info.default_power_limit_mw})),
+                    device::Describe(
+                        device::Control::kPowerLimit,
+                        device::Setting{info.default_power_limit_mw, info.default_power_limit_mw})),
         "");
   }
   return finding;

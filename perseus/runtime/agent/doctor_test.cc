@@ -5,10 +5,10 @@
 
 #include <filesystem>
 
-#include "tests/support/fake_device.h"
+#include "perseus/base/file.h"
 #include "perseus/runtime/agent/latency_check.h"
 #include "perseus/runtime/agent/saved_state_file.h"
-#include "perseus/base/file.h"
+#include "tests/support/fake_device.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::agent {

@@ -45,21 +45,20 @@ struct GpuManager::Acquiring {
 // ---- The start ----
 
 Result<std::unique_ptr<GpuManager>> GpuManager::Open(Setup setup, Post post, spdlog::logger& log) {
-  auto lock = LockSavedState(setup.state);
-  if (!lock) return Fail(lock);
+  PERSEUS_ASSIGN_OR_RETURN(auto lock, LockSavedState(setup.state));
   RemoveUnfinished(setup.state);
-  auto state = SavedStateFile::Open(setup.state, setup.boot_id, setup.write_state);
-  if (!state) return Fail(state);
+  PERSEUS_ASSIGN_OR_RETURN(auto state,
+                           SavedStateFile::Open(setup.state, setup.boot_id, setup.write_state));
   std::vector<std::unique_ptr<device::Device>> devices = std::move(setup.devices.devices);
   setup.devices.devices.clear();
   std::unique_ptr<GpuManager> keeper(
-      new GpuManager(std::move(setup), *std::move(lock), *std::move(state), std::move(post), log));
-  if (auto begun = keeper->Begin(std::move(devices)); !begun) return Fail(begun);
+      new GpuManager(std::move(setup), std::move(lock), std::move(state), std::move(post), log));
+  PERSEUS_RETURN_IF_ERROR(keeper->Begin(std::move(devices)));
   return keeper;
 }
 
 GpuManager::GpuManager(Setup setup, FileDescriptor lock, SavedStateFile state, Post post,
-                     spdlog::logger& log)
+                       spdlog::logger& log)
     : setup_(std::move(setup)),
       lock_(std::move(lock)),
       state_(std::move(state)),
@@ -159,8 +158,9 @@ Answer<void> GpuManager::CheckWanted(const Caller& caller, const protocol::Acqui
   return {};
 }
 
-void GpuManager::Acquire(const Caller& caller, ConnectionId connection, const protocol::Acquire& wanted,
-                        std::function<void(Answer<Granted>)> done) {
+void GpuManager::Acquire(const Caller& caller, ConnectionId connection,
+                         const protocol::Acquire& wanted,
+                         std::function<void(Answer<Granted>)> done) {
   if (auto checked = CheckWanted(caller, wanted); !checked) {
     return done(tl::unexpected<protocol::Refused>(checked.error()));
   }
@@ -214,13 +214,15 @@ void GpuManager::Found(const std::shared_ptr<Acquiring>& acquiring) {
   acquiring->done(Serve(*acquiring, lease, *std::move(channel)));
 }
 
-Answer<protocol::ClockChannel> GpuManager::OpenChannel(const Acquiring& acquiring, const Lease& lease) const {
+Answer<protocol::ClockChannel> GpuManager::OpenChannel(const Acquiring& acquiring,
+                                                       const Lease& lease) const {
   if (!acquiring.failure.empty()) {
     return Refuse(Refusal::kUnavailable, "the driver does not answer for {}", acquiring.failure);
   }
   for (const auto& [uuid, found] : acquiring.found) {
     const device::SettingReading& clock = At(found, device::Control::kSmClock);
-    if (clock.is_known || clock.hint.empty() || RestingOf(uuid, device::Control::kSmClock)) continue;
+    if (clock.is_known || clock.hint.empty() || RestingOf(uuid, device::Control::kSmClock))
+      continue;
     if (!clock.is_certain) {
       log_.warn("{}: {}; taken for its own", uuid, clock.hint);
       continue;
@@ -236,7 +238,7 @@ Answer<protocol::ClockChannel> GpuManager::OpenChannel(const Acquiring& acquirin
 }
 
 GpuManager::Granted GpuManager::Serve(const Acquiring& acquiring, const Lease& lease,
-                                    protocol::ClockChannel channel) {
+                                      protocol::ClockChannel channel) {
   auto shared = std::make_shared<protocol::ClockChannel>(std::move(channel));
   channels_[lease.id] = shared;
   protocol::Lease reply{.id = lease.id, .gpus = lease.gpus, .sm_clocks_mhz = {}};
@@ -281,7 +283,7 @@ void GpuManager::End(const Lease& lease, LeaseEnd how) {
 }
 
 void GpuManager::StartRestore(const std::string& uuid, const std::string& lease,
-                             const std::vector<Restore>& restores) {
+                              const std::vector<Restore>& restores) {
   std::vector<ControlSetting> settings;
   for (const Restore& restore : restores) {
     if (restore.uuid == uuid) settings.push_back({restore.control, restore.setting});
@@ -375,7 +377,8 @@ Answer<void> GpuManager::Renew(ConnectionId connection, const protocol::Renew& w
   return table_.Renew(wanted.lease, connection, MonotonicNow());
 }
 
-Answer<void> GpuManager::DeclareSlowdown(ConnectionId connection, const protocol::DeclareSlowdown& wanted) {
+Answer<void> GpuManager::DeclareSlowdown(ConnectionId connection,
+                                         const protocol::DeclareSlowdown& wanted) {
   return table_.DeclareSlowdown(wanted.lease, connection, wanted.slowdown);
 }
 
@@ -417,7 +420,8 @@ Result<void> GpuManager::Save(SavedState next) {
   return saved;
 }
 
-std::optional<device::Setting> GpuManager::RestingOf(const std::string& uuid, device::Control control) const {
+std::optional<device::Setting> GpuManager::RestingOf(const std::string& uuid,
+                                                     device::Control control) const {
   const auto gpu = state_.state().resting.find(uuid);
   if (gpu == state_.state().resting.end()) return std::nullopt;
   const auto setting = gpu->second.find(control);

@@ -25,15 +25,15 @@
 #include <string>
 #include <vector>
 
+#include "perseus/base/file_descriptor.h"
+#include "perseus/base/result.h"
 #include "perseus/runtime/agent/agent_report.h"
 #include "perseus/runtime/agent/caller.h"
 #include "perseus/runtime/agent/gpu_worker.h"
 #include "perseus/runtime/agent/lease_table.h"
 #include "perseus/runtime/agent/saved_state_file.h"
-#include "perseus/base/result.h"
 #include "perseus/runtime/device/device.h"
 #include "perseus/runtime/protocol/clock_channel.h"
-#include "perseus/base/file_descriptor.h"
 #include "perseus/runtime/protocol/messages.h"
 
 namespace perseus::agent {
@@ -106,7 +106,8 @@ class GpuManager {
   struct Gpu;
   struct Acquiring;
 
-  GpuManager(Setup setup, FileDescriptor lock, SavedStateFile state, Post post, spdlog::logger& log);
+  GpuManager(Setup setup, FileDescriptor lock, SavedStateFile state, Post post,
+             spdlog::logger& log);
   Result<void> LockGpus(const std::vector<std::unique_ptr<device::Device>>& devices);
   Result<void> Begin(std::vector<std::unique_ptr<device::Device>> devices);
   Answer<void> CheckWanted(const Caller& caller, const protocol::Acquire& wanted) const;
@@ -130,7 +131,7 @@ class GpuManager {
   const Post post_;
   spdlog::logger& log_;
   LeaseTable table_;
-  std::map<std::string, Gpu> gpus_;                                // By UUID.
+  std::map<std::string, Gpu> gpus_;                                          // By UUID.
   std::map<std::string, std::shared_ptr<protocol::ClockChannel>> channels_;  // By lease.
   // UUID to lease: nothing of the GPU is changed any more, and that could not be saved yet.
   std::map<std::string, std::string> restored_unsaved_;

@@ -202,7 +202,8 @@ void GpuWorker::ServeRequest() {
   SwitchTo(request, target);
 }
 
-void GpuWorker::SwitchTo(const protocol::ClockRequest& request, const std::optional<device::Setting>& target) {
+void GpuWorker::SwitchTo(const protocol::ClockRequest& request,
+                         const std::optional<device::Setting>& target) {
   const Nanoseconds started = clock_->Now();
   const auto applied = Apply({device::Control::kSmClock, target});
   {
@@ -287,7 +288,8 @@ device::DeviceResult<void> GpuWorker::PutBack(const ControlSetting& wanted) {
   return device::DeviceFail(
       device::DeviceErrorKind::kFailed, "the {} of {} did not go back to {}: {} (trying again)",
       NameOf(wanted.control), info().uuid, device::Describe(wanted.control, wanted.setting),
-      reading->is_known ? "it reads " + device::Describe(wanted.control, reading->setting) : reading->hint);
+      reading->is_known ? "it reads " + device::Describe(wanted.control, reading->setting)
+                        : reading->hint);
 }
 
 void GpuWorker::SleepUntilNeeded(const std::stop_token& stop) {
@@ -348,10 +350,11 @@ void GpuWorker::LookAtEffect() {
     if (effect->state == device::EffectState::kPending) return;
     unobserved_ = 0;
     ++(effect->state == device::EffectState::kInEffect ? snapshot_.counts.in_effect
-                                               : snapshot_.counts.limited);
+                                                       : snapshot_.counts.limited);
   }
-  const auto outcome =
-      effect->state == device::EffectState::kInEffect ? protocol::ClockOutcome::kInEffect : protocol::ClockOutcome::kLimited;
+  const auto outcome = effect->state == device::EffectState::kInEffect
+                           ? protocol::ClockOutcome::kInEffect
+                           : protocol::ClockOutcome::kLimited;
   // Only the worker writes answers.
   Order([this, of_switch, outcome] {
     if (!channel_ || last_switch_ != of_switch) return;

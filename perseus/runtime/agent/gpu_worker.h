@@ -37,11 +37,11 @@
 #include <vector>
 
 #include "perseus/base/clock.h"
+#include "perseus/base/file_descriptor.h"
 #include "perseus/base/mutex.h"
 #include "perseus/base/units.h"
 #include "perseus/runtime/device/device.h"
 #include "perseus/runtime/protocol/clock_channel.h"
-#include "perseus/base/file_descriptor.h"
 
 namespace perseus::agent {
 
@@ -87,7 +87,7 @@ struct GpuSnapshot {
   std::string reading_trouble;
   std::string setting_trouble;
   std::optional<ControlSetting> setting;  // The SM clock that the driver took from us last.
-  std::optional<device::Effect> effect;           // Of that setting, as of the last look.
+  std::optional<device::Effect> effect;   // Of that setting, as of the last look.
   bool is_serving = false;
   bool is_restoring = false;
   // CLOCK_MONOTONIC since when the driver has not answered the worker's call; 0: no call is out.
@@ -106,7 +106,8 @@ class GpuWorker {
     std::chrono::milliseconds last_retry{5000};  // up to this.
   };
 
-  explicit GpuWorker(std::unique_ptr<device::Device> device) : GpuWorker(std::move(device), Periods{}) {}
+  explicit GpuWorker(std::unique_ptr<device::Device> device)
+      : GpuWorker(std::move(device), Periods{}) {}
   // `clock`: the GPU's (device::DeviceList).
   GpuWorker(std::unique_ptr<device::Device> device, Periods periods,
             std::shared_ptr<Clock> clock = std::make_shared<RealClock>());
@@ -138,7 +139,8 @@ class GpuWorker {
   bool RunAssignment();
   bool HasRequest() const;
   void ServeRequest();
-  void SwitchTo(const protocol::ClockRequest& request, const std::optional<device::Setting>& target);
+  void SwitchTo(const protocol::ClockRequest& request,
+                const std::optional<device::Setting>& target);
   void AttemptRestore();
   device::DeviceResult<void> PutBack(const ControlSetting& wanted);
   void SleepUntilNeeded(const std::stop_token& stop);

@@ -83,7 +83,9 @@ TEST_F(GpuWorkerTest, TheLatestWinsWhileTheDriverIsBusy) {
   ASSERT_TRUE(Eventually([&] { return worker_.snapshot().in_driver_since != 0; }));
   for (const int mhz : {1000, 1100, 1200, 1300}) publisher_->Publish(0, mhz);
   gpu_.Unblock();
-  ASSERT_TRUE(Eventually([&] { return gpu_.setting(device::Control::kSmClock) == device::Setting{1300, 1300}; }));
+  ASSERT_TRUE(Eventually([&] {
+    return gpu_.setting(device::Control::kSmClock) == device::Setting{1300, 1300};
+  }));
   EXPECT_THAT(gpu_.history(), ElementsAre(Sm(900), Sm(1300)));
   EXPECT_TRUE(Eventually([&] { return worker_.snapshot().counts.coalesced == 3; }));
 }
@@ -94,12 +96,14 @@ TEST_F(GpuWorkerTest, AcceptedIsNotYetInEffect) {
   EXPECT_EQ(Ask(1200).outcome, protocol::ClockOutcome::kAccepted);
   EXPECT_EQ(worker_.snapshot().counts.in_effect, 0U);
   Ask(1100);
-  EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).outcome == protocol::ClockOutcome::kInEffect; }));
+  EXPECT_TRUE(Eventually(
+      [&] { return publisher_->answer(0).outcome == protocol::ClockOutcome::kInEffect; }));
   device::ClockLimits hot;
   hot.Add(device::ClockLimit::kThermal);
   gpu_.SetLimits(hot);
   Ask(1300);
-  EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).outcome == protocol::ClockOutcome::kLimited; }));
+  EXPECT_TRUE(Eventually(
+      [&] { return publisher_->answer(0).outcome == protocol::ClockOutcome::kLimited; }));
   EXPECT_EQ(worker_.snapshot().effect->limits, hot);
 }
 
@@ -111,7 +115,8 @@ TEST(GpuWorkerObserverTest, LooksOftenFromTheBeginningOfALease) {
     GpuWorker worker(gpu.Open(),
                      {.observe_serving = std::chrono::milliseconds(1), .observe_free = never});
     ASSERT_TRUE(Eventually([&] { return worker.snapshot().telemetry.has_value(); }));
-    worker.Serve(std::make_shared<protocol::ClockChannel>(*protocol::ClockChannel::Create(1)), 0, std::nullopt);
+    worker.Serve(std::make_shared<protocol::ClockChannel>(*protocol::ClockChannel::Create(1)), 0,
+                 std::nullopt);
     gpu.Break(device::DeviceErrorKind::kFailed, "no reading");
     ASSERT_TRUE(Eventually([&] { return !worker.snapshot().reading_trouble.empty(); }));
     gpu.Mend();
@@ -133,14 +138,16 @@ TEST_F(GpuWorkerTest, ADriverThatWasAwayIsToldTheSameClockAgain) {
 TEST_F(GpuWorkerTest, WhatIsInEffectStaysSoAfterARefusal) {
   worker_.Serve(channel_, 0, std::nullopt);
   Ask(1200);
-  EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).outcome == protocol::ClockOutcome::kInEffect; }));
+  EXPECT_TRUE(Eventually(
+      [&] { return publisher_->answer(0).outcome == protocol::ClockOutcome::kInEffect; }));
   EXPECT_EQ(Ask(9999).outcome, protocol::ClockOutcome::kRefused);
   EXPECT_EQ(Ask(1200).outcome, protocol::ClockOutcome::kInEffect);
 }
 
 TEST_F(GpuWorkerTest, AFailedSwitchIsToldAndTheNextOneTried) {
   worker_.Serve(channel_, 0, std::nullopt);
-  gpu_.FailNext(device::Control::kSmClock, 1, device::DeviceErrorKind::kPermission, "no permission");
+  gpu_.FailNext(device::Control::kSmClock, 1, device::DeviceErrorKind::kPermission,
+                "no permission");
   EXPECT_EQ(Ask(1200).outcome, protocol::ClockOutcome::kFailed);
   EXPECT_EQ(worker_.snapshot().setting_trouble, "no permission");
   // Not taken for a no-op.

@@ -26,7 +26,7 @@ device::DeviceResult<void> PutBack(device::Device& device, const SettingBefore& 
       result = tl::unexpected<device::DeviceError>(reading.error());
     } else if (reading->is_known && reading->setting != wanted) {
       result = device::DeviceFail(device::DeviceErrorKind::kFailed, "it reads {}",
-                          device::Describe(device::Control::kSmClock, reading->setting));
+                                  device::Describe(device::Control::kSmClock, reading->setting));
     } else {
       return {};
     }
@@ -55,13 +55,11 @@ class SignalsWait {
 
 Result<device::SwitchLatency> MeasureSafely(device::Device& device, const LatencyCheck& check) {
   const std::string& uuid = device.info().uuid;
-  const auto lock = LockSavedState(check.state);
-  if (!lock) return Fail(lock);
-  auto file = SavedStateFile::Open(check.state, check.boot_id);
-  if (!file) return Fail(file);
+  PERSEUS_RETURN_IF_ERROR(LockSavedState(check.state));
+  PERSEUS_ASSIGN_OR_RETURN(auto file, SavedStateFile::Open(check.state, check.boot_id));
   // After a boot, what is left has to be judged first; here nothing is known of other GPUs.
-  if (!file->state().gpus.empty() &&
-      (file->state().gpus.contains(uuid) || file->state().boot_id != check.boot_id)) {
+  if (!file.state().gpus.empty() &&
+      (file.state().gpus.contains(uuid) || file.state().boot_id != check.boot_id)) {
     return FailAs(ErrorKind::kSystem, "GPUs have yet to be given back (perseus gpu restore)");
   }
   const auto found = device.ReadSetting(device::Control::kSmClock);
@@ -72,7 +70,7 @@ Result<device::SwitchLatency> MeasureSafely(device::Device& device, const Latenc
   }
 
   const SignalsWait signals_wait;
-  SavedState next = file->state();
+  SavedState next = file.state();
   next.boot_id = check.boot_id;
   SavedGpu gpu;
   gpu.uuid = uuid;
@@ -80,19 +78,19 @@ Result<device::SwitchLatency> MeasureSafely(device::Device& device, const Latenc
   gpu.owner = {{getpid(), 1}, getuid(), "perseus doctor"};
   gpu.controls[device::Control::kSmClock] = {Before(*found), /*is_changed=*/true};
   next.Take(std::move(gpu));
-  if (auto saved = file->Save(std::move(next)); !saved) return Fail(saved);
+  PERSEUS_RETURN_IF_ERROR(file.Save(std::move(next)));
 
   RealClock clock;
-  const auto measured = device::MeasureSwitchLatency(device, device::ClocksToMeasure(device.info()), check.rounds,
-                                             check.patience, clock);
+  const auto measured = device::MeasureSwitchLatency(device, device::ClocksToMeasure(device.info()),
+                                                     check.rounds, check.patience, clock);
   if (const auto back = PutBack(device, Before(*found)); !back) {
     return FailAs(ErrorKind::kSystem, "{} did not go back: {} (run perseus gpu restore)", uuid,
                   back.error().message);
   }
-  SavedState without = file->state();
+  SavedState without = file.state();
   without.Restored(uuid, device::Control::kSmClock);
   without.GiveBack(uuid);
-  if (auto saved = file->Save(std::move(without)); !saved) return Fail(saved);
+  PERSEUS_RETURN_IF_ERROR(file.Save(std::move(without)));
   if (!measured) return FailAs(ErrorKind::kSystem, "{}", measured.error().message);
   return *measured;
 }

@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
-#include "perseus/base/units.h"
 #include "perseus/base/excerpt.h"
+#include "perseus/base/units.h"
 
 namespace perseus::agent {
 namespace {
@@ -101,7 +101,8 @@ void LeaseTable::Beat(std::string_view id, std::uint64_t heartbeat, Nanoseconds 
   lease.unwatched = 0;
 }
 
-Answer<void> LeaseTable::DeclareSlowdown(std::string_view id, ConnectionId connection, double slowdown) {
+Answer<void> LeaseTable::DeclareSlowdown(std::string_view id, ConnectionId connection,
+                                         double slowdown) {
   if (!(slowdown >= 1 && slowdown <= kMostSlowdown)) {
     return Refuse(Refusal::kMalformed, "slowdown {} is not from 1 to {} (1.02 is 2 % slower)",
                   slowdown, kMostSlowdown);

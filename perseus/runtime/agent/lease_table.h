@@ -38,9 +38,9 @@
 #include <string_view>
 #include <vector>
 
+#include "perseus/base/units.h"
 #include "perseus/runtime/agent/answer.h"
 #include "perseus/runtime/agent/owner.h"
-#include "perseus/base/units.h"
 
 namespace perseus::agent {
 

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "perseus/base/units.h"
 #include "perseus/base/excerpt.h"
+#include "perseus/base/units.h"
 
 namespace perseus::agent {
 namespace {
@@ -76,7 +76,8 @@ TEST_F(LeaseTableTest, WhatIsBeingRestoredIsRefusedEvenToItsFormerOwner) {
   const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   ASSERT_TRUE(table_.Release(lease.id, kLeaseTableHers, now_));
   now_ += 3 * kSecond;
-  const Answer<Lease> refused = table_.Acquire(Ask(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"}), now_);
+  const Answer<Lease> refused =
+      table_.Acquire(Ask(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"}), now_);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Refusal::kHeld);
   EXPECT_NE(refused.error().message.find("GPU-a is being given back after job \"llama-7b\" (user "
@@ -110,7 +111,8 @@ TEST_F(LeaseTableTest, ACancelledLeaseLeavesItsGpusFree) {
   EXPECT_TRUE(table_.Cancel(lease.id));
   EXPECT_TRUE(IsFree("GPU-a") && IsFree("GPU-b"));
   EXPECT_FALSE(table_.Cancel(lease.id));
-  EXPECT_NE(Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"}).id, lease.id) << "ids are not given twice";
+  EXPECT_NE(Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"}).id, lease.id)
+      << "ids are not given twice";
 }
 
 TEST_F(LeaseTableTest, AnotherConnectionsLeaseIsNoLease) {
@@ -146,7 +148,8 @@ TEST_F(LeaseTableTest, IntentionsAreKeptAndRanged) {
   const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   EXPECT_TRUE(table_.DeclareSlowdown(lease.id, kLeaseTableHers, 1.02));
   for (double slowdown : {0.99, 101.0, std::numeric_limits<double>::quiet_NaN()}) {
-    EXPECT_EQ(table_.DeclareSlowdown(lease.id, kLeaseTableHers, slowdown).error().code, Refusal::kMalformed);
+    EXPECT_EQ(table_.DeclareSlowdown(lease.id, kLeaseTableHers, slowdown).error().code,
+              Refusal::kMalformed);
   }
   EXPECT_EQ(table_.Find(lease.id)->slowdown, 1.02);
 }
@@ -257,7 +260,8 @@ TEST_F(LeaseTableTest, AClockThatGoesBackDoesNoHarm) {
 
 TEST_F(LeaseTableTest, WhatAnEarlierAgentLeftIsNobodysUntilRestored) {
   table_.StartRestoring("GPU-a", "9b2d61c4-0-3", kBob, now_);
-  EXPECT_EQ(table_.Acquire(Ask(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"}), now_).error().code, Refusal::kHeld);
+  EXPECT_EQ(table_.Acquire(Ask(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"}), now_).error().code,
+            Refusal::kHeld);
   EXPECT_FALSE(table_.Restored("GPU-a", "9b2d61c4-0-2"));
   EXPECT_TRUE(table_.Restored("GPU-a", "9b2d61c4-0-3"));
   const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});

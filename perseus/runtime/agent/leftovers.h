@@ -6,8 +6,8 @@
 
 #include <chrono>
 
-#include "perseus/runtime/agent/gpu_manager.h"
 #include "perseus/base/result.h"
+#include "perseus/runtime/agent/gpu_manager.h"
 
 namespace perseus::agent {
 

@@ -132,10 +132,9 @@ class MetricsServer::Listener : public std::enable_shared_from_this<Listener> {
 Result<MetricsServer> MetricsServer::Listen(boost::asio::io_context& loop,
                                             const std::string& address,
                                             std::function<std::string()> metrics) {
-  const auto endpoint = ParseAddress(address);
-  if (!endpoint) return Fail(endpoint);
+  PERSEUS_ASSIGN_OR_RETURN(const auto endpoint, ParseAddress(address));
   auto listener = std::make_shared<Listener>(loop, std::move(metrics));
-  if (const auto error = listener->Open(*endpoint)) {
+  if (const auto error = listener->Open(endpoint)) {
     return FailAs(ErrorKind::kSystem, "cannot serve metrics on {}: {} (choose another address)",
                   address, error.message());
   }

@@ -16,8 +16,8 @@ bool IsForSame(const protocol::Grant& a, const protocol::Grant& b) {
 }
 
 // What a changed control returns to.
-std::optional<device::Setting> Wanted(const SavedState& state, const SavedGpu& gpu, device::Control control,
-                              const SettingBefore& before) {
+std::optional<device::Setting> Wanted(const SavedState& state, const SavedGpu& gpu,
+                                      device::Control control, const SettingBefore& before) {
   if (before.is_known) return before.setting;
   const auto resting = state.resting.find(gpu.uuid);
   if (resting == state.resting.end()) return std::nullopt;
@@ -62,7 +62,8 @@ void SavedState::Take(SavedGpu gpu) {
   place->second = std::move(gpu);
 }
 
-bool SavedState::WillChange(std::string_view uuid, device::Control control, const SettingBefore& found) {
+bool SavedState::WillChange(std::string_view uuid, device::Control control,
+                            const SettingBefore& found) {
   const auto gpu = gpus.find(std::string(uuid));
   if (gpu == gpus.end()) return false;
   SavedControl& saved = gpu->second.controls[control];

@@ -37,8 +37,9 @@ namespace perseus::agent {
 
 // What a control was set to before; three cases.
 struct SettingBefore {
-  bool is_known = false;           // False: the driver could not tell.
-  std::optional<device::Setting> setting;  // Nothing: the driver's default. Means nothing if not known.
+  bool is_known = false;  // False: the driver could not tell.
+  std::optional<device::Setting>
+      setting;  // Nothing: the driver's default. Means nothing if not known.
   friend bool operator==(const SettingBefore&, const SettingBefore&) = default;
 };
 SettingBefore Before(const device::SettingReading& reading);
@@ -66,7 +67,8 @@ struct Restore {
 };
 
 // What the drivers tell after a start; a GPU or a control that cannot be read is not in it.
-using Readings = std::map<std::string, std::map<device::Control, device::SettingReading>>;  // By UUID.
+using Readings =
+    std::map<std::string, std::map<device::Control, device::SettingReading>>;  // By UUID.
 
 struct SavedState {
   std::string boot_id;                   // Of the boot in which it was saved.
@@ -93,7 +95,8 @@ struct SavedState {
   Answer<void> Remove(const protocol::Grant& grant);
 
   // Nothing: no longer declared.
-  void Rest(const std::string& uuid, device::Control control, const std::optional<device::Setting>& setting);
+  void Rest(const std::string& uuid, device::Control control,
+            const std::optional<device::Setting>& setting);
 
   // After RestoresAfterStart: the boot is this one, and only what is to be restored counts as
   // changed; GPUs without any are given back.

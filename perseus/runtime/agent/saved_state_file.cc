@@ -273,9 +273,8 @@ Result<SavedStateFile> SavedStateFile::Open(std::filesystem::path path,
   }
   const Result<std::string> text = ReadFile(path);
   if (!text) return FailAs(text.error().kind, "{}; {}", text.error().message, kRemedy);
-  Result<SavedState> state = ParseSavedState(*text, path.string());
-  if (!state) return Fail(state);
-  SavedStateFile file(std::move(path), std::move(*state), std::move(write));
+  PERSEUS_ASSIGN_OR_RETURN(SavedState state, ParseSavedState(*text, path.string()));
+  SavedStateFile file(std::move(path), std::move(state), std::move(write));
   file.is_on_disk_ = true;
   return file;
 }

@@ -27,9 +27,9 @@
 #include <string>
 #include <string_view>
 
-#include "perseus/runtime/agent/saved_state.h"
-#include "perseus/base/result.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/result.h"
+#include "perseus/runtime/agent/saved_state.h"
 
 namespace perseus::agent {
 

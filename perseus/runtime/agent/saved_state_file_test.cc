@@ -25,9 +25,10 @@ SavedState Everything() {
   gpu.uuid = "GPU-1f";
   gpu.lease = "9b2d61c4-5265c00-12";
   gpu.owner = {{4242, ~std::uint64_t{0}}, ~uid_t{0}, "\"llama\" 7b \xC3\xA9"};
-  gpu.controls = {{device::Control::kSmClock, {{false, std::nullopt}, true}},
-                  {device::Control::kMemoryClock, {{true, std::nullopt}, false}},
-                  {device::Control::kPowerLimit, {{true, device::Setting{300'000, 300'000}}, true}}};
+  gpu.controls = {
+      {device::Control::kSmClock, {{false, std::nullopt}, true}},
+      {device::Control::kMemoryClock, {{true, std::nullopt}, false}},
+      {device::Control::kPowerLimit, {{true, device::Setting{300'000, 300'000}}, true}}};
   state.Take(gpu);
   gpu.uuid = "GPU-2a";
   gpu.controls.erase(device::Control::kMemoryClock);

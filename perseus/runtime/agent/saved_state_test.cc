@@ -8,7 +8,7 @@ namespace {
 using protocol::Refusal;
 
 constexpr device::Setting kSavedStateHers{1200, 1200};  // What an administrator had locked.
-constexpr device::Setting kOther{900, 900};   // What somebody locked since.
+constexpr device::Setting kOther{900, 900};             // What somebody locked since.
 constexpr device::Setting kResting{210, 1410};
 const SettingBefore kUnknown{};
 const SettingBefore kDefault{true, std::nullopt};
@@ -18,7 +18,8 @@ const device::SettingReading kReadsDefault{true, std::nullopt, ""};
 const device::SettingReading kReadsHers{true, kSavedStateHers, ""};
 const device::SettingReading kReadsOther{true, kOther, ""};
 const device::SettingReading kCannotTell{false, std::nullopt, ""};
-const device::SettingReading kSeemsLocked{false, std::nullopt, "the SM clock stands at 900 of 1980 MHz"};
+const device::SettingReading kSeemsLocked{false, std::nullopt,
+                                          "the SM clock stands at 900 of 1980 MHz"};
 
 SavedGpu GpuOf(std::string lease, std::map<device::Control, SavedControl> controls) {
   SavedGpu gpu;
@@ -76,7 +77,8 @@ INSTANTIATE_TEST_SUITE_P(
         StartCase{"known_still_ours", kKnown, false, true, kReadsOther, kSavedStateHers},
         StartCase{"known_driver_was_reloaded", kKnown, false, true, kReadsDefault, kSavedStateHers},
         StartCase{"known_already_back", kKnown, false, true, kReadsHers, kSavedStateHers},
-        StartCase{"known_is_not_overruled_by_resting", kKnown, true, true, kReadsOther, kSavedStateHers},
+        StartCase{"known_is_not_overruled_by_resting", kKnown, true, true, kReadsOther,
+                  kSavedStateHers},
         StartCase{"default_still_ours", kDefault, false, true, kReadsOther, kDriversDefault},
         StartCase{"default_is_not_overruled_by_resting", kDefault, true, true, kCannotTell,
                   kDriversDefault},
@@ -92,7 +94,8 @@ INSTANTIATE_TEST_SUITE_P(
     AnotherBoot, RestoresAfterStartTest,
     ::testing::Values(
         StartCase{"known_and_reset", kKnown, false, false, kReadsDefault, kSavedStateHers},
-        StartCase{"known_and_driver_cannot_tell", kKnown, false, false, kCannotTell, kSavedStateHers},
+        StartCase{"known_and_driver_cannot_tell", kKnown, false, false, kCannotTell,
+                  kSavedStateHers},
         StartCase{"known_and_gpu_is_away", kKnown, false, false, std::nullopt, kSavedStateHers},
         StartCase{"known_and_somebody_locked_it", kKnown, false, false, kReadsOther, std::nullopt},
         StartCase{"known_and_somebody_put_it_back", kKnown, false, false, kReadsHers, std::nullopt},
@@ -143,7 +146,8 @@ TEST(SavedState, AGpuIsGivenBackOnlyWhenNothingOfItIsChanged) {
   EXPECT_TRUE(state.WillChange("GPU-a", device::Control::kSmClock, kDefault));
   EXPECT_TRUE(state.WillChange("GPU-a", device::Control::kSmClock, {true, kOther}));
   EXPECT_TRUE(state.WillChange("GPU-a", device::Control::kMemoryClock, kUnknown));
-  EXPECT_EQ(state.gpus.at("GPU-a").controls.at(device::Control::kSmClock), (SavedControl{kDefault, true}))
+  EXPECT_EQ(state.gpus.at("GPU-a").controls.at(device::Control::kSmClock),
+            (SavedControl{kDefault, true}))
       << "the second time it found our own setting";
   state.Restored("GPU-a", device::Control::kSmClock);
   EXPECT_FALSE(state.GiveBack("GPU-a"));

@@ -157,7 +157,8 @@ class Agent {
       gpu.lease = lease->id;
       gpu.owner = lease->owner;
       if (world_.Chance(50)) {
-        gpu.controls[device::Control::kSmClock] = {Before(world_.Read({uuid, device::Control::kSmClock})), true};
+        gpu.controls[device::Control::kSmClock] = {
+            Before(world_.Read({uuid, device::Control::kSmClock})), true};
       }
       next.Take(std::move(gpu));
     }
@@ -248,7 +249,8 @@ class SurvivalTest : public ::testing::TestWithParam<int> {
     }
   }
   ControlOf AnyControl() {
-    return {UuidOf(world_.Below(kGpus)), device::kAllControls[world_.Below(std::size(device::kAllControls))]};
+    return {UuidOf(world_.Below(kGpus)),
+            device::kAllControls[world_.Below(std::size(device::kAllControls))]};
   }
   // Only GPUs that are not lent: an operator sees the others' holder.
   void SomebodySets() {

@@ -17,12 +17,12 @@ struct Answered {
   protocol::Reply reply;
   std::vector<FileDescriptor> descriptors;
 };
-Result<Answered> Ask(int socket, const protocol::Request& request, std::chrono::milliseconds patience) {
-  auto answer = protocol::Ask(socket, protocol::Format(request), patience);
-  if (!answer) return Fail(answer);
-  auto reply = protocol::ParseReply(answer->text);
+Result<Answered> Ask(int socket, const protocol::Request& request,
+                     std::chrono::milliseconds patience) {
+  PERSEUS_ASSIGN_OR_RETURN(auto answer, protocol::Ask(socket, protocol::Format(request), patience));
+  auto reply = protocol::ParseReply(answer.text);
   if (!reply) return FailAs(ErrorKind::kSystem, "the agent's answer: {}", reply.error().message);
-  return Answered{*std::move(reply), std::move(answer->descriptors)};
+  return Answered{*std::move(reply), std::move(answer.descriptors)};
 }
 
 }  // namespace
@@ -30,9 +30,8 @@ Result<Answered> Ask(int socket, const protocol::Request& request, std::chrono::
 Result<AgentLink::Leased> AgentLink::Acquire(const std::filesystem::path& path,
                                              const std::string& gpu, const std::string& job,
                                              std::chrono::milliseconds patience) {
-  auto socket = protocol::Connect(path);
-  if (!socket) return Fail(socket);
-  auto answered = Ask(socket->get(), protocol::Acquire{{gpu}, job, kHeartbeatSeconds}, patience);
+  PERSEUS_ASSIGN_OR_RETURN(auto socket, protocol::Connect(path));
+  auto answered = Ask(socket.get(), protocol::Acquire{{gpu}, job, kHeartbeatSeconds}, patience);
   if (!answered) return Fail(answered);
   std::vector<FileDescriptor>& descriptors = answered->descriptors;
   if (const auto* refused = std::get_if<protocol::Refused>(&answered->reply)) {
@@ -44,11 +43,11 @@ Result<AgentLink::Leased> AgentLink::Acquire(const std::filesystem::path& path,
                 path.string());
   }
   const int wakeup = descriptors[1].get();
-  auto publisher = protocol::ClockPublisher::Attach(std::move(descriptors));
-  if (!publisher) return Fail(publisher);
+  PERSEUS_ASSIGN_OR_RETURN(auto publisher,
+                           protocol::ClockPublisher::Attach(std::move(descriptors)));
   auto lease = std::make_unique<Lease>(
-      Lease{granted->id, granted->sm_clocks_mhz.front(), *std::move(publisher)});
-  return Leased{AgentLink(*std::move(socket), granted->id, wakeup), std::move(lease)};
+      Lease{granted->id, granted->sm_clocks_mhz.front(), std::move(publisher)});
+  return Leased{AgentLink(std::move(socket), granted->id, wakeup), std::move(lease)};
 }
 
 bool AgentLink::IsLost() const {

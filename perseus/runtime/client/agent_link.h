@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
+#include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
 #include "perseus/runtime/client/clock_requester.h"
-#include "perseus/base/file_descriptor.h"
 #include "perseus/runtime/protocol/messages.h"
 
 namespace perseus::client {

@@ -12,7 +12,8 @@ bool IsSame(const struct stat& a, const struct stat& b) {
          a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
 }
 
-Result<ClockTable> TableOf(const protocol::Assignment& assignment, const std::filesystem::path& job_directory,
+Result<ClockTable> TableOf(const protocol::Assignment& assignment,
+                           const std::filesystem::path& job_directory,
                            const protocol::RankId& name) {
   if (!assignment.clocks.empty()) return CompileClocks(assignment.clocks, name.rank);
   if (assignment.own) {
@@ -23,9 +24,8 @@ Result<ClockTable> TableOf(const protocol::Assignment& assignment, const std::fi
   const std::string& plan = assignment.PlanOf(name.pipeline);
   if (plan.empty()) return ClockTable{};
   const std::filesystem::path path = job_directory / plan;
-  const auto text = ReadFile(path);
-  if (!text) return Fail(text);
-  return CompilePlan(*text, path.string(), name.rank);
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
+  return CompilePlan(text, path.string(), name.rank);
 }
 
 }  // namespace
@@ -43,7 +43,8 @@ AssignmentWatcher::News AssignmentWatcher::LookForNew() {
     seen_.reset();
     return News{nullptr, error.message};
   };
-  if (!assignment && assignment.error().kind == ErrorKind::kSystem) return try_again(assignment.error());
+  if (!assignment && assignment.error().kind == ErrorKind::kSystem)
+    return try_again(assignment.error());
   if (!assignment) return {nullptr, assignment.error().message};
   if (!assignment->has_value() || (*assignment)->version <= version_) return {};
 

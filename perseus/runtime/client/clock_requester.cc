@@ -1,6 +1,5 @@
 #include "perseus/runtime/client/clock_requester.h"
 
-#include "perseus/base/clock.h"
 #include <thread>
 #include <utility>
 

@@ -20,8 +20,8 @@ namespace perseus::client {
 // What the agent lent.
 struct Lease {
   std::string id;
-  std::vector<int> sm_clocks_mhz;  // Ascending.
-  protocol::ClockPublisher publisher;        // Of this one GPU.
+  std::vector<int> sm_clocks_mhz;      // Ascending.
+  protocol::ClockPublisher publisher;  // Of this one GPU.
 };
 
 struct ClockAsk {

@@ -15,7 +15,9 @@ namespace {
 
 class ClockRequesterTest : public testing::Test {
  protected:
-  ClockRequesterTest() : channel_(*protocol::ClockChannel::Create(1)) { asker_.UseLease(MakeLease()); }
+  ClockRequesterTest() : channel_(*protocol::ClockChannel::Create(1)) {
+    asker_.UseLease(MakeLease());
+  }
 
   std::unique_ptr<Lease> MakeLease() {
     std::vector<FileDescriptor> passed;

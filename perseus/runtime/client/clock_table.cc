@@ -12,25 +12,24 @@ constexpr double kMostSlowdown = 100;  // That an agent believes.
 }  // namespace
 
 Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int rank) {
-  const Result<plan_file::PlanFile> plan = plan_file::ParsePlan(text, name);
-  if (!plan) return Fail(plan);
-  if (plan->job.IsGeneralGraph()) {
+  PERSEUS_ASSIGN_OR_RETURN(const plan_file::PlanFile plan, plan_file::ParsePlan(text, name));
+  if (plan.job.IsGeneralGraph()) {
     return Fail(
         "{}: a plan of a general graph does not say what is forward and what backward (plan with a "
         "schedule: perseus plan --schedule ...)",
         name);
   }
-  const auto ranks = static_cast<int>(plan->ranks.size());
+  const auto ranks = static_cast<int>(plan.ranks.size());
   if (rank < 0 || rank >= ranks) {
     return Fail("{}: the plan has ranks 0 to {}, and this is rank {} (plan for this job's ranks)",
                 name, ranks - 1, rank);
   }
   ClockTable table;
   table.name = name;
-  if (plan->ranks[static_cast<std::size_t>(rank)].is_cut) return table;
+  if (plan.ranks[static_cast<std::size_t>(rank)].is_cut) return table;
   table.source = ClockTable::Source::kPlan;
   for (const plan_file::PlannedInstruction& instruction :
-       plan->ranks[static_cast<std::size_t>(rank)].instructions) {
+       plan.ranks[static_cast<std::size_t>(rank)].instructions) {
     if (!IsComputation(instruction.kind)) continue;
     // Between two whole clocks, the faster: no plan is slower than it says.
     table.order.push_back({instruction.kind, instruction.microbatch, instruction.chunk,
@@ -40,9 +39,9 @@ Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int
     return Fail("{}: rank {} of the plan computes nothing (plan for this job's schedule)", name,
                 rank);
   }
-  if (plan->baseline_time > 0) {
+  if (plan.baseline_time > 0) {
     const double slowdown =
-        static_cast<double>(plan->time) / static_cast<double>(plan->baseline_time);
+        static_cast<double>(plan.time) / static_cast<double>(plan.baseline_time);
     table.slowdown = std::clamp(slowdown, 1.0, kMostSlowdown);
   }
   return table;

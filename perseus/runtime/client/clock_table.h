@@ -9,11 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/runtime/protocol/assignment.h"
 #include "perseus/planning/plan_file/plan_file.h"
-#include "perseus/base/instruction_kind.h"
+#include "perseus/runtime/protocol/assignment.h"
 
 namespace perseus::client {
 

@@ -1,6 +1,6 @@
 // From plans and assignment to what one rank does.
-#include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/runtime/client/clock_table.h"
+#include "perseus/planning/plan/make_plan_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ plan_file::PlanFile PlanTwoRanks() {
   job.profile = "profile.csv";
   job.schedule = *schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 3});
   job.model.blocking_power_w = 84;
-  auto graph = schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
+  auto graph =
+      schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
   const auto planner = plan::Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
   const auto plan = planner->PlanFor(planner->baseline().time + planner->baseline().time / 20);
   return plan::MakePlanFile(*planner, *plan, job);
@@ -55,7 +56,8 @@ TEST(CompilePlan, OfAFileThatIsCutDownToOthersThereIsNothingToFollow) {
   const auto table = CompilePlan(plan_file::FormatPlan(plan), "plan.json", 1);
   ASSERT_TRUE(table) << table.error().message;
   EXPECT_EQ(table->source, ClockTable::Source::kNone);
-  EXPECT_EQ(CompilePlan(plan_file::FormatPlan(plan), "plan.json", 0)->source, ClockTable::Source::kPlan);
+  EXPECT_EQ(CompilePlan(plan_file::FormatPlan(plan), "plan.json", 0)->source,
+            ClockTable::Source::kPlan);
 }
 
 TEST(CompilePlan, SaysWhatIsWrong) {
@@ -71,9 +73,9 @@ TEST(CompilePlan, SaysWhatIsWrong) {
 
 TEST(CompileClocks, AreThoseOfTheRank) {
   const std::vector<protocol::KindClock> clocks = {{0, 0, InstructionKind::kForward, 1410},
-                                         {1, 0, InstructionKind::kForward, 900},
-                                         {1, 1, InstructionKind::kBackwardWeight, 1005},
-                                         {1, 0, InstructionKind::kOptimizer, 300}};
+                                                   {1, 0, InstructionKind::kForward, 900},
+                                                   {1, 1, InstructionKind::kBackwardWeight, 1005},
+                                                   {1, 0, InstructionKind::kOptimizer, 300}};
   const ClockTable table = CompileClocks(clocks, 1);
   EXPECT_EQ(table.ClockOf(InstructionKind::kForward, 0), 900);
   EXPECT_EQ(table.ClockOf(InstructionKind::kForward, 1), 0);

@@ -55,9 +55,15 @@ class CountingDevice final : public device::Device {
     ++counts_.energies;
     return ++energy_j_;
   }
-  device::DeviceResult<device::SettingReading> ReadSetting(device::Control) override { return device::SettingReading{}; }
-  device::DeviceResult<void> Apply(device::Control, const std::optional<device::Setting>&) override { return {}; }
-  device::DeviceResult<device::Effect> ReadEffect(device::Control, const std::optional<device::Setting>&) override {
+  device::DeviceResult<device::SettingReading> ReadSetting(device::Control) override {
+    return device::SettingReading{};
+  }
+  device::DeviceResult<void> Apply(device::Control,
+                                   const std::optional<device::Setting>&) override {
+    return {};
+  }
+  device::DeviceResult<device::Effect> ReadEffect(device::Control,
+                                                  const std::optional<device::Setting>&) override {
     return device::Effect{};
   }
 

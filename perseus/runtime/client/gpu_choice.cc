@@ -60,7 +60,8 @@ Devices::iterator Find(Devices& devices, std::string_view wanted, const char* vi
 
 }  // namespace
 
-Result<ChosenGpu> ChooseGpu(device::DeviceList& list, const std::string& wanted, const char* visible) {
+Result<ChosenGpu> ChooseGpu(device::DeviceList& list, const std::string& wanted,
+                            const char* visible) {
   Devices& devices = list.devices;
   if (wanted.empty() && visible == nullptr && devices.size() != 1) {
     return Fail("which of {} GPUs? (set PERSEUS_GPU to its UUID, or to its number among them)",

@@ -19,6 +19,7 @@ struct ChosenGpu {
 // (CUDA_VISIBLE_DEVICES; null: all) names; empty: the only one. Numbers count in the order of the
 // PCI bus, as CUDA does with CUDA_DEVICE_ORDER=PCI_BUS_ID. Takes the device out of the list. Fails
 // (kInput) if it is not there, or is not told.
-Result<ChosenGpu> ChooseGpu(device::DeviceList& list, const std::string& wanted, const char* visible);
+Result<ChosenGpu> ChooseGpu(device::DeviceList& list, const std::string& wanted,
+                            const char* visible);
 
 }  // namespace perseus::client

@@ -50,8 +50,8 @@ void HotPath::Replace(ClockTable*& place, ClockTable* table) {
 
 void HotPath::Follow(ClockTable* table) { Replace(next_own_, table); }
 
-// A plan that the program itself asks for goes before all assignment in force; those that are to hold
-// from a later step on still will.
+// A plan that the program itself asks for goes before all assignment in force; those that are to
+// hold from a later step on still will.
 void HotPath::AdoptOwn() {
   if (next_own_ == nullptr) return;
   Replace(temporary_, nullptr);
@@ -69,7 +69,8 @@ void HotPath::Adopt(ClockTable* table) {
 void HotPath::ChooseTable(Nanoseconds now) {
   if (temporary_ != nullptr && next_step_ >= temporary_->until_step) Replace(temporary_, nullptr);
   assignment_ = temporary_ != nullptr ? temporary_ : lasting_;
-  ClockTable*& chosen = assignment_ == nullptr || assignment_->source == ClockTable::Source::kOwn ? own_
+  ClockTable*& chosen = assignment_ == nullptr || assignment_->source == ClockTable::Source::kOwn
+                            ? own_
                         : temporary_ != nullptr ? temporary_
                                                 : lasting_;
   if (chosen != nullptr && chosen->expires != 0 && now >= chosen->expires) {
@@ -93,7 +94,8 @@ void HotPath::AdoptTables(Nanoseconds now) {
   counters_.follows_plan.store(has_clocks, std::memory_order_relaxed);
   counters_.is_recorded.store(assignment_ == nullptr || assignment_->is_recorded,
                               std::memory_order_relaxed);
-  counters_.version.store(assignment_ != nullptr ? assignment_->version : 0, std::memory_order_relaxed);
+  counters_.version.store(assignment_ != nullptr ? assignment_->version : 0,
+                          std::memory_order_relaxed);
   counters_.slowdown.store(table_ != nullptr ? table_->slowdown : 1, std::memory_order_relaxed);
 }
 

@@ -15,11 +15,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "perseus/base/instruction_kind.h"
 #include "perseus/base/units.h"
 #include "perseus/runtime/client/clock_table.h"
 #include "perseus/runtime/client/handover.h"
 #include "perseus/runtime/client/ring.h"
-#include "perseus/base/instruction_kind.h"
 
 namespace perseus::client {
 
@@ -102,8 +102,8 @@ class HotPath {
   Ended InstructionEndOn(int timing);
   static constexpr int kNoTimes = -1;
 
-  // A plan of this process's own, from the next step on; assignment that are to hold from a later one
-  // on still will. On the training thread, but not for the hot path.
+  // A plan of this process's own, from the next step on; assignment that are to hold from a later
+  // one on still will. On the training thread, but not for the hot path.
   void Follow(ClockTable* table);
 
   bool is_in_step() const { return is_in_step_; }
@@ -139,11 +139,12 @@ class HotPath {
 
   ClockTable* table_ = nullptr;    // In force, one of those below; null for none.
   ClockTable* waiting_ = nullptr;  // Ascending from_step; a list by `next`.
-  // Temporary assignment hide lasting ones, and these the session's own plan, unless they are for it.
+  // Temporary assignment hide lasting ones, and these the session's own plan, unless they are for
+  // it.
   ClockTable* temporary_ = nullptr;
   ClockTable* lasting_ = nullptr;
   ClockTable* own_ = nullptr;
-  ClockTable* next_own_ = nullptr;      // Since it was told to follow another.
+  ClockTable* next_own_ = nullptr;          // Since it was told to follow another.
   const ClockTable* assignment_ = nullptr;  // Whichever of the first two is in force.
 
   std::int64_t next_step_ = 0;

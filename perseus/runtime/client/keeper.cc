@@ -51,7 +51,8 @@ Keeper::Keeper(KeeperSetup setup)
 void Keeper::Begin() {
   if (find_agent_ && !gpu_.empty()) TryLease(kPatienceAtOpen);
   if (core_.settings.job_directory.empty()) return;
-  auto log = RankLogWriter::Create(protocol::RankLogPath(core_.settings.job_directory, core_.settings.name));
+  auto log = RankLogWriter::Create(
+      protocol::RankLogPath(core_.settings.job_directory, core_.settings.name));
   if (!log) {
     core_.warnings.Once("log", log.error().message);
     return;
@@ -117,9 +118,8 @@ void Keeper::GiveUp() {
 // ---- The lease ----
 
 Result<AgentLink::Leased> Keeper::Acquire(std::chrono::milliseconds patience) const {
-  const auto socket = find_agent_();
-  if (!socket) return Fail(socket);
-  return AgentLink::Acquire(*socket, gpu_, core_.settings.job, patience);
+  PERSEUS_ASSIGN_OR_RETURN(const auto socket, find_agent_());
+  return AgentLink::Acquire(socket, gpu_, core_.settings.job, patience);
 }
 
 void Keeper::TryLease(std::chrono::milliseconds patience) {
@@ -203,7 +203,8 @@ void Keeper::CollectAnswer() {
   if (answer.outcome == protocol::ClockOutcome::kLimited) {
     core_.clocks_limited.fetch_add(1, std::memory_order_relaxed);
   }
-  if (answer.outcome == protocol::ClockOutcome::kRefused || answer.outcome == protocol::ClockOutcome::kFailed) {
+  if (answer.outcome == protocol::ClockOutcome::kRefused ||
+      answer.outcome == protocol::ClockOutcome::kFailed) {
     core_.clocks_refused.fetch_add(1, std::memory_order_relaxed);
     core_.warnings.Once("refused", "the agent could not set a clock (perseus doctor says why)");
   }

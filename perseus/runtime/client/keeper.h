@@ -1,6 +1,6 @@
 // The thread beside training: whatever takes time, allocates or enters the kernel is done here, a
-// little many times a second. It keeps the lease, follows the assignment, looks at the energy counter,
-// and writes down what ran.
+// little many times a second. It keeps the lease, follows the assignment, looks at the energy
+// counter, and writes down what ran.
 //
 // Not thread safe: everything belongs to the keeper's thread, once it runs.
 #pragma once
@@ -13,8 +13,8 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/runtime/client/agent_link.h"
-#include "perseus/runtime/client/energy_meter.h"
 #include "perseus/runtime/client/assignment_watcher.h"
+#include "perseus/runtime/client/energy_meter.h"
 #include "perseus/runtime/client/rank_log_writer.h"
 #include "perseus/runtime/client/session_core.h"
 #include "perseus/runtime/client/step_recorder.h"
@@ -24,7 +24,7 @@ namespace perseus::client {
 struct KeeperSetup {
   std::shared_ptr<SessionCore> core;
   std::shared_ptr<Clock> clock;
-  std::string gpu;                 // UUID; empty: no GPU is known, so no lease is wanted.
+  std::string gpu;                         // UUID; empty: no GPU is known, so no lease is wanted.
   std::unique_ptr<device::Device> device;  // Null: no energy.
   // The agent's socket, each time that one is asked for a lease; empty: none ever is.
   std::function<Result<std::filesystem::path>()> find_agent;

@@ -11,7 +11,8 @@
 namespace perseus::client {
 namespace {
 
-constexpr Nanoseconds kLiveSessionsTimeout = 1'000'000'000;  // With all keepers, when the process ends.
+constexpr Nanoseconds kLiveSessionsTimeout =
+    1'000'000'000;  // With all keepers, when the process ends.
 
 std::array<LiveSession, 256> live_sessions;
 std::atomic<std::uint32_t> generation = 0;

@@ -156,17 +156,15 @@ Result<std::filesystem::path> FindOrStartOwnAgent(const std::filesystem::path& n
                                                   const std::string& devices) {
   if (Listens(nodes_socket)) return nodes_socket;
   const auto until = std::chrono::steady_clock::now() + kOwnAgentTimeout;
-  const auto directory = OwnDirectory();
-  if (!directory) return Fail(directory);
-  const std::filesystem::path socket = *directory / "agent.sock";
-  const auto lock = LockStart(*directory / "start.lock", until);
-  if (!lock) return Fail(lock);
+  PERSEUS_ASSIGN_OR_RETURN(const auto directory, OwnDirectory());
+  const std::filesystem::path socket = directory / "agent.sock";
+  PERSEUS_RETURN_IF_ERROR(LockStart(directory / "start.lock", until));
   if (Listens(socket)) return socket;
 
-  const std::filesystem::path log = *directory / "agent.log";
+  const std::filesystem::path log = directory / "agent.log";
   const bool is_started = SpawnDetached(
       {Program(), "agent", "--devices", devices, "--socket", socket.string(), "--state",
-       (*directory / "agent.json").string(), "--metrics", "off", "--exit-when-idle", kIdleSeconds},
+       (directory / "agent.json").string(), "--metrics", "off", "--exit-when-idle", kIdleSeconds},
       log);
   while (is_started && std::chrono::steady_clock::now() < until) {
     if (Listens(socket)) return socket;

@@ -108,8 +108,8 @@ PERSEUS_API perseus_session* perseus_open(const perseus_options* options);
 /* Gives the GPU back and writes what is recorded. Waits at most a second. */
 PERSEUS_API void perseus_close(perseus_session* session);
 
-/* An iteration: forward and backward of all its microbatches. Assignment and plans take effect here.
- * Steps count from 0. A step that was not ended ends at the next step_begin. */
+/* An iteration: forward and backward of all its microbatches. Assignment and plans take effect
+ * here. Steps count from 0. A step that was not ended ends at the next step_begin. */
 PERSEUS_API void perseus_step_begin(perseus_session* session);
 PERSEUS_API void perseus_step_end(perseus_session* session);
 

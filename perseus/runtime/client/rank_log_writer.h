@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "perseus/base/result.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/result.h"
 
 namespace perseus::client {
 

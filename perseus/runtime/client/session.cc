@@ -1,9 +1,9 @@
 #include "perseus/runtime/client/session.h"
 
-#include "perseus/base/clock.h"
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
+#include "perseus/base/clock.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -23,7 +23,8 @@
 namespace perseus::client {
 namespace {
 
-constexpr Nanoseconds kSessionTimeout = 1'000'000'000;  // With the keeper, when the session is closed.
+constexpr Nanoseconds kSessionTimeout =
+    1'000'000'000;  // With the keeper, when the session is closed.
 
 // Seconds since 1970 as the clock's time; 0 for never. 1 if that was before the machine started.
 Nanoseconds ExpiryOf(std::int64_t seconds, Clock& clock) {
@@ -66,7 +67,8 @@ ChosenGpu FindGpu(SessionCore& core) {
 }
 
 // How the keeper comes by an agent; empty if there is to be none.
-std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core, const device::Device* device) {
+std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core,
+                                                        const device::Device* device) {
   const Settings& settings = core.settings;
   if (settings.agent.empty() || settings.agent == "off") return {};
   if (settings.agent != "own") {
@@ -206,7 +208,8 @@ void Session::InstructionBegin(int kind, int microbatch, int chunk) {
   timing_ = Timing::kNone;
   if (!IsInstruction(kind, microbatch, chunk)) return;
   timing_ = Timing::kHost;
-  Ask(hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, Now()));
+  Ask(hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk},
+                            Now()));
   hot_.SetFrequency(core_->asker.published_mhz());
 }
 
@@ -272,7 +275,9 @@ bool Session::UsePlan(const std::filesystem::path& path) {
       return false;
     }
     *table = *std::move(plan);
-    if (path == core_->settings.plan) table->expires = ExpiryOf(core_->settings.plan_expires_at, *core_->clock);
+    if (path == core_->settings.plan) {
+      table->expires = ExpiryOf(core_->settings.plan_expires_at, *core_->clock);
+    }
   }
   table->is_own = true;
   hot_.Follow(table.release());

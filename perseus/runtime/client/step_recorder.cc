@@ -131,7 +131,7 @@ void StepRecorder::Complete(protocol::RanStep& step) {
 }
 
 std::vector<protocol::RanStep> StepRecorder::TakeFinished(Nanoseconds now,
-                                                const StreamTimesOf& stream_times) {
+                                                          const StreamTimesOf& stream_times) {
   std::vector<protocol::RanStep> finished;
   while (!steps_.empty() && steps_.front().has_ended) {
     Pending& pending = steps_.front();

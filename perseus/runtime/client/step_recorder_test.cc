@@ -88,8 +88,8 @@ TEST_F(StepRecorderTest, TimesCountFromTheStepsBegin) {
   EXPECT_TRUE(steps[0].on_plan);
   EXPECT_EQ(steps[0].begin, 1000);
   EXPECT_EQ(steps[0].end, 2000);
-  EXPECT_THAT(steps[0].instructions,
-              ElementsAre(protocol::RanInstruction{InstructionKind::kBackward, 3, 1, 100, 500, 1200}));
+  EXPECT_THAT(steps[0].instructions, ElementsAre(protocol::RanInstruction{
+                                         InstructionKind::kBackward, 3, 1, 100, 500, 1200}));
 }
 
 TEST_F(StepRecorderTest, EachEnergySampleIsInOneStep) {
@@ -102,7 +102,8 @@ TEST_F(StepRecorderTest, EachEnergySampleIsInOneStep) {
   End(3000);
   const auto steps = recorder_.TakeFinished(kLater, NoStream);
   ASSERT_THAT(steps, SizeIs(2));
-  EXPECT_THAT(steps[0].energy, ElementsAre(protocol::EnergySample{-500, -100, 1}, protocol::EnergySample{200, 300, 2}));
+  EXPECT_THAT(steps[0].energy, ElementsAre(protocol::EnergySample{-500, -100, 1},
+                                           protocol::EnergySample{200, 300, 2}));
   EXPECT_THAT(steps[1].energy, ElementsAre(protocol::EnergySample{-150, 50, 3}));
 }
 
@@ -116,8 +117,8 @@ TEST_F(StepRecorderTest, WaitsALittleForTheAnswerToTheLastRequest) {
   const auto steps = recorder_.TakeFinished(3000, NoStream);
   ASSERT_THAT(steps, SizeIs(1));
   // The first was overtaken before it was answered.
-  EXPECT_THAT(steps[0].clocks,
-              ElementsAre(protocol::ClockChange{100, 0, 900, 0}, protocol::ClockChange{200, 300, 1005, 2}));
+  EXPECT_THAT(steps[0].clocks, ElementsAre(protocol::ClockChange{100, 0, 900, 0},
+                                           protocol::ClockChange{200, 300, 1005, 2}));
 }
 
 TEST_F(StepRecorderTest, DoesNotWaitForeverForAnAnswer) {

@@ -1,7 +1,7 @@
 #include "perseus/runtime/client/stream_timer.h"
 
-#include "perseus/base/clock.h"
 #include <fmt/format.h>
+#include "perseus/base/clock.h"
 
 #include <thread>
 

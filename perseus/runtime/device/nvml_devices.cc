@@ -122,16 +122,16 @@ void RefuseMig(const nvml::Functions& nvml, nvml::Handle gpu, const std::string&
 }  // namespace
 
 Result<DeviceList> OpenNvmlDevices(std::string_view file, DeviceClock clock) {
-  Result<std::shared_ptr<NvmlLibrary>> library = NvmlLibrary::Open(file, std::move(clock));
-  if (!library) return Fail(library);
-  const DeviceResult<NvmlLibrary::Visit> visit = (*library)->Enter();
+  PERSEUS_ASSIGN_OR_RETURN(std::shared_ptr<NvmlLibrary> library,
+                           NvmlLibrary::Open(file, std::move(clock)));
+  const DeviceResult<NvmlLibrary::Visit> visit = library->Enter();
   if (!visit) return FailAs(ErrorKind::kSystem, "{}", visit.error().message);
   const nvml::Functions& nvml = visit->nvml();
   unsigned count = 0;
   if (const int code = nvml.GetCount(&count); code != nvml::kSuccess) {
     return FailAs(ErrorKind::kSystem,
                   "NVML cannot count the GPUs: {} (see whether nvidia-smi works)",
-                  (*library)->Describe(code));
+                  library->Describe(code));
   }
   DeviceList list;
   for (unsigned i = 0; i < count; ++i) {
@@ -143,12 +143,12 @@ Result<DeviceList> OpenNvmlDevices(std::string_view file, DeviceClock clock) {
           {fmt::format("NVML's GPU {}", i),
            fmt::format(
                "{} (see dmesg; reset it with nvidia-smi --gpu-reset, or reboot)",
-               code == nvml::kSuccess ? "it does not tell its UUID" : (*library)->Describe(code))});
+               code == nvml::kSuccess ? "it does not tell its UUID" : library->Describe(code))});
     } else if (IsInMigMode(nvml, handle)) {
       RefuseMig(nvml, handle, uuid, list.refused);
     } else {
       list.devices.push_back(
-          std::make_unique<NvmlDevice>(*library, ReadInfo(nvml, handle, std::move(uuid))));
+          std::make_unique<NvmlDevice>(library, ReadInfo(nvml, handle, std::move(uuid))));
     }
   }
   std::sort(list.devices.begin(), list.devices.end(),

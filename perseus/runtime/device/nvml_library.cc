@@ -50,16 +50,15 @@ NvmlLibrary::~NvmlLibrary() {
 
 Result<std::shared_ptr<NvmlLibrary>> NvmlLibrary::Open(std::string_view file, DeviceClock clock,
                                                        std::chrono::milliseconds longest_drain) {
-  Result<nvml::Api> api = nvml::Load(file);
-  if (!api) return Fail(api);
-  if (const int code = api->functions.Init(); code != nvml::kSuccess) {
+  PERSEUS_ASSIGN_OR_RETURN(nvml::Api api, nvml::Load(file));
+  if (const int code = api.functions.Init(); code != nvml::kSuccess) {
     return FailAs(ErrorKind::kSystem,
                   "cannot start NVML: {} (NVML error {}): see whether nvidia-smi works; load the "
                   "kernel module (modprobe nvidia), or reboot after an upgrade of the driver",
-                  api->functions.ErrorString(code), code);
+                  api.functions.ErrorString(code), code);
   }
   return std::shared_ptr<NvmlLibrary>(
-      new NvmlLibrary(*std::move(api), std::move(clock), longest_drain));
+      new NvmlLibrary(std::move(api), std::move(clock), longest_drain));
 }
 
 std::string NvmlLibrary::Describe(int code) const {

@@ -8,16 +8,15 @@
 #include <memory>
 #include <utility>
 
-#include "tests/fake_rocm/fake_rocm.h"
 #include "perseus/base/units.h"
 #include "perseus/runtime/device/rocm_devices.h"
+#include "tests/fake_rocm/fake_rocm.h"
 
 namespace perseus::device {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
 
 // The fake library, kept loaded, with a node as new.
 class RocmTest : public testing::Test {

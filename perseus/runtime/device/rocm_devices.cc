@@ -73,9 +73,8 @@ DeviceInfo ReadInfo(const rocm::Functions& rocm, std::uint32_t gpu, std::string 
 }  // namespace
 
 Result<DeviceList> OpenRocmDevices(std::string_view file, DeviceClock clock) {
-  Result<rocm::Api> api = rocm::Load(file);
-  if (!api) return Fail(api);
-  const auto library = std::make_shared<RocmLibrary>(*std::move(api), std::move(clock));
+  PERSEUS_ASSIGN_OR_RETURN(rocm::Api api, rocm::Load(file));
+  const auto library = std::make_shared<RocmLibrary>(std::move(api), std::move(clock));
   const rocm::Functions& rocm = library->api.functions;
   std::uint32_t count = 0;
   rocm::Code code = rocm.Init(0);

@@ -8,7 +8,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-
 // Takes 2 ms to a higher clock and 10 ms to a lower one; 1000 MHz never comes.
 class SlowGpu : public Device {
  public:

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "perseus/base/random.h"
-#include "perseus/simulation/virtual_gpu/virtual_gpu.h"
 #include "perseus/runtime/profiler/energy_curve.h"
+#include "perseus/simulation/virtual_gpu/virtual_gpu.h"
 
 namespace perseus::profiler {
 namespace {

@@ -120,7 +120,8 @@ double CurveModel::FitWith(const Scales& scales) {
   for (const Point& point : points_) {
     std::vector<double> row = Explained(point);
     // The roughness, 5e-7 at least, beside entries of about 5: far above a double's rounding.
-    const double variance = Covariance(point, point) + point.noise_variance - DotOfCommonLength(row, row);
+    const double variance =
+        Covariance(point, point) + point.noise_variance - DotOfCommonLength(row, row);
     const double deviation = std::sqrt(std::max(variance, 1e-12));
     whitened.push_back((point.y - DotOfCommonLength(row, whitened)) / deviation);
     squares += whitened.back() * whitened.back();
@@ -153,7 +154,8 @@ CurveModel::Prediction CurveModel::At(int group, double frequency_mhz) const {
 }
 
 double CurveModel::CovarianceOf(const Prediction& a, const Prediction& b) const {
-  return Covariance({a.group, a.x, 0, 0}, {b.group, b.x, 0, 0}) - DotOfCommonLength(a.explained, b.explained);
+  return Covariance({a.group, a.x, 0, 0}, {b.group, b.x, 0, 0}) -
+         DotOfCommonLength(a.explained, b.explained);
 }
 
 }  // namespace perseus::profiler

@@ -45,9 +45,9 @@
 #include <vector>
 
 #include "perseus/base/units.h"
-#include "perseus/runtime/protocol/rank_log.h"
 #include "perseus/runtime/profiler/measured_option.h"
 #include "perseus/runtime/profiler/power_fit.h"
+#include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus::profiler {
 
@@ -147,7 +147,8 @@ class GpuMeasurements {
   Record& RecordOf(const protocol::RanInstruction& instruction);
   void LeaveOutStalled(Clean& clean);
   void TestTimes(const protocol::RanStep& step, Clean& clean, std::vector<DriftAlarm>& alarms);
-  void TestPowers(const protocol::RanStep& step, const PowerFit& of_step, std::vector<DriftAlarm>& alarms);
+  void TestPowers(const protocol::RanStep& step, const PowerFit& of_step,
+                  std::vector<DriftAlarm>& alarms);
   void AddTimes(const protocol::RanStep& step, const Clean& clean);
   void ForgetTimes(Record& record);
   void ForgetPower(Record& record);

@@ -202,8 +202,8 @@ GpuMeasurements ReadMeasurements(const Node& node) {
 }
 
 std::pair<protocol::RankId, KnownGpu> ReadGpu(const Node& node) {
-  Require(node, {"pipeline", "rank", "tp_rank", "gpu", "gpu_name", "switch_latency_ns",
-                 "last_mhz", "refused", "parameters", "windows", "counts", "records", "fits"});
+  Require(node, {"pipeline", "rank", "tp_rank", "gpu", "gpu_name", "switch_latency_ns", "last_mhz",
+                 "refused", "parameters", "windows", "counts", "records", "fits"});
   protocol::RankId name;
   name.pipeline = node.Member("pipeline").Count(0, kMostRanks, "a pipeline, from 0");
   name.rank = node.Member("rank").Count(0, kMostRanks, "a rank, from 0");

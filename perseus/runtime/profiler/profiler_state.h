@@ -17,9 +17,9 @@
 #include <string_view>
 
 #include "perseus/base/result.h"
-#include "perseus/runtime/protocol/rank_log.h"
 #include "perseus/runtime/profiler/gpu_measurements.h"
 #include "perseus/runtime/profiler/sweep.h"
+#include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus::profiler {
 

@@ -81,7 +81,8 @@ class Chooser {
   int MeasuredCount(std::size_t group) const;
   bool OnlyLoses(std::size_t group) const;
   bool IsAllowed(std::size_t group, int mhz) const;
-  void AddGains(const schedule::InstructionGraph& graph, std::size_t group, std::span<const double> prices_w);
+  void AddGains(const schedule::InstructionGraph& graph, std::size_t group,
+                std::span<const double> prices_w);
   void Serve(const Candidate& candidate, std::vector<int>& clocks);
   std::vector<std::size_t> AtOneClockWith(std::size_t group) const;
   const Telling& TellingAt(InstructionKind kind, int mhz);
@@ -222,32 +223,33 @@ Result<void> Chooser::ComputeGains() {
       if (option != nullptr) measured.push_back(*option);
     }
   }
-  const Result<profile::Profile> profile = PlanningProfile(job_, measured, {.time_margin = 0});
-  if (!profile) return Fail(profile);
-  Result<schedule::InstructionGraph> graph = schedule::BuildInstructionGraph(job_.schedule, *profile, job_.model);
-  if (!graph) return Fail(graph);
+  PERSEUS_ASSIGN_OR_RETURN(const profile::Profile profile,
+                           PlanningProfile(job_, measured, {.time_margin = 0}));
+  PERSEUS_ASSIGN_OR_RETURN(schedule::InstructionGraph graph,
+                           schedule::BuildInstructionGraph(job_.schedule, profile, job_.model));
   const int gpus = job_.model.gpus_per_stage;
-  const Result<plan::Planner> planner =
-      plan::Planner::Create(*std::move(graph), {.blocking_power_w = job_.model.blocking_power_w * gpus},
-                      plan::Planner::FewOptions::kAccept);
-  if (!planner) return Fail(planner);
-  const double waiting_w = job_.model.blocking_power_w * gpus * planner->ranks();
-  const Result<frontier::Solution> solution =
-      frontier::SolveDeadline(planner->network(), planner->baseline().time,
-                    static_cast<Microwatts>(waiting_w * kMicrowattsPerWatt));
-  if (!solution) return Fail(solution);
-  iteration_energy_j_ = planner->baseline().energy_j / gpus;
+  PERSEUS_ASSIGN_OR_RETURN(
+      const plan::Planner planner,
+      plan::Planner::Create(std::move(graph),
+                            {.blocking_power_w = job_.model.blocking_power_w * gpus},
+                            plan::Planner::FewOptions::kAccept));
+  const double waiting_w = job_.model.blocking_power_w * gpus * planner.ranks();
+  PERSEUS_ASSIGN_OR_RETURN(
+      const frontier::Solution solution,
+      frontier::SolveDeadline(planner.network(), planner.baseline().time,
+                              static_cast<Microwatts>(waiting_w * kMicrowattsPerWatt)));
+  iteration_energy_j_ = planner.baseline().energy_j / gpus;
 
   std::vector<std::vector<double>> prices_w(groups_.size());
-  for (std::size_t i = 0; i < planner->graph().instructions.size(); ++i) {
-    const schedule::OptionSet& set = planner->graph().options_of(static_cast<int>(i));
+  for (std::size_t i = 0; i < planner.graph().instructions.size(); ++i) {
+    const schedule::OptionSet& set = planner.graph().options_of(static_cast<int>(i));
     if (!IsComputation(set.kind)) continue;
-    prices_w[GroupOf(set)].push_back(ToWatts(solution->flow[i]) / gpus);
+    prices_w[GroupOf(set)].push_back(ToWatts(solution.flow[i]) / gpus);
   }
   gains_.clear();
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     gains_.emplace_back(ClocksOf(group).size());
-    AddGains(planner->graph(), group, prices_w[group]);
+    AddGains(planner.graph(), group, prices_w[group]);
   }
   return {};
 }
@@ -350,16 +352,15 @@ Result<double> Chooser::StepSeconds(std::span<const int> clocks) const {
     entries.push_back({groups_[group].rank, groups_[group].chunk, groups_[group].kind, {option}});
   }
   const profile::Profile profile("the round", {}, std::move(entries));
-  Result<schedule::InstructionGraph> graph = schedule::BuildInstructionGraph(job_.schedule, profile, job_.model);
-  if (!graph) return Fail(graph);
-  const plan::Evaluator evaluator(*graph, {.blocking_power_w = job_.model.blocking_power_w});
-  return ToSeconds(evaluator.Evaluate(std::vector<int>(graph->instructions.size(), 0)).time);
+  PERSEUS_ASSIGN_OR_RETURN(schedule::InstructionGraph graph,
+                           schedule::BuildInstructionGraph(job_.schedule, profile, job_.model));
+  const plan::Evaluator evaluator(graph, {.blocking_power_w = job_.model.blocking_power_w});
+  return ToSeconds(evaluator.Evaluate(std::vector<int>(graph.instructions.size(), 0)).time);
 }
 
 Result<std::vector<int>> Chooser::RaisedTo(double most_s, std::vector<int> clocks) const {
   while (true) {
-    const Result<double> seconds = StepSeconds(clocks);
-    if (!seconds) return Fail(seconds);
+    PERSEUS_ASSIGN_OR_RETURN(const double seconds, StepSeconds(clocks));
     // The group that is slowed down most.
     std::size_t slowest = groups_.size();
     double least_part = 1;
@@ -370,7 +371,7 @@ Result<std::vector<int>> Chooser::RaisedTo(double most_s, std::vector<int> clock
         slowest = group;
       }
     }
-    if (*seconds <= most_s || slowest == groups_.size()) return clocks;
+    if (seconds <= most_s || slowest == groups_.size()) return clocks;
     for (const std::size_t group : AtOneClockWith(slowest)) clocks[group] = Highest(group);
   }
 }
@@ -459,22 +460,20 @@ Result<SweepRound> ChooseRound(const SweepJob& job, const SweepBudget& budget,
                               100 * round.gain));
     }
   }
-  const Result<double> baseline_s = chooser.StepSeconds(chooser.AllHighest());
-  if (!baseline_s) return Fail(baseline_s);
+  PERSEUS_ASSIGN_OR_RETURN(const double baseline_s, chooser.StepSeconds(chooser.AllHighest()));
   const double left_s =
-      budget.slowdown * budget.steps * *baseline_s - (spent.seconds - spent.steps * *baseline_s);
-  const double most_s = *baseline_s * (1 - kPredictionError) + std::max(0.0, left_s) / round.steps;
-  const Result<std::vector<int>> affordable = chooser.RaisedTo(most_s, *std::move(clocks));
-  if (!affordable) return Fail(affordable);
+      budget.slowdown * budget.steps * baseline_s - (spent.seconds - spent.steps * baseline_s);
+  const double most_s = baseline_s * (1 - kPredictionError) + std::max(0.0, left_s) / round.steps;
+  PERSEUS_ASSIGN_OR_RETURN(const std::vector<int> affordable,
+                           chooser.RaisedTo(most_s, *std::move(clocks)));
   // Not even steps at the highest clocks are sure to fit.
-  if (most_s <= *baseline_s) {
+  if (most_s <= baseline_s) {
     return Over(fmt::format("the budget of {:.1f} % slowdown over {} steps is spent",
                             100 * budget.slowdown, budget.steps));
   }
-  const Result<double> predicted_s = chooser.StepSeconds(*affordable);
-  if (!predicted_s) return Fail(predicted_s);
-  round.predicted_s = *predicted_s;
-  round.clocks = chooser.Named(*affordable);
+  PERSEUS_ASSIGN_OR_RETURN(const double predicted_s, chooser.StepSeconds(affordable));
+  round.predicted_s = predicted_s;
+  round.clocks = chooser.Named(affordable);
   return round;
 }
 

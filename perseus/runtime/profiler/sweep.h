@@ -38,9 +38,9 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/profiler/measured_option.h"
 #include "perseus/runtime/profiler/sweep_plan.h"
+#include "perseus/runtime/protocol/assignment.h"
 
 namespace perseus::profiler {
 
@@ -64,7 +64,8 @@ struct SweepSpent {
 };
 
 struct SweepRound {
-  std::vector<protocol::KindClock> clocks;  // For every group of the job; empty when the sweep is over.
+  std::vector<protocol::KindClock>
+      clocks;  // For every group of the job; empty when the sweep is over.
   int steps = 0;
   double gain = 0;         // Of the iteration's energy; 1 during the descent.
   double predicted_s = 0;  // Of a step of it; 0 where nothing is known yet.

@@ -25,8 +25,9 @@ std::vector<InstructionGroup> GroupsOf(const schedule::Schedule& schedule) {
   return groups;
 }
 
-Result<profile::Profile> PlanningProfile(const SweepJob& job, std::span<const MeasuredOption> measured,
-                                const PlanningProfileSpec& spec) {
+Result<profile::Profile> PlanningProfile(const SweepJob& job,
+                                         std::span<const MeasuredOption> measured,
+                                         const PlanningProfileSpec& spec) {
   const OptionModel model(measured, job.sharing);
   std::vector<profile::ProfileEntry> entries;
   for (const InstructionGroup& group : GroupsOf(job.schedule)) {
@@ -59,29 +60,27 @@ Result<profile::Profile> PlanningProfile(const SweepJob& job, std::span<const Me
 }
 
 Result<plan::Planner> PlannerOf(const SweepJob& job, const profile::Profile& profile) {
-  Result<schedule::InstructionGraph> graph = schedule::BuildInstructionGraph(job.schedule, profile, job.model);
-  if (!graph) return Fail(graph);
-  return plan::Planner::Create(*std::move(graph),
-                         {.blocking_power_w = job.model.blocking_power_w * job.model.gpus_per_stage,
-                          .switch_latency = job.switch_latency},
-                         plan::Planner::FewOptions::kAccept);
+  PERSEUS_ASSIGN_OR_RETURN(schedule::InstructionGraph graph,
+                           schedule::BuildInstructionGraph(job.schedule, profile, job.model));
+  return plan::Planner::Create(
+      std::move(graph),
+      {.blocking_power_w = job.model.blocking_power_w * job.model.gpus_per_stage,
+       .switch_latency = job.switch_latency},
+      plan::Planner::FewOptions::kAccept);
 }
 
 Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOption> measured,
                                 const plan::Target& target, const PlanningProfileSpec& spec) {
-  const Result<profile::Profile> profile = PlanningProfile(job, measured, spec);
-  if (!profile) return Fail(profile);
-  Result<plan::Planner> planner = PlannerOf(job, *profile);
-  if (!planner) return Fail(planner);
+  PERSEUS_ASSIGN_OR_RETURN(const profile::Profile profile, PlanningProfile(job, measured, spec));
+  PERSEUS_ASSIGN_OR_RETURN(plan::Planner planner, PlannerOf(job, profile));
   std::optional<plan::Frontier> frontier;
   if (plan::NeedsFrontier(target.kind)) {
-    Result<plan::Frontier> computed = planner->ComputeFrontier();
-    if (!computed) return Fail(computed);
-    frontier = *std::move(computed);
+    PERSEUS_ASSIGN_OR_RETURN(plan::Frontier computed, planner.ComputeFrontier());
+    frontier = std::move(computed);
   }
-  Result<plan::Plan> plan = plan::PlanForTarget(*planner, frontier ? &*frontier : nullptr, target);
-  if (!plan) return Fail(plan);
-  return SweepPlan{*std::move(planner), *std::move(plan)};
+  PERSEUS_ASSIGN_OR_RETURN(plan::Plan plan,
+                           plan::PlanForTarget(planner, frontier ? &*frontier : nullptr, target));
+  return SweepPlan{std::move(planner), std::move(plan)};
 }
 
 }  // namespace perseus::profiler

@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/planning/schedule/instruction_graph.h"
-#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/profile/profile.h"
+#include "perseus/planning/schedule/instruction_graph.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/runtime/profiler/curve_model.h"
 #include "perseus/runtime/profiler/measured_option.h"
 
@@ -30,7 +30,7 @@ namespace perseus::profiler {
 
 struct SweepJob {
   schedule::Schedule schedule;
-  schedule::PipelineModel model;                       // Its blocking power is the measured one.
+  schedule::PipelineModel model;             // Its blocking power is the measured one.
   std::vector<std::vector<int>> clocks_mhz;  // [rank] what may be asked for, ascending, not empty.
   CurveModel::Sharing sharing = CurveModel::Sharing::kLearnt;
   // Where a switch takes as long as a good part of an instruction, kinds that take turns must not
@@ -48,8 +48,9 @@ struct PlanningProfileSpec {
   enum class Options { kMeasured, kAll } options = Options::kAll;
   double time_margin = 1;  // Standard errors; 0: none.
 };
-Result<profile::Profile> PlanningProfile(const SweepJob& job, std::span<const MeasuredOption> measured,
-                                const PlanningProfileSpec& spec);
+Result<profile::Profile> PlanningProfile(const SweepJob& job,
+                                         std::span<const MeasuredOption> measured,
+                                         const PlanningProfileSpec& spec);
 
 // What plans of the job are made and judged with, whatever the profile.
 Result<plan::Planner> PlannerOf(const SweepJob& job, const profile::Profile& profile);

@@ -108,9 +108,16 @@ void ReadWhatToDo(const Node& file, Assignment& assignment) {
 }
 
 Assignment ReadAssignmentFrom(const Node& file) {
-  constexpr std::array<std::string_view, 10> kKeys{
-      "perseus_assignment", "version", "from_step", "until_step", "record",
-      "plan",           "plans",   "clocks",    "own",        "server"};
+  constexpr std::array<std::string_view, 10> kKeys{"perseus_assignment",
+                                                   "version",
+                                                   "from_step",
+                                                   "until_step",
+                                                   "record",
+                                                   "plan",
+                                                   "plans",
+                                                   "clocks",
+                                                   "own",
+                                                   "server"};
   file.RequireObject(kKeys);
   if (file.Member("perseus_assignment").value != 1) {
     Throw(
@@ -118,11 +125,14 @@ Assignment ReadAssignmentFrom(const Node& file) {
         "everywhere)");
   }
   Assignment assignment;
-  assignment.version = file.Member("version").Whole(1, json_file::kLargestWhole, "a number that grows");
-  assignment.from_step = file.Member("from_step").Whole(0, json_file::kLargestWhole, "a step's number");
+  assignment.version =
+      file.Member("version").Whole(1, json_file::kLargestWhole, "a number that grows");
+  assignment.from_step =
+      file.Member("from_step").Whole(0, json_file::kLargestWhole, "a step's number");
   assignment.record = file.Member("record").Flag();
   if (file.Has("until_step")) {
-    assignment.until_step = file.Member("until_step").Whole(1, json_file::kLargestWhole, "a step's number");
+    assignment.until_step =
+        file.Member("until_step").Whole(1, json_file::kLargestWhole, "a step's number");
     if (*assignment.until_step <= assignment.from_step) {
       Throw("until_step {} is not after from_step {} (leave it out for assignment that last)",
             *assignment.until_step, assignment.from_step);
@@ -140,11 +150,9 @@ std::filesystem::path AssignmentPath(const std::filesystem::path& job_directory)
 Result<std::optional<Assignment>> ReadIfThere(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error) && !error) return std::optional<Assignment>();
-  const Result<std::string> text = ReadFile(path);
-  if (!text) return Fail(text);
-  Result<Assignment> assignment = ParseAssignment(*text, path.string());
-  if (!assignment) return Fail(assignment);
-  return std::optional<Assignment>(*std::move(assignment));
+  PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  PERSEUS_ASSIGN_OR_RETURN(Assignment assignment, ParseAssignment(text, path.string()));
+  return std::optional<Assignment>(std::move(assignment));
 }
 
 }  // namespace
@@ -193,7 +201,8 @@ Result<std::optional<Assignment>> ReadAssignmentBefore(const std::filesystem::pa
   return ReadIfThere(AssignmentBeforePath(job_directory));
 }
 
-Result<void> WriteAssignment(const std::filesystem::path& job_directory, const Assignment& assignment) {
+Result<void> WriteAssignment(const std::filesystem::path& job_directory,
+                             const Assignment& assignment) {
   return WriteFileAtomically(AssignmentPath(job_directory), FormatAssignment(assignment));
 }
 

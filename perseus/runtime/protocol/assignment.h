@@ -5,14 +5,16 @@
 //   JOBDIR/ranks/p0-r3-t0.jsonl what each rank records (rank_log.h)
 //
 // A directory, since a cluster's jobs share one anyway; nothing has to run for it, and a person can
-// read all of it. A coordinator replaces assignment.json as a whole, with a higher version each time;
-// ranks look at it several times a second and adopt what is new at their first step that is not
-// before `from_step`. All ranks thus change at the same step if `from_step` lies far enough ahead;
-// one that hears of it late changes late, and its records say so (each step names the version it
-// followed).
+// read all of it. A coordinator replaces assignment.json as a whole, with a higher version each
+// time; ranks look at it several times a second and adopt what is new at their first step that is
+// not before `from_step`. All ranks thus change at the same step if `from_step` lies far enough
+// ahead; one that hears of it late changes late, and its records say so (each step names the
+// version it followed).
 //
-//   {"perseus_assignment": 1, "version": 6, "from_step": 110, "record": true, "plan": "plans/6.json"}
-//   {"perseus_assignment": 1, "version": 7, "from_step": 120, "record": true, "plan": "plans/a.json",
+//   {"perseus_assignment": 1, "version": 6, "from_step": 110, "record": true, "plan":
+//   "plans/6.json"}
+//   {"perseus_assignment": 1, "version": 7, "from_step": 120, "record": true, "plan":
+//   "plans/a.json",
 //    "plans": {"1": "plans/b.json"}, "server": {"job": "j-0123456789abcdef", "version": 3}}
 //   {"perseus_assignment": 1, "version": 8, "from_step": 130, "record": true,
 //    "clocks": [{"rank": 0, "chunk": 0, "kind": "forward", "mhz": 1410}, …]}
@@ -33,8 +35,8 @@
 #include <string_view>
 #include <vector>
 
-#include "perseus/base/result.h"
 #include "perseus/base/instruction_kind.h"
+#include "perseus/base/result.h"
 
 namespace perseus::protocol {
 
@@ -47,8 +49,8 @@ struct KindClock {
   friend bool operator==(const KindClock&, const KindClock&) = default;
 };
 
-// Whose assignment these are where they came from a server: its versions are counted apart from those
-// of the directory, which every coordinator adds to.
+// Whose assignment these are where they came from a server: its versions are counted apart from
+// those of the directory, which every coordinator adds to.
 struct ServerOrigin {
   std::string job;           // The server's id of it.
   std::int64_t version = 1;  // From 1 in each job.
@@ -83,10 +85,12 @@ Result<Assignment> ParseAssignment(std::string_view text, std::string_view name)
 
 // Reads JOBDIR/assignment.json; nothing if there is none yet.
 Result<std::optional<Assignment>> ReadAssignment(const std::filesystem::path& job_directory);
-// JOBDIR/assignment-before.json: the lasting assignment that temporary ones interrupt; nothing if none do.
+// JOBDIR/assignment-before.json: the lasting assignment that temporary ones interrupt; nothing if
+// none do.
 std::filesystem::path AssignmentBeforePath(const std::filesystem::path& job_directory);
 Result<std::optional<Assignment>> ReadAssignmentBefore(const std::filesystem::path& job_directory);
 // In one step. A failure leaves what was there.
-Result<void> WriteAssignment(const std::filesystem::path& job_directory, const Assignment& assignment);
+Result<void> WriteAssignment(const std::filesystem::path& job_directory,
+                             const Assignment& assignment);
 
 }  // namespace perseus::protocol

@@ -20,7 +20,7 @@ Assignment Profiling() {
   assignment.from_step = 9'007'199'254'740'992;  // 2^53.
   assignment.record = false;
   assignment.clocks = {{0, 0, InstructionKind::kForward, 1410},
-                   {3, 1, InstructionKind::kBackwardWeight, 210}};
+                       {3, 1, InstructionKind::kBackwardWeight, 210}};
   return assignment;
 }
 
@@ -71,26 +71,29 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadAssignment{"Empty", "", "assignment.json:1: not JSON"},
         BadAssignment{"OtherFile", R"({"format":"perseus-plan"})", "has no key \"format\""},
-        BadAssignment{"Newer", R"({"perseus_assignment":2,"version":1,"from_step":0,"record":true})",
-                  "perseus_assignment is not 1"},
+        BadAssignment{"Newer",
+                      R"({"perseus_assignment":2,"version":1,"from_step":0,"record":true})",
+                      "perseus_assignment is not 1"},
         BadAssignment{"NoVersion", R"({"perseus_assignment":1,"from_step":0,"record":true})",
-                  "version is missing"},
-        BadAssignment{"VersionZero", R"({"perseus_assignment":1,"version":0,"from_step":0,"record":true})",
-                  "version is not a whole number from 1"},
+                      "version is missing"},
+        BadAssignment{"VersionZero",
+                      R"({"perseus_assignment":1,"version":0,"from_step":0,"record":true})",
+                      "version is not a whole number from 1"},
         BadAssignment{
             "HugeStep",
             R"({"perseus_assignment":1,"version":1,"from_step":18446744073709551615,"record":true})",
             "from_step is not a whole number"},
-        BadAssignment{"EndsBeforeItBegins",
-                  R"({"perseus_assignment":1,"version":1,"from_step":5,"until_step":5,"record":true})",
-                  "until_step 5 is not after from_step 5"},
+        BadAssignment{
+            "EndsBeforeItBegins",
+            R"({"perseus_assignment":1,"version":1,"from_step":5,"until_step":5,"record":true})",
+            "until_step 5 is not after from_step 5"},
         BadAssignment{
             "OwnAndPlan",
             R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"own":true,"plan":"a"})",
             "own is true"},
         BadAssignment{"RecordIsText",
-                  R"({"perseus_assignment":1,"version":1,"from_step":0,"record":"yes"})",
-                  "record is neither true nor false"},
+                      R"({"perseus_assignment":1,"version":1,"from_step":0,"record":"yes"})",
+                      "record is neither true nor false"},
         BadAssignment{
             "Both",
             R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plan":"p","clocks":[]})",
@@ -103,9 +106,10 @@ INSTANTIATE_TEST_SUITE_P(
             "PlansAndClocks",
             R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plans":{},"clocks":[]})",
             "both plan and clocks"},
-        BadAssignment{"PlansAreAList",
-                  R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plans":["p"]})",
-                  "plans is not an object"},
+        BadAssignment{
+            "PlansAreAList",
+            R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plans":["p"]})",
+            "plans is not an object"},
         BadAssignment{
             "NoPipeline",
             R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plans":{"01":"p"}})",

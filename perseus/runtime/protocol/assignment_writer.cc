@@ -55,22 +55,19 @@ Result<std::shared_ptr<const int>> Lock(const std::filesystem::path& job_directo
 }  // namespace
 
 Result<AssignmentWriter> AssignmentWriter::Open(const std::filesystem::path& job_directory) {
-  auto lock = Lock(job_directory);
-  if (!lock) return Fail(lock);
-  const auto now = ReadAssignment(job_directory);
-  if (!now) return Fail(now);
-  const auto kept = ReadAssignmentBefore(job_directory);
-  if (!kept) return Fail(kept);
+  PERSEUS_ASSIGN_OR_RETURN(auto lock, Lock(job_directory));
+  PERSEUS_ASSIGN_OR_RETURN(const auto now, ReadAssignment(job_directory));
+  PERSEUS_ASSIGN_OR_RETURN(const auto kept, ReadAssignmentBefore(job_directory));
   AssignmentWriter desk(job_directory);
-  desk.lock_ = *std::move(lock);
+  desk.lock_ = std::move(lock);
   desk.before_.own = true;
-  desk.is_kept_ = kept->has_value();
-  if (*kept) {
-    desk.before_ = **kept;
-  } else if (*now && !(*now)->until_step) {
-    desk.before_ = **now;
+  desk.is_kept_ = kept.has_value();
+  if (kept) {
+    desk.before_ = *kept;
+  } else if (now && !now->until_step) {
+    desk.before_ = *now;
   }
-  if (*now) desk.version_ = (*now)->version;
+  if (now) desk.version_ = now->version;
   desk.first_version_ = desk.version_;
   return desk;
 }
@@ -79,11 +76,11 @@ Result<std::int64_t> AssignmentWriter::Give(Assignment assignment, std::int64_t 
   assignment.version = version_ + 1;
   assignment.from_step = from_step;
   if (assignment.until_step && !is_kept_) {
-    const auto kept = WriteFileAtomically(AssignmentBeforePath(job_directory_), FormatAssignment(before_));
-    if (!kept) return Fail(kept);
+    PERSEUS_RETURN_IF_ERROR(
+        WriteFileAtomically(AssignmentBeforePath(job_directory_), FormatAssignment(before_)));
     is_kept_ = true;
   }
-  if (auto written = WriteAssignment(job_directory_, assignment); !written) return Fail(written);
+  PERSEUS_RETURN_IF_ERROR(WriteAssignment(job_directory_, assignment));
   ++version_;
   if (!assignment.until_step && is_kept_) {
     std::error_code error;
@@ -95,7 +92,8 @@ Result<std::int64_t> AssignmentWriter::Give(Assignment assignment, std::int64_t 
 
 Result<std::int64_t> AssignmentWriter::GiveBack() { return Give(before_, 0); }
 
-Result<std::string> AssignmentWriter::AddPlan(const std::string& name, const std::string& plan) const {
+Result<std::string> AssignmentWriter::AddPlan(const std::string& name,
+                                              const std::string& plan) const {
   const std::string path = fmt::format("plans/{}.json", name);
   if (auto written = WriteFileAtomically(job_directory_ / path, plan); !written) {
     return Fail(written);

@@ -1,7 +1,7 @@
 // Who gives a job its assignment: numbers them, and puts back what was in force before.
 //
-// What was in force before is kept in JOBDIR/assignment-before.json from the first temporary assignment
-// until lasting ones: a coordinator that is killed leaves it to the next one.
+// What was in force before is kept in JOBDIR/assignment-before.json from the first temporary
+// assignment until lasting ones: a coordinator that is killed leaves it to the next one.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ std::int64_t StepsAhead(double assignment_delay_s, double step_time_s);
 
 class AssignmentWriter {
  public:
-  // Takes over from whoever gave assignment last. Fails (kSystem) while another process has a desk of
-  // that directory (JOBDIR/coordinator.lock).
+  // Takes over from whoever gave assignment last. Fails (kSystem) while another process has a desk
+  // of that directory (JOBDIR/coordinator.lock).
   static Result<AssignmentWriter> Open(const std::filesystem::path& job_directory);
 
   // In force from that step on (temporary ones: until theirs); the version that ranks will report.

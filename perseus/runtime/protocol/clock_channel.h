@@ -47,9 +47,9 @@
 #include <memory>
 #include <vector>
 
+#include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/base/file_descriptor.h"
 
 namespace perseus::protocol {
 

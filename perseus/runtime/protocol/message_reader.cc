@@ -131,7 +131,7 @@ Request ReadRenew(const Node& node) {
 Request ReadIntend(const Node& node) {
   RequireKeys(node, {"lease", "slowdown"});
   return DeclareSlowdown{ReadName(node.Member("lease")),
-                ReadNumber(node.Member("slowdown"), kSlowdown, "a ratio, such as 1.02")};
+                         ReadNumber(node.Member("slowdown"), kSlowdown, "a ratio, such as 1.02")};
 }
 
 Request ReadList(const Node& node) {

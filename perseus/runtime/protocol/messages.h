@@ -83,7 +83,8 @@ struct Revoke {
   Grant grant;
   friend bool operator==(const Revoke&, const Revoke&) = default;
 };
-using Request = std::variant<Acquire, Release, Renew, DeclareSlowdown, List, ReleaseGpu, Grant, Revoke>;
+using Request =
+    std::variant<Acquire, Release, Renew, DeclareSlowdown, List, ReleaseGpu, Grant, Revoke>;
 
 // ---- Replies ----
 

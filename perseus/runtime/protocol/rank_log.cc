@@ -136,7 +136,8 @@ EnergySample ReadSample(const Node& row) {
 }
 
 ClockChange ReadChange(const Node& row) {
-  return {Time(row[0], -kLongest), Time(row[1], -kLongest), row[2].Count(0, kRankLogMostCount, "MHz"),
+  return {Time(row[0], -kLongest), Time(row[1], -kLongest),
+          row[2].Count(0, kRankLogMostCount, "MHz"),
           row[3].Count(0, kMostOutcome, "an outcome's number")};
 }
 
@@ -147,7 +148,8 @@ RanStep ReadStep(const Node& node) {
   node.RequireObject(kKeys);
   RanStep step;
   step.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step's number");
-  step.version = node.Member("version").Whole(0, json_file::kLargestWhole, "a version of the assignment");
+  step.version =
+      node.Member("version").Whole(0, json_file::kLargestWhole, "a version of the assignment");
   step.on_plan = node.Member("on_plan").Flag();
   step.begin = Time(node.Member("begin_ns"), 0);
   step.end = Time(node.Member("end_ns"), step.begin);
@@ -162,7 +164,7 @@ RanStep ReadStep(const Node& node) {
 
 RankHeader ReadHeader(const Node& node) {
   constexpr std::array<std::string_view, 10> kKeys{
-      "perseus_rank", "pipeline", "rank", "tp_rank",   "gpu",
+      "perseus_rank", "pipeline", "rank", "tp_rank",       "gpu",
       "gpu_name",     "host",     "pid",  "sm_clocks_mhz", "may_set_clocks"};
   std::vector<std::string_view> keys(kKeys.begin(), kKeys.end());
   keys.push_back("epoch_ns");
@@ -211,8 +213,8 @@ std::string Name(const RankId& name) {
 std::optional<RankId> ParseRankId(const std::string& name) {
   RankId parsed;
   int length = 0;
-  if (std::sscanf(name.c_str(), "p%d-r%d-t%d%n", &parsed.pipeline, &parsed.rank,
-                  &parsed.tp_rank, &length) != 3 ||
+  if (std::sscanf(name.c_str(), "p%d-r%d-t%d%n", &parsed.pipeline, &parsed.rank, &parsed.tp_rank,
+                  &length) != 3 ||
       static_cast<std::size_t>(length) != name.size() || Name(parsed) != name ||
       std::min({parsed.pipeline, parsed.rank, parsed.tp_rank}) < 0) {
     return std::nullopt;
@@ -230,8 +232,7 @@ Result<RankRecord> ParseRecord(std::string_view line, std::string_view where) {
   return json_file::Read(line, where, kRankLogJsonDepth, ReadRecord);
 }
 
-std::filesystem::path RankLogPath(const std::filesystem::path& job_directory,
-                                  const RankId& name) {
+std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, const RankId& name) {
   return job_directory / "ranks" / (Name(name) + ".jsonl");
 }
 

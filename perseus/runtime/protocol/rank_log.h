@@ -38,9 +38,9 @@
 #include <variant>
 #include <vector>
 
+#include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/base/instruction_kind.h"
 
 namespace perseus::protocol {
 

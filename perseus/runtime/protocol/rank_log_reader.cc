@@ -82,22 +82,21 @@ Result<RankLogReader::Passed> RankLogReader::SkipToEnd() {
   BeginWith(file);
   std::uint64_t read = 0;
   for (;;) {
-    const Result<std::string> text = file.ReadAt(read, kMostBytes);
-    if (!text) return Fail(text);
-    if (text->empty()) break;
+    PERSEUS_ASSIGN_OR_RETURN(const std::string text, file.ReadAt(read, kMostBytes));
+    if (text.empty()) break;
     if (read == 0) {
-      head_ = text->substr(0, kHeadBytes);
-      const std::string_view first = std::string_view(*text).substr(0, text->find('\n'));
+      head_ = text.substr(0, kHeadBytes);
+      const std::string_view first = std::string_view(text).substr(0, text.find('\n'));
       if (const auto record = ParseRecord(first, path_.string())) {
         if (const auto* header = std::get_if<RankHeader>(&*record)) passed.header = *header;
       }
     }
     // As FormatRecord begins it; parsing what may be a gigabyte takes long.
-    passed.has_steps = passed.has_steps || text->find("\n{\"step\":") != std::string::npos;
-    line_ += std::count(text->begin(), text->end(), '\n');
+    passed.has_steps = passed.has_steps || text.find("\n{\"step\":") != std::string::npos;
+    line_ += std::count(text.begin(), text.end(), '\n');
     // A line that is not whole yet comes with what is new.
-    if (const auto end = text->rfind('\n'); end != std::string::npos) offset_ = read + end + 1;
-    read += text->size();
+    if (const auto end = text.rfind('\n'); end != std::string::npos) offset_ = read + end + 1;
+    read += text.size();
   }
   return passed;
 }
@@ -143,16 +142,14 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNew() {
 }
 
 Result<std::vector<RankRecord>> RankLogReader::ReadNewOf(const OpenFile& file) {
-  const Result<std::string> head = file.ReadAt(0, kHeadBytes);
-  if (!head) return Fail(head);
+  PERSEUS_ASSIGN_OR_RETURN(const std::string head, file.ReadAt(0, kHeadBytes));
   // The header names process and time, so a log that began anew begins differently.
-  if (!head->starts_with(head_)) BeginWith(file);
-  if (head_.size() < kHeadBytes) head_ = *head;
+  if (!head.starts_with(head_)) BeginWith(file);
+  if (head_.size() < kHeadBytes) head_ = head;
 
-  const Result<std::string> text = file.ReadAt(offset_, kMostBytes);
-  if (!text) return Fail(text);
+  PERSEUS_ASSIGN_OR_RETURN(const std::string text, file.ReadAt(offset_, kMostBytes));
   std::vector<RankRecord> records;
-  std::string_view rest = *text;
+  std::string_view rest = text;
   for (std::size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
     Result<RankRecord> record =
         ParseRecord(rest.substr(0, end), fmt::format("{}:{}", file.path().string(), line_ + 1));

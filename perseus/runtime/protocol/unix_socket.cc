@@ -144,7 +144,7 @@ void Attach(msghdr& message, Control& control, const std::vector<int>& descripto
 
 Result<void> SendOne(int socket, std::string_view text, const std::vector<int>& descriptors,
                      int flags) {
-  if (const auto checked = CheckSendable(text, descriptors); !checked) return Fail(checked);
+  PERSEUS_RETURN_IF_ERROR(CheckSendable(text, descriptors));
   Control control;
   iovec part{const_cast<char*>(text.data()), text.size()};
   msghdr message{};
@@ -259,7 +259,7 @@ Result<FileDescriptor> Listen(const fs::path& path, mode_t mode) {
   if (const auto checked = CheckPath(path, kLongestPath - kLongestSuffix); !checked) {
     return Fail(checked);
   }
-  if (const auto checked = CheckFree(path); !checked) return Fail(checked);
+  PERSEUS_RETURN_IF_ERROR(CheckFree(path));
   RemoveLeftBehind(path);
   const fs::path temporary = path.native() + suffix;
   auto listener = ListenAt(temporary, mode);
@@ -284,7 +284,7 @@ Result<FileDescriptor> Accept(int listener) {
 }
 
 Result<FileDescriptor> Connect(const fs::path& path) {
-  if (const auto checked = CheckPath(path, kLongestPath); !checked) return Fail(checked);
+  PERSEUS_RETURN_IF_ERROR(CheckPath(path, kLongestPath));
   FileDescriptor socket = MakeSocket(0);
   if (!socket) return SystemFailure("make a socket");
   (void)::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kConnectPatience,
@@ -321,9 +321,8 @@ Result<Reception> Receive(int socket) { return ReceiveOne(socket, nullptr); }
 Result<Datagram> Ask(int socket, std::string_view request, std::chrono::milliseconds timeout) {
   const Clock::time_point deadline = Clock::now() + timeout;
   for (const short events : {short{POLLOUT}, short{POLLIN}}) {
-    const auto ready = WaitFor(socket, events, deadline);
-    if (!ready) return Fail(ready);
-    if (!*ready) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto ready, WaitFor(socket, events, deadline));
+    if (!ready) {
       return FailAs(ErrorKind::kSystem, "the agent did not answer within {} ms (is it stopped?)",
                     timeout.count());
     }
@@ -334,9 +333,8 @@ Result<Datagram> Ask(int socket, std::string_view request, std::chrono::millisec
     if (!sent) break;
   }
   Control control;
-  auto arrival = ReceiveOne(socket, &control);
-  if (!arrival) return Fail(arrival);
-  if (arrival->state == Received::kDatagram) return std::move(arrival->datagram);
+  PERSEUS_ASSIGN_OR_RETURN(auto arrival, ReceiveOne(socket, &control));
+  if (arrival.state == Received::kDatagram) return std::move(arrival.datagram);
   return FailAs(ErrorKind::kSystem,
                 "the agent closed the connection (see its log; it may have been stopped)");
 }

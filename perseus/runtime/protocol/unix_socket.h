@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "perseus/base/result.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/result.h"
 
 namespace perseus::protocol {
 

@@ -15,9 +15,9 @@ Result<void> CheckMaySetClocks(const protocol::RankHeader& header) {
 }
 
 Result<void> Conductor::Meet(const std::set<protocol::RankId>& expected) {
-  auto alive = logs_.AwaitRanks(expected, options_.patience, options_.should_end, clock_);
-  if (!alive) return Fail(alive);
-  ranks_ = *std::move(alive);
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto alive, logs_.AwaitRanks(expected, options_.patience, options_.should_end, clock_));
+  ranks_ = std::move(alive);
   return {};
 }
 
@@ -34,35 +34,34 @@ Result<std::string> Conductor::AddPlan(const std::string& text) const {
   return desk_.AddPlan(fmt::format("{}", desk_.version() + 1), text);
 }
 
-Result<Conductor::Stretch> Conductor::RunUnder(protocol::Assignment assignment, int steps, int spare_steps) {
+Result<Conductor::Stretch> Conductor::RunUnder(protocol::Assignment assignment, int steps,
+                                               int spare_steps) {
   // Whoever chose the assignment took time, in which the job trained on.
-  if (auto read = logs_.ReadNew(); !read) return Fail(read);
+  PERSEUS_RETURN_IF_ERROR(logs_.ReadNew());
   const std::int64_t from = logs_.LastStep(ranks_) + 1 + Ahead();
   const std::int64_t last = from + steps;
   assignment.until_step = last + 1 + spare_steps;
-  const auto version = desk_.Give(std::move(assignment), from);
-  if (!version) return Fail(version);
-  if (auto came = AwaitStep(last); !came) return Fail(came);
-  const Stretch stretch{from, last, *version};
-  if (auto followed = CheckFollowed(stretch.first(), stretch.last, *version); !followed) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto version, desk_.Give(std::move(assignment), from));
+  PERSEUS_RETURN_IF_ERROR(AwaitStep(last));
+  const Stretch stretch{from, last, version};
+  if (auto followed = CheckFollowed(stretch.first(), stretch.last, version); !followed) {
     return Fail(followed);
   }
   return stretch;
 }
 
 Result<std::int64_t> Conductor::LeaveUnder(protocol::Assignment assignment) {
-  const auto version = desk_.Give(std::move(assignment), 0);
-  if (!version) return Fail(version);
-  if (auto read = logs_.ReadNew(); !read) return Fail(read);
+  PERSEUS_ASSIGN_OR_RETURN(const auto version, desk_.Give(std::move(assignment), 0));
+  PERSEUS_RETURN_IF_ERROR(logs_.ReadNew());
   const std::int64_t step = logs_.LastStep(ranks_) + 1 + Ahead();
-  if (auto came = AwaitStep(step); !came) return Fail(came);
-  if (auto followed = CheckFollowed(step, step, *version); !followed) return Fail(followed);
-  return *version;
+  PERSEUS_RETURN_IF_ERROR(AwaitStep(step));
+  PERSEUS_RETURN_IF_ERROR(CheckFollowed(step, step, version));
+  return version;
 }
 
 Result<void> Conductor::GiveBack() {
   if (!desk_.HasToGiveBack()) return {};
-  if (const auto given = desk_.GiveBack(); !given) return Fail(given);
+  PERSEUS_RETURN_IF_ERROR(desk_.GiveBack());
   return {};
 }
 

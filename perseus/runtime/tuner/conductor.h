@@ -1,5 +1,5 @@
-// Leads a job's ranks through stretches of steps: gives assignment far enough ahead that all have read
-// them, waits until they ran, and sees that every rank did as ordered.
+// Leads a job's ranks through stretches of steps: gives assignment far enough ahead that all have
+// read them, waits until they ran, and sees that every rank did as ordered.
 //
 // Not thread safe.
 #pragma once
@@ -19,7 +19,7 @@ namespace perseus::tuner {
 
 struct ConductorOptions {
   double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read them.
-  Nanoseconds patience = 60'000'000'000;      // With a rank that is silent.
+  Nanoseconds patience = 60'000'000'000;                          // With a rank that is silent.
   ShouldEnd should_end = [] { return false; };
 };
 
@@ -28,14 +28,15 @@ Result<void> CheckMaySetClocks(const protocol::RankHeader& header);
 
 class Conductor {
  public:
-  Conductor(const ConductorOptions& options, JobLogs logs, protocol::AssignmentWriter desk, Clock& clock)
+  Conductor(const ConductorOptions& options, JobLogs logs, protocol::AssignmentWriter desk,
+            Clock& clock)
       : options_(options), logs_(std::move(logs)), desk_(std::move(desk)), clock_(clock) {}
 
   // Waits for these, and takes in others that are there by then; kSystem as JobLogs::AwaitRanks().
   // What else is called here comes after.
   Result<void> Meet(const std::set<protocol::RankId>& expected);
-  // Until all ranks have ended so many steps more: how long they take decides how far ahead assignment
-  // are given.
+  // Until all ranks have ended so many steps more: how long they take decides how far ahead
+  // assignment are given.
   Result<void> Watch(int steps);
 
   const std::set<protocol::RankId>& ranks() const { return ranks_; }
@@ -45,9 +46,9 @@ class Conductor {
 
   // Writes the plan file of the next assignment; what they say of it.
   Result<std::string> AddPlan(const std::string& text) const;
-  // Under assignment that end by themselves, `spare_steps` later: steps that ran so throughout, and the
-  // one before them, in which clocks landed. Fails if a rank did not record most
-  // of them, read the assignment late, or ran another order than the plan's.
+  // Under assignment that end by themselves, `spare_steps` later: steps that ran so throughout, and
+  // the one before them, in which clocks landed. Fails if a rank did not record most of them, read
+  // the assignment late, or ran another order than the plan's.
   struct Stretch {
     std::int64_t landing = 0;
     std::int64_t last = 0;

@@ -32,9 +32,9 @@ void Nap(Clock& clock) {
 Error EndedByRequest() { return {"ended by a signal", ErrorKind::kSystem}; }
 
 const protocol::RanStep* LoggedRank::Find(std::int64_t step) const {
-  const auto found =
-      std::lower_bound(steps.begin(), steps.end(), step,
-                       [](const protocol::RanStep& one, std::int64_t number) { return one.step < number; });
+  const auto found = std::lower_bound(
+      steps.begin(), steps.end(), step,
+      [](const protocol::RanStep& one, std::int64_t number) { return one.step < number; });
   return found != steps.end() && found->step == step ? &*found : nullptr;
 }
 
@@ -46,9 +46,8 @@ Result<JobLogs> JobLogs::Open(const std::filesystem::path& job_directory, Job jo
   }
   JobLogs logs(job_directory, job);
   for (;;) {
-    const auto came = logs.ReadSome();
-    if (!came) return Fail(came);
-    if (!*came) break;
+    PERSEUS_ASSIGN_OR_RETURN(const auto came, logs.ReadSome());
+    if (!came) break;
     // What ran before anybody looked is of no use, and may be weeks.
     if (job == Job::kIsOver) continue;
     for (const auto& [name, rank] : logs.ranks_) logs.Forget(name, rank.last_step());
@@ -79,14 +78,13 @@ Result<void> JobLogs::FindLogs() {
 
 Result<void> JobLogs::ReadNew() {
   for (;;) {
-    const auto came = ReadSome();
-    if (!came) return Fail(came);
-    if (!*came) return {};
+    PERSEUS_ASSIGN_OR_RETURN(const auto came, ReadSome());
+    if (!came) return {};
   }
 }
 
 Result<bool> JobLogs::ReadSome() {
-  if (auto found = FindLogs(); !found) return Fail(found);
+  PERSEUS_RETURN_IF_ERROR(FindLogs());
   bool came = false;
   for (auto& [name, reader] : readers_) {
     const auto records = reader.ReadNew();
@@ -197,11 +195,11 @@ std::string JobLogs::WhatIsKnown(const protocol::RankId& name) const {
 }
 
 Result<std::set<protocol::RankId>> JobLogs::AwaitRanks(const std::set<protocol::RankId>& expected,
-                                               Nanoseconds patience, const ShouldEnd& should_end,
-                                               Clock& clock) {
+                                                       Nanoseconds patience,
+                                                       const ShouldEnd& should_end, Clock& clock) {
   const Nanoseconds deadline = clock.Now() + patience;
   for (;;) {
-    if (auto read = ReadNew(); !read) return Fail(read);
+    PERSEUS_RETURN_IF_ERROR(ReadNew());
     const std::set<protocol::RankId> alive = Alive();
     if (std::includes(alive.begin(), alive.end(), expected.begin(), expected.end()) &&
         FarBehind(alive).empty()) {

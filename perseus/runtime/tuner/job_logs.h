@@ -17,8 +17,8 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
-#include "perseus/runtime/protocol/rank_log.h"
 #include "perseus/runtime/profiler/energy_curve.h"
+#include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus::tuner {
 
@@ -63,12 +63,13 @@ class JobLogs {
   // Waits until all of `expected` are alive. Fails (kSystem) after `patience`, naming those that
   // are not and what is known of them, and those that are far behind the others (a rank that was
   // replaced alone). Those alive then, which may be more.
-  Result<std::set<protocol::RankId>> AwaitRanks(const std::set<protocol::RankId>& expected, Nanoseconds patience,
-                                        const ShouldEnd& should_end, Clock& clock);
+  Result<std::set<protocol::RankId>> AwaitRanks(const std::set<protocol::RankId>& expected,
+                                                Nanoseconds patience, const ShouldEnd& should_end,
+                                                Clock& clock);
   // Waits until all of `ranks` have ended that step; kSystem as above if one stands still that
   // long.
-  Result<void> AwaitStep(const std::set<protocol::RankId>& ranks, std::int64_t step, Nanoseconds patience,
-                         const ShouldEnd& should_end, Clock& clock);
+  Result<void> AwaitStep(const std::set<protocol::RankId>& ranks, std::int64_t step,
+                         Nanoseconds patience, const ShouldEnd& should_end, Clock& clock);
 
  private:
   JobLogs(std::filesystem::path directory, Job job) : directory_(std::move(directory)), job_(job) {}

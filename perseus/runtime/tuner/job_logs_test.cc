@@ -12,7 +12,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-
 class JobLogsTest : public testing::Test {
  protected:
   JobLogsTest() { std::filesystem::create_directory(directory_ / "ranks"); }
@@ -34,7 +33,8 @@ class JobLogsTest : public testing::Test {
     step.end = step.begin + 99 * kMillisecond;
     step.energy.push_back(
         {50 * kMillisecond, 50 * kMillisecond, 50.0 * static_cast<double>(number)});
-    std::ofstream(protocol::RankLogPath(directory_, name), std::ios::app) << protocol::FormatRecord(step);
+    std::ofstream(protocol::RankLogPath(directory_, name), std::ios::app)
+        << protocol::FormatRecord(step);
   }
   Result<void> Await(JobLogs& logs, const std::set<protocol::RankId>& ranks, std::int64_t step) {
     return logs.AwaitStep(
@@ -69,7 +69,8 @@ TEST_F(JobLogsTest, HeaderOfTheSameProcessIsNoRestart) {
   ASSERT_TRUE(logs) << logs.error().message;
   protocol::RankHeader lent = logs->ranks().at(first_).header;
   lent.may_set_clocks = true;
-  std::ofstream(protocol::RankLogPath(directory_, first_), std::ios::app) << protocol::FormatRecord(lent);
+  std::ofstream(protocol::RankLogPath(directory_, first_), std::ios::app)
+      << protocol::FormatRecord(lent);
   Add(first_, 1);
   ASSERT_TRUE(logs->ReadNew());
   const LoggedRank& rank = logs->ranks().at(first_);
@@ -135,7 +136,8 @@ TEST_F(JobLogsTest, HeaderOfTheSameProcessIsAnUpdate) {
   protocol::RankHeader header = logs->ranks().at(first_).header;
   EXPECT_FALSE(header.may_set_clocks);
   header.may_set_clocks = true;
-  std::ofstream(protocol::RankLogPath(directory_, first_), std::ios::app) << protocol::FormatRecord(header);
+  std::ofstream(protocol::RankLogPath(directory_, first_), std::ios::app)
+      << protocol::FormatRecord(header);
   Add(first_, 1);
   EXPECT_TRUE(Await(*logs, {first_}, 1));
   EXPECT_TRUE(logs->ranks().at(first_).header.may_set_clocks);
@@ -157,7 +159,8 @@ TEST_F(JobLogsTest, RankThatWasReplacedAloneIsNamed) {
 // A reader takes 16 MiB at a time.
 TEST_F(JobLogsTest, LogsOfAnySizeAreReadToTheirEnd) {
   Begin(first_);
-  const std::string long_remark = protocol::FormatRecord(protocol::Remark{std::string(1U << 20U, 'x')});
+  const std::string long_remark =
+      protocol::FormatRecord(protocol::Remark{std::string(1U << 20U, 'x')});
   for (int i = 0; i < 20; ++i) {
     std::ofstream(protocol::RankLogPath(directory_, first_), std::ios::app) << long_remark;
   }

@@ -62,7 +62,8 @@ void Pooled::Add(const profiler::MeasuredOption& option) {
   power_w += weight * option.power_w;
 }
 
-profiler::MeasuredOption Pooled::Mean(const profiler::InstructionGroup& group, int frequency_mhz) const {
+profiler::MeasuredOption Pooled::Mean(const profiler::InstructionGroup& group,
+                                      int frequency_mhz) const {
   profiler::MeasuredOption mean;
   mean.group = group;
   mean.frequency_mhz = frequency_mhz;
@@ -79,7 +80,8 @@ profiler::MeasuredOption Pooled::Mean(const profiler::InstructionGroup& group, i
 
 }  // namespace
 
-std::vector<profiler::MeasuredOption> PooledOptions(const std::map<protocol::RankId, profiler::KnownGpu>& gpus) {
+std::vector<profiler::MeasuredOption> PooledOptions(
+    const std::map<protocol::RankId, profiler::KnownGpu>& gpus) {
   std::map<std::pair<profiler::InstructionGroup, int>, Pooled> pooled;
   for (const auto& [name, gpu] : gpus) {
     for (const profiler::MeasuredOption& option : gpu.measurements.Options(name.rank)) {
@@ -93,7 +95,8 @@ std::vector<profiler::MeasuredOption> PooledOptions(const std::map<protocol::Ran
   return options;
 }
 
-std::optional<double> PooledBlockingPower(const std::map<protocol::RankId, profiler::KnownGpu>& gpus) {
+std::optional<double> PooledBlockingPower(
+    const std::map<protocol::RankId, profiler::KnownGpu>& gpus) {
   double sum = 0;
   double weights = 0;
   for (const auto& [name, gpu] : gpus) {

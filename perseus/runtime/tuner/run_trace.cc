@@ -75,10 +75,11 @@ int LaneOf(const protocol::RankId& name) { return name.rank * 64 + name.tp_rank;
 
 std::string LaneName(const protocol::RankId& name) {
   return name.tp_rank == 0 ? fmt::format("rank {}", name.rank)
-                               : fmt::format("rank {} GPU {}", name.rank, name.tp_rank);
+                           : fmt::format("rank {} GPU {}", name.rank, name.tp_rank);
 }
 
-void RunTraceWriter::AddStep(const protocol::RankId& name, const LoggedRank& rank, const protocol::RanStep& step) {
+void RunTraceWriter::AddStep(const protocol::RankId& name, const LoggedRank& rank,
+                             const protocol::RanStep& step) {
   const int process = name.pipeline + 1;
   const Nanoseconds begin = step.begin + rank.header.epoch;
   for (const protocol::RanInstruction& ran : step.instructions) {
@@ -86,9 +87,9 @@ void RunTraceWriter::AddStep(const protocol::RankId& name, const LoggedRank& ran
         ran.frequency_mhz == 0 ? "" : fmt::format(R"("frequency_mhz": {}, )", ran.frequency_mhz);
     Event(
         R"("ph": "X", "pid": {}, "tid": {}, "name": "{}", "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"chunk": {}, "microbatch": {}, "step": {}, "assignment": {}, "on_plan": {}}})",
-        process, LaneOf(name), plan_file::InstructionLabel(ran.kind, ran.microbatch), Name(ran.kind),
-        At(begin + ran.begin), Microseconds(ran.duration), clock, ran.chunk, ran.microbatch,
-        step.step, step.version, step.on_plan);
+        process, LaneOf(name), plan_file::InstructionLabel(ran.kind, ran.microbatch),
+        Name(ran.kind), At(begin + ran.begin), Microseconds(ran.duration), clock, ran.chunk,
+        ran.microbatch, step.step, step.version, step.on_plan);
   }
   for (const protocol::ClockChange& change : step.clocks) {
     const std::string lane = LaneName(name);
@@ -103,7 +104,8 @@ void RunTraceWriter::AddStep(const protocol::RankId& name, const LoggedRank& ran
 }
 
 // A step from one new value of the counter to the next: what was drawn on average in between.
-void RunTraceWriter::AddPower(const protocol::RankId& name, const protocol::RanStep& step, Nanoseconds begin) {
+void RunTraceWriter::AddPower(const protocol::RankId& name, const protocol::RanStep& step,
+                              Nanoseconds begin) {
   for (const protocol::EnergySample& sample : step.energy) {
     const Nanoseconds at = begin + (sample.after + sample.until) / 2;
     const auto last = last_energy_.find(name);
@@ -123,9 +125,9 @@ void RunTraceWriter::AddPlan(int process, const plan_file::PlanFile& plan, Nanos
                                     : "";
       Event(
           R"("ph": "X", "pid": {}, "tid": {}, "name": "{}", "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"chunk": {}, "microbatch": {}, "energy_j": {}}})",
-          process, rank, plan_file::InstructionLabel(planned.kind, planned.microbatch), Name(planned.kind),
-          At(begin + planned.start), Microseconds(planned.duration), clock, planned.chunk,
-          planned.microbatch, planned.energy_j);
+          process, rank, plan_file::InstructionLabel(planned.kind, planned.microbatch),
+          Name(planned.kind), At(begin + planned.start), Microseconds(planned.duration), clock,
+          planned.chunk, planned.microbatch, planned.energy_j);
     }
   }
 }

@@ -37,7 +37,8 @@ class RunTraceTest : public testing::Test {
     step.instructions.push_back({InstructionKind::kForward, 4, 0, 1'000, 40'000'001, 1410});
     step.energy = {{0, 0, 10}, {20'000'000, 20'000'000, 16}};
     step.clocks.push_back({500, 700, 1410, 2});
-    std::ofstream(protocol::RankLogPath(directory_, name)) << protocol::FormatRecord(header) << protocol::FormatRecord(step);
+    std::ofstream(protocol::RankLogPath(directory_, name))
+        << protocol::FormatRecord(header) << protocol::FormatRecord(step);
   }
   json Trace(const TraceRange& range, const std::vector<plan_file::PlanFile>& plans) const {
     const auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsOver);

@@ -53,7 +53,8 @@ std::size_t MicrobatchesOf(const std::vector<Computation>& computations) {
 
 }  // namespace
 
-Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankId& name, const protocol::RanStep& step) {
+Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankId& name,
+                              const protocol::RanStep& step) {
   const std::vector<Computation> wanted = ComputationsOf(schedule, name.rank);
   const std::vector<Computation> ran = ComputationsOf(step);
   if (ran == wanted) return {};

@@ -3,15 +3,16 @@
 #pragma once
 
 #include "perseus/base/result.h"
-#include "perseus/runtime/protocol/rank_log.h"
 #include "perseus/planning/schedule/schedule.h"
+#include "perseus/runtime/protocol/rank_log.h"
 #include "perseus/runtime/tuner/job_logs.h"
 
 namespace perseus::tuner {
 
 // Fails (kInput) if the rank's computations in that step are not the schedule's, or in another
 // order: what differs, and what to do. Requires that the schedule has the rank.
-Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankId& name, const protocol::RanStep& step);
+Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankId& name,
+                              const protocol::RanStep& step);
 
 // The same for all that is remembered of the rank. One step that is as it should be will do: others
 // may be an evaluation, or a last batch.

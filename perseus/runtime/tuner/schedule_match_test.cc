@@ -11,7 +11,9 @@ using ::testing::HasSubstr;
 
 constexpr protocol::RankId kSecond{0, 1, 0};
 
-schedule::Schedule OneFOneB(int microbatches) { return *schedule::GenerateSchedule({"1f1b", 2, microbatches, 1}); }
+schedule::Schedule OneFOneB(int microbatches) {
+  return *schedule::GenerateSchedule({"1f1b", 2, microbatches, 1});
+}
 
 // A step of the second of two ranks: forward and backward of each microbatch in turn.
 protocol::RanStep StepOf(int microbatches) {

@@ -62,14 +62,13 @@ Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankI
 
 Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                                    const StepRange& range) {
-  const auto mean = CostOfSteps(logs, ranks, range);
-  if (!mean) return Fail(mean);
+  PERSEUS_ASSIGN_OR_RETURN(const auto mean, CostOfSteps(logs, ranks, range));
   std::vector<double> times;
   const LoggedRank& any = logs.ranks().at(*ranks.begin());
   for (std::int64_t number = range.begin; number < range.end; ++number) {
     times.push_back(ToSeconds(any.Find(number + 1)->begin - any.Find(number)->begin));
   }
-  UsualCost cost{MedianOf(times), 0, mean->energy_j};
+  UsualCost cost{MedianOf(times), 0, mean.energy_j};
   std::vector<double> distances;
   for (const double time_s : times) distances.push_back(std::abs(time_s - cost.time_s));
   // Standard deviation from the median distance, and what a median's error is of a mean's, both for

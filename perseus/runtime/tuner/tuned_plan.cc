@@ -4,35 +4,33 @@
 #include <cstddef>
 #include <vector>
 
-#include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/plan/make_plan_file.h"
 
 namespace perseus::tuner {
 
 Result<TunedPlan> TunedPlan::Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
-                                  const plan::Target& target, std::span<const profiler::MeasuredOption> measured) {
-  auto made = profiler::PlanFromSweep(sweep, measured, target);
-  if (!made) return Fail(made);
-  plan_file::PlanFile file = plan::MakePlanFile(made->planner, made->plan, job);
-  TunedPlan plan(std::move(made->plan), std::move(file));
-  auto profile = ProfileOf(sweep, measured, Scale());
-  if (!profile) return Fail(profile);
-  if (auto judged = plan.Judge(sweep, *std::move(profile)); !judged) return Fail(judged);
+                                  const plan::Target& target,
+                                  std::span<const profiler::MeasuredOption> measured) {
+  PERSEUS_ASSIGN_OR_RETURN(auto made, profiler::PlanFromSweep(sweep, measured, target));
+  plan_file::PlanFile file = plan::MakePlanFile(made.planner, made.plan, job);
+  TunedPlan plan(std::move(made.plan), std::move(file));
+  PERSEUS_ASSIGN_OR_RETURN(auto profile, ProfileOf(sweep, measured, Scale()));
+  PERSEUS_RETURN_IF_ERROR(plan.Judge(sweep, std::move(profile)));
   return plan;
 }
 
-Result<void> TunedPlan::JudgeBy(const profiler::SweepJob& sweep, std::span<const profiler::MeasuredOption> measured,
+Result<void> TunedPlan::JudgeBy(const profiler::SweepJob& sweep,
+                                std::span<const profiler::MeasuredOption> measured,
                                 const SeenSteps& seen) {
-  const auto scale = ScaleOf(sweep, measured, seen);
-  if (!scale) return Fail(scale);
-  auto profile = ProfileOf(sweep, measured, *scale);
-  if (!profile) return Fail(profile);
-  return Judge(sweep, *std::move(profile));
+  PERSEUS_ASSIGN_OR_RETURN(const auto scale, ScaleOf(sweep, measured, seen));
+  PERSEUS_ASSIGN_OR_RETURN(auto profile, ProfileOf(sweep, measured, scale));
+  return Judge(sweep, std::move(profile));
 }
 
-Result<profile::Profile> TunedPlan::ProfileForPlans(const profiler::SweepJob& sweep,
-                                           std::span<const profiler::MeasuredOption> measured,
-                                           const SeenSteps* seen) const {
+Result<profile::Profile> TunedPlan::ProfileForPlans(
+    const profiler::SweepJob& sweep, std::span<const profiler::MeasuredOption> measured,
+    const SeenSteps* seen) const {
   Result<Scale> scale = Scale();
   if (seen != nullptr) scale = ScaleOf(sweep, measured, *seen);
   if (!scale) return Fail(scale);
@@ -42,16 +40,14 @@ Result<profile::Profile> TunedPlan::ProfileForPlans(const profiler::SweepJob& sw
 Result<TunedPlan::Scale> TunedPlan::ScaleOf(const profiler::SweepJob& sweep,
                                             std::span<const profiler::MeasuredOption> measured,
                                             const SeenSteps& seen) const {
-  const auto unscaled = ProfileOf(sweep, measured, Scale());
-  if (!unscaled) return Fail(unscaled);
-  const auto judge = profiler::PlannerOf(sweep, *unscaled);
-  if (!judge) return Fail(judge);
-  return ScaleTo(seen, *judge);
+  PERSEUS_ASSIGN_OR_RETURN(const auto unscaled, ProfileOf(sweep, measured, Scale()));
+  PERSEUS_ASSIGN_OR_RETURN(const auto judge, profiler::PlannerOf(sweep, unscaled));
+  return ScaleTo(seen, judge);
 }
 
 Result<profile::Profile> TunedPlan::ProfileOf(const profiler::SweepJob& sweep,
-                                     std::span<const profiler::MeasuredOption> measured, const Scale& scale,
-                                     Margins margins) {
+                                              std::span<const profiler::MeasuredOption> measured,
+                                              const Scale& scale, Margins margins) {
   profiler::PlanningProfileSpec spec;
   if (margins == Margins::kNone) spec.time_margin = 0;
   const auto profile = profiler::PlanningProfile(sweep, measured, spec);
@@ -67,18 +63,17 @@ Result<profile::Profile> TunedPlan::ProfileOf(const profiler::SweepJob& sweep,
 }
 
 Result<void> TunedPlan::Judge(const profiler::SweepJob& sweep, profile::Profile profile) {
-  const auto judge = profiler::PlannerOf(sweep, profile);
-  if (!judge) return Fail(judge);
-  const auto options = plan_file::FindOptions(file_, judge->graph(), "the plan");
-  if (!options) return Fail(options);
+  PERSEUS_ASSIGN_OR_RETURN(const auto judge, profiler::PlannerOf(sweep, profile));
+  PERSEUS_ASSIGN_OR_RETURN(const auto options,
+                           plan_file::FindOptions(file_, judge.graph(), "the plan"));
   plan::Plan judged = plan_;
-  judged.options = *options;
-  judged.evaluation = plan::Evaluator(judge->graph(), judge->model()).Evaluate(*options);
+  judged.options = options;
+  judged.evaluation = plan::Evaluator(judge.graph(), judge.model()).Evaluate(options);
   judged.deadline = std::max(judged.deadline, judged.evaluation.time);
-  if (const auto bound = judge->BoundFor(judged.deadline)) judged.lower_bound_j = *bound;
+  if (const auto bound = judge.BoundFor(judged.deadline)) judged.lower_bound_j = *bound;
   plan_file::PlannedJob job = file_.job;
   job.model = sweep.model;
-  file_ = plan::MakePlanFile(*judge, judged, std::move(job));
+  file_ = plan::MakePlanFile(judge, judged, std::move(job));
   profile_ = std::move(profile);
   return {};
 }
@@ -88,14 +83,15 @@ Result<void> TunedPlan::Judge(const profiler::SweepJob& sweep, profile::Profile 
 //   seen = highest * (energy of options at the highest clocks) + other * (of the rest) + waiting
 //
 // holds of the baseline, which has no others, and of the plan.
-Result<TunedPlan::Scale> TunedPlan::ScaleTo(const SeenSteps& seen, const plan::Planner& judge) const {
-  const auto options = plan_file::FindOptions(file_, judge.graph(), "the plan");
-  if (!options) return Fail(options);
-  const plan::Evaluation plan = plan::Evaluator(judge.graph(), judge.model()).Evaluate(*options);
+Result<TunedPlan::Scale> TunedPlan::ScaleTo(const SeenSteps& seen,
+                                            const plan::Planner& judge) const {
+  PERSEUS_ASSIGN_OR_RETURN(const auto options,
+                           plan_file::FindOptions(file_, judge.graph(), "the plan"));
+  const plan::Evaluation plan = plan::Evaluator(judge.graph(), judge.model()).Evaluate(options);
   const std::vector<int> highest = schedule::BaselineOptions(judge.graph());
   double plan_highest_j = 0;
-  for (std::size_t i = 0; i < options->size(); ++i) {
-    if ((*options)[i] == highest[i]) plan_highest_j += plan.energies_j[i];
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    if (options[i] == highest[i]) plan_highest_j += plan.energies_j[i];
   }
   // Of one pipeline. Between iterations, while pipelines wait for each other, all wait.
   const auto computing_j = [&](double energy_j, double time_s, const plan::Evaluation& evaluation) {

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "perseus/base/result.h"
-#include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/plan/target.h"
+#include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/runtime/profiler/measured_option.h"
 #include "perseus/runtime/profiler/sweep_plan.h"
@@ -22,21 +22,23 @@ class TunedPlan {
  public:
   // For that target. `job` is what the plan's file says, but for its model: that is `sweep`'s.
   // Judged by the options that it was made from. Fails as PlanFromSweep does.
-  static Result<TunedPlan> Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job, const plan::Target& target,
+  static Result<TunedPlan> Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
+                                const plan::Target& target,
                                 std::span<const profiler::MeasuredOption> measured);
 
   // From now on by these options, and so that whole steps cost what was seen of them. (A quarter
   // more or less is no error of measurement: something else draws power, or stopped. Then nothing
   // is scaled.)
-  Result<void> JudgeBy(const profiler::SweepJob& sweep, std::span<const profiler::MeasuredOption> measured,
-                       const SeenSteps& seen);
+  Result<void> JudgeBy(const profiler::SweepJob& sweep,
+                       std::span<const profiler::MeasuredOption> measured, const SeenSteps& seen);
 
   // What to make other plans of the job from (another target, a straggler): as this one was made,
   // from all of these options with the margins, but with energies such that this plan would save
   // what was seen of it. Without `seen` they are as measured, and promise as much too much as any
   // plan that was not followed.
-  Result<profile::Profile> ProfileForPlans(const profiler::SweepJob& sweep, std::span<const profiler::MeasuredOption> measured,
-                                  const SeenSteps* seen) const;
+  Result<profile::Profile> ProfileForPlans(const profiler::SweepJob& sweep,
+                                           std::span<const profiler::MeasuredOption> measured,
+                                           const SeenSteps* seen) const;
 
   // As it was judged last.
   const plan_file::PlanFile& file() const { return file_; }
@@ -51,11 +53,14 @@ class TunedPlan {
     double highest = 1;
     double other = 1;
   };
-  TunedPlan(plan::Plan plan, plan_file::PlanFile file) : plan_(std::move(plan)), file_(std::move(file)) {}
+  TunedPlan(plan::Plan plan, plan_file::PlanFile file)
+      : plan_(std::move(plan)), file_(std::move(file)) {}
   enum class Margins { kNone, kAsPlanned };
-  static Result<profile::Profile> ProfileOf(const profiler::SweepJob& sweep, std::span<const profiler::MeasuredOption> measured,
-                                   const Scale& scale, Margins margins = Margins::kNone);
-  Result<Scale> ScaleOf(const profiler::SweepJob& sweep, std::span<const profiler::MeasuredOption> measured,
+  static Result<profile::Profile> ProfileOf(const profiler::SweepJob& sweep,
+                                            std::span<const profiler::MeasuredOption> measured,
+                                            const Scale& scale, Margins margins = Margins::kNone);
+  Result<Scale> ScaleOf(const profiler::SweepJob& sweep,
+                        std::span<const profiler::MeasuredOption> measured,
                         const SeenSteps& seen) const;
   Result<Scale> ScaleTo(const SeenSteps& seen, const plan::Planner& judge) const;
   Result<void> Judge(const profiler::SweepJob& sweep, profile::Profile profile);

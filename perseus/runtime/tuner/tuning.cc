@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "perseus/base/file.h"
-#include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/profiler/profiler_state.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/conductor.h"
 #include "perseus/runtime/tuner/measurements.h"
 #include "perseus/runtime/tuner/schedule_match.h"
@@ -44,17 +44,16 @@ Result<profiler::ProfilerState> ReadState(const TuningOptions& options) {
   const std::filesystem::path path = StatePath(options.job_directory);
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return state;
-  const auto text = ReadFile(path);
-  if (!text) return Fail(text);
-  auto read = profiler::ParseProfilerState(*text, path.string());
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
+  auto read = profiler::ParseProfilerState(text, path.string());
   if (!read) return read;
-  if (auto same = profiler::CheckSameJob(*read, state.job, path.string()); !same) return Fail(same);
+  PERSEUS_RETURN_IF_ERROR(profiler::CheckSameJob(*read, state.job, path.string()));
   return read;
 }
 
 // `known`, but for options that `fresh` has measured as well.
 std::vector<profiler::MeasuredOption> WithFresh(std::vector<profiler::MeasuredOption> known,
-                                      std::span<const profiler::MeasuredOption> fresh) {
+                                                std::span<const profiler::MeasuredOption> fresh) {
   for (const profiler::MeasuredOption& option : fresh) {
     if (!(option.power_w > 0) || !std::isfinite(option.power_ci_w)) continue;
     const auto same = std::ranges::find_if(known, [&](const profiler::MeasuredOption& other) {
@@ -101,7 +100,8 @@ class Tuner {
   Result<void> MakePlan();
   profiler::SweepJob Job() const;
   Result<void> SaveState() const {
-    return WriteFileAtomically(StatePath(options_.job_directory), profiler::FormatProfilerState(state_));
+    return WriteFileAtomically(StatePath(options_.job_directory),
+                               profiler::FormatProfilerState(state_));
   }
   void Say(const std::string& text) const {
     if (options_.say) options_.say(text);
@@ -169,9 +169,9 @@ Result<void> Tuner::TakeClocks(const protocol::RankHeader& header) {
 
 profiler::SweepJob Tuner::Job() const {
   profiler::SweepJob job{.schedule = options_.job.schedule,
-               .model = options_.job.model,
-               .clocks_mhz = clocks_mhz_,
-               .switch_latency = options_.job.switch_latency};
+                         .model = options_.job.model,
+                         .clocks_mhz = clocks_mhz_,
+                         .switch_latency = options_.job.switch_latency};
   if (job.model.blocking_power_w == 0) {
     job.model.blocking_power_w = PooledBlockingPower(state_.gpus).value_or(0);
   }
@@ -182,37 +182,37 @@ profiler::SweepJob Tuner::Job() const {
 
 Result<void> Tuner::Sweep() {
   for (;;) {
-    const auto round =
-        profiler::ChooseRound(Job(), options_.budget, PooledOptions(state_.gpus), state_.spent);
-    if (!round) return Fail(round);
-    if (round->is_over()) {
-      reason_ = round->reason;
+    PERSEUS_ASSIGN_OR_RETURN(
+        const auto round,
+        profiler::ChooseRound(Job(), options_.budget, PooledOptions(state_.gpus), state_.spent));
+    if (round.is_over()) {
+      reason_ = round.reason;
       return {};
     }
     Say(fmt::format(
-        "round {}: {}{}", rounds_ + 1, round->reason,
-        round->predicted_s > 0 ? fmt::format(", about {:.3f} s a step", round->predicted_s) : ""));
-    if (auto ran = RunRound(*round); !ran) return ran;
+        "round {}: {}{}", rounds_ + 1, round.reason,
+        round.predicted_s > 0 ? fmt::format(", about {:.3f} s a step", round.predicted_s) : ""));
+    if (auto ran = RunRound(round); !ran) return ran;
   }
 }
 
 Result<void> Tuner::RunRound(const profiler::SweepRound& round) {
   protocol::Assignment assignment;
   assignment.clocks = round.clocks;
-  const auto ran = conductor_.RunUnder(std::move(assignment), round.steps, 0);
-  if (!ran) return Fail(ran);
-  Measure(state_.gpus, *ran, Alarms::kSaid);
+  PERSEUS_ASSIGN_OR_RETURN(const auto ran,
+                           conductor_.RunUnder(std::move(assignment), round.steps, 0));
+  Measure(state_.gpus, ran, Alarms::kSaid);
   if (++rounds_ == 1) {
     if (auto energy = CheckEnergy(); !energy) return energy;
   }
-  state_.spent.steps += ran->steps();
+  state_.spent.steps += ran.steps();
   const LoggedRank& any = conductor_.log_of(*conductor_.ranks().begin());
-  const protocol::RanStep* first = any.Find(ran->landing);
-  const protocol::RanStep* last = any.Find(ran->last);
+  const protocol::RanStep* first = any.Find(ran.landing);
+  const protocol::RanStep* last = any.Find(ran.last);
   if (first != nullptr && last != nullptr) {
     state_.spent.seconds += ToSeconds(last->end - first->begin);
   }
-  conductor_.ForgetBefore(ran->last);
+  conductor_.ForgetBefore(ran.last);
   return SaveState();
 }
 
@@ -239,9 +239,10 @@ void Tuner::Measure(Gpus& gpus, const Conductor::Stretch& stretch, Alarms alarms
   const profiler::MeasuringSettings settings{.switch_latency = options_.job.switch_latency};
   for (const protocol::RankId& name : conductor_.ranks()) {
     const LoggedRank& rank = conductor_.log_of(name);
-    profiler::KnownGpu& gpu = gpus.try_emplace(name, profiler::KnownGpu{rank.header.gpu, rank.header.gpu_name,
-                                                    profiler::GpuMeasurements(settings)})
-                        .first->second;
+    profiler::KnownGpu& gpu =
+        gpus.try_emplace(name, profiler::KnownGpu{rank.header.gpu, rank.header.gpu_name,
+                                                  profiler::GpuMeasurements(settings)})
+            .first->second;
     // What runs while a clock lands is left out there.
     for (std::int64_t number = stretch.landing; number <= stretch.last; ++number) {
       const protocol::RanStep* step = rank.Find(number);
@@ -251,8 +252,9 @@ void Tuner::Measure(Gpus& gpus, const Conductor::Stretch& stretch, Alarms alarms
         Say(fmt::format(
             "{} of rank {} at {} MHz has changed since it was measured, by {:+.1f} % in "
             "step {}: measured anew",
-            alarm.quantity == profiler::DriftAlarm::Quantity::kTime ? "the time" : "the power", Name(name),
-            alarm.what.frequency_mhz, 100 * (alarm.now / alarm.before - 1), alarm.step));
+            alarm.quantity == profiler::DriftAlarm::Quantity::kTime ? "the time" : "the power",
+            Name(name), alarm.what.frequency_mhz, 100 * (alarm.now / alarm.before - 1),
+            alarm.step));
       }
     }
   }
@@ -278,11 +280,11 @@ Result<UsualCost> Tuner::RunBaseline() {
     assignment.clocks.push_back({group.rank, group.chunk, group.kind, highest});
   }
   Say("measuring steps at the highest clocks to compare with");
-  const auto ran = conductor_.RunUnder(std::move(assignment), options_.steps_followed, 0);
-  if (!ran) return Fail(ran);
-  Measure(state_.gpus, *ran, Alarms::kSaid);
-  auto cost = UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran->counted());
-  conductor_.ForgetBefore(ran->last);
+  PERSEUS_ASSIGN_OR_RETURN(const auto ran,
+                           conductor_.RunUnder(std::move(assignment), options_.steps_followed, 0));
+  Measure(state_.gpus, ran, Alarms::kSaid);
+  auto cost = UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran.counted());
+  conductor_.ForgetBefore(ran.last);
   return cost;
 }
 
@@ -290,36 +292,34 @@ Result<UsualCost> Tuner::RunBaseline() {
 Result<Tuner::Followed> Tuner::Follow(const TunedPlan& plan) {
   Say(fmt::format("following a plan that seems to save {:.2f} % of the energy",
                   100 * plan.saving()));
-  auto path = conductor_.AddPlan(plan_file::FormatPlan(plan.file()));
-  if (!path) return Fail(path);
+  PERSEUS_ASSIGN_OR_RETURN(auto path, conductor_.AddPlan(plan_file::FormatPlan(plan.file())));
   protocol::Assignment assignment;
-  assignment.plan = *std::move(path);
+  assignment.plan = std::move(path);
   // Until it is judged, and the next assignment are read.
   const auto spare_steps = static_cast<int>(2 * conductor_.Ahead());
-  const auto ran = conductor_.RunUnder(std::move(assignment), options_.steps_followed, spare_steps);
-  if (!ran) return Fail(ran);
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto ran,
+      conductor_.RunUnder(std::move(assignment), options_.steps_followed, spare_steps));
   Followed followed;
-  Measure(followed.gpus, *ran, Alarms::kKept);
-  Measure(state_.gpus, *ran, Alarms::kSaid);
-  const auto cost = UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran->counted());
-  if (!cost) return Fail(cost);
-  followed.cost = *cost;
-  conductor_.ForgetBefore(ran->last);
-  if (auto saved = SaveState(); !saved) return Fail(saved);
+  Measure(followed.gpus, ran, Alarms::kKept);
+  Measure(state_.gpus, ran, Alarms::kSaid);
+  PERSEUS_ASSIGN_OR_RETURN(const auto cost,
+                           UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran.counted()));
+  followed.cost = cost;
+  conductor_.ForgetBefore(ran.last);
+  PERSEUS_RETURN_IF_ERROR(SaveState());
   return followed;
 }
 
 Result<void> Tuner::FollowPlans() {
-  const auto baseline = RunBaseline();
-  if (!baseline) return Fail(baseline);
+  PERSEUS_ASSIGN_OR_RETURN(const auto baseline, RunBaseline());
   std::optional<Followed> followed;
   for (int i = 0; i < kPlansFollowed; ++i) {
     if (auto made = MakePlan(); !made) return made;
-    auto ran = Follow(*plan_);
-    if (!ran) return Fail(ran);
-    followed = *std::move(ran);
+    PERSEUS_ASSIGN_OR_RETURN(auto ran, Follow(*plan_));
+    followed = std::move(ran);
   }
-  seen_ = SeenStepsOf(followed->cost, *baseline);
+  seen_ = SeenStepsOf(followed->cost, baseline);
   const std::vector<profiler::MeasuredOption> known =
       WithFresh(PooledOptions(state_.gpus), PooledOptions(followed->gpus));
   if (auto judged = plan_->JudgeBy(Job(), known, *seen_); !judged) return judged;
@@ -329,13 +329,12 @@ Result<void> Tuner::FollowPlans() {
 }
 
 Result<void> Tuner::LeaveInForce() {
-  const auto path = conductor_.AddPlan(plan_file::FormatPlan(plan_->file()));
-  if (!path) return Fail(path);
+  PERSEUS_ASSIGN_OR_RETURN(const auto path,
+                           conductor_.AddPlan(plan_file::FormatPlan(plan_->file())));
   protocol::Assignment assignment;
-  assignment.plan = *path;
-  const auto version = conductor_.LeaveUnder(std::move(assignment));
-  if (!version) return Fail(version);
-  version_ = *version;
+  assignment.plan = path;
+  PERSEUS_ASSIGN_OR_RETURN(const auto version, conductor_.LeaveUnder(std::move(assignment)));
+  version_ = version;
   return {};
 }
 
@@ -351,11 +350,11 @@ Result<TuningResult> Tuner::Run() {
   if (!run) return Fail(run);
   const double baseline_s = ToSeconds(plan_->file().baseline_time);
   const std::vector<profiler::MeasuredOption> measured = PooledOptions(state_.gpus);
-  auto profile = plan_->ProfileForPlans(Job(), measured, seen_ ? &*seen_ : nullptr);
-  if (!profile) return Fail(profile);
+  PERSEUS_ASSIGN_OR_RETURN(auto profile,
+                           plan_->ProfileForPlans(Job(), measured, seen_ ? &*seen_ : nullptr));
   return TuningResult{MeasuredProfile(measured),
                       plan_->profile(),
-                      *std::move(profile),
+                      std::move(profile),
                       plan_->file(),
                       plan_->file().job.model.blocking_power_w,
                       state_.spent,
@@ -370,16 +369,14 @@ Result<TuningResult> Tuner::Run() {
 }  // namespace
 
 Result<TuningResult> Tune(const TuningOptions& options, Clock& clock) {
-  if (auto enough = profiler::CheckBudget(options.budget); !enough) return Fail(enough);
-  auto logs = JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning);
-  if (!logs) return Fail(logs);
-  auto desk = protocol::AssignmentWriter::Open(options.job_directory);
-  if (!desk) return Fail(desk);
-  auto state = ReadState(options);
-  if (!state) return Fail(state);
+  PERSEUS_RETURN_IF_ERROR(profiler::CheckBudget(options.budget));
+  PERSEUS_ASSIGN_OR_RETURN(auto logs,
+                           JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning));
+  PERSEUS_ASSIGN_OR_RETURN(auto desk, protocol::AssignmentWriter::Open(options.job_directory));
+  PERSEUS_ASSIGN_OR_RETURN(auto state, ReadState(options));
   const ConductorOptions conduct{options.assignment_delay_s, options.patience, options.should_end};
-  Conductor conductor(conduct, *std::move(logs), *std::move(desk), clock);
-  return Tuner(options, std::move(conductor), *std::move(state)).Run();
+  Conductor conductor(conduct, std::move(logs), std::move(desk), clock);
+  return Tuner(options, std::move(conductor), std::move(state)).Run();
 }
 
 }  // namespace perseus::tuner

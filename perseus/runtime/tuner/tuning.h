@@ -18,11 +18,11 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
-#include "perseus/runtime/protocol/assignment_writer.h"
-#include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/plan/target.h"
+#include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/runtime/profiler/sweep.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/job_logs.h"
 #include "perseus/runtime/tuner/step_costs.h"
 
@@ -68,12 +68,11 @@ struct TuningResult {
   std::int64_t version = 0;  // Of the assignment with the plan; 0: left nothing.
 };
 
-// Takes as many steps as the budget says, those in which plans are followed, and those that assignment
-// take to be heard. Fails (kSystem)
-// if ranks are missing or the job ends; (kInput) where they may not set clocks, run another
-// schedule, or record no energy; (kUnreachable) if the plan in force turns out slower than it may
-// be, or saves nothing. Then and when `should_end` says so, the assignment that were in force before
-// are again, and what was measured stays in JOBDIR/tuner.json.
+// Takes as many steps as the budget says, those in which plans are followed, and those that
+// assignment take to be heard. Fails (kSystem) if ranks are missing or the job ends; (kInput) where
+// they may not set clocks, run another schedule, or record no energy; (kUnreachable) if the plan in
+// force turns out slower than it may be, or saves nothing. Then and when `should_end` says so, the
+// assignment that were in force before are again, and what was measured stays in JOBDIR/tuner.json.
 Result<TuningResult> Tune(const TuningOptions& options, Clock& clock);
 
 }  // namespace perseus::tuner

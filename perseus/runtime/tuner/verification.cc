@@ -28,7 +28,8 @@ struct Block {
 
 class Verifier {
  public:
-  Verifier(const VerificationOptions& options, JobLogs logs, protocol::AssignmentWriter desk, Clock& clock)
+  Verifier(const VerificationOptions& options, JobLogs logs, protocol::AssignmentWriter desk,
+           Clock& clock)
       : options_(options), logs_(std::move(logs)), desk_(std::move(desk)), clock_(clock) {}
 
   Result<Verification> Run() {
@@ -59,9 +60,9 @@ Result<void> Verifier::Measure() {
   const auto await_step = [&](std::int64_t step) {
     return logs_.AwaitStep(ranks_, step, options_.patience, options_.should_end, clock_);
   };
-  auto alive = logs_.AwaitRanks(options_.ranks, options_.patience, options_.should_end, clock_);
-  if (!alive) return Fail(alive);
-  ranks_ = *std::move(alive);
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto alive, logs_.AwaitRanks(options_.ranks, options_.patience, options_.should_end, clock_));
+  ranks_ = std::move(alive);
   for (const protocol::RankId& name : ranks_) {
     if (auto may = CheckMaySetClocks(logs_.ranks().at(name).header); !may) return may;
   }
@@ -73,34 +74,33 @@ Result<void> Verifier::Measure() {
   logs_.ForgetBefore(logs_.LastCommonStep(ranks_) - 1);
   if (!(step_time_s > 0)) return FailAs(ErrorKind::kSystem, "steps take no time");
   result_.step_time_s = step_time_s;
-  auto layout = LayOutBlocks(options_.steps, step_time_s, options_.counter_period_s,
-                             options_.comparison.level, options_.assignment_delay_s);
-  if (!layout) return Fail(layout);
-  result_.layout = *layout;
+  PERSEUS_ASSIGN_OR_RETURN(auto layout,
+                           LayOutBlocks(options_.steps, step_time_s, options_.counter_period_s,
+                                        options_.comparison.level, options_.assignment_delay_s));
+  result_.layout = layout;
 
-  auto plan = desk_.AddPlan(fmt::format("verify-{}", desk_.version() + 1), options_.plan);
-  if (!plan) return Fail(plan);
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto plan, desk_.AddPlan(fmt::format("verify-{}", desk_.version() + 1), options_.plan));
   SplitMix64 coin{options_.seed};
   const std::int64_t ahead = protocol::StepsAhead(options_.assignment_delay_s, step_time_s);
   std::int64_t begin = logs_.LastStep(ranks_) + 1 + ahead;
-  for (int pair = 0; pair < layout->pairs; ++pair) {
+  for (int pair = 0; pair < layout.pairs; ++pair) {
     const bool planned_first = coin() >> 63 != 0;
     for (const bool is_planned : {planned_first, !planned_first}) {
       blocks_.push_back({is_planned, begin, 0});
-      begin += layout->length;
+      begin += layout.length;
     }
   }
   for (Block& block : blocks_) {
     // The assignment before stay readable for long enough: a block is longer than that.
     if (auto came = await_step(block.begin - ahead - 1); !came) return came;
     protocol::Assignment assignment;
-    if (block.is_planned) assignment.plan = *plan;
+    if (block.is_planned) assignment.plan = plan;
     // Long enough for the next block's to be there; should nobody give them, training is not left
     // with these.
-    assignment.until_step = block.begin + layout->length + ahead;
-    const auto version = desk_.Give(std::move(assignment), block.begin);
-    if (!version) return Fail(version);
-    block.version = *version;
+    assignment.until_step = block.begin + layout.length + ahead;
+    PERSEUS_ASSIGN_OR_RETURN(const auto version, desk_.Give(std::move(assignment), block.begin));
+    block.version = version;
     if (options_.progress) {
       options_.progress(static_cast<double>(&block - blocks_.data()) /
                         static_cast<double>(blocks_.size()));
@@ -168,9 +168,8 @@ Result<Verification> Verifier::Conclude() {
                 result_.pairs.size(), layout.pairs, profiler::LeastPairs(options_.comparison.level),
                 result_.left_out_reason);
   }
-  auto comparison = profiler::Compare(result_.pairs, options_.comparison);
-  if (!comparison) return Fail(comparison);
-  result_.comparison = *std::move(comparison);
+  PERSEUS_ASSIGN_OR_RETURN(auto comparison, profiler::Compare(result_.pairs, options_.comparison));
+  result_.comparison = std::move(comparison);
   return std::move(result_);
 }
 
@@ -202,11 +201,10 @@ Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_p
 }
 
 Result<Verification> Verify(const VerificationOptions& options, Clock& clock) {
-  auto logs = JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning);
-  if (!logs) return Fail(logs);
-  auto desk = protocol::AssignmentWriter::Open(options.job_directory);
-  if (!desk) return Fail(desk);
-  return Verifier(options, *std::move(logs), *std::move(desk), clock).Run();
+  PERSEUS_ASSIGN_OR_RETURN(auto logs,
+                           JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning));
+  PERSEUS_ASSIGN_OR_RETURN(auto desk, protocol::AssignmentWriter::Open(options.job_directory));
+  return Verifier(options, std::move(logs), std::move(desk), clock).Run();
 }
 
 }  // namespace perseus::tuner

@@ -14,8 +14,8 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
-#include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/profiler/comparison.h"
+#include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/job_logs.h"
 
 namespace perseus::tuner {
@@ -31,11 +31,12 @@ struct BlockLayout {
 // As many pairs as the steps allow, at least LeastPairs(level). Fails (kUnreachable) with how many
 // steps it takes.
 Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_period_s,
-                                 double level, double assignment_delay_s = protocol::kAssignmentDelaySeconds);
+                                 double level,
+                                 double assignment_delay_s = protocol::kAssignmentDelaySeconds);
 
 struct VerificationOptions {
   std::filesystem::path job_directory;
-  std::string plan;          // The plan file's text.
+  std::string plan;                  // The plan file's text.
   std::set<protocol::RankId> ranks;  // That the job has at least.
   int steps = 0;
   double counter_period_s = 0.1;
@@ -56,9 +57,9 @@ struct Verification {
   std::string left_out_reason;
 };
 
-// Gives back the assignment that were there before, whatever happens. Takes the steps and what it takes
-// for ranks to hear of them. Fails (kSystem) if ranks are missing or the job ends, (kInput) where
-// ranks record no energy or do not follow the plan.
+// Gives back the assignment that were there before, whatever happens. Takes the steps and what it
+// takes for ranks to hear of them. Fails (kSystem) if ranks are missing or the job ends, (kInput)
+// where ranks record no energy or do not follow the plan.
 Result<Verification> Verify(const VerificationOptions& options, Clock& clock);
 
 }  // namespace perseus::tuner

@@ -24,12 +24,13 @@ int OptionAt(const schedule::OptionSet& set, double frequency_mhz) {
 }
 
 // Every instruction at the clock of its rank.
-std::vector<int> OptionsAt(const schedule::InstructionGraph& graph, const std::vector<double>& clock_of_rank) {
+std::vector<int> OptionsAt(const schedule::InstructionGraph& graph,
+                           const std::vector<double>& clock_of_rank) {
   std::vector<int> options;
   for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
     const schedule::InstructionNode& instruction = graph.instructions[i];
-    options.push_back(
-        OptionAt(graph.option_sets[At(instruction.option_set)], clock_of_rank[At(instruction.rank)]));
+    options.push_back(OptionAt(graph.option_sets[At(instruction.option_set)],
+                               clock_of_rank[At(instruction.rank)]));
   }
   return options;
 }
@@ -77,7 +78,9 @@ const schedule::OptionSet* PacingSet(const schedule::InstructionGraph& graph, st
     const schedule::OptionSet& set = graph.options_of(instruction);
     if (set.options.size() < 2) continue;
     const schedule::OptionSet*& kept = set.kind == InstructionKind::kForward ? forward : any;
-    const auto time = [](const schedule::OptionSet& of) { return of.options[At(of.baseline)].time; };
+    const auto time = [](const schedule::OptionSet& of) {
+      return of.options[At(of.baseline)].time;
+    };
     if (kept == nullptr || time(set) > time(*kept)) kept = &set;
   }
   return forward != nullptr ? forward : any;

@@ -7,8 +7,9 @@
 // The rest begins at its least-energy clock. While the critical path leaves the envelope, the
 // instructions upon it that have the lowest clock are raised by one step ("balanced"
 // reconfiguration). It assumes that the last stage is the heaviest. Where it is not, the envelope
-// may never become critical: instructions end at maximum frequency and the loop would go on for ever.
-// That is noticed (nothing on the path can be raised) and said; the plan is what it had by then.
+// may never become critical: instructions end at maximum frequency and the loop would go on for
+// ever. That is noticed (nothing on the path can be raised) and said; the plan is what it had by
+// then.
 //
 // Of several critical paths it takes one. Ours prefers to stay on the same rank, as their
 // implementation does, which goes to another rank only where an instruction waited for it.
@@ -115,8 +116,9 @@ class Reconfiguration {
       const auto kind = [&](int instruction) { return graph_.options_of(instruction).kind; };
       const auto first = std::ranges::find(order, InstructionKind::kForward, kind);
       if (first != order.end()) in_envelope_[At(*first)] = true;
-      const auto last = std::find_if(order.rbegin(), order.rend(),
-                                     [&](int instruction) { return IsBackward(kind(instruction)); });
+      const auto last = std::find_if(order.rbegin(), order.rend(), [&](int instruction) {
+        return IsBackward(kind(instruction));
+      });
       if (last != order.rend()) in_envelope_[At(*last)] = true;
       for (const int instruction : order) {
         const bool is_fixed = graph_.options_of(instruction).options.size() < 2;
@@ -136,9 +138,10 @@ class Reconfiguration {
     while (evaluation.starts[At(instruction)] > 0) {
       int next = -1;
       for (const schedule::Dependency* dependency : predecessors_[At(instruction)]) {
-        if (end(dependency->from) + dependency->delay != evaluation.starts[At(instruction)]) continue;
-        const bool same_rank =
-            graph_.instructions[At(dependency->from)].rank == graph_.instructions[At(instruction)].rank;
+        if (end(dependency->from) + dependency->delay != evaluation.starts[At(instruction)])
+          continue;
+        const bool same_rank = graph_.instructions[At(dependency->from)].rank ==
+                               graph_.instructions[At(instruction)].rank;
         if (next < 0 || same_rank) next = dependency->from;
       }
       instruction = next;

@@ -21,10 +21,9 @@ class Perseus : public Policy {
                               std::span<const Nanoseconds> times) const override {
     std::vector<OperatingPoint> points;
     for (const Nanoseconds time : times) {
-      auto plan = planner.PlanForStraggler(time);
-      if (!plan) return Fail(plan);
+      PERSEUS_ASSIGN_OR_RETURN(auto plan, planner.PlanForStraggler(time));
       points.push_back(
-          {fmt::format("within {} s", ToSeconds(time)), plan->options, plan->evaluation});
+          {fmt::format("within {} s", ToSeconds(time)), plan.options, plan.evaluation});
     }
     return PolicyPoints{Undominated(planner, std::move(points)), ""};
   }
@@ -85,13 +84,13 @@ class PerseusPublished : public Policy {
 
   Result<PolicyPoints> Points(const plan::Planner& planner,
                               std::span<const Nanoseconds> times) const override {
-    const auto published =
-        PublishedPlanner::Create(planner.graph(), planner.model().blocking_power_w, unit_);
-    if (!published) return Fail(published);
-    const Nanoseconds range = published->slowest() - published->fastest();
+    PERSEUS_ASSIGN_OR_RETURN(
+        const auto published,
+        PublishedPlanner::Create(planner.graph(), planner.model().blocking_power_w, unit_));
+    const Nanoseconds range = published.slowest() - published.fastest();
     BestSoFar best(planner, times, range);
     double least_energy_j = std::numeric_limits<double>::infinity();
-    published->ForEachSchedule([&](PublishedPlanner::Schedule schedule) {
+    published.ForEachSchedule([&](PublishedPlanner::Schedule schedule) {
       // From the slowest on. With a straggler of T' it plans for min(T*, T'), where T* is the time
       // of least energy, as fitted: it has no use for what is slower.
       if (schedule.energy_j <= least_energy_j) {

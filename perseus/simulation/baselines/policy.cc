@@ -32,7 +32,8 @@ const OperatingPoint& ChooseFor(Nanoseconds time, std::span<const OperatingPoint
       points, {}, [](const OperatingPoint& point) { return point.evaluation.time; });
 }
 
-OperatingPoint MakePoint(const plan::Planner& planner, std::string setting, std::vector<int> options) {
+OperatingPoint MakePoint(const plan::Planner& planner, std::string setting,
+                         std::vector<int> options) {
   OperatingPoint point{std::move(setting), std::move(options), {}};
   point.evaluation = plan::Evaluator(planner.graph(), planner.model()).Evaluate(point.options);
   return point;

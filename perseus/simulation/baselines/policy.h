@@ -70,10 +70,12 @@ const OperatingPoint& ChooseFor(Nanoseconds time, std::span<const OperatingPoint
                                 const plan::Planner& planner);
 
 // Evaluated on the planner's graph and model, as all points are.
-OperatingPoint MakePoint(const plan::Planner& planner, std::string setting, std::vector<int> options);
+OperatingPoint MakePoint(const plan::Planner& planner, std::string setting,
+                         std::vector<int> options);
 
 // Sorted by time; those are dropped that another point beats in time, and in energy however long
 // the iteration lasts.
-std::vector<OperatingPoint> Undominated(const plan::Planner& planner, std::vector<OperatingPoint> points);
+std::vector<OperatingPoint> Undominated(const plan::Planner& planner,
+                                        std::vector<OperatingPoint> points);
 
 }  // namespace perseus::baselines

@@ -14,7 +14,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-
 // A 1F1B iteration of two stages and two microbatches, without waiting power. Clocks 300, 200 and
 // 100 MHz; a forward of stage 0 takes 1, 2, 3 ms, of stage 1 `heavier` times as long, and a
 // backward as long as a forward. Energies fall from clock to clock.
@@ -27,7 +26,8 @@ schedule::InstructionGraph TwoStages(double heavier) {
   for (int stage = 0; stage < 2; ++stage) {
     for (const InstructionKind kind : {InstructionKind::kForward, InstructionKind::kBackward}) {
       const auto unit = static_cast<Nanoseconds>((stage == 1 ? heavier : 1) * kMillisecond);
-      schedule::OptionSet set{.name = "stage", .kind = kind, .stage = stage, .chunk = 0, .options = {}};
+      schedule::OptionSet set{
+          .name = "stage", .kind = kind, .stage = stage, .chunk = 0, .options = {}};
       set.options = {{300, {}, unit, 9}, {200, {}, 2 * unit, 5}, {100, {}, 3 * unit, 3}};
       graph.option_sets.push_back(set);
     }
@@ -35,7 +35,7 @@ schedule::InstructionGraph TwoStages(double heavier) {
   }
   // F0 s0, F1 s0, F0 s1, B0 s1, F1 s1, B0 s0, B1 s1, B1 s0.
   graph.instructions = {{0, 0, 0}, {0, 0, 1}, {2, 1, 0}, {3, 1, 0},
-                      {2, 1, 1}, {1, 0, 0}, {3, 1, 1}, {1, 0, 1}};
+                        {2, 1, 1}, {1, 0, 0}, {3, 1, 1}, {1, 0, 1}};
   graph.rank_orders = {{0, 1, 5, 7}, {2, 3, 4, 6}};
   graph.dependencies = {{0, 1, 0}, {1, 5, 0}, {5, 7, 0}, {2, 3, 0}, {3, 4, 0},
                         {4, 6, 0}, {0, 2, 0}, {1, 4, 0}, {3, 5, 0}, {6, 7, 0}};

@@ -25,27 +25,26 @@ Result<PublishedPlanner> PublishedPlanner::Create(const schedule::InstructionGra
                                                   double blocking_power_w, Nanoseconds unit) {
   PublishedPlanner planner(graph, blocking_power_w, unit);
   for (const schedule::OptionSet& set : graph.option_sets) {
-    auto quantised = planner.Quantise(set);
-    if (!quantised) return Fail(quantised);
-    planner.sets_.push_back(*std::move(quantised));
+    PERSEUS_ASSIGN_OR_RETURN(auto quantised, planner.Quantise(set));
+    planner.sets_.push_back(std::move(quantised));
   }
-  if (auto counted = planner.CountSteps(); !counted) return Fail(counted);
+  PERSEUS_RETURN_IF_ERROR(planner.CountSteps());
   std::vector<profile::Curve> curves;
   for (std::size_t i = 0; i < graph.option_sets.size(); ++i) {
-    auto curve = planner.Fit(graph.option_sets[i], planner.sets_[i]);
-    if (!curve) return Fail(curve);
-    curves.push_back(*std::move(curve));
+    PERSEUS_ASSIGN_OR_RETURN(auto curve, planner.Fit(graph.option_sets[i], planner.sets_[i]));
+    curves.push_back(std::move(curve));
   }
-  auto network = frontier::BuildNetwork(graph, curves);
-  if (!network) return Fail(network);
-  planner.network_ = *std::move(network);
+  PERSEUS_ASSIGN_OR_RETURN(auto network, frontier::BuildNetwork(graph, curves));
+  planner.network_ = std::move(network);
   for (const schedule::InstructionNode& instruction : graph.instructions) {
-    planner.least_effective_energy_j_ += curves[At(instruction.option_set)].least_effective_energy_j;
+    planner.least_effective_energy_j_ +=
+        curves[At(instruction.option_set)].least_effective_energy_j;
   }
   return planner;
 }
 
-Result<PublishedPlanner::Quantised> PublishedPlanner::Quantise(const schedule::OptionSet& set) const {
+Result<PublishedPlanner::Quantised> PublishedPlanner::Quantise(
+    const schedule::OptionSet& set) const {
   Quantised quantised;
   constexpr double kNoBlockingPower = 0;  // So that energies count as measured.
   for (const int index : profile::ParetoFront(set.options, kNoBlockingPower)) {
@@ -77,11 +76,10 @@ Result<void> PublishedPlanner::CountSteps() {
     }
     curves.push_back(std::move(curve));
   }
-  const auto network = frontier::BuildNetwork(*graph_, curves);
-  if (!network) return Fail(network);
-  const auto sink = At(network->sink);
-  slowest_ = frontier::EarliestTimes(*network, frontier::Pace::kSlowest)[sink];
-  fastest_ = frontier::EarliestTimes(*network, frontier::Pace::kFastest)[sink];
+  PERSEUS_ASSIGN_OR_RETURN(const auto network, frontier::BuildNetwork(*graph_, curves));
+  const auto sink = At(network.sink);
+  slowest_ = frontier::EarliestTimes(network, frontier::Pace::kSlowest)[sink];
+  fastest_ = frontier::EarliestTimes(network, frontier::Pace::kFastest)[sink];
   most = std::max(most, slowest_ - fastest_);
   if (most / unit_ <= kMostSteps) return {};
   // Rounding to the larger unit may make the range longer by as much.
@@ -92,7 +90,8 @@ Result<void> PublishedPlanner::CountSteps() {
       ToSeconds(unit_) * 1e3, most / unit_, least_s * 1e3);
 }
 
-Result<profile::Curve> PublishedPlanner::Fit(const schedule::OptionSet& set, const Quantised& quantised) const {
+Result<profile::Curve> PublishedPlanner::Fit(const schedule::OptionSet& set,
+                                             const Quantised& quantised) const {
   profile::Curve curve;
   curve.times.push_back(quantised.times.front());
   curve.options.push_back(quantised.options.front());

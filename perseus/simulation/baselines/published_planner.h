@@ -5,8 +5,8 @@
 // waits for it draws the blocking power less long the slower it is. It rounds times down to whole
 // units, of equal ones keeps the first (the fastest and dearest), and fits effective energy, of the
 // rounded time, by a*exp(b*t) + c. Then it walks from the schedule in which everything runs slowest
-// to the fastest, a unit at a time. The instructions of a schedule run at the slowest option that is
-// done in the time given.
+// to the fastest, a unit at a time. The instructions of a schedule run at the slowest option that
+// is done in the time given.
 //
 // Here the walk is the exact one (frontier/walk.h) over the fitted curve at whole units: it does
 // what theirs does, without the maximum flow from scratch at every step. So what differs from ours
@@ -21,8 +21,8 @@
 #include "perseus/base/units.h"
 #include "perseus/planning/frontier/network.h"
 #include "perseus/planning/frontier/walk.h"
-#include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/profile/curve.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::baselines {
 
@@ -33,8 +33,8 @@ class PublishedPlanner {
   // Keeps a reference to the graph. `blocking_power_w` is of a rank. Fails where an instruction is
   // shorter than the unit or has too few options left to be fitted, and where there would be more
   // than kMostSteps steps, naming the least unit of which there are not.
-  static Result<PublishedPlanner> Create(const schedule::InstructionGraph& graph, double blocking_power_w,
-                                         Nanoseconds unit);
+  static Result<PublishedPlanner> Create(const schedule::InstructionGraph& graph,
+                                         double blocking_power_w, Nanoseconds unit);
 
   struct Schedule {
     Nanoseconds time = 0;      // As rounded, and so a little less than it takes.
@@ -69,7 +69,8 @@ class PublishedPlanner {
     int OptionWithin(Nanoseconds time) const;
   };
 
-  PublishedPlanner(const schedule::InstructionGraph& graph, double blocking_power_w, Nanoseconds unit)
+  PublishedPlanner(const schedule::InstructionGraph& graph, double blocking_power_w,
+                   Nanoseconds unit)
       : graph_(&graph), blocking_power_w_(blocking_power_w), unit_(unit) {}
   Result<Quantised> Quantise(const schedule::OptionSet& set) const;
   Result<profile::Curve> Fit(const schedule::OptionSet& set, const Quantised& quantised) const;

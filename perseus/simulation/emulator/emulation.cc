@@ -52,17 +52,17 @@ class Engine {
     emulation.iterations.reserve(At(spec_.iterations));
     for (int iteration = 0; iteration < spec_.iterations; ++iteration) {
       clock_.Begin(emulation.time, reach_);
-      const auto result = HasNoise() ? RunEach(iteration) : RunAlike(iteration);
-      if (!result) return Fail(result);
-      if (result->time > kEmulationLongest - emulation.time) {
+      PERSEUS_ASSIGN_OR_RETURN(const auto result,
+                               HasNoise() ? RunEach(iteration) : RunAlike(iteration));
+      if (result.time > kEmulationLongest - emulation.time) {
         return Fail(
             "{} iterations take more than 36 years, which does not fit the nanoseconds that times "
             "are counted in (emulate at most {})",
             spec_.iterations, iteration);
       }
-      emulation.time += result->time;
-      emulation.energy_j += result->energy_j;
-      emulation.iterations.push_back(*result);
+      emulation.time += result.time;
+      emulation.energy_j += result.energy_j;
+      emulation.iterations.push_back(result);
     }
     AddAlike();
     emulation.ranks = RankTotalsUntil(emulation.time);
@@ -78,17 +78,15 @@ class Engine {
       clock_.Begin(start, 0);
       start += emulation.iterations[At(i)].time;
     }
-    auto states = StatesIn(iteration);
-    if (!states) return Fail(states);
+    PERSEUS_ASSIGN_OR_RETURN(auto states, StatesIn(iteration));
     std::map<int, std::vector<int>> pipelines;
     for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
-      pipelines[(*states)[At(pipeline)]].push_back(pipeline);
+      pipelines[states[At(pipeline)]].push_back(pipeline);
     }
     std::vector<RunOfPipelines> runs;
     for (auto& [state, of] : pipelines) {
-      auto execution = runs_.Execute(runs_.state(state));
-      if (!execution) return Fail(execution);
-      runs.push_back({std::move(of), std::move(execution->run)});
+      PERSEUS_ASSIGN_OR_RETURN(auto execution, runs_.Execute(runs_.state(state)));
+      runs.push_back({std::move(of), std::move(execution.run)});
     }
     std::ranges::sort(runs, {}, [](const RunOfPipelines& run) { return run.pipelines.front(); });
     return runs;
@@ -99,13 +97,12 @@ class Engine {
 
   // What a pipeline's state is in that iteration, for each of them.
   Result<std::vector<int>> StatesIn(int iteration) {
-    auto plans = plans_.PlansIn(iteration);
-    if (!plans) return Fail(plans);
-    std::vector<int> states = *std::move(plans);
+    PERSEUS_ASSIGN_OR_RETURN(auto plans, plans_.PlansIn(iteration));
+    std::vector<int> states = std::move(plans);
     for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
-      const auto state = runs_.StateIn(iteration, pipeline, states[At(pipeline)]);
-      if (!state) return Fail(state);
-      states[At(pipeline)] = *state;
+      PERSEUS_ASSIGN_OR_RETURN(const auto state,
+                               runs_.StateIn(iteration, pipeline, states[At(pipeline)]));
+      states[At(pipeline)] = state;
     }
     return states;
   }
@@ -122,9 +119,8 @@ class Engine {
   Result<EmulatedIteration> RunAlike(int iteration) {
     if (MayDiffer(iteration)) {
       AddAlike();
-      auto states = StatesIn(iteration);
-      if (!states) return Fail(states);
-      states_ = *std::move(states);
+      PERSEUS_ASSIGN_OR_RETURN(auto states, StatesIn(iteration));
+      states_ = std::move(states);
       reach_ = runs_.TakeReach();
       auto result = Compute();
       if (!result) return result;
@@ -160,28 +156,25 @@ class Engine {
       result.energy_j += times * (run.energy_j + WaitingW() * ToSeconds(result.time - run.time));
       result.switches += count * run.switches;
       // Kept for none of them: only what is summed up is small.
-      const auto execution = runs_.Execute(runs_.state(state));
-      if (!execution) return Fail(execution);
-      AddPower(power, execution->run.evaluation, times);
+      PERSEUS_ASSIGN_OR_RETURN(const auto execution, runs_.Execute(runs_.state(state)));
+      AddPower(power, execution.run.evaluation, times);
     }
     result.peak_power_w = power.Peak(result.time, WaitingW() * spec_.pipelines);
     return computed_[std::move(kinds)] = result;
   }
 
   Result<EmulatedIteration> RunEach(int iteration) {
-    const auto plans = plans_.PlansIn(iteration);
-    if (!plans) return Fail(plans);
+    PERSEUS_ASSIGN_OR_RETURN(const auto plans, plans_.PlansIn(iteration));
     EmulatedIteration result;
     PowerOverTime power(Window());
     std::vector<Nanoseconds> times;
     for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
-      const PipelineRuns::State state{(*plans)[At(pipeline)],
+      const PipelineRuns::State state{plans[At(pipeline)],
                                       runs_.PresencesIn(iteration, pipeline, kForever)};
-      const auto execution = runs_.Execute(state, DrawChance());
-      if (!execution) return Fail(execution);
+      PERSEUS_ASSIGN_OR_RETURN(const auto execution, runs_.Execute(state, DrawChance()));
       ++executions_with_noise_;
-      const RunSummary run = Summarise(graph_, *execution);
-      AddPower(power, execution->run.evaluation, 1);
+      const RunSummary run = Summarise(graph_, execution);
+      AddPower(power, execution.run.evaluation, 1);
       Add(pipeline, run, 1);
       Note(state.presences, run.felt);
       times.push_back(run.time);
@@ -212,8 +205,8 @@ class Engine {
       for (std::size_t i = 0; i < graph_.instructions.size(); ++i) {
         const double drawn = latency * std::exp(spec_.latency_spread * Normal(random_));
         // No instruction lasts as long as the limit, so all beyond it are the same.
-        chance.switch_latencies.push_back(
-            static_cast<Nanoseconds>(std::llround(std::min(drawn, static_cast<double>(kEmulationLongest)))));
+        chance.switch_latencies.push_back(static_cast<Nanoseconds>(
+            std::llround(std::min(drawn, static_cast<double>(kEmulationLongest)))));
       }
     }
     return chance;
@@ -329,14 +322,14 @@ double Emulation::peak_power_w() const {
 }
 
 Result<Emulation> Emulate(const plan::Planner& planner, const EmulationSpec& spec) {
-  if (auto checked = Check(planner, spec); !checked) return Fail(checked);
+  PERSEUS_RETURN_IF_ERROR(Check(planner, spec));
   return Engine(planner, spec).Run();
 }
 
 Result<std::vector<RunOfPipelines>> RunsInIteration(const plan::Planner& planner,
                                                     const EmulationSpec& spec,
                                                     const Emulation& emulation, int iteration) {
-  if (auto checked = Check(planner, spec); !checked) return Fail(checked);
+  PERSEUS_RETURN_IF_ERROR(Check(planner, spec));
   return Engine(planner, spec).RunsIn(emulation, iteration);
 }
 

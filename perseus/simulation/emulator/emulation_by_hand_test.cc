@@ -11,7 +11,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-
 // F takes 1 s, B 2 s, at 100 W; a rank that waits draws 10 W:
 //
 //   second   0   1   2   3   4   5   6   7   8   9
@@ -30,7 +29,7 @@ schedule::InstructionGraph MakeGraph() {
   }
   // F0 F1 of rank 0, F0 B0 F1 B1 of rank 1, B0 B1 of rank 0.
   graph.instructions = {{0, 0, 0}, {0, 0, 1}, {0, 1, 0}, {1, 1, 0},
-                      {0, 1, 1}, {1, 1, 1}, {1, 0, 0}, {1, 0, 1}};
+                        {0, 1, 1}, {1, 1, 1}, {1, 0, 0}, {1, 0, 1}};
   graph.rank_orders = {{0, 1, 6, 7}, {2, 3, 4, 5}};
   graph.rank_names = {"rank 0", "rank 1"};
   graph.dependencies = {{0, 1, 0}, {1, 6, 0}, {6, 7, 0}, {2, 3, 0}, {3, 4, 0},

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "perseus/base/random.h"
-#include "perseus/simulation/emulator/emulation.h"
 #include "perseus/planning/schedule/instruction_graph.h"
+#include "perseus/simulation/emulator/emulation.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 #include "tests/support/planning_jobs.h"
 
@@ -16,7 +16,8 @@ namespace {
 
 class RandomEvents {
  public:
-  RandomEvents(const plan::Planner& planner, std::uint64_t seed) : planner_(planner), random_(seed) {}
+  RandomEvents(const plan::Planner& planner, std::uint64_t seed)
+      : planner_(planner), random_(seed) {}
 
   EmulationSpec Draw() {
     EmulationSpec spec{.pipelines = 1 + Below(4),
@@ -144,7 +145,8 @@ TEST(EmulationProperties, HoldOfRandomJobsAndEvents) {
     SCOPED_TRACE(seed);
     const JobSpec job{.shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder,
                       .instructions = 16};
-    const auto planner = plan::Planner::Create(RandomJob(job, seed), {RandomBlockingPower(seed), 0});
+    const auto planner =
+        plan::Planner::Create(RandomJob(job, seed), {RandomBlockingPower(seed), 0});
     ASSERT_TRUE(planner) << planner.error().message;
     if (planner->baseline().time == 0) continue;
     ExpectSound(*planner, RandomEvents(*planner, seed).Draw());
@@ -181,7 +183,8 @@ TEST(EmulationProperties, HoldUnderLatencyWithFixedInstructions) {
 }
 
 TEST(EmulationProperties, SlownessIsOfComputationsAlone) {
-  const auto planner = plan::Planner::Create(MakeJobWithFixedInstructions(), {kSyntheticBlockingPowerW, 0});
+  const auto planner =
+      plan::Planner::Create(MakeJobWithFixedInstructions(), {kSyntheticBlockingPowerW, 0});
   const schedule::InstructionGraph& graph = planner->graph();
   EmulationSpec spec{.pipelines = 1,
                      .iterations = 1,

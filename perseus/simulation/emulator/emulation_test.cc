@@ -14,8 +14,8 @@ using ::testing::HasSubstr;
 class EmulationTest : public testing::Test {
  protected:
   EmulationTest()
-      : planner_(
-            *plan::Planner::Create(MakeSyntheticJob({.microbatches = 6}), {kSyntheticBlockingPowerW, 0})),
+      : planner_(*plan::Planner::Create(MakeSyntheticJob({.microbatches = 6}),
+                                        {kSyntheticBlockingPowerW, 0})),
         plan_(*planner_.PlanFor(planner_.baseline().time)) {
     spec_.pipelines = 4;
     spec_.iterations = 10;
@@ -243,7 +243,7 @@ TEST_F(EmulationTest, NoiseIsTheSameForASeedAndSpreadsAsAsked) {
 
 TEST_F(EmulationTest, ASwitchingLatencyVariesAroundItsMean) {
   const plan::Planner planner = *plan::Planner::Create(MakeSyntheticJob({.microbatches = 6}),
-                                           {kSyntheticBlockingPowerW, 5'000'000});
+                                                       {kSyntheticBlockingPowerW, 5'000'000});
   const auto steady = Emulate(planner, spec_);
   spec_.latency_spread = 0.5;
   const auto varying = Emulate(planner, spec_);

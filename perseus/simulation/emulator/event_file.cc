@@ -160,9 +160,8 @@ class EventReader {
 }  // namespace
 
 Result<Events> ParseEvents(std::string_view text, std::string_view name) {
-  const auto root = toml_file::Parse(text, name);
-  if (!root) return Fail(root);
-  return EventReader(*root, name).Read();
+  PERSEUS_ASSIGN_OR_RETURN(const auto root, toml_file::Parse(text, name));
+  return EventReader(root, name).Read();
 }
 
 }  // namespace perseus::emulator

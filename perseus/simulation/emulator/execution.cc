@@ -42,7 +42,7 @@ Result<Execution> Executor::Execute(const std::vector<int>& options,
   std::vector<Nanoseconds> starts(graph_.instructions.size(), 0);
   for (;;) {
     Disturbed disturbed = Apply(options, presences, chance, starts);
-    if (auto fits = CheckFits(disturbed.variation, presences); !fits) return Fail(fits);
+    PERSEUS_RETURN_IF_ERROR(CheckFits(disturbed.variation, presences));
     plan::Evaluation evaluation = evaluator_.Evaluate(disturbed.options, disturbed.variation);
     if (!is_cut || evaluation.starts == starts) {
       return Execution{{std::move(disturbed.options), std::move(evaluation)},
@@ -89,7 +89,8 @@ int Executor::Throttled(int option_set, int option, double frequency_mhz) const 
 
 // With instructions that begin at `starts`.
 Executor::Disturbed Executor::Apply(const std::vector<int>& options,
-                                    std::span<const Presence> presences, const plan::Variation& chance,
+                                    std::span<const Presence> presences,
+                                    const plan::Variation& chance,
                                     const std::vector<Nanoseconds>& starts) const {
   Disturbed disturbed{options, chance, std::vector<bool>(presences.size(), false)};
   plan::Variation& variation = disturbed.variation;

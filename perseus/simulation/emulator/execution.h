@@ -58,7 +58,8 @@ class Executor {
                   const plan::Variation& chance, const std::vector<Nanoseconds>& starts) const;
   bool Concerns(const Disturbance& disturbance, int instruction) const;
   int Throttled(int option_set, int option, double frequency_mhz) const;
-  Result<void> CheckFits(const plan::Variation& variation, std::span<const Presence> presences) const;
+  Result<void> CheckFits(const plan::Variation& variation,
+                         std::span<const Presence> presences) const;
   std::string NamesOf(std::span<const Presence> presences) const;
 
   const schedule::InstructionGraph& graph_;

@@ -5,9 +5,7 @@
 #include <utility>
 
 namespace perseus::emulator {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 RunSummary Summarise(const schedule::InstructionGraph& graph, const Execution& execution) {
   const plan::Evaluation& evaluation = execution.run.evaluation;
@@ -26,8 +24,9 @@ RunSummary Summarise(const schedule::InstructionGraph& graph, const Execution& e
   return summary;
 }
 
-PipelineRuns::PipelineRuns(const plan::Planner& planner, const std::vector<Disturbance>& disturbances,
-                           int pipelines, const JobClock& clock)
+PipelineRuns::PipelineRuns(const plan::Planner& planner,
+                           const std::vector<Disturbance>& disturbances, int pipelines,
+                           const JobClock& clock)
     : planner_(planner),
       disturbances_(disturbances),
       clock_(clock),
@@ -69,13 +68,12 @@ Result<int> PipelineRuns::StateIn(int iteration, int pipeline, int plan) {
   Nanoseconds horizon = 0;
   State state{plan, PresencesIn(iteration, pipeline, horizon)};
   for (;;) {
-    const auto number = NumberOf(state);
-    if (!number) return Fail(number);
-    const Nanoseconds time = run(*number).time;
-    if (time <= horizon || !IsDisturbed(pipeline)) return *number;
+    PERSEUS_ASSIGN_OR_RETURN(const auto number, NumberOf(state));
+    const Nanoseconds time = run(number).time;
+    if (time <= horizon || !IsDisturbed(pipeline)) return number;
     horizon = time;
     State further{plan, PresencesIn(iteration, pipeline, horizon)};
-    if (further == state) return *number;
+    if (further == state) return number;
     state = std::move(further);
   }
 }
@@ -86,9 +84,8 @@ Result<int> PipelineRuns::NumberOf(State state) {
     reach_ = std::max(reach_, run(known->second).time);
     return known->second;
   }
-  const auto execution = Execute(state);
-  if (!execution) return Fail(execution);
-  runs_.push_back(Summarise(planner_.graph(), *execution));
+  PERSEUS_ASSIGN_OR_RETURN(const auto execution, Execute(state));
+  runs_.push_back(Summarise(planner_.graph(), execution));
   reach_ = std::max(reach_, runs_.back().time);
   const auto number = static_cast<int>(states_.size());
   states_.push_back(&numbers_.emplace(std::move(state), number).first->first);

@@ -48,8 +48,8 @@ class PipelineRuns {
   };
 
   // Keeps references to all three.
-  PipelineRuns(const plan::Planner& planner, const std::vector<Disturbance>& disturbances, int pipelines,
-               const JobClock& clock);
+  PipelineRuns(const plan::Planner& planner, const std::vector<Disturbance>& disturbances,
+               int pipelines, const JobClock& clock);
 
   int AddPlan(std::vector<int> options);  // Its number, from 0: the same for the same options.
   const std::vector<int>& options(int plan) const {

@@ -38,8 +38,8 @@ std::optional<std::size_t> Latest(const std::vector<Event>& events, const JobClo
 
 }  // namespace
 
-PlanChoice::PlanChoice(const plan::Planner& planner, const EmulationSpec& spec, const JobClock& clock,
-                       PipelineRuns& runs)
+PlanChoice::PlanChoice(const plan::Planner& planner, const EmulationSpec& spec,
+                       const JobClock& clock, PipelineRuns& runs)
     : planner_(planner),
       spec_(spec),
       clock_(clock),
@@ -54,30 +54,25 @@ PlanChoice::PlanChoice(const plan::Planner& planner, const EmulationSpec& spec, 
 }
 
 Result<std::vector<int>> PlanChoice::PlansIn(int iteration) {
-  const auto base = BaseIn(iteration);
-  if (!base) return Fail(base);
-  std::vector<int> plans(At(spec_.pipelines), base->plan);
+  PERSEUS_ASSIGN_OR_RETURN(const auto base, BaseIn(iteration));
+  std::vector<int> plans(At(spec_.pipelines), base.plan);
   // What is known, is of some iterations ago.
   const int known = iteration - spec_.delay;
   if (spec_.reaction == Reaction::kNone || known < 0) return plans;
-  const auto base_known = BaseIn(known);
-  if (!base_known) return Fail(base_known);
-  if (base_known->plan != base->plan) return plans;
-  const auto slowest = SlowestIn(known, base->plan);
-  if (!slowest) return Fail(slowest);
-  const auto undisturbed = runs_.StateUndisturbed(base->plan);
-  if (!undisturbed) return Fail(undisturbed);
-  if (*slowest <= runs_.run(*undisturbed).time) return plans;
+  PERSEUS_ASSIGN_OR_RETURN(const auto base_known, BaseIn(known));
+  if (base_known.plan != base.plan) return plans;
+  PERSEUS_ASSIGN_OR_RETURN(const auto slowest, SlowestIn(known, base.plan));
+  PERSEUS_ASSIGN_OR_RETURN(const auto undisturbed, runs_.StateUndisturbed(base.plan));
+  if (slowest <= runs_.run(undisturbed).time) return plans;
   std::optional<int> of_undisturbed;
   for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
     if (!runs_.IsDisturbed(pipeline) && of_undisturbed) {
       plans[At(pipeline)] = *of_undisturbed;
       continue;
     }
-    const auto plan = PlanBeside(*slowest, known, pipeline, *base);
-    if (!plan) return Fail(plan);
-    plans[At(pipeline)] = *plan;
-    if (!runs_.IsDisturbed(pipeline)) of_undisturbed = *plan;
+    PERSEUS_ASSIGN_OR_RETURN(const auto plan, PlanBeside(slowest, known, pipeline, base));
+    plans[At(pipeline)] = plan;
+    if (!runs_.IsDisturbed(pipeline)) of_undisturbed = plan;
   }
   return plans;
 }
@@ -94,22 +89,19 @@ Result<PlanChoice::Base> PlanChoice::BaseIn(int iteration) {
   if (!cap) return base;
   cap_in_force_[*cap] = true;
   base.most_w = spec_.power_caps[*cap].watts / spec_.pipelines;
-  const auto power_w = PowerOf(base.plan);
-  if (!power_w) return Fail(power_w);
-  if (*power_w > base.most_w) base.plan = plan_of_cap_[*cap];
+  PERSEUS_ASSIGN_OR_RETURN(const auto power_w, PowerOf(base.plan));
+  if (power_w > base.most_w) base.plan = plan_of_cap_[*cap];
   return base;
 }
 
 Result<double> PlanChoice::PowerOf(int plan) {
-  const auto state = runs_.StateUndisturbed(plan);
-  if (!state) return Fail(state);
-  return runs_.run(*state).average_power_w();
+  PERSEUS_ASSIGN_OR_RETURN(const auto state, runs_.StateUndisturbed(plan));
+  return runs_.run(state).average_power_w();
 }
 
 // The time of the slowest pipeline if all ran that plan.
 Result<Nanoseconds> PlanChoice::SlowestIn(int iteration, int plan) {
-  const auto undisturbed = runs_.StateUndisturbed(plan);
-  if (!undisturbed) return Fail(undisturbed);
+  PERSEUS_ASSIGN_OR_RETURN(const auto undisturbed, runs_.StateUndisturbed(plan));
   Nanoseconds slowest = 0;
   bool are_all_disturbed = true;
   for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
@@ -117,42 +109,37 @@ Result<Nanoseconds> PlanChoice::SlowestIn(int iteration, int plan) {
       are_all_disturbed = false;
       continue;
     }
-    const auto state = runs_.StateIn(iteration, pipeline, plan);
-    if (!state) return Fail(state);
-    slowest = std::max(slowest, runs_.run(*state).time);
+    PERSEUS_ASSIGN_OR_RETURN(const auto state, runs_.StateIn(iteration, pipeline, plan));
+    slowest = std::max(slowest, runs_.run(state).time);
   }
-  return are_all_disturbed ? slowest : std::max(slowest, runs_.run(*undisturbed).time);
+  return are_all_disturbed ? slowest : std::max(slowest, runs_.run(undisturbed).time);
 }
 
 // What a pipeline runs beside a straggler of that time, known from `iteration`. What makes it slow
 // itself takes its part of the time; how much of it is found by trying.
 Result<int> PlanChoice::PlanBeside(Nanoseconds straggler, int iteration, int pipeline,
                                    const Base& base) {
-  const auto own = runs_.StateIn(iteration, pipeline, base.plan);
-  if (!own) return Fail(own);
-  const auto undisturbed = runs_.StateUndisturbed(base.plan);
-  if (!undisturbed) return Fail(undisturbed);
-  const Nanoseconds base_time = runs_.run(*undisturbed).time;
-  Nanoseconds time = Scaled(base_time, straggler, runs_.run(*own).time);
+  PERSEUS_ASSIGN_OR_RETURN(const auto own, runs_.StateIn(iteration, pipeline, base.plan));
+  PERSEUS_ASSIGN_OR_RETURN(const auto undisturbed, runs_.StateUndisturbed(base.plan));
+  const Nanoseconds base_time = runs_.run(undisturbed).time;
+  Nanoseconds time = Scaled(base_time, straggler, runs_.run(own).time);
   for (int attempt = 0; attempt < kMostAttempts && time > base_time; ++attempt) {
     const Nanoseconds part = std::max<Nanoseconds>(base_time / kParts, 1);
     const bool is_healthy = time == straggler;
-    const auto plan = PlanFollowing(is_healthy ? time : std::max(time / part * part, base_time));
-    if (!plan) return Fail(plan);
-    const auto state = runs_.StateIn(iteration, pipeline, *plan);
-    if (!state) return Fail(state);
-    if (runs_.run(*state).time > straggler) {
-      time = Scaled(time, straggler, runs_.run(*state).time);
+    PERSEUS_ASSIGN_OR_RETURN(
+        const auto plan,
+        PlanFollowing(is_healthy ? time : std::max(time / part * part, base_time)));
+    PERSEUS_ASSIGN_OR_RETURN(const auto state, runs_.StateIn(iteration, pipeline, plan));
+    if (runs_.run(state).time > straggler) {
+      time = Scaled(time, straggler, runs_.run(state).time);
       continue;
     }
-    const auto power_w = PowerOf(*plan);
-    if (!power_w) return Fail(power_w);
+    PERSEUS_ASSIGN_OR_RETURN(const auto power_w, PowerOf(plan));
     const bool keeps_to_cap =
-        *power_w <= base.most_w && runs_.run(*state).average_power_w() <=
-                                       std::max(base.most_w, runs_.run(*own).average_power_w());
-    return keeps_to_cap && EnergyUntil(straggler, *state) < EnergyUntil(straggler, *own)
-               ? *plan
-               : base.plan;
+        power_w <= base.most_w && runs_.run(state).average_power_w() <=
+                                      std::max(base.most_w, runs_.run(own).average_power_w());
+    return keeps_to_cap && EnergyUntil(straggler, state) < EnergyUntil(straggler, own) ? plan
+                                                                                       : base.plan;
   }
   return base.plan;
 }
@@ -168,13 +155,11 @@ Result<int> PlanChoice::PlanFollowing(Nanoseconds time) {
   const auto known = following_.find(time);
   if (known != following_.end()) return known->second;
   if (spec_.plan_beside) {
-    auto options = spec_.plan_beside(time);
-    if (!options) return Fail(options);
-    return following_[time] = runs_.AddPlan(*std::move(options));
+    PERSEUS_ASSIGN_OR_RETURN(auto options, spec_.plan_beside(time));
+    return following_[time] = runs_.AddPlan(std::move(options));
   }
-  auto plan = planner_.PlanForStraggler(time);
-  if (!plan) return Fail(plan);
-  return following_[time] = runs_.AddPlan(std::move(plan->options));
+  PERSEUS_ASSIGN_OR_RETURN(auto plan, planner_.PlanForStraggler(time));
+  return following_[time] = runs_.AddPlan(std::move(plan.options));
 }
 
 }  // namespace perseus::emulator

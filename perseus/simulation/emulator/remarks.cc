@@ -13,7 +13,8 @@ double LowestClockAbove(const schedule::InstructionGraph& graph, const Disturban
   double highest = 0;
   if (throttle.kind != Disturbance::Kind::kThrottle) return highest;
   for (const schedule::InstructionNode& instruction : graph.instructions) {
-    const schedule::OptionSet& set = graph.option_sets[static_cast<std::size_t>(instruction.option_set)];
+    const schedule::OptionSet& set =
+        graph.option_sets[static_cast<std::size_t>(instruction.option_set)];
     if (set.options.size() < 2) continue;
     if (throttle.rank >= 0 && instruction.rank != throttle.rank) continue;
     const double lowest =

@@ -103,12 +103,12 @@ class Reader {
 
   Result<JobTrace> Finish() {
     if (events_.empty()) return Fail("there are no events with ph \"X\" (record at least a step)");
-    if (auto placed = PlaceOnRanks(); !placed) return Fail(placed);
+    PERSEUS_RETURN_IF_ERROR(PlaceOnRanks());
     SplitIntoSteps();
     for (const RecordedStep& step : trace_.steps) {
-      if (auto checked = CheckStep(step); !checked) return Fail(checked);
+      PERSEUS_RETURN_IF_ERROR(CheckStep(step));
     }
-    if (auto checked = CheckOrderOfSteps(); !checked) return Fail(checked);
+    PERSEUS_RETURN_IF_ERROR(CheckOrderOfSteps());
     return std::move(trace_);
   }
 
@@ -298,13 +298,12 @@ class Reader {
       const int rank = events[0].pipeline * trace_.ranks + events[0].rank;
       if (rank != next_rank) return NoEvents(step, next_rank);
       ++next_rank;
-      auto computed = CheckComputations(step, events);
-      if (!computed) return Fail(computed);
-      if (events[0].rank == 0) of_first_rank = *computed;
-      if (*computed != of_first_rank) {
-        return FailOfDifference(step, events[0], of_first_rank, *computed);
+      PERSEUS_ASSIGN_OR_RETURN(auto computed, CheckComputations(step, events));
+      if (events[0].rank == 0) of_first_rank = computed;
+      if (computed != of_first_rank) {
+        return FailOfDifference(step, events[0], of_first_rank, computed);
       }
-      const int last_chunk = computed->back().first;
+      const int last_chunk = computed.back().first;
       auto forwards = CheckReceived(step, events, EventKind::kForward, {0, 0});
       if (!forwards) return forwards;
       return CheckReceived(step, events, EventKind::kBackward, {trace_.ranks - 1, last_chunk});

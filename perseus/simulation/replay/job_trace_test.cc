@@ -158,22 +158,23 @@ TEST(JobTrace, MissingRanksPipelinesAndMicrobatches) {
   const std::vector<TracedEvent> events = TwoPipelines({.steps = 2});
   EXPECT_THAT(JobTraceErrorOf(Without(events, [](auto& e) { return e.pipeline == 0; })),
               HasSubstr("pipeline 0 is missing"));
-  EXPECT_THAT(JobTraceErrorOf(Without(events, [](auto& e) { return e.pipeline == 1 && e.rank == 0; })),
-              HasSubstr("pipeline 1 has no rank 0"));
+  EXPECT_THAT(
+      JobTraceErrorOf(Without(events, [](auto& e) { return e.pipeline == 1 && e.rank == 0; })),
+      HasSubstr("pipeline 1 has no rank 0"));
   EXPECT_THAT(JobTraceErrorOf(Without(
                   events, [](auto& e) { return e.step == 8 && e.pipeline == 1 && e.rank == 1; })),
               HasSubstr("step 8: pipeline 1, rank 1 has no events"));
   EXPECT_THAT(JobTraceErrorOf(Without(events,
-                              [](auto& e) {
-                                return e.step == 8 && e.rank == 1 && e.pipeline == 0 &&
-                                       e.microbatch == 1;
-                              })),
+                                      [](auto& e) {
+                                        return e.step == 8 && e.rank == 1 && e.pipeline == 0 &&
+                                               e.microbatch == 1;
+                                      })),
               HasSubstr("step 8: pipeline 0, rank 1 computes no microbatch 1"));
   EXPECT_THAT(JobTraceErrorOf(Without(events,
-                              [](auto& e) {
-                                return e.step == 8 && e.rank == 1 && e.microbatch == 1 &&
-                                       e.name == "backward-compute";
-                              })),
+                                      [](auto& e) {
+                                        return e.step == 8 && e.rank == 1 && e.microbatch == 1 &&
+                                               e.name == "backward-compute";
+                                      })),
               AllOf(HasSubstr("(forward-compute, pipeline 0, rank 1, step 8)"),
                     HasSubstr("no backward-compute of its microbatch 1")));
   std::vector<TracedEvent> twice = events;
@@ -189,17 +190,19 @@ TEST(JobTrace, ClockJumpsAreNamed) {
     event.end_ms -= 20;
   }
   // Step 7 ends at 131, step 8 began at 134.
-  EXPECT_THAT(JobTraceErrorOf(events), AllOf(HasSubstr("step 8): it begins 17.000 ms before its rank has "
-                                               "ended step 7"),
-                                     HasSubstr("clock jumps")));
+  EXPECT_THAT(JobTraceErrorOf(events),
+              AllOf(HasSubstr("step 8): it begins 17.000 ms before its rank has "
+                              "ended step 7"),
+                    HasSubstr("clock jumps")));
   events = TwoPipelines();
   events[5].start_ms += 2e9;
   events[5].end_ms += 2e9;
   EXPECT_THAT(JobTraceErrorOf(events), AllOf(HasSubstr("event 5 ("), HasSubstr("clock jumps")));
   events = TwoPipelines();
   events[3].start_ms = 2;  // F1 of rank 0, while F0 runs until 10.
-  EXPECT_THAT(JobTraceErrorOf(events), AllOf(HasSubstr("event 3 (forward-compute, pipeline 0, rank 0"),
-                                     HasSubstr("begins 8.000 ms before event 0")));
+  EXPECT_THAT(JobTraceErrorOf(events),
+              AllOf(HasSubstr("event 3 (forward-compute, pipeline 0, rank 0"),
+                    HasSubstr("begins 8.000 ms before event 0")));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class GroupFinder {
     }
     std::vector<Group> found;
     for (auto& [key, group] : groups) {
-      if (auto complete = CheckMembers(group); !complete) return Fail(complete);
+      PERSEUS_RETURN_IF_ERROR(CheckMembers(group));
       found.push_back(std::move(group));
     }
     return found;
@@ -130,19 +130,17 @@ class StepBuilder {
     StepGraph& graph = result_.graph;
     graph.step = &step_;
     for (const JobEvent& event : step_.events) graph.durations.push_back(event.duration);
-    auto order = OrderWithinRanks(step_);
-    if (!order) return Fail(order);
-    waits_ = *std::move(order);
+    PERSEUS_ASSIGN_OR_RETURN(auto order, OrderWithinRanks(step_));
+    waits_ = std::move(order);
     result_.shown_delays.resize(events);
     result_.delay_keys.resize(events);
-    auto groups = GroupFinder(trace_, step_).Find();
-    if (!groups) return Fail(groups);
+    PERSEUS_ASSIGN_OR_RETURN(auto groups, GroupFinder(trace_, step_).Find());
     for (int i = 0; i < static_cast<int>(events); ++i) {
       const EventKind kind = step_.events[At(i)].kind;
       if (!IsTransfer(kind) && !IsCollective(kind)) NoteDelay({i});
     }
-    for (const Group& group : *groups) {
-      if (auto joined = Join(group); !joined) return Fail(joined);
+    for (const Group& group : groups) {
+      PERSEUS_RETURN_IF_ERROR(Join(group));
     }
     graph.first_waited.push_back(0);
     for (std::vector<int>& waits : waits_) {
@@ -150,7 +148,7 @@ class StepBuilder {
       graph.waited.insert(graph.waited.end(), waits.begin(), waits.end());
       graph.first_waited.push_back(static_cast<int>(graph.waited.size()));
     }
-    if (auto sorted = Sort(); !sorted) return Fail(sorted);
+    PERSEUS_RETURN_IF_ERROR(Sort());
     return std::move(result_);
   }
 

@@ -12,7 +12,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-
 // The graph points into the trace.
 struct TraceReplayRead {
   JobTrace trace;
@@ -49,7 +48,8 @@ int Find(const StepGraph& graph, std::string_view name, int pipeline, int rank, 
 TEST(TraceReplay, GivesTheRecordedTimesOfEveryEvent) {
   for (const bool waits_are_recorded : {false, true}) {
     SCOPED_TRACE(waits_are_recorded);
-    const auto read = TraceReplayReadTrace(TwoPipelines({.waits_are_recorded = waits_are_recorded}));
+    const auto read =
+        TraceReplayReadTrace(TwoPipelines({.waits_are_recorded = waits_are_recorded}));
     ASSERT_TRUE(read->graph) << read->graph.error().message;
     const StepGraph& graph = read->graph->steps[0];
     const Replay replay = ReplayStep(graph, graph.durations);

@@ -7,9 +7,9 @@
 #include <tuple>
 #include <utility>
 
-#include "perseus/base/units.h"
 #include "perseus/base/index.h"
 #include "perseus/base/parallel.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/frontier/network.h"
@@ -22,7 +22,8 @@ double EnergyAt(const ClockPoint& point, Nanoseconds at_highest) {
   return point.power_w * ToSeconds(TimeAt(point, at_highest));
 }
 
-std::vector<profile::Option> OptionsOf(const std::vector<ClockPoint>& points, Nanoseconds at_highest) {
+std::vector<profile::Option> OptionsOf(const std::vector<ClockPoint>& points,
+                                       Nanoseconds at_highest) {
   std::vector<profile::Option> options;
   options.reserve(points.size());
   for (const ClockPoint& point : points) {
@@ -91,9 +92,9 @@ class Relaxer {
         return Fail(added);
       }
     }
-    auto network = frontier::BuildNetwork(curves_, curve_of_instruction_, dependencies_);
-    if (!network) return Fail(network);
-    relaxation_.network = *std::move(network);
+    PERSEUS_ASSIGN_OR_RETURN(auto network,
+                             frontier::BuildNetwork(curves_, curve_of_instruction_, dependencies_));
+    relaxation_.network = std::move(network);
     return std::move(relaxation_);
   }
 
@@ -113,12 +114,12 @@ class Relaxer {
       AddWithoutClock(event, std::move(start), host_delay, duration);
       return {};
     }
-    Result<profile::Curve> hull =
-        profile::LowerHull(OptionsOf(model_.points_of(kind), duration), model_.blocking_power_w);
-    if (!hull) return Fail(hull);
-    relaxation_.least_effective_energy_j += hull->least_effective_energy_j;
+    PERSEUS_ASSIGN_OR_RETURN(
+        profile::Curve hull,
+        profile::LowerHull(OptionsOf(model_.points_of(kind), duration), model_.blocking_power_w));
+    relaxation_.least_effective_energy_j += hull.least_effective_energy_j;
     if (start.empty() && host_delay > 0) start = {{AddInstruction(Fixed(host_delay), -1, {}), 0}};
-    ends_[At(event)] = {{AddInstruction(*std::move(hull), event, start), 0}};
+    ends_[At(event)] = {{AddInstruction(std::move(hull), event, start), 0}};
     return {};
   }
 
@@ -154,9 +155,10 @@ class Relaxer {
       return std::tie(left.instruction, right.delay) < std::tie(right.instruction, left.delay);
     });
     // Of the same instruction the longest delay counts.
-    const auto last = std::unique(
-        start.begin(), start.end(),
-        [](const After& left, const After& right) { return left.instruction == right.instruction; });
+    const auto last =
+        std::unique(start.begin(), start.end(), [](const After& left, const After& right) {
+          return left.instruction == right.instruction;
+        });
     start.erase(last, start.end());
     return start;
   }
@@ -286,21 +288,19 @@ double EnergyOf(const StepGraph& graph, const JobPowerModel& model, const Relaxa
 Result<WholePlan> PlanWhole(const StepGraph& graph, const JobPowerModel& model,
                             const std::vector<Nanoseconds>& durations) {
   const Nanoseconds deadline = ReplayStep(graph, durations).time;
-  const auto relaxation = Relaxer(graph, model, durations, Waits::kFree).Relax();
-  if (!relaxation) return Fail(relaxation);
-  const auto solution = Solve(*relaxation, deadline);
-  if (!solution) return Fail(solution);
-  return WholePlan{RoundToClocks(graph, model, durations, *relaxation, *solution),
-                   EnergyOf(graph, model, *relaxation, *solution, deadline)};
+  PERSEUS_ASSIGN_OR_RETURN(const auto relaxation,
+                           Relaxer(graph, model, durations, Waits::kFree).Relax());
+  PERSEUS_ASSIGN_OR_RETURN(const auto solution, Solve(relaxation, deadline));
+  return WholePlan{RoundToClocks(graph, model, durations, relaxation, solution),
+                   EnergyOf(graph, model, relaxation, solution, deadline)};
 }
 
 Result<double> LeastEnergyWith(Waits waits, const StepGraph& graph, const JobPowerModel& model,
                                Nanoseconds deadline) {
-  const auto relaxation = Relaxer(graph, model, graph.durations, waits).Relax();
-  if (!relaxation) return Fail(relaxation);
-  const auto solution = Solve(*relaxation, deadline);
-  if (!solution) return Fail(solution);
-  return EnergyOf(graph, model, *relaxation, *solution, deadline);
+  PERSEUS_ASSIGN_OR_RETURN(const auto relaxation,
+                           Relaxer(graph, model, graph.durations, waits).Relax());
+  PERSEUS_ASSIGN_OR_RETURN(const auto solution, Solve(relaxation, deadline));
+  return EnergyOf(graph, model, relaxation, solution, deadline);
 }
 
 Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
@@ -314,26 +314,23 @@ Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
   bloat.replayed = highest.time;
   bloat.energy_j = highest.energy_j;
 
-  auto oracle = PlanWhole(graph, model, graph.durations);
-  if (!oracle) return Fail(oracle);
-  planned.oracle = std::move(oracle->clocks);
-  bloat.bound_j = oracle->energy_j;
+  PERSEUS_ASSIGN_OR_RETURN(auto oracle, PlanWhole(graph, model, graph.durations));
+  planned.oracle = std::move(oracle.clocks);
+  bloat.bound_j = oracle.energy_j;
 
-  const auto kept = LeastEnergyWithoutWaits(graph, model, highest.time);
-  if (!kept) return Fail(kept);
+  PERSEUS_ASSIGN_OR_RETURN(const auto kept, LeastEnergyWithoutWaits(graph, model, highest.time));
   // The highest clocks keep all waits; what is negative is the rounding of sums.
-  bloat.intrinsic_j = std::max(0.0, bloat.energy_j - *kept);
-  bloat.extrinsic_j = *kept - bloat.bound_j;
+  bloat.intrinsic_j = std::max(0.0, bloat.energy_j - kept);
+  bloat.extrinsic_j = kept - bloat.bound_j;
   bloat.pipeline_times = ReplayPipelinesAlone(graph, graph.durations);
   bloat.slowest_pipeline = static_cast<int>(std::ranges::max_element(bloat.pipeline_times) -
                                             bloat.pipeline_times.begin());
 
   if (needs_for_later) {
-    const auto plan = PlanWhole(graph, model, MeanDurations(graph));
-    if (!plan) return Fail(plan);
-    for (std::size_t i = 0; i < plan->clocks.size(); ++i) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto plan, PlanWhole(graph, model, MeanDurations(graph)));
+    for (std::size_t i = 0; i < plan.clocks.size(); ++i) {
       const JobEvent& event = graph.step->events[i];
-      if (IsComputation(event.kind)) planned.for_later[KeyOf(event)] = plan->clocks[i];
+      if (IsComputation(event.kind)) planned.for_later[KeyOf(event)] = plan.clocks[i];
     }
   }
   return planned;
@@ -433,21 +430,20 @@ Result<double> LeastEnergyWithoutWaits(const StepGraph& graph, const JobPowerMod
 Result<WhatIf> AskWhatIf(const TraceGraph& trace, const JobPowerModel& model,
                          const std::vector<int>& delays) {
   const bool needs_for_later = std::ranges::any_of(delays, [](int delay) { return delay > 0; });
-  auto planned = PlanSteps(trace, model, needs_for_later);
-  if (!planned) return Fail(planned);
+  PERSEUS_ASSIGN_OR_RETURN(auto planned, PlanSteps(trace, model, needs_for_later));
   WhatIf answer;
   for (const int delay : delays) {
     ControllerOutcome controller{.delay = delay, .steps = {}};
     for (std::size_t s = 0; s < trace.steps.size(); ++s) {
       const StepGraph& graph = trace.steps[s];
-      const StepClocks clocks = delay == 0      ? (*planned)[s].oracle
+      const StepClocks clocks = delay == 0      ? planned[s].oracle
                                 : s < At(delay) ? StepClocks(graph.durations.size(), 0)
-                                                : Carry((*planned)[s - At(delay)].for_later, graph);
+                                                : Carry(planned[s - At(delay)].for_later, graph);
       controller.steps.push_back(RunStep(graph, model, clocks));
     }
     answer.controllers.push_back(std::move(controller));
   }
-  for (PlannedStep& step : *planned) {
+  for (PlannedStep& step : planned) {
     if (!answer.steps.empty() &&
         answer.steps.back().slowest_pipeline != step.bloat.slowest_pipeline) {
       ++answer.slowest_changes;

@@ -208,7 +208,8 @@ TEST(WhatIf, NeitherBloatIsNegativeWhereverPipelinesMeet) {
 
 TEST(WhatIf, PipelinesThatAreAlikeHaveNoExtrinsicBloat) {
   const auto read = ReadTrace(TwoPipelines({.slowness = {1}}));
-  const auto answer = AskWhatIf(read->graph, JobPowerModel::Of(*synthetic::FindGpuModel("a40")), {0});
+  const auto answer =
+      AskWhatIf(read->graph, JobPowerModel::Of(*synthetic::FindGpuModel("a40")), {0});
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_NEAR(answer->steps[0].extrinsic_j, 0, kRounding);
   EXPECT_GT(answer->steps[0].intrinsic_j, 0);

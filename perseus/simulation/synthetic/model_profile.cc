@@ -76,7 +76,7 @@ Result<std::vector<int>> BoundariesOf(const ModelProfileSpec& spec,
     return spec.partition == EvenPartition::kBlocks ? UniformBlockBoundaries(layers, parts)
                                                     : UniformBoundaries(count, parts);
   }
-  if (const auto fits = CheckBoundaries(spec.boundaries, count, parts); !fits) return Fail(fits);
+  PERSEUS_RETURN_IF_ERROR(CheckBoundaries(spec.boundaries, count, parts));
   return spec.boundaries;
 }
 
@@ -87,33 +87,32 @@ Result<profile::Profile> SynthesizeModelProfile(const ModelProfileSpec& spec) {
     return Fail("model profile: {} stages of {} chunks are out of range (choose 1 to {} in all)",
                 spec.stages, spec.chunks, kMostParts);
   }
-  if (const auto fits = CheckKinds(spec.kinds); !fits) return Fail(fits);
+  PERSEUS_RETURN_IF_ERROR(CheckKinds(spec.kinds));
   if (!(spec.gpu.power_limit_w > spec.gpu.blocking_power_w)) {
     return Fail(
         "model profile: a power limit of {} W is not above the {} W that {} draws waiting "
         "(raise it)",
         spec.gpu.power_limit_w, spec.gpu.blocking_power_w, spec.gpu.name);
   }
-  const auto layers = LayersOf(spec.workload);
-  if (!layers) return Fail(layers);
-  const auto boundaries = BoundariesOf(spec, *layers);
-  if (!boundaries) return Fail(boundaries);
+  PERSEUS_ASSIGN_OR_RETURN(const auto layers, LayersOf(spec.workload));
+  PERSEUS_ASSIGN_OR_RETURN(const auto boundaries, BoundariesOf(spec, layers));
 
   std::vector<profile::ProfileEntry> entries;
   for (int stage = 0; stage < spec.stages; ++stage) {
     for (int chunk = 0; chunk < spec.chunks; ++chunk) {
       const auto part = static_cast<std::size_t>(PartOf(stage, chunk, spec.stages, spec.placement));
-      const auto held = std::span(*layers).subspan(
-          static_cast<std::size_t>((*boundaries)[part]),
-          static_cast<std::size_t>((*boundaries)[part + 1] - (*boundaries)[part]));
+      const auto held = std::span(layers).subspan(
+          static_cast<std::size_t>(boundaries[part]),
+          static_cast<std::size_t>(boundaries[part + 1] - boundaries[part]));
       for (const InstructionKind kind : spec.kinds) {
         entries.push_back({stage, chunk, kind,
                            Sweep(spec.gpu, KernelsOf(kind, held, spec.recomputes_activations))});
       }
     }
   }
-  return profile::Profile(fmt::format("model profile of {} on {}", spec.workload.model, spec.gpu.name), {},
-                 std::move(entries));
+  return profile::Profile(
+      fmt::format("model profile of {} on {}", spec.workload.model, spec.gpu.name), {},
+      std::move(entries));
 }
 
 }  // namespace perseus::synthetic

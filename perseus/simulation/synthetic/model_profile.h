@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
+#include "perseus/planning/profile/profile.h"
 #include "perseus/simulation/synthetic/chunk_placement.h"
 #include "perseus/simulation/synthetic/gpu_roofline.h"
-#include "perseus/base/instruction_kind.h"
 #include "perseus/simulation/synthetic/model_zoo.h"
-#include "perseus/planning/profile/profile.h"
 
 namespace perseus::synthetic {
 

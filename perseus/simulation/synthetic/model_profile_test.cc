@@ -65,9 +65,11 @@ TEST(ModelProfile, BoundariesSayWhatAStageHolds) {
   const auto profile = SynthesizeModelProfile(Gpt3Xl());
   ASSERT_TRUE(profile);
   // Two embeddings and six blocks, six blocks, seven, five and the head.
-  EXPECT_GT(TimeS(*profile, 0, ModelProfileKind::kForward), TimeS(*profile, 1, ModelProfileKind::kForward));
-  EXPECT_NEAR(TimeS(*profile, 2, ModelProfileKind::kForward) / TimeS(*profile, 1, ModelProfileKind::kForward), 7 / 6.0,
-              1e-6);
+  EXPECT_GT(TimeS(*profile, 0, ModelProfileKind::kForward),
+            TimeS(*profile, 1, ModelProfileKind::kForward));
+  EXPECT_NEAR(TimeS(*profile, 2, ModelProfileKind::kForward) /
+                  TimeS(*profile, 1, ModelProfileKind::kForward),
+              7 / 6.0, 1e-6);
 }
 
 TEST(ModelProfile, RecomputationRunsTheBlocksOnceMore) {
@@ -78,22 +80,28 @@ TEST(ModelProfile, RecomputationRunsTheBlocksOnceMore) {
   const auto again = SynthesizeModelProfile(spec);
   ASSERT_TRUE(kept && again);
   // Stage 1 has nothing but blocks.
-  EXPECT_NEAR(TimeS(*again, 1, ModelProfileKind::kBackward),
-              TimeS(*kept, 1, ModelProfileKind::kBackward) + TimeS(*kept, 1, ModelProfileKind::kForward), 3e-9);
-  EXPECT_EQ(TimeS(*again, 1, ModelProfileKind::kForward), TimeS(*kept, 1, ModelProfileKind::kForward));
+  EXPECT_NEAR(
+      TimeS(*again, 1, ModelProfileKind::kBackward),
+      TimeS(*kept, 1, ModelProfileKind::kBackward) + TimeS(*kept, 1, ModelProfileKind::kForward),
+      3e-9);
+  EXPECT_EQ(TimeS(*again, 1, ModelProfileKind::kForward),
+            TimeS(*kept, 1, ModelProfileKind::kForward));
 }
 
 TEST(ModelProfile, PartsOfTheBackwardPassAddUpAndRecomputeIsForward) {
   ModelProfileSpec spec = Gpt3Xl();
   spec.gpu.power_limit_w = 1e4;
-  spec.kinds = {ModelProfileKind::kForward, ModelProfileKind::kBackward, ModelProfileKind::kBackwardInput, ModelProfileKind::kBackwardWeight,
+  spec.kinds = {ModelProfileKind::kForward, ModelProfileKind::kBackward,
+                ModelProfileKind::kBackwardInput, ModelProfileKind::kBackwardWeight,
                 ModelProfileKind::kRecompute};
   const auto profile = SynthesizeModelProfile(spec);
   ASSERT_TRUE(profile) << profile.error().message;
   EXPECT_NEAR(TimeS(*profile, 3, ModelProfileKind::kBackward),
-              TimeS(*profile, 3, ModelProfileKind::kBackwardInput) + TimeS(*profile, 3, ModelProfileKind::kBackwardWeight),
+              TimeS(*profile, 3, ModelProfileKind::kBackwardInput) +
+                  TimeS(*profile, 3, ModelProfileKind::kBackwardWeight),
               3e-9);
-  EXPECT_EQ(TimeS(*profile, 3, ModelProfileKind::kRecompute), TimeS(*profile, 3, ModelProfileKind::kForward));
+  EXPECT_EQ(TimeS(*profile, 3, ModelProfileKind::kRecompute),
+            TimeS(*profile, 3, ModelProfileKind::kForward));
 }
 
 //             rank 0     rank 1
@@ -108,9 +116,12 @@ TEST(ModelProfile, ChunksFollowTheModelAroundTheV) {
   spec.placement = ChunkPlacement::kV;
   const auto vee = SynthesizeModelProfile(spec);
   ASSERT_TRUE(stages && loop && vee);
-  EXPECT_EQ(TimeS(*loop, 1, ModelProfileKind::kForward, 1), TimeS(*stages, 3, ModelProfileKind::kForward));
-  EXPECT_EQ(TimeS(*vee, 0, ModelProfileKind::kForward, 1), TimeS(*stages, 3, ModelProfileKind::kForward));
-  EXPECT_EQ(TimeS(*vee, 1, ModelProfileKind::kForward, 1), TimeS(*stages, 2, ModelProfileKind::kForward));
+  EXPECT_EQ(TimeS(*loop, 1, ModelProfileKind::kForward, 1),
+            TimeS(*stages, 3, ModelProfileKind::kForward));
+  EXPECT_EQ(TimeS(*vee, 0, ModelProfileKind::kForward, 1),
+            TimeS(*stages, 3, ModelProfileKind::kForward));
+  EXPECT_EQ(TimeS(*vee, 1, ModelProfileKind::kForward, 1),
+            TimeS(*stages, 2, ModelProfileKind::kForward));
 }
 
 TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
@@ -130,7 +141,8 @@ TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
               HasSubstr("cannot fill 28 parts"));
   EXPECT_THAT(message([](Spec& spec) { spec.workload = {.model = "x"}; }), HasSubstr("is unknown"));
   EXPECT_THAT(message([](Spec& spec) { spec.kinds = {}; }), HasSubstr("no instruction kind"));
-  EXPECT_THAT(message([](Spec& spec) { spec.kinds = {ModelProfileKind::kLoad}; }), HasSubstr("time of load"));
+  EXPECT_THAT(message([](Spec& spec) { spec.kinds = {ModelProfileKind::kLoad}; }),
+              HasSubstr("time of load"));
   EXPECT_THAT(message([](Spec& spec) {
                 spec.kinds = {ModelProfileKind::kForward, ModelProfileKind::kForward};
               }),

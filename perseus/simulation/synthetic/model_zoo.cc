@@ -163,33 +163,32 @@ std::vector<ModelInfo> ModelZoo() {
 }
 
 Result<std::vector<LayerWork>> LayersOf(const ModelWorkload& workload) {
-  const Result<ZooEntry> entry = FindEntry(workload.model);
-  if (!entry) return Fail(entry);
+  PERSEUS_ASSIGN_OR_RETURN(const ZooEntry entry, FindEntry(workload.model));
   const int length =
-      workload.sequence_length != 0 ? workload.sequence_length : entry->info.sequence_length;
+      workload.sequence_length != 0 ? workload.sequence_length : entry.info.sequence_length;
   for (const auto& [what, value] :
        {std::pair{"microbatch size", workload.microbatch_size},
         std::pair{"tensor parallel degree", workload.tensor_parallel}}) {
     if (const Result<void> fits = CheckSize(what, value); !fits) return Fail(fits);
   }
-  if (!entry->transformer) {
+  if (!entry.transformer) {
     if (workload.sequence_length != 0) {
       return Fail("{} has images, not sequences (leave the sequence length out)", workload.model);
     }
     if (workload.tensor_parallel != 1) {
       return Fail("{} is not tensor parallel here (leave the degree at 1)", workload.model);
     }
-    return WideResNet101Layers(entry->width, workload.microbatch_size);
+    return WideResNet101Layers(entry.width, workload.microbatch_size);
   }
   if (const Result<void> fits = CheckSize("sequence length", length); !fits) return Fail(fits);
-  const int heads = entry->transformer->key_value_heads;
+  const int heads = entry.transformer->key_value_heads;
   if (heads % workload.tensor_parallel != 0) {
     return Fail("{} has {} key-value heads, which {} GPUs cannot share (choose a divisor)",
                 workload.model, heads, workload.tensor_parallel);
   }
-  return TransformerLayers(*entry->transformer, {static_cast<double>(workload.microbatch_size),
-                                                 static_cast<double>(length),
-                                                 static_cast<double>(workload.tensor_parallel)});
+  return TransformerLayers(*entry.transformer, {static_cast<double>(workload.microbatch_size),
+                                                static_cast<double>(length),
+                                                static_cast<double>(workload.tensor_parallel)});
 }
 
 }  // namespace perseus::synthetic

@@ -143,7 +143,8 @@ TEST(ModelZoo, WhatItCannotMakeIsAnErrorWithARemedy) {
               HasSubstr("microbatch size 0 is out of range"));
   EXPECT_THAT(ModelZooMessageFor({.model = "gpt3-xl", .sequence_length = -1}),
               HasSubstr("sequence length -1 is out of range"));
-  EXPECT_THAT(ModelZooMessageFor({.model = "gpt3-xl", .tensor_parallel = 3}), HasSubstr("a divisor"));
+  EXPECT_THAT(ModelZooMessageFor({.model = "gpt3-xl", .tensor_parallel = 3}),
+              HasSubstr("a divisor"));
   EXPECT_THAT(ModelZooMessageFor({.model = "wide-resnet101_8", .sequence_length = 8}),
               HasSubstr("leave the sequence length out"));
   EXPECT_THAT(ModelZooMessageFor({.model = "wide-resnet101_8", .tensor_parallel = 2}),

@@ -75,7 +75,7 @@ Result<void> Check(const SyntheticProfileSpec& spec) {
 
 // What this instruction takes at each clock, highest first.
 std::vector<profile::Option> Sweep(const GpuModel& gpu, const StageWork& work, double noise,
-                          std::mt19937_64& random) {
+                                   std::mt19937_64& random) {
   std::vector<profile::Option> options;
   for (double requested_mhz = gpu.highest_frequency_mhz; requested_mhz >= gpu.lowest_frequency_mhz;
        requested_mhz -= gpu.frequency_step_mhz) {
@@ -155,8 +155,7 @@ Result<GpuModel> FindGpuModel(std::string_view name) {
 }
 
 Result<profile::Profile> SynthesizeProfile(const SyntheticProfileSpec& spec) {
-  const Result<GpuModel> gpu = FindGpuModel(spec.gpu);
-  if (!gpu) return Fail(gpu);
+  PERSEUS_ASSIGN_OR_RETURN(const GpuModel gpu, FindGpuModel(spec.gpu));
   if (const Result<void> checked = Check(spec); !checked) return Fail(checked);
 
   // A V of an even number of chunks ends where it began.
@@ -171,15 +170,15 @@ Result<profile::Profile> SynthesizeProfile(const SyntheticProfileSpec& spec) {
       const double scale =
           spec.work_scale * (stage_work / spec.chunks + (has_head ? spec.language_model_head : 0));
       for (const InstructionKind kind : spec.kinds) {
-        StageWork work = WorkOf(kind, *gpu);
+        StageWork work = WorkOf(kind, gpu);
         work.compute_s *= scale;
         work.memory_s *= scale;
-        entries.push_back({stage, chunk, kind, Sweep(*gpu, work, spec.noise, random)});
+        entries.push_back({stage, chunk, kind, Sweep(gpu, work, spec.noise, random)});
       }
     }
   }
   return profile::Profile(fmt::format("synthetic {} profile, seed {}", spec.gpu, spec.seed), {},
-                 std::move(entries));
+                          std::move(entries));
 }
 
 }  // namespace perseus::synthetic

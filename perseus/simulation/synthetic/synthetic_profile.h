@@ -30,10 +30,10 @@
 #include <string_view>
 #include <vector>
 
-#include "perseus/base/result.h"
-#include "perseus/simulation/synthetic/chunk_placement.h"
 #include "perseus/base/instruction_kind.h"
+#include "perseus/base/result.h"
 #include "perseus/planning/profile/profile.h"
+#include "perseus/simulation/synthetic/chunk_placement.h"
 
 namespace perseus::synthetic {
 

@@ -53,9 +53,10 @@ TEST(SynthesizeProfile, LowerClocksAreSlowerAndTheLeastEnergyLiesBetween) {
           EXPECT_GT(options[i].time, options[i - 1].time);
         }
       }
-      const auto least = std::min_element(
-          options.begin(), options.end(),
-          [](const profile::Option& a, const profile::Option& b) { return a.energy_j < b.energy_j; });
+      const auto least = std::min_element(options.begin(), options.end(),
+                                          [](const profile::Option& a, const profile::Option& b) {
+                                            return a.energy_j < b.energy_j;
+                                          });
       EXPECT_GT(least->frequency_mhz, gpu.lowest_frequency_mhz + 100);
       EXPECT_LT(least->frequency_mhz, gpu.highest_frequency_mhz - 100);
       EXPECT_LT(least->energy_j, 0.85 * options.front().energy_j);

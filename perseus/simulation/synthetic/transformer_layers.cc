@@ -16,11 +16,11 @@ namespace {
 constexpr double kScoreBytes = 31;
 // Without dropout.
 constexpr double kScoreBytesPlain = 26;
-constexpr double kTransformerLayersNormBytes = 4;       // In and out.
-constexpr double kTransformerLayersResidualBytes = 6;   // Two in, one out.
-constexpr double kDropoutBytes = 5;    // In, out, mask.
-constexpr double kTransposeBytes = 4;  // To heads first, and back.
-constexpr double kEmbeddingBytes = 4;  // A row in and out.
+constexpr double kTransformerLayersNormBytes = 4;      // In and out.
+constexpr double kTransformerLayersResidualBytes = 6;  // Two in, one out.
+constexpr double kDropoutBytes = 5;                    // In, out, mask.
+constexpr double kTransposeBytes = 4;                  // To heads first, and back.
+constexpr double kEmbeddingBytes = 4;                  // A row in and out.
 // Of a logit, besides the product's write: shifted by a token (2 + 2), to 32 bits (2 + 4),
 // log-softmax (4 + 4). Its gradient goes the way back.
 constexpr double kLossBytes = 18;
@@ -110,7 +110,8 @@ void Builder::AddResidual(LayerWork& layer) const {
   // A ring sends 2 (n - 1) / n of the sum from each of n GPUs.
   AddAllReduce(2 * (batch_.gpus - 1) / batch_.gpus * kBytesPerNumber * tokens_ * model_.hidden,
                layer);
-  AddMove(tokens_ * model_.hidden * (kTransformerLayersResidualBytes + (model_.has_dropout ? kDropoutBytes : 0)),
+  AddMove(tokens_ * model_.hidden *
+              (kTransformerLayersResidualBytes + (model_.has_dropout ? kDropoutBytes : 0)),
           layer);
 }
 
@@ -127,7 +128,8 @@ LayerWork Builder::Head() const {
   if (model_.kind == TransformerKind::kEncoder) {
     layer.parameters += model_.hidden * model_.hidden;
     AddProduct({tokens_, model_.hidden, model_.hidden}, layer);
-    AddMove(tokens_ * model_.hidden * (model_.activation_bytes + kTransformerLayersNormBytes), layer);
+    AddMove(tokens_ * model_.hidden * (model_.activation_bytes + kTransformerLayersNormBytes),
+            layer);
   }
   if (!model_.ties_head) layer.parameters += model_.hidden * model_.vocabulary;
   AddProduct({tokens_, model_.hidden, model_.vocabulary / batch_.gpus}, layer);

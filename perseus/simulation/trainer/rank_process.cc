@@ -20,8 +20,8 @@
 #include <utility>
 
 #include "perseus/base/clock.h"
-#include "perseus/simulation/trainer/message.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/simulation/trainer/message.h"
 
 namespace perseus::trainer {
 namespace {
@@ -45,8 +45,9 @@ using Session = std::unique_ptr<perseus_session, CloseSession>;
 
 class RankProcess {
  public:
-  RankProcess(const virtual_gpu::VirtualNode& node, const RankProcessOptions& options, virtual_gpu::VirtualWorker worker)
-      : node_(node), options_(options), clock_(*node.clock()), worker_(std::move(worker)) {}
+  RankProcess(const virtual_gpu::VirtualNode& node, const RankProcessOptions& options,
+              virtual_gpu::VirtualWorker worker)
+      : node_(node), options_(options), worker_(std::move(worker)) {}
 
   Result<void> Run();
 
@@ -209,17 +210,16 @@ Result<void> RankProcess::Fill() {
     if (!input_time) return {};
     if (!in_flight_.empty()) {
       // The queue takes one, and that may wait for its input's time.
-      const auto last = Look(in_flight_.back());
-      if (!last) return Fail(last);
-      if (last->begin > clock_.Now()) {
-        WakeAt(last->begin);
+      PERSEUS_ASSIGN_OR_RETURN(const auto last, Look(in_flight_.back()));
+      if (last.begin > clock_.Now()) {
+        WakeAt(last.begin);
         return {};
       }
     }
     const Nanoseconds possible = std::max(*input_time, step_begin_);
-    const auto run = worker_.Enqueue(WorkOf(next_).table, node_.ToVirtual(possible));
-    if (!run) return Fail(run);
-    in_flight_.push_back({next_, *run, possible, {}, false});
+    PERSEUS_ASSIGN_OR_RETURN(const auto run,
+                             worker_.Enqueue(WorkOf(next_).table, node_.ToVirtual(possible)));
+    in_flight_.push_back({next_, run, possible, {}, false});
     ++next_;
   }
   return {};
@@ -227,31 +227,30 @@ Result<void> RankProcess::Fill() {
 
 // Looks at one that runs or is queued, and does what is due about it. Removes it once it is done.
 Result<void> RankProcess::Follow(InFlight& flight, bool is_first) {
-  const auto run = Look(flight);
-  if (!run) return Fail(run);
+  PERSEUS_ASSIGN_OR_RETURN(const auto run, Look(flight));
   const Nanoseconds now = clock_.Now();
   if (!flight.told_end) {
-    const Nanoseconds tell_at = run->finish - (part_ ? 0 : kLead);
+    const Nanoseconds tell_at = run.finish - (part_ ? 0 : kLead);
     if (tell_at <= now) {
-      if (auto told = Tell(flight, run->finish); !told) return told;
+      if (auto told = Tell(flight, run.finish); !told) return told;
     } else {
-      WakeAt(std::min(tell_at, NextLook(*run, now, tell_at)));
+      WakeAt(std::min(tell_at, NextLook(run, now, tell_at)));
     }
   }
   // The client library is told of one after the other.
   if (!is_first || !has_announced_step_) return {};
   if (!flight.has_begun) {
-    if (run->begin > now) {
-      WakeAt(run->begin);
+    if (run.begin > now) {
+      WakeAt(run.begin);
       return {};
     }
     Begin(flight);
   }
-  if (run->finish > now) {
-    WakeAt(run->finish);
+  if (run.finish > now) {
+    WakeAt(run.finish);
     return {};
   }
-  End(flight, *run);
+  End(flight, run);
   in_flight_.pop_front();
   return {};
 }
@@ -319,9 +318,8 @@ void RankProcess::EndStep() {
 }
 
 Result<RankProcess::RealRun> RankProcess::Look(const InFlight& flight) {
-  const auto run = worker_.RunOf(flight.run);
-  if (!run) return Fail(run);
-  return RealRun{node_.ToReal(run->begin), node_.ToReal(run->finish)};
+  PERSEUS_ASSIGN_OR_RETURN(const auto run, worker_.RunOf(flight.run));
+  return RealRun{node_.ToReal(run.begin), node_.ToReal(run.finish)};
 }
 
 std::optional<Nanoseconds> RankProcess::InputTime(std::size_t index) const {
@@ -362,19 +360,18 @@ Result<void> RankProcess::Wait() {
 
 Result<void> RankProcess::Hear(int socket, int peer) {
   for (;;) {
-    const auto received = ReceiveMessage(socket);
-    if (!received) return Fail(received);
-    if (received->has_ended && peer < 0) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto received, ReceiveMessage(socket));
+    if (received.has_ended && peer < 0) {
       is_stopping_ = true;  // Without a parent there is no job.
       return {};
     }
-    if (received->has_ended) {
+    if (received.has_ended) {
       // Whether it may is the parent's to know.
       gone_peers_.insert(peer);
       return {};
     }
-    if (!received->message) return {};
-    if (auto taken = Take(*received->message); !taken) return taken;
+    if (!received.message) return {};
+    if (auto taken = Take(*received.message); !taken) return taken;
     if (is_stopping_) return {};
   }
 }
@@ -400,10 +397,10 @@ Result<void> RankProcess::Take(const Message& message) {
 
 }  // namespace
 
-Result<void> RunRankProcess(const virtual_gpu::VirtualNode& node, const RankProcessOptions& options) {
-  auto worker = node.OpenWorker(options.gpu);
-  if (!worker) return Fail(worker);
-  return RankProcess(node, options, *std::move(worker)).Run();
+Result<void> RunRankProcess(const virtual_gpu::VirtualNode& node,
+                            const RankProcessOptions& options) {
+  PERSEUS_ASSIGN_OR_RETURN(auto worker, node.OpenWorker(options.gpu));
+  return RankProcess(node, options, std::move(worker)).Run();
 }
 
 }  // namespace perseus::trainer

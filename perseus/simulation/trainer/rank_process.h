@@ -19,8 +19,8 @@
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/simulation/virtual_gpu/virtual_node.h"
 #include "perseus/simulation/trainer/rank_work.h"
+#include "perseus/simulation/virtual_gpu/virtual_node.h"
 
 namespace perseus::trainer {
 
@@ -37,6 +37,7 @@ struct RankProcessOptions {
 // Runs steps until the parent says stop or hangs up, or SIGTERM comes (which it blocks and takes).
 // The client library gets its options from the environment. The caller tells the parent what went
 // wrong.
-Result<void> RunRankProcess(const virtual_gpu::VirtualNode& node, const RankProcessOptions& options);
+Result<void> RunRankProcess(const virtual_gpu::VirtualNode& node,
+                            const RankProcessOptions& options);
 
 }  // namespace perseus::trainer

@@ -14,22 +14,27 @@ std::size_t Index(int i) { return static_cast<std::size_t>(i); }
 
 bool IsGradientStep(InstructionKind kind) { return kind == kBackward || kind == kBackwardInput; }
 
-int RankOf(const schedule::Schedule& schedule, int stage) { return schedule.rank_of_stage[Index(stage)]; }
+int RankOf(const schedule::Schedule& schedule, int stage) {
+  return schedule.rank_of_stage[Index(stage)];
+}
 
 // The stage from which an instruction's input comes; -1: it needs none from elsewhere in the model.
 int SourceOf(const schedule::Schedule& schedule, const schedule::Instruction& instruction) {
   if (instruction.kind == kForward) return instruction.stage - 1;
-  if (IsGradientStep(instruction.kind) && instruction.stage + 1 < schedule.stages()) return instruction.stage + 1;
+  if (IsGradientStep(instruction.kind) && instruction.stage + 1 < schedule.stages())
+    return instruction.stage + 1;
   return -1;
 }
 
 // The stage to which its output goes; -1: none.
 int TargetOf(const schedule::Schedule& schedule, const schedule::Instruction& instruction) {
-  if (instruction.kind == kForward && instruction.stage + 1 < schedule.stages()) return instruction.stage + 1;
+  if (instruction.kind == kForward && instruction.stage + 1 < schedule.stages())
+    return instruction.stage + 1;
   return IsGradientStep(instruction.kind) ? instruction.stage - 1 : -1;
 }
 
-Result<RankInstruction> MakeComputation(const schedule::Schedule& schedule, int rank, const schedule::Instruction& instruction,
+Result<RankInstruction> MakeComputation(const schedule::Schedule& schedule, int rank,
+                                        const schedule::Instruction& instruction,
                                         const profile::Profile& profile) {
   RankInstruction made{.kind = instruction.kind,
                        .stage = instruction.stage,
@@ -38,9 +43,9 @@ Result<RankInstruction> MakeComputation(const schedule::Schedule& schedule, int 
                        .table = {},
                        .input = {},
                        .output = {}};
-  auto table = virtual_gpu::MakeInstructionTable(profile, rank, made.chunk, instruction.kind);
-  if (!table) return Fail(table);
-  made.table = *table;
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto table, virtual_gpu::MakeInstructionTable(profile, rank, made.chunk, instruction.kind));
+  made.table = table;
   const bool is_gradient = instruction.kind != kForward;
   if (const int source = SourceOf(schedule, instruction);
       source >= 0 && RankOf(schedule, source) != rank) {
@@ -77,9 +82,8 @@ Result<std::vector<RankInstruction>> MakeRankWork(const schedule::Schedule& sche
     if (instruction.kind == kForward && instruction.stage == 0 && fixed.load.time > 0) {
       work.push_back(MakeFixed(kLoad, fixed.load, model, instruction.microbatch));
     }
-    auto made = MakeComputation(schedule, rank, instruction, profile);
-    if (!made) return Fail(made);
-    work.push_back(*std::move(made));
+    PERSEUS_ASSIGN_OR_RETURN(auto made, MakeComputation(schedule, rank, instruction, profile));
+    work.push_back(std::move(made));
   }
   if (fixed.all_reduce.time > 0) {
     work.push_back(MakeFixed(kAllReduce, fixed.all_reduce, model, -1));
@@ -117,7 +121,8 @@ schedule::FixedInstructions Scaled(schedule::FixedInstructions fixed, double sca
     return static_cast<Nanoseconds>(std::llround(static_cast<double>(time) * scale));
   };
   fixed.p2p = shrink(fixed.p2p);
-  for (schedule::FixedInstructions::Cost* cost : {&fixed.load, &fixed.all_reduce, &fixed.optimizer}) {
+  for (schedule::FixedInstructions::Cost* cost :
+       {&fixed.load, &fixed.all_reduce, &fixed.optimizer}) {
     cost->time = shrink(cost->time);
     if (cost->energy_j >= 0) cost->energy_j *= scale;
   }

@@ -5,12 +5,12 @@
 #include <optional>
 #include <vector>
 
+#include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
-#include "perseus/simulation/virtual_gpu/instruction_table.h"
+#include "perseus/planning/profile/profile.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/schedule.h"
-#include "perseus/base/instruction_kind.h"
-#include "perseus/planning/profile/profile.h"
+#include "perseus/simulation/virtual_gpu/instruction_table.h"
 
 namespace perseus::trainer {
 

@@ -14,10 +14,10 @@
 #include <optional>
 #include <set>
 
-#include "perseus/base/units.h"
 #include "perseus/base/clock.h"
-#include "perseus/simulation/trainer/child_process.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/units.h"
+#include "perseus/simulation/trainer/child_process.h"
 
 namespace perseus::trainer {
 namespace {
@@ -107,23 +107,21 @@ Result<void> Training::Launch() {
     for (int rank = 0; rank < options_.ranks; ++rank) {
       for (const int neighbour : options_.neighbours[static_cast<std::size_t>(rank)]) {
         if (neighbour < rank) continue;
-        auto pair = MakeSocketPair();
-        if (!pair) return Fail(pair);
-        peers[static_cast<std::size_t>(rank)][neighbour] = std::move(pair->ends[0]);
-        peers[static_cast<std::size_t>(neighbour)][rank] = std::move(pair->ends[1]);
+        PERSEUS_ASSIGN_OR_RETURN(auto pair, MakeSocketPair());
+        peers[static_cast<std::size_t>(rank)][neighbour] = std::move(pair.ends[0]);
+        peers[static_cast<std::size_t>(neighbour)][rank] = std::move(pair.ends[1]);
       }
     }
     for (int rank = 0; rank < options_.ranks; ++rank) {
-      auto pair = MakeSocketPair();
-      if (!pair) return Fail(pair);
+      PERSEUS_ASSIGN_OR_RETURN(auto pair, MakeSocketPair());
       ranks_.push_back({.pipeline = pipeline,
                         .rank = rank,
-                        .control = std::move(pair->ends[0]),
+                        .control = std::move(pair.ends[0]),
                         .process = {},
                         .answer = {},
                         .complaint = {}});
-      auto launched = LaunchRank(ranks_.back(), std::move(pair->ends[1]),
-                                 peers[static_cast<std::size_t>(rank)]);
+      auto launched =
+          LaunchRank(ranks_.back(), std::move(pair.ends[1]), peers[static_cast<std::size_t>(rank)]);
       if (!launched) return launched;
     }
   }
@@ -151,10 +149,10 @@ Result<void> Training::LaunchRank(Rank& rank, FileDescriptor control,
     start.environment.emplace_back("PERSEUS_JOB_DIR", node.job_directory);
   }
   start.environment.emplace_back("PERSEUS_DEVICES", "virtual:" + node.description.string());
-  start.environment.emplace_back("PERSEUS_GPU", virtual_gpu::VirtualUuid(node.node.spec(), seat.gpu));
-  auto launched = ChildProcess::Launch(start);
-  if (!launched) return Fail(launched);
-  rank.process = *std::move(launched);
+  start.environment.emplace_back("PERSEUS_GPU",
+                                 virtual_gpu::VirtualUuid(node.node.spec(), seat.gpu));
+  PERSEUS_ASSIGN_OR_RETURN(auto launched, ChildProcess::Launch(start));
+  rank.process = std::move(launched);
   return {};
 }
 
@@ -218,10 +216,10 @@ Result<void> Training::RunSteps() {
 Result<Training::Energy> Training::ReadEnergy() const {
   Energy energy;
   for (const Seat& seat : options_.seats) {
-    const auto view = options_.nodes[static_cast<std::size_t>(seat.node)].node.Look(seat.gpu);
-    if (!view) return Fail(view);
-    energy.exact_j += view->reading.energy_j;
-    energy.published_j += view->reading.published_energy_j;
+    PERSEUS_ASSIGN_OR_RETURN(
+        const auto view, options_.nodes[static_cast<std::size_t>(seat.node)].node.Look(seat.gpu));
+    energy.exact_j += view.reading.energy_j;
+    energy.published_j += view.reading.published_energy_j;
   }
   return energy;
 }
@@ -276,11 +274,10 @@ Result<void> Training::Hear() {
 
 Result<void> Training::HearRank(Rank& rank) {
   while (!rank.has_hung_up) {
-    const auto received = ReceiveMessage(rank.control.get());
-    if (!received) return Fail(received);
-    if (received->has_ended) rank.has_hung_up = true;
-    if (!received->message) return {};
-    const Message& message = *received->message;
+    PERSEUS_ASSIGN_OR_RETURN(const auto received, ReceiveMessage(rank.control.get()));
+    if (received.has_ended) rank.has_hung_up = true;
+    if (!received.message) return {};
+    const Message& message = *received.message;
     switch (message.kind) {
       case MessageKind::kWarning:
         if (options_.warn && warnings_.insert(message.text).second) {

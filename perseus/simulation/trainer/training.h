@@ -14,8 +14,8 @@
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
-#include "perseus/simulation/virtual_gpu/virtual_node.h"
 #include "perseus/simulation/trainer/message.h"
+#include "perseus/simulation/virtual_gpu/virtual_node.h"
 
 namespace perseus::trainer {
 

@@ -44,8 +44,8 @@ Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, i
   // Slowest first, where a profile has the fastest first.
   const std::vector<profile::Option> options(entry->options.rbegin(), entry->options.rend());
   for (const profile::Option& option : options) {
-    const int frequency_mhz =
-        static_cast<int>(std::lround(std::clamp(option.frequency_mhz, 0.0, kInstructionTableMostMegahertz)));
+    const int frequency_mhz = static_cast<int>(
+        std::lround(std::clamp(option.frequency_mhz, 0.0, kInstructionTableMostMegahertz)));
     const auto index = static_cast<std::size_t>(table.count);
     if (frequency_mhz < 1 || (index > 0 && table.frequencies_mhz[index - 1] == frequency_mhz)) {
       return Fail(

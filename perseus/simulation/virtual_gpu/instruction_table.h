@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "perseus/base/result.h"
-#include "perseus/simulation/synthetic/gpu_roofline.h"
 #include "perseus/planning/profile/profile.h"
+#include "perseus/simulation/synthetic/gpu_roofline.h"
 
 namespace perseus::virtual_gpu {
 

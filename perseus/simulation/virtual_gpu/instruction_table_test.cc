@@ -10,11 +10,12 @@ namespace perseus::virtual_gpu {
 namespace {
 
 profile::Profile TwoClocks() {
-  return profile::Profile("p.csv", {},
-                 {{0,
-                   0,
-                   InstructionKind::kForward,
-                   {{1000, {}, 1'000'000'000, 300, 1}, {500, {}, 2'000'000'000, 200, 1}}}});
+  return profile::Profile(
+      "p.csv", {},
+      {{0,
+        0,
+        InstructionKind::kForward,
+        {{1000, {}, 1'000'000'000, 300, 1}, {500, {}, 2'000'000'000, 200, 1}}}});
 }
 
 TEST(InstructionTable, HasTheRowsOfTheProfile) {
@@ -56,7 +57,7 @@ TEST(InstructionTable, SaysWhatIsWrongWithAProfile) {
             "p.csv: has no forward of stage 1, chunk 0 (measure it, or run another instruction)");
 
   const profile::Profile knobs("p.csv", {"sm_count"},
-                      {{0, 0, InstructionKind::kForward, {{1000, {80}, 1, 1, 1}}}});
+                               {{0, 0, InstructionKind::kForward, {{1000, {80}, 1, 1, 1}}}});
   EXPECT_EQ(error(knobs, 0),
             "p.csv: has the knob sm_count, and a virtual GPU has clocks alone (remove the column)");
 

@@ -35,13 +35,16 @@ class VirtualDevice final : public device::Device {
   const device::DeviceInfo& info() const override { return info_; }
   device::DeviceResult<device::Telemetry> Read() override;
   device::DeviceResult<device::SettingReading> ReadSetting(device::Control control) override;
-  device::DeviceResult<void> Apply(device::Control control, const std::optional<device::Setting>& setting) override;
-  device::DeviceResult<device::Effect> ReadEffect(device::Control control, const std::optional<device::Setting>& setting) override;
+  device::DeviceResult<void> Apply(device::Control control,
+                                   const std::optional<device::Setting>& setting) override;
+  device::DeviceResult<device::Effect> ReadEffect(
+      device::Control control, const std::optional<device::Setting>& setting) override;
 
  private:
   device::DeviceResult<Snapshot> Look();
   device::DeviceResult<VirtualGpuReading> ReadGpu();
-  device::DeviceResult<void> Check(device::Control control, const std::optional<device::Setting>& setting) const;
+  device::DeviceResult<void> Check(device::Control control,
+                                   const std::optional<device::Setting>& setting) const;
   tl::unexpected<device::DeviceError> Gone() const;
   // What the driver answers to a setting that is a possible one.
   device::DeviceResult<void> Answer(VirtualFaults& faults, device::Control control) const;
@@ -61,7 +64,8 @@ tl::unexpected<device::DeviceError> VirtualDevice::Gone() const {
 
 device::DeviceResult<Snapshot> VirtualDevice::Look() {
   const auto snapshot = memory_->Read(gpu_);
-  if (!snapshot) return device::DeviceFail(device::DeviceErrorKind::kFailed, "{}", snapshot.error().message);
+  if (!snapshot)
+    return device::DeviceFail(device::DeviceErrorKind::kFailed, "{}", snapshot.error().message);
   if (snapshot->cell.faults.is_gone) return Gone();
   return *snapshot;
 }
@@ -86,7 +90,8 @@ device::DeviceResult<device::Telemetry> VirtualDevice::Read() {
   return telemetry;
 }
 
-std::optional<device::Setting> SettingOf(const VirtualGpuReading& reading, device::Control control) {
+std::optional<device::Setting> SettingOf(const VirtualGpuReading& reading,
+                                         device::Control control) {
   switch (control) {
     case device::Control::kSmClock:
       return reading.requested_lock;
@@ -104,15 +109,15 @@ device::DeviceResult<device::SettingReading> VirtualDevice::ReadSetting(device::
   return device::SettingReading{true, SettingOf(*reading, control), ""};
 }
 
-device::DeviceResult<void> VirtualDevice::Check(device::Control control,
-                                        const std::optional<device::Setting>& setting) const {
+device::DeviceResult<void> VirtualDevice::Check(
+    device::Control control, const std::optional<device::Setting>& setting) const {
   const VirtualGpuModel& model = memory_->spec().gpu;
   const ClockList& clocks =
       control == device::Control::kMemoryClock ? model.memory_clocks : model.sm_clocks;
   const bool is_limit = control == device::Control::kPowerLimit;
   if (is_limit ? model.default_power_limit_mw == 0 : clocks.count == 0) {
-    return device::DeviceFail(device::DeviceErrorKind::kNotSupported, "{} has no {} to set", info_.uuid,
-                      device::NameOf(control));
+    return device::DeviceFail(device::DeviceErrorKind::kNotSupported, "{} has no {} to set",
+                              info_.uuid, device::NameOf(control));
   }
   if (!setting) return {};
   const bool is_known = is_limit ? setting->lower == setting->upper &&
@@ -125,27 +130,32 @@ device::DeviceResult<void> VirtualDevice::Check(device::Control control,
       is_limit ? fmt::format("{:g} to {:g} W", model.least_power_limit_mw / 1000.0,
                              model.most_power_limit_mw / 1000.0)
                : fmt::format("those it lists, {} to {} MHz", clocks.lowest(), clocks.highest());
-  return device::DeviceFail(device::DeviceErrorKind::kInvalid, "{} cannot have {} {} (choose {})", info_.uuid,
-                    device::NameOf(control), device::Describe(control, setting), choice);
+  return device::DeviceFail(device::DeviceErrorKind::kInvalid, "{} cannot have {} {} (choose {})",
+                            info_.uuid, device::NameOf(control), device::Describe(control, setting),
+                            choice);
 }
 
-device::DeviceResult<void> VirtualDevice::Answer(VirtualFaults& faults, device::Control control) const {
+device::DeviceResult<void> VirtualDevice::Answer(VirtualFaults& faults,
+                                                 device::Control control) const {
   if (faults.is_gone) return Gone();
   if (faults.no_permission) {
-    return device::DeviceFail(device::DeviceErrorKind::kPermission,
-                      "{} does not let this process set its {}: its virtual driver was told so",
-                      info_.uuid, device::NameOf(control));
+    return device::DeviceFail(
+        device::DeviceErrorKind::kPermission,
+        "{} does not let this process set its {}: its virtual driver was told so", info_.uuid,
+        device::NameOf(control));
   }
   if (faults.failing_calls > 0) {
     --faults.failing_calls;
-    return device::DeviceFail(device::DeviceErrorKind::kFailed,
-                      "{} did not take its {}: its virtual driver was told to fail, {} times more",
-                      info_.uuid, device::NameOf(control), faults.failing_calls);
+    return device::DeviceFail(
+        device::DeviceErrorKind::kFailed,
+        "{} did not take its {}: its virtual driver was told to fail, {} times more", info_.uuid,
+        device::NameOf(control), faults.failing_calls);
   }
   return {};
 }
 
-device::DeviceResult<void> VirtualDevice::Apply(device::Control control, const std::optional<device::Setting>& setting) {
+device::DeviceResult<void> VirtualDevice::Apply(device::Control control,
+                                                const std::optional<device::Setting>& setting) {
   const auto before = Look();
   if (!before) return tl::unexpected<device::DeviceError>(before.error());
   if (auto checked = Check(control, setting); !checked) return checked;
@@ -170,12 +180,13 @@ device::DeviceResult<void> VirtualDevice::Apply(device::Control control, const s
         return;
     }
   });
-  if (!updated) return device::DeviceFail(device::DeviceErrorKind::kFailed, "{}", updated.error().message);
+  if (!updated)
+    return device::DeviceFail(device::DeviceErrorKind::kFailed, "{}", updated.error().message);
   return answer;
 }
 
-device::DeviceResult<device::Effect> VirtualDevice::ReadEffect(device::Control control,
-                                               const std::optional<device::Setting>& setting) {
+device::DeviceResult<device::Effect> VirtualDevice::ReadEffect(
+    device::Control control, const std::optional<device::Setting>& setting) {
   const auto reading = ReadGpu();
   if (!reading) return tl::unexpected<device::DeviceError>(reading.error());
   device::Effect effect{device::EffectState::kPending, reading->sm_clock_mhz, reading->limits};
@@ -186,14 +197,15 @@ device::DeviceResult<device::Effect> VirtualDevice::ReadEffect(device::Control c
   // An idle GPU's clock tells nothing, and a request that is on its way is not in effect.
   if (reading->limits.Has(device::ClockLimit::kIdle) || reading->lock != setting) return effect;
   const int wanted_mhz = setting ? setting->upper : info_.sm_clocks_mhz.back();
-  effect.state =
-      reading->sm_clock_mhz < wanted_mhz ? device::EffectState::kLimited : device::EffectState::kInEffect;
+  effect.state = reading->sm_clock_mhz < wanted_mhz ? device::EffectState::kLimited
+                                                    : device::EffectState::kInEffect;
   return effect;
 }
 
 }  // namespace
 
-std::unique_ptr<device::Device> MakeVirtualDevice(std::shared_ptr<VirtualNodeMemory> memory, int gpu) {
+std::unique_ptr<device::Device> MakeVirtualDevice(std::shared_ptr<VirtualNodeMemory> memory,
+                                                  int gpu) {
   return std::make_unique<VirtualDevice>(std::move(memory), gpu);
 }
 

@@ -9,6 +9,7 @@
 namespace perseus::virtual_gpu {
 
 // Requires that the node has that GPU.
-std::unique_ptr<device::Device> MakeVirtualDevice(std::shared_ptr<VirtualNodeMemory> memory, int gpu);
+std::unique_ptr<device::Device> MakeVirtualDevice(std::shared_ptr<VirtualNodeMemory> memory,
+                                                  int gpu);
 
 }  // namespace perseus::virtual_gpu

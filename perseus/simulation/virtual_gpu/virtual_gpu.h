@@ -128,7 +128,7 @@ struct VirtualGpuReading {
   std::optional<device::Setting> requested_lock;  // The latest; the same as `lock` once it landed.
   std::optional<device::Setting> memory_lock;
   std::optional<device::Setting> power_limit;  // Nothing: the default one.
-  std::optional<int> throttle_mhz;     // Injected.
+  std::optional<int> throttle_mhz;             // Injected.
 };
 
 class VirtualGpu {

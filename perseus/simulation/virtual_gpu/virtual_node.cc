@@ -12,17 +12,13 @@ VirtualNode::VirtualNode(std::shared_ptr<VirtualNodeMemory> memory) : memory_(st
 
 Result<VirtualNode> VirtualNode::Open(const std::filesystem::path& description,
                                       std::shared_ptr<Clock> clock) {
-  const auto spec = ReadVirtualNode(description);
-  if (!spec) return Fail(spec);
-  if (clock == nullptr && !spec->clock.empty()) {
-    auto shared = SharedClock::Open(spec->clock);
-    if (!shared) return Fail(shared);
-    clock = *std::move(shared);
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, ReadVirtualNode(description));
+  if (clock == nullptr && !spec.clock.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(clock, SharedClock::Open(spec.clock));
   }
   if (clock == nullptr) clock = std::make_shared<RealClock>();
-  auto memory = VirtualNodeMemory::Open(*spec, std::move(clock));
-  if (!memory) return Fail(memory);
-  return VirtualNode(std::move(*memory));
+  PERSEUS_ASSIGN_OR_RETURN(auto memory, VirtualNodeMemory::Open(spec, std::move(clock)));
+  return VirtualNode(std::move(memory));
 }
 
 device::DeviceList VirtualNode::Devices() const {
@@ -42,28 +38,26 @@ Result<void> VirtualNode::CheckGpu(int gpu) const {
 }
 
 Result<VirtualWorker> VirtualNode::OpenWorker(int gpu) const {
-  if (const auto checked = CheckGpu(gpu); !checked) return Fail(checked);
-  auto claim = VirtualNodeMemory::ClaimGpu(memory_, gpu);
-  if (!claim) return Fail(claim);
-  return VirtualWorker(memory_, gpu, std::move(*claim));
+  PERSEUS_RETURN_IF_ERROR(CheckGpu(gpu));
+  PERSEUS_ASSIGN_OR_RETURN(auto claim, VirtualNodeMemory::ClaimGpu(memory_, gpu));
+  return VirtualWorker(memory_, gpu, std::move(claim));
 }
 
 Result<VirtualGpuView> VirtualNode::Look(int gpu) const {
-  if (const auto checked = CheckGpu(gpu); !checked) return Fail(checked);
-  const auto snapshot = memory_->Read(gpu);
-  if (!snapshot) return Fail(snapshot);
-  const VirtualCell& cell = snapshot->cell;
-  return VirtualGpuView{cell.gpu.ReadAt(snapshot->now), cell.faults, cell.writes, cell.worker};
+  PERSEUS_RETURN_IF_ERROR(CheckGpu(gpu));
+  PERSEUS_ASSIGN_OR_RETURN(const auto snapshot, memory_->Read(gpu));
+  const VirtualCell& cell = snapshot.cell;
+  return VirtualGpuView{cell.gpu.ReadAt(snapshot.now), cell.faults, cell.writes, cell.worker};
 }
 
 Result<void> VirtualNode::SetThrottle(int gpu, std::optional<int> clock_mhz) const {
-  if (const auto checked = CheckGpu(gpu); !checked) return Fail(checked);
+  PERSEUS_RETURN_IF_ERROR(CheckGpu(gpu));
   return memory_->Update(
       gpu, [&](VirtualCell& cell, Nanoseconds now) { cell.gpu.SetThrottle(clock_mhz, now); });
 }
 
 Result<void> VirtualNode::SetFaults(int gpu, const VirtualFaults& faults) const {
-  if (const auto checked = CheckGpu(gpu); !checked) return Fail(checked);
+  PERSEUS_RETURN_IF_ERROR(CheckGpu(gpu));
   return memory_->Update(gpu, [&](VirtualCell& cell, Nanoseconds now) {
     if (faults.is_gone && !cell.faults.is_gone) cell.gpu.ResetSettings(now);
     cell.faults = faults;
@@ -71,9 +65,8 @@ Result<void> VirtualNode::SetFaults(int gpu, const VirtualFaults& faults) const 
 }
 
 Result<device::DeviceList> OpenVirtualNode(const std::filesystem::path& description) {
-  const auto node = VirtualNode::Open(description);
-  if (!node) return Fail(node);
-  return node->Devices();
+  PERSEUS_ASSIGN_OR_RETURN(const auto node, VirtualNode::Open(description));
+  return node.Devices();
 }
 
 std::string VirtualUuid(const VirtualNodeSpec& spec, int gpu) {

@@ -11,8 +11,8 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/toml_file.h"
-#include "perseus/simulation/synthetic/gpu_roofline.h"
 #include "perseus/planning/profile/profile.h"
+#include "perseus/simulation/synthetic/gpu_roofline.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus::virtual_gpu {
@@ -216,7 +216,8 @@ class NodeReader {
   void ReadProfile(TableReader& reader) {
     const fs::path path = path_.parent_path() / reader.Text("profile");
     const auto text = ReadFile(path);
-    const auto profile = text ? profile::ParseProfile(*text, path.string()) : Result<profile::Profile>(Fail(text));
+    const auto profile =
+        text ? profile::ParseProfile(*text, path.string()) : Result<profile::Profile>(Fail(text));
     if (!profile) {
       reader.FailAt("profile", profile.error().message);
       return;
@@ -224,7 +225,8 @@ class NodeReader {
     std::set<int> clocks_mhz;
     for (const profile::ProfileEntry& entry : profile->entries()) {
       for (const profile::Option& option : entry.options) {
-        const double clock_mhz = std::clamp(option.frequency_mhz, 1.0, 1.0 * kVirtualNodeFileMostMegahertz);
+        const double clock_mhz =
+            std::clamp(option.frequency_mhz, 1.0, 1.0 * kVirtualNodeFileMostMegahertz);
         clocks_mhz.insert(static_cast<int>(std::lround(clock_mhz)));
       }
     }
@@ -343,15 +345,13 @@ class NodeReader {
 }  // namespace
 
 Result<VirtualNodeSpec> ParseVirtualNode(std::string_view text, const std::filesystem::path& path) {
-  const auto root = toml_file::Parse(text, path.string());
-  if (!root) return Fail(root);
-  return NodeReader(*root, path).Read();
+  PERSEUS_ASSIGN_OR_RETURN(const auto root, toml_file::Parse(text, path.string()));
+  return NodeReader(root, path).Read();
 }
 
 Result<VirtualNodeSpec> ReadVirtualNode(const std::filesystem::path& path) {
-  const auto text = ReadFile(path);
-  if (!text) return Fail(text);
-  return ParseVirtualNode(*text, path);
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
+  return ParseVirtualNode(text, path);
 }
 
 }  // namespace perseus::virtual_gpu

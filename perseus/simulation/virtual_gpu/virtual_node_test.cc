@@ -55,10 +55,12 @@ TEST_F(VirtualNodeFakeClockTest, AClockIsLockedAndReadBack) {
   ASSERT_TRUE(device_->Apply(device::Control::kSmClock, k500));
   EXPECT_TRUE(device_->ReadSetting(device::Control::kSmClock)->is_known);
   EXPECT_EQ(device_->ReadSetting(device::Control::kSmClock)->setting, k500);
-  EXPECT_EQ(device_->ReadEffect(device::Control::kSmClock, k500)->state, device::EffectState::kPending);
+  EXPECT_EQ(device_->ReadEffect(device::Control::kSmClock, k500)->state,
+            device::EffectState::kPending);
   EXPECT_EQ(device_->Read()->sm_clock_mhz, 1000);
   clock_->Advance(10 * kMillisecond);
-  EXPECT_EQ(device_->ReadEffect(device::Control::kSmClock, k500)->state, device::EffectState::kInEffect);
+  EXPECT_EQ(device_->ReadEffect(device::Control::kSmClock, k500)->state,
+            device::EffectState::kInEffect);
   EXPECT_EQ(device_->Read()->sm_clock_mhz, 500);
   EXPECT_EQ(node_->Look(0)->writes, 1U);
 
@@ -72,7 +74,8 @@ TEST_F(VirtualNodeFakeClockTest, AClockIsLockedAndReadBack) {
   ASSERT_TRUE(device_->Apply(device::Control::kSmClock, std::nullopt));
   EXPECT_FALSE(device_->ReadSetting(device::Control::kSmClock)->setting);
   clock_->Advance(10 * kMillisecond);
-  EXPECT_EQ(device_->ReadEffect(device::Control::kSmClock, std::nullopt)->state, device::EffectState::kInEffect);
+  EXPECT_EQ(device_->ReadEffect(device::Control::kSmClock, std::nullopt)->state,
+            device::EffectState::kInEffect);
   EXPECT_EQ(device_->Read()->sm_clock_mhz, 1000);
   // The other GPU knows nothing of it.
   EXPECT_EQ(node_->Look(1)->writes, 0U);
@@ -82,7 +85,8 @@ TEST_F(VirtualNodeFakeClockTest, AnIdleGpusClockTellsNothing) {
   OpenNode();
   ASSERT_TRUE(device_->Apply(device::Control::kSmClock, k500));
   clock_->Advance(kSecond);
-  EXPECT_EQ(device_->ReadEffect(device::Control::kSmClock, k500)->state, device::EffectState::kPending);
+  EXPECT_EQ(device_->ReadEffect(device::Control::kSmClock, k500)->state,
+            device::EffectState::kPending);
   EXPECT_EQ(device::Describe(device_->Read()->limits), "idle");
 }
 
@@ -91,10 +95,13 @@ TEST_F(VirtualNodeFakeClockTest, OtherControlsAreThereAtOnce) {
   constexpr device::Setting k200Watts{200'000, 200'000};
   ASSERT_TRUE(device_->Apply(device::Control::kPowerLimit, k200Watts));
   EXPECT_EQ(device_->ReadSetting(device::Control::kPowerLimit)->setting, k200Watts);
-  EXPECT_EQ(device_->ReadEffect(device::Control::kPowerLimit, k200Watts)->state, device::EffectState::kInEffect);
-  EXPECT_EQ(device_->ReadEffect(device::Control::kPowerLimit, std::nullopt)->state, device::EffectState::kPending);
+  EXPECT_EQ(device_->ReadEffect(device::Control::kPowerLimit, k200Watts)->state,
+            device::EffectState::kInEffect);
+  EXPECT_EQ(device_->ReadEffect(device::Control::kPowerLimit, std::nullopt)->state,
+            device::EffectState::kPending);
   ASSERT_TRUE(device_->Apply(device::Control::kMemoryClock, device::Setting{1215, 1215}));
-  EXPECT_EQ(device_->ReadSetting(device::Control::kMemoryClock)->setting, (device::Setting{1215, 1215}));
+  EXPECT_EQ(device_->ReadSetting(device::Control::kMemoryClock)->setting,
+            (device::Setting{1215, 1215}));
 }
 
 TEST_F(VirtualNodeFakeClockTest, WhatNoGpuCanHaveIsRefused) {
@@ -117,8 +124,10 @@ TEST_F(VirtualNodeFakeClockTest, AControlThatItLacksIsNotSupported) {
   OpenNode(
       "gpus = 1\n[gpu]\nlowest_mhz = 100\nhighest_mhz = 1000\nstep_mhz = 100\n"
       "memory_clocks_mhz = []");
-  for (const device::Control control : {device::Control::kMemoryClock, device::Control::kPowerLimit}) {
-    EXPECT_EQ(device_->Apply(control, std::nullopt).error().kind, device::DeviceErrorKind::kNotSupported);
+  for (const device::Control control :
+       {device::Control::kMemoryClock, device::Control::kPowerLimit}) {
+    EXPECT_EQ(device_->Apply(control, std::nullopt).error().kind,
+              device::DeviceErrorKind::kNotSupported);
   }
 }
 
@@ -135,15 +144,18 @@ TEST_F(VirtualNodeFakeClockTest, FaultsAreAsADriversAre) {
 
   EXPECT_EQ(kind_with({.is_gone = true}), device::DeviceErrorKind::kGone);
   EXPECT_EQ(device_->Read().error().kind, device::DeviceErrorKind::kGone);
-  EXPECT_EQ(device_->ReadSetting(device::Control::kSmClock).error().kind, device::DeviceErrorKind::kGone);
+  EXPECT_EQ(device_->ReadSetting(device::Control::kSmClock).error().kind,
+            device::DeviceErrorKind::kGone);
   ASSERT_TRUE(node_->SetFaults(0, {}));
-  EXPECT_FALSE(device_->ReadSetting(device::Control::kSmClock)->setting) << "a reloaded driver knew it";
+  EXPECT_FALSE(device_->ReadSetting(device::Control::kSmClock)->setting)
+      << "a reloaded driver knew it";
 
   ASSERT_TRUE(node_->SetFaults(0, {.ignores_writes = true}));
   EXPECT_TRUE(device_->Apply(device::Control::kSmClock, k500));
   clock_->Advance(kSecond);
   EXPECT_FALSE(device_->ReadSetting(device::Control::kSmClock)->setting);
-  EXPECT_EQ(device_->ReadEffect(device::Control::kSmClock, k500)->state, device::EffectState::kPending);
+  EXPECT_EQ(device_->ReadEffect(device::Control::kSmClock, k500)->state,
+            device::EffectState::kPending);
 }
 
 TEST_F(VirtualNodeFakeClockTest, ASlowCallTakesItsTime) {

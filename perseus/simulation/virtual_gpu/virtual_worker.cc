@@ -48,9 +48,8 @@ Result<std::uint64_t> VirtualWorker::Enqueue(const InstructionTable& instruction
 }
 
 Result<VirtualRun> VirtualWorker::RunOf(std::uint64_t run) {
-  const auto snapshot = memory_->Read(gpu_);
-  if (!snapshot) return Fail(snapshot);
-  const VirtualGpu& gpu = snapshot->cell.gpu;
+  PERSEUS_ASSIGN_OR_RETURN(const auto snapshot, memory_->Read(gpu_));
+  const VirtualGpu& gpu = snapshot.cell.gpu;
   if (run == 0 || run > gpu.last_run() || run + VirtualGpu::kRunsRemembered <= gpu.last_run()) {
     return Fail("GPU {} of {} remembers no run {} (ask for one of the latest {})", gpu_,
                 memory_->spec().name, run, VirtualGpu::kRunsRemembered);
@@ -59,18 +58,16 @@ Result<VirtualRun> VirtualWorker::RunOf(std::uint64_t run) {
 }
 
 Result<Nanoseconds> VirtualWorker::FinishTime() {
-  const auto snapshot = memory_->Read(gpu_);
-  if (!snapshot) return Fail(snapshot);
-  return snapshot->cell.gpu.FinishTime();
+  PERSEUS_ASSIGN_OR_RETURN(const auto snapshot, memory_->Read(gpu_));
+  return snapshot.cell.gpu.FinishTime();
 }
 
 Result<Nanoseconds> VirtualWorker::WaitUntilDone() {
   for (;;) {
-    const auto snapshot = memory_->Read(gpu_);
-    if (!snapshot) return Fail(snapshot);
-    const Nanoseconds finish = snapshot->cell.gpu.FinishTime();
-    if (finish <= snapshot->now) return finish;
-    memory_->WaitWhile(gpu_, snapshot->version, finish);
+    PERSEUS_ASSIGN_OR_RETURN(const auto snapshot, memory_->Read(gpu_));
+    const Nanoseconds finish = snapshot.cell.gpu.FinishTime();
+    if (finish <= snapshot.now) return finish;
+    memory_->WaitWhile(gpu_, snapshot.version, finish);
   }
 }
 
