@@ -47,7 +47,10 @@ class RankProcess {
  public:
   RankProcess(const virtual_gpu::VirtualNode& node, const RankProcessOptions& options,
               virtual_gpu::VirtualWorker worker)
-      : node_(node), options_(options), worker_(std::move(worker)) {}
+      : node_(node),
+        options_(options),
+        clock_(*node.clock()),
+        worker_(std::move(worker)) {}
 
   Result<void> Run();
 

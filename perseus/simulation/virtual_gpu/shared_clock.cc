@@ -480,6 +480,8 @@ int SharedClock::Poll(std::span<pollfd> descriptors, Nanoseconds until) {
     return ready > 0;
   };
   Wait(until, {true, has_event, look});
+  // It may be time, and something be ready.
+  if (ready == 0) look(0);
   std::transform(all.begin(), all.end() - 1, descriptors.begin(), descriptors.begin(),
                  [](const pollfd& one, pollfd wanted) {
                    wanted.revents = one.revents;

@@ -19,14 +19,14 @@
 //  3. A waiting thread may have been woken by another one, through a socket, an eventfd or a futex,
 //     and not have come to run yet. The kernel marks it runnable before the call that woke it
 //     returns, so whoever moves the time first looks at /proc/PID/task/TID/stat of all who wait:
-//     unless each is asleep, time stays. Nothing has to be told of messages on their way, and
-//     the hot path of the client library and the protocol with the agent are what they are
-//     elsewhere.
-//  4. Without a thread that leads (a trainer whose steps run) time goes no faster than real time:
-//     who waits for a job to begin does not run out of patience at once.
+//     unless each is asleep, time stays. So nothing has to count the messages on their way, and the
+//     hot path of the client library and the protocol with the agent are the same as elsewhere.
+//     Threads that wait for time alone (kPeriodic) are not looked at.
+//  4. Without a thread that leads (a trainer whose steps run) time goes no faster than real time, so
+//     that nobody who waits for a job to begin runs out of patience at once.
 //  5. A process may die at any instruction. The mutex is robust, a slot names its thread and when
-//     that began, and waiters look again every 100 ms of real time, for whoever died as the last
-//     one to run. A process that is stopped (SIGSTOP) stops the time of all.
+//     that began, and waiters look again every 100 ms of real time: the last one to run may have
+//     died. A process that is stopped (SIGSTOP) stops the time of all.
 //
 // What was considered and not chosen:
 //  - A rate (virtual seconds a real second, virtual_node_file.h): delays of the real scheduler are
@@ -34,14 +34,15 @@
 //    measures the machine; at 1, a busy machine lengthens steps, and plans look slow.
 //  - Counting messages on their way (each sender counts up, each receiver down): cheaper, but every
 //    channel has to count, the client's hot path included, and each death in between has to be
-//    accounted for.
+//    corrected for.
 //  - One process with a fake clock: fast and exact, and no test of processes, sockets and signals.
 //    What needs no processes is tested so (tests/tuning).
 //  - A time namespace or libfaketime: they shift or scale time; they cannot stop it for as long as
 //    somebody computes.
 //
-// Cost: one look at a thread takes 4 us, so moving the time takes about 0.1 ms with 25 waiting
-// threads; a job of eight ranks runs several times faster than real time on two cores.
+// Cost: one look at a thread takes 4 us, and a switch to another thread 30 us (two cores of a virtual
+// machine). Two pipelines of four ranks, with agents and a job directory, take 35 ms of real time
+// for a step of 0.53 s: 15 times faster than real time.
 //
 // Linux only; the processes see each other in /proc. The file is trusted as a virtual node's is.
 //
