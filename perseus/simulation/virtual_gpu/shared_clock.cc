@@ -50,6 +50,20 @@ Nanoseconds RoundedUp(Nanoseconds until) {
   return (until + kGrid - 1) / kGrid * kGrid;
 }
 
+// Those that have the same see each other in /proc, and reach each other by sockets.
+struct Namespaces {
+  ino_t pid = 0;
+  ino_t net = 0;
+  friend bool operator==(const Namespaces&, const Namespaces&) = default;
+};
+
+Namespaces OwnNamespaces() {
+  struct stat pid {};
+  struct stat net {};
+  if (stat("/proc/self/ns/pid", &pid) != 0 || stat("/proc/self/ns/net", &net) != 0) return {};
+  return {pid.st_ino, net.st_ino};
+}
+
 // In the abstract namespace, which needs no file.
 std::pair<sockaddr_un, socklen_t> AddressOf(pid_t thread) {
   sockaddr_un address{};
@@ -103,6 +117,7 @@ struct SharedClock::Layout {
   char magic[16];
   std::uint64_t size;  // Of the file: another build's structures differ in it.
   char boot_id[64];
+  Namespaces namespaces;
   Nanoseconds epoch;  // From this clock's time to time since 1970.
   pthread_mutex_t mutex;  // Robust.
   std::atomic<Nanoseconds> now;
@@ -182,6 +197,7 @@ Result<std::shared_ptr<SharedClock>> SharedClock::Open(const std::filesystem::pa
     RealClock real;
     layout->size = sizeof(Layout);
     BootId().value_or("").copy(layout->boot_id, sizeof layout->boot_id - 1);
+    layout->namespaces = OwnNamespaces();
     layout->moved_at = real.Now();
     layout->now = layout->moved_at;
     layout->epoch = real.SinceEpoch() - layout->moved_at;
@@ -195,6 +211,13 @@ Result<std::shared_ptr<SharedClock>> SharedClock::Open(const std::filesystem::pa
     std::memcpy(layout->magic, kClockMagic, sizeof kClockMagic);
   }
   close(lock);
+  if (layout->namespaces != OwnNamespaces()) {
+    munmap(address, sizeof(Layout));
+    close(sender);
+    return Fail("{}: it is of another container, whose processes cannot be seen from here (run all "
+                "in one container, or leave out clock in the description of the virtual node)",
+                file.string());
+  }
   return std::shared_ptr<SharedClock>(new SharedClock(file, address, sender));
 }
 
