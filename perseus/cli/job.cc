@@ -187,7 +187,7 @@ std::string FormatStragglers(const ordered_json& stragglers) {
   for (const ordered_json& straggler : stragglers) {
     text += fmt::format(
         "straggler: pipeline {}, {:.4g} times as slow, {} ({}){}{}\n",
-        straggler.at("pipeline").get<int>(), straggler.at("slowdown").get<double>(),
+        straggler.at("dp_rank").get<int>(), straggler.at("slowdown").get<double>(),
         straggler.at("state").get<std::string>(), straggler.at("source").get<std::string>(),
         straggler.contains("expires") ? ", until " + straggler["expires"].get<std::string>() : "",
         straggler.contains("warning") ? "; " + straggler["warning"].get<std::string>() : "");

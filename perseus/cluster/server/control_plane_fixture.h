@@ -145,7 +145,8 @@ class ControlPlaneTest : public testing::Test {
   }
   void Attach(const std::string& node, const std::string& key, int pipeline) {
     const nlohmann::json ranks{
-        {"ranks", {{{"pipeline", pipeline}, {"rank", 0}}, {{"pipeline", pipeline}, {"rank", 1}}}}};
+        {"ranks",
+         {{{"dp_rank", pipeline}, {"pp_rank", 0}}, {{"dp_rank", pipeline}, {"pp_rank", 1}}}}};
     ASSERT_EQ(Send("PUT", "/v1/nodes/" + node + "/jobs/" + key, ranks.dump()).status, 200);
   }
 

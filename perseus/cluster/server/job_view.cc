@@ -137,7 +137,7 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
 ordered_json StragglerJson(const store::StragglerRecord& straggler, store::Milliseconds now) {
   const bool has_begun = straggler.starts <= now;
   const bool is_over = straggler.expires != 0 && straggler.expires <= now;
-  ordered_json json{{"pipeline", straggler.pipeline},
+  ordered_json json{{"dp_rank", straggler.pipeline},
                     {"source", straggler.source},
                     {"slowdown", straggler.slowdown},
                     {"state", is_over     ? "over"

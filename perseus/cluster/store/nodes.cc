@@ -45,7 +45,7 @@ Place PlaceOf(const ordered_json& rank) {
     const auto found = rank.find(key);
     return found != rank.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
   };
-  return {number("pipeline"), number("rank"), number("tp_rank")};
+  return {number("dp_rank"), number("pp_rank"), number("tp_rank")};
 }
 
 Result<std::set<Place>> ParsePlaces(std::string_view ranks) {

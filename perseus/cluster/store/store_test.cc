@@ -256,7 +256,7 @@ TEST_P(StoreTest, PlansAreFoundByIdAndForTheNewestProfileBySlug) {
 std::string RanksOf(const std::vector<int>& ranks) {
   std::string list;
   for (const int rank : ranks) {
-    list += (list.empty() ? "" : ",") + (R"({"pipeline":0,"rank":)" + std::to_string(rank)) +
+    list += (list.empty() ? "" : ",") + (R"({"dp_rank":0,"pp_rank":)" + std::to_string(rank)) +
             R"(,"tp_rank":0})";
   }
   return "[" + list + "]";
@@ -305,7 +305,7 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
 TEST_P(StoreTest, ARankIsOnTheNodeThatAttachedItLast) {
   const std::string other = Register("run8");
   const auto rank = [](int pipeline, int number) {
-    return R"({"pipeline":)" + std::to_string(pipeline) + R"(,"rank":)" + std::to_string(number) +
+    return R"({"dp_rank":)" + std::to_string(pipeline) + R"(,"pp_rank":)" + std::to_string(number) +
            R"(,"tp_rank":0)";
   };
   const auto gpu = [](const std::string& of) { return R"(,"gpu":")" + of + R"("})"; };
