@@ -30,9 +30,9 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
       ->excludes(schedule)
       ->excludes(schedule_file);
   add("--pp-ranks", flags.pp_ranks, "N",
-      has_profile
-          ? "Positions along the pipeline (default: the number that the profile has)"
-          : "Positions along the pipeline (required, unless the job file or a schedule file has it)")
+      has_profile ? "Positions along the pipeline (default: the number that the profile has)"
+                  : "Positions along the pipeline (required, unless the job file or a schedule "
+                    "file has it)")
       ->check(count);
   add("--microbatches", flags.microbatches, "N", "Microbatches of one iteration of one pipeline")
       ->check(count);

@@ -223,7 +223,7 @@ TEST(DrawTimelinesTest, ClocksWaitingAndNamesOfAnyKind) {
   const schedule::InstructionGraph graph = SmallGraph();
   const report::Timeline timelines[] = {TimelineOf(graph, {0, 0}, "fast"),
                                         TimelineOf(graph, {1, 0}, "slow")};
-  EXPECT_EQ(DrawTimelines(graph, timelines, {.width = 57}), R"(timeline, fast
+  EXPECT_EQ(DrawTimelines(graph, timelines, {.width = 60}), R"(timeline, fast
 gpu ?[31m        F#########....................
 the other of t.. ..........O~~~~~~~~~~~~~~~~~~~
 
@@ -254,11 +254,11 @@ TEST(DrawTimelinesTest, EveryKindHasALetterOrAColour) {
     if (i > 0) graph.dependencies.push_back({.from = i - 1, .to = i});
   }
   const report::Timeline timelines[] = {TimelineOf(graph, {0, 0, 0, 0}, "plan")};
-  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 51}),
+  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 54}),
               AllOf(HasSubstr("pp_rank 0 F##########R##########B##########W##########\n"),
                     HasSubstr("\nW weight gradient begins   R recompute begins\n"),
                     HasSubstr("\n# at 1400 MHz\n")));
-  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 51, .colour = true}),
+  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 54, .colour = true}),
               AllOf(HasSubstr("pp_rank 0 \x1b[36m###########\x1b[35m###########\x1b[33m###########"
                               "\x1b[32m###########\x1b[0m\n"),
                     HasSubstr("\x1b[33m#\x1b[0m backward   \x1b[32m#\x1b[0m weight gradient")));
@@ -282,7 +282,7 @@ TEST(DrawTimelinesTest, InstructionsShorterThanAColumnShowTheirClocks) {
   graph.dependencies.erase(graph.dependencies.begin());  // Of the small graph.
   graph.rank_orders[1].clear();
   const report::Timeline timelines[] = {TimelineOf(graph, options, "plan")};
-  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 57}),
+  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 60}),
               AllOf(HasSubstr("pp_rank 0 F" + std::string(19, '#') + 'B' + std::string(9, '#') +
                               std::string(20, '-') + '\n'),
                     HasSubstr("F mostly forward   B mostly backward")));

@@ -11,9 +11,18 @@ endfunction()
 file(REMOVE_RECURSE ${SCRATCH})
 run(${CMAKE_COMMAND} --install ${PERSEUS_BUILD} --prefix ${SCRATCH}/prefix)
 run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${SCRATCH}/build -G Ninja
-    -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix -D LOOP=${LOOP})
+    -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix -D LOOP=${LOOP} -D EXAMPLE=${EXAMPLE})
 run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 run(${SCRATCH}/build/consumer)
+
+# The example reads profile.csv of the current directory and writes plan.json.
+file(COPY_FILE ${PROFILE} ${SCRATCH}/profile.csv)
+execute_process(COMMAND ${SCRATCH}/build/example WORKING_DIRECTORY ${SCRATCH}
+  RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE error)
+if(NOT status EQUAL 0 OR NOT output MATCHES "saves 9\\.[0-9] %; no plan needs less than [1-9]")
+  message(FATAL_ERROR "the example ended with ${status}:\n${output}${error}")
+endif()
+run(${SCRATCH}/prefix/bin/perseus evaluate ${SCRATCH}/plan.json --profile ${SCRATCH}/profile.csv)
 
 # The loop on a virtual GPU, with an agent of its own that the installed library finds.
 set(ENV{XDG_RUNTIME_DIR} ${SCRATCH})

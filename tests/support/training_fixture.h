@@ -39,8 +39,8 @@ struct Steps {
 };
 // Of energy: what the issue of the closed loop asks for.
 inline constexpr double kOnePoint = 0.01;
-// That the steps `after` draw as much less than those `before` as was promised, and are as fast, but
-// for the noise of the virtual GPUs. Prints both.
+// That the steps `after` draw as much less than those `before` as was promised, and are as fast,
+// but for the noise of the virtual GPUs. Prints both.
 void ExpectPromiseKept(const Promise& promise, const std::vector<TrueStep>& steps,
                        const Steps& before, const Steps& after);
 

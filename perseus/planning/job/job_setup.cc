@@ -159,7 +159,7 @@ Result<void> RefuseWithGraph(const JobFlags& flags, const Job& job) {
                   flag);
     }
   }
-  constexpr std::string_view kKeys[] = {"profile", "pp_ranks",         "microbatches",
+  constexpr std::string_view kKeys[] = {"profile", "pp_ranks",       "microbatches",
                                         "chunks",  "gpus_per_stage", "fixed"};
   for (const std::string_view key : kKeys) {
     if (job.Has(key)) {

@@ -112,7 +112,8 @@ class ListsReader {
   Result<std::vector<ListedFrequency>> ReadRank() {
     const std::string_view bracket = token_.text;
     const int line = token_.line;
-    if (auto opened = Expect(Token::Kind::kOpen, "a pp_rank's list, such as [1410, 1395]"); !opened) {
+    if (auto opened = Expect(Token::Kind::kOpen, "a pp_rank's list, such as [1410, 1395]");
+        !opened) {
       return Fail(opened);
     }
     std::vector<ListedFrequency> rank;
@@ -251,8 +252,10 @@ Result<std::vector<int>> FindOptions(const FrequencyLists& lists,
                                      std::string_view name) {
   const std::vector<std::vector<int>> orders = PlannedOrders(graph);
   if (lists.ranks.size() != orders.size()) {
-    return Fail("{}: has lists for {} pp_ranks, but the job has {} (describe the job that the file was made for)", name,
-                lists.ranks.size(), orders.size());
+    return Fail(
+        "{}: has lists for {} pp_ranks, but the job has {} (describe the job that the file was "
+        "made for)",
+        name, lists.ranks.size(), orders.size());
   }
   std::vector<int> options = schedule::BaselineOptions(graph);  // Those of fixed instructions stay.
   for (std::size_t rank = 0; rank < orders.size(); ++rank) {

@@ -48,7 +48,7 @@ class PlanReader {
   PlanFile Read(const Node& file) {
     constexpr std::array<std::string_view, 13> kKeys{
         "format", "version",  "job",           "target", "deadline_s",      "time_s",   "energy_j",
-        "gap",    "switches", "lower_bound_j", "ranks", "average_power_w", "baseline",
+        "gap",    "switches", "lower_bound_j", "ranks",  "average_power_w", "baseline",
     };
     CheckVersion(file);
     file.RequireObject(kKeys);
@@ -177,8 +177,7 @@ class PlanReader {
     }
     if (node.Has("frequency") || IsComputation(read.kind)) {
       const Node frequency = Member(node, "frequency");
-      read.frequency_mhz =
-          frequency.Number(0, kMostFrequencyMhz, "MHz, such as 1410");
+      read.frequency_mhz = frequency.Number(0, kMostFrequencyMhz, "MHz, such as 1410");
     }
     if (IsPlanned(read.kind) && !plan_.other_knob_names.empty()) {
       ReadKnobs(Member(node, "knobs"), read.knobs);
@@ -217,8 +216,9 @@ class PlanReader {
   void Place(const Node& node, const PlannedInstruction& read, int pp_rank) {
     const auto [home, is_new] = homes_.try_emplace(read.stage, Home{pp_rank, read.chunk});
     if (home->second.pp_rank != pp_rank || home->second.chunk != read.chunk) {
-      Throw("{}.stage: stage {} is chunk {} of pp_rank {} elsewhere (keep each stage on one pp_rank)",
-            node.path, read.stage, home->second.chunk, home->second.pp_rank);
+      Throw(
+          "{}.stage: stage {} is chunk {} of pp_rank {} elsewhere (keep each stage on one pp_rank)",
+          node.path, read.stage, home->second.chunk, home->second.pp_rank);
     }
     plan_.job.schedule.ranks.back().push_back({read.kind, read.stage, read.microbatch});
   }
@@ -229,8 +229,8 @@ class PlanReader {
     std::set<std::pair<int, int>> places;
     for (const auto& [stage, home] : homes_) {
       if (stage != schedule.stages()) {
-        Throw("ranks: stage {} exists, but stage {} does not (number stages from 0 without gaps)", stage,
-              schedule.stages());
+        Throw("ranks: stage {} exists, but stage {} does not (number stages from 0 without gaps)",
+              stage, schedule.stages());
       }
       if (!places.emplace(home.pp_rank, home.chunk).second) {
         Throw("ranks[{}]: chunk {} names two stages (number the chunks of a pp_rank)", home.pp_rank,

@@ -47,7 +47,7 @@ struct InstructionGraph {
   std::vector<InstructionNode> instructions;  // In a topological order.
   std::vector<Dependency> dependencies;       // Those between neighbours on a rank included.
   std::vector<std::vector<int>> rank_orders;  // [pp_rank][position] -> instruction.
-  std::vector<std::string> rank_names;        // "pp_rank 0", or the name of a resource in a graph file.
+  std::vector<std::string> rank_names;  // "pp_rank 0", or the name of a resource in a graph file.
 
   const OptionSet& options_of(int instruction) const {
     return option_sets[static_cast<std::size_t>(
@@ -78,9 +78,9 @@ struct PipelineModel {
 // profile lacks an instruction of the schedule, an instruction is missing or stands twice, or the
 // order would deadlock; the message names the instructions.
 //
-// The profile's (stage, chunk) is where a schedule's stage lives: (pp_rank_of_stage, chunk_of_stage).
-// So the profile has as many stages as the schedule has ranks, and as many chunks as a rank has.
-// A dependency within a rank that its order implies already is left out.
+// The profile's (stage, chunk) is where a schedule's stage lives: (pp_rank_of_stage,
+// chunk_of_stage). So the profile has as many stages as the schedule has ranks, and as many chunks
+// as a rank has. A dependency within a rank that its order implies already is left out.
 Result<InstructionGraph> BuildInstructionGraph(const Schedule& schedule,
                                                const profile::Profile& profile,
                                                const PipelineModel& model);

@@ -96,7 +96,8 @@ TEST(PipelineGraph, HasTheOrderOfEachRankAndWhatCrossesRanks) {
           "forward of microbatch 0 on pp_rank 0 -> forward of microbatch 0 on pp_rank 1 delayed",
           "forward of microbatch 1 on pp_rank 0 -> forward of microbatch 1 on pp_rank 1 delayed",
           "backward of microbatch 0 on pp_rank 1 -> backward of microbatch 0 on pp_rank 0 delayed",
-          "backward of microbatch 1 on pp_rank 1 -> backward of microbatch 1 on pp_rank 0 delayed"));
+          "backward of microbatch 1 on pp_rank 1 -> backward of microbatch 1 on pp_rank 0 "
+          "delayed"));
   EXPECT_THAT(graph->rank_names, ElementsAre("pp_rank 0", "pp_rank 1"));
   EXPECT_EQ(graph->name, "1f1b");
 }
@@ -205,12 +206,13 @@ TEST(PipelineGraph, AnOddOrderThatCanRunIsAccepted) {
 }
 
 TEST(PipelineGraph, ADeadlockNamesWhoWaitsForWhat) {
-  EXPECT_EQ(ErrorOf(BuildInstructionGraph(Parse("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0"),
-                                          MakeProfile(2, 1), PipelineModel())),
-            "schedule dump.csv deadlocks: pp_rank 0 waits at backward of microbatch 0 (stage 0) for "
-            "backward of microbatch 0 (stage 1), pp_rank 1 waits at forward of microbatch 1 (stage 1) "
-            "for forward of microbatch 1 (stage 0) (order each rank so that no computation comes "
-            "before one that it needs)");
+  EXPECT_EQ(
+      ErrorOf(BuildInstructionGraph(Parse("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0"), MakeProfile(2, 1),
+                                    PipelineModel())),
+      "schedule dump.csv deadlocks: pp_rank 0 waits at backward of microbatch 0 (stage 0) for "
+      "backward of microbatch 0 (stage 1), pp_rank 1 waits at forward of microbatch 1 (stage 1) "
+      "for forward of microbatch 1 (stage 0) (order each rank so that no computation comes "
+      "before one that it needs)");
   EXPECT_THAT(ErrorOf(BuildInstructionGraph(Parse("0B0,0F0"), MakeProfile(1, 1), PipelineModel())),
               HasSubstr("pp_rank 0 waits at backward of microbatch 0 (stage 0) for forward of "
                         "microbatch 0 (stage 0)"));
@@ -242,8 +244,9 @@ TEST(PipelineGraph, ASchedulePutTogetherWronglyIsAnErrorNotACrash) {
   EXPECT_THAT(error_after([](Schedule& s) { s.chunk_of_stage.clear(); }),
               HasSubstr("1 stages have a rank but 0 have a chunk"));
   EXPECT_THAT(error_after([](Schedule& s) { s = Schedule(); }), HasSubstr("nothing to compute"));
-  EXPECT_THAT(error_after([](Schedule& s) { s.ranks.push_back({s.ranks[0][0]}); }),
-              HasSubstr("pp_rank 1: forward of microbatch 0 (stage 0): the stage lives on pp_rank 0"));
+  EXPECT_THAT(
+      error_after([](Schedule& s) { s.ranks.push_back({s.ranks[0][0]}); }),
+      HasSubstr("pp_rank 1: forward of microbatch 0 (stage 0): the stage lives on pp_rank 0"));
 }
 
 // The end of each computation, found without the graph: every rank takes the next computation of
@@ -253,7 +256,9 @@ std::map<std::tuple<InstructionKind, int, int>, Nanoseconds> Execute(const Sched
   std::map<std::tuple<InstructionKind, int, int>, Nanoseconds> end;
   std::vector<std::size_t> next(schedule.ranks.size());
   std::vector<Nanoseconds> clock(schedule.ranks.size());
-  auto rank_of = [&](int stage) { return schedule.pp_rank_of_stage[static_cast<std::size_t>(stage)]; };
+  auto rank_of = [&](int stage) {
+    return schedule.pp_rank_of_stage[static_cast<std::size_t>(stage)];
+  };
   bool progress = true;
   while (progress) {
     progress = false;

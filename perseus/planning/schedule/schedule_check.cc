@@ -32,8 +32,8 @@ std::optional<ScheduleDefect> FindShapeDefect(const Schedule& schedule) {
   for (int stage = 0; stage < schedule.stages(); ++stage) {
     const int rank = schedule.pp_rank_of_stage[static_cast<std::size_t>(stage)];
     if (rank < 0 || rank >= ranks) {
-      return ScheduleDefect{
-          0, fmt::format("stage {} lives on pp_rank {} (expected 0 to {})", stage, rank, ranks - 1)};
+      return ScheduleDefect{0, fmt::format("stage {} lives on pp_rank {} (expected 0 to {})", stage,
+                                           rank, ranks - 1)};
     }
   }
   return std::nullopt;

@@ -69,7 +69,8 @@ bool Executor::Concerns(const Disturbance& disturbance, int instruction) const {
       return !order.empty() && order.front() == instruction;
     }
   }
-  return disturbance.pp_rank < 0 || graph_.instructions[At(instruction)].pp_rank == disturbance.pp_rank;
+  return disturbance.pp_rank < 0 ||
+         graph_.instructions[At(instruction)].pp_rank == disturbance.pp_rank;
 }
 
 // The option of the highest clock within that one, in place of one above it.

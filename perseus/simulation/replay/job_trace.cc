@@ -216,8 +216,8 @@ class Reader {
     for (int pipeline = 0; pipeline < trace_.pipelines; ++pipeline) {
       const auto found = ranks_of_pipeline.find(pipeline);
       if (found == ranks_of_pipeline.end()) {
-        return Fail("dp_rank {} is missing, but dp_rank {} exists (record every pid)",
-                    pipeline, trace_.pipelines - 1);
+        return Fail("dp_rank {} is missing, but dp_rank {} exists (record every pid)", pipeline,
+                    trace_.pipelines - 1);
       }
       for (int rank = 0; rank < trace_.ranks; ++rank) {
         if (!found->second.contains(rank)) {
@@ -315,7 +315,8 @@ class Reader {
 
   Result<void> NoEvents(const RecordedStep& step, int rank) const {
     return Fail(
-        "step {}: dp_rank {}, pp_rank {} has no events, though it has in other steps (leave the step "
+        "step {}: dp_rank {}, pp_rank {} has no events, though it has in other steps (leave the "
+        "step "
         "out, or record every rank)",
         step.number, rank / trace_.ranks, rank % trace_.ranks);
   }
@@ -402,7 +403,8 @@ class Reader {
     const auto [chunk, microbatch] = missing.front();
     const bool is_here = std::binary_search(other.begin(), other.end(), missing.front());
     return Fail(
-        "step {}: dp_rank {}, pp_rank {} computes no microbatch {} of chunk {}, which pp_rank {} does "
+        "step {}: dp_rank {}, pp_rank {} computes no microbatch {} of chunk {}, which pp_rank {} "
+        "does "
         "(events are missing: leave the step out)",
         step.number, on_rank.dp_rank, is_here ? 0 : on_rank.pp_rank, microbatch, chunk,
         is_here ? on_rank.pp_rank : 0);

@@ -324,7 +324,7 @@ Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
   bloat.extrinsic_j = kept - bloat.bound_j;
   bloat.pipeline_times = ReplayPipelinesAlone(graph, graph.durations);
   bloat.slowest_dp_rank = static_cast<int>(std::ranges::max_element(bloat.pipeline_times) -
-                                            bloat.pipeline_times.begin());
+                                           bloat.pipeline_times.begin());
 
   if (needs_for_later) {
     PERSEUS_ASSIGN_OR_RETURN(const auto plan, PlanWhole(graph, model, MeanDurations(graph)));

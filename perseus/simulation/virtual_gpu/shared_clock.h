@@ -4,7 +4,8 @@
 // minute of training takes seconds.
 //
 //   const auto clock = SharedClock::Open("job.clock");
-//   const auto part = (*clock)->TakePart(Clock::Part::kFollows);  // This thread, while `part` lives.
+//   const auto part = (*clock)->TakePart(Clock::Part::kFollows);  // This thread, while `part`
+//   lives.
 //   ... compute: no time passes ...
 //   (*clock)->WaitWhile(word, value, (*clock)->Now() + 10'000'000);
 //
@@ -22,7 +23,8 @@
 //     unless each is asleep, time stays. So nothing has to count the messages on their way, and the
 //     hot path of the client library and the protocol with the agent are the same as elsewhere.
 //     Threads that wait for time alone (kPeriodic) are not looked at.
-//  4. Without a thread that leads (a trainer whose steps run) time goes no faster than real time, so
+//  4. Without a thread that leads (a trainer whose steps run) time goes no faster than real time,
+//  so
 //     that nobody who waits for a job to begin runs out of patience at once.
 //  5. A process may die at any instruction. The mutex is robust, a slot names its thread and when
 //     that began, and waiters look again every 100 ms of real time: the last one to run may have
@@ -40,9 +42,9 @@
 //  - A time namespace or libfaketime: they shift or scale time; they cannot stop it for as long as
 //    somebody computes.
 //
-// Cost: one look at a thread takes 4 us, and a switch to another thread 30 us (two cores of a virtual
-// machine). Two pipelines of four ranks, with agents and a job directory, take 35 ms of real time
-// for a step of 0.53 s: 15 times faster than real time.
+// Cost: one look at a thread takes 4 us, and a switch to another thread 30 us (two cores of a
+// virtual machine). Two pipelines of four ranks, with agents and a job directory, take 35 ms of
+// real time for a step of 0.53 s: 15 times faster than real time.
 //
 // Linux only; the processes see each other in /proc. The file is trusted as a virtual node's is.
 //

@@ -126,8 +126,8 @@ TEST_F(SharedClockTest, WhatCanBeReadEndsThePoll) {
   close(event);
 }
 
-// A token goes around; each process keeps it for a while and has a thread that wakes every so often.
-// No time passes between a message and its reception, whoever runs when.
+// A token goes around; each process keeps it for a while and has a thread that wakes every so
+// often. No time passes between a message and its reception, whoever runs when.
 TEST_F(SharedClockTest, NoTimePassesWhileAMessageIsOnItsWay) {
   constexpr int kProcesses = 4;
   constexpr int kRounds = 50;
@@ -158,8 +158,8 @@ TEST_F(SharedClockTest, NoTimePassesWhileAMessageIsOnItsWay) {
         pollfd wanted{in, POLLIN, 0};
         if (clock->Poll({&wanted, 1}, Clock::kNever) == 0) continue;
         Nanoseconds sent = 0;
-        is_exact = recv(in, &sent, sizeof sent, 0) == sizeof sent && sent == clock->Now() &&
-                   is_exact;
+        is_exact =
+            recv(in, &sent, sizeof sent, 0) == sizeof sent && sent == clock->Now() && is_exact;
         const Nanoseconds until = clock->Now() + kKept;
         WaitUntil(*clock, until);
         is_exact = clock->Now() == until && is_exact;

@@ -114,8 +114,8 @@ class NodeReader {
   }
 
   void ReadNode() {
-    static constexpr std::string_view kKeys[] = {
-        "name", "gpus", "state", "clock", "rate", "seed", "gpu", "switch_latency", "thermal"};
+    static constexpr std::string_view kKeys[] = {"name", "gpus", "state",          "clock",  "rate",
+                                                 "seed", "gpu",  "switch_latency", "thermal"};
     TableReader reader(root_, file_, "the virtual node", kKeys);
     spec_.description = path_;
     spec_.name = reader.Has("name") ? reader.Text("name") : path_.stem().string();

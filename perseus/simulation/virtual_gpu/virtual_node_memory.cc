@@ -173,8 +173,8 @@ Result<VirtualNodeMemory::Opened> VirtualNodeMemory::OpenExisting(const VirtualN
   }
   void* address = MAP_FAILED;
   const bool is_same = layout.size == SizeFor(spec.gpus) && layout.rate == spec.rate &&
-                       layout.has_shared_clock == !spec.clock.empty() &&
-                       layout.seed == spec.seed && layout.gpus == spec.gpus;
+                       layout.has_shared_clock == !spec.clock.empty() && layout.seed == spec.seed &&
+                       layout.gpus == spec.gpus;
   if (is_same) {
     address = mmap(nullptr, layout.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (address == MAP_FAILED) {
