@@ -128,7 +128,7 @@ Answer<http::Response> Delete(const Context& context) {
 }
 
 Answer<http::Response> ListStragglers(const Context& context) {
-  const auto stragglers = context.services.store.Stragglers(context.job->id);
+  const auto stragglers = context.services.store.ListStragglers(context.job->id);
   if (!stragglers) return Refuse(stragglers);
   auto list = nlohmann::ordered_json::array();
   for (const store::StragglerRecord& straggler : *stragglers) {
