@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto again = perseus::profiler::ParseProfilerState(written, "again");
   Require(again.has_value() && perseus::profiler::FormatProfilerState(*again) == written);
   for (const auto& [name, gpu] : state->gpus) {
-    static_cast<void>(gpu.measurements.Options(name.rank));
+    static_cast<void>(gpu.measurements.Options(name.pp_rank));
   }
   return 0;
 }

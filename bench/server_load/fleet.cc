@@ -25,7 +25,7 @@ constexpr int kAtOnce = 64;
 std::string RanksBody(const Fleet::Node& node) {
   auto ranks = json::array();
   for (int gpu = 0; gpu < kGpusOfNode; ++gpu) {
-    ranks.push_back({{"pipeline", node.pipeline}, {"rank", node.rank}, {"tp_rank", gpu}});
+    ranks.push_back({{"dp_rank", node.pipeline}, {"pp_rank", node.rank}, {"tp_rank", gpu}});
   }
   return json{{"ranks", std::move(ranks)}}.dump();
 }
@@ -55,7 +55,7 @@ std::string JobBody(const std::string& key, const JobShape& shape) {
               {"pipelines", shape.pipelines},
               {"tensor_parallel", kGpusOfNode},
               {"schedule",
-               {{"kind", "1f1b"}, {"stages", shape.stages}, {"microbatches", shape.microbatches}}},
+               {{"kind", "1f1b"}, {"pp_ranks", shape.stages}, {"microbatches", shape.microbatches}}},
               {"gpu", {{"blocking_power_w", 83.6}}}}
       .dump();
 }
@@ -168,7 +168,7 @@ asio::awaitable<std::int64_t> Fleet::UntilRefined() {
   for (;;) {
     const std::string text =
         co_await connection.Must("GET", "/v1/jobs/" + job_ + "/assignment?limit=1");
-    const json assignment = json::parse(text).at("assignment");
+    const json assignment = json::parse(text).at("assignments");
     if (!assignment.empty() && assignment[0].at("refined").get<bool>()) {
       co_return assignment[0].at("version").get<std::int64_t>();
     }

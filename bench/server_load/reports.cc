@@ -26,7 +26,7 @@ std::string ReportBody(const std::string& job, const Fleet::Node& node, std::int
   const double busy_s = 2.7 + 0.001 * (node.pipeline % 7);
   return fmt::format(
       R"({{"jobs": [{{"job": "{}", "acknowledged": {}, "following": {}, "since_step": 0, "steps": )"
-      R"([{{"step": {}, "pipeline": {}, "time_s": 2.91, "busy_s": {}, "energy_j": 5120.5, )"
+      R"([{{"step": {}, "dp_rank": {}, "time_s": 2.91, "busy_s": {}, "energy_j": 5120.5, )"
       R"("version": {}, "ranks": 8}}]}}]}})",
       job, node.version, node.version, step, node.pipeline, busy_s, node.version);
 }

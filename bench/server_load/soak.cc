@@ -27,7 +27,7 @@ asio::awaitable<void> Report(Connection& connection, const Fleet& fleet, std::in
     co_await connection.Must(
         "POST", fmt::format("/v1/nodes/{}/reports", node.name),
         fmt::format(R"({{"jobs": [{{"job": "{}", "acknowledged": {}, "following": {}, "steps": )"
-                    R"([{{"step": {}, "pipeline": {}, "time_s": 1, "busy_s": 0.9, "version": {}, )"
+                    R"([{{"step": {}, "dp_rank": {}, "time_s": 1, "busy_s": 0.9, "version": {}, )"
                     R"("ranks": 8}}]}}]}})",
                     fleet.job(), node.version, node.version, step, node.pipeline, node.version));
   }

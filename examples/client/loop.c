@@ -18,7 +18,7 @@ static void compute(long milliseconds) {
 
 int main(int argc, char** argv) {
   perseus_options options = PERSEUS_OPTIONS_INIT;
-  options.rank = argc > 1 ? atoi(argv[1]) : 0;
+  options.pp_rank = argc > 1 ? atoi(argv[1]) : 0;
   perseus_session* session = perseus_open(&options);
 
   for (int step = 0; step < kSteps; ++step) {

@@ -95,7 +95,7 @@ def train(rank, flags):
     )
     session = None
     if not flags.without_perseus:
-        session = perseus.open(rank=rank, gpu=str(rank), plan=flags.plan)
+        session = perseus.open(pp_rank=rank, gpu=str(rank), plan=flags.plan)
     pipeline = Pipeline(rank, flags)
     watch = Stopwatch() if flags.measure else None
     losses = []

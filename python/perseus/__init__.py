@@ -3,7 +3,7 @@
 Around a training loop (libperseus.so sets the clock that the plan has for each instruction, through
 the node's agent, and times what ran; nothing that is computed changes):
 
-    perseus.open(rank=pipeline_rank)
+    perseus.open(pp_rank=pp_rank)
     for batch in batches:
         with perseus.step():
             with perseus.instruction("forward", microbatch=0):

@@ -49,8 +49,8 @@ class Session:
     def __init__(
         self,
         *,
-        pipeline: int = ...,
-        rank: int = ...,
+        dp_rank: int = ...,
+        pp_rank: int = ...,
         tp_rank: int = ...,
         gpu: Optional[str] = ...,
         job: Optional[str] = ...,

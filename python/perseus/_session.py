@@ -18,8 +18,8 @@ _log = logging.getLogger("perseus")
 
 def open(  # noqa: A001: perseus.open() is what it is called as.
     *,
-    pipeline: int = 0,
-    rank: int = 0,
+    dp_rank: int = 0,
+    pp_rank: int = 0,
     tp_rank: int = 0,
     gpu: Union[None, int, str] = None,
     job: Optional[str] = None,
@@ -38,9 +38,9 @@ def open(  # noqa: A001: perseus.open() is what it is called as.
     What is None is taken from the environment variable, or else the default.
 
     Args:
-        pipeline: Which of the data-parallel pipelines, from 0.
-        rank: Position along the pipeline, from 0: which of the plan's stages.
-        tp_rank: Which of the stage's GPUs, from 0.
+        dp_rank: The pipeline, from 0.
+        pp_rank: The position along the pipeline, from 0: which instructions of the plan it runs.
+        tp_rank: Which of the GPUs that share the work of one pp_rank, from 0.
         gpu: UUID, or place among the visible ones. PERSEUS_GPU.
         job: What others are told holds the GPU. PERSEUS_JOB, or "training".
         job_directory: Where assignment come from and steps are recorded. PERSEUS_JOB_DIR, or none.
@@ -52,8 +52,8 @@ def open(  # noqa: A001: perseus.open() is what it is called as.
         plan_expires_at: Seconds since 1970 from which on `plan` is not followed; 0: never.
     """
     session = _client.Session(
-        pipeline=pipeline,
-        rank=rank,
+        dp_rank=dp_rank,
+        pp_rank=pp_rank,
         tp_rank=tp_rank,
         gpu=None if gpu is None else str(gpu),
         job=job,

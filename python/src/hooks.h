@@ -30,7 +30,7 @@ struct SessionObject {
   // clang-format on
   perseus_counters last_counters;  // Once closed.
   std::uint64_t warnings_logged;
-  std::array<char, 48> name;  // "p0-r3-t0": of which rank a warning is.
+  std::array<char, 48> name;  // "dp0-pp3-tp0": of which rank a warning is.
   // Microbatches so far in this step, for instructions that do not say theirs.
   std::array<std::array<std::int32_t, kCountedChunks>, kKinds> counts;
   bool is_running;  // Between an instruction's begin and its end.

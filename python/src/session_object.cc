@@ -57,15 +57,15 @@ void Close(SessionObject* session) {
 }
 
 PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
-  static const char* const kNames[] = {
-      "pipeline", "rank",    "tp_rank",         "gpu",  "job", "job_directory", "plan",
-      "agent",    "devices", "plan_expires_at", nullptr};
+  static const char* const kNames[] = {"dp_rank", "pp_rank",         "tp_rank", "gpu",
+                                       "job",     "job_directory",   "plan",    "agent",
+                                       "devices", "plan_expires_at", nullptr};
   perseus_options options = PERSEUS_OPTIONS_INIT;
   long long expires = 0;
   if (PyArg_ParseTupleAndKeywords(
-          arguments, keywords, "|$iiizzzzzzL:Session", const_cast<char**>(kNames),
-          &options.pipeline, &options.rank, &options.tp_rank, &options.gpu, &options.job,
-          &options.job_directory, &options.plan, &options.agent, &options.devices, &expires) == 0) {
+          arguments, keywords, "|$iiizzzzzzL:Session", const_cast<char**>(kNames), &options.dp_rank,
+          &options.pp_rank, &options.tp_rank, &options.gpu, &options.job, &options.job_directory,
+          &options.plan, &options.agent, &options.devices, &expires) == 0) {
     return nullptr;
   }
   options.plan_expires_at = expires;
@@ -77,8 +77,8 @@ PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   handle = perseus_open(&options);
   Py_END_ALLOW_THREADS;
   session->handle = handle;
-  std::snprintf(session->name.data(), session->name.size(), "p%d-r%d-t%d", options.pipeline,
-                options.rank, options.tp_rank);
+  std::snprintf(session->name.data(), session->name.size(), "dp%d-pp%d-tp%d", options.dp_rank,
+                options.pp_rank, options.tp_rank);
   if (handle != nullptr) OpenSessions().push_back(session);
   if (!LogWarnings(session)) {
     Py_DECREF(session);

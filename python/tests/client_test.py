@@ -13,7 +13,7 @@ from support import PROFILE, ScratchTest
 ALONE = dict(agent="off", devices="off")
 
 
-def steps_of(directory, name="p0-r0-t0"):
+def steps_of(directory, name="dp0-pp0-tp0"):
     """What a rank recorded."""
     with open(directory / "ranks" / f"{name}.jsonl") as file:
         lines = [json.loads(line) for line in file]
@@ -130,7 +130,7 @@ class HooksTest(SessionTest):
         self.assertEqual(session.counters.steps, 1)  # As it was when it was closed.
 
     def test_two_sessions(self):
-        first, second = self.open(), self.open(rank=1)
+        first, second = self.open(), self.open(pp_rank=1)
         with first.step(), second.step():
             with first.instruction("forward", microbatch=0):
                 pass
@@ -186,8 +186,8 @@ class WrongArguments(SessionTest):
         )
         lines = done.stderr.splitlines()
         self.assertEqual(len(lines), 2, done.stderr)
-        self.assertIn("perseus|p0-r0-t0: instruction: the kind is none of", lines[0])
-        self.assertIn("perseus|p0-r0-t0: instruction: the microbatch is no whole number", lines[1])
+        self.assertIn("perseus|dp0-pp0-tp0: instruction: the kind is none of", lines[0])
+        self.assertIn("perseus|dp0-pp0-tp0: instruction: the microbatch is no whole number", lines[1])
 
     def test_a_handler_that_raises_stays_out_of_training(self):
         done = self.run_python(
@@ -239,8 +239,8 @@ class FailsOpen(SessionTest):
                 agent=self.scratch / "none.sock",
                 devices=f"virtual:{self.scratch / 'node.toml'}",
                 plan=self.scratch / "none.json",
-                pipeline=1,
-                rank=3,
+                dp_rank=1,
+                pp_rank=3,
             )
             # What its own thread finds out is told at a step's begin.
             end = time.monotonic() + 20
@@ -250,7 +250,7 @@ class FailsOpen(SessionTest):
                 pass
         text = "\n".join(logs.output)
         for message in logs.output:
-            self.assertRegex(message, "^WARNING:perseus:p1-r3-t0: ")
+            self.assertRegex(message, "^WARNING:perseus:dp1-pp3-tp0: ")
         self.assertIn("none.sock", text)
         self.assertIn("none.json", text)
         self.assertEqual(session.counters.may_set_clocks, False)
@@ -259,8 +259,8 @@ class FailsOpen(SessionTest):
     def test_another_order_than_the_plan_s(self):
         plan = self.scratch / "plan.json"
         perseus.plan(PROFILE, schedule="1f1b", microbatches=2, blocking_power_w=80).save(plan)
-        session = self.open(plan=plan, rank=7)
-        assignment = {
+        session = self.open(plan=plan, pp_rank=7)
+        orders = {
             True: [("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)],
             False: [("forward", 0), ("forward", 1), ("backward", 0), ("backward", 1)],
         }
@@ -275,7 +275,7 @@ class FailsOpen(SessionTest):
     def test_use_plan(self):
         plan = self.scratch / "plan.json"
         perseus.plan(PROFILE, schedule="1f1b", microbatches=2, blocking_power_w=80).save(plan)
-        session = self.open(rank=0)
+        session = self.open(pp_rank=0)
         self.assertTrue(session.use_plan(str(plan)))
         with perseus.step():
             self.assertTrue(session.counters.follows_plan)
@@ -288,7 +288,7 @@ class FailsOpen(SessionTest):
         with self.assertRaises(TypeError):
             perseus.open(rang=3)
         with self.assertRaises(TypeError):
-            perseus.open(rank="3")
+            perseus.open(pp_rank="3")
 
 
 def load(index):
@@ -329,7 +329,7 @@ class Processes(SessionTest):
         self.open()
         child = os.fork()
         if child == 0:
-            own = perseus.open(rank=1, **ALONE)
+            own = perseus.open(pp_rank=1, **ALONE)
             with perseus.step():
                 pass
             steps = own.counters.steps

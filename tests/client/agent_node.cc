@@ -108,8 +108,8 @@ int WaitFor(pid_t child) {
 
 RankSession::RankSession(const Place& place) {
   perseus_options options = PERSEUS_OPTIONS_INIT;
-  options.pipeline = place.pipeline;
-  options.rank = place.rank;
+  options.dp_rank = place.dp_rank;
+  options.pp_rank = place.pp_rank;
   options.gpu = place.gpu.c_str();
   options.agent = place.socket.c_str();
   options.devices = place.devices.c_str();

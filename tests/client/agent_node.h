@@ -57,11 +57,11 @@ class RankSession {
     std::string socket;
     std::string devices;
     std::string gpu;
-    int rank = 0;
+    int pp_rank = 0;
     std::string plan;
     std::string job_directory;
     std::int64_t plan_expires_at = 0;
-    int pipeline = 0;
+    int dp_rank = 0;
   };
   explicit RankSession(const Place& place);
   ~RankSession() { Close(); }

@@ -337,7 +337,7 @@ TEST_F(ClientTest, EightRanksOfANode) {
   std::vector<pid_t> ranks;
   for (int i = 0; i < kGpus; ++i) {
     RankSession::Place place = first;
-    place.rank = i;
+    place.pp_rank = i;
     place.gpu = std::to_string(i);
     place.job_directory = (directory_ / "job").string();
     ranks.push_back(StartChild([place] {

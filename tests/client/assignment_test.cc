@@ -78,9 +78,9 @@ TEST_F(AssignmentTest, PlansAndClocksAreFollowedFromTheirStepOn) {
     if (step == nullptr) continue;
     EXPECT_TRUE(step->on_plan);
     if (step->step < clocks.from_step) {
-      EXPECT_LE(step->version, 1);
+      EXPECT_LE(step->assignment_version, 1);
     } else {
-      EXPECT_GE(step->version, 2);
+      EXPECT_GE(step->assignment_version, 2);
     }
   }
 }
@@ -111,8 +111,8 @@ TEST_F(AssignmentTest, APlanCutDownToOthersIsWaitedFor) {
 TEST_F(AssignmentTest, EachPipelineFollowsItsOwnPlan) {
   const auto rank = Open();  // Of pipeline 0.
   RankSession::Place place = Place(1);
-  place.rank = 0;
-  place.pipeline = 1;
+  place.pp_rank = 0;
+  place.dp_rank = 1;
   place.job_directory = job_.string();
   RankSession other(place);
   Write("job/plans/a.json", plan_file::FormatPlan(PlanWithClocks({1410, 1005})));
@@ -184,7 +184,7 @@ TEST_F(AssignmentTest, ABadPlanOfAssignmentIsToldAndNotFollowed) {
     return rank->Warnings().find("assignment.json") != std::string::npos;
   }));
   rank->Close();
-  EXPECT_THAT(Read("job/ranks/p0-r0-t0.jsonl"), HasSubstr("\"remark\""));
+  EXPECT_THAT(Read("job/ranks/dp0-pp0-tp0.jsonl"), HasSubstr("\"remark\""));
 }
 
 TEST_F(AssignmentTest, ALogThatReachesItsLimitGoesOnAndWhoFollowsMissesNothing) {
@@ -221,7 +221,7 @@ TEST_F(AssignmentTest, ALogThatReachesItsLimitGoesOnAndWhoFollowsMissesNothing) 
   for (std::int64_t step = 0; step < kSteps; ++step) {
     EXPECT_EQ(followed[static_cast<std::size_t>(step)], step);
   }
-  EXPECT_LT(Read("job/ranks/p0-r0-t0.jsonl").find("\"step\":"), kMost) << "never a header alone";
+  EXPECT_LT(Read("job/ranks/dp0-pp0-tp0.jsonl").find("\"step\":"), kMost) << "never a header alone";
   // Who comes late has the last of it, in one piece.
   protocol::RankLogReader late(path);
   std::vector<std::int64_t> kept;
@@ -272,7 +272,7 @@ TEST_F(AssignmentTest, AssignmentThatTheFileSystemFailsToReadAreReadAgain) {
   EXPECT_TRUE(LockBecomes(0, 1005));
   rank->Close();
   // Looked at twenty times a second, and told once.
-  const std::string log = Read("job/ranks/p0-r0-t0.jsonl");
+  const std::string log = Read("job/ranks/dp0-pp0-tp0.jsonl");
   EXPECT_NE(log.find("\"remark\""), std::string::npos);
   EXPECT_EQ(log.find("\"remark\""), log.rfind("\"remark\""));
 }
@@ -281,10 +281,10 @@ TEST_F(AssignmentTest, TwoRanksOfOneNameDoNotWriteOneLog) {
   const auto first = Open();
   first->RunStep(1);
   RankSession::Place place = Place(1);
-  place.rank = 0;
+  place.pp_rank = 0;
   place.job_directory = job_.string();
   RankSession second(place);
-  EXPECT_THAT(second.Warnings(), HasSubstr("another process records as p0-r0-t0"));
+  EXPECT_THAT(second.Warnings(), HasSubstr("another process records as dp0-pp0-tp0"));
   second.RunStep(1);
   second.Close();
   first->RunStep(1);

@@ -91,10 +91,10 @@ TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
   bool is_before = true;
   for (const protocol::RanStep& step : logs->ranks().at({0, 0, 0}).steps) {
     const auto number = static_cast<std::size_t>(step.step);
-    is_before = is_before && step.version == 0;
+    is_before = is_before && step.assignment_version == 0;
     if (is_before) before.end = number + 1;
-    if (step.version == version && after.begin == 0) after.begin = number + 1;
-    if (step.version == version) after.end = number + 1;
+    if (step.assignment_version == version && after.begin == 0) after.begin = number + 1;
+    if (step.assignment_version == version) after.end = number + 1;
   }
   ASSERT_GE(before.end, 8U);
   ASSERT_GE(after.end, after.begin + 8);

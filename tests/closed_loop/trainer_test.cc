@@ -129,7 +129,7 @@ TEST_F(TrainerTest, DirectoryWithoutRanksIsNamed) {
   ExpectComplaint(Run("trace nowhere -o trace.json"), 2, "nowhere is not a directory");
   ExpectComplaint(Run("verify nowhere --steps 50" + plan), 2, "nowhere is not a directory");
   ExpectComplaint(Run("verify empty --steps 50 --timeout 0.2" + plan), 1,
-                  "4 of 4 ranks have recorded no step for 0.2 s: p0-r0-t0 (no log)");
+                  "4 of 4 ranks have recorded no step for 0.2 s: dp0-pp0-tp0 (no log)");
 }
 
 TEST_F(TrainerTest, PlanIsTakenOutOfForceByHand) {
@@ -149,7 +149,7 @@ TEST_F(TrainerTest, LogsOfAnEarlierRunAreNoRanks) {
   RunWell("trainer --job job.toml --node a.toml --steps 2 --job-directory run");
   const Outcome outcome =
       Run("verify run --steps 50 --timeout 0.2 --plan out/plans/no-slowdown.json");
-  ExpectComplaint(outcome, 1, "p0-r0-t0 (its log ends at step 1; process");
+  ExpectComplaint(outcome, 1, "dp0-pp0-tp0 (its log ends at step 1; process");
   EXPECT_THAT(outcome.err, HasSubstr("which is gone"));
   RunWell("trace run -o trace.json");
   const auto trace = nlohmann::json::parse(Read("trace.json"));

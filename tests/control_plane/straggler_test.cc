@@ -148,7 +148,7 @@ void StragglerTest::ThrottleAndRecover(const std::function<void()>& in_the_middl
   ASSERT_TRUE(OpenNode("b").SetThrottle(1, 1005));
   ASSERT_TRUE(Comes([this] { return !Show(job_.key).at("stragglers").empty(); }));
   const json straggler = Show(job_.key).at("stragglers").at(0);
-  EXPECT_EQ(straggler.at("pipeline"), 1);
+  EXPECT_EQ(straggler.at("dp_rank"), 1);
   EXPECT_EQ(straggler.at("source"), "detected");
   const Steps unnoticed = StepsBetween(begins_s, SecondsOf(straggler.at("starts")));
   EXPECT_LE(unnoticed.end - unnoticed.begin, 3U);

@@ -64,7 +64,7 @@ class SimulatedJob {
     for (const protocol::RankId& rank : ranks_) {
       protocol::RanStep step;
       step.step = step_;
-      step.version = deaf.contains(rank) ? 0 : assignment.version;
+      step.assignment_version = deaf.contains(rank) ? 0 : assignment.version;
       step.on_plan = true;
       step.begin = ToNanoseconds(now_s_);
       step.end = ToNanoseconds(now_s_ + time_s);
@@ -92,7 +92,7 @@ class SimulatedJob {
                                                        Nanoseconds time) const {
     std::vector<protocol::RanInstruction> instructions;
     if (schedule.ranks.empty()) return instructions;
-    const auto& actions = schedule.ranks[static_cast<std::size_t>(rank.rank)];
+    const auto& actions = schedule.ranks[static_cast<std::size_t>(rank.pp_rank)];
     const Nanoseconds each = time / std::ssize(actions);
     for (const schedule::Instruction& action : actions) {
       const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(action.stage)];

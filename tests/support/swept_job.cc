@@ -68,10 +68,10 @@ void SweptJob::Run(const profiler::SweepRound& round, profiler::SweepSpent& spen
   std::map<profiler::InstructionGroup, int> clocks;
   std::map<int, std::set<int>> clocks_of_ranks;
   for (const protocol::KindClock& clock : round.clocks) {
-    clocks_of_ranks[clock.rank].insert(clock.frequency_mhz);
-    const auto at_a_time = static_cast<int>(clocks_of_ranks[clock.rank].size());
+    clocks_of_ranks[clock.pp_rank].insert(clock.frequency_mhz);
+    const auto at_a_time = static_cast<int>(clocks_of_ranks[clock.pp_rank].size());
     most_clocks_of_rank_ = std::max(most_clocks_of_rank_, at_a_time);
-    const profiler::InstructionGroup group{clock.rank, clock.chunk, clock.kind};
+    const profiler::InstructionGroup group{clock.pp_rank, clock.chunk, clock.kind};
     clocks[group] = clock.frequency_mhz;
     const profile::Option& truth = TruthOf(group, clock.frequency_mhz);
     const int samples = job_.schedule.microbatches * round.steps;

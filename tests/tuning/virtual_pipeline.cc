@@ -117,11 +117,11 @@ int VirtualPipeline::ClockOf(const Rank& rank, const trainer::RankInstruction& i
   if (!assignment.plan.empty()) {
     // The work has the plan's order: the schedule's.
     const plan_file::PlannedRank& planned =
-        PlanOf(assignment).ranks.at(static_cast<std::size_t>(rank.name.rank));
+        PlanOf(assignment).ranks.at(static_cast<std::size_t>(rank.name.pp_rank));
     return static_cast<int>(planned.instructions.at(rank.next).frequency_mhz);
   }
   const auto clock = std::ranges::find_if(assignment.clocks, [&](const protocol::KindClock& one) {
-    return one.rank == rank.name.rank && one.chunk == instruction.chunk &&
+    return one.pp_rank == rank.name.pp_rank && one.chunk == instruction.chunk &&
            one.kind == instruction.kind;
   });
   return clock == assignment.clocks.end() ? 0 : clock->frequency_mhz;

@@ -126,17 +126,17 @@ bool IsOfNoJob(const http::Response& problem) {
   return is_problem.value_or(false) && !IsOfInstance(problem);
 }
 
-std::string FormatRanks(std::span<const protocol::RankHeader> ranks, bool counts_anew,
+std::string FormatRanks(std::span<const protocol::RankHeader> ranks, bool restarted,
                         const std::string& instance) {
   ordered_json list = ordered_json::array();
   for (const protocol::RankHeader& rank : ranks) {
-    list.push_back({{"pipeline", rank.name.pipeline},
-                    {"rank", rank.name.rank},
+    list.push_back({{"dp_rank", rank.name.dp_rank},
+                    {"pp_rank", rank.name.pp_rank},
                     {"tp_rank", rank.name.tp_rank},
                     {"gpu", rank.gpu}});
   }
   ordered_json body{{"ranks", std::move(list)}};
-  if (counts_anew) body["counts_anew"] = true;
+  if (restarted) body["restarted"] = true;
   if (!instance.empty()) body["instance"] = instance;
   return Dump(body);
 }
@@ -147,7 +147,7 @@ std::string FormatReports(std::span<const JobReport> jobs) {
     ordered_json steps = ordered_json::array();
     for (const StepReport& step : job.steps) {
       ordered_json& row = steps.emplace_back(ordered_json{{"step", step.step},
-                                                          {"pipeline", step.pipeline},
+                                                          {"dp_rank", step.pipeline},
                                                           {"time_s", step.time_s},
                                                           {"busy_s", step.busy_s}});
       if (step.energy_j) row["energy_j"] = *step.energy_j;

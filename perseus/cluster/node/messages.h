@@ -60,8 +60,8 @@ bool IsOfNoJob(const http::Response& problem);
 
 // ---- To the server ----
 
-// `counts_anew`: the job's steps count from lower numbers than before. `instance` may be empty.
-std::string FormatRanks(std::span<const protocol::RankHeader> ranks, bool counts_anew,
+// `restarted`: the job's steps count from lower numbers than before. `instance` may be empty.
+std::string FormatRanks(std::span<const protocol::RankHeader> ranks, bool restarted,
                         const std::string& instance);
 
 // What a step took on one node, of the ranks of one pipeline that are there.

@@ -99,7 +99,7 @@ TEST(Requests, AreAsDocumented) {
   rank.name = {0, 3, 1};
   rank.gpu = "GPU-1";
   EXPECT_EQ(json::parse(FormatRanks(std::vector{rank}, false, "")),
-            json::parse(R"({"ranks":[{"pipeline":0,"rank":3,"tp_rank":1,"gpu":"GPU-1"}]})"));
+            json::parse(R"({"ranks":[{"dp_rank":0,"pp_rank":3,"tp_rank":1,"gpu":"GPU-1"}]})"));
 
   StepReport step{118, 0, 2.5, 2.25, 5120.5, 6, 4};
   StepReport unmetered = step;
@@ -107,8 +107,8 @@ TEST(Requests, AreAsDocumented) {
   const std::vector<JobReport> reports{{"j-1", 7, 6, 88, {step, unmetered}}};
   EXPECT_EQ(json::parse(FormatReports(reports)), json::parse(R"({"jobs":[
       {"job":"j-1","acknowledged":7,"following":6,"since_step":88,"steps":[
-        {"step":118,"pipeline":0,"time_s":2.5,"busy_s":2.25,"energy_j":5120.5,"version":6,"ranks":4},
-        {"step":118,"pipeline":0,"time_s":2.5,"busy_s":2.25,"version":6,"ranks":4}]}]})"));
+        {"step":118,"dp_rank":0,"time_s":2.5,"busy_s":2.25,"energy_j":5120.5,"version":6,"ranks":4},
+        {"step":118,"dp_rank":0,"time_s":2.5,"busy_s":2.25,"version":6,"ranks":4}]}]})"));
 }
 
 }  // namespace

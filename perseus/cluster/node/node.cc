@@ -144,12 +144,12 @@ void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds 
   if (news.has_begun_anew) {
     job.assignment.BeginAnew();
     job.has_ended = false;
-    job.counts_anew = true;
+    job.restarted = true;
   }
   if (news.have_ranks_changed || news.has_begun_anew) {
     std::map<int, std::set<int>> ranks;
     for (const protocol::RankHeader& rank : job.ranks.Alive()) {
-      ranks[rank.name.pipeline].insert(rank.name.rank);
+      ranks[rank.name.dp_rank].insert(rank.name.pp_rank);
     }
     job.assignment.SetRanks(std::move(ranks));
     job.is_attached = job.is_unknown = false;
@@ -205,7 +205,7 @@ void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds 
   job.has_run = false;
   const auto answer = uplink_.Ask({.method = "PUT",
                                    .target = JobTarget(job),
-                                   .body = FormatRanks(ranks, job.counts_anew, options_.instance)},
+                                   .body = FormatRanks(ranks, job.restarted, options_.instance)},
                                   now);
   if (!answer) return;
   const std::string about = "attaching " + job.key;
@@ -221,7 +221,7 @@ void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds 
   }
   uplink_.Mended(about);
   job.is_attached = true;
-  job.counts_anew = job.has_ended = job.is_unknown = false;
+  job.restarted = job.has_ended = job.is_unknown = false;
   if (const std::string id = JobOfAnswer(answer->body); !id.empty()) TakeId(job, id);
   job.told = {};
   log_.info("{} ranks of job {} are attached", ranks.size(), job.key);

@@ -62,7 +62,7 @@ class Node {
     RankFollower ranks;
     AssignmentSync assignment;
     bool is_attached = false;
-    bool counts_anew = false;  // Its steps, since the server heard of its ranks.
+    bool restarted = false;  // Its steps, since the server heard of its ranks.
     // Says the server; until ranks begin anew, or it takes them for a job of that key again.
     bool has_ended = false;
     bool is_unknown = false;      // To the server: it has ended, or is on another node now.

@@ -86,7 +86,7 @@ RankFollower::News RankFollower::Look(
         own.name = name;
         TakeHeader(own, rank, news);
       } else if (const auto* step = std::get_if<protocol::RanStep>(&record)) {
-        TakeStep(*step, server_version(step->version), rank, now);
+        TakeStep(*step, server_version(step->assignment_version), rank, now);
       }
     }
   }

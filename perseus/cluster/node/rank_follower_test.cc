@@ -41,7 +41,7 @@ TEST_F(RankFollowerTest, RanksCountOnceTheyWaitToBeginOrTheirLogGrows) {
   logs_.End({0, 1, 0}, 5000, 17);
   EXPECT_TRUE(Look().have_ranks_changed);
   ASSERT_THAT(follower_.Alive(), SizeIs(1));
-  EXPECT_EQ(follower_.Alive()[0].gpu, "GPU-p0-r0-t0");
+  EXPECT_EQ(follower_.Alive()[0].gpu, "GPU-dp0-pp0-tp0");
   EXPECT_EQ(follower_.progress().last_step, -1);
 
   logs_.Begin({0, 1, 0}, 102);
@@ -128,7 +128,7 @@ TEST_F(RankFollowerTest, AHeaderThatLearnedMoreIsNoNewProcess) {
 
 TEST_F(RankFollowerTest, PassesOverWhatIsNoLog) {
   std::filesystem::create_directories(directory_ / "ranks");
-  ASSERT_EQ(::mkfifo((directory_ / "ranks/p0-r0-t0.jsonl").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo((directory_ / "ranks/dp0-pp0-tp0.jsonl").c_str(), 0600), 0);
   logs_.Text("notes.jsonl", "{}\n");
   EXPECT_THAT(Look().troubles, IsEmpty());
   EXPECT_THAT(follower_.Alive(), IsEmpty());
@@ -137,11 +137,11 @@ TEST_F(RankFollowerTest, PassesOverWhatIsNoLog) {
 TEST_F(RankFollowerTest, TellsOfWrongLinesAndGoesOn) {
   logs_.Begin({0, 0, 0}, 100);
   Look();
-  logs_.Text("p0-r0-t0.jsonl", "nonsense\n");
+  logs_.Text("dp0-pp0-tp0.jsonl", "nonsense\n");
   logs_.End({0, 0, 0}, 3, 16);
   const auto news = Look();
   ASSERT_THAT(news.troubles, SizeIs(1));
-  EXPECT_THAT(news.troubles[0], HasSubstr("p0-r0-t0.jsonl:2"));
+  EXPECT_THAT(news.troubles[0], HasSubstr("dp0-pp0-tp0.jsonl:2"));
   Look();
   EXPECT_EQ(follower_.progress().last_step, 3);
 }

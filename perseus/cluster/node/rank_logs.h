@@ -37,7 +37,7 @@ class RankLogs {
   void End(const protocol::RankId& name, std::int64_t number, std::int64_t version) const {
     protocol::RanStep step;
     step.step = number;
-    step.version = version;
+    step.assignment_version = version;
     step.on_plan = true;
     step.begin = (number + 10) * kStepTime;
     step.end = step.begin + kStepTime;

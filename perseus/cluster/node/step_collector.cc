@@ -35,7 +35,7 @@ std::optional<double> StepCollector::PowerOf(const protocol::RankHeader& rank,
 void StepCollector::Add(const protocol::RankHeader& rank, const protocol::RanStep& step,
                         std::int64_t server_version, Nanoseconds now) {
   const std::optional<double> power_w = PowerOf(rank, step);
-  Pipeline& pipeline = pipelines_[rank.name.pipeline];
+  Pipeline& pipeline = pipelines_[rank.name.dp_rank];
   pipeline.ranks.insert(rank.name);
   if (pipeline.reported && step.step <= pipeline.reported->first) return;
   const auto [found, is_first] = pipeline.steps.try_emplace(step.step);
@@ -57,7 +57,7 @@ void StepCollector::Add(const protocol::RankHeader& rank, const protocol::RanSte
 
 void StepCollector::BeginAnew(const protocol::RankId& rank) {
   last_samples_.erase(rank);
-  const auto found = pipelines_.find(rank.pipeline);
+  const auto found = pipelines_.find(rank.dp_rank);
   if (found == pipelines_.end()) return;
   Pipeline& pipeline = found->second;
   pipeline.ranks.erase(rank);

@@ -129,7 +129,7 @@ TEST(ControlPlaneLog, TellsOfChangesAndOfRenewedCertificates) {
     EXPECT_EQ(client
                   ->Send({.method = "PUT",
                           .target = "/v1/nodes/n0/jobs/run",
-                          .body = R"({"ranks": [{"pipeline": 0, "rank": 0}]})"})
+                          .body = R"({"ranks": [{"dp_rank": 0, "pp_rank": 0}]})"})
                   ->status,
               200);
   }

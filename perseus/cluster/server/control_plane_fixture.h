@@ -28,7 +28,7 @@ inline constexpr std::chrono::seconds kPatience{60};
 inline std::string JobBody(const std::string& key, int pipelines = 2) {
   return nlohmann::json{{"key", key},
                         {"pipelines", pipelines},
-                        {"schedule", {{"kind", "1f1b"}, {"stages", 4}, {"microbatches", 8}}},
+                        {"schedule", {{"kind", "1f1b"}, {"pp_ranks", 4}, {"microbatches", 8}}},
                         {"gpu", {{"blocking_power_w", 80}}}}
       .dump();
 }
@@ -145,7 +145,8 @@ class ControlPlaneTest : public testing::Test {
   }
   void Attach(const std::string& node, const std::string& key, int pipeline) {
     const nlohmann::json ranks{
-        {"ranks", {{{"pipeline", pipeline}, {"rank", 0}}, {{"pipeline", pipeline}, {"rank", 1}}}}};
+        {"ranks",
+         {{{"dp_rank", pipeline}, {"pp_rank", 0}}, {{"dp_rank", pipeline}, {"pp_rank", 1}}}}};
     ASSERT_EQ(Send("PUT", "/v1/nodes/" + node + "/jobs/" + key, ranks.dump()).status, 200);
   }
 

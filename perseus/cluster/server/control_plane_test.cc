@@ -97,11 +97,11 @@ TEST_F(ControlPlaneTest, BadRequestsAreProblemsAndWriteNothing) {
         Bad{"PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 0.9})", 400, "/slowdown"},
         Bad{"PUT", "/v1/jobs/run/stragglers/1",
             R"({"slowdown": 1.2, "starts_in": 5, "expires_in": 5})", 400, "/expires_in"},
-        Bad{"POST", "/v1/jobs/run/forecasts", R"({"pipeline": 9, "slowdown": 1.1})", 400,
+        Bad{"POST", "/v1/jobs/run/forecasts", R"({"dp_rank": 9, "slowdown": 1.1})", 400,
             "/pipeline"},
-        Bad{"PUT", "/v1/nodes/n/jobs/run", R"({"ranks": [{"pipeline": 0, "rank": 4}]})", 400,
+        Bad{"PUT", "/v1/nodes/n/jobs/run", R"({"ranks": [{"dp_rank": 0, "pp_rank": 4}]})", 400,
             "/ranks/0/rank"},
-        Bad{"PUT", "/v1/nodes/a%2Fb/jobs/run", R"({"ranks": [{"pipeline": 0, "rank": 0}]})", 400,
+        Bad{"PUT", "/v1/nodes/a%2Fb/jobs/run", R"({"ranks": [{"dp_rank": 0, "pp_rank": 0}]})", 400,
             nullptr},
         Bad{"POST", "/v1/nodes/n/reports", R"({"jobs": [{"job": 7}]})", 400, "/jobs/0/job"},
         Bad{"GET", "/v1/jobs?limit=0", "", 400, "?limit"},
@@ -174,7 +174,8 @@ TEST_F(ControlPlaneTest, MeasurementsBecomeAProfile) {
   ASSERT_EQ(next.status, 200) << next.body;
   const json asked = json::parse(next.body)["clocks"];
   ASSERT_EQ(asked.size(), 8U);
-  for (const json& clock : asked) EXPECT_EQ(clock["mhz"], 1410) << "the highest comes first";
+  for (const json& clock : asked)
+    EXPECT_EQ(clock["frequency_mhz"], 1410) << "the highest comes first";
   json rows = json::array();
   for (int stage = 0; stage < 4; ++stage) {
     for (const char* kind : {"forward", "backward"}) {

@@ -65,7 +65,7 @@ Result<NodeRanks> ParseNodeRanks(std::string_view json) {
   try {
     NodeRanks ranks;
     for (const auto& rank : nlohmann::json::parse(json)) {
-      ranks[rank.at("pipeline").get<int>()].insert(rank.at("rank").get<int>());
+      ranks[rank.at("dp_rank").get<int>()].insert(rank.at("pp_rank").get<int>());
     }
     return ranks;
   } catch (const nlohmann::json::exception& error) {

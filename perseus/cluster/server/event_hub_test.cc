@@ -20,8 +20,9 @@ using ::testing::SizeIs;
 
 constexpr const char* kPlanA = "p-00000000000000aa";
 constexpr const char* kPlanB = "p-00000000000000bb";
-constexpr const char* kRanksOf0 = R"([{"pipeline": 0, "rank": 0}])";
-constexpr const char* kRanksOfBoth = R"([{"pipeline": 0, "rank": 0}, {"pipeline": 1, "rank": 0}])";
+constexpr const char* kRanksOf0 = R"([{"dp_rank": 0, "pp_rank": 0}])";
+constexpr const char* kRanksOfBoth =
+    R"([{"dp_rank": 0, "pp_rank": 0}, {"dp_rank": 1, "pp_rank": 0}])";
 
 struct TextStream : http::Stream {
   void Send(std::shared_ptr<const std::string> part) override { text += *part; }

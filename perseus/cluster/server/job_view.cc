@@ -68,7 +68,7 @@ ordered_json Summary(const store::JobRecord& job, const JobSpec& spec,
   if (job.ended != 0) json["ended"] = TimeText(job.ended);
   if (!job.problem.empty()) json["problem"] = job.problem;
   json["pipelines"] = spec.planned.pipelines;
-  json["stages"] = spec.planned.schedule.ranks.size();
+  json["pp_ranks"] = spec.planned.schedule.ranks.size();
   json["tensor_parallel"] = spec.planned.model.gpus_per_stage;
   json["schedule"] = spec.planned.schedule.name;
   json["microbatches"] = spec.planned.schedule.microbatches;
@@ -136,7 +136,7 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
 ordered_json StragglerJson(const store::StragglerRecord& straggler, store::Milliseconds now) {
   const bool has_begun = straggler.starts <= now;
   const bool is_over = straggler.expires != 0 && straggler.expires <= now;
-  ordered_json json{{"pipeline", straggler.pipeline},
+  ordered_json json{{"dp_rank", straggler.dp_rank},
                     {"source", straggler.source},
                     {"slowdown", straggler.slowdown},
                     {"state", is_over     ? "over"
@@ -148,7 +148,7 @@ ordered_json StragglerJson(const store::StragglerRecord& straggler, store::Milli
     json["warning"] = fmt::format(
         "said {:.0f} hours ago and never expires (perseus job straggler JOB {} --over when the "
         "pipeline is well)",
-        SecondsSince(straggler.starts, now) / 3600, straggler.pipeline);
+        SecondsSince(straggler.starts, now) / 3600, straggler.dp_rank);
   }
   return json;
 }

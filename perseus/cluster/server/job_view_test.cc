@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 constexpr store::Milliseconds kNow = 100'000'000;
 constexpr std::string_view kJobViewJob = R"({"key": "run", "pipelines": 2,
-  "schedule": {"kind": "1f1b", "stages": 4, "microbatches": 12}})";
+  "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 12}})";
 
 class JobViewTest : public testing::Test {
  protected:
@@ -80,7 +80,7 @@ TEST_F(JobViewTest, SaysWhereEachNodeIsWithTheNewestAssignment) {
 
 TEST(StragglerJson, WarnsAfterAnHourOfOneThatNeverEnds) {
   store::StragglerRecord straggler;
-  straggler.pipeline = 3;
+  straggler.dp_rank = 3;
   straggler.source = "report";
   straggler.slowdown = 1.2;
   straggler.starts = kNow - 3'600'000;

@@ -205,7 +205,7 @@ Result<void> NodeReports::BeginToJudge(const store::JobRecord& job, JobWatch& wa
   std::map<int, double> raised;
   for (const store::StragglerRecord& straggler : stragglers) {
     if (straggler.source == "detected" && straggler.expires > now) {
-      raised[straggler.pipeline] = straggler.slowdown;
+      raised[straggler.dp_rank] = straggler.slowdown;
     }
   }
   watch.BeginToJudge({spec.planned.pipelines, spec.detects_stragglers}, raised, now);
@@ -240,7 +240,7 @@ Result<void> NodeReports::TellStragglers(const std::string& job,
       continue;
     }
     auto put = store_.PutStraggler({.job = job,
-                                    .pipeline = change.pipeline,
+                                    .dp_rank = change.pipeline,
                                     .source = "detected",
                                     .slowdown = change.slowdown,
                                     .starts = now,

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr std::string_view kNodeReportsJob = R"({"key": "run", "pipelines": 2,
-  "schedule": {"kind": "1f1b", "stages": 4, "microbatches": 12}})";
+  "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 12}})";
 
 struct Replica {
   explicit Replica(const std::string& address) : store(*store::OpenStore(address)) {
@@ -56,7 +56,7 @@ class NodeReportsTest : public testing::Test {
   }
 
   void Attach(const std::string& node) {
-    const std::string ranks = fmt::format(R"([{{"pipeline": {}, "rank": {}, "tp_rank": 0}}])",
+    const std::string ranks = fmt::format(R"([{{"dp_rank": {}, "pp_rank": {}, "tp_rank": 0}}])",
                                           node[1] - '0', node[0] == 'a' ? 0 : 2);
     ASSERT_TRUE(one_->store->AttachNode(job_, node, ranks, now_));
   }
@@ -96,7 +96,7 @@ class NodeReportsTest : public testing::Test {
     std::vector<int> pipelines;
     const auto stragglers = one_->store->ListStragglers(job_);
     for (const store::StragglerRecord& straggler : *stragglers) {
-      pipelines.push_back(straggler.pipeline);
+      pipelines.push_back(straggler.dp_rank);
     }
     return pipelines;
   }
@@ -157,8 +157,8 @@ TEST_F(NodeReportsTest, AReplacedNodeKeepsNoStraggler) {
   Steps(*one_, *one_, 5, 1.3);
   ASSERT_THAT(Detected(), ElementsAre(1));
   ASSERT_TRUE(one_->store->AttachNode(
-      job_, "c1", R"([{"pipeline":1,"rank":0,"tp_rank":0},{"pipeline":1,"rank":2,"tp_rank":0}])",
-      now_));
+      job_, "c1",
+      R"([{"dp_rank":1,"pp_rank":0,"tp_rank":0},{"dp_rank":1,"pp_rank":2,"tp_rank":0}])", now_));
   ASSERT_TRUE(one_->reports.BeginAnew(job_));
   for (std::int64_t step = 0; step < 12; ++step) {
     now_ += 3000;

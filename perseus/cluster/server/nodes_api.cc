@@ -73,21 +73,21 @@ Answer<void> ClaimName(const Context& context, const store::NodeClaim& claim, co
 
 struct Attachment {
   std::string ranks;  // Normalised: what the hub reads, and what is shown.
-  bool counts_anew = false;
+  bool restarted = false;
   std::string instance;
 };
 
 // Without its GPU.
 ordered_json ReadRank(const Node& rank, const JobSpec& spec) {
-  constexpr std::array<std::string_view, 4> kKeys{"pipeline", "rank", "tp_rank", "gpu"};
+  constexpr std::array<std::string_view, 4> kKeys{"dp_rank", "pp_rank", "tp_rank", "gpu"};
   rank.RequireObject(kKeys);
   const auto last = static_cast<int>(spec.planned.schedule.ranks.size()) - 1;
   const int last_tp_rank = spec.planned.model.gpus_per_stage - 1;
-  return {
-      {"pipeline", rank.Member("pipeline").Count(0, spec.planned.pipelines - 1, "a pipeline")},
-      {"rank", rank.Member("rank").Count(0, last, "a rank along the pipeline")},
-      {"tp_rank",
-       rank.Has("tp_rank") ? rank.Member("tp_rank").Count(0, last_tp_rank, "a tensor rank") : 0}};
+  return {{"dp_rank", rank.Member("dp_rank").Count(0, spec.planned.pipelines - 1, "a pipeline")},
+          {"pp_rank", rank.Member("pp_rank").Count(0, last, "a pp_rank, from 0")},
+          {"tp_rank", rank.Has("tp_rank")
+                          ? rank.Member("tp_rank").Count(0, last_tp_rank, "a tp_rank, from 0")
+                          : 0}};
 }
 
 std::string ReadGpu(const Node& gpu) {
@@ -100,7 +100,7 @@ std::string ReadGpu(const Node& gpu) {
 }
 
 Attachment ReadAttachment(const Node& node, const JobSpec& spec) {
-  constexpr std::array<std::string_view, 3> kKeys{"ranks", "counts_anew", "instance"};
+  constexpr std::array<std::string_view, 3> kKeys{"ranks", "restarted", "instance"};
   node.RequireObject(kKeys);
   const Node list = node.Member("ranks");
   if (list.ListSize() == 0 || list.ListSize() > kMostRanks) {
@@ -119,7 +119,7 @@ Attachment ReadAttachment(const Node& node, const JobSpec& spec) {
     ThrowAt(node.Member("instance").path, "is no process's instance ({})", kAboutInstances);
   }
   return {.ranks = ranks.dump(),
-          .counts_anew = node.Has("counts_anew") && node.Member("counts_anew").Flag(),
+          .restarted = node.Has("restarted") && node.Member("restarted").Flag(),
           .instance = instance};
 }
 
@@ -139,7 +139,7 @@ Answer<http::Response> Attach(const Context& context) {
   if (auto attached = store.AttachNode(job.id, *name, attachment->ranks, context.now); !attached) {
     return Refuse(attached);
   }
-  if (attachment->counts_anew) {
+  if (attachment->restarted) {
     // Assignment must not wait for a step of the run before.
     const auto told =
         store.RecordStep(job.id, store::Store::Steps::kRestart, -1, job.summary, context.now);

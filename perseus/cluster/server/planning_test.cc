@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr std::string_view kPlanningJob = R"({"key": "run", "pipelines": 3,
-  "schedule": {"kind": "1f1b", "stages": 4, "microbatches": 12},
+  "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 12},
   "gpu": {"blocking_power_w": 80}})";
 
 std::string Csv(int stages = 4) {

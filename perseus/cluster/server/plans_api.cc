@@ -178,7 +178,7 @@ Answer<http::Response> ListAssignments(const Context& context) {
     json.update(ordered_json::parse(record.body));
     list.push_back(std::move(json));
   }
-  return JsonResponse({{"assignment", std::move(list)}});
+  return JsonResponse({{"assignments", std::move(list)}});
 }
 
 // "3,4"

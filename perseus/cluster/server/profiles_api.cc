@@ -278,10 +278,10 @@ Answer<http::Response> NextClocks(const Context& context) {
   if (!round) return Refuse(round);
   auto clocks = ordered_json::array();
   for (const protocol::KindClock& clock : round->clocks) {
-    clocks.push_back({{"rank", clock.rank},
+    clocks.push_back({{"pp_rank", clock.pp_rank},
                       {"chunk", clock.chunk},
                       {"kind", Name(clock.kind)},
-                      {"mhz", clock.frequency_mhz}});
+                      {"frequency_mhz", clock.frequency_mhz}});
   }
   return JsonResponse({{"clocks", std::move(clocks)},
                        {"steps", round->steps},

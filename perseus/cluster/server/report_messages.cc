@@ -20,12 +20,12 @@ constexpr std::size_t kMostReports = 10'000;
 constexpr std::size_t kStepsInAText = 30;
 
 ReportedStep ReadStep(const Node& node) {
-  constexpr std::array<std::string_view, 7> kKeys{"step",     "pipeline", "time_s", "busy_s",
-                                                  "energy_j", "version",  "ranks"};
+  constexpr std::array<std::string_view, 7> kKeys{"step",     "dp_rank", "time_s", "busy_s",
+                                                  "energy_j", "version", "ranks"};
   node.RequireObject(kKeys);
   ReportedStep step;
   step.step = node.Member("step").Whole(0, kReportMessagesMostSteps, "a step's number");
-  step.pipeline = node.Member("pipeline").Count(0, 999'999, "a pipeline, from 0");
+  step.pipeline = node.Member("dp_rank").Count(0, 999'999, "a pipeline, from 0");
   step.busy_s = node.Member("busy_s").Number(0, kReportMessagesMostSeconds, "seconds");
   if (node.Has("time_s"))
     step.time_s = node.Member("time_s").Number(0, kReportMessagesMostSeconds, "seconds");
@@ -60,8 +60,8 @@ NodeJobReport ReadReport(const Node& node) {
 }
 
 ordered_json StepJson(const ReportedStep& step) {
-  ordered_json json{{"step", step.step},     {"pipeline", step.pipeline}, {"time_s", step.time_s},
-                    {"busy_s", step.busy_s}, {"version", step.version},   {"ranks", step.ranks}};
+  ordered_json json{{"step", step.step},     {"dp_rank", step.pipeline}, {"time_s", step.time_s},
+                    {"busy_s", step.busy_s}, {"version", step.version},  {"ranks", step.ranks}};
   if (step.energy_j) json["energy_j"] = *step.energy_j;
   return json;
 }

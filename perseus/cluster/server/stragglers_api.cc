@@ -27,7 +27,7 @@ store::Milliseconds ReadSeconds(const Node& node) {
 }
 
 store::StragglerRecord ReadSaid(const Node& node, const Context& context, std::string_view source) {
-  constexpr std::array<std::string_view, 4> kForecast{"pipeline", "slowdown", "starts_in",
+  constexpr std::array<std::string_view, 4> kForecast{"dp_rank", "slowdown", "starts_in",
                                                       "expires_in"};
   const std::span<const std::string_view> keys(kForecast);
   const bool is_forecast = source == "forecast";
@@ -50,7 +50,7 @@ store::StragglerRecord ReadSaid(const Node& node, const Context& context, std::s
                        "leaves it no time (let it expire after it starts)");
   }
   if (is_forecast) {
-    straggler.pipeline = node.Member("pipeline").Count(0, 999'999, "a pipeline, from 0");
+    straggler.dp_rank = node.Member("dp_rank").Count(0, 999'999, "a pipeline, from 0");
   }
   return straggler;
 }
@@ -85,7 +85,7 @@ Answer<http::Response> Keep(const Context& context, const store::StragglerRecord
 }
 
 Answer<http::Response> PutStraggler(const Context& context) {
-  const auto pipeline = ReadPipeline(context, context.Path("pipeline"));
+  const auto pipeline = ReadPipeline(context, context.Path("dp_rank"));
   if (!pipeline) return tl::unexpected(pipeline.error());
   if (auto there = CheckPipeline(context, *pipeline, ""); !there) {
     return tl::unexpected(there.error());
@@ -93,7 +93,7 @@ Answer<http::Response> PutStraggler(const Context& context) {
   auto straggler = ReadBody(context.request.body, kStragglersApiJsonDepth,
                             [&](const Node& node) { return ReadSaid(node, context, "report"); });
   if (!straggler) return tl::unexpected(straggler.error());
-  straggler->pipeline = *pipeline;
+  straggler->dp_rank = *pipeline;
   return Keep(context, *straggler);
 }
 
@@ -102,7 +102,7 @@ Answer<http::Response> Forecast(const Context& context) {
       ReadBody(context.request.body, kStragglersApiJsonDepth,
                [&](const Node& node) { return ReadSaid(node, context, "forecast"); });
   if (!straggler) return tl::unexpected(straggler.error());
-  if (auto there = CheckPipeline(context, straggler->pipeline, "/pipeline"); !there) {
+  if (auto there = CheckPipeline(context, straggler->dp_rank, "/pipeline"); !there) {
     return tl::unexpected(there.error());
   }
   return Keep(context, *straggler);
@@ -110,7 +110,7 @@ Answer<http::Response> Forecast(const Context& context) {
 
 // Whatever was said of it, by whomever: what detection says comes again if it is so.
 Answer<http::Response> Delete(const Context& context) {
-  const auto pipeline = ReadPipeline(context, context.Path("pipeline"));
+  const auto pipeline = ReadPipeline(context, context.Path("dp_rank"));
   if (!pipeline) return tl::unexpected(pipeline.error());
   if (auto there = CheckPipeline(context, *pipeline, ""); !there) {
     return tl::unexpected(there.error());
@@ -124,7 +124,7 @@ Answer<http::Response> Delete(const Context& context) {
   }
   auto forgotten = context.services.reports.Forget(context.job->id, *pipeline);
   if (!forgotten) return Refuse(forgotten);
-  return JsonResponse({{"pipeline", *pipeline}, {"deleted", was_there}});
+  return JsonResponse({{"dp_rank", *pipeline}, {"deleted", was_there}});
 }
 
 Answer<http::Response> ListStragglers(const Context& context) {
@@ -141,8 +141,8 @@ Answer<http::Response> ListStragglers(const Context& context) {
 
 void AddStragglerEndpoints(Endpoints& endpoints) {
   endpoints.Add("GET", "/v1/jobs/{job}/stragglers", Access::kRead, ListStragglers);
-  endpoints.Add("PUT", "/v1/jobs/{job}/stragglers/{pipeline}", Access::kJob, PutStraggler);
-  endpoints.Add("DELETE", "/v1/jobs/{job}/stragglers/{pipeline}", Access::kJob, Delete);
+  endpoints.Add("PUT", "/v1/jobs/{job}/stragglers/{dp_rank}", Access::kJob, PutStraggler);
+  endpoints.Add("DELETE", "/v1/jobs/{job}/stragglers/{dp_rank}", Access::kJob, Delete);
   endpoints.Add("POST", "/v1/jobs/{job}/forecasts", Access::kJob, Forecast);
 }
 

@@ -15,17 +15,17 @@ bool IsSame(const struct stat& a, const struct stat& b) {
 Result<ClockTable> TableOf(const protocol::Assignment& assignment,
                            const std::filesystem::path& job_directory,
                            const protocol::RankId& name) {
-  if (!assignment.clocks.empty()) return CompileClocks(assignment.clocks, name.rank);
+  if (!assignment.clocks.empty()) return CompileClocks(assignment.clocks, name.pp_rank);
   if (assignment.own) {
     ClockTable own;
     own.source = ClockTable::Source::kOwn;
     return own;
   }
-  const std::string& plan = assignment.PlanOf(name.pipeline);
+  const std::string& plan = assignment.PlanOf(name.dp_rank);
   if (plan.empty()) return ClockTable{};
   const std::filesystem::path path = job_directory / plan;
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
-  return CompilePlan(text, path.string(), name.rank);
+  return CompilePlan(text, path.string(), name.pp_rank);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ ClockTable CompileClocks(std::span<const protocol::KindClock> clocks, int rank) 
   ClockTable table;
   table.source = ClockTable::Source::kKinds;
   for (const protocol::KindClock& clock : clocks) {
-    if (clock.rank != rank || !IsComputation(clock.kind)) continue;
+    if (clock.pp_rank != rank || !IsComputation(clock.kind)) continue;
     if (clock.chunk < 0 || clock.chunk >= kMostChunks) continue;
     const std::size_t chunks = static_cast<std::size_t>(clock.chunk) + 1;
     if (table.kind_clocks.size() < chunks * ClockTable::kKinds) {

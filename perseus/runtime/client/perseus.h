@@ -1,7 +1,7 @@
 /* What a training process calls: which instruction it begins and ends, and nothing else.
  *
  *   perseus_options options = PERSEUS_OPTIONS_INIT;
- *   options.rank = pipeline_rank;
+ *   options.pp_rank = pp_rank;
  *   perseus_session* session = perseus_open(&options);
  *   for (...) {
  *     perseus_step_begin(session);
@@ -67,12 +67,10 @@ enum {
  * unset, too, the default holds. All are copied. */
 typedef struct perseus_options {
   size_t size; /* sizeof(perseus_options) */
-  /* Which of the data-parallel pipelines, from 0. */
-  int32_t pipeline;
-  /* Position along the pipeline, from 0: which of the plan's ranks. */
-  int32_t rank;
-  /* Which of the stage's GPUs, from 0. */
-  int32_t tp_rank;
+  /* Which rank this process is. Each number counts from 0. */
+  int32_t dp_rank; /* The pipeline. */
+  int32_t pp_rank; /* The position along the pipeline: which instructions of the plan it runs. */
+  int32_t tp_rank; /* Which of the GPUs that share the work of one pp_rank. */
   /* PERSEUS_GPU: UUID, or its number among the visible ones ("0"). The only one. */
   const char* gpu;
   /* PERSEUS_JOB: what others are told holds the GPU. "training" */

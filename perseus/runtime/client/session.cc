@@ -263,7 +263,7 @@ bool Session::UsePlan(const std::filesystem::path& path) {
   auto table = std::make_unique<ClockTable>();
   if (!path.empty()) {
     const auto text = ReadFile(path);
-    auto plan = text ? CompilePlan(*text, path.string(), core_->settings.name.rank)
+    auto plan = text ? CompilePlan(*text, path.string(), core_->settings.name.pp_rank)
                      : Result<ClockTable>(Fail(text));
     if (!plan) {
       core_->warnings.Once("plan: " + path.string(), plan.error().message + "; not followed");
@@ -274,7 +274,7 @@ bool Session::UsePlan(const std::filesystem::path& path) {
           "plan: " + path.string(),
           fmt::format("{}: it is cut down to other ranks, without rank {} (take the "
                       "whole plan: perseus job plan); not followed",
-                      path.string(), core_->settings.name.rank));
+                      path.string(), core_->settings.name.pp_rank));
       return false;
     }
     *table = *std::move(plan);

@@ -44,7 +44,7 @@ Settings SettingsFrom(const perseus_options* options) {
   perseus_options all = PERSEUS_OPTIONS_INIT;
   if (options != nullptr) std::memcpy(&all, options, std::min(options->size, sizeof all));
   Settings settings;
-  settings.name = {all.pipeline, all.rank, all.tp_rank};
+  settings.name = {all.dp_rank, all.pp_rank, all.tp_rank};
   settings.gpu = TextOf(all.gpu, "PERSEUS_GPU", "");
   settings.job = JobName(TextOf(all.job, "PERSEUS_JOB", "training"));
   settings.job_directory = TextOf(all.job_directory, "PERSEUS_JOB_DIR", "");

@@ -15,7 +15,7 @@ TEST(SettingsFrom, OptionsComeBeforeTheEnvironmentAndThatBeforeDefaults) {
   ::setenv("PERSEUS_PLAN", "theirs.json", 1);
   ::unsetenv("PERSEUS_AGENT");
   perseus_options options = PERSEUS_OPTIONS_INIT;
-  options.rank = 2;
+  options.pp_rank = 2;
   options.plan = "mine.json";
   const Settings settings = SettingsFrom(&options);
   EXPECT_EQ(settings.name, (protocol::RankId{0, 2, 0}));
@@ -31,12 +31,12 @@ TEST(SettingsFrom, OptionsComeBeforeTheEnvironmentAndThatBeforeDefaults) {
 
 TEST(SettingsFrom, AShorterStructHasNothingBehindItsEnd) {
   perseus_options options = PERSEUS_OPTIONS_INIT;
-  options.rank = 2;
+  options.pp_rank = 2;
   options.gpu = "not read";
   options.flags = PERSEUS_QUIET;
   options.size = offsetof(perseus_options, gpu);
   const Settings settings = SettingsFrom(&options);
-  EXPECT_EQ(settings.name.rank, 2);
+  EXPECT_EQ(settings.name.pp_rank, 2);
   EXPECT_EQ(settings.gpu, "");
   EXPECT_EQ(settings.warning_output, WarningOutput::kStandardError);
 }

@@ -26,7 +26,7 @@ void StepRecorder::Add(const Event& event) {
   if (event.type == Event::Type::kStepBegin) {
     Pending& pending = steps_.emplace_back();
     pending.step.step = event.step;
-    pending.step.version = event.version;
+    pending.step.assignment_version = event.version;
     pending.is_wanted = event.is_recorded;
     pending.step.begin = event.begin;
     return;

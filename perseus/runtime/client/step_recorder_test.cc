@@ -84,7 +84,7 @@ TEST_F(StepRecorderTest, TimesCountFromTheStepsBegin) {
   const auto steps = recorder_.TakeFinished(kLater, NoStream);
   ASSERT_THAT(steps, SizeIs(1));
   EXPECT_EQ(steps[0].step, 12);
-  EXPECT_EQ(steps[0].version, 7);
+  EXPECT_EQ(steps[0].assignment_version, 7);
   EXPECT_TRUE(steps[0].on_plan);
   EXPECT_EQ(steps[0].begin, 1000);
   EXPECT_EQ(steps[0].end, 2000);

@@ -53,7 +53,7 @@ ordered_json ToJson(const PowerFit::Sums& sums) {
 ordered_json ToJson(const ClockedKind& what, const GpuMeasurements::Record& record) {
   return {{"chunk", what.chunk},
           {"kind", Name(what.kind)},
-          {"mhz", what.frequency_mhz},
+          {"frequency_mhz", what.frequency_mhz},
           {"parameter", record.parameter},
           {"samples", record.samples},
           {"mean_s", record.mean_s},
@@ -74,8 +74,8 @@ ordered_json ToJson(const protocol::RankId& name, const KnownGpu& gpu) {
   for (const auto& [what, record] : state.records) records.push_back(ToJson(what, record));
   ordered_json fits = ordered_json::array();
   for (const PowerFit::Sums& sums : state.fit.sums()) fits.push_back(ToJson(sums));
-  return {{"pipeline", name.pipeline},
-          {"rank", name.rank},
+  return {{"dp_rank", name.dp_rank},
+          {"pp_rank", name.pp_rank},
           {"tp_rank", name.tp_rank},
           {"gpu", gpu.gpu},
           {"gpu_name", gpu.gpu_name},
@@ -103,9 +103,9 @@ std::int64_t Whole(const Node& node, double most, std::string_view unit) {
 }
 
 std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int parameters) {
-  Require(node,
-          {"chunk", "kind", "mhz", "parameter", "samples", "mean_s", "squares", "temperature_sum",
-           "steps", "parameter_before", "residuals", "residual_squares", "sums"});
+  Require(node, {"chunk", "kind", "frequency_mhz", "parameter", "samples", "mean_s", "squares",
+                 "temperature_sum", "steps", "parameter_before", "residuals", "residual_squares",
+                 "sums"});
   ClockedKind what;
   what.chunk = node.Member("chunk").Count(0, kMostRanks, "a chunk, from 0");
   const Node kind = node.Member("kind");
@@ -113,7 +113,7 @@ std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int
   const auto known = ParseInstructionKind(kind_name);
   if (!known) Throw("{} \"{}\" is no kind of instruction (such as forward)", kind.path, kind_name);
   what.kind = *known;
-  what.frequency_mhz = node.Member("mhz").Count(0, kHighestMhz, "MHz");
+  what.frequency_mhz = node.Member("frequency_mhz").Count(0, kHighestMhz, "MHz");
   GpuMeasurements::Record record;
   record.parameter =
       static_cast<std::size_t>(node.Member("parameter").Count(1, parameters - 1, "its number"));
@@ -202,12 +202,12 @@ GpuMeasurements ReadMeasurements(const Node& node) {
 }
 
 std::pair<protocol::RankId, KnownGpu> ReadGpu(const Node& node) {
-  Require(node, {"pipeline", "rank", "tp_rank", "gpu", "gpu_name", "switch_latency_ns", "last_mhz",
-                 "refused", "parameters", "windows", "counts", "records", "fits"});
+  Require(node, {"dp_rank", "pp_rank", "tp_rank", "gpu", "gpu_name", "switch_latency_ns",
+                 "last_mhz", "refused", "parameters", "windows", "counts", "records", "fits"});
   protocol::RankId name;
-  name.pipeline = node.Member("pipeline").Count(0, kMostRanks, "a pipeline, from 0");
-  name.rank = node.Member("rank").Count(0, kMostRanks, "a rank, from 0");
-  name.tp_rank = node.Member("tp_rank").Count(0, kMostRanks, "a rank, from 0");
+  name.dp_rank = node.Member("dp_rank").Count(0, kMostRanks, "a dp_rank, from 0");
+  name.pp_rank = node.Member("pp_rank").Count(0, kMostRanks, "a pp_rank, from 0");
+  name.tp_rank = node.Member("tp_rank").Count(0, kMostRanks, "a tp_rank, from 0");
   return {name, KnownGpu{node.Member("gpu").Text(), node.Member("gpu_name").Text(),
                          ReadMeasurements(node)}};
 }

@@ -2,11 +2,11 @@
 // and so that what a job's GPUs have shown can be kept for its next run.
 //
 //   {"perseus_profiler": 1, "job": "1f1b 8x24 gpt3", "spent": {"steps": 36, "seconds": 171.4},
-//    "gpus": [{"pipeline": 0, "rank": 3, "tp_rank": 0, "gpu": "GPU-…", "gpu_name": "…",
+//    "gpus": [{"dp_rank": 0, "pp_rank": 3, "tp_rank": 0, "gpu": "GPU-…", "gpu_name": "…",
 //              "switch_latency_ns": 5000000, "last_mhz": 1200, "parameters": 3, "windows": 812,
 //              "counts": {…},
-//              "records": [{"chunk": 0, "kind": "forward", "mhz": 1410, "parameter": 1, …}, …],
-//              "fits": [{"squares": …, "log_determinant": …, "right": […],
+//              "records": [{"chunk": 0, "kind": "forward", "frequency_mhz": 1410, "parameter": 1,
+//              …}, …], "fits": [{"squares": …, "log_determinant": …, "right": […],
 //                        "normal": [[i, j, value], …]}, …]}, …]}      not zero, j <= i
 //
 // Numbers are written to the last bit: what is restored goes on as if nothing had happened.

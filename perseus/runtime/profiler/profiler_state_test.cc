@@ -79,9 +79,9 @@ TEST(ProfilerState, AnotherJobsMeasurementsAreRefused) {
   EXPECT_TRUE(CheckSameGpu(state, header, "s.json"));
   header.gpu_name = "Virtual A40";
   EXPECT_EQ(CheckSameGpu(state, header, "s.json").error().message,
-            "s.json: p0-r1-t0 was measured on \"Virtual A100\" and runs on \"Virtual A40\" now "
+            "s.json: dp0-pp1-tp0 was measured on \"Virtual A100\" and runs on \"Virtual A40\" now "
             "(remove the file to measure anew)");
-  header.name.rank = 0;  // Never seen: nothing to contradict.
+  header.name.pp_rank = 0;  // Never seen: nothing to contradict.
   EXPECT_TRUE(CheckSameGpu(state, header, "s.json"));
 }
 

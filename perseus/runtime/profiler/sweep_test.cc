@@ -86,7 +86,7 @@ TEST(ChooseRound, BeginsWithTheHighestClocks) {
   ASSERT_TRUE(round) << round.error().message;
   ASSERT_EQ(round->clocks.size(), 4u);
   for (const protocol::KindClock& clock : round->clocks) {
-    EXPECT_EQ(clock.frequency_mhz, clock.rank == 0 ? 1400 : 1300);
+    EXPECT_EQ(clock.frequency_mhz, clock.pp_rank == 0 ? 1400 : 1300);
   }
 }
 

@@ -25,10 +25,10 @@ constexpr int kAssignmentJsonDepth = 4;
 constexpr int kAssignmentMostCount = 1'000'000;
 
 KindClock ReadClock(const Node& node) {
-  constexpr std::array<std::string_view, 4> kKeys{"rank", "chunk", "kind", "mhz"};
+  constexpr std::array<std::string_view, 4> kKeys{"pp_rank", "chunk", "kind", "frequency_mhz"};
   node.RequireObject(kKeys);
   KindClock clock;
-  clock.rank = node.Member("rank").Count(0, kAssignmentMostCount, "a rank's number, from 0");
+  clock.pp_rank = node.Member("pp_rank").Count(0, kAssignmentMostCount, "a pp_rank, from 0");
   clock.chunk = node.Member("chunk").Count(0, kAssignmentMostCount, "a chunk's number, from 0");
   const Node kind_node = node.Member("kind");
   const std::string name = kind_node.Text();
@@ -40,7 +40,8 @@ KindClock ReadClock(const Node& node) {
         kind_node.path, Excerpt(name));
   }
   clock.kind = *kind;
-  clock.frequency_mhz = node.Member("mhz").Count(1, kAssignmentMostCount, "MHz, such as 1410");
+  clock.frequency_mhz =
+      node.Member("frequency_mhz").Count(1, kAssignmentMostCount, "MHz, such as 1410");
   return clock;
 }
 
@@ -176,10 +177,10 @@ std::string FormatAssignment(const Assignment& assignment) {
   if (!assignment.clocks.empty()) {
     auto clocks = nlohmann::ordered_json::array();
     for (const KindClock& clock : assignment.clocks) {
-      clocks.push_back({{"rank", clock.rank},
+      clocks.push_back({{"pp_rank", clock.pp_rank},
                         {"chunk", clock.chunk},
                         {"kind", Name(clock.kind)},
-                        {"mhz", clock.frequency_mhz}});
+                        {"frequency_mhz", clock.frequency_mhz}});
     }
     file["clocks"] = std::move(clocks);
   }

@@ -2,7 +2,7 @@
 //
 //   JOBDIR/assignment.json          what is in force, and from which step on
 //   JOBDIR/plans/…              the plan files that it names
-//   JOBDIR/ranks/p0-r3-t0.jsonl what each rank records (rank_log.h)
+//   JOBDIR/ranks/dp0-pp3-tp0.jsonl what each rank records (rank_log.h)
 //
 // A directory, since a cluster's jobs share one anyway; nothing has to run for it, and a person can
 // read all of it. A coordinator replaces assignment.json as a whole, with a higher version each
@@ -17,7 +17,7 @@
 //   "plans/a.json",
 //    "plans": {"1": "plans/b.json"}, "server": {"job": "j-0123456789abcdef", "version": 3}}
 //   {"perseus_assignment": 1, "version": 8, "from_step": 130, "record": true,
-//    "clocks": [{"rank": 0, "chunk": 0, "kind": "forward", "mhz": 1410}, …]}
+//    "clocks": [{"pp_rank": 0, "chunk": 0, "kind": "forward", "frequency_mhz": 1410}, …]}
 //   {"perseus_assignment": 1, "version": 9, "from_step": 140, "record": false}
 //   {"perseus_assignment": 1, "version": 10, "from_step": 150, "record": true, "own": true}
 //
@@ -42,7 +42,7 @@ namespace perseus::protocol {
 
 // One clock for all instructions of a kind, whatever their order: how a profiler asks.
 struct KindClock {
-  int rank = 0;   // Along the pipeline.
+  int pp_rank = 0;
   int chunk = 0;  // Of the stages on that rank.
   InstructionKind kind = InstructionKind::kForward;
   int frequency_mhz = 0;  // 1 to 1,000,000.
@@ -80,7 +80,7 @@ struct Assignment {
 };
 
 std::string FormatAssignment(const Assignment& assignment);
-// Errors (kInput): "name: clocks[3].mhz is ... (remedy)".
+// Errors (kInput): "name: clocks[3].frequency_mhz is ... (remedy)".
 Result<Assignment> ParseAssignment(std::string_view text, std::string_view name);
 
 // Reads JOBDIR/assignment.json; nothing if there is none yet.

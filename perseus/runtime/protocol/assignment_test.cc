@@ -124,12 +124,12 @@ INSTANTIATE_TEST_SUITE_P(
             "server.version is missing"},
         BadAssignment{
             "NoSuchKind",
-            R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"clocks":[{"rank":0,"chunk":0,"kind":"load","mhz":1}]})",
+            R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"clocks":[{"pp_rank":0,"chunk":0,"kind":"load","frequency_mhz":1}]})",
             "clocks[0].kind \"load\" is not a computation"},
         BadAssignment{
             "NoClock",
-            R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"clocks":[{"rank":0,"chunk":0,"kind":"forward","mhz":0}]})",
-            "clocks[0].mhz is not"}),
+            R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"clocks":[{"pp_rank":0,"chunk":0,"kind":"forward","frequency_mhz":0}]})",
+            "clocks[0].frequency_mhz is not"}),
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST(AssignmentFile, IsNothingBeforeItWasWrittenAndWholeAfterwards) {

@@ -42,17 +42,17 @@ class Formatter {
  public:
   std::string operator()(const RankHeader& header) {
     return fmt::format(
-        "{{\"perseus_rank\":1,\"pipeline\":{},\"rank\":{},\"tp_rank\":{},\"gpu\":{},"
+        "{{\"perseus_rank_log\":1,\"dp_rank\":{},\"pp_rank\":{},\"tp_rank\":{},\"gpu\":{},"
         "\"gpu_name\":{},\"host\":{},\"pid\":{},\"sm_clocks_mhz\":[{}],\"may_set_clocks\":{},"
         "\"epoch_ns\":{}}}\n",
-        header.name.pipeline, header.name.rank, header.name.tp_rank, Quoted(header.gpu),
+        header.name.dp_rank, header.name.pp_rank, header.name.tp_rank, Quoted(header.gpu),
         Quoted(header.gpu_name), Quoted(header.host), header.pid,
         fmt::join(header.sm_clocks_mhz, ","), header.may_set_clocks, header.epoch);
   }
 
   std::string operator()(const RanStep& step) {
-    Append("{{\"step\":{},\"version\":{},\"on_plan\":{},\"begin_ns\":{},\"end_ns\":{}", step.step,
-           step.version, step.on_plan, step.begin, step.end);
+    Append("{{\"step\":{},\"assignment_version\":{},\"on_plan\":{},\"begin_ns\":{},\"end_ns\":{}",
+           step.step, step.assignment_version, step.on_plan, step.begin, step.end);
     List("instructions", step.instructions, [&](const RanInstruction& ran) {
       Append("[{},{},{},{},{},{}]", static_cast<int>(ran.kind), ran.microbatch, ran.chunk,
              ran.begin, ran.duration, ran.frequency_mhz);
@@ -143,13 +143,13 @@ ClockChange ReadChange(const Node& row) {
 
 RanStep ReadStep(const Node& node) {
   constexpr std::array<std::string_view, 11> kKeys{
-      "step",   "version", "on_plan",       "begin_ns", "end_ns", "instructions",
-      "energy", "clocks",  "temperature_c", "power_w",  "limited"};
+      "step",   "assignment_version", "on_plan", "begin_ns", "end_ns", "instructions", "energy",
+      "clocks", "temperature_c",      "power_w", "limited"};
   node.RequireObject(kKeys);
   RanStep step;
   step.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step's number");
-  step.version =
-      node.Member("version").Whole(0, json_file::kLargestWhole, "a version of the assignment");
+  step.assignment_version = node.Member("assignment_version")
+                                .Whole(0, json_file::kLargestWhole, "a version of the assignment");
   step.on_plan = node.Member("on_plan").Flag();
   step.begin = Time(node.Member("begin_ns"), 0);
   step.end = Time(node.Member("end_ns"), step.begin);
@@ -164,20 +164,20 @@ RanStep ReadStep(const Node& node) {
 
 RankHeader ReadHeader(const Node& node) {
   constexpr std::array<std::string_view, 10> kKeys{
-      "perseus_rank", "pipeline", "rank", "tp_rank",       "gpu",
-      "gpu_name",     "host",     "pid",  "sm_clocks_mhz", "may_set_clocks"};
+      "perseus_rank_log", "dp_rank", "pp_rank", "tp_rank",       "gpu",
+      "gpu_name",         "host",    "pid",     "sm_clocks_mhz", "may_set_clocks"};
   std::vector<std::string_view> keys(kKeys.begin(), kKeys.end());
   keys.push_back("epoch_ns");
   node.RequireObject(keys);
-  if (node.Member("perseus_rank").value != 1) {
+  if (node.Member("perseus_rank_log").value != 1) {
     Throw(
-        "perseus_rank is not 1, which is what this perseus reads (install the same version "
+        "perseus_rank_log is not 1, which is what this perseus reads (install the same version "
         "everywhere)");
   }
   RankHeader header;
-  header.name = {node.Member("pipeline").Count(0, kRankLogMostCount, "a pipeline's number"),
-                 node.Member("rank").Count(0, kRankLogMostCount, "a rank's number"),
-                 node.Member("tp_rank").Count(0, kRankLogMostCount, "a tensor rank's number")};
+  header.name = {node.Member("dp_rank").Count(0, kRankLogMostCount, "a dp_rank, from 0"),
+                 node.Member("pp_rank").Count(0, kRankLogMostCount, "a pp_rank, from 0"),
+                 node.Member("tp_rank").Count(0, kRankLogMostCount, "a tp_rank, from 0")};
   header.gpu = node.Member("gpu").Text();
   header.gpu_name = node.Member("gpu_name").Text();
   header.host = node.Member("host").Text();
@@ -207,16 +207,16 @@ RankRecord ReadRecord(const Node& node) {
 }  // namespace
 
 std::string Name(const RankId& name) {
-  return fmt::format("p{}-r{}-t{}", name.pipeline, name.rank, name.tp_rank);
+  return fmt::format("dp{}-pp{}-tp{}", name.dp_rank, name.pp_rank, name.tp_rank);
 }
 
 std::optional<RankId> ParseRankId(const std::string& name) {
   RankId parsed;
   int length = 0;
-  if (std::sscanf(name.c_str(), "p%d-r%d-t%d%n", &parsed.pipeline, &parsed.rank, &parsed.tp_rank,
-                  &length) != 3 ||
+  if (std::sscanf(name.c_str(), "dp%d-pp%d-tp%d%n", &parsed.dp_rank, &parsed.pp_rank,
+                  &parsed.tp_rank, &length) != 3 ||
       static_cast<std::size_t>(length) != name.size() || Name(parsed) != name ||
-      std::min({parsed.pipeline, parsed.rank, parsed.tp_rank}) < 0) {
+      std::min({parsed.dp_rank, parsed.pp_rank, parsed.tp_rank}) < 0) {
     return std::nullopt;
   }
   return parsed;

@@ -2,9 +2,9 @@
 // whoever profiles, verifies or draws. JSON Lines: a header, then a line a step, now and then a
 // remark.
 //
-//   {"perseus_rank":1,"pipeline":0,"rank":3,"tp_rank":0,"gpu":"GPU-…","gpu_name":"…","host":"n7",
+//   {"perseus_rank_log":1,"dp_rank":0,"pp_rank":3,"tp_rank":0,"gpu":"GPU-…","gpu_name":"…","host":"n7",
 //    "pid":4711,"sm_clocks_mhz":[…],"may_set_clocks":true,"epoch_ns":1700000000000000000}
-//   {"step":12,"version":7,"on_plan":true,"begin_ns":…,"end_ns":…,
+//   {"step":12,"assignment_version":7,"on_plan":true,"begin_ns":…,"end_ns":…,
 //    "instructions":[[0,3,0,125000,50012000,1410],…],           kind, microbatch, chunk, begin,
 //    duration, MHz "energy":[[-40000000,10500000,81234.5],…],                 from, to, joules
 //    "clocks":[[125000,131000,1410,2],…],                       requested, applied, MHz, outcome
@@ -24,7 +24,7 @@
 // A log begins anew (truncated) when its rank opens; a line that was not written whole (its process
 // was killed) is passed over by the reader.
 //
-// A log that gets too long is renamed (p0-r3-t0.jsonl.1, in place of what had that name), and
+// A log that gets too long is renamed (dp0-pp3-tp0.jsonl.1, in place of what had that name), and
 // another begins with the same header. So of a long job there is at least the half that
 // PERSEUS_LOG_BYTES allows, and who follows the log misses nothing, unless he stays behind by as
 // much.
@@ -45,12 +45,12 @@
 namespace perseus::protocol {
 
 struct RankId {
-  int pipeline = 0;
-  int rank = 0;
-  int tp_rank = 0;
+  int dp_rank = 0;  // Which pipeline.
+  int pp_rank = 0;  // The position along the pipeline.
+  int tp_rank = 0;  // Which of the GPUs that share the work of one pp_rank.
   friend auto operator<=>(const RankId&, const RankId&) = default;
 };
-// "p0-r3-t0"
+// "dp0-pp3-tp0"
 std::string Name(const RankId& name);
 std::optional<RankId> ParseRankId(const std::string& name);
 
@@ -96,7 +96,7 @@ struct ClockChange {
 };
 struct RanStep {
   std::int64_t step = 0;
-  std::int64_t version = 0;  // Of the assignment followed; 0: none.
+  std::int64_t assignment_version = 0;  // Of the assignment followed; 0: none.
   bool on_plan = false;   // Its order was the plan's throughout (or there were no plan but clocks).
   Nanoseconds begin = 0;  // CLOCK_MONOTONIC.
   Nanoseconds end = 0;
@@ -116,10 +116,10 @@ using RankRecord = std::variant<RankHeader, RanStep, Remark>;
 
 // With the final newline.
 std::string FormatRecord(const RankRecord& record);
-// One line without its newline; `where` is "ranks/p0-r3-t0.jsonl:17".
+// One line without its newline; `where` is "ranks/dp0-pp3-tp0.jsonl:17".
 Result<RankRecord> ParseRecord(std::string_view line, std::string_view where);
 
-// JOBDIR/ranks/p0-r3-t0.jsonl
+// JOBDIR/ranks/dp0-pp3-tp0.jsonl
 std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, const RankId& name);
 
 // Where the part before is.

@@ -34,7 +34,7 @@ RankHeader Header(int pid) {
 RanStep Step(std::int64_t number) {
   RanStep step;
   step.step = number;
-  step.version = 7;
+  step.assignment_version = 7;
   step.on_plan = true;
   step.begin = 9'007'199'254'740'993;  // 2^53 + 1: no double.
   step.end = step.begin + 500'000'001;
@@ -68,12 +68,13 @@ TEST(RankRecord, SurvivesItsLine) {
 TEST(RankRecord, ThatIsWrongNamesFileLineAndPlace) {
   std::string line = FormatRecord(Step(12));
   line.replace(line.find("[0,0,0,0,50000001"), 2, "[9");
-  const auto record = ParseRecord(line, "ranks/p0-r3-t0.jsonl:17");
+  const auto record = ParseRecord(line, "ranks/dp0-pp3-tp0.jsonl:17");
   ASSERT_FALSE(record);
-  EXPECT_THAT(record.error().message,
-              HasSubstr("ranks/p0-r3-t0.jsonl:17: instructions[0][0] is not a number from 0 to 4"));
+  EXPECT_THAT(
+      record.error().message,
+      HasSubstr("ranks/dp0-pp3-tp0.jsonl:17: instructions[0][0] is not a number from 0 to 4"));
   EXPECT_FALSE(ParseRecord(R"({"remark":1})", "log:1"));
-  EXPECT_FALSE(ParseRecord(R"({"perseus_rank":2})", "log:1"));
+  EXPECT_FALSE(ParseRecord(R"({"perseus_rank_log":2})", "log:1"));
   EXPECT_FALSE(ParseRecord("[]", "log:1"));
 }
 
@@ -180,8 +181,8 @@ TEST_F(RankLogReaderTest, LeavesAnOlderPartOfAnotherProcessAlone) {
 }
 
 TEST(RankIds, AreReadAsTheyAreWritten) {
-  EXPECT_EQ(ParseRankId("p0-r13-t2"), (RankId{0, 13, 2}));
-  for (const char* other : {"p0-r13", "p0-r013-t2", "p0-r13-t2.old", "p0-r-1-t2", ""}) {
+  EXPECT_EQ(ParseRankId("dp0-pp13-tp2"), (RankId{0, 13, 2}));
+  for (const char* other : {"dp0-pp13", "dp0-pp013-tp2", "dp0-pp13-tp2.old", "dp0-pp-1-tp2", ""}) {
     EXPECT_FALSE(ParseRankId(other)) << other;
   }
 }

@@ -80,11 +80,11 @@ Result<void> Conductor::CheckFollowed(std::int64_t from, std::int64_t to,
         return Fail("rank {} did not record most of steps {} to {}{}", Name(name), from, to,
                     remark);
       }
-      if (step->version != version) {
+      if (step->assignment_version != version) {
         return Fail(
             "rank {} ran step {} under assignment {} and not {} (does it read them late? Raise "
             "--assignment-delay){}",
-            Name(name), number, step->version, version, remark);
+            Name(name), number, step->assignment_version, version, remark);
       }
       if (!step->on_plan) {
         return Fail(

@@ -55,7 +55,7 @@ Result<JobLogs> JobLogs::Open(const std::filesystem::path& job_directory, Job jo
   logs.has_looked_ = true;
   if (job == Job::kIsOver && logs.ranks_.empty()) {
     return Fail(
-        "{} holds no rank's log (no ranks/p0-r0-t0.jsonl: name the directory that the ranks "
+        "{} holds no rank's log (no ranks/dp0-pp0-tp0.jsonl: name the directory that the ranks "
         "had as PERSEUS_JOB_DIR)",
         job_directory.string());
   }

@@ -88,7 +88,7 @@ class JobLogs {
   std::map<protocol::RankId, protocol::RankLogReader> readers_;
 };
 
-// {p0-r0-t0, …}
+// {dp0-pp0-tp0, …}
 std::set<protocol::RankId> RanksOf(int pipelines, int ranks, int gpus_per_stage);
 
 // What a job that breaks off on request fails with.

@@ -89,8 +89,8 @@ TEST_F(JobLogsTest, RanksThatNeverComeAreNamedWithWhatIsKnown) {
   EXPECT_EQ(ranks.error().kind, ErrorKind::kSystem);
   EXPECT_THAT(ranks.error().message, HasSubstr("2 of 2 ranks"));
   EXPECT_THAT(ranks.error().message,
-              HasSubstr("p0-r0-t0 (its log ends at step 0; process 1 on n7)"));
-  EXPECT_THAT(ranks.error().message, HasSubstr("p1-r2-t0 (no log)"));
+              HasSubstr("dp0-pp0-tp0 (its log ends at step 0; process 1 on n7)"));
+  EXPECT_THAT(ranks.error().message, HasSubstr("dp1-pp2-tp0 (no log)"));
 }
 
 TEST_F(JobLogsTest, RankThatStopsIsNamed) {
@@ -101,8 +101,8 @@ TEST_F(JobLogsTest, RankThatStopsIsNamed) {
   Add(first_, 1);
   const auto waited = Await(*logs, {first_, second_}, 1);
   ASSERT_FALSE(waited);
-  EXPECT_THAT(waited.error().message, HasSubstr("by p1-r2-t0 (its log ends at step 0"));
-  EXPECT_THAT(waited.error().message, Not(HasSubstr("p0-r0")));
+  EXPECT_THAT(waited.error().message, HasSubstr("by dp1-pp2-tp0 (its log ends at step 0"));
+  EXPECT_THAT(waited.error().message, Not(HasSubstr("dp0-pp0")));
 }
 
 TEST_F(JobLogsTest, RankThatStartsAnewIsNamed) {
@@ -114,7 +114,7 @@ TEST_F(JobLogsTest, RankThatStartsAnewIsNamed) {
   Add(first_, 0);
   const auto waited = Await(*logs, {first_}, 4);
   ASSERT_FALSE(waited);
-  EXPECT_THAT(waited.error().message, HasSubstr("p0-r0-t0 has started anew"));
+  EXPECT_THAT(waited.error().message, HasSubstr("dp0-pp0-tp0 has started anew"));
 }
 
 TEST_F(JobLogsTest, LogOfAnEarlierRunThatBeginsAgainHasNotRestarted) {
@@ -152,7 +152,7 @@ TEST_F(JobLogsTest, RankThatWasReplacedAloneIsNamed) {
   const auto ranks = logs->AwaitRanks(
       {first_, second_}, kMillisecond, [] { return false; }, clock_);
   ASSERT_FALSE(ranks);
-  EXPECT_THAT(ranks.error().message, HasSubstr("rank p1-r2-t0 is at step 2"));
+  EXPECT_THAT(ranks.error().message, HasSubstr("rank dp1-pp2-tp0 is at step 2"));
   EXPECT_THAT(ranks.error().message, HasSubstr("step 5002"));
 }
 
@@ -181,7 +181,7 @@ TEST_F(JobLogsTest, WrongLineOfARankThatIsNotAliveIsPassedOver) {
   auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
   ASSERT_TRUE(logs) << logs.error().message;
   EXPECT_EQ(logs->LastStep({first_}), 1);
-  EXPECT_THAT(logs->ranks().at(first_).remarks.back(), HasSubstr("p0-r0-t0.jsonl:3"));
+  EXPECT_THAT(logs->ranks().at(first_).remarks.back(), HasSubstr("dp0-pp0-tp0.jsonl:3"));
 }
 
 TEST_F(JobLogsTest, DirectoryThatIsNoneIsSaidToBe) {

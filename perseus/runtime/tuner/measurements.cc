@@ -84,7 +84,7 @@ std::vector<profiler::MeasuredOption> PooledOptions(
     const std::map<protocol::RankId, profiler::KnownGpu>& gpus) {
   std::map<std::pair<profiler::InstructionGroup, int>, Pooled> pooled;
   for (const auto& [name, gpu] : gpus) {
-    for (const profiler::MeasuredOption& option : gpu.measurements.Options(name.rank)) {
+    for (const profiler::MeasuredOption& option : gpu.measurements.Options(name.pp_rank)) {
       // 0 MHz: at the clocks of before, which nobody can ask for.
       if (option.samples == 0 || option.frequency_mhz == 0) continue;
       pooled[{option.group, option.frequency_mhz}].Add(option);

@@ -71,16 +71,16 @@ class RunTraceWriter {
   std::map<protocol::RankId, std::pair<Nanoseconds, double>> last_energy_;  // When, and how much.
 };
 
-int LaneOf(const protocol::RankId& name) { return name.rank * 64 + name.tp_rank; }
+int LaneOf(const protocol::RankId& name) { return name.pp_rank * 64 + name.tp_rank; }
 
 std::string LaneName(const protocol::RankId& name) {
-  return name.tp_rank == 0 ? fmt::format("rank {}", name.rank)
-                           : fmt::format("rank {} GPU {}", name.rank, name.tp_rank);
+  return name.tp_rank == 0 ? fmt::format("rank {}", name.pp_rank)
+                           : fmt::format("rank {} GPU {}", name.pp_rank, name.tp_rank);
 }
 
 void RunTraceWriter::AddStep(const protocol::RankId& name, const LoggedRank& rank,
                              const protocol::RanStep& step) {
-  const int process = name.pipeline + 1;
+  const int process = name.dp_rank + 1;
   const Nanoseconds begin = step.begin + rank.header.epoch;
   for (const protocol::RanInstruction& ran : step.instructions) {
     const std::string clock =
@@ -89,7 +89,7 @@ void RunTraceWriter::AddStep(const protocol::RankId& name, const LoggedRank& ran
         R"("ph": "X", "pid": {}, "tid": {}, "name": "{}", "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"chunk": {}, "microbatch": {}, "step": {}, "assignment": {}, "on_plan": {}}})",
         process, LaneOf(name), plan_file::InstructionLabel(ran.kind, ran.microbatch),
         Name(ran.kind), At(begin + ran.begin), Microseconds(ran.duration), clock, ran.chunk,
-        ran.microbatch, step.step, step.version, step.on_plan);
+        ran.microbatch, step.step, step.assignment_version, step.on_plan);
   }
   for (const protocol::ClockChange& change : step.clocks) {
     const std::string lane = LaneName(name);
@@ -110,7 +110,7 @@ void RunTraceWriter::AddPower(const protocol::RankId& name, const protocol::RanS
     const Nanoseconds at = begin + (sample.after + sample.until) / 2;
     const auto last = last_energy_.find(name);
     if (last != last_energy_.end() && at > last->second.first) {
-      AddCounter(name.pipeline + 1, LaneName(name) + " power", last->second.first, "W",
+      AddCounter(name.dp_rank + 1, LaneName(name) + " power", last->second.first, "W",
                  (sample.energy_j - last->second.second) / ToSeconds(at - last->second.first));
     }
     last_energy_[name] = {at, sample.energy_j};
@@ -162,10 +162,10 @@ Result<std::string> FormatRunTrace(const JobLogs& logs, const TraceRange& range,
   RunTraceWriter writer(begins.begin()->second);
   std::set<int> pipelines;
   for (const auto& [name, rank] : logs.ranks()) {
-    if (pipelines.insert(name.pipeline).second) {
-      writer.NameProcess(name.pipeline + 1, fmt::format("pipeline {}", name.pipeline));
+    if (pipelines.insert(name.dp_rank).second) {
+      writer.NameProcess(name.dp_rank + 1, fmt::format("pipeline {}", name.dp_rank));
     }
-    writer.NameLane(name.pipeline + 1, LaneOf(name), LaneName(name));
+    writer.NameLane(name.dp_rank + 1, LaneOf(name), LaneName(name));
     for (const protocol::RanStep& step : rank.steps) {
       if (Contains(range, step.step)) writer.AddStep(name, rank, step);
     }

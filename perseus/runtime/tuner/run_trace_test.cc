@@ -30,9 +30,9 @@ class RunTraceTest : public testing::Test {
     header.epoch = 5'000'000'000'000'000 + epoch;
     protocol::RanStep step;
     step.step = 3;
-    step.version = 2;
+    step.assignment_version = 2;
     step.on_plan = true;
-    step.begin = 2'000'000'000'000 - epoch + name.rank * 1'000;
+    step.begin = 2'000'000'000'000 - epoch + name.pp_rank * 1'000;
     step.end = step.begin + 50'000'000;
     step.instructions.push_back({InstructionKind::kForward, 4, 0, 1'000, 40'000'001, 1410});
     step.energy = {{0, 0, 10}, {20'000'000, 20'000'000, 16}};

@@ -55,7 +55,7 @@ std::size_t MicrobatchesOf(const std::vector<Computation>& computations) {
 
 Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankId& name,
                               const protocol::RanStep& step) {
-  const std::vector<Computation> wanted = ComputationsOf(schedule, name.rank);
+  const std::vector<Computation> wanted = ComputationsOf(schedule, name.pp_rank);
   const std::vector<Computation> ran = ComputationsOf(step);
   if (ran == wanted) return {};
   if (ran.empty()) {

@@ -38,9 +38,10 @@ TEST(CheckRanSchedule, FindsTheScheduleWhateverElseRan) {
 TEST(CheckRanSchedule, TellsHowManyMicrobatchesThereAre) {
   const auto checked = CheckRanSchedule(OneFOneB(6), kSecond, StepOf(4));
   ASSERT_FALSE(checked);
-  EXPECT_EQ(checked.error().message,
-            "rank p0-r1-t0 ran 4 microbatches in step 12, and the job has 6 (give its own number "
-            "as --microbatches, or in the job file)");
+  EXPECT_EQ(
+      checked.error().message,
+      "rank dp0-pp1-tp0 ran 4 microbatches in step 12, and the job has 6 (give its own number "
+      "as --microbatches, or in the job file)");
 }
 
 TEST(CheckRanSchedule, NamesTheFirstInstructionThatIsAnother) {

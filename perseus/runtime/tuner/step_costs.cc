@@ -32,11 +32,11 @@ Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankI
     for (std::int64_t number = begin; number < end; ++number) {
       const protocol::RanStep* step = rank.Find(number);
       if (step == nullptr) return Fail("rank {} did not record step {}", Name(name), number);
-      if (step->version != version) {
+      if (step->assignment_version != version) {
         return Fail(
             "rank {} ran step {} under assignment {} and not {} (its log has a remark on why, or "
             "it reads the directory too late)",
-            Name(name), number, step->version, version);
+            Name(name), number, step->assignment_version, version);
       }
       if (!step->on_plan) {
         return Fail(

@@ -130,7 +130,7 @@ Result<void> Tuner::MeetRanks() {
   clocks_mhz_.resize(static_cast<std::size_t>(count));
   const std::string state = StatePath(options_.job_directory).string();
   for (const protocol::RankId& name : conductor_.ranks()) {
-    if (name.rank >= count) {
+    if (name.pp_rank >= count) {
       return Fail(
           "rank {} trains, and the job has {} along the pipeline (is this job file its own?)",
           Name(name), count);
@@ -152,7 +152,7 @@ Result<void> Tuner::MeetRanks() {
 // Those that all GPUs of the stage have.
 Result<void> Tuner::TakeClocks(const protocol::RankHeader& header) {
   if (auto may = CheckMaySetClocks(header); !may) return may;
-  std::vector<int>& common = clocks_mhz_[static_cast<std::size_t>(header.name.rank)];
+  std::vector<int>& common = clocks_mhz_[static_cast<std::size_t>(header.name.pp_rank)];
   if (common.empty()) common = header.sm_clocks_mhz;
   std::vector<int> both;
   std::ranges::set_intersection(common, header.sm_clocks_mhz, std::back_inserter(both));

@@ -57,7 +57,7 @@ TEST_F(TuningTest, MissingEnergyIsToldAfterOneRound) {
   job_.counter_period_s = 1e6;
   const auto tuned = Tune(options_, clock_);
   ASSERT_FALSE(tuned);
-  EXPECT_THAT(tuned.error().message, HasSubstr("rank p0-r0-t0 recorded no energy"));
+  EXPECT_THAT(tuned.error().message, HasSubstr("rank dp0-pp0-tp0 recorded no energy"));
   EXPECT_THAT(tuned.error().message, HasSubstr("did not move twice"));
   EXPECT_LT(job_.steps(), 30);
   EXPECT_TRUE(InForce().own);
@@ -76,7 +76,7 @@ TEST_F(TuningTest, AnotherScheduleIsToldAtOnce) {
   options_.job.schedule = *schedule::GenerateSchedule({"1f1b", 2, 6, 1});
   const auto tuned = Tune(options_, clock_);
   ASSERT_FALSE(tuned);
-  EXPECT_THAT(tuned.error().message, HasSubstr("rank p0-r0-t0 ran 4 microbatches in step"));
+  EXPECT_THAT(tuned.error().message, HasSubstr("rank dp0-pp0-tp0 ran 4 microbatches in step"));
   EXPECT_THAT(tuned.error().message, HasSubstr("and the job has 6"));
   EXPECT_LT(job_.steps(), 10);
   EXPECT_FALSE(*protocol::ReadAssignment(job_.directory()));

@@ -105,7 +105,7 @@ TEST_F(VerificationTest, RankThatDoesNotFollowIsNamed) {
   job_.deaf = {{0, 1, 0}};
   const auto verified = Run();
   ASSERT_FALSE(verified);
-  EXPECT_THAT(verified.error().message, HasSubstr("rank p0-r1-t0 ran step"));
+  EXPECT_THAT(verified.error().message, HasSubstr("rank dp0-pp1-tp0 ran step"));
 }
 
 TEST_F(VerificationTest, RankThatMayNotSetClocksIsToldAtOnce) {
@@ -117,7 +117,7 @@ TEST_F(VerificationTest, RankThatMayNotSetClocksIsToldAtOnce) {
   const auto verified = Run();
   ASSERT_FALSE(verified);
   EXPECT_THAT(verified.error().message,
-              HasSubstr("rank p0-r1-t0 may not set the clock of its GPU"));
+              HasSubstr("rank dp0-pp1-tp0 may not set the clock of its GPU"));
   EXPECT_LT(job_.steps(), 10);
   EXPECT_FALSE(*protocol::ReadAssignment(job_.directory()));
 }

@@ -126,8 +126,8 @@ Result<void> RankProcess::Open() {
 
   if (auto set = worker_.SetRest(virtual_gpu::Rest::kBlocking); !set) return set;
   perseus_options options = PERSEUS_OPTIONS_INIT;
-  options.pipeline = options_.pipeline;
-  options.rank = options_.rank;
+  options.dp_rank = options_.pipeline;
+  options.pp_rank = options_.rank;
   options.flags = PERSEUS_QUIET;
   session_.reset(perseus_open(&options));
   Message ready;
