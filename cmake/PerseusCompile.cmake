@@ -52,6 +52,10 @@ endif()
 add_library(perseus_test_flags INTERFACE)
 target_link_libraries(perseus_test_flags INTERFACE perseus_flags)
 target_compile_options(perseus_test_flags INTERFACE $<$<CONFIG:Release,Dev>:-O0>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # EXPECT_EQ(json["n"], vector.size()) is fine in a test.
+  target_compile_options(perseus_test_flags INTERFACE -Wno-sign-conversion)
+endif()
 
 if(PERSEUS_SANITIZE)
   set(sanitizers ${PERSEUS_SANITIZE})

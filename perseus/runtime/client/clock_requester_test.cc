@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/base/clock.h"
+
 namespace perseus::client {
 namespace {
 
