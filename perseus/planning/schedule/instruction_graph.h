@@ -78,9 +78,9 @@ struct PipelineModel {
 // the profile lacks an instruction of the schedule, if an instruction is missing or appears twice,
 // or if the order deadlocks. The message names the instructions.
 //
-// The profile's (stage, chunk) is where a schedule's stage lives: (pp_rank_of_stage,
-// chunk_of_stage). So the profile has as many stages as the schedule has ranks, and as many chunks
-// as a rank has. A dependency within a rank that its order implies already is left out.
+// The (stage, chunk) of the profile is the (pp_rank_of_stage, chunk_of_stage) of the schedule. So
+// the profile has as many stages as the schedule has pp_ranks, and as many chunks as a pp_rank has.
+// A dependency within a pp_rank is left out if the order of the pp_rank already implies it.
 Result<InstructionGraph> BuildInstructionGraph(const Schedule& schedule,
                                                const profile::Profile& profile,
                                                const PipelineModel& model);
