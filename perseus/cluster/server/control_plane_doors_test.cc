@@ -110,7 +110,7 @@ TEST(ControlPlaneLog, TellsOfChangesAndOfRenewedCertificates) {
       {.address = "127.0.0.1:0",
        .database = "sqlite::memory:",
        .tls = http::TlsFiles{.certificate = files.certificate, .key = files.key},
-       .housekeeping = std::chrono::milliseconds(10)},
+       .maintenance_interval = std::chrono::milliseconds(10)},
       log);
   ASSERT_TRUE(started) << started.error().message;
   std::thread runs([&] { (*started)->Run(); });
@@ -139,7 +139,7 @@ TEST(ControlPlaneLog, TellsOfChangesAndOfRenewedCertificates) {
     std::filesystem::last_write_time(
         file, std::filesystem::last_write_time(file) + std::chrono::seconds(1));
   }
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto until = std::chrono::steady_clock::now() + kTimeout;
   while (!answers(new_authority) && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -148,7 +148,7 @@ TEST(ControlPlaneLog, TellsOfChangesAndOfRenewedCertificates) {
   runs.join();
   EXPECT_THAT(logged.str(), HasSubstr("method=POST path=/v1/jobs status=201"));
   EXPECT_THAT(logged.str(), Not(HasSubstr("/v1/nodes")));
-  EXPECT_THAT(logged.str(), HasSubstr("certificates read again"));
+  EXPECT_THAT(logged.str(), HasSubstr("certificates replaced"));
 }
 
 }  // namespace

@@ -144,7 +144,7 @@ Answer<http::Response> Attach(const Context& context) {
     const auto told =
         store.RecordStep(job.id, store::Store::Steps::kRestart, -1, job.summary, context.now);
     if (!told) return Refuse(told);
-    if (auto begun = context.services.reports.BeginAnew(job.id); !begun) return Refuse(begun);
+    if (auto begun = context.services.reports.Restart(job.id); !begun) return Refuse(begun);
   }
   return JsonResponse({{"job", job.id}, {"key", job.key}, {"node", *name}});
 }

@@ -82,9 +82,9 @@ Answer<std::vector<NodeJobReport>> ReadReports(std::string_view body) {
   });
 }
 
-std::vector<std::string> FormatHeard(const HeardOfJob& heard) {
+std::vector<std::string> FormatReplicaMessage(const ReplicaMessage& heard) {
   ordered_json json{{"replica", heard.replica}, {"job", heard.job}, {"node", heard.node}};
-  if (heard.begins_anew) json["begins_anew"] = true;
+  if (heard.restarted) json["restarted"] = true;
   if (heard.forgotten) json["forgotten"] = *heard.forgotten;
   if (heard.steps.empty()) return {json.dump()};
   std::vector<std::string> texts;
@@ -98,14 +98,14 @@ std::vector<std::string> FormatHeard(const HeardOfJob& heard) {
   return texts;
 }
 
-Result<HeardOfJob> ParseHeard(std::string_view text) {
+Result<ReplicaMessage> ParseReplicaMessage(std::string_view text) {
   return json_file::Read(
       text, "another replica's message", kReportMessagesJsonDepth, [](const Node& node) {
-        HeardOfJob heard;
+        ReplicaMessage heard;
         heard.replica = node.Member("replica").Text();
         heard.job = node.Member("job").Text();
         heard.node = node.Member("node").Text();
-        heard.begins_anew = node.Has("begins_anew") && node.Member("begins_anew").Flag();
+        heard.restarted = node.Has("restarted") && node.Member("restarted").Flag();
         if (node.Has("forgotten")) {
           heard.forgotten = node.Member("forgotten").Count(0, 999'999, "a pipeline, from 0");
         }

@@ -85,7 +85,7 @@ Answer<Principal> Rights::Identify(const http::Request& request, store::Millisec
   const std::string_view field = request.Field("authorization");
   if (field.empty()) return Unknown("the request has no token");
   if (!field.starts_with(kBearer)) return Unknown("the Authorization is not a bearer's");
-  // Looked up by its hash: how long that takes says nothing of the secret.
+  // NodeState up by its hash: how long that takes says nothing of the secret.
   const std::string hash = HashOfSecret(field.substr(kBearer.size()));
   const auto token = std::ranges::find(*tokens, hash, &store::TokenRecord::hash);
   if (token == tokens->end()) return Unknown("the token is not known here");

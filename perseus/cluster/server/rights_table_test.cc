@@ -153,7 +153,7 @@ std::map<std::string, std::string> ScopesOfContract() {
 }
 
 std::string ScopesOf(For whom) {
-  if (whom == For::kEverybody) return "[nobody]";
+  if (whom == For::kEverybody) return "[public]";
   std::string text = "[operator";
   if (May(Who::kAgent, whom)) text += ", agent";
   if (May(Who::kOwnJob, whom)) text += ", job";
