@@ -101,7 +101,7 @@ Replicas::~Replicas() {
 void Replicas::RegisterJob() {
   RunWell("synth --gpu a100 --stages 4 -o profile.csv");
   RunWell(fmt::format(
-      "job register {} --profile profile.csv --schedule 1f1b --stages 4 --microbatches 6 "
+      "job register {} --profile profile.csv --schedule 1f1b --pp-ranks 4 --microbatches 6 "
       "--pipelines 2 --blocking-power 84 --server {}",
       kKey, urls()));
 }

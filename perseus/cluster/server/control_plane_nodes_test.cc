@@ -20,10 +20,10 @@ TEST_F(ControlPlaneTest, TellsNodesWhatToDo) {
   EXPECT_EQ(assignment["plans"].size(), 1U) << "its own pipelines' alone";
   const std::string plan = assignment["plans"]["0"];
   const json file = assignment["files"][plan];
-  EXPECT_EQ(file["stages"][1]["instructions"].size(), 16U);
-  EXPECT_FALSE(file["stages"][1].contains("cut"));
-  EXPECT_EQ(file["stages"][3]["instructions"].size(), 1U) << "not one of its ranks";
-  EXPECT_EQ(file["stages"][3]["cut"], true);
+  EXPECT_EQ(file["ranks"][1]["instructions"].size(), 16U);
+  EXPECT_FALSE(file["ranks"][1].contains("cut"));
+  EXPECT_EQ(file["ranks"][3]["instructions"].size(), 1U) << "not one of its ranks";
+  EXPECT_EQ(file["ranks"][3]["cut"], true);
   ASSERT_GE(n1.Await(IsAssignment), 0);
   const http::Response cut = Send("GET", "/v1/plans/" + plan + "?ranks=0,4");
   EXPECT_EQ(cut.status, 400);

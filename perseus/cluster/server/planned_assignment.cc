@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/units.h"
+
 namespace perseus::server {
 namespace {
 

@@ -25,7 +25,7 @@ struct Lease {
 };
 
 struct ClockAsk {
-  Nanoseconds requested = 0;  // CLOCK_MONOTONIC.
+  Nanoseconds requested = 0;
   std::uint32_t sequence = 0;
   int frequency_mhz = 0;
 };
@@ -38,7 +38,7 @@ class ClockRequester {
 
   // Asks for this clock, or the nearest faster one that there is, unless it was asked for last.
   // 0: what the GPU had before. False if somebody else is at it.
-  bool TryAsk(int frequency_mhz);
+  bool TryAsk(int frequency_mhz, Nanoseconds now);
   // What would be published for it; as it is where somebody else is asking just now.
   int ClockFor(int frequency_mhz);
   // As wanted; what TryAsk would do nothing for. 0 without a lease.
@@ -57,7 +57,7 @@ class ClockRequester {
   // Null: none any more. The one before, which nobody uses any longer.
   std::unique_ptr<Lease> UseLease(std::unique_ptr<Lease> lease);
   // Back to what the GPU had before, if `is_idle` still holds once nobody else can ask.
-  void Rest(const std::atomic<bool>& is_in_step);
+  void Rest(const std::atomic<bool>& is_in_step, Nanoseconds now);
   void Beat();
   // What became of the last request; sequence 0 for none.
   protocol::ClockAnswer Answer() const;
@@ -68,7 +68,7 @@ class ClockRequester {
  private:
   static constexpr std::size_t kAsks = 4096;
 
-  void Publish(int frequency_mhz);
+  void Publish(int frequency_mhz, Nanoseconds now);
   void Lock();
   void Unlock() { is_busy_.clear(std::memory_order_release); }
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <ctime>
 #include <utility>
 
 namespace perseus::client {
@@ -31,12 +30,6 @@ constexpr const char* kSilent =
     "the agent does not answer; the GPU keeps the clock that was set last until an agent runs "
     "again, which is asked from time to time (restart it; perseus doctor)";
 
-Nanoseconds RealTime() {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return Nanoseconds{now.tv_sec} * kSecond + now.tv_nsec;
-}
-
 std::string HostName() {
   char name[256] = {};
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
@@ -53,7 +46,7 @@ Keeper::Keeper(KeeperSetup setup)
       retry_after_(kFirstRetry),
       assignment_(core_.settings.job_directory, core_.settings.name),
       meter_(std::move(setup.device), *clock_),
-      epoch_(RealTime() - clock_->Now()) {}
+      epoch_(clock_->SinceEpoch() - clock_->Now()) {}
 
 void Keeper::Begin() {
   if (find_agent_ && !gpu_.empty()) TryLease(kPatienceAtOpen);
@@ -197,7 +190,7 @@ void Keeper::RestIfIdle(Nanoseconds now) {
   if (core_.counters.is_in_step.load() || recorder_.IsWaiting()) return;
   const Nanoseconds ended =
       std::max(core_.counters.last_step_end.load(std::memory_order_relaxed), recorder_.last_end());
-  if (now > ended + kRestAfter) core_.asker.Rest(core_.counters.is_in_step);
+  if (now > ended + kRestAfter) core_.asker.Rest(core_.counters.is_in_step, now);
 }
 
 void Keeper::CollectAnswer() {

@@ -89,7 +89,7 @@ class Keeper {
   std::optional<RankLogWriter> log_;
   std::string log_header_;       // Its line: whatever begins, begins with it.
   bool has_told_lease_ = false;  // The log's header says that clocks may be set.
-  const Nanoseconds epoch_;      // What to add to CLOCK_MONOTONIC for time since 1970.
+  const Nanoseconds epoch_;      // What to add to the clock's time for time since 1970.
 };
 
 }  // namespace perseus::client

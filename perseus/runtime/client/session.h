@@ -21,6 +21,7 @@ class Session {
 
   // In a child that was forked: nothing is to be done.
   bool IsDead() const;
+  Nanoseconds Now() const;
 
   void StepBegin();
   void StepEnd();

@@ -11,9 +11,9 @@
 //    "temperature_c":61,"power_w":310.5,"limited":false}
 //   {"remark":"plan 7 is of another schedule …"}
 //
-// Times of a step are nanoseconds of CLOCK_MONOTONIC of its host; `epoch_ns` is what to add to get
-// time since 1970, so that hosts can be laid side by side. Times within a step count from its
-// begin.
+// Times of a step are nanoseconds of CLOCK_MONOTONIC of its host, or, on virtual GPUs with a clock
+// of their own, of that (`clock` in the job directory); `epoch_ns` is what to add to get time since
+// 1970, so that hosts can be laid side by side. Times within a step count from its begin.
 //
 // Energy. A driver's counter moves every 20–100 ms. A sample is a value that was new: it became
 // true after `from` (the last look that still saw the old value) and not after `to`.
@@ -98,7 +98,7 @@ struct RanStep {
   std::int64_t step = 0;
   std::int64_t assignment_version = 0;  // Of the assignment followed; 0: none.
   bool on_plan = false;   // Its order was the plan's throughout (or there were no plan but clocks).
-  Nanoseconds begin = 0;  // CLOCK_MONOTONIC.
+  Nanoseconds begin = 0;  // Of the clock above.
   Nanoseconds end = 0;
   std::vector<RanInstruction> instructions;
   std::vector<EnergySample> energy;  // In time's order; each sample in one step only.
