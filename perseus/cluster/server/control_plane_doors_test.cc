@@ -46,8 +46,8 @@ TEST_F(ControlPlaneTest, TokensCloseTheDoor) {
   EXPECT_EQ(Send("GET", "/v1/jobs").status, 401);
   EXPECT_EQ(Send("GET", "/healthz").status, 200);
   auto ann = http::Client::Create({.server = url(), .token = json::parse(created.body)["token"]});
-  EXPECT_TRUE(ann->Ask({.target = "/v1/jobs"}));
-  const auto mine = ann->Ask(
+  EXPECT_TRUE(ann->Fetch({.target = "/v1/jobs"}));
+  const auto mine = ann->Fetch(
       {.method = "POST", .target = "/v1/tokens", .body = R"({"scope": "job", "job": "other"})"});
   ASSERT_TRUE(mine) << mine.error().message;
   auto other = http::Client::Create({.server = url(), .token = json::parse(*mine)["token"]});
@@ -117,7 +117,7 @@ TEST(ControlPlaneLog, TellsOfChangesAndOfRenewedCertificates) {
   const std::string url = "https://127.0.0.1:" + std::to_string((*started)->port());
   const auto answers = [&url](const http::TestAuthority& authority) {
     auto client = http::Client::Create({.server = url, .authority = authority.file()});
-    return client && client->Ask({.target = "/v1/jobs"});
+    return client && client->Fetch({.target = "/v1/jobs"});
   };
   EXPECT_TRUE(answers(old_authority));
   EXPECT_FALSE(answers(new_authority));

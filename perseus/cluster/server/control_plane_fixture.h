@@ -52,7 +52,7 @@ class NodeStream {
           const auto listened =
               client->Listen({.target = "/v1/nodes/" + node + "/events?instance=" + instance,
                               .last_event_id = last_event_id,
-                              .heard =
+                              .on_event =
                                   [this](const http::Event& event) {
                                     const std::lock_guard lock(mutex_);
                                     events_.push_back(event);

@@ -201,8 +201,8 @@ class RightsOverSockets : public testing::Test {
     bool is_open = false;
     return client
         .Listen({.target = target,
-                 .heard = [](const http::Event&) { return true; },
-                 .changed = [&](std::string_view what) { is_open = what.starts_with("connected"); },
+                 .on_event = [](const http::Event&) { return true; },
+                 .on_change = [&](std::string_view what) { is_open = what.starts_with("connected"); },
                  .should_end = [&] { return is_open; }})
         .has_value();
   }
