@@ -37,7 +37,7 @@ struct AgentFlags {
   std::string state = kAgentState;
   std::string metrics = "127.0.0.1:9836";
   std::vector<std::string> resting;
-  double patience_s = 30;
+  double timeout_s = 30;
   std::optional<double> exit_when_idle_s;
   std::string log_level = "info";
 };
@@ -64,7 +64,7 @@ Result<void> RunAgent(const AgentFlags& flags) {
   options.metrics_address = flags.metrics == "off" ? "" : flags.metrics;
   options.version = PERSEUS_VERSION;
   options.hostname = HostName();
-  options.patience = std::chrono::milliseconds(static_cast<int>(flags.patience_s * 1000));
+  options.timeout = std::chrono::milliseconds(static_cast<int>(flags.timeout_s * 1000));
   if (flags.exit_when_idle_s) {
     options.exit_when_idle =
         std::chrono::milliseconds(static_cast<int>(*flags.exit_when_idle_s * 1000));
@@ -106,7 +106,7 @@ Verb AddAgentVerb(CLI::App& program) {
   verb->add_option("--rest", flags->resting,
                    "The SM clocks that a GPU goes back to where the driver cannot tell; repeatable")
       ->type_name("GPU=MIN-MAX");
-  verb->add_option("--patience", flags->patience_s,
+  verb->add_option("--restore-timeout", flags->timeout_s,
                    "How long to try to give GPUs back when it ends (default: 30)")
       ->type_name("SECONDS")
       ->check(NumberIn({0, 3600}, "in seconds"));

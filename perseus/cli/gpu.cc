@@ -32,7 +32,7 @@ constexpr const char* kGpuExamples =
     "  perseus gpu grant GPU-1f… --uid 1000    # root: let a user lease it\n"
     "  perseus gpu restore                     # the agent was killed and will not come back";
 
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kTimeout{10};
 
 struct GpuFlags {
   std::string socket = kAgentSocket;
@@ -43,12 +43,12 @@ struct GpuFlags {
   std::optional<std::string> cgroup;
   std::string devices = "auto";
   std::string state = kAgentState;
-  double patience_s = 10;
+  double timeout_s = 10;
 };
 
 Result<protocol::Reply> Ask(int socket, const protocol::Request& request) {
   PERSEUS_ASSIGN_OR_RETURN(auto answer,
-                           protocol::Ask(socket, protocol::Format(request), kPatience));
+                           protocol::SendRequest(socket, protocol::Format(request), kTimeout));
   auto reply = protocol::ParseReply(answer.text);
   if (!reply) return Fail(reply);
   if (const auto* refused = std::get_if<protocol::Refused>(&*reply)) {
@@ -154,9 +154,9 @@ Result<void> RunRestore(const GpuFlags& flags) {
     return Fail("{} is not there: nothing to restore (is it the agent's --state?)", flags.state);
   }
   PERSEUS_ASSIGN_OR_RETURN(auto setup, SetUpGpus(flags.devices, flags.state, {}, log));
-  const std::chrono::milliseconds patience(static_cast<int>(flags.patience_s * 1000));
+  const std::chrono::milliseconds timeout(static_cast<int>(flags.timeout_s * 1000));
   PERSEUS_ASSIGN_OR_RETURN(auto given_back,
-                           agent::GiveBackLeftovers(std::move(setup), patience, log));
+                           agent::GiveBackLeftovers(std::move(setup), timeout, log));
   return Print(given_back == 0 ? "nothing was left changed\n"
                                : fmt::format("{} GPUs given back\n", given_back));
 }
@@ -206,7 +206,7 @@ Verb AddGpuVerb(CLI::App& program) {
       AddPart(*verb, *flags, "restore", "Give back what an agent that is gone left changed (root)");
   restore->add_option("--devices", flags->devices, "As of perseus agent")->type_name("WHICH");
   restore->add_option("--state", flags->state, "The agent's state")->type_name("FILE");
-  restore->add_option("--patience", flags->patience_s, "How long to try (default: 10)")
+  restore->add_option("--timeout", flags->timeout_s, "How long to try (default: 10)")
       ->type_name("SECONDS")
       ->check(NumberIn({0, 3600}, "in seconds"));
 

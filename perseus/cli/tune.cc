@@ -140,10 +140,10 @@ Result<void> TakePlanBack(const TuneFlags& flags) {
         "{} has no assignment, so nothing is in force there (name the job's PERSEUS_JOB_DIR)",
         flags.directory);
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto desk, protocol::AssignmentWriter::Open(flags.directory));
+  PERSEUS_ASSIGN_OR_RETURN(auto writer, protocol::AssignmentWriter::Open(flags.directory));
   protocol::Assignment own;
   own.own = true;
-  PERSEUS_ASSIGN_OR_RETURN(const auto version, desk.Give(std::move(own), 0));
+  PERSEUS_ASSIGN_OR_RETURN(const auto version, writer.Write(std::move(own), 0));
   return Print(
       flags.as_json
           ? nlohmann::ordered_json{{"assignment_version", version}}.dump(2) + "\n"
@@ -176,7 +176,7 @@ Result<void> RunTune(const TuneFlags& flags) {
   options.assignment_delay_s = flags.assignment_delay_s;
   options.steps_followed = flags.steps_followed;
   options.leaves_plan_in_force = !flags.restores;
-  options.patience = ToNanoseconds(flags.timeout_s);
+  options.timeout = ToNanoseconds(flags.timeout_s);
   options.should_end = [&] { return signals.HaveCome(); };
   options.say = [](std::string_view text) {
     std::fputs(fmt::format("perseus: {}\n", text).c_str(), stderr);

@@ -131,7 +131,7 @@ Result<void> RunVerify(const VerifyFlags& flags) {
   options.comparison.level = flags.level_percent / 100;
   options.comparison.slowdown_tolerance = flags.tolerance_percent / 100;
   options.seed = static_cast<std::uint64_t>(flags.seed);
-  options.patience = ToNanoseconds(flags.timeout_s);
+  options.timeout = ToNanoseconds(flags.timeout_s);
   options.should_end = [&] { return signals.HaveCome(); };
   RealClock clock;
   std::optional<tuner::Verification> verification;

@@ -23,9 +23,9 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/cluster/node/messages.h"
 #include "perseus/cluster/node/rank_follower.h"
 #include "perseus/runtime/protocol/assignment.h"
+#include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::node {
 
@@ -34,7 +34,7 @@ namespace perseus::node {
 // "plans/p-0123456789abcdef.json"
 std::string PlanPath(std::string_view id);
 // What ranks are to read; from the step that the server names.
-protocol::Assignment AssignmentOf(const JobAssignment& assignment);
+protocol::Assignment AssignmentOf(const protocol::AssignmentEvent& assignment);
 // From which step on assignment can be given that are to hold from `wanted` on: all ranks have to
 // read them before their first step of these.
 std::int64_t FromStep(std::int64_t wanted, const JobProgress& progress);
@@ -51,11 +51,11 @@ class AssignmentSync {
 
   // Passes over what is older than what is wanted already. The same version may come again with
   // plans of more pipelines, for ranks that came later.
-  void Want(const JobAssignment& assignment);
+  void Want(const protocol::AssignmentEvent& assignment);
   // The job has ended: what is in force of the server's is taken back.
   void WantNothing();
   // Assignment that are in force from a later step on hold at once.
-  void BeginAnew() { has_begun_anew_ = true; }
+  void Restart() { has_restarted_ = true; }
   // Those here, by pipeline: what a plan's file has to tell of. A rank may come after assignment
   // were given with a file that was cut for the others; they are then given once more.
   void SetRanks(std::map<int, std::set<int>> ranks);
@@ -73,10 +73,10 @@ class AssignmentSync {
   Result<void> KeepPlan(const std::string& id, const std::string& text);
 
   // Whether Give has anything to do.
-  bool HasToGive() const;
+  bool HasToWrite() const;
   // Gives what is wanted. Fails (kSystem) while somebody else gives this job its assignment, or if
   // the directory cannot be written: to be tried again.
-  Result<void> Give(const JobProgress& progress);
+  Result<void> Write(const JobProgress& progress);
 
   // Of the server's assignment: what lies in the directory, whether hidden by temporary ones or
   // not.
@@ -99,7 +99,7 @@ class AssignmentSync {
   std::optional<protocol::Assignment> wanted_;   // Of the server; from_step as it named it.
   std::vector<std::string> upcoming_;  // Ids of plans, as the server named them with these.
   bool is_nothing_wanted_ = false;
-  bool has_begun_anew_ = false;
+  bool has_restarted_ = false;
   bool were_plans_short_ = false;  // Of those in force: some rank came later.
   std::map<int, std::set<int>> ranks_;
   // Of plans in the directory, as far as they were looked up: the ranks that a file was cut for;

@@ -42,7 +42,7 @@ class Node {
   Node(NodeOptions options, Uplink::Send send, spdlog::logger& log);
 
   // An event of the server's.
-  void Hear(const http::Event& event);
+  void Receive(const http::Event& event);
   // Another process is this node, says the server: nothing is reported until it takes the ranks
   // again, which it is asked as ever.
   void LoseName();
@@ -71,26 +71,26 @@ class Node {
     Nanoseconds last_active = 0;  // When its ranks came, or ended a step.
     Nanoseconds next_attach = 0;
     Nanoseconds next_fetch = 0;
-    Nanoseconds next_give = 0;
-    std::vector<StepReport> unsent;
-    JobReport told;  // Without steps: what the server knows of this node.
+    Nanoseconds next_write = 0;
+    std::vector<protocol::StepReport> unsent;
+    protocol::JobReport reported;  // Without steps: what the server knows of this node.
   };
 
-  void TakeAssignment(Job& job, const JobAssignment& assignment);
-  void TakeEnd(const std::filesystem::path& directory, Job& job, const JobEnded& ended);
+  void TakeAssignment(Job& job, const protocol::AssignmentEvent& assignment);
+  void TakeEnd(const std::filesystem::path& directory, Job& job, const protocol::EndedEvent& ended);
   void FindJobs(Nanoseconds now);
   void LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds now);
   void Attach(const std::filesystem::path& directory, Job& job, Nanoseconds now);
   bool TakeKey(const std::filesystem::path& directory, const Job& job);
   void TakeId(Job& job, const std::string& id);
   void Detach(const Job& job, Nanoseconds now);
-  static void KeepFiles(Job& job, const JobAssignment& assignment);
+  static void KeepFiles(Job& job, const protocol::AssignmentEvent& assignment);
   void FetchPlans(Job& job, Nanoseconds now);
   bool FetchPlan(Job& job, const std::string& id, Nanoseconds now);
-  void GiveAssignment(Job& job, Nanoseconds now);
+  void WriteAssignment(Job& job, Nanoseconds now);
   void Report(Nanoseconds now);
   void TakeAnswer(const http::Response& response, Nanoseconds now);
-  static JobReport ReportOf(const Job& job);
+  static protocol::JobReport ReportOf(const Job& job);
   std::string JobTarget(const Job& job) const;
 
   NodeOptions options_;

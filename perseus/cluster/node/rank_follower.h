@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "perseus/base/units.h"
-#include "perseus/cluster/node/messages.h"
 #include "perseus/cluster/node/step_collector.h"
+#include "perseus/runtime/protocol/node_messages.h"
 #include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus::node {
@@ -35,7 +35,7 @@ class RankFollower {
 
   struct News {
     bool have_ranks_changed = false;    // alive() is another.
-    bool has_begun_anew = false;        // Some rank's process is new: its steps count from 0.
+    bool has_restarted = false;         // Some rank's process is new: its steps count from 0.
     std::vector<std::string> troubles;  // Logs that cannot be read, lines that are wrong.
   };
   // Reads what came. `server_version` tells, of a version of assignment.json, which of the server's
@@ -44,7 +44,7 @@ class RankFollower {
 
   // In order of their names.
   std::vector<protocol::RankHeader> Alive() const;
-  std::vector<StepReport> TakeReports(Nanoseconds now) { return collector_.Take(now); }
+  std::vector<protocol::StepReport> TakeReports(Nanoseconds now) { return collector_.Take(now); }
   JobProgress progress() const;
   // What all ranks follow that are not far behind the others, and since which step.
   struct Following {

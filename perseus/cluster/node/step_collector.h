@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "perseus/base/units.h"
-#include "perseus/cluster/node/messages.h"
+#include "perseus/runtime/protocol/node_messages.h"
 #include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus::node {
@@ -28,10 +28,10 @@ class StepCollector {
   void Add(const protocol::RankHeader& rank, const protocol::RanStep& step,
            std::int64_t server_version, Nanoseconds now);
   // A new process: steps are counted anew.
-  void BeginAnew(const protocol::RankId& rank);
+  void Restart(const protocol::RankId& rank);
   // Steps that are complete, or whose missing ranks have been waited for long enough; ascending in
   // each pipeline, each once.
-  std::vector<StepReport> Take(Nanoseconds now);
+  std::vector<protocol::StepReport> Take(Nanoseconds now);
 
  private:
   struct Sample {
@@ -57,8 +57,8 @@ class StepCollector {
   std::optional<double> PowerOf(const protocol::RankHeader& rank, const protocol::RanStep& step);
   static bool IsDue(const Pipeline& pipeline, std::map<std::int64_t, Pending>::const_iterator step,
                     Nanoseconds now);
-  static StepReport ReportOf(int number, const Pipeline& pipeline, std::int64_t step,
-                             const Pending& pending);
+  static protocol::StepReport ReportOf(int number, const Pipeline& pipeline, std::int64_t step,
+                                       const Pending& pending);
 
   std::map<int, Pipeline> pipelines_;
   std::map<protocol::RankId, Sample> last_samples_;

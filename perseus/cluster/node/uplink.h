@@ -25,22 +25,22 @@ class Uplink {
   // Whether asking now makes sense: after a failure there is a pause, up to 5 s.
   bool IsUsable(Nanoseconds now) const { return now >= pause_until_; }
   // kSystem: no server could be reached; logged, once until one can. Any status is an answer.
-  Result<http::Response> Ask(const http::Client::Outgoing& request, Nanoseconds now);
+  Result<http::Response> Request(const http::Client::Outgoing& request, Nanoseconds now);
 
-  // Logs a warning that was not logged since the last Mended(about).
-  void Complain(const std::string& about, const std::string& message);
-  void Mended(const std::string& about) { complaints_.erase(about); }
+  // Logs a warning that was not logged since the last Recovered(about).
+  void WarnOnce(const std::string& about, const std::string& message);
+  void Recovered(const std::string& about) { warned_.erase(about); }
 
  private:
   Send send_;
   spdlog::logger& log_;
   Nanoseconds pause_ = 0;
   Nanoseconds pause_until_ = 0;
-  std::set<std::string> complaints_;
+  std::set<std::string> warned_;
 };
 
 bool IsSuccess(const http::Response& response);
 // "503: no plan yet (ask later)", of a problem document or not.
-std::string WhatItSays(const http::Response& response);
+std::string ProblemText(const http::Response& response);
 
 }  // namespace perseus::node

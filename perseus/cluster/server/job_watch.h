@@ -17,19 +17,9 @@
 #include "perseus/cluster/server/planning.h"
 #include "perseus/cluster/server/straggler_detector.h"
 #include "perseus/cluster/store/store.h"
+#include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::server {
-
-// A step as a node reports it: of its ranks of that pipeline.
-struct ReportedStep {
-  std::int64_t step = 0;
-  int pipeline = 0;
-  double time_s = 0;  // 0: unknown.
-  double busy_s = 0;
-  std::optional<double> energy_j = {};
-  std::int64_t version = 0;
-  int ranks = 0;
-};
 
 // Whether `then` is less than `pause` ago. Not if it is that far ahead: then the clock was set
 // back, and nobody should wait until it is there again.
@@ -48,7 +38,7 @@ class JobWatch {
   // have ranks of it (SetNodes) have reported it: of some alone it would seem faster than it is. A
   // node may report a step again, after an answer that was lost.
   static constexpr store::Milliseconds kRenew = 20'000;
-  std::vector<StragglerChange> Add(const std::string& node, const ReportedStep& step,
+  std::vector<StragglerChange> Add(const std::string& node, const protocol::StepReport& step,
                                    double expected_s, store::Milliseconds now);
   // The job's steps count from lower numbers again.
   void BeginAnew();
@@ -103,7 +93,7 @@ class JobWatch {
   bool HearsFirst(store::Milliseconds now) const PERSEUS_REQUIRES(mutex_);
 
   static constexpr std::size_t kWindow = 16;
-  using Nodes = std::map<std::string, ReportedStep>;
+  using Nodes = std::map<std::string, protocol::StepReport>;
   // Nodes report more often.
   static constexpr store::Milliseconds kHeardLately = 12'000;
   // What a node keeps unsent, and sends again.

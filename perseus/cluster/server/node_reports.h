@@ -29,7 +29,7 @@ class NodeReports {
   // The jobs of which nothing was taken, as they were named: the node is not attached to them, or
   // they have ended, or are not there.
   Result<std::vector<std::string>> Take(const std::string& node,
-                                        const std::vector<NodeJobReport>& reports,
+                                        const std::vector<protocol::JobReport>& reports,
                                         store::Milliseconds now);
   // What another replica, or this one, told all of them (Notice::Kind::kHeard). Of one job in the
   // order in which it was told, and not two at a time.
@@ -46,18 +46,18 @@ class NodeReports {
     store::Milliseconds told = 0;
   };
   // Whether the node is attached to the job.
-  Result<bool> TakeJob(const std::string& node, const NodeJobReport& report,
+  Result<bool> TakeJob(const std::string& node, const protocol::JobReport& report,
                        store::Milliseconds now);
   // Whether this replica judges the job; makes its watch ready if it just began to.
   Result<bool> Judges(const store::JobRecord& job, JobWatch& watch, store::Milliseconds now);
   Result<void> Judge(const std::string& node, const store::JobRecord& job, JobWatch& watch,
-                     const std::vector<ReportedStep>& steps, store::Milliseconds now);
+                     const std::vector<protocol::StepReport>& steps, store::Milliseconds now);
   Result<void> BeginToJudge(const store::JobRecord& job, JobWatch& watch, store::Milliseconds now);
   Result<void> LookAtNodes(const std::string& job, JobWatch& watch, store::Milliseconds now);
   Result<void> TellStragglers(const std::string& job, std::vector<StragglerChange> changes,
                               store::Milliseconds now);
   // Notes it for WriteNoted() if the store has to hear of it.
-  void See(const std::string& node, const std::string& job, const NodeJobReport& report,
+  void See(const std::string& node, const std::string& job, const protocol::JobReport& report,
            store::Milliseconds now);
   // One thread at a time writes what all have noted, and the others go on, so thousands of nodes
   // take few commits. What is lost with this process, every node says again in its next reports.
@@ -67,7 +67,7 @@ class NodeReports {
   void NoteForReplicas(HeardOfJob heard);
   // 0 of a version that is not among the newest ones.
   Result<double> ExpectedTime(const store::JobRecord& job, JobWatch& watch,
-                              const ReportedStep& step);
+                              const protocol::StepReport& step);
 
   static constexpr std::size_t kMostForReplicas = 10'000;
 

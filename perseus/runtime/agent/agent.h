@@ -26,8 +26,8 @@ struct AgentOptions {
   std::string metrics_address;  // "127.0.0.1:9836"; empty: no metrics.
   std::string version;
   std::string hostname;
-  std::chrono::milliseconds patience{30'000};  // With GPUs that do not go back when it stops.
-  std::chrono::milliseconds silence{60'000};   // A connection without a lease may say nothing.
+  std::chrono::milliseconds timeout{30'000};  // With GPUs that do not go back when it stops.
+  std::chrono::milliseconds silence{60'000};  // A connection without a lease may say nothing.
   std::size_t most_connections = 1024;
   // Stops by itself when it had no client and nothing to give back for so long; nothing: never. It
   // begins to count when it starts, so whoever starts it has as long to connect.

@@ -62,7 +62,7 @@ class GpuManager {
   using Post = std::function<void(std::function<void()>)>;
 
   // Begins with giving back what an earlier agent left. Fails if the state cannot be read or
-  // written, or another keeper has it: then no GPU is touched.
+  // written, or another manager has it: then no GPU is touched.
   static Result<std::unique_ptr<GpuManager>> Open(Setup setup, Post post, spdlog::logger& log);
   // Gives nothing back: EndAll() and wait until IsAllBack().
   ~GpuManager();
@@ -125,7 +125,7 @@ class GpuManager {
   std::optional<device::Setting> RestingOf(const std::string& uuid, device::Control control) const;
 
   const Setup setup_;          // Without its devices.
-  const FileDescriptor lock_;  // Of the state, against a second keeper of it.
+  const FileDescriptor lock_;  // Of the state, against a second manager of it.
   std::vector<FileDescriptor> gpu_locks_;
   SavedStateFile state_;
   const Post post_;
@@ -140,7 +140,7 @@ class GpuManager {
   std::map<LeaseEnd, std::uint64_t> ended_;
   std::uint64_t state_failures_ = 0;
   bool is_stopping_ = false;
-  // What workers have yet to answer must not find a keeper that is gone.
+  // What workers have yet to answer must not find a manager that is gone.
   std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
 };
 

@@ -16,7 +16,7 @@ struct LatencyCheck {
   std::filesystem::path state;  // The agent's.
   std::string boot_id;
   int rounds = 8;
-  Nanoseconds patience = 500'000'000;  // Of one switch.
+  Nanoseconds timeout = 500'000'000;  // Of one switch.
 };
 
 // Fails (kSystem) if an agent runs on that state, if it still has to give the GPU back, if somebody

@@ -12,8 +12,8 @@
 namespace perseus::agent {
 
 // Requires that no agent runs on this state. Fails (kSystem) if a GPU did not go back within
-// `patience`; what is saved of it stays, and it can be tried again. How many were given back.
-Result<int> GiveBackLeftovers(GpuManager::Setup setup, std::chrono::milliseconds patience,
+// `timeout`; what is saved of it stays, and it can be tried again. How many were given back.
+Result<int> GiveBackLeftovers(GpuManager::Setup setup, std::chrono::milliseconds timeout,
                               spdlog::logger& log);
 
 }  // namespace perseus::agent

@@ -16,10 +16,10 @@ namespace perseus::client {
 class AgentLink {
  public:
   struct Leased;
-  // Fails with cause and remedy: nobody there, refused, not an agent. Waits at most `patience` for
+  // Fails with cause and remedy: nobody there, refused, not an agent. Waits at most `timeout` for
   // an answer.
   static Result<Leased> Acquire(const std::filesystem::path& socket, const std::string& gpu,
-                                const std::string& job, std::chrono::milliseconds patience);
+                                const std::string& job, std::chrono::milliseconds timeout);
 
   // The agent has closed it, or said something that nobody asked for.
   bool IsLost() const;
@@ -35,7 +35,7 @@ class AgentLink {
  private:
   AgentLink(FileDescriptor socket, std::string lease, int wakeup)
       : socket_(std::move(socket)), lease_(std::move(lease)), wakeup_(wakeup) {}
-  Result<void> AskForDone(const protocol::Request& request);
+  Result<void> RequestDone(const protocol::Request& request);
 
   FileDescriptor socket_;
   std::string lease_;

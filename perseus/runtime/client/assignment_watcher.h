@@ -1,6 +1,6 @@
 // Notices when a job's assignment change, and makes clock tables of them for one rank.
 //
-// Not thread safe: the keeper's.
+// Not thread safe: the background thread's.
 #pragma once
 
 #include <sys/stat.h>

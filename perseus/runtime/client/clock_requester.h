@@ -1,5 +1,5 @@
 // Asking the agent for clocks, from whichever thread's turn it is: the training thread, a host
-// function on a CUDA stream, or the keeper when nobody trains.
+// function on a CUDA stream, or the background thread when nobody trains.
 //
 // Nobody ever waits: who finds another asking just then does not ask, sees at the next instruction
 // that what was asked is not what it wants, and asks then.
@@ -24,7 +24,7 @@ struct Lease {
   protocol::ClockPublisher publisher;  // Of this one GPU.
 };
 
-struct ClockAsk {
+struct PublishedClock {
   Nanoseconds requested = 0;  // CLOCK_MONOTONIC.
   std::uint32_t sequence = 0;
   int frequency_mhz = 0;
@@ -32,16 +32,16 @@ struct ClockAsk {
 
 class ClockRequester {
  public:
-  ClockRequester() : asks_(kAsks) {}
+  ClockRequester() : published_(kMostRequests) {}
 
   // ---- Any thread ----
 
   // Asks for this clock, or the nearest faster one that there is, unless it was asked for last.
   // 0: what the GPU had before. False if somebody else is at it.
-  bool TryAsk(int frequency_mhz);
+  bool TryRequest(int frequency_mhz);
   // What would be published for it; as it is where somebody else is asking just now.
   int ClockFor(int frequency_mhz);
-  // As wanted; what TryAsk would do nothing for. 0 without a lease.
+  // As wanted; what TryRequest would do nothing for. 0 without a lease.
   int wanted_mhz() const { return wanted_.load(std::memory_order_relaxed); }
   // What was published for it.
   int published_mhz() const { return published_mhz_.load(std::memory_order_relaxed); }
@@ -52,7 +52,7 @@ class ClockRequester {
   // Moves when what was asked for was forgotten: by a new lease, or since nobody trained.
   std::uint32_t resets() const { return resets_.load(std::memory_order_relaxed); }
 
-  // ---- The keeper ----
+  // ---- The background thread ----
 
   // Null: none any more. The one before, which nobody uses any longer.
   std::unique_ptr<Lease> UseLease(std::unique_ptr<Lease> lease);
@@ -63,18 +63,18 @@ class ClockRequester {
   protocol::ClockAnswer Answer() const;
   // The lease; null without one.
   const Lease* lease() const { return lease_.get(); }
-  Ring<ClockAsk>& asks() { return asks_; }
+  Ring<PublishedClock>& published() { return published_; }
 
  private:
-  static constexpr std::size_t kAsks = 4096;
+  static constexpr std::size_t kMostPublished = 4096;
 
   void Publish(int frequency_mhz);
   void Lock();
   void Unlock() { is_busy_.clear(std::memory_order_release); }
 
   std::atomic_flag is_busy_ = ATOMIC_FLAG_INIT;  // Guards the lease for those who publish.
-  std::unique_ptr<Lease> lease_;                 // Changed by the keeper alone, and then when busy.
-  Ring<ClockAsk> asks_;                          // Pushed when busy, so by one at a time.
+  std::unique_ptr<Lease> lease_;    // Changed by the background thread alone, and then when busy.
+  Ring<PublishedClock> published_;  // Pushed when busy, so by one at a time.
   std::atomic<int> wanted_ = 0;
   std::atomic<int> published_mhz_ = 0;
   std::atomic<int> lacking_mhz_ = 0;

@@ -30,7 +30,7 @@ struct Computation {
   friend bool operator==(const Computation&, const Computation&) = default;
 };
 
-// What the record is made of; the keeper pops them.
+// What the record is made of; the background thread pops them.
 struct Event {
   enum class Type : std::uint8_t { kStepBegin, kInstruction, kStreamInstruction, kStepEnd };
   Type type = Type::kStepBegin;
@@ -60,7 +60,7 @@ struct HotCounters {
   std::atomic<Nanoseconds> last_step_end = 0;
 };
 
-// What the training thread has to tell and cannot say; the keeper makes sentences of it.
+// What the training thread has to tell and cannot say; the background thread makes sentences of it.
 struct HotTrouble {
   // Of the first departure from a plan.
   std::atomic<bool> is_off_plan = false;
@@ -97,7 +97,7 @@ class HotPath {
   // For work on a stream: the pair of events that has the times; kNoTimes if nothing has.
   struct Ended {
     int wanted = kNoChange;
-    bool is_taken = false;  // The pair is in the record, so the keeper's to release.
+    bool is_taken = false;  // The pair is in the record, so the background thread's to release.
   };
   Ended InstructionEndOn(int timing);
   static constexpr int kNoTimes = -1;

@@ -25,7 +25,7 @@ namespace perseus::client {
 namespace {
 
 constexpr Nanoseconds kSessionTimeout =
-    1'000'000'000;  // With the keeper, when the session is closed.
+    1'000'000'000;  // With the background thread, when the session is closed.
 
 Nanoseconds TimeOf(clockid_t clock) {
   timespec now{};
@@ -73,7 +73,7 @@ ChosenGpu FindGpu(SessionCore& core) {
   return *std::move(chosen);
 }
 
-// How the keeper comes by an agent; empty if there is to be none.
+// How the background thread comes by an agent; empty if there is to be none.
 std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core,
                                                         const device::Device* device) {
   const Settings& settings = core.settings;
@@ -97,18 +97,19 @@ std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core,
   return [devices = settings.devices] { return FindOrStartOwnAgent(kNodesSocket, devices); };
 }
 
-void RunKeeper(Keeper& keeper, SessionCore& core) {
+void RunBackgroundThread(BackgroundThread& background_thread, SessionCore& core) {
   RealClock clock;
   LiveSession& live = core.live();
   try {
     while (live.is_over.load() == 0) {
-      clock.WaitWhile(live.is_over, 0, keeper.Turn());
+      clock.WaitWhile(live.is_over, 0, background_thread.Turn());
     }
-    keeper.End();
+    background_thread.End();
   } catch (const std::exception& error) {
-    core.warnings.Once("keeper", std::string("Perseus stops working in this process, and training "
-                                             "goes on without it: ") +
-                                     error.what());
+    core.warnings.Once("background thread",
+                       std::string("Perseus stops working in this process, and training "
+                                   "goes on without it: ") +
+                           error.what());
   }
 }
 
@@ -123,20 +124,20 @@ std::unique_ptr<Session> Session::Open(Settings settings) {
   auto core = std::make_shared<SessionCore>(std::move(settings));
   std::unique_ptr<Session> session(new Session(core));
   ChosenGpu gpu = FindGpu(*core);
-  KeeperSetup setup;
+  BackgroundThreadSetup setup;
   setup.core = core;
   setup.clock = std::make_shared<RealClock>();
   setup.gpu = std::move(gpu.uuid);
   setup.find_agent = AgentFor(*core, gpu.device.get());
   setup.device = std::move(gpu.device);
   if (!core->settings.plan.empty()) session->UsePlan(core->settings.plan);
-  session->StartKeeper(std::move(setup));
+  session->StartBackgroundThread(std::move(setup));
   return session;
 }
 
-void Session::StartKeeper(KeeperSetup setup) {
-  auto keeper = std::make_unique<Keeper>(std::move(setup));
-  keeper->Begin();
+void Session::StartBackgroundThread(BackgroundThreadSetup setup) {
+  auto background_thread = std::make_unique<BackgroundThread>(std::move(setup));
+  background_thread->Begin();
   // Training's signals are for training's threads.
   sigset_t all;
   sigset_t before;
@@ -144,9 +145,9 @@ void Session::StartKeeper(KeeperSetup setup) {
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   core_->live().has_ended.store(0);
   try {
-    std::thread([keeper = std::move(keeper), core = core_]() mutable {
-      RunKeeper(*keeper, *core);
-      keeper.reset();
+    std::thread([background_thread = std::move(background_thread), core = core_]() mutable {
+      RunBackgroundThread(*background_thread, *core);
+      background_thread.reset();
       core->live().has_ended.store(1);
       WakeAll(core->live().has_ended);
     }).detach();
@@ -161,33 +162,34 @@ void Session::StartKeeper(KeeperSetup setup) {
 Session::~Session() {
   if (IsDead()) return;
   hot_.StepEnd(MonotonicNow());
-  EndKeeper(core_->live(), LiveSession::kClosed, MonotonicNow() + kSessionTimeout);
+  EndBackgroundThread(core_->live(), LiveSession::kClosed, MonotonicNow() + kSessionTimeout);
   // The driver will yet call host functions that use the core: it stays.
   if (core_->streams.outstanding() != 0) core_->live().kept.store(new std::shared_ptr(core_));
 }
 
 bool Session::IsDead() const { return generation_ != ForkGeneration(); }
 
-void Session::Ask(int wanted_mhz) {
+void Session::RequestClock(int wanted_mhz) {
   // Where somebody else is asking just now, the next instruction asks again.
-  if (wanted_mhz != HotPath::kNoChange) static_cast<void>(core_->asker.TryAsk(wanted_mhz));
+  if (wanted_mhz != HotPath::kNoChange)
+    static_cast<void>(core_->clock_requester.TryRequest(wanted_mhz));
 }
 
-void Session::AskOn(void* stream, int wanted_mhz) {
-  if (wanted_mhz != HotPath::kNoChange) core_->streams.Ask(stream, wanted_mhz);
+void Session::RequestClockOn(void* stream, int wanted_mhz) {
+  if (wanted_mhz != HotPath::kNoChange) core_->streams.RequestClock(stream, wanted_mhz);
 }
 
 void Session::StepBegin() {
   if (IsDead()) return;
   const int wanted = hot_.StepBegin(MonotonicNow());
   // A stream may not have done with the step before; its first instruction asks when it begins.
-  if (!has_used_streams_) Ask(wanted);
+  if (!has_used_streams_) RequestClock(wanted);
 }
 
 void Session::StepEnd() {
   if (IsDead()) return;
   const int wanted = hot_.StepEnd(MonotonicNow());
-  if (!has_used_streams_) Ask(wanted);
+  if (!has_used_streams_) RequestClock(wanted);
 }
 
 bool Session::IsInstruction(int kind, int microbatch, int chunk) {
@@ -211,15 +213,15 @@ void Session::InstructionBegin(int kind, int microbatch, int chunk) {
   timing_ = Timing::kNone;
   if (!IsInstruction(kind, microbatch, chunk)) return;
   timing_ = Timing::kHost;
-  Ask(hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk},
-                            MonotonicNow()));
-  hot_.SetFrequency(core_->asker.published_mhz());
+  RequestClock(hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk},
+                                     MonotonicNow()));
+  hot_.SetFrequency(core_->clock_requester.published_mhz());
 }
 
 void Session::InstructionEnd() {
   if (IsDead()) return;
   if (timing_ != Timing::kHost) return DropStreamInstruction();
-  Ask(hot_.InstructionEnd(MonotonicNow()));
+  RequestClock(hot_.InstructionEnd(MonotonicNow()));
 }
 
 void Session::InstructionBeginOn(int kind, int microbatch, int chunk, void* stream) {
@@ -234,10 +236,10 @@ void Session::InstructionBeginOn(int kind, int microbatch, int chunk, void* stre
   const int wanted =
       hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, now);
   // This thread may be a step ahead of the GPU, so it cannot stand in for the stream.
-  if (!is_ready) return Ask(0);
+  if (!is_ready) return RequestClock(0);
   if (!streams.MayEnqueueOn(stream)) return;
   timing_ = Timing::kStream;
-  AskOn(stream, wanted);
+  RequestClockOn(stream, wanted);
   hot_.SetFrequency(streams.enqueued_mhz());
   if (hot_.is_in_instruction()) pair_ = streams.Begin(stream, now);
 }
@@ -255,7 +257,7 @@ void Session::InstructionEndOn(void* stream) {
   timing_ = Timing::kNone;
   const HotPath::Ended ended = hot_.InstructionEndOn(pair);
   if (pair != StreamTimer::kNone && !ended.is_taken) streams.Release(pair);
-  if (streams.IsReady()) AskOn(stream, ended.wanted);
+  if (streams.IsReady()) RequestClockOn(stream, ended.wanted);
 }
 
 bool Session::UsePlan(const std::filesystem::path& path) {
@@ -293,14 +295,14 @@ perseus_counters Session::Counters() const {
   counters.steps = read(hot.steps);
   counters.steps_off_plan = read(hot.steps_off_plan);
   counters.instructions = read(hot.instructions);
-  counters.clock_requests = core_->asker.requests();
+  counters.clock_requests = core_->clock_requester.requests();
   counters.clocks_limited = read(core_->clocks_limited);
   counters.clocks_refused = read(core_->clocks_refused);
   counters.agent_losses = read(core_->agent_losses);
   counters.records_dropped = read(hot.records_dropped);
   counters.stream_failures = core_->streams.failures();
   counters.warnings = core_->warnings.count();
-  counters.may_set_clocks = core_->asker.may_set_clocks() ? 1 : 0;
+  counters.may_set_clocks = core_->clock_requester.may_set_clocks() ? 1 : 0;
   counters.follows_plan = read(hot.follows_plan) ? 1 : 0;
   counters.plan_version = read(hot.version);
   return counters;

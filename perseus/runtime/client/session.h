@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "perseus/runtime/client/background_thread.h"
 #include "perseus/runtime/client/hot_path.h"
-#include "perseus/runtime/client/keeper.h"
 #include "perseus/runtime/client/session_core.h"
 
 namespace perseus::client {
@@ -37,10 +37,10 @@ class Session {
  private:
   explicit Session(std::shared_ptr<SessionCore> core);
   bool IsInstruction(int kind, int microbatch, int chunk);
-  void Ask(int wanted_mhz);
-  void AskOn(void* stream, int wanted_mhz);
+  void RequestClock(int wanted_mhz);
+  void RequestClockOn(void* stream, int wanted_mhz);
   void DropStreamInstruction();
-  void StartKeeper(KeeperSetup setup);
+  void StartBackgroundThread(BackgroundThreadSetup setup);
 
   const std::uint32_t generation_;
   std::shared_ptr<SessionCore> core_;

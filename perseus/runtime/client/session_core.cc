@@ -8,7 +8,8 @@
 namespace perseus::client {
 namespace {
 
-// Some seconds of a fast schedule's instructions, should the keeper be held up by a file system.
+// Some seconds of a fast schedule's instructions, should the background thread be held up by a file
+// system.
 constexpr std::size_t kEvents = 16'384;
 
 std::string Describe(const Computation& what) {
@@ -24,11 +25,11 @@ SessionCore::SessionCore(Settings from)
     : settings(std::move(from)),
       warnings(settings.warning_output, WhoIs(settings.name)),
       events(kEvents),
-      streams(asker, warnings),
+      streams(requester, warnings),
       live_(ClaimLiveSession(), ReleaseLiveSession) {}
 
-void SessionCore::TellTroubles() {
-  streams.TellTroubles();
+void SessionCore::ReportTroubles() {
+  streams.ReportTroubles();
   if (trouble.is_off_plan.load(std::memory_order_acquire)) {
     warnings.Once(
         "off-plan",
@@ -39,7 +40,7 @@ void SessionCore::TellTroubles() {
             trouble.has_expected ? Describe(trouble.expected) : std::string("no more"),
             trouble.has_got ? "began " + Describe(trouble.got) : std::string("ended the step")));
   }
-  if (const int lacking = asker.lacking_mhz(); lacking != 0) {
+  if (const int lacking = requester.lacking_mhz(); lacking != 0) {
     warnings.Once(
         "clocks",
         fmt::format("the GPU has no clock of {} MHz, which was planned; where it lacks one, "

@@ -1,7 +1,7 @@
 // Puts together what a rank's log says of each step, from what the training thread, the energy
 // counter and the agent tell, each in its own time.
 //
-// Not thread safe: the keeper's.
+// Not thread safe: the background thread's.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class StepRecorder {
   // training thread's events and then the requests, so that a step's requests are there with it.
   void Add(const Event& event);
   void Add(const EnergyReading& reading);
-  void Add(const ClockAsk& ask);
+  void Add(const PublishedClock& published);
   void Add(const protocol::ClockAnswer& answer);
   // As of now.
   void SetState(const device::Telemetry& telemetry);
@@ -66,7 +66,7 @@ class StepRecorder {
   std::deque<Pending> steps_;
   std::deque<EnergyReading> energy_;
   struct Change {
-    ClockAsk ask;
+    PublishedClock published;
     protocol::ClockAnswer answer;
   };
   std::deque<Change> changes_;

@@ -21,17 +21,17 @@ std::int64_t StepsAhead(double assignment_delay_s, double step_time_s);
 
 class AssignmentWriter {
  public:
-  // Takes over from whoever gave assignment last. Fails (kSystem) while another process has a desk
-  // of that directory (JOBDIR/coordinator.lock).
+  // Takes over from whoever gave assignment last. Fails (kSystem) while another process has a
+  // writer of that directory (JOBDIR/coordinator.lock).
   static Result<AssignmentWriter> Open(const std::filesystem::path& job_directory);
 
   // In force from that step on (temporary ones: until theirs); the version that ranks will report.
-  Result<std::int64_t> Give(Assignment assignment, std::int64_t from_step);
+  Result<std::int64_t> Write(Assignment assignment, std::int64_t from_step);
   // What was in force before, each rank's own plan if nothing was. At once, and for ranks that will
   // start anew, too: they begin at step 0.
-  Result<std::int64_t> GiveBack();
-  // Whether anything else is in force, of this desk or of one that died.
-  bool HasToGiveBack() const { return is_kept_ || version_ != first_version_; }
+  Result<std::int64_t> Restore();
+  // Whether anything else is in force, of this writer or of one that died.
+  bool HasToRestore() const { return is_kept_ || version_ != first_version_; }
   // Writes plans/NAME.json; what an order says of it.
   Result<std::string> AddPlan(const std::string& name, const std::string& plan) const;
 

@@ -41,18 +41,9 @@
 #include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
+#include "perseus/runtime/protocol/rank_id.h"
 
 namespace perseus::protocol {
-
-struct RankId {
-  int dp_rank = 0;  // Which pipeline.
-  int pp_rank = 0;  // The position along the pipeline.
-  int tp_rank = 0;  // Which of the GPUs that share the work of one pp_rank.
-  friend auto operator<=>(const RankId&, const RankId&) = default;
-};
-// "dp0-pp3-tp0"
-std::string Name(const RankId& name);
-std::optional<RankId> ParseRankId(const std::string& name);
 
 struct RankHeader {
   RankId name;

@@ -39,7 +39,7 @@ struct TuningOptions {
   int steps_followed =
       12;  // Of each of two plans, before the last one is left in force; 2 or more.
   bool leaves_plan_in_force = true;
-  Nanoseconds patience = 60'000'000'000;
+  Nanoseconds timeout = 60'000'000'000;
   ShouldEnd should_end = [] { return false; };
   std::function<void(std::string_view)> say;  // What it does, a line at a time; may be empty.
 };

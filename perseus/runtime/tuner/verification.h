@@ -43,7 +43,7 @@ struct VerificationOptions {
   double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read them.
   profiler::ComparisonOptions comparison;
   std::uint64_t seed = 1;  // Of the coin.
-  Nanoseconds patience = 60'000'000'000;
+  Nanoseconds timeout = 60'000'000'000;
   ShouldEnd should_end = [] { return false; };
   std::function<void(double)> progress;  // From 0 to 1; may be empty.
 };

@@ -2,7 +2,7 @@
 // little many times a second. It keeps the lease, follows the assignment, looks at the energy
 // counter, and writes down what ran.
 //
-// Not thread safe: everything belongs to the keeper's thread, once it runs.
+// Not thread safe: everything belongs to the background thread, once it runs.
 #pragma once
 
 #include <deque>
@@ -21,7 +21,7 @@
 
 namespace perseus::client {
 
-struct KeeperSetup {
+struct BackgroundThreadSetup {
   std::shared_ptr<SessionCore> core;
   std::shared_ptr<Clock> clock;
   std::string gpu;                         // UUID; empty: no GPU is known, so no lease is wanted.
@@ -30,13 +30,13 @@ struct KeeperSetup {
   std::function<Result<std::filesystem::path>()> find_agent;
 };
 
-class Keeper {
+class BackgroundThread {
  public:
-  explicit Keeper(KeeperSetup setup);
+  explicit BackgroundThread(BackgroundThreadSetup setup);
   // What is still held is given up, however it came to this.
-  ~Keeper();
-  Keeper(const Keeper&) = delete;
-  Keeper& operator=(const Keeper&) = delete;
+  ~BackgroundThread();
+  BackgroundThread(const BackgroundThread&) = delete;
+  BackgroundThread& operator=(const BackgroundThread&) = delete;
 
   // Before the thread runs: asks for a lease, and begins the log. Takes at most 20 s.
   void Begin();
@@ -46,11 +46,11 @@ class Keeper {
   void End();
 
  private:
-  void TryLease(std::chrono::milliseconds patience);
-  Result<AgentLink::Leased> Acquire(std::chrono::milliseconds patience) const;
+  void TryLease(std::chrono::milliseconds timeout);
+  Result<AgentLink::Leased> Acquire(std::chrono::milliseconds timeout) const;
   void GiveUp();
   void LoseLease(const std::string& cause, const std::string& message);
-  void TendLease(Nanoseconds now);
+  void CheckLease(Nanoseconds now);
   void RestIfIdle(Nanoseconds now);
   void CollectAnswer();
   void LookForAssignment(Nanoseconds now);
@@ -74,12 +74,12 @@ class Keeper {
   Nanoseconds retry_after_ = 0;
   Nanoseconds next_beat_ = 0;
   Nanoseconds last_beat_ = 0;
-  double told_slowdown_ = 1;
+  double declared_slowdown_ = 1;
   std::uint32_t answered_ = 0;  // The last request whose outcome was counted.
   protocol::ClockOutcome answered_outcome_ = protocol::ClockOutcome::kNone;
 
   AssignmentWatcher assignment_;
-  std::string told_problem_;  // With them.
+  std::string reported_problem_;  // With them.
   Nanoseconds next_assignment_ = 0;
   std::deque<std::unique_ptr<ClockTable>> tables_;  // To be offered when the training thread is
                                                     // ready for them.
@@ -87,9 +87,9 @@ class Keeper {
   Nanoseconds next_look_ = 0;
   StepRecorder recorder_;
   std::optional<RankLogWriter> log_;
-  std::string log_header_;       // Its line: whatever begins, begins with it.
-  bool has_told_lease_ = false;  // The log's header says that clocks may be set.
-  const Nanoseconds epoch_;      // What to add to CLOCK_MONOTONIC for time since 1970.
+  std::string log_header_;         // Its line: whatever begins, begins with it.
+  bool has_logged_lease_ = false;  // The log's header says that clocks may be set.
+  const Nanoseconds epoch_;        // What to add to CLOCK_MONOTONIC for time since 1970.
 };
 
 }  // namespace perseus::client
