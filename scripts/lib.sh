@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # What Debian 12 has to provide, by what needs it. Nowhere else are packages listed.
 packages_build=(cmake ninja-build g++ ccache libexpected-dev libfmt-dev libcli11-dev
-  nlohmann-json3-dev libtomlplusplus-dev duktape-dev zlib1g-dev libboost1.81-dev libssl-dev
+  nlohmann-json3-dev libtomlplusplus-dev duktape-dev zlib1g-dev libboost1.81-dev libeigen3-dev libssl-dev
   libspdlog-dev prometheus-cpp-dev libsqlite3-dev libpq-dev)
 packages_python=(python3 python3-dev python3-numpy pybind11-dev)
 packages_torch=(python3-torch libopenblas0-pthread)

@@ -16,14 +16,14 @@ namespace perseus::node {
 namespace {
 
 constexpr Nanoseconds kNodeSearchEvery = kSecond;
-constexpr Nanoseconds kRetryAfter = 5 * kSecond;   // What the server refused.
-constexpr Nanoseconds kWriteAgainAfter = kSecond;  // While somebody else gives assignment.
-// A directory in which nothing happens any more, while it does in another of that key, is of a run
-// before.
+constexpr Nanoseconds kRetryAfter = 5 * kSecond;   // After a refusal of the server.
+constexpr Nanoseconds kWriteAgainAfter = kSecond;  // While another coordinator holds the job.
+// A directory in which no step ran for so long belongs to an earlier run, if another directory of
+// the same key has steps.
 constexpr Nanoseconds kIsOver = 60 * kSecond;
 constexpr Nanoseconds kReportApart = kSecond / 10;
 constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects one in 5 s.
-// Of a job, while the server is away: the newest ones are worth telling.
+// Reports of a job that are kept while the server is away, the newest ones.
 constexpr std::size_t kMostUnsent = 256;
 
 constexpr int kTooManyRequests = 429;
@@ -55,7 +55,7 @@ std::string Node::JobTarget(const Job& job) const {
 void Node::Receive(const http::Event& event) {
   const auto parsed = protocol::ParseEvent(event.name, event.data);
   if (!parsed) {
-    uplink_.WarnOnce("event", parsed.error().message + "; it is passed over");
+    uplink_.WarnOnce("event", parsed.error().message + "; the event is ignored");
     return;
   }
   for (auto& [directory, job] : jobs_) {
@@ -87,7 +87,8 @@ void Node::TakeEnd(const std::filesystem::path& directory, Job& job,
   const auto newest = job.assignment.newest();
   const bool is_of_it = job.id.empty() ? newest && newest->job == ended.job : ended.job == job.id;
   if (!is_of_it || job.has_ended) return;
-  log_.info("job {} has ended: its assignment in {} are taken back", job.key, directory.string());
+  log_.info("job {} has ended; its assignment in {} is taken out of force", job.key,
+            directory.string());
   job.has_ended = true;
   job.has_run = job.is_attached = false;
   job.unsent.clear();
@@ -133,7 +134,7 @@ void Node::FindJobs(Nanoseconds now) {
       ++job;
       continue;
     }
-    log_.info("{} is no directory of job {} any more", job->first.string(), job->second.key);
+    log_.info("{} is no longer a directory of job {}", job->first.string(), job->second.key);
     Detach(job->second, now);
     std::erase_if(holders_, [&job](const auto& held) { return held.second == job->first; });
     job = jobs_.erase(job);
@@ -186,7 +187,7 @@ bool Node::TakeKey(const std::filesystem::path& directory, const Job& job) {
   if (holder == directory) return true;
   Job& first = jobs_.at(holder);
   if (first.has_ended || job.last_active > first.last_active + kIsOver) {
-    log_.info("job {} goes on in {}, no longer in {}", job.key, directory.string(),
+    log_.info("job {} continues in {}, no longer in {}", job.key, directory.string(),
               holder.string());
     first.is_attached = false;
     holder = directory;
@@ -225,8 +226,8 @@ void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds 
     if (IsOfNoJob(*answer) && !job.id.empty()) TakeEnd(directory, job, {job.id});
     // Of its name, the stream is refused, too, and tells.
     if (job.has_ended || IsOfInstance(*answer)) return;
-    uplink_.WarnOnce(about, fmt::format("the server does not take the ranks of job {}: {}; it is "
-                                        "asked again every 5 s",
+    uplink_.WarnOnce(about, fmt::format("the server does not accept the ranks of job {}: {}; the "
+                                        "request is repeated every 5 s",
                                         job.key, ProblemText(*answer)));
     return;
   }
@@ -242,20 +243,21 @@ void Node::TakeId(Job& job, const std::string& id) {
   job.id = id;
   const auto newest = job.assignment.newest();
   if (!newest || newest->job == id) return;
-  log_.info("{} is another job of that key than before, whose assignment are taken back", job.key);
+  log_.info("{} is now another job with the same key; the old assignment is taken out of force",
+            job.key);
   job.assignment.WantNothing();
   job.next_write = 0;
 }
 
 void Node::Detach(const Job& job, Nanoseconds now) {
   if (!job.is_attached || !uplink_.IsUsable(now)) return;
-  // Should it fail, the server sees that nothing is heard of them.
+  // If it fails, the server notices that their reports stop.
   static_cast<void>(uplink_.Request({.method = "DELETE", .target = JobTarget(job)}, now));
 }
 
 // ---- Assignment ----
 
-// What cannot be kept is fetched, and then complained of.
+// A file that cannot be kept is fetched later, with a warning.
 void Node::KeepFiles(Job& job, const protocol::AssignmentEvent& assignment) {
   for (const auto& [id, text] : assignment.files) {
     if (!job.assignment.HasPlan(id)) static_cast<void>(job.assignment.KeepPlan(id, text));
@@ -267,7 +269,7 @@ void Node::FetchPlans(Job& job, Nanoseconds now) {
   for (const std::string& id : job.assignment.MissingPlans()) {
     if (!FetchPlan(job, id, now)) return;
   }
-  // One a turn: what is wanted now must not wait behind what may be wanted.
+  // One in each turn: plans that are wanted now must not wait for upcoming ones.
   const std::set<std::string> upcoming = job.assignment.MissingUpcoming();
   if (!upcoming.empty()) FetchPlan(job, *upcoming.begin(), now);
 }
@@ -287,8 +289,8 @@ bool Node::FetchPlan(Job& job, const std::string& id, Nanoseconds now) {
     return true;
   }
   job.next_fetch = now + kRetryAfter;
-  uplink_.WarnOnce(id, fmt::format("plan {} of job {} cannot be had: {}; ranks go on with the "
-                                   "assignment that they have",
+  uplink_.WarnOnce(id, fmt::format("plan {} of job {} is not available: {}; ranks keep their "
+                                   "assignment",
                                    id, job.key, problem));
   return false;
 }
@@ -301,7 +303,7 @@ void Node::WriteAssignment(Job& job, Nanoseconds now) {
   const std::string about = "writing " + job.key;
   if (!written) {
     job.next_write = now + kWriteAgainAfter;
-    uplink_.WarnOnce(about, written.error().message + "; the server's assignment wait");
+    uplink_.WarnOnce(about, written.error().message + "; the server's assignment waits");
     return;
   }
   uplink_.Recovered(about);
@@ -367,11 +369,12 @@ void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
     if (!not_attached.contains(job.reported.job)) continue;
     job.is_unknown = true;
     job.has_run = job.is_attached = false;
-    uplink_.WarnOnce("attaching " + job.key,
-                     fmt::format("the server has no ranks of job {} here any more: they are on "
-                                 "another node, or it has ended; should they go on, it is asked "
-                                 "again",
-                                 job.key));
+    uplink_.WarnOnce(
+        "attaching " + job.key,
+        fmt::format("the server no longer has ranks of job {} on this node: they are on "
+                    "another node, or the job has ended; if they run another step, "
+                    "they are attached again",
+                    job.key));
   }
 }
 

@@ -96,7 +96,7 @@ std::vector<protocol::StepReport> StepCollector::Take(Nanoseconds now) {
       const auto first = pipeline.steps.begin();
       reports.push_back(ReportOf(number, pipeline, first->first, first->second));
       pipeline.reported = {first->first, first->second.end};
-      // Who was waited for in vain counts again once it records something.
+      // A rank that did not come counts again once it records something.
       pipeline.ranks = std::move(first->second.ranks);
       pipeline.steps.erase(first);
       for (const auto& [step, later] : pipeline.steps) {

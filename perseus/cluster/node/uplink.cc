@@ -18,12 +18,12 @@ constexpr Nanoseconds kLastPause = 5'000'000'000;
 Result<http::Response> Uplink::Request(const http::Client::Outgoing& request, Nanoseconds now) {
   auto response = send_(request);
   if (response) {
-    if (pause_ > 0) log_.info("the server answers again");
+    if (pause_ > 0) log_.info("the server can be reached again");
     pause_ = pause_until_ = 0;
     return response;
   }
   if (pause_ == 0) {
-    log_.warn("{}; ranks go on with the assignment that they have, and the server is asked again",
+    log_.warn("{}; ranks keep their assignment, and the request is repeated",
               response.error().message);
   }
   pause_ = std::clamp(2 * pause_, kFirstPause, kLastPause);

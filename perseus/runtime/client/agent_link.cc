@@ -41,8 +41,10 @@ Result<AgentLink::Leased> AgentLink::Acquire(const std::filesystem::path& path,
   }
   const auto* granted = std::get_if<protocol::Lease>(&answered->reply);
   if (granted == nullptr || granted->sm_clocks_mhz.size() != 1 || descriptors.size() != 2) {
-    return Fail("the agent at {} answers something else than a lease (is it of this version?)",
-                path.string());
+    return Fail(
+        "the agent at {} does not reply with a lease (install the same version of agent and "
+        "client)",
+        path.string());
   }
   const int wakeup = descriptors[1].get();
   PERSEUS_ASSIGN_OR_RETURN(auto publisher,

@@ -10,7 +10,7 @@
 namespace perseus::client {
 namespace {
 
-// While steps are recorded: energy, answers and ring, each of which comes more often than that.
+// While steps are recorded.
 constexpr Nanoseconds kBusyTurn = 10 * kMillisecond;
 constexpr Nanoseconds kQuietTurn = 50 * kMillisecond;
 constexpr Nanoseconds kAssignmentEvery = 50 * kMillisecond;
@@ -18,18 +18,21 @@ constexpr Nanoseconds kBeatEvery = kSecond;
 constexpr Nanoseconds kQuietLookEvery = kSecond;
 constexpr Nanoseconds kFirstRetry = kSecond;
 constexpr Nanoseconds kLastRetry = 60 * kSecond;
-// Nobody trains: an evaluation or a checkpoint, which are to run as without us.
+// No step runs: an evaluation or a checkpoint, which run at the default clocks.
 constexpr Nanoseconds kRestAfter = kSecond;
 constexpr std::chrono::milliseconds kOpenTimeout{5000};
 constexpr std::chrono::milliseconds kRetryTimeout{1000};
 
-// An agent that ends in order gives its GPUs back; one that is killed or hangs cannot.
+// An agent that ends in order restores its GPUs. An agent that is killed or hangs cannot.
 constexpr const char* kLost =
-    "the connection to the agent is lost; if it was killed, the GPU keeps the clock that was set "
-    "last until an agent runs again, which is asked from time to time (start it; perseus doctor)";
+    "the connection to the agent is lost; if the agent was killed, the GPU keeps the last clock "
+    "until "
+    "an agent runs again; the connection is tried again from time to time (start the agent; "
+    "perseus "
+    "doctor)";
 constexpr const char* kSilent =
-    "the agent does not answer; the GPU keeps the clock that was set last until an agent runs "
-    "again, which is asked from time to time (restart it; perseus doctor)";
+    "the agent does not answer; the GPU keeps the last clock until an agent runs again; the "
+    "connection is tried again from time to time (restart the agent; perseus doctor)";
 
 Nanoseconds RealTime() {
   timespec now{};
@@ -102,7 +105,7 @@ Nanoseconds BackgroundThread::Turn() {
 void BackgroundThread::End() {
   const Nanoseconds now = clock_->Now();
   MeasureEnergy(now);
-  // What is not answered by now will not be.
+  // No further answers come.
   WriteSteps(now + kSecond);
   core_.ReportTroubles();
   if (core_.live().is_over.load() != LiveSession::kProcessEnds) core_.streams.DestroyEvents();
@@ -116,7 +119,7 @@ void BackgroundThread::GiveUp() {
   core_.live().socket.store(-1);
   core_.live().wakeup.store(-1);
   core_.live().log.store(-1);
-  // The agent gives the GPU back when the connection ends.
+  // The agent restores the GPU when the connection ends.
   static_cast<void>(core_.clock_requester.UseLease(nullptr));
   link_.reset();
   log_.reset();
@@ -153,7 +156,7 @@ void BackgroundThread::TryLease(std::chrono::milliseconds timeout) {
 }
 
 void BackgroundThread::LoseLease(const std::string& cause, const std::string& message) {
-  // The cause first: whoever sees that the lease is gone finds why.
+  // The warning first, so that it is there when the lease is seen to be gone.
   core_.warnings.Once(cause, message);
   core_.agent_losses.fetch_add(1, std::memory_order_relaxed);
   core_.live().socket.store(-1);
@@ -181,11 +184,11 @@ void BackgroundThread::CheckLease(Nanoseconds now) {
     if (renewed.error().kind != ErrorKind::kInput) {
       return LoseLease("agent-lost", link_->IsLost() ? kLost : kSilent);
     }
-    // Whoever took it away by hand does not want it taken back. One that was away itself, stopped
-    // by a debugger for instance, lost it to its silence.
+    // A lease that was ended by hand is not requested again. But a process that was stopped, by a
+    // debugger for example, lost the lease because it was silent.
     is_released_by_hand_ = !was_silent;
     return LoseLease("released", "the lease of the GPU was ended (" + renewed.error().message +
-                                     "); training goes on at the clocks from before");
+                                     "); training continues at the default clocks");
   }
   const double slowdown = core_.counters.slowdown.load(std::memory_order_relaxed);
   if (slowdown == declared_slowdown_) return;

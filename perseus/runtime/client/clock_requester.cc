@@ -3,8 +3,8 @@
 #include <ctime>
 #include <thread>
 #include <utility>
-#include "perseus/base/clock.h"
 
+#include "perseus/base/clock.h"
 #include "perseus/runtime/client/clock_table.h"
 
 namespace perseus::client {

@@ -1,8 +1,8 @@
-// The sessions of this process, for the two moments at which the system calls us: a fork and the
-// process's end. Both are process-wide, so this is the one place with state that is.
+// The sessions of this process, for a fork and for the end of the process. Both concern the whole
+// process, so this is the only place with global state.
 //
-// In a forked child there are no background threads, and any lock may have been held by a thread
-// that is not there; so this takes none, allocates nothing, and lies in static memory.
+// A forked child has no background threads, and a thread that does not exist there may have held
+// any lock. So this code takes no lock, allocates nothing, and uses static memory.
 #pragma once
 
 #include <atomic>

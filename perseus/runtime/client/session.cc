@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
-#include "perseus/base/clock.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -16,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "perseus/base/clock.h"
 #include "perseus/base/file.h"
 #include "perseus/runtime/client/gpu_choice.h"
 #include "perseus/runtime/client/own_agent.h"
@@ -85,7 +85,7 @@ std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core,
   }
   if (device == nullptr) {
     core.warnings.Once("agent",
-                       "an agent of one's own has no GPU to set; steps are only measured "
+                       "PERSEUS_AGENT=own found no GPU to set; steps are only measured "
                        "(see PERSEUS_DEVICES and PERSEUS_GPU)");
     return {};
   }
@@ -138,7 +138,7 @@ std::unique_ptr<Session> Session::Open(Settings settings) {
 void Session::StartBackgroundThread(BackgroundThreadSetup setup) {
   auto background_thread = std::make_unique<BackgroundThread>(std::move(setup));
   background_thread->Begin();
-  // Training's signals are for training's threads.
+  // Signals are for the threads of the training program.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
@@ -163,14 +163,14 @@ Session::~Session() {
   if (IsDead()) return;
   hot_.StepEnd(MonotonicNow());
   EndBackgroundThread(core_->live(), LiveSession::kClosed, MonotonicNow() + kSessionTimeout);
-  // The driver will yet call host functions that use the core: it stays.
+  // The driver will still call host functions that use the core, so it stays.
   if (core_->streams.outstanding() != 0) core_->live().kept.store(new std::shared_ptr(core_));
 }
 
 bool Session::IsDead() const { return generation_ != ForkGeneration(); }
 
 void Session::RequestClock(int wanted_mhz) {
-  // Where somebody else is asking just now, the next instruction asks again.
+  // If another thread is in a request, the next instruction tries again.
   if (wanted_mhz != HotPath::kNoChange)
     static_cast<void>(core_->clock_requester.TryRequest(wanted_mhz));
 }
@@ -182,7 +182,7 @@ void Session::RequestClockOn(void* stream, int wanted_mhz) {
 void Session::StepBegin() {
   if (IsDead()) return;
   const int wanted = hot_.StepBegin(MonotonicNow());
-  // A stream may not have done with the step before; its first instruction asks when it begins.
+  // A stream may still run the previous step; its first instruction requests the clock.
   if (!has_used_streams_) RequestClock(wanted);
 }
 
@@ -198,7 +198,7 @@ bool Session::IsInstruction(int kind, int microbatch, int chunk) {
   return false;
 }
 
-// One that was begun on a stream, and is not ended there: nothing tells how long it took.
+// Drops an instruction that began on a stream and does not end there: its time is unknown.
 void Session::DropStreamInstruction() {
   if (timing_ == Timing::kHost) return;
   if (pair_ != StreamTimer::kNone) core_->streams.Release(pair_);
@@ -235,7 +235,7 @@ void Session::InstructionBeginOn(int kind, int microbatch, int chunk, void* stre
   const Nanoseconds now = MonotonicNow();
   const int wanted =
       hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, now);
-  // This thread may be a step ahead of the GPU, so it cannot stand in for the stream.
+  // This thread may be a step ahead of the GPU, so it cannot set clocks for the stream.
   if (!is_ready) return RequestClock(0);
   if (!streams.MayEnqueueOn(stream)) return;
   timing_ = Timing::kStream;
@@ -274,7 +274,7 @@ bool Session::UsePlan(const std::filesystem::path& path) {
     if (plan->source == ClockTable::Source::kNone) {
       core_->warnings.Once(
           "plan: " + path.string(),
-          fmt::format("{}: it is cut down to other ranks, without rank {} (take the "
+          fmt::format("{}: it is cut down to other pp_ranks, without pp_rank {} (take the "
                       "whole plan: perseus job plan); not followed",
                       path.string(), core_->settings.name.pp_rank));
       return false;

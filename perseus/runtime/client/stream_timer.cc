@@ -28,8 +28,8 @@ bool StreamTimer::Prepare() {
     failures_.fetch_add(1, std::memory_order_relaxed);
     state_.store(State::kFailed, std::memory_order_release);
     warnings_.Once("stream", driver.error().message +
-                                 "; instructions on streams are not timed, and the clocks from "
-                                 "before are used for them");
+                                 "; instructions on streams are not timed, and the default "
+                                 "clocks are used for them");
     return false;
   }
   driver_ = *driver;
@@ -80,17 +80,17 @@ void StreamTimer::ReportTroubles() {
   if (const char* call = failed_call_.load(std::memory_order_acquire); call != nullptr) {
     warnings_.Once("stream",
                    fmt::format("the CUDA driver's {} failed with {}; instructions on streams are "
-                               "no longer timed, and the clocks from before are used for them",
+                               "no longer timed, and the default clocks are used for them",
                                call, failed_result_.load(std::memory_order_relaxed)));
   }
   if (has_met_capture_.load(std::memory_order_relaxed)) {
     warnings_.Once("capture",
                    "instructions were begun on a stream that is being captured into a graph, and "
-                   "are passed over (put the calls around the launch of the graph)");
+                   "are ignored (put the calls around the launch of the graph)");
   }
   if (has_run_out_.load(std::memory_order_relaxed)) {
     warnings_.Once("pairs", fmt::format("more than {} instructions were launched ahead of the GPU; "
-                                        "the steps that lack some are left out of the record",
+                                        "the record does not contain the affected steps",
                                         kPairs));
   }
 }

@@ -1,4 +1,4 @@
-// Times instructions on CUDA streams, and asks for clocks in the order of their work, without ever
+// Times instructions on CUDA streams, and requests clocks in the order of their work, without ever
 // waiting for the GPU.
 //
 //   begin   record(event 1)                       the driver notes when the GPU gets there

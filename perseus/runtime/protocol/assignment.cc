@@ -44,14 +44,14 @@ KindClock ReadClock(const Node& node) {
   return clock;
 }
 
-// A path that leads out of the directory is somebody's mistake, or worse.
+// Refuses a path that leads out of the directory.
 std::string ReadPlanPath(const Node& node) {
   std::string text = node.Text();
   const std::filesystem::path path(text);
   bool leads_out = text.empty() || path.is_absolute();
   for (const auto& part : path) leads_out = leads_out || part == "..";
   if (leads_out) {
-    Throw("{} {} is not a path within the job's directory (expected one such as plans/7.json)",
+    Throw("{} {} is not a path within the job directory (expected a path such as plans/7.json)",
           node.path, Excerpt(text));
   }
   return text;
@@ -79,11 +79,11 @@ ServerOrigin ReadOrigin(const Node& node) {
 void ReadWhatToDo(const Node& file, Assignment& assignment) {
   const bool has_plans = file.Has("plan") || file.Has("plans");
   if (has_plans && file.Has("clocks")) {
-    Throw("there are both plan and clocks (leave one of them out)");
+    Throw("there are both plan and clocks (remove one of them)");
   }
   if (file.Has("own")) assignment.own = file.Member("own").Flag();
   if (assignment.own && (has_plans || file.Has("clocks"))) {
-    Throw("there are plan or clocks, and own is true (leave one of them out)");
+    Throw("there is a plan or clocks although own is true (remove one of them)");
   }
   if (file.Has("plan")) assignment.plan = ReadPlanPath(file.Member("plan"));
   if (file.Has("plans")) assignment.plans = ReadPlans(file.Member("plans"));
@@ -121,7 +121,7 @@ Assignment ReadAssignmentFrom(const Node& file) {
     assignment.until_step =
         file.Member("until_step").Whole(1, json_file::kLargestWhole, "a step's number");
     if (*assignment.until_step <= assignment.from_step) {
-      Throw("until_step {} is not after from_step {} (leave it out for assignment that last)",
+      Throw("until_step {} is not after from_step {} (remove it for a lasting assignment)",
             *assignment.until_step, assignment.from_step);
     }
   }
