@@ -39,8 +39,8 @@ emulator::EmulationSpec MakeSpec(const plan::Planner& planner, const Size& size)
   for (int i = 0; i < size.events; ++i) {
     const int from = i * size.iterations / (size.events + 1);
     spec.disturbances.push_back({.kind = emulator::Disturbance::Kind::kSlow,
-                                 .pipeline = i * 7 % size.pipelines,
-                                 .rank = i % size.stages,
+                                 .dp_rank = i * 7 % size.pipelines,
+                                 .pp_rank = i % size.stages,
                                  .from = from,
                                  .until = from + size.iterations / 10,
                                  .value = 1.05 + 0.05 * (i % 4)});

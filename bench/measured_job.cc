@@ -22,17 +22,21 @@ std::filesystem::path PublishedFrontierPath(const MeasuredJob& job, int microbat
          fmt::format("{}_mb{}_frontier.csv", job.name, microbatches);
 }
 
-Result<schedule::InstructionGraph> ReadIteration(const MeasuredJob& job, int microbatches) {
-  const Result<std::string> text = ReadFile(ProfilePath(job));
-  if (!text) return Fail(text);
-  const Result<profile::Profile> profile = profile::ParseProfile(*text, job.name);
-  if (!profile) return Fail(profile);
-  const Result<schedule::Schedule> schedule = schedule::GenerateSchedule(
-      {.name = "1f1b", .ranks = kMeasuredStages, .microbatches = microbatches, .chunks = 1});
-  if (!schedule) return Fail(schedule);
+Result<schedule::InstructionGraph> ReadIterationOf(const std::filesystem::path& profile,
+                                                   double blocking_power_w, int microbatches) {
+  PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadFile(profile));
+  PERSEUS_ASSIGN_OR_RETURN(const auto measured, profile::ParseProfile(text, profile.string()));
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto schedule,
+      schedule::GenerateSchedule(
+          {.name = "1f1b", .ranks = kMeasuredStages, .microbatches = microbatches, .chunks = 1}));
   schedule::PipelineModel model;
-  model.blocking_power_w = job.blocking_power_w;
-  return schedule::BuildInstructionGraph(*schedule, *profile, model);
+  model.blocking_power_w = blocking_power_w;
+  return schedule::BuildInstructionGraph(schedule, measured, model);
+}
+
+Result<schedule::InstructionGraph> ReadIteration(const MeasuredJob& job, int microbatches) {
+  return ReadIterationOf(ProfilePath(job), job.blocking_power_w, microbatches);
 }
 
 frontier::Network NetworkOf(const schedule::InstructionGraph& graph, double blocking_power_w) {

@@ -27,6 +27,10 @@ std::filesystem::path PublishedFrontierPath(const MeasuredJob& job, int microbat
 // One iteration. Fails if the profile is absent.
 Result<schedule::InstructionGraph> ReadIteration(const MeasuredJob& job, int microbatches);
 
+// One iteration of 1F1B over kMeasuredStages of any profile. Fails if the profile is absent.
+Result<schedule::InstructionGraph> ReadIterationOf(const std::filesystem::path& profile,
+                                                   double blocking_power_w, int microbatches);
+
 // The relaxation on the lower hulls. Aborts if numbers overflow.
 frontier::Network NetworkOf(const schedule::InstructionGraph& graph, double blocking_power_w);
 

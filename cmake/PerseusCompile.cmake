@@ -52,6 +52,10 @@ endif()
 add_library(perseus_test_flags INTERFACE)
 target_link_libraries(perseus_test_flags INTERFACE perseus_flags)
 target_compile_options(perseus_test_flags INTERFACE $<$<CONFIG:Release,Dev>:-O0>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # EXPECT_EQ(json["n"], vector.size()) is fine in a test.
+  target_compile_options(perseus_test_flags INTERFACE -Wno-sign-conversion)
+endif()
 
 if(PERSEUS_SANITIZE)
   set(sanitizers ${PERSEUS_SANITIZE})
@@ -70,16 +74,3 @@ if(PERSEUS_SANITIZE)
     add_compile_options(-Wno-mismatched-new-delete)
   endif()
 endif()
-
-# Of the dev preset: the headers that nearly every file parses, once for each set of flags. A module
-# takes the one of perseus_precompiled (optimized) or of perseus_test_precompiled (not).
-option(PERSEUS_PRECOMPILE "Precompile the heavy headers of all modules once" OFF)
-function(perseus_precompile target kind)
-  if(NOT PERSEUS_PRECOMPILE)
-    return()
-  endif()
-  target_precompile_headers(${target} REUSE_FROM ${kind})
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(${target} PRIVATE -fpch-preprocess)  # For ccache.
-  endif()
-endfunction()

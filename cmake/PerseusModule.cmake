@@ -1,5 +1,6 @@
 # perseus_module(NAME [NOT_INSTALLED] [SOURCES extra.cc ...] LINKS modules-and-libraries ...
-#                [PRIVATE_LINKS libraries ...] [TEST_SOURCES extra.cc ...] [TEST_LINKS ...])
+#                [PRIVATE_LINKS libraries ...] [TEST_SOURCES extra.cc ...] [TEST_LINKS ...]
+#                [TESTS_WHOLE])
 #
 # One static library `perseus::NAME` for the folder of the calling CMakeLists.txt: every .cc file
 # there but the tests. Every *_test.cc file there goes into the executable NAME_test. The path of a
@@ -9,7 +10,7 @@
 # sources to it. PRIVATE_LINKS are libraries that only .cc files use.
 # NOT_INSTALLED: a module that only our own programs use.
 function(perseus_module name)
-  cmake_parse_arguments(MODULE "NOT_INSTALLED" "" "SOURCES;LINKS;PRIVATE_LINKS;TEST_SOURCES;TEST_LINKS"
+  cmake_parse_arguments(MODULE "NOT_INSTALLED;TESTS_WHOLE" "" "SOURCES;LINKS;PRIVATE_LINKS;TEST_SOURCES;TEST_LINKS"
     ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cc)
   set(tests ${sources})
@@ -38,25 +39,46 @@ function(perseus_module name)
   endif()
 
   if(PERSEUS_BUILD_TESTS AND tests)
+    set(whole)
+    if(MODULE_TESTS_WHOLE)
+      set(whole WHOLE)
+    endif()
     perseus_test(${name}_test SOURCES ${tests} ${MODULE_TEST_SOURCES}
-      LINKS perseus::${name} ${MODULE_TEST_LINKS} ${MODULE_PRIVATE_LINKS} PREFIX ${name} LABELS unit)
+      LINKS perseus::${name} ${MODULE_TEST_LINKS} ${MODULE_PRIVATE_LINKS} PREFIX ${name}
+      LABELS unit ${whole})
   endif()
 endfunction()
 
-# perseus_test(NAME SOURCES ... LINKS ... [PREFIX ctest-prefix] [LABELS ...] [FILTER gtest-filter]
-#              [PROPERTIES ...])
+# perseus_test(NAME SOURCES ... LINKS ... [PREFIX ctest-prefix] [LABELS unit|process] [FILTER gtest-filter]
+#              [PROPERTIES ...] [DEFINITIONS ...] [WHOLE])
 #
-# A GoogleTest executable. ctest lists its tests as PREFIX.Suite.Test.
+# A GoogleTest executable. ctest lists each of its tests as PREFIX.Suite.Test. WHOLE: the executable
+# is one test of ctest, for tests that share what is slow to start. With PERSEUS_TESTS_WHOLE all are:
+# a process that runs under sanitizers takes long to start.
+# `unit_tests` builds all of them that start no processes.
+add_custom_target(unit_tests)
+option(PERSEUS_TESTS_WHOLE "One test of ctest an executable, not one a GoogleTest test" OFF)
 function(perseus_test name)
-  cmake_parse_arguments(TEST "" "PREFIX;FILTER" "SOURCES;LINKS;LABELS;PROPERTIES;DEFINITIONS" ${ARGN})
+  cmake_parse_arguments(TEST "WHOLE" "PREFIX;FILTER" "SOURCES;LINKS;LABELS;PROPERTIES;DEFINITIONS"
+    ${ARGN})
   if(NOT TEST_PREFIX)
     set(TEST_PREFIX ${name})
   endif()
   add_executable(${name} ${TEST_SOURCES})
+  if("unit" IN_LIST TEST_LABELS)
+    add_dependencies(unit_tests ${name})
+  endif()
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${TEST_LINKS} perseus_test_flags GTest::gmock_main)
   target_compile_definitions(${name} PRIVATE
     PERSEUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${TEST_DEFINITIONS})
+  if(TEST_WHOLE OR PERSEUS_TESTS_WHOLE)
+    add_test(NAME ${PERSEUS_TEST_PREFIX}${TEST_PREFIX}
+      COMMAND ${name} --gtest_brief=1 "--gtest_filter=${TEST_FILTER}")
+    set_tests_properties(${PERSEUS_TEST_PREFIX}${TEST_PREFIX} PROPERTIES
+      LABELS "${TEST_LABELS}" ${TEST_PROPERTIES})
+    return()
+  endif()
   set(filter)
   if(TEST_FILTER)
     set(filter TEST_FILTER ${TEST_FILTER})

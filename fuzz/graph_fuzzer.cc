@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     int last = -1;
     for (int instruction : graph.rank_orders[rank]) {
       Require(instruction > last);
-      Require(graph.instructions[static_cast<std::size_t>(instruction)].rank ==
+      Require(graph.instructions[static_cast<std::size_t>(instruction)].pp_rank ==
               static_cast<int>(rank));
       last = instruction;
       ++placed;

@@ -18,12 +18,12 @@ perseus::profile::Profile MakeProfile(const perseus::plan_file::PlanFile& plan) 
   using perseus::InstructionKind;
   std::vector<perseus::profile::ProfileEntry> entries;
   const perseus::schedule::Schedule& schedule = plan.job.schedule;
-  for (std::size_t stage = 0; stage < schedule.rank_of_stage.size(); ++stage) {
+  for (std::size_t stage = 0; stage < schedule.pp_rank_of_stage.size(); ++stage) {
     for (InstructionKind kind :
          {InstructionKind::kForward, InstructionKind::kBackward, InstructionKind::kBackwardInput,
           InstructionKind::kBackwardWeight, InstructionKind::kRecompute}) {
       perseus::profile::ProfileEntry entry{
-          schedule.rank_of_stage[stage], schedule.chunk_of_stage[stage], kind, {}};
+          schedule.pp_rank_of_stage[stage], schedule.chunk_of_stage[stage], kind, {}};
       for (double frequency_mhz : {1410.0, 1200.0}) {
         perseus::profile::Option option;
         option.frequency_mhz = frequency_mhz;

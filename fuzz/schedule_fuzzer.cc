@@ -17,7 +17,7 @@ void Require(bool condition) {
 perseus::profile::Profile MakeProfile(const perseus::schedule::Schedule& schedule) {
   using perseus::InstructionKind;
   std::vector<perseus::profile::ProfileEntry> entries;
-  for (std::size_t stage = 0; stage < schedule.rank_of_stage.size(); ++stage) {
+  for (std::size_t stage = 0; stage < schedule.pp_rank_of_stage.size(); ++stage) {
     for (InstructionKind kind :
          {InstructionKind::kForward, InstructionKind::kBackward, InstructionKind::kBackwardInput,
           InstructionKind::kBackwardWeight, InstructionKind::kRecompute}) {
@@ -26,7 +26,7 @@ perseus::profile::Profile MakeProfile(const perseus::schedule::Schedule& schedul
       option.time = 1;
       option.energy_j = 1;
       entries.push_back(
-          {schedule.rank_of_stage[stage], schedule.chunk_of_stage[stage], kind, {option}});
+          {schedule.pp_rank_of_stage[stage], schedule.chunk_of_stage[stage], kind, {option}});
     }
   }
   return perseus::profile::Profile("profile", {}, std::move(entries));
@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Require(again.has_value());
   Require(again->ranks == schedule->ranks);
   Require(again->microbatches == schedule->microbatches);
-  Require(again->rank_of_stage == schedule->rank_of_stage);
+  Require(again->pp_rank_of_stage == schedule->pp_rank_of_stage);
   Require(again->chunk_of_stage == schedule->chunk_of_stage);
   Require(perseus::schedule::FormatSchedule(*again) == formatted);
 

@@ -6,9 +6,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # What Debian 12 has to provide, by what needs it. Nowhere else are packages listed.
-packages_build=(cmake ninja-build g++ ccache libexpected-dev libfmt-dev libcli11-dev
-  nlohmann-json3-dev libtomlplusplus-dev duktape-dev zlib1g-dev libboost1.81-dev libeigen3-dev libssl-dev
-  libspdlog-dev prometheus-cpp-dev libsqlite3-dev libpq-dev)
+packages_build=(cmake ninja-build g++ ccache mold libexpected-dev libfmt-dev libcli11-dev
+  nlohmann-json3-dev libtomlplusplus-dev duktape-dev zlib1g-dev libboost1.81-dev libssl-dev
+  libeigen3-dev libspdlog-dev prometheus-cpp-dev libsqlite3-dev libpq-dev)
 packages_python=(python3 python3-dev python3-numpy pybind11-dev)
 packages_torch=(python3-torch libopenblas0-pthread)
 packages_wheel=(python3-venv python3-pip python3-setuptools python3-wheel)
@@ -17,7 +17,7 @@ packages_browser=(chromium)
 packages_test=(libgtest-dev libgmock-dev coinor-libclp-dev coinor-libcbc-dev libbenchmark-dev librsvg2-bin
   prometheus systemd python3 python3-yaml python3-jsonschema
   pkg-config postgresql clang-format-14 openssl)
-packages_fuzz=(clang-14 libclang-rt-14-dev)
+packages_sanitize=(clang-14 libclang-rt-14-dev)
 packages_lint=(clang-14 clang-tidy-14 clang-tools-14 python3 shellcheck)
 
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }

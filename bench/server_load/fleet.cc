@@ -55,7 +55,7 @@ std::string JobBody(const std::string& key, const JobShape& shape) {
               {"pipelines", shape.pipelines},
               {"tensor_parallel", kGpusOfNode},
               {"schedule",
-               {{"kind", "1f1b"}, {"stages", shape.stages}, {"microbatches", shape.microbatches}}},
+               {{"kind", "1f1b"}, {"pp_ranks", shape.stages}, {"microbatches", shape.microbatches}}},
               {"gpu", {{"blocking_power_w", 83.6}}}}
       .dump();
 }

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <ctime>
 
@@ -14,19 +15,23 @@ namespace {
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
+Nanoseconds TimeOf(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return now.tv_sec * kSecond + now.tv_nsec;
+}
+
 }  // namespace
 
 void WakeAll(const std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-Nanoseconds RealClock::Now() { return MonotonicNow(); }
+// Answered by the vDSO: no system call.
+Nanoseconds MonotonicNow() { return TimeOf(CLOCK_MONOTONIC); }
 
-Nanoseconds MonotonicNow() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * kSecond + now.tv_nsec;
-}
+Nanoseconds RealClock::Now() { return MonotonicNow(); }
+Nanoseconds RealClock::SinceEpoch() { return TimeOf(CLOCK_REALTIME); }
 
 void RealClock::WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t value,
                           Nanoseconds until) {
@@ -34,6 +39,13 @@ void RealClock::WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t 
   const timespec deadline{until / kSecond, until % kSecond};
   // FUTEX_WAIT_BITSET, since its time is a moment, where FUTEX_WAIT's is a duration.
   syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, value, &deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
+}
+
+int RealClock::Poll(std::span<pollfd> descriptors, Nanoseconds until) {
+  const Nanoseconds left = std::max<Nanoseconds>(0, until - Now());
+  const timespec timeout{left / kSecond, left % kSecond};
+  return std::max(0, ppoll(descriptors.data(), descriptors.size(),
+                           until == kNever ? nullptr : &timeout, nullptr));
 }
 
 }  // namespace perseus

@@ -23,7 +23,7 @@ enum class InstructionKind : std::uint8_t {
 };
 
 // The name in files: "forward", "backward", "backward_input", "backward_weight", "recompute",
-// "load", "all_reduce", "optimizer", "instruction".
+// "load", "all_reduce", "optimizer", "generic".
 std::string_view Name(InstructionKind kind);
 
 // The kind of that name; nothing if there is none.

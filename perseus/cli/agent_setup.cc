@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "perseus/base/file.h"
+#include "perseus/base/host.h"
 #include "perseus/runtime/node_devices/open_devices.h"
 
 namespace perseus::cli {
@@ -35,12 +35,6 @@ Result<agent::GpuManager::Setup::Resting> ParseResting(const std::string& text) 
 }
 
 }  // namespace
-
-Result<std::string> BootId() {
-  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile("/proc/sys/kernel/random/boot_id"));
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
-}
 
 Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::string& state,
                                            const std::vector<std::string>& resting,

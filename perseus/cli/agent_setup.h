@@ -20,9 +20,6 @@ Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::
                                            const std::vector<std::string>& resting,
                                            spdlog::logger& log);
 
-// Changes with every boot.
-Result<std::string> BootId();
-
 // Connections take descriptors, and the soft limit of 1,024 is for programs that use select().
 // Where it cannot be raised, fewer connections are taken.
 void RaiseLimitOnOpenFiles();

@@ -22,7 +22,7 @@ constexpr const char* kCompletionExamples =
     "  perseus completion zsh > ~/.zfunc/_perseus\n"
     "  perseus completion fish > ~/.config/fish/completions/perseus.fish";
 
-// "--stages", and "-o" where there is a short name.
+// "--pp-ranks", and "-o" where there is a short name.
 std::vector<std::string> NamesOf(const CLI::Option& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.get_lnames()) names.push_back("--" + name);

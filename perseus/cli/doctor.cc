@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/base/host.h"
 #include "perseus/cli/agent_setup.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/standard_output.h"

@@ -60,18 +60,18 @@ struct EmulateFlags {
 };
 
 std::string FormatIterations(const emulator::Emulation& emulation) {
-  std::string text = "iteration,time,energy,average_power,peak_power,slowest_pipeline,switches\n";
+  std::string text = "iteration,time,energy,average_power,peak_power,slowest_dp_rank,switches\n";
   for (std::size_t i = 0; i < emulation.iterations.size(); ++i) {
     const emulator::EmulatedIteration& iteration = emulation.iterations[i];
     fmt::format_to(std::back_inserter(text), "{},{:.9f},{},{},{},{},{}\n", i,
                    ToSeconds(iteration.time), iteration.energy_j, iteration.average_power_w(),
-                   iteration.peak_power_w, iteration.slowest_pipeline, iteration.switches);
+                   iteration.peak_power_w, iteration.slowest_dp_rank, iteration.switches);
   }
   return text;
 }
 
 std::string FormatRanks(const emulator::Emulation& emulation, int gpus_per_rank) {
-  std::string text = "pipeline,rank,gpus,busy,computing_energy,waiting_energy,switches\n";
+  std::string text = "dp_rank,pp_rank,gpus,busy,computing_energy,waiting_energy,switches\n";
   for (std::size_t pipeline = 0; pipeline < emulation.ranks.size(); ++pipeline) {
     for (std::size_t rank = 0; rank < emulation.ranks[pipeline].size(); ++rank) {
       const emulator::RankTotals& totals = emulation.ranks[pipeline][rank];
@@ -83,10 +83,10 @@ std::string FormatRanks(const emulator::Emulation& emulation, int gpus_per_rank)
   return text;
 }
 
-// "pipeline 3", "pipelines 0, 1, 2 and 13 more".
+// "dp_rank 3", "dp_ranks 0, 1, 2 and 13 more".
 std::string NameOf(const std::vector<int>& pipelines) {
   constexpr std::size_t kNamed = 3;
-  std::string name = pipelines.size() == 1 ? "pipeline " : "pipelines ";
+  std::string name = pipelines.size() == 1 ? "dp_rank " : "dp_ranks ";
   for (std::size_t i = 0; i < std::min(kNamed, pipelines.size()); ++i) {
     name += fmt::format("{}{}", i == 0 ? "" : ", ", pipelines[i]);
   }

@@ -28,7 +28,7 @@ constexpr const char* kEvaluateExamples =
     "Examples:\n"
     "  perseus evaluate out/plans/no-slowdown.json --profile profile.csv --switch-latency 10\n"
     "  perseus evaluate freqs_pipeline_00042.py --profile profile.csv --schedule 1f1b \\\n"
-    "      --stages 8 --microbatches 96 --blocking-power 83.64 --gpus-per-stage 8";
+    "      --pp-ranks 8 --microbatches 96 --blocking-power 83.64 --gpus-per-stage 8";
 
 struct EvaluateFlags {
   std::string plan;

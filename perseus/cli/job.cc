@@ -75,7 +75,7 @@ ordered_json ScheduleJson(const schedule::Schedule& schedule) {
     const auto generated = schedule::GenerateSchedule(spec);
     if (generated && generated->ranks == schedule.ranks) {
       return {{"kind", spec.name},
-              {"stages", spec.ranks},
+              {"pp_ranks", spec.ranks},
               {"microbatches", spec.microbatches},
               {"chunks", spec.chunks}};
     }
@@ -198,10 +198,9 @@ std::string FormatStragglers(const ordered_json& stragglers) {
 std::string FormatAssignment(const ordered_json& assignment) {
   const auto& baseline = assignment.at("baseline");
   std::string text = fmt::format(
-      "assignment {}, from step {}: {} ({}{})\n", assignment.at("version").get<std::int64_t>(),
+      "assignment {}, from step {}: {} ({})\n", assignment.at("version").get<std::int64_t>(),
       assignment.at("from_step").get<std::int64_t>(), assignment.at("target").get<std::string>(),
-      assignment.at("reason").get<std::string>(),
-      assignment.at("refined").get<bool>() ? "" : "; a better plan is being looked for");
+      assignment.at("reason").get<std::string>());
   Table table({"pipeline", "plan", "time (s)", "energy (J)", "saving"});
   const double baseline_j = baseline.at("energy_j");
   int pipeline = 0;
@@ -219,7 +218,7 @@ std::string FormatJob(const ordered_json& job) {
       fmt::format("{} ({}): {}\n{} pipelines x {} stages x {} GPUs, {}, {} microbatches\n",
                   job.at("key").get<std::string>(), job.at("id").get<std::string>(),
                   job.at("status").get<std::string>(), job.at("pipelines").get<int>(),
-                  job.at("stages").get<int>(), job.at("tensor_parallel").get<int>(),
+                  job.at("pp_ranks").get<int>(), job.at("tensor_parallel").get<int>(),
                   job.at("schedule").get<std::string>(), job.at("microbatches").get<int>());
   text += fmt::format("target: {}\n", TargetWords(job.at("target")));
   if (job.contains("problem")) text += "problem: " + job["problem"].get<std::string>() + "\n";

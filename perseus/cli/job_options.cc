@@ -29,10 +29,10 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
       "Work that is no pipeline: instructions and dependencies in JSON")
       ->excludes(schedule)
       ->excludes(schedule_file);
-  add("--stages", flags.stages, "N",
-      has_profile
-          ? "Ranks along the pipeline (default: as many as the profile has)"
-          : "Ranks along the pipeline (needed, unless the job file or a schedule file says)")
+  add("--pp-ranks", flags.pp_ranks, "N",
+      has_profile ? "Positions along the pipeline (default: the number that the profile has)"
+                  : "Positions along the pipeline (required, unless the job file or a schedule "
+                    "file has it)")
       ->check(count);
   add("--microbatches", flags.microbatches, "N", "Microbatches of one iteration of one pipeline")
       ->check(count);

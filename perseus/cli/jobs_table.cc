@@ -63,7 +63,7 @@ std::string FormatJobs(const ordered_json& jobs) {
     const auto measured = job.find("measured");
     table.AddRow(
         {job.at("key"), StatusWords(job),
-         fmt::format("{} x {} x {}", job.at("pipelines").get<int>(), job.at("stages").get<int>(),
+         fmt::format("{} x {} x {}", job.at("pipelines").get<int>(), job.at("pp_ranks").get<int>(),
                      job.at("tensor_parallel").get<int>()),
          TargetWords(job.at("target")),
          job.at("last_step").get<std::int64_t>() < 0 ? "" : Number(job, "last_step", "{:.0f}"),

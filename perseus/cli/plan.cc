@@ -33,7 +33,7 @@ constexpr const char* kPlanAbout =
     "to the nanosecond; `gap` is how far it may be from the best plan there is.";
 constexpr const char* kPlanExamples =
     "Examples:\n"
-    "  perseus plan profile.csv --schedule 1f1b --stages 8 --microbatches 96 \\\n"
+    "  perseus plan profile.csv --schedule 1f1b --pp-ranks 8 --microbatches 96 \\\n"
     "      --blocking-power 83.64 --gpus-per-stage 8 -o out\n"
     "  perseus plan --job job.toml --slowdown 5 --power-cap 21000 --price 0.12 2 -o out\n"
     "\n"

@@ -140,7 +140,7 @@ std::string FormatSteps(const Answer& answer) {
                                  FormatQuantity(ToSeconds(step.recorded)),
                                  FormatQuantity(ToSeconds(step.replayed)),
                                  FormatPercent(step.error()),
-                                 fmt::format("pipeline {}", step.slowest_pipeline),
+                                 fmt::format("dp_rank {}", step.slowest_dp_rank),
                                  FormatPercent(step.intrinsic_j / step.energy_j),
                                  FormatPercent(step.extrinsic_j / step.energy_j)};
     for (const replay::ControllerOutcome& controller : controllers) {
@@ -223,7 +223,7 @@ std::string FormatJson(const Answer& answer) {
                      {"replayed_s", ToSeconds(step.replayed)},
                      {"error", step.error()},
                      {"without_host_delays_s", ToSeconds(step.without_host_delays)},
-                     {"slowest_pipeline", step.slowest_pipeline},
+                     {"slowest_dp_rank", step.slowest_dp_rank},
                      {"pipeline_times_s", std::move(times)},
                      {"energy_j", step.energy_j},
                      {"intrinsic_j", step.intrinsic_j},
@@ -263,7 +263,7 @@ std::string FormatJson(const Answer& answer) {
                          {"median_error_without_host_delays", answer.median_error_without_delays},
                          {"check_passed", answer.doubtful_steps.empty()},
                          {"doubtful_steps", answer.doubtful_steps},
-                         {"slowest_pipeline_changes", answer.what_if.slowest_changes},
+                         {"slowest_dp_rank_changes", answer.what_if.slowest_changes},
                          {"controllers", std::move(controllers)},
                          {"steps", std::move(steps)}};
   return all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";

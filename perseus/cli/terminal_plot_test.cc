@@ -206,7 +206,7 @@ schedule::InstructionGraph SmallGraph() {
   graph.option_sets[0].options = {MakeOption(1400, 10), MakeOption(1000, 20)};
   graph.option_sets[1].kind = InstructionKind::kOptimizer;
   graph.option_sets[1].options = {MakeOption(0, 20)};
-  graph.instructions = {{.option_set = 0, .rank = 0}, {.option_set = 1, .rank = 1}};
+  graph.instructions = {{.option_set = 0, .pp_rank = 0}, {.option_set = 1, .pp_rank = 1}};
   graph.dependencies = {{.from = 0, .to = 1}};
   graph.rank_orders = {{0}, {1}};
   graph.rank_names = {"gpu \x1b[31m", "the other of the two"};
@@ -223,7 +223,7 @@ TEST(DrawTimelinesTest, ClocksWaitingAndNamesOfAnyKind) {
   const schedule::InstructionGraph graph = SmallGraph();
   const report::Timeline timelines[] = {TimelineOf(graph, {0, 0}, "fast"),
                                         TimelineOf(graph, {1, 0}, "slow")};
-  EXPECT_EQ(DrawTimelines(graph, timelines, {.width = 57}), R"(timeline, fast
+  EXPECT_EQ(DrawTimelines(graph, timelines, {.width = 60}), R"(timeline, fast
 gpu ?[31m        F#########....................
 the other of t.. ..........O~~~~~~~~~~~~~~~~~~~
 
@@ -246,20 +246,20 @@ TEST(DrawTimelinesTest, EveryKindHasALetterOrAColour) {
                                         InstructionKind::kBackwardWeight};
   schedule::InstructionGraph graph;
   graph.rank_orders.emplace_back();
-  graph.rank_names = {"rank 0"};
+  graph.rank_names = {"pp_rank 0"};
   for (int i = 0; i < 4; ++i) {
     graph.option_sets.push_back({.name = "", .kind = kKinds[i], .options = {MakeOption(1400, 11)}});
-    graph.instructions.push_back({.option_set = i, .rank = 0});
+    graph.instructions.push_back({.option_set = i, .pp_rank = 0});
     graph.rank_orders[0].push_back(i);
     if (i > 0) graph.dependencies.push_back({.from = i - 1, .to = i});
   }
   const report::Timeline timelines[] = {TimelineOf(graph, {0, 0, 0, 0}, "plan")};
-  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 51}),
-              AllOf(HasSubstr("rank 0 F##########R##########B##########W##########\n"),
+  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 54}),
+              AllOf(HasSubstr("pp_rank 0 F##########R##########B##########W##########\n"),
                     HasSubstr("\nW weight gradient begins   R recompute begins\n"),
                     HasSubstr("\n# at 1400 MHz\n")));
-  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 51, .colour = true}),
-              AllOf(HasSubstr("rank 0 \x1b[36m###########\x1b[35m###########\x1b[33m###########"
+  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 54, .colour = true}),
+              AllOf(HasSubstr("pp_rank 0 \x1b[36m###########\x1b[35m###########\x1b[33m###########"
                               "\x1b[32m###########\x1b[0m\n"),
                     HasSubstr("\x1b[33m#\x1b[0m backward   \x1b[32m#\x1b[0m weight gradient")));
 }
@@ -270,11 +270,11 @@ TEST(DrawTimelinesTest, InstructionsShorterThanAColumnShowTheirClocks) {
   graph.option_sets[1].kind = InstructionKind::kBackward;
   graph.instructions.clear();
   graph.rank_orders[0].clear();
-  graph.rank_names[0] = "rank 0";
-  graph.rank_names[1] = "rank 1";
+  graph.rank_names[0] = "pp_rank 0";
+  graph.rank_names[1] = "pp_rank 1";
   std::vector<int> options;
   for (int i = 0; i < 200; ++i) {  // 100 forwards of 10 s, then 50 backwards each of 10 and 20 s.
-    graph.instructions.push_back({.option_set = i < 100 ? 0 : 1, .rank = 0});
+    graph.instructions.push_back({.option_set = i < 100 ? 0 : 1, .pp_rank = 0});
     graph.rank_orders[0].push_back(i);
     options.push_back(i < 150 ? 0 : 1);
     if (i > 0) graph.dependencies.push_back({.from = i - 1, .to = i});
@@ -282,8 +282,8 @@ TEST(DrawTimelinesTest, InstructionsShorterThanAColumnShowTheirClocks) {
   graph.dependencies.erase(graph.dependencies.begin());  // Of the small graph.
   graph.rank_orders[1].clear();
   const report::Timeline timelines[] = {TimelineOf(graph, options, "plan")};
-  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 57}),
-              AllOf(HasSubstr("rank 0 F" + std::string(19, '#') + 'B' + std::string(9, '#') +
+  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 60}),
+              AllOf(HasSubstr("pp_rank 0 F" + std::string(19, '#') + 'B' + std::string(9, '#') +
                               std::string(20, '-') + '\n'),
                     HasSubstr("F mostly forward   B mostly backward")));
 }
@@ -294,7 +294,7 @@ TEST(DrawTimelinesTest, OfManyRanksTheFirstAndTheLastAreDrawn) {
       TimelineOf(graph, schedule::BaselineOptions(graph), "baseline")};
   const std::string drawing = DrawTimelines(graph, timelines, kTerminalPlotUtf8);
   for (int rank = 0; rank < 20; ++rank) {
-    EXPECT_EQ(Count(drawing, fmt::format("\nrank {} ", rank)), rank < 8 || rank >= 12 ? 1 : 0)
+    EXPECT_EQ(Count(drawing, fmt::format("\npp_rank {} ", rank)), rank < 8 || rank >= 12 ? 1 : 0)
         << drawing;
   }
   EXPECT_THAT(drawing, HasSubstr("(4 more ranks, not drawn)"));

@@ -18,6 +18,7 @@
 #include "perseus/simulation/trainer/message.h"
 #include "perseus/simulation/trainer/rank_process.h"
 #include "perseus/simulation/trainer/training.h"
+#include "perseus/simulation/virtual_gpu/shared_clock.h"
 
 namespace perseus::cli {
 namespace {
@@ -269,6 +270,8 @@ Result<void> RunParent(const TrainerFlags& flags) {
       return FailAs(ErrorKind::kSystem, "{}: cannot make this directory: {}", directory,
                     error.message());
     }
+    const auto& clock = options.nodes.front().node.spec().clock;
+    if (auto set = virtual_gpu::SetClockOfJob(directory, clock); !set) return set;
   }
   if (!flags.plan.empty()) options.environment.emplace_back("PERSEUS_PLAN", flags.plan);
   PERSEUS_ASSIGN_OR_RETURN(auto command, OwnCommand());

@@ -18,6 +18,7 @@
 #include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/tuning.h"
+#include "perseus/simulation/virtual_gpu/shared_clock.h"
 
 namespace perseus::cli {
 namespace {
@@ -181,8 +182,9 @@ Result<void> RunTune(const TuneFlags& flags) {
   };
   const BlockingPower blocking_power =
       options.job.model.blocking_power_w > 0 ? BlockingPower::kGiven : BlockingPower::kMeasured;
-  RealClock clock;
-  PERSEUS_ASSIGN_OR_RETURN(const auto result, tuner::Tune(options, clock));
+  PERSEUS_ASSIGN_OR_RETURN(const auto clock, virtual_gpu::OpenClockOfJob(flags.directory));
+  const auto taking_part = clock->TakePart(Clock::Part::kPeriodic);
+  PERSEUS_ASSIGN_OR_RETURN(const auto result, tuner::Tune(options, *clock));
   if (auto written = WriteResults(flags, result); !written) return written;
   return Print(flags.as_json ? FormatJson(result) : FormatText(result, blocking_power));
 }

@@ -14,6 +14,7 @@
 #include "perseus/cli/verbs.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/runtime/tuner/verification.h"
+#include "perseus/simulation/virtual_gpu/shared_clock.h"
 
 namespace perseus::cli {
 namespace {
@@ -132,13 +133,14 @@ Result<void> RunVerify(const VerifyFlags& flags) {
   options.seed = static_cast<std::uint64_t>(flags.seed);
   options.timeout = ToNanoseconds(flags.timeout_s);
   options.should_end = [&] { return signals.HaveCome(); };
-  RealClock clock;
+  PERSEUS_ASSIGN_OR_RETURN(const auto clock, virtual_gpu::OpenClockOfJob(flags.directory));
+  const auto taking_part = clock->TakePart(Clock::Part::kPeriodic);
   std::optional<tuner::Verification> verification;
   {
     ProgressBar bar;
     bar.Begin("verify", 1);
     options.progress = [&](double part) { bar.Update(part); };
-    PERSEUS_ASSIGN_OR_RETURN(auto verified, tuner::Verify(options, clock));
+    PERSEUS_ASSIGN_OR_RETURN(auto verified, tuner::Verify(options, *clock));
     verification = std::move(verified);
   }
   return Print(flags.as_json ? FormatJson(*verification, plan)

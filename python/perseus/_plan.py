@@ -26,7 +26,7 @@ ProfileLike = Union[PathLike, Mapping[str, Sequence[Any]], NDArray[Any], Sequenc
 
 _COLUMNS = ("stage", "instruction", "frequency", "time", "energy")
 _RANGES = _planner.ranges()
-_COUNTS = ("stages", "microbatches", "chunks", "pipelines", "gpus_per_stage")
+_COUNTS = ("pp_ranks", "microbatches", "chunks", "pipelines", "gpus_per_stage")
 _KINDS = np.array(_planner.kind_names())
 _NAMED_TARGETS = {
     "no-slowdown": ("slowdown_percent", 0.0),
@@ -106,9 +106,9 @@ class Plan:
 
     @functools.cached_property
     def instructions(self) -> NDArray[Any]:
-        """All instructions, rank by rank in execution order: a structured array.
+        """All instructions, pp_rank by pp_rank in execution order: a structured array.
 
-        Fields: rank, stage (over all ranks; -1: none), kind ("forward"), microbatch (-1: none),
+        Fields: pp_rank, stage (over all ranks; -1: none), kind ("forward"), microbatch (-1: none),
         chunk, frequency_mhz (0: no clock is chosen), start_s, duration_s, energy_j (of all GPUs of
         the stage); with a general graph also name. `plan.instructions["start_s"]` is one column.
         """
@@ -117,7 +117,7 @@ class Plan:
         if "name" in columns:
             columns["name"] = np.array(columns["name"], dtype=str)
         table = np.empty(
-            len(columns["rank"]), dtype=[(name, column.dtype) for name, column in columns.items()]
+            len(columns["pp_rank"]), dtype=[(name, column.dtype) for name, column in columns.items()]
         )
         for name, column in columns.items():
             table[name] = column
@@ -212,7 +212,7 @@ def plan(
     schedule: Optional[str] = None,
     schedule_file: Optional[PathLike] = None,
     graph: Optional[PathLike] = None,
-    stages: Optional[int] = None,
+    pp_ranks: Optional[int] = None,
     microbatches: Optional[int] = None,
     chunks: Optional[int] = None,
     pipelines: Optional[int] = None,
@@ -245,7 +245,7 @@ def plan(
         schedule: "1f1b", "interleaved-1f1b", "gpipe", "zb-h1", ...
         schedule_file: In place of a schedule: a CSV as torch.distributed.pipelining dumps it.
         graph: In place of profile and schedule: work that is no pipeline (JSON).
-        stages: Ranks along the pipeline; as many as the profile has.
+        pp_ranks: Positions along the pipeline; by default, the number that the profile has.
         microbatches: Of one iteration of one pipeline.
         chunks: Model chunks on each rank (interleaved schedules).
         pipelines: Data-parallel pipelines; for totals only.
@@ -297,7 +297,7 @@ def plan(
     flags.schedule_file = _path(schedule_file)
     flags.graph = _path(graph)
     numbers = dict(
-        stages=stages,
+        pp_ranks=pp_ranks,
         microbatches=microbatches,
         chunks=chunks,
         pipelines=pipelines,

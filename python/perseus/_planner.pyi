@@ -10,7 +10,7 @@ class JobFlags:
     schedule: str
     schedule_file: str
     graph: str
-    stages: Optional[int]
+    pp_ranks: Optional[int]
     microbatches: Optional[int]
     chunks: Optional[int]
     pipelines: Optional[int]

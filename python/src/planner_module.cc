@@ -95,7 +95,7 @@ py::dict FrontierColumns(const plan::Frontier& frontier) {
 // All instructions, rank by rank in execution order.
 py::dict InstructionColumns(const plan_file::PlanFile& file) {
   struct Row {
-    std::size_t rank;
+    std::size_t pp_rank;
     const plan_file::PlannedInstruction& instruction;
   };
   std::vector<Row> rows;
@@ -110,7 +110,7 @@ py::dict InstructionColumns(const plan_file::PlanFile& file) {
   auto of = [](auto member) {
     return [member](const Row& row) { return row.instruction.*member; };
   };
-  add("rank", std::int32_t{}, [](const Row& row) { return row.rank; });
+  add("pp_rank", std::int32_t{}, [](const Row& row) { return row.pp_rank; });
   add("stage", std::int32_t{}, of(&plan_file::PlannedInstruction::stage));
   add("kind", std::int32_t{}, of(&plan_file::PlannedInstruction::kind));
   add("microbatch", std::int32_t{}, of(&plan_file::PlannedInstruction::microbatch));
@@ -149,7 +149,7 @@ py::dict Ranges() {
   auto add = [&](const char* name, const NumberRange& range) {
     ranges[name] = py::make_tuple(range.least, range.most, range.unit);
   };
-  for (const char* name : {"stages", "microbatches", "chunks", "pipelines", "gpus_per_stage"}) {
+  for (const char* name : {"pp_ranks", "microbatches", "chunks", "pipelines", "gpus_per_stage"}) {
     add(name, job::kCountRange);
   }
   for (const char* name : {"p2p_s", "load_s", "all_reduce_s", "optimizer_s"}) {
@@ -206,7 +206,7 @@ void AddJobFlags(py::module_& module) {
       .def_readwrite("schedule", &job::JobFlags::schedule)
       .def_readwrite("schedule_file", &job::JobFlags::schedule_file)
       .def_readwrite("graph", &job::JobFlags::graph)
-      .def_readwrite("stages", &job::JobFlags::stages)
+      .def_readwrite("pp_ranks", &job::JobFlags::pp_ranks)
       .def_readwrite("microbatches", &job::JobFlags::microbatches)
       .def_readwrite("chunks", &job::JobFlags::chunks)
       .def_readwrite("pipelines", &job::JobFlags::pipelines)

@@ -63,7 +63,7 @@ class SamePlansAsTheProgram(ScratchTest):
             (["none.csv", *FLAGS], ("none.csv", JOB), OSError, 1),
             ([PROFILE, *FLAGS, "--deadline=0.1"], (PROFILE, {**JOB, "deadline_s": 0.1}),
              perseus.UnreachableError, 3),
-            ([PROFILE, *FLAGS, "--stages=7"], (PROFILE, {**JOB, "stages": 7}), perseus.Error, 2),
+            ([PROFILE, *FLAGS, "--pp-ranks=7"], (PROFILE, {**JOB, "pp_ranks": 7}), perseus.Error, 2),
         ]
         for flags, (profile, job), kind, status in cases:
             with self.subTest(flags[-1]):
@@ -84,7 +84,7 @@ class Arrays(unittest.TestCase):
         ends = table["start_s"] + table["duration_s"]
         self.assertAlmostEqual(ends.max(), self.found.plan.time_s, delta=1e-9)  # A nanosecond.
         for rank in range(8):
-            of_rank = table[table["rank"] == rank]
+            of_rank = table[table["pp_rank"] == rank]
             self.assertEqual(sorted(of_rank["microbatch"]), sorted([*range(6)] * 2))
             # Each starts no earlier than the one before ends, to a nanosecond.
             gaps = of_rank["start_s"][1:] - (of_rank["start_s"] + of_rank["duration_s"])[:-1]

@@ -17,7 +17,7 @@ class EmulateTest : public ProgramTest {
   EmulateTest() { MakeProfile(); }
 
   const std::string job_ =
-      "profile.csv --schedule 1f1b --stages 4 --microbatches 4 --blocking-power 83.64 "
+      "profile.csv --schedule 1f1b --pp-ranks 4 --microbatches 4 --blocking-power 83.64 "
       "--pipelines 3 ";
 };
 
@@ -50,7 +50,7 @@ TEST_F(EmulateTest, WritesIterationsRanksAndATraceThatAddUp) {
   std::istringstream iterations(Read("emu/iterations.csv"));
   std::string line;
   std::getline(iterations, line);
-  EXPECT_EQ(line, "iteration,time,energy,average_power,peak_power,slowest_pipeline,switches");
+  EXPECT_EQ(line, "iteration,time,energy,average_power,peak_power,slowest_dp_rank,switches");
   for (; std::getline(iterations, line); ++rows) {
     std::istringstream cells(line);
     std::string cell;

@@ -84,10 +84,10 @@ TEST_F(EvaluateVerbTest, APlanThatClaimsMoreIsFoundOut) {
 
 TEST_F(EvaluateVerbTest, AClockThatWasNotMeasuredIsNamedWithTheNearest) {
   json plan = json::parse(Read("out/plans/no-slowdown.json"));
-  plan["stages"][2]["instructions"][5]["frequency"] = 1203;
+  plan["ranks"][2]["instructions"][5]["frequency"] = 1203;
   Write("changed.json", plan.dump());
   ExpectComplaint(Run("evaluate changed.json"), 2,
-                  "changed.json: stages[2].instructions[5]: stage 2 forward was not measured at "
+                  "changed.json: ranks[2].instructions[5]: stage 2 forward was not measured at "
                   "1203 MHz, the nearest measured is 1200 MHz (");
 }
 
@@ -121,7 +121,7 @@ TEST_F(EvaluateVerbTest, ListsNeedTheirJob) {
                   "--blocking-power");
   ExpectComplaint(Run("evaluate out/freqs_pipeline_00000.py --profile profile.csv --schedule 1f1b "
                       "--microbatches 9 --blocking-power 80"),
-                  2, "out/freqs_pipeline_00000.py:2: rank 0 has 16 frequencies");
+                  2, "out/freqs_pipeline_00000.py:2: pp_rank 0 has 16 frequencies");
 }
 
 TEST_F(EvaluateVerbTest, WhatIsNeitherIsRefused) {

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr const char* kShape = " --schedule 1f1b --stages 4 --microbatches 8 ";
+constexpr const char* kShape = " --schedule 1f1b --pp-ranks 4 --microbatches 8 ";
 
 class JobProgramTest : public ProgramTest {
  protected:
@@ -67,7 +67,7 @@ TEST_F(JobProgramTest, OfAProfileThatCannotBeReadNothingIsRegistered) {
 TEST_F(JobProgramTest, WhoseProfileIsRefusedIsNotRegistered) {
   MakeProfile();
   const Outcome refused =
-      Job("register run7 --profile profile.csv --schedule 1f1b --stages 6 --microbatches 8 "
+      Job("register run7 --profile profile.csv --schedule 1f1b --pp-ranks 6 --microbatches 8 "
           "--blocking-power 80");
   EXPECT_NE(refused.status, 0);
   EXPECT_THAT(refused.err, StartsWith("perseus: nothing is registered: profile.csv: "));
@@ -100,7 +100,7 @@ TEST_F(JobProgramTest, RegisteringSaysWhatIsMissing) {
   EXPECT_THAT(bare.err, HasSubstr("planned with 0 W"));
   EXPECT_THAT(bare.err, HasSubstr("--blocking-power"));
   Write("job.toml",
-        "profile = \"profile.csv\"\n[pipeline]\nschedule = \"1f1b\"\nstages = 4\n"
+        "profile = \"profile.csv\"\n[pipeline]\nschedule = \"1f1b\"\npp_ranks = 4\n"
         "microbatches = 8\n[gpu]\nblocking_power_w = 80\n");
   EXPECT_THAT(JobWell("register named --job job.toml"),
               ContainsRegex("no profile yet: --profile .*profile.csv \\(job.toml names it"));
@@ -108,7 +108,7 @@ TEST_F(JobProgramTest, RegisteringSaysWhatIsMissing) {
 
 TEST_F(JobProgramTest, AnotherRegistrationIsToldInWhatItDiffers) {
   JobWell(std::string("register run7") + kJob);
-  ExpectComplaint(Job("register run7 --schedule 1f1b --stages 8 --microbatches 8 "
+  ExpectComplaint(Job("register run7 --schedule 1f1b --pp-ranks 8 --microbatches 8 "
                       "--blocking-power 83.64"),
                   3,
                   "registered differently: schedule.stages 4, here 8 (end it first: perseus "

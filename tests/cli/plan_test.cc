@@ -111,7 +111,7 @@ TEST_F(PlanVerbTest, SummaryIsWhatJsonPrints) {
 
 TEST_F(PlanVerbTest, FlagsOverrideTheJobFile) {
   Write("jobs/job.toml",
-        "profile = \"../profile.csv\"\n[pipeline]\nschedule = \"gpipe\"\nstages = 4\n"
+        "profile = \"../profile.csv\"\n[pipeline]\nschedule = \"gpipe\"\npp_ranks = 4\n"
         "microbatches = 6\n[gpu]\nblocking_power_w = 83.64\n");
   const json of_file = RunJson("plan --job jobs/job.toml");
   EXPECT_EQ(of_file["job"]["schedule"], "gpipe");

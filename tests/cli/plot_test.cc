@@ -67,14 +67,14 @@ energy of one pipeline's iteration (J)
 ⠤⠤ bound: no plan lies below   ● plan   ✕ maximum frequency
 
 timeline, maximum frequency
-rank 0 F█████F█████············B██████████······B███████████
-rank 1 ······F█████B███████████F████B███████████············
+pp_rank 0 F█████F████···········B██████████······B██████████
+pp_rank 1 ······F████B██████████F█████B██████████···········
 
 timeline, no slowdown
-rank 0 F█████F░░░░░░░░·········B░░░░░░░░░░░░░░░░B███████████
-rank 1 ······F█████B███████████F████B███████████············
-       ┬──────────┬───────────┬───────────┬───────────┬─────
-     0.00       0.02        0.04        0.06        0.08
+pp_rank 0 F█████F░░░░░░░········B░░░░░░░░░░░░░░░░B██████████
+pp_rank 1 ······F████B██████████F█████B██████████···········
+          ┬──────────┬──────────┬──────────┬──────────┬─────
+        0.00       0.02       0.04       0.06       0.08
                                                     time (s)
 F forward begins   B backward begins   · waiting
 █ at 1300–1400 MHz   ▓ at 1200–1300 MHz   ▒ at 1100–1200 MHz
@@ -92,7 +92,7 @@ TEST_F(PlotTest, IsAsWideAsToldAndNoWider) {
     std::size_t widest = 0;
     for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
     EXPECT_EQ(widest, width) << drawing;
-    for (const char* rank : {"\nrank 0 ", "\nrank 1 ", "\nrank 2 ", "\nrank 3 "}) {
+    for (const char* rank : {"\npp_rank 0 ", "\npp_rank 1 ", "\npp_rank 2 ", "\npp_rank 3 "}) {
       EXPECT_THAT(drawing, HasSubstr(rank));
     }
   }

@@ -40,7 +40,7 @@ class ProgramTest : public testing::Test {
   // A profile of four stages, profile.csv, and the flags of a small job on it.
   void MakeProfile() const;
   static constexpr const char* kJob =
-      " --schedule 1f1b --stages 4 --microbatches 8 --blocking-power 83.64 ";
+      " --schedule 1f1b --pp-ranks 4 --microbatches 8 --blocking-power 83.64 ";
 
  private:
   TemporaryDirectory root_;  // Holds the directory, and what the program prints.

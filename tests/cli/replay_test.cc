@@ -98,7 +98,7 @@ TEST_F(ReplayVerbTest, BadInputIsOneLineThatNamesTheEvent) {
   std::erase_if(events, [](auto& e) { return e.name == "backward-recv"; });
   Write("lost.json", FormatTimeline(events));
   ExpectComplaint(Run("replay lost.json --ignore data-loading"), 2,
-                  "(backward-send, pipeline 0, rank 1, step 7)");
+                  "(backward-send, dp_rank 0, pp_rank 1, step 7)");
   ExpectComplaint(Run("replay job.json --delay 0"), 2, "delay");
   ExpectComplaint(Run("replay job.json --gpu h900"), 2, "h900");
 }
@@ -109,8 +109,8 @@ TEST_F(ReplayVerbTest, AClockThatJumpsBackIsRefused) {
   const auto shifted = [&](const char* name, int microbatch, double shift_ms) {
     std::vector<TracedEvent> events = good;
     for (TracedEvent& event : events) {
-      if (event.name != name || event.microbatch != microbatch || event.pipeline != 0 ||
-          event.rank != 0 || event.step != 8) {
+      if (event.name != name || event.microbatch != microbatch || event.dp_rank != 0 ||
+          event.pp_rank != 0 || event.step != 8) {
         continue;
       }
       event.start_ms += shift_ms;
@@ -141,7 +141,7 @@ TEST_F(ReplayVerbTest, AnswersOfAReplayThatIsOffAreNotToBeTrusted) {
   EXPECT_EQ(RunJson("replay job.json --json")["check_passed"], true);
   // Half of the steps wait for a pipeline that is not there any more.
   std::vector<TracedEvent> events = TwoPipelines({.steps = 6, .slowness = {1, 1, 1, 1, 1.5, 1.5}});
-  std::erase_if(events, [](const TracedEvent& event) { return event.pipeline == 1; });
+  std::erase_if(events, [](const TracedEvent& event) { return event.dp_rank == 1; });
   Write("alone.json", FormatTimeline(events));
   EXPECT_THAT(RunWell("replay alone.json"),
               AllOf(HasSubstr("CHECK FAILED: 2 of 6 steps come out more than 5 % off (11, 12)"),
@@ -222,8 +222,8 @@ TEST_F(RecordedJobTest, BloatIsWhereTheStragglerIs) {
       EXPECT_GT(intrinsic, 10 * extrinsic);
     } else {
       EXPECT_GT(extrinsic, intrinsic);
-      EXPECT_EQ(answer["slowest_pipeline_changes"], 0);
-      for (const json& step : answer["steps"]) EXPECT_EQ(step["slowest_pipeline"], 0);
+      EXPECT_EQ(answer["slowest_dp_rank_changes"], 0);
+      for (const json& step : answer["steps"]) EXPECT_EQ(step["slowest_dp_rank"], 0);
     }
   }
 }

@@ -30,7 +30,7 @@ class ReportVerbTest : public ProgramTest {
   }
 
   const std::string plan_ =
-      "plan profile.csv --schedule 1f1b --stages 4 --microbatches 3 --blocking-power 83.64 ";
+      "plan profile.csv --schedule 1f1b --pp-ranks 4 --microbatches 3 --blocking-power 83.64 ";
 };
 
 TEST_F(ReportVerbTest, MakesThePageThatPlanMade) {
@@ -109,7 +109,7 @@ TEST_F(ReportVerbTest, BadInputIsOneLineAndWritesNothing) {
   Write("cut.json", whole.substr(0, whole.size() / 2));
   ExpectComplaint(Run("report cut.json -o r.html"), 2, "cut.json");
   json empty = json::parse(whole);
-  for (json& stage : empty["stages"]) stage["instructions"] = json::array();
+  for (json& rank : empty["ranks"]) rank["instructions"] = json::array();
   Write("empty.json", empty.dump());
   ExpectComplaint(Run("report empty.json -o r.html"), 2, "empty.json");
 
@@ -125,7 +125,8 @@ TEST_F(ReportVerbTest, BadInputIsOneLineAndWritesNothing) {
 }
 
 TEST_F(ReportVerbTest, PlansOfTwoJobsAreRefused) {
-  RunWell("plan profile.csv --schedule 1f1b --stages 4 --microbatches 3 --blocking-power 50 -o b");
+  RunWell(
+      "plan profile.csv --schedule 1f1b --pp-ranks 4 --microbatches 3 --blocking-power 50 -o b");
   ExpectComplaint(Run("report out/plans/no-slowdown.json b/plans/no-slowdown.json -o r.html"), 2,
                   "b/plans/no-slowdown.json: says");
 }

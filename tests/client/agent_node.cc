@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,16 +32,19 @@ AgentNodeTest::~AgentNodeTest() {
 void AgentNodeTest::StartAgent() {
   const std::string state = (directory_ / "agent.json").string();
   const std::string log = (directory_ / "agent.log").string();
-  const std::string devices_flag = devices();
-  const std::string socket_path = socket();
-  agent_ = ::fork();
-  if (agent_ == 0) {
-    const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-    ::dup2(file, STDERR_FILENO);
-    ::execl(PERSEUS_PROGRAM, PERSEUS_PROGRAM, "agent", "--devices", devices_flag.c_str(),
-            "--socket", socket_path.c_str(), "--state", state.c_str(), "--metrics", "off", nullptr);
-    ::_exit(127);
-  }
+  std::vector<std::string> words{PERSEUS_PROGRAM, "agent",   "--devices", devices(),   "--socket",
+                                 socket(),        "--state", state,       "--metrics", "off"};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  // Not fork(): a session's threads may be here by now.
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log.c_str(),
+                                     O_WRONLY | O_CREAT | O_APPEND, 0600);
+  ASSERT_EQ(::posix_spawn(&agent_, PERSEUS_PROGRAM, &actions, nullptr, arguments.data(), environ),
+            0);
+  ::posix_spawn_file_actions_destroy(&actions);
   ASSERT_TRUE(Comes([this] { return protocol::Connect(socket()).has_value(); }))
       << Read("agent.log");
 }

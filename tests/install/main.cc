@@ -1,12 +1,14 @@
-// What somebody else's program does with the installed libraries: from a profile to a plan, and an
-// error handled.
-#include <perseus/pipeline/instruction_graph.h>
-#include <perseus/pipeline/schedule.h>
-#include <perseus/plan/planner.h>
-#include <perseus/profile/profile.h>
+// What a program outside this project does with the installed libraries: it reads a profile, makes
+// a plan step by step, and handles an error. (examples/cpp/plan.cc does the same in one call.)
+#include <perseus/planning/plan/planner.h>
+#include <perseus/planning/profile/profile.h>
+#include <perseus/planning/schedule/instruction_graph.h>
+#include <perseus/planning/schedule/schedule.h>
 
 #include <cstdio>
 #include <string_view>
+
+namespace schedule = perseus::schedule;
 
 int main() {
   constexpr std::string_view kProfile =
@@ -23,13 +25,13 @@ int main() {
     std::fprintf(stderr, "%s\n", error.message.c_str());
     return 1;
   };
-  const auto profile = perseus::ParseProfile(kProfile, "profile.csv");
+  const auto profile = perseus::profile::ParseProfile(kProfile, "profile.csv");
   if (!profile) return fail(profile.error());
-  const auto schedule = perseus::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 8});
-  if (!schedule) return fail(schedule.error());
-  const auto graph = perseus::BuildInstructionGraph(*schedule, *profile, {.blocking_power_w = 80});
+  const auto order = schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 8});
+  if (!order) return fail(order.error());
+  const auto graph = schedule::BuildInstructionGraph(*order, *profile, {.blocking_power_w = 80});
   if (!graph) return fail(graph.error());
-  const auto planner = perseus::Planner::Create(*graph, {.blocking_power_w = 80});
+  const auto planner = perseus::plan::Planner::Create(*graph, {.blocking_power_w = 80});
   if (!planner) return fail(planner.error());
   const auto plan = planner->PlanFor(planner->baseline().time);
   if (!plan) return fail(plan.error());
@@ -37,6 +39,7 @@ int main() {
   const bool no_slower = plan->evaluation.time <= planner->baseline().time;
   const bool saves = plan->evaluation.energy_j < planner->baseline().energy_j;
   const bool certified = plan->gap() >= 0;
-  const bool typo_found = !perseus::ParseProfile("stage,instructoin\n", "profile.csv");
+  const bool typo_found =
+      !perseus::profile::ParseProfile("stage,instructoin\n", "profile.csv").has_value();
   return no_slower && saves && certified && typo_found ? 0 : 1;
 }

@@ -11,9 +11,18 @@ endfunction()
 file(REMOVE_RECURSE ${SCRATCH})
 run(${CMAKE_COMMAND} --install ${PERSEUS_BUILD} --prefix ${SCRATCH}/prefix)
 run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${SCRATCH}/build -G Ninja
-    -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix -D LOOP=${LOOP})
+    -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix -D LOOP=${LOOP} -D EXAMPLE=${EXAMPLE})
 run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 run(${SCRATCH}/build/consumer)
+
+# The example reads profile.csv of the current directory and writes plan.json.
+file(COPY_FILE ${PROFILE} ${SCRATCH}/profile.csv)
+execute_process(COMMAND ${SCRATCH}/build/example WORKING_DIRECTORY ${SCRATCH}
+  RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE error)
+if(NOT status EQUAL 0 OR NOT output MATCHES "saves 9\\.[0-9] %; no plan needs less than [1-9]")
+  message(FATAL_ERROR "the example ended with ${status}:\n${output}${error}")
+endif()
+run(${SCRATCH}/prefix/bin/perseus evaluate ${SCRATCH}/plan.json --profile ${SCRATCH}/profile.csv)
 
 # The loop on a virtual GPU, with an agent of its own that the installed library finds.
 set(ENV{XDG_RUNTIME_DIR} ${SCRATCH})
@@ -23,7 +32,7 @@ set(ENV{PERSEUS_GPU} 0)
 set(ENV{PERSEUS_PLAN} ${SCRATCH}/planned/plans/slowdown-5.json)
 file(WRITE ${SCRATCH}/node.toml "name = \"install\"\ngpus = 1\n[gpu]\nmodel = \"a100-sxm\"\n")
 run(${SCRATCH}/prefix/bin/perseus synth --gpu a100 --stages 1 -o ${SCRATCH}/profile.csv)
-run(${SCRATCH}/prefix/bin/perseus plan ${SCRATCH}/profile.csv --schedule gpipe --stages 1
+run(${SCRATCH}/prefix/bin/perseus plan ${SCRATCH}/profile.csv --schedule gpipe --pp-ranks 1
     --microbatches 4 --blocking-power 84 --slowdown 5 --no-frontier -o ${SCRATCH}/planned)
 execute_process(COMMAND ${SCRATCH}/build/loop 0 RESULT_VARIABLE status OUTPUT_VARIABLE output
   ERROR_VARIABLE error)

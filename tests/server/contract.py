@@ -17,7 +17,7 @@ WRONG = [NOTHING, None, True, -1, 1.5, 1e300, "", "\0", "no such", [], {}, [[]]]
 # About the largest that some numbers may be; the contract says of which that is.
 LARGE = [4_096, 70_000, 200_000, 500_000, 2_000_000, 10**16]
 # What these may be depends on the job, or on another field; their descriptions say so.
-NOT_ALONE = {"job", "scope", "stages", "chunks", "microbatches", "csv", "kind", "stage", "chunk", "rank",
+NOT_ALONE = {"job", "scope", "pp_ranks", "chunks", "microbatches", "csv", "kind", "stage", "chunk", "rank",
              "tp_rank", "dp_rank", "pp_rank", "clocks_mhz", "starts_in", "expires_in", "ready"}
 NO_JSON = [b"", b"{", b"\xff\xfe", b"[]", b"null", b'{"key": 1, "key": 2}', b"[" * 100_000,
            b'{"\\ud800": 1}', b'{"key": [[[[[[[]]]]]]]}']

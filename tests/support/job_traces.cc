@@ -102,16 +102,16 @@ std::string FormatTimeline(const std::vector<TracedEvent>& events) {
   std::string text = "[";
   for (const TracedEvent& event : events) {
     const int lane = LaneOf(event.name);
-    const int tid = 100 * event.pipeline + kLanes * event.rank + lane;
-    lanes[{event.pipeline, tid}] =
-        fmt::format("PP rank {}, TP rank 0, {}", event.rank, kLaneNames[lane]);
+    const int tid = 100 * event.dp_rank + kLanes * event.pp_rank + lane;
+    lanes[{event.dp_rank, tid}] =
+        fmt::format("PP rank {}, TP rank 0, {}", event.pp_rank, kLaneNames[lane]);
     text += fmt::format(
         R"({{"name":"{}","cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"ph":"X",)"
         R"("args":{{"step":{},"model_chunk":{},"mb_id":{},"seq_id":{}}}}},)"
         "\n",
-        event.name, event.name, event.pipeline, tid, event.start_ms * 1e3,
+        event.name, event.name, event.dp_rank, tid, event.start_ms * 1e3,
         (event.end_ms - event.start_ms) * 1e3, event.step, event.microbatch < 0 ? -1 : 0,
-        event.microbatch, sequence[{event.name, event.pipeline, event.rank, event.step}]++);
+        event.microbatch, sequence[{event.name, event.dp_rank, event.pp_rank, event.step}]++);
   }
   for (const auto& [thread, name] : lanes) {
     text +=

@@ -10,8 +10,8 @@ namespace perseus {
 
 struct TracedEvent {
   std::string name;
-  int pipeline = 0;
-  int rank = 0;
+  int dp_rank = 0;
+  int pp_rank = 0;
   int step = 0;
   double start_ms = 0;
   double end_ms = 0;

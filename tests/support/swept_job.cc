@@ -89,7 +89,7 @@ void SweptJob::Run(const profiler::SweepRound& round, profiler::SweepSpent& spen
   const plan::Planner& truth = truth_.planner();
   for (std::size_t i = 0; i < truth.graph().instructions.size(); ++i) {
     const schedule::OptionSet& set = truth.graph().options_of(static_cast<int>(i));
-    options.push_back(OptionAt(set, clocks.at({set.stage, set.chunk, set.kind})));
+    options.push_back(OptionAt(set, clocks.at({set.pp_rank, set.chunk, set.kind})));
   }
   spent.steps += round.steps;
   spent.seconds +=

@@ -1,5 +1,8 @@
 // What tests of whole jobs share: virtual nodes with an agent each, and programs that run beside
 // the test, all of them real processes; and what the virtual GPUs themselves say of a job's steps.
+//
+// Nodes, agents, ranks and whoever follows the job directory live in one virtual time
+// (perseus/simulation/virtual_gpu/shared_clock.h). The test itself and the server do not.
 #pragma once
 
 #include <sys/types.h>
@@ -36,10 +39,10 @@ struct Steps {
 };
 // Of energy: what the issue of the closed loop asks for.
 inline constexpr double kOnePoint = 0.01;
-// Whether the steps `after` are as fast as those `before`, but for noise. Energies have to be as
-// promised whatever the machine does: they are expected here. Prints both.
-bool IsAsFast(const Promise& promise, const std::vector<TrueStep>& steps, const Steps& before,
-              const Steps& after);
+// That the steps `after` draw as much less than those `before` as was promised, and are as fast,
+// but for the noise of the virtual GPUs. Prints both.
+void ExpectPromiseKept(const Promise& promise, const std::vector<TrueStep>& steps,
+                       const Steps& before, const Steps& after);
 
 class TrainingFixture : public ProgramTest {
  protected:
@@ -56,6 +59,7 @@ class TrainingFixture : public ProgramTest {
   static bool Comes(const std::function<bool()>& condition);
   static bool HasEnded(pid_t process);
 
+  static constexpr const char* kClock = "job.clock";
   // NAME.toml, of GPUs that take and draw what `profile` says, and its agent at NAME.sock.
   struct NodeSpec {
     std::string name;

@@ -3,8 +3,8 @@
 
 export interface OptionSet {
   name: string;
-  kind: string; // "forward", "backward", ..., "all_reduce", "instruction"
-  stage: number;
+  kind: string; // "forward", "backward", ..., "all_reduce", "generic"
+  pp_rank: number;
   chunk: number;
   baseline: number; // Index of the option at maximum frequency.
   hull: number[]; // Indices of the options that are vertices of the curve, fastest first.

@@ -194,7 +194,7 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansOnceGivesAssignmentAndReports) {
 // As the server cuts it for rank 0.
 json CutPlan() {
   json plan = json::parse(PlanOfTwoRanks());
-  json& other = plan["stages"][1];
+  json& other = plan["ranks"][1];
   other["cut"] = true;
   other["instructions"].erase(1);
   return plan;

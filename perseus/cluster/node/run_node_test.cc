@@ -186,6 +186,10 @@ class HurriedClock final : public Clock {
  public:
   explicit HurriedClock(int factor) : factor_(factor) {}
   Nanoseconds Now() override { return factor_ * real_.Now(); }
+  Nanoseconds SinceEpoch() override { return real_.SinceEpoch(); }
+  int Poll(std::span<pollfd> descriptors, Nanoseconds until) override {
+    return real_.Poll(descriptors, until / factor_);
+  }
   void WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t value,
                  Nanoseconds until) override {
     real_.WaitWhile(word, value, until / factor_);

@@ -13,7 +13,7 @@ inline std::string TinyPlan() {
   plan.job.schedule.name = "gpipe";
   plan.job.schedule.microbatches = 1;
   plan.job.schedule.ranks = {{{InstructionKind::kForward, 0, 0}}};
-  plan.job.schedule.rank_of_stage = plan.job.schedule.chunk_of_stage = {0};
+  plan.job.schedule.pp_rank_of_stage = plan.job.schedule.chunk_of_stage = {0};
   plan.target = "no slowdown";
   plan.deadline = plan.time = plan.baseline_time = 1'000'000'000;
   plan.energy_j = plan.lower_bound_j = plan.baseline_energy_j = 100;
@@ -48,7 +48,7 @@ inline std::string PlanOfTwoRanks() {
       planned.instructions.push_back(instruction);
       order.push_back({kind, 0, 0});
     }
-    plan.job.schedule.rank_of_stage.push_back(rank);
+    plan.job.schedule.pp_rank_of_stage.push_back(rank);
     plan.job.schedule.chunk_of_stage.push_back(0);
   }
   return plan_file::FormatPlan(plan);

@@ -246,7 +246,7 @@ class ControlPlane::Impl {
           "where something in front of it does that",
           options_.address);
     }
-    PERSEUS_ASSIGN_OR_RETURN(const auto tokens, store_->Tokens());
+    PERSEUS_ASSIGN_OR_RETURN(const auto tokens, store_->ListTokens());
     if (!tokens.empty()) return {};
     return Fail(
         "{} is reached from other machines, and whoever reaches it would be an operator: make a "
@@ -255,11 +255,11 @@ class ControlPlane::Impl {
   }
 
   void Heard(const store::Notice& notice) {
-    if (notice.kind == store::Notice::Kind::kHeard) {
+    if (notice.kind == store::Notice::Kind::kSteps) {
       HeardOfSteps(notice.name);
       return;
     }
-    const bool is_all = notice.kind == store::Notice::Kind::kLookAgain;
+    const bool is_all = notice.kind == store::Notice::Kind::kReadAgain;
     if (notice.kind == store::Notice::Kind::kPlanning || is_all) {
       const MutexLock lock(workers_mutex_);
       if (workers_) workers_->Wake();

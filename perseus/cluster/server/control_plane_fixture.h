@@ -28,7 +28,7 @@ inline constexpr std::chrono::seconds kPatience{60};
 inline std::string JobBody(const std::string& key, int pipelines = 2) {
   return nlohmann::json{{"key", key},
                         {"pipelines", pipelines},
-                        {"schedule", {{"kind", "1f1b"}, {"stages", 4}, {"microbatches", 8}}},
+                        {"schedule", {{"kind", "1f1b"}, {"pp_ranks", 4}, {"microbatches", 8}}},
                         {"gpu", {{"blocking_power_w", 80}}}}
       .dump();
 }

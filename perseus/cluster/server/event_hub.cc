@@ -147,7 +147,7 @@ void EventHub::Heard(const store::Notice& notice) {
       if (found != self->nodes_of_job_.end()) self->TellJob(notice.name, found->second);
     } else if (notice.kind == store::Notice::Kind::kNode) {
       if (self->nodes_.contains(notice.name)) self->LookUpNode(notice.name);
-    } else if (notice.kind == store::Notice::Kind::kLookAgain) {
+    } else if (notice.kind == store::Notice::Kind::kReadAgain) {
       for (const auto& [name, ignored] : self->nodes_) self->LookUpNode(name);
     }
   });
@@ -156,7 +156,7 @@ void EventHub::Heard(const store::Notice& notice) {
 void EventHub::LookUpNode(const std::string& node) {
   const auto [look_up, is_first] = look_ups_.try_emplace(node, Afterwards::kNothing);
   if (is_first) return StartLookUp(node);
-  look_up->second = Afterwards::kLookAgain;
+  look_up->second = Afterwards::kReadAgain;
 }
 
 void EventHub::StartLookUp(const std::string& node) {
@@ -171,7 +171,7 @@ void EventHub::StartLookUp(const std::string& node) {
       const bool is_open = self->nodes_.contains(node);
       const auto look_up = self->look_ups_.extract(node);
       if (is_open && looked) self->Take(node, *looked);
-      if (is_open && look_up.mapped() == Afterwards::kLookAgain) self->LookUpNode(node);
+      if (is_open && look_up.mapped() == Afterwards::kReadAgain) self->LookUpNode(node);
     });
   });
 }
@@ -179,7 +179,7 @@ void EventHub::StartLookUp(const std::string& node) {
 // Which jobs it has, and which of those that it had have ended.
 Result<EventHub::Looked> EventHub::ReadNode(const std::string& node,
                                             const std::set<std::string>& known) {
-  PERSEUS_ASSIGN_OR_RETURN(auto records, store_.JobsOf(node));
+  PERSEUS_ASSIGN_OR_RETURN(auto records, store_.ListJobsOfNode(node));
   Looked looked;
   for (const store::NodeRecord& record : records) {
     PERSEUS_ASSIGN_OR_RETURN(auto ranks, ParseNodeRanks(record.ranks));
@@ -278,7 +278,7 @@ Result<std::shared_ptr<const EventHub::News>> EventHub::ReadNews(const std::stri
   news->key = record->key;
   news->has_ended = record->ended != 0;
   if (news->has_ended) return std::shared_ptr<const News>(std::move(news));
-  PERSEUS_ASSIGN_OR_RETURN(auto assignment, store_.NewestAssignment(job));
+  PERSEUS_ASSIGN_OR_RETURN(auto assignment, store_.FindNewestAssignment(job));
   if (!assignment) return nothing;
   news->version = assignment->version;
   PERSEUS_ASSIGN_OR_RETURN(auto parsed, ParsePlannedAssignment(assignment->body));

@@ -122,7 +122,7 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   std::map<std::string, Node> nodes_;
   std::map<std::string, std::set<std::string>> nodes_of_job_;
   std::map<std::string, Reading> readings_;  // By job; those under way.
-  enum class Afterwards { kNothing, kLookAgain };
+  enum class Afterwards { kNothing, kReadAgain };
   std::map<std::string, Afterwards> look_ups_;  // By node; those under way.
   std::int64_t events_ = 0;
 };

@@ -62,7 +62,7 @@ class EventHubTest : public testing::Test {
   }
   // Pipeline 0 follows plan A, pipeline 1 plan B.
   void Order(const std::string& job) {
-    ASSERT_TRUE(store_->WantPlanning(job, 1));
+    ASSERT_TRUE(store_->RequestPlanning(job, 1));
     const auto task = store_->ClaimPlanning("w", 1, 1000);
     ASSERT_TRUE(task && *task);
     PlannedAssignment assignment;
@@ -156,7 +156,7 @@ TEST_F(EventHubTest, TellsOnceThatAJobHasEnded) {
   EXPECT_EQ(told[0].first, "ended");
   EXPECT_EQ(told[0].second, (json{{"job", job}, {"key", "run"}}));
   EXPECT_EQ(stream->last_id, job + ":-1");
-  Hear(store::Notice::Kind::kLookAgain, "");
+  Hear(store::Notice::Kind::kReadAgain, "");
   EXPECT_THAT(stream->TakeEvents(), IsEmpty());
   EXPECT_THAT(Open(stream->last_id)->TakeEvents(), IsEmpty());
 }

@@ -51,7 +51,7 @@ Kind ReadKind(const Node& node) {
 }
 
 schedule::Schedule ReadSchedule(const Node& node) {
-  constexpr std::array<std::string_view, 5> kKeys{"kind", "stages", "microbatches", "chunks",
+  constexpr std::array<std::string_view, 5> kKeys{"kind", "pp_ranks", "microbatches", "chunks",
                                                   "csv"};
   node.RequireObject(kKeys);
   Result<schedule::Schedule> schedule;
@@ -64,7 +64,7 @@ schedule::Schedule ReadSchedule(const Node& node) {
   } else {
     schedule::ScheduleSpec spec;
     spec.name = node.Member("kind").Text();
-    spec.ranks = node.Member("stages").Count(1, 65536, "a number of stages, such as 8");
+    spec.ranks = node.Member("pp_ranks").Count(1, 65536, "a number of pp_ranks, such as 8");
     spec.microbatches =
         node.Member("microbatches").Count(1, 65536, "a number of microbatches, such as 96");
     if (node.Has("chunks")) {
@@ -130,7 +130,7 @@ JobSpec ReadSpec(const Node& body) {
   spec.key =
       ReadJobKey(body.Member("key", "a name of your choice, by which a second request finds it"));
   spec.planned.schedule = ReadSchedule(
-      body.Member("schedule", R"(such as {"kind": "1f1b", "stages": 8, "microbatches": 96})"));
+      body.Member("schedule", R"(such as {"kind": "1f1b", "pp_ranks": 8, "microbatches": 96})"));
   if (body.Has("pipelines")) {
     spec.planned.pipelines = body.Member("pipelines").Count(1, 100'000, "a number of pipelines");
   }

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 constexpr std::string_view kJobSpecJob =
     R"({"key": "gpt3-run7", "pipelines": 2, "tensor_parallel": 8,
-  "schedule": {"kind": "1f1b", "stages": 4, "microbatches": 12},
+  "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 12},
   "gpu": {"name": "A100", "blocking_power_w": 83.6, "switch_latency_ms": 5},
   "fixed": {"p2p_s": 0.001, "all_reduce_s": 0.2, "all_reduce_j": 4.5},
   "target": {"kind": "price", "value": 0.12, "gpu_hour": 2}, "detect_stragglers": false})";

@@ -37,7 +37,7 @@ std::string_view StateOf(const store::NodeRecord& node, const store::JobRecord& 
 
 Result<std::optional<PlannedAssignment>> AssignmentOf(const Services& services,
                                                       const store::JobRecord& job) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto record, services.store.NewestAssignment(job.id));
+  PERSEUS_ASSIGN_OR_RETURN(const auto record, services.store.FindNewestAssignment(job.id));
   if (!record) return std::optional<PlannedAssignment>();
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, ParsePlannedAssignment(record->body));
   return std::optional<PlannedAssignment>(std::move(assignment));
@@ -56,7 +56,6 @@ ordered_json AssignmentJson(const store::JobRecord& job, const PlannedAssignment
           {"time_s", assignment.time_s},
           {"baseline",
            {{"time_s", assignment.baseline_time_s}, {"energy_j", assignment.baseline_energy_j}}},
-          {"refined", assignment.is_refined},
           {"pipelines", std::move(pipelines)}};
 }
 
@@ -69,7 +68,7 @@ ordered_json Summary(const store::JobRecord& job, const JobSpec& spec,
   if (job.ended != 0) json["ended"] = TimeText(job.ended);
   if (!job.problem.empty()) json["problem"] = job.problem;
   json["pipelines"] = spec.planned.pipelines;
-  json["stages"] = spec.planned.schedule.ranks.size();
+  json["pp_ranks"] = spec.planned.schedule.ranks.size();
   json["tensor_parallel"] = spec.planned.model.gpus_per_stage;
   json["schedule"] = spec.planned.schedule.name;
   json["microbatches"] = spec.planned.schedule.microbatches;
@@ -77,7 +76,7 @@ ordered_json Summary(const store::JobRecord& job, const JobSpec& spec,
   json["target"] = job.target.empty() ? TargetJson(spec.target) : ordered_json::parse(job.target);
   json["detect_stragglers"] = spec.detects_stragglers;
   json["profile_version"] = job.profile_version;
-  json["planning"] = job.planned < job.generation ? "due" : "done";
+  json["planning"] = job.planned_generation < job.generation ? "due" : "done";
   json["last_step"] = job.last_step;
   if (lost_nodes > 0) json["lost_nodes"] = lost_nodes;
   if (!job.summary.empty()) json["measured"] = ordered_json::parse(job.summary);
@@ -108,8 +107,8 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
                              store::Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(auto spec, StoredJobSpec(job.body));
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, AssignmentOf(services, job));
-  PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, services.store.Stragglers(job.id));
-  PERSEUS_ASSIGN_OR_RETURN(const auto nodes, services.store.NodesOf(job.id));
+  PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, services.store.ListStragglers(job.id));
+  PERSEUS_ASSIGN_OR_RETURN(const auto nodes, services.store.ListNodesOfJob(job.id));
   const auto lost = std::ranges::count_if(
       nodes, [now](const store::NodeRecord& node) { return IsLost(node, now); });
   ordered_json json = Summary(job, spec, assignment, lost);
@@ -137,7 +136,7 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
 ordered_json StragglerJson(const store::StragglerRecord& straggler, store::Milliseconds now) {
   const bool has_begun = straggler.starts <= now;
   const bool is_over = straggler.expires != 0 && straggler.expires <= now;
-  ordered_json json{{"dp_rank", straggler.pipeline},
+  ordered_json json{{"dp_rank", straggler.dp_rank},
                     {"source", straggler.source},
                     {"slowdown", straggler.slowdown},
                     {"state", is_over     ? "over"
@@ -149,7 +148,7 @@ ordered_json StragglerJson(const store::StragglerRecord& straggler, store::Milli
     json["warning"] = fmt::format(
         "said {:.0f} hours ago and never expires (perseus job straggler JOB {} --over when the "
         "pipeline is well)",
-        SecondsSince(straggler.starts, now) / 3600, straggler.pipeline);
+        SecondsSince(straggler.starts, now) / 3600, straggler.dp_rank);
   }
   return json;
 }

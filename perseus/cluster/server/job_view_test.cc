@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 constexpr store::Milliseconds kNow = 100'000'000;
 constexpr std::string_view kJobViewJob = R"({"key": "run", "pipelines": 2,
-  "schedule": {"kind": "1f1b", "stages": 4, "microbatches": 12}})";
+  "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 12}})";
 
 class JobViewTest : public testing::Test {
  protected:
@@ -26,7 +26,7 @@ class JobViewTest : public testing::Test {
 
   // Version 1 of its assignment, from step 100 on.
   void Order() {
-    EXPECT_TRUE(store_->WantPlanning(job_, 1));
+    EXPECT_TRUE(store_->RequestPlanning(job_, 1));
     PlannedAssignment assignment;
     assignment.from_step = 100;
     assignment.pipelines = {{.plan = "p-0", .time_s = 1, .energy_j = 1}};
@@ -36,7 +36,7 @@ class JobViewTest : public testing::Test {
     EXPECT_TRUE(*store_->CompletePlanning(**store_->ClaimPlanning("w", 1, 1000), outcome, 1));
   }
   void Step(std::int64_t step) {
-    EXPECT_TRUE(store_->Heartbeat(job_, store::Store::Steps::kOn, step, "", kNow));
+    EXPECT_TRUE(store_->RecordStep(job_, store::Store::Steps::kContinue, step, "", kNow));
   }
   // Of a node that follows that version and was heard of then.
   std::string State(std::int64_t following, store::Milliseconds seen = kNow) {
@@ -80,7 +80,7 @@ TEST_F(JobViewTest, SaysWhereEachNodeIsWithTheNewestAssignment) {
 
 TEST(StragglerJson, WarnsAfterAnHourOfOneThatNeverEnds) {
   store::StragglerRecord straggler;
-  straggler.pipeline = 3;
+  straggler.dp_rank = 3;
   straggler.source = "report";
   straggler.slowdown = 1.2;
   straggler.starts = kNow - 3'600'000;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kVersionsKept = 16;
 // Nodes, before those that are gone are forgotten.
-constexpr std::size_t kMostHeard = 1000;
+constexpr std::size_t kMaxReplicaTextBytes = 1000;
 
 }  // namespace
 
@@ -154,7 +154,7 @@ bool JobWatch::HasNode(const std::string& node) const {
 void JobWatch::HearHere(const std::string& node, store::Milliseconds now) {
   const MutexLock lock(mutex_);
   heard_here_[node] = now;
-  if (heard_here_.size() <= kMostHeard) return;
+  if (heard_here_.size() <= kMaxReplicaTextBytes) return;
   std::erase_if(heard_here_,
                 [now](const auto& entry) { return !IsWithin(kHeardLately, entry.second, now); });
 }

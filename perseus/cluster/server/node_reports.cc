@@ -104,13 +104,13 @@ Result<void> NodeReports::TakeHeard(const HeardOfJob& heard, store::Milliseconds
 Result<void> NodeReports::BeginAnew(const std::string& job) {
   if (const auto watch = watches_.Find(job)) watch->BeginAnew();
   if (!store_.has_replicas()) return {};
-  return store_.TellReplicas(FormatHeard({.replica = replica_, .job = job, .begins_anew = true}));
+  return store_.NotifyReplicas(FormatHeard({.replica = replica_, .job = job, .begins_anew = true}));
 }
 
 Result<void> NodeReports::Forget(const std::string& job, int pipeline) {
   if (const auto watch = watches_.Find(job)) watch->Forget(pipeline);
   if (!store_.has_replicas()) return {};
-  return store_.TellReplicas(FormatHeard({.replica = replica_, .job = job, .forgotten = pipeline}));
+  return store_.NotifyReplicas(FormatHeard({.replica = replica_, .job = job, .forgotten = pipeline}));
 }
 
 void NodeReports::NoteForReplicas(HeardOfJob heard) {
@@ -168,7 +168,7 @@ Result<bool> NodeReports::WriteOnce() {
   // The store may throw, and the next one writes all the same.
   const Writing writing(*this);
   if (!for_replicas.empty()) {
-    PERSEUS_RETURN_IF_ERROR(store_.TellReplicas(for_replicas));
+    PERSEUS_RETURN_IF_ERROR(store_.NotifyReplicas(for_replicas));
   }
   if (!seen.empty()) {
     PERSEUS_RETURN_IF_ERROR(store_.Acknowledge(seen));
@@ -190,8 +190,8 @@ Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord&
   }
   if (watch.IsDue(now, kStepsEvery)) {
     const auto counts =
-        watch.HasBegunAnew() ? store::Store::Steps::kAnew : store::Store::Steps::kOn;
-    auto told = store_.Heartbeat(job.id, counts, watch.last_step(), watch.Summary(), now);
+        watch.HasBegunAnew() ? store::Store::Steps::kRestart : store::Store::Steps::kContinue;
+    auto told = store_.RecordStep(job.id, counts, watch.last_step(), watch.Summary(), now);
     if (!told) return told;
   }
   if (!settings.detects_stragglers) return {};
@@ -201,11 +201,11 @@ Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord&
 Result<void> NodeReports::BeginToJudge(const store::JobRecord& job, JobWatch& watch,
                                        store::Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(const auto spec, StoredJobSpec(job.body));
-  PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, store_.Stragglers(job.id));
+  PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, store_.ListStragglers(job.id));
   std::map<int, double> raised;
   for (const store::StragglerRecord& straggler : stragglers) {
     if (straggler.source == "detected" && straggler.expires > now) {
-      raised[straggler.pipeline] = straggler.slowdown;
+      raised[straggler.dp_rank] = straggler.slowdown;
     }
   }
   watch.BeginToJudge({spec.planned.pipelines, spec.detects_stragglers}, raised, now);
@@ -214,7 +214,7 @@ Result<void> NodeReports::BeginToJudge(const store::JobRecord& job, JobWatch& wa
 
 Result<void> NodeReports::LookAtNodes(const std::string& job, JobWatch& watch,
                                       store::Milliseconds now) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto records, store_.NodesOf(job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto records, store_.ListNodesOfJob(job));
   std::map<int, std::set<std::string>> nodes;
   std::string first;
   bool is_first_lost = true;
@@ -240,7 +240,7 @@ Result<void> NodeReports::TellStragglers(const std::string& job,
       continue;
     }
     auto put = store_.PutStraggler({.job = job,
-                                    .pipeline = change.pipeline,
+                                    .dp_rank = change.pipeline,
                                     .source = "detected",
                                     .slowdown = change.slowdown,
                                     .starts = now,

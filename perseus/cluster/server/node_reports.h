@@ -1,7 +1,7 @@
 // What nodes report: handed to the jobs' watches, and what changed told to the store.
 //
 // Of several replicas, one judges a job: the one that hears the first of its live nodes (by name).
-// The others hand it what they hear (Store::TellReplicas), so a pipeline is heard whole however
+// The others hand it what they hear (Store::NotifyReplicas), so a pipeline is heard whole however
 // a job's nodes are spread. Nobody has to agree on who it is: every replica sees in the store which
 // node is the first, and knows whether it hears it. While that changes, a few steps are judged
 // twice, to the same end, or not at all.
@@ -31,7 +31,7 @@ class NodeReports {
   Result<std::vector<std::string>> Take(const std::string& node,
                                         const std::vector<protocol::JobReport>& reports,
                                         store::Milliseconds now);
-  // What another replica, or this one, told all of them (Notice::Kind::kHeard). Of one job in the
+  // What another replica, or this one, told all of them (Notice::Kind::kSteps). Of one job in the
   // order in which it was told, and not two at a time.
   Result<void> TakeHeard(const HeardOfJob& heard, store::Milliseconds now);
   // The job's ranks are new ones; a detected slowdown was taken back. Wherever it is judged.

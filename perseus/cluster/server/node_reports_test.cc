@@ -18,12 +18,12 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr std::string_view kNodeReportsJob = R"({"key": "run", "pipelines": 2,
-  "schedule": {"kind": "1f1b", "stages": 4, "microbatches": 12}})";
+  "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 12}})";
 
 struct Replica {
   explicit Replica(const std::string& address) : store(*store::OpenStore(address)) {
     const auto listens = store->Listen([this](const store::Notice& notice) {
-      if (notice.kind != store::Notice::Kind::kHeard) return;
+      if (notice.kind != store::Notice::Kind::kSteps) return;
       const auto taken = reports.TakeHeard(*ParseHeard(notice.name), now);
       EXPECT_TRUE(taken) << taken.error().message;
       ++heard;
@@ -94,9 +94,9 @@ class NodeReportsTest : public testing::Test {
   }
   std::vector<int> Detected() {
     std::vector<int> pipelines;
-    const auto stragglers = one_->store->Stragglers(job_);
+    const auto stragglers = one_->store->ListStragglers(job_);
     for (const store::StragglerRecord& straggler : *stragglers) {
-      pipelines.push_back(straggler.pipeline);
+      pipelines.push_back(straggler.dp_rank);
     }
     return pipelines;
   }
@@ -188,7 +188,7 @@ TEST(HeardOfJob, ComesBackWholeFromAsManyTextsAsItTakes) {
   }
   std::vector<protocol::StepReport> steps;
   for (const std::string& text : FormatHeard(heard)) {
-    EXPECT_LE(text.size(), store::Store::kMostHeard);
+    EXPECT_LE(text.size(), store::Store::kMaxReplicaTextBytes);
     const auto part = ParseHeard(text);
     ASSERT_TRUE(part) << part.error().message;
     EXPECT_EQ(part->node, heard.node);

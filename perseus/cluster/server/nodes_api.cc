@@ -100,7 +100,7 @@ Answer<http::Response> Attach(const Context& context) {
   if (attachment->restarted) {
     // Assignment must not wait for a step of the run before.
     const auto told =
-        store.Heartbeat(job.id, store::Store::Steps::kAnew, -1, job.summary, context.now);
+        store.RecordStep(job.id, store::Store::Steps::kRestart, -1, job.summary, context.now);
     if (!told) return Refuse(told);
     if (auto begun = context.services.reports.BeginAnew(job.id); !begun) return Refuse(begun);
   }
@@ -129,7 +129,7 @@ Answer<http::Response> Report(const Context& context) {
 Answer<http::Response> JobsOfNode(const Context& context) {
   const auto name = NodeName(context);
   if (!name) return tl::unexpected(name.error());
-  const auto jobs = context.services.store.JobsOf(*name);
+  const auto jobs = context.services.store.ListJobsOfNode(*name);
   if (!jobs) return Refuse(jobs);
   auto list = ordered_json::array();
   for (const store::NodeRecord& job : *jobs) {

@@ -11,18 +11,18 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr const char* kPlan = R"({"stages": [
-  {"rank": 0, "instructions": [{"stage": 0, "n": 0}, {"stage": 0, "n": 1}]},
-  {"rank": 1, "instructions": [{"stage": 1, "n": 0}, {"stage": 1, "n": 1}]}]})";
+constexpr const char* kPlan = R"({"ranks": [
+  {"pp_rank": 0, "instructions": [{"stage": 0, "n": 0}, {"stage": 0, "n": 1}]},
+  {"pp_rank": 1, "instructions": [{"stage": 1, "n": 0}, {"stage": 1, "n": 1}]}]})";
 
 TEST(CutPlan, KeepsTheRanksAskedForWhole) {
   const auto cut = CutPlan(kPlan, {1});
   ASSERT_TRUE(cut);
-  const json stages = json::parse(*cut)["stages"];
-  EXPECT_EQ(stages[0]["cut"], true);
-  EXPECT_EQ(stages[0]["instructions"].size(), 1U);
-  EXPECT_FALSE(stages[1].contains("cut"));
-  EXPECT_EQ(stages[1]["instructions"].size(), 2U);
+  const json ranks = json::parse(*cut)["ranks"];
+  EXPECT_EQ(ranks[0]["cut"], true);
+  EXPECT_EQ(ranks[0]["instructions"].size(), 1U);
+  EXPECT_FALSE(ranks[1].contains("cut"));
+  EXPECT_EQ(ranks[1]["instructions"].size(), 2U);
 }
 
 // Else each list of such ranks would be another cut to be kept.

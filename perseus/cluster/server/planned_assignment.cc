@@ -5,12 +5,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/units.h"
+
 namespace perseus::server {
 namespace {
 
 using nlohmann::ordered_json;
 
-// No iteration takes less, whatever nodes report.
+// No iteration is shorter, whatever nodes report.
 constexpr double kLeastIterationSeconds = 1e-6;
 
 }  // namespace
@@ -30,8 +32,7 @@ std::string FormatPlannedAssignment(const PlannedAssignment& assignment) {
       {"time_s", assignment.time_s},
       {"tail_s", assignment.tail_s},
       {"baseline",
-       {{"time_s", assignment.baseline_time_s}, {"energy_j", assignment.baseline_energy_j}}},
-      {"refined", assignment.is_refined}};
+       {{"time_s", assignment.baseline_time_s}, {"energy_j", assignment.baseline_energy_j}}}};
   return json.dump();
 }
 
@@ -50,12 +51,17 @@ Result<PlannedAssignment> ParsePlannedAssignment(std::string_view text) {
     assignment.tail_s = json.at("tail_s");
     assignment.baseline_time_s = json.at("baseline").at("time_s");
     assignment.baseline_energy_j = json.at("baseline").at("energy_j");
-    assignment.is_refined = json.at("refined");
     return assignment;
   } catch (const nlohmann::json::exception& error) {
-    return FailAs(ErrorKind::kSystem, "assignment in the database cannot be read: {}",
+    return FailAs(ErrorKind::kSystem, "an assignment in the database cannot be read: {}",
                   error.what());
   }
+}
+
+bool PlannedAssignment::IsSameExceptFirstStep(const PlannedAssignment& other) const {
+  PlannedAssignment same_step = other;
+  same_step.from_step = from_step;
+  return *this == same_step;
 }
 
 std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, store::Milliseconds now,
@@ -65,7 +71,7 @@ std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, store::M
   const double since_s =
       static_cast<double>(std::max<store::Milliseconds>(0, now - job.last_step_at)) /
       kMillisecondsPerSecond;
-  // A job that stands still, or is gone, has not gone on by itself for long.
+  // A job that reported nothing for 10 iterations probably stands still.
   const double ahead = std::ceil((std::min(since_s, 10 * iteration_s) + lead_s) / iteration_s);
   return job.last_step + static_cast<std::int64_t>(ahead) + 1;
 }

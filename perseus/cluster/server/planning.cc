@@ -16,128 +16,99 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::size_t kMostPoints = 1000;
-// The whole frontier of more takes longer than everything else together (docs/benchmarks.md).
-constexpr std::size_t kMostFrontierInstructions = 10'000;
-constexpr std::size_t kMostFrontierAtOnce = 2'000;
-// A second look at more keeps a worker for minutes, to save a tenth of a percent.
-constexpr std::size_t kMostRefinedInstructions = 10'000;
-// Other jobs' first looks go first.
-constexpr store::Milliseconds kRefineAfter = 2000;
-constexpr std::string_view kQuick = "~quick";
+// GET …/frontier returns about this many points.
+constexpr std::size_t kMaxFrontierPoints = 1'000;
+// The whole frontier of a larger job takes longer than everything else (docs/benchmarks.md).
+constexpr std::size_t kMaxFrontierInstructions = 10'000;
+// The frontier of a larger job takes longer than its plans. So nodes first get their plans, and a
+// later planning of the same state computes the frontier.
+constexpr std::size_t kMaxImmediateFrontierInstructions = 2'000;
+constexpr store::Milliseconds kFrontierDelay = 2'000;
+// The full search for a plan takes about as long as the rest of the planning up to this size. For
+// larger jobs, the short search needs a tenth of the time and 0.1 % more energy.
+constexpr std::size_t kMaxFullSearchInstructions = 200;
+
+plan::SearchEffort EffortFor(std::size_t instructions) {
+  return instructions <= kMaxFullSearchInstructions ? plan::SearchEffort::kFull
+                                                    : plan::SearchEffort::kFirstLook;
+}
 
 // What a planning needs of a plan.
-struct Known {
+struct AvailablePlan {
   store::PlanRecord record;
   Nanoseconds time = 0;
   double energy_j = 0;
   Nanoseconds baseline_time = 0;
   double baseline_energy_j = 0;
   bool is_new = false;
-  bool is_renamed = false;  // There already; a second look found nothing better.
-
-  bool is_hasty() const { return record.slug.ends_with(kQuick); }
 };
 
-Result<Known> Read(store::PlanRecord record) {
-  PERSEUS_ASSIGN_OR_RETURN(auto file, plan_file::ParsePlan(record.body, record.id));
-  return Known{.record = std::move(record),
-               .time = file.time,
-               .energy_j = file.energy_j,
-               .baseline_time = file.baseline_time,
-               .baseline_energy_j = file.baseline_energy_j};
-}
-
-// Plans of one planning: found in the store, or made, each once.
+// The plans of one planning. Each is found in the store, or made once.
 class Plans {
  public:
-  Plans(const PlanningInput& input, const PreparedJob& job, plan::SearchEffort effort)
-      : input_(input), job_(job), limits_{effort, input.stop} {}
+  Plans(const PlanningInput& input, const PreparedJob& job)
+      : input_(input),
+        job_(job),
+        limits_{EffortFor(job.planner.graph().instructions.size()), input.stop} {}
 
-  // `factor` times as long as the target's plan; 1: that plan.
-  Result<const Known*> Get(const plan::Target& target, double factor) {
-    const std::string slug = SlugOf(target, factor);
-    if (const auto found = known_.find(slug); found != known_.end()) return &found->second;
-    auto plan = Find(slug);
-    if (!plan) return Fail(plan);
-    if (!*plan) {
-      auto made = Make(target, factor, slug);
-      if (made && limits_.effort == plan::SearchEffort::kFull)
-        made = Settle(*std::move(made), slug);
-      if (!made) return Fail(made);
-      *plan = *std::move(made);
+  // The plan that is `factor` times as long as the target's plan. 1: the target's plan.
+  Result<const AvailablePlan*> Get(const plan::Target& target, double factor) {
+    const std::string slug = factor == 1
+                                 ? plan::Slug(target)
+                                 : fmt::format("{}+straggler-{:.4g}", plan::Slug(target), factor);
+    if (const auto found = plans_.find(slug); found != plans_.end()) return &found->second;
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, Find(slug));
+    if (!plan) {
+      PERSEUS_ASSIGN_OR_RETURN(auto made, Make(target, factor, slug));
+      plan = std::move(made);
     }
-    return &known_.emplace(slug, **std::move(plan)).first->second;
+    return &plans_.emplace(slug, *std::move(plan)).first->second;
   }
 
-  // Whether some plan could be better for more time spent on it.
-  bool AreHasty() const {
-    return std::ranges::any_of(known_, [](const auto& entry) { return entry.second.is_hasty(); });
-  }
-
-  void MoveTo(store::PlanningOutcome& outcome) {
-    for (auto& [slug, known] : known_) {
-      if (known.is_new) outcome.plans.push_back(std::move(known.record));
-      if (known.is_renamed) outcome.renamed_plans.emplace(known.record.id, slug);
+  // The new plans, for the store.
+  std::vector<store::PlanRecord> TakeNew() {
+    std::vector<store::PlanRecord> records;
+    for (auto& [slug, plan] : plans_) {
+      if (plan.is_new) records.push_back(std::move(plan.record));
     }
+    return records;
   }
 
  private:
-  static std::string SlugOf(const plan::Target& target, double factor) {
-    return factor == 1 ? plan::Slug(target)
-                       : fmt::format("{}+straggler-{:.4g}", plan::Slug(target), factor);
+  Result<std::optional<AvailablePlan>> Find(const std::string& slug) const {
+    PERSEUS_ASSIGN_OR_RETURN(auto record, input_.find_plan(slug));
+    if (!record) return std::optional<AvailablePlan>();
+    PERSEUS_ASSIGN_OR_RETURN(auto file, plan_file::ParsePlan(record->body, record->id));
+    return std::optional(AvailablePlan{.record = *std::move(record),
+                                       .time = file.time,
+                                       .energy_j = file.energy_j,
+                                       .baseline_time = file.baseline_time,
+                                       .baseline_energy_j = file.baseline_energy_j});
   }
 
-  Result<std::optional<Known>> Find(const std::string& slug) const {
-    auto found = FindNamed(slug);
-    if (!found || *found || limits_.effort == plan::SearchEffort::kFull) return found;
-    return FindNamed(slug + std::string(kQuick));
-  }
-
-  Result<std::optional<Known>> FindNamed(const std::string& name) const {
-    PERSEUS_ASSIGN_OR_RETURN(auto record, input_.find_plan(name));
-    if (!record) return std::optional<Known>();
-    PERSEUS_ASSIGN_OR_RETURN(auto known, Read(*std::move(record)));
-    return std::optional<Known>(std::move(known));
-  }
-
-  // What a second look made; or what the first one did, where that is as good: then nodes have
-  // nothing to change.
-  Result<Known> Settle(Known made, const std::string& slug) const {
-    PERSEUS_ASSIGN_OR_RETURN(auto hasty, FindNamed(slug + std::string(kQuick)));
-    const bool is_better = !hasty || made.time != hasty->time || made.energy_j < hasty->energy_j;
-    if (is_better) return made;
-    hasty->record.slug = slug;
-    hasty->is_renamed = true;
-    return *std::move(hasty);
-  }
-
-  Result<Known> Make(const plan::Target& target, double factor, const std::string& slug) {
+  Result<AvailablePlan> Make(const plan::Target& target, double factor, const std::string& slug) {
     Result<plan::Plan> plan = factor == 1 ? ForTarget(target) : ForStraggler(target, factor);
     if (!plan) return Fail(plan);
     const plan_file::PlanFile file = plan::MakePlanFile(job_.planner, *plan, job_.spec.planned);
-    Known known{
-        .record = {.id = input_.new_plan_id(),
-                   .job = input_.job.id,
-                   .slug = limits_.effort == plan::SearchEffort::kFull ? slug
-                                                                       : slug + std::string(kQuick),
-                   .profile_version = input_.profile->version,
-                   .body = plan_file::FormatPlan(file),
-                   .created = input_.now},
-        .time = file.time,
-        .energy_j = file.energy_j,
-        .baseline_time = file.baseline_time,
-        .baseline_energy_j = file.baseline_energy_j,
-        .is_new = true};
-    return known;
+    return AvailablePlan{.record = {.id = input_.new_plan_id(),
+                                    .job = input_.job.id,
+                                    .slug = slug,
+                                    .profile_version = input_.profile->version,
+                                    .body = plan_file::FormatPlan(file),
+                                    .created = input_.now},
+                         .time = file.time,
+                         .energy_j = file.energy_j,
+                         .baseline_time = file.baseline_time,
+                         .baseline_energy_j = file.baseline_energy_j,
+                         .is_new = true};
   }
 
   Result<plan::Plan> ForTarget(const plan::Target& target) {
     if (plan::NeedsFrontier(target.kind) && !frontier_) {
-      if (job_.planner.graph().instructions.size() > kMostFrontierInstructions) {
+      if (job_.planner.graph().instructions.size() > kMaxFrontierInstructions) {
         return FailAs(ErrorKind::kUnreachable,
-                      "{}: the job has too many instructions for that on a server (choose a "
-                      "slowdown, a deadline or least energy, or use perseus plan)",
+                      "{}: the job has too many instructions for this target on a server (choose "
+                      "a slowdown, a deadline or least energy, or use perseus plan)",
                       Describe(target));
       }
       PERSEUS_ASSIGN_OR_RETURN(auto frontier, job_.planner.ComputeFrontier({}, limits_.stop));
@@ -156,9 +127,9 @@ class Plans {
 
   const PlanningInput& input_;
   const PreparedJob& job_;
-  plan::SearchLimits limits_;
+  const plan::SearchLimits limits_;
   std::optional<plan::Frontier> frontier_;
-  std::map<std::string, Known> known_;
+  std::map<std::string, AvailablePlan> plans_;
 };
 
 std::string Reason(const PlanningInput& input, const std::map<int, double>& slowdowns) {
@@ -188,7 +159,7 @@ Result<PlannedAssignment> MakeAssignment(const PlanningInput& input, const Prepa
     PERSEUS_ASSIGN_OR_RETURN(auto plan, plans.Get(target, factor));
     assignment.pipelines.push_back({plan->record.id, ToSeconds(plan->time), plan->energy_j});
   }
-  // What will hold when the next straggler begins, or the last one ends.
+  // The plans that will be needed when a straggler begins or ends next.
   if (const auto next = NextChange(input.stragglers, input.now)) {
     for (const double factor :
          FactorsOf(SlowdownsAt(input.stragglers, pipelines, *next), pipelines)) {
@@ -204,60 +175,34 @@ Result<PlannedAssignment> MakeAssignment(const PlanningInput& input, const Prepa
   return assignment;
 }
 
-// Assignment, and the plans that they name.
-struct Seen {
-  PlannedAssignment assignment;
-  store::PlanningOutcome plans;
-};
-Result<Seen> Look(const PlanningInput& input, const PreparedJob& job, const plan::Target& target,
-                  plan::SearchEffort effort) {
-  Plans plans(input, job, effort);
-  PERSEUS_ASSIGN_OR_RETURN(auto assignment, MakeAssignment(input, job, target, plans));
-  const bool is_large = job.planner.graph().instructions.size() > kMostRefinedInstructions;
-  assignment.is_refined = is_large || !plans.AreHasty();
-  Seen seen{.assignment = std::move(assignment), .plans = {}};
-  plans.MoveTo(seen.plans);
-  return seen;
-}
-
 Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const PreparedJob& job,
                                             const plan::Target& target) {
-  std::optional<PlannedAssignment> last;
+  std::optional<PlannedAssignment> in_force;
   if (input.assignment) {
     PERSEUS_ASSIGN_OR_RETURN(auto parsed, ParsePlannedAssignment(input.assignment->body));
-    last = std::move(parsed);
+    in_force = std::move(parsed);
   }
-  auto seen = Look(input, job, target, plan::SearchEffort::kFirstLook);
-  if (!seen) return Fail(seen);
-  // Whoever waits for something has it.
-  const bool is_quiet =
-      last && last->SameFor(seen->assignment) && input.job.planned == input.job.generation;
-  if (is_quiet && !seen->assignment.is_refined) {
-    seen = Look(input, job, target, plan::SearchEffort::kFull);
-    if (!seen) return Fail(seen);
-  }
-  PlannedAssignment& assignment = seen->assignment;
-  store::PlanningOutcome outcome = std::move(seen->plans);
+  Plans plans(input, job);
+  PERSEUS_ASSIGN_OR_RETURN(auto assignment, MakeAssignment(input, job, target, plans));
+  store::PlanningOutcome outcome;
   outcome.generation = input.job.generation;
-  // A large one takes longer than the plans, for which everybody waits.
-  const std::size_t most = assignment.is_refined ? kMostFrontierInstructions : kMostFrontierAtOnce;
-  if (!input.has_frontier && job.planner.graph().instructions.size() <= most) {
-    PERSEUS_ASSIGN_OR_RETURN(auto frontier,
-                             MakeFrontier(job.planner, input.profile->version, input.stop));
-    outcome.frontier = std::move(frontier);
-  }
-  if (!last || !last->SameFor(assignment)) {
-    outcome.assignment = FormatPlannedAssignment(assignment);
-  } else {
-    assignment.from_step = last->from_step;
-    std::string body = FormatPlannedAssignment(assignment);
-    if (body != input.assignment->body) outcome.amended_assignment = std::move(body);
-  }
+  outcome.plans = plans.TakeNew();
   outcome.again_at = NextChange(input.stragglers, input.now);
-  if (!assignment.is_refined) {
-    const store::Milliseconds soon = input.now + kRefineAfter;
-    outcome.again_at = std::min(outcome.again_at.value_or(soon), soon);
+  if (!in_force || !in_force->IsSameExceptFirstStep(assignment)) {
+    outcome.assignment = FormatPlannedAssignment(assignment);
   }
+  const std::size_t instructions = job.planner.graph().instructions.size();
+  if (input.has_frontier || instructions > kMaxFrontierInstructions) return outcome;
+  const bool nodes_wait =
+      outcome.assignment || input.job.planned_generation != input.job.generation;
+  if (nodes_wait && instructions > kMaxImmediateFrontierInstructions) {
+    const store::Milliseconds later = input.now + kFrontierDelay;
+    outcome.again_at = std::min(outcome.again_at.value_or(later), later);
+    return outcome;
+  }
+  PERSEUS_ASSIGN_OR_RETURN(auto frontier,
+                           MakeFrontier(job.planner, input.profile->version, input.stop));
+  outcome.frontier = std::move(frontier);
   return outcome;
 }
 
@@ -291,7 +236,7 @@ Result<store::PlanningOutcome> PlanJob(const PlanningInput& input) {
   return Failed(input, outcome.error());
 }
 
-Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Store::Profile& profile) {
+Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::ProfileRecord& profile) {
   PERSEUS_ASSIGN_OR_RETURN(auto spec, StoredJobSpec(job.body));
   spec.planned.profile = fmt::format("profile {} of {}", profile.version, job.key);
   PERSEUS_ASSIGN_OR_RETURN(const auto parsed,
@@ -324,7 +269,7 @@ Result<std::string> MakeFrontier(const plan::Planner& planner, std::int64_t prof
                                  const std::stop_token& stop) {
   PERSEUS_ASSIGN_OR_RETURN(auto frontier, planner.ComputeFrontier({}, stop));
   const std::size_t all = frontier.points.size();
-  const std::size_t stride = 1 + (all - 1) / kMostPoints;
+  const std::size_t stride = 1 + (all - 1) / kMaxFrontierPoints;
   auto points = ordered_json::array();
   std::size_t least_energy = 0;
   for (std::size_t i = 0; i < all; ++i) {

@@ -1,10 +1,9 @@
-// One planning of one job: from all that is known of it to frontier, plans and assignment.
+// One planning of one job: makes the frontier, plans and assignment from the state of the job.
 //
-// A function of its input, so that a planning that was lost with its worker comes out the same. It
-// takes a first look (plan/discretize.h): 40 ms instead of 1.3 s for 8 x 96 instructions, and 0.1 %
-// more energy. Assignment of such plans say `refined: false`, and planning stays due: a planning
-// that sees nothing else to order takes the second look. It assignment better plans if there are
-// any; if not, the assignment in force are said to be refined, and no node hears of it.
+// Planning is a function of its input. So another worker gets the same result if a worker dies.
+//
+// The search for plans has a bounded effort, because nodes wait for it. For 8 x 96 instructions, a
+// plan takes 40 ms and needs 0.1 % more energy than the plan of a full search, which takes 1.3 s.
 #pragma once
 
 #include <functional>
@@ -24,29 +23,29 @@ namespace perseus::server {
 
 struct PlanningInput {
   store::JobRecord job;
-  std::optional<store::Store::Profile> profile;
+  std::optional<store::ProfileRecord> profile;
   std::vector<store::StragglerRecord> stragglers;
   std::optional<store::AssignmentRecord> assignment;  // The newest.
-  bool has_frontier = false;                          // Of that profile.
+  bool has_frontier = false;                          // Whether the store has the frontier of `profile`.
   store::Milliseconds now = 0;
-  // The newest plan of the job's newest profile with that slug.
+  // Finds the newest plan of the newest profile with this slug.
   std::function<Result<std::optional<store::PlanRecord>>(std::string_view slug)> find_plan;
   std::function<std::string()> new_plan_id;
   std::stop_token stop = {};
 };
 
-// Fails (kSystem) only where find_plan does, or once stop is requested. What cannot be planned is
-// an outcome of status "failed" with the problem; assignment that are in force stay.
+// Fails (kSystem) only if find_plan fails or stop is requested. If no plan is possible, the outcome
+// has status "failed" and the problem, and the assignment in force stays.
 Result<store::PlanningOutcome> PlanJob(const PlanningInput& input);
 
-// A job's profile, laid out and ready to be planned.
+// A job with its profile, ready for planning.
 struct PreparedJob {
   JobSpec spec;
   plan::Planner planner;
 };
-Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Store::Profile& profile);
+Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::ProfileRecord& profile);
 
-// The plan of any target, for who asks for one. As the store keeps it.
+// A plan that a client requested, as the store keeps it.
 struct MadePlan {
   std::string slug;
   std::string body;
@@ -56,7 +55,7 @@ struct MadePlan {
 Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
                           const plan::SearchLimits& limits);
 
-// GET …/frontier.
+// The response of GET …/frontier.
 Result<std::string> MakeFrontier(const plan::Planner& planner, std::int64_t profile_version,
                                  const std::stop_token& stop);
 

@@ -7,29 +7,26 @@
 #include <exception>
 
 #include "perseus/cluster/server/random_id.h"
-#include "perseus/cluster/server/straggler_times.h"
 
 namespace perseus::server {
 namespace {
 
-// Planning becomes due by time, too, and a notice can be lost.
+// Planning also becomes due by time, and a notice can be lost.
 constexpr store::Milliseconds kLongestWait = 1'000;
 constexpr store::Milliseconds kAfterFailure = 1'000;
-// A second look that was in somebody's way comes again after that.
-constexpr store::Milliseconds kPutOff = 2'000;
 
-// A planning, while it runs.
-class Watched {
+// Registers a planning with its claim while it runs.
+class RunningPlanning {
  public:
-  Watched(PlanningWatch& watch, const store::PlanningTask& task)
-      : watch_(watch), task_(task), stop_(watch.Begin(task)) {}
-  ~Watched() { watch_.End(task_); }
-  Watched(const Watched&) = delete;
-  Watched& operator=(const Watched&) = delete;
+  RunningPlanning(PlanningClaims& claims, const store::PlanningTask& task)
+      : claims_(claims), task_(task), stop_(claims.Begin(task)) {}
+  ~RunningPlanning() { claims_.End(task_); }
+  RunningPlanning(const RunningPlanning&) = delete;
+  RunningPlanning& operator=(const RunningPlanning&) = delete;
   const std::stop_token& stop() const { return stop_; }
 
  private:
-  PlanningWatch& watch_;
+  PlanningClaims& claims_;
   const store::PlanningTask& task_;
   const std::stop_token stop_;
 };
@@ -42,8 +39,8 @@ Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store,
   PERSEUS_ASSIGN_OR_RETURN(auto record, store.FindJob(job));
   if (!record || record->ended != 0) return std::optional<PlanningInput>();
   PERSEUS_ASSIGN_OR_RETURN(auto profile, store.FindProfile(job));
-  PERSEUS_ASSIGN_OR_RETURN(auto stragglers, store.Stragglers(job));
-  PERSEUS_ASSIGN_OR_RETURN(auto assignment, store.NewestAssignment(job));
+  PERSEUS_ASSIGN_OR_RETURN(auto stragglers, store.ListStragglers(job));
+  PERSEUS_ASSIGN_OR_RETURN(auto assignment, store.FindNewestAssignment(job));
   PERSEUS_ASSIGN_OR_RETURN(auto frontier, store.FindFrontier(job));
   return std::optional(PlanningInput{
       .job = *std::move(record),
@@ -57,11 +54,11 @@ Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store,
 }
 
 PlanningWorkers::PlanningWorkers(store::Store& store, Options options)
-    : store_(store), options_(std::move(options)), watch_(store, options_.threads, options_.now) {
+    : store_(store), options_(std::move(options)), claims_(store, options_.now) {
   for (int i = 0; i < options_.threads; ++i) {
     threads_.emplace_back([this, i] { Run(i); });
   }
-  threads_.emplace_back([this] { KeepWatch(); });
+  threads_.emplace_back([this] { RenewClaims(); });
 }
 
 PlanningWorkers::~PlanningWorkers() {
@@ -69,7 +66,7 @@ PlanningWorkers::~PlanningWorkers() {
     const std::lock_guard lock(mutex_);
     ends_ = true;
   }
-  watch_.StopAll();
+  claims_.StopAll();
   woken_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
@@ -102,17 +99,17 @@ void PlanningWorkers::Run(int number) {
   }
 }
 
-// One job that is too much for this machine's memory must not take all others along.
+// A job that needs more memory than the machine has must not end the planning of all others.
 Result<bool> PlanningWorkers::RunSafely(const std::string& worker) {
   try {
     return RunOne(worker);
   } catch (const std::exception& exception) {
-    return FailAs(ErrorKind::kSystem, "a planning broke off: {} (it is tried again in {} s)",
-                  exception.what(), PlanningWatch::kClaim / 1000);
+    return FailAs(ErrorKind::kSystem, "a planning failed: {} (it is tried again in {} s)",
+                  exception.what(), PlanningClaims::kClaim / 1000);
   }
 }
 
-void PlanningWorkers::KeepWatch() {
+void PlanningWorkers::RenewClaims() {
   for (;;) {
     std::uint64_t seen = 0;
     {
@@ -120,7 +117,7 @@ void PlanningWorkers::KeepWatch() {
       if (ends_) return;
       seen = wakes_;
     }
-    if (const auto looked = watch_.Look(); !looked) options_.failed(looked.error());
+    if (const auto renewed = claims_.Renew(); !renewed) options_.failed(renewed.error());
     std::unique_lock lock(mutex_);
     woken_.wait_for(lock, std::chrono::milliseconds(kLongestWait),
                     [&] { return ends_ || wakes_ != seen; });
@@ -129,14 +126,14 @@ void PlanningWorkers::KeepWatch() {
 
 void PlanningWorkers::Wait(std::uint64_t seen) {
   store::Milliseconds wait = kLongestWait;
-  if (const auto next = store_.NextPlanning(); next && *next) {
+  if (const auto next = store_.NextPlanningTime(); next && *next) {
     wait = std::clamp<store::Milliseconds>(**next - options_.now(), 1, kLongestWait);
   }
   std::unique_lock lock(mutex_);
   woken_.wait_for(lock, std::chrono::milliseconds(wait), [&] { return ends_ || wakes_ != seen; });
 }
 
-Result<void> PlanningWorkers::DateAssignment(const PlanningInput& input,
+Result<void> PlanningWorkers::SetFirstStep(const PlanningInput& input,
                                              store::PlanningOutcome& outcome) {
   if (!outcome.assignment) return {};
   PERSEUS_ASSIGN_OR_RETURN(const auto assignment, ParsePlannedAssignment(*outcome.assignment));
@@ -154,27 +151,25 @@ Result<void> PlanningWorkers::DateAssignment(const PlanningInput& input,
 
 Result<bool> PlanningWorkers::RunOne(const std::string& worker) {
   PERSEUS_ASSIGN_OR_RETURN(const auto task,
-                           store_.ClaimPlanning(worker, options_.now(), PlanningWatch::kClaim));
+                           store_.ClaimPlanning(worker, options_.now(), PlanningClaims::kClaim));
   if (!task) return false;
-  const Watched watched(watch_, *task);
-  // What is awaited may have come while he took on something that is not.
-  if (!task->is_awaited) Wake();
-  PERSEUS_RETURN_IF_ERROR(Plan(*task, watched.stop()));
+  const RunningPlanning running(claims_, *task);
+  PERSEUS_RETURN_IF_ERROR(Plan(*task, running.stop()));
   return true;
 }
 
 Result<void> PlanningWorkers::Plan(const store::PlanningTask& task, const std::stop_token& stop) {
   const auto begin = std::chrono::steady_clock::now();
   PERSEUS_ASSIGN_OR_RETURN(auto input, GatherPlanningInput(store_, task.job, options_.now()));
-  if (!input) return {};  // It has ended, and its planning with it.
+  if (!input) return {};  // The job has ended.
   input->stop = stop;
-  if (const auto next = NextChange(input->stragglers, input->now); next && !task.is_awaited) {
-    if (auto wanted = store_.WantPlanning(task.job, *next); !wanted) return wanted;
-  }
   auto outcome = options_.plan(*input);
-  if (!outcome && stop.stop_requested()) return GiveBack(task);
+  // Another replica may plan the job at once.
+  if (!outcome && stop.stop_requested()) {
+    return store_.ReleasePlanning(task, options_.now());
+  }
   if (!outcome) return Fail(outcome);
-  if (auto dated = DateAssignment(*input, *outcome); !dated) return dated;
+  if (auto dated = SetFirstStep(*input, *outcome); !dated) return dated;
   PERSEUS_ASSIGN_OR_RETURN(const auto kept,
                            store_.CompletePlanning(task, *outcome, options_.now()));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -184,16 +179,6 @@ Result<void> PlanningWorkers::Plan(const store::PlanningTask& task, const std::s
                     .seconds = took.count(),
                     .is_kept = kept});
   return {};
-}
-
-// At once if these workers end: there may be others.
-Result<void> PlanningWorkers::GiveBack(const store::PlanningTask& task) {
-  bool ends = false;
-  {
-    const std::lock_guard lock(mutex_);
-    ends = ends_;
-  }
-  return store_.ReleasePlanning(task, options_.now() + (ends ? 0 : kPutOff));
 }
 
 }  // namespace perseus::server

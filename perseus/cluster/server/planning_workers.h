@@ -1,7 +1,7 @@
-// Threads that plan what is due, of this replica or any other's making.
+// The threads of this replica that plan jobs whose planning is due.
 //
-// Each takes one job at a time; a thread beside them keeps their claims, and stops what is in the
-// way of something more urgent (planning_watch.h). Thread safe.
+// Each thread plans one job at a time. One more thread renews their claims (planning_claims.h).
+// Thread safe.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "perseus/cluster/server/planning.h"
-#include "perseus/cluster/server/planning_watch.h"
+#include "perseus/cluster/server/planning_claims.h"
 #include "perseus/cluster/store/store.h"
 
 namespace perseus::server {
@@ -25,7 +25,7 @@ struct PlanningReport {
   std::string status;
   std::string problem;
   double seconds = 0;
-  bool is_kept = false;  // False: another worker had taken it over, or the job has ended.
+  bool is_kept = false;  // False: another worker has taken over the job, or it has ended.
 };
 
 class PlanningWorkers {
@@ -35,43 +35,42 @@ class PlanningWorkers {
     std::string name = "worker";  // Unique among replicas.
     double lead_s = 0.5;
     std::function<store::Milliseconds()> now;
-    // Called on a thread of these for each planning that was not stopped, and for what the store
-    // fails with.
+    // Called on one of these threads after each planning that was not stopped, and for each error of
+    // the store.
     std::function<void(const PlanningReport&)> planned;
     std::function<void(const Error&)> failed;
     // For tests.
     std::function<Result<store::PlanningOutcome>(const PlanningInput&)> plan = PlanJob;
   };
   PlanningWorkers(store::Store& store, Options options);
-  ~PlanningWorkers();  // Stops what runs, and gives it back to whoever comes next.
+  ~PlanningWorkers();  // Stops running plannings, so that another replica can claim them.
   PlanningWorkers(const PlanningWorkers&) = delete;
   PlanningWorkers& operator=(const PlanningWorkers&) = delete;
 
-  // There may be something to do.
+  // Call this when planning may be due.
   void Wake();
 
  private:
   void Run(int number);
-  void KeepWatch();
-  // Whether there was anything.
+  void RenewClaims();
+  // Returns whether planning of a job was due.
   Result<bool> RunOne(const std::string& worker);
   Result<bool> RunSafely(const std::string& worker);
   Result<void> Plan(const store::PlanningTask& task, const std::stop_token& stop);
-  Result<void> GiveBack(const store::PlanningTask& task);
-  Result<void> DateAssignment(const PlanningInput& input, store::PlanningOutcome& outcome);
+  Result<void> SetFirstStep(const PlanningInput& input, store::PlanningOutcome& outcome);
   void Wait(std::uint64_t seen);
 
   store::Store& store_;
   Options options_;
-  PlanningWatch watch_;
-  std::mutex mutex_;  // Of the two below, with the condition.
+  PlanningClaims claims_;
+  std::mutex mutex_;  // Guards the next three members.
   std::condition_variable woken_;
   std::uint64_t wakes_ = 0;
   bool ends_ = false;
   std::vector<std::thread> threads_;
 };
 
-// What PlanJob wants to know of that job; nothing if there is none.
+// Reads the input of PlanJob from the store. Nothing if the job does not exist or has ended.
 Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store,
                                                          const std::string& job,
                                                          store::Milliseconds now);

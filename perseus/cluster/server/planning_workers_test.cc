@@ -14,50 +14,47 @@
 namespace perseus::server {
 namespace {
 
-constexpr std::chrono::seconds kPatience{60};
+constexpr std::chrono::seconds kTimeout{60};
 
-// In place of PlanJob: second looks, and first ones of the job "long", last until they are stopped
-// or finished.
+// Replaces PlanJob: plannings of the job "long" last until they are stopped or finished.
 class SlowPlanner {
  public:
   Result<store::PlanningOutcome> Plan(const PlanningInput& input) {
-    const bool is_second = input.job.planned == input.job.generation;
     store::PlanningOutcome outcome;
     outcome.generation = input.job.generation;
-    if (!is_second) outcome.again_at = input.now;
-    if (!is_second && input.job.key != "long") return outcome;
+    if (input.job.key != "long") return outcome;
     const std::stop_callback wake(input.stop, [this] { Finish({}); });
     std::unique_lock lock(mutex_);
     begun_.push_back(input.job.id);
-    came_.notify_all();
-    came_.wait(lock, [&] { return finished_ == input.job.id || input.stop.stop_requested(); });
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return finished_ == input.job.id || input.stop.stop_requested(); });
     if (finished_ == input.job.id) return outcome;
     return FailAs(ErrorKind::kSystem, "stopped");
   }
   void Finish(const std::string& job) {
     const std::lock_guard lock(mutex_);
     finished_ = job;
-    came_.notify_all();
+    changed_.notify_all();
   }
   void Add(const PlanningReport& report) {
     const std::lock_guard lock(mutex_);
     EXPECT_TRUE(report.is_kept);
     done_.push_back(report.job);
-    came_.notify_all();
+    changed_.notify_all();
   }
 
-  // Whether a planning of that job that lasts has begun, or any was done so often, in time.
-  bool HasBegun(const std::string& job) { return Comes(begun_, job, 1); }
-  bool IsDone(const std::string& job, std::ptrdiff_t times = 1) { return Comes(done_, job, times); }
+  // Whether a long planning of the job has begun, or a planning has ended so often, in time.
+  bool HasBegun(const std::string& job) { return HappensInTime(begun_, job, 1); }
+  bool IsDone(const std::string& job, std::ptrdiff_t times = 1) { return HappensInTime(done_, job, times); }
 
  private:
-  bool Comes(const std::vector<std::string>& jobs, const std::string& job, std::ptrdiff_t times) {
+  bool HappensInTime(const std::vector<std::string>& jobs, const std::string& job, std::ptrdiff_t times) {
     std::unique_lock lock(mutex_);
-    return came_.wait_for(lock, kPatience, [&] { return std::ranges::count(jobs, job) >= times; });
+    return changed_.wait_for(lock, kTimeout, [&] { return std::ranges::count(jobs, job) >= times; });
   }
 
   std::mutex mutex_;
-  std::condition_variable came_;
+  std::condition_variable changed_;
   std::vector<std::string> begun_;
   std::vector<std::string> done_;
   std::string finished_;
@@ -90,35 +87,16 @@ class PlanningWorkersTest : public testing::Test {
   std::unique_ptr<PlanningWorkers> workers_;
 };
 
-TEST_F(PlanningWorkersTest, WhatChangesDoesNotWaitForASecondLookAtTheSameJob) {
-  Start(2);
-  const std::string job = Register("run");
-  Change(job);
-  ASSERT_TRUE(planner_.HasBegun(job));
-  Change(job);
-  EXPECT_TRUE(planner_.IsDone(job, 2));
-}
-
-TEST_F(PlanningWorkersTest, WhatChangesDoesNotWaitForSecondLooksAtOtherJobs) {
-  Start(1);
-  const std::string job = Register("run");
-  const std::string other = Register("other");
-  Change(job);
-  ASSERT_TRUE(planner_.HasBegun(job));
-  Change(other);
-  EXPECT_TRUE(planner_.IsDone(other));
-}
-
 TEST_F(PlanningWorkersTest, APlanningThatLastsIsNobodyElsesUntilItIsDone) {
   Start(1);
   const std::string job = Register("long");
   Change(job);
   ASSERT_TRUE(planner_.HasBegun(job));
-  const store::Milliseconds first = now_ + PlanningWatch::kClaim;
-  now_ += PlanningWatch::kRenewAfter;
+  const store::Milliseconds first = now_ + PlanningClaims::kClaim;
+  now_ += PlanningClaims::kRenewAfter;
   workers_->Wake();
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (**store_->NextPlanning() <= first && std::chrono::steady_clock::now() < end) {
+  const auto end = std::chrono::steady_clock::now() + kTimeout;
+  while (**store_->NextPlanningTime() <= first && std::chrono::steady_clock::now() < end) {
   }
   now_ = first;
   EXPECT_TRUE(IsIdle());

@@ -88,7 +88,7 @@ Answer<http::Response> ListPlans(const Context& context) {
 
 // The plan that pipeline 0 follows.
 Answer<store::PlanRecord> CurrentPlan(const Context& context) {
-  const auto assignment = context.services.store.NewestAssignment(context.job->id);
+  const auto assignment = context.services.store.FindNewestAssignment(context.job->id);
   if (!assignment) return Refuse(assignment);
   if (!*assignment) {
     return Refuse(404, "There is no plan in force", "planning has not come to a plan yet",

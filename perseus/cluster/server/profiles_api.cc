@@ -104,7 +104,7 @@ struct MeasuredRows {
 Answer<MeasuredRows> AllRows(const Context& context) {
   const auto shape = ShapeOf(*context.job);
   if (!shape) return Refuse(shape);
-  const auto measured = context.services.store.Measurements(context.job->id);
+  const auto measured = context.services.store.ListMeasurements(context.job->id);
   if (!measured) return Refuse(measured);
   std::vector<Row> rows;
   for (const std::string& part : measured->rows) {
@@ -192,7 +192,7 @@ Answer<http::Response> AddMeasurements(const Context& context) {
     if (!*added) {
       return Refuse(409, "There are too many measurements",
                     fmt::format("with these there would be more than {} MB that are no profile yet",
-                                store::Store::kMostMeasured / 1'000'000),
+                                store::Store::kMaxMeasurementBytes / 1'000'000),
                     "make them the profile (\"ready\": true), or upload one in their place");
     }
   }

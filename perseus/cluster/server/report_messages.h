@@ -25,7 +25,7 @@ struct HeardOfJob {
   bool begins_anew = false;                      // Its steps count from lower numbers again.
   std::optional<int> forgotten = {};  // A pipeline whose detected slowdown was taken back.
 };
-// As many texts as it takes, each of Store::kMostHeard bytes at most.
+// As many texts as it takes, each of Store::kMaxReplicaTextBytes bytes at most.
 std::vector<std::string> FormatHeard(const HeardOfJob& heard);
 Result<HeardOfJob> ParseHeard(std::string_view text);
 

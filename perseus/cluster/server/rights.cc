@@ -62,7 +62,7 @@ std::string HashOfSecret(std::string_view secret) {
 std::string NewSecret() { return "perseus_" + RandomHex(kSecretBytes); }
 
 Result<void> Rights::Load(store::Store& store) {
-  PERSEUS_ASSIGN_OR_RETURN(auto tokens, store.Tokens());
+  PERSEUS_ASSIGN_OR_RETURN(auto tokens, store.ListTokens());
   auto loaded = std::make_shared<const std::vector<store::TokenRecord>>(std::move(tokens));
   const MutexLock lock(mutex_);
   tokens_ = std::move(loaded);

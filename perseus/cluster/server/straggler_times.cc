@@ -18,8 +18,8 @@ std::map<int, double> SlowdownsAt(std::span<const store::StragglerRecord> stragg
   for (const store::StragglerRecord& straggler : stragglers) {
     const bool is_over = straggler.expires != 0 && straggler.expires <= now;
     if (straggler.starts > now || is_over || straggler.slowdown <= 1) continue;
-    if (straggler.pipeline < 0 || straggler.pipeline >= pipelines) continue;
-    double& slowdown = slowdowns[straggler.pipeline];
+    if (straggler.dp_rank < 0 || straggler.dp_rank >= pipelines) continue;
+    double& slowdown = slowdowns[straggler.dp_rank];
     slowdown = std::max(slowdown, straggler.slowdown);
   }
   return slowdowns;

@@ -14,7 +14,7 @@ using ::testing::Pair;
 store::StragglerRecord Said(int pipeline, double slowdown, store::Milliseconds starts,
                             store::Milliseconds expires, std::string source = "report") {
   return {.job = "j",
-          .pipeline = pipeline,
+          .dp_rank = pipeline,
           .source = std::move(source),
           .slowdown = slowdown,
           .starts = starts,

@@ -50,7 +50,7 @@ store::StragglerRecord ReadSaid(const Node& node, const Context& context, std::s
                        "leaves it no time (let it expire after it starts)");
   }
   if (is_forecast) {
-    straggler.pipeline = node.Member("dp_rank").Count(0, 999'999, "a pipeline, from 0");
+    straggler.dp_rank = node.Member("dp_rank").Count(0, 999'999, "a pipeline, from 0");
   }
   return straggler;
 }
@@ -93,7 +93,7 @@ Answer<http::Response> PutStraggler(const Context& context) {
   auto straggler = ReadBody(context.request.body, kStragglersApiJsonDepth,
                             [&](const Node& node) { return ReadSaid(node, context, "report"); });
   if (!straggler) return tl::unexpected(straggler.error());
-  straggler->pipeline = *pipeline;
+  straggler->dp_rank = *pipeline;
   return Keep(context, *straggler);
 }
 
@@ -102,7 +102,7 @@ Answer<http::Response> Forecast(const Context& context) {
       ReadBody(context.request.body, kStragglersApiJsonDepth,
                [&](const Node& node) { return ReadSaid(node, context, "forecast"); });
   if (!straggler) return tl::unexpected(straggler.error());
-  if (auto there = CheckPipeline(context, straggler->pipeline, "/pipeline"); !there) {
+  if (auto there = CheckPipeline(context, straggler->dp_rank, "/pipeline"); !there) {
     return tl::unexpected(there.error());
   }
   return Keep(context, *straggler);
@@ -128,7 +128,7 @@ Answer<http::Response> Delete(const Context& context) {
 }
 
 Answer<http::Response> ListStragglers(const Context& context) {
-  const auto stragglers = context.services.store.Stragglers(context.job->id);
+  const auto stragglers = context.services.store.ListStragglers(context.job->id);
   if (!stragglers) return Refuse(stragglers);
   auto list = nlohmann::ordered_json::array();
   for (const store::StragglerRecord& straggler : *stragglers) {

@@ -59,7 +59,7 @@ Answer<http::Response> Create(const Context& context) {
                         [&](const Node& node) { return ReadToken(node, context.now); });
   if (!token) return tl::unexpected(token.error());
   store::Store& store = context.services.store;
-  const auto tokens = store.Tokens();
+  const auto tokens = store.ListTokens();
   if (!tokens) return Refuse(tokens);
   // The first may have been made at another replica just now, and this one has not heard of it.
   if (context.principal.token.empty() && !tokens->empty()) {
@@ -83,7 +83,7 @@ Answer<http::Response> Create(const Context& context) {
 }
 
 Answer<http::Response> ListTokens(const Context& context) {
-  const auto tokens = context.services.store.Tokens();
+  const auto tokens = context.services.store.ListTokens();
   if (!tokens) return Refuse(tokens);
   auto list = nlohmann::ordered_json::array();
   for (const store::TokenRecord& token : *tokens) list.push_back(TokenJson(token));

@@ -148,7 +148,7 @@ Answer<http::Response> RegisterJob(const Context& context) {
   if (auto may = Rights::Check(context.principal, Access::kJob, job->key); !may) {
     return tl::unexpected(may.error());
   }
-  if (const auto cleared = context.services.store.ClearRanks(job->id); !cleared) {
+  if (const auto cleared = context.services.store.ClearZeusRanks(job->id); !cleared) {
     return Refuse(cleared);
   }
   return Compact(job->id);
@@ -211,7 +211,7 @@ Answer<http::Response> RegisterRank(ZeusJobs& jobs, const Context& context) {
   if (!info) return tl::unexpected(info.error());
   const int place = (info->dp_rank * degrees->pp + info->pp_rank) * degrees->tp + info->tp_rank;
   const auto put =
-      context.services.store.PutRank(context.job->id, info->rank, place, FormatRankInfo(*info));
+      context.services.store.PutZeusRank(context.job->id, info->rank, place, FormatRankInfo(*info));
   if (!put) return Refuse(put);
   if (!*put) {
     return Refuse(422, "The request is wrong",
@@ -265,10 +265,10 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJ
                   fmt::format("rank {} is not below {}", rank, degrees->world_size()),
                   "correct one of them", "?rank");
   }
-  const auto registered = services.store.FindRank(id, rank);
+  const auto registered = services.store.FindZeusRank(id, rank);
   if (!registered) return Refuse(registered);
   if (registered->ranks < degrees->world_size()) return std::optional<http::Response>();
-  const auto assignment = services.store.NewestAssignment(id);
+  const auto assignment = services.store.FindNewestAssignment(id);
   if (!assignment) return Refuse(assignment);
   if (!*assignment) return std::optional<http::Response>();
   const auto parsed = ParsePlannedAssignment((*assignment)->body);

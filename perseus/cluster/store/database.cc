@@ -5,8 +5,8 @@
 namespace perseus::store {
 namespace {
 
-// Both databases have their limits at 1 GB, and what comes beside it in a message counts.
-constexpr std::size_t kLongestText = 500'000'000;
+// Both databases limit a message to 1 GB, with everything that it contains.
+constexpr std::size_t kMaxTextBytes = 500'000'000;
 
 // The bytes of the UTF-8 character at `position`; 0 if there is none (RFC 3629).
 std::size_t CharacterLength(std::string_view text, std::size_t position) {
@@ -44,18 +44,18 @@ Result<void> CheckParameters(Parameters parameters) {
   for (const Parameter& parameter : parameters) {
     const auto* text = std::get_if<std::string_view>(&parameter);
     if (text == nullptr || text->empty()) continue;
-    if (text->size() > kLongestText) {
-      return Fail("a text to keep has {} bytes (keep it below {})", text->size(), kLongestText);
+    if (text->size() > kMaxTextBytes) {
+      return Fail("the text has {} bytes, which is too long to store (send at most {})",
+                  text->size(), kMaxTextBytes);
     }
     const auto excerpt_at = [&](std::size_t byte) {
       return Excerpt(text->substr(byte < 10 ? 0 : byte - 10, 20));
     };
     if (const std::size_t nul = text->find('\0'); nul != std::string_view::npos) {
-      return Fail("byte {} of a text to keep is NUL, near {} (leave it out)", nul + 1,
-                  excerpt_at(nul));
+      return Fail("byte {} of the text is NUL, near {} (remove it)", nul + 1, excerpt_at(nul));
     }
     if (const std::size_t bad = FindNotUtf8(*text); bad != std::string_view::npos) {
-      return Fail("byte {} of a text to keep is not UTF-8, near {} (encode it so)", bad + 1,
+      return Fail("byte {} of the text is not UTF-8, near {} (encode the text as UTF-8)", bad + 1,
                   excerpt_at(bad));
     }
   }

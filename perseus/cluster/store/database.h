@@ -1,13 +1,13 @@
-// A database, as far as the store needs one: statements with parameters, transactions, notices.
+// The part of a database that the store needs: statements with parameters, transactions, notices.
 //
-// One text of SQL for both drivers. Parameters are $1, $2, … and all of a statement's values are
-// parameters: no text that came from outside is ever part of a statement. Where the dialects
-// differ, and nowhere else, a statement is put together with a piece of Dialect.
+// Both drivers run the same SQL. Parameters are $1, $2, … All values of a statement are parameters:
+// a text from outside is never part of a statement. Only where the dialects differ, a statement
+// contains a part of Dialect.
 //
-// Transactions see what was committed before each of their statements (READ COMMITTED), so whoever
-// writes what he has read locks the row first (Dialect::for_update).
+// Each statement of a transaction sees what was committed before it (READ COMMITTED). So code that
+// writes a row after it has read it locks the row first (Dialect::for_update).
 //
-// Thread safe, but for a Transaction, which is its function's alone.
+// Thread safe, except Transaction, which belongs to one function.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/cluster/store/store.h"
+#include "perseus/cluster/store/records.h"
 
 namespace perseus::store {
 
-// Null, an integer, a number or a text; of a parameter, whose text has to outlive the call.
+// A value is null, an integer, a number or a text. The text of a parameter must outlive the call.
 using Parameter = std::variant<std::monostate, std::int64_t, double, std::string_view>;
 using Parameters = std::initializer_list<Parameter>;
 using Value = std::variant<std::monostate, std::int64_t, double, std::string>;
 
-// A row of an answer. A null reads as 0 or as an empty text.
+// A row of a result. A null reads as 0 or as an empty text.
 class Row {
  public:
   explicit Row(std::vector<Value> values) : values_(std::move(values)) {}
@@ -45,7 +45,7 @@ class Row {
     const auto* value = std::get_if<double>(&values_.at(column));
     return value == nullptr ? 0 : *value;
   }
-  // Only once: it may be long, and is moved out.
+  // Call this once for each column: it moves the text out.
   std::string TakeText(std::size_t column) {
     auto* value = std::get_if<std::string>(&values_.at(column));
     return value == nullptr ? std::string() : std::move(*value);
@@ -57,21 +57,21 @@ class Row {
 
 using Rows = std::vector<Row>;
 
-// What the two dialects of SQL do not say alike.
+// Where the two dialects of SQL differ.
 struct Dialect {
-  std::string_view serial_key;   // Type of a key that counts by itself.
-  std::string_view for_update;   // After SELECT …: nobody else changes these rows until the end.
-  std::string_view skip_locked;  // The same, passing over rows that somebody else has.
-  std::string_view lock_schema;  // A statement: no other replica migrates until the end. Or empty.
-  std::string_view shrink;       // A statement: gives back the space of deleted rows. Or empty.
-  bool has_replicas;             // Other processes may work with the same database.
+  std::string_view serial_key;  // Type of a key that counts by itself.
+  std::string_view for_update;  // After SELECT …: locks the rows until the end of the transaction.
+  std::string_view skip_locked;  // The same, but skips rows that are locked.
+  std::string_view lock_schema;  // A statement that lets only one replica create tables. Or empty.
+  std::string_view shrink;       // A statement that frees the space of deleted rows. Or empty.
+  bool has_replicas;             // Other processes may use the same database.
 };
 
 class Transaction {
  public:
   virtual ~Transaction() = default;
   virtual Result<Rows> Run(std::string_view sql, Parameters parameters) = 0;
-  // Sent if and when the transaction is committed.
+  // Sends the notice when the transaction is committed.
   virtual Result<void> Notify(const Notice& notice) = 0;
 };
 
@@ -81,28 +81,28 @@ class Database {
 
   virtual const Dialect& dialect() const = 0;
 
-  // One statement that changes nothing.
+  // Runs one statement that changes nothing.
   virtual Result<Rows> Read(std::string_view sql, Parameters parameters) = 0;
 
-  // Runs `work` and commits, unless it fails: then nothing is changed, and its error is returned.
-  // May run it again from the start, when another transaction was in the way or the connection was
-  // lost; so what it leaves outside the database has to be assigned, not added to. On another
-  // thread, perhaps. The transaction is durable when this returns.
+  // Runs `work` and commits. If `work` fails, nothing changes, and its error is returned. The
+  // transaction is durable when this returns. `work` may run on another thread. It may also run
+  // several times, after a conflict with another transaction or a lost connection; so it must
+  // assign its results outside the database and not append to them.
   using Work = std::function<Result<void>(Transaction&)>;
   virtual Result<void> Transact(const Work& work) = 0;
 
   // As Store::Listen.
-  using Heard = std::function<void(const Notice&)>;
-  virtual Result<void> Listen(Heard heard) = 0;
+  using Receive = std::function<void(const Notice&)>;
+  virtual Result<void> Listen(Receive receive) = 0;
 };
 
 // `path`: a file, or ":memory:".
 Result<std::unique_ptr<Database>> OpenSqlite(const std::string& path);
-// `url`: "postgresql://…" as libpq takes it. Connects, so that a wrong one is found out at once.
+// `url`: "postgresql://…" as libpq accepts it. Connects, so that a wrong address fails at once.
 Result<std::unique_ptr<Database>> OpenPostgres(const std::string& url);
 
-// For drivers: refuses (kInput) texts that not every database can hold, those with NUL bytes and
-// those that are not UTF-8, and those of more than 500 MB.
+// For drivers: refuses (kInput) texts that a database may not be able to store: texts with NUL
+// bytes, texts that are not UTF-8, and texts of more than 500 MB.
 Result<void> CheckParameters(Parameters parameters);
 
 }  // namespace perseus::store

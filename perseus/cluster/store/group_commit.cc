@@ -88,9 +88,9 @@ void GroupCommit::Commit(const std::vector<Request*>& batch) {
   if (!notices.empty()) committed_(notices);
 }
 
-// Fails if nothing of the batch is kept.
+// Fails if the whole batch is lost.
 Result<void> GroupCommit::RunAll(const std::vector<Request*>& batch) {
-  // Immediate: a transaction that only later came to write could find that it cannot.
+  // Immediate: a transaction that takes the write lock later could fail to get it.
   if (const Result<Rows> begun = connection_.Run("BEGIN IMMEDIATE", {}); !begun) return Fail(begun);
   for (Request* request : batch) {
     if (Result<void> run = RunOne(*request); !run) return run;
@@ -101,13 +101,13 @@ Result<void> GroupCommit::RunAll(const std::vector<Request*>& batch) {
   return {};
 }
 
-// Fails if what went before it in the batch is lost, too.
+// Fails if the transactions before it in the batch are lost, too.
 Result<void> GroupCommit::RunOne(Request& request) {
   if (const Result<Rows> saved = connection_.Run("SAVEPOINT one", {}); !saved) return Fail(saved);
   SqliteTransaction transaction(connection_, request.notices);
   try {
     request.result = (*request.work)(transaction);
-  } catch (...) {  // The caller's, to whom it goes; not the writer's.
+  } catch (...) {  // Transact() throws it again on the thread of the caller.
     request.thrown = std::current_exception();
     request.result = FailAs(ErrorKind::kSystem, "a transaction ended by an exception (try again)");
   }

@@ -1,9 +1,9 @@
-// Puts many threads' transactions into few commits of an SQLite database.
+// Puts the transactions of many threads into few commits of an SQLite database.
 //
-// A commit is on disk only when the disk says so, and a disk says so some hundred times a second
-// (266 were seen), however little was written. So whoever comes while a commit is under way waits
-// for the next, which takes all that wait: each in a savepoint, so that one that fails takes back
-// its own changes alone. A caller goes on when the commit of his transaction is on disk.
+// A disk confirms only a few hundred commits per second (266 were measured), however small they
+// are. So a transaction that arrives during a commit waits for the next commit, which contains all
+// waiting transactions. Each runs in a savepoint, so that a failure undoes only its own changes. A
+// call returns when the commit of its transaction is on disk.
 #pragma once
 
 #include <condition_variable>
@@ -25,7 +25,7 @@ class GroupCommit {
   // notices, on the writing thread.
   GroupCommit(SqliteConnection& connection, Mutex& mutex,
               std::function<void(const std::vector<Notice>&)> committed);
-  ~GroupCommit();  // Not while a Transact() is under way.
+  ~GroupCommit();  // No Transact() may be running.
   GroupCommit(const GroupCommit&) = delete;
   GroupCommit& operator=(const GroupCommit&) = delete;
 
@@ -34,7 +34,7 @@ class GroupCommit {
  private:
   struct Request {
     const Database::Work* work;
-    std::optional<Result<void>> result;  // Once it is known.
+    std::optional<Result<void>> result;  // Set when the transaction has run.
     std::exception_ptr thrown;
     std::vector<Notice> notices;
     bool done = false;

@@ -4,14 +4,15 @@
 #include <limits>
 
 #include "perseus/base/excerpt.h"
-#include "perseus/cluster/store/sql_store.h"
+#include "perseus/cluster/store/statements.h"
+#include "perseus/cluster/store/store.h"
 
 namespace perseus::store {
 namespace {
 
 constexpr std::string_view kJobColumns =
-    "id, key, body, target, status, problem, created, ended, profile_version, generation, planned, "
-    "assignment_version, last_step, last_step_at, summary";
+    "id, key, body, target, status, problem, created, ended, profile_version, generation, "
+    "planned_generation, assignment_version, last_step, last_step_at, summary";
 
 JobRecord JobOf(Row& row) {
   return {.id = row.TakeText(0),
@@ -24,17 +25,17 @@ JobRecord JobOf(Row& row) {
           .ended = row.Integer(7),
           .profile_version = row.Integer(8),
           .generation = row.Integer(9),
-          .planned = row.Integer(10),
+          .planned_generation = row.Integer(10),
           .assignment_version = row.Integer(11),
           .last_step = row.Integer(12),
           .last_step_at = row.Integer(13),
           .summary = row.TakeText(14)};
 }
 
-// A job whose steps begin again has been restarted after so long.
-constexpr Milliseconds kRestarted = 60'000;
+// A lower step that is reported this much later means that the job was restarted.
+constexpr Milliseconds kRestartAfter = 60'000;
 
-// Nothing if there is a job of that key, or if it ended just now.
+// Nothing if a job with this key existed and ended between the two statements.
 Result<std::optional<Store::Created>> TryCreate(Transaction& transaction, const NewJob& job,
                                                 Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(
@@ -56,52 +57,57 @@ Result<std::optional<Store::Created>> TryCreate(Transaction& transaction, const 
 
 }  // namespace
 
-Result<Store::Created> SqlStore::CreateJob(const NewJob& job, Milliseconds now) {
-  return Write<Created>([&](Transaction& transaction) -> Result<Created> {
-    constexpr int kTries = 3;  // It would have to end between two statements, each time.
+Result<Store::Created> Store::CreateJob(const NewJob& job, Milliseconds now) {
+  return Write<Created>(*database_, [&](Transaction& transaction) -> Result<Created> {
+    constexpr int kTries = 3;  // The job would have to end between two statements each time.
     for (int i = 0; i < kTries; ++i) {
       PERSEUS_ASSIGN_OR_RETURN(std::optional<Created> created, TryCreate(transaction, job, now));
       if (created) return std::move(*created);
     }
-    return FailAs(ErrorKind::kSystem, "job {} begins and ends all the time (try again)",
-                  Excerpt(job.key));
+    return FailAs(ErrorKind::kSystem,
+                  "job {} is created and ended too often to read it (try again)", Excerpt(job.key));
   });
 }
 
-Result<std::optional<JobRecord>> SqlStore::FindJob(std::string_view id_or_key) {
-  return ReadOne(fmt::format("SELECT {} FROM jobs WHERE id = $1 OR key = $1 ORDER BY "
+Result<std::optional<JobRecord>> Store::FindJob(std::string_view id_or_key) {
+  return ReadOne(*database_,
+                 fmt::format("SELECT {} FROM jobs WHERE id = $1 OR key = $1 ORDER BY "
                              "CASE WHEN id = $1 THEN 0 WHEN ended = 0 THEN 1 ELSE 2 END, "
                              "number DESC LIMIT 1",
                              kJobColumns),
                  {id_or_key}, JobOf);
 }
 
-Result<std::vector<JobRecord>> SqlStore::ListJobs(Which which, std::string_view after, int limit) {
+Result<std::vector<JobRecord>> Store::ListJobs(Which which, std::string_view after, int limit) {
   std::int64_t first = 0;
   if (!after.empty()) {
-    const auto number = ReadOne("SELECT number FROM jobs WHERE id = $1", {after},
+    const auto number = ReadOne(*database_, "SELECT number FROM jobs WHERE id = $1", {after},
                                 [](Row& row) { return row.Integer(0); });
     if (!number) return Fail(number);
     if (!*number) {
-      return Fail("there is no job {} to go on after (list from the first)", Excerpt(after));
+      return Fail(
+          "job {} does not exist, so the list cannot continue after it (list from the first job)",
+          Excerpt(after));
     }
     first = **number;
   }
   const std::string_view running = which == Which::kRunning ? "AND ended = 0" : "";
-  return ReadAll(fmt::format("SELECT {} FROM jobs WHERE number > $1 {} ORDER BY number LIMIT $2",
+  return ReadAll(*database_,
+                 fmt::format("SELECT {} FROM jobs WHERE number > $1 {} ORDER BY number LIMIT $2",
                              kJobColumns, running),
                  {first, AsLimit(limit)}, JobOf);
 }
 
-Result<void> SqlStore::EndJob(std::string_view job, Milliseconds now) {
+Result<void> Store::EndJob(std::string_view job, Milliseconds now) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    PERSEUS_ASSIGN_OR_RETURN(const std::optional<LockedJob> locked, LockJob(transaction, job));
-    if (!locked) return Fail("there is no job {} (list those that are there)", Excerpt(job));
+    PERSEUS_ASSIGN_OR_RETURN(const std::optional<LockedJob> locked,
+                             LockJob(*database_, transaction, job));
+    if (!locked)
+      return Fail("job {} does not exist (list the jobs to see their ids)", Excerpt(job));
     if (locked->has_ended) return {};
-    if (auto ended =
-            RunSteps(transaction, {{"UPDATE jobs SET ended = $2 WHERE id = $1", {job, now}},
-                                   {"DELETE FROM planning WHERE job = $1", {job}},
-                                   {"DELETE FROM stragglers WHERE job = $1", {job}}});
+    if (auto ended = RunAll(transaction, {{"UPDATE jobs SET ended = $2 WHERE id = $1", {job, now}},
+                                          {"DELETE FROM planning WHERE job = $1", {job}},
+                                          {"DELETE FROM stragglers WHERE job = $1", {job}}});
         !ended) {
       return ended;
     }
@@ -109,36 +115,36 @@ Result<void> SqlStore::EndJob(std::string_view job, Milliseconds now) {
         Rows nodes, transaction.Run("DELETE FROM nodes WHERE job = $1 RETURNING node", {job}));
     for (Row& node : nodes) {
       const Notice notice{.kind = Notice::Kind::kNode, .name = node.TakeText(0)};
-      if (auto told = transaction.Notify(notice); !told) return told;
+      PERSEUS_RETURN_IF_ERROR(transaction.Notify(notice));
     }
     return {};
   });
 }
 
-Result<void> SqlStore::SetTarget(std::string_view job, std::string_view target, Milliseconds now) {
+Result<void> Store::SetTarget(std::string_view job, std::string_view target, Milliseconds now) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    PERSEUS_RETURN_IF_ERROR(LockRunningJob(transaction, job));
+    PERSEUS_RETURN_IF_ERROR(LockRunningJob(*database_, transaction, job));
     PERSEUS_RETURN_IF_ERROR(
         transaction.Run("UPDATE jobs SET target = $2 WHERE id = $1", {job, target}));
     return MarkChanged(transaction, job, now);
   });
 }
 
-Result<void> SqlStore::Heartbeat(std::string_view job, Steps steps, std::int64_t step,
-                                 std::string_view summary, Milliseconds at) {
-  // Whatever was said, the job's restart comes after it: clocks may differ a little.
-  const Milliseconds said_until =
-      steps == Steps::kAnew ? std::numeric_limits<Milliseconds>::max() : at - kRestarted;
+Result<void> Store::RecordStep(std::string_view job, Steps steps, std::int64_t step,
+                               std::string_view summary, Milliseconds at) {
+  // After a restart, the report replaces any other, since clocks may differ a little.
+  const Milliseconds replaces_until =
+      steps == Steps::kRestart ? std::numeric_limits<Milliseconds>::max() : at - kRestartAfter;
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    return RunSteps(transaction,
-                    {{"UPDATE jobs SET last_step = $2, summary = $3, last_step_at = $4 "
-                      "WHERE id = $1 AND ended = 0 AND (last_step < $2 OR last_step_at <= $5)",
-                      {job, step, summary, at, said_until}}});
+    return RunAll(transaction,
+                  {{"UPDATE jobs SET last_step = $2, summary = $3, last_step_at = $4 "
+                    "WHERE id = $1 AND ended = 0 AND (last_step < $2 OR last_step_at <= $5)",
+                    {job, step, summary, at, replaces_until}}});
   });
 }
 
-Result<int> SqlStore::Prune(Milliseconds before, int limit) {
-  return Write<int>([&](Transaction& transaction) -> Result<int> {
+Result<int> Store::Prune(Milliseconds before, int limit) {
+  return Write<int>(*database_, [&](Transaction& transaction) -> Result<int> {
     PERSEUS_ASSIGN_OR_RETURN(
         const Rows deleted,
         transaction.Run(
@@ -154,23 +160,23 @@ Result<int> SqlStore::Prune(Milliseconds before, int limit) {
   });
 }
 
-Result<std::int64_t> SqlStore::PutProfile(std::string_view job, std::string_view csv,
-                                          Milliseconds now, std::int64_t measured_to) {
-  return Write<std::int64_t>([&](Transaction& transaction) -> Result<std::int64_t> {
-    PERSEUS_ASSIGN_OR_RETURN(const LockedJob locked, LockRunningJob(transaction, job));
+Result<std::int64_t> Store::PutProfile(std::string_view job, std::string_view csv, Milliseconds now,
+                                       std::int64_t measured_to) {
+  return Write<std::int64_t>(*database_, [&](Transaction& transaction) -> Result<std::int64_t> {
+    PERSEUS_ASSIGN_OR_RETURN(const LockedJob locked, LockRunningJob(*database_, transaction, job));
     const auto used =
-        RunSteps(transaction,
-                 {{"DELETE FROM measurements WHERE job = $1 AND number <= $2", {job, measured_to}},
-                  {"UPDATE jobs SET measured = (SELECT COALESCE(SUM(LENGTH(body)), 0) "
-                   "FROM measurements WHERE job = $1) WHERE id = $1",
-                   {job}}});
+        RunAll(transaction,
+               {{"DELETE FROM measurements WHERE job = $1 AND number <= $2", {job, measured_to}},
+                {"UPDATE jobs SET measurement_bytes = (SELECT COALESCE(SUM(LENGTH(body)), 0) "
+                 "FROM measurements WHERE job = $1) WHERE id = $1",
+                 {job}}});
     if (!used) return Fail(used);
     PERSEUS_ASSIGN_OR_RETURN(
         const Rows same,
         transaction.Run("SELECT 1 FROM profiles WHERE job = $1 AND csv = $2", {job, csv}));
     if (!same.empty()) return locked.profile_version;
     const std::int64_t version = locked.profile_version + 1;
-    const auto put = RunSteps(
+    const auto put = RunAll(
         transaction, {{"INSERT INTO profiles (job, csv) VALUES ($1, $2) "
                        "ON CONFLICT (job) DO UPDATE SET csv = excluded.csv",
                        {job, csv}},
@@ -181,23 +187,25 @@ Result<std::int64_t> SqlStore::PutProfile(std::string_view job, std::string_view
   });
 }
 
-Result<std::optional<Store::Profile>> SqlStore::FindProfile(std::string_view job) {
+Result<std::optional<ProfileRecord>> Store::FindProfile(std::string_view job) {
   return ReadOne(
+      *database_,
       "SELECT jobs.profile_version, profiles.csv FROM jobs JOIN profiles ON profiles.job = jobs.id "
       "WHERE jobs.id = $1",
-      {job}, [](Row& row) { return Profile{.version = row.Integer(0), .csv = row.TakeText(1)}; });
+      {job},
+      [](Row& row) { return ProfileRecord{.version = row.Integer(0), .csv = row.TakeText(1)}; });
 }
 
-Result<bool> SqlStore::AddMeasurements(std::string_view job, std::string_view rows,
-                                       Milliseconds now) {
-  return Write<bool>([&](Transaction& transaction) -> Result<bool> {
-    // The job is locked first, so what has a higher number was added later.
-    PERSEUS_RETURN_IF_ERROR(LockRunningJob(transaction, job));
+Result<bool> Store::AddMeasurements(std::string_view job, std::string_view rows, Milliseconds now) {
+  return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
+    // The job is locked first, so a row with a higher number was added later.
+    PERSEUS_RETURN_IF_ERROR(LockRunningJob(*database_, transaction, job));
     const auto size = static_cast<std::int64_t>(rows.size());
-    PERSEUS_ASSIGN_OR_RETURN(const Rows fits,
-                             transaction.Run("UPDATE jobs SET measured = measured + $2 WHERE id = "
-                                             "$1 AND measured <= $3 RETURNING id",
-                                             {job, size, kMostMeasured - size}));
+    PERSEUS_ASSIGN_OR_RETURN(
+        const Rows fits,
+        transaction.Run("UPDATE jobs SET measurement_bytes = measurement_bytes + $2 WHERE id = "
+                        "$1 AND measurement_bytes <= $3 RETURNING id",
+                        {job, size, kMaxMeasurementBytes - size}));
     if (fits.empty()) return false;
     PERSEUS_RETURN_IF_ERROR(transaction.Run(
         "INSERT INTO measurements (job, body, created) VALUES ($1, $2, $3)", {job, rows, now}));
@@ -205,14 +213,15 @@ Result<bool> SqlStore::AddMeasurements(std::string_view job, std::string_view ro
   });
 }
 
-Result<Store::Measured> SqlStore::Measurements(std::string_view job) {
-  Measured measured;
-  const auto rows = ReadAll("SELECT number, body FROM measurements WHERE job = $1 ORDER BY number",
-                            {job}, [&](Row& row) {
-                              measured.last = row.Integer(0);
-                              measured.rows.push_back(row.TakeText(1));
-                              return measured.last;
-                            });
+Result<MeasurementRecords> Store::ListMeasurements(std::string_view job) {
+  MeasurementRecords measured;
+  const auto rows =
+      ReadAll(*database_, "SELECT number, body FROM measurements WHERE job = $1 ORDER BY number",
+              {job}, [&](Row& row) {
+                measured.last = row.Integer(0);
+                measured.rows.push_back(row.TakeText(1));
+                return measured.last;
+              });
   if (!rows) return Fail(rows);
   return measured;
 }

@@ -1,4 +1,4 @@
-// Nodes, stragglers, and what clients of Zeus say of their ranks.
+// Nodes, stragglers, and the ranks of clients of Zeus.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 #include <string>
 #include <tuple>
 
-#include "perseus/cluster/store/sql_store.h"
+#include "perseus/cluster/store/statements.h"
+#include "perseus/cluster/store/store.h"
 
 namespace perseus::store {
 namespace {
@@ -31,16 +32,16 @@ NodeRecord NodeOf(Row& row) {
           .seen = row.Integer(6)};
 }
 
-Result<void> TellNode(Transaction& transaction, std::string_view node) {
+Result<void> NotifyNode(Transaction& transaction, std::string_view node) {
   return transaction.Notify({.kind = Notice::Kind::kNode, .name = std::string(node)});
 }
 
 using nlohmann::ordered_json;
 
-// Along the job: pipeline, rank, tensor rank.
-using Place = std::array<std::int64_t, 3>;
+// A rank of a job: dp_rank, pp_rank, tp_rank.
+using RankKey = std::array<std::int64_t, 3>;
 
-Place PlaceOf(const ordered_json& rank) {
+RankKey RankKeyOf(const ordered_json& rank) {
   const auto number = [&rank](const char* key) {
     const auto found = rank.find(key);
     return found != rank.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
@@ -48,25 +49,25 @@ Place PlaceOf(const ordered_json& rank) {
   return {number("dp_rank"), number("pp_rank"), number("tp_rank")};
 }
 
-Result<std::set<Place>> ParsePlaces(std::string_view ranks) {
+Result<std::set<RankKey>> ParseRankKeys(std::string_view ranks) {
   const auto list = ordered_json::parse(ranks, nullptr, false);
-  if (!list.is_array()) return Fail("a node's ranks are no list (expected a JSON array)");
-  std::set<Place> places;
-  for (const ordered_json& rank : list) places.insert(PlaceOf(rank));
-  return places;
+  if (!list.is_array()) return Fail("the ranks of a node are not a list (expected a JSON array)");
+  std::set<RankKey> keys;
+  for (const ordered_json& rank : list) keys.insert(RankKeyOf(rank));
+  return keys;
 }
 
-using Owners = std::map<Place, std::string>;
+using Owners = std::map<RankKey, std::string>;
 
-// Who has which rank of these pipelines, and what else the node has.
+// The owners of the ranks of these pipelines, and all ranks of the node.
 Result<Owners> FindOwners(Transaction& transaction, std::string_view job, std::string_view node,
-                          const std::set<Place>& places) {
-  const std::int64_t first = places.empty() ? 0 : (*places.begin())[0];
-  const std::int64_t last = places.empty() ? -1 : (*places.rbegin())[0];
+                          const std::set<RankKey>& keys) {
+  const std::int64_t first = keys.empty() ? 0 : (*keys.begin())[0];
+  const std::int64_t last = keys.empty() ? -1 : (*keys.rbegin())[0];
   PERSEUS_ASSIGN_OR_RETURN(
       Rows rows,
-      transaction.Run("SELECT pipeline, rank, tp_rank, node FROM node_ranks "
-                      "WHERE job = $1 AND ((pipeline >= $2 AND pipeline <= $3) OR node = $4)",
+      transaction.Run("SELECT dp_rank, pp_rank, tp_rank, node FROM node_ranks "
+                      "WHERE job = $1 AND ((dp_rank >= $2 AND dp_rank <= $3) OR node = $4)",
                       {job, first, last, node}));
   Owners owners;
   for (Row& row : rows) {
@@ -75,80 +76,50 @@ Result<Owners> FindOwners(Transaction& transaction, std::string_view job, std::s
   return owners;
 }
 
-// The node has these ranks, and no others.
-Result<void> PutPlaces(Transaction& transaction, std::string_view job, std::string_view node,
-                       const std::set<Place>& places, const Owners& owners) {
-  for (const auto& [place, owner] : owners) {
-    if (owner != node || places.contains(place)) continue;
-    PERSEUS_RETURN_IF_ERROR(transaction.Run(
-        "DELETE FROM node_ranks WHERE job = $1 AND pipeline = $2 AND rank = $3 AND tp_rank = "
-        "$4",
-        {job, place[0], place[1], place[2]}));
+// Gives the node exactly these ranks.
+Result<void> PutRanks(Transaction& transaction, std::string_view job, std::string_view node,
+                      const std::set<RankKey>& keys, const Owners& owners) {
+  for (const auto& [key, owner] : owners) {
+    if (owner != node || keys.contains(key)) continue;
+    PERSEUS_RETURN_IF_ERROR(
+        transaction.Run("DELETE FROM node_ranks WHERE job = $1 AND dp_rank = $2 AND pp_rank = $3 "
+                        "AND tp_rank = $4",
+                        {job, key[0], key[1], key[2]}));
   }
-  for (const Place& place : places) {
-    const auto owner = owners.find(place);
+  for (const RankKey& key : keys) {
+    const auto owner = owners.find(key);
     if (owner != owners.end() && owner->second == node) continue;
     PERSEUS_RETURN_IF_ERROR(transaction.Run(
-        "INSERT INTO node_ranks (job, pipeline, rank, tp_rank, node) "
+        "INSERT INTO node_ranks (job, dp_rank, pp_rank, tp_rank, node) "
         "VALUES ($1, $2, $3, $4, $5) "
-        "ON CONFLICT (job, pipeline, rank, tp_rank) DO UPDATE SET node = excluded.node",
-        {job, place[0], place[1], place[2], node}));
+        "ON CONFLICT (job, dp_rank, pp_rank, tp_rank) DO UPDATE SET node = excluded.node",
+        {job, key[0], key[1], key[2], node}));
   }
   return {};
 }
 
-// Another node has these ranks no more; without any, it is not attached.
-Result<void> TakeFrom(Transaction& transaction, std::string_view job, std::string_view other,
-                      std::string_view ranks, const std::set<Place>& places) {
+// Takes these ranks from another node, and detaches it if it has none left.
+Result<void> RemoveRanks(Transaction& transaction, std::string_view job, std::string_view other,
+                         std::string_view ranks, const std::set<RankKey>& keys) {
   auto left = ordered_json::array();
   for (const ordered_json& rank : ordered_json::parse(ranks, nullptr, false)) {
-    if (!places.contains(PlaceOf(rank))) left.push_back(rank);
+    if (!keys.contains(RankKeyOf(rank))) left.push_back(rank);
   }
   const std::string text = left.dump();
   PERSEUS_RETURN_IF_ERROR(
       left.empty() ? transaction.Run("DELETE FROM nodes WHERE job = $1 AND node = $2", {job, other})
                    : transaction.Run("UPDATE nodes SET ranks = $3 WHERE job = $1 AND node = $2",
                                      {job, other, text}));
-  return TellNode(transaction, other);
+  return NotifyNode(transaction, other);
 }
 
-}  // namespace
-
-// Each rank is on one node, the last that attached it: a job that is started again may be so on
-// other nodes.
-Result<void> SqlStore::AttachNode(std::string_view job, std::string_view node,
-                                  std::string_view ranks, Milliseconds now) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto places, ParsePlaces(ranks));
-  return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    PERSEUS_RETURN_IF_ERROR(LockRunningJob(transaction, job));
-    PERSEUS_ASSIGN_OR_RETURN(const auto owners, FindOwners(transaction, job, node, places));
-    std::set<std::string, std::less<>> concerned{std::string(node)};
-    for (const Place& place : places) {
-      if (const auto owner = owners.find(place); owner != owners.end()) {
-        concerned.insert(owner->second);
-      }
-    }
-    PERSEUS_ASSIGN_OR_RETURN(auto had, LockNodes(transaction, job, concerned));
-    PERSEUS_RETURN_IF_ERROR(transaction.Run(
-        "INSERT INTO nodes (job, node, ranks, seen) VALUES ($1, $2, $3, $4) "
-        "ON CONFLICT (job, node) DO UPDATE SET ranks = excluded.ranks, seen = excluded.seen",
-        {job, node, ranks, now}));
-    if (auto put = PutPlaces(transaction, job, node, places, owners); !put) return put;
-    const auto own = had.extract(std::string(node));
-    for (const auto& [other, its_ranks] : had) {
-      if (auto taken = TakeFrom(transaction, job, other, its_ranks, places); !taken) return taken;
-    }
-    if (own && own.mapped() == ranks) return {};
-    return TellNode(transaction, node);
-  });
-}
-
-// In the order in which Acknowledge changes them, so that neither waits for the other for ever.
-Result<std::map<std::string, std::string>> SqlStore::LockNodes(
-    Transaction& transaction, std::string_view job,
-    const std::set<std::string, std::less<>>& nodes) const {
+// Locks the nodes in the order in which Acknowledge changes them, so that the two cannot deadlock.
+// Returns the ranks of each.
+Result<std::map<std::string, std::string>> LockNodes(
+    const Database& database, Transaction& transaction, std::string_view job,
+    const std::set<std::string, std::less<>>& nodes) {
   const std::string select = fmt::format("SELECT ranks FROM nodes WHERE job = $1 AND node = $2 {}",
-                                         database_->dialect().for_update);
+                                         database.dialect().for_update);
   std::map<std::string, std::string> ranks;
   for (const std::string& node : nodes) {
     PERSEUS_ASSIGN_OR_RETURN(Rows row, transaction.Run(select, {job, node}));
@@ -157,47 +128,80 @@ Result<std::map<std::string, std::string>> SqlStore::LockNodes(
   return ranks;
 }
 
-Result<void> SqlStore::DetachNode(std::string_view job, std::string_view node) {
+}  // namespace
+
+// Each rank is on one node, the last that attached it, because a restarted job may run on other
+// nodes.
+Result<void> Store::AttachNode(std::string_view job, std::string_view node, std::string_view ranks,
+                               Milliseconds now) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto keys, ParseRankKeys(ranks));
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    PERSEUS_RETURN_IF_ERROR(LockJob(transaction, job));
+    PERSEUS_RETURN_IF_ERROR(LockRunningJob(*database_, transaction, job));
+    PERSEUS_ASSIGN_OR_RETURN(const auto owners, FindOwners(transaction, job, node, keys));
+    std::set<std::string, std::less<>> affected{std::string(node)};
+    for (const RankKey& key : keys) {
+      if (const auto owner = owners.find(key); owner != owners.end()) {
+        affected.insert(owner->second);
+      }
+    }
+    PERSEUS_ASSIGN_OR_RETURN(auto had, LockNodes(*database_, transaction, job, affected));
+    PERSEUS_RETURN_IF_ERROR(transaction.Run(
+        "INSERT INTO nodes (job, node, ranks, seen) VALUES ($1, $2, $3, $4) "
+        "ON CONFLICT (job, node) DO UPDATE SET ranks = excluded.ranks, seen = excluded.seen",
+        {job, node, ranks, now}));
+    if (auto put = PutRanks(transaction, job, node, keys, owners); !put) return put;
+    const auto own = had.extract(std::string(node));
+    for (const auto& [other, its_ranks] : had) {
+      if (auto taken = RemoveRanks(transaction, job, other, its_ranks, keys); !taken) return taken;
+    }
+    if (own && own.mapped() == ranks) return {};
+    return NotifyNode(transaction, node);
+  });
+}
+
+Result<void> Store::DetachNode(std::string_view job, std::string_view node) {
+  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+    PERSEUS_RETURN_IF_ERROR(LockJob(*database_, transaction, job));
     PERSEUS_ASSIGN_OR_RETURN(
         const Rows gone,
         transaction.Run("DELETE FROM nodes WHERE job = $1 AND node = $2 RETURNING node",
                         {job, node}));
     if (gone.empty()) return {};
-    return TellNode(transaction, node);
+    return NotifyNode(transaction, node);
   });
 }
 
-Result<std::vector<NodeRecord>> SqlStore::NodesOf(std::string_view job) {
-  return ReadAll(fmt::format("SELECT {} FROM nodes WHERE job = $1 ORDER BY node", kNodeColumns),
+Result<std::vector<NodeRecord>> Store::ListNodesOfJob(std::string_view job) {
+  return ReadAll(*database_,
+                 fmt::format("SELECT {} FROM nodes WHERE job = $1 ORDER BY node", kNodeColumns),
                  {job}, NodeOf);
 }
 
-Result<std::int64_t> SqlStore::CountNodesSilentSince(std::string_view job, Milliseconds time) {
-  auto count = ReadOne("SELECT COUNT(*) FROM nodes WHERE job = $1 AND seen < $2", {job, time},
-                       [](Row& row) { return row.Integer(0); });
+Result<std::int64_t> Store::CountNodesSilentSince(std::string_view job, Milliseconds time) {
+  auto count = ReadOne(*database_, "SELECT COUNT(*) FROM nodes WHERE job = $1 AND seen < $2",
+                       {job, time}, [](Row& row) { return row.Integer(0); });
   if (!count) return Fail(count);
   return **count;
 }
 
-Result<std::vector<NodeRecord>> SqlStore::JobsOf(std::string_view node) {
-  return ReadAll(fmt::format("SELECT {} FROM nodes JOIN jobs ON jobs.id = nodes.job "
+Result<std::vector<NodeRecord>> Store::ListJobsOfNode(std::string_view node) {
+  return ReadAll(*database_,
+                 fmt::format("SELECT {} FROM nodes JOIN jobs ON jobs.id = nodes.job "
                              "WHERE nodes.node = $1 ORDER BY jobs.number",
                              kNodeColumns),
                  {node}, NodeOf);
 }
 
-Result<std::vector<std::string>> SqlStore::ClaimNodes(const std::vector<NodeClaim>& claims,
-                                                      Milliseconds now, Milliseconds silent_since) {
+Result<std::vector<std::string>> Store::ClaimNodes(const std::vector<NodeClaim>& claims,
+                                                   Milliseconds now, Milliseconds silent_since) {
   if (claims.empty()) return std::vector<std::string>();
-  // So that two of these never wait for each other.
+  // The same order in every call, so that two calls cannot deadlock.
   std::vector<const NodeClaim*> sorted;
   for (const NodeClaim& claim : claims) sorted.push_back(&claim);
   std::ranges::sort(sorted, {},
                     [](const NodeClaim* claim) { return std::string_view(claim->node); });
   using Nodes = std::vector<std::string>;
-  return Write<Nodes>([&](Transaction& transaction) -> Result<Nodes> {
+  return Write<Nodes>(*database_, [&](Transaction& transaction) -> Result<Nodes> {
     Nodes refused;
     for (const NodeClaim* claim : sorted) {
       PERSEUS_ASSIGN_OR_RETURN(
@@ -214,15 +218,15 @@ Result<std::vector<std::string>> SqlStore::ClaimNodes(const std::vector<NodeClai
   });
 }
 
-Result<void> SqlStore::ReleaseNode(const NodeClaim& claim) {
+Result<void> Store::ReleaseNode(const NodeClaim& claim) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    return RunSteps(transaction, {{"DELETE FROM node_claims WHERE node = $1 AND instance = $2",
-                                   {claim.node, claim.instance}}});
+    return RunAll(transaction, {{"DELETE FROM node_claims WHERE node = $1 AND instance = $2",
+                                 {claim.node, claim.instance}}});
   });
 }
 
-Result<void> SqlStore::Acknowledge(const std::vector<NodeRecord>& nodes) {
-  // So that two of these never wait for each other, nor for AttachNode.
+Result<void> Store::Acknowledge(const std::vector<NodeRecord>& nodes) {
+  // The same order in every call and in AttachNode, so that no two calls can deadlock.
   std::vector<const NodeRecord*> sorted;
   for (const NodeRecord& node : nodes) sorted.push_back(&node);
   std::ranges::sort(sorted, {},
@@ -239,56 +243,58 @@ Result<void> SqlStore::Acknowledge(const std::vector<NodeRecord>& nodes) {
   });
 }
 
-Result<void> SqlStore::PutStraggler(const StragglerRecord& straggler, Milliseconds now) {
+Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds now) {
   if (!std::isfinite(straggler.slowdown) || straggler.slowdown < 1) {
-    return Fail("a slowdown of {} is none (expected 1 or more, such as 1.25)", straggler.slowdown);
+    return Fail("{} is not a slowdown (expected a number of at least 1, such as 1.25)",
+                straggler.slowdown);
   }
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    if (const auto locked = LockRunningJob(transaction, straggler.job); !locked) {
+    if (const auto locked = LockRunningJob(*database_, transaction, straggler.job); !locked) {
       return Fail(locked);
     }
-    // The same of what holds, and for longer: nothing changes now.
+    // A record that only extends a straggler that holds now changes no plan.
     PERSEUS_ASSIGN_OR_RETURN(
-        const auto put_off,
+        const auto extended,
         transaction.Run(
-            "UPDATE stragglers SET expires = $5 WHERE job = $1 AND pipeline = $2 AND source = $3 "
+            "UPDATE stragglers SET expires = $5 WHERE job = $1 AND dp_rank = $2 AND source = $3 "
             "AND slowdown = $4 AND starts <= $7 AND $6 <= $7 AND (expires = 0 OR expires > $7) "
             "AND ($5 = 0 OR (expires <> 0 AND expires <= $5)) RETURNING job",
-            {straggler.job, straggler.pipeline, straggler.source, straggler.slowdown,
+            {straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown,
              straggler.expires, straggler.starts, now}));
-    if (!put_off.empty()) return {};
+    if (!extended.empty()) return {};
     PERSEUS_RETURN_IF_ERROR(transaction.Run(
-        "INSERT INTO stragglers (job, pipeline, source, slowdown, starts, expires) "
-        "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (job, pipeline, source) DO UPDATE SET "
+        "INSERT INTO stragglers (job, dp_rank, source, slowdown, starts, expires) "
+        "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (job, dp_rank, source) DO UPDATE SET "
         "slowdown = excluded.slowdown, starts = excluded.starts, expires = excluded.expires",
-        {straggler.job, straggler.pipeline, straggler.source, straggler.slowdown, straggler.starts,
+        {straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown, straggler.starts,
          straggler.expires}));
     return MarkChanged(transaction, straggler.job, now);
   });
 }
 
-Result<bool> SqlStore::DeleteStraggler(std::string_view job, int pipeline, std::string_view source,
-                                       Milliseconds now) {
-  return Write<bool>([&](Transaction& transaction) -> Result<bool> {
-    PERSEUS_RETURN_IF_ERROR(LockJob(transaction, job));
+Result<bool> Store::DeleteStraggler(std::string_view job, int dp_rank, std::string_view source,
+                                    Milliseconds now) {
+  return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
+    PERSEUS_RETURN_IF_ERROR(LockJob(*database_, transaction, job));
     PERSEUS_ASSIGN_OR_RETURN(
         const Rows gone,
         transaction.Run(
-            "DELETE FROM stragglers WHERE job = $1 AND pipeline = $2 AND source = $3 RETURNING job",
-            {job, pipeline, source}));
+            "DELETE FROM stragglers WHERE job = $1 AND dp_rank = $2 AND source = $3 RETURNING job",
+            {job, dp_rank, source}));
     if (gone.empty()) return false;
     PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, now));
     return true;
   });
 }
 
-Result<std::vector<StragglerRecord>> SqlStore::Stragglers(std::string_view job) {
+Result<std::vector<StragglerRecord>> Store::ListStragglers(std::string_view job) {
   return ReadAll(
-      "SELECT job, pipeline, source, slowdown, starts, expires FROM stragglers WHERE job = $1 "
-      "ORDER BY pipeline, source",
+      *database_,
+      "SELECT job, dp_rank, source, slowdown, starts, expires FROM stragglers WHERE job = $1 "
+      "ORDER BY dp_rank, source",
       {job}, [](Row& row) {
         return StragglerRecord{.job = row.TakeText(0),
-                               .pipeline = static_cast<int>(row.Integer(1)),
+                               .dp_rank = static_cast<int>(row.Integer(1)),
                                .source = row.TakeText(2),
                                .slowdown = row.Real(3),
                                .starts = row.Integer(4),
@@ -296,36 +302,37 @@ Result<std::vector<StragglerRecord>> SqlStore::Stragglers(std::string_view job) 
       });
 }
 
-Result<bool> SqlStore::PutRank(std::string_view job, int rank, int place, std::string_view body) {
-  return Write<bool>([&](Transaction& transaction) -> Result<bool> {
-    PERSEUS_RETURN_IF_ERROR(LockRunningJob(transaction, job));
+Result<bool> Store::PutZeusRank(std::string_view job, int rank, int position,
+                                std::string_view body) {
+  return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
+    PERSEUS_RETURN_IF_ERROR(LockRunningJob(*database_, transaction, job));
     PERSEUS_ASSIGN_OR_RETURN(
         const Rows others,
-        transaction.Run("SELECT 1 FROM ranks WHERE job = $1 AND place = $2 AND rank <> $3",
-                        {job, place, rank}));
+        transaction.Run("SELECT 1 FROM zeus_ranks WHERE job = $1 AND position = $2 AND rank <> $3",
+                        {job, position, rank}));
     if (!others.empty()) return false;
     PERSEUS_RETURN_IF_ERROR(transaction.Run(
-        "INSERT INTO ranks (job, rank, place, body) VALUES ($1, $2, $3, $4) ON CONFLICT (job, "
-        "rank) "
-        "DO UPDATE SET place = excluded.place, body = excluded.body",
-        {job, rank, place, body}));
+        "INSERT INTO zeus_ranks (job, rank, position, body) VALUES ($1, $2, $3, $4) "
+        "ON CONFLICT (job, rank) DO UPDATE SET position = excluded.position, body = excluded.body",
+        {job, rank, position, body}));
     return true;
   });
 }
 
-Result<void> SqlStore::ClearRanks(std::string_view job) {
+Result<void> Store::ClearZeusRanks(std::string_view job) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    PERSEUS_RETURN_IF_ERROR(LockRunningJob(transaction, job));
-    return RunSteps(transaction, {{"DELETE FROM ranks WHERE job = $1", {job}}});
+    PERSEUS_RETURN_IF_ERROR(LockRunningJob(*database_, transaction, job));
+    return RunAll(transaction, {{"DELETE FROM zeus_ranks WHERE job = $1", {job}}});
   });
 }
 
-Result<Store::Registered> SqlStore::FindRank(std::string_view job, int rank) {
-  auto found = ReadOne(
-      "SELECT (SELECT COUNT(*) FROM ranks WHERE job = $1), "
-      "(SELECT body FROM ranks WHERE job = $1 AND rank = $2)",
-      {job, rank},
-      [](Row& row) { return Registered{.ranks = row.Integer(0), .body = row.TakeText(1)}; });
+Result<ZeusRankRecord> Store::FindZeusRank(std::string_view job, int rank) {
+  auto found = ReadOne(*database_,
+                       "SELECT (SELECT COUNT(*) FROM zeus_ranks WHERE job = $1), "
+                       "(SELECT body FROM zeus_ranks WHERE job = $1 AND rank = $2)",
+                       {job, rank}, [](Row& row) {
+                         return ZeusRankRecord{.ranks = row.Integer(0), .body = row.TakeText(1)};
+                       });
   if (!found) return Fail(found);
   return *std::move(*found);
 }

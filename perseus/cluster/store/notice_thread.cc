@@ -4,8 +4,8 @@
 
 namespace perseus::store {
 
-NoticeThread::NoticeThread(std::function<void(const Notice&)> heard)
-    : heard_(std::move(heard)), thread_([this] { Run(); }) {}
+NoticeThread::NoticeThread(std::function<void(const Notice&)> receive)
+    : receive_(std::move(receive)), thread_([this] { Run(); }) {}
 
 NoticeThread::~NoticeThread() {
   {
@@ -33,7 +33,7 @@ void NoticeThread::Run() {
       if (stopping_) return;
       taken.swap(waiting_);
     }
-    for (const Notice& notice : taken) heard_(notice);
+    for (const Notice& notice : taken) receive_(notice);
   }
 }
 

@@ -1,4 +1,4 @@
-// Hands notices on to one listener, in order, on a thread of its own.
+// Passes notices to one listener, in order, on its own thread.
 #pragma once
 
 #include <condition_variable>
@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "perseus/base/mutex.h"
-#include "perseus/cluster/store/store.h"
+#include "perseus/cluster/store/records.h"
 
 namespace perseus::store {
 
 class NoticeThread {
  public:
-  explicit NoticeThread(std::function<void(const Notice&)> heard);
-  // Waits for the notice that is being heard; what waits behind it is dropped.
+  explicit NoticeThread(std::function<void(const Notice&)> receive);
+  // Waits for the running call of `receive`. Drops the notices that wait behind it.
   ~NoticeThread();
   NoticeThread(const NoticeThread&) = delete;
   NoticeThread& operator=(const NoticeThread&) = delete;
@@ -24,7 +24,7 @@ class NoticeThread {
  private:
   void Run();
 
-  const std::function<void(const Notice&)> heard_;
+  const std::function<void(const Notice&)> receive_;
   Mutex mutex_;
   std::condition_variable_any changed_;
   std::vector<Notice> waiting_ PERSEUS_GUARDED_BY(mutex_);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "perseus/cluster/store/heard_notices.h"
+#include "perseus/cluster/store/received_notices.h"
 #include "perseus/cluster/store/store_fixture.h"
 
 namespace perseus::store {
@@ -27,9 +27,9 @@ class StorePlanningTest : public StoreTest {
     outcome.generation = Job().generation;
     return outcome;
   }
-  // A planning with these assignment.
-  void Order(const std::string& body) {
-    Succeed(store_->WantPlanning(job_, 1));
+  // A planning that results in this assignment.
+  void Assign(const std::string& body) {
+    Succeed(store_->RequestPlanning(job_, 1));
     const PlanningTask task = Claim("w", 1);
     PlanningOutcome outcome = Current();
     outcome.assignment = body;
@@ -41,35 +41,23 @@ INSTANTIATE_TEST_SUITE_P(Every, StorePlanningTest, kBackends, NameOf);
 
 TEST_P(StorePlanningTest, WhatIsDueLongestIsClaimedFirstAndByOne) {
   const std::string other = Register("run8");
-  Succeed(store_->WantPlanning(job_, 200));
-  Succeed(store_->WantPlanning(other, 100));
-  Succeed(store_->WantPlanning(job_, 900));
-  EXPECT_EQ(Get(store_->NextPlanning()), 100);
+  Succeed(store_->RequestPlanning(job_, 200));
+  Succeed(store_->RequestPlanning(other, 100));
+  Succeed(store_->RequestPlanning(job_, 900));
+  EXPECT_EQ(Get(store_->NextPlanningTime()), 100);
   EXPECT_TRUE(IsIdle(99));
   EXPECT_EQ(Claim("w1", 200).job, other);
-  EXPECT_EQ(Get(store_->NextPlanning()), 200) << "the earlier one counts";
+  EXPECT_EQ(Get(store_->NextPlanningTime()), 200) << "the earlier one counts";
   const PlanningTask second = Claim("w2", 200);
   EXPECT_EQ(second.job, job_);
   EXPECT_EQ(second.worker, "w2");
   EXPECT_EQ(second.until, 1200);
   EXPECT_TRUE(IsIdle(1199));
-  EXPECT_EQ(Get(store_->NextPlanning()), 1200) << "when the first worker's time is up";
-}
-
-TEST_P(StorePlanningTest, WhatChangedIsClaimedBeforeASecondLookThatIsDueLonger) {
-  const std::string other = Register("run8");
-  Get(store_->PutProfile(job_, "a", 1));
-  const PlanningTask first = Claim("w", 1);
-  PlanningOutcome outcome = Current();
-  outcome.again_at = 100;
-  ASSERT_TRUE(Get(store_->CompletePlanning(first, outcome, 2)));
-  Get(store_->PutProfile(other, "a", 200));
-  EXPECT_EQ(Claim("w", 300).job, other);
-  EXPECT_EQ(Claim("w", 300).job, job_);
+  EXPECT_EQ(Get(store_->NextPlanningTime()), 1200) << "when the first worker's time is up";
 }
 
 TEST_P(StorePlanningTest, AWorkerWhoIsOutOfTimeLosesItToAnother) {
-  Succeed(store_->WantPlanning(job_, 1));
+  Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask lost = Claim("w1", 1);
   const PlanningTask taken = Claim("w2", 1001);
   EXPECT_FALSE(Get(store_->CompletePlanning(lost, Current(), 1002)));
@@ -77,20 +65,20 @@ TEST_P(StorePlanningTest, AWorkerWhoIsOutOfTimeLosesItToAnother) {
   EXPECT_TRUE(Get(store_->CompletePlanning(taken, Current(), 1003)));
   EXPECT_EQ(Job().status, "planned");
   EXPECT_FALSE(Get(store_->CompletePlanning(taken, Current(), 1004))) << "it is done";
-  EXPECT_EQ(Get(store_->NextPlanning()), std::nullopt);
+  EXPECT_EQ(Get(store_->NextPlanningTime()), std::nullopt);
 }
 
 TEST_P(StorePlanningTest, AWorkerWhoIsOutOfTimeKeepsItWhileNobodyElseHasIt) {
-  Succeed(store_->WantPlanning(job_, 1));
+  Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask task = Claim("w1", 1);
   EXPECT_TRUE(Get(store_->CompletePlanning(task, Current(), 9999)));
 }
 
 TEST_P(StorePlanningTest, AWorkerKeepsATaskThatHeRenews) {
-  Succeed(store_->WantPlanning(job_, 1));
+  Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask task = Claim("w1", 1);
   EXPECT_TRUE(Get(store_->RenewPlanning(task, 900, 1000)));
-  EXPECT_EQ(Get(store_->NextPlanning()), 1900);
+  EXPECT_EQ(Get(store_->NextPlanningTime()), 1900);
   EXPECT_TRUE(IsIdle(1899));
   EXPECT_TRUE(Get(store_->RenewPlanning(task, 5000, 1000))) << "late, but nobody has it";
   const PlanningTask taken = Claim("w2", 6000);
@@ -108,65 +96,25 @@ TEST_P(StorePlanningTest, WhatAWorkerGivesBackIsDueAgain) {
   const PlanningTask again = Claim("w2", 50);
   Succeed(store_->ReleasePlanning(task, 50));
   EXPECT_TRUE(IsIdle(51)) << "it is not his any more";
-  Succeed(store_->WantPlanning(job_, 60));
+  Succeed(store_->RequestPlanning(job_, 60));
   Succeed(store_->ReleasePlanning(again, 5000));
-  EXPECT_EQ(Get(store_->NextPlanning()), 60) << "it was wanted meanwhile";
-}
-
-TEST_P(StorePlanningTest, WhoeverTookATaskOnIsToldThatItIsWantedAgain) {
-  Get(store_->PutProfile(job_, "a", 1));
-  const PlanningTask task = Claim("w", 1);
-  EXPECT_FALSE(Get(store_->IsWantedAgain(task, 1)));
-  Succeed(store_->WantPlanning(job_, 40));
-  EXPECT_FALSE(Get(store_->IsWantedAgain(task, 39)));
-  EXPECT_TRUE(Get(store_->IsWantedAgain(task, 40)));
-  Get(store_->PutProfile(job_, "b", 2));
-  EXPECT_TRUE(Get(store_->IsWantedAgain(task, 2)));
-}
-
-TEST_P(StorePlanningTest, TellsWhatIsAwaitedFromASecondLook) {
-  EXPECT_FALSE(Get(store_->IsPlanningAwaited(9)));
-  Get(store_->PutProfile(job_, "a", 1));
-  EXPECT_TRUE(Get(store_->IsPlanningAwaited(1)));
-  const PlanningTask first = Claim("w", 1);
-  EXPECT_TRUE(first.is_awaited);
-  EXPECT_FALSE(Get(store_->IsPlanningAwaited(1))) << "somebody is at it";
-  PlanningOutcome outcome = Current();
-  outcome.again_at = 5;
-  ASSERT_TRUE(Get(store_->CompletePlanning(first, outcome, 2)));
-  EXPECT_FALSE(Get(store_->IsPlanningAwaited(5)));
-  EXPECT_FALSE(Claim("w", 5).is_awaited);
-}
-
-TEST_P(StorePlanningTest, WhatIsSaidOfTheSameAssignmentIsNoNewVersion) {
-  Order("hasty");
-  const PlanRecord plan = Get(store_->AddPlan(NewPlan("edp~quick", 0, "body"), 1));
-  Succeed(store_->WantPlanning(job_, 1));
-  PlanningOutcome outcome = Current();
-  outcome.amended_assignment = "refined";
-  outcome.renamed_plans = {{plan.id, "edp"}};
-  ASSERT_TRUE(Get(store_->CompletePlanning(Claim("w", 1), outcome, 7)));
-  EXPECT_EQ(Get(store_->NewestAssignment(job_)),
-            (AssignmentRecord{.job = job_, .version = 1, .body = "refined", .created = 1}));
-  EXPECT_EQ(Job().assignment_version, 1);
-  EXPECT_EQ(Get(store_->FindPlan(job_, "edp~quick")), std::nullopt);
-  EXPECT_EQ(Get(store_->FindPlan(job_, "edp"))->id, plan.id);
+  EXPECT_EQ(Get(store_->NextPlanningTime()), 60) << "it was wanted meanwhile";
 }
 
 TEST_P(StorePlanningTest, AssignmentOutrunThoseOfADatabaseThatIsLost) {
   Succeed(store_->RaiseAssignmentVersion(job_, 3, 5));
-  EXPECT_EQ(Get(store_->NewestAssignment(job_)), std::nullopt);
-  Order("first");
+  EXPECT_EQ(Get(store_->FindNewestAssignment(job_)), std::nullopt);
+  Assign("first");
   EXPECT_EQ(Job().assignment_version, 4);
   Succeed(store_->RaiseAssignmentVersion(job_, 4, 5));
   EXPECT_EQ(Job().assignment_version, 4) << "as far";
   Succeed(store_->RaiseAssignmentVersion(job_, 7, 5));
   Succeed(store_->RaiseAssignmentVersion(job_, 6, 6));
-  EXPECT_EQ(Get(store_->NewestAssignment(job_)),
+  EXPECT_EQ(Get(store_->FindNewestAssignment(job_)),
             (AssignmentRecord{.job = job_, .version = 8, .body = "first", .created = 5}));
   EXPECT_EQ(Job().assignment_version, 8);
-  Order("next");
-  EXPECT_EQ(Get(store_->NewestAssignment(job_))->version, 9);
+  Assign("next");
+  EXPECT_EQ(Get(store_->FindNewestAssignment(job_))->version, 9);
   Succeed(store_->RaiseAssignmentVersion(job_, 1000, 5));
   EXPECT_THAT(Get(store_->ListAssignments(job_, 10)), SizeIs(4))
       << "the newest 50, whatever they are";
@@ -194,12 +142,12 @@ TEST_P(StorePlanningTest, WhatPlanningCameToIsKeptAtOnce) {
   EXPECT_EQ(Get(store_->FindPlan(job_, "edp"))->created, 50);
   EXPECT_EQ(Get(store_->FindPlanById("p-00000000000000ff"))->body, "two");
   EXPECT_EQ(Get(store_->FindPlanById("p-00000000000000ff"))->created, 5);
-  EXPECT_EQ(Get(store_->NewestAssignment(job_)),
+  EXPECT_EQ(Get(store_->FindNewestAssignment(job_)),
             (AssignmentRecord{.job = job_, .version = 1, .body = "assignment", .created = 50}));
   EXPECT_EQ(Job().assignment_version, 1);
-  EXPECT_EQ(Job().planned, Job().generation);
+  EXPECT_EQ(Job().planned_generation, Job().generation);
   EXPECT_TRUE(IsIdle(699));
-  EXPECT_EQ(Get(store_->NextPlanning()), 700);
+  EXPECT_EQ(Get(store_->NextPlanningTime()), 700);
 
   Get(store_->PutProfile(job_, "b", 60));
   EXPECT_EQ(Get(store_->FindFrontier(job_)), std::nullopt) << "of an older profile";
@@ -215,23 +163,23 @@ TEST_P(StorePlanningTest, WhatChangedMeanwhileIsDueAgain) {
   EXPECT_TRUE(IsIdle(3)) << "nobody else takes it on meanwhile";
   ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 4)));
   EXPECT_EQ(Get(store_->FindFrontier(job_)), std::nullopt);
-  EXPECT_EQ(Job().planned, 1);
+  EXPECT_EQ(Job().planned_generation, 1);
   EXPECT_EQ(Job().generation, 2);
   const PlanningTask next = Claim("w", 4);
   ASSERT_TRUE(Get(store_->CompletePlanning(next, Current(), 5)));
-  EXPECT_EQ(Get(store_->NextPlanning()), std::nullopt);
+  EXPECT_EQ(Get(store_->NextPlanningTime()), std::nullopt);
 }
 
 TEST_P(StorePlanningTest, WhatWasWantedMeanwhileIsNotForgotten) {
-  Succeed(store_->WantPlanning(job_, 1));
+  Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask task = Claim("w", 1);
-  Succeed(store_->WantPlanning(job_, 8000));
+  Succeed(store_->RequestPlanning(job_, 8000));
   ASSERT_TRUE(Get(store_->CompletePlanning(task, Current(), 4)));
-  EXPECT_EQ(Get(store_->NextPlanning()), 8000);
+  EXPECT_EQ(Get(store_->NextPlanningTime()), 8000);
 }
 
 TEST_P(StorePlanningTest, AFailureIsKeptAndTheAssignmentInForceStay) {
-  Order("first");
+  Assign("first");
   Succeed(store_->SetTarget(job_, "impossible", 2));
   const PlanningTask task = Claim("w", 2);
   PlanningOutcome outcome = Current();
@@ -240,11 +188,11 @@ TEST_P(StorePlanningTest, AFailureIsKeptAndTheAssignmentInForceStay) {
   ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 3)));
   EXPECT_EQ(Job().status, "failed");
   EXPECT_EQ(Job().problem, "no such deadline");
-  EXPECT_EQ(Get(store_->NewestAssignment(job_))->body, "first");
+  EXPECT_EQ(Get(store_->FindNewestAssignment(job_))->body, "first");
 }
 
 TEST_P(StorePlanningTest, OfAJobThatEndedMeanwhileNothingIsKept) {
-  Succeed(store_->WantPlanning(job_, 1));
+  Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask task = Claim("w", 1);
   PlanningOutcome outcome = Current();
   outcome.assignment = "assignment";
@@ -257,7 +205,7 @@ TEST_P(StorePlanningTest, OfAJobThatEndedMeanwhileNothingIsKept) {
 
 TEST_P(StorePlanningTest, AnOutcomeThatCannotBeKeptLeavesNothing) {
   const PlanRecord there = Get(store_->AddPlan(NewPlan("edp", 0), 1));
-  Succeed(store_->WantPlanning(job_, 1));
+  Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask task = Claim("w", 1);
   PlanningOutcome outcome = Current();
   outcome.plans = {NewPlan("new", 0), there};
@@ -270,7 +218,7 @@ TEST_P(StorePlanningTest, AnOutcomeThatCannotBeKeptLeavesNothing) {
 }
 
 TEST_P(StorePlanningTest, TheNewest50AssignmentAreKept) {
-  for (int i = 1; i <= 60; ++i) Order(fmt::format("assignment {}", i));
+  for (int i = 1; i <= 60; ++i) Assign(fmt::format("assignment {}", i));
   const std::vector<AssignmentRecord> kept = Get(store_->ListAssignments(job_, 1000));
   ASSERT_THAT(kept, SizeIs(50));
   EXPECT_EQ(kept.front().version, 60);
@@ -282,8 +230,8 @@ TEST_P(StorePlanningTest, TheNewest50AssignmentAreKept) {
 TEST_P(StorePlanningTest, TheNewest200PlansAreKeptAndThoseThatAssignmentName) {
   const PlanRecord in_force = Get(store_->AddPlan(NewPlan("no-slowdown", 0), 1));
   const PlanRecord forgotten = Get(store_->AddPlan(NewPlan("edp", 0), 1));
-  Order(fmt::format(R"({{"plans": {{"0": "{}"}}}})", in_force.id));
-  Succeed(store_->WantPlanning(job_, 1));
+  Assign(fmt::format(R"({{"plans": {{"0": "{}"}}}})", in_force.id));
+  Succeed(store_->RequestPlanning(job_, 1));
   PlanningOutcome outcome = Current();
   outcome.plans.assign(200, NewPlan("straggler-1.25", 0));
   ASSERT_TRUE(Get(store_->CompletePlanning(Claim("w", 1), outcome, 2)));
@@ -292,41 +240,41 @@ TEST_P(StorePlanningTest, TheNewest200PlansAreKeptAndThoseThatAssignmentName) {
   EXPECT_EQ(Get(store_->FindPlanById(forgotten.id)), std::nullopt);
 }
 
-TEST_P(StorePlanningTest, EachChangeIsHeardOnce) {
-  HeardNotices heard;
-  Succeed(store_->Listen([&](const Notice& notice) { heard.Add(notice); }));
+TEST_P(StorePlanningTest, EachChangeSendsOneNotice) {
+  ReceivedNotices received;
+  Succeed(store_->Listen([&](const Notice& notice) { received.Add(notice); }));
   EXPECT_EQ(store_->Listen([](const Notice&) {}).error().kind, ErrorKind::kInput);
   using Kind = Notice::Kind;
   Succeed(store_->AttachNode(job_, "node 7", "[]", 1));
-  EXPECT_EQ(heard.Next(), (Notice{.kind = Kind::kNode, .name = "node 7"}));
+  EXPECT_EQ(received.Next(), (Notice{.kind = Kind::kNode, .name = "node 7"}));
   Succeed(store_->AttachNode(job_, "node 7", "[]", 2));  // The same: no news.
   EXPECT_EQ(store_->SetTarget("j-0", "u", 2).error().kind, ErrorKind::kInput);
   Succeed(store_->SetTarget(job_, "u", 2));
-  EXPECT_EQ(heard.Next(), (Notice{.kind = Kind::kPlanning, .name = ""}));
+  EXPECT_EQ(received.Next(), (Notice{.kind = Kind::kPlanning, .name = ""}));
   PlanningOutcome outcome = Current();
   outcome.assignment = "o";
   ASSERT_TRUE(Get(store_->CompletePlanning(Claim("w", 2), outcome, 2)));
-  EXPECT_EQ(heard.Next(), (Notice{.kind = Kind::kAssignment, .name = job_}));
+  EXPECT_EQ(received.Next(), (Notice{.kind = Kind::kAssignment, .name = job_}));
   TokenRecord token;
   token.id = "t";
   Succeed(store_->AddToken(token));
-  EXPECT_EQ(heard.Next(), (Notice{.kind = Kind::kTokens, .name = ""}));
+  EXPECT_EQ(received.Next(), (Notice{.kind = Kind::kTokens, .name = ""}));
   Succeed(store_->EndJob(job_, 3));
-  EXPECT_EQ(heard.Next(), (Notice{.kind = Kind::kNode, .name = "node 7"}));
+  EXPECT_EQ(received.Next(), (Notice{.kind = Kind::kNode, .name = "node 7"}));
 }
 
-TEST_P(StorePlanningTest, WhoHearsOfAChangeSeesItAndMayUseTheStore) {
-  HeardNotices heard;
+TEST_P(StorePlanningTest, AListenerSeesTheChangeAndMayUseTheStore) {
+  ReceivedNotices received;
   std::vector<std::int64_t> seen;
   constexpr std::int64_t kChanges = 20;
   Succeed(store_->Listen([&](const Notice& notice) {
     seen.push_back(Job().generation);
-    Succeed(store_->Heartbeat(job_, Store::Steps::kOn, Job().generation, "", 1));
-    heard.Add(notice);
+    Succeed(store_->RecordStep(job_, Store::Steps::kContinue, Job().generation, "", 1));
+    received.Add(notice);
   }));
   for (std::int64_t i = 1; i <= kChanges; ++i) {
     Succeed(store_->SetTarget(job_, fmt::format("{}", i), 1));
-    heard.Next();
+    received.Next();
     ASSERT_EQ(seen.back(), i);
   }
 }

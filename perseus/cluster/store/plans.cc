@@ -1,13 +1,14 @@
-// Frontiers, plans and assignment, which planning made.
+// Frontiers, plans and assignments: the results of planning.
 #include <fmt/format.h>
 
 #include "perseus/base/excerpt.h"
-#include "perseus/cluster/store/sql_store.h"
+#include "perseus/cluster/store/statements.h"
+#include "perseus/cluster/store/store.h"
 
 namespace perseus::store {
 namespace {
 
-constexpr std::int64_t kKeptPlans = 200;
+constexpr std::int64_t kMaxPlans = 200;
 
 constexpr std::string_view kPlanColumns =
     "plans.id, plans.job, plans.slug, plans.profile_version, plans.created";
@@ -45,26 +46,27 @@ Result<PlanRecord> InsertPlan(Transaction& transaction, PlanRecord plan, Millise
           "INSERT INTO plans (id, job, slug, profile_version, body, created) "
           "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING RETURNING id",
           {plan.id, plan.job, plan.slug, plan.profile_version, plan.body, plan.created}));
-  if (added.empty()) return Fail("there is a plan {} already (plans never change)", plan.id);
-  // An id is 18 letters that stand in a text for nothing else, so assignment need not be understood
-  // to see which plans they name.
+  if (added.empty()) return Fail("plan {} exists already (a plan never changes)", plan.id);
+  // An id is 18 characters that mean nothing else in a text, so a search of the text finds out
+  // whether an assignment names the plan.
   PERSEUS_RETURN_IF_ERROR(transaction.Run(
       "DELETE FROM plans WHERE job = $1 AND number <= (SELECT number FROM plans WHERE job = $1 "
       "ORDER BY number DESC LIMIT 1 OFFSET $2) AND NOT EXISTS (SELECT 1 FROM assignments WHERE "
       "assignments.job = plans.job AND assignments.body LIKE '%' || plans.id || '%')",
-      {plan.job, kKeptPlans}));
+      {plan.job, kMaxPlans}));
   return plan;
 }
 
-Result<std::optional<std::string>> SqlStore::FindFrontier(std::string_view job) {
-  return ReadOne(
-      "SELECT frontiers.body FROM frontiers JOIN jobs ON jobs.id = frontiers.job "
-      "WHERE jobs.id = $1 AND frontiers.profile_version = jobs.profile_version",
-      {job}, [](Row& row) { return row.TakeText(0); });
+Result<std::optional<std::string>> Store::FindFrontier(std::string_view job) {
+  return ReadOne(*database_,
+                 "SELECT frontiers.body FROM frontiers JOIN jobs ON jobs.id = frontiers.job "
+                 "WHERE jobs.id = $1 AND frontiers.profile_version = jobs.profile_version",
+                 {job}, [](Row& row) { return row.TakeText(0); });
 }
 
-Result<std::optional<PlanRecord>> SqlStore::FindPlan(std::string_view job, std::string_view slug) {
-  return ReadOne(fmt::format("SELECT {}, plans.body FROM plans JOIN jobs ON jobs.id = plans.job "
+Result<std::optional<PlanRecord>> Store::FindPlan(std::string_view job, std::string_view slug) {
+  return ReadOne(*database_,
+                 fmt::format("SELECT {}, plans.body FROM plans JOIN jobs ON jobs.id = plans.job "
                              "WHERE jobs.id = $1 AND plans.slug = $2 "
                              "AND plans.profile_version = jobs.profile_version "
                              "ORDER BY plans.number DESC LIMIT 1",
@@ -72,34 +74,39 @@ Result<std::optional<PlanRecord>> SqlStore::FindPlan(std::string_view job, std::
                  {job, slug}, PlanWithBody);
 }
 
-Result<std::optional<PlanRecord>> SqlStore::FindPlanById(std::string_view id) {
-  return ReadOne(fmt::format("SELECT {}, plans.body FROM plans WHERE id = $1", kPlanColumns), {id},
+Result<std::optional<PlanRecord>> Store::FindPlanById(std::string_view id) {
+  return ReadOne(*database_,
+                 fmt::format("SELECT {}, plans.body FROM plans WHERE id = $1", kPlanColumns), {id},
                  PlanWithBody);
 }
 
-Result<std::vector<PlanRecord>> SqlStore::ListPlans(std::string_view job, int limit) {
-  return ReadAll(fmt::format("SELECT {} FROM plans WHERE job = $1 ORDER BY number DESC LIMIT $2",
+Result<std::vector<PlanRecord>> Store::ListPlans(std::string_view job, int limit) {
+  return ReadAll(*database_,
+                 fmt::format("SELECT {} FROM plans WHERE job = $1 ORDER BY number DESC LIMIT $2",
                              kPlanColumns),
                  {job, AsLimit(limit)}, PlanWithoutBody);
 }
 
-Result<PlanRecord> SqlStore::AddPlan(PlanRecord plan, Milliseconds now) {
-  return Write<PlanRecord>([&](Transaction& transaction) -> Result<PlanRecord> {
-    PERSEUS_ASSIGN_OR_RETURN(const std::optional<LockedJob> job, LockJob(transaction, plan.job));
-    if (!job) return Fail("there is no job {} (register it)", Excerpt(plan.job));
+Result<PlanRecord> Store::AddPlan(PlanRecord plan, Milliseconds now) {
+  return Write<PlanRecord>(*database_, [&](Transaction& transaction) -> Result<PlanRecord> {
+    PERSEUS_ASSIGN_OR_RETURN(const std::optional<LockedJob> job,
+                             LockJob(*database_, transaction, plan.job));
+    if (!job) return Fail("job {} does not exist (register it)", Excerpt(plan.job));
     return InsertPlan(transaction, plan, now);
   });
 }
 
-Result<std::optional<AssignmentRecord>> SqlStore::NewestAssignment(std::string_view job) {
+Result<std::optional<AssignmentRecord>> Store::FindNewestAssignment(std::string_view job) {
   return ReadOne(
+      *database_,
       "SELECT job, version, body, created FROM assignments WHERE job = $1 ORDER BY version DESC "
       "LIMIT 1",
       {job}, AssignmentOf);
 }
 
-Result<std::vector<AssignmentRecord>> SqlStore::ListAssignments(std::string_view job, int limit) {
+Result<std::vector<AssignmentRecord>> Store::ListAssignments(std::string_view job, int limit) {
   return ReadAll(
+      *database_,
       "SELECT job, version, body, created FROM assignments WHERE job = $1 ORDER BY version DESC "
       "LIMIT $2",
       {job, AsLimit(limit)}, AssignmentOf);

@@ -14,7 +14,7 @@
 namespace perseus::store {
 namespace {
 
-// Of pg_type; they never change.
+// From pg_type. They never change.
 constexpr Oid kInt8 = 20;
 constexpr Oid kInt4 = 23;
 constexpr Oid kText = 25;
@@ -23,9 +23,9 @@ constexpr Oid kFloat8 = 701;
 constexpr int kBinary = 1;
 constexpr int kAsText = 0;
 
-// Before the address, which may say otherwise. A server that is cut off is given up after some
-// 20 s, where Linux takes two hours or more. So does the server with us, who may have locked a job
-// in the middle of a transaction that all other replicas then wait for.
+// The address may override these. We give up on a server that is cut off after about 20 s (the
+// default of Linux is two hours or more). The server gives up on us after the same time, because we
+// may have locked a job that all other replicas wait for.
 constexpr std::pair<const char*, const char*> kDefaults[] = {
     {"connect_timeout", "5"},
     {"keepalives_idle", "10"},
@@ -38,14 +38,14 @@ constexpr std::pair<const char*, const char*> kDefaults[] = {
      "-c tcp_keepalives_interval=5 -c tcp_keepalives_count=2 -c tcp_user_timeout=20s"},
 };
 
-// What libpq says, without the lines that say more of the same.
+// The message of libpq without its further lines, which only add detail.
 std::string FirstLine(std::string_view text) { return Explained(text.substr(0, text.find('\n'))); }
 
-// Parameters as PostgreSQL's binary format has them: texts need no copy and no byte at their end.
+// Parameters in PostgreSQL's binary format. Texts need no copy and no terminating byte.
 class BoundParameters {
  public:
   BoundParameters(Parameters parameters) {
-    numbers_.reserve(parameters.size());  // Pointers into it stay.
+    numbers_.reserve(parameters.size());  // Pointers into it stay valid.
     for (const Parameter& parameter : parameters) Add(parameter);
   }
   int count() const { return static_cast<int>(types_.size()); }
@@ -133,7 +133,7 @@ struct FreeOptions {
 }  // namespace
 
 Result<PostgresAddress> ParsePostgresAddress(const std::string& url) {
-  char* complaint = nullptr;  // Not shown: it quotes, and what it quotes may be a password.
+  char* complaint = nullptr;  // Not shown: it may quote a password.
   const std::unique_ptr<PQconninfoOption, FreeOptions> options(
       ::PQconninfoParse(url.c_str(), &complaint));
   ::PQfreemem(complaint);
@@ -147,11 +147,11 @@ Result<PostgresAddress> ParsePostgresAddress(const std::string& url) {
   if (host.empty()) host = find("hostaddr");
   const std::string port = find("port");
   const std::string name = find("dbname");
-  // A password with an @ or / that is not encoded ends up, in parts, in these.
+  // If a password contains an @ or / that is not encoded, parts of the password are in these.
   const bool is_torn = (host + port + name).find('@') != std::string::npos;
   if (!options || is_torn || url.find('\0') != std::string::npos) {
     return Fail(
-        "that is no address of a PostgreSQL database (expected "
+        "this is not the address of a PostgreSQL database (expected "
         "postgresql://USER:PASSWORD@HOST:PORT/NAME, with %40 for an @ in the password, %2F for a "
         "/, %3A for a : and %25 for a %)");
   }
@@ -198,19 +198,20 @@ tl::unexpected<Error> PostgresConnection::Failure(const PGresult* result) {
   const std::string primary = field(PG_DIAG_MESSAGE_PRIMARY);
   const std::string cause =
       FirstLine(primary.empty() ? ::PQerrorMessage(connection_.get()) : primary);
-  // What has no state comes from libpq, which could not reach the server or did not understand it
-  // (its status does not always tell). 08: connections; 57P: the server stops, or a person has
-  // ended this one.
+  // An error without a state comes from libpq, which could not reach or understand the server (its
+  // status does not always show this). 08: connections. 57P: the server stops, or an administrator
+  // ended this connection.
   if (state_.empty() || state_.starts_with("08") || state_.starts_with("57P")) {
     is_lost_ = true;
-    return FailAs(ErrorKind::kSystem,
-                  "the database at {} does not answer: {} (see that it runs and lets this user in; "
-                  "then try again)",
-                  name_, cause);
+    return FailAs(
+        ErrorKind::kSystem,
+        "the database at {} does not answer: {} (check that it runs and accepts this user, "
+        "then try again)",
+        name_, cause);
   }
-  // 22: data; 54: limits, such as of an index's keys; both are of what was given.
+  // 22: data. 54: limits, for example of the keys of an index. Both are errors of the input.
   if (state_.starts_with("22") || state_.starts_with("54")) {
-    return Fail("the database at {} cannot keep that: {} (mend or shorten it)", name_, cause);
+    return Fail("the database at {} cannot store this: {} (correct or shorten it)", name_, cause);
   }
   return FailAs(ErrorKind::kSystem, "the database at {} refuses: {} (see its log)", name_, cause);
 }

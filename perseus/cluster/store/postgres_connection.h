@@ -14,30 +14,30 @@
 
 namespace perseus::store {
 
-// Where a server is.
+// The address of a server.
 struct PostgresAddress {
-  std::string url;   // As given; may hold a password, so nothing shows it.
+  std::string url;   // As the user gave it. May contain a password: never show it.
   std::string name;  // "postgresql://host:port/database", for messages.
 };
 
-// Refuses (kInput) what libpq cannot read, and what it reads otherwise than was meant.
+// kInput if libpq cannot read the address, or would read it differently than a user expects.
 Result<PostgresAddress> ParsePostgresAddress(const std::string& url);
 
 class PostgresConnection {
  public:
   static Result<PostgresConnection> Open(const PostgresAddress& address);
 
-  // Prepares the statement, if it was not yet, and runs it.
+  // Prepares the statement on first use, and runs it.
   Result<Rows> Run(std::string_view sql, Parameters parameters);
 
-  // Whether it is gone, as a Run() found out.
+  // Whether a Run() found out that the connection is lost.
   bool IsLost() const { return is_lost_; }
-  // Whether the last Run() failed because another transaction was in the way.
+  // Whether the last Run() failed because of a conflict with another transaction.
   bool WasInConflict() const;
-  // Whether it is outside a transaction and good for another.
+  // Whether it is outside a transaction and can start another one.
   bool IsIdle() const;
 
-  // For whoever waits for notifications.
+  // For PostgresListener.
   PGconn* handle() { return connection_.get(); }
 
  private:

@@ -20,7 +20,7 @@ constexpr int kLongestPauseMs = 5000;
 constexpr std::pair<Notice::Kind, std::string_view> kWords[] = {
     {Notice::Kind::kAssignment, "assignment"}, {Notice::Kind::kNode, "node"},
     {Notice::Kind::kPlanning, "planning"},     {Notice::Kind::kTokens, "tokens"},
-    {Notice::Kind::kHeard, "heard"},
+    {Notice::Kind::kSteps, "steps"},
 };
 
 struct Free {
@@ -41,7 +41,7 @@ std::string NoticeText(const Notice& notice) {
       return fmt::format("{}{}{}", word, notice.name.empty() ? "" : " ", notice.name);
     }
   }
-  return "look";
+  return "read-again";
 }
 
 Notice ParseNotice(std::string_view text) {
@@ -62,9 +62,9 @@ Result<PostgresConnection> ConnectListener(const PostgresAddress& address) {
 }
 
 PostgresListener::PostgresListener(PostgresAddress address, PostgresConnection connection,
-                                   std::function<void(const Notice&)> heard)
+                                   std::function<void(const Notice&)> receive)
     : address_(std::move(address)),
-      heard_(std::move(heard)),
+      receive_(std::move(receive)),
       stop_(MakeEvent()),
       thread_([this, first = std::move(connection)]() mutable { Run(std::move(first)); }) {}
 
@@ -75,19 +75,19 @@ PostgresListener::~PostgresListener() {
 }
 
 bool PostgresListener::Wait(int socket, int timeout_ms) {
-  pollfd waits[] = {{stop_, POLLIN, 0}, {socket, POLLIN, 0}};  // poll passes over -1.
+  pollfd waits[] = {{stop_, POLLIN, 0}, {socket, POLLIN, 0}};  // poll ignores -1.
   ::poll(waits, std::size(waits), timeout_ms);
   return waits[0].revents == 0;
 }
 
-void PostgresListener::HearAll(PostgresConnection& connection) {
+void PostgresListener::ReceiveAll(PostgresConnection& connection) {
   PGconn* const handle = connection.handle();
   do {
     if (::PQconsumeInput(handle) == 0) return;
     while (true) {
       const std::unique_ptr<PGnotify, Free> notification(::PQnotifies(handle));
       if (!notification) break;
-      heard_(ParseNotice(notification->extra));
+      receive_(ParseNotice(notification->extra));
       if (!Wait(-1, 0)) return;
     }
     if (::PQstatus(handle) != CONNECTION_OK) return;
@@ -96,7 +96,7 @@ void PostgresListener::HearAll(PostgresConnection& connection) {
 
 void PostgresListener::Run(PostgresConnection connection) {
   while (true) {
-    HearAll(connection);
+    ReceiveAll(connection);
     for (int pause = kFirstPauseMs;; pause = std::min(2 * pause, kLongestPauseMs)) {
       if (!Wait(-1, pause)) return;
       Result<PostgresConnection> again = ConnectListener(address_);
@@ -104,7 +104,7 @@ void PostgresListener::Run(PostgresConnection connection) {
       connection = std::move(*again);
       break;
     }
-    heard_({.kind = Notice::Kind::kLookAgain, .name = ""});
+    receive_({.kind = Notice::Kind::kReadAgain, .name = ""});
   }
 }
 

@@ -1,4 +1,4 @@
-// Hears what PostgreSQL's NOTIFY says, on a connection and a thread of its own.
+// Receives PostgreSQL notifications on its own connection and thread.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "perseus/cluster/store/postgres_connection.h"
-#include "perseus/cluster/store/store.h"
+#include "perseus/cluster/store/records.h"
 
 namespace perseus::store {
 
@@ -16,30 +16,30 @@ inline constexpr std::string_view kNoticeChannel = "perseus";
 
 // "assignment j-…", "node n7", "planning", "tokens".
 std::string NoticeText(const Notice& notice);
-// What is not understood, a newer program's, is kLookAgain.
+// A text that this program does not know (from a newer program) is kReadAgain.
 Notice ParseNotice(std::string_view text);
 
 class PostgresListener {
  public:
-  // `connection` comes from ConnectListener. When it is lost, the listener connects again, and says
-  // kLookAgain for what it may have missed.
+  // `connection` comes from ConnectListener. If it is lost, the listener connects again and passes
+  // on kReadAgain, because notices may be lost.
   PostgresListener(PostgresAddress address, PostgresConnection connection,
-                   std::function<void(const Notice&)> heard);
-  // Waits for the notice that is being heard, and for a connection that is being made.
+                   std::function<void(const Notice&)> receive);
+  // Waits for the running call of `receive` and for a connection attempt.
   ~PostgresListener();
   PostgresListener(const PostgresListener&) = delete;
   PostgresListener& operator=(const PostgresListener&) = delete;
 
  private:
   void Run(PostgresConnection connection);
-  // Until the connection is lost or the listener is to stop.
-  void HearAll(PostgresConnection& connection);
-  // Waits until `socket` (if not -1) has something, for `timeout_ms` at most (-1: for ever).
-  // Whether to go on.
+  // Passes on notices until the connection is lost or the listener stops.
+  void ReceiveAll(PostgresConnection& connection);
+  // Waits until `socket` (unless it is -1) is readable, at most `timeout_ms` (-1: without a limit).
+  // Returns false if the listener has to stop.
   bool Wait(int socket, int timeout_ms);
 
   const PostgresAddress address_;
-  const std::function<void(const Notice&)> heard_;
+  const std::function<void(const Notice&)> receive_;
   const int stop_;  // An eventfd, written to once.
   std::thread thread_;
 };

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "perseus/cluster/store/database.h"
-#include "perseus/cluster/store/heard_notices.h"
 #include "perseus/cluster/store/postgres_listener.h"
+#include "perseus/cluster/store/received_notices.h"
 #include "perseus/cluster/store/store_fixture.h"
 
 namespace perseus::store {
@@ -39,7 +39,7 @@ TEST_F(PostgresTest, TwoReplicasClaimEachTaskOnce) {
   std::set<std::string> jobs;
   for (int i = 0; i < kTasks; ++i) {
     const std::string job = Register(*replicas[0], fmt::format("k{}", i));
-    Succeed(replicas[0]->WantPlanning(job, 1));
+    Succeed(replicas[0]->RequestPlanning(job, 1));
     jobs.insert(job);
   }
   std::vector<std::vector<std::string>> claimed(4);
@@ -56,7 +56,7 @@ TEST_F(PostgresTest, TwoReplicasClaimEachTaskOnce) {
   EXPECT_EQ(all, std::multiset<std::string>(jobs.begin(), jobs.end()));
 }
 
-TEST_F(PostgresTest, ReplicasThatStartAtOnceMigrateOnce) {
+TEST_F(PostgresTest, ReplicasThatStartAtOnceCreateTheTablesOnce) {
   std::atomic<int> opened = 0;
   RunInThreads(6, [&](std::size_t) {
     if (Get(OpenStore(address_))->Ping()) ++opened;
@@ -68,15 +68,15 @@ TEST_F(PostgresTest, ANoticeReachesTheOtherReplicaAfterTheChange) {
   const auto one = Get(OpenStore(address_));
   const auto other = Get(OpenStore(address_));
   const std::string job = Register(*one, "k");
-  HeardNotices heard;
+  ReceivedNotices received;
   std::vector<std::int64_t> seen;
   Succeed(other->Listen([&](const Notice& notice) {
     seen.push_back(Get(other->FindJob(job))->generation);
-    heard.Add(notice);
+    received.Add(notice);
   }));
   for (int i = 1; i <= 50; ++i) {
     Succeed(one->SetTarget(job, "u", 1));
-    EXPECT_EQ(heard.Next().kind, Notice::Kind::kPlanning);
+    EXPECT_EQ(received.Next().kind, Notice::Kind::kPlanning);
     ASSERT_EQ(seen.back(), i);
   }
 }
@@ -85,8 +85,8 @@ TEST_F(PostgresTest, AServerThatGoesAwayAndComesBackIsUsedAgain) {
   PostgresServer server;  // Its own: others' tests are not to see it go.
   auto store = Get(OpenStore(server.MakeDatabase()));
   const std::string job = Register(*store, "k");
-  HeardNotices heard;
-  Succeed(store->Listen([&](const Notice& notice) { heard.Add(notice); }));
+  ReceivedNotices received;
+  Succeed(store->Listen([&](const Notice& notice) { received.Add(notice); }));
 
   server.Stop();
   for (int i = 0; i < 3; ++i) {
@@ -98,10 +98,10 @@ TEST_F(PostgresTest, AServerThatGoesAwayAndComesBackIsUsedAgain) {
     EXPECT_EQ(store->Ping().error().kind, ErrorKind::kSystem);
   }
   server.Start();
-  EXPECT_EQ(heard.Next().kind, Notice::Kind::kLookAgain);
+  EXPECT_EQ(received.Next().kind, Notice::Kind::kReadAgain);
   EXPECT_EQ(Get(store->FindJob(job))->target, "t");
   Succeed(store->SetTarget(job, "back", 1));
-  EXPECT_EQ(heard.Next().kind, Notice::Kind::kPlanning);
+  EXPECT_EQ(received.Next().kind, Notice::Kind::kPlanning);
 
   // Its connections are dead, which nobody has to notice.
   server.Restart();
@@ -133,14 +133,14 @@ TEST_F(PostgresTest, TablesOfANewerProgramAreRefused) {
   const auto newer = OpenStore(address_);
   ASSERT_FALSE(newer);
   EXPECT_EQ(newer.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(newer.error().message, HasSubstr("tables are of version 1000"));
+  EXPECT_THAT(newer.error().message, HasSubstr("have version 1000"));
 }
 
 TEST_F(PostgresTest, WhatFailsLeavesNothingAndSendsNothing) {
   const auto store = Get(OpenStore(address_));
   const auto database = Get(OpenPostgres(address_));
-  HeardNotices heard;
-  Succeed(store->Listen([&](const Notice& notice) { heard.Add(notice); }));
+  ReceivedNotices received;
+  Succeed(store->Listen([&](const Notice& notice) { received.Add(notice); }));
   const auto write = [&](const std::string& id, bool fails) {
     return database->Transact([&](Transaction& transaction) -> Result<void> {
       const auto added = transaction.Run("INSERT INTO tokens VALUES ($1, '', '', '', '', 1, 1)",
@@ -154,8 +154,8 @@ TEST_F(PostgresTest, WhatFailsLeavesNothingAndSendsNothing) {
   };
   EXPECT_EQ(write("a", true).error().message, "on purpose");
   Succeed(write("b", false));
-  EXPECT_EQ(heard.Next().name, "b");
-  EXPECT_EQ(Get(store->Tokens()).size(), 1u);
+  EXPECT_EQ(received.Next().name, "b");
+  EXPECT_EQ(Get(store->ListTokens()).size(), 1u);
   EXPECT_THAT(write("b", false).error().message, HasSubstr("refuses: duplicate key"));
 }
 
@@ -191,7 +191,7 @@ TEST_F(PostgresTest, WhatIsTooLongIsTheGiversFault) {
   const auto attached = store->AttachNode(job, std::string(9000, 'n'), "[]", 1);
   ASSERT_FALSE(attached);
   EXPECT_EQ(attached.error().kind, ErrorKind::kInput);
-  EXPECT_TRUE(Get(store->NodesOf(job)).empty());
+  EXPECT_TRUE(Get(store->ListNodesOfJob(job)).empty());
 }
 
 TEST(PostgresAddressTest, APasswordIsNeverShown) {
@@ -224,7 +224,7 @@ TEST(PostgresNoticeTest, ANoticeReadsAsItWasWritten) {
   }
   EXPECT_EQ(NoticeText({.kind = Notice::Kind::kAssignment, .name = "j-1"}), "assignment j-1");
   for (const char* text : {"", "news of tomorrow", "order j-1"}) {
-    EXPECT_EQ(ParseNotice(text).kind, Notice::Kind::kLookAgain);
+    EXPECT_EQ(ParseNotice(text).kind, Notice::Kind::kReadAgain);
   }
 }
 

@@ -1,16 +1,16 @@
 #include "perseus/cluster/store/schema.h"
 
-#include <span>
 #include <string>
 
 namespace perseus::store {
 namespace {
 
-// In place of a key's type that counts by itself, which each database calls by another name.
+// Each database has its own type for a key that counts by itself.
 constexpr std::string_view kSerialKey = "{serial key}";
 
-// What a job has goes with it (ON DELETE CASCADE). Numbers (serial keys) tell what came first.
-constexpr std::string_view kVersion1[] = {
+// Rows that belong to a job are deleted with it (ON DELETE CASCADE). Serial keys record the order
+// of creation.
+constexpr std::string_view kTables[] = {
     R"(CREATE TABLE jobs (
       number {serial key},
       id TEXT NOT NULL UNIQUE,
@@ -23,15 +23,16 @@ constexpr std::string_view kVersion1[] = {
       ended BIGINT NOT NULL DEFAULT 0,
       profile_version BIGINT NOT NULL DEFAULT 0,
       generation BIGINT NOT NULL DEFAULT 0,
-      planned BIGINT NOT NULL DEFAULT 0,
+      planned_generation BIGINT NOT NULL DEFAULT 0,
       assignment_version BIGINT NOT NULL DEFAULT 0,
       last_step BIGINT NOT NULL DEFAULT -1,
       last_step_at BIGINT NOT NULL DEFAULT 0,
-      summary TEXT NOT NULL DEFAULT ''))",
+      summary TEXT NOT NULL DEFAULT '',
+      measurement_bytes BIGINT NOT NULL DEFAULT 0))",
     "CREATE UNIQUE INDEX jobs_running_key ON jobs (key) WHERE ended = 0",
     "CREATE INDEX jobs_key ON jobs (key)",
     "CREATE INDEX jobs_ended ON jobs (ended)",
-    // The newest alone: plans say the version that they were made of, and nothing else asks.
+    // Only the newest profile of each job.
     R"(CREATE TABLE profiles (
       job TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
       csv TEXT NOT NULL))",
@@ -41,8 +42,8 @@ constexpr std::string_view kVersion1[] = {
       body TEXT NOT NULL,
       created BIGINT NOT NULL))",
     "CREATE INDEX measurements_job ON measurements (job, number)",
-    // Due at `due`; if a worker has it, at `until` instead: then he is gone. What is wanted while
-    // he has it is kept in `due` until he is done.
+    // Planning is due at `due`. If a worker has claimed it, the claim expires at `until`, and `due`
+    // records the time of requests that arrive in the meantime.
     R"(CREATE TABLE planning (
       job TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
       due BIGINT NOT NULL,
@@ -77,14 +78,29 @@ constexpr std::string_view kVersion1[] = {
       seen BIGINT NOT NULL,
       PRIMARY KEY (job, node)))",
     "CREATE INDEX nodes_node ON nodes (node)",
+    // Each rank of a job is on at most one node.
+    R"(CREATE TABLE node_ranks (
+      job TEXT NOT NULL,
+      dp_rank BIGINT NOT NULL,
+      pp_rank BIGINT NOT NULL,
+      tp_rank BIGINT NOT NULL,
+      node TEXT NOT NULL,
+      PRIMARY KEY (job, dp_rank, pp_rank, tp_rank),
+      FOREIGN KEY (job, node) REFERENCES nodes (job, node) ON DELETE CASCADE))",
+    "CREATE INDEX node_ranks_node ON node_ranks (job, node)",
+    // Which process has the name of a node.
+    R"(CREATE TABLE node_claims (
+      node TEXT PRIMARY KEY,
+      instance TEXT NOT NULL,
+      seen BIGINT NOT NULL))",
     R"(CREATE TABLE stragglers (
       job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
-      pipeline BIGINT NOT NULL,
+      dp_rank BIGINT NOT NULL,
       source TEXT NOT NULL,
       slowdown DOUBLE PRECISION NOT NULL,
       starts BIGINT NOT NULL,
       expires BIGINT NOT NULL,
-      PRIMARY KEY (job, pipeline, source)))",
+      PRIMARY KEY (job, dp_rank, source)))",
     R"(CREATE TABLE tokens (
       id TEXT PRIMARY KEY,
       hash TEXT NOT NULL,
@@ -93,51 +109,15 @@ constexpr std::string_view kVersion1[] = {
       name TEXT NOT NULL,
       created BIGINT NOT NULL,
       expires BIGINT NOT NULL))",
-    R"(CREATE TABLE ranks (
+    // Ranks of clients of Zeus.
+    R"(CREATE TABLE zeus_ranks (
       job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
       rank BIGINT NOT NULL,
+      position BIGINT NOT NULL,
       body TEXT NOT NULL,
       PRIMARY KEY (job, rank)))",
-    R"(CREATE TABLE results (
-      number {serial key},
-      job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
-      rank BIGINT NOT NULL,
-      body TEXT NOT NULL,
-      created BIGINT NOT NULL))",
-    "CREATE INDEX results_job ON results (job, rank, number)",
+    "CREATE UNIQUE INDEX zeus_ranks_position ON zeus_ranks (job, position)",
 };
-
-// Which process has a node's name.
-constexpr std::string_view kVersion2[] = {
-    R"(CREATE TABLE node_claims (
-      node TEXT PRIMARY KEY,
-      instance TEXT NOT NULL,
-      seen BIGINT NOT NULL))",
-};
-
-// What measurements that are no profile yet have in bytes, and where a rank of Zeus' clients
-// stands.
-constexpr std::string_view kVersion3[] = {
-    "ALTER TABLE jobs ADD COLUMN measured BIGINT NOT NULL DEFAULT 0",
-    // Of registrations of older programs it is null, which is no other's place.
-    "ALTER TABLE ranks ADD COLUMN place BIGINT",
-    "CREATE UNIQUE INDEX ranks_place ON ranks (job, place)",
-    // What ranks measured with their schedules was kept here, and nobody asked for it.
-    "DROP TABLE results",
-    // Which node has each rank. What older programs attached is here once it is attached again.
-    R"(CREATE TABLE node_ranks (
-      job TEXT NOT NULL,
-      pipeline BIGINT NOT NULL,
-      rank BIGINT NOT NULL,
-      tp_rank BIGINT NOT NULL,
-      node TEXT NOT NULL,
-      PRIMARY KEY (job, pipeline, rank, tp_rank),
-      FOREIGN KEY (job, node) REFERENCES nodes (job, node) ON DELETE CASCADE))",
-    "CREATE INDEX node_ranks_node ON node_ranks (job, node)",
-};
-
-// kMigrations[v] makes tables of version v + 1 of those of version v. Never changed, only added to.
-constexpr std::span<const std::string_view> kMigrations[] = {kVersion1, kVersion2, kVersion3};
 
 std::string InDialect(std::string_view statement, const Dialect& dialect) {
   std::string text(statement);
@@ -147,55 +127,33 @@ std::string InDialect(std::string_view statement, const Dialect& dialect) {
   return text;
 }
 
-Result<std::int64_t> FindVersion(Transaction& transaction) {
-  if (const auto made = transaction.Run(
-          "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)", {});
-      !made) {
-    return Fail(made);
-  }
-  PERSEUS_ASSIGN_OR_RETURN(const Rows rows,
-                           transaction.Run("SELECT version FROM schema_version", {}));
-  return rows.empty() ? 0 : rows.front().Integer(0);
-}
-
-// Takes one step, if one is left. The version after it.
-Result<std::int64_t> MigrateOnce(Transaction& transaction, const Dialect& dialect) {
-  if (!dialect.lock_schema.empty()) {
-    if (const auto locked = transaction.Run(dialect.lock_schema, {}); !locked) return Fail(locked);
-  }
-  Result<std::int64_t> version = FindVersion(transaction);
-  if (!version) return version;
-  if (*version > SchemaVersion()) {
-    return Fail(
-        "the database's tables are of version {}, and this program knows them up to {} (install "
-        "the newer program, or name another database)",
-        *version, SchemaVersion());
-  }
-  if (*version == SchemaVersion()) return version;
-  for (const std::string_view statement : kMigrations[*version]) {
-    if (const auto run = transaction.Run(InDialect(statement, dialect), {}); !run) return Fail(run);
-  }
-  if (const auto run = transaction.Run("DELETE FROM schema_version", {}); !run) return Fail(run);
-  PERSEUS_RETURN_IF_ERROR(
-      transaction.Run("INSERT INTO schema_version VALUES ($1)", {*version + 1}));
-  return *version + 1;
-}
-
 }  // namespace
 
-std::int64_t SchemaVersion() { return std::int64_t{std::size(kMigrations)}; }
-
-Result<void> Migrate(Database& database) {
-  for (std::int64_t version = -1; version != SchemaVersion();) {
-    Result<void> migrated = database.Transact([&](Transaction& transaction) -> Result<void> {
-      PERSEUS_ASSIGN_OR_RETURN(const std::int64_t reached,
-                               MigrateOnce(transaction, database.dialect()));
-      version = reached;
-      return {};
-    });
-    if (!migrated) return migrated;
-  }
-  return {};
+Result<void> CreateTables(Database& database) {
+  const Dialect& dialect = database.dialect();
+  return database.Transact([&](Transaction& transaction) -> Result<void> {
+    if (!dialect.lock_schema.empty()) {
+      PERSEUS_RETURN_IF_ERROR(transaction.Run(dialect.lock_schema, {}));
+    }
+    PERSEUS_RETURN_IF_ERROR(
+        transaction.Run("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)", {}));
+    PERSEUS_ASSIGN_OR_RETURN(const Rows rows,
+                             transaction.Run("SELECT version FROM schema_version", {}));
+    if (!rows.empty()) {
+      const std::int64_t version = rows.front().Integer(0);
+      if (version == kSchemaVersion) return {};
+      return Fail(
+          "the tables of the database have version {}, but this program needs version {} (use the "
+          "program that made them, or another database)",
+          version, kSchemaVersion);
+    }
+    for (const std::string_view statement : kTables) {
+      PERSEUS_RETURN_IF_ERROR(transaction.Run(InDialect(statement, dialect), {}));
+    }
+    PERSEUS_RETURN_IF_ERROR(
+        transaction.Run("INSERT INTO schema_version VALUES ($1)", {kSchemaVersion}));
+    return {};
+  });
 }
 
 }  // namespace perseus::store

@@ -1,4 +1,4 @@
-// The store's tables, and how those of an older program become those of this one.
+// The tables of the store.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,12 @@
 
 namespace perseus::store {
 
-// The version of the tables that this program works with.
-std::int64_t SchemaVersion();
+// The version of the tables that this program uses. The database records it.
+inline constexpr std::int64_t kSchemaVersion = 1;
 
-// Brings the tables up to date, each step in a transaction of its own. Replicas may do so at the
-// same time: one does it, the others wait. Refuses (kInput) tables of a newer program.
-Result<void> Migrate(Database& database);
+// Creates the tables in an empty database, in one transaction. Replicas may do so at the same time:
+// one creates the tables, and the others wait. kInput if the database has tables of another
+// version.
+Result<void> CreateTables(Database& database);
 
 }  // namespace perseus::store

@@ -5,7 +5,7 @@
 namespace perseus::store {
 namespace {
 
-// How long to wait for another process, which can only be a person's sqlite3.
+// How long to wait for another process. Only the sqlite3 tool of a user can have the lock.
 constexpr int kBusyTimeoutMs = 2000;
 
 int Bind(sqlite3_stmt* statement, int index, const Parameter& parameter) {
@@ -50,15 +50,15 @@ std::string_view RemedyFor(int code) {
       return "let this user write to it and to its directory";
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return "another program has it: sqlite is for one server";
+      return "another program uses it, and SQLite is for one server";
     case SQLITE_NOTADB:
       return "name another file";
     case SQLITE_CORRUPT:
-      return "restore it from a copy";
+      return "restore it from a backup";
     case SQLITE_TOOBIG:
-      return "keep texts below 1 GB";
+      return "store texts of less than 1 GB";
     default:
-      return "see the system's log for what is wrong with its disk";
+      return "see the system log for errors of its disk";
   }
 }
 
@@ -79,7 +79,7 @@ Result<SqliteConnection> SqliteConnection::Open(const std::string& path) {
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   SqliteConnection connection(database, path);
   if (database == nullptr) {
-    return FailAs(ErrorKind::kSystem, "the database {}: out of memory (free some)", path);
+    return FailAs(ErrorKind::kSystem, "the database {}: out of memory (free some memory)", path);
   }
   if (opened != SQLITE_OK) return connection.Failure();
   if (const Result<void> set = connection.SetUp(); !set) return Fail(set);
@@ -90,9 +90,9 @@ Result<void> SqliteConnection::SetUp() {
   ::sqlite3_busy_timeout(database_.get(), kBusyTimeoutMs);
   ::sqlite3_extended_result_codes(database_.get(), 1);
   for (const char* setting : {
-           "PRAGMA auto_vacuum = INCREMENTAL",  // First: only of a file without tables.
+           "PRAGMA auto_vacuum = INCREMENTAL",  // First, because it needs a file without tables.
            "PRAGMA synchronous = FULL", "PRAGMA foreign_keys = ON",
-           "PRAGMA journal_size_limit = 67108864",  // Or a long log stays long for ever.
+           "PRAGMA journal_size_limit = 67108864",  // Otherwise a long log never shrinks.
        }) {
     if (const Result<Rows> set = Run(setting, {}); !set) return Fail(set);
   }
@@ -100,8 +100,7 @@ Result<void> SqliteConnection::SetUp() {
   PERSEUS_ASSIGN_OR_RETURN(Rows mode, Run("PRAGMA journal_mode = WAL", {}));
   if (mode.empty() || mode.front().TakeText(0) != "wal") {
     return FailAs(ErrorKind::kSystem,
-                  "the database {}: no write-ahead log is possible there (put it on a local disk)",
-                  path_);
+                  "the database {} cannot have a write-ahead log (put it on a local disk)", path_);
   }
   return {};
 }
@@ -123,14 +122,14 @@ Result<Rows> SqliteConnection::Run(std::string_view sql, Parameters parameters) 
   PERSEUS_ASSIGN_OR_RETURN(sqlite3_stmt* const statement, Prepare(sql));
   int number = 0;
   for (const Parameter& parameter : parameters) {
-    // To SQLite $1 is a name like $a, numbered as it comes up in the text.
+    // For SQLite $1 is a name like $a. SQLite numbers names in the order of the text.
     const std::string name = fmt::format("${}", ++number);
     const int index = ::sqlite3_bind_parameter_index(statement, name.c_str());
     if (Bind(statement, index, parameter) != SQLITE_OK) return Failure();
   }
   Result<Rows> rows = Collect(statement);
-  ::sqlite3_reset(statement);           // Else it goes on reading;
-  ::sqlite3_clear_bindings(statement);  // and texts do not outlive the call.
+  ::sqlite3_reset(statement);           // Otherwise it continues to read,
+  ::sqlite3_clear_bindings(statement);  // and texts need not outlive the call.
   return rows;
 }
 

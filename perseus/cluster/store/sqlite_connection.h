@@ -1,4 +1,4 @@
-// A connection to an SQLite database, in the settings that the store wants.
+// A connection to an SQLite database, with the settings that the store needs.
 //
 // Not thread safe.
 #pragma once
@@ -16,11 +16,11 @@ namespace perseus::store {
 
 class SqliteConnection {
  public:
-  // `path`: a file, made if it is not there, or ":memory:".
+  // `path`: a file, which is created if it does not exist, or ":memory:".
   static Result<SqliteConnection> Open(const std::string& path);
 
   Result<Rows> Run(std::string_view sql, Parameters parameters);
-  // SQLite gives up whole transactions on its own when the disk is full, say.
+  // SQLite may end a transaction by itself, for example when the disk is full.
   bool IsInTransaction() const { return ::sqlite3_get_autocommit(database_.get()) == 0; }
 
  private:

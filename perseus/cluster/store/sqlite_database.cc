@@ -19,8 +19,8 @@
 namespace perseus::store {
 namespace {
 
-// Held from Take() until it goes, by one at a time of all processes. Beside the database, for
-// SQLite loses its own locks when the process closes any descriptor of the database's file.
+// Locks the database for one process, from Take() until destruction. This is a separate file,
+// because SQLite loses its own locks when the process closes any descriptor of the database file.
 class LockFile {
  public:
   LockFile() = default;
@@ -45,7 +45,7 @@ class LockFile {
     if (::flock(lock.fd_, LOCK_EX | LOCK_NB) == 0) return lock;
     if (errno == EWOULDBLOCK) {
       return FailAs(ErrorKind::kSystem,
-                    "another server has the database {} (sqlite is for one server; use "
+                    "another server uses the database {} (SQLite is for one server; use "
                     "postgresql:// for several)",
                     database);
     }
@@ -57,16 +57,17 @@ class LockFile {
   int fd_ = -1;
 };
 
-// Nobody else reads what is new: hashes of tokens lie in it. SQLite gives its logs the same mode.
-// What is wrong with the file SQLite says itself, when it opens it.
+// Creates the file so that only its owner can read it, because it contains hashes of tokens. SQLite
+// gives its logs the same mode. Errors are ignored here: SQLite reports them when it opens the
+// file.
 void MakePrivateFile(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd >= 0) ::close(fd);  // Before SQLite has locks to lose by it.
+  if (fd >= 0) ::close(fd);  // Before SQLite has locks that it could lose.
 }
 
 class SqliteDatabase final : public Database {
  public:
-  // Without a `reader`, for a database in memory, which only one connection sees.
+  // A database in memory has no `reader`, because only one connection sees it.
   SqliteDatabase(LockFile lock, SqliteConnection writer, std::unique_ptr<SqliteConnection> reader)
       : lock_(std::move(lock)),
         writer_(std::move(writer)),
@@ -75,7 +76,7 @@ class SqliteDatabase final : public Database {
                  [this](const std::vector<Notice>& notices) { Send(notices); }) {}
 
   ~SqliteDatabase() override {
-    // Its thread may be in a transaction, and commits_ may be sending.
+    // The listener may be in a transaction, and commits_ may be sending.
     std::unique_ptr<NoticeThread> listener;
     {
       const MutexLock lock(listener_mutex_);
@@ -103,10 +104,10 @@ class SqliteDatabase final : public Database {
 
   Result<void> Transact(const Work& work) override { return commits_.Transact(work); }
 
-  Result<void> Listen(Heard heard) override {
+  Result<void> Listen(Receive receive) override {
     const MutexLock lock(listener_mutex_);
-    if (listener_) return Fail("this store is listened to already (call Listen once)");
-    listener_ = std::make_unique<NoticeThread>(std::move(heard));
+    if (listener_) return Fail("Listen was already called on this store (call it once)");
+    listener_ = std::make_unique<NoticeThread>(std::move(receive));
     return {};
   }
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "perseus/cluster/store/database.h"
-#include "perseus/cluster/store/heard_notices.h"
+#include "perseus/cluster/store/received_notices.h"
 #include "perseus/cluster/store/schema.h"
 #include "perseus/cluster/store/store_fixture.h"
 
@@ -38,7 +38,7 @@ TEST_F(SqliteTest, ASecondServerOnOneFileIsRefused) {
   auto store = Get(OpenStore(address_));
   const auto second = OpenStore(address_);
   ASSERT_FALSE(second);
-  EXPECT_THAT(second.error().message, HasSubstr("another server has the database"));
+  EXPECT_THAT(second.error().message, HasSubstr("another server uses the database"));
   EXPECT_THAT(second.error().message, HasSubstr("use postgresql:// for several"));
   store.reset();
   EXPECT_TRUE(OpenStore(address_).has_value());
@@ -83,8 +83,8 @@ TEST_F(SqliteTest, TablesOfANewerProgramAreRefused) {
   const auto newer = OpenStore(address_);
   ASSERT_FALSE(newer);
   EXPECT_EQ(newer.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(newer.error().message, HasSubstr("tables are of version 1000"));
-  EXPECT_THAT(newer.error().message, HasSubstr("install the newer program"));
+  EXPECT_THAT(newer.error().message, HasSubstr("have version 1000"));
+  EXPECT_THAT(newer.error().message, HasSubstr("use the program that made them"));
 }
 
 TEST_F(SqliteTest, AMigrationThatFailsLeavesNothing) {
@@ -96,7 +96,7 @@ TEST_F(SqliteTest, AMigrationThatFailsLeavesNothing) {
 
 TEST_F(SqliteTest, ATransactionThatFailsTakesBackItsOwnChangesAlone) {
   const auto database = Get(OpenSqlite(path_));
-  Succeed(Migrate(*database));
+  Succeed(CreateTables(*database));
   const auto add = [](Transaction& transaction, std::string_view id) -> Result<void> {
     const auto added =
         transaction.Run("INSERT INTO tokens VALUES ($1, '', '', '', '', $2, $3)", {id, 1, 2.0});
@@ -151,7 +151,7 @@ TEST_F(SqliteTest, ADatabaseThatStopsWritingSaysSoAndLosesNothingOlder) {
   const Result<void> refused = store->SetTarget(job, "u", 1);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(refused.error().message, HasSubstr("another program has it"));
+  EXPECT_THAT(refused.error().message, HasSubstr("another program uses it"));
   EXPECT_EQ(Get(store->FindJob(job))->target, "t");
   ::sqlite3_close(person);
   Succeed(store->SetTarget(job, "u", 1));

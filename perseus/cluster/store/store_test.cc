@@ -95,47 +95,47 @@ TEST_P(StoreTest, WhatIsNoRunningJobIsNotChanged) {
     EXPECT_EQ(store_->AttachNode(job, "n", "[]", 1).error().kind, ErrorKind::kInput);
     EXPECT_EQ(store_->PutStraggler({.job = job, .source = "report"}, 1).error().kind,
               ErrorKind::kInput);
-    EXPECT_EQ(store_->PutRank(job, 0, 0, "{}").error().kind, ErrorKind::kInput);
-    EXPECT_EQ(store_->ClearRanks(job).error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->PutZeusRank(job, 0, 0, "{}").error().kind, ErrorKind::kInput);
+    EXPECT_EQ(store_->ClearZeusRanks(job).error().kind, ErrorKind::kInput);
     EXPECT_FALSE(Get(store_->DeleteStraggler(job, 0, "report", 1)));
-    Succeed(store_->Heartbeat(job, Store::Steps::kOn, 9, "", 9));
-    Succeed(store_->WantPlanning(job, 1));
+    Succeed(store_->RecordStep(job, Store::Steps::kContinue, 9, "", 9));
+    Succeed(store_->RequestPlanning(job, 1));
   }
   EXPECT_EQ(Job(), before);
-  EXPECT_EQ(Get(store_->NextPlanning()), std::nullopt);
+  EXPECT_EQ(Get(store_->NextPlanningTime()), std::nullopt);
   EXPECT_EQ(store_->EndJob("j-0000000000000000", 1).error().kind, ErrorKind::kInput);
 }
 
 TEST_P(StoreTest, HeartbeatsGoForwardsUnlessTheJobRestarted) {
-  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 10, "ten", 5000));
-  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 9, "late", 5100));
+  Succeed(store_->RecordStep(job_, Store::Steps::kContinue, 10, "ten", 5000));
+  Succeed(store_->RecordStep(job_, Store::Steps::kContinue, 9, "late", 5100));
   EXPECT_EQ(Job().last_step, 10);
   EXPECT_EQ(Job().summary, "ten");
-  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 2, "early", 64'999));
+  Succeed(store_->RecordStep(job_, Store::Steps::kContinue, 2, "early", 64'999));
   EXPECT_EQ(Job().last_step, 10);
-  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 3, "restarted", 65'000));
+  Succeed(store_->RecordStep(job_, Store::Steps::kContinue, 3, "restarted", 65'000));
   EXPECT_EQ(Job().last_step, 3);
   EXPECT_EQ(Job().last_step_at, 65'000);
 }
 
-// Whatever its clock says, who reported last; nothing of the run before holds assignment back.
-TEST_P(StoreTest, AJobThatCountsAnewDoesSoWhateverClocksSay) {
-  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, 50'000, "before", 5200));
-  Succeed(store_->Heartbeat(job_, Store::Steps::kAnew, -1, "anew", 5000));
+// Nothing of the run before delays an assignment, whatever the clock of its last report was.
+TEST_P(StoreTest, ARestartedJobCountsFrom0WhateverClocksSay) {
+  Succeed(store_->RecordStep(job_, Store::Steps::kContinue, 50'000, "before", 5200));
+  Succeed(store_->RecordStep(job_, Store::Steps::kRestart, -1, "restarted", 5000));
   EXPECT_EQ(Job().last_step, -1);
-  EXPECT_EQ(Job().summary, "anew");
+  EXPECT_EQ(Job().summary, "restarted");
 }
 
 TEST_P(StoreTest, ANewProfileIsANewVersionAndTheSameIsNone) {
   EXPECT_FALSE(Get(store_->FindProfile(job_)).has_value());
   EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
   EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[2]", 1)));
-  EXPECT_THAT(Get(store_->Measurements(job_)).rows, ElementsAre("[1]", "[2]"));
+  EXPECT_THAT(Get(store_->ListMeasurements(job_)).rows, ElementsAre("[1]", "[2]"));
 
   EXPECT_EQ(Get(store_->PutProfile(job_, "a", 1500)), 1);
-  EXPECT_THAT(Get(store_->Measurements(job_)).rows, IsEmpty());
+  EXPECT_THAT(Get(store_->ListMeasurements(job_)).rows, IsEmpty());
   EXPECT_EQ(Job().generation, 1);
-  EXPECT_EQ(Get(store_->NextPlanning()), 1500);
+  EXPECT_EQ(Get(store_->NextPlanningTime()), 1500);
 
   EXPECT_EQ(Get(store_->PutProfile(job_, "a", 1600)), 1);
   EXPECT_EQ(Job().generation, 1);
@@ -150,21 +150,21 @@ TEST_P(StoreTest, ANewProfileIsANewVersionAndTheSameIsNone) {
 TEST_P(StoreTest, MeasurementsThatCameAfterThoseOfAProfileStay) {
   const std::string other = Register("run8");
   EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
-  const Store::Measured read = Get(store_->Measurements(job_));
+  const MeasurementRecords read = Get(store_->ListMeasurements(job_));
   EXPECT_TRUE(Get(store_->AddMeasurements(other, "[2]", 1)));
   EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[3]", 1)));
   Get(store_->PutProfile(job_, "of 1", 2, read.last));
-  EXPECT_THAT(Get(store_->Measurements(job_)).rows, ElementsAre("[3]"));
-  EXPECT_THAT(Get(store_->Measurements(other)).rows, ElementsAre("[2]"));
+  EXPECT_THAT(Get(store_->ListMeasurements(job_)).rows, ElementsAre("[3]"));
+  EXPECT_THAT(Get(store_->ListMeasurements(other)).rows, ElementsAre("[2]"));
 }
 
 TEST_P(StoreTest, MeasurementsAreKeptUpToALimitUntilTheyAreAProfile) {
-  const std::string half = LongText(Store::kMostMeasured / 2);
+  const std::string half = LongText(Store::kMaxMeasurementBytes / 2);
   EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 1)));
-  const std::int64_t first = Get(store_->Measurements(job_)).last;
+  const std::int64_t first = Get(store_->ListMeasurements(job_)).last;
   EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 1)));
   EXPECT_FALSE(Get(store_->AddMeasurements(job_, "1", 1)));
-  EXPECT_EQ(Get(store_->Measurements(job_)).rows.size(), 2u);
+  EXPECT_EQ(Get(store_->ListMeasurements(job_)).rows.size(), 2u);
   Get(store_->PutProfile(job_, "of the first", 2, first));
   EXPECT_FALSE(Get(store_->AddMeasurements(job_, half + "1", 2)))
       << "the second one is still there";
@@ -187,10 +187,10 @@ TEST_P(StoreTest, TextsThatNotEveryDatabaseHoldsAreRefusedWithTheirPlace) {
     EXPECT_EQ(set.error().kind, ErrorKind::kInput);
     return set.error().message;
   };
-  EXPECT_THAT(refused("ab\0cd"s), HasSubstr("byte 3 of a text to keep is NUL"));
+  EXPECT_THAT(refused("ab\0cd"s), HasSubstr("byte 3 of the text is NUL"));
   for (const char* text : {"ab\xFF", "ab\xC3", "ab\xC0\x80", "ab\xED\xA0\x80", "ab\xF5\x80\x80\x80",
                            "ab\xE0\x80\x80", "ab\xF0\x80\x80\x80", "ab\xF4\x90\x80\x80"}) {
-    EXPECT_THAT(refused(text), HasSubstr("byte 3 of a text to keep is not UTF-8"));
+    EXPECT_THAT(refused(text), HasSubstr("byte 3 of the text is not UTF-8"));
   }
   EXPECT_EQ(store_->FindJob("a\0b"s).error().kind, ErrorKind::kInput);
   EXPECT_EQ(Job().generation, 0);
@@ -208,14 +208,14 @@ TEST_P(StoreTest, TextsThatNotEveryDatabaseHoldsAreRefusedWithTheirPlace) {
 TEST_P(StoreTest, NumbersComeBackExactlyToTheirLimits) {
   constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
   const StragglerRecord straggler = {.job = job_,
-                                     .pipeline = std::numeric_limits<int>::max(),
+                                     .dp_rank = std::numeric_limits<int>::max(),
                                      .source = "report",
                                      .slowdown = 1.1000000000000001,
                                      .starts = std::numeric_limits<std::int64_t>::min(),
                                      .expires = kMost};
   Succeed(store_->PutStraggler(straggler, 1));
-  EXPECT_THAT(Get(store_->Stragglers(job_)), ElementsAre(straggler));
-  Succeed(store_->Heartbeat(job_, Store::Steps::kOn, kMost, "", kMost));
+  EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(straggler));
+  Succeed(store_->RecordStep(job_, Store::Steps::kContinue, kMost, "", kMost));
   EXPECT_EQ(Job().last_step, kMost);
   for (const double slowdown : {0.99, -1.0, std::numeric_limits<double>::infinity(),
                                 std::numeric_limits<double>::quiet_NaN()}) {
@@ -276,10 +276,10 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
                              .seen = 20};
   Succeed(store_->Acknowledge({report}));
   EXPECT_THAT(
-      Get(store_->NodesOf(job_)),
+      Get(store_->ListNodesOfJob(job_)),
       ElementsAre(report,
                   NodeRecord{.job = job_, .node = "n2", .ranks = RanksOf({2}), .seen = 10}));
-  EXPECT_THAT(Get(store_->JobsOf("n1")), SizeIs(2));
+  EXPECT_THAT(Get(store_->ListJobsOfNode("n1")), SizeIs(2));
   EXPECT_EQ(Get(store_->CountNodesSilentSince(job_, 10)), 0);
   EXPECT_EQ(Get(store_->CountNodesSilentSince(job_, 11)), 1);
 
@@ -288,24 +288,24 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
   later.seen = 30;
   Succeed(store_->Acknowledge({later}));
   later.acknowledged = 7;
-  EXPECT_EQ(Get(store_->NodesOf(job_))[0], later);
+  EXPECT_EQ(Get(store_->ListNodesOfJob(job_))[0], later);
 
   Succeed(store_->AttachNode(job_, "n1", RanksOf({1, 3}), 40));
   later.ranks = RanksOf({1, 3});
   later.seen = 40;
-  EXPECT_EQ(Get(store_->NodesOf(job_))[0], later);
+  EXPECT_EQ(Get(store_->ListNodesOfJob(job_))[0], later);
 
   Succeed(store_->DetachNode(job_, "n1"));
   Succeed(store_->DetachNode(job_, "n1"));
-  EXPECT_THAT(Get(store_->NodesOf(job_)), SizeIs(1));
+  EXPECT_THAT(Get(store_->ListNodesOfJob(job_)), SizeIs(1));
   Succeed(store_->Acknowledge({report}));
-  EXPECT_THAT(Get(store_->NodesOf(job_)), SizeIs(1)) << "not attached by a report";
+  EXPECT_THAT(Get(store_->ListNodesOfJob(job_)), SizeIs(1)) << "not attached by a report";
 }
 
 TEST_P(StoreTest, ARankIsOnTheNodeThatAttachedItLast) {
   const std::string other = Register("run8");
-  const auto rank = [](int pipeline, int number) {
-    return R"({"dp_rank":)" + std::to_string(pipeline) + R"(,"pp_rank":)" + std::to_string(number) +
+  const auto rank = [](int dp_rank, int pp_rank) {
+    return R"({"dp_rank":)" + std::to_string(dp_rank) + R"(,"pp_rank":)" + std::to_string(pp_rank) +
            R"(,"tp_rank":0)";
   };
   const auto gpu = [](const std::string& of) { return R"(,"gpu":")" + of + R"("})"; };
@@ -315,7 +315,7 @@ TEST_P(StoreTest, ARankIsOnTheNodeThatAttachedItLast) {
   Succeed(store_->AttachNode(other, "b", "[" + rank(1, 0) + "}]", 10));
   const auto nodes = [&] {
     std::map<std::string, std::string> ranks;
-    for (const NodeRecord& node : Get(store_->NodesOf(job_))) ranks[node.node] = node.ranks;
+    for (const NodeRecord& node : Get(store_->ListNodesOfJob(job_))) ranks[node.node] = node.ranks;
     return ranks;
   };
   using testing::Pair;
@@ -326,7 +326,7 @@ TEST_P(StoreTest, ARankIsOnTheNodeThatAttachedItLast) {
   Succeed(store_->AttachNode(job_, "c", "[" + rank(1, 0) + "}," + rank(1, 1) + "}]", 30));
   EXPECT_THAT(nodes(), ElementsAre(Pair("a", "[" + rank(0, 0) + "}]"),
                                    Pair("c", "[" + rank(1, 0) + "}," + rank(1, 1) + "}]")));
-  EXPECT_THAT(Get(store_->JobsOf("b")), SizeIs(1)) << "the other job's";
+  EXPECT_THAT(Get(store_->ListJobsOfNode("b")), SizeIs(1)) << "the other job's";
   EXPECT_EQ(store_->AttachNode(job_, "d", "none", 40).error().kind, ErrorKind::kInput);
 }
 
@@ -351,27 +351,27 @@ TEST_P(StoreTest, ANodesNameIsOneProcesssUntilThatIsSilentOrGone) {
 }
 
 TEST_P(StoreTest, EachSourceSaysOneThingOfAPipeline) {
-  StragglerRecord straggler = {.job = job_, .pipeline = 1, .source = "report", .slowdown = 1.25};
+  StragglerRecord straggler = {.job = job_, .dp_rank = 1, .source = "report", .slowdown = 1.25};
   Succeed(store_->PutStraggler(straggler, 100));
   EXPECT_EQ(Job().generation, 1);
-  EXPECT_EQ(Get(store_->NextPlanning()), 100);
+  EXPECT_EQ(Get(store_->NextPlanningTime()), 100);
   straggler.slowdown = 1.5;
   Succeed(store_->PutStraggler(straggler, 200));
   StragglerRecord forecast = straggler;
   forecast.source = "forecast";
   Succeed(store_->PutStraggler(forecast, 300));
-  EXPECT_THAT(Get(store_->Stragglers(job_)), ElementsAre(forecast, straggler));
+  EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(forecast, straggler));
   EXPECT_EQ(Job().generation, 3);
 
   EXPECT_TRUE(Get(store_->DeleteStraggler(job_, 1, "report", 400)));
   EXPECT_FALSE(Get(store_->DeleteStraggler(job_, 1, "report", 400)));
   EXPECT_EQ(Job().generation, 4);
-  EXPECT_THAT(Get(store_->Stragglers(job_)), ElementsAre(forecast));
+  EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(forecast));
 }
 
 TEST_P(StoreTest, WhatIsSaidAgainOfAStragglerPutsItsEndOff) {
   StragglerRecord straggler = {.job = job_,
-                               .pipeline = 1,
+                               .dp_rank = 1,
                                .source = "detected",
                                .slowdown = 1.1,
                                .starts = 100,
@@ -388,7 +388,7 @@ TEST_P(StoreTest, WhatIsSaidAgainOfAStragglerPutsItsEndOff) {
   EXPECT_EQ(say(150, 250, 150), 1);
   StragglerRecord put_off = straggler;
   put_off.expires = 250;
-  EXPECT_THAT(Get(store_->Stragglers(job_)), ElementsAre(put_off)) << "it began when it did";
+  EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(put_off)) << "it began when it did";
   EXPECT_EQ(say(160, 240, 160), 2) << "sooner";
   EXPECT_EQ(say(180, 300, 170), 3) << "from later on";
   EXPECT_EQ(say(310, 400, 310), 4) << "it was over";
@@ -408,10 +408,10 @@ TEST_P(StoreTest, TokensAreListedUntilTheyAreTakenBack) {
                              .expires = 6};
   Succeed(store_->AddToken(token));
   EXPECT_EQ(store_->AddToken(token).error().kind, ErrorKind::kInput);
-  EXPECT_THAT(Get(store_->Tokens()), ElementsAre(token));
+  EXPECT_THAT(Get(store_->ListTokens()), ElementsAre(token));
   EXPECT_TRUE(Get(store_->DeleteToken("t1")));
   EXPECT_FALSE(Get(store_->DeleteToken("t1")));
-  EXPECT_THAT(Get(store_->Tokens()), IsEmpty());
+  EXPECT_THAT(Get(store_->ListTokens()), IsEmpty());
 }
 
 TEST_P(StoreTest, OfOperatorsTokensThatNeverExpireOneStays) {
@@ -424,7 +424,7 @@ TEST_P(StoreTest, OfOperatorsTokensThatNeverExpireOneStays) {
   EXPECT_TRUE(Get(store_->DeleteToken("expiring")));
   token.expires = 0;
   for (int round = 0; round < 20; ++round) {
-    const std::string before = Get(store_->Tokens()).front().id;
+    const std::string before = Get(store_->ListTokens()).front().id;
     token.id = fmt::format("b{}", round);
     Succeed(store_->AddToken(token));
     const std::string ids[] = {before, token.id};
@@ -433,24 +433,24 @@ TEST_P(StoreTest, OfOperatorsTokensThatNeverExpireOneStays) {
       if (store_->DeleteToken(ids[i])) ++deleted;
     });
     EXPECT_EQ(deleted, 1);
-    ASSERT_EQ(Get(store_->Tokens()).size(), 1u);
+    ASSERT_EQ(Get(store_->ListTokens()).size(), 1u);
   }
 }
 
 TEST_P(StoreTest, RanksAreReplacedAndNoTwoStandInOnePlace) {
-  const auto count = [this] { return Get(store_->FindRank(job_, 0)).ranks; };
-  EXPECT_TRUE(Get(store_->PutRank(job_, 10, 0, "ten")));
-  EXPECT_TRUE(Get(store_->PutRank(job_, 2, 1, "two")));
-  EXPECT_TRUE(Get(store_->PutRank(job_, 10, 0, "TEN")));
-  EXPECT_FALSE(Get(store_->PutRank(job_, 3, 1, "three")));
-  EXPECT_FALSE(Get(store_->PutRank(job_, 10, 1, "moved")));
-  EXPECT_TRUE(Get(store_->PutRank(Register("run8"), 3, 1, "another job's")));
+  const auto count = [this] { return Get(store_->FindZeusRank(job_, 0)).ranks; };
+  EXPECT_TRUE(Get(store_->PutZeusRank(job_, 10, 0, "ten")));
+  EXPECT_TRUE(Get(store_->PutZeusRank(job_, 2, 1, "two")));
+  EXPECT_TRUE(Get(store_->PutZeusRank(job_, 10, 0, "TEN")));
+  EXPECT_FALSE(Get(store_->PutZeusRank(job_, 3, 1, "three")));
+  EXPECT_FALSE(Get(store_->PutZeusRank(job_, 10, 1, "moved")));
+  EXPECT_TRUE(Get(store_->PutZeusRank(Register("run8"), 3, 1, "another job's")));
   EXPECT_EQ(count(), 2);
-  EXPECT_EQ(Get(store_->FindRank(job_, 10)).body, "TEN");
-  EXPECT_EQ(Get(store_->FindRank(job_, 3)).body, "");
-  Succeed(store_->ClearRanks(job_));
+  EXPECT_EQ(Get(store_->FindZeusRank(job_, 10)).body, "TEN");
+  EXPECT_EQ(Get(store_->FindZeusRank(job_, 3)).body, "");
+  Succeed(store_->ClearZeusRanks(job_));
   EXPECT_EQ(count(), 0);
-  EXPECT_TRUE(Get(store_->PutRank(job_, 3, 1, "three")));
+  EXPECT_TRUE(Get(store_->PutZeusRank(job_, 3, 1, "three")));
 }
 
 TEST_P(StoreTest, AnEndedJobGoesWithAllThatIsItsOnceItIsPruned) {
@@ -459,14 +459,14 @@ TEST_P(StoreTest, AnEndedJobGoesWithAllThatIsItsOnceItIsPruned) {
   const PlanRecord plan = Get(store_->AddPlan(NewPlan("edp", 1), 1));
   Succeed(store_->AttachNode(job_, "n1", "[]", 1));
   Succeed(store_->PutStraggler({.job = job_, .source = "report"}, 1));
-  EXPECT_TRUE(Get(store_->PutRank(job_, 0, 0, "{}")));
+  EXPECT_TRUE(Get(store_->PutZeusRank(job_, 0, 0, "{}")));
   const std::string other = Register("run8");
   const std::string running = Register("run9");
   Succeed(store_->EndJob(job_, 2000));
-  EXPECT_THAT(Get(store_->NodesOf(job_)), IsEmpty());
-  EXPECT_THAT(Get(store_->JobsOf("n1")), IsEmpty());
-  EXPECT_THAT(Get(store_->Stragglers(job_)), IsEmpty());
-  EXPECT_EQ(Get(store_->NextPlanning()), std::nullopt);
+  EXPECT_THAT(Get(store_->ListNodesOfJob(job_)), IsEmpty());
+  EXPECT_THAT(Get(store_->ListJobsOfNode("n1")), IsEmpty());
+  EXPECT_THAT(Get(store_->ListStragglers(job_)), IsEmpty());
+  EXPECT_EQ(Get(store_->NextPlanningTime()), std::nullopt);
   EXPECT_TRUE(Get(store_->FindProfile(job_)).has_value()) << "kept until it is pruned";
 
   Succeed(store_->EndJob(other, 3000));
@@ -475,8 +475,8 @@ TEST_P(StoreTest, AnEndedJobGoesWithAllThatIsItsOnceItIsPruned) {
   EXPECT_EQ(Get(store_->FindJob(job_)), std::nullopt) << "what ended first goes first";
   EXPECT_EQ(Get(store_->FindPlanById(plan.id)), std::nullopt);
   EXPECT_FALSE(Get(store_->FindProfile(job_)).has_value());
-  EXPECT_THAT(Get(store_->Measurements(job_)).rows, IsEmpty());
-  EXPECT_EQ(Get(store_->FindRank(job_, 0)).ranks, 0);
+  EXPECT_THAT(Get(store_->ListMeasurements(job_)).rows, IsEmpty());
+  EXPECT_EQ(Get(store_->FindZeusRank(job_, 0)).ranks, 0);
   EXPECT_EQ(Get(store_->Prune(9000, 10)), 1);
   EXPECT_EQ(Job(running).ended, 0);
 }

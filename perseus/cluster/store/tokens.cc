@@ -1,12 +1,13 @@
-// Tokens: who may do what.
+// Tokens.
 #include <fmt/format.h>
 
 #include "perseus/base/excerpt.h"
-#include "perseus/cluster/store/sql_store.h"
+#include "perseus/cluster/store/statements.h"
+#include "perseus/cluster/store/store.h"
 
 namespace perseus::store {
 
-Result<void> SqlStore::AddToken(const TokenRecord& token) {
+Result<void> Store::AddToken(const TokenRecord& token) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
     PERSEUS_ASSIGN_OR_RETURN(
         const Rows added,
@@ -16,16 +17,16 @@ Result<void> SqlStore::AddToken(const TokenRecord& token) {
             {token.id, token.hash, token.scope, token.job, token.name, token.created,
              token.expires}));
     if (added.empty()) {
-      return Fail("there is a token {} already (give it another id)", Excerpt(token.id));
+      return Fail("token {} exists already (choose another id)", Excerpt(token.id));
     }
     return transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""});
   });
 }
 
-// Refused (kUnreachable) for the last operator's that never expires. All of these are locked, so
-// two that are revoked at once do not each count on the other.
-Result<bool> SqlStore::DeleteToken(std::string_view id) {
-  return Write<bool>([&](Transaction& transaction) -> Result<bool> {
+// Locks all operator tokens that never expire. So two calls at the same time cannot delete the last
+// two of them.
+Result<bool> Store::DeleteToken(std::string_view id) {
+  return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
     PERSEUS_ASSIGN_OR_RETURN(
         Rows lasting,
         transaction.Run(
@@ -37,9 +38,8 @@ Result<bool> SqlStore::DeleteToken(std::string_view id) {
     if (lasting.size() == 1 && lasting.front().TakeText(0) == id) {
       return FailAs(
           ErrorKind::kUnreachable,
-          "without token {} there is none of an operator's that never expires, and nobody "
-          "could make tokens some day (create one of scope operator that never expires "
-          "first)",
+          "token {} is the last operator token that never expires; without it, nobody could create "
+          "tokens (first create another token of scope operator that never expires)",
           id);
     }
     PERSEUS_ASSIGN_OR_RETURN(
@@ -50,8 +50,9 @@ Result<bool> SqlStore::DeleteToken(std::string_view id) {
   });
 }
 
-Result<std::vector<TokenRecord>> SqlStore::Tokens() {
+Result<std::vector<TokenRecord>> Store::ListTokens() {
   return ReadAll(
+      *database_,
       "SELECT id, hash, scope, job, name, created, expires FROM tokens ORDER BY created, id", {},
       [](Row& row) {
         return TokenRecord{.id = row.TakeText(0),

@@ -19,7 +19,7 @@ namespace {
 using toml_file::TableReader;
 
 // Ranges generous enough for any cluster, and narrow enough that a slip of units shows.
-constexpr int kMostStages = 100'000;
+constexpr int kMostPpRanks = 100'000;
 constexpr int kMostMicrobatches = 1'000'000;
 constexpr int kMostChunks = 1'000;
 constexpr int kMostPipelines = 1'000'000;
@@ -71,13 +71,13 @@ class JobReader {
 
   void ReadPipeline(const toml::table& table) {
     constexpr std::array<std::string_view, 7> kKeys{
-        "schedule", "schedule_file", "graph", "stages", "microbatches", "chunks", "pipelines"};
+        "schedule", "schedule_file", "graph", "pp_ranks", "microbatches", "chunks", "pipelines"};
     TableReader reader(table, name_, "[pipeline]", kKeys);
     KeepKeys(table);
     job_.schedule.name = reader.Text("schedule");
     job_.schedule_path = reader.Text("schedule_file");
     job_.graph_path = reader.Text("graph");
-    job_.schedule.ranks = reader.Count("stages", kMostStages, 0);
+    job_.schedule.ranks = reader.Count("pp_ranks", kMostPpRanks, 0);
     job_.schedule.microbatches = reader.Count("microbatches", kMostMicrobatches, 0);
     job_.schedule.chunks = reader.Count("chunks", kMostChunks, 1);
     job_.pipelines = reader.Count("pipelines", kMostPipelines, 1);
@@ -146,7 +146,7 @@ class JobReader {
     }
     if (kind == "p2p" && reader.Has("energy_j")) {
       reader.FailAt("energy_j",
-                    "p2p takes no energy_j: it delays the next stage and occupies no GPU (remove "
+                    "p2p has no energy_j: it delays the next pp_rank and occupies no GPU (remove "
                     "it)");
     }
     if (!Keep(reader)) return;

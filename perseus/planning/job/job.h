@@ -4,7 +4,7 @@
 //   profile = "profile.csv"           # relative to the job file
 //   [pipeline]
 //   schedule = "1f1b"                 # or schedule_file = "dump.csv", or graph = "work.json"
-//   stages = 8                        # ranks along the pipeline
+//   pp_ranks = 8                      # positions along the pipeline
 //   microbatches = 96
 //   chunks = 1
 //   pipelines = 16                    # data parallel; for totals only
@@ -39,7 +39,7 @@ struct Job {
   schedule::PipelineModel model;
   Nanoseconds switch_latency = 0;
 
-  // The keys that the file has, whatever their table: "stages", "blocking_power_w", "fixed".
+  // The keys that the file has, whatever their table: "pp_ranks", "blocking_power_w", "fixed".
   std::vector<std::string> keys;
   bool Has(std::string_view key) const {
     return std::find(keys.begin(), keys.end(), key) != keys.end();

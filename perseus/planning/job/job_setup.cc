@@ -59,7 +59,7 @@ void Override(Job& job, const JobFlags& flags) {
     job.schedule_path = flags.schedule_file;
     job.graph_path = flags.graph;
   }
-  job.schedule.ranks = flags.stages.value_or(job.schedule.ranks);
+  job.schedule.ranks = flags.pp_ranks.value_or(job.schedule.ranks);
   job.schedule.microbatches = flags.microbatches.value_or(job.schedule.microbatches);
   job.schedule.chunks = flags.chunks.value_or(job.schedule.chunks);
   job.pipelines = flags.pipelines.value_or(job.pipelines);
@@ -82,21 +82,21 @@ Result<void> CheckSizes(const Job& job, const JobFlags& flags, const schedule::S
     int actual;
   };
   const Size sizes[] = {
-      {"stages", job.schedule.ranks != 0, job.schedule.ranks, ranks},
+      {"pp_ranks", job.schedule.ranks != 0, job.schedule.ranks, ranks},
       {"microbatches", job.schedule.microbatches != 0, job.schedule.microbatches,
        schedule.microbatches},
       {"chunks", flags.chunks || job.Has("chunks"), job.schedule.chunks,
        1 + *std::max_element(schedule.chunk_of_stage.begin(), schedule.chunk_of_stage.end())}};
   for (const Size& size : sizes) {
     if (!size.is_said || size.said == size.actual) continue;
-    return Fail("{}: has {} {}, not {} (leave {} out of the flags and the job file)",
+    return Fail("{}: has {} {}, not {} (remove {} from the flags and from the job file)",
                 job.schedule_path, size.actual, size.name, size.said, size.name);
   }
   return {};
 }
 
-// `stages` where neither the file nor a flag says.
-Result<schedule::Schedule> LoadSchedule(const Job& job, const JobFlags& flags, int stages) {
+// `pp_ranks` is the number of pp_ranks if neither the file nor a flag gives one.
+Result<schedule::Schedule> LoadSchedule(const Job& job, const JobFlags& flags, int pp_ranks) {
   if (!job.schedule_path.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(job.schedule_path));
     auto schedule = schedule::ParseSchedule(text, job.schedule_path);
@@ -112,7 +112,7 @@ Result<schedule::Schedule> LoadSchedule(const Job& job, const JobFlags& flags, i
     return Fail("the number of microbatches is missing (say --microbatches 96, for instance)");
   }
   schedule::ScheduleSpec spec = job.schedule;
-  if (spec.ranks == 0) spec.ranks = stages;
+  if (spec.ranks == 0) spec.ranks = pp_ranks;
   return schedule::GenerateSchedule(spec);
 }
 
@@ -145,7 +145,7 @@ Result<LoadedJob> LayOutGraph(plan_file::PlannedJob planned,
 Result<void> RefuseWithGraph(const JobFlags& flags, const Job& job) {
   const std::pair<std::string_view, bool> given[] = {
       {"a profile", !flags.profile.empty()},
-      {"--stages", flags.stages.has_value()},
+      {"--pp-ranks", flags.pp_ranks.has_value()},
       {"--microbatches", flags.microbatches.has_value()},
       {"--chunks", flags.chunks.has_value()},
       {"--gpus-per-stage", flags.gpus_per_stage.has_value()},
@@ -159,7 +159,7 @@ Result<void> RefuseWithGraph(const JobFlags& flags, const Job& job) {
                   flag);
     }
   }
-  constexpr std::string_view kKeys[] = {"profile", "stages",         "microbatches",
+  constexpr std::string_view kKeys[] = {"profile", "pp_ranks",       "microbatches",
                                         "chunks",  "gpus_per_stage", "fixed"};
   for (const std::string_view key : kKeys) {
     if (job.Has(key)) {
@@ -214,7 +214,7 @@ Result<plan_file::PlannedJob> LoadUnprofiledJob(const JobFlags& flags) {
                 job.graph_path);
   }
   if (job.schedule.ranks == 0 && job.schedule_path.empty()) {
-    return Fail("the number of stages is missing (say --stages 8, for instance)");
+    return Fail("the number of pp_ranks is missing (add --pp-ranks 8, for example)");
   }
   PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, job.schedule.ranks));
   return plan_file::PlannedJob{.profile = job.profile_path,
@@ -226,10 +226,10 @@ Result<plan_file::PlannedJob> LoadUnprofiledJob(const JobFlags& flags) {
 
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags& flags) {
   if (!flags.job_file.empty() || !flags.schedule.empty() || !flags.schedule_file.empty() ||
-      flags.stages || flags.microbatches || flags.chunks) {
+      flags.pp_ranks || flags.microbatches || flags.chunks) {
     return Fail(
         "the plan holds its own schedule (leave out --job, --schedule, --schedule-file, "
-        "--stages, --microbatches and --chunks)");
+        "--pp-ranks, --microbatches and --chunks)");
   }
   plan_file::PlannedJob planned = plan.job;
   planned.pipelines = flags.pipelines.value_or(planned.pipelines);

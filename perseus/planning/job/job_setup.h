@@ -28,7 +28,7 @@ struct JobFlags {
   std::string schedule;
   std::string schedule_file;
   std::string graph;
-  std::optional<int> stages;
+  std::optional<int> pp_ranks;
   std::optional<int> microbatches;
   std::optional<int> chunks;
   std::optional<int> pipelines;

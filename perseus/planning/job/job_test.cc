@@ -13,7 +13,7 @@ TEST(Job, ReadsEverything) {
     profile = "profile.csv"           # relative to the job file
     [pipeline]
     schedule = "1f1b"
-    stages = 8
+    pp_ranks = 8
     microbatches = 96
     chunks = 1
     pipelines = 16
@@ -57,7 +57,7 @@ TEST(Job, KnowsWhichKeysItHas) {
   ASSERT_TRUE(job) << job.error().message;
   EXPECT_TRUE(job->Has("blocking_power_w"));
   EXPECT_TRUE(job->Has("fixed"));
-  EXPECT_FALSE(job->Has("stages"));
+  EXPECT_FALSE(job->Has("pp_ranks"));
 }
 
 TEST(Job, WhatIsAbsentIsLeftToFlags) {
@@ -100,17 +100,17 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"OddTableName", "[%pu]", "job.toml:1: not TOML: "},
         Refusal{"NotText", "\xff\xfe", "job.toml:1: not TOML: "},
         Refusal{"DeepNesting", "a = [[[[[[[[[[[[[[[[[[[[[[[[", "job.toml:1: not TOML: "},
-        Refusal{"UnknownKey", "[pipeline]\nstage = 8",
-                "job.toml:2: [pipeline] has no key \"stage\" (did you mean \"stages\"?)"},
+        Refusal{"UnknownKey", "[pipeline]\npp_rank = 8",
+                "job.toml:2: [pipeline] has no key \"pp_rank\" (did you mean \"pp_ranks\"?)"},
         Refusal{"UnknownTable", "[pipe]", "job.toml:1: the job file has no key \"pipe\" (known: "},
         Refusal{"NotATable", "gpu = 3", "job.toml:1: gpu is not a table (write [gpu] "},
-        Refusal{"TextForNumber", "[pipeline]\n\nstages = '8'",
-                "job.toml:3: stages is not a whole number from 1 to 100000"},
-        Refusal{"FractionForCount", "[pipeline]\nstages = 8.0",
-                "job.toml:2: stages is not a whole number"},
+        Refusal{"TextForNumber", "[pipeline]\n\npp_ranks = '8'",
+                "job.toml:3: pp_ranks is not a whole number from 1 to 100000"},
+        Refusal{"FractionForCount", "[pipeline]\npp_ranks = 8.0",
+                "job.toml:2: pp_ranks is not a whole number"},
         Refusal{"Zero", "[pipeline]\nmicrobatches = 0",
                 "job.toml:2: microbatches is not a whole number from 1 to 1000000"},
-        Refusal{"TooMany", "[pipeline]\nstages = 100001", "job.toml:2: stages is not a whole"},
+        Refusal{"TooMany", "[pipeline]\npp_ranks = 100001", "job.toml:2: pp_ranks is not a whole"},
         Refusal{"NumberForText", "profile = 3", "job.toml:1: profile is not a text"},
         Refusal{"EmptyText", "profile = ''", "job.toml:1: profile is not a text"},
         Refusal{"NotANumber", "[gpu]\nblocking_power_w = nan",

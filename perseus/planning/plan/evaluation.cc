@@ -159,13 +159,13 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
     evaluation.durations[At(i)] = option.time;
     evaluation.energies_j[At(i)] = option.energy_j;
     if (set.options.size() > 1) {
-      Clock& clock = clocks[At(instruction.rank)];
+      Clock& clock = clocks[At(instruction.pp_rank)];
       const int wanted = setting_of_option_[At(instruction.option_set)][At(options[At(i)])];
       clock.Settle(start);
       if (clock.setting == kNoSetting) clock.setting = wanted;
       if (clock.setting != wanted) {
         ++evaluation.switches;
-        ++evaluation.rank_switches[At(instruction.rank)];
+        ++evaluation.rank_switches[At(instruction.pp_rank)];
         if (model_.switch_latency > 0) {
           RunAtPreviousClock(i, option, wanted, clock, start, variation, evaluation);
           clock.Settle(start + evaluation.durations[At(i)]);

@@ -31,7 +31,7 @@ schedule::OptionSet Fixed(Nanoseconds time, double energy_j) {
 schedule::InstructionGraph OneRank(std::vector<schedule::OptionSet> sets) {
   schedule::InstructionGraph graph;
   graph.rank_orders.resize(1);
-  graph.rank_names = {"rank 0"};
+  graph.rank_names = {"pp_rank 0"};
   for (int i = 0; i < static_cast<int>(sets.size()); ++i) {
     graph.instructions.push_back({i, 0, -1});
     graph.rank_orders[0].push_back(i);
@@ -53,7 +53,7 @@ TEST(Evaluate, LaysInstructionsEndToEndAndCountsWaiting) {
   graph.instructions = {{0, 0, 0}, {0, 1, 0}, {0, 0, 0}};
   graph.dependencies = {{0, 2, 0}, {0, 1, 2 * kMillisecond}, {1, 2, 2 * kMillisecond}};
   graph.rank_orders = {{0, 2}, {1}};
-  graph.rank_names = {"rank 0", "rank 1"};
+  graph.rank_names = {"pp_rank 0", "pp_rank 1"};
 
   const Evaluation evaluation = Evaluator(graph, {.blocking_power_w = 50, .switch_latency = 0})
                                     .Evaluate(std::vector{kFast, kSlow, kSlow});

@@ -12,8 +12,8 @@ namespace {
 // The stage over all ranks, by where it lives.
 std::map<std::pair<int, int>, int> StagesByPlace(const schedule::Schedule& schedule) {
   std::map<std::pair<int, int>, int> stages;
-  for (std::size_t stage = 0; stage < schedule.rank_of_stage.size(); ++stage) {
-    stages[{schedule.rank_of_stage[stage], schedule.chunk_of_stage[stage]}] =
+  for (std::size_t stage = 0; stage < schedule.pp_rank_of_stage.size(); ++stage) {
+    stages[{schedule.pp_rank_of_stage[stage], schedule.chunk_of_stage[stage]}] =
         static_cast<int>(stage);
   }
   return stages;
@@ -57,7 +57,7 @@ plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan,
       }
       if (set.kind == InstructionKind::kGeneric) instruction.name = set.name;
       if (IsComputation(set.kind)) {
-        instruction.stage = stages.at({set.stage, set.chunk});
+        instruction.stage = stages.at({set.pp_rank, set.chunk});
         instruction.chunk = set.chunk;
       }
       planned.instructions.push_back(std::move(instruction));

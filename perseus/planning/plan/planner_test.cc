@@ -37,7 +37,7 @@ Planner Synthetic() { return MakePlanner(MakeSyntheticJob({}), {kSyntheticBlocki
 schedule::InstructionGraph Chain(std::vector<schedule::OptionSet> sets) {
   schedule::InstructionGraph graph;
   graph.rank_orders.resize(1);
-  graph.rank_names = {"rank 0"};
+  graph.rank_names = {"pp_rank 0"};
   for (int i = 0; i < static_cast<int>(sets.size()); ++i) {
     graph.instructions.push_back({i, 0, 0});
     graph.rank_orders[0].push_back(i);

@@ -87,7 +87,7 @@ class ListsReader {
 
   Result<FrequencyLists> Read() {
     FrequencyLists lists;
-    if (auto opened = Expect(Token::Kind::kOpen, "[ before the first rank's list"); !opened) {
+    if (auto opened = Expect(Token::Kind::kOpen, "[ before the first pp_rank's list"); !opened) {
       return Fail(opened);
     }
     while (token_.kind != Token::Kind::kClose) {
@@ -96,14 +96,14 @@ class ListsReader {
       } else {
         return Fail(rank);
       }
-      if (auto separated = SeparateOrClose("] after the last rank's list"); !separated) {
+      if (auto separated = SeparateOrClose("] after the last pp_rank's list"); !separated) {
         return Fail(separated);
       }
     }
     PERSEUS_RETURN_IF_ERROR(Close("["));
     if (token_.kind != Token::Kind::kEnd) return FailAtToken("nothing but comments after the list");
     if (lists.ranks.empty()) {
-      return Fail("{}: the list is empty (expected a list for each rank)", name_);
+      return Fail("{}: the list is empty (expected a list for each pp_rank)", name_);
     }
     return lists;
   }
@@ -112,7 +112,8 @@ class ListsReader {
   Result<std::vector<ListedFrequency>> ReadRank() {
     const std::string_view bracket = token_.text;
     const int line = token_.line;
-    if (auto opened = Expect(Token::Kind::kOpen, "a rank's list, such as [1410, 1395]"); !opened) {
+    if (auto opened = Expect(Token::Kind::kOpen, "a pp_rank's list, such as [1410, 1395]");
+        !opened) {
       return Fail(opened);
     }
     std::vector<ListedFrequency> rank;
@@ -122,13 +123,13 @@ class ListsReader {
       } else {
         return Fail(entry);
       }
-      if (auto separated = SeparateOrClose("] after the rank's last entry"); !separated) {
+      if (auto separated = SeparateOrClose("] after the pp_rank's last entry"); !separated) {
         return Fail(separated);
       }
     }
     PERSEUS_RETURN_IF_ERROR(Close(bracket));
     if (rank.empty()) {
-      return Fail("{}:{}: the rank's list is empty (expected its frequencies)", name_, line);
+      return Fail("{}:{}: the pp_rank's list is empty (expected its frequencies)", name_, line);
     }
     return rank;
   }
@@ -251,8 +252,10 @@ Result<std::vector<int>> FindOptions(const FrequencyLists& lists,
                                      std::string_view name) {
   const std::vector<std::vector<int>> orders = PlannedOrders(graph);
   if (lists.ranks.size() != orders.size()) {
-    return Fail("{}: lists {} ranks, but the job has {} (describe the job it was made for)", name,
-                lists.ranks.size(), orders.size());
+    return Fail(
+        "{}: has lists for {} pp_ranks, but the job has {} (describe the job that the file was "
+        "made for)",
+        name, lists.ranks.size(), orders.size());
   }
   std::vector<int> options = schedule::BaselineOptions(graph);  // Those of fixed instructions stay.
   for (std::size_t rank = 0; rank < orders.size(); ++rank) {

@@ -116,11 +116,12 @@ TEST_F(FrequencyListsOfAPlanTest, SurviveTheFile) {
 
 TEST_F(FrequencyListsOfAPlanTest, MustFitTheJob) {
   EXPECT_THAT(ErrorOfLists("[[1410]]"), StartsWith("f.py: lists 1 ranks, but the job has 2 ("));
-  EXPECT_THAT(ErrorOfLists("[[1410],\n[1410]]"),
-              StartsWith("f.py:1: rank 0 has 1 frequencies, but the job has 6 computations there"));
+  EXPECT_THAT(
+      ErrorOfLists("[[1410],\n[1410]]"),
+      StartsWith("f.py:1: pp_rank 0 has 1 frequencies, but the job has 6 computations there"));
   EXPECT_THAT(ErrorOfLists("[[1410,1410,1410,1410,1410,1410],\n"
                            "[('forward',1410),('forward',1410),1410,1410,1410,1410]]"),
-              StartsWith("f.py:2: entry 1 of rank 1 is a forward, but the job has backward"));
+              StartsWith("f.py:2: entry 1 of pp_rank 1 is a forward, but the job has backward"));
   EXPECT_THAT(ErrorOfLists("[[1410,1410,1410,1410,1410,1410],\n"
                            "[1410,1410,1410,1410,1410,1412]]"),
               StartsWith("f.py:2: stage 1 backward was not measured at 1412 MHz, the nearest "

@@ -23,7 +23,7 @@ struct NamedOption {
 
 // The index in `set.options`. Fails (kInput) if it was not measured, naming the nearest that was;
 // or, where the plan names no other knobs, if several options share the frequency. `where` begins
-// the message: "plan.json: stages[2].instructions[5]".
+// the message: "plan.json: ranks[2].instructions[5]".
 Result<int> FindOption(const schedule::OptionSet& set, const NamedOption& named,
                        std::string_view where);
 

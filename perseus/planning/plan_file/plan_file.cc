@@ -47,7 +47,7 @@ ordered_json DescribeJob(const PlanFile& plan) {
     const auto& chunks = job.schedule.chunk_of_stage;
     object["profile"] = job.profile;
     object["schedule"] = job.schedule.name;
-    object["stages"] = job.schedule.ranks.size();
+    object["pp_ranks"] = job.schedule.ranks.size();
     object["microbatches"] = job.schedule.microbatches;
     object["chunks"] = 1 + *std::max_element(chunks.begin(), chunks.end());
   }
@@ -123,12 +123,13 @@ std::string FormatPlan(const PlanFile& plan) {
   member("switches", plan.switches);
   member("baseline", ordered_json{{"time_s", ToSeconds(plan.baseline_time)},
                                   {"energy_j", plan.baseline_energy_j}});
-  text += "  \"stages\": [";
+  text += "  \"ranks\": [";
   std::string_view before_rank = "\n";
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     fmt::format_to(std::back_inserter(text),
-                   "{}    {{\"rank\": {}, \"name\": {}, {}\"instructions\": [", before_rank, rank,
-                   Dump(plan.ranks[rank].name), plan.ranks[rank].is_cut ? "\"cut\": true, " : "");
+                   "{}    {{\"pp_rank\": {}, \"name\": {}, {}\"instructions\": [", before_rank,
+                   rank, Dump(plan.ranks[rank].name),
+                   plan.ranks[rank].is_cut ? "\"cut\": true, " : "");
     std::string_view before_instruction = "\n";
     for (const PlannedInstruction& instruction : plan.ranks[rank].instructions) {
       fmt::format_to(std::back_inserter(text), "{}      {}", before_instruction,
@@ -145,8 +146,8 @@ std::string FormatPlan(const PlanFile& plan) {
 Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::InstructionGraph& graph,
                                      std::string_view name) {
   if (plan.ranks.size() != graph.rank_orders.size()) {
-    return Fail("{}: stages has {} ranks, but the job has {} (evaluate it with its own job)", name,
-                plan.ranks.size(), graph.rank_orders.size());
+    return Fail("{}: ranks has {} pp_ranks, but the job has {} (evaluate it with its own job)",
+                name, plan.ranks.size(), graph.rank_orders.size());
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto places,
                            MatchKnobs(plan.other_knob_names, graph.other_knob_names, name));
@@ -158,8 +159,7 @@ Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::Instr
     std::size_t position = 0;
     for (int instruction : orders[rank]) {
       while (position < instructions.size() && !IsPlanned(instructions[position].kind)) ++position;
-      const std::string where =
-          fmt::format("{}: stages[{}].instructions[{}]", name, rank, position);
+      const std::string where = fmt::format("{}: ranks[{}].instructions[{}]", name, rank, position);
       const schedule::OptionSet& set = graph.options_of(instruction);
       const schedule::InstructionNode& expected =
           graph.instructions[static_cast<std::size_t>(instruction)];
@@ -179,7 +179,7 @@ Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::Instr
     while (position < instructions.size() && !IsPlanned(instructions[position].kind)) ++position;
     if (position < instructions.size()) {
       return Fail(
-          "{}: stages[{}].instructions[{}]: the job has nothing more on this rank (evaluate the "
+          "{}: ranks[{}].instructions[{}]: the job has nothing more on this pp_rank (evaluate the "
           "plan with the job that it was made for)",
           name, rank, position);
     }

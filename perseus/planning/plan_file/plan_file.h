@@ -70,7 +70,7 @@ struct PlanFile {
 
 std::string FormatPlan(const PlanFile& plan);
 
-// Errors (kInput) are one line, "name: stages[2].instructions[5].frequency is ... (remedy)". A plan
+// Errors (kInput) are one line, "name: ranks[2].instructions[5].frequency is ... (remedy)". A plan
 // that parses is whole: `job.schedule` is rebuilt from the instructions, each stage on one rank.
 // Whether it computes every microbatch once is for BuildInstructionGraph to say.
 Result<PlanFile> ParsePlan(std::string_view text, std::string_view name);

@@ -19,12 +19,12 @@ namespace {
 using json_file::Node;
 using json_file::Throw;
 
-// file -> stages -> stage -> instructions -> instruction -> knobs -> value: nothing lies deeper.
+// file -> ranks -> rank -> instructions -> instruction -> knobs -> value: nothing lies deeper.
 constexpr int kDeepest = 7;
 // Ranges generous enough for any job, and narrow enough that a slip of units shows.
 constexpr int kMostCount = 10'000'000;
 constexpr double kMostWatts = 100'000;
-constexpr double kPlanFileReaderHighestFrequencyMhz = 1e6;
+constexpr double kMostFrequencyMhz = 1e6;
 constexpr double kLongestSwitchMs = 60'000;
 // An iteration sums many instructions; up to here a double tells nanoseconds apart.
 constexpr double kLongestIterationSeconds = 4e6;
@@ -48,7 +48,7 @@ class PlanReader {
   PlanFile Read(const Node& file) {
     constexpr std::array<std::string_view, 13> kKeys{
         "format", "version",  "job",           "target", "deadline_s",      "time_s",   "energy_j",
-        "gap",    "switches", "lower_bound_j", "stages", "average_power_w", "baseline",
+        "gap",    "switches", "lower_bound_j", "ranks",  "average_power_w", "baseline",
     };
     CheckVersion(file);
     file.RequireObject(kKeys);
@@ -61,7 +61,7 @@ class PlanReader {
     plan_.lower_bound_j = ReadBound(Member(file, "lower_bound_j"));
     plan_.switches = Count(Member(file, "switches"), 0, "how often a clock changes");
     ReadBaseline(Member(file, "baseline"));
-    ReadRanks(Member(file, "stages"));
+    ReadRanks(Member(file, "ranks"));
     if (!is_general_graph_) FinishSchedule();
     return std::move(plan_);
   }
@@ -84,7 +84,7 @@ class PlanReader {
 
   void ReadJob(const Node& node) {
     constexpr std::array<std::string_view, 12> kKeys{
-        "profile",      "graph",  "schedule",         "stages",
+        "profile",      "graph",  "schedule",         "pp_ranks",
         "microbatches", "chunks", "pipelines",        "gpus_per_stage",
         "fixed",        "knobs",  "blocking_power_w", "switch_latency_ms"};
     node.RequireObject(kKeys);
@@ -138,15 +138,15 @@ class PlanReader {
   }
 
   void ReadRanks(const Node& node) {
-    constexpr std::array<std::string_view, 4> kKeys{"rank", "name", "cut", "instructions"};
+    constexpr std::array<std::string_view, 4> kKeys{"pp_rank", "name", "cut", "instructions"};
     const std::size_t count = node.ListSize();
-    if (count == 0) Throw("{} is empty (expected one for each rank)", node.path);
+    if (count == 0) Throw("{} is empty (expected an entry for each pp_rank)", node.path);
     for (std::size_t rank = 0; rank < count; ++rank) {
       const Node listed = node[rank];
       listed.RequireObject(kKeys);
-      const Node number = Member(listed, "rank");
-      if (number.Number(0, kMostCount, "a rank") != static_cast<double>(rank)) {
-        Throw("{} is not {} (list ranks in order, from 0)", number.path, rank);
+      const Node number = Member(listed, "pp_rank");
+      if (number.Number(0, kMostCount, "a pp_rank") != static_cast<double>(rank)) {
+        Throw("{} is not {} (list the pp_ranks in order, from 0)", number.path, rank);
       }
       plan_.ranks.push_back({.name = Member(listed, "name").Text(),
                              .instructions = {},
@@ -159,7 +159,7 @@ class PlanReader {
     }
   }
 
-  void ReadInstruction(const Node& node, int rank) {
+  void ReadInstruction(const Node& node, int pp_rank) {
     constexpr std::array<std::string_view, 10> kKeys{
         "kind",       "name",       "stage", "chunk",   "frequency",
         "microbatch", "duration_s", "knobs", "start_s", "energy_j"};
@@ -172,13 +172,12 @@ class PlanReader {
       // Of a computation, these say where in the schedule it stands.
       read.microbatch = Count(Member(node, "microbatch"), 0, "a count");
       read.stage = Count(Member(node, "stage"), 0, "a stage over all ranks");
-      read.chunk = Count(Member(node, "chunk"), 0, "a chunk of its rank");
-      Place(node, read, rank);
+      read.chunk = Count(Member(node, "chunk"), 0, "a chunk of its pp_rank");
+      Place(node, read, pp_rank);
     }
     if (node.Has("frequency") || IsComputation(read.kind)) {
       const Node frequency = Member(node, "frequency");
-      read.frequency_mhz =
-          frequency.Number(0, kPlanFileReaderHighestFrequencyMhz, "MHz, such as 1410");
+      read.frequency_mhz = frequency.Number(0, kMostFrequencyMhz, "MHz, such as 1410");
     }
     if (IsPlanned(read.kind) && !plan_.other_knob_names.empty()) {
       ReadKnobs(Member(node, "knobs"), read.knobs);
@@ -198,7 +197,7 @@ class PlanReader {
     }
     if ((*kind == InstructionKind::kGeneric) != is_general_graph_) {
       Throw("{}: {} (expected {})", node.path, Excerpt(name),
-            is_general_graph_ ? "instruction, since the job is a general graph"
+            is_general_graph_ ? "generic, since the job is a general graph"
                               : "an instruction of a pipeline, since the job is none");
     }
     return *kind;
@@ -214,11 +213,12 @@ class PlanReader {
   }
 
   // Adds a computation to the schedule. Stages may come in any order, and are checked at the end.
-  void Place(const Node& node, const PlannedInstruction& read, int rank) {
-    const auto [home, is_new] = homes_.try_emplace(read.stage, Home{rank, read.chunk});
-    if (home->second.rank != rank || home->second.chunk != read.chunk) {
-      Throw("{}.stage: stage {} is chunk {} of rank {} elsewhere (keep a stage in one place)",
-            node.path, read.stage, home->second.chunk, home->second.rank);
+  void Place(const Node& node, const PlannedInstruction& read, int pp_rank) {
+    const auto [home, is_new] = homes_.try_emplace(read.stage, Home{pp_rank, read.chunk});
+    if (home->second.pp_rank != pp_rank || home->second.chunk != read.chunk) {
+      Throw(
+          "{}.stage: stage {} is chunk {} of pp_rank {} elsewhere (keep each stage on one pp_rank)",
+          node.path, read.stage, home->second.chunk, home->second.pp_rank);
     }
     plan_.job.schedule.ranks.back().push_back({read.kind, read.stage, read.microbatch});
   }
@@ -229,21 +229,21 @@ class PlanReader {
     std::set<std::pair<int, int>> places;
     for (const auto& [stage, home] : homes_) {
       if (stage != schedule.stages()) {
-        Throw("stages: stage {} is there, but stage {} is nowhere (number stages from 0)", stage,
-              schedule.stages());
+        Throw("ranks: stage {} exists, but stage {} does not (number stages from 0 without gaps)",
+              stage, schedule.stages());
       }
-      if (!places.emplace(home.rank, home.chunk).second) {
-        Throw("stages[{}]: chunk {} is two stages (number the chunks of a rank)", home.rank,
+      if (!places.emplace(home.pp_rank, home.chunk).second) {
+        Throw("ranks[{}]: chunk {} names two stages (number the chunks of a pp_rank)", home.pp_rank,
               home.chunk);
       }
-      schedule.rank_of_stage.push_back(home.rank);
+      schedule.pp_rank_of_stage.push_back(home.pp_rank);
       schedule.chunk_of_stage.push_back(home.chunk);
     }
-    if (homes_.empty()) Throw("stages: nothing to compute (expected a forward and a backward)");
+    if (homes_.empty()) Throw("ranks: nothing to compute (expected a forward and a backward)");
   }
 
   struct Home {
-    int rank;
+    int pp_rank;
     int chunk;
   };
 

@@ -72,7 +72,7 @@ void ExpectSurvives(const Planned& planned) {
   EXPECT_EQ(parsed->energy_j, planned.plan.evaluation.energy_j);
   EXPECT_EQ(parsed->lower_bound_j, planned.plan.lower_bound_j);
   EXPECT_EQ(parsed->job.schedule.ranks, planned.job.schedule.ranks);
-  EXPECT_EQ(parsed->job.schedule.rank_of_stage, planned.job.schedule.rank_of_stage);
+  EXPECT_EQ(parsed->job.schedule.pp_rank_of_stage, planned.job.schedule.pp_rank_of_stage);
   EXPECT_EQ(parsed->job.schedule.chunk_of_stage, planned.job.schedule.chunk_of_stage);
   EXPECT_EQ(parsed->job.schedule.microbatches, planned.job.schedule.microbatches);
 
@@ -176,7 +176,7 @@ TEST(PlanFileTest, AGeneralGraphIsListedByName) {
   const Planned planned = PlanJob(file->graph, std::move(job));
   ExpectSurvives(planned);
   EXPECT_TRUE(ParsePlan(planned.Text(), "plan.json")->job.IsGeneralGraph());
-  EXPECT_THAT(planned.Text(), HasSubstr(R"({"kind":"instruction","name":"a \"b\"")"));
+  EXPECT_THAT(planned.Text(), HasSubstr(R"({"kind":"generic","name":"a \"b\"")"));
 }
 
 struct Damage {
@@ -215,19 +215,19 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"KeyTwice", "\"switches\": ", "\"gap\": 1, \"switches\": ", "\"gap\" stands twice"},
         Damage{"Missing", "\"microbatches\":8,", "", "job.microbatches is missing"},
         Damage{"TimeIsText", "\"start_s\":0.0", "\"start_s\":\"0\"",
-               "stages[0].instructions[0].start_s is not a number from 0 to"},
+               "ranks[0].instructions[0].start_s is not a number from 0 to"},
         Damage{"NegativeFrequency", "\"frequency\":", "\"frequency\":-",
-               "stages[0].instructions[0].frequency is not a number from 0 to"},
+               "ranks[0].instructions[0].frequency is not a number from 0 to"},
         Damage{"NegativeTime", "\"duration_s\":", "\"duration_s\":-",
-               "stages[0].instructions[0].duration_s is not a number from 0 to"},
+               "ranks[0].instructions[0].duration_s is not a number from 0 to"},
         Damage{"UnknownKind", "\"forward\"", "\"foreword\"",
-               "stages[0].instructions[0].kind: no instruction is called \"foreword\""},
+               "ranks[0].instructions[0].kind: no instruction is called \"foreword\""},
         Damage{"KindOfAGraph", "\"forward\"", "\"instruction\"", "instruction of a pipeline"},
         Damage{"StageElsewhere", "\"stage\":0", "\"stage\":1",
-               "stage 1 is chunk 0 of rank 0 elsewhere"},
+               "stage 1 is chunk 0 of pp_rank 0 elsewhere"},
         Damage{"StageFraction", "\"stage\":0", "\"stage\":0.5", "is not a whole number"},
         Damage{"StageNowhere", "\"stage\":0", "\"stage\":9", "stage 9 is there, but stage 4"},
-        Damage{"RankOutOfOrder", "\"rank\": 1", "\"rank\": 2", "stages[1].rank is not 1"},
+        Damage{"RankOutOfOrder", "\"pp_rank\": 1", "\"pp_rank\": 2", "ranks[1].pp_rank is not 1"},
         Damage{"NegativeBound", "\"lower_bound_j\": ", "\"lower_bound_j\": -",
                "lower_bound_j is not a number from 0 to"},
         Damage{"TooDeep", "\"fixed\":{}", "\"fixed\":{\"p2p\":[[[[[[[[]]]]]]]]}",
@@ -242,7 +242,7 @@ TEST(PlanFileTest, AFrequencyThatWasNotMeasuredIsNamedWithTheNearest) {
   const auto options = FindOptions(file, planned.planner.graph(), "plan.json");
   ASSERT_FALSE(options);
   EXPECT_THAT(options.error().message,
-              StartsWith("plan.json: stages[2].instructions[5]: stage 2 forward was not measured "
+              StartsWith("plan.json: ranks[2].instructions[5]: stage 2 forward was not measured "
                          "at 1203 MHz, the nearest measured is 1200 MHz ("));
 }
 
@@ -252,8 +252,8 @@ TEST(PlanFileTest, APlanForAnotherJobIsRefused) {
   file.ranks[1].instructions.pop_back();
   const auto options = FindOptions(file, planned.planner.graph(), "plan.json");
   ASSERT_FALSE(options);
-  EXPECT_THAT(options.error().message, HasSubstr("stages[1].instructions[15]: the job has "
-                                                 "backward of microbatch 7 on rank 1 here"));
+  EXPECT_THAT(options.error().message, HasSubstr("ranks[1].instructions[15]: the job has "
+                                                 "backward of microbatch 7 on pp_rank 1 here"));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ ordered_json DescribeJob(const Report& report) {
 // The measured options; which of them are the vertices of the curve; and the published fit.
 ordered_json DescribeOptionSet(const schedule::OptionSet& set, const profile::Curve& curve,
                                double blocking_power_w) {
-  ordered_json object{{"name", set.name},   {"kind", Name(set.kind)},   {"stage", set.stage},
+  ordered_json object{{"name", set.name},   {"kind", Name(set.kind)},   {"pp_rank", set.pp_rank},
                       {"chunk", set.chunk}, {"baseline", set.baseline}, {"hull", curve.options}};
   for (const char* member : {"frequency_mhz", "time_ns", "energy_j", "knobs"}) {
     object[member] = ordered_json::array();

@@ -82,11 +82,11 @@ class TraceWriter {
       }
     }
     if (IsComputation(set.kind)) {
-      arguments += fmt::format(R"("stage": {}, "chunk": {}, )", set.stage, set.chunk);
+      arguments += fmt::format(R"("pp_rank": {}, "chunk": {}, )", set.pp_rank, set.chunk);
     }
     Event(
         R"("ph": "X", "pid": {}, "tid": {}, "name": {}, "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"energy_j": {}, "power_w": {}}})",
-        process_, graph_.instructions[instruction].rank,
+        process_, graph_.instructions[instruction].pp_rank,
         Quoted(SliceName(set, graph_.instructions[instruction].microbatch)), Name(set.kind),
         Microseconds(evaluation.starts[instruction]),
         Microseconds(evaluation.durations[instruction]), arguments,

@@ -124,11 +124,11 @@ class GraphReader {
     std::vector<profile::Option> options = ReadOptions(RequireMember(node, "options", "[...]"));
     graph.option_sets.push_back({.name = std::move(name),
                                  .kind = InstructionKind::kGeneric,
-                                 .stage = rank,
+                                 .pp_rank = rank,
                                  .chunk = 0,
                                  .options = std::move(options),
                                  .baseline = 0});
-    graph.instructions.push_back({.option_set = instruction, .rank = rank});
+    graph.instructions.push_back({.option_set = instruction, .pp_rank = rank});
     std::vector<int>& order = graph.rank_orders[static_cast<std::size_t>(rank)];
     if (!order.empty()) graph.dependencies.push_back({order.back(), instruction, 0});
     order.push_back(instruction);

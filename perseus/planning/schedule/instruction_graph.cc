@@ -62,7 +62,7 @@ std::string Describe(const InstructionGraph& graph, int instruction) {
   const bool has_chunks = std::any_of(graph.option_sets.begin(), graph.option_sets.end(),
                                       [](const OptionSet& set) { return set.chunk > 0; });
   if (has_chunks && IsComputation(options.kind)) text += fmt::format(" of chunk {}", options.chunk);
-  return text + " on " + graph.rank_names[static_cast<std::size_t>(described.rank)];
+  return text + " on " + graph.rank_names[static_cast<std::size_t>(described.pp_rank)];
 }
 
 std::vector<int> BaselineOptions(const InstructionGraph& graph) {

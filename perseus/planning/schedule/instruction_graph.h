@@ -21,7 +21,7 @@ namespace perseus::schedule {
 struct OptionSet {
   std::string name;  // For messages and tables: "stage 3 forward", "stage 3 chunk 1 backward".
   InstructionKind kind = InstructionKind::kGeneric;
-  int stage = 0;  // As the profile counts: the rank along the pipeline.
+  int pp_rank = 0;  // Where it runs. (A profile calls this column `stage`.)
   int chunk = 0;
   std::vector<profile::Option> options;  // As measured, energies multiplied by gpus_per_stage.
   int baseline = 0;                      // The option at maximum frequency (of those, the fastest).
@@ -29,8 +29,8 @@ struct OptionSet {
 
 struct InstructionNode {
   int option_set = 0;
-  int rank = 0;
-  int microbatch = -1;  // -1 where it belongs to none (all-reduce, optimizer).
+  int pp_rank = 0;
+  int microbatch = -1;  // -1 if it belongs to none (all-reduce, optimizer).
 };
 
 // `to` may start `delay` after `from` has ended (p2p: the time on the wire).
@@ -46,8 +46,8 @@ struct InstructionGraph {
   std::vector<OptionSet> option_sets;
   std::vector<InstructionNode> instructions;  // In a topological order.
   std::vector<Dependency> dependencies;       // Those between neighbours on a rank included.
-  std::vector<std::vector<int>> rank_orders;  // [rank][position] -> instruction.
-  std::vector<std::string> rank_names;        // "rank 0", or the resource's name from a JSON file.
+  std::vector<std::vector<int>> rank_orders;  // [pp_rank][position] -> instruction.
+  std::vector<std::string> rank_names;  // "pp_rank 0", or the name of a resource in a graph file.
 
   const OptionSet& options_of(int instruction) const {
     return option_sets[static_cast<std::size_t>(
@@ -78,9 +78,9 @@ struct PipelineModel {
 // profile lacks an instruction of the schedule, an instruction is missing or stands twice, or the
 // order would deadlock; the message names the instructions.
 //
-// The profile's (stage, chunk) is where a schedule's stage lives: (rank_of_stage, chunk_of_stage).
-// So the profile has as many stages as the schedule has ranks, and as many chunks as a rank has.
-// A dependency within a rank that its order implies already is left out.
+// The profile's (stage, chunk) is where a schedule's stage lives: (pp_rank_of_stage,
+// chunk_of_stage). So the profile has as many stages as the schedule has ranks, and as many chunks
+// as a rank has. A dependency within a rank that its order implies already is left out.
 Result<InstructionGraph> BuildInstructionGraph(const Schedule& schedule,
                                                const profile::Profile& profile,
                                                const PipelineModel& model);
@@ -114,7 +114,7 @@ Result<void> CheckDurations(const InstructionGraph& graph);
 // The option of each instruction at maximum frequency: what the hardware does without a plan.
 std::vector<int> BaselineOptions(const InstructionGraph& graph);
 
-// "forward of microbatch 3 on rank 2", for messages.
+// "forward of microbatch 3 on pp_rank 2", for messages.
 std::string Describe(const InstructionGraph& graph, int instruction);
 
 }  // namespace perseus::schedule

@@ -22,7 +22,7 @@ InstructionGraph MakeGraph(int instructions, std::vector<Dependency> dependencie
     OptionSet set;
     set.name = std::string(1, static_cast<char>('a' + i % 26));
     graph.option_sets.push_back(set);
-    graph.instructions.push_back({.option_set = i, .rank = i});
+    graph.instructions.push_back({.option_set = i, .pp_rank = i});
     graph.rank_names.push_back(set.name);
     graph.rank_orders.push_back({i});
   }

@@ -36,7 +36,7 @@ class PipelineGraphBuilder {
     graph_.name = schedule_.name;
     graph_.other_knob_names = profile_.other_knob_names();
     const std::size_t pairs =
-        schedule_.rank_of_stage.size() * static_cast<std::size_t>(schedule_.microbatches);
+        schedule_.pp_rank_of_stage.size() * static_cast<std::size_t>(schedule_.microbatches);
     for (std::vector<int>& instructions : instruction_of_) instructions.resize(pairs, kNone);
     for (int rank = 0; rank < ranks(); ++rank) {
       PERSEUS_RETURN_IF_ERROR(LayOutRank(rank));
@@ -52,12 +52,12 @@ class PipelineGraphBuilder {
  private:
   Result<void> CheckInputs() const {
     if (auto defect = FindDefect(schedule_)) {
-      return Fail("schedule {}: rank {}: {}", schedule_.name, defect->rank, defect->message);
+      return Fail("schedule {}: pp_rank {}: {}", schedule_.name, defect->rank, defect->message);
     }
     if (profile_.stages() != ranks()) {
       return Fail(
-          "{} has {} stages, but schedule {} has {} ranks (a profile needs one stage for "
-          "each rank; profile again, or change the number of ranks)",
+          "{} has {} stages, but schedule {} has {} pp_ranks (a profile needs one stage for "
+          "each pp_rank; profile again, or change --pp-ranks)",
           profile_.name(), profile_.stages(), schedule_.name, ranks());
     }
     // Chunks that the profile tells apart and the schedule does not would be left out in silence.
@@ -76,7 +76,7 @@ class PipelineGraphBuilder {
   }
 
   Result<void> LayOutRank(int rank) {
-    graph_.rank_names.push_back(fmt::format("rank {}", rank));
+    graph_.rank_names.push_back(fmt::format("pp_rank {}", rank));
     graph_.rank_orders.emplace_back();
     const FixedInstructions& fixed = model_.fixed;
     int load = kNone;
@@ -113,19 +113,19 @@ class PipelineGraphBuilder {
   Result<int> OptionsOf(const Instruction& instruction) {
     const auto stage = static_cast<std::size_t>(instruction.stage);
     if (option_sets_.empty()) {
-      option_sets_.resize(schedule_.rank_of_stage.size());
+      option_sets_.resize(schedule_.pp_rank_of_stage.size());
       for (auto& of_stage : option_sets_) of_stage.fill(kNone);
     }
     int& option_set = option_sets_[stage][static_cast<std::size_t>(instruction.kind)];
     if (option_set != kNone) return option_set;
 
-    const int rank = schedule_.rank_of_stage[stage];
+    const int rank = schedule_.pp_rank_of_stage[stage];
     const int chunk = schedule_.chunk_of_stage[stage];
     const profile::ProfileEntry* entry = profile_.Find(rank, chunk, instruction.kind);
     if (entry == nullptr) return FailWithMissingEntry(rank, chunk, instruction.kind);
     OptionSet set{.name = OptionSetName(rank, chunk, instruction.kind),
                   .kind = instruction.kind,
-                  .stage = rank,
+                  .pp_rank = rank,
                   .chunk = chunk,
                   .options = entry->options,
                   .baseline = FindBaseline(entry->options)};
@@ -144,9 +144,9 @@ class PipelineGraphBuilder {
     const double energy_j =
         cost.energy_j < 0 ? model_.blocking_power_w * ToSeconds(cost.time) : cost.energy_j;
     option.energy_j = energy_j * model_.gpus_per_stage;
-    return AddOptions({.name = fmt::format("stage {} {}", rank, Name(kind)),
+    return AddOptions({.name = fmt::format("pp_rank {} {}", rank, Name(kind)),
                        .kind = kind,
-                       .stage = rank,
+                       .pp_rank = rank,
                        .chunk = 0,
                        .options = {std::move(option)},
                        .baseline = 0});
@@ -216,7 +216,7 @@ class PipelineGraphBuilder {
       const int from = cycle[i];
       const int to = cycle[(i + 1) % cycle.size()];
       if (FollowsOnRank(from, to)) continue;
-      waits += fmt::format("{}rank {} waits at {} for {}", shown++ == 0 ? "" : ", ", RankOf(to),
+      waits += fmt::format("{}pp_rank {} waits at {} for {}", shown++ == 0 ? "" : ", ", RankOf(to),
                            DescribeComputation(to), DescribeComputation(from));
     }
     return Fail(
@@ -229,7 +229,7 @@ class PipelineGraphBuilder {
     const InstructionNode& described = graph_.instructions[static_cast<std::size_t>(instruction)];
     const OptionSet& options = graph_.options_of(instruction);
     int stage = 0;
-    while (schedule_.rank_of_stage[static_cast<std::size_t>(stage)] != options.stage ||
+    while (schedule_.pp_rank_of_stage[static_cast<std::size_t>(stage)] != options.pp_rank ||
            schedule_.chunk_of_stage[static_cast<std::size_t>(stage)] != options.chunk) {
       ++stage;
     }
@@ -250,7 +250,7 @@ class PipelineGraphBuilder {
 
   int ranks() const { return static_cast<int>(schedule_.ranks.size()); }
   int RankOf(int instruction) const {
-    return graph_.instructions[static_cast<std::size_t>(instruction)].rank;
+    return graph_.instructions[static_cast<std::size_t>(instruction)].pp_rank;
   }
   // Instructions are numbered rank by rank, in order, until the graph is sorted.
   bool FollowsOnRank(int from, int to) const { return RankOf(from) == RankOf(to) && from < to; }

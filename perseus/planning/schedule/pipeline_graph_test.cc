@@ -75,10 +75,10 @@ std::vector<std::string> DescribeRank(const InstructionGraph& graph, std::size_t
   return described;
 }
 
-//   rank 0:  F0 -> F1 ------> B0 -------------> B1
+//   pp_rank 0:  F0 -> F1 ------> B0 -------------> B1
 //               \     `------/--------.        ^
 //                v          /          v      /
-//   rank 1:      F0 -----> B0 -------> F1 -> B1
+//   pp_rank 1:      F0 -----> B0 -------> F1 -> B1
 TEST(PipelineGraph, HasTheOrderOfEachRankAndWhatCrossesRanks) {
   PipelineModel model;
   model.fixed.p2p = 400;
@@ -87,17 +87,18 @@ TEST(PipelineGraph, HasTheOrderOfEachRankAndWhatCrossesRanks) {
   EXPECT_THAT(
       DescribeDependencies(*graph),
       UnorderedElementsAre(
-          "forward of microbatch 0 on rank 0 -> forward of microbatch 1 on rank 0",
-          "forward of microbatch 1 on rank 0 -> backward of microbatch 0 on rank 0",
-          "backward of microbatch 0 on rank 0 -> backward of microbatch 1 on rank 0",
-          "forward of microbatch 0 on rank 1 -> backward of microbatch 0 on rank 1",
-          "backward of microbatch 0 on rank 1 -> forward of microbatch 1 on rank 1",
-          "forward of microbatch 1 on rank 1 -> backward of microbatch 1 on rank 1",
-          "forward of microbatch 0 on rank 0 -> forward of microbatch 0 on rank 1 delayed",
-          "forward of microbatch 1 on rank 0 -> forward of microbatch 1 on rank 1 delayed",
-          "backward of microbatch 0 on rank 1 -> backward of microbatch 0 on rank 0 delayed",
-          "backward of microbatch 1 on rank 1 -> backward of microbatch 1 on rank 0 delayed"));
-  EXPECT_THAT(graph->rank_names, ElementsAre("rank 0", "rank 1"));
+          "forward of microbatch 0 on pp_rank 0 -> forward of microbatch 1 on pp_rank 0",
+          "forward of microbatch 1 on pp_rank 0 -> backward of microbatch 0 on pp_rank 0",
+          "backward of microbatch 0 on pp_rank 0 -> backward of microbatch 1 on pp_rank 0",
+          "forward of microbatch 0 on pp_rank 1 -> backward of microbatch 0 on pp_rank 1",
+          "backward of microbatch 0 on pp_rank 1 -> forward of microbatch 1 on pp_rank 1",
+          "forward of microbatch 1 on pp_rank 1 -> backward of microbatch 1 on pp_rank 1",
+          "forward of microbatch 0 on pp_rank 0 -> forward of microbatch 0 on pp_rank 1 delayed",
+          "forward of microbatch 1 on pp_rank 0 -> forward of microbatch 1 on pp_rank 1 delayed",
+          "backward of microbatch 0 on pp_rank 1 -> backward of microbatch 0 on pp_rank 0 delayed",
+          "backward of microbatch 1 on pp_rank 1 -> backward of microbatch 1 on pp_rank 0 "
+          "delayed"));
+  EXPECT_THAT(graph->rank_names, ElementsAre("pp_rank 0", "pp_rank 1"));
   EXPECT_EQ(graph->name, "1f1b");
 }
 
@@ -108,7 +109,7 @@ TEST(PipelineGraph, TheTurnOfAVCrossesNoRanks) {
   const auto graph = BuildInstructionGraph(Generate({"zb-v", 1, 1}), MakeProfile(1, 2), model);
   ASSERT_TRUE(graph) << graph.error().message;
   for (const Dependency& dependency : graph->dependencies) EXPECT_EQ(dependency.delay, 0);
-  EXPECT_EQ(Describe(*graph, 0), "forward of microbatch 0 of chunk 0 on rank 0");
+  EXPECT_EQ(Describe(*graph, 0), "forward of microbatch 0 of chunk 0 on pp_rank 0");
 }
 
 TEST(PipelineGraph, FixedInstructionsStandWhereTheyRun) {
@@ -122,15 +123,15 @@ TEST(PipelineGraph, FixedInstructionsStandWhereTheyRun) {
   ASSERT_TRUE(graph) << graph.error().message;
   EXPECT_THAT(
       DescribeRank(*graph, 0),
-      ElementsAre("load of microbatch 0 on rank 0", "forward of microbatch 0 on rank 0",
-                  "load of microbatch 1 on rank 0", "forward of microbatch 1 on rank 0",
-                  "backward of microbatch 0 on rank 0", "backward of microbatch 1 on rank 0",
-                  "all_reduce on rank 0", "optimizer on rank 0"));
+      ElementsAre("load of microbatch 0 on pp_rank 0", "forward of microbatch 0 on pp_rank 0",
+                  "load of microbatch 1 on pp_rank 0", "forward of microbatch 1 on pp_rank 0",
+                  "backward of microbatch 0 on pp_rank 0", "backward of microbatch 1 on pp_rank 0",
+                  "all_reduce on pp_rank 0", "optimizer on pp_rank 0"));
   EXPECT_THAT(
       DescribeRank(*graph, 1),
-      ElementsAre("forward of microbatch 0 on rank 1", "forward of microbatch 1 on rank 1",
-                  "backward of microbatch 0 on rank 1", "backward of microbatch 1 on rank 1",
-                  "all_reduce on rank 1", "optimizer on rank 1"));
+      ElementsAre("forward of microbatch 0 on pp_rank 1", "forward of microbatch 1 on pp_rank 1",
+                  "backward of microbatch 0 on pp_rank 1", "backward of microbatch 1 on pp_rank 1",
+                  "all_reduce on pp_rank 1", "optimizer on pp_rank 1"));
 
   std::map<InstructionKind, double> energy_j;
   for (const OptionSet& set : graph->option_sets) energy_j[set.kind] = set.options[0].energy_j;
@@ -181,7 +182,7 @@ TEST(PipelineGraph, TheBaselineIsTheFastestAtTheHighestFrequency) {
 TEST(PipelineGraph, AProfileMustFitTheSchedule) {
   const PipelineModel model;
   EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"1f1b", 4, 8}), MakeProfile(2, 1), model)),
-              HasSubstr("profile.csv has 2 stages, but schedule 1f1b has 4 ranks"));
+              HasSubstr("profile.csv has 2 stages, but schedule 1f1b has 4 pp_ranks"));
   EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"interleaved-1f1b", 2, 4, 2}),
                                             MakeProfile(2, 1), model)),
               HasSubstr("stage 0 chunk 1 forward is missing"));
@@ -196,8 +197,8 @@ TEST(PipelineGraph, AProfileMustFitTheSchedule) {
               HasSubstr("gpus_per_stage is 0 (expected at least 1)"));
 }
 
-//   rank 0:  F0 F1           B1 B0
-//   rank 1:     F0 B0 F1 B1
+//   pp_rank 0:  F0 F1           B1 B0
+//   pp_rank 1:     F0 B0 F1 B1
 TEST(PipelineGraph, AnOddOrderThatCanRunIsAccepted) {
   const auto graph = BuildInstructionGraph(Parse("0F0,0F1,0B1,0B0\n1F0,1B0,1F1,1B1"),
                                            MakeProfile(2, 1), PipelineModel());
@@ -205,18 +206,19 @@ TEST(PipelineGraph, AnOddOrderThatCanRunIsAccepted) {
 }
 
 TEST(PipelineGraph, ADeadlockNamesWhoWaitsForWhat) {
-  EXPECT_EQ(ErrorOf(BuildInstructionGraph(Parse("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0"),
-                                          MakeProfile(2, 1), PipelineModel())),
-            "schedule dump.csv deadlocks: rank 0 waits at backward of microbatch 0 (stage 0) for "
-            "backward of microbatch 0 (stage 1), rank 1 waits at forward of microbatch 1 (stage 1) "
-            "for forward of microbatch 1 (stage 0) (order each rank so that no computation comes "
-            "before one that it needs)");
+  EXPECT_EQ(
+      ErrorOf(BuildInstructionGraph(Parse("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0"), MakeProfile(2, 1),
+                                    PipelineModel())),
+      "schedule dump.csv deadlocks: pp_rank 0 waits at backward of microbatch 0 (stage 0) for "
+      "backward of microbatch 0 (stage 1), pp_rank 1 waits at forward of microbatch 1 (stage 1) "
+      "for forward of microbatch 1 (stage 0) (order each rank so that no computation comes "
+      "before one that it needs)");
   EXPECT_THAT(ErrorOf(BuildInstructionGraph(Parse("0B0,0F0"), MakeProfile(1, 1), PipelineModel())),
-              HasSubstr("rank 0 waits at backward of microbatch 0 (stage 0) for forward of "
+              HasSubstr("pp_rank 0 waits at backward of microbatch 0 (stage 0) for forward of "
                         "microbatch 0 (stage 0)"));
   EXPECT_THAT(
       ErrorOf(BuildInstructionGraph(Parse("0F0,0W0,0I0"), MakeProfile(1, 1), PipelineModel())),
-      HasSubstr("rank 0 waits at backward_weight"));
+      HasSubstr("pp_rank 0 waits at backward_weight"));
 }
 
 TEST(PipelineGraph, ASchedulePutTogetherWronglyIsAnErrorNotACrash) {
@@ -237,13 +239,14 @@ TEST(PipelineGraph, ASchedulePutTogetherWronglyIsAnErrorNotACrash) {
               HasSubstr("no such microbatch (expected 0 to 1)"));
   EXPECT_THAT(error_after([](Schedule& s) { s.ranks[0][0].kind = kOptimizer; }),
               HasSubstr("is no computation (leave it out)"));
-  EXPECT_THAT(error_after([](Schedule& s) { s.rank_of_stage[0] = 7; }),
-              HasSubstr("stage 0 lives on rank 7 (expected 0 to 0)"));
+  EXPECT_THAT(error_after([](Schedule& s) { s.pp_rank_of_stage[0] = 7; }),
+              HasSubstr("stage 0 lives on pp_rank 7 (expected 0 to 0)"));
   EXPECT_THAT(error_after([](Schedule& s) { s.chunk_of_stage.clear(); }),
               HasSubstr("1 stages have a rank but 0 have a chunk"));
   EXPECT_THAT(error_after([](Schedule& s) { s = Schedule(); }), HasSubstr("nothing to compute"));
-  EXPECT_THAT(error_after([](Schedule& s) { s.ranks.push_back({s.ranks[0][0]}); }),
-              HasSubstr("rank 1: forward of microbatch 0 (stage 0): the stage lives on rank 0"));
+  EXPECT_THAT(
+      error_after([](Schedule& s) { s.ranks.push_back({s.ranks[0][0]}); }),
+      HasSubstr("pp_rank 1: forward of microbatch 0 (stage 0): the stage lives on pp_rank 0"));
 }
 
 // The end of each computation, found without the graph: every rank takes the next computation of
@@ -253,7 +256,9 @@ std::map<std::tuple<InstructionKind, int, int>, Nanoseconds> Execute(const Sched
   std::map<std::tuple<InstructionKind, int, int>, Nanoseconds> end;
   std::vector<std::size_t> next(schedule.ranks.size());
   std::vector<Nanoseconds> clock(schedule.ranks.size());
-  auto rank_of = [&](int stage) { return schedule.rank_of_stage[static_cast<std::size_t>(stage)]; };
+  auto rank_of = [&](int stage) {
+    return schedule.pp_rank_of_stage[static_cast<std::size_t>(stage)];
+  };
   bool progress = true;
   while (progress) {
     progress = false;
@@ -336,7 +341,7 @@ TEST(PipelineGraph, RunsAsTheScheduleDoesForEverySchedule) {
             for (std::size_t i = 0; i < graph->rank_orders[rank].size(); ++i) {
               const Instruction& instruction = schedule->ranks[rank][i];
               const auto node = static_cast<std::size_t>(graph->rank_orders[rank][i]);
-              ASSERT_EQ(graph->instructions[node].rank, static_cast<int>(rank));
+              ASSERT_EQ(graph->instructions[node].pp_rank, static_cast<int>(rank));
               ASSERT_EQ(graph->instructions[node].microbatch, instruction.microbatch);
               ASSERT_EQ(ends[node],
                         executed.at({instruction.kind, instruction.stage, instruction.microbatch}));

@@ -144,7 +144,7 @@ Result<Schedule> GenerateSchedule(const ScheduleSpec& spec) {
   for (int stage = 0; stage < spec.ranks * chunks; ++stage) {
     const int chunk = stage / spec.ranks;
     const int along = stage % spec.ranks;
-    schedule.rank_of_stage.push_back(folded && chunk == 1 ? spec.ranks - 1 - along : along);
+    schedule.pp_rank_of_stage.push_back(folded && chunk == 1 ? spec.ranks - 1 - along : along);
     schedule.chunk_of_stage.push_back(chunk);
   }
   return schedule;

@@ -28,10 +28,10 @@ struct Schedule {
   std::string name;
   int microbatches = 0;
   std::vector<std::vector<Instruction>> ranks;  // [rank][position]
-  std::vector<int> rank_of_stage;               // [stage]
+  std::vector<int> pp_rank_of_stage;            // [stage]
   std::vector<int> chunk_of_stage;              // [stage]; counts the stages of its rank from 0.
 
-  int stages() const { return static_cast<int>(rank_of_stage.size()); }
+  int stages() const { return static_cast<int>(pp_rank_of_stage.size()); }
 };
 
 // A schedule that this library generates by name.

@@ -21,19 +21,19 @@ constexpr Kinds kWeight = Bit(InstructionKind::kBackwardWeight);
 
 std::optional<ScheduleDefect> FindShapeDefect(const Schedule& schedule) {
   const int ranks = static_cast<int>(schedule.ranks.size());
-  if (ranks == 0 || schedule.microbatches < 1 || schedule.rank_of_stage.empty()) {
+  if (ranks == 0 || schedule.microbatches < 1 || schedule.pp_rank_of_stage.empty()) {
     return ScheduleDefect{0, "nothing to compute (give at least one rank, stage and microbatch)"};
   }
-  if (schedule.chunk_of_stage.size() != schedule.rank_of_stage.size()) {
+  if (schedule.chunk_of_stage.size() != schedule.pp_rank_of_stage.size()) {
     return ScheduleDefect{
         0, fmt::format("{} stages have a rank but {} have a chunk (give both)",
-                       schedule.rank_of_stage.size(), schedule.chunk_of_stage.size())};
+                       schedule.pp_rank_of_stage.size(), schedule.chunk_of_stage.size())};
   }
   for (int stage = 0; stage < schedule.stages(); ++stage) {
-    const int rank = schedule.rank_of_stage[static_cast<std::size_t>(stage)];
+    const int rank = schedule.pp_rank_of_stage[static_cast<std::size_t>(stage)];
     if (rank < 0 || rank >= ranks) {
-      return ScheduleDefect{
-          0, fmt::format("stage {} lives on rank {} (expected 0 to {})", stage, rank, ranks - 1)};
+      return ScheduleDefect{0, fmt::format("stage {} lives on pp_rank {} (expected 0 to {})", stage,
+                                           rank, ranks - 1)};
     }
   }
   return std::nullopt;
@@ -52,9 +52,9 @@ std::optional<std::string> FindInstructionDefect(const Schedule& schedule,
     return fmt::format("{}: no such microbatch (expected 0 to {})", Describe(instruction),
                        schedule.microbatches - 1);
   }
-  const int home = schedule.rank_of_stage[static_cast<std::size_t>(instruction.stage)];
+  const int home = schedule.pp_rank_of_stage[static_cast<std::size_t>(instruction.stage)];
   if (home != rank) {
-    return fmt::format("{}: the stage lives on rank {} (move it there)", Describe(instruction),
+    return fmt::format("{}: the stage lives on pp_rank {} (move it there)", Describe(instruction),
                        home);
   }
   return std::nullopt;
@@ -97,7 +97,7 @@ std::optional<ScheduleDefect> FindDefect(const Schedule& schedule) {
   // exhaust the memory.
   const auto microbatches = static_cast<std::size_t>(schedule.microbatches);
   std::vector<Kinds> kinds_of_pair(
-      std::min(schedule.rank_of_stage.size() * microbatches, instructions + 1));
+      std::min(schedule.pp_rank_of_stage.size() * microbatches, instructions + 1));
   for (int rank = 0; rank < static_cast<int>(schedule.ranks.size()); ++rank) {
     for (const Instruction& instruction : schedule.ranks[static_cast<std::size_t>(rank)]) {
       if (auto defect = FindInstructionDefect(schedule, instruction, rank)) {
@@ -118,7 +118,7 @@ std::optional<ScheduleDefect> FindDefect(const Schedule& schedule) {
     const std::size_t stage = pair / microbatches;
     if (auto defect = FindKindsDefect(kinds_of_pair[pair], static_cast<int>(stage),
                                       static_cast<int>(pair % microbatches))) {
-      return ScheduleDefect{schedule.rank_of_stage[stage], *std::move(defect)};
+      return ScheduleDefect{schedule.pp_rank_of_stage[stage], *std::move(defect)};
     }
   }
   return std::nullopt;

@@ -121,7 +121,7 @@ class ScheduleReader {
       if (!read) return read;
     }
     if (!schedule_.ranks.back().empty()) return {};
-    return Fail("{}:row {}: rank {} computes nothing (remove the row, or give the rank a stage)",
+    return Fail("{}:row {}: pp_rank {} computes nothing (remove the row, or give the rank a stage)",
                 name_, row_number(), rank());
   }
 
@@ -157,10 +157,10 @@ class ScheduleReader {
 
     parsed->instruction.stage = *stage;
     parsed->instruction.microbatch = *microbatch;
-    const auto [home, first] = rank_of_stage_.emplace(*stage, rank());
+    const auto [home, first] = pp_rank_of_stage_.emplace(*stage, rank());
     if (!first && home->second != rank()) {
       return Fail(
-          "{}:row {}: {} is here, but stage {} was on rank {} in row {} (a stage lives on "
+          "{}:row {}: {} is here, but stage {} was on pp_rank {} in row {} (a stage lives on "
           "one rank)",
           name_, row_number(), cell, *stage, home->second, home->second + 1);
     }
@@ -176,7 +176,7 @@ class ScheduleReader {
 
   Result<void> PlaceStages() {
     // Before the table of stages is made: its size would be whatever number stands in the file.
-    for (int stage = 0; const auto& [number, rank] : rank_of_stage_) {
+    for (int stage = 0; const auto& [number, rank] : pp_rank_of_stage_) {
       if (number != stage) {
         return Fail(
             "{}:row {}: stage {} is here but stage {} is nowhere (number stages from 0 "
@@ -191,8 +191,8 @@ class ScheduleReader {
     }
     schedule_.microbatches = static_cast<int>(microbatches_);
     std::vector<int> chunks_of_rank(schedule_.ranks.size());
-    for (const auto& [stage, rank] : rank_of_stage_) {
-      schedule_.rank_of_stage.push_back(rank);
+    for (const auto& [stage, rank] : pp_rank_of_stage_) {
+      schedule_.pp_rank_of_stage.push_back(rank);
       schedule_.chunk_of_stage.push_back(chunks_of_rank[static_cast<std::size_t>(rank)]++);
     }
     return {};
@@ -223,7 +223,7 @@ class ScheduleReader {
   std::string_view rest_;
   std::string_view name_;
   Schedule schedule_;
-  std::map<int, int> rank_of_stage_;
+  std::map<int, int> pp_rank_of_stage_;
   std::int64_t microbatches_ = 0;
   std::vector<Place> ambiguous_;
   std::vector<std::pair<int, int>> weights_;  // (stage, microbatch) of every W.

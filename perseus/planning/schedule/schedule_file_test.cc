@@ -21,7 +21,7 @@ TEST(ScheduleFile, ReadsInstructionsInOrder) {
   ASSERT_TRUE(schedule) << schedule.error().message;
   EXPECT_EQ(schedule->name, "dump.csv");
   EXPECT_EQ(schedule->microbatches, 2);
-  EXPECT_EQ(schedule->rank_of_stage, (std::vector<int>{0, 1}));
+  EXPECT_EQ(schedule->pp_rank_of_stage, (std::vector<int>{0, 1}));
   EXPECT_EQ(schedule->ranks[1],
             (std::vector<Instruction>{
                 {kForward, 1, 0}, {kBackward, 1, 0}, {kForward, 1, 1}, {kBackward, 1, 1}}));
@@ -51,7 +51,7 @@ TEST(ScheduleFile, InOldFilesBBesideItsWIsDgrad) {
 TEST(ScheduleFile, ChunksCountTheStagesOfARank) {
   const Result<Schedule> schedule = ParseSchedule("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", "dump.csv");
   ASSERT_TRUE(schedule) << schedule.error().message;
-  EXPECT_EQ(schedule->rank_of_stage, (std::vector<int>{0, 1, 1, 0}));
+  EXPECT_EQ(schedule->pp_rank_of_stage, (std::vector<int>{0, 1, 1, 0}));
   EXPECT_EQ(schedule->chunk_of_stage, (std::vector<int>{0, 0, 1, 1}));
 }
 
@@ -82,9 +82,9 @@ INSTANTIATE_TEST_SUITE_P(
         ScheduleRefusal{"OpenOverlap", "(0F0;0B0", "(expected instructions side by side"},
         ScheduleRefusal{"OtherOverlap", "(0F0;0B0)OVERLAP", "(expected instructions side by side"},
         ScheduleRefusal{"EmptyRow", "0F0,0B0\n,,\n1F0,1B0",
-                        "dump.csv:row 2: rank 1 computes nothing"},
+                        "dump.csv:row 2: pp_rank 1 computes nothing"},
         ScheduleRefusal{"TwoRanks", "0F0,0B0\n0F1,0B1",
-                        "dump.csv:row 2: 0F1 is here, but stage 0 was on rank 0 in row 1"},
+                        "dump.csv:row 2: 0F1 is here, but stage 0 was on pp_rank 0 in row 1"},
         ScheduleRefusal{"StageGap", "0F0,0B0\n2F0,2B0",
                         "dump.csv:row 2: stage 2 is here but stage 1 is nowhere"},
         ScheduleRefusal{"MicrobatchGap", "0F0,0B0,0F2,0B2",
@@ -112,7 +112,7 @@ TEST(ScheduleFile, WhatIsWrittenReadsTheSame) {
     const Result<Schedule> read = ParseSchedule(FormatSchedule(*schedule), name);
     ASSERT_TRUE(read) << read.error().message;
     EXPECT_EQ(read->ranks, schedule->ranks);
-    EXPECT_EQ(read->rank_of_stage, schedule->rank_of_stage);
+    EXPECT_EQ(read->pp_rank_of_stage, schedule->pp_rank_of_stage);
     EXPECT_EQ(read->chunk_of_stage, schedule->chunk_of_stage);
     EXPECT_EQ(read->microbatches, schedule->microbatches);
   }

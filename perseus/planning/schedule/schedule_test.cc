@@ -97,8 +97,8 @@ TEST(Schedule, InterleavedZb) {
   )"));
 }
 
-//   rank 0:  stage 0  stage 3
-//   rank 1:  stage 1  stage 2
+//   pp_rank 0:  stage 0  stage 3
+//   pp_rank 1:  stage 1  stage 2
 TEST(Schedule, ZbV) {
   EXPECT_EQ(Generated({.name = "zb-v", .ranks = 2, .microbatches = 3}), Drawn(R"(
     0F0 0F1 0F2     3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1     0I2 0W2
@@ -106,8 +106,8 @@ TEST(Schedule, ZbV) {
   )"));
 }
 
-//   rank 0:  stage 0  stage 3
-//   rank 1:  stage 1  stage 2
+//   pp_rank 0:  stage 0  stage 3
+//   pp_rank 1:  stage 1  stage 2
 TEST(Schedule, DualPipeV) {
   EXPECT_EQ(Generated({.name = "dualpipe-v", .ranks = 2, .microbatches = 4}), Drawn(R"(
     0F0 0F1 0F2     3F0 3I0 3W0 3F1 0F3 3B1     3F2 0B0 3B2 3F3 0B1     3B3 0I2 0W2 0I3 0W3
@@ -119,13 +119,13 @@ TEST(Schedule, PlacesStagesInALoopOrInAV) {
   const Result<Schedule> looped =
       GenerateSchedule({.name = "interleaved-zb", .ranks = 2, .microbatches = 2, .chunks = 3});
   ASSERT_TRUE(looped);
-  EXPECT_EQ(looped->rank_of_stage, (std::vector<int>{0, 1, 0, 1, 0, 1}));
+  EXPECT_EQ(looped->pp_rank_of_stage, (std::vector<int>{0, 1, 0, 1, 0, 1}));
   EXPECT_EQ(looped->chunk_of_stage, (std::vector<int>{0, 0, 1, 1, 2, 2}));
 
   const Result<Schedule> folded =
       GenerateSchedule({.name = "zb-v", .ranks = 3, .microbatches = 1, .chunks = 2});
   ASSERT_TRUE(folded);
-  EXPECT_EQ(folded->rank_of_stage, (std::vector<int>{0, 1, 2, 2, 1, 0}));
+  EXPECT_EQ(folded->pp_rank_of_stage, (std::vector<int>{0, 1, 2, 2, 1, 0}));
   EXPECT_EQ(folded->chunk_of_stage, (std::vector<int>{0, 0, 0, 1, 1, 1}));
 }
 
@@ -291,7 +291,7 @@ class PublishedSchedule : public ::testing::Test {
     const Result<Schedule> generated = GenerateSchedule(spec);
     ASSERT_TRUE(generated) << generated.error().message;
     EXPECT_EQ(FormatSchedule(*published), FormatSchedule(*generated));
-    EXPECT_EQ(published->rank_of_stage, generated->rank_of_stage);
+    EXPECT_EQ(published->pp_rank_of_stage, generated->pp_rank_of_stage);
     EXPECT_EQ(published->chunk_of_stage, generated->chunk_of_stage);
   }
 };

@@ -45,6 +45,8 @@ constexpr auto kAcceptPause = std::chrono::milliseconds(200);
 constexpr const char* kFull =
     "the agent cannot watch one more process (close connections, or raise its limit on open files)";
 
+Nanoseconds NanosecondsOf(std::chrono::milliseconds time) { return time.count() * kMillisecond; }
+
 // How many connections there may be so that leases, the state's file and metrics never lack
 // descriptors, which whoever may connect could use up otherwise.
 std::size_t RoomForConnections(std::size_t gpus) {
@@ -146,7 +148,7 @@ class Agent::Loop {
     asio::posix::stream_descriptor process;  // A pidfd: readable when the process has ended.
     Caller caller;
     int malformed_in_a_row = 0;
-    std::chrono::steady_clock::time_point last_heard;
+    Nanoseconds last_heard = 0;
   };
   using ConnectionPtr = std::shared_ptr<Connection>;
 
@@ -221,7 +223,7 @@ class Agent::Loop {
                                                 .process = asio::posix::stream_descriptor(context_),
                                                 .caller = *std::move(caller),
                                                 .malformed_in_a_row = 0,
-                                                .last_heard = std::chrono::steady_clock::now()});
+                                                .last_heard = options_.clock->Now()});
     if (process && !Watch(connection->process, std::move(process))) {
       return SendAlone(accepted.get(), Refusal::kUnavailable, kFull);
     }
@@ -276,7 +278,7 @@ class Agent::Loop {
       }
       if (received->state == protocol::Received::kEnd) return Close(connection);
       if (received->state == protocol::Received::kNothing) break;
-      connection->last_heard = std::chrono::steady_clock::now();
+      connection->last_heard = options_.clock->Now();
       const auto request = protocol::ParseRequest(received->datagram.text);
       if (!request) {
         Malformed(connection, request.error().message);
@@ -375,7 +377,7 @@ class Agent::Loop {
   }
 
   void CloseSilent() {
-    const auto latest = std::chrono::steady_clock::now() - options_.silence;
+    const Nanoseconds latest = options_.clock->Now() - NanosecondsOf(options_.silence);
     std::vector<ConnectionPtr> silent;
     for (const auto& [id, connection] : connections_) {
       if (connection->last_heard < latest && !manager_->HasLease(id)) silent.push_back(connection);
@@ -384,9 +386,9 @@ class Agent::Loop {
   }
 
   bool IsIdleForLong() {
-    const auto now = std::chrono::steady_clock::now();
+    const Nanoseconds now = options_.clock->Now();
     if (!connections_.empty() || !manager_->IsAllBack()) last_busy_ = now;
-    return options_.exit_when_idle && now - last_busy_ >= *options_.exit_when_idle;
+    return options_.exit_when_idle && now - last_busy_ >= NanosecondsOf(*options_.exit_when_idle);
   }
 
   void BeginStop() {
@@ -422,7 +424,7 @@ class Agent::Loop {
   bool is_stopping_ = false;
   bool is_all_back_ = false;
   std::chrono::steady_clock::time_point stop_until_;
-  std::chrono::steady_clock::time_point last_busy_ = std::chrono::steady_clock::now();
+  Nanoseconds last_busy_ = options_.clock->Now();
   std::unique_ptr<GpuManager> manager_;  // Ends first: its threads post to the context.
 };
 

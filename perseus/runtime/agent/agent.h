@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "perseus/base/clock.h"
 #include "perseus/base/result.h"
 #include "perseus/runtime/agent/agent_report.h"
 #include "perseus/runtime/agent/gpu_manager.h"
@@ -32,6 +33,8 @@ struct AgentOptions {
   // Stops by itself when it had no client and nothing to give back for so long; nothing: never. It
   // begins to count when it starts, so whoever starts it has as long to connect.
   std::optional<std::chrono::milliseconds> exit_when_idle;
+  // By which silence and idleness are measured.
+  std::shared_ptr<Clock> clock = std::make_shared<RealClock>();
   GpuManager::Setup gpus;
 };
 

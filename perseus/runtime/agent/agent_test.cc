@@ -189,17 +189,26 @@ TEST_F(AgentTest, LendsGpusSetsTheirClocksAndTakesThemBack) {
 }
 
 TEST_F(AgentTest, EndsByItselfOnlyWhenNobodyIsLeft) {
+  const auto clock = std::make_shared<FakeClock>();
   AgentOptions options = Options();
   options.exit_when_idle = std::chrono::milliseconds(500);
+  options.clock = clock;
   Start(std::move(options));
   {
     Client client(socket());
     client.Acquire({"GPU-a"});
     client.publisher().Publish(0, 1000);
     // Three times as long as it would wait for a client.
-    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    clock->Advance(1500 * kMillisecond);
     EXPECT_EQ(client.StatusOf("GPU-a").job, "test");
   }
+  // Until it has noticed that the client is gone, and from then on.
+  const std::jthread passing([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      clock->Advance(100 * kMillisecond);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
   thread_.join();  // Nobody stops it.
   EXPECT_TRUE(result_);
   EXPECT_TRUE(IsAllBack());
@@ -418,12 +427,15 @@ TEST_F(AgentTest, NonsenseIsAnsweredAndSoonNoMore) {
 }
 
 TEST_F(AgentTest, ASilentPeerWithoutALeaseIsSentAway) {
+  const auto clock = std::make_shared<FakeClock>();
   AgentOptions options = Options();
-  options.silence = std::chrono::milliseconds(100);
+  options.clock = clock;
   Start(std::move(options));
   Client silent(socket());
   Client leasing(socket());
   leasing.Acquire({"GPU-a"});
+  // Both are connected: they are taken in their order.
+  clock->Advance(61 * kSecond);
   EXPECT_TRUE(silent.HasEnded());  // Waits for it.
   EXPECT_EQ(leasing.StatusOf("GPU-a").pid, getpid());
 }

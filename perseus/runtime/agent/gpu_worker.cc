@@ -65,9 +65,11 @@ class GpuWorker::Doorbell {
 
 // ---- Assignment ----
 
-GpuWorker::GpuWorker(std::unique_ptr<device::Device> device, Periods periods)
+GpuWorker::GpuWorker(std::unique_ptr<device::Device> device, Periods periods,
+                     std::shared_ptr<Clock> clock)
     : device_(std::move(device)),
       periods_(periods),
+      clock_(std::move(clock)),
       bell_(std::make_unique<Doorbell>()),
       observer_bell_(std::make_unique<Doorbell>()) {
   observer_ = std::jthread([this](const std::stop_token& stop) { Observe(stop); });
@@ -151,6 +153,7 @@ GpuSnapshot GpuWorker::snapshot() const {
 // ---- The worker ----
 
 void GpuWorker::Work(const std::stop_token& stop) {
+  const auto part = clock_->TakePart(Clock::Part::kFollows);
   while (!stop.stop_requested()) {
     RunAssignment();
     ServeRequest();
@@ -201,7 +204,7 @@ void GpuWorker::ServeRequest() {
 
 void GpuWorker::SwitchTo(const protocol::ClockRequest& request,
                          const std::optional<device::Setting>& target) {
-  const Nanoseconds started = MonotonicNow();
+  const Nanoseconds started = clock_->Now();
   const auto applied = Apply({device::Control::kSmClock, target});
   {
     const MutexLock lock(mutex_);
@@ -209,7 +212,7 @@ void GpuWorker::SwitchTo(const protocol::ClockRequest& request,
     if (request.requested_at > 0 && request.requested_at <= started) {
       snapshot_.request_to_call.Add(started - request.requested_at);
     }
-    snapshot_.call.Add(MonotonicNow() - started);
+    snapshot_.call.Add(clock_->Now() - started);
     snapshot_.effect.reset();
     if (applied) {
       ++snapshot_.counts.switches;
@@ -229,7 +232,7 @@ void GpuWorker::SwitchTo(const protocol::ClockRequest& request,
 void GpuWorker::Answer(const protocol::ClockRequest& request, protocol::ClockOutcome outcome) {
   answer_.sequence = request.sequence;
   answer_.outcome = outcome;
-  answer_.applied_at = MonotonicNow();
+  answer_.applied_at = clock_->Now();
   channel_->Answer(slot_, answer_);
 }
 
@@ -248,7 +251,7 @@ device::DeviceResult<void> GpuWorker::Apply(const ControlSetting& wanted) {
 // ---- Giving back ----
 
 void GpuWorker::AttemptRestore() {
-  if (!restored_ || MonotonicNow() < next_attempt_) return;
+  if (!restored_ || clock_->Now() < next_attempt_) return;
   std::vector<ControlSetting> left;
   std::string trouble;
   for (const ControlSetting& wanted : to_restore_) {
@@ -273,7 +276,7 @@ void GpuWorker::AttemptRestore() {
     std::exchange(restored_, nullptr)();
     return;
   }
-  next_attempt_ = MonotonicNow() + retry_after_;
+  next_attempt_ = clock_->Now() + retry_after_;
   retry_after_ = std::min(2 * retry_after_, ToNs(periods_.last_retry));
 }
 
@@ -292,17 +295,12 @@ device::DeviceResult<void> GpuWorker::PutBack(const ControlSetting& wanted) {
 void GpuWorker::SleepUntilNeeded(const std::stop_token& stop) {
   if (channel_) channel_->Announce(slot_, protocol::ClockChannel::Sleep::kAboutToSleep);
   const bool is_needed = stop.stop_requested() || HasRequest();
-  int timeout_ms = -1;
-  if (restored_) {
-    // Rounded up: waking early would only mean sleeping again.
-    const Nanoseconds left = std::max<Nanoseconds>(next_attempt_ - MonotonicNow(), 0);
-    timeout_ms = static_cast<int>(left / kNanosecondsPerMillisecond) + 1;
-  }
+  const Nanoseconds until = is_needed ? 0 : restored_ ? next_attempt_ : Clock::kNever;
   // An order rings the bell after it is left, so none is overlooked.
   std::array<pollfd, 2> bells{
       {{.fd = bell_->fd(), .events = POLLIN, .revents = 0},
        {.fd = channel_ ? channel_->wakeup(slot_) : -1, .events = POLLIN, .revents = 0}}};
-  poll(bells.data(), bells.size(), is_needed ? 0 : timeout_ms);
+  clock_->Poll(bells, until);
   if (bells[0].revents != 0) bell_->Silence();
   if (channel_) {
     channel_->Announce(slot_, protocol::ClockChannel::Sleep::kAwake);
@@ -313,6 +311,7 @@ void GpuWorker::SleepUntilNeeded(const std::stop_token& stop) {
 // ---- The observer ----
 
 void GpuWorker::Observe(const std::stop_token& stop) {
+  const auto part = clock_->TakePart(Clock::Part::kPeriodic);
   while (!stop.stop_requested()) {
     auto telemetry = device_->Read();
     bool is_serving = false;
@@ -329,7 +328,7 @@ void GpuWorker::Observe(const std::stop_token& stop) {
     LookAtEffect();
     pollfd bell{.fd = observer_bell_->fd(), .events = POLLIN, .revents = 0};
     const auto period = is_serving ? periods_.observe_serving : periods_.observe_free;
-    if (poll(&bell, 1, static_cast<int>(period.count())) > 0) observer_bell_->Silence();
+    if (clock_->Poll({&bell, 1}, clock_->Now() + ToNs(period)) > 0) observer_bell_->Silence();
   }
 }
 

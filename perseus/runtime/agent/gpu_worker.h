@@ -36,6 +36,7 @@
 #include <thread>
 #include <vector>
 
+#include "perseus/base/clock.h"
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/mutex.h"
 #include "perseus/base/units.h"
@@ -89,7 +90,7 @@ struct GpuSnapshot {
   std::optional<device::Effect> effect;   // Of that setting, as of the last look.
   bool is_serving = false;
   bool is_restoring = false;
-  // Since when the driver has not answered the worker's call; 0: no call is out.
+  // CLOCK_MONOTONIC since when the driver has not answered the worker's call; 0: no call is out.
   Nanoseconds in_driver_since = 0;
   GpuCounts counts;
   LatencyHistogram request_to_call;  // From a client's publishing to the call of the driver.
@@ -107,7 +108,9 @@ class GpuWorker {
 
   explicit GpuWorker(std::unique_ptr<device::Device> device)
       : GpuWorker(std::move(device), Periods{}) {}
-  GpuWorker(std::unique_ptr<device::Device> device, Periods periods);
+  // `clock`: the GPU's (device::DeviceList).
+  GpuWorker(std::unique_ptr<device::Device> device, Periods periods,
+            std::shared_ptr<Clock> clock = std::make_shared<RealClock>());
   // Gives nothing back: call Restore first and wait for it. Waits for a driver's call that is out.
   ~GpuWorker();
   GpuWorker(const GpuWorker&) = delete;
@@ -149,6 +152,7 @@ class GpuWorker {
 
   const std::unique_ptr<device::Device> device_;
   const Periods periods_;
+  const std::shared_ptr<Clock> clock_;
   const std::unique_ptr<Doorbell> bell_;           // Wakes the worker.
   const std::unique_ptr<Doorbell> observer_bell_;  // Wakes the observer, to stop.
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <ctime>
 #include <utility>
 
 namespace perseus::client {
@@ -34,12 +33,6 @@ constexpr const char* kSilent =
     "the agent does not answer; the GPU keeps the last clock until an agent runs again; the "
     "connection is tried again from time to time (restart the agent; perseus doctor)";
 
-Nanoseconds RealTime() {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return Nanoseconds{now.tv_sec} * kSecond + now.tv_nsec;
-}
-
 std::string HostName() {
   char name[256] = {};
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
@@ -56,7 +49,7 @@ BackgroundThread::BackgroundThread(BackgroundThreadSetup setup)
       retry_after_(kFirstRetry),
       assignment_(core_.settings.job_directory, core_.settings.name),
       meter_(std::move(setup.device), *clock_),
-      epoch_(RealTime() - clock_->Now()) {}
+      epoch_(clock_->SinceEpoch() - clock_->Now()) {}
 
 void BackgroundThread::Begin() {
   if (find_agent_ && !gpu_.empty()) TryLease(kOpenTimeout);
@@ -200,7 +193,7 @@ void BackgroundThread::RestIfIdle(Nanoseconds now) {
   if (core_.counters.is_in_step.load() || recorder_.IsWaiting()) return;
   const Nanoseconds ended =
       std::max(core_.counters.last_step_end.load(std::memory_order_relaxed), recorder_.last_end());
-  if (now > ended + kRestAfter) core_.clock_requester.Rest(core_.counters.is_in_step);
+  if (now > ended + kRestAfter) core_.clock_requester.Rest(core_.counters.is_in_step, now);
 }
 
 void BackgroundThread::CollectAnswer() {

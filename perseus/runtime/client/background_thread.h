@@ -88,7 +88,7 @@ class BackgroundThread {
   std::optional<RankLogWriter> log_;
   std::string log_header_;         // Each part of the log begins with this line.
   bool has_logged_lease_ = false;  // The log's header says that clocks may be set.
-  const Nanoseconds epoch_;        // What to add to CLOCK_MONOTONIC for time since 1970.
+  const Nanoseconds epoch_;        // What to add to the clock's time for time since 1970.
 };
 
 }  // namespace perseus::client

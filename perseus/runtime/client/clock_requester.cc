@@ -1,6 +1,5 @@
 #include "perseus/runtime/client/clock_requester.h"
 
-#include <ctime>
 #include <thread>
 #include <utility>
 
@@ -8,11 +7,11 @@
 #include "perseus/runtime/client/clock_table.h"
 
 namespace perseus::client {
-bool ClockRequester::TryRequest(int frequency_mhz) {
+bool ClockRequester::TryRequest(int frequency_mhz, Nanoseconds now) {
   // Ordered against Rest: see there.
   if (!may_set_clocks() || frequency_mhz == wanted_.load(std::memory_order_seq_cst)) return true;
   if (is_busy_.test_and_set(std::memory_order_acquire)) return false;
-  if (lease_ != nullptr) Publish(frequency_mhz);
+  if (lease_ != nullptr) Publish(frequency_mhz, now);
   Unlock();
   return true;
 }
@@ -24,15 +23,14 @@ int ClockRequester::ClockFor(int frequency_mhz) {
   return clock;
 }
 
-void ClockRequester::Publish(int frequency_mhz) {
+void ClockRequester::Publish(int frequency_mhz, Nanoseconds now) {
   const int clock = NearestFaster(lease_->sm_clocks_mhz, frequency_mhz);
   wanted_.store(frequency_mhz, std::memory_order_relaxed);
   if (clock != frequency_mhz && lacking_mhz() == 0) lacking_mhz_.store(frequency_mhz);
   // Two wanted clocks may be one that there is.
   if (clock == published_mhz()) return;
   published_mhz_.store(clock, std::memory_order_relaxed);
-  const Nanoseconds now = MonotonicNow();
-  const std::uint32_t sequence = lease_->publisher.Publish(0, clock);
+  const std::uint32_t sequence = lease_->publisher.Publish(0, clock, now);
   requests_.store(requests_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   // A full ring loses the record of the request, not the request.
   static_cast<void>(published_.Push({now, sequence, clock}));
@@ -54,7 +52,7 @@ std::unique_ptr<Lease> ClockRequester::UseLease(std::unique_ptr<Lease> lease) {
   return lease;
 }
 
-void ClockRequester::Rest(const std::atomic<bool>& is_in_step) {
+void ClockRequester::Rest(const std::atomic<bool>& is_in_step, Nanoseconds now) {
   if (wanted_mhz() == 0) return;
   Lock();
   // A step that begins is marked before it looks at what is wanted, and this is the other way
@@ -63,7 +61,7 @@ void ClockRequester::Rest(const std::atomic<bool>& is_in_step) {
   if (is_in_step.load(std::memory_order_seq_cst) || lease_ == nullptr) {
     wanted_.store(before, std::memory_order_seq_cst);
   } else {
-    Publish(0);
+    Publish(0, now);
     resets_.fetch_add(1, std::memory_order_relaxed);
   }
   Unlock();

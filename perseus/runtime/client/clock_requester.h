@@ -25,7 +25,7 @@ struct Lease {
 };
 
 struct PublishedClock {
-  Nanoseconds requested = 0;  // CLOCK_MONOTONIC.
+  Nanoseconds requested = 0;
   std::uint32_t sequence = 0;
   int frequency_mhz = 0;
 };
@@ -38,7 +38,7 @@ class ClockRequester {
 
   // Requests this clock, or the nearest faster one that the GPU has, unless it was the last
   // request. 0: the default clock. False if another thread is in a request.
-  bool TryRequest(int frequency_mhz);
+  bool TryRequest(int frequency_mhz, Nanoseconds now);
   // The clock that would be published for it. If another thread is in a request, `frequency_mhz`.
   int ClockFor(int frequency_mhz);
   // The last wanted clock, for which TryRequest would do nothing. 0 without a lease.
@@ -58,7 +58,7 @@ class ClockRequester {
   std::unique_ptr<Lease> UseLease(std::unique_ptr<Lease> lease);
   // Requests the default clock, unless a step has begun by the time that no other thread can
   // request.
-  void Rest(const std::atomic<bool>& is_in_step);
+  void Rest(const std::atomic<bool>& is_in_step, Nanoseconds now);
   void Beat();
   // The answer to the last request; sequence 0: none.
   protocol::ClockAnswer Answer() const;
@@ -69,7 +69,7 @@ class ClockRequester {
  private:
   static constexpr std::size_t kMostPublished = 4096;
 
-  void Publish(int frequency_mhz);
+  void Publish(int frequency_mhz, Nanoseconds now);
   void Lock();
   void Unlock() { is_busy_.clear(std::memory_order_release); }
 

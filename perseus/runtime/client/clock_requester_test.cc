@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/base/clock.h"
+
 namespace perseus::client {
 namespace {
 
@@ -34,31 +36,31 @@ class ClockRequesterTest : public testing::Test {
 };
 
 TEST_F(ClockRequesterTest, AsksOnlyForWhatIsNotAskedForYet) {
-  EXPECT_TRUE(requester_.TryRequest(0));
+  EXPECT_TRUE(requester_.TryRequest(0, MonotonicNow()));
   EXPECT_EQ(requester_.requests(), 0U);
-  EXPECT_TRUE(requester_.TryRequest(900));
-  EXPECT_TRUE(requester_.TryRequest(900));
+  EXPECT_TRUE(requester_.TryRequest(900, MonotonicNow()));
+  EXPECT_TRUE(requester_.TryRequest(900, MonotonicNow()));
   EXPECT_EQ(requester_.requests(), 1U);
   EXPECT_EQ(Latest(), 900);
-  EXPECT_TRUE(requester_.TryRequest(0));
+  EXPECT_TRUE(requester_.TryRequest(0, MonotonicNow()));
   EXPECT_EQ(requester_.requests(), 2U);
   EXPECT_EQ(Latest(), 0);
 }
 
 TEST_F(ClockRequesterTest, TakesTheNearestFasterClock) {
-  requester_.TryRequest(901);
+  requester_.TryRequest(901, MonotonicNow());
   EXPECT_EQ(Latest(), 1005);
   EXPECT_EQ(requester_.published_mhz(), 1005);
   EXPECT_EQ(requester_.lacking_mhz(), 901);
-  requester_.TryRequest(1005);  // The same one.
+  requester_.TryRequest(1005, MonotonicNow());  // The same one.
   EXPECT_EQ(requester_.requests(), 1U);
-  requester_.TryRequest(9999);
+  requester_.TryRequest(9999, MonotonicNow());
   EXPECT_EQ(Latest(), 1410);
 }
 
 TEST_F(ClockRequesterTest, RecordsWhatWasAsked) {
-  requester_.TryRequest(900);
-  requester_.TryRequest(1410);
+  requester_.TryRequest(900, MonotonicNow());
+  requester_.TryRequest(1410, MonotonicNow());
   const auto first = requester_.published().Pop();
   ASSERT_TRUE(first);
   EXPECT_EQ(first->frequency_mhz, 900);
@@ -68,29 +70,29 @@ TEST_F(ClockRequesterTest, RecordsWhatWasAsked) {
 }
 
 TEST_F(ClockRequesterTest, WithoutALeaseNothingIsAsked) {
-  requester_.TryRequest(900);
+  requester_.TryRequest(900, MonotonicNow());
   EXPECT_NE(requester_.UseLease(nullptr), nullptr);
   EXPECT_FALSE(requester_.may_set_clocks());
-  EXPECT_TRUE(requester_.TryRequest(1410));
+  EXPECT_TRUE(requester_.TryRequest(1410, MonotonicNow()));
   EXPECT_EQ(requester_.requests(), 1U);
   EXPECT_EQ(requester_.published_mhz(), 0);
   // A new one knows of nothing.
   requester_.UseLease(MakeLease());
-  EXPECT_TRUE(requester_.TryRequest(900));
+  EXPECT_TRUE(requester_.TryRequest(900, MonotonicNow()));
   EXPECT_EQ(requester_.requests(), 2U);
 }
 
 TEST_F(ClockRequesterTest, RestsOnlyWhileNobodyTrains) {
   std::atomic<bool> is_in_step = true;
-  requester_.TryRequest(900);
-  requester_.Rest(is_in_step);
+  requester_.TryRequest(900, MonotonicNow());
+  requester_.Rest(is_in_step, MonotonicNow());
   EXPECT_EQ(Latest(), 900);
   is_in_step = false;
   const std::uint32_t resets = requester_.resets();
-  requester_.Rest(is_in_step);
+  requester_.Rest(is_in_step, MonotonicNow());
   EXPECT_EQ(Latest(), 0);
   EXPECT_NE(requester_.resets(), resets);
-  requester_.Rest(is_in_step);
+  requester_.Rest(is_in_step, MonotonicNow());
   EXPECT_EQ(requester_.requests(), 2U);
 }
 
@@ -100,15 +102,15 @@ TEST_F(ClockRequesterTest, ManyMayAskAtATime) {
   std::atomic<bool> is_over = false;
   const auto ask = [&](int clock) {
     while (!is_over) {
-      requester_.TryRequest(clock);
-      requester_.TryRequest(0);
+      requester_.TryRequest(clock, MonotonicNow());
+      requester_.TryRequest(0, MonotonicNow());
     }
   };
   std::thread first(ask, 900);
   std::thread second(ask, 1410);
   const std::atomic<bool> is_in_step = false;
   for (int i = 0; i < 200; ++i) {
-    requester_.Rest(is_in_step);
+    requester_.Rest(is_in_step, MonotonicNow());
     while (requester_.published().Pop()) {
     }
     if (i % 10 == 0) requester_.UseLease(i % 20 == 0 ? nullptr : MakeLease());

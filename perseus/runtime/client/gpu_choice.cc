@@ -80,6 +80,7 @@ Result<ChosenGpu> ChooseGpu(device::DeviceList& list, const std::string& wanted,
   ChosenGpu chosen;
   chosen.uuid = (*found)->info().uuid;
   chosen.device = std::move(*found);
+  chosen.clock = list.clock;
   devices.erase(found);
   return chosen;
 }

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <functional>
@@ -27,18 +26,12 @@ namespace {
 constexpr Nanoseconds kSessionTimeout =
     1'000'000'000;  // With the background thread, when the session is closed.
 
-Nanoseconds TimeOf(clockid_t clock) {
-  timespec now{};
-  ::clock_gettime(clock, &now);
-  return Nanoseconds{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-// Answered by the vDSO: no system call.
-// Seconds since 1970 as CLOCK_MONOTONIC; 0 for never. 1 if that was before the machine started.
-Nanoseconds ExpiryOf(std::int64_t seconds) {
+// Seconds since 1970 as the clock's time; 0 for never. 1 if that was before the machine started.
+Nanoseconds ExpiryOf(std::int64_t seconds, Clock& clock) {
   if (seconds == 0) return 0;
   constexpr std::int64_t kLatest = std::numeric_limits<std::int64_t>::max() / 1'000'000'000 / 2;
   const Nanoseconds at = std::clamp(seconds, -kLatest, kLatest) * 1'000'000'000;
-  return std::max<Nanoseconds>(at - TimeOf(CLOCK_REALTIME) + MonotonicNow(), 1);
+  return std::max<Nanoseconds>(at - clock.SinceEpoch() + clock.Now(), 1);
 }
 
 // The GPU of the settings, if there is one; what is in the way is warned of.
@@ -98,7 +91,8 @@ std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core,
 }
 
 void RunBackgroundThread(BackgroundThread& background_thread, SessionCore& core) {
-  RealClock clock;
+  Clock& clock = *core.clock;
+  const auto part = clock.TakePart(Clock::Part::kPeriodic);
   LiveSession& live = core.live();
   try {
     while (live.is_over.load() == 0) {
@@ -124,9 +118,10 @@ std::unique_ptr<Session> Session::Open(Settings settings) {
   auto core = std::make_shared<SessionCore>(std::move(settings));
   std::unique_ptr<Session> session(new Session(core));
   ChosenGpu gpu = FindGpu(*core);
+  core->clock = gpu.clock;
   BackgroundThreadSetup setup;
   setup.core = core;
-  setup.clock = std::make_shared<RealClock>();
+  setup.clock = gpu.clock;
   setup.gpu = std::move(gpu.uuid);
   setup.find_agent = AgentFor(*core, gpu.device.get());
   setup.device = std::move(gpu.device);
@@ -161,18 +156,20 @@ void Session::StartBackgroundThread(BackgroundThreadSetup setup) {
 
 Session::~Session() {
   if (IsDead()) return;
-  hot_.StepEnd(MonotonicNow());
+  hot_.StepEnd(Now());
   EndBackgroundThread(core_->live(), LiveSession::kClosed, MonotonicNow() + kSessionTimeout);
   // The driver will still call host functions that use the core, so it stays.
   if (core_->streams.outstanding() != 0) core_->live().kept.store(new std::shared_ptr(core_));
 }
+
+Nanoseconds Session::Now() const { return core_->clock->Now(); }
 
 bool Session::IsDead() const { return generation_ != ForkGeneration(); }
 
 void Session::RequestClock(int wanted_mhz) {
   // If another thread is in a request, the next instruction tries again.
   if (wanted_mhz != HotPath::kNoChange)
-    static_cast<void>(core_->clock_requester.TryRequest(wanted_mhz));
+    static_cast<void>(core_->clock_requester.TryRequest(wanted_mhz, Now()));
 }
 
 void Session::RequestClockOn(void* stream, int wanted_mhz) {
@@ -181,14 +178,14 @@ void Session::RequestClockOn(void* stream, int wanted_mhz) {
 
 void Session::StepBegin() {
   if (IsDead()) return;
-  const int wanted = hot_.StepBegin(MonotonicNow());
+  const int wanted = hot_.StepBegin(Now());
   // A stream may still run the previous step; its first instruction requests the clock.
   if (!has_used_streams_) RequestClock(wanted);
 }
 
 void Session::StepEnd() {
   if (IsDead()) return;
-  const int wanted = hot_.StepEnd(MonotonicNow());
+  const int wanted = hot_.StepEnd(Now());
   if (!has_used_streams_) RequestClock(wanted);
 }
 
@@ -213,15 +210,15 @@ void Session::InstructionBegin(int kind, int microbatch, int chunk) {
   timing_ = Timing::kNone;
   if (!IsInstruction(kind, microbatch, chunk)) return;
   timing_ = Timing::kHost;
-  RequestClock(hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk},
-                                     MonotonicNow()));
+  RequestClock(
+      hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, Now()));
   hot_.SetFrequency(core_->clock_requester.published_mhz());
 }
 
 void Session::InstructionEnd() {
   if (IsDead()) return;
   if (timing_ != Timing::kHost) return DropStreamInstruction();
-  RequestClock(hot_.InstructionEnd(MonotonicNow()));
+  RequestClock(hot_.InstructionEnd(Now()));
 }
 
 void Session::InstructionBeginOn(int kind, int microbatch, int chunk, void* stream) {
@@ -232,7 +229,7 @@ void Session::InstructionBeginOn(int kind, int microbatch, int chunk, void* stre
   has_used_streams_ = true;
   StreamTimer& streams = core_->streams;
   const bool is_ready = streams.IsReady();
-  const Nanoseconds now = MonotonicNow();
+  const Nanoseconds now = Now();
   const int wanted =
       hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, now);
   // This thread may be a step ahead of the GPU, so it cannot set clocks for the stream.
@@ -280,7 +277,9 @@ bool Session::UsePlan(const std::filesystem::path& path) {
       return false;
     }
     *table = *std::move(plan);
-    if (path == core_->settings.plan) table->expires = ExpiryOf(core_->settings.plan_expires_at);
+    if (path == core_->settings.plan) {
+      table->expires = ExpiryOf(core_->settings.plan_expires_at, *core_->clock);
+    }
   }
   table->is_own = true;
   hot_.Follow(table.release());

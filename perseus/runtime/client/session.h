@@ -21,6 +21,7 @@ class Session {
 
   // In a forked child: every call does nothing.
   bool IsDead() const;
+  Nanoseconds Now() const;
 
   void StepBegin();
   void StepEnd();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "perseus/base/clock.h"
 #include "perseus/runtime/client/clock_requester.h"
 #include "perseus/runtime/client/clock_table.h"
 #include "perseus/runtime/client/handover.h"
@@ -22,6 +23,8 @@ struct SessionCore {
   explicit SessionCore(Settings from);
 
   const Settings settings;
+  // Of the GPU; all times of a session are by it. Set before anything uses it.
+  std::shared_ptr<Clock> clock = std::make_shared<RealClock>();
   Warnings warnings;
   Ring<Event> events;
   Handover<ClockTable> tables;

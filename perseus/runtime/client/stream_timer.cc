@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include "perseus/base/clock.h"
 
-#include <ctime>
 #include <thread>
 
 namespace perseus::client {
@@ -187,7 +186,8 @@ void StreamTimer::RunRequest(void* argument) {
   const int wanted = has_failed ? 0 : request.frequency_mhz;
   // Nobody holds it for longer than a microsecond, unless preempted.
   constexpr int kMostTries = 1000;
-  for (int i = 0; i < kMostTries && !request.timer->requester_.TryRequest(wanted); ++i) {
+  for (int i = 0; i < kMostTries && !request.timer->requester_.TryRequest(wanted, MonotonicNow());
+       ++i) {
     std::this_thread::yield();
   }
   StreamTimer& timer = *request.timer;

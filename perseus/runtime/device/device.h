@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/base/clock.h"
 #include "perseus/base/units.h"
 
 namespace perseus::device {
@@ -189,6 +190,8 @@ struct RefusedDevice {
 };
 
 struct DeviceList {
+  // The time in which these GPUs live, and so whoever measures or sets them.
+  std::shared_ptr<Clock> clock = std::make_shared<RealClock>();
   std::vector<std::unique_ptr<Device>> devices;  // By UUID, ascending.
   std::vector<RefusedDevice> refused;
 };

@@ -175,7 +175,7 @@ bool Chooser::IsAllowed(std::size_t group, int mhz) const {
 }
 
 std::size_t Chooser::GroupOf(const schedule::OptionSet& set) const {
-  const InstructionGroup wanted{set.stage, set.chunk, set.kind};
+  const InstructionGroup wanted{set.pp_rank, set.chunk, set.kind};
   return static_cast<std::size_t>(std::lower_bound(groups_.begin(), groups_.end(), wanted) -
                                   groups_.begin());
 }

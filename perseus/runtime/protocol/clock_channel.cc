@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <new>
 #include <utility>
 
@@ -23,12 +22,6 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 constexpr std::size_t BytesFor(int gpu_count) {
   return sizeof(ClockChannelHeader) + static_cast<std::size_t>(gpu_count) * sizeof(ClockSlot);
-}
-
-Nanoseconds Now() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return Nanoseconds{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
 // ---- The words of a slot ----
@@ -315,12 +308,13 @@ Result<ClockPublisher> ClockPublisher::Attach(std::vector<FileDescriptor> descri
 
 int ClockPublisher::gpu_count() const { return static_cast<int>(memory_->gpus.size()); }
 
-std::uint32_t ClockPublisher::Publish(int gpu, int sm_clock_mhz) {
+std::uint32_t ClockPublisher::Publish(int gpu, int sm_clock_mhz, Nanoseconds requested_at) {
   Memory::Gpu& own = memory_->gpus[static_cast<std::size_t>(gpu)];
   ClockSlot& slot = memory_->slot(gpu);
   if (++own.sequence == 0) own.sequence = 1;
   own.turn ^= 1;
-  StoreTimed(slot.request, slot.requested_at, {{own.sequence, own.turn, 0, sm_clock_mhz}, Now()});
+  StoreTimed(slot.request, slot.requested_at,
+             {{own.sequence, own.turn, 0, sm_clock_mhz}, requested_at});
   Beat();
   if (slot.agent_sleeps.load(std::memory_order_seq_cst) != 0) {
     // It can only fail where nobody has emptied 2^64 wake-ups, and then the agent is being woken.

@@ -61,7 +61,7 @@ inline constexpr int kHighestClockMhz = (1 << 24) - 1;
 struct ClockRequest {
   std::uint32_t sequence = 0;    // Of this slot, from 1; wraps to 1. 0: nothing was asked yet.
   int sm_clock_mhz = 0;          // 0 to kHighestClockMhz.
-  Nanoseconds requested_at = 0;  // CLOCK_MONOTONIC.
+  Nanoseconds requested_at = 0;  // Of the GPU's clock (device::DeviceList); 0: not told.
 };
 
 // What became of a request, for the client to read.
@@ -77,7 +77,7 @@ struct ClockAnswer {
   std::uint32_t sequence = 0;  // Of the last request that was dealt with; 0 for none.
   int sm_clock_mhz = 0;        // The setting that the driver took last.
   ClockOutcome outcome = ClockOutcome::kNone;
-  Nanoseconds applied_at = 0;  // When the driver's call returned; CLOCK_MONOTONIC.
+  Nanoseconds applied_at = 0;  // When the driver's call returned, by the same clock.
 };
 
 // The memory as both sides see it: the header, then a slot a GPU. Public for the tests that
@@ -161,7 +161,7 @@ class ClockPublisher {
 
   int gpu_count() const;
   // Asks for a clock and returns at once; the sequence number that the answer will name.
-  std::uint32_t Publish(int gpu, int sm_clock_mhz);
+  std::uint32_t Publish(int gpu, int sm_clock_mhz, Nanoseconds requested_at = 0);
   // "Still here", for stretches without instructions.
   void Beat();
   ClockAnswer answer(int gpu) const;

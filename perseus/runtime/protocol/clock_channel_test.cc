@@ -72,18 +72,18 @@ TEST(ClockChannel, TheLatestRequestOfEachGpuIsSeen) {
   EXPECT_EQ(ends.client.gpu_count(), 2);
   EXPECT_EQ(ends.agent.Latest(0).sequence, 0U);
 
-  EXPECT_EQ(ends.client.Publish(0, 1410), 1U);
-  EXPECT_EQ(ends.client.Publish(0, 1200), 2U);
-  EXPECT_EQ(ends.client.Publish(1, 0), 1U);
+  EXPECT_EQ(ends.client.Publish(0, 1410, 17), 1U);
+  EXPECT_EQ(ends.client.Publish(0, 1200, 18), 2U);
+  EXPECT_EQ(ends.client.Publish(1, 0, 19), 1U);
 
   const ClockRequest first = ends.agent.Latest(0);
   EXPECT_EQ(first.sequence, 2U);
   EXPECT_EQ(first.sm_clock_mhz, 1200);
-  EXPECT_GT(first.requested_at, 0);
-  EXPECT_EQ(ends.agent.Latest(0).requested_at, first.requested_at);  // Reading takes nothing.
+  EXPECT_EQ(first.requested_at, 18);
+  EXPECT_EQ(ends.agent.Latest(0).requested_at, 18);  // Reading takes nothing.
   EXPECT_EQ(ends.agent.Latest(1).sequence, 1U);
   EXPECT_EQ(ends.agent.Latest(1).sm_clock_mhz, 0);
-  EXPECT_GE(ends.agent.Latest(1).requested_at, first.requested_at);
+  EXPECT_EQ(ends.agent.Latest(1).requested_at, 19);
 }
 
 TEST(ClockChannel, ClocksThatDoNotFitAreNobodysClock) {

@@ -12,7 +12,8 @@
 //    "temperature_c":61,"power_w":310.5,"limited":false}
 //   {"remark":"plan 7 is of another schedule …"}
 //
-// Times of a step are in ns of CLOCK_MONOTONIC of its host. Add `epoch_ns` to get the time since
+// Times of a step are in ns of CLOCK_MONOTONIC of its host. On virtual GPUs with their own clock,
+// they are in ns of that clock (`clock` in the job directory). Add `epoch_ns` to get the time since
 // 1970, which different hosts share. Times within a step count from the begin of the step.
 //
 // Energy. The counter of a driver moves every 20 to 100 ms. A sample is a new value of the counter.
@@ -88,7 +89,7 @@ struct RanStep {
   std::int64_t step = 0;
   std::int64_t assignment_version = 0;  // That the rank followed; 0: none.
   bool on_plan = false;  // Its whole order was that of the plan (or there were clocks and no plan).
-  Nanoseconds begin = 0;  // CLOCK_MONOTONIC.
+  Nanoseconds begin = 0;  // Of the clock above.
   Nanoseconds end = 0;
   std::vector<RanInstruction> instructions;
   std::vector<EnergySample> energy;  // In order of time; each sample is in one step only.

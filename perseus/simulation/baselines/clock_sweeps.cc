@@ -30,7 +30,7 @@ std::vector<int> OptionsAt(const schedule::InstructionGraph& graph,
   for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
     const schedule::InstructionNode& instruction = graph.instructions[i];
     options.push_back(OptionAt(graph.option_sets[At(instruction.option_set)],
-                               clock_of_rank[At(instruction.rank)]));
+                               clock_of_rank[At(instruction.pp_rank)]));
   }
   return options;
 }

@@ -140,8 +140,8 @@ class Reconfiguration {
       for (const schedule::Dependency* dependency : predecessors_[At(instruction)]) {
         if (end(dependency->from) + dependency->delay != evaluation.starts[At(instruction)])
           continue;
-        const bool same_rank = graph_.instructions[At(dependency->from)].rank ==
-                               graph_.instructions[At(instruction)].rank;
+        const bool same_rank = graph_.instructions[At(dependency->from)].pp_rank ==
+                               graph_.instructions[At(instruction)].pp_rank;
         if (next < 0 || same_rank) next = dependency->from;
       }
       instruction = next;

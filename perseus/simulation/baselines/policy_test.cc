@@ -27,7 +27,7 @@ schedule::InstructionGraph TwoStages(double heavier) {
     for (const InstructionKind kind : {InstructionKind::kForward, InstructionKind::kBackward}) {
       const auto unit = static_cast<Nanoseconds>((stage == 1 ? heavier : 1) * kMillisecond);
       schedule::OptionSet set{
-          .name = "stage", .kind = kind, .stage = stage, .chunk = 0, .options = {}};
+          .name = "stage", .kind = kind, .pp_rank = stage, .chunk = 0, .options = {}};
       set.options = {{300, {}, unit, 9}, {200, {}, 2 * unit, 5}, {100, {}, 3 * unit, 3}};
       graph.option_sets.push_back(set);
     }
@@ -107,7 +107,7 @@ TEST(EnvPipe, SaysSoWhereItWouldGoOnForEver) {
   // The first stage is the heavier one: its own instructions are critical at any clock.
   schedule::InstructionGraph graph = TwoStages(1);
   for (schedule::OptionSet& set : graph.option_sets) {
-    if (set.stage != 0) continue;
+    if (set.pp_rank != 0) continue;
     for (profile::Option& option : set.options) option.time *= 10;
   }
   const PolicyPoints offered = PointsOf(MakeEnvPipe(), PlannerOf(std::move(graph)));

@@ -140,13 +140,13 @@ class Engine {
       const Nanoseconds time = runs_.run(states_[At(pipeline)]).time;
       if (time <= result.time) continue;
       result.time = time;
-      result.slowest_pipeline = pipeline;
+      result.slowest_dp_rank = pipeline;
     }
     std::vector<std::pair<int, std::int64_t>> kinds(counts.begin(), counts.end());
     const auto known = computed_.find(kinds);
     if (known != computed_.end()) {
       EmulatedIteration same = known->second;
-      same.slowest_pipeline = result.slowest_pipeline;
+      same.slowest_dp_rank = result.slowest_dp_rank;
       return same;
     }
     PowerOverTime power(Window());
@@ -182,7 +182,7 @@ class Engine {
       result.switches += run.switches;
       if (run.time <= result.time) continue;
       result.time = run.time;
-      result.slowest_pipeline = pipeline;
+      result.slowest_dp_rank = pipeline;
     }
     for (const Nanoseconds time : times) {
       result.energy_j += WaitingW() * ToSeconds(result.time - time);
@@ -299,13 +299,13 @@ class Engine {
 Result<void> Check(const plan::Planner& planner, const EmulationSpec& spec) {
   for (const Disturbance& disturbance : spec.disturbances) {
     const std::string where = disturbance.where.empty() ? "" : disturbance.where + ": ";
-    if (disturbance.pipeline < 0 || disturbance.pipeline >= spec.pipelines) {
-      return Fail("{}there is no pipeline {} to slow down (the job has {}: 0 to {})", where,
-                  disturbance.pipeline, spec.pipelines, spec.pipelines - 1);
+    if (disturbance.dp_rank < 0 || disturbance.dp_rank >= spec.pipelines) {
+      return Fail("{}there is no dp_rank {} to slow down (the job has {}: 0 to {})", where,
+                  disturbance.dp_rank, spec.pipelines, spec.pipelines - 1);
     }
-    if (disturbance.rank >= planner.ranks()) {
-      return Fail("{}there is no rank {} to slow down (a pipeline has {}: 0 to {})", where,
-                  disturbance.rank, planner.ranks(), planner.ranks() - 1);
+    if (disturbance.pp_rank >= planner.ranks()) {
+      return Fail("{}there is no pp_rank {} to slow down (a pipeline has {}: 0 to {})", where,
+                  disturbance.pp_rank, planner.ranks(), planner.ranks() - 1);
     }
   }
   return {};

@@ -65,8 +65,8 @@ struct Disturbance {
     kInput,     // The first instruction starts `value` seconds late.
   };
   Kind kind = Kind::kSlow;
-  int pipeline = 0;
-  int rank = -1;                   // -1: all of them. kInput: rank 0 where none is named.
+  int dp_rank = 0;
+  int pp_rank = -1;                // -1: all of them. With kInput, -1 means pp_rank 0.
   Moment from = 0;                 // It is there from then on,
   Moment until = Moment::Never();  // and no longer then.
   double value = 1;
@@ -111,9 +111,9 @@ struct EmulationSpec {
 
 struct EmulatedIteration {
   Nanoseconds time = 0;
-  double energy_j = 0;       // Of the whole job.
-  double peak_power_w = 0;   // The highest mean over a 256th of the baseline's iteration time.
-  int slowest_pipeline = 0;  // The first of those that end last.
+  double energy_j = 0;      // Of the whole job.
+  double peak_power_w = 0;  // The highest mean over a 256th of the baseline's iteration time.
+  int slowest_dp_rank = 0;  // The first of those that end last.
   std::int64_t switches = 0;
 
   double average_power_w() const { return energy_j / ToSeconds(time); }

@@ -78,10 +78,10 @@ TEST_F(EmulationByHandTest, Undisturbed) {
 //   rank 1       |F0     |B0             |F1     |B1             |
 TEST_F(EmulationByHandTest, OneSlowRank) {
   spec_.disturbances = {
-      {.kind = Disturbance::Kind::kSlow, .pipeline = 1, .rank = 1, .from = 0, .value = 2}};
+      {.kind = Disturbance::Kind::kSlow, .dp_rank = 1, .pp_rank = 1, .from = 0, .value = 2}};
   const Emulation emulation = Run();
   EXPECT_EQ(emulation.time, 15 * kSecond);
-  EXPECT_EQ(emulation.iterations[0].slowest_pipeline, 1);
+  EXPECT_EQ(emulation.iterations[0].slowest_dp_rank, 1);
   EXPECT_DOUBLE_EQ(emulation.energy_j, (1260 + 6 * 20) + (600 + 90) + (1200 + 30));
   EXPECT_DOUBLE_EQ(emulation.ranks[0][1].blocking_energy_j, 90);
   EXPECT_DOUBLE_EQ(emulation.ranks[1][1].busy_s, 12);
@@ -95,8 +95,8 @@ TEST_F(EmulationByHandTest, OneSlowRank) {
 TEST_F(EmulationByHandTest, AnEventWithinAnIterationIsFeltByWhatBeginsMeanwhile) {
   spec_.iterations = 2;
   spec_.disturbances = {{.kind = Disturbance::Kind::kSlow,
-                         .pipeline = 0,
-                         .rank = 1,
+                         .dp_rank = 0,
+                         .pp_rank = 1,
                          .from = {0, 4'500'000'000},
                          .until = {0, 6 * kSecond},
                          .value = 3}};
@@ -117,8 +117,8 @@ TEST_F(EmulationByHandTest, AnEventWithinAnIterationIsFeltByWhatBeginsMeanwhile)
 TEST_F(EmulationByHandTest, AnEventAcrossIterationsIsFeltInBoth) {
   spec_.iterations = 3;
   spec_.disturbances = {{.kind = Disturbance::Kind::kSlow,
-                         .pipeline = 0,
-                         .rank = 1,
+                         .dp_rank = 0,
+                         .pp_rank = 1,
                          .from = {0, 4'500'000'000},
                          .until = {0, 17'500'000'000},
                          .value = 3}};
@@ -132,19 +132,19 @@ TEST_F(EmulationByHandTest, AnEventAcrossIterationsIsFeltInBoth) {
 
 TEST_F(EmulationByHandTest, WhatNothingFeltIsSaid) {
   spec_.disturbances = {{.kind = Disturbance::Kind::kSlow,
-                         .pipeline = 0,
+                         .dp_rank = 0,
                          .from = {0, 4'200'000'000},
                          .until = {0, 4'800'000'000},
                          .value = 3,
                          .where = "events.toml:7"},
                         {.kind = Disturbance::Kind::kInput,
-                         .pipeline = 0,
+                         .dp_rank = 0,
                          .from = {0, kSecond},
                          .until = {0, 2 * kSecond},
                          .value = 3,
                          .where = "events.toml:8"},
                         {.kind = Disturbance::Kind::kThrottle,
-                         .pipeline = 1,
+                         .dp_rank = 1,
                          .from = 0,
                          .value = 500,
                          .where = "events.toml:9"}};
@@ -184,7 +184,7 @@ TEST_F(EmulationByHandTest, APowerCapHoldsUntilItEndsWhateverPlanIsPushed) {
 TEST_F(EmulationByHandTest, SlowdownsThatMultiplyBeyondMeasureAreAnErrorThatNamesThem) {
   for (const char* where : {"e.toml:1", "e.toml:4", "e.toml:7", "e.toml:10"}) {
     spec_.disturbances.push_back(
-        {.kind = Disturbance::Kind::kSlow, .pipeline = 0, .value = 1000, .where = where});
+        {.kind = Disturbance::Kind::kSlow, .dp_rank = 0, .value = 1000, .where = where});
   }
   const auto emulation = Emulate(planner_, spec_);
   ASSERT_FALSE(emulation);
@@ -217,7 +217,7 @@ TEST_F(EmulationByHandTest, FixedInstructionsHaveNoNoise) {
 
 // An iteration of 9 s in windows of a 256th: 11 days of waiting have none of their own.
 TEST_F(EmulationByHandTest, WaitingForLongTakesNoMemory) {
-  spec_.disturbances = {{.kind = Disturbance::Kind::kInput, .pipeline = 0, .value = 1e6}};
+  spec_.disturbances = {{.kind = Disturbance::Kind::kInput, .dp_rank = 0, .value = 1e6}};
   EXPECT_EQ(Run().time, 1'000'009 * kSecond);
 }
 

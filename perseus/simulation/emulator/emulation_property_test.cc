@@ -50,8 +50,8 @@ class RandomEvents {
   Disturbance DrawDisturbance(const EmulationSpec& spec) {
     Disturbance disturbance;
     disturbance.kind = static_cast<Disturbance::Kind>(Below(3));
-    disturbance.pipeline = Below(spec.pipelines);
-    disturbance.rank = Below(planner_.ranks() + 1) - 1;
+    disturbance.dp_rank = Below(spec.pipelines);
+    disturbance.pp_rank = Below(planner_.ranks() + 1) - 1;
     disturbance.from = DrawMoment(spec);
     if (Below(2) == 0) disturbance.until = DrawMoment(spec);
     switch (disturbance.kind) {

@@ -69,7 +69,7 @@ TEST_F(EmulationTest, TakesWhatThePlanSaysWhenNothingHappens) {
 
 TEST_F(EmulationTest, AllWaitForTheStragglerWhileItIsSlow) {
   spec_.disturbances = {
-      {.kind = Disturbance::Kind::kSlow, .pipeline = 2, .from = 3, .until = 5, .value = 1.5}};
+      {.kind = Disturbance::Kind::kSlow, .dp_rank = 2, .from = 3, .until = 5, .value = 1.5}};
   const Emulation emulation = Run();
   plan::Variation slow;
   slow.time_factors.assign(planner_.graph().instructions.size(), 1.5);
@@ -82,7 +82,7 @@ TEST_F(EmulationTest, AllWaitForTheStragglerWhileItIsSlow) {
       continue;
     }
     EXPECT_EQ(iteration.time, straggler.time);
-    EXPECT_EQ(iteration.slowest_pipeline, 2);
+    EXPECT_EQ(iteration.slowest_dp_rank, 2);
     EXPECT_DOUBLE_EQ(
         iteration.energy_j,
         straggler.energy_j + 3 * planner_.EnergyUntil(straggler.time, plan_.evaluation));
@@ -93,8 +93,8 @@ TEST_F(EmulationTest, AllWaitForTheStragglerWhileItIsSlow) {
 TEST_F(EmulationTest, OneThrottledGpuSlowsItsPipelineAlone) {
   const double lowest = planner_.graph().option_sets.front().options.back().frequency_mhz;
   spec_.disturbances = {{.kind = Disturbance::Kind::kThrottle,
-                         .pipeline = 0,
-                         .rank = 1,
+                         .dp_rank = 0,
+                         .pp_rank = 1,
                          .from = 0,
                          .until = 10,
                          .value = lowest}};
@@ -115,7 +115,7 @@ TEST_F(EmulationTest, OneThrottledGpuSlowsItsPipelineAlone) {
 
 TEST_F(EmulationTest, LateInputDelaysTheIterationByNoMoreThanItself) {
   spec_.disturbances = {
-      {.kind = Disturbance::Kind::kInput, .pipeline = 1, .from = 0, .until = 1, .value = 0.25}};
+      {.kind = Disturbance::Kind::kInput, .dp_rank = 1, .from = 0, .until = 1, .value = 0.25}};
   const Emulation emulation = Run();
   EXPECT_EQ(emulation.iterations[0].time, base_time() + 250'000'000);
   EXPECT_EQ(emulation.iterations[1].time, base_time());
@@ -128,7 +128,7 @@ TEST_F(EmulationTest, LateInputDelaysTheIterationByNoMoreThanItself) {
 //   followers                  |--------|
 TEST_F(EmulationTest, FollowersSlowDownAsLateAsTheyAreToldAndComeBack) {
   spec_.disturbances = {
-      {.kind = Disturbance::Kind::kSlow, .pipeline = 2, .from = 3, .until = 6, .value = 1.2}};
+      {.kind = Disturbance::Kind::kSlow, .dp_rank = 2, .from = 3, .until = 6, .value = 1.2}};
   const Emulation alone = Run();
   spec_.reaction = Reaction::kFollow;
   spec_.delay = 2;
@@ -175,7 +175,7 @@ TEST_F(EmulationTest, LateInputAndPlansByTheClockWaitForTheNextIteration) {
   const plan::Plan slower = *planner_.PlanFor(base_time() * 11 / 10);
   spec_.iterations = 6;
   spec_.disturbances = {{.kind = Disturbance::Kind::kInput,
-                         .pipeline = 1,
+                         .dp_rank = 1,
                          .from = {0, base_time() / 2},
                          .until = {0, base_time() * 22 / 10},
                          .value = 1e-6}};
@@ -206,9 +206,9 @@ TEST_F(EmulationTest, OfSeveralPlansTheOneThatArrivesLastHolds) {
 TEST_F(EmulationTest, ASecondStragglerDoesNotDelayTheFirst) {
   for (const auto kind : {Disturbance::Kind::kSlow, Disturbance::Kind::kInput}) {
     spec_.disturbances = {
-        {.kind = Disturbance::Kind::kSlow, .pipeline = 0, .from = 0, .value = 1.5},
+        {.kind = Disturbance::Kind::kSlow, .dp_rank = 0, .from = 0, .value = 1.5},
         {.kind = kind,
-         .pipeline = 1,
+         .dp_rank = 1,
          .from = 0,
          .value = kind == Disturbance::Kind::kSlow ? 1.2 : ToSeconds(base_time()) / 3}};
     spec_.reaction = Reaction::kNone;
@@ -255,14 +255,14 @@ TEST_F(EmulationTest, ASwitchingLatencyVariesAroundItsMean) {
 }
 
 TEST_F(EmulationTest, PipelinesAndRanksThatAreNotThereAreErrors) {
-  spec_.disturbances = {{.pipeline = 4}};
+  spec_.disturbances = {{.dp_rank = 4}};
   auto emulation = Emulate(planner_, spec_);
   ASSERT_FALSE(emulation);
   EXPECT_THAT(emulation.error().message, HasSubstr("no pipeline 4 to slow down (the job has 4"));
-  spec_.disturbances = {{.pipeline = 0, .rank = 4}};
+  spec_.disturbances = {{.dp_rank = 0, .pp_rank = 4}};
   emulation = Emulate(planner_, spec_);
   ASSERT_FALSE(emulation);
-  EXPECT_THAT(emulation.error().message, HasSubstr("no rank 4"));
+  EXPECT_THAT(emulation.error().message, HasSubstr("no pp_rank 4"));
 }
 
 }  // namespace

@@ -89,14 +89,13 @@ class EventReader {
 
   void ReadStraggler(const toml::table& table) {
     static constexpr std::string_view kKeys[] = {
-        "pipeline",          "rank",         "from", "from_s", "until", "until_s", "slowdown",
-        "max_frequency_mhz", "input_delay_s"};
+        "dp_rank",  "pp_rank",           "from",         "from_s", "until", "until_s",
+        "slowdown", "max_frequency_mhz", "input_delay_s"};
     TableReader reader(table, name_, "[[straggler]]", kKeys);
     Disturbance disturbance{.where = WhereOf(table)};
-    if (!reader.Has("pipeline"))
-      reader.FailHere("[[straggler]] has no pipeline (write pipeline = 0)");
-    disturbance.pipeline = reader.CountFrom("pipeline", 0, kMostPipelines, 0);
-    disturbance.rank = reader.CountFrom("rank", 0, kMostRanks, -1);
+    if (!reader.Has("dp_rank")) reader.FailHere("[[straggler]] has no dp_rank (add dp_rank = 0)");
+    disturbance.dp_rank = reader.CountFrom("dp_rank", 0, kMostPipelines, 0);
+    disturbance.pp_rank = reader.CountFrom("pp_rank", 0, kMostRanks, -1);
     disturbance.from = ReadMoment(reader, "from", "from_s", disturbance.from);
     disturbance.until = ReadMoment(reader, "until", "until_s", disturbance.until);
     CheckOrder(reader, "[[straggler]]", disturbance.from, disturbance.until);

@@ -11,16 +11,16 @@ using ::testing::HasSubstr;
 TEST(ParseEvents, ReadsWhatHappens) {
   const auto events = ParseEvents(R"(
 [[straggler]]
-pipeline = 3
-rank = 2
+dp_rank = 3
+pp_rank = 2
 from = 100
 until = 300
 slowdown = 1.2
 [[straggler]]
-pipeline = 0
+dp_rank = 0
 max_frequency_mhz = 1050
 [[straggler]]
-pipeline = 1
+dp_rank = 1
 input_delay_s = 0.4
 [[plan]]
 from = 500
@@ -32,13 +32,13 @@ watts = 180000
                                   "events.toml");
   ASSERT_TRUE(events) << events.error().message;
   ASSERT_EQ(events->disturbances.size(), 3U);
-  EXPECT_EQ(events->disturbances[0].pipeline, 3);
-  EXPECT_EQ(events->disturbances[0].rank, 2);
+  EXPECT_EQ(events->disturbances[0].dp_rank, 3);
+  EXPECT_EQ(events->disturbances[0].pp_rank, 2);
   EXPECT_EQ(events->disturbances[0].from.iteration, 100);
   EXPECT_EQ(events->disturbances[0].until.iteration, 300);
   EXPECT_EQ(events->disturbances[0].value, 1.2);
   EXPECT_EQ(events->disturbances[1].kind, Disturbance::Kind::kThrottle);
-  EXPECT_EQ(events->disturbances[1].rank, -1);
+  EXPECT_EQ(events->disturbances[1].pp_rank, -1);
   EXPECT_GT(events->disturbances[1].until.iteration, 1'000'000);
   EXPECT_EQ(events->disturbances[2].kind, Disturbance::Kind::kInput);
   EXPECT_EQ(events->plans[0].file, "plans/slowdown-5.json");
@@ -52,7 +52,7 @@ watts = 180000
 TEST(ParseEvents, ReadsTimesByTheClock) {
   const auto events = ParseEvents(R"(
 [[straggler]]
-pipeline = 0
+dp_rank = 0
 from_s = 12.5
 until_s = 20
 slowdown = 1.2

@@ -16,7 +16,7 @@ constexpr double kExecutionLongest = static_cast<double>(kForever) / 8;
 
 std::string NameOf(const Disturbance& disturbance) {
   if (!disturbance.where.empty()) return disturbance.where;
-  return fmt::format("the straggler of pipeline {}", disturbance.pipeline);
+  return fmt::format("the straggler of dp_rank {}", disturbance.dp_rank);
 }
 
 Executor::Executor(const plan::Planner& planner, const std::vector<Disturbance>& disturbances)
@@ -65,11 +65,12 @@ bool Executor::Concerns(const Disturbance& disturbance, int instruction) const {
       if (!IsComputation(instruction)) return false;
       break;
     case Disturbance::Kind::kInput: {
-      const auto& order = graph_.rank_orders[At(std::max(disturbance.rank, 0))];
+      const auto& order = graph_.rank_orders[At(std::max(disturbance.pp_rank, 0))];
       return !order.empty() && order.front() == instruction;
     }
   }
-  return disturbance.rank < 0 || graph_.instructions[At(instruction)].rank == disturbance.rank;
+  return disturbance.pp_rank < 0 ||
+         graph_.instructions[At(instruction)].pp_rank == disturbance.pp_rank;
 }
 
 // The option of the highest clock within that one, in place of one above it.

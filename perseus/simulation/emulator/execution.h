@@ -69,7 +69,7 @@ class Executor {
   double delays_ = 0;            // Of all dependencies.
 };
 
-// "events.toml:3", or else "the straggler of pipeline 2".
+// "events.toml:3", or else "the straggler of dp_rank 2".
 std::string NameOf(const Disturbance& disturbance);
 
 }  // namespace perseus::emulator

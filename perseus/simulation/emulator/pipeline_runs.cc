@@ -33,7 +33,7 @@ PipelineRuns::PipelineRuns(const plan::Planner& planner,
       executor_(planner, disturbances),
       disturbances_of_(At(pipelines)) {
   for (int i = 0; At(i) < disturbances.size(); ++i) {
-    disturbances_of_[At(disturbances[At(i)].pipeline)].push_back(i);
+    disturbances_of_[At(disturbances[At(i)].dp_rank)].push_back(i);
   }
 }
 

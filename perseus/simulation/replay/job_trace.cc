@@ -45,7 +45,7 @@ constexpr double kNanosecondsPerMicrosecond = 1e3;
 constexpr std::int64_t kMostNumber = 1'000'000'000;
 
 struct Lane {
-  int rank = 0;
+  int pp_rank = 0;
   int tp_rank = 0;
   std::string name;
 };
@@ -133,11 +133,11 @@ class Reader {
     const auto lacks = [&](std::string_view what) {
       return Fail("event {} ({}): {}", event.index, event.name, what);
     };
-    if (!event.process) return lacks("pid is not a whole number (expected the pipeline, from 0)");
+    if (!event.process) return lacks("pid is not a whole number (expected the dp_rank, from 0)");
     if (!event.thread) return lacks("tid is not a whole number (expected the lane)");
     if (!event.step) return lacks("args.step is not a whole number (expected the step)");
     if (*event.process < 0 || *event.process > kMostNumber) {
-      return lacks("pid is out of range (expected the pipeline, from 0)");
+      return lacks("pid is out of range (expected the dp_rank, from 0)");
     }
     // Written so that what is not a number fails.
     if (!event.timestamp_us || !(std::abs(*event.timestamp_us) <= kLatestMicroseconds)) {
@@ -152,7 +152,7 @@ class Reader {
     }
     taken.event.start = std::llround(*event.timestamp_us * kNanosecondsPerMicrosecond);
     taken.event.duration = std::llround(*event.duration_us * kNanosecondsPerMicrosecond);
-    taken.event.pipeline = static_cast<int>(*event.process);
+    taken.event.dp_rank = static_cast<int>(*event.process);
     // Events of no chunk in particular say -1.
     const std::int64_t chunk = std::max<std::int64_t>(event.chunk.value_or(0), 0);
     if (chunk > kMostNumber) return lacks("args.model_chunk is out of range (expected the chunk)");
@@ -202,27 +202,27 @@ class Reader {
           return Fail("{}: this lane is TP rank {} (keep TP rank 0: a stage's GPUs run in step)",
                       what, parsed->tp_rank);
         }
-        if (parsed->rank > kMostNumber) return Fail("{}: its rank is out of range", what);
+        if (parsed->pp_rank > kMostNumber) return Fail("{}: its rank is out of range", what);
         lane = lanes.emplace(unplaced.thread, *parsed).first;
-        ranks_of_pipeline[event.pipeline].insert(parsed->rank);
+        ranks_of_pipeline[event.dp_rank].insert(parsed->pp_rank);
       }
-      event.rank = lane->second.rank;
+      event.pp_rank = lane->second.pp_rank;
       event.lane =
           number_of_lane.try_emplace(lane->second.name, static_cast<int>(number_of_lane.size()))
               .first->second;
-      trace_.pipelines = std::max(trace_.pipelines, event.pipeline + 1);
-      trace_.ranks = std::max(trace_.ranks, event.rank + 1);
+      trace_.pipelines = std::max(trace_.pipelines, event.dp_rank + 1);
+      trace_.ranks = std::max(trace_.ranks, event.pp_rank + 1);
     }
     for (int pipeline = 0; pipeline < trace_.pipelines; ++pipeline) {
       const auto found = ranks_of_pipeline.find(pipeline);
       if (found == ranks_of_pipeline.end()) {
-        return Fail("pipeline {} is missing, though there is a pipeline {} (record every pid)",
-                    pipeline, trace_.pipelines - 1);
+        return Fail("dp_rank {} is missing, but dp_rank {} exists (record every pid)", pipeline,
+                    trace_.pipelines - 1);
       }
       for (int rank = 0; rank < trace_.ranks; ++rank) {
         if (!found->second.contains(rank)) {
           return Fail(
-              "pipeline {} has no rank {}, though there is a rank {} (record every rank of it)",
+              "dp_rank {} has no pp_rank {}, but pp_rank {} exists (record every pp_rank of it)",
               pipeline, rank, trace_.ranks - 1);
         }
       }
@@ -235,7 +235,7 @@ class Reader {
               [](const UnplacedEvent& left, const UnplacedEvent& right) {
                 const auto key = [](const UnplacedEvent& unplaced) {
                   const JobEvent& event = unplaced.event;
-                  return std::make_tuple(unplaced.step, event.pipeline, event.rank, event.start,
+                  return std::make_tuple(unplaced.step, event.dp_rank, event.pp_rank, event.start,
                                          event.end(), event.index);
                 };
                 return key(left) < key(right);
@@ -268,8 +268,8 @@ class Reader {
     std::span<const JobEvent> rest = step.events;
     while (!rest.empty()) {
       std::size_t end = 0;
-      while (end < rest.size() && rest[end].pipeline == rest[0].pipeline &&
-             rest[end].rank == rest[0].rank) {
+      while (end < rest.size() && rest[end].dp_rank == rest[0].dp_rank &&
+             rest[end].pp_rank == rest[0].pp_rank) {
         ++end;
       }
       if (Result<void> checked = check(rest.first(end)); !checked) return checked;
@@ -295,11 +295,11 @@ class Reader {
     int next_rank = 0;  // Of all pipelines in a row.
     std::vector<std::pair<int, int>> of_first_rank;
     Result<void> checked = ForEachRank(step, [&](std::span<const JobEvent> events) -> Result<void> {
-      const int rank = events[0].pipeline * trace_.ranks + events[0].rank;
+      const int rank = events[0].dp_rank * trace_.ranks + events[0].pp_rank;
       if (rank != next_rank) return NoEvents(step, next_rank);
       ++next_rank;
       PERSEUS_ASSIGN_OR_RETURN(auto computed, CheckComputations(step, events));
-      if (events[0].rank == 0) of_first_rank = computed;
+      if (events[0].pp_rank == 0) of_first_rank = computed;
       if (computed != of_first_rank) {
         return FailOfDifference(step, events[0], of_first_rank, computed);
       }
@@ -315,7 +315,8 @@ class Reader {
 
   Result<void> NoEvents(const RecordedStep& step, int rank) const {
     return Fail(
-        "step {}: pipeline {}, rank {} has no events, though it has in other steps (leave the step "
+        "step {}: dp_rank {}, pp_rank {} has no events, though it has in other steps (leave the "
+        "step "
         "out, or record every rank)",
         step.number, rank / trace_.ranks, rank % trace_.ranks);
   }
@@ -331,7 +332,7 @@ class Reader {
     std::vector<const JobEvent*> received;
     for (const JobEvent& event : events) {
       if (event.kind == receive) received.push_back(&event);
-      if (event.kind == kind && std::pair(event.rank, event.chunk) != first) {
+      if (event.kind == kind && std::pair(event.pp_rank, event.chunk) != first) {
         computations.push_back(&event);
       }
     }
@@ -402,10 +403,11 @@ class Reader {
     const auto [chunk, microbatch] = missing.front();
     const bool is_here = std::binary_search(other.begin(), other.end(), missing.front());
     return Fail(
-        "step {}: pipeline {}, rank {} computes no microbatch {} of chunk {}, which rank {} does "
+        "step {}: dp_rank {}, pp_rank {} computes no microbatch {} of chunk {}, which pp_rank {} "
+        "does "
         "(events are missing: leave the step out)",
-        step.number, on_rank.pipeline, is_here ? 0 : on_rank.rank, microbatch, chunk,
-        is_here ? on_rank.rank : 0);
+        step.number, on_rank.dp_rank, is_here ? 0 : on_rank.pp_rank, microbatch, chunk,
+        is_here ? on_rank.pp_rank : 0);
   }
 
   Result<void> CheckOrderOfSteps() const {
@@ -423,7 +425,7 @@ class Reader {
       }
       std::vector<Nanoseconds> latest(gpus, step.start);
       for (const JobEvent& event : step.events) {
-        const std::size_t gpu = Index(event.pipeline * trace_.ranks + event.rank);
+        const std::size_t gpu = Index(event.dp_rank * trace_.ranks + event.pp_rank);
         const Nanoseconds start = step.start + event.start;
         if (i > 0 && start < ends[gpu] - options_.clock_tolerance) {
           return Fail(
@@ -456,9 +458,9 @@ class Reader {
 std::span<const EventName> KnownEvents() { return kKnownEvents; }
 
 std::string Describe(const JobEvent& event, std::int64_t step) {
-  return fmt::format("event {} ({}, pipeline {}, rank {}, step {})", event.index,
-                     kKnownEvents[static_cast<std::size_t>(event.name)].name, event.pipeline,
-                     event.rank, step);
+  return fmt::format("event {} ({}, dp_rank {}, pp_rank {}, step {})", event.index,
+                     kKnownEvents[static_cast<std::size_t>(event.name)].name, event.dp_rank,
+                     event.pp_rank, step);
 }
 
 Result<JobTrace> ParseJobTrace(std::string_view bytes, std::string_view name,

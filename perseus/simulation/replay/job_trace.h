@@ -63,8 +63,8 @@ struct JobEvent {
   std::int64_t index = 0;  // In the file's list, from 0.
   int name = 0;            // In KnownEvents().
   EventKind kind = EventKind::kAlone;
-  int pipeline = 0;
-  int rank = 0;
+  int dp_rank = 0;
+  int pp_rank = 0;
   int lane = 0;  // Of its rank.
   int chunk = 0;
   int microbatch = 0;  // Computations only.
@@ -102,12 +102,12 @@ struct TraceReadOptions {
 };
 
 // Parses `bytes`, gzip or JSON; `name` stands for the file in messages. Errors (kInput) are one
-// line that names the event: "trace.json: event 12 (forward-compute, pipeline 0, rank 1, step 3):
+// line that names the event: "trace.json: event 12 (forward-compute, dp_rank 0, pp_rank 1, step 3):
 // cause (remedy)". 21 MB of JSON take about 0.2 s.
 Result<JobTrace> ParseJobTrace(std::string_view bytes, std::string_view name,
                                const TraceReadOptions& options = {});
 
-// "event 12 (forward-compute, pipeline 0, rank 1, step 3)"
+// "event 12 (forward-compute, dp_rank 0, pp_rank 1, step 3)"
 std::string Describe(const JobEvent& event, std::int64_t step);
 
 }  // namespace perseus::replay

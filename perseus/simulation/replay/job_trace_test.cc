@@ -63,7 +63,7 @@ TEST(JobTrace, ReadsEveryRankAndStep) {
   EXPECT_EQ(first.kind, EventKind::kForward);
   EXPECT_EQ(first.start, 0);
   EXPECT_EQ(first.duration, 10'000'000);
-  EXPECT_EQ(Describe(first, 7), "event 0 (forward-compute, pipeline 0, rank 0, step 7)");
+  EXPECT_EQ(Describe(first, 7), "event 0 (forward-compute, dp_rank 0, pp_rank 0, step 7)");
 }
 
 TEST(JobTrace, ReadsGzipAndTheObjectForm) {
@@ -156,26 +156,26 @@ TEST(JobTrace, LanesSayWhichRankTheyAre) {
 
 TEST(JobTrace, MissingRanksPipelinesAndMicrobatches) {
   const std::vector<TracedEvent> events = TwoPipelines({.steps = 2});
-  EXPECT_THAT(JobTraceErrorOf(Without(events, [](auto& e) { return e.pipeline == 0; })),
+  EXPECT_THAT(JobTraceErrorOf(Without(events, [](auto& e) { return e.dp_rank == 0; })),
               HasSubstr("pipeline 0 is missing"));
   EXPECT_THAT(
-      JobTraceErrorOf(Without(events, [](auto& e) { return e.pipeline == 1 && e.rank == 0; })),
-      HasSubstr("pipeline 1 has no rank 0"));
+      JobTraceErrorOf(Without(events, [](auto& e) { return e.dp_rank == 1 && e.pp_rank == 0; })),
+      HasSubstr("dp_rank 1 has no pp_rank 0"));
   EXPECT_THAT(JobTraceErrorOf(Without(
-                  events, [](auto& e) { return e.step == 8 && e.pipeline == 1 && e.rank == 1; })),
-              HasSubstr("step 8: pipeline 1, rank 1 has no events"));
+                  events, [](auto& e) { return e.step == 8 && e.dp_rank == 1 && e.pp_rank == 1; })),
+              HasSubstr("step 8: dp_rank 1, pp_rank 1 has no events"));
   EXPECT_THAT(JobTraceErrorOf(Without(events,
                                       [](auto& e) {
-                                        return e.step == 8 && e.rank == 1 && e.pipeline == 0 &&
+                                        return e.step == 8 && e.pp_rank == 1 && e.dp_rank == 0 &&
                                                e.microbatch == 1;
                                       })),
-              HasSubstr("step 8: pipeline 0, rank 1 computes no microbatch 1"));
+              HasSubstr("step 8: dp_rank 0, pp_rank 1 computes no microbatch 1"));
   EXPECT_THAT(JobTraceErrorOf(Without(events,
                                       [](auto& e) {
-                                        return e.step == 8 && e.rank == 1 && e.microbatch == 1 &&
+                                        return e.step == 8 && e.pp_rank == 1 && e.microbatch == 1 &&
                                                e.name == "backward-compute";
                                       })),
-              AllOf(HasSubstr("(forward-compute, pipeline 0, rank 1, step 8)"),
+              AllOf(HasSubstr("(forward-compute, dp_rank 0, pp_rank 1, step 8)"),
                     HasSubstr("no backward-compute of its microbatch 1")));
   std::vector<TracedEvent> twice = events;
   twice.push_back(twice[0]);
@@ -201,7 +201,7 @@ TEST(JobTrace, ClockJumpsAreNamed) {
   events = TwoPipelines();
   events[3].start_ms = 2;  // F1 of rank 0, while F0 runs until 10.
   EXPECT_THAT(JobTraceErrorOf(events),
-              AllOf(HasSubstr("event 3 (forward-compute, pipeline 0, rank 0"),
+              AllOf(HasSubstr("event 3 (forward-compute, dp_rank 0, pp_rank 0"),
                     HasSubstr("begins 8.000 ms before event 0")));
 }
 

@@ -91,8 +91,8 @@ Result<std::vector<std::vector<int>>> OrderWithinRanks(const RecordedStep& step)
   std::optional<RankOrder> order;
   for (std::size_t i = 0; i < step.events.size(); ++i) {
     const JobEvent& event = step.events[i];
-    if (i == 0 || event.pipeline != step.events[i - 1].pipeline ||
-        event.rank != step.events[i - 1].rank) {
+    if (i == 0 || event.dp_rank != step.events[i - 1].dp_rank ||
+        event.pp_rank != step.events[i - 1].pp_rank) {
       order.emplace(step);
     }
     const int running = order->CountRunning(event);

@@ -24,7 +24,7 @@ JobEvent Event(EventKind kind, Nanoseconds start, Nanoseconds end) {
 
 RecordedStep StepOf(std::vector<JobEvent> events) {
   std::ranges::stable_sort(events, {}, [](const JobEvent& event) {
-    return std::tuple(event.pipeline, event.rank, event.start, event.end());
+    return std::tuple(event.dp_rank, event.pp_rank, event.start, event.end());
   });
   return {.number = 3, .start = 0, .time = 0, .events = std::move(events)};
 }
@@ -46,7 +46,7 @@ TEST(RankOrder, WaitsForWhatHadEnded) {
 
 TEST(RankOrder, RanksDoNotWaitForEachOther) {
   JobEvent other = Event(EventKind::kForward, 20, 30);
-  other.rank = 1;
+  other.pp_rank = 1;
   const auto order = OrderWithinRanks(StepOf({Event(EventKind::kForward, 0, 10), other}));
   ASSERT_TRUE(order) << order.error().message;
   EXPECT_THAT((*order)[1], IsEmpty());

@@ -31,7 +31,7 @@ class GroupFinder {
       // Events are sorted by rank, so those of its own are the last ones: two at most.
       for (auto other = group.rbegin(); other != group.rend(); ++other) {
         const JobEvent& same = step_.events[At(*other)];
-        if (same.pipeline != event.pipeline || same.rank != event.rank) break;
+        if (same.dp_rank != event.dp_rank || same.pp_rank != event.pp_rank) break;
         if (same.name == event.name) {
           return Fail("{}: event {} has the same seq_id {} (number events of a name from 0)",
                       Describe(event, step_.number), same.index, event.sequence);
@@ -51,21 +51,21 @@ class GroupFinder {
   GroupKey KeyOf(const JobEvent& event) const {
     const int ranks = trace_.ranks;
     const auto of_sender = [&](EventKind send, int rank) {
-      return GroupKey{-1 - static_cast<int>(send), 0, event.sequence, event.pipeline,
+      return GroupKey{-1 - static_cast<int>(send), 0, event.sequence, event.dp_rank,
                       (rank + ranks) % ranks};
     };
     switch (event.kind) {
       case EventKind::kForwardReceive:
-        return of_sender(EventKind::kForwardSend, event.rank - 1);
+        return of_sender(EventKind::kForwardSend, event.pp_rank - 1);
       case EventKind::kBackwardReceive:
-        return of_sender(EventKind::kBackwardSend, event.rank + 1);
+        return of_sender(EventKind::kBackwardSend, event.pp_rank + 1);
       case EventKind::kForwardSend:
       case EventKind::kBackwardSend:
-        return of_sender(event.kind, event.rank);
+        return of_sender(event.kind, event.pp_rank);
       case EventKind::kDataParallel:
-        return {event.name, event.chunk, event.sequence, -1, event.rank};
+        return {event.name, event.chunk, event.sequence, -1, event.pp_rank};
       case EventKind::kPipeline:
-        return {event.name, event.chunk, event.sequence, event.pipeline, -1};
+        return {event.name, event.chunk, event.sequence, event.dp_rank, -1};
       default:
         return {event.name, event.chunk, event.sequence, -1, -1};
     }
@@ -80,8 +80,8 @@ class GroupFinder {
           event.kind == EventKind::kForwardSend || event.kind == EventKind::kBackwardSend;
       const bool is_forward =
           event.kind == EventKind::kForwardSend || event.kind == EventKind::kForwardReceive;
-      const int other = event.rank + (is_send == is_forward ? 1 : -1) + trace_.ranks;
-      return Fail("{}: rank {} has no {}-{} of seq_id {} (record both sides)",
+      const int other = event.pp_rank + (is_send == is_forward ? 1 : -1) + trace_.ranks;
+      return Fail("{}: pp_rank {} has no {}-{} of seq_id {} (record both sides)",
                   Describe(event, step_.number), other % trace_.ranks,
                   is_forward ? "forward" : "backward", is_send ? "recv" : "send", event.sequence);
     }
@@ -93,16 +93,16 @@ class GroupFinder {
     for (const int member : group) {
       const JobEvent& other = step_.events[At(member)];
       is_there[At(event.kind == EventKind::kDataParallel
-                      ? other.pipeline
-                      : other.pipeline * trace_.ranks + other.rank)] = true;
+                      ? other.dp_rank
+                      : other.dp_rank * trace_.ranks + other.pp_rank)] = true;
     }
     const auto missing =
         static_cast<int>(std::find(is_there.begin(), is_there.end(), false) - is_there.begin());
     return Fail(
-        "{}: pipeline {}, rank {} does not take part in it (record it on every rank that does)",
+        "{}: dp_rank {}, pp_rank {} does not take part in it (record it on every rank that does)",
         Describe(event, step_.number),
         event.kind == EventKind::kDataParallel ? missing : missing / trace_.ranks,
-        event.kind == EventKind::kDataParallel ? event.rank : missing % trace_.ranks);
+        event.kind == EventKind::kDataParallel ? event.pp_rank : missing % trace_.ranks);
   }
 
   const JobTrace& trace_;
@@ -171,10 +171,10 @@ class StepBuilder {
       const JobEvent& event = step_.events[At(member)];
       if (event.end() < last->start - clock_tolerance_) {
         return Fail(
-            "{}: it ends {:.3f} ms before its counterpart, event {} on pipeline {}, rank {}, "
-            "begins: the clock of one jumps (leave the step out, or mend ts)",
+            "{}: it ends {:.3f} ms before its counterpart, event {} on dp_rank {}, pp_rank {}, "
+            "begins: the clock of one jumps (leave the step out, or correct ts)",
             Describe(event, step_.number), static_cast<double>(last->start - event.end()) / 1e6,
-            last->index, last->pipeline, last->rank);
+            last->index, last->dp_rank, last->pp_rank);
       }
       result_.graph.durations[At(member)] = std::max<Nanoseconds>(0, event.end() - last->start);
       waits_[At(member)] = {meeting};
@@ -195,7 +195,7 @@ class StepBuilder {
     const JobEvent& first = step_.events[At(group.front())];
     for (const int member : group) {
       result_.shown_delays[At(member)] = start - ready;
-      result_.delay_keys[At(member)] = {first.rank, first.name, first.sequence == 0};
+      result_.delay_keys[At(member)] = {first.pp_rank, first.name, first.sequence == 0};
     }
   }
 
@@ -327,8 +327,8 @@ Replay ReplayStep(const StepGraph& graph, std::span<const Nanoseconds> durations
 
 std::vector<Nanoseconds> ReplayPipelinesAlone(const StepGraph& graph,
                                               std::span<const Nanoseconds> durations) {
-  const auto pipeline_of = [&](int event) { return graph.step->events[At(event)].pipeline; };
-  std::vector<Nanoseconds> times(At(graph.step->events.back().pipeline + 1), 0);
+  const auto pipeline_of = [&](int event) { return graph.step->events[At(event)].dp_rank; };
+  std::vector<Nanoseconds> times(At(graph.step->events.back().dp_rank + 1), 0);
   std::vector<Nanoseconds> ends(durations.size(), 0);
   for (const int event : graph.order) {
     if (graph.is_meeting(event)) continue;

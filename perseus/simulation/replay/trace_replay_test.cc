@@ -37,7 +37,7 @@ int Find(const StepGraph& graph, std::string_view name, int pipeline, int rank, 
   for (std::size_t i = 0; i < graph.step->events.size(); ++i) {
     const JobEvent& event = graph.step->events[i];
     if (KnownEvents()[static_cast<std::size_t>(event.name)].name == name &&
-        event.pipeline == pipeline && event.rank == rank && event.sequence == sequence) {
+        event.dp_rank == pipeline && event.pp_rank == rank && event.sequence == sequence) {
       return static_cast<int>(i);
     }
   }
@@ -157,7 +157,7 @@ TEST(TraceReplay, HostDelaysComeFromTheOtherSteps) {
 TEST(TraceReplay, AWaitOfOnePipelineIsNoHostDelay) {
   std::vector<TracedEvent> events = TwoPipelines({.steps = 3, .slowness = {1}});
   for (TracedEvent& event : events) {
-    if (event.name == "optimizer" && event.pipeline == 1 && event.rank == 1) {
+    if (event.name == "optimizer" && event.dp_rank == 1 && event.pp_rank == 1) {
       event.start_ms += 30;
       event.end_ms += 30;
     }
@@ -179,27 +179,27 @@ TEST(TraceReplay, CounterpartsThatAreMissingAreNamed) {
     std::erase_if(events, drop);
     return ErrorOf(events);
   };
-  EXPECT_THAT(without([](auto& e) { return e.name == "forward-recv" && e.pipeline == 1; }),
-              AllOf(HasSubstr("(forward-send, pipeline 1, rank 0, step 7)"),
-                    HasSubstr("rank 1 has no forward-recv of seq_id 0")));
-  EXPECT_THAT(without([](auto& e) { return e.name == "backward-send" && e.pipeline == 0; }),
-              AllOf(HasSubstr("(backward-recv, pipeline 0, rank 0, step 7)"),
-                    HasSubstr("rank 1 has no backward-send of seq_id 0")));
+  EXPECT_THAT(without([](auto& e) { return e.name == "forward-recv" && e.dp_rank == 1; }),
+              AllOf(HasSubstr("(forward-send, dp_rank 1, pp_rank 0, step 7)"),
+                    HasSubstr("pp_rank 1 has no forward-recv of seq_id 0")));
+  EXPECT_THAT(without([](auto& e) { return e.name == "backward-send" && e.dp_rank == 0; }),
+              AllOf(HasSubstr("(backward-recv, dp_rank 0, pp_rank 0, step 7)"),
+                    HasSubstr("pp_rank 1 has no backward-send of seq_id 0")));
   EXPECT_THAT(without([](auto& e) {
-                return e.name == "grads-reduce-scatter" && e.pipeline == 1 && e.rank == 1;
+                return e.name == "grads-reduce-scatter" && e.dp_rank == 1 && e.pp_rank == 1;
               }),
-              AllOf(HasSubstr("(grads-reduce-scatter, pipeline 0, rank 1, step 7)"),
-                    HasSubstr("pipeline 1, rank 1 does not take part")));
+              AllOf(HasSubstr("(grads-reduce-scatter, dp_rank 0, pp_rank 1, step 7)"),
+                    HasSubstr("dp_rank 1, pp_rank 1 does not take part")));
   EXPECT_THAT(without([](auto& e) {
-                return e.name == "optimizer-clip-main-grad" && e.pipeline == 0 && e.rank == 1;
+                return e.name == "optimizer-clip-main-grad" && e.dp_rank == 0 && e.pp_rank == 1;
               }),
-              HasSubstr("pipeline 0, rank 1 does not take part"));
+              HasSubstr("dp_rank 0, pp_rank 1 does not take part"));
 }
 
 TEST(TraceReplay, AClockAheadOfItsCounterpartIsNamed) {
   std::vector<TracedEvent> events = TwoPipelines();
   for (TracedEvent& event : events) {
-    if (event.pipeline != 0 || event.rank != 1) continue;
+    if (event.dp_rank != 0 || event.pp_rank != 1) continue;
     event.start_ms += 5;
     event.end_ms += 5;
   }
@@ -210,7 +210,7 @@ TEST(TraceReplay, AClockAheadOfItsCounterpartIsNamed) {
 TEST(TraceReplay, AClockWithinTheToleranceIsNot) {
   std::vector<TracedEvent> events = TwoPipelines();
   for (TracedEvent& event : events) {
-    if (event.pipeline != 0 || event.rank != 1) continue;
+    if (event.dp_rank != 0 || event.pp_rank != 1) continue;
     event.start_ms += 0.3;
     event.end_ms += 0.3;
   }

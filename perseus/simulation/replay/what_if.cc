@@ -46,7 +46,7 @@ enum class Waits {
 std::vector<Nanoseconds> WaitsForOthers(const StepGraph& graph,
                                         std::span<const Nanoseconds> durations) {
   const std::vector<Nanoseconds> ends = ReplayStep(graph, durations).ends;
-  const auto pipeline_of = [&](int event) { return graph.step->events[At(event)].pipeline; };
+  const auto pipeline_of = [&](int event) { return graph.step->events[At(event)].dp_rank; };
   std::vector<Nanoseconds> waits(graph.waited.size(), 0);
   for (int node = graph.events(); node < graph.nodes(); ++node) {
     const std::span<const int> waited = graph.waits_of(node);
@@ -198,7 +198,7 @@ Result<frontier::Solution> Solve(const Relaxation& relaxation, Nanoseconds deadl
 
 int GpusOf(const StepGraph& graph) {
   const JobEvent& last = graph.step->events.back();
-  return (last.pipeline + 1) * (last.rank + 1);
+  return (last.dp_rank + 1) * (last.pp_rank + 1);
 }
 
 // Error diffusion, as in plan/rounding.h: each computation starts when its predecessors really end,
@@ -243,14 +243,14 @@ StepClocks RoundToClocks(const StepGraph& graph, const JobPowerModel& model,
 using ComputationKey = std::tuple<int, int, EventKind, int, int>;
 
 ComputationKey KeyOf(const JobEvent& event) {
-  return {event.pipeline, event.rank, event.kind, event.chunk, event.microbatch};
+  return {event.dp_rank, event.pp_rank, event.kind, event.chunk, event.microbatch};
 }
 
 // All computations of a kind on a rank take what they take on average.
 std::vector<Nanoseconds> MeanDurations(const StepGraph& graph) {
   std::map<std::tuple<int, int, EventKind, int>, std::pair<Nanoseconds, int>> sums;
   const auto sum_of = [&](const JobEvent& event) -> std::pair<Nanoseconds, int>& {
-    return sums[{event.pipeline, event.rank, event.kind, event.chunk}];
+    return sums[{event.dp_rank, event.pp_rank, event.kind, event.chunk}];
   };
   std::vector<Nanoseconds> durations = graph.durations;
   for (std::size_t i = 0; i < durations.size(); ++i) {
@@ -323,8 +323,8 @@ Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
   bloat.intrinsic_j = std::max(0.0, bloat.energy_j - kept);
   bloat.extrinsic_j = kept - bloat.bound_j;
   bloat.pipeline_times = ReplayPipelinesAlone(graph, graph.durations);
-  bloat.slowest_pipeline = static_cast<int>(std::ranges::max_element(bloat.pipeline_times) -
-                                            bloat.pipeline_times.begin());
+  bloat.slowest_dp_rank = static_cast<int>(std::ranges::max_element(bloat.pipeline_times) -
+                                           bloat.pipeline_times.begin());
 
   if (needs_for_later) {
     PERSEUS_ASSIGN_OR_RETURN(const auto plan, PlanWhole(graph, model, MeanDurations(graph)));
@@ -445,7 +445,7 @@ Result<WhatIf> AskWhatIf(const TraceGraph& trace, const JobPowerModel& model,
   }
   for (PlannedStep& step : planned) {
     if (!answer.steps.empty() &&
-        answer.steps.back().slowest_pipeline != step.bloat.slowest_pipeline) {
+        answer.steps.back().slowest_dp_rank != step.bloat.slowest_dp_rank) {
       ++answer.slowest_changes;
     }
     answer.steps.push_back(std::move(step.bloat));

@@ -97,7 +97,7 @@ struct StepBloat {
   Nanoseconds recorded = 0;
   Nanoseconds replayed = 0;
   Nanoseconds without_host_delays = 0;  // Replayed with the recorded events alone.
-  int slowest_pipeline = 0;
+  int slowest_dp_rank = 0;
   std::vector<Nanoseconds> pipeline_times;  // Each alone.
   double energy_j = 0;                      // At the highest clocks.
   double intrinsic_j = 0;

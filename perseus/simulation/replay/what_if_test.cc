@@ -72,7 +72,7 @@ TEST(WhatIf, BloatOfTwoPipelines) {
   const auto answer = AskWhatIf(read->graph, TwoClocks(), {0});
   ASSERT_TRUE(answer) << answer.error().message;
   const StepBloat& bloat = answer->steps[0];
-  EXPECT_EQ(bloat.slowest_pipeline, 1);
+  EXPECT_EQ(bloat.slowest_dp_rank, 1);
   EXPECT_EQ(bloat.replayed, 131'000'000);
   EXPECT_THAT(bloat.pipeline_times, testing::ElementsAre(101'000'000, 131'000'000));
   // A second of slack saves 400 J of computing; its half-clock costs 2 * 100 J, and 10 W of waiting
@@ -88,8 +88,8 @@ TEST(WhatIf, BloatOfTwoPipelines) {
 
 // The events of one pipeline, which is then the only one.
 std::vector<TracedEvent> Alone(std::vector<TracedEvent> events, int pipeline) {
-  std::erase_if(events, [&](const TracedEvent& event) { return event.pipeline != pipeline; });
-  for (TracedEvent& event : events) event.pipeline = 0;
+  std::erase_if(events, [&](const TracedEvent& event) { return event.dp_rank != pipeline; });
+  for (TracedEvent& event : events) event.dp_rank = 0;
   return events;
 }
 

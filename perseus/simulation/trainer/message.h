@@ -1,9 +1,9 @@
 // What the processes of the trainer say to each other: datagrams with borders (AF_UNIX,
 // SOCK_SEQPACKET) between processes of one program, so they are plain structs.
 //
-// Times are CLOCK_MONOTONIC, and may lie a little ahead: whoever computes on a virtual GPU knows
-// when an instruction will be done, and says so shortly before. Then nobody's late wake-up costs
-// virtual time.
+// Times are of the nodes' clock, and may lie a little ahead: whoever computes on a virtual GPU
+// knows when an instruction will be done, and says so shortly before. Then nobody's late wake-up
+// costs virtual time.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -27,10 +26,10 @@
 namespace perseus::trainer {
 namespace {
 
+// In real time.
 constexpr Nanoseconds kLead = 3'000'000;
 // A clock that lands brings an end nearer, and nobody says so: look again this often at least.
 constexpr Nanoseconds kLeastLook = 2'000'000;
-constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
 
 // The ABI's numbers are those of the computations.
 static_assert(static_cast<int>(InstructionKind::kForward) == PERSEUS_FORWARD &&
@@ -48,7 +47,7 @@ class RankProcess {
  public:
   RankProcess(const virtual_gpu::VirtualNode& node, const RankProcessOptions& options,
               virtual_gpu::VirtualWorker worker)
-      : node_(node), options_(options), worker_(std::move(worker)) {}
+      : node_(node), options_(options), clock_(*node.clock()), worker_(std::move(worker)) {}
 
   Result<void> Run();
 
@@ -60,7 +59,7 @@ class RankProcess {
     std::optional<Nanoseconds> told_end;  // What others were told.
     bool has_begun = false;               // The client library was told.
   };
-  // Real time.
+  // By the clock.
   struct RealRun {
     Nanoseconds begin = 0;
     Nanoseconds finish = 0;
@@ -71,6 +70,7 @@ class RankProcess {
   void BeginStep();
   Result<void> Fill();
   Result<void> Follow(InFlight& flight, bool is_first);
+  Nanoseconds NextLook(const RealRun& run, Nanoseconds now, Nanoseconds end) const;
   Result<void> Tell(InFlight& flight, Nanoseconds end);
   void Begin(InFlight& flight);
   void End(const InFlight& flight, const RealRun& run);
@@ -88,7 +88,8 @@ class RankProcess {
 
   const virtual_gpu::VirtualNode& node_;
   const RankProcessOptions& options_;
-  RealClock clock_;
+  Clock& clock_;
+  std::shared_ptr<void> part_;  // In a virtual time: then nobody is woken late.
   virtual_gpu::VirtualWorker worker_;
   Session session_;
   FileDescriptor signals_;
@@ -106,7 +107,7 @@ class RankProcess {
   std::map<std::pair<std::int64_t, Tensor>, Nanoseconds> arrived_;  // By step.
   std::set<int> gone_peers_;                                        // They hung up.
   Nanoseconds last_end_ = 0;
-  Nanoseconds wake_at_ = kNever;
+  Nanoseconds wake_at_ = Clock::kNever;
   RankStatistics statistics_;
 };
 
@@ -137,8 +138,9 @@ Result<void> RankProcess::Open() {
 
 Result<void> RankProcess::Run() {
   if (auto opened = Open(); !opened) return opened;
+  part_ = clock_.TakePart(Clock::Part::kFollows);
   while (!is_stopping_) {
-    wake_at_ = kNever;
+    wake_at_ = Clock::kNever;
     if (auto acted = Act(); !acted) return acted;
     if (is_stopping_) break;
     if (auto waited = Wait(); !waited) return waited;
@@ -228,11 +230,11 @@ Result<void> RankProcess::Follow(InFlight& flight, bool is_first) {
   PERSEUS_ASSIGN_OR_RETURN(const auto run, Look(flight));
   const Nanoseconds now = clock_.Now();
   if (!flight.told_end) {
-    if (run.finish - kLead <= now) {
+    const Nanoseconds tell_at = run.finish - (part_ ? 0 : kLead);
+    if (tell_at <= now) {
       if (auto told = Tell(flight, run.finish); !told) return told;
     } else {
-      WakeAt(
-          std::min(run.finish - kLead, now + std::max(kLeastLook, (run.finish - kLead - now) / 2)));
+      WakeAt(std::min(tell_at, NextLook(run, now, tell_at)));
     }
   }
   // The client library is told of one after the other.
@@ -251,6 +253,13 @@ Result<void> RankProcess::Follow(InFlight& flight, bool is_first) {
   End(flight, run);
   in_flight_.pop_front();
   return {};
+}
+
+// When a clock may have been set of which nobody says anything.
+Nanoseconds RankProcess::NextLook(const RealRun& run, Nanoseconds now, Nanoseconds end) const {
+  if (!part_) return now + std::max(kLeastLook, (end - now) / 2);
+  // No time passes until the agent has set what the instruction begins with.
+  return now < run.begin + kLeastLook ? run.begin + kLeastLook : Clock::kNever;
 }
 
 Result<void> RankProcess::Tell(InFlight& flight, Nanoseconds end) {
@@ -337,13 +346,7 @@ Result<void> RankProcess::Wait() {
   for (const auto& [peer, socket] : options_.peers) {
     polled.push_back({gone_peers_.contains(peer) ? -1 : socket, POLLIN, 0});
   }
-  const Nanoseconds left =
-      wake_at_ == kNever ? kNever : std::max<Nanoseconds>(0, wake_at_ - clock_.Now());
-  const timespec timeout{left / 1'000'000'000, left % 1'000'000'000};
-  if (ppoll(polled.data(), polled.size(), wake_at_ == kNever ? nullptr : &timeout, nullptr) < 0 &&
-      errno != EINTR) {
-    return FailAs(ErrorKind::kSystem, "cannot wait: {}", std::strerror(errno));
-  }
+  clock_.Poll(polled, wake_at_);
   if (polled[1].revents != 0) {
     is_stopping_ = true;
     return DescribeSignal();

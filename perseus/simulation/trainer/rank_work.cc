@@ -15,7 +15,7 @@ std::size_t Index(int i) { return static_cast<std::size_t>(i); }
 bool IsGradientStep(InstructionKind kind) { return kind == kBackward || kind == kBackwardInput; }
 
 int RankOf(const schedule::Schedule& schedule, int stage) {
-  return schedule.rank_of_stage[Index(stage)];
+  return schedule.pp_rank_of_stage[Index(stage)];
 }
 
 // The stage from which an instruction's input comes; -1: it needs none from elsewhere in the model.

@@ -26,7 +26,7 @@ namespace {
 constexpr Nanoseconds kHearingOut = kSecond / 2;
 // For ranks to give their GPUs back when they are told to end.
 constexpr Nanoseconds kFarewell = 5 * kSecond;
-constexpr int kMostMillisecondsAsleep = 100;
+constexpr Nanoseconds kLongestSleep = kSecond / 10;
 
 struct SocketPair {
   FileDescriptor ends[2];
@@ -42,7 +42,8 @@ Result<SocketPair> MakeSocketPair() {
 
 class Training {
  public:
-  explicit Training(const TrainingOptions& options) : options_(options) {}
+  explicit Training(const TrainingOptions& options)
+      : options_(options), clock_(*options.nodes.front().node.clock()) {}
 
   Result<TrainingSummary> Run();
 
@@ -81,7 +82,7 @@ class Training {
   }
 
   const TrainingOptions& options_;
-  RealClock clock_;
+  Clock& clock_;  // Of all nodes.
   std::vector<Rank> ranks_;
   FileDescriptor signals_;
   bool is_asked_to_end_ = false;
@@ -167,6 +168,7 @@ Result<TrainingSummary> Training::Run() {
 }
 
 Result<void> Training::RunSteps() {
+  const auto part = clock_.TakePart(Clock::Part::kLeads);
   Message begin;
   begin.kind = MessageKind::kBeginStep;
   begin.time = clock_.Now();
@@ -232,21 +234,22 @@ void Training::Tell(const Message& message) {
 Result<void> Training::Collect(MessageKind kind, std::string_view what_they_do) {
   // What comes next is sent only once it was asked for, so nothing is lost.
   for (Rank& rank : ranks_) rank.answer.reset();
-  Nanoseconds deadline = clock_.Now() + options_.patience;
+  // In real time: a rank that was stopped stops a virtual one.
+  Nanoseconds deadline = MonotonicNow() + options_.patience;
   bool is_called = false;
   const auto is_missing = [kind](const Rank& rank) {
     return !rank.answer || rank.answer->kind != kind;
   };
   while (std::any_of(ranks_.begin(), ranks_.end(), is_missing)) {
     if (auto heard = Hear(); !heard) return heard;
-    const bool is_late = clock_.Now() > deadline;
+    const bool is_late = MonotonicNow() > deadline;
     if (is_late && is_called) return tl::unexpected<Error>(Diagnose(what_they_do));
     if (!is_called && (is_late || IsBadNews())) {
       Message call;
       call.kind = MessageKind::kRollCall;
       Tell(call);
       is_called = true;
-      deadline = clock_.Now() + kHearingOut;
+      deadline = MonotonicNow() + kHearingOut;
     }
     // Before the first step there is nothing to end well.
     if (is_asked_to_end_ && kind == MessageKind::kReady) {
@@ -261,9 +264,7 @@ Result<void> Training::Hear() {
   for (const Rank& rank : ranks_) {
     polled.push_back({rank.has_hung_up ? -1 : rank.control.get(), POLLIN, 0});
   }
-  if (poll(polled.data(), polled.size(), kMostMillisecondsAsleep) < 0 && errno != EINTR) {
-    return FailAs(ErrorKind::kSystem, "cannot wait: {}", std::strerror(errno));
-  }
+  clock_.Poll(polled, clock_.Now() + kLongestSleep);
   LookForSignals();
   for (Rank& rank : ranks_) {
     if (auto heard = HearRank(rank); !heard) return heard;
@@ -340,7 +341,8 @@ Error Training::Diagnose(std::string_view what_they_do) {
 
 // All ranks are gone when it returns; those that do not go are killed by their destructor.
 void Training::End() {
-  const Nanoseconds deadline = clock_.Now() + kFarewell;
+  RealClock real;
+  const Nanoseconds deadline = real.Now() + kFarewell;
   for (Rank& rank : ranks_) {
     const bool ended_well = rank.answer && rank.answer->kind == MessageKind::kStatistics;
     if (rank.process && !ended_well) rank.process->Send(SIGTERM);
@@ -349,9 +351,9 @@ void Training::End() {
     rank.control = FileDescriptor();
   }
   for (Rank& rank : ranks_) {
-    while (rank.process && !rank.process->End() && clock_.Now() < deadline) {
+    while (rank.process && !rank.process->End() && real.Now() < deadline) {
       const std::atomic<std::uint32_t> never = 0;
-      clock_.WaitWhile(never, 0, clock_.Now() + kSecond / 100);
+      real.WaitWhile(never, 0, real.Now() + kSecond / 100);
     }
   }
   ranks_.clear();
@@ -367,6 +369,10 @@ Result<std::vector<Seat>> AssignGpus(const std::vector<TrainingNode>& nodes, int
     if (spec.rate != 1) {
       return Fail("{}: rate is {}, and ranks measure real time (write rate = 1)",
                   spec.description.string(), spec.rate);
+    }
+    if (const auto& first = nodes.front().node.spec(); spec.clock != first.clock) {
+      return Fail("{} and {} have different clocks, and a job has one (write the same clock)",
+                  first.description.string(), spec.description.string());
     }
     for (int gpu = 0; gpu < spec.gpus; ++gpu) seats.push_back({static_cast<int>(i), gpu});
   }

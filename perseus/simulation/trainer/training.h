@@ -32,7 +32,7 @@ struct Seat {
   int gpu = 0;
 };
 // The GPUs in the order of the nodes, pipeline by pipeline: [pipeline * ranks + rank]. Fails
-// (kInput) if there are too few, or a node's time is not real time.
+// (kInput) if there are too few, a node's rate is not 1, or nodes have different clocks.
 Result<std::vector<Seat>> AssignGpus(const std::vector<TrainingNode>& nodes, int pipelines,
                                      int ranks);
 
@@ -47,13 +47,14 @@ struct TrainingOptions {
   std::vector<std::string> command;
   // What all ranks find in their environment besides, such as PERSEUS_PLAN.
   std::vector<std::pair<std::string, std::string>> environment;
-  Nanoseconds patience = 30'000'000'000;  // For a rank that does not come, or does not go on.
+  // Real time, for a rank that does not come, or does not go on.
+  Nanoseconds patience = 30'000'000'000;
   std::function<void(std::string_view)>
       warn;  // What ranks' client libraries have to say, once each.
 };
 
 struct TrainingStep {
-  Nanoseconds begin = 0;          // CLOCK_MONOTONIC.
+  Nanoseconds begin = 0;          // By the nodes' clock.
   Nanoseconds time = 0;           // Until the next one began.
   double energy_j = 0;            // Of all GPUs, exact.
   double published_energy_j = 0;  // The same by the counters that drivers show.

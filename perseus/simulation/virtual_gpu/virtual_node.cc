@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "perseus/simulation/virtual_gpu/shared_clock.h"
 #include "perseus/simulation/virtual_gpu/virtual_device.h"
 
 namespace perseus::virtual_gpu {
@@ -12,12 +13,17 @@ VirtualNode::VirtualNode(std::shared_ptr<VirtualNodeMemory> memory) : memory_(st
 Result<VirtualNode> VirtualNode::Open(const std::filesystem::path& description,
                                       std::shared_ptr<Clock> clock) {
   PERSEUS_ASSIGN_OR_RETURN(const auto spec, ReadVirtualNode(description));
+  if (clock == nullptr && !spec.clock.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(clock, SharedClock::Open(spec.clock));
+  }
+  if (clock == nullptr) clock = std::make_shared<RealClock>();
   PERSEUS_ASSIGN_OR_RETURN(auto memory, VirtualNodeMemory::Open(spec, std::move(clock)));
   return VirtualNode(std::move(memory));
 }
 
 device::DeviceList VirtualNode::Devices() const {
   device::DeviceList list;
+  list.clock = clock();
   for (int gpu = 0; gpu < spec().gpus; ++gpu)
     list.devices.push_back(MakeVirtualDevice(memory_, gpu));
   std::sort(list.devices.begin(), list.devices.end(),

@@ -9,8 +9,9 @@
 // The file describes the node (virtual_node_file.h has the format); beside it lies the state that
 // all share (virtual_node_memory.h: made by whoever comes first, survives any process's death).
 //
-// Time is virtual: `rate` virtual seconds a second of CLOCK_MONOTONIC, from 0 when the state was
-// made. All times here and in Telemetry are virtual.
+// Time is virtual: `rate` virtual seconds a second of the node's clock, from 0 when the state was
+// made. That clock is CLOCK_MONOTONIC, or a virtual one that several nodes may share
+// (shared_clock.h). All times here and in Telemetry are the node's.
 //
 // Thread safety: all calls may come from several threads and processes at a time.
 #pragma once
@@ -39,14 +40,16 @@ struct VirtualGpuView {
 
 class VirtualNode {
  public:
-  // `clock` is real time; tests pass a FakeClock. Fails (kInput) with file and line for what is
-  // wrong in the description, and if the state is of another one; kSystem if the machine refuses.
+  // `clock`: null for the one that the description names; tests pass a FakeClock. Fails (kInput)
+  // with file and line for what is wrong in the description, and if the state is of another one;
+  // kSystem if the machine refuses.
   static Result<VirtualNode> Open(const std::filesystem::path& description,
-                                  std::shared_ptr<Clock> clock = std::make_shared<RealClock>());
+                                  std::shared_ptr<Clock> clock = nullptr);
 
   const VirtualNodeSpec& spec() const { return memory_->spec(); }
+  const std::shared_ptr<Clock>& clock() const { return memory_->clock(); }
   Nanoseconds Now() const { return memory_->Now(); }
-  // Between CLOCK_MONOTONIC and this node's time, so that one node's moments can be told another.
+  // Between the clock and this node's time, so that one node's moments can be told another.
   Nanoseconds ToVirtual(Nanoseconds real) const { return memory_->ToVirtual(real); }
   Nanoseconds ToReal(Nanoseconds time) const { return memory_->ToReal(time); }
 

@@ -114,7 +114,7 @@ class NodeReader {
   }
 
   void ReadNode() {
-    static constexpr std::string_view kKeys[] = {"name", "gpus", "state",          "rate",
+    static constexpr std::string_view kKeys[] = {"name", "gpus", "state",          "clock",  "rate",
                                                  "seed", "gpu",  "switch_latency", "thermal"};
     TableReader reader(root_, file_, "the virtual node", kKeys);
     spec_.description = path_;
@@ -132,6 +132,7 @@ class NodeReader {
     spec_.state = path_;
     spec_.state += ".state";
     if (reader.Has("state")) spec_.state = path_.parent_path() / reader.Text("state");
+    if (reader.Has("clock")) spec_.clock = path_.parent_path() / reader.Text("clock");
     spec_.rate = reader.Number("rate", kMostRate, 1);
     if (spec_.rate < kLeastRate) {
       reader.FailAt("rate", fmt::format("rate is below {} (write rate = 1)", kLeastRate));

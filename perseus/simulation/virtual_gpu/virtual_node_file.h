@@ -4,7 +4,8 @@
 //   name = "box"               # of the UUIDs: GPU-virtual-box-0; absent: the file's, less .toml
 //   gpus = 8                   # 1 to 64
 //   state = "box.state"        # what processes share; absent: this file's name and .state
-//   rate = 1.0                 # virtual seconds a real second
+//   clock = "job.clock"        # virtual time, shared by all that name this file; absent: real time
+//   rate = 1.0                 # virtual seconds a second of that time
 //   seed = 1                   # of everything drawn by chance
 //   [gpu]
 //   model = "a100-sxm"         # a100, a40, a100-pcie, a100-sxm, h100-sxm: clocks and powers; or
@@ -52,6 +53,7 @@ struct VirtualNodeSpec {
   int gpus = 0;
   std::filesystem::path description;  // The file itself.
   std::filesystem::path state;
+  std::filesystem::path clock;  // Of a SharedClock; empty: real time.
   double rate = 1;
   std::uint64_t seed = 1;
   std::string gpu_name;  // "Virtual a100-sxm"

@@ -15,24 +15,19 @@
 #include <type_traits>
 #include <utility>
 
-#include "perseus/base/file.h"
+#include "perseus/base/host.h"
 
 namespace perseus::virtual_gpu {
 namespace {
 
 // The last digits count up with every change of the layout.
-constexpr char kMagic[16] = "perseus-vgpu-02";
+constexpr char kMagic[16] = "perseus-vgpu-03";
 constexpr Nanoseconds kLongestSleep = 100'000'000;  // Real time.
 constexpr int kLongestWait = 5;                     // Seconds, real time.
 // Claims are locks of bytes that the file does not have.
 constexpr off_t kFirstClaim = off_t{1} << 40;
 
 static_assert(std::is_trivially_copyable_v<VirtualCell>);
-
-std::string BootId() {
-  const auto id = ReadFile("/proc/sys/kernel/random/boot_id");
-  return id ? *id : std::string();
-}
 
 tl::unexpected<Error> SystemFailure(const std::filesystem::path& path, std::string_view what) {
   return FailAs(ErrorKind::kSystem, "{}: cannot {}: {}", path.string(), what, std::strerror(errno));
@@ -61,7 +56,8 @@ struct VirtualNodeMemory::Layout {
   char magic[16];
   std::uint64_t size;  // Of the file: another build's structures differ in it.
   char boot_id[64];    // CLOCK_MONOTONIC begins anew with every boot.
-  Nanoseconds anchor;  // Real time of virtual time 0.
+  Nanoseconds anchor;  // The clock's time of virtual time 0.
+  bool has_shared_clock;
   double rate;
   std::uint64_t seed;
   std::int32_t gpus;
@@ -128,8 +124,9 @@ Result<void> VirtualNodeMemory::Create(const VirtualNodeSpec& spec, Nanoseconds 
   auto* layout = new (address) Layout{};
   std::memcpy(layout->magic, kMagic, sizeof kMagic);
   layout->size = size;
-  BootId().copy(layout->boot_id, sizeof layout->boot_id - 1);
+  BootId().value_or("").copy(layout->boot_id, sizeof layout->boot_id - 1);
   layout->anchor = anchor;
+  layout->has_shared_clock = !spec.clock.empty();
   layout->rate = spec.rate;
   layout->seed = spec.seed;
   layout->gpus = spec.gpus;
@@ -169,14 +166,15 @@ Result<VirtualNodeMemory::Opened> VirtualNodeMemory::OpenExisting(const VirtualN
         "or name another file: state = \"...\" in {})",
         spec.state.string(), spec.description.string());
   }
-  if (BootId() != layout.boot_id) {
+  if (BootId().value_or("") != layout.boot_id) {
     close(fd);
     unlink(spec.state.c_str());
     return Opened{};
   }
   void* address = MAP_FAILED;
   const bool is_same = layout.size == SizeFor(spec.gpus) && layout.rate == spec.rate &&
-                       layout.seed == spec.seed && layout.gpus == spec.gpus;
+                       layout.has_shared_clock == !spec.clock.empty() && layout.seed == spec.seed &&
+                       layout.gpus == spec.gpus;
   if (is_same) {
     address = mmap(nullptr, layout.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (address == MAP_FAILED) {

@@ -67,8 +67,9 @@ class VirtualNodeMemory {
   ~VirtualNodeMemory();
 
   const VirtualNodeSpec& spec() const { return spec_; }
+  const std::shared_ptr<Clock>& clock() const { return clock_; }
   Nanoseconds Now() const;  // Virtual time, from 0 when the file was made.
-  // Between CLOCK_MONOTONIC and virtual time; ToReal is the first moment at which it is that time.
+  // Between the clock's and virtual time; ToReal is the first moment at which it is that time.
   Nanoseconds ToVirtual(Nanoseconds real) const;
   Nanoseconds ToReal(Nanoseconds time) const;
 

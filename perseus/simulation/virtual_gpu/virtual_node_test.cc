@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "perseus/base/file.h"
+#include "perseus/base/host.h"
 #include "tests/support/virtual_node_fixture.h"
 
 namespace perseus::virtual_gpu {
@@ -257,7 +258,7 @@ TEST_F(VirtualNodeFakeClockTest, AStateOfAnEarlierBootIsMadeAnew) {
   ASSERT_TRUE(device_->Apply(device::Control::kSmClock, k500));
   const auto state = directory_ / "box.toml.state";
   std::string contents = *ReadFile(state);
-  const std::string boot_id = *ReadFile("/proc/sys/kernel/random/boot_id");
+  const std::string boot_id = *BootId();
   const std::size_t at = contents.find(boot_id);
   ASSERT_NE(at, std::string::npos);
   contents[at] = contents[at] == '0' ? '1' : '0';

@@ -71,13 +71,13 @@ function checkStages(words, job, plan, iteration) {
   const energyKinds = names.slice(1 + clocks, -1);
   const said = (kind) => kind.replace("_", " ");
   const longest = Math.max(...job.data.baseline.lanes.map((lane) => lane.busy_ns));
-  plan.stages.forEach((stage, r) => {
+  plan.ranks.forEach((rank, r) => {
     const [name, balance, ...rest] = body[r];
     const what = `${plan.target}, rank ${r}`;
-    assert.equal(name.text, stage.name);
+    assert.equal(name.text, rank.name);
     assertShows(balance.text, job.data.baseline.lanes[r].busy_ns / longest, what);
     const [histogram, ...cells] = rest;
-    const adjustable = stage.instructions.filter((i) => i.frequency !== undefined);
+    const adjustable = rank.instructions.filter((i) => i.frequency !== undefined);
     const byClock = new Map();
     for (const { frequency } of adjustable) byClock.set(frequency, (byClock.get(frequency) ?? 0) + 1);
     const told = [...byClock].sort(([a], [b]) => a - b).map(([mhz, count]) => `${count} at ${mhz} MHz`);
@@ -95,16 +95,16 @@ function checkStages(words, job, plan, iteration) {
     const [switches, ...energies] = cells.slice(clockKinds.length);
     assert.equal(countOf(switches.text), iteration.lanes[r].switches, what);
     energyKinds.forEach((kind, k) => {
-      const ofKind = stage.instructions.filter((i) => said(i.kind) === kind);
+      const ofKind = rank.instructions.filter((i) => said(i.kind) === kind);
       if (ofKind.length === 0) assert.equal(energies[k].text, "");
       else assertShows(energies[k].text, sum(ofKind.map((i) => i.energy_j)), `${what}, ${kind}`);
     });
-    const busy = sum(stage.instructions.map((i) => i.duration_s));
+    const busy = sum(rank.instructions.map((i) => i.duration_s));
     const power = plan.job.blocking_power_w * plan.job.gpus_per_stage;
     const idle = Math.max(0, plan.time_s - busy);
     if (idle > 1e-9) assertShows(energies[energyKinds.length].text, power * idle, `${what}, waiting`);
   });
-  const instructions = plan.stages.flatMap((stage) => stage.instructions);
+  const instructions = plan.ranks.flatMap((rank) => rank.instructions);
   const [, , switches, ...totals] = foot[0];
   assert.equal(countOf(switches.text), plan.switches);
   energyKinds.forEach((kind, k) => {
@@ -167,7 +167,7 @@ describe("numbers", () => {
         assert.equal(rest, "with no slowdown");
         const story = words.story.replace(/\s+/g, " ").match(
           /\((\d+) ranks, (\d+) GPUs\) takes (.*) and (.*) with every .* The plan for no slowdown takes (.*); no plan that is as fast takes less than (.*)\. In a .* runs (.*) iterations/);
-        assert.equal(Number(story[1]), job.plans[0].stages.length);
+        assert.equal(Number(story[1]), job.plans[0].ranks.length);
         assert.equal(Number(story[2]), job.summary.job.gpus_per_pipeline);
         assertShows(story[3], job.summary.baseline.time_s, "time at maximum frequency");
         assertShows(story[4], job.summary.baseline.energy_j, "energy at maximum frequency");

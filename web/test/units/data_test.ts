@@ -59,7 +59,7 @@ describe("labelOf", () => {
   it("is the name of what is no instruction of a pipeline, and leaves out an absent microbatch", () => {
     const report = sampleReport();
     const [[slice]] = slicesOf(report, report.baseline);
-    assert.equal(labelOf({ ...slice, set: { ...slice.set, kind: "instruction", name: "sort" } }), "sort");
+    assert.equal(labelOf({ ...slice, set: { ...slice.set, kind: "generic", name: "sort" } }), "sort");
     assert.equal(labelOf({ ...slice, set: { ...slice.set, kind: "all_reduce" }, microbatch: -1 }), "A");
   });
 });

@@ -57,7 +57,7 @@ describe("drawFigure", () => {
     const report = sampleReport();
     const hostile = "<b>&\"'</b>";
     report.ranks[0].name = hostile;
-    report.option_sets[0] = { ...report.option_sets[0], name: hostile, kind: "instruction" };
+    report.option_sets[0] = { ...report.option_sets[0], name: hostile, kind: "generic" };
     report.plans[0].target = hostile;
     report.overlays = [{ ...report.frontier!, name: hostile }];
     for (const name of figures) {

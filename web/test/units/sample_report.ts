@@ -19,11 +19,11 @@ const fast = 0;
 const slow = 1;
 const ms = 1e6;
 
-function optionSet(stage: number, kind: string, time_ms: number): OptionSet {
+function optionSet(pp_rank: number, kind: string, time_ms: number): OptionSet {
   return {
-    name: `stage ${stage} ${kind}`,
+    name: `stage ${pp_rank} ${kind}`,
     kind,
-    stage,
+    pp_rank,
     chunk: 0,
     baseline: fast,
     hull: [fast, slow],
@@ -42,8 +42,8 @@ const option_sets = [
 ];
 
 const ranks: Rank[] = [
-  { name: "rank 0", option_sets: [0, 0, 1, 1], microbatches: [0, 1, 0, 1] },
-  { name: "rank 1", option_sets: [2, 2, 3, 3], microbatches: [0, 1, 0, 1] },
+  { name: "pp_rank 0", option_sets: [0, 0, 1, 1], microbatches: [0, 1, 0, 1] },
+  { name: "pp_rank 1", option_sets: [2, 2, 3, 3], microbatches: [0, 1, 0, 1] },
 ];
 
 interface Told {

@@ -1,22 +1,22 @@
-// What a listener heard, for a test to wait for.
+// Notices that a listener received. A test waits for them.
 #pragma once
 
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 
-#include "perseus/cluster/store/store.h"
+#include "perseus/cluster/store/records.h"
 
 namespace perseus::store {
 
-class HeardNotices {
+class ReceivedNotices {
  public:
   void Add(const Notice& notice) {
     const std::lock_guard lock(mutex_);
     notices_.push_back(notice);
     added_.notify_all();
   }
-  // The next in order; waits for it.
+  // Waits for the next notice.
   Notice Next() {
     std::unique_lock lock(mutex_);
     added_.wait(lock, [this] { return !notices_.empty(); });

@@ -1,0 +1,156 @@
+// The records that the store keeps, and the notices that replicas send each other.
+//
+// Bodies are JSON texts that the store does not read (except the ranks of a node). Times are
+// milliseconds since 1970 on the caller's clock.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace perseus::store {
+
+using Milliseconds = std::int64_t;  // Since 1970.
+
+struct JobRecord {
+  std::string id;       // "j-" and 16 hexadecimal digits, chosen by the store.
+  std::string key;      // Chosen by the user. Unique among the jobs that have not ended.
+  std::string body;     // The job as it was registered.
+  std::string target;   // The newest target.
+  std::string status;   // The result of the last planning: "waiting", "planned" or "failed".
+  std::string problem;  // Why planning failed. Empty if it did not.
+  Milliseconds created = 0;
+  Milliseconds ended = 0;            // 0: the job has not ended.
+  std::int64_t profile_version = 0;  // The newest profile. 0: none.
+  // Incremented by every change that a plan depends on: profile, target or stragglers.
+  std::int64_t generation = 0;
+  // The generation that the last planning answers. Planning is up to date if both are equal.
+  std::int64_t planned_generation = 0;
+  // The newest assignment. 0: none. The next assignment gets a higher version.
+  std::int64_t assignment_version = 0;
+  // The newest step in the reports of the nodes, and when it was reported.
+  std::int64_t last_step = -1;
+  Milliseconds last_step_at = 0;
+  std::string summary;  // JSON: time and energy of recent steps. May be empty.
+  friend bool operator==(const JobRecord&, const JobRecord&) = default;
+};
+
+struct NewJob {
+  std::string key;
+  std::string body;
+  std::string target;
+};
+
+struct ProfileRecord {
+  std::int64_t version = 0;
+  std::string csv;
+};
+
+// Measurements that are not part of a profile yet.
+struct MeasurementRecords {
+  std::vector<std::string> rows;  // JSON, in the order in which they arrived.
+  std::int64_t last = 0;          // The number of the newest one.
+};
+
+struct PlanRecord {
+  std::string id;  // "p-" and 16 hexadecimal digits.
+  std::string job;
+  std::string slug;  // Names the target: "no-slowdown", or "no-slowdown+straggler-1.25".
+  std::int64_t profile_version = 0;
+  std::string body;  // The plan file.
+  Milliseconds created = 0;
+  friend bool operator==(const PlanRecord&, const PlanRecord&) = default;
+};
+
+struct AssignmentRecord {
+  std::string job;
+  std::int64_t version = 0;  // From 1 in each job. Only RaiseAssignmentVersion leaves gaps.
+  std::string body;
+  Milliseconds created = 0;
+  friend bool operator==(const AssignmentRecord&, const AssignmentRecord&) = default;
+};
+
+// A node that has ranks of a job.
+struct NodeRecord {
+  std::string job;
+  std::string node;
+  std::string ranks;              // A JSON list of objects with dp_rank, pp_rank and tp_rank.
+  std::int64_t acknowledged = 0;  // The newest assignment that the node has received.
+  std::int64_t following = 0;     // The newest assignment that all its ranks follow,
+  std::int64_t since_step = -1;   // and the step from which they follow it.
+  Milliseconds seen = 0;
+  friend bool operator==(const NodeRecord&, const NodeRecord&) = default;
+};
+
+// A process that claims the name of a node.
+struct NodeClaim {
+  std::string node;
+  std::string instance;  // Identifies the process. No two processes have the same.
+  friend bool operator==(const NodeClaim&, const NodeClaim&) = default;
+};
+
+struct StragglerRecord {
+  std::string job;
+  int dp_rank = 0;
+  std::string source;   // "report", "detected" or "forecast". Each source has at most one record.
+  double slowdown = 1;  // T' / T, at least 1.
+  Milliseconds starts = 0;
+  Milliseconds expires = 0;  // 0: never.
+  friend bool operator==(const StragglerRecord&, const StragglerRecord&) = default;
+};
+
+struct TokenRecord {
+  std::string id;     // Public: lists and logs show it.
+  std::string hash;   // SHA-256 of the secret, hexadecimal. The secret itself is not stored.
+  std::string scope;  // "operator", "agent", "job" or "read".
+  std::string job;    // For scope "job": the key of the only job that the token is valid for.
+  std::string name;
+  Milliseconds created = 0;
+  Milliseconds expires = 0;  // 0: never.
+  friend bool operator==(const TokenRecord&, const TokenRecord&) = default;
+};
+
+// A planning that a worker has claimed. No other worker takes it until the claim expires.
+struct PlanningTask {
+  std::string job;
+  std::string worker;  // A worker has one task at a time.
+  Milliseconds until = 0;
+};
+
+// The result of a planning. Without an assignment, the newest one stays in force.
+struct PlanningOutcome {
+  std::int64_t generation = 0;  // The generation that this planning answers.
+  std::string status = "planned";
+  std::string problem = {};
+  std::optional<std::string> frontier = {};  // JSON; of the newest profile.
+  // New plans. The store fills in an empty id and a zero time.
+  std::vector<PlanRecord> plans = {};
+  std::optional<std::string> assignment = {};  // Body of the next version.
+  // When planning is due again, for example because a straggler begins or ends.
+  std::optional<Milliseconds> again_at = {};
+};
+
+// A rank of a client of Zeus' pipeline frequency optimizer.
+struct ZeusRankRecord {
+  std::int64_t ranks = 0;  // How many ranks the job has.
+  std::string body;        // Of the rank. Empty if the job does not have it.
+};
+
+// Replicas send each other notices through the database. A notice is a hint to read something
+// again: the receiver must not depend on it.
+struct Notice {
+  enum class Kind {
+    kAssignment,  // Job `name` has a new assignment.
+    kNode,        // Node `name` has a different set of jobs.
+    kPlanning,    // Planning is due.
+    kTokens,      // The tokens have changed.
+    kSteps,      // Steps that a replica received, for the replica that judges them: `name`, a text.
+    kReadAgain,  // Notices may be lost: read everything again. The store itself makes this notice.
+  };
+  Kind kind = Kind::kReadAgain;
+  std::string name;
+  friend bool operator==(const Notice&, const Notice&) = default;
+};
+
+}  // namespace perseus::store

@@ -1,0 +1,91 @@
+// What several parts of the store need to read and write: transactions, rows as records, and locks.
+//
+// Locks: a transaction that changes something of a job first locks the job's row (LockJob, or an
+// UPDATE of it). So two changes of a job run one after the other, and no two transactions wait for
+// each other.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/cluster/store/database.h"
+#include "perseus/cluster/store/records.h"
+
+namespace perseus::store {
+
+// Runs `work(transaction)`, which returns Result<T>, in a transaction.
+template <typename T, typename Work>
+Result<T> Write(Database& database, const Work& work) {
+  T value{};
+  PERSEUS_RETURN_IF_ERROR(database.Transact([&](Transaction& transaction) -> Result<void> {
+    Result<T> outcome = work(transaction);
+    if (!outcome) return Fail(outcome);
+    value = std::move(*outcome);
+    return {};
+  }));
+  return value;
+}
+
+// All rows of a statement, each converted by `record(row)`.
+template <typename Record>
+auto ReadAll(Database& database, std::string_view sql, Parameters parameters, const Record& record)
+    -> Result<std::vector<decltype(record(std::declval<Row&>()))>> {
+  Result<Rows> rows = database.Read(sql, parameters);
+  if (!rows) return Fail(rows);
+  std::vector<decltype(record(std::declval<Row&>()))> records;
+  records.reserve(rows->size());
+  for (Row& row : *rows) records.push_back(record(row));
+  return records;
+}
+
+// The first row, if any.
+template <typename Record>
+auto ReadOne(Database& database, std::string_view sql, Parameters parameters, const Record& record)
+    -> Result<std::optional<decltype(record(std::declval<Row&>()))>> {
+  auto records = ReadAll(database, sql, parameters, record);
+  if (!records) return Fail(records);
+  if (records->empty()) return std::nullopt;
+  return std::move(records->front());
+}
+
+struct Statement {
+  std::string_view sql;
+  Parameters parameters;
+};
+// Runs one statement after the other, until one fails.
+Result<void> RunAll(Transaction& transaction, std::initializer_list<Statement> statements);
+
+struct LockedJob {
+  bool has_ended = false;
+  std::int64_t generation = 0;
+  std::int64_t profile_version = 0;
+  std::int64_t assignment_version = 0;
+};
+// Locks the job until the end of the transaction. Nothing if the job does not exist.
+Result<std::optional<LockedJob>> LockJob(const Database& database, Transaction& transaction,
+                                         std::string_view job);
+// The same, but fails (kInput) if the job does not exist or has ended.
+Result<LockedJob> LockRunningJob(const Database& database, Transaction& transaction,
+                                 std::string_view job);
+
+// Increments the job's generation and makes planning due, because something that a plan depends on
+// has changed.
+Result<void> MarkChanged(Transaction& transaction, std::string_view job, Milliseconds now);
+// Makes planning due at `due`, or earlier if it already is.
+Result<void> MakePlanningDue(Transaction& transaction, std::string_view job, Milliseconds due);
+// Stores the plan, and deletes the plans beyond the limits in store.h.
+Result<PlanRecord> InsertPlan(Transaction& transaction, PlanRecord plan, Milliseconds now);
+
+// `prefix` and 16 hexadecimal digits that nobody can guess.
+std::string MakeId(std::string_view prefix);
+
+// For a LIMIT clause: PostgreSQL refuses negative limits, and SQLite takes them as no limit.
+inline std::int64_t AsLimit(int limit) { return std::max(limit, 0); }
+
+}  // namespace perseus::store

@@ -1,0 +1,81 @@
+#include "perseus/planning/api/plan_iteration.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "perseus/base/file.h"
+#include "perseus/base/units.h"
+#include "perseus/planning/job/job_setup.h"
+#include "perseus/planning/plan/make_plan_file.h"
+#include "perseus/planning/plan/planner.h"
+
+namespace perseus {
+namespace {
+
+// Without this check, a negative blocking power would only show in strange energies.
+Result<void> CheckSpec(const IterationSpec& spec) {
+  const NumberRange& power = job::kBlockingPowerRange;
+  if (!power.Holds(spec.blocking_power_w)) {
+    return Fail(
+        "blocking_power_w is {} (set it to what one GPU draws while it waits, {} to {} {}; with 0, "
+        "waiting uses no energy)",
+        spec.blocking_power_w, power.least, power.most, power.unit);
+  }
+  if (spec.pp_ranks < 0) return Fail("pp_ranks is {} (expected 0 or more)", spec.pp_ranks);
+  if (spec.microbatches < 1) {
+    return Fail("microbatches is {} (set it to 1 or more)", spec.microbatches);
+  }
+  return {};
+}
+
+Result<void> CheckTarget(const plan::Target& target) {
+  if (plan::NeedsFrontier(target.kind)) {
+    return Fail("{} needs the frontier (use plan::PlanForTarget of planning/plan/target.h)",
+                plan::Describe(target));
+  }
+  const NumberRange range = plan::ValueRange(target.kind);
+  if (range.Holds(target.value) || target.kind == plan::Target::Kind::kMinEnergy) return {};
+  return Fail("{}: {} is not from {} to {} ({})", plan::Describe(target), target.value, range.least,
+              range.most, range.unit);
+}
+
+}  // namespace
+
+plan::Target NoSlowdown() { return Slowdown(0); }
+plan::Target Slowdown(double percent) {
+  return {.kind = plan::Target::Kind::kSlowdown, .value = percent};
+}
+plan::Target Deadline(double seconds) {
+  return {.kind = plan::Target::Kind::kDeadline, .value = seconds};
+}
+
+double IterationPlan::gap() const { return std::max(0.0, energy_j / lower_bound_j - 1); }
+
+Result<void> IterationPlan::Save(const std::string& path) const {
+  return WriteFileAtomically(path, plan_file::FormatPlan(instructions));
+}
+
+Result<IterationPlan> PlanIteration(const IterationSpec& spec, const plan::Target& target) {
+  PERSEUS_RETURN_IF_ERROR(CheckSpec(spec));
+  PERSEUS_RETURN_IF_ERROR(CheckTarget(target));
+  job::JobFlags flags;
+  flags.profile = spec.profile;
+  flags.schedule = spec.schedule;
+  if (spec.pp_ranks > 0) flags.pp_ranks = spec.pp_ranks;
+  flags.microbatches = spec.microbatches;
+  flags.chunks = spec.chunks;
+  flags.gpus_per_stage = spec.gpus_per_stage;
+  flags.blocking_power_w = spec.blocking_power_w;
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags));
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
+  PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan::PlanForTarget(planner, nullptr, target));
+  return IterationPlan{.time_s = ToSeconds(plan.evaluation.time),
+                       .energy_j = plan.evaluation.energy_j,
+                       .deadline_s = ToSeconds(plan.deadline),
+                       .baseline_time_s = ToSeconds(planner.baseline().time),
+                       .baseline_energy_j = planner.baseline().energy_j,
+                       .lower_bound_j = plan.lower_bound_j,
+                       .instructions = plan::MakePlanFile(planner, plan, job.planned)};
+}
+
+}  // namespace perseus

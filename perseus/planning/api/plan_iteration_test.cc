@@ -1,0 +1,105 @@
+#include "perseus/planning/api/plan_iteration.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "perseus/base/file.h"
+#include "perseus/planning/plan_file/plan_file.h"
+#include "tests/support/temporary_directory.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PlanIterationTest : public ::testing::Test {
+ protected:
+  PlanIterationTest() {
+    // The forward and backward of two stages, at two clocks each.
+    std::ofstream(spec_.profile) << "stage,instruction,frequency,time,energy\n"
+                                    "0,forward,1410,0.010,4.0\n"
+                                    "0,forward,1200,0.011,3.5\n"
+                                    "0,backward,1410,0.020,8.0\n"
+                                    "0,backward,1200,0.022,7.0\n"
+                                    "1,forward,1410,0.012,4.8\n"
+                                    "1,forward,1200,0.0132,4.2\n"
+                                    "1,backward,1410,0.024,9.6\n"
+                                    "1,backward,1200,0.0264,8.4\n";
+  }
+
+  TemporaryDirectory directory_;
+  IterationSpec spec_{.profile = directory_ / "profile.csv",
+                      .schedule = "1f1b",
+                      .microbatches = 8,
+                      .blocking_power_w = 80};
+};
+
+TEST_F(PlanIterationTest, PlansWithNoSlowdown) {
+  const auto plan = PlanIteration(spec_, NoSlowdown());
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_LE(plan->time_s, plan->baseline_time_s);
+  EXPECT_EQ(plan->deadline_s, plan->baseline_time_s);
+  EXPECT_GT(plan->saving(), 0);
+  EXPECT_LE(plan->lower_bound_j, plan->energy_j * (1 + 1e-12));  // The rounding of sums of doubles.
+  EXPECT_GE(plan->gap(), 0);
+  EXPECT_EQ(plan->instructions.ranks.size(), 2U);
+}
+
+TEST_F(PlanIterationTest, UsesTheTimeThatTheTargetAllows) {
+  const auto fast = PlanIteration(spec_, NoSlowdown());
+  const auto slow = PlanIteration(spec_, Slowdown(5));
+  ASSERT_TRUE(fast && slow);
+  EXPECT_LE(slow->time_s, 1.05 * fast->baseline_time_s);
+  EXPECT_LT(slow->energy_j, fast->energy_j);
+  const auto same = PlanIteration(spec_, Deadline(slow->deadline_s));
+  ASSERT_TRUE(same) << same.error().message;
+  EXPECT_EQ(same->energy_j, slow->energy_j);
+}
+
+TEST_F(PlanIterationTest, CountsAllGpusOfAStage) {
+  const auto one = PlanIteration(spec_, NoSlowdown());
+  spec_.gpus_per_stage = 8;
+  const auto eight = PlanIteration(spec_, NoSlowdown());
+  ASSERT_TRUE(one && eight);
+  EXPECT_DOUBLE_EQ(eight->baseline_energy_j, 8 * one->baseline_energy_j);
+}
+
+TEST_F(PlanIterationTest, SavesAPlanThatCanBeReadAgain) {
+  const auto plan = PlanIteration(spec_, NoSlowdown());
+  ASSERT_TRUE(plan);
+  const std::string path = directory_ / "plan.json";
+  ASSERT_TRUE(plan->Save(path));
+  const auto text = ReadFile(path);
+  ASSERT_TRUE(text);
+  const auto read = plan_file::ParsePlan(*text, path);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->energy_j, plan->energy_j);
+}
+
+TEST_F(PlanIterationTest, SaysWhatIsWrong) {
+  const auto error = [](const Result<IterationPlan>& plan) {
+    return plan ? Error{"planned", ErrorKind::kInput} : plan.error();
+  };
+  EXPECT_EQ(error(PlanIteration(spec_, Deadline(0.01))).kind, ErrorKind::kUnreachable);
+  EXPECT_THAT(error(PlanIteration(spec_, Slowdown(-1))).message, HasSubstr("-1"));
+  EXPECT_THAT(
+      error(PlanIteration(spec_, {.kind = plan::Target::Kind::kPowerCap, .value = 100})).message,
+      HasSubstr("frontier"));
+  EXPECT_THAT(error(PlanIteration({.profile = spec_.profile, .schedule = "1f1b", .microbatches = 8},
+                                  NoSlowdown()))
+                  .message,
+              HasSubstr("blocking_power_w"));
+  spec_.microbatches = 0;
+  EXPECT_THAT(error(PlanIteration(spec_, NoSlowdown())).message, HasSubstr("microbatches"));
+  spec_.microbatches = 8;
+  spec_.schedule = "1f2b";
+  EXPECT_EQ(error(PlanIteration(spec_, NoSlowdown())).kind, ErrorKind::kInput);
+  spec_.profile = directory_ / "absent.csv";
+  EXPECT_EQ(error(PlanIteration(spec_, NoSlowdown())).kind, ErrorKind::kSystem);
+}
+
+}  // namespace
+}  // namespace perseus

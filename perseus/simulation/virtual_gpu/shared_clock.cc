@@ -1,0 +1,541 @@
+#include "perseus/simulation/virtual_gpu/shared_clock.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstddef>
+#include <cstring>
+#include <ctime>
+#include <new>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "perseus/base/host.h"
+
+namespace perseus::virtual_gpu {
+namespace {
+
+constexpr char kClockMagic[16] = "perseus-time-01";
+constexpr std::size_t kMostSlots = 1024;
+// All of these are real time.
+constexpr Nanoseconds kLookAgain = 100 * kMillisecond;
+constexpr Nanoseconds kLookAgainSoon = 2 * kMillisecond;  // For one that was woken to come to run.
+constexpr Nanoseconds kLongestYield = 5 * kMillisecond;  // For the same, before others have a turn.
+// With the mutex: its owner has it for milliseconds, unless it was stopped.
+constexpr Nanoseconds kMutexPatience = 5 * kSecond;
+
+tl::unexpected<Error> CannotMakeClock(const std::filesystem::path& path) {
+  return FailAs(ErrorKind::kSystem, "{}: cannot make the clock of virtual nodes: {}", path.string(),
+                std::strerror(errno));
+}
+
+// So that those who wait now and then are woken together: each time that time moves costs
+// something.
+Nanoseconds RoundedUp(Nanoseconds until) {
+  constexpr Nanoseconds kGrid = 5 * kMillisecond;
+  if (until > Clock::kNever - kGrid) return until;
+  return (until + kGrid - 1) / kGrid * kGrid;
+}
+
+// Those that have the same see each other in /proc, and reach each other by sockets.
+struct Namespaces {
+  ino_t pid = 0;
+  ino_t net = 0;
+  friend bool operator==(const Namespaces&, const Namespaces&) = default;
+};
+
+Namespaces OwnNamespaces() {
+  struct stat pid {};
+  struct stat net {};
+  if (stat("/proc/self/ns/pid", &pid) != 0 || stat("/proc/self/ns/net", &net) != 0) return {};
+  return {pid.st_ino, net.st_ino};
+}
+
+// In the abstract namespace, which needs no file.
+std::pair<sockaddr_un, socklen_t> AddressOf(pid_t thread) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string name = fmt::format("perseus-clock-{}", thread);
+  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+  return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
+}
+
+// Until either word changes or is woken; a look at both is the caller's.
+void WaitForEither(const std::atomic<std::uint32_t>& one, std::uint32_t its_value,
+                   const std::atomic<std::uint32_t>& other, std::uint32_t others_value,
+                   Nanoseconds until) {
+  const auto on = [](const std::atomic<std::uint32_t>& word, std::uint32_t value) {
+    futex_waitv waiter{};
+    waiter.val = value;
+    waiter.uaddr = reinterpret_cast<std::uintptr_t>(&word);
+    waiter.flags = FUTEX_32;
+    return waiter;
+  };
+  std::array<futex_waitv, 2> waiters{on(one, its_value), on(other, others_value)};
+  const timespec deadline{until / kSecond, until % kSecond};
+  const auto woken =
+      syscall(SYS_futex_waitv, waiters.data(), waiters.size(), 0, &deadline, CLOCK_MONOTONIC);
+  if (woken >= 0 || errno != ENOSYS) return;
+  // Before Linux 5.16. The other word is looked at a little later.
+  RealClock().WaitWhile(other, others_value, std::min(until, MonotonicNow() + 5 * kMillisecond));
+}
+
+}  // namespace
+
+// ---- The file ----
+
+struct SharedClock::Slot {
+  enum State : std::uint32_t { kFree, kRunning, kWaiting };
+  // Becomes kWaiting with the mutex held, and kRunning without it.
+  alignas(64) std::atomic<std::uint32_t> state;
+  std::uint32_t generation;  // Counts those who had the slot.
+  std::atomic<pid_t> process;
+  std::atomic<pid_t> thread;
+  std::uint64_t started;  // When the thread began, for the kernel: another may get its number.
+  Part part;
+  // While it waits:
+  bool has_socket;
+  Nanoseconds until;
+};
+
+struct SharedClock::Layout {
+  char magic[16];
+  std::uint64_t size;  // Of the file: another build's structures differ in it.
+  char boot_id[64];
+  Namespaces namespaces;
+  Nanoseconds epoch;      // From this clock's time to time since 1970.
+  pthread_mutex_t mutex;  // Robust.
+  std::atomic<Nanoseconds> now;
+  Nanoseconds moved_at;             // Real time for which `now` stands.
+  std::atomic<std::uint32_t> used;  // Slots from here on never were.
+  Slot slots[kMostSlots];
+};
+
+class SharedClock::Guard {
+ public:
+  Guard(Layout& layout, Nanoseconds patience) : mutex_(layout.mutex) {
+    const Nanoseconds until = MonotonicNow() + patience;
+    const timespec deadline{until / kSecond, until % kSecond};
+    error_ = pthread_mutex_clocklock(&mutex_, CLOCK_MONOTONIC, &deadline);
+    // Its owner died. Each store leaves something whole; whom it did not wake looks again.
+    if (error_ == EOWNERDEAD) error_ = pthread_mutex_consistent(&mutex_);
+  }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+  ~Guard() {
+    if (error_ == 0) pthread_mutex_unlock(&mutex_);
+  }
+  // False: a process that has it was stopped.
+  explicit operator bool() const { return error_ == 0; }
+
+ private:
+  pthread_mutex_t& mutex_;
+  int error_;
+};
+
+SharedClock::Layout& SharedClock::layout() const { return *static_cast<Layout*>(address_); }
+
+Result<std::shared_ptr<SharedClock>> SharedClock::Open(const std::filesystem::path& file) {
+  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+  // One process at a time looks for the file and makes it.
+  const int lock = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock < 0) return CannotMakeClock(folder);
+  while (flock(lock, LOCK_EX) != 0 && errno == EINTR) {
+  }
+  const auto fail = [&](auto failure) {
+    close(lock);
+    return failure;
+  };
+  const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) return fail(CannotMakeClock(file));
+  struct stat status {};
+  const bool is_new = fstat(fd, &status) == 0 && status.st_size == 0;
+  char magic[sizeof kClockMagic] = {};
+  const bool is_ours = pread(fd, magic, sizeof magic, 0) == sizeof magic &&
+                       std::memcmp(magic, kClockMagic, sizeof magic) == 0 &&
+                       status.st_size == static_cast<off_t>(sizeof(Layout));
+  if (!is_new && !is_ours) {
+    close(fd);
+    return fail(
+        Fail("{}: is not the clock of virtual nodes, or of another version of it (remove "
+             "it, or name another file)",
+             file.string()));
+  }
+  // Room for all of it now, rather than a SIGBUS later on a disk that is full.
+  if (const int error = posix_fallocate(fd, 0, sizeof(Layout)); error != 0) {
+    errno = error;
+    auto failure = CannotMakeClock(file);
+    close(fd);
+    return fail(failure);
+  }
+  void* address = mmap(nullptr, sizeof(Layout), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (address == MAP_FAILED || sender < 0) {
+    auto failure = CannotMakeClock(file);
+    close(fd);
+    return fail(failure);
+  }
+  close(fd);
+  auto* layout = static_cast<Layout*>(address);
+  if (is_new || BootId().value_or("") != layout->boot_id) {
+    std::memset(address, 0, sizeof(Layout));
+    new (address) Layout{};
+    RealClock real;
+    layout->size = sizeof(Layout);
+    BootId().value_or("").copy(layout->boot_id, sizeof layout->boot_id - 1);
+    layout->namespaces = OwnNamespaces();
+    layout->moved_at = real.Now();
+    layout->now = layout->moved_at;
+    layout->epoch = real.SinceEpoch() - layout->moved_at;
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&layout->mutex, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    // Last: whoever dies before leaves a file that is nobody's.
+    std::memcpy(layout->magic, kClockMagic, sizeof kClockMagic);
+  }
+  close(lock);
+  if (layout->namespaces != OwnNamespaces()) {
+    munmap(address, sizeof(Layout));
+    close(sender);
+    return Fail(
+        "{}: it is of another container, whose processes cannot be seen from here (run all "
+        "in one container, or leave out clock in the description of the virtual node)",
+        file.string());
+  }
+  return std::shared_ptr<SharedClock>(new SharedClock(file, address, sender));
+}
+
+SharedClock::SharedClock(std::filesystem::path file, void* address, int sender)
+    : file_(std::move(file)), address_(address), sender_(sender) {}
+
+SharedClock::~SharedClock() {
+  for (const TaskFile& file : task_files_) {
+    if (file.fd >= 0) close(file.fd);
+  }
+  close(sender_);
+  munmap(address_, sizeof(Layout));
+}
+
+Nanoseconds SharedClock::Now() { return layout().now.load(); }
+Nanoseconds SharedClock::SinceEpoch() { return Now() + layout().epoch; }
+
+// ---- Slots ----
+
+// Ends a thread's part.
+class SharedClock::Seat {
+ public:
+  Seat(std::shared_ptr<SharedClock> clock, Slot& slot) : clock_(std::move(clock)), slot_(slot) {}
+  Seat(const Seat&) = delete;
+  Seat& operator=(const Seat&) = delete;
+  ~Seat() {
+    // A forked child has a copy, and no part.
+    if (slot_.process == getpid()) clock_->Leave(slot_);
+  }
+
+ private:
+  std::shared_ptr<SharedClock> clock_;
+  Slot& slot_;
+};
+
+std::shared_ptr<void> SharedClock::TakePart(Part part) {
+  const Guard guard(layout(), kMutexPatience);
+  Slot* const slot = guard ? ClaimSlot(part) : nullptr;
+  if (slot == nullptr) return nullptr;
+  return std::make_shared<Seat>(shared_from_this(), *slot);
+}
+
+SharedClock::Slot* SharedClock::FindOwnSlot() const {
+  const pid_t thread = gettid();
+  const pid_t process = getpid();
+  Layout& all = layout();
+  for (std::uint32_t i = 0; i < all.used; ++i) {
+    Slot& slot = all.slots[i];
+    if (slot.thread == thread && slot.process == process && slot.state != Slot::kFree) return &slot;
+  }
+  return nullptr;
+}
+
+// With the mutex held.
+SharedClock::Slot* SharedClock::ClaimSlot(Part part) {
+  Layout& all = layout();
+  for (std::uint32_t i = 0; i < kMostSlots; ++i) {
+    Slot& slot = all.slots[i];
+    if (slot.state != Slot::kFree) continue;
+    ++slot.generation;
+    slot.process = getpid();
+    slot.thread = gettid();
+    slot.started = 0;
+    slot.started = Look(slot).started;
+    slot.part = part;
+    slot.state = Slot::kRunning;
+    all.used = std::max<std::uint32_t>(all.used, i + 1);
+    return &slot;
+  }
+  return nullptr;
+}
+
+void SharedClock::Leave(Slot& slot) {
+  const Guard guard(layout(), kLookAgain);
+  slot.state = Slot::kFree;
+  // It may have been the last to run.
+  if (guard) TryToMove(nullptr, nullptr, Running::kBelieve);
+}
+
+// With the mutex held.
+SharedClock::Task SharedClock::Look(const Slot& slot) {
+  const auto index = static_cast<std::size_t>(&slot - layout().slots);
+  if (task_files_.size() <= index) task_files_.resize(index + 1);
+  TaskFile& file = task_files_[index];
+  if (file.fd < 0 || file.generation != slot.generation) {
+    if (file.fd >= 0) close(file.fd);
+    const std::string path =
+        fmt::format("/proc/{}/task/{}/stat", slot.process.load(), slot.thread.load());
+    file = {open(path.c_str(), O_RDONLY | O_CLOEXEC), slot.generation};
+  }
+  std::array<char, 1024> text{};
+  const ssize_t size = file.fd < 0 ? -1 : pread(file.fd, text.data(), text.size(), 0);
+  if (size <= 0) return {};
+  // PID (NAME) STATE ..., and the 20th word from STATE on is when it began. A name may have any
+  // characters.
+  const char* const end = text.data() + size;
+  const std::string_view all(text.data(), static_cast<std::size_t>(size));
+  const char* at = text.data() + all.rfind(')') + 2;
+  if (at >= end) return {};
+  Task task{*at, 0};
+  for (int word = 1; word < 20 && at < end; ++word) at = std::find(at, end, ' ') + 1;
+  if (at < end) std::from_chars(at, end, task.started);
+  const bool is_dead = task.state == 'Z' || task.state == 'X';
+  const bool is_another = slot.started != 0 && task.started != slot.started;
+  return is_dead || is_another ? Task{} : task;
+}
+
+// ---- Time ----
+
+// Somebody who waits but is not asleep, `own` aside; null for nobody. With the mutex held.
+const SharedClock::Slot* SharedClock::FindAwake(const Slot* own) {
+  Layout& all = layout();
+  for (std::uint32_t i = 0; i < all.used; ++i) {
+    Slot& slot = all.slots[i];
+    if (&slot == own || slot.state != Slot::kWaiting || slot.part == Part::kPeriodic) continue;
+    const Task task = Look(slot);
+    if (task.state == 0) slot.state = Slot::kFree;
+    if (task.state != 0 && task.state != 'S') return &slot;
+  }
+  return nullptr;
+}
+
+// Moves time if nobody runs, with the mutex held. `own`: the calling thread's slot, if it waits.
+// For how long it may sleep then.
+Nanoseconds SharedClock::TryToMove(const Slot* own, const Sleep* sleep, Running running) {
+  Layout& all = layout();
+  const Nanoseconds give_up = MonotonicNow() + kLongestYield;
+  for (;;) {
+    Nanoseconds next = kNever;
+    bool is_led = false;
+    for (std::uint32_t i = 0; i < all.used; ++i) {
+      Slot& slot = all.slots[i];
+      const std::uint32_t state = slot.state;
+      if (state == Slot::kFree) continue;
+      if (state == Slot::kRunning) {
+        if (running == Running::kBelieve || !IsGone(slot)) return kLookAgain;
+        slot.state = Slot::kFree;
+        continue;
+      }
+      is_led = is_led || slot.part == Part::kLeads;
+      next = std::min(next, slot.until);
+    }
+    if (next == kNever) return kLookAgain;
+    if (!is_led && MonotonicNow() < RealTimeOf(next)) {
+      // The one that waits for that moment sees to it.
+      if (own == nullptr || own->until == kNever) return kLookAgain;
+      return std::clamp<Nanoseconds>(RealTimeOf(own->until) - MonotonicNow(), 1, kLookAgain);
+    }
+    const Slot* const awake = FindAwake(own);
+    if (awake == nullptr) {
+      // Whoever was found asleep may have run before, and sleep for something else by now. Nobody
+      // has begun to wait since: that takes the mutex.
+      const bool has_any_run = std::any_of(all.slots, all.slots + all.used, [](const Slot& slot) {
+        return slot.state == Slot::kRunning;
+      });
+      if (has_any_run) continue;
+      if (sleep != nullptr && sleep->has_event()) return 0;
+      MoveTo(next, own, is_led);
+      return 0;
+    }
+    while (awake->state == Slot::kWaiting && Look(*awake).state == 'R') {
+      if (MonotonicNow() > give_up) return kLookAgainSoon;
+      sched_yield();
+    }
+    if (MonotonicNow() > give_up) return kLookAgainSoon;
+  }
+}
+
+// Without a thread that leads.
+Nanoseconds SharedClock::RealTimeOf(Nanoseconds time) const {
+  return layout().moved_at + (time - layout().now);
+}
+
+void SharedClock::MoveTo(Nanoseconds time, const Slot* own, bool is_led) {
+  Layout& all = layout();
+  const Nanoseconds real = MonotonicNow();
+  // At real pace, what it is late by is made up for, but not what nobody waited for.
+  all.moved_at = is_led ? real : std::max(RealTimeOf(time), real - kLookAgain);
+  all.now = time;
+  for (std::uint32_t i = 0; i < all.used; ++i) {
+    Slot& slot = all.slots[i];
+    if (slot.state != Slot::kWaiting || slot.until > time) continue;
+    slot.state = Slot::kRunning;
+    if (&slot != own) Wake(slot);
+  }
+}
+
+void SharedClock::Wake(const Slot& slot) const {
+  if (!slot.has_socket) return WakeAll(slot.state);
+  const auto [address, size] = AddressOf(slot.thread);
+  // Where it is gone, nobody has to be woken.
+  static_cast<void>(sendto(sender_, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
+                           reinterpret_cast<const sockaddr*>(&address), size));
+}
+
+// ---- Waiting ----
+
+void SharedClock::Wait(Nanoseconds until, const Sleep& sleep) {
+  Layout& all = layout();
+  Slot* own = FindOwnSlot();
+  const bool is_guest = own == nullptr;
+  const Nanoseconds look_again = MonotonicNow() + kLookAgain;
+  Running running = Running::kBelieve;
+  for (bool is_over = false; !is_over;) {
+    Nanoseconds longest = 0;
+    {
+      const Guard guard(all, kLookAgain);
+      if (guard && own == nullptr) own = ClaimSlot(Part::kFollows);
+      if (!guard || own == nullptr) {
+        sleep.sleep(kLookAgainSoon);
+        return;
+      }
+      own->until = own->part == Part::kPeriodic ? RoundedUp(until) : until;
+      own->has_socket = sleep.has_socket;
+      own->state = Slot::kWaiting;
+      longest = all.now >= own->until ? 0 : TryToMove(own, &sleep, running);
+    }
+    if (own->state == Slot::kWaiting && longest > 0) sleep.sleep(longest);
+    own->state = Slot::kRunning;
+    is_over = all.now >= own->until || sleep.has_event() || running == Running::kCheck;
+    // Whoever was to move the time may have died.
+    if (MonotonicNow() >= look_again) running = Running::kCheck;
+  }
+  if (is_guest) Leave(*own);
+}
+
+void SharedClock::WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t value,
+                            Nanoseconds until) {
+  const auto sleep = [&](Nanoseconds longest) {
+    const Slot* const own = FindOwnSlot();
+    if (own == nullptr) return RealClock().WaitWhile(word, value, MonotonicNow() + longest);
+    WaitForEither(word, value, own->state, Slot::kWaiting, MonotonicNow() + longest);
+  };
+  Wait(until, {false, [&] { return word != value; }, sleep});
+}
+
+// By which a thread that polls is woken.
+class SharedClock::PollSocket {
+ public:
+  PollSocket() = default;
+  PollSocket(const PollSocket&) = delete;
+  PollSocket& operator=(const PollSocket&) = delete;
+  ~PollSocket() {
+    if (fd_ >= 0) close(fd_);
+  }
+  // -1 if there is none: then the thread looks again now and then.
+  int Open() {
+    if (fd_ >= 0 && thread_ == gettid()) return fd_;
+    if (fd_ >= 0) close(fd_);  // The parent's, in a forked child.
+    thread_ = gettid();
+    fd_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const auto [address, size] = AddressOf(thread_);
+    if (fd_ >= 0) {
+      static_cast<void>(bind(fd_, reinterpret_cast<const sockaddr*>(&address), size));
+    }
+    return fd_;
+  }
+  void Drain() const {
+    char byte = 0;
+    while (recv(fd_, &byte, sizeof byte, MSG_DONTWAIT) > 0) {
+    }
+  }
+
+ private:
+  int fd_ = -1;
+  pid_t thread_ = 0;
+};
+
+int SharedClock::Poll(std::span<pollfd> descriptors, Nanoseconds until) {
+  thread_local PollSocket socket;
+  std::vector<pollfd> all(descriptors.begin(), descriptors.end());
+  all.push_back({socket.Open(), POLLIN, 0});
+  int ready = 0;
+  const auto look = [&](Nanoseconds longest) {
+    const timespec timeout{longest / kSecond, longest % kSecond};
+    ppoll(all.data(), all.size(), &timeout, nullptr);
+    if (all.back().revents != 0) socket.Drain();
+    ready = static_cast<int>(std::count_if(all.begin(), all.end() - 1,
+                                           [](const pollfd& one) { return one.revents != 0; }));
+  };
+  const auto has_event = [&] {
+    look(0);
+    return ready > 0;
+  };
+  Wait(until, {true, has_event, look});
+  // It may be time, and something be ready.
+  if (ready == 0) look(0);
+  std::transform(all.begin(), all.end() - 1, descriptors.begin(), descriptors.begin(),
+                 [](const pollfd& one, pollfd wanted) {
+                   wanted.revents = one.revents;
+                   return wanted;
+                 });
+  return ready;
+}
+
+// ---- Job directories ----
+
+Result<void> SetClockOfJob(const std::filesystem::path& job_directory,
+                           const std::filesystem::path& clock) {
+  const std::filesystem::path link = job_directory / "clock";
+  std::error_code error;
+  std::filesystem::remove(link, error);
+  if (!error && !clock.empty()) {
+    std::filesystem::create_symlink(std::filesystem::absolute(clock), link, error);
+  }
+  if (!error) return {};
+  return FailAs(ErrorKind::kSystem, "{}: cannot name the job's clock: {}", link.string(),
+                error.message());
+}
+
+Result<std::shared_ptr<Clock>> OpenClockOfJob(const std::filesystem::path& job_directory) {
+  const std::filesystem::path link = job_directory / "clock";
+  std::error_code error;
+  if (!std::filesystem::exists(link, error)) return std::make_shared<RealClock>();
+  auto clock = SharedClock::Open(link);
+  if (!clock) return Fail(clock);
+  return *std::move(clock);
+}
+
+}  // namespace perseus::virtual_gpu

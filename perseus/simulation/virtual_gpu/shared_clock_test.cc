@@ -1,0 +1,249 @@
+#include "perseus/simulation/virtual_gpu/shared_clock.h"
+
+#include <gmock/gmock.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <fstream>
+#include <functional>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::virtual_gpu {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Part = Clock::Part;
+
+class SharedClockTest : public testing::Test {
+ protected:
+  std::shared_ptr<SharedClock> Open() const { return SharedClock::Open(file_).value(); }
+  static void WaitUntil(Clock& clock, Nanoseconds until) {
+    const std::atomic<std::uint32_t> never = 0;
+    while (clock.Now() < until) clock.WaitWhile(never, 0, until);
+  }
+
+  TemporaryDirectory directory_;
+  const std::filesystem::path file_ = directory_ / "job.clock";
+};
+
+// A process that runs `work` and exits with what it returns. This one must have no threads.
+pid_t StartProcess(const std::function<bool()>& work) {
+  const pid_t child = fork();
+  if (child == 0) _exit(work() ? 0 : 1);
+  return child;
+}
+
+int StatusOf(pid_t child) {
+  int status = -1;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+TEST_F(SharedClockTest, MovesToTheEarliestMomentThatIsWaitedFor) {
+  const auto clock = Open();
+  const Nanoseconds begin = clock->Now();
+  std::mutex mutex;
+  std::vector<std::pair<char, Nanoseconds>> seen;
+  std::atomic<int> ready = 0;
+  const auto tick = [&](char name, Nanoseconds period, int times) {
+    const auto part = clock->TakePart(Part::kLeads);
+    // Nobody begins before all take part.
+    for (++ready; ready < 2;) std::this_thread::yield();
+    for (int i = 1; i <= times; ++i) {
+      WaitUntil(*clock, begin + i * period);
+      const std::lock_guard lock(mutex);
+      seen.emplace_back(name, (clock->Now() - begin) / kSecond);
+    }
+  };
+  std::thread other([&] { tick('b', 30 * kSecond, 2); });
+  tick('a', 20 * kSecond, 2);
+  other.join();
+  EXPECT_THAT(seen, ElementsAre(std::pair{'a', 20}, std::pair{'b', 30}, std::pair{'a', 40},
+                                std::pair{'b', 60}));
+}
+
+TEST_F(SharedClockTest, StandsStillWhileSomebodyRuns) {
+  const auto clock = Open();
+  const Nanoseconds begin = clock->Now();
+  std::atomic<bool> is_waiting = false;
+  std::atomic<bool> has_come = false;
+  auto part = clock->TakePart(Part::kLeads);
+  std::thread other([&] {
+    const auto its_part = clock->TakePart(Part::kFollows);
+    is_waiting = true;
+    WaitUntil(*clock, begin + kSecond);
+    has_come = true;
+  });
+  while (!is_waiting) std::this_thread::yield();
+  // Another part of the same file, as another process has it.
+  const auto same = Open();
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(same->Now(), begin);
+    std::this_thread::yield();
+  }
+  EXPECT_FALSE(has_come);
+  WaitUntil(*clock, begin + 2 * kSecond);
+  EXPECT_TRUE(has_come);
+  part.reset();
+  other.join();
+}
+
+TEST_F(SharedClockTest, AWordThatChangesEndsTheWait) {
+  const auto clock = Open();
+  std::atomic<std::uint32_t> word = 0;
+  std::thread other([&] {
+    const auto part = clock->TakePart(Part::kFollows);
+    while (word == 0) clock->WaitWhile(word, 0, Clock::kNever);
+  });
+  word = 1;
+  WakeAll(word);
+  other.join();
+}
+
+TEST_F(SharedClockTest, WhatCanBeReadEndsThePoll) {
+  const auto clock = Open();
+  const auto part = clock->TakePart(Part::kFollows);
+  const int event = eventfd(1, EFD_CLOEXEC);
+  pollfd wanted{event, POLLIN, 0};
+  const Nanoseconds before = clock->Now();
+  EXPECT_EQ(clock->Poll({&wanted, 1}, before + 100 * kSecond), 1);
+  EXPECT_EQ(wanted.revents, POLLIN);
+  EXPECT_EQ(clock->Now(), before);
+  close(event);
+}
+
+// A token goes around; each process keeps it for a while and has a thread that wakes every so
+// often. No time passes between a message and its reception, whoever runs when.
+TEST_F(SharedClockTest, NoTimePassesWhileAMessageIsOnItsWay) {
+  constexpr int kProcesses = 4;
+  constexpr int kRounds = 50;
+  constexpr Nanoseconds kKept = 7 * kMillisecond;
+  std::array<std::array<int, 2>, kProcesses> sockets{};
+  for (auto& pair : sockets) {
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair.data()), 0);
+  }
+  std::vector<pid_t> children;
+  for (std::size_t i = 0; i < kProcesses; ++i) {
+    children.push_back(StartProcess([&] {
+      const auto clock = Open();
+      std::atomic<std::uint32_t> is_over = 0;
+      std::thread periodic([&] {
+        const auto part = clock->TakePart(Part::kPeriodic);
+        while (is_over == 0) clock->WaitWhile(is_over, 0, clock->Now() + 10 * kMillisecond);
+      });
+      auto part = clock->TakePart(Part::kLeads);
+      const int in = sockets[i][0];
+      const int out = sockets[(i + 1) % kProcesses][1];
+      bool is_exact = true;
+      const auto pass_on = [&] {
+        const Nanoseconds now = clock->Now();
+        is_exact = send(out, &now, sizeof now, 0) == sizeof now && is_exact;
+      };
+      if (i == 0) pass_on();
+      for (int round = 0; round < kRounds;) {
+        pollfd wanted{in, POLLIN, 0};
+        if (clock->Poll({&wanted, 1}, Clock::kNever) == 0) continue;
+        Nanoseconds sent = 0;
+        is_exact =
+            recv(in, &sent, sizeof sent, 0) == sizeof sent && sent == clock->Now() && is_exact;
+        const Nanoseconds until = clock->Now() + kKept;
+        WaitUntil(*clock, until);
+        is_exact = clock->Now() == until && is_exact;
+        if (i != 0 || ++round < kRounds) pass_on();
+        if (i != 0) ++round;
+      }
+      part.reset();
+      is_over = 1;
+      WakeAll(is_over);
+      periodic.join();
+      return is_exact;
+    }));
+  }
+  for (const pid_t child : children) EXPECT_EQ(StatusOf(child), 0);
+}
+
+TEST_F(SharedClockTest, GoesOnAfterTheDeathOfTheOneThatRuns) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = StartProcess([&] {
+    const auto clock = Open();
+    const auto part = clock->TakePart(Part::kFollows);
+    if (write(ready[1], "r", 1) != 1) return false;
+    for (;;) pause();
+  });
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  const auto clock = Open();
+  const auto part = clock->TakePart(Part::kLeads);
+  kill(child, SIGKILL);
+  StatusOf(child);
+  const Nanoseconds until = clock->Now() + kSecond;
+  WaitUntil(*clock, until);
+  EXPECT_EQ(clock->Now(), until);
+}
+
+TEST_F(SharedClockTest, WithoutAJobItGoesAtThePaceOfRealTime) {
+  const auto clock = Open();
+  const auto part = clock->TakePart(Part::kFollows);
+  const Nanoseconds real = MonotonicNow();
+  WaitUntil(*clock, clock->Now() + 20 * kMillisecond);
+  EXPECT_GE(MonotonicNow() - real, 20 * kMillisecond);
+}
+
+TEST_F(SharedClockTest, OneWhoTakesNoPartMayWaitAsWell) {
+  const auto clock = Open();
+  std::atomic<bool> is_over = false;
+  std::thread job([&] {
+    const auto part = clock->TakePart(Part::kLeads);
+    while (!is_over) WaitUntil(*clock, clock->Now() + kSecond);
+  });
+  const Nanoseconds begin = clock->Now();
+  WaitUntil(*clock, begin + 100 * kSecond);
+  EXPECT_GE(clock->Now(), begin + 100 * kSecond);
+  is_over = true;
+  job.join();
+}
+
+TEST_F(SharedClockTest, TellsTimeSince1970) {
+  const auto clock = Open();
+  EXPECT_EQ(clock->SinceEpoch() - clock->Now(), Open()->SinceEpoch() - Open()->Now());
+  EXPECT_GT(clock->SinceEpoch(), clock->Now());
+}
+
+TEST_F(SharedClockTest, AnotherFileIsNoClock) {
+  std::ofstream(file_) << "something else";
+  const auto opened = SharedClock::Open(file_);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().kind, ErrorKind::kInput);
+  EXPECT_THAT(opened.error().message, HasSubstr("job.clock: is not the clock of virtual nodes"));
+}
+
+TEST_F(SharedClockTest, AJobDirectoryNamesItsClock) {
+  const auto real = OpenClockOfJob(directory_.path());
+  ASSERT_TRUE(real);
+  EXPECT_EQ((*real)->TakePart(Part::kFollows), nullptr);
+  const auto clock = Open();
+  WaitUntil(*clock, clock->Now() + kMillisecond);
+  ASSERT_TRUE(SetClockOfJob(directory_.path(), file_));
+  ASSERT_TRUE(SetClockOfJob(directory_.path(), file_));
+  EXPECT_EQ((*OpenClockOfJob(directory_.path()))->Now(), clock->Now());
+  ASSERT_TRUE(SetClockOfJob(directory_.path(), {}));
+  EXPECT_EQ((*OpenClockOfJob(directory_.path()))->TakePart(Part::kFollows), nullptr);
+}
+
+}  // namespace
+}  // namespace perseus::virtual_gpu
