@@ -1,5 +1,5 @@
-// How long a GPU takes from the driver's "yes" to running at the clock: what a plan has to reckon
-// with (switch_latency_ms).
+// Measures the time from the driver's "yes" until the GPU runs at the clock. A plan has to take it
+// into account (switch_latency_ms).
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Leads a job's ranks through stretches of steps: gives assignment far enough ahead that all have
-// read them, waits until they ran, and sees that every rank did as ordered.
+// Runs a job through stretches of steps: writes assignments far enough ahead that all ranks have
+// read them, waits until the steps ran, and checks that every rank followed the assignment.
 //
 // Not thread safe.
 #pragma once

@@ -1,7 +1,7 @@
-// What all ranks of a job have recorded, followed while they train.
+// The rank logs of all ranks of a job, followed while they train.
 //
-// A job's directory may hold logs of an earlier run, of ranks that this one does not have or that
-// have not come yet. A log counts as alive once it has grown since it was opened here.
+// A job directory may hold logs of an earlier run, and logs of ranks may appear later. A log counts
+// as alive once it has grown since it was opened here.
 //
 // Not thread safe.
 #pragma once
