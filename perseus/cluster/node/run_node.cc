@@ -120,7 +120,7 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
   while (!should_end()) {
     const std::uint32_t heard = mailbox.count().load();
     if (mailbox.TakeRefusal()) node.LoseName();
-    for (const http::Event& event : mailbox.TakeAll()) node.Hear(event);
+    for (const http::Event& event : mailbox.TakeAll()) node.Receive(event);
     node.Turn(clock.Now());
     mailbox.SetPosition(node.LastEventId());
     clock.WaitWhile(mailbox.count(), heard, clock.Now() + kTurnEvery);

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
+
+#include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::server {
 namespace {
-
-using nlohmann::ordered_json;
 
 // A longer plan is fetched by those who lack it (GET /v1/plans/ID).
 constexpr std::size_t kLongestInline = 128U << 10U;
@@ -57,21 +57,18 @@ std::map<std::string, std::set<int>> PlansFor(const PlannedAssignment& assignmen
   return plans;
 }
 
-std::string Quoted(std::string_view text) { return ordered_json(text).dump(); }
-
 }  // namespace
 
 Result<NodeRanks> ParseNodeRanks(std::string_view json) {
-  try {
-    NodeRanks ranks;
-    for (const auto& rank : nlohmann::json::parse(json)) {
-      ranks[rank.at("dp_rank").get<int>()].insert(rank.at("pp_rank").get<int>());
-    }
-    return ranks;
-  } catch (const nlohmann::json::exception& error) {
-    return FailAs(ErrorKind::kSystem, "a node's ranks in the database cannot be read: {}",
-                  error.what());
+  const auto list = protocol::ParseRanks(json);
+  if (!list) {
+    return FailAs(ErrorKind::kSystem, "the database is damaged: {}", list.error().message);
   }
+  NodeRanks ranks;
+  for (const protocol::AttachedRank& rank : *list) {
+    ranks[rank.name.dp_rank].insert(rank.name.pp_rank);
+  }
+  return ranks;
 }
 
 void EventHub::Open(const store::NodeClaim& claim, std::string_view last_event_id,
@@ -318,43 +315,39 @@ void EventHub::Send(const std::string& name, const JobState& news) {
   job.sent = news.has_ended ? kEnded : news.version;
   ++events_;
   if (!news.has_ended) return SendAssignment(node, job, news);
-  const std::string key = news.key.empty() ? "" : ", \"key\": " + Quoted(news.key);
   node.stream->Send(std::make_shared<const std::string>(
-      fmt::format("event: ended\nid: {}\ndata: {{\"job\": {}{}}}\n\n", Positions(node),
-                  Quoted(news.job), key)));
+      fmt::format("event: {}\nid: {}\ndata: {}\n\n", protocol::kEndedEvent, Positions(node),
+                  protocol::FormatEvent(protocol::EndedEvent{news.job, news.key}))));
 }
 
 void EventHub::SendAssignment(Node& node, const NodeJob& job, const JobState& news) {
   const PlannedAssignment& assignment = news.assignment;
-  auto plans = ordered_json::object();
+  protocol::AssignmentEvent event{.job = news.job,
+                                  .key = news.key,
+                                  .version = news.version,
+                                  .from_step = assignment.from_step,
+                                  .plans = {},
+                                  .target = assignment.target,
+                                  .reason = assignment.reason,
+                                  .upcoming = assignment.upcoming};
   for (const auto& [pipeline, ranks] : job.ranks) {
     if (pipeline >= static_cast<int>(assignment.pipelines.size())) continue;
-    plans[std::to_string(pipeline)] = assignment.pipelines[static_cast<std::size_t>(pipeline)].plan;
+    event.plans[pipeline] = assignment.pipelines[static_cast<std::size_t>(pipeline)].plan;
   }
-  const ordered_json head{{"job", news.job},
-                          {"key", news.key},
-                          {"version", news.version},
-                          {"from_step", assignment.from_step},
-                          {"plans", std::move(plans)},
-                          {"upcoming", assignment.upcoming},
-                          {"target", assignment.target},
-                          {"reason", assignment.reason}};
-  std::string text =
-      fmt::format("event: assignment\nid: {}\ndata: {}", Positions(node), head.dump());
-  text.pop_back();
-  text += ", \"files\": {";
-  // Cuts are shared by all streams: they go as they are, between the parts of this one's own.
-  std::string_view between = "";
+  // All streams share the texts of the cuts.
+  std::vector<std::pair<std::string, protocol::SharedText>> files;
   for (const auto& needed : PlansFor(assignment, job.ranks)) {
     const auto file = news.files.find(needed);
-    if (file == news.files.end()) continue;
-    text += fmt::format("{}{}: ", between, Quoted(needed.first));
-    node.stream->Send(std::make_shared<const std::string>(std::move(text)));
-    node.stream->Send(file->second);
-    text = "";
-    between = ", ";
+    if (file != news.files.end()) files.emplace_back(needed.first, file->second);
   }
-  node.stream->Send(std::make_shared<const std::string>(std::move(text) + "}}\n\n"));
+  const auto send = [&node](std::string text) {
+    node.stream->Send(std::make_shared<const std::string>(std::move(text)));
+  };
+  send(fmt::format("event: {}\nid: {}\ndata: ", protocol::kAssignmentEvent, Positions(node)));
+  for (protocol::SharedText& part : protocol::FormatEvent(event, files)) {
+    node.stream->Send(std::move(part));
+  }
+  send("\n\n");
 }
 
 }  // namespace perseus::server

@@ -72,8 +72,9 @@ std::string JobWatch::Summary() const {
   return json.dump();
 }
 
-std::vector<StragglerChange> JobWatch::Add(const std::string& node, const ReportedStep& step,
-                                           double expected_s, store::Milliseconds now) {
+std::vector<StragglerChange> JobWatch::Add(const std::string& node,
+                                           const protocol::StepReport& step, double expected_s,
+                                           store::Milliseconds now) {
   const MutexLock lock(mutex_);
   const auto [newest, is_first] = newest_.try_emplace(node, step.step);
   if (step.step + kMaxUnsent < newest->second) {
@@ -88,10 +89,10 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node, const Report
   std::vector<StragglerChange> changes;
   if (step.step + static_cast<std::int64_t>(kWindow) <= last_step_) return changes;
   last_step_ = std::max(last_step_, step.step);
-  Nodes& nodes = steps_[step.step][step.pipeline];
+  Nodes& nodes = steps_[step.step][step.dp_rank];
   nodes[node] = step;
   while (steps_.size() > kWindow) steps_.erase(steps_.begin());
-  const auto expected_nodes = nodes_.find(step.pipeline);
+  const auto expected_nodes = nodes_.find(step.dp_rank);
   const bool is_whole = expected_nodes != nodes_.end() &&
                         std::ranges::all_of(expected_nodes->second, [&](const std::string& name) {
                           return nodes.contains(name);
@@ -101,7 +102,7 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node, const Report
   double busy_s = 0;
   for (const auto& [name, of_node] : nodes) busy_s = std::max(busy_s, of_node.busy_s);
   StragglerVerdicts verdicts = detector_.Add({.step = step.step,
-                                              .pipeline = step.pipeline,
+                                              .pipeline = step.dp_rank,
                                               .busy_s = busy_s,
                                               .expected_s = expected_s,
                                               .version = step.version});

@@ -18,19 +18,9 @@
 #include "perseus/cluster/server/planning.h"
 #include "perseus/cluster/server/straggler_detector.h"
 #include "perseus/cluster/store/store.h"
+#include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::server {
-
-// A step as a node reports it, for its ranks of one pipeline.
-struct ReportedStep {
-  std::int64_t step = 0;
-  int pipeline = 0;
-  double time_s = 0;  // 0: unknown.
-  double busy_s = 0;
-  std::optional<double> energy_j = {};
-  std::int64_t version = 0;
-  int ranks = 0;
-};
 
 // Whether `then` is less than `pause` ago. False if `then` is further than `pause` in the future:
 // then the clock was set back.
@@ -48,7 +38,7 @@ class JobWatch {
   // judged when all nodes with ranks of it (SetNodes) have reported it, because a part of the nodes
   // may be faster than the whole. A node may report a step again, after a lost answer.
   static constexpr store::Milliseconds kRenew = 20'000;
-  std::vector<StragglerChange> Add(const std::string& node, const ReportedStep& step,
+  std::vector<StragglerChange> Add(const std::string& node, const protocol::StepReport& step,
                                    double expected_s, store::Milliseconds now);
   // The job was restarted and counts its steps from 0 again.
   void Restart();
@@ -104,7 +94,7 @@ class JobWatch {
   bool ReceivesFirstNode(store::Milliseconds now) const PERSEUS_REQUIRES(mutex_);
 
   static constexpr std::size_t kWindow = 16;
-  using Nodes = std::map<std::string, ReportedStep>;
+  using Nodes = std::map<std::string, protocol::StepReport>;
   // Longer than the interval of reports.
   static constexpr store::Milliseconds kRecently = 12'000;
   // How many steps a node keeps unsent and sends again.

@@ -19,13 +19,13 @@ class JobWatchTest : public testing::Test {
   JobWatchTest() { watch_.SetNodes({{0, {"a0", "b0"}}, {1, {"a1", "b1"}}}, "a0", 0); }
 
   std::vector<StragglerChange> Report(const std::string& node, std::int64_t step, double busy_s) {
-    const ReportedStep reported{.step = step,
-                                .pipeline = node[1] - '0',
-                                .time_s = 3,
-                                .busy_s = busy_s,
-                                .energy_j = 100,
-                                .version = 1,
-                                .ranks = 2};
+    const protocol::StepReport reported{.step = step,
+                                        .dp_rank = node[1] - '0',
+                                        .time_s = 3,
+                                        .busy_s = busy_s,
+                                        .energy_j = 100,
+                                        .version = 1,
+                                        .ranks = 2};
     return watch_.Add(node, reported, 3, step * 3000);
   }
   void Steps(std::int64_t begin, std::int64_t end, double slowdown_of_1 = 1) {

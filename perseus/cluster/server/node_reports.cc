@@ -42,10 +42,10 @@ NodeReports::NodeReports(store::Store& store, JobWatches& watches)
     : store_(store), watches_(watches), replica_(RandomHex(8)) {}
 
 Result<std::vector<std::string>> NodeReports::Take(const std::string& node,
-                                                   const std::vector<NodeJobReport>& reports,
+                                                   const std::vector<protocol::JobReport>& reports,
                                                    store::Milliseconds now) {
   std::vector<std::string> not_attached;
-  for (const NodeJobReport& report : reports) {
+  for (const protocol::JobReport& report : reports) {
     PERSEUS_ASSIGN_OR_RETURN(const auto is_attached, TakeJob(node, report, now));
     if (!is_attached) not_attached.push_back(report.job);
   }
@@ -53,7 +53,7 @@ Result<std::vector<std::string>> NodeReports::Take(const std::string& node,
   return not_attached;
 }
 
-Result<bool> NodeReports::TakeJob(const std::string& node, const NodeJobReport& report,
+Result<bool> NodeReports::TakeJob(const std::string& node, const protocol::JobReport& report,
                                   store::Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(report.job));
   if (!job || job->ended != 0) return false;
@@ -125,7 +125,7 @@ void NodeReports::NoteForReplicas(ReplicaMessage message) {
 }
 
 void NodeReports::NoteNode(const std::string& node, const std::string& job,
-                           const NodeJobReport& report, store::Milliseconds now) {
+                           const protocol::JobReport& report, store::Milliseconds now) {
   const MutexLock lock(mutex_);
   Known& known = known_[{job, node}];
   if (known.acknowledged == report.acknowledged && known.following == report.following &&
@@ -179,13 +179,13 @@ Result<bool> NodeReports::WriteOnce() {
 }
 
 Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord& job,
-                                JobWatch& watch, const std::vector<ReportedStep>& steps,
+                                JobWatch& watch, const std::vector<protocol::StepReport>& steps,
                                 store::Milliseconds now) {
   const JobWatch::Settings settings = watch.settings();
   std::vector<StragglerChange> changes;
-  for (const ReportedStep& step : steps) {
+  for (const protocol::StepReport& step : steps) {
     const bool is_absurd = job.last_step >= 0 && step.step > job.last_step + kFarthestAhead;
-    if (step.pipeline >= settings.pipelines || is_absurd) continue;
+    if (step.dp_rank >= settings.pipelines || is_absurd) continue;
     PERSEUS_ASSIGN_OR_RETURN(const auto expected_s, ExpectedTime(job, watch, step));
     const auto of_step = watch.Add(node, step, expected_s, now);
     changes.insert(changes.end(), of_step.begin(), of_step.end());
@@ -254,7 +254,7 @@ Result<void> NodeReports::StoreStragglers(const std::string& job,
 }
 
 Result<double> NodeReports::ExpectedTime(const store::JobRecord& job, JobWatch& watch,
-                                         const ReportedStep& step) {
+                                         const protocol::StepReport& step) {
   const bool is_known = step.version <= job.assignment_version &&
                         step.version + kAssignmentLookedThrough > job.assignment_version;
   if (!is_known) return 0;
@@ -268,7 +268,7 @@ Result<double> NodeReports::ExpectedTime(const store::JobRecord& job, JobWatch& 
     // Of a database that was lost.
     if (!watch.Knows(step.version)) watch.Learn(step.version, PlannedAssignment());
   }
-  return watch.ExpectedTime(step.version, step.pipeline);
+  return watch.ExpectedTime(step.version, step.dp_rank);
 }
 
 }  // namespace perseus::server

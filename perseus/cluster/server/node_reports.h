@@ -29,11 +29,11 @@ class NodeReports {
   // Processes the reports of a node. Returns the jobs whose reports were ignored, by the names in
   // the report: the node is not attached to them, or they have ended or do not exist.
   Result<std::vector<std::string>> Take(const std::string& node,
-                                        const std::vector<NodeJobReport>& reports,
+                                        const std::vector<protocol::JobReport>& reports,
                                         store::Milliseconds now);
   // Processes a message that a replica (perhaps this one) sent to all (Notice::Kind::kSteps). The
   // caller passes the messages of one job in order and one at a time.
-  Result<void> TakeFromReplica(const ReplicaMessage& heard, store::Milliseconds now);
+  Result<void> TakeFromReplica(const ReplicaMessage& message, store::Milliseconds now);
   // The job was restarted, or a user deleted a detected straggler. Informs all replicas.
   Result<void> Restart(const std::string& job);
   Result<void> Forget(const std::string& job, int pipeline);
@@ -46,28 +46,28 @@ class NodeReports {
     store::Milliseconds written = 0;
   };
   // Whether the node is attached to the job.
-  Result<bool> TakeJob(const std::string& node, const NodeJobReport& report,
+  Result<bool> TakeJob(const std::string& node, const protocol::JobReport& report,
                        store::Milliseconds now);
   // Whether this replica judges the job. Prepares the watch if it has just become the judge.
   Result<bool> Judges(const store::JobRecord& job, JobWatch& watch, store::Milliseconds now);
   Result<void> Judge(const std::string& node, const store::JobRecord& job, JobWatch& watch,
-                     const std::vector<ReportedStep>& steps, store::Milliseconds now);
+                     const std::vector<protocol::StepReport>& steps, store::Milliseconds now);
   Result<void> StartJudging(const store::JobRecord& job, JobWatch& watch, store::Milliseconds now);
   Result<void> ReadNodes(const std::string& job, JobWatch& watch, store::Milliseconds now);
   Result<void> StoreStragglers(const std::string& job, std::vector<StragglerChange> changes,
                                store::Milliseconds now);
   // Notes the report for WriteNoted() if it has to be stored.
-  void NoteNode(const std::string& node, const std::string& job, const NodeJobReport& report,
+  void NoteNode(const std::string& node, const std::string& job, const protocol::JobReport& report,
                 store::Milliseconds now);
   // One thread at a time writes the notes of all, and the others continue. So thousands of nodes
   // need few commits. If this process dies, the nodes report the same again.
   Result<void> WriteNoted();
   // Returns whether there was anything to write.
   Result<bool> WriteOnce();
-  void NoteForReplicas(ReplicaMessage heard);
+  void NoteForReplicas(ReplicaMessage message);
   // 0 for a version that is not among the newest ones.
   Result<double> ExpectedTime(const store::JobRecord& job, JobWatch& watch,
-                              const ReportedStep& step);
+                              const protocol::StepReport& step);
 
   static constexpr std::size_t kMaxReplicaTexts = 10'000;
 

@@ -62,10 +62,10 @@ class NodeReportsTest : public testing::Test {
   }
   // Whether it is attached.
   bool Report(Replica& replica, const std::string& node, std::int64_t step, double busy_s) {
-    NodeJobReport report;
+    protocol::JobReport report;
     report.job = job_;
     report.steps = {{.step = step,
-                     .pipeline = node[1] - '0',
+                     .dp_rank = node[1] - '0',
                      .time_s = 3,
                      .busy_s = busy_s,
                      .energy_j = 100,
@@ -179,14 +179,14 @@ TEST(ReplicaMessage, ComesBackWholeFromAsManyTextsAsItTakes) {
                        .forgotten = {}};
   for (int i = 0; i < 100; ++i) {
     heard.steps.push_back({.step = (std::int64_t{1} << 52) + i,
-                           .pipeline = 999'999,
+                           .dp_rank = 999'999,
                            .time_s = 1.0 / 3e5,
                            .busy_s = 2.0 / 3e5,
                            .energy_j = 1e11 / 3,
                            .version = std::int64_t{1} << 52,
                            .ranks = 999'999});
   }
-  std::vector<ReportedStep> steps;
+  std::vector<protocol::StepReport> steps;
   for (const std::string& text : FormatReplicaMessage(heard)) {
     EXPECT_LE(text.size(), store::Store::kMaxReplicaTextBytes);
     const auto part = ParseReplicaMessage(text);
