@@ -78,8 +78,8 @@ Finding ExamineAgent(const DoctorScene& scene) {
     return {Level::kNote, "agent", socket.error().message, "systemctl start perseus-agent"};
   }
   const auto answer =
-      protocol::Ask(socket->get(), protocol::Format(protocol::Request(protocol::List{})),
-                    std::chrono::seconds(5));
+      protocol::SendRequest(socket->get(), protocol::Format(protocol::Request(protocol::List{})),
+                            std::chrono::seconds(5));
   const auto reply =
       answer ? protocol::ParseReply(answer->text) : Result<protocol::Reply>(Fail(answer));
   if (!reply)

@@ -1,4 +1,4 @@
-// Who holds a lease.
+// The holder of a lease.
 #pragma once
 
 #include <sys/types.h>

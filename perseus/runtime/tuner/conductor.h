@@ -1,5 +1,5 @@
-// Leads a job's ranks through stretches of steps: gives assignment far enough ahead that all have
-// read them, waits until they ran, and sees that every rank did as ordered.
+// Runs a job through stretches of steps: writes assignments far enough ahead that all ranks have
+// read them, waits until the steps ran, and checks that every rank followed the assignment.
 //
 // Not thread safe.
 #pragma once
@@ -19,7 +19,7 @@ namespace perseus::tuner {
 
 struct ConductorOptions {
   double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read them.
-  Nanoseconds patience = 60'000'000'000;                          // With a rank that is silent.
+  Nanoseconds timeout = 60'000'000'000;                           // With a rank that is silent.
   ShouldEnd should_end = [] { return false; };
 };
 
@@ -28,9 +28,9 @@ Result<void> CheckMaySetClocks(const protocol::RankHeader& header);
 
 class Conductor {
  public:
-  Conductor(const ConductorOptions& options, JobLogs logs, protocol::AssignmentWriter desk,
+  Conductor(const ConductorOptions& options, JobLogs logs, protocol::AssignmentWriter writer,
             Clock& clock)
-      : options_(options), logs_(std::move(logs)), desk_(std::move(desk)), clock_(clock) {}
+      : options_(options), logs_(std::move(logs)), writer_(std::move(writer)), clock_(clock) {}
 
   // Waits for these, and takes in others that are there by then; kSystem as JobLogs::AwaitRanks().
   // What else is called here comes after.
@@ -63,20 +63,20 @@ class Conductor {
   // their version.
   Result<std::int64_t> LeaveUnder(protocol::Assignment assignment);
   // What was in force before, if anything else is.
-  Result<void> GiveBack();
+  Result<void> Restore();
 
   // How many steps ahead assignment have to be given.
   std::int64_t Ahead();
 
  private:
   Result<void> AwaitStep(std::int64_t step) {
-    return logs_.AwaitStep(ranks_, step, options_.patience, options_.should_end, clock_);
+    return logs_.AwaitStep(ranks_, step, options_.timeout, options_.should_end, clock_);
   }
   Result<void> CheckFollowed(std::int64_t from, std::int64_t to, std::int64_t version) const;
 
   ConductorOptions options_;
   JobLogs logs_;
-  protocol::AssignmentWriter desk_;
+  protocol::AssignmentWriter writer_;
   Clock& clock_;
   std::set<protocol::RankId> ranks_;
   double fastest_s_ = 0;  // Step that was seen to be usual; 0: none.

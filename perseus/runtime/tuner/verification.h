@@ -1,9 +1,10 @@
-// A/B verification of a plan in a job that runs: baseline steps and planned steps in turn, in
-// blocks, pairs of blocks in random order, and what that tells (profiler/comparison.h).
+// A/B verification of a plan in a running job: baseline steps and planned steps in turn, in blocks,
+// with pairs of blocks in random order, and what they show (profiler/comparison.h).
 //
 //   steps    |A A A A|B B B B|B B B B|A A A A|…        blocks of the same length, in pairs
-//             x . . x x . . x x . . x                  x: left out (switches land; the counter's
-//             window)
+//             x . . x x . . x x . . x                  x: left out (clocks switch; the window of
+//             the
+//                                                      energy counter)
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,7 @@ struct VerificationOptions {
   double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read them.
   profiler::ComparisonOptions comparison;
   std::uint64_t seed = 1;  // Of the coin.
-  Nanoseconds patience = 60'000'000'000;
+  Nanoseconds timeout = 60'000'000'000;
   ShouldEnd should_end = [] { return false; };
   std::function<void(double)> progress;  // From 0 to 1; may be empty.
 };
