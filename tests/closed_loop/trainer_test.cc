@@ -32,8 +32,8 @@ class TrainerTest : public ClosedLoopJob {
   }
 };
 
-// Nothing varies here, so that what a step takes and draws is what the plan's baseline says, but for
-// rounding.
+// Nothing varies here, so that what a step takes and draws is what the plan's baseline says, but
+// for rounding.
 TEST_F(TrainerTest, StepTakesWhatTheScheduleSays) {
   const std::string out = RunWell("plan --job job.toml --no-frontier -o out");
   const auto baseline = nlohmann::json::parse(Read("out/plans/no-slowdown.json")).at("baseline");

@@ -44,8 +44,7 @@ class SavingsTest : public ServedJobs {
     const Promise promise{window.job.at("saving_percent").get<double>() / 100,
                           assignment.at("time_s").get<double>(),
                           assignment.at("baseline").at("time_s").get<double>()};
-    perseus::ExpectPromiseKept(promise, TrueStepsOf(job.key + ".record.csv"), before,
-                               window.steps);
+    perseus::ExpectPromiseKept(promise, TrueStepsOf(job.key + ".record.csv"), before, window.steps);
   }
   // The servers run. Two jobs, one after the other; the server has both all along. `in_the_middle`
   // is called when the first was profiled.

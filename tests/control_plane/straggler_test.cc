@@ -164,10 +164,11 @@ void StragglerTest::ThrottleAndRecover(const std::function<void()>& in_the_middl
       3 * std::hypot(meanwhile.time_error_s, by_itself.time_error_s) / by_itself.time_s + 0.0052;
   EXPECT_LT(delay, noise);
   std::cout << fmt::format(
-      "{} steps at the old plan, slowdown {:.3f}; energy of the other pipeline: predicted -{:.2f} %, "
+      "{} steps at the old plan, slowdown {:.3f}; energy of the other pipeline: predicted -{:.2f} "
+      "%, "
       "measured -{:.2f} %; the job's delay by it {:.2f} % (noise {:.2f} %)\n",
-      alone.end - alone.begin, straggler.at("slowdown").get<double>(), predicted * 100,
-      saved * 100, delay * 100, noise * 100);
+      alone.end - alone.begin, straggler.at("slowdown").get<double>(), predicted * 100, saved * 100,
+      delay * 100, noise * 100);
 }
 
 }  // namespace

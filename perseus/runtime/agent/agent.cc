@@ -388,8 +388,7 @@ class Agent::Loop {
   bool IsIdleForLong() {
     const Nanoseconds now = options_.clock->Now();
     if (!connections_.empty() || !keeper_->IsAllBack()) last_busy_ = now;
-    return options_.exit_when_idle &&
-           now - last_busy_ >= NanosecondsOf(*options_.exit_when_idle);
+    return options_.exit_when_idle && now - last_busy_ >= NanosecondsOf(*options_.exit_when_idle);
   }
 
   void BeginStop() {

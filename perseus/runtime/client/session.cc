@@ -208,8 +208,7 @@ void Session::InstructionBegin(int kind, int microbatch, int chunk) {
   timing_ = Timing::kNone;
   if (!IsInstruction(kind, microbatch, chunk)) return;
   timing_ = Timing::kHost;
-  Ask(hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk},
-                            Now()));
+  Ask(hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, Now()));
   hot_.SetFrequency(core_->asker.published_mhz());
 }
 

@@ -47,10 +47,7 @@ class RankProcess {
  public:
   RankProcess(const virtual_gpu::VirtualNode& node, const RankProcessOptions& options,
               virtual_gpu::VirtualWorker worker)
-      : node_(node),
-        options_(options),
-        clock_(*node.clock()),
-        worker_(std::move(worker)) {}
+      : node_(node), options_(options), clock_(*node.clock()), worker_(std::move(worker)) {}
 
   Result<void> Run();
 

@@ -34,7 +34,7 @@ constexpr std::size_t kMostSlots = 1024;
 // All of these are real time.
 constexpr Nanoseconds kLookAgain = 100 * kMillisecond;
 constexpr Nanoseconds kLookAgainSoon = 2 * kMillisecond;  // For one that was woken to come to run.
-constexpr Nanoseconds kLongestYield = 5 * kMillisecond;   // For the same, before others have a turn.
+constexpr Nanoseconds kLongestYield = 5 * kMillisecond;  // For the same, before others have a turn.
 // With the mutex: its owner has it for milliseconds, unless it was stopped.
 constexpr Nanoseconds kMutexPatience = 5 * kSecond;
 
@@ -43,7 +43,8 @@ tl::unexpected<Error> CannotMakeClock(const std::filesystem::path& path) {
                 std::strerror(errno));
 }
 
-// So that those who wait now and then are woken together: each time that time moves costs something.
+// So that those who wait now and then are woken together: each time that time moves costs
+// something.
 Nanoseconds RoundedUp(Nanoseconds until) {
   constexpr Nanoseconds kGrid = 5 * kMillisecond;
   if (until > Clock::kNever - kGrid) return until;
@@ -70,8 +71,7 @@ std::pair<sockaddr_un, socklen_t> AddressOf(pid_t thread) {
   address.sun_family = AF_UNIX;
   const std::string name = fmt::format("perseus-clock-{}", thread);
   name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
-  return {address,
-          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
+  return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
 }
 
 // Until either word changes or is woken; a look at both is the caller's.
@@ -91,8 +91,7 @@ void WaitForEither(const std::atomic<std::uint32_t>& one, std::uint32_t its_valu
       syscall(SYS_futex_waitv, waiters.data(), waiters.size(), 0, &deadline, CLOCK_MONOTONIC);
   if (woken >= 0 || errno != ENOSYS) return;
   // Before Linux 5.16. The other word is looked at a little later.
-  RealClock().WaitWhile(other, others_value,
-                        std::min(until, MonotonicNow() + 5 * kMillisecond));
+  RealClock().WaitWhile(other, others_value, std::min(until, MonotonicNow() + 5 * kMillisecond));
 }
 
 }  // namespace
@@ -118,10 +117,10 @@ struct SharedClock::Layout {
   std::uint64_t size;  // Of the file: another build's structures differ in it.
   char boot_id[64];
   Namespaces namespaces;
-  Nanoseconds epoch;  // From this clock's time to time since 1970.
+  Nanoseconds epoch;      // From this clock's time to time since 1970.
   pthread_mutex_t mutex;  // Robust.
   std::atomic<Nanoseconds> now;
-  Nanoseconds moved_at;  // Real time for which `now` stands.
+  Nanoseconds moved_at;             // Real time for which `now` stands.
   std::atomic<std::uint32_t> used;  // Slots from here on never were.
   Slot slots[kMostSlots];
 };
@@ -171,9 +170,10 @@ Result<std::shared_ptr<SharedClock>> SharedClock::Open(const std::filesystem::pa
                        status.st_size == static_cast<off_t>(sizeof(Layout));
   if (!is_new && !is_ours) {
     close(fd);
-    return fail(Fail("{}: is not the clock of virtual nodes, or of another version of it (remove "
-                     "it, or name another file)",
-                     file.string()));
+    return fail(
+        Fail("{}: is not the clock of virtual nodes, or of another version of it (remove "
+             "it, or name another file)",
+             file.string()));
   }
   // Room for all of it now, rather than a SIGBUS later on a disk that is full.
   if (const int error = posix_fallocate(fd, 0, sizeof(Layout)); error != 0) {
@@ -214,9 +214,10 @@ Result<std::shared_ptr<SharedClock>> SharedClock::Open(const std::filesystem::pa
   if (layout->namespaces != OwnNamespaces()) {
     munmap(address, sizeof(Layout));
     close(sender);
-    return Fail("{}: it is of another container, whose processes cannot be seen from here (run all "
-                "in one container, or leave out clock in the description of the virtual node)",
-                file.string());
+    return Fail(
+        "{}: it is of another container, whose processes cannot be seen from here (run all "
+        "in one container, or leave out clock in the description of the virtual node)",
+        file.string());
   }
   return std::shared_ptr<SharedClock>(new SharedClock(file, address, sender));
 }
@@ -304,8 +305,8 @@ SharedClock::Task SharedClock::Look(const Slot& slot) {
   TaskFile& file = task_files_[index];
   if (file.fd < 0 || file.generation != slot.generation) {
     if (file.fd >= 0) close(file.fd);
-    const std::string path = fmt::format("/proc/{}/task/{}/stat", slot.process.load(),
-                                         slot.thread.load());
+    const std::string path =
+        fmt::format("/proc/{}/task/{}/stat", slot.process.load(), slot.thread.load());
     file = {open(path.c_str(), O_RDONLY | O_CLOEXEC), slot.generation};
   }
   std::array<char, 1024> text{};
