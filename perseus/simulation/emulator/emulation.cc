@@ -17,7 +17,6 @@ namespace perseus::emulator {
 namespace {
 
 constexpr int kPowerWindows = 256;  // Of the baseline's iteration time.
-// As CheckDurations has it for an iteration: 36 years.
 
 std::vector<Moment> EdgesOf(const EmulationSpec& spec) {
   std::vector<Moment> edges;

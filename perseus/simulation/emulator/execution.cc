@@ -7,12 +7,6 @@
 #include "perseus/planning/plan_file/option_lookup.h"
 
 namespace perseus::emulator {
-namespace {
-
-// As CheckDurations has it: sums of a few such fit 64 bits.
-
-}  // namespace
-
 std::string NameOf(const Disturbance& disturbance) {
   if (!disturbance.where.empty()) return disturbance.where;
   return fmt::format("the straggler of dp_rank {}", disturbance.dp_rank);
