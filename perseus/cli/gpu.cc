@@ -105,7 +105,7 @@ Result<void> RunList(const GpuFlags& flags) {
 Result<void> RunWatch(const GpuFlags& flags) {
   const bool is_terminal = isatty(STDOUT_FILENO) != 0;
   for (bool is_first = true;; is_first = false) {
-    // Anew each time: the agent sends those away who are silent for long, and may be restarted.
+    // A new connection each time: the agent closes silent ones, and it may be restarted.
     const auto socket = protocol::Connect(flags.socket);
     const auto listing =
         socket ? AskForList(socket->get()) : Result<protocol::Listing>(Fail(socket));
@@ -134,7 +134,7 @@ enum class GrantChange { kGrant, kRevoke };
 
 Result<void> RunGrant(const GpuFlags& flags, GrantChange change) {
   if (flags.uid.has_value() == flags.cgroup.has_value()) {
-    return Fail("no user and no cgroup is named (add --uid N or --cgroup PATH)");
+    return Fail("a grant names a user or a cgroup (add --uid N or --cgroup PATH, one of them)");
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto socket, protocol::Connect(flags.socket));
   const protocol::Grant grant{flags.gpus, flags.uid, flags.cgroup};

@@ -75,11 +75,11 @@ void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
     http::Client::Listening listening;
     listening.target = target;
     listening.position = [&mailbox] { return mailbox.position(); };
-    listening.heard = [&](const http::Event& event) {
+    listening.on_event = [&](const http::Event& event) {
       mailbox.Put(event);
       return !is_over;
     };
-    listening.changed = [&](std::string_view what) {
+    listening.on_change = [&](std::string_view what) {
       told.clear();
       log.info("{}", what);
     };

@@ -30,8 +30,8 @@ Answer<std::string> NodeName(const Context& context) {
                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                         "0123456789._-") == std::string::npos;
   if (fits) return name;
-  return Refuse(400, "The request is wrong", fmt::format("{} is not a node's name", Excerpt(name)),
-                "such as a host's: letters, digits, '.', '_' and '-'");
+  return Refuse(400, "The request is wrong", fmt::format("{} is not the name of a node", Excerpt(name)),
+                "use letters, digits, '.', '_' and '-', such as a host name");
 }
 
 constexpr std::size_t kLongestInstance = 64;
@@ -50,7 +50,7 @@ Answer<std::string> InstanceAsked(const Context& context) {
   if (found == context.request.query.end()) return std::string();
   if (IsInstance(found->second)) return found->second;
   return Refuse(400, "The request is wrong",
-                fmt::format("{} is no process's instance", Excerpt(found->second)),
+                fmt::format("{} is not the instance of a process", Excerpt(found->second)),
                 std::string(kAboutInstances), "?instance");
 }
 
@@ -102,7 +102,7 @@ Answer<http::Response> Attach(const Context& context) {
     const auto told =
         store.RecordStep(job.id, store::Store::Steps::kRestart, -1, job.summary, context.now);
     if (!told) return Refuse(told);
-    if (auto begun = context.services.reports.BeginAnew(job.id); !begun) return Refuse(begun);
+    if (auto begun = context.services.reports.Restart(job.id); !begun) return Refuse(begun);
   }
   return JsonResponse({{"job", job.id}, {"key", job.key}, {"node", *name}});
 }

@@ -18,33 +18,33 @@ Answer<std::vector<protocol::JobReport>> ReadReports(std::string_view body) {
   return ReadBody(body, protocol::kDeepestReports, protocol::ReadReports);
 }
 
-std::vector<std::string> FormatHeard(const HeardOfJob& heard) {
-  ordered_json json{{"replica", heard.replica}, {"job", heard.job}, {"node", heard.node}};
-  if (heard.begins_anew) json["begins_anew"] = true;
-  if (heard.forgotten) json["forgotten"] = *heard.forgotten;
-  if (heard.steps.empty()) return {json.dump()};
+std::vector<std::string> FormatReplicaMessage(const ReplicaMessage& message) {
+  ordered_json json{{"replica", message.replica}, {"job", message.job}, {"node", message.node}};
+  if (message.restarted) json["restarted"] = true;
+  if (message.forgotten) json["forgotten"] = *message.forgotten;
+  if (message.steps.empty()) return {json.dump()};
   std::vector<std::string> texts;
-  for (std::size_t begin = 0; begin < heard.steps.size(); begin += kStepsInAText) {
-    const std::size_t end = std::min(begin + kStepsInAText, heard.steps.size());
-    json["steps"] = protocol::StepsJson(std::span(heard.steps).subspan(begin, end - begin));
+  for (std::size_t begin = 0; begin < message.steps.size(); begin += kStepsInAText) {
+    const std::size_t end = std::min(begin + kStepsInAText, message.steps.size());
+    json["steps"] = protocol::StepsJson(std::span(message.steps).subspan(begin, end - begin));
     texts.push_back(json.dump());
   }
   return texts;
 }
 
-Result<HeardOfJob> ParseHeard(std::string_view text) {
+Result<ReplicaMessage> ParseReplicaMessage(std::string_view text) {
   return json_file::Read(
       text, "another replica's message", protocol::kDeepestReports, [](const Node& node) {
-        HeardOfJob heard;
-        heard.replica = node.Member("replica").Text();
-        heard.job = node.Member("job").Text();
-        heard.node = node.Member("node").Text();
-        heard.begins_anew = node.Has("begins_anew") && node.Member("begins_anew").Flag();
+        ReplicaMessage message;
+        message.replica = node.Member("replica").Text();
+        message.job = node.Member("job").Text();
+        message.node = node.Member("node").Text();
+        message.restarted = node.Has("restarted") && node.Member("restarted").Flag();
         if (node.Has("forgotten")) {
-          heard.forgotten = node.Member("forgotten").Count(0, 999'999, "a dp_rank, from 0");
+          message.forgotten = node.Member("forgotten").Count(0, 999'999, "a dp_rank, from 0");
         }
-        if (node.Has("steps")) heard.steps = protocol::ReadSteps(node.Member("steps"));
-        return heard;
+        if (node.Has("steps")) message.steps = protocol::ReadSteps(node.Member("steps"));
+        return message;
       });
 }
 

@@ -1,4 +1,4 @@
-// Reported steps: the body that a node sends, and the messages from one replica to another.
+// The messages that carry reported steps: from nodes, and from one replica to the others.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 
 namespace perseus::server {
 
-// Of POST /v1/nodes/N/reports.
+// The body of POST /v1/nodes/N/reports.
 Answer<std::vector<protocol::JobReport>> ReadReports(std::string_view body);
 
-// What one replica hears of a job that another judges. One of the three.
-struct HeardOfJob {
-  std::string replica = {};  // Whose it is.
+// A message to the replica that judges a job. Has one of: steps, restarted, forgotten.
+struct ReplicaMessage {
+  std::string replica = {};  // The sender.
   std::string job = {};
   std::string node = {};
-  std::vector<protocol::StepReport> steps = {};  // Of `node`.
-  bool begins_anew = false;                      // Its steps count from lower numbers again.
-  std::optional<int> forgotten = {};  // A pipeline whose detected slowdown was taken back.
+  std::vector<protocol::StepReport> steps = {};  // Reported by `node`.
+  bool restarted = false;                        // The job counts its steps from 0 again.
+  std::optional<int> forgotten = {};  // The dp_rank of a detected straggler that was deleted.
 };
-// As many texts as it takes, each of Store::kMaxReplicaTextBytes bytes at most.
-std::vector<std::string> FormatHeard(const HeardOfJob& heard);
-Result<HeardOfJob> ParseHeard(std::string_view text);
+// Formats the message as one or more texts of at most Store::kMaxReplicaTextBytes.
+std::vector<std::string> FormatReplicaMessage(const ReplicaMessage& message);
+Result<ReplicaMessage> ParseReplicaMessage(std::string_view text);
 
 }  // namespace perseus::server
