@@ -104,7 +104,7 @@ perseus_session* Open(const std::string& agent, const std::string& devices,
 // while instead of recorded, which is cheaper.
 constexpr int kStepsAtATime = 32;
 constexpr int kInstructions = 64 * kStepsAtATime * 50;
-void LetKeeperCatchUp(benchmark::State& state) {
+void LetBackgroundThreadCatchUp(benchmark::State& state) {
   state.PauseTiming();
   // It comes every 50 ms.
   std::this_thread::sleep_for(std::chrono::milliseconds(120));
@@ -120,7 +120,7 @@ void RunSteps(benchmark::State& state, perseus_session* session, Begin begin, En
   for (auto _ : state) {
     if (at == 2 * kMicrobatches) {
       perseus_step_end(session);
-      if (++steps % kStepsAtATime == 0) LetKeeperCatchUp(state);
+      if (++steps % kStepsAtATime == 0) LetBackgroundThreadCatchUp(state);
       perseus_step_begin(session);
       at = 0;
     }

@@ -9,7 +9,7 @@
 
 namespace {
 
-namespace wire = perseus::wire;
+namespace protocol = perseus::protocol;
 
 void Require(bool condition) {
   if (!condition) std::abort();

@@ -57,10 +57,10 @@ void ReadTarget(std::string_view text) {
 void ReadReports(std::string_view text) {
   const auto reports = perseus::server::ReadReports(text);
   if (!reports) return RequireProblem(reports.error());
-  for (const perseus::server::NodeJobReport& report : *reports) {
+  for (const perseus::protocol::JobReport& report : *reports) {
     Require(report.acknowledged >= 0 && report.following >= 0 && report.since_step >= -1);
-    for (const perseus::server::ReportedStep& step : report.steps) {
-      Require(step.step >= 0 && step.pipeline >= 0 && step.busy_s >= 0 && step.ranks > 0);
+    for (const perseus::protocol::StepReport& step : report.steps) {
+      Require(step.step >= 0 && step.dp_rank >= 0 && step.busy_s >= 0 && step.ranks > 0);
     }
   }
 }

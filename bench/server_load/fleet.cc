@@ -163,13 +163,13 @@ asio::awaitable<void> Fleet::UntilAllHave(std::int64_t version) {
   }
 }
 
-asio::awaitable<std::int64_t> Fleet::UntilRefined() {
+asio::awaitable<std::int64_t> Fleet::UntilAssigned() {
   Connection connection(loop_, server_);
   for (;;) {
     const std::string text =
-        co_await connection.Must("GET", "/v1/jobs/" + job_ + "/assignment?limit=1");
+        co_await connection.Must("GET", "/v1/jobs/" + job_ + "/assignments?limit=1");
     const json assignment = json::parse(text).at("assignments");
-    if (!assignment.empty() && assignment[0].at("refined").get<bool>()) {
+    if (!assignment.empty()) {
       co_return assignment[0].at("version").get<std::int64_t>();
     }
     co_await Sleep(0.2);

@@ -53,8 +53,8 @@ class Fleet {
   asio::awaitable<void> UntilStreamsEnded();  // Before the fleet goes.
   // Until every node has assignment of that version or a later one.
   asio::awaitable<void> UntilAllHave(std::int64_t version);
-  // Until the assignment in force are those of a search that took its time; their version.
-  asio::awaitable<std::int64_t> UntilRefined();
+  // Waits until the job has an assignment. Returns its version.
+  asio::awaitable<std::int64_t> UntilAssigned();
 
   const std::string& job() const { return job_; }
   const std::vector<Node>& nodes() const { return nodes_; }

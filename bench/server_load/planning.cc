@@ -52,18 +52,15 @@ asio::awaitable<double> UploadAll(asio::io_context& loop, const asio::ip::tcp::e
   co_return SecondsSince(begin);
 }
 
-enum class Stage { kFirst, kRefined };
-
 // One job after the other, so that asking costs the server next to nothing.
 asio::awaitable<void> UntilPlanned(asio::io_context& loop, const ServerProcess& server,
-                                   const std::vector<std::string>& ids, Stage stage) {
-  const std::string_view wanted = stage == Stage::kFirst ? "\"version\":" : "\"refined\":true";
+                                   const std::vector<std::string>& ids) {
   Connection connection(loop, server.endpoint());
   for (const std::string& id : ids) {
-    const std::string target = fmt::format("/v1/jobs/{}/assignment?limit=1", id);
+    const std::string target = fmt::format("/v1/jobs/{}/assignments?limit=1", id);
     for (;;) {
-      const std::string assignment = co_await connection.Must("GET", target);
-      if (assignment.find(wanted) != std::string::npos) break;
+      const std::string assignments = co_await connection.Must("GET", target);
+      if (assignments.find("\"version\":") != std::string::npos) break;
       co_await Sleep(0.05);
     }
   }
@@ -93,19 +90,15 @@ asio::awaitable<void> RunPlans(asio::io_context& loop, const ServerProcess& serv
   const Usage before = server.Measure();
   const auto begin = Clock::now();
   const double uploaded = co_await UploadAll(loop, server.endpoint(), ids, profiles);
-  co_await UntilPlanned(loop, server, ids, Stage::kFirst);
+  co_await UntilPlanned(loop, server, ids);
   const double first = SecondsSince(begin);
   const Usage after = server.Measure();
   fmt::print(
-      "{} jobs of {} x {}: uploaded in {:.2f} s, all have assignment after {:.2f} s ({:.2f} s of "
+      "{} jobs of {} x {}: uploaded in {:.2f} s, all have assignments after {:.2f} s ({:.2f} s of "
       "CPU), "
       "load {:.1f}; {}\n",
       ids.size(), kPlanningStages, options.microbatches, uploaded, first,
       after.cpu_s - before.cpu_s, LoadAverage(), Describe(after));
-  co_await UntilPlanned(loop, server, ids, Stage::kRefined);
-  const Usage refined = server.Measure();
-  fmt::print("all refined after {:.2f} s ({:.2f} s of CPU), load {:.1f}; {}\n", SecondsSince(begin),
-             refined.cpu_s - before.cpu_s, LoadAverage(), Describe(refined));
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ asio::awaitable<void> RunReportLoad(asio::io_context& loop, const ServerProcess&
                .microbatches = options.microbatches});
   co_await fleet.Register("reports", kReportsClocks, 1);
   co_await fleet.Attach();
-  co_await fleet.UntilRefined();
+  co_await fleet.UntilAssigned();
   fleet.OpenStreams();
   co_await fleet.UntilAllHave(1);
   const int seconds = static_cast<int>(options.seconds);

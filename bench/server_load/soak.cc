@@ -33,7 +33,7 @@ asio::awaitable<void> Report(Connection& connection, const Fleet& fleet, std::in
   }
 }
 
-// Second looks come between if the machine is busy, so versions cannot be foreseen.
+// Versions cannot be predicted, because several changes may be planned together.
 template <typename Condition>
 asio::awaitable<void> UntilAll(const Fleet& fleet, Condition condition) {
   while (!std::ranges::all_of(fleet.nodes(), condition)) co_await Sleep(0.002);

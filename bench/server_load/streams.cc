@@ -72,7 +72,7 @@ struct Round {
 asio::awaitable<Round> MeasureNotice(asio::io_context& loop, const ServerProcess& server,
                                      Fleet& fleet, int round) {
   Connection connection(loop, server.endpoint());
-  const std::int64_t version = co_await fleet.UntilRefined();
+  const std::int64_t version = co_await fleet.UntilAssigned();
   co_await fleet.UntilAllHave(version);
   co_await Sleep(kQuiet_s);
   const Usage before = server.Measure();
@@ -112,7 +112,7 @@ asio::awaitable<void> RunStreamLoad(asio::io_context& loop, const ServerProcess&
   co_await fleet.Register("streams", kStreamsClocks, 1);
   co_await fleet.Attach();
   fmt::print("{} nodes attached in {:.2f} s\n", nodes, SecondsSince(begin));
-  co_await fleet.UntilRefined();
+  co_await fleet.UntilAssigned();
   begin = Clock::now();
   const Usage before = server.Measure();
   fleet.OpenStreams();

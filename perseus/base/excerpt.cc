@@ -7,31 +7,20 @@
 #include <numeric>
 #include <vector>
 
+#include "perseus/base/utf8.h"
+
 namespace perseus {
 namespace {
 
 constexpr std::size_t kShownCharacters = 40;
 
 // The bytes of the printable character that `text` begins with; 0 if it does not begin with one.
-// Requires text not empty.
 std::size_t PrintableLength(std::string_view text) {
+  const std::size_t length = Utf8CharacterLength(text);
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return first >= 0x20 && first != 0x7F ? 1 : 0;
-  const std::size_t length = first >= 0xC2 && first <= 0xDF   ? 2
-                             : first >= 0xE0 && first <= 0xEF ? 3
-                             : first >= 0xF0 && first <= 0xF4 ? 4
-                                                              : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  const unsigned char second = byte(1);
-  const bool is_control = first == 0xC2 && second < 0xA0;  // U+0080 to U+009F.
-  const bool is_overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool is_surrogate = first == 0xED && second >= 0xA0;  // U+D800 to U+DFFF.
-  const bool is_beyond = first == 0xF4 && second >= 0x90;     // Above U+10FFFF.
-  return is_control || is_overlong || is_surrogate || is_beyond ? 0 : length;
+  const bool is_ascii_control = length == 1 && (byte(0) < 0x20 || byte(0) == 0x7F);
+  const bool is_control = length == 2 && byte(0) == 0xC2 && byte(1) < 0xA0;  // U+0080 to U+009F.
+  return is_ascii_control || is_control ? 0 : length;
 }
 
 std::size_t EditDistance(std::string_view a, std::string_view b) {

@@ -19,11 +19,9 @@ namespace perseus::cli {
 namespace {
 
 constexpr const char* kAgentAbout =
-    "Run the agent of this node: the one process that may set GPU clocks. Training processes "
-    "lease\n"
-    "their GPUs from it; whatever becomes of them, each GPU goes back to what it was before. "
-    "Needs\n"
-    "the right to set clocks (root, or CAP_SYS_ADMIN; docs/agent.md). Ends with SIGTERM.";
+    "Run the agent of this node: the only process that sets GPU clocks. Training processes\n"
+    "lease their GPUs from it. When a lease ends, the agent restores the GPU. Needs permission\n"
+    "to set clocks (root, or CAP_SYS_ADMIN; see docs/agent.md). Ends with SIGTERM.";
 constexpr const char* kAgentExamples =
     "Examples:\n"
     "  perseus agent                                  # as root: all GPUs that the driver shows\n"
@@ -37,7 +35,7 @@ struct AgentFlags {
   std::string state = kAgentState;
   std::string metrics = "127.0.0.1:9836";
   std::vector<std::string> resting;
-  double patience_s = 30;
+  double timeout_s = 30;
   std::optional<double> exit_when_idle_s;
   std::string log_level = "info";
 };
@@ -64,7 +62,7 @@ Result<void> RunAgent(const AgentFlags& flags) {
   options.metrics_address = flags.metrics == "off" ? "" : flags.metrics;
   options.version = PERSEUS_VERSION;
   options.hostname = HostName();
-  options.patience = std::chrono::milliseconds(static_cast<int>(flags.patience_s * 1000));
+  options.timeout = std::chrono::milliseconds(static_cast<int>(flags.timeout_s * 1000));
   if (flags.exit_when_idle_s) {
     options.exit_when_idle =
         std::chrono::milliseconds(static_cast<int>(*flags.exit_when_idle_s * 1000));
@@ -98,20 +96,22 @@ Verb AddAgentVerb(CLI::App& program) {
       ->type_name("FILE");
   verb->add_option(
           "--state", flags->state,
-          fmt::format("What GPUs were before, kept over any death (default: {})", kAgentState))
+          fmt::format("The file that records the original settings of each GPU (default: {})",
+                      kAgentState))
       ->type_name("FILE");
   verb->add_option("--metrics", flags->metrics,
-                   "Where Prometheus finds /metrics (default: 127.0.0.1:9836), or off")
+                   "The address of /metrics for Prometheus, or off (default: 127.0.0.1:9836)")
       ->type_name("ADDRESS");
   verb->add_option("--rest", flags->resting,
-                   "The SM clocks that a GPU goes back to where the driver cannot tell; repeatable")
+                   "The SM clocks to restore if the driver cannot report them; repeatable")
       ->type_name("GPU=MIN-MAX");
-  verb->add_option("--patience", flags->patience_s,
-                   "How long to try to give GPUs back when it ends (default: 30)")
+  verb->add_option("--restore-timeout", flags->timeout_s,
+                   "How long to try to restore GPUs at shutdown (default: 30)")
       ->type_name("SECONDS")
       ->check(NumberIn({0, 3600}, "in seconds"));
-  verb->add_option("--exit-when-idle", flags->exit_when_idle_s,
-                   "End by itself after so long without a client (default: never)")
+  verb->add_option(
+          "--exit-when-idle", flags->exit_when_idle_s,
+          "Stop after this time without a client, with every GPU restored (default: never)")
       ->type_name("SECONDS")
       ->check(NumberIn({0, 86'400}, "in seconds"));
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")

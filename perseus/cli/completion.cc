@@ -1,4 +1,4 @@
-// `perseus completion`: shell completion, made from the flags themselves.
+// `perseus completion`: shell completion, generated from the flags.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,14 +15,14 @@ namespace perseus::cli {
 namespace {
 
 constexpr const char* kCompletionAbout =
-    "Print the completion of perseus's verbs, flags and their choices for a shell.";
+    "Print a shell completion script for the verbs, flags and choices of perseus.";
 constexpr const char* kCompletionExamples =
     "Examples:\n"
     "  source <(perseus completion bash)\n"
     "  perseus completion zsh > ~/.zfunc/_perseus\n"
     "  perseus completion fish > ~/.config/fish/completions/perseus.fish";
 
-// "--pp-ranks", and "-o" where there is a short name.
+// The long and short names, such as "--pp-ranks" and "-o".
 std::vector<std::string> NamesOf(const CLI::Option& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
@@ -30,8 +30,8 @@ std::vector<std::string> NamesOf(const CLI::Option& option) {
   return names;
 }
 
-// What an option may be, by blanks; empty unless it is one of a few words. CLI11 shows them only
-// in the name of the type: "NAME:{gpipe,1f1b}".
+// The choices of an option, separated by blanks. Empty if the option has no choices. CLI11 shows
+// them only in the name of the type: "NAME:{gpipe,1f1b}".
 std::string ChoicesOf(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t open = type.find('{');
@@ -44,7 +44,7 @@ std::string ChoicesOf(const CLI::Option& option) {
 
 bool TakesValue(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
-// Those without a group are not for users.
+// Options without a group are not for users.
 std::vector<const CLI::Option*> ShownOptions(const CLI::App& verb) {
   return verb.get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
 }

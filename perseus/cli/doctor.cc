@@ -1,4 +1,4 @@
-// `perseus doctor`: what works on this node, and the command that would mend what does not.
+// `perseus doctor`: what works on this node, and the command that fixes what does not.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -23,8 +23,8 @@ namespace perseus::cli {
 namespace {
 
 constexpr const char* kDoctorAbout =
-    "Tell what works on this node, what does not, and the command that would mend it. Changes\n"
-    "nothing; only with --measure-latency are clocks switched, and put back.";
+    "Show what works on this node, what does not, and the command that fixes each problem.\n"
+    "Changes nothing, except that --measure-latency switches clocks and then restores them.";
 constexpr const char* kDoctorExamples =
     "Examples:\n"
     "  perseus doctor --read-only\n"
@@ -94,7 +94,7 @@ Result<std::vector<Measured>> MeasureAll(const DoctorFlags& flags,
   return all;
 }
 
-// A job file's part: plans reckon with the slowest GPU's 95th percentile.
+// For the job file: plans use the 95th percentile of the slowest GPU.
 Result<std::string> FormatJobPart(const std::vector<Measured>& all) {
   Nanoseconds slowest = -1;
   std::string comments;
@@ -139,10 +139,10 @@ std::string FormatJson(const std::vector<agent::Finding>& findings) {
 
 Result<void> RunDoctor(const DoctorFlags& flags) {
   if (flags.is_read_only && flags.measures_latency) {
-    return Fail("--measure-latency sets clocks, which --read-only forbids (keep one)");
+    return Fail("--measure-latency sets clocks, which --read-only forbids (remove one of them)");
   }
   if (!flags.output.empty() && !flags.measures_latency) {
-    return Fail("-o is for what --measure-latency measures (add it)");
+    return Fail("-o writes the result of --measure-latency (add --measure-latency)");
   }
   std::vector<agent::Finding> findings =
       agent::ExamineNode({.root = "/", .socket = flags.socket, .state = flags.state});
@@ -175,7 +175,7 @@ Verb AddDoctorVerb(CLI::App& program) {
   auto flags = std::make_shared<DoctorFlags>();
   CLI::App* verb = program.add_subcommand("doctor", kDoctorAbout);
   verb->footer(kDoctorExamples);
-  verb->add_option("--devices", flags->devices, "As of perseus agent (default: auto)")
+  verb->add_option("--devices", flags->devices, "The same as for perseus agent (default: auto)")
       ->type_name("WHICH");
   verb->add_option("--socket", flags->socket,
                    fmt::format("The agent's socket (default: {})", kAgentSocket))
@@ -183,13 +183,14 @@ Verb AddDoctorVerb(CLI::App& program) {
   verb->add_option("--state", flags->state,
                    fmt::format("The agent's state (default: {})", kAgentState))
       ->type_name("FILE");
-  verb->add_flag("--read-only", flags->is_read_only, "Make sure that nothing is set");
-  verb->add_flag("--measure-latency", flags->measures_latency,
-                 "Switch each GPU's clock back and forth, and put it back (no agent may run)");
+  verb->add_flag("--read-only", flags->is_read_only, "Set nothing");
+  verb->add_flag(
+      "--measure-latency", flags->measures_latency,
+      "Measure how long a clock switch takes, then restore the clocks (stop the agent first)");
   verb->add_option("-o,--output", flags->output,
-                   "What was measured, as a job file for perseus plan")
+                   "Where the measured latency goes, as part of a job file for perseus plan")
       ->type_name("FILE.toml");
-  verb->add_flag("--json", flags->as_json, "Print JSON in place of lines");
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
   return {verb, [flags] { return RunDoctor(*flags); }};
 }
 

@@ -23,8 +23,8 @@ namespace perseus::cli {
 namespace {
 
 constexpr const char* kGpuAbout =
-    "The GPUs of this node, as its agent has them: who holds each, what it is set to and what it\n"
-    "goes back to.";
+    "Show and manage the GPUs of this node through its agent: who holds each GPU, its setting,\n"
+    "and the setting that it returns to.";
 constexpr const char* kGpuExamples =
     "Examples:\n"
     "  perseus gpu list\n"
@@ -32,7 +32,7 @@ constexpr const char* kGpuExamples =
     "  perseus gpu grant GPU-1f… --uid 1000    # root: let a user lease it\n"
     "  perseus gpu restore                     # the agent was killed and will not come back";
 
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kTimeout{10};
 
 struct GpuFlags {
   std::string socket = kAgentSocket;
@@ -43,12 +43,12 @@ struct GpuFlags {
   std::optional<std::string> cgroup;
   std::string devices = "auto";
   std::string state = kAgentState;
-  double patience_s = 10;
+  double timeout_s = 10;
 };
 
 Result<protocol::Reply> Ask(int socket, const protocol::Request& request) {
   PERSEUS_ASSIGN_OR_RETURN(auto answer,
-                           protocol::Ask(socket, protocol::Format(request), kPatience));
+                           protocol::SendRequest(socket, protocol::Format(request), kTimeout));
   auto reply = protocol::ParseReply(answer.text);
   if (!reply) return Fail(reply);
   if (const auto* refused = std::get_if<protocol::Refused>(&*reply)) {
@@ -62,7 +62,7 @@ Result<protocol::Reply> Ask(int socket, const protocol::Request& request) {
 Result<protocol::Listing> AskForList(int socket) {
   PERSEUS_ASSIGN_OR_RETURN(auto reply, Ask(socket, protocol::List{}));
   auto* listing = std::get_if<protocol::Listing>(&reply);
-  if (listing == nullptr) return Fail("the agent answered something else than a list of GPUs");
+  if (listing == nullptr) return Fail("the agent did not reply with a list of GPUs");
   return std::move(*listing);
 }
 
@@ -105,7 +105,7 @@ Result<void> RunList(const GpuFlags& flags) {
 Result<void> RunWatch(const GpuFlags& flags) {
   const bool is_terminal = isatty(STDOUT_FILENO) != 0;
   for (bool is_first = true;; is_first = false) {
-    // Anew each time: the agent sends those away who are silent for long, and may be restarted.
+    // A new connection each time: the agent closes silent ones, and it may be restarted.
     const auto socket = protocol::Connect(flags.socket);
     const auto listing =
         socket ? AskForList(socket->get()) : Result<protocol::Listing>(Fail(socket));
@@ -134,7 +134,7 @@ enum class GrantChange { kGrant, kRevoke };
 
 Result<void> RunGrant(const GpuFlags& flags, GrantChange change) {
   if (flags.uid.has_value() == flags.cgroup.has_value()) {
-    return Fail("to whom? (write --uid N or --cgroup PATH, one of them)");
+    return Fail("a grant names a user or a cgroup (add --uid N or --cgroup PATH, one of them)");
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto socket, protocol::Connect(flags.socket));
   const protocol::Grant grant{flags.gpus, flags.uid, flags.cgroup};
@@ -146,19 +146,20 @@ Result<void> RunGrant(const GpuFlags& flags, GrantChange change) {
 
 Result<void> RunRestore(const GpuFlags& flags) {
   if (protocol::Connect(flags.socket)) {
-    return Fail("an agent is running on {}, and gives GPUs back itself (perseus gpu release)",
+    return Fail("an agent runs on {}, and restores GPUs itself (perseus gpu release)",
                 flags.socket);
   }
   spdlog::logger log = MakeLog("info");
   if (!std::filesystem::exists(flags.state)) {
-    return Fail("{} is not there: nothing to restore (is it the agent's --state?)", flags.state);
+    return Fail("{} does not exist, so there is nothing to restore (is it the agent's --state?)",
+                flags.state);
   }
   PERSEUS_ASSIGN_OR_RETURN(auto setup, SetUpGpus(flags.devices, flags.state, {}, log));
-  const std::chrono::milliseconds patience(static_cast<int>(flags.patience_s * 1000));
+  const std::chrono::milliseconds timeout(static_cast<int>(flags.timeout_s * 1000));
   PERSEUS_ASSIGN_OR_RETURN(auto given_back,
-                           agent::GiveBackLeftovers(std::move(setup), patience, log));
-  return Print(given_back == 0 ? "nothing was left changed\n"
-                               : fmt::format("{} GPUs given back\n", given_back));
+                           agent::GiveBackLeftovers(std::move(setup), timeout, log));
+  return Print(given_back == 0 ? "no GPU was left changed\n"
+                               : fmt::format("{} GPUs restored\n", given_back));
 }
 
 CLI::App* AddPart(CLI::App& verb, GpuFlags& flags, const char* name, const char* about) {
@@ -190,23 +191,24 @@ Verb AddGpuVerb(CLI::App& program) {
   verb->footer(kGpuExamples);
   verb->require_subcommand(1);
 
-  CLI::App* list = AddPart(*verb, *flags, "list", "Who holds which GPU, and what it is set to");
-  list->add_flag("--json", flags->as_json, "Print JSON in place of the table");
-  CLI::App* watch = AddPart(*verb, *flags, "watch", "The same again and again");
+  CLI::App* list = AddPart(*verb, *flags, "list", "Show who holds which GPU, and its setting");
+  list->add_flag("--json", flags->as_json, "Print JSON instead of a table");
+  CLI::App* watch = AddPart(*verb, *flags, "watch", "Show this list again and again");
   watch->add_option("--interval", flags->interval_s, "How often (default: 1)")
       ->type_name("SECONDS")
       ->check(NumberIn({0.1, 3600}, "in seconds"));
-  CLI::App* release = AddPart(*verb, *flags, "release", "End the lease on GPUs and give them back");
+  CLI::App* release = AddPart(*verb, *flags, "release", "End the lease of GPUs and restore them");
   AddGpus(*release, *flags);
   CLI::App* grant = AddPart(*verb, *flags, "grant", "Let a user or a cgroup lease GPUs (root)");
   AddGrantee(*grant, *flags);
-  CLI::App* revoke = AddPart(*verb, *flags, "revoke", "Take such a grant back (root)");
+  CLI::App* revoke = AddPart(*verb, *flags, "revoke", "Withdraw a grant (root)");
   AddGrantee(*revoke, *flags);
   CLI::App* restore =
-      AddPart(*verb, *flags, "restore", "Give back what an agent that is gone left changed (root)");
-  restore->add_option("--devices", flags->devices, "As of perseus agent")->type_name("WHICH");
+      AddPart(*verb, *flags, "restore", "Restore the GPUs of an agent that was killed (root)");
+  restore->add_option("--devices", flags->devices, "The same as for perseus agent")
+      ->type_name("WHICH");
   restore->add_option("--state", flags->state, "The agent's state")->type_name("FILE");
-  restore->add_option("--patience", flags->patience_s, "How long to try (default: 10)")
+  restore->add_option("--timeout", flags->timeout_s, "How long to try (default: 10)")
       ->type_name("SECONDS")
       ->check(NumberIn({0, 3600}, "in seconds"));
 

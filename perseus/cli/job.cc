@@ -1,4 +1,4 @@
-// `perseus job`: one job of a server: register, look, retarget, say that a pipeline is slow, end.
+// `perseus job`: registers, shows, changes and ends a job of a server, and reports its stragglers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kJobAbout = "One job of a perseus server (docs/server.md).";
+constexpr const char* kJobAbout = "Manage one job of a perseus server (docs/server.md).";
 constexpr const char* kJobExamples =
     "Examples:\n"
     "  perseus job register gpt3-run7 --job job.toml --profile profile.csv\n"
@@ -45,7 +45,7 @@ struct Flags {
   bool has_no_detection = false;
   TargetFlags targets;
   std::string plan = "current";
-  int pipeline = 0;
+  int dp_rank = 0;
   std::optional<double> slowdown;
   std::optional<double> starts_in_s;
   std::optional<double> expires_in_s;
@@ -56,14 +56,14 @@ std::string PathOf(const Flags& flags, std::string_view rest = "") {
   return fmt::format("/v1/jobs/{}{}", http::PercentEncoded(flags.job), rest);
 }
 
-// The one target that was asked for; no slowdown if none was.
+// The target that the flags give. No slowdown if they give none.
 Result<ordered_json> TargetOf(const TargetFlags& flags) {
   const std::vector<plan::Target> asked = AskedTargets(flags, 1);
-  if (asked.size() > 1) return Fail("a job has one target (leave out all but one)");
+  if (asked.size() > 1) return Fail("a job has only one target (give one target flag)");
   return server::TargetJson(asked.front());
 }
 
-// By its name and sizes where that says it all, for people to read; else whole.
+// The name and sizes of a generated schedule, which people can read. Otherwise the whole schedule.
 ordered_json ScheduleJson(const schedule::Schedule& schedule) {
   const auto names = schedule::ScheduleNames();
   if (std::ranges::find(names, schedule.name) != names.end()) {
@@ -97,7 +97,7 @@ ordered_json FixedJson(const schedule::FixedInstructions& fixed) {
   return json;
 }
 
-// What `perseus plan` would plan, as the server registers it.
+// The registration of the job that `perseus plan` would plan.
 Result<ordered_json> RegistrationOf(const Flags& flags, const plan_file::PlannedJob& planned) {
   PERSEUS_ASSIGN_OR_RETURN(auto target, TargetOf(flags.targets));
   const schedule::PipelineModel& model = planned.model;
@@ -115,7 +115,7 @@ Result<ordered_json> RegistrationOf(const Flags& flags, const plan_file::Planned
   return registration;
 }
 
-// Its text; empty if none was named. One that the server could not read either is no reason to ask.
+// The text of the profile. Empty if no path is given. Checks the profile before the server does.
 Result<std::string> ReadProfile(const std::string& path) {
   if (path.empty()) return "";
   auto csv = ReadFile(path);
@@ -124,8 +124,8 @@ Result<std::string> ReadProfile(const std::string& path) {
   return csv;
 }
 
-// Takes back a job that only this command made if its profile is refused. Otherwise the command,
-// mended, would find a job that was registered differently.
+// If the server refuses the profile, ends the job again if this command created it. Otherwise a
+// corrected command would find a job that was registered differently.
 Result<void> Upload(ServerClient& server, const Flags& flags, const std::string& csv,
                     const ServerClient::Registered& registered) {
   const auto put = server.Send("PUT", PathOf(flags, "/profile"), csv, "text/csv");
@@ -133,19 +133,20 @@ Result<void> Upload(ServerClient& server, const Flags& flags, const std::string&
   const Error& error = put.error();
   const bool is_refused = error.kind != ErrorKind::kSystem;
   if (registered.is_new && is_refused && server.Send("POST", PathOf(flags, "/end"), "{}")) {
-    return FailAs(error.kind, "nothing is registered: {}: {}", flags.profile, error.message);
+    return FailAs(error.kind, "the job is not registered: {}: {}", flags.profile, error.message);
   }
   return FailAs(error.kind, "job {} is registered, without this profile: {}: {}", flags.job,
                 flags.profile, error.message);
 }
 
-std::string ProfileWords(const Flags& flags, const plan_file::PlannedJob& planned,
-                         const ordered_json& job) {
-  if (!flags.profile.empty()) return ", and is being planned";
+std::string ProfileText(const Flags& flags, const plan_file::PlannedJob& planned,
+                        const ordered_json& job) {
+  if (!flags.profile.empty()) return "; planning has started";
   if (job.at("profile_version") != 0) return "";
   if (planned.profile.empty()) return "; no profile yet: --profile FILE";
-  return fmt::format("; no profile yet: --profile {} ({} names it, but only the flag sends it)",
-                     planned.profile, flags.registered.job_file);
+  return fmt::format(
+      "; no profile yet: --profile {} ({} names this file, but only the flag sends it)",
+      planned.profile, flags.registered.job_file);
 }
 
 Result<void> Register(const Flags& flags) {
@@ -159,19 +160,19 @@ Result<void> Register(const Flags& flags) {
   }
   if (planned.model.blocking_power_w == 0 && !flags.registered.blocking_power_w) {
     std::fputs(
-        "perseus: warning: no blocking power: energies are planned with 0 W while GPUs wait "
+        "perseus: warning: no blocking power is given: plans use 0 W for waiting GPUs "
         "(--blocking-power W, or blocking_power_w in the job file)\n",
         stderr);
   }
   const ordered_json& job = registered.job;
   return Print(fmt::format("job {} is {}{}\n", flags.job, job.at("id").get<std::string>(),
-                           ProfileWords(flags, planned, job)));
+                           ProfileText(flags, planned, job)));
 }
 
 std::string FormatNodes(const ordered_json& nodes) {
-  if (nodes.empty()) return "no node has attached\n";
+  if (nodes.empty()) return "no nodes\n";
   Table table(
-      {"node", "ranks", "state", "has assignment", "follows", "since step", "heard (s ago)"});
+      {"node", "ranks", "state", "received", "follows", "since step", "last report (s ago)"});
   for (const ordered_json& node : nodes) {
     table.AddRow({node.at("node"), std::to_string(node.at("ranks").size()), node.at("state"),
                   fmt::format("{}", node.at("acknowledged").get<std::int64_t>()),
@@ -186,9 +187,9 @@ std::string FormatStragglers(const ordered_json& stragglers) {
   std::string text;
   for (const ordered_json& straggler : stragglers) {
     text += fmt::format(
-        "straggler: pipeline {}, {:.4g} times as slow, {} ({}){}{}\n",
-        straggler.at("dp_rank").get<int>(), straggler.at("slowdown").get<double>(),
-        straggler.at("state").get<std::string>(), straggler.at("source").get<std::string>(),
+        "straggler: dp_rank {}, slowdown {:.4g}, {} ({}){}{}\n", straggler.at("dp_rank").get<int>(),
+        straggler.at("slowdown").get<double>(), straggler.at("state").get<std::string>(),
+        straggler.at("source").get<std::string>(),
         straggler.contains("expires") ? ", until " + straggler["expires"].get<std::string>() : "",
         straggler.contains("warning") ? "; " + straggler["warning"].get<std::string>() : "");
   }
@@ -201,12 +202,12 @@ std::string FormatAssignment(const ordered_json& assignment) {
       "assignment {}, from step {}: {} ({})\n", assignment.at("version").get<std::int64_t>(),
       assignment.at("from_step").get<std::int64_t>(), assignment.at("target").get<std::string>(),
       assignment.at("reason").get<std::string>());
-  Table table({"pipeline", "plan", "time (s)", "energy (J)", "saving"});
+  Table table({"dp_rank", "plan", "time (s)", "energy (J)", "saving"});
   const double baseline_j = baseline.at("energy_j");
-  int pipeline = 0;
+  int dp_rank = 0;
   for (const ordered_json& share : assignment.at("pipelines")) {
     const double energy_j = share.at("energy_j");
-    table.AddRow({std::to_string(pipeline++), share.at("plan"),
+    table.AddRow({std::to_string(dp_rank++), share.at("plan"),
                   FormatQuantity(share.at("time_s").get<double>()), FormatQuantity(energy_j),
                   FormatPercent(1 - energy_j / baseline_j)});
   }
@@ -215,14 +216,14 @@ std::string FormatAssignment(const ordered_json& assignment) {
 
 std::string FormatJob(const ordered_json& job) {
   std::string text =
-      fmt::format("{} ({}): {}\n{} pipelines x {} stages x {} GPUs, {}, {} microbatches\n",
+      fmt::format("{} ({}): {}\n{} pipelines x {} pp_ranks x {} GPUs, {}, {} microbatches\n",
                   job.at("key").get<std::string>(), job.at("id").get<std::string>(),
                   job.at("status").get<std::string>(), job.at("pipelines").get<int>(),
                   job.at("pp_ranks").get<int>(), job.at("tensor_parallel").get<int>(),
                   job.at("schedule").get<std::string>(), job.at("microbatches").get<int>());
-  text += fmt::format("target: {}\n", TargetWords(job.at("target")));
+  text += fmt::format("target: {}\n", TargetText(job.at("target")));
   if (job.contains("problem")) text += "problem: " + job["problem"].get<std::string>() + "\n";
-  if (job.at("detect_stragglers") == false) text += "stragglers are not noticed, only reported\n";
+  if (job.at("detect_stragglers") == false) text += "stragglers are not detected, only reported\n";
   if (job.at("profile_version") == 0) text += "no profile yet (perseus tune, or --profile)\n";
   if (job.contains("assignment")) text += "\n" + FormatAssignment(job["assignment"]);
   if (const auto stragglers = FormatStragglers(job.at("stragglers")); !stragglers.empty()) {
@@ -240,8 +241,9 @@ Result<void> Show(const Flags& flags) {
 Result<void> SetTarget(const Flags& flags) {
   if (!AsksForTarget(flags.targets)) {
     return Fail(
-        "which target? (--slowdown, --deadline, --energy-budget, --power-cap, --price, "
-        "--min-energy or --edp; perseus job show {} says the one it has)",
+        "the target is missing (give --slowdown, --deadline, --energy-budget, --power-cap, "
+        "--price, "
+        "--min-energy or --edp; perseus job show {} shows the current one)",
         flags.job);
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto target, TargetOf(flags.targets));
@@ -251,16 +253,17 @@ Result<void> SetTarget(const Flags& flags) {
   return Print(fmt::format("job {}: {}\n", flags.job, set.at("name").get<std::string>()));
 }
 
-Result<void> SayStraggler(const Flags& flags) {
+Result<void> ReportStraggler(const Flags& flags) {
   if (flags.is_over == flags.slowdown.has_value()) {
-    return Fail("say either --slowdown (such as 1.25) or --over");
+    return Fail("give either --slowdown (such as 1.25) or --over");
   }
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
-  const std::string path = PathOf(flags, fmt::format("/stragglers/{}", flags.pipeline));
+  const std::string path = PathOf(flags, fmt::format("/stragglers/{}", flags.dp_rank));
   if (flags.is_over) {
     PERSEUS_ASSIGN_OR_RETURN(const auto deleted, server.Send("DELETE", path, ""));
-    return Print(fmt::format("pipeline {} {}\n", flags.pipeline,
-                             deleted.at("deleted").get<bool>() ? "is none any more" : "was none"));
+    return Print(fmt::format(
+        "dp_rank {} {}\n", flags.dp_rank,
+        deleted.at("deleted").get<bool>() ? "is no straggler any more" : "was no straggler"));
   }
   ordered_json body{{"slowdown", *flags.slowdown}};
   if (flags.starts_in_s) body["starts_in"] = *flags.starts_in_s;
@@ -279,7 +282,7 @@ Result<void> PrintPlan(const Flags& flags) {
 Result<void> End(const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_RETURN_IF_ERROR(server.Send("POST", PathOf(flags, "/end"), "{}"));
-  return Print(fmt::format("job {} has ended; its nodes take their assignment back\n", flags.job));
+  return Print(fmt::format("job {} has ended; its nodes remove their assignment\n", flags.job));
 }
 
 }  // namespace
@@ -293,45 +296,50 @@ Verb AddJobVerb(CLI::App& program) {
   auto actions = std::make_shared<std::vector<std::pair<CLI::App*, Run>>>();
   const auto add = [&](const char* name, const char* about, const char* scope, Run run) {
     CLI::App* sub = verb->add_subcommand(name, about);
-    sub->add_option("job", flags->job, "The job's key, or its id")->required()->type_name("JOB");
+    sub->add_option("job", flags->job, "Key or id of the job")->required()->type_name("JOB");
     AddServerFlags(*sub, flags->server, scope);
     actions->emplace_back(sub, run);
     return sub;
   };
   CLI::App* registers =
-      add("register", "Register a job, or find the one of that key", "job", Register);
+      add("register", "Register a job, or find the job with this key", "job", Register);
   AddJobFlags(*registers, flags->registered, JobComes::kWithoutProfile);
-  registers->add_option("--profile", flags->profile, "Its profile (CSV), if it was measured")
+  registers->add_option("--profile", flags->profile, "Profile of the job (CSV), if it is measured")
       ->type_name("FILE");
-  registers->add_option("--gpu", flags->gpu, "The GPUs' name")->type_name("NAME");
+  registers->add_option("--gpu", flags->gpu, "Name of the GPUs")->type_name("NAME");
   registers->add_flag("--no-detection", flags->has_no_detection,
-                      "Stragglers are only those that somebody reports");
+                      "Do not detect stragglers; use only reported ones");
   AddTargetFlags(*registers, flags->targets);
-  add("show", "What it does, which assignment are in force, and where each node is", "read", Show)
+  add("show", "Show the state of the job, its assignment and its nodes", "read", Show)
       ->add_flag("--json", flags->as_json, "As JSON, for scripts");
-  AddTargetFlags(*add("target", "Another target, while it runs", "job", SetTarget), flags->targets);
+  AddTargetFlags(*add("target", "Set another target while the job runs", "job", SetTarget),
+                 flags->targets);
   add("plan", "Print a plan file", "read", PrintPlan)
       ->add_option("plan", flags->plan,
                    "current, no-slowdown, slowdown-5, deadline-2.9s, least-energy, … (default: "
                    "current)")
       ->type_name("PLAN");
   CLI::App* straggler =
-      add("straggler", "A pipeline is slow, will be, or is no longer", "job", SayStraggler);
-  straggler->add_option("pipeline", flags->pipeline, "Its number, from 0")
+      add("straggler", "Report that a pipeline is slow, will be slow, or is no longer slow", "job",
+          ReportStraggler);
+  straggler->add_option("dp_rank", flags->dp_rank, "Number of the pipeline, from 0")
       ->required()
       ->check(CLI::Range(0, 999'999))
-      ->type_name("PIPELINE");
-  straggler->add_option("--slowdown", flags->slowdown, "How many times as slow, such as 1.25")
+      ->type_name("DP_RANK");
+  straggler
+      ->add_option("--slowdown", flags->slowdown,
+                   "T'/T: how many times as long its iteration takes, such as 1.25")
       ->check(NumberIn({1, 100}, ""))
       ->type_name("FACTOR");
-  straggler->add_option("--starts-in", flags->starts_in_s, "From then on (default: 0)")
+  straggler->add_option("--starts-in", flags->starts_in_s, "When the slowdown begins (default: 0)")
       ->check(NumberIn({0, 1e8}, "in seconds"))
       ->type_name("SECONDS");
-  straggler->add_option("--expires-in", flags->expires_in_s, "Until then (default: for good)")
+  straggler
+      ->add_option("--expires-in", flags->expires_in_s, "When the slowdown ends (default: never)")
       ->check(NumberIn({0, 1e8}, "in seconds"))
       ->type_name("SECONDS");
-  straggler->add_flag("--over", flags->is_over, "It is none any more");
-  add("end", "It has ended", "job", End);
+  straggler->add_flag("--over", flags->is_over, "The pipeline is no longer slow");
+  add("end", "End the job", "job", End);
   return {verb, [flags, actions] {
             for (const auto& [sub, run] : *actions) {
               if (sub->parsed()) return run(*flags);

@@ -7,7 +7,7 @@
 
 namespace perseus::cli {
 
-// Whether the verb has a profile when it reads the job, which then says how many stages there are.
+// Whether the verb has a profile when it reads the job. A profile says how many pp_ranks exist.
 enum class JobComes { kWithProfile, kWithoutProfile };
 
 // Adds all but the profile, which is an argument of one verb and a flag of the other.

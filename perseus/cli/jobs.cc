@@ -1,4 +1,4 @@
-// `perseus jobs` and `perseus top`: what a server's jobs do.
+// `perseus jobs` and `perseus top`: the jobs of a server.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -19,11 +19,11 @@ namespace {
 
 constexpr const char* kAboutJobs = "List the jobs of a perseus server.";
 constexpr const char* kAboutTop =
-    "Watch the jobs of a perseus server, until Ctrl-C. `energy` and `step` are measured means of "
+    "Show the jobs of a perseus server until Ctrl-C. `step` and `energy` are measured means of "
     "the\n"
-    "last steps, `planned saving` is that of the plans in force.";
-// Between looks at whether it is to end.
-constexpr std::chrono::milliseconds kMoment{100};
+    "last steps. `planned saving` is the saving of the plans in force.";
+// How often to check for a signal.
+constexpr std::chrono::milliseconds kSignalPollInterval{100};
 
 struct JobsFlags {
   ServerFlags server;
@@ -33,7 +33,7 @@ struct JobsFlags {
 struct TopFlags {
   ServerFlags server;
   double interval_s = 2;
-  int rounds = 0;  // 0: until it is ended.
+  int rounds = 0;  // 0: until a signal.
 };
 
 Result<void> RunJobs(const JobsFlags& flags) {
@@ -59,11 +59,11 @@ std::string Screen(const nlohmann::ordered_json& jobs) {
 Result<void> RunTop(const TopFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
-  // Home, and clear to the end: nothing flickers.
+  // Move the cursor home and clear to the end, so that nothing flickers.
   const std::string_view home = DetectTerminal().colour ? "\x1b[H\x1b[J" : "";
   for (int round = 0; flags.rounds == 0 || round < flags.rounds; ++round) {
     const auto jobs = FetchJobs(server, false);
-    // A server that is away may come back.
+    // A server that does not answer may come back.
     const std::string text =
         jobs ? Screen(*jobs) : fmt::format("perseus: {}\n", jobs.error().message);
     if (!jobs && round == 0) return Fail(jobs);
@@ -73,7 +73,7 @@ Result<void> RunTop(const TopFlags& flags) {
     if (round + 1 == flags.rounds) break;
     while (std::chrono::steady_clock::now() < until) {
       if (signals.HaveCome()) return {};
-      std::this_thread::sleep_for(kMoment);
+      std::this_thread::sleep_for(kSignalPollInterval);
     }
   }
   return {};
@@ -84,7 +84,7 @@ Result<void> RunTop(const TopFlags& flags) {
 Verb AddJobsVerb(CLI::App& program) {
   auto flags = std::make_shared<JobsFlags>();
   CLI::App* verb = program.add_subcommand("jobs", kAboutJobs);
-  verb->add_flag("--all", flags->all, "Those that have ended, too");
+  verb->add_flag("--all", flags->all, "Include jobs that have ended");
   verb->add_flag("--json", flags->as_json, "As JSON, for scripts");
   AddServerFlags(*verb, flags->server, "read");
   return {verb, [flags] { return RunJobs(*flags); }};
@@ -93,10 +93,10 @@ Verb AddJobsVerb(CLI::App& program) {
 Verb AddTopVerb(CLI::App& program) {
   auto flags = std::make_shared<TopFlags>();
   CLI::App* verb = program.add_subcommand("top", kAboutTop);
-  verb->add_option("--interval", flags->interval_s, "Between two looks (default: 2)")
+  verb->add_option("--interval", flags->interval_s, "Time between two updates (default: 2)")
       ->check(NumberIn({0.1, 3600}, "in seconds"))
       ->type_name("SECONDS");
-  verb->add_option("--rounds", flags->rounds, "Look that often, and end (default: until Ctrl-C)")
+  verb->add_option("--rounds", flags->rounds, "Number of updates (default: until Ctrl-C)")
       ->check(CLI::Range(1, 1'000'000))
       ->type_name("N");
   AddServerFlags(*verb, flags->server, "read");

@@ -16,14 +16,14 @@ std::string Number(const ordered_json& json, const char* key, const char* format
   return fmt::format(fmt::runtime(format), found->get<double>());
 }
 
-std::string StatusWords(const ordered_json& job) {
+std::string StatusText(const ordered_json& job) {
   const std::string status = job.at("status");
   const int lost = job.value("lost_nodes", 0);
   if (lost == 0) return status;
   return fmt::format("{}, {} node{} lost", status, lost, lost == 1 ? "" : "s");
 }
 
-// Energy of a step over all pipelines; empty while a pipeline's is unknown.
+// Energy of a step over all pipelines. Empty if the energy of a pipeline is unknown.
 std::string MeasuredEnergy(const ordered_json& job) {
   const auto measured = job.find("measured");
   if (measured == job.end()) return "";
@@ -37,9 +37,9 @@ std::string MeasuredEnergy(const ordered_json& job) {
 
 }  // namespace
 
-std::string TargetWords(const ordered_json& target) {
+std::string TargetText(const ordered_json& target) {
   const auto known = server::ReadTargetBody(target.dump(), 1);
-  // A newer server may have more.
+  // A newer server may have other targets.
   return known ? Describe(*known) : target.at("kind").get<std::string>();
 }
 
@@ -62,10 +62,10 @@ std::string FormatJobs(const ordered_json& jobs) {
   for (const ordered_json& job : jobs) {
     const auto measured = job.find("measured");
     table.AddRow(
-        {job.at("key"), StatusWords(job),
+        {job.at("key"), StatusText(job),
          fmt::format("{} x {} x {}", job.at("pipelines").get<int>(), job.at("pp_ranks").get<int>(),
                      job.at("tensor_parallel").get<int>()),
-         TargetWords(job.at("target")),
+         TargetText(job.at("target")),
          job.at("last_step").get<std::int64_t>() < 0 ? "" : Number(job, "last_step", "{:.0f}"),
          measured == job.end() ? "" : Number(*measured, "step_s", "{:.4g}"), MeasuredEnergy(job),
          Number(job, "saving_percent", "{:.2f} %")});

@@ -1,4 +1,4 @@
-// A server's jobs as a table: for `perseus jobs` and `perseus top`.
+// The jobs of a server as a table, for `perseus jobs` and `perseus top`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,8 +9,8 @@
 
 namespace perseus::cli {
 
-// As `perseus plan` says it: "deadline 2.9 s".
-std::string TargetWords(const nlohmann::ordered_json& target);
+// The target as `perseus plan` shows it: "deadline 2.9 s".
+std::string TargetText(const nlohmann::ordered_json& target);
 
 // All pages of GET /v1/jobs.
 Result<nlohmann::ordered_json> FetchJobs(ServerClient& server, bool ended_too);

@@ -1,5 +1,5 @@
-// The program `perseus`: finds the verb, runs it, and turns what went wrong into one line on
-// standard error and an exit status.
+// The program `perseus`: finds the verb, runs it, and turns an error into one line on standard
+// error and an exit status.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace perseus::cli {
 namespace {
 
-// What the statuses mean is part of the interface: scripts rely on it (perseus --help shows them).
+// The exit statuses are part of the interface: scripts rely on them (perseus --help shows them).
 constexpr int kOk = 0;
 constexpr int kSystemFailure = 1;
 constexpr int kBadInput = 2;
@@ -33,8 +33,8 @@ constexpr const char* kMainExamples =
     "  perseus plan profile.csv --schedule 1f1b --microbatches 96 --blocking-power 83.64 -o out\n"
     "  perseus evaluate out/plans/no-slowdown.json --profile profile.csv\n"
     "\n"
-    "Exit status: 0 done; 1 the system failed; 2 bad input or usage; 3 a target that no plan "
-    "meets.";
+    "Exit status: 0 success; 1 system failure; 2 bad input or usage; 3 no plan can meet the "
+    "target.";
 
 int StatusOf(ErrorKind kind) {
   switch (kind) {
@@ -48,13 +48,13 @@ int StatusOf(ErrorKind kind) {
   return kSystemFailure;
 }
 
-int Complain(std::string_view message, int status) {
-  // Not fmt::print, which throws where standard error is closed or full.
+int ReportError(std::string_view message, int status) {
+  // Not fmt::print, which throws if standard error is closed or full.
   std::fputs(fmt::format("perseus: {}\n", message).c_str(), stderr);
   return status;
 }
 
-// "perseus job straggler": whose flags are wrong.
+// The verb whose flags are wrong, such as "perseus job straggler".
 struct ChosenVerb {
   const CLI::App* app;
   std::string name;
@@ -70,7 +70,7 @@ ChosenVerb FindChosenVerb(const CLI::App& program) {
   return verb;
 }
 
-// The flags or verbs that could have been meant by a word that is neither.
+// The flag or verb that the user may have meant by an unknown word.
 std::string Suggestion(const CLI::App& verb, const std::string& word) {
   std::vector<std::string> names;
   for (const CLI::Option* option : verb.get_options()) {
@@ -82,29 +82,30 @@ std::string Suggestion(const CLI::App& verb, const std::string& word) {
   return nearest.empty() ? "" : fmt::format(", did you mean {}?", nearest);
 }
 
-int ComplainOfUsage(const CLI::App& program, const CLI::ParseError& error) {
+int ReportUsageError(const CLI::App& program, const CLI::ParseError& error) {
   const auto [verb, name] = FindChosenVerb(program);
   const std::string help = fmt::format("see {} --help", name);
-  // A verb that is not known shows as one that is missing, with something left over.
+  // CLI11 reports an unknown verb as a missing verb with a remaining word.
   const auto unknown = verb->remaining();
   const bool lacks_verb = verb->get_require_subcommand_min() > 0;
   const bool has_unknown = lacks_verb || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   if (has_unknown && !unknown.empty()) {
-    return Complain(fmt::format("{} is not known here ({}{})", Excerpt(unknown.front()), help,
-                                Suggestion(*verb, unknown.front())),
-                    kBadInput);
+    return ReportError(fmt::format("{} is unknown ({}{})", Excerpt(unknown.front()), help,
+                                   Suggestion(*verb, unknown.front())),
+                       kBadInput);
   }
-  if (lacks_verb) return Complain(fmt::format("what to do? ({})", help), kBadInput);
+  if (lacks_verb) return ReportError(fmt::format("a verb is missing ({})", help), kBadInput);
   std::string what = error.what();
   std::replace(what.begin(), what.end(), '\n', ' ');
-  return Complain(fmt::format("{} ({})", what, help), kBadInput);
+  return ReportError(fmt::format("{} ({})", what, help), kBadInput);
 }
 
 Result<void> RunVerb(const Verb& verb) {
   try {
     return verb.run();
   } catch (const std::bad_alloc&) {
-    return FailAs(ErrorKind::kSystem, "out of memory (plan a smaller job, or on a larger machine)");
+    return FailAs(ErrorKind::kSystem,
+                  "out of memory (plan a smaller job, or use a larger machine)");
   } catch (const std::system_error& error) {
     return FailAs(ErrorKind::kSystem, "the system failed: {}", error.what());
   }
@@ -129,14 +130,15 @@ int Run(int argc, const char* const* argv) {
     program.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version.
     const int status = program.exit(request);
-    return std::cout.flush() ? status : Complain("cannot write to standard output", kSystemFailure);
+    return std::cout.flush() ? status
+                             : ReportError("cannot write to standard output", kSystemFailure);
   } catch (const CLI::ParseError& error) {
-    return ComplainOfUsage(program, error);
+    return ReportUsageError(program, error);
   }
   for (const Verb& verb : verbs) {
     if (!verb.flags->parsed()) continue;
     if (auto done = RunVerb(verb); !done) {
-      return Complain(done.error().message, StatusOf(done.error().kind));
+      return ReportError(done.error().message, StatusOf(done.error().kind));
     }
   }
   return kOk;

@@ -22,13 +22,10 @@ namespace perseus::cli {
 namespace {
 
 constexpr const char* kNodeAbout =
-    "Keep this node's training jobs in touch with a perseus server: tell it what steps take, and "
-    "give\n"
-    "ranks the assignment that it sends. Needs no privileges but to write into the jobs' "
-    "directories.\n"
-    "While the server is away, and after this program has ended, ranks go on with the assignment "
-    "that\n"
-    "they have. Ends with SIGTERM.";
+    "Connect the training jobs of this node with a perseus server: report the time and energy of\n"
+    "steps, and pass the server's assignments to the ranks. Needs permission to write to the job\n"
+    "directories, and no other. If the server is away or this program ends, ranks keep their\n"
+    "assignment. Ends with SIGTERM.";
 constexpr const char* kNodeExamples =
     "Examples:\n"
     "  perseus node --server https://perseus:7410 --token-file /etc/perseus/token\n"
@@ -77,7 +74,7 @@ Result<void> RunNodeVerb(const NodeFlags& flags) {
   log.info("node {} of {}", options.name, server.server);
   const auto ran = node::RunNode(
       std::move(options), server, [&] { return signals.HaveCome(); }, clock, log);
-  if (ran) log.info("ended; ranks go on with the assignment that they have");
+  if (ran) log.info("ended; ranks keep their assignment");
   return ran;
 }
 
@@ -88,15 +85,15 @@ Verb AddNodeVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("node", kNodeAbout);
   verb->footer(kNodeExamples);
   verb->add_option("--name", flags->name,
-                   "What the server calls this node (default: its host name)")
+                   "The name of this node for the server (default: its host name)")
       ->type_name("NAME");
-  verb->add_option("--jobs", flags->jobs_directory,
-                   fmt::format("Where job directories appear; those with a server.json are the "
-                               "server's (default: {}, unless --job is given)",
-                               kJobsDirectory))
+  verb->add_option(
+          "--jobs", flags->jobs_directory,
+          fmt::format("The directory of job directories; those with a server.json belong to the "
+                      "server (default: {}, unless --job is given)",
+                      kJobsDirectory))
       ->type_name("DIR");
-  verb->add_option("--job", flags->jobs, "A job directory of its own; repeatable")
-      ->type_name("KEY=DIR");
+  verb->add_option("--job", flags->jobs, "One job directory; repeatable")->type_name("KEY=DIR");
   AddServerFlags(*verb, flags->server, "agent");
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->type_name("LEVEL")

@@ -15,9 +15,10 @@ namespace perseus::cli {
 namespace {
 
 constexpr const char* kServeAbout =
-    "Run the server that plans for every job, follows stragglers, and tells nodes what to do\n"
-    "(docs/server.md). Without flags: this machine alone, one SQLite file here. Several replicas\n"
-    "share one PostgreSQL. SIGHUP reads the certificates again; SIGTERM ends it.";
+    "Run the server that plans for all jobs, detects stragglers, and sends assignments to nodes\n"
+    "(docs/server.md). Without flags it serves only this machine and uses one SQLite file in the\n"
+    "current directory. Several replicas share one PostgreSQL database. SIGHUP reloads the\n"
+    "certificates. SIGTERM ends the server.";
 constexpr const char* kServeExamples =
     "Examples:\n"
     "  perseus serve\n"
@@ -37,7 +38,7 @@ Result<void> CheckTls(const http::TlsFiles& tls) {
       (!tls.certificate.empty() || tls.client_authority.empty())) {
     return {};
   }
-  return Fail("TLS takes both --tls-certificate and --tls-key (--client-ca goes with them)");
+  return Fail("TLS needs both --tls-certificate and --tls-key (--client-ca needs them, too)");
 }
 
 Result<void> RunServe(const ServeFlags& flags) {
@@ -49,7 +50,7 @@ Result<void> RunServe(const ServeFlags& flags) {
   options.limits.body_bytes = static_cast<std::size_t>(flags.body_mib) << 20U;
   options.limits.requests_per_second = flags.requests_per_second;
   spdlog::logger log = MakeLog(flags.log_level);
-  // Before there are threads: they inherit what is blocked.
+  // Before threads start, because they inherit the blocked signals.
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
@@ -67,7 +68,7 @@ Result<void> RunServe(const ServeFlags& flags) {
   });
   server->Run();
   waits.join();
-  server.reset();  // Gives back what was being planned.
+  server.reset();  // Releases running plannings for other replicas.
   log.info("ended");
   log.flush();
   return {};
@@ -80,41 +81,42 @@ Verb AddServeVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("serve", kServeAbout);
   verb->footer(kServeExamples);
   server::ControlPlaneOptions& options = flags->options;
-  verb->add_option("--listen", options.address, "Where to listen (default: 127.0.0.1:7410)")
+  verb->add_option("--listen", options.address, "Address to listen on (default: 127.0.0.1:7410)")
       ->type_name("HOST:PORT");
   verb->add_option("--database", options.database,
                    "sqlite:FILE, or postgresql://USER@HOST/NAME (default: sqlite:perseus.db)")
       ->envname("PERSEUS_DATABASE")
       ->type_name("URL");
-  verb->add_option("--tls-certificate", flags->tls.certificate, "PEM, with its chain")
+  verb->add_option("--tls-certificate", flags->tls.certificate, "Certificate with its chain (PEM)")
       ->type_name("FILE");
-  verb->add_option("--tls-key", flags->tls.key, "PEM")->type_name("FILE");
+  verb->add_option("--tls-key", flags->tls.key, "Private key (PEM)")->type_name("FILE");
   verb->add_option("--client-ca", flags->tls.client_authority,
-                   "Clients have to show a certificate that this authority (PEM) signed")
+                   "Require client certificates that this authority (PEM) signed")
       ->type_name("FILE");
   verb->add_flag("--insecure", options.is_insecure,
-                 "Listen to other machines without TLS and tokens");
-  verb->add_option("--planners", options.planning_threads, "Threads that plan (default: 2)")
+                 "Allow other machines to connect without TLS and tokens");
+  verb->add_option("--planners", options.planning_threads,
+                   "Number of planning threads (default: 2)")
       ->check(CLI::Range(1, 256))
       ->type_name("N");
   verb->add_option("--assignment-delay", options.lead_s,
-                   "Seconds until assignment have reached every rank (default: 0.5)")
+                   "Seconds until an assignment has reached every rank (default: 0.5)")
       ->check(CLI::Range(0.0, 60.0))
       ->type_name("S");
   verb->add_option("--keep-ended", options.keep_ended_days,
-                   "Days after which jobs that have ended are deleted (default: 30)")
+                   "Days after which ended jobs are deleted (default: 30)")
       ->check(CLI::Range(0.0, 36500.0))
       ->type_name("DAYS");
   verb->add_option("--rate", flags->requests_per_second,
-                   "Requests a second that one address may send (default: any)")
+                   "Largest number of requests per second from one address (default: no limit)")
       ->check(CLI::Range(0.0, 1e6))
       ->type_name("N");
   verb->add_option("--largest-body", flags->body_mib,
-                   "MiB of any request; most take less anyway (default: 64)")
+                   "Largest body of a request in MiB; most routes accept less (default: 64)")
       ->check(CLI::Range(1, 64))
       ->type_name("MIB");
   verb->add_option("--replica", options.replica,
-                   "A name that no other replica has (default: host and process)")
+                   "Unique name of this replica (default: host name and process id)")
       ->type_name("NAME");
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))

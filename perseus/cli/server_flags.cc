@@ -14,25 +14,25 @@ namespace {
 
 constexpr const char* kServer = "http://127.0.0.1:7410";
 
-// The flag, or else the variable, or else what is usual.
-std::string FirstOf(const std::string& flag, const char* variable, const std::string& usual) {
+// The flag, or else the variable, or else the default.
+std::string FirstOf(const std::string& flag, const char* variable, const std::string& otherwise) {
   if (!flag.empty()) return flag;
   const char* value = std::getenv(variable);
-  return value == nullptr || *value == '\0' ? usual : value;
+  return value == nullptr || *value == '\0' ? otherwise : value;
 }
 
-// Nothing where there is no file. Whoever can read a token can speak for its owner.
+// Empty if no file is given. Whoever can read a token has the rights of its owner.
 Result<std::string> ReadToken(const std::string& path) {
   if (path.empty()) return "";
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0 && (status.st_mode & S_IROTH) != 0) {
-    return Fail("{} holds a token that everybody on this machine can read (chmod 0640 {})", path,
-                path);
+    return Fail("everybody on this machine can read the token in {} (chmod 0640 {})", path, path);
   }
   PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(path));
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   if (text.empty() || !IsPrintable(text)) {
-    return Fail("{} holds no token (expected one line: what perseus token create printed)", path);
+    return Fail("{} contains no token (expected one line, as perseus token create printed it)",
+                path);
   }
   return text;
 }
@@ -51,7 +51,7 @@ Result<nlohmann::ordered_json> Parsed(const Result<std::string>& text) {
 void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope) {
   const std::string group = "Server";
   verb.add_option("--server", flags.server,
-                  fmt::format("Where the server is; replicas with commas in between (default: "
+                  fmt::format("URL of the server, or comma-separated URLs of replicas (default: "
                               "PERSEUS_SERVER, or {})",
                               kServer))
       ->type_name("URL")
@@ -60,14 +60,17 @@ void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope
                   fmt::format("A token of scope {} (default: PERSEUS_TOKEN_FILE, or none)", scope))
       ->type_name("FILE")
       ->group(group);
-  verb.add_option("--ca", flags.authority, "Whom to trust (default: the system's authorities)")
+  verb.add_option("--ca", flags.authority,
+                  "Certificate authority to trust (PEM; default: those of the system)")
       ->type_name("FILE")
       ->group(group);
-  CLI::Option* certificate = verb.add_option("--cert", flags.certificate, "One's own certificate")
-                                 ->type_name("FILE")
-                                 ->group(group);
-  CLI::Option* key =
-      verb.add_option("--key", flags.key, "Its key")->type_name("FILE")->group(group);
+  CLI::Option* certificate =
+      verb.add_option("--cert", flags.certificate, "Client certificate (PEM)")
+          ->type_name("FILE")
+          ->group(group);
+  CLI::Option* key = verb.add_option("--key", flags.key, "Key of the client certificate (PEM)")
+                         ->type_name("FILE")
+                         ->group(group);
   certificate->needs(key);
   key->needs(certificate);
 }
@@ -95,20 +98,20 @@ Result<nlohmann::ordered_json> ServerClient::Get(const std::string& target) {
 }
 
 Result<std::string> ServerClient::GetText(const std::string& target) {
-  return client_.Ask({.target = target});
+  return client_.Fetch({.target = target});
 }
 
 Result<nlohmann::ordered_json> ServerClient::Send(const std::string& method,
                                                   const std::string& target,
                                                   const std::string& body,
                                                   const std::string& content_type) {
-  return Parsed(client_.Ask(
+  return Parsed(client_.Fetch(
       {.method = method, .target = target, .body = body, .content_type = content_type}));
 }
 
 Result<ServerClient::Registered> ServerClient::Register(const std::string& body) {
   PERSEUS_ASSIGN_OR_RETURN(
-      auto response, client_.SendWell({.method = "POST", .target = "/v1/jobs", .body = body}));
+      auto response, client_.SendOrFail({.method = "POST", .target = "/v1/jobs", .body = body}));
   PERSEUS_ASSIGN_OR_RETURN(auto job, Parsed(std::move(response.body)));
   return Registered{.job = std::move(job), .is_new = response.status == 201};
 }

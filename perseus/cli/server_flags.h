@@ -1,4 +1,4 @@
-// How the verbs that talk to a perseus server reach it.
+// The flags and the client of the verbs that talk to a perseus server.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,14 +18,14 @@ struct ServerFlags {
   std::string key;
 };
 
-// `scope`: of the token that the verb needs.
+// `scope`: the scope of the token that the verb needs.
 void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope);
 
-// The flags, or else PERSEUS_SERVER and PERSEUS_TOKEN_FILE. Fails (kInput) for a token file that
-// everybody can read, or that holds none.
+// Takes missing flags from PERSEUS_SERVER and PERSEUS_TOKEN_FILE. Fails (kInput) if everybody can
+// read the token file, or if it contains no token.
 Result<http::ClientOptions> ClientOptionsOf(const ServerFlags& flags);
 
-// The server's answer as JSON; its problem as an error.
+// Returns the server's answer as JSON, and a problem document as an error.
 class ServerClient {
  public:
   static Result<ServerClient> Connect(const ServerFlags& flags);
@@ -37,7 +37,7 @@ class ServerClient {
                                       const std::string& content_type = "application/json");
   struct Registered {
     nlohmann::ordered_json job;
-    bool is_new = false;  // Else it was there.
+    bool is_new = false;  // false: the job existed.
   };
   Result<Registered> Register(const std::string& body);
 

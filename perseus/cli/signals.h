@@ -1,4 +1,4 @@
-// SIGTERM and SIGINT for verbs that take long and have something to put back.
+// SIGTERM, SIGINT and SIGHUP for verbs that run long and have to clean up at the end.
 #pragma once
 
 #include "perseus/base/file_descriptor.h"
@@ -6,10 +6,10 @@
 
 namespace perseus::cli {
 
-// From its making on, the two signals no longer end the process; who holds it asks now and then.
+// From Take() on, the signals no longer end the process. The verb polls HaveCome().
 class EndSignals {
  public:
-  // Before there are threads, which keep what they were started with.
+  // Call this before threads start, because they inherit the signal mask.
   static Result<EndSignals> Take();
   bool HaveCome();
 

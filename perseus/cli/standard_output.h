@@ -1,4 +1,4 @@
-// Standard output, where a disk may be full as anywhere else.
+// Writes to standard output, and reports errors such as a full disk.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace perseus::cli {
 
-// Prints what a verb has to say, all of it: flushed. Fails (kSystem) with the system's reason.
+// Writes and flushes the text. Fails (kSystem) with the reason of the system.
 Result<void> Print(std::string_view text);
 
 }  // namespace perseus::cli

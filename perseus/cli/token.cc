@@ -1,4 +1,4 @@
-// `perseus token`: who may do what at a server.
+// `perseus token`: the access tokens of a server.
 #include <fmt/format.h>
 
 #include <memory>
@@ -17,8 +17,10 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kTokenAbout =
-    "Tokens of a perseus server. While there are none, whoever reaches the server is an operator:\n"
-    "make one of scope operator first, and keep it. A token is printed once, and stored hashed.";
+    "Manage the tokens of a perseus server. While no tokens exist, everybody who can reach the\n"
+    "server is an operator: create a token of scope operator first, and keep it. A token is "
+    "printed\n"
+    "only once. The server stores only its hash.";
 constexpr const char* kTokenExamples =
     "Examples:\n"
     "  perseus token create --scope operator --name ann > operator.token\n"
@@ -61,7 +63,7 @@ Result<void> Revoke(const TokenFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_RETURN_IF_ERROR(
       server.Send("DELETE", "/v1/tokens/" + http::PercentEncoded(flags.id), ""));
-  return Print(fmt::format("token {} is good for nothing any more\n", flags.id));
+  return Print(fmt::format("token {} is revoked\n", flags.id));
 }
 
 }  // namespace
@@ -71,19 +73,21 @@ Verb AddTokenVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("token", kTokenAbout);
   verb->footer(kTokenExamples);
   verb->require_subcommand(1);
-  CLI::App* create = verb->add_subcommand("create", "Make a token, and print it");
+  CLI::App* create = verb->add_subcommand("create", "Create a token and print it");
   create->add_option("--scope", flags->scope, "operator, agent, job or read")
       ->required()
       ->check(CLI::IsMember({"operator", "agent", "job", "read"}))
       ->type_name("SCOPE");
-  create->add_option("--job", flags->job, "Of scope job: the key of its job")->type_name("KEY");
-  create->add_option("--name", flags->name, "Whose it is, or what for")->type_name("NAME");
-  create->add_option("--expires-in-days", flags->expires_in_days, "Default: never")
+  create->add_option("--job", flags->job, "For scope job: the key of the job")->type_name("KEY");
+  create->add_option("--name", flags->name, "Owner or purpose of the token")->type_name("NAME");
+  create
+      ->add_option("--expires-in-days", flags->expires_in_days,
+                   "Days until it expires (default: never)")
       ->check(NumberIn({0, 36'500}, "in days"))
       ->type_name("DAYS");
-  CLI::App* list = verb->add_subcommand("list", "List them; not their secrets, which nobody has");
-  CLI::App* revoke = verb->add_subcommand("revoke", "Make a token worthless, at once");
-  revoke->add_option("id", flags->id, "As listed")->required()->type_name("ID");
+  CLI::App* list = verb->add_subcommand("list", "List the tokens, without their secrets");
+  CLI::App* revoke = verb->add_subcommand("revoke", "Revoke a token");
+  revoke->add_option("id", flags->id, "Id of the token, as listed")->required()->type_name("ID");
   for (CLI::App* sub : {create, list, revoke}) {
     AddServerFlags(*sub, flags->server, "operator");
     if (sub != revoke) sub->add_flag("--json", flags->as_json, "As JSON, for scripts");

@@ -18,9 +18,8 @@ namespace perseus::cli {
 namespace {
 
 constexpr const char* kTraceAbout =
-    "Draw what a job really ran, from its ranks' logs: instructions, requested and applied "
-    "clocks,\n"
-    "power, and the plan that it followed beside it. Open the file with https://ui.perfetto.dev.";
+    "Draw what a job really ran, from its rank logs: instructions, requested and applied clocks,\n"
+    "power, and the plan beside them. Open the file with https://ui.perfetto.dev.";
 constexpr const char* kTraceExamples =
     "Examples:\n"
     "  perseus trace run -o trace.json                  # the last 5 steps\n"
@@ -68,11 +67,11 @@ Result<void> RunTrace(const TraceFlags& flags) {
   range.first = flags.from.value_or(
       static_cast<int>(std::max<std::int64_t>(0, range.last - kStepsByDefault + 1)));
   if (range.first > range.last) {
-    return Fail("--from {} comes after --to {} (exchange them)", range.first, range.last);
+    return Fail("--from {} is after --to {} (exchange them)", range.first, range.last);
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto trace, tuner::FormatRunTrace(logs, range, plans));
   if (auto written = WriteFileAtomically(flags.output, trace); !written) return written;
-  return Print(fmt::format("steps {} to {} of {} ranks are in {}\n", range.first, range.last,
+  return Print(fmt::format("wrote steps {} to {} of {} ranks to {}\n", range.first, range.last,
                            logs.ranks().size(), flags.output));
 }
 

@@ -24,13 +24,13 @@ namespace perseus::cli {
 namespace {
 
 constexpr const char* kTuneAbout =
-    "Profile a job while it trains, plan, and put the plan into force. The job's ranks use the "
-    "client\n"
-    "library with JOBDIR as PERSEUS_JOB_DIR. First a few steps at each of a few clocks, chosen so "
-    "that\n"
-    "what is measured matters for the plan; then the plan is followed, measured and made once "
-    "more,\n"
-    "and this program ends. One that was ended goes on where it was (JOBDIR/tuner.json).";
+    "Profile a job while it trains, make a plan, and put it into force. The ranks of the job use\n"
+    "the client library with JOBDIR as PERSEUS_JOB_DIR. The sweep runs a few steps at each of a "
+    "few\n"
+    "clocks, which are chosen by how much they matter for the plan. Then the job follows the "
+    "plan,\n"
+    "tune measures it, and makes the plan again. If tune is ended, the next tune continues\n"
+    "(JOBDIR/tuner.json).";
 constexpr const char* kTuneExamples =
     "Example:\n"
     "  perseus tune run --job job.toml --budget-steps 80 --budget-slowdown 20 -o tuned\n"
@@ -137,21 +137,19 @@ Result<void> WriteResults(const TuneFlags& flags, const tuner::TuningResult& res
 Result<void> TakePlanBack(const TuneFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto now, protocol::ReadAssignment(flags.directory));
   if (!now) {
-    return Fail(
-        "{} has no assignment, so nothing is in force there (name the job's PERSEUS_JOB_DIR)",
-        flags.directory);
+    return Fail("{} has no assignment, so no plan is in force (name the job's PERSEUS_JOB_DIR)",
+                flags.directory);
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto desk, protocol::AssignmentWriter::Open(flags.directory));
+  PERSEUS_ASSIGN_OR_RETURN(auto writer, protocol::AssignmentWriter::Open(flags.directory));
   protocol::Assignment own;
   own.own = true;
-  PERSEUS_ASSIGN_OR_RETURN(const auto version, desk.Give(std::move(own), 0));
-  return Print(
-      flags.as_json
-          ? nlohmann::ordered_json{{"assignment_version", version}}.dump(2) + "\n"
-          : fmt::format(
-                "no assignment hold any more from the next step on: ranks follow their own plan, "
-                "or keep the clocks that their GPUs had before (assignment {})\n",
-                version));
+  PERSEUS_ASSIGN_OR_RETURN(const auto version, writer.Write(std::move(own), 0));
+  return Print(flags.as_json
+                   ? nlohmann::ordered_json{{"assignment_version", version}}.dump(2) + "\n"
+                   : fmt::format("no plan of tune is in force from the next step on: ranks follow "
+                                 "their own plan, or "
+                                 "use the default clocks (assignment {})\n",
+                                 version));
 }
 
 Result<void> RunTune(const TuneFlags& flags) {
@@ -161,8 +159,7 @@ Result<void> RunTune(const TuneFlags& flags) {
   const int gpus = static_cast<int>(job.schedule.ranks.size()) * job.model.gpus_per_stage;
   const std::vector<plan::Target> targets = AskedTargets(flags.targets, gpus);
   if (targets.size() != 1) {
-    return Fail("a job follows one plan, and {} targets were asked for (leave all but one out)",
-                targets.size());
+    return Fail("a job follows one plan, but there are {} targets (keep one)", targets.size());
   }
   tuner::TuningOptions options;
   options.job_directory = flags.directory;
@@ -177,7 +174,7 @@ Result<void> RunTune(const TuneFlags& flags) {
   options.assignment_delay_s = flags.assignment_delay_s;
   options.steps_followed = flags.steps_followed;
   options.leaves_plan_in_force = !flags.restores;
-  options.patience = ToNanoseconds(flags.timeout_s);
+  options.timeout = ToNanoseconds(flags.timeout_s);
   options.should_end = [&] { return signals.HaveCome(); };
   options.say = [](std::string_view text) {
     std::fputs(fmt::format("perseus: {}\n", text).c_str(), stderr);
@@ -208,32 +205,32 @@ Verb AddTuneVerb(CLI::App& program) {
   add("--budget-steps", flags->budget.steps, "N", "Steps to measure in (default: 60)")
       ->check(WholeNumberIn({1, 1'000'000}));
   add("--budget-slowdown", flags->slowdown_percent, "PCT",
-      "How much slower those may be on average (default: 25)")
+      "The largest mean slowdown of these steps (default: 25)")
       ->check(NumberIn({0, 1'000}, "percent"));
   add("--frequencies", flags->budget.frequencies, "N",
-      "Clocks to measure of an instruction, at most (default: 10)")
+      "At most so many clocks of each instruction (default: 10)")
       ->check(WholeNumberIn({2, 1'000}));
   add("--steps-per-round", flags->budget.steps_per_round, "N",
       "Steps at the same clocks (default: 3)")
       ->check(WholeNumberIn({1, 1'000}));
   add("--least-gain", flags->least_gain_percent, "PCT",
-      "Ends when measuring promises less than this of the energy (default: 0.02)")
+      "Ends when further steps promise less than this part of the energy (default: 0.02)")
       ->check(NumberIn({0, 100}, "percent"));
   add("--follow-steps", flags->steps_followed, "N",
       "Steps in which each of two plans is measured at its own clocks (default: 12)")
       ->check(WholeNumberIn({2, 1'000'000}));
   verb->add_option("--assignment-delay", flags->assignment_delay_s,
-                   "Until every rank has read an order, on a slow file system (default: 1)")
+                   "Time until every rank has read an assignment (default: 1)")
       ->type_name("SECONDS")
       ->check(NumberIn({0.1, 600}, "in seconds"));
   verb->add_option("--timeout", flags->timeout_s, "How long a rank may be silent (default: 60)")
       ->type_name("SECONDS")
       ->check(NumberIn({0.1, 86'400}, "in seconds"));
   verb->add_flag("--restore", flags->restores,
-                 "Leave the clocks as they were, and no plan in force");
+                 "Leave the clocks as they were, with no plan in force");
   verb->add_flag("--give-back", flags->gives_back,
-                 "Only take the plan out of force that an earlier tune has left");
-  verb->add_flag("--json", flags->as_json, "Print JSON in place of text");
+                 "Only take the plan of an earlier tune out of force");
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
   AddTargetFlags(*verb, flags->targets);
   AddJobFlags(*verb, flags->job, JobComes::kWithoutProfile);
   return {verb, [flags] { return RunTune(*flags); }};

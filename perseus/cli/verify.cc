@@ -20,11 +20,10 @@ namespace perseus::cli {
 namespace {
 
 constexpr const char* kVerifyAbout =
-    "Measure what a plan saves in a job that runs: blocks of steps at the clocks that the GPUs "
-    "had\n"
-    "before and blocks of planned steps, in pairs of random order. Says how much energy the plan\n"
-    "saves and how much slower it is, with confidence intervals, or that it cannot tell. Takes\n"
-    "--steps steps; whatever assignment were in force before are again afterwards.";
+    "Measure what a plan saves in a running job: blocks of steps at the default clocks and blocks\n"
+    "of planned steps, in pairs of random order. Reports the saved energy and the slowdown with\n"
+    "confidence intervals, or that they cannot be determined. Takes --steps steps, and then puts\n"
+    "the previous assignment back into force.";
 constexpr const char* kVerifyExamples =
     "Example:\n"
     "  perseus verify run --plan out/plans/no-slowdown.json --steps 200";
@@ -132,7 +131,7 @@ Result<void> RunVerify(const VerifyFlags& flags) {
   options.comparison.level = flags.level_percent / 100;
   options.comparison.slowdown_tolerance = flags.tolerance_percent / 100;
   options.seed = static_cast<std::uint64_t>(flags.seed);
-  options.patience = ToNanoseconds(flags.timeout_s);
+  options.timeout = ToNanoseconds(flags.timeout_s);
   options.should_end = [&] { return signals.HaveCome(); };
   PERSEUS_ASSIGN_OR_RETURN(const auto clock, virtual_gpu::OpenClockOfJob(flags.directory));
   const auto taking_part = clock->TakePart(Clock::Part::kPeriodic);
@@ -166,7 +165,8 @@ Verb AddVerifyVerb(CLI::App& program) {
                    "Data-parallel pipelines of the job (default: as the plan says)")
       ->type_name("N")
       ->check(WholeNumberIn({1, 1'000'000}));
-  verb->add_option("--confidence", flags->level_percent, "Of the intervals (default: 95)")
+  verb->add_option("--confidence", flags->level_percent,
+                   "Level of the confidence intervals (default: 95)")
       ->type_name("PCT")
       ->check(NumberIn({51, 99.9}, "percent"));
   verb->add_option("--tolerance", flags->tolerance_percent,
@@ -178,16 +178,16 @@ Verb AddVerifyVerb(CLI::App& program) {
       ->type_name("MS")
       ->check(NumberIn({1, 10'000}, "milliseconds"));
   verb->add_option("--assignment-delay", flags->assignment_delay_s,
-                   "Until every rank has read an order, on a slow file system (default: 1)")
+                   "Time until every rank has read an assignment (default: 1)")
       ->type_name("SECONDS")
       ->check(NumberIn({0.1, 600}, "in seconds"));
-  verb->add_option("--seed", flags->seed, "Of the random order (default: 1)")
+  verb->add_option("--seed", flags->seed, "Seed of the random order (default: 1)")
       ->type_name("N")
       ->check(WholeNumberIn({0, 1'000'000'000}));
   verb->add_option("--timeout", flags->timeout_s, "How long a rank may be silent (default: 60)")
       ->type_name("SECONDS")
       ->check(NumberIn({0.1, 86'400}, "in seconds"));
-  verb->add_flag("--json", flags->as_json, "Print JSON in place of text");
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
   return {verb, [flags] { return RunVerify(*flags); }};
 }
 

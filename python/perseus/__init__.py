@@ -15,7 +15,7 @@ In a notebook (times in seconds, energies in joules, power in watts, clocks in M
     found.frontier.times_s, found.plan.instructions["frequency_mhz"], found.saving
     found.save("plan.json")
 
-Hooks never raise: what is wrong is told through the logger "perseus", and training goes on.
+Hooks never raise. The logger "perseus" reports problems, and training continues.
 """
 
 try:

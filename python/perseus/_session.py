@@ -1,4 +1,4 @@
-"""The client: which instruction a training process begins and ends, and nothing else."""
+"""The client: a training process marks the begin and the end of each instruction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 _log = logging.getLogger("perseus")
 
 
-def open(  # noqa: A001: perseus.open() is what it is called as.
+def open(  # noqa: A001: users call it perseus.open().
     *,
     dp_rank: int = 0,
     pp_rank: int = 0,
@@ -29,27 +29,29 @@ def open(  # noqa: A001: perseus.open() is what it is called as.
     devices: Optional[str] = None,
     plan_expires_at: float = 0,
 ) -> _client.Session:
-    """Joins the job; the session is then what `perseus.step` and `perseus.instruction` speak of.
+    """Opens a session. `perseus.step` and `perseus.instruction` then use it.
 
-    Never fails for what training can go on without: the session then measures only, or does nothing,
-    and a warning of the logger "perseus" says why. May take as long as the node's agent takes to
-    answer (at most 5 s). It is closed when the interpreter exits; in a forked child it does nothing.
+    Does not fail if something is missing that training can do without: then the session only
+    measures, or does nothing, and a warning of the logger "perseus" says why. Takes as long as the
+    agent of the node needs to reply (at most 20 s). The session is closed when the interpreter exits.
+    In a forked child it does nothing.
 
-    What is None is taken from the environment variable, or else the default.
+    An argument that is None comes from the environment variable, or else is the default.
 
     Args:
         dp_rank: The pipeline, from 0.
         pp_rank: The position along the pipeline, from 0: which instructions of the plan it runs.
         tp_rank: Which of the GPUs that share the work of one pp_rank, from 0.
-        gpu: UUID, or place among the visible ones. PERSEUS_GPU.
-        job: What others are told holds the GPU. PERSEUS_JOB, or "training".
-        job_directory: Where assignment come from and steps are recorded. PERSEUS_JOB_DIR, or none.
-        plan: A plan file, followed until assignment say otherwise. PERSEUS_PLAN, or none.
-        agent: The agent's socket; "off" for none; "own" to start one for this user if it may set
-            clocks. PERSEUS_AGENT, or "/run/perseus/agent.sock".
+        gpu: The UUID, or the number among the visible GPUs. PERSEUS_GPU.
+        job: The name that other users see as the holder of the GPU. PERSEUS_JOB, or "training".
+        job_directory: Where assignments come from, and where steps are recorded. PERSEUS_JOB_DIR,
+            or none.
+        plan: A plan file, followed until an assignment says otherwise. PERSEUS_PLAN, or none.
+        agent: The socket of the agent. "off": no agent. "own": starts an agent for this user if it
+            may set clocks. PERSEUS_AGENT, or "/run/perseus/agent.sock".
         devices: What measures energy: "auto", "nvml", "rocm", "virtual:FILE" or "off".
             PERSEUS_DEVICES, or "auto".
-        plan_expires_at: Seconds since 1970 from which on `plan` is not followed; 0: never.
+        plan_expires_at: Seconds since 1970, from which on `plan` is not followed. 0: never.
     """
     session = _client.Session(
         dp_rank=dp_rank,
@@ -86,7 +88,7 @@ def _decorate(instruction: Any, function: Callable[..., Any]) -> Callable[..., A
 def _argument(
     function: Callable[..., Any], name: Optional[str]
 ) -> Callable[[Tuple[Any, ...], Any], Any]:
-    """What reads the argument of that name out of a call; of an instruction None."""
+    """Returns a function that reads the argument of that name out of a call."""
     if name is None:
         return lambda args, kwargs: None
     parameters = inspect.signature(function).parameters

@@ -70,10 +70,10 @@ TEST_F(JobProgramTest, WhoseProfileIsRefusedIsNotRegistered) {
       Job("register run7 --profile profile.csv --schedule 1f1b --pp-ranks 6 --microbatches 8 "
           "--blocking-power 80");
   EXPECT_NE(refused.status, 0);
-  EXPECT_THAT(refused.err, StartsWith("perseus: nothing is registered: profile.csv: "));
+  EXPECT_THAT(refused.err, StartsWith("perseus: the job is not registered: profile.csv: "));
   EXPECT_EQ(Jobs(), "no jobs\n");
   EXPECT_THAT(JobWell(std::string("register run7 --profile profile.csv") + kJob),
-              HasSubstr("is being planned"));
+              HasSubstr("planning has started"));
 }
 
 TEST_F(JobProgramTest, AnotherProfileThatIsRefusedLeavesTheJobAsItWas) {
@@ -97,7 +97,7 @@ TEST_F(JobProgramTest, RegisteringSaysWhatIsMissing) {
   const Outcome bare = Job(std::string("register bare") + kShape);
   EXPECT_EQ(bare.status, 0);
   EXPECT_THAT(bare.out, HasSubstr("; no profile yet: --profile FILE\n"));
-  EXPECT_THAT(bare.err, HasSubstr("planned with 0 W"));
+  EXPECT_THAT(bare.err, HasSubstr("plans use 0 W"));
   EXPECT_THAT(bare.err, HasSubstr("--blocking-power"));
   Write("job.toml",
         "profile = \"profile.csv\"\n[pipeline]\nschedule = \"1f1b\"\npp_ranks = 4\n"

@@ -76,7 +76,7 @@ TEST_F(ClientTest, AnotherOrderGetsTheClocksFromBeforeUntilTheNextStep) {
   EXPECT_EQ(rank.Counters().steps_off_plan, 2U);
   EXPECT_EQ(rank.Warnings(),
             "step 0, instruction 1: the plan has forward of microbatch 1, and training began "
-            "backward of microbatch 0; the clocks from before are used until the next step (is the "
+            "backward of microbatch 0; the default clocks are used until the next step (is the "
             "plan of this schedule?)\n");
   EXPECT_EQ(rank.Counters().follows_plan, 0);
   rank.RunStep(2);

@@ -341,7 +341,7 @@ TEST(Interface, KindsThatThereAreNotArePassedOver) {
   rank.Run(PERSEUS_RECOMPUTE, 0);
   perseus_step_end(rank.get());
   EXPECT_EQ(rank.Counters().instructions, 1U);
-  EXPECT_THAT(rank.Warnings(), HasSubstr("is passed over"));
+  EXPECT_THAT(rank.Warnings(), HasSubstr("is ignored"));
 }
 
 TEST(Interface, WarningsAreCutToTheBuffer) {

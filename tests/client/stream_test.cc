@@ -191,7 +191,7 @@ TEST_F(StreamTest, AfterAFailedCallTheSessionNeitherTimesNorSetsClocks) {
   EXPECT_EQ(rank.Counters().stream_failures, 1U);
   EXPECT_EQ(rank.Warnings(),
             "the CUDA driver's cuEventRecord failed with 2; instructions on streams are no longer "
-            "timed, and the clocks from before are used for them\n");
+            "timed, and the default clocks are used for them\n");
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   fake_cuda::Advance(1000 * kMillisecond);
   const auto requests = rank.Counters().clock_requests;

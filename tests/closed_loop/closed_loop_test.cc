@@ -29,11 +29,11 @@ class ClosedLoopTest : public ClosedLoopJob {
   }
   // Assignment that put the plan into force at that step, before there are ranks.
   void OrderPlan(std::int64_t from_step) const {
-    auto desk = protocol::AssignmentWriter::Open(Directory() / "run");
-    ASSERT_TRUE(desk) << desk.error().message;
+    auto writer = protocol::AssignmentWriter::Open(Directory() / "run");
+    ASSERT_TRUE(writer) << writer.error().message;
     protocol::Assignment assignment;
-    assignment.plan = *desk->AddPlan("1", Read("out/plans/no-slowdown.json"));
-    ASSERT_TRUE(desk->Give(assignment, from_step));
+    assignment.plan = *writer->AddPlan("1", Read("out/plans/no-slowdown.json"));
+    ASSERT_TRUE(writer->Write(assignment, from_step));
   }
   // That a job of 16 steps saves what was promised, under an assignment from step 8 on.
   void TrainAndExpectKept(const Promise& promise) {
@@ -50,17 +50,17 @@ TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
   StartTrainer("");
   const std::filesystem::path run = Directory() / "run";
   const std::shared_ptr<Clock> clock = OpenNode("a").clock();
-  constexpr Nanoseconds kPatience = 30'000'000'000;
+  constexpr Nanoseconds kTimeout = 30'000'000'000;
   std::optional<tuner::JobLogs> logs;
   const auto await_step = [&](std::int64_t step) {
     const auto came = logs->AwaitStep(
-        logs->Alive(), step, kPatience, [] { return false; }, *clock);
+        logs->Alive(), step, kTimeout, [] { return false; }, *clock);
     ASSERT_TRUE(came) << came.error().message;
   };
   ASSERT_TRUE(Comes([&] { return std::filesystem::exists(run / "ranks"); }));
   logs = *tuner::JobLogs::Open(run, tuner::JobLogs::Job::kIsRunning);
   const auto ranks = logs->AwaitRanks(
-      tuner::RanksOf(2, 4, 1), kPatience, [] { return false; }, *clock);
+      tuner::RanksOf(2, 4, 1), kTimeout, [] { return false; }, *clock);
   ASSERT_TRUE(ranks) << ranks.error().message << Read("trainer.err");
   await_step(8);
 

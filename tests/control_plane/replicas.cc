@@ -22,13 +22,13 @@ RecordedStream::RecordedStream(const std::string& servers, const std::string& no
         auto client = http::Client::Create({.server = servers});
         http::Client::Listening listening;
         listening.target = "/v1/nodes/" + node + "/events";
-        listening.heard = [this](const http::Event& event) {
+        listening.on_event = [this](const http::Event& event) {
           const std::lock_guard lock(mutex_);
           if (event.name == "assignment")
             versions_.push_back(json::parse(event.data).at("version"));
           return true;
         };
-        listening.changed = [this](std::string_view what) {
+        listening.on_change = [this](std::string_view what) {
           constexpr std::string_view kConnected = "connected to ";
           const std::lock_guard lock(mutex_);
           server_ = what.starts_with(kConnected) ? what.substr(kConnected.size()) : "";

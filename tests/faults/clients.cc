@@ -86,7 +86,7 @@ std::string Nonsense(SplitMix64& random) {
       "{\"perseus\":1,\"list\":{},\"list\":{}}",
       "{\"perseus\":1,\"release\":{\"lease\":7}}",
       "{\"perseus\":1,\"renew\":{\"lease\":\"\\u0000\\ud800\"}}",
-      "{\"perseus\":1,\"intend\":{\"lease\":\"1\",\"slowdown\":1e400}}",
+      "{\"perseus\":1,\"declare_slowdown\":{\"lease\":\"1\",\"slowdown\":1e400}}",
       "{\"perseus\":1"};
   switch (random() % 4) {
     case 0:
@@ -155,7 +155,7 @@ std::optional<Client> Client::Connect(const std::filesystem::path& socket) {
 }
 
 std::optional<protocol::Reply> Client::Ask(const protocol::Request& request) {
-  auto answer = protocol::Ask(socket_.get(), protocol::Format(request), kConnectTimeout);
+  auto answer = protocol::SendRequest(socket_.get(), protocol::Format(request), kConnectTimeout);
   if (!answer) {
     refusal_ = {protocol::Refusal::kUnavailable, answer.error().message};
     return std::nullopt;

@@ -17,13 +17,15 @@ Result<ServerUrl> ParseServerUrl(std::string_view text) {
   } else if (rest.starts_with("http://")) {
     rest.remove_prefix(7);
   } else {
-    return Fail("{} is no server's URL (write http://host:7410 or https://host:7410)", text);
+    return Fail("{} is not the URL of a server (expected http://host:7410 or https://host:7410)",
+                text);
   }
   if (rest.ends_with('/')) rest.remove_suffix(1);
   const bool has_port = rest.rfind(':') != std::string_view::npos && !rest.ends_with(']');
   auto at = ParseHostPort(has_port ? std::string(rest) : fmt::format("{}:{}", rest, kDefaultPort));
   if (!at || at->port == 0) {
-    return Fail("{} is no server's URL (write http://host:7410 or https://host:7410)", text);
+    return Fail("{} is not the URL of a server (expected http://host:7410 or https://host:7410)",
+                text);
   }
   url.text = fmt::format("{}://{}{}", url.is_tls ? "https" : "http", rest,
                          has_port ? "" : fmt::format(":{}", kDefaultPort));
@@ -35,7 +37,7 @@ Result<ServerUrl> ParseServerUrl(std::string_view text) {
 
 Result<HostPort> ParseHostPort(std::string_view text) {
   const auto bad = [&] {
-    return Fail("{} is no address (write HOST:PORT, such as 127.0.0.1:7410)", text);
+    return Fail("{} is not an address (expected HOST:PORT, such as 127.0.0.1:7410)", text);
   };
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return bad();

@@ -1,4 +1,4 @@
-// "127.0.0.1:7410" and "https://perseus:7410", taken apart.
+// Parses addresses ("127.0.0.1:7410") and URLs of servers ("https://perseus:7410").
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct HostPort {
   std::string host;  // "127.0.0.1", "::1", "perseus"
   std::uint16_t port = 0;
 };
-// "host:port", "[::1]:port". kInput for what is none.
+// Parses "host:port" or "[::1]:port". kInput if the text is neither.
 Result<HostPort> ParseHostPort(std::string_view text);
 
 struct ServerUrl {
@@ -22,7 +22,7 @@ struct ServerUrl {
   bool is_tls = false;
   HostPort at;
 };
-// Of one or more URLs with commas in between. Without a port: 7410.
+// Parses one or more comma-separated URLs. The default port is 7410.
 Result<std::vector<ServerUrl>> ParseServerUrls(std::string_view text);
 
 }  // namespace perseus::http

@@ -73,8 +73,8 @@ RateLimiter::Bucket& RateLimiter::Find(const std::string& address, Clock::time_p
   return recent_.front();
 }
 
-std::optional<std::chrono::milliseconds> RateLimiter::Ask(const std::string& address,
-                                                          Clock::time_point now) {
+std::optional<std::chrono::milliseconds> RateLimiter::TimeToWait(const std::string& address,
+                                                                 Clock::time_point now) {
   if (per_second_ <= 0) return std::nullopt;
   Bucket& bucket = Find(AddressGroup(address), now);
   const std::chrono::duration<double> passed = now - bucket.filled;

@@ -1,4 +1,4 @@
-// Who is let in: connections in all and of one address, and requests a second of one address.
+// Limits: connections in all and from one address, and requests per second from one address.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,8 @@
 
 namespace perseus::http {
 
-// "192.0.2.7" as it is; of an IPv6 address the network that one customer has all of (/64).
+// The key for limits of one address: an IPv4 address as it is; of an IPv6 address the /64 network,
+// because one customer has the whole network.
 std::string AddressGroup(const std::string& address);
 
 // Not thread safe.
@@ -23,9 +24,9 @@ class ConnectionCounter {
   };
   explicit ConnectionCounter(Most most);
 
-  // Counts for as long as it lives, also beyond the counter.
+  // Counts as a connection while it lives. It may outlive the counter.
   using Ticket = std::shared_ptr<void>;
-  // Null: too many.
+  // Null if there are too many connections.
   Ticket Enter(const std::string& address);
   int count() const;
 
@@ -36,16 +37,17 @@ class ConnectionCounter {
   std::shared_ptr<Counts> counts_;
 };
 
-// Token buckets: each address may ask `per_second` times a second, and as often at once after it
-// was quiet. Remembers the 10,000 addresses that asked last; another begins with a full bucket.
+// Token buckets: each address may send `per_second` requests per second, and as many at once after
+// a pause. Remembers the 10,000 addresses that sent requests last. Others start with a full bucket.
 // Not thread safe.
 class RateLimiter {
  public:
   using Clock = std::chrono::steady_clock;
-  explicit RateLimiter(double per_second) : per_second_(per_second) {}  // 0: as often as it likes.
+  explicit RateLimiter(double per_second) : per_second_(per_second) {}  // 0: no limit.
 
-  // Nothing: go on. Else how long until it may.
-  std::optional<std::chrono::milliseconds> Ask(const std::string& address, Clock::time_point now);
+  // Takes a token. If the bucket is empty, returns how long the address has to wait.
+  std::optional<std::chrono::milliseconds> TimeToWait(const std::string& address,
+                                                      Clock::time_point now);
   std::size_t remembered() const { return buckets_.size(); }
 
  private:
@@ -57,7 +59,7 @@ class RateLimiter {
   Bucket& Find(const std::string& address, Clock::time_point now);
 
   double per_second_;
-  std::list<Bucket> recent_;  // The last to ask is first.
+  std::list<Bucket> recent_;  // The newest is first.
   std::unordered_map<std::string, std::list<Bucket>::iterator> buckets_;
 };
 

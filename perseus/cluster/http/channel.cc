@@ -47,7 +47,7 @@ void Channel::ExpireAfter(std::chrono::milliseconds time) {
 }
 
 // Without it, some fifteen minutes go by. A system that cannot do it is lived with.
-void Channel::LoseWithoutAcknowledgement(std::chrono::milliseconds time) {
+void Channel::FailWithoutAcknowledgement(std::chrono::milliseconds time) {
   const auto timeout = static_cast<unsigned>(time.count());
   ::setsockopt(descriptor_.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout,
                sizeof(timeout));
@@ -114,7 +114,7 @@ asio::awaitable<bool> Channel::Write(std::vector<std::string_view> texts) {
   co_return true;
 }
 
-asio::awaitable<void> Channel::EndGently(std::span<char> scratch) {
+asio::awaitable<void> Channel::CloseGracefully(std::span<char> scratch) {
   if (!IsOpen()) co_return;
   link_.EndWriting();
   ExpireAfter(kLinger);

@@ -1,5 +1,5 @@
-// A connection of the server's, as a coroutine sees it: reads and writes are awaited, and all of
-// them end when a deadline is over. Single-threaded.
+// A connection of the server for coroutines: reads and writes are awaited, and end at a deadline.
+// Single-threaded.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -23,28 +23,28 @@ namespace asio = boost::asio;
 
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  // `socket` does not block.
+  // `socket` is non-blocking.
   Channel(asio::io_context& loop, FileDescriptor socket, const TlsContext& tls);
 
-  // Whatever is awaited afterwards fails when this is over, and WasLate() then.
+  // Operations that are awaited after this call fail after `time`. Then WasLate() is true.
   void ExpireAfter(std::chrono::milliseconds time);
   void NeverExpire();
-  // From now on it fails, too, when the other side has not acknowledged for that long what was
-  // sent: it may be gone without a word.
-  void LoseWithoutAcknowledgement(std::chrono::milliseconds time);
-  // False once the other side has closed its end.
+  // Operations also fail if the other side does not acknowledge sent data for `time`. It may have
+  // disappeared without closing the connection.
+  void FailWithoutAcknowledgement(std::chrono::milliseconds time);
+  // False if the other side has closed the connection.
   bool IsPeerThere();
   bool WasLate() const { return late_; }
 
   asio::awaitable<bool> Handshake();
-  // Adds what came, at most `scratch`'s size. False: no more comes.
+  // Appends received bytes, at most the size of `scratch`. False at the end of the stream.
   asio::awaitable<bool> ReadMore(std::string& text, std::span<char> scratch);
   asio::awaitable<bool> Write(std::vector<std::string_view> texts);
-  // Closes so that what was written arrives: says that nothing follows, and waits a little for the
-  // other side to say so, too. Closing with bytes unread would take back what was written.
-  asio::awaitable<void> EndGently(std::span<char> scratch);
+  // Ends writing, and waits shortly for the other side to do the same, so that all written bytes
+  // arrive. (If a socket is closed with unread bytes, the kernel discards bytes that were written.)
+  asio::awaitable<void> CloseGracefully(std::span<char> scratch);
 
-  // For who does not await.
+  // For code that does not await.
   template <typename Ready>
   void WhenReady(Link::Status want, Ready ready) {
     descriptor_.async_wait(WaitType(want), std::move(ready));
@@ -56,7 +56,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
  private:
   static asio::posix::stream_descriptor::wait_type WaitType(Link::Status want);
-  // Waits for what `moved` wants. False: it wants nothing that could still come.
+  // Waits until the operation can continue. False if it cannot.
   asio::awaitable<bool> CanGoOn(Link::Moved moved);
 
   asio::posix::stream_descriptor descriptor_;

@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using Clock = ClientConnection::Clock;
-using Patience = ClientConnection::Patience;
+using TimeLimit = ClientConnection::TimeLimit;
 
 constexpr std::size_t kLongestHeader = 64 << 10;
 constexpr std::size_t kLongestBody = 1 << 30;
@@ -85,14 +85,14 @@ std::string ClosedBy(const ServerUrl& server) {
 }
 
 // Of one connection of an event stream.
-struct Heard {
+struct StreamEnd {
   std::string lost;            // Why it ended; empty: it was to.
   std::optional<Error> error;  // Trying again does not mend it.
   bool anything = false;
 };
 
 // What an answer means that was to be an event stream: nothing in it if it is one.
-Heard HeardOf(ResponseParser& parser) {
+StreamEnd StreamEndOf(ResponseParser& parser) {
   const std::string& type = parser.fields()["content-type"];
   if (parser.status() == 200 && type.starts_with("text/event-stream")) return {};
   if (parser.status() == 200) {
@@ -137,11 +137,11 @@ class Client::Impl {
 
   Result<std::string> Text(const Outgoing& request);
   Outcome SendToCurrent(const Outgoing& request, const std::string& text, Clock::time_point until);
-  Outcome Exchange(const Outgoing& request, const std::string& text, const Patience& patience);
-  Outcome ReadResponse(Expected expected, const Patience& patience);
+  Outcome Exchange(const Outgoing& request, const std::string& text, const TimeLimit& limit);
+  Outcome ReadResponse(Expected expected, const TimeLimit& limit);
 
-  Heard ListenOnce(const Listening& listening, std::string& last_id);
-  Heard ReadEvents(const Listening& listening, std::string& last_id);
+  StreamEnd ListenOnce(const Listening& listening, std::string& last_id);
+  StreamEnd ReadEvents(const Listening& listening, std::string& last_id);
 
   ClientOptions options_;
   std::vector<ServerUrl> servers_;
@@ -167,7 +167,7 @@ Result<std::string> Client::Impl::Text(const Outgoing& request) {
     text += fmt::format("{}: {}\r\n", name, value);
     is_sound = is_sound && IsOneLine(name) && IsOneLine(value);
   }
-  if (!is_sound) return Fail("{} cannot be asked for (escape what is special)", request.target);
+  if (!is_sound) return Fail("{} cannot be asked for (escape special characters)", request.target);
   return text + "\r\n" + request.body;
 }
 
@@ -185,7 +185,7 @@ Result<Response> Client::Impl::Send(const Outgoing& request) {
         (outcome.reached == Reached::kServer && IsHarmlessToRepeat(request.method));
     if (!may_repeat) {
       return FailAs(ErrorKind::kSystem, "{} did not answer: {}{}", server, outcome.failure,
-                    HasRemedy(outcome.failure) ? "" : " (whether it did as asked is unknown)");
+                    HasRemedy(outcome.failure) ? "" : " (it may have processed the request)");
     }
     failures += fmt::format("{}{}: {}", failures.empty() ? "" : "; ", server, outcome.failure);
   }
@@ -214,15 +214,15 @@ Client::Impl::Outcome Client::Impl::SendToCurrent(const Outgoing& request, const
 }
 
 Client::Impl::Outcome Client::Impl::Exchange(const Outgoing& request, const std::string& text,
-                                             const Patience& patience) {
-  const auto written = kept_->Write(text, patience);
+                                             const TimeLimit& limit) {
+  const auto written = kept_->Write(text, limit);
   if (!written.failure.empty() && written.bytes == 0) {
     kept_.reset();
     return {std::nullopt, Reached::kPublic, written.failure};
   }
   // Where writing failed midway, the server may have said why before it closed.
   Outcome outcome =
-      ReadResponse(request.method == "HEAD" ? Expected::kNoBody : Expected::kBody, patience);
+      ReadResponse(request.method == "HEAD" ? Expected::kNoBody : Expected::kBody, limit);
   if (!outcome.response || !written.failure.empty()) {
     kept_->Abandon();
     kept_.reset();
@@ -230,12 +230,12 @@ Client::Impl::Outcome Client::Impl::Exchange(const Outgoing& request, const std:
   return outcome;
 }
 
-Client::Impl::Outcome Client::Impl::ReadResponse(Expected expected, const Patience& patience) {
+Client::Impl::Outcome Client::Impl::ReadResponse(Expected expected, const TimeLimit& limit) {
   ResponseParser parser(expected, {kLongestHeader, kLongestBody});
   std::string input;
   Reached reached = Reached::kServer;
   while (CanTakeMore(parser)) {
-    const auto came = kept_->Read(patience);
+    const auto came = kept_->Read(limit);
     if (!came) return {std::nullopt, reached, came.error().message};
     if (came->empty()) {
       if (reached == Reached::kServer) return {std::nullopt, reached, ClosedBy(Current())};
@@ -268,19 +268,19 @@ Result<void> Client::Impl::Listen(const Listening& listening) {
   while (!listening.should_end || !listening.should_end()) {
     const std::string server = Current().text;
     if (listening.position) last_id = listening.position();
-    const Heard heard = ListenOnce(listening, last_id);
-    if (heard.error) return tl::unexpected<Error>(*heard.error);
-    if (heard.lost.empty()) return {};
-    if (listening.changed) {
-      listening.changed(fmt::format("lost {}: {}; trying again", server, heard.lost));
+    const StreamEnd end = ListenOnce(listening, last_id);
+    if (end.error) return tl::unexpected<Error>(*end.error);
+    if (end.lost.empty()) return {};
+    if (listening.on_change) {
+      listening.on_change(fmt::format("lost {}: {}; trying again", server, end.lost));
     }
     TryNext();
-    if (heard.anything) {
+    if (end.anything) {
       pause = milliseconds(0);
       tried = 0;
     }
     // Each of the servers at once, then all of them after growing pauses.
-    if (++tried % servers_.size() != 0 || heard.anything) continue;
+    if (++tried % servers_.size() != 0 || end.anything) continue;
     pause = std::clamp(pause * 2, kFirstPause, kLongestPause);
     const auto scattered =
         std::chrono::duration_cast<Clock::duration>(pause * (0.5 + 0.5 * Uniform(random_)));
@@ -292,30 +292,30 @@ Result<void> Client::Impl::Listen(const Listening& listening) {
   return {};
 }
 
-Heard Client::Impl::ListenOnce(const Listening& listening, std::string& last_id) {
+StreamEnd Client::Impl::ListenOnce(const Listening& listening, std::string& last_id) {
   Outgoing request;
   request.target = listening.target;
   request.fields = {{"Accept", "text/event-stream"}};
   if (!last_id.empty()) request.fields.emplace("Last-Event-ID", last_id);
   const auto text = Text(request);
   if (!text) return {"", text.error(), false};
-  const Patience patience{Clock::now() + options_.timeout, listening.should_end};
-  auto connection = ClientConnection::Open(Current(), tls_, patience);
+  const TimeLimit limit{Clock::now() + options_.timeout, listening.should_end};
+  auto connection = ClientConnection::Open(Current(), tls_, limit);
   if (!connection) return {connection.error().message, std::nullopt, false};
   kept_ = *std::move(connection);
-  const auto written = kept_->Write(*text, patience);
-  Heard heard =
-      written.failure.empty() ? ReadEvents(listening, last_id) : Heard{written.failure, {}, false};
+  const auto written = kept_->Write(*text, limit);
+  StreamEnd end = written.failure.empty() ? ReadEvents(listening, last_id)
+                                          : StreamEnd{written.failure, {}, false};
   kept_.reset();
-  if (listening.should_end && listening.should_end()) heard.lost.clear();
-  return heard;
+  if (listening.should_end && listening.should_end()) end.lost.clear();
+  return end;
 }
 
-Heard Client::Impl::ReadEvents(const Listening& listening, std::string& last_id) {
+StreamEnd Client::Impl::ReadEvents(const Listening& listening, std::string& last_id) {
   ResponseParser parser(Expected::kBody, {kLongestHeader, std::numeric_limits<std::size_t>::max()});
   EventParser events(last_id);
   std::string input;
-  Heard heard;
+  StreamEnd end;
   bool is_stream = false;
   while (true) {
     const auto most = is_stream ? listening.silence : options_.timeout;
@@ -328,21 +328,21 @@ Heard Client::Impl::ReadEvents(const Listening& listening, std::string& last_id)
     }
     if (parser.HasHeader() && !is_stream) {
       if (parser.status() != 200 && !has_ended && CanTakeMore(parser)) continue;
-      heard = HeardOf(parser);
-      if (heard.error || !heard.lost.empty()) return heard;
+      end = StreamEndOf(parser);
+      if (end.error || !end.lost.empty()) return end;
       is_stream = true;
-      if (listening.changed) listening.changed(fmt::format("connected to {}", Current().text));
+      if (listening.on_change) listening.on_change(fmt::format("connected to {}", Current().text));
     }
     const auto put = events.Put(std::exchange(parser.body(), ""));
-    heard.anything = heard.anything || (is_stream && came && !came->empty());
+    end.anything = end.anything || (is_stream && came && !came->empty());
     last_id = events.last_id();
-    if (!put) return {put.error().message, std::nullopt, heard.anything};
+    if (!put) return {put.error().message, std::nullopt, end.anything};
     for (const Event& event : *put) {
-      if (!listening.heard(event)) return {};
+      if (!listening.on_event(event)) return {};
     }
-    if (!came) return {came.error().message, std::nullopt, heard.anything};
+    if (!came) return {came.error().message, std::nullopt, end.anything};
     if (has_ended || !CanTakeMore(parser)) {
-      return {"it ended the stream", std::nullopt, heard.anything};
+      return {"it ended the stream", std::nullopt, end.anything};
     }
   }
 }
@@ -350,7 +350,7 @@ Heard Client::Impl::ReadEvents(const Listening& listening, std::string& last_id)
 Result<Client> Client::Create(ClientOptions options) {
   PERSEUS_ASSIGN_OR_RETURN(auto servers, ParseServerUrls(options.server));
   if (!IsOneLine(options.token)) {
-    return Fail("the token has characters that none has (give what `perseus token create` said)");
+    return Fail("the token has invalid characters (give it as `perseus token create` printed it)");
   }
   TlsContext tls;
   const bool needs_tls = std::any_of(servers.begin(), servers.end(),
@@ -370,14 +370,14 @@ Client::~Client() = default;
 
 Result<Response> Client::Send(const Outgoing& request) { return impl_->Send(request); }
 
-Result<Response> Client::SendWell(const Outgoing& request) {
+Result<Response> Client::SendOrFail(const Outgoing& request) {
   auto response = Send(request);
   if (!response || response->status / 100 == 2) return response;
   return tl::unexpected<Error>(ErrorOf(*response));
 }
 
-Result<std::string> Client::Ask(const Outgoing& request) {
-  PERSEUS_ASSIGN_OR_RETURN(auto response, SendWell(request));
+Result<std::string> Client::Fetch(const Outgoing& request) {
+  PERSEUS_ASSIGN_OR_RETURN(auto response, SendOrFail(request));
   return std::move(response.body);
 }
 

@@ -1,12 +1,12 @@
-// An HTTP/1.1 client for programs that talk to a server of ours: blocking, one connection that is
-// kept, and event streams that come back.
+// A blocking HTTP/1.1 client for the Perseus server. It keeps one connection open, and reconnects
+// event streams.
 //
 //   auto client = Client::Create({.server = "https://perseus:7410", .token = …});
 //   auto response = client->Send({.target = "/v1/jobs"});
 //
-// Each request is a trace of its own (`traceparent`), by which the server's log has it.
+// Each request has its own trace id (`traceparent`), which also appears in the server's log.
 //
-// Not thread safe: a Client and a thread each.
+// Not thread safe: use one Client for each thread.
 #pragma once
 
 #include <chrono>
@@ -21,18 +21,18 @@
 namespace perseus::http {
 
 struct ClientOptions {
-  // "http://host:port" or "https://…"; several with commas in between: replicas, tried in turn.
+  // "http://host:port" or "https://…", or several with commas in between: replicas, tried in turn.
   std::string server = "http://127.0.0.1:7410";
-  std::string token = {};        // Sent as a bearer's.
-  std::string authority = {};    // PEM of whom to trust; empty: the system's.
-  std::string certificate = {};  // PEM of one's own, where the server asks for it.
+  std::string token = {};        // Sent as a bearer token.
+  std::string authority = {};    // PEM file of the authority to trust. Empty: those of the system.
+  std::string certificate = {};  // PEM file of the client certificate, if the server requires one.
   std::string key = {};
-  std::chrono::milliseconds timeout{30'000};  // Of a request, connecting included.
+  std::chrono::milliseconds timeout{30'000};  // Of a request, including the connection.
 };
 
 class Client {
  public:
-  static Result<Client> Create(ClientOptions options);  // kInput: no such URL, no such file.
+  static Result<Client> Create(ClientOptions options);  // kInput for a bad URL or file.
   Client(Client&&) noexcept;
   Client& operator=(Client&&) noexcept;
   ~Client();
@@ -44,32 +44,32 @@ class Client {
     std::string content_type = "application/json";
     Fields fields = {};
   };
-  // Any status is a response. kSystem: no server could be reached, with each one's reason; a
-  // request that was sent and not answered is tried again elsewhere only where that does no harm
-  // (GET, HEAD, PUT, DELETE).
+  // Returns the response, whatever its status. kSystem if no server could be reached, with the
+  // reason of each one. If a server did not answer, the request is sent to another one only if a
+  // repetition does no harm (GET, HEAD, PUT, DELETE).
   Result<Response> Send(const Outgoing& request);
-  // As Send, but anything but 2xx is an error with the problem's pointer, detail and remedy: 409
-  // and 422 kUnreachable, 408 and 429 and all beyond 4xx kSystem, else kInput.
-  Result<Response> SendWell(const Outgoing& request);
-  // The body of that.
-  Result<std::string> Ask(const Outgoing& request);
+  // As Send, but a status other than 2xx is an error with the pointer, detail and remedy of the
+  // problem document: 409 and 422 kUnreachable; 408, 429 and 5xx kSystem; all others kInput.
+  Result<Response> SendOrFail(const Outgoing& request);
+  // As SendOrFail. Returns the body.
+  Result<std::string> Fetch(const Outgoing& request);
 
-  // Reads an event stream until `heard` says false or `should_end` does, which is looked at several
-  // times a second. Connects again, elsewhere if there is another server, with the last event's id
-  // when the stream breaks or is silent for `silence` (of a server's two beats, one may come late):
-  // at once, then with growing, scattered pauses
-  // up to 5 s. `changed` is told what happens to the connection: "connected to …", "lost …: why;
-  // trying again". Returns an error only for what trying again does not mend: a status of 4xx but
-  // for 408 and 429. Looking up a host's name takes as long as the system lets it.
+  // Reads an event stream until `on_event` returns false or `should_end` returns true, which is
+  // called several times per second. If the stream breaks or is silent for `silence` (two
+  // heartbeats of the server, of which one may be late), it connects again with the id of the last
+  // event, to another server if there is one: at once, then with growing, random pauses of up to 5
+  // s. `on_change` receives what happens to the connection: "connected to …", "lost …: why; trying
+  // again". Returns an error only if another attempt cannot help: for 4xx except 408 and 429. The
+  // lookup of a host name may take as long as the system allows.
   struct Listening {
     std::string target = {};
-    std::string last_event_id = {};  // To begin with.
-    // Asked before each connection for the id to send, by those who know better what they have.
+    std::string last_event_id = {};  // Of the first connection.
+    // If set, returns the id to send with each connection, in place of the id of the last event.
     std::function<std::string()> position = {};
     std::chrono::milliseconds silence{12'000};
-    std::function<bool(const Event&)> heard = {};
-    std::function<void(std::string_view)> changed = {};  // May be left out,
-    std::function<bool()> should_end = {};               // and so may this.
+    std::function<bool(const Event&)> on_event = {};
+    std::function<void(std::string_view)> on_change = {};  // Optional.
+    std::function<bool()> should_end = {};                 // Optional.
   };
   Result<void> Listen(const Listening& listening);
 
@@ -79,7 +79,7 @@ class Client {
   std::unique_ptr<Impl> impl_;
 };
 
-// For paths and queries.
+// Escapes a text for a path or a query.
 std::string PercentEncoded(std::string_view text);
 
 }  // namespace perseus::http

@@ -37,13 +37,12 @@ Result<Addresses> Resolve(const HostPort& at) {
 }
 
 // Why waiting ended early; empty: `events` are there.
-std::string Wait(int socket, short events, const ClientConnection::Patience& patience) {
+std::string Wait(int socket, short events, const ClientConnection::TimeLimit& limit) {
   while (true) {
-    if (patience.should_end && patience.should_end()) return "given up";
-    const auto left =
-        std::chrono::ceil<milliseconds>(patience.until - ClientConnection::Clock::now());
+    if (limit.should_end && limit.should_end()) return "given up";
+    const auto left = std::chrono::ceil<milliseconds>(limit.until - ClientConnection::Clock::now());
     if (left.count() <= 0) return "timed out";
-    const milliseconds now = patience.should_end ? std::min(left, kClientConnectionLook) : left;
+    const milliseconds now = limit.should_end ? std::min(left, kClientConnectionLook) : left;
     pollfd polled{socket, events, 0};
     const int ready =
         ::poll(&polled, 1, static_cast<int>(std::min(now, milliseconds(60'000)).count()));
@@ -52,23 +51,22 @@ std::string Wait(int socket, short events, const ClientConnection::Patience& pat
   }
 }
 
-std::string WaitFor(int socket, Link::Status want, const ClientConnection::Patience& patience) {
-  return Wait(socket, want == Link::Status::kWantWrite ? POLLOUT : POLLIN, patience);
+std::string WaitFor(int socket, Link::Status want, const ClientConnection::TimeLimit& limit) {
+  return Wait(socket, want == Link::Status::kWantWrite ? POLLOUT : POLLIN, limit);
 }
 
 bool Wants(const Link::Moved& moved) {
   return moved.status == Link::Status::kWantRead || moved.status == Link::Status::kWantWrite;
 }
 
-Result<FileDescriptor> Connect(const addrinfo& address,
-                               const ClientConnection::Patience& patience) {
+Result<FileDescriptor> Connect(const addrinfo& address, const ClientConnection::TimeLimit& limit) {
   FileDescriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return FailAs(ErrorKind::kSystem, "{}", SystemText(errno));
   const int on = 1;
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return socket;
   if (errno != EINPROGRESS) return FailAs(ErrorKind::kSystem, "{}", SystemText(errno));
-  if (const std::string why = Wait(socket.get(), POLLOUT, patience); !why.empty()) {
+  if (const std::string why = Wait(socket.get(), POLLOUT, limit); !why.empty()) {
     return FailAs(ErrorKind::kSystem, "{} while connecting", why);
   }
   int error = 0;
@@ -81,11 +79,11 @@ Result<FileDescriptor> Connect(const addrinfo& address,
 }  // namespace
 
 Result<ClientConnection> ClientConnection::Open(const ServerUrl& server, const TlsContext& tls,
-                                                const Patience& patience) {
+                                                const TimeLimit& limit) {
   PERSEUS_ASSIGN_OR_RETURN(const auto addresses, Resolve(server.at));
   Result<FileDescriptor> socket = FailAs(ErrorKind::kSystem, "it has no address");
   for (const addrinfo* one = addresses.get(); one != nullptr && !socket; one = one->ai_next) {
-    socket = Connect(*one, patience);
+    socket = Connect(*one, limit);
   }
   if (!socket) return Fail(socket);
   Link link = Link::OfClient(socket->get(), server.is_tls ? tls : nullptr, server.at.host);
@@ -93,7 +91,7 @@ Result<ClientConnection> ClientConnection::Open(const ServerUrl& server, const T
   while (true) {
     const Link::Moved moved = connection.link_.Handshake();
     if (moved.status == Link::Status::kMoved) return connection;
-    const std::string why = Wants(moved) ? WaitFor(connection.socket_.get(), moved.status, patience)
+    const std::string why = Wants(moved) ? WaitFor(connection.socket_.get(), moved.status, limit)
                                          : connection.FailureOf(moved);
     if (!why.empty()) return FailAs(ErrorKind::kSystem, "no TLS: {}", why);
   }
@@ -115,7 +113,7 @@ void ClientConnection::Abandon() {
   static_cast<void>(::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once));
 }
 
-ClientConnection::Written ClientConnection::Write(std::string_view text, const Patience& patience) {
+ClientConnection::Written ClientConnection::Write(std::string_view text, const TimeLimit& limit) {
   Written written;
   while (!text.empty()) {
     const Link::Moved moved = link_.Write(std::span(&text, 1));
@@ -124,14 +122,13 @@ ClientConnection::Written ClientConnection::Write(std::string_view text, const P
       text.remove_prefix(moved.bytes);
       continue;
     }
-    written.failure =
-        Wants(moved) ? WaitFor(socket_.get(), moved.status, patience) : FailureOf(moved);
+    written.failure = Wants(moved) ? WaitFor(socket_.get(), moved.status, limit) : FailureOf(moved);
     if (!written.failure.empty()) return written;
   }
   return written;
 }
 
-Result<std::string> ClientConnection::Read(const Patience& patience) {
+Result<std::string> ClientConnection::Read(const TimeLimit& limit) {
   std::string text(kClientConnectionMostAtOnce, '\0');
   while (true) {
     const Link::Moved moved = link_.Read(text);
@@ -141,7 +138,7 @@ Result<std::string> ClientConnection::Read(const Patience& patience) {
     }
     if (moved.status == Link::Status::kClosed && link_.failure().empty()) return std::string();
     const std::string why =
-        Wants(moved) ? WaitFor(socket_.get(), moved.status, patience) : FailureOf(moved);
+        Wants(moved) ? WaitFor(socket_.get(), moved.status, limit) : FailureOf(moved);
     if (!why.empty()) return FailAs(ErrorKind::kSystem, "{}", why);
   }
 }

@@ -1,4 +1,4 @@
-// A client's connection to one server: blocks, but never beyond a deadline.
+// A blocking connection of a client to one server. No call blocks longer than its limit.
 #pragma once
 
 #include <chrono>
@@ -18,29 +18,29 @@ namespace perseus::http {
 class ClientConnection {
  public:
   using Clock = std::chrono::steady_clock;
-  // When to give up. `should_end` is asked several times a second; it may be empty.
-  struct Patience {
+  // When to give up. `should_end` is called several times per second. It may be empty.
+  struct TimeLimit {
     Clock::time_point until;
     std::function<bool()> should_end;
   };
 
-  // Messages are reasons only ("connection refused"); so are the others'.
+  // The messages of all errors contain only a reason ("connection refused").
   static Result<ClientConnection> Open(const ServerUrl& server, const TlsContext& tls,
-                                       const Patience& patience);
+                                       const TimeLimit& limit);
 
-  // Nothing came that nobody waits for, and it was not closed, as far as can be told.
+  // Whether the connection seems open, without unexpected input.
   bool IsUsable() const;
 
   struct Written {
     std::size_t bytes = 0;
-    std::string failure;  // Empty: all of it.
+    std::string failure;  // Empty: all bytes are written.
   };
-  Written Write(std::string_view text, const Patience& patience);
-  // What came next; empty when the other side has closed.
-  Result<std::string> Read(const Patience& patience);
-  // What was written and has not arrived yet never shall: a request that is sent again elsewhere
-  // must not be heard here once the network is mended, over newer ones. Closing is then all there
-  // is to do with it.
+  Written Write(std::string_view text, const TimeLimit& limit);
+  // The next received bytes. Empty if the other side has closed the connection.
+  Result<std::string> Read(const TimeLimit& limit);
+  // Discards written bytes that have not arrived. Otherwise a request that is sent again to another
+  // server could arrive here later, after newer requests, when the network recovers. After this
+  // call, the connection can only be closed.
   void Abandon();
 
  private:

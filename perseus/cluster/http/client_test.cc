@@ -100,7 +100,7 @@ TEST(Client, KeepsItsConnection) {
   TestServer server(ClientRoutes());
   Client client = Make(server.Url());
   for (int i = 0; i < 3; ++i) {
-    const auto body = client.Ask({.method = "POST", .target = "/echo", .body = "hello"});
+    const auto body = client.Fetch({.method = "POST", .target = "/echo", .body = "hello"});
     ASSERT_TRUE(body) << body.error().message;
     EXPECT_EQ(*body, "POST hello Bearer secret");
     EXPECT_EQ(server.Counts().connections, 1);
@@ -108,7 +108,7 @@ TEST(Client, KeepsItsConnection) {
   const auto head = client.Send({.method = "HEAD", .target = "/echo"});
   ASSERT_TRUE(head);
   EXPECT_EQ(head->body, "");
-  const auto body = client.Ask({.target = "/echo"});
+  const auto body = client.Fetch({.target = "/echo"});
   ASSERT_TRUE(body);
   EXPECT_EQ(*body, "GET  Bearer secret");
 }
@@ -119,7 +119,7 @@ TEST(Client, ConnectsAgainWhenTheServerHasClosed) {
   TestServer server(ClientRoutes(), options);
   Client client = Make(server.Url());
   for (int i = 0; i < 3; ++i) {
-    const auto body = client.Ask({.method = "POST", .target = "/echo"});
+    const auto body = client.Fetch({.method = "POST", .target = "/echo"});
     ASSERT_TRUE(body) << body.error().message;
     EXPECT_TRUE(server.Until([](const auto& counts) { return counts.connections == 0; }));
   }
@@ -135,7 +135,7 @@ TEST(Client, TellsWhatTheProblemIs) {
                                                     {"/429", ErrorKind::kSystem},
                                                     {"/500", ErrorKind::kSystem}};
   for (const auto& [target, kind] : rows) {
-    const auto body = client.Ask({.target = target});
+    const auto body = client.Fetch({.target = target});
     ASSERT_FALSE(body);
     // By the trace the server's log has what failed there.
     const char* const end = std::string_view(target) == "/500" ? "; trace " : ")";
@@ -143,7 +143,7 @@ TEST(Client, TellsWhatTheProblemIs) {
     EXPECT_EQ(body.error().kind, kind);
   }
   ScriptedServer other({"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"});
-  EXPECT_EQ(Make(other.Url()).Ask({.target = "/"}).error().message,
+  EXPECT_EQ(Make(other.Url()).Fetch({.target = "/"}).error().message,
             "the server answered with status 502");
 }
 
@@ -151,10 +151,10 @@ TEST(Client, TriesServersInTurn) {
   TestServer server(ClientRoutes());
   const std::string nobody = Nobody();
   Client client = Make(nobody + "," + server.Url());
-  const auto body = client.Ask({.method = "POST", .target = "/echo", .body = "x"});
+  const auto body = client.Fetch({.method = "POST", .target = "/echo", .body = "x"});
   ASSERT_TRUE(body) << body.error().message;
   Client lost = Make(nobody + "," + nobody);
-  const auto failed = lost.Ask({.target = "/echo"});
+  const auto failed = lost.Fetch({.target = "/echo"});
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().kind, ErrorKind::kSystem);
   EXPECT_THAT(failed.error().message, HasSubstr(nobody + ": Connection refused; " + nobody));
@@ -193,7 +193,7 @@ TEST(Client, ReadsAnswersOfAllShapes) {
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
         "HTTP/1.1 200 OK\r\n\r\nok", "HTTP/1.0 200 OK\r\n\r\nok"}) {
     ScriptedServer server({answer});
-    const auto body = Make(server.Url()).Ask({.target = "/"});
+    const auto body = Make(server.Url()).Fetch({.target = "/"});
     ASSERT_TRUE(body) << answer << ": " << body.error().message;
     EXPECT_EQ(*body, "ok");
   }
@@ -232,27 +232,27 @@ TEST(Client, RefusesWhatCannotBeSent) {
   }
 }
 
-struct Heard {
+struct Received {
   std::vector<std::string> events;  // "name id data"
   std::vector<std::string> changes;
   Result<void> result;
 };
 
 // Until `most` events came.
-Heard Hear(Client& client, std::size_t most, std::string last_id = "",
-           milliseconds silence = milliseconds(10'000)) {
-  Heard heard;
-  heard.result = client.Listen(
+Received Receive(Client& client, std::size_t most, std::string last_id = "",
+                 milliseconds silence = milliseconds(10'000)) {
+  Received received;
+  received.result = client.Listen(
       {.target = "/events",
        .last_event_id = std::move(last_id),
        .silence = silence,
-       .heard =
+       .on_event =
            [&](const Event& event) {
-             heard.events.push_back(event.name + " " + event.id + " " + event.data);
-             return heard.events.size() < most;
+             received.events.push_back(event.name + " " + event.id + " " + event.data);
+             return received.events.size() < most;
            },
-       .changed = [&](std::string_view change) { heard.changes.emplace_back(change); }});
-  return heard;
+       .on_change = [&](std::string_view change) { received.changes.emplace_back(change); }});
+  return received;
 }
 
 TEST(Listen, GoesOnWithAnotherServerWhereItWas) {
@@ -261,13 +261,13 @@ TEST(Listen, GoesOnWithAnotherServerWhereItWas) {
       {"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
        "5\r\n: \n\nd\r\n8\r\nata: z\n\n\r\n"});
   Client client = Make(first.Url() + "," + second.Url());
-  const Heard heard = Hear(client, 3, "0");
-  ASSERT_TRUE(heard.result) << heard.result.error().message;
-  EXPECT_THAT(heard.events, ElementsAre("a 1 x", " 2 y", "  z"));
+  const Received received = Receive(client, 3, "0");
+  ASSERT_TRUE(received.result) << received.result.error().message;
+  EXPECT_THAT(received.events, ElementsAre("a 1 x", " 2 y", "  z"));
   EXPECT_THAT(first.last_request(), HasSubstr("\r\nLast-Event-ID: 0\r\n"));
   EXPECT_THAT(second.last_request(), HasSubstr("\r\nLast-Event-ID: 2\r\n"));
   EXPECT_THAT(second.last_request(), HasSubstr("\r\nAccept: text/event-stream\r\n"));
-  EXPECT_THAT(heard.changes,
+  EXPECT_THAT(received.changes,
               ElementsAre("connected to " + first.Url(),
                           "lost " + first.Url() + ": it ended the stream; trying again",
                           "connected to " + second.Url()));
@@ -286,7 +286,7 @@ TEST(Listen, SaysAnewWhatTheAskerHasWithEachConnection) {
                            had.pop_back();
                            return id;
                          },
-                     .heard = [](const Event& event) { return event.data != "y"; }});
+                     .on_event = [](const Event& event) { return event.data != "y"; }});
   EXPECT_TRUE(listened);
   EXPECT_THAT(first.last_request(), HasSubstr("\r\nLast-Event-ID: a\r\n"));
   EXPECT_THAT(second.last_request(), HasSubstr("\r\nLast-Event-ID: b\r\n"));
@@ -296,10 +296,10 @@ TEST(Listen, TriesAgainUntilSomebodyIsThere) {
   const std::string busy = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
   ScriptedServer server({busy, "", busy, kStream + "data: x\n\n"});
   Client client = Make(server.Url());
-  const Heard heard = Hear(client, 1);
-  EXPECT_TRUE(heard.result);
-  EXPECT_THAT(heard.events, ElementsAre("  x"));
-  EXPECT_EQ(heard.changes.size(), 4u);
+  const Received received = Receive(client, 1);
+  EXPECT_TRUE(received.result);
+  EXPECT_THAT(received.events, ElementsAre("  x"));
+  EXPECT_EQ(received.changes.size(), 4u);
 }
 
 TEST(Listen, StopsWhereTryingAgainDoesNotHelp) {
@@ -308,14 +308,14 @@ TEST(Listen, StopsWhereTryingAgainDoesNotHelp) {
                            " No\r\n\r\n"
                            "{\"detail\": \"no such node\", \"remedy\": \"attach it\"}"});
     Client client = Make(server.Url());
-    const Heard heard = Hear(client, 1);
-    ASSERT_FALSE(heard.result) << status;
-    EXPECT_EQ(heard.result.error().message, "no such node (attach it)");
-    EXPECT_EQ(heard.result.error().kind, ErrorKind::kInput);
+    const Received received = Receive(client, 1);
+    ASSERT_FALSE(received.result) << status;
+    EXPECT_EQ(received.result.error().message, "no such node (attach it)");
+    EXPECT_EQ(received.result.error().kind, ErrorKind::kInput);
   }
   ScriptedServer page({"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>"});
   Client client = Make(page.Url());
-  EXPECT_FALSE(Hear(client, 1).result);
+  EXPECT_FALSE(Receive(client, 1).result);
 }
 
 TEST(Listen, TakesSilenceForLoss) {
@@ -329,10 +329,10 @@ TEST(Listen, TakesSilenceForLoss) {
   });
   TestServer server(std::move(router));
   Client client = Make(server.Url());
-  const Heard heard = Hear(client, 1, "", milliseconds(50));
-  EXPECT_THAT(heard.events, ElementsAre("  x"));
-  ASSERT_EQ(heard.changes.size(), 3u);
-  EXPECT_THAT(heard.changes[1], HasSubstr("timed out"));
+  const Received received = Receive(client, 1, "", milliseconds(50));
+  EXPECT_THAT(received.events, ElementsAre("  x"));
+  ASSERT_EQ(received.changes.size(), 3u);
+  EXPECT_THAT(received.changes[1], HasSubstr("timed out"));
   server.OnLoop([&] {
     streams.clear();
     return 0;
@@ -345,7 +345,7 @@ TEST(Listen, EndsWhenItShould) {
     Client client = Make(server);
     int asked = 0;
     const auto result = client.Listen({.target = "/events",
-                                       .heard = [](const Event&) { return true; },
+                                       .on_event = [](const Event&) { return true; },
                                        .should_end = [&] { return ++asked > 5; }});
     EXPECT_TRUE(result);
   }

@@ -98,7 +98,7 @@ class Session {
   }
 
   Result<std::shared_ptr<Stream>> OpenStream(const Call& call, const IncomingRequest& incoming) {
-    if (stream_) return FailAs(ErrorKind::kSystem, "this request has its event stream already");
+    if (stream_) return FailAs(ErrorKind::kSystem, "this request already has an event stream");
     if (state_.streams.size() >= static_cast<std::size_t>(state_.options.limits.streams) ||
         state_.is_stopping) {
       return FailAs(ErrorKind::kSystem,
@@ -130,7 +130,7 @@ class Session {
     pattern_.clear();
     connection_->ExpireAfter(state_.options.limits.request_time);
     if (!co_await connection_->Write(std::move(texts))) co_return false;
-    if (!keeps_alive) co_await connection_->EndGently(state_.scratch);
+    if (!keeps_alive) co_await connection_->CloseGracefully(state_.scratch);
     co_return keeps_alive;
   }
 
@@ -151,7 +151,7 @@ asio::awaitable<void> Serve(std::shared_ptr<Connection> connection) {
       co_await session.Run();
     } else if (!connection->WasLate()) {
       // The other side learns why.
-      co_await connection->EndGently(connection->state().scratch);
+      co_await connection->CloseGracefully(connection->state().scratch);
     }
   } catch (...) {
     // Out of memory, or a function of the options: this connection ends, the server goes on.
@@ -169,7 +169,7 @@ asio::awaitable<void> Refuse(std::shared_ptr<Connection> connection) {
     connection->ExpireAfter(connection->state().options.limits.request_time);
     std::vector<std::string_view> texts = {head, response.body};
     if (co_await connection->Write(std::move(texts))) {
-      co_await connection->EndGently(connection->state().scratch);
+      co_await connection->CloseGracefully(connection->state().scratch);
     }
   } catch (...) {
     connection->Close();

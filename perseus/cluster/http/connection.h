@@ -1,4 +1,4 @@
-// What happens on one connection: requests in, answers out, one after another.
+// Serves one connection: reads requests and writes answers, one after another.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -8,10 +8,10 @@
 
 namespace perseus::http {
 
-// Until it is closed, or has become an event stream. Never throws.
+// Returns when the connection is closed or has become an event stream. Never throws.
 asio::awaitable<void> Serve(std::shared_ptr<Connection> connection);
 
-// Says 503 and closes.
+// Answers 503 and closes the connection.
 asio::awaitable<void> Refuse(std::shared_ptr<Connection> connection);
 
 }  // namespace perseus::http

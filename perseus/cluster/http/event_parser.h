@@ -1,4 +1,4 @@
-// An event stream's bytes into events, as the HTML standard has it (text/event-stream).
+// Parses the bytes of an event stream (text/event-stream in the HTML standard).
 #pragma once
 
 #include <optional>
@@ -15,11 +15,11 @@ class EventParser {
  public:
   explicit EventParser(std::string last_id = "") : last_id_(std::move(last_id)) {}
 
-  // Takes bytes as they come, in pieces of any size. Fails (kSystem) if an event is longer than
-  // 64 MB: it would not end either.
+  // Takes bytes in pieces of any size. Fails (kSystem) if an event is longer than 64 MB, because it
+  // may have no end.
   Result<std::vector<Event>> Put(std::string_view bytes);
 
-  // What to begin after the next time: the id that was given last.
+  // The last id. The next connection continues after it.
   const std::string& last_id() const { return last_id_; }
 
  private:
@@ -27,8 +27,8 @@ class EventParser {
   void TakeField(std::string_view name, std::string_view value);
 
   std::string last_id_;
-  std::string line_;            // What came of it.
-  bool skips_newline_ = false;  // A carriage return came last: a newline now belongs to it.
+  std::string line_;            // The part of the line that has arrived.
+  bool skips_newline_ = false;  // The last byte was a carriage return: a newline now belongs to it.
   bool is_at_start_ = true;
   bool has_data_ = false;
   bool has_id_ = false;

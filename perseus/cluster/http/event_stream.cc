@@ -27,7 +27,7 @@ EventStream::~EventStream() { state_->streams.erase(this); }
 
 void EventStream::Start() {
   connection_->NeverExpire();
-  connection_->LoseWithoutAcknowledgement(kLongestUnacknowledged);
+  connection_->FailWithoutAcknowledgement(kLongestUnacknowledged);
   Send(std::make_shared<const std::string>(StreamHead()));
   Watch();
   Beat();
@@ -126,14 +126,14 @@ void EventStream::Beat() {
 
 void EventStream::Close() {
   if (!std::exchange(is_open_, false)) return;
-  TellClosed();
+  NotifyClosed();
   SchedulePump();
 }
 
 void EventStream::Drop(Reason reason) {
   if (!connection_) return;
   if (reason == Reason::kSlow) ++state_->dropped_streams;
-  if (std::exchange(is_open_, false)) TellClosed();
+  if (std::exchange(is_open_, false)) NotifyClosed();
   Finish();
 }
 
@@ -150,10 +150,10 @@ void EventStream::Finish() {
 
 void EventStream::OnClose(std::function<void()> closed) {
   closed_ = std::move(closed);
-  if (!is_open_) TellClosed();
+  if (!is_open_) NotifyClosed();
 }
 
-void EventStream::TellClosed() {
+void EventStream::NotifyClosed() {
   if (closed_) asio::post(state_->loop, std::exchange(closed_, nullptr));
 }
 

@@ -1,4 +1,4 @@
-// The server's end of an event stream.
+// The server side of an event stream.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -11,13 +11,13 @@
 
 namespace perseus::http {
 
-// Lives for as long as something is waited for, or somebody sends.
+// Lives while it waits for something, or while another object has it.
 class EventStream : public std::enable_shared_from_this<EventStream> {
  public:
   explicit EventStream(std::shared_ptr<Connection> connection);
   ~EventStream();
 
-  void Start();  // Sends the response's head.
+  void Start();  // Sends the status line and the fields.
   void Send(std::shared_ptr<const std::string> text);
   bool IsOpen() const { return is_open_; }
   void Close();
@@ -28,23 +28,23 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
 
   void SchedulePump();
   void Pump();
-  // Writes what can be written now. False: it has been dropped.
+  // Writes what can be written now. False if the stream was dropped.
   bool WriteSome();
   void Advance(std::size_t bytes);
   void Watch();
   void Beat();
   void Drop(Reason reason);
   void Finish();
-  void TellClosed();
+  void NotifyClosed();
 
   std::shared_ptr<ServerState> state_;
-  std::shared_ptr<Connection> connection_;  // Null when it has been closed.
+  std::shared_ptr<Connection> connection_;  // Null after it was closed.
   asio::steady_timer beat_;
   std::vector<std::shared_ptr<const std::string>> unwritten_;
-  std::size_t first_taken_ = 0;  // Bytes of the first that are written.
+  std::size_t first_taken_ = 0;  // Written bytes of the first text.
   std::size_t unwritten_bytes_ = 0;
   bool is_pumping_ = false;  // Posted, or waiting until more can be written.
-  bool took_some_ = true;    // Since the last beat.
+  bool took_some_ = true;    // Whether the client received something since the last heartbeat.
   bool is_open_ = true;
   std::function<void()> closed_;
 };

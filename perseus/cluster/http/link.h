@@ -1,8 +1,8 @@
-// A connected, non-blocking socket, with TLS or without: moves what can be moved now, and says what
-// has to be waited for. The server waits with coroutines, the client with poll().
+// A connected, non-blocking socket with or without TLS. Each call moves as many bytes as possible
+// now, and returns what to wait for. The server waits with coroutines, the client with poll().
 //
-// Why not asio::ssl: its streams hold some 70 kB of buffers each, idle or not, and a server has
-// thousands of idle ones. OpenSSL on the socket itself gives its buffers back.
+// Why not asio::ssl: each of its streams has buffers of about 70 kB, also if it is idle, and a
+// server has thousands of idle streams. OpenSSL directly on the socket releases its buffers.
 #pragma once
 
 #include <memory>
@@ -21,29 +21,29 @@ class Link {
   enum class Status { kMoved, kWantRead, kWantWrite, kClosed, kFailed };
   struct Moved {
     Status status = Status::kMoved;
-    std::size_t bytes = 0;  // Of kMoved, more than 0.
+    std::size_t bytes = 0;  // For kMoved, more than 0.
   };
 
-  // `socket` stays the caller's, and open while this is used. Without `tls`, plain.
+  // The caller owns `socket` and keeps it open. Without `tls`, the connection is not encrypted.
   static Link OfServer(int socket, const TlsContext& tls);
-  // `host`: whose certificate it has to be.
+  // `host`: the name that the certificate must have.
   static Link OfClient(int socket, const TlsContext& tls, const std::string& host);
 
-  // Before anything else; kMoved: done. Nothing to do where it is plain.
+  // Call this first, until it returns kMoved. Does nothing without TLS.
   Moved Handshake();
   Moved Read(std::span<char> into);
-  // What follows has to begin with what was left unwritten.
+  // The next call must begin with the bytes that were not written.
   Moved Write(std::span<const std::string_view> texts);
-  // The socket is about to be closed: from now on everything fails.
+  // Call this before the socket is closed. Afterwards all calls fail.
   void Detach();
-  // Tells the other side that nothing follows, as far as that goes without waiting. What is read
-  // afterwards is good only for being ignored: nobody decrypts it.
+  // Tells the other side that no more bytes follow, without waiting. Bytes that are read afterwards
+  // are not decrypted: ignore them.
   void EndWriting();
 
-  // Why the last one failed: "the certificate is of another host"; of a client also what to do
-  // about it, in parentheses, where that is known.
+  // Why the last call failed, such as "the certificate is for another host". For a client, also
+  // what to do, in parentheses, if that is known.
   const std::string& failure() const { return failure_; }
-  // Common name of the other side's certificate, which has been verified; empty if it has none.
+  // Common name in the verified certificate of the other side. Empty if it has none.
   std::string PeerName() const;
   bool is_tls() const { return tls_ != nullptr; }
 

@@ -1,4 +1,4 @@
-// An HTTP request and its answer, as the rest of the program sees them: no sockets, no Beast.
+// An HTTP request and its response, for the rest of the program: no sockets, no Beast.
 #pragma once
 
 #include <map>
@@ -19,9 +19,10 @@ struct Request {
   std::map<std::string, std::string, std::less<>> query;  // Decoded.
   Fields fields;
   std::string body;
-  std::string peer;         // "127.0.0.1"
-  std::string certificate;  // Common name of the client's, if it showed one that is trusted.
-  std::string trace;        // 32 hexadecimal digits: of `traceparent`, or made here.
+  std::string peer;  // "127.0.0.1"
+  std::string
+      certificate;    // Common name in the client's certificate, if it has sent a trusted one.
+  std::string trace;  // 32 hexadecimal digits: from `traceparent`, or new.
 
   std::string_view Field(std::string_view name) const;  // Empty if absent.
 };
@@ -33,21 +34,21 @@ struct Response {
   std::vector<std::pair<std::string, std::string>> fields = {};
 };
 
-// RFC 9457. `pointer` names the part of the request that is wrong (RFC 6901: "/schedule/kind"; of a
-// query: "?limit"), `remedy` what to do.
+// A problem document (RFC 9457). `pointer` names the wrong part of the request (RFC 6901:
+// "/schedule/kind"; for a query "?limit"). `remedy` says what to do.
 struct Problem {
   int status = 400;
   std::string title = {};   // The same for each kind of problem: "This is not a job".
-  std::string detail = {};  // Of this one.
+  std::string detail = {};  // What is wrong with this request.
   std::string pointer = {};
   std::string remedy = {};
 };
 inline constexpr const char* kProblemType = "application/problem+json";
-// Of that type: type "about:blank", title, status, detail, and pointer and remedy where there are;
-// 401 says how to say who one is.
+// A response with type "about:blank", title, status, detail, and pointer and remedy if they are not
+// empty. For 401 it has a WWW-Authenticate field.
 Response ProblemResponse(const Problem& problem);
 
-// One of an event stream.
+// An event of an event stream.
 struct Event {
   std::string name = {};
   std::string id = {};    // No newlines.

@@ -1,4 +1,4 @@
-// Work that blocks (a database, a planner), awaited by a coroutine that must not.
+// Runs blocking work (a database, a planner) for a coroutine, which must not block.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -12,14 +12,14 @@
 namespace perseus::http {
 
 // co_await Offload(pool, [&] { return store.FindJob(id); })
-// Runs `work` on the pool; the coroutine goes on where it was, on its own loop. What `work` refers
-// to has to live until then, as locals of the awaiting coroutine do. Exceptions pass through. Join
-// the pool before the loop is destroyed.
+// Runs `work` on the pool. Then the coroutine continues on its own loop. What `work` refers to must
+// live until then, as the locals of the coroutine do. Exceptions pass through. Join the pool before
+// the loop is destroyed.
 template <typename Work>
 boost::asio::awaitable<std::invoke_result_t<Work&>> Offload(boost::asio::thread_pool& pool,
                                                             Work work) {
   using Answer = std::invoke_result_t<Work&>;
-  // Named: a temporary within an await is where compilers differ.
+  // A named variable, because compilers treat temporaries in co_await differently.
   if constexpr (std::is_void_v<Answer>) {
     auto job = [&work]() -> boost::asio::awaitable<void> {
       work();

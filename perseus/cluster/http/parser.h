@@ -1,4 +1,4 @@
-// Bytes into requests and responses. Beast's parser does it, and only parser.cc knows.
+// Parses requests and responses. Uses the parser of Beast, which only parser.cc sees.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,14 @@ class RequestParser {
   RequestParser(RequestParser&&) = delete;
   ~RequestParser();
 
-  // Returns how many of the bytes are done with: the rest is given again, with what comes after it.
-  // Stops after the header, so that it can be looked at before the body is taken, and after the
-  // request. Not after failure().
+  // Returns the number of bytes that it has used. The caller passes the rest again, with the bytes
+  // that follow. Stops after the header, so that the caller can check it before the body is read,
+  // and after the request. Do not call it after failure().
   std::size_t Put(std::string_view bytes);
   bool HasHeader() const;
   bool IsDone() const;
-  // From HasHeader() on, before more is put: another Most::body_bytes, to which what the header
-  // announces is held at once.
+  // Changes Most::body_bytes, after HasHeader() and before the next Put(). Checks the length in the
+  // header at once.
   void LimitBody(std::size_t bytes);
   // 400, 413, 431, 501, 505.
   const std::optional<Problem>& failure() const;
@@ -38,11 +38,11 @@ class RequestParser {
     std::string method;
     std::string target;
   };
-  // As far as they came.
+  // The parts that have arrived.
   const Head& head() const;
   Fields& fields();
   std::string& body();
-  // From HasHeader() on:
+  // After HasHeader():
   bool KeepsAlive() const;
   bool ExpectsContinue() const;
 
@@ -53,16 +53,16 @@ class RequestParser {
 
 enum class Expected { kBody, kNoBody };  // No body: the answer to HEAD.
 
-// One response; those of 1xx before it are passed over.
+// One response. Skips 1xx responses before it.
 class ResponseParser {
  public:
   ResponseParser(Expected expected, RequestParser::Most most);
   ResponseParser(ResponseParser&&) = delete;
   ~ResponseParser();
 
-  // As of RequestParser.
+  // As in RequestParser.
   std::size_t Put(std::string_view bytes);
-  // The connection was closed: the response's end where nothing else marks it.
+  // The connection was closed. This ends a response without a length.
   void End();
   bool HasHeader() const;
   bool IsDone() const;
@@ -71,7 +71,7 @@ class ResponseParser {
 
   int status() const;
   Fields& fields();
-  // What came of it since it was last cleared.
+  // The bytes that have arrived since it was last cleared.
   std::string& body();
 
  private:

@@ -193,26 +193,28 @@ TEST(ConnectionCounter, TakesANetworkOfIpV6ForOne) {
 TEST(RateLimiter, LetsBurstsThroughAndThenSoManyASecond) {
   RateLimiter limiter(2);
   auto now = RateLimiter::Clock::time_point();
-  EXPECT_EQ(limiter.Ask("a", now), std::nullopt);
-  EXPECT_EQ(limiter.Ask("a", now), std::nullopt);
-  EXPECT_EQ(limiter.Ask("a", now), milliseconds(500));
-  EXPECT_EQ(limiter.Ask("b", now), std::nullopt);
-  EXPECT_EQ(limiter.Ask("a", now += milliseconds(400)), milliseconds(100));
-  EXPECT_EQ(limiter.Ask("a", now += milliseconds(100)), std::nullopt);
-  EXPECT_NE(limiter.Ask("a", now), std::nullopt);
+  EXPECT_EQ(limiter.TimeToWait("a", now), std::nullopt);
+  EXPECT_EQ(limiter.TimeToWait("a", now), std::nullopt);
+  EXPECT_EQ(limiter.TimeToWait("a", now), milliseconds(500));
+  EXPECT_EQ(limiter.TimeToWait("b", now), std::nullopt);
+  EXPECT_EQ(limiter.TimeToWait("a", now += milliseconds(400)), milliseconds(100));
+  EXPECT_EQ(limiter.TimeToWait("a", now += milliseconds(100)), std::nullopt);
+  EXPECT_NE(limiter.TimeToWait("a", now), std::nullopt);
   now += std::chrono::hours(1);
-  EXPECT_EQ(limiter.Ask("a", now), std::nullopt);
-  EXPECT_EQ(limiter.Ask("a", now), std::nullopt);
-  EXPECT_NE(limiter.Ask("a", now), std::nullopt);  // An hour's quiet is no more than a full bucket.
+  EXPECT_EQ(limiter.TimeToWait("a", now), std::nullopt);
+  EXPECT_EQ(limiter.TimeToWait("a", now), std::nullopt);
+  EXPECT_NE(limiter.TimeToWait("a", now),
+            std::nullopt);  // An hour's quiet is no more than a full bucket.
 }
 
 TEST(RateLimiter, RemembersOnlySoMany) {
   RateLimiter limiter(1);
   const auto now = RateLimiter::Clock::time_point();
-  EXPECT_EQ(limiter.Ask("first", now), std::nullopt);
+  EXPECT_EQ(limiter.TimeToWait("first", now), std::nullopt);
   for (int i = 0; i < 20'000; ++i) {
-    ASSERT_EQ(limiter.Ask(std::to_string(i), now), std::nullopt);
-    ASSERT_NE(limiter.Ask("first", now), std::nullopt);  // Who keeps asking is not forgotten.
+    ASSERT_EQ(limiter.TimeToWait(std::to_string(i), now), std::nullopt);
+    ASSERT_NE(limiter.TimeToWait("first", now),
+              std::nullopt);  // Who keeps asking is not forgotten.
   }
   EXPECT_EQ(limiter.remembered(), 10'000u);
 }

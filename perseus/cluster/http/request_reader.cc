@@ -145,7 +145,8 @@ asio::awaitable<bool> RequestReader::Read(IncomingRequest& incoming, RequestPars
 }
 
 std::optional<Response> RequestReader::RateRefusal() {
-  const auto wait = state_.rates.Ask(connection_.peer().address, std::chrono::steady_clock::now());
+  const auto wait =
+      state_.rates.TimeToWait(connection_.peer().address, std::chrono::steady_clock::now());
   if (!wait) return std::nullopt;
   return TryLater({429, "Too many requests",
                    fmt::format("More than {} a second came from this address",

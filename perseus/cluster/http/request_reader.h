@@ -1,4 +1,4 @@
-// Takes requests off a connection, within its limits.
+// Reads requests from a connection, within its limits.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -19,7 +19,7 @@ class BodyShare {
   BodyShare(const BodyShare&) = delete;
   ~BodyShare() { state_.body_bytes -= bytes_; }
 
-  // False: all together are too much.
+  // False if all requests together would have too many bytes.
   bool Hold(std::size_t bytes);
 
  private:
@@ -30,9 +30,9 @@ class BodyShare {
 struct IncomingRequest {
   explicit IncomingRequest(ServerState& state) : share(state) {}
 
-  Request request;        // As far as it came.
-  Router::Match match;    // Where it goes.
-  bool has_head = false;  // Those two are as the header says.
+  Request request;        // The parts that have arrived.
+  Router::Match match;    // Its route.
+  bool has_head = false;  // `request` and `match` have the data of the header.
   std::optional<Response> refusal;
   bool keeps_alive = false;  // Another request may follow.
   std::chrono::steady_clock::time_point begin;
@@ -41,26 +41,26 @@ struct IncomingRequest {
 
 class RequestReader {
  public:
-  // `connection` outlives it, and has shaken hands.
+  // `connection` outlives the reader and has finished its handshake.
   explicit RequestReader(Connection& connection);
 
-  // The next request, or what came instead, to be refused. Null: the client is gone, or has been
-  // silent for too long.
+  // The next request. It has a refusal if it cannot be accepted. Null if the client has closed the
+  // connection or was silent for too long.
   asio::awaitable<std::unique_ptr<IncomingRequest>> Next();
 
  private:
   asio::awaitable<bool> AwaitFirstByte();
-  // False: the client is gone.
+  // False if the client has closed the connection.
   asio::awaitable<bool> Read(IncomingRequest& incoming, RequestParser& parser);
   std::optional<Response> RateRefusal();
-  // Whether to go on with it.
+  // Sets a refusal if the request cannot be accepted.
   void CheckHead(IncomingRequest& incoming, RequestParser& parser);
   void TakeHead(IncomingRequest& incoming, RequestParser& parser);
 
   Connection& connection_;
   ServerState& state_;
   std::string certificate_;
-  std::string input_;  // What came and belongs to no request yet.
+  std::string input_;  // Received bytes after the last request.
 };
 
 }  // namespace perseus::http

@@ -1,4 +1,4 @@
-// Responses as they go out.
+// The text of responses.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ namespace perseus::http {
 
 enum class Afterwards { kKeep, kClose };
 
-// All up to the body: the status line, the fields and an empty line.
+// Everything before the body: the status line, the fields and an empty line.
 std::string ResponseHead(const Response& response, Afterwards afterwards);
-// Of an event stream, which ends with its connection.
+// The same for an event stream, which ends with its connection.
 std::string StreamHead();
 bool HasBody(int status);
 

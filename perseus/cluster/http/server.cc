@@ -147,7 +147,8 @@ Result<Server> Server::Listen(asio::io_context& loop, ServerOptions options, Rou
   const auto address =
       asio::ip::make_address(at.host == "localhost" ? "127.0.0.1" : at.host, error);
   if (error) {
-    return Fail("{} is no address to listen on (write 127.0.0.1:7410)", options.address);
+    return Fail("{} is not an address to listen on (expected an address such as 127.0.0.1:7410)",
+                options.address);
   }
   TlsContext tls;
   if (options.tls) {

@@ -1,4 +1,4 @@
-// What the connections of one server have in common.
+// The state that the connections of one server share.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -27,25 +27,25 @@ struct ServerState {
   ConnectionCounter connections;
   RateLimiter rates;
   TraceIds traces;
-  // Where whatever is read lands first; nothing stays there beyond a call.
+  // The buffer for reads. It is used only within a call.
   std::vector<char> scratch;
-  std::size_t body_bytes = 0;  // Of requests in hand.
+  std::size_t body_bytes = 0;  // Of running requests.
   std::int64_t refused = 0;
   std::int64_t dropped_streams = 0;
   bool is_stopping = false;
 
-  // Those that live register themselves.
+  // Open connections and streams register themselves.
   std::unordered_set<Connection*> open;
   std::unordered_set<EventStream*> streams;
-  asio::steady_timer grace;  // Until what is open is closed when stopping.
+  asio::steady_timer grace;  // When stopping: until open connections are closed.
 };
 
-// A connection, until its last user lets go of it.
+// A connection. Its users share it.
 class Connection : public Channel {
  public:
   struct Peer {
     std::string address;
-    ConnectionCounter::Ticket ticket;  // Null: it is to be refused.
+    ConnectionCounter::Ticket ticket;  // Null: refuse the connection.
   };
   Connection(std::shared_ptr<ServerState> state, FileDescriptor socket, const TlsContext& tls,
              Peer peer);
@@ -54,7 +54,7 @@ class Connection : public Channel {
   ServerState& state() { return *state_; }
   const std::shared_ptr<ServerState>& shared_state() const { return state_; }
   const Peer& peer() const { return peer_; }
-  // Nothing is lost if it is closed now.
+  // True if it can be closed without losing a request.
   bool is_idle = true;
 
  private:

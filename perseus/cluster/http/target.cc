@@ -1,7 +1,8 @@
 #include "perseus/cluster/http/target.h"
 
 #include <algorithm>
-#include <cstdint>
+
+#include "perseus/base/utf8.h"
 
 namespace perseus::http {
 namespace {
@@ -29,34 +30,6 @@ std::optional<std::string> Unescaped(std::string_view text) {
     i += 2;
   }
   return plain;
-}
-
-// Bytes of the character that begins with `first`; 0: none does.
-int Utf8Length(unsigned char first) {
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first < 0xe0) return 2;
-  if (first >= 0xe0 && first < 0xf0) return 3;
-  if (first >= 0xf0 && first < 0xf5) return 4;
-  return 0;
-}
-
-// RFC 3629: no surrogates, nothing that a shorter form says, nothing beyond U+10FFFF.
-bool IsUtf8(std::string_view text) {
-  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  for (std::size_t i = 0; i < text.size();) {
-    const auto first = static_cast<unsigned char>(text[i]);
-    const int length = Utf8Length(first);
-    if (length == 0 || i + static_cast<std::size_t>(length) > text.size()) return false;
-    std::uint32_t code = length == 1 ? first : first & (0x7fu >> length);
-    for (int k = 1; k < length; ++k) {
-      const auto next = static_cast<unsigned char>(text[i + static_cast<std::size_t>(k)]);
-      if ((next & 0xc0) != 0x80) return false;
-      code = code << 6 | (next & 0x3f);
-    }
-    if (code < kLeast[length] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return false;
-    i += static_cast<std::size_t>(length);
-  }
-  return true;
 }
 
 bool IsControl(char c) {
@@ -98,13 +71,15 @@ std::string_view WithoutHost(std::string_view target) {
 
 std::optional<std::string> PercentDecoded(std::string_view text) {
   auto plain = Unescaped(text);
-  if (!plain || !IsUtf8(*plain) || plain->find('\0') != std::string::npos) return std::nullopt;
+  if (!plain || FindInvalidUtf8(*plain) != std::string_view::npos ||
+      plain->find('\0') != std::string::npos)
+    return std::nullopt;
   return plain;
 }
 
 Result<Target> ParseTarget(std::string_view target) {
   target = WithoutHost(target);
-  if (!target.starts_with('/')) return Fail("is no path (begin with /)");
+  if (!target.starts_with('/')) return Fail("is not a path (begin with /)");
   target = target.substr(0, target.find('#'));
   Target parsed;
   const std::size_t question = target.find('?');

@@ -1,4 +1,4 @@
-// What a request asks for: "/v1/jobs/a%20b?limit=5" into its parts.
+// Parses the target of a request: "/v1/jobs/a%20b?limit=5".
 #pragma once
 
 #include <map>
@@ -11,21 +11,21 @@
 
 namespace perseus::http {
 
-// Without "%XX". Nothing for a bad escape, for text that is not UTF-8 (databases refuse it) and for
-// zero bytes.
+// Decodes "%XX". Nothing for a bad escape, for text that is not UTF-8 (databases refuse it), and
+// for NUL bytes.
 std::optional<std::string> PercentDecoded(std::string_view text);
 
 struct Target {
   std::string encoded_path;  // "/v1/jobs/a%20b"
   std::string path;          // Decoded. Has no control characters.
   std::map<std::string, std::string, std::less<>> query;
-  std::optional<std::string> repeated;  // A name that stands in the query twice.
+  std::optional<std::string> repeated;  // A name that the query has twice.
 };
-// Takes "http://host/path" for "/path", too. The message follows "The request's target ".
+// Also accepts "http://host/path" in place of "/path". Messages continue "The request's target ".
 Result<Target> ParseTarget(std::string_view target);
 
-// "/v1/jobs/a%2Fb" into "v1", "jobs", "a/b": an escaped slash is a character like others. Nothing
-// if one cannot be decoded.
+// Splits "/v1/jobs/a%2Fb" into "v1", "jobs", "a/b": an escaped slash is an ordinary character.
+// Nothing if a segment cannot be decoded.
 std::optional<std::vector<std::string>> PathSegments(std::string_view encoded_path);
 
 }  // namespace perseus::http

@@ -1,4 +1,4 @@
-// A server on a thread of its own, and a client without manners, for tests.
+// A server on its own thread, and a client that sends arbitrary bytes, for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class TestServer {
     port_ = server_->port();
     thread_ = std::thread([this] { loop_.run(); });
   }
-  // Ends only if a stopped server leaves the loop nothing to do.
+  // Returns only if a stopped server leaves no work on the loop.
   ~TestServer() {
     asio::post(loop_, [this] {
       server_.reset();
@@ -40,7 +40,7 @@ class TestServer {
     thread_.join();
   }
 
-  // What `work` returns on the loop's thread.
+  // Runs `work` on the thread of the loop, and returns its result.
   template <typename Work>
   auto OnLoop(Work work) {
     std::packaged_task<decltype(work())()> task(std::move(work));
@@ -51,7 +51,7 @@ class TestServer {
   Server::Counts Counts() {
     return OnLoop([this] { return server_->counts(); });
   }
-  // Of Counts(): waits until it says so, since connections end in their own time.
+  // Waits until the condition holds for Counts(), because connections end at any time.
   template <typename Condition>
   bool Until(Condition condition) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -74,7 +74,7 @@ class TestServer {
   std::thread thread_;
 };
 
-// Sends whatever bytes it is told to.
+// Sends any bytes.
 class RawClient {
  public:
   explicit RawClient(int port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -90,13 +90,13 @@ class RawClient {
   void Send(std::string_view text) {
     while (!text.empty()) {
       const ssize_t sent = ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return;  // The server has closed, which it may.
+      if (sent <= 0) return;  // The server may close the connection.
       text.remove_prefix(static_cast<std::size_t>(sent));
     }
   }
   void EndSending() { ::shutdown(socket_.get(), SHUT_WR); }
 
-  // What comes until `mark` has, or until the server closes.
+  // Reads up to and including `mark`, or until the server closes the connection.
   std::string ReadUntil(std::string_view mark) {
     std::size_t found = std::string::npos;
     while ((found = input_.find(mark)) == std::string::npos) {
@@ -111,7 +111,7 @@ class RawClient {
     }
     return std::exchange(input_, "");
   }
-  // One response with its length, to the last byte.
+  // Reads one response with a length.
   std::string ReadResponse() {
     std::string text = ReadUntil("\r\n\r\n");
     const std::size_t length = text.find("Content-Length: ");

@@ -14,8 +14,8 @@ int NoPassword(char*, int, int, void*) { return 0; }
 Result<TlsContext> NewContext(const SSL_METHOD* method) {
   TlsContext context(SSL_CTX_new(method), SSL_CTX_free);
   if (!context || SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION) != 1) {
-    return FailAs(ErrorKind::kSystem,
-                  "TLS cannot be set up: {} (is OpenSSL installed as it should?)", TlsFailure());
+    return FailAs(ErrorKind::kSystem, "cannot set up TLS: {} (check the installation of OpenSSL)",
+                  TlsFailure());
   }
   SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   // Buffers of idle connections are given back: thousands of streams are idle.
@@ -37,7 +37,7 @@ Result<void> UseCertificate(SSL_CTX& context, const std::string& certificate,
   PERSEUS_RETURN_IF_ERROR(CheckReadable(certificate));
   PERSEUS_RETURN_IF_ERROR(CheckReadable(key));
   if (SSL_CTX_use_certificate_chain_file(&context, certificate.c_str()) != 1) {
-    return Fail("{} is no certificate: {} (give a PEM file with the certificate and its chain)",
+    return Fail("{} is not a certificate: {} (give a PEM file with the certificate and its chain)",
                 certificate, TlsFailure());
   }
   if (SSL_CTX_use_PrivateKey_file(&context, key.c_str(), SSL_FILETYPE_PEM) != 1) {
@@ -50,7 +50,8 @@ Result<void> UseCertificate(SSL_CTX& context, const std::string& certificate,
 Result<void> Trust(SSL_CTX& context, const std::string& authority) {
   PERSEUS_RETURN_IF_ERROR(CheckReadable(authority));
   if (SSL_CTX_load_verify_file(&context, authority.c_str()) != 1) {
-    return Fail("{} is no authority's certificate: {} (give a PEM file)", authority, TlsFailure());
+    return Fail("{} is not the certificate of an authority: {} (give a PEM file)", authority,
+                TlsFailure());
   }
   return {};
 }
@@ -93,7 +94,7 @@ Result<TlsContext> ClientTls(const ClientTlsFiles& files) {
     return Fail(trusted);
   }
   if (files.certificate.empty() != files.key.empty()) {
-    return Fail("a certificate needs its key and a key its certificate (give both or none)");
+    return Fail("a certificate needs a key, and a key needs a certificate (give both or none)");
   }
   if (!files.certificate.empty()) {
     if (const auto used = UseCertificate(settings, files.certificate, files.key); !used) {

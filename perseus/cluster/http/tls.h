@@ -1,4 +1,4 @@
-// Certificates and keys into what connections are made with. OpenSSL stays out of the headers.
+// Makes TLS contexts from certificates and keys. No other header includes OpenSSL.
 #pragma once
 
 #include <memory>
@@ -10,21 +10,22 @@ struct ssl_ctx_st;  // OpenSSL's SSL_CTX.
 
 namespace perseus::http {
 
-// PEM files. With `client_authority`, clients have to show a certificate of its.
+// PEM files. With `client_authority`, clients must have a certificate that it signed.
 struct TlsFiles {
   std::string certificate;  // With its chain.
   std::string key;
   std::string client_authority = {};
 };
 
-// Shared by connections; null: none, plain HTTP.
+// Connections share it. Null: plain HTTP.
 using TlsContext = std::shared_ptr<ssl_ctx_st>;
 
-// TLS 1.2 and 1.3; no resumption, so that a certificate or an authority that is taken away is gone
-// with the next connection. kInput: which file, and why it will not do.
+// TLS 1.2 and 1.3, without session resumption. So a removed certificate or authority has no effect
+// on new connections. kInput with the file and the reason if a file cannot be used.
 Result<TlsContext> ServerTls(const TlsFiles& files);
 
-// Whom a client trusts (empty: whom the system does) and what it shows (empty: nothing).
+// The authority that a client trusts (empty: those of the system), and its own certificate and key
+// (empty: none).
 struct ClientTlsFiles {
   std::string authority;
   std::string certificate;
@@ -32,7 +33,7 @@ struct ClientTlsFiles {
 };
 Result<TlsContext> ClientTls(const ClientTlsFiles& files);
 
-// The reason of OpenSSL's last failure in this thread, which is taken off its list.
+// Removes and returns the reason of OpenSSL's last failure in this thread.
 std::string TlsFailure();
 
 }  // namespace perseus::http

@@ -66,7 +66,7 @@ class Tls : public testing::Test {
     options.timeout = milliseconds(10'000);
     auto client = Client::Create(options);
     if (!client) return Fail(client);
-    return client->Ask({.method = "POST", .target = "/", .body = std::move(body)});
+    return client->Fetch({.method = "POST", .target = "/", .body = std::move(body)});
   }
 
   TemporaryDirectory directory_;
@@ -82,7 +82,7 @@ TEST_F(Tls, CarriesRequestsAndAnswersOfAnySize) {
   ASSERT_TRUE(client) << client.error().message;
   for (const std::size_t size : {std::size_t{0}, std::size_t{5}, std::size_t{3'000'000}}) {
     const std::string body(size, 'x');
-    const auto answer = client->Ask({.method = "POST", .target = "/", .body = body});
+    const auto answer = client->Fetch({.method = "POST", .target = "/", .body = body});
     ASSERT_TRUE(answer) << answer.error().message;
     EXPECT_TRUE(*answer == ":" + body) << size;
   }
@@ -94,7 +94,7 @@ TEST_F(Tls, CarriesEventStreams) {
   auto client = Client::Create({.server = Url(), .authority = authority_.file()});
   ASSERT_TRUE(client);
   int heard = 0;
-  const auto result = client->Listen({.target = "/events", .heard = [&](const Event& event) {
+  const auto result = client->Listen({.target = "/events", .on_event = [&](const Event& event) {
                                         EXPECT_EQ(event.id, std::to_string(heard));
                                         return ++heard < 1000;
                                       }});
@@ -159,14 +159,14 @@ TEST_F(Tls, IsReadAgainForNewConnections) {
   const TlsFiles files = ServersOwn();
   Serve(files);
   auto kept = Client::Create({.server = Url(), .authority = authority_.file()});
-  ASSERT_TRUE(kept->Ask({.method = "POST", .target = "/"}));
+  ASSERT_TRUE(kept->Fetch({.method = "POST", .target = "/"}));
   other_.Issue("server", "perseus", "IP:127.0.0.1");
   ASSERT_TRUE(Ask({.authority = authority_.file()}));  // Not before it is told to.
   const auto reloaded = server_->OnLoop([this] { return server_->server().ReloadTls(); });
   ASSERT_TRUE(reloaded) << reloaded.error().message;
   EXPECT_TRUE(Ask({.authority = other_.file()}));
   EXPECT_FALSE(Ask({.authority = authority_.file()}));
-  EXPECT_TRUE(kept->Ask({.method = "POST", .target = "/"}));
+  EXPECT_TRUE(kept->Fetch({.method = "POST", .target = "/"}));
   // What cannot be used changes nothing.
   std::ofstream(files.key) << "nonsense";
   EXPECT_FALSE(server_->OnLoop([this] { return server_->server().ReloadTls(); }));

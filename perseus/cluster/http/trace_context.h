@@ -1,4 +1,4 @@
-// Which request is which, over several programs: W3C Trace Context.
+// Trace ids, which identify a request across several programs (W3C Trace Context).
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,10 @@
 
 namespace perseus::http {
 
-// The trace's id (32 hexadecimal digits) of a `traceparent`, nothing for what is none to the
-// letter.
+// The trace id (32 hexadecimal digits) of a `traceparent`. Nothing if the text is not exactly one.
 std::optional<std::string> TraceOf(std::string_view traceparent);
 
-// Ids of traces that begin here: unlike each other, not secret.
+// Makes new trace ids. They are unique, but not secret.
 class TraceIds {
  public:
   explicit TraceIds(std::uint64_t seed) : random_{seed} {}
@@ -25,11 +24,11 @@ class TraceIds {
   SplitMix64 random_;
 };
 
-// A `traceparent` or `traceresponse` of that trace, with a span of its own.
+// A `traceparent` or `traceresponse` of this trace, with a new span.
 std::string TraceField(std::string_view trace, TraceIds& ids);
 
-// That it can be found in the server's log: its trace in `traceresponse`, and as `trace` in a
-// problem of 5xx.
+// Adds the trace to a response: the field `traceresponse`, and for a problem of 5xx the member
+// `trace`. So the request can be found in the server's log.
 void AddTrace(Response& response, std::string_view trace, TraceIds& ids);
 
 }  // namespace perseus::http

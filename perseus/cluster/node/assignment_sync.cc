@@ -47,7 +47,7 @@ std::optional<std::set<int>> RanksOfCut(const plan_file::PlanFile& plan) {
 
 std::string PlanPath(std::string_view id) { return fmt::format("plans/{}.json", id); }
 
-protocol::Assignment AssignmentOf(const JobAssignment& assignment) {
+protocol::Assignment AssignmentOf(const protocol::AssignmentEvent& assignment) {
   protocol::Assignment read;
   read.from_step = assignment.from_step;
   for (const auto& [pipeline, plan] : assignment.plans)
@@ -89,7 +89,7 @@ Result<void> AssignmentSync::Look() {
   return {};
 }
 
-void AssignmentSync::Want(const JobAssignment& assignment) {
+void AssignmentSync::Want(const protocol::AssignmentEvent& assignment) {
   protocol::Assignment read = AssignmentOf(assignment);
   const bool is_of_same = wanted_ && wanted_->server->job == assignment.job;
   if (is_of_same && wanted_->server->version > assignment.version) return;
@@ -147,7 +147,7 @@ bool AssignmentSync::HasPlan(const std::string& id) const {
 
 std::set<std::string> AssignmentSync::MissingPlans() const {
   std::set<std::string> missing;
-  if (!wanted_ || !HasToGive()) return missing;
+  if (!wanted_ || !HasToWrite()) return missing;
   for (const auto& [pipeline, path] : wanted_->plans) {
     std::string id = IdOf(path);
     if (!HasPlan(id)) missing.insert(std::move(id));
@@ -183,14 +183,14 @@ bool AssignmentSync::IsWantedInForce() const {
          std::ranges::includes(lasting_->plans, wanted_->plans);
 }
 
-bool AssignmentSync::HasToGive() const {
+bool AssignmentSync::HasToWrite() const {
   if (is_nothing_wanted_) return in_force().has_value();
   if (!wanted_) return false;
-  return !IsWantedInForce() || (has_begun_anew_ && lasting_->from_step > 0) || were_plans_short_;
+  return !IsWantedInForce() || (has_restarted_ && lasting_->from_step > 0) || were_plans_short_;
 }
 
-Result<void> AssignmentSync::Give(const JobProgress& progress) {
-  PERSEUS_ASSIGN_OR_RETURN(auto desk, protocol::AssignmentWriter::Open(job_directory_));
+Result<void> AssignmentSync::Write(const JobProgress& progress) {
+  PERSEUS_ASSIGN_OR_RETURN(auto writer, protocol::AssignmentWriter::Open(job_directory_));
   // A rank that has just seen the assignment of before may be about to read their plan.
   std::set<std::string> kept(upcoming_.begin(), upcoming_.end());
   AddPlans(protocol::ReadAssignment(job_directory_).value_or(std::nullopt), kept);
@@ -199,13 +199,13 @@ Result<void> AssignmentSync::Give(const JobProgress& progress) {
   if (is_nothing_wanted_) {
     protocol::Assignment own;
     own.own = true;
-    given = desk.Give(own, 0);
+    given = writer.Write(own, 0);
   } else {
     const std::int64_t from_step = IsWantedInForce() ? 0 : FromStep(wanted_->from_step, progress);
-    given = desk.Give(*wanted_, from_step);
+    given = writer.Write(*wanted_, from_step);
   }
   if (!given) return Fail(given);
-  has_begun_anew_ = were_plans_short_ = false;
+  has_restarted_ = were_plans_short_ = false;
   AddPlans(wanted_, kept);
   DeletePlansBut(kept);
   return Look();
@@ -218,7 +218,7 @@ void AssignmentSync::DeletePlansBut(const std::set<std::string>& kept) {
   for (std::filesystem::directory_iterator file(job_directory_ / "plans", error), end;
        !error && file != end; file.increment(error)) {
     const std::string id = IdOf(file->path().string());
-    const bool is_of_server = IsPlanId(id) && file->path().filename() == id + ".json";
+    const bool is_of_server = protocol::IsPlanId(id) && file->path().filename() == id + ".json";
     if (is_of_server && !kept.contains(id)) old.push_back(file->path());
   }
   for (const std::filesystem::path& path : old) {

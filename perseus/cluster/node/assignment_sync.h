@@ -1,12 +1,12 @@
-// Sees to it that what the server ordered last for a job lies in the job's directory.
+// Keeps the newest assignment from the server in the job directory.
 //
-// Level-triggered: whatever happens to the directory (a tune or verify that takes it for a while, a
-// node process that is started anew), what was wanted last is given as soon as it can be. Where the
-// directory stands is read from it: assignment say which of the server's they are
-// (Assignment::server), so nothing else has to be kept. Those that a `perseus verify` puts back
-// keep saying so.
+// It compares what the server wants with what the directory has, again and again. Whatever happens
+// to the directory (a tune or verify uses it for a while, the node daemon restarts), it writes the
+// last wanted assignment as soon as it can. The directory itself says which of the server's
+// versions it has (Assignment::server), so nothing else has to be stored. The assignments that a
+// `perseus verify` puts back still say so.
 //
-// Plan files that are of no use any more are deleted, of those that the server named.
+// It deletes plan files that it no longer needs, but only those that the server named.
 //
 // Not thread safe.
 #pragma once
@@ -23,9 +23,9 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/cluster/node/messages.h"
 #include "perseus/cluster/node/rank_follower.h"
 #include "perseus/runtime/protocol/assignment.h"
+#include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::node {
 
@@ -33,10 +33,10 @@ namespace perseus::node {
 
 // "plans/p-0123456789abcdef.json"
 std::string PlanPath(std::string_view id);
-// What ranks are to read; from the step that the server names.
-protocol::Assignment AssignmentOf(const JobAssignment& assignment);
-// From which step on assignment can be given that are to hold from `wanted` on: all ranks have to
-// read them before their first step of these.
+// The assignment for the ranks, from the step that the server names.
+protocol::Assignment AssignmentOf(const protocol::AssignmentEvent& assignment);
+// The first step that an assignment can have which should hold from `wanted` on: every rank has to
+// read it before that step.
 std::int64_t FromStep(std::int64_t wanted, const JobProgress& progress);
 
 // ---- A directory ----
@@ -45,45 +45,44 @@ class AssignmentSync {
  public:
   explicit AssignmentSync(std::filesystem::path job_directory);
 
-  // Reads what anybody ordered since. Fails for assignment that cannot be read (they are read again
-  // once they change).
+  // Reads the assignment in the directory. Fails if it cannot be read; then it is read again once
+  // it changes.
   Result<void> Look();
 
-  // Passes over what is older than what is wanted already. The same version may come again with
-  // plans of more pipelines, for ranks that came later.
-  void Want(const JobAssignment& assignment);
-  // The job has ended: what is in force of the server's is taken back.
+  // Ignores an older version than the wanted one. The same version may come again with the plans of
+  // more pipelines, for ranks that came later.
+  void Want(const protocol::AssignmentEvent& assignment);
+  // The job has ended: the server's assignment is taken out of force.
   void WantNothing();
-  // Assignment that are in force from a later step on hold at once.
-  void BeginAnew() { has_begun_anew_ = true; }
-  // Those here, by pipeline: what a plan's file has to tell of. A rank may come after assignment
-  // were given with a file that was cut for the others; they are then given once more.
+  // The ranks restarted: an assignment that begins at a later step holds at once.
+  void Restart() { has_restarted_ = true; }
+  // The pp_ranks on this node, by dp_rank. A plan file needs their instructions. If a rank comes
+  // after the assignment was written with a file that was cut for the others, it is written again.
   void SetRanks(std::map<int, std::set<int>> ranks);
 
-  // Ids of plans that what is wanted needs and that are not in the directory.
+  // Ids of the plans that the wanted assignment needs and the directory does not have.
   std::set<std::string> MissingPlans() const;
-  // Of those likely to be wanted next.
+  // Ids of missing plans that the server is likely to assign next.
   std::set<std::string> MissingUpcoming() const;
-  // Whether what is wanted names one for each pipeline with ranks here.
+  // Whether the wanted assignment names a plan for each pipeline with ranks here.
   bool NamesPlansOfAll() const;
-  // With all instructions of the ranks here that are to follow it.
+  // Whether the plan is there, with all instructions of the ranks here that will follow it.
   bool HasPlan(const std::string& id) const;
-  // Refuses (kInput) what is no plan: ranks would go without. It may lack instructions of ranks
-  // that are not here.
+  // Refuses (kInput) a text that is not a plan. It may lack instructions of ranks that are not
+  // here.
   Result<void> KeepPlan(const std::string& id, const std::string& text);
 
   // Whether Give has anything to do.
-  bool HasToGive() const;
-  // Gives what is wanted. Fails (kSystem) while somebody else gives this job its assignment, or if
-  // the directory cannot be written: to be tried again.
-  Result<void> Give(const JobProgress& progress);
+  bool HasToWrite() const;
+  // Writes the wanted assignment. Fails (kSystem) while another coordinator holds the job, or if
+  // the directory cannot be written. Then try again later.
+  Result<void> Write(const JobProgress& progress);
 
-  // Of the server's assignment: what lies in the directory, whether hidden by temporary ones or
-  // not.
+  // The server's version in the directory, even if a temporary assignment hides it.
   std::optional<protocol::ServerOrigin> in_force() const;
-  // Of the server's, by the version of assignment.json; 0: none of its, or not known any more.
+  // The server's version for a version of assignment.json; 0: none, or no longer known.
   std::int64_t ServerVersionOf(std::int64_t version) const;
-  // Of assignment wanted or in force, whichever is newer.
+  // The wanted version, or else the one in force.
   std::optional<protocol::ServerOrigin> newest() const;
 
  private:
@@ -99,7 +98,7 @@ class AssignmentSync {
   std::optional<protocol::Assignment> wanted_;   // Of the server; from_step as it named it.
   std::vector<std::string> upcoming_;  // Ids of plans, as the server named them with these.
   bool is_nothing_wanted_ = false;
-  bool has_begun_anew_ = false;
+  bool has_restarted_ = false;
   bool were_plans_short_ = false;  // Of those in force: some rank came later.
   std::map<int, std::set<int>> ranks_;
   // Of plans in the directory, as far as they were looked up: the ranks that a file was cut for;

@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 constexpr const char* kAssignmentSyncPlanA = "p-00000000000000aa";
 constexpr const char* kAssignmentSyncPlanB = "p-00000000000000bb";
 
-JobAssignment Version(std::int64_t version) {
+protocol::AssignmentEvent Version(std::int64_t version) {
   return {"j-1", "run", version, 120, {{0, kAssignmentSyncPlanA}}, ""};
 }
 
@@ -56,152 +56,152 @@ TEST(FromStep, IsTheServersUnlessThatHasBegun) {
 class AssignmentSyncTest : public testing::Test {
  protected:
   void Look() {
-    const auto looked = keeper_.Look();
+    const auto looked = sync_.Look();
     EXPECT_TRUE(looked) << looked.error().message;
   }
   // As the node does.
-  bool Give(const JobProgress& progress = {}) {
+  bool Write(const JobProgress& progress = {}) {
     Look();
-    if (!keeper_.HasToGive()) return false;
-    for (const std::string& id : keeper_.MissingPlans()) {
-      EXPECT_TRUE(keeper_.KeepPlan(id, TinyPlan()));
+    if (!sync_.HasToWrite()) return false;
+    for (const std::string& id : sync_.MissingPlans()) {
+      EXPECT_TRUE(sync_.KeepPlan(id, TinyPlan()));
     }
-    const auto given = keeper_.Give(progress);
+    const auto given = sync_.Write(progress);
     EXPECT_TRUE(given) << given.error().message;
     return true;
   }
   protocol::Assignment InForce() const { return **protocol::ReadAssignment(directory_.path()); }
 
   TemporaryDirectory directory_;
-  AssignmentSync keeper_{directory_.path()};
+  AssignmentSync sync_{directory_.path()};
 };
 
 TEST_F(AssignmentSyncTest, GivesWhatIsWantedOnce) {
-  EXPECT_FALSE(Give());
-  keeper_.Want(Version(7));
-  EXPECT_THAT(keeper_.MissingPlans(), ElementsAre(kAssignmentSyncPlanA));
-  EXPECT_TRUE(Give());
+  EXPECT_FALSE(Write());
+  sync_.Want(Version(7));
+  EXPECT_THAT(sync_.MissingPlans(), ElementsAre(kAssignmentSyncPlanA));
+  EXPECT_TRUE(Write());
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kAssignmentSyncPlanA));
   EXPECT_EQ(InForce().from_step, 120);
-  EXPECT_EQ(keeper_.in_force(), (protocol::ServerOrigin{"j-1", 7}));
-  EXPECT_EQ(keeper_.ServerVersionOf(InForce().version), 7);
-  EXPECT_FALSE(Give());
-  keeper_.Want(Version(7));
-  keeper_.Want(Version(6));
-  EXPECT_FALSE(Give());
-  JobAssignment none = Version(8);
+  EXPECT_EQ(sync_.in_force(), (protocol::ServerOrigin{"j-1", 7}));
+  EXPECT_EQ(sync_.ServerVersionOf(InForce().version), 7);
+  EXPECT_FALSE(Write());
+  sync_.Want(Version(7));
+  sync_.Want(Version(6));
+  EXPECT_FALSE(Write());
+  protocol::AssignmentEvent none = Version(8);
   none.plans.clear();
-  keeper_.Want(none);
-  EXPECT_TRUE(Give());
+  sync_.Want(none);
+  EXPECT_TRUE(Write());
   EXPECT_EQ(InForce().PlanOf(0), "");
   EXPECT_FALSE(InForce().own);
 }
 
 TEST_F(AssignmentSyncTest, TheSameAssignmentComeAgainForRanksOfAnotherPipeline) {
-  keeper_.SetRanks({{0, {0}}});
-  keeper_.Want(Version(7));
-  EXPECT_TRUE(Give());
-  EXPECT_TRUE(keeper_.NamesPlansOfAll());
-  keeper_.SetRanks({{0, {0}}, {1, {0}}});
-  EXPECT_FALSE(keeper_.NamesPlansOfAll());
-  JobAssignment both = Version(7);
+  sync_.SetRanks({{0, {0}}});
+  sync_.Want(Version(7));
+  EXPECT_TRUE(Write());
+  EXPECT_TRUE(sync_.NamesPlansOfAll());
+  sync_.SetRanks({{0, {0}}, {1, {0}}});
+  EXPECT_FALSE(sync_.NamesPlansOfAll());
+  protocol::AssignmentEvent both = Version(7);
   both.plans[1] = kAssignmentSyncPlanB;
-  keeper_.Want(both);
-  EXPECT_TRUE(keeper_.NamesPlansOfAll());
-  EXPECT_THAT(keeper_.MissingPlans(), ElementsAre(kAssignmentSyncPlanB));
-  EXPECT_TRUE(Give());
+  sync_.Want(both);
+  EXPECT_TRUE(sync_.NamesPlansOfAll());
+  EXPECT_THAT(sync_.MissingPlans(), ElementsAre(kAssignmentSyncPlanB));
+  EXPECT_TRUE(Write());
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kAssignmentSyncPlanA));
   EXPECT_EQ(InForce().PlanOf(1), PlanPath(kAssignmentSyncPlanB));
-  keeper_.Want(Version(7));
-  EXPECT_FALSE(Give()) << "fewer change nothing";
+  sync_.Want(Version(7));
+  EXPECT_FALSE(Write()) << "fewer change nothing";
 }
 
 TEST_F(AssignmentSyncTest, WhatIsNoPlanIsNotKept) {
-  const auto kept = keeper_.KeepPlan(kAssignmentSyncPlanA, "<html>");
+  const auto kept = sync_.KeepPlan(kAssignmentSyncPlanA, "<html>");
   ASSERT_FALSE(kept);
   EXPECT_THAT(kept.error().message, HasSubstr(kAssignmentSyncPlanA));
-  EXPECT_FALSE(keeper_.HasPlan(kAssignmentSyncPlanA));
+  EXPECT_FALSE(sync_.HasPlan(kAssignmentSyncPlanA));
 }
 
 TEST_F(AssignmentSyncTest, ANewProcessKnowsWhatTheDirectoryHas) {
-  keeper_.Want(Version(7));
-  Give();
+  sync_.Want(Version(7));
+  Write();
   AssignmentSync next(directory_.path());
   ASSERT_TRUE(next.Look());
   EXPECT_EQ(next.newest(), (protocol::ServerOrigin{"j-1", 7}));
   EXPECT_EQ(next.ServerVersionOf(InForce().version), 7);
   next.Want(Version(7));
-  EXPECT_FALSE(next.HasToGive());
+  EXPECT_FALSE(next.HasToWrite());
   next.Want(Version(8));
-  EXPECT_TRUE(next.HasToGive());
+  EXPECT_TRUE(next.HasToWrite());
 }
 
 TEST_F(AssignmentSyncTest, WaitsForAVerificationAndKnowsWhatItPutsBack) {
-  keeper_.Want(Version(7));
-  Give();
+  sync_.Want(Version(7));
+  Write();
   {
     auto verification = protocol::AssignmentWriter::Open(directory_.path());
     protocol::Assignment baseline;
     baseline.until_step = 200;
-    ASSERT_TRUE(verification->Give(baseline, 150));
+    ASSERT_TRUE(verification->Write(baseline, 150));
     Look();
-    EXPECT_EQ(keeper_.in_force(), (protocol::ServerOrigin{"j-1", 7}));
-    EXPECT_EQ(keeper_.ServerVersionOf(InForce().version), 0);
-    EXPECT_FALSE(keeper_.HasToGive());
-    keeper_.Want(Version(8));
-    const auto given = keeper_.Give({});
+    EXPECT_EQ(sync_.in_force(), (protocol::ServerOrigin{"j-1", 7}));
+    EXPECT_EQ(sync_.ServerVersionOf(InForce().version), 0);
+    EXPECT_FALSE(sync_.HasToWrite());
+    sync_.Want(Version(8));
+    const auto given = sync_.Write({});
     ASSERT_FALSE(given);
     EXPECT_THAT(given.error().message, HasSubstr("another perseus gives this job its assignment"));
-    ASSERT_TRUE(verification->GiveBack());
+    ASSERT_TRUE(verification->Restore());
   }
   Look();
-  EXPECT_EQ(keeper_.ServerVersionOf(InForce().version), 7);
-  EXPECT_TRUE(Give({300, 1'000'000'000}));
-  EXPECT_EQ(keeper_.in_force(), (protocol::ServerOrigin{"j-1", 8}));
+  EXPECT_EQ(sync_.ServerVersionOf(InForce().version), 7);
+  EXPECT_TRUE(Write({300, 1'000'000'000}));
+  EXPECT_EQ(sync_.in_force(), (protocol::ServerOrigin{"j-1", 8}));
   EXPECT_EQ(InForce().from_step, 303);
 }
 
 TEST_F(AssignmentSyncTest, TheServersAssignmentComeBackAfterATune) {
-  keeper_.Want(Version(7));
-  Give();
+  sync_.Want(Version(7));
+  Write();
   {
     auto tune = protocol::AssignmentWriter::Open(directory_.path());
     protocol::Assignment plan;
     plan.plan = "plans/tuned.json";
-    ASSERT_TRUE(tune->Give(plan, 0));
+    ASSERT_TRUE(tune->Write(plan, 0));
   }
-  EXPECT_TRUE(Give());
+  EXPECT_TRUE(Write());
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kAssignmentSyncPlanA));
 }
 
 TEST_F(AssignmentSyncTest, AJobThatBeginsAnewFollowsFromItsFirstStepOn) {
-  keeper_.Want(Version(7));
-  keeper_.BeginAnew();  // Before it had any assignment: those of the server count.
-  EXPECT_TRUE(Give());
+  sync_.Want(Version(7));
+  sync_.Restart();  // Before it had any assignment: those of the server count.
+  EXPECT_TRUE(Write());
   EXPECT_EQ(InForce().from_step, 120);
-  EXPECT_FALSE(Give());
-  keeper_.BeginAnew();
-  EXPECT_TRUE(Give());
+  EXPECT_FALSE(Write());
+  sync_.Restart();
+  EXPECT_TRUE(Write());
   EXPECT_EQ(InForce().from_step, 0);
-  EXPECT_EQ(keeper_.ServerVersionOf(InForce().version), 7);
-  keeper_.BeginAnew();
-  EXPECT_FALSE(Give());
+  EXPECT_EQ(sync_.ServerVersionOf(InForce().version), 7);
+  sync_.Restart();
+  EXPECT_FALSE(Write());
 }
 
 TEST_F(AssignmentSyncTest, AJobThatEndedHasNoneOfTheServersAssignment) {
-  keeper_.Want(Version(7));
-  Give();
-  keeper_.WantNothing();
-  EXPECT_TRUE(Give());
+  sync_.Want(Version(7));
+  Write();
+  sync_.WantNothing();
+  EXPECT_TRUE(Write());
   EXPECT_TRUE(InForce().own);
-  EXPECT_FALSE(keeper_.in_force());
-  EXPECT_FALSE(Give());
+  EXPECT_FALSE(sync_.in_force());
+  EXPECT_FALSE(Write());
   // Another job in the same directory, whose versions count from 1.
-  JobAssignment other = Version(1);
+  protocol::AssignmentEvent other = Version(1);
   other.job = "j-2";
-  keeper_.Want(other);
-  EXPECT_TRUE(Give());
-  EXPECT_EQ(keeper_.in_force(), (protocol::ServerOrigin{"j-2", 1}));
+  sync_.Want(other);
+  EXPECT_TRUE(Write());
+  EXPECT_EQ(sync_.in_force(), (protocol::ServerOrigin{"j-2", 1}));
 }
 
 TEST_F(AssignmentSyncTest, PlansThatNobodyNeedsAnyMoreAreDeleted) {
@@ -210,14 +210,14 @@ TEST_F(AssignmentSyncTest, PlansThatNobodyNeedsAnyMoreAreDeleted) {
     return std::filesystem::exists(directory_ / PlanPath(id));
   };
   const auto order = [&](int version, const std::string& id) {
-    JobAssignment assignment = Version(version);
+    protocol::AssignmentEvent assignment = Version(version);
     assignment.plans = {{0, id}};
     assignment.upcoming = {plan(100)};
-    keeper_.Want(assignment);
-    EXPECT_TRUE(Give());
+    sync_.Want(assignment);
+    EXPECT_TRUE(Write());
   };
   order(1, plan(1));
-  ASSERT_TRUE(keeper_.KeepPlan(plan(100), TinyPlan()));
+  ASSERT_TRUE(sync_.KeepPlan(plan(100), TinyPlan()));
   std::ofstream(directory_ / "plans/tuned.json") << TinyPlan();
   std::ofstream(directory_ / "plans/p-tuned.json") << TinyPlan();
   order(2, plan(2));
@@ -228,33 +228,33 @@ TEST_F(AssignmentSyncTest, PlansThatNobodyNeedsAnyMoreAreDeleted) {
   EXPECT_TRUE(is_there(plan(100))) << "it is likely to be next";
   EXPECT_TRUE(std::filesystem::exists(directory_ / "plans/tuned.json"));
   EXPECT_TRUE(std::filesystem::exists(directory_ / "plans/p-tuned.json"));
-  keeper_.WantNothing();
-  EXPECT_TRUE(Give());
+  sync_.WantNothing();
+  EXPECT_TRUE(Write());
   EXPECT_TRUE(is_there(plan(3)));
   EXPECT_FALSE(is_there(plan(2)));
   // What was deleted is wanted again.
-  JobAssignment again = Version(4);
+  protocol::AssignmentEvent again = Version(4);
   again.plans = {{0, plan(1)}};
-  keeper_.Want(again);
-  EXPECT_THAT(keeper_.MissingPlans(), ElementsAre(plan(1)));
+  sync_.Want(again);
+  EXPECT_THAT(sync_.MissingPlans(), ElementsAre(plan(1)));
 }
 
 TEST_F(AssignmentSyncTest, AssignmentOfOthersAreLeftAloneWhereTheJobEnds) {
   protocol::Assignment plan;
   plan.plan = "plans/tuned.json";
   ASSERT_TRUE(protocol::WriteAssignment(directory_.path(), plan));
-  keeper_.WantNothing();
-  EXPECT_FALSE(Give());
+  sync_.WantNothing();
+  EXPECT_FALSE(Write());
 }
 
 TEST_F(AssignmentSyncTest, VersionsOfAnEarlierJobAreNoneOfThisOne) {
-  keeper_.Want(Version(7));
-  Give();
+  sync_.Want(Version(7));
+  Write();
   const std::int64_t before = InForce().version;
-  JobAssignment other = Version(1);
+  protocol::AssignmentEvent other = Version(1);
   other.job = "j-2";
-  keeper_.Want(other);
-  EXPECT_EQ(keeper_.ServerVersionOf(before), 0);
+  sync_.Want(other);
+  EXPECT_EQ(sync_.ServerVersionOf(before), 0);
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
-// Which job directories on a node belong to the server: those with a file server.json,
+// Finds the job directories of a node that belong to the server: those with a file server.json,
+// which names the job by its key or id:
 //
 //   {"job": "gpt3-run7"}
-//
-// the job's key (or id) there.
 #pragma once
 
 #include <filesystem>

@@ -9,24 +9,32 @@
 #include <variant>
 
 #include "perseus/base/units.h"
+#include "perseus/cluster/node/answers.h"
 #include "perseus/cluster/node/job_directories.h"
 
 namespace perseus::node {
 namespace {
 
 constexpr Nanoseconds kNodeSearchEvery = kSecond;
-constexpr Nanoseconds kRetryAfter = 5 * kSecond;  // What the server refused.
-constexpr Nanoseconds kGiveAgainAfter = kSecond;  // While somebody else gives assignment.
-// A directory in which nothing happens any more, while it does in another of that key, is of a run
-// before.
+constexpr Nanoseconds kRetryAfter = 5 * kSecond;   // After a refusal of the server.
+constexpr Nanoseconds kWriteAgainAfter = kSecond;  // While another coordinator holds the job.
+// A directory in which no step ran for so long belongs to an earlier run, if another directory of
+// the same key has steps.
 constexpr Nanoseconds kIsOver = 60 * kSecond;
 constexpr Nanoseconds kReportApart = kSecond / 10;
 constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects one in 5 s.
-// Of a job, while the server is away: the newest ones are worth telling.
+// Reports of a job that are kept while the server is away, the newest ones.
 constexpr std::size_t kMostUnsent = 256;
 
 constexpr int kTooManyRequests = 429;
 constexpr int kFirstServerError = 500;
+
+protocol::Attachment AttachmentOf(const std::vector<protocol::RankHeader>& ranks, bool restarted,
+                                  const std::string& instance) {
+  protocol::Attachment attachment{.ranks = {}, .restarted = restarted, .instance = instance};
+  for (const protocol::RankHeader& rank : ranks) attachment.ranks.push_back({rank.name, rank.gpu});
+  return attachment;
+}
 
 bool MayBeSentAgain(const http::Response& response) {
   return response.status >= kFirstServerError || response.status == kTooManyRequests;
@@ -44,16 +52,17 @@ std::string Node::JobTarget(const Job& job) const {
 
 // ---- What the server says ----
 
-void Node::Hear(const http::Event& event) {
-  const auto parsed = ParseNodeEvent(event);
+void Node::Receive(const http::Event& event) {
+  const auto parsed = protocol::ParseEvent(event.name, event.data);
   if (!parsed) {
-    uplink_.Complain("event", parsed.error().message + "; it is passed over");
+    uplink_.WarnOnce("event", parsed.error().message + "; the event is ignored");
     return;
   }
   for (auto& [directory, job] : jobs_) {
-    if (const auto* assignment = std::get_if<JobAssignment>(&*parsed))
+    if (const auto* assignment = std::get_if<protocol::AssignmentEvent>(&*parsed))
       TakeAssignment(job, *assignment);
-    if (const auto* ended = std::get_if<JobEnded>(&*parsed)) TakeEnd(directory, job, *ended);
+    if (const auto* ended = std::get_if<protocol::EndedEvent>(&*parsed))
+      TakeEnd(directory, job, *ended);
   }
 }
 
@@ -61,7 +70,7 @@ void Node::LoseName() {
   for (auto& [directory, job] : jobs_) job.is_attached = false;
 }
 
-void Node::TakeAssignment(Job& job, const JobAssignment& assignment) {
+void Node::TakeAssignment(Job& job, const protocol::AssignmentEvent& assignment) {
   if (job.is_second || (assignment.job != job.id && assignment.key != job.key)) return;
   // Of one that had this key before the job that has these ranks now.
   if (job.is_attached && !job.id.empty() && assignment.job != job.id) return;
@@ -69,15 +78,17 @@ void Node::TakeAssignment(Job& job, const JobAssignment& assignment) {
   job.has_ended = false;
   job.assignment.Want(assignment);
   KeepFiles(job, assignment);
-  job.next_give = job.next_fetch = 0;
+  job.next_write = job.next_fetch = 0;
 }
 
-void Node::TakeEnd(const std::filesystem::path& directory, Job& job, const JobEnded& ended) {
+void Node::TakeEnd(const std::filesystem::path& directory, Job& job,
+                   const protocol::EndedEvent& ended) {
   // A process that has not attached yet knows by what lies in the directory.
   const auto newest = job.assignment.newest();
   const bool is_of_it = job.id.empty() ? newest && newest->job == ended.job : ended.job == job.id;
   if (!is_of_it || job.has_ended) return;
-  log_.info("job {} has ended: its assignment in {} are taken back", job.key, directory.string());
+  log_.info("job {} has ended; its assignment in {} is taken out of force", job.key,
+            directory.string());
   job.has_ended = true;
   job.has_run = job.is_attached = false;
   job.unsent.clear();
@@ -106,7 +117,7 @@ void Node::Turn(Nanoseconds now) {
   for (auto& [directory, job] : jobs_) {
     Attach(directory, job, now);
     if (!job.has_ended) FetchPlans(job, now);
-    GiveAssignment(job, now);
+    WriteAssignment(job, now);
   }
   Report(now);
 }
@@ -115,7 +126,7 @@ void Node::FindJobs(Nanoseconds now) {
   next_search_ = now + kNodeSearchEvery;
   JobDirectories found;
   if (!options_.jobs_directory.empty()) found = FindJobDirectories(options_.jobs_directory);
-  for (const std::string& trouble : found.troubles) uplink_.Complain(trouble, trouble);
+  for (const std::string& trouble : found.troubles) uplink_.WarnOnce(trouble, trouble);
   found.jobs.insert(options_.jobs.begin(), options_.jobs.end());
   for (auto job = jobs_.begin(); job != jobs_.end();) {
     const auto still = found.jobs.find(job->first);
@@ -123,7 +134,7 @@ void Node::FindJobs(Nanoseconds now) {
       ++job;
       continue;
     }
-    log_.info("{} is no directory of job {} any more", job->first.string(), job->second.key);
+    log_.info("{} is no longer a directory of job {}", job->first.string(), job->second.key);
     Detach(job->second, now);
     std::erase_if(holders_, [&job](const auto& held) { return held.second == job->first; });
     job = jobs_.erase(job);
@@ -136,17 +147,17 @@ void Node::FindJobs(Nanoseconds now) {
 
 void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds now) {
   if (auto looked = job.assignment.Look(); !looked) {
-    uplink_.Complain(directory.string() + " assignment", looked.error().message);
+    uplink_.WarnOnce(directory.string() + " assignment", looked.error().message);
   }
   const auto news = job.ranks.Look(
       [&job](std::int64_t version) { return job.assignment.ServerVersionOf(version); }, now);
-  for (const std::string& trouble : news.troubles) uplink_.Complain(trouble, trouble);
-  if (news.has_begun_anew) {
-    job.assignment.BeginAnew();
+  for (const std::string& trouble : news.troubles) uplink_.WarnOnce(trouble, trouble);
+  if (news.has_restarted) {
+    job.assignment.Restart();
     job.has_ended = false;
     job.restarted = true;
   }
-  if (news.have_ranks_changed || news.has_begun_anew) {
+  if (news.have_ranks_changed || news.has_restarted) {
     std::map<int, std::set<int>> ranks;
     for (const protocol::RankHeader& rank : job.ranks.Alive()) {
       ranks[rank.name.dp_rank].insert(rank.name.pp_rank);
@@ -176,14 +187,14 @@ bool Node::TakeKey(const std::filesystem::path& directory, const Job& job) {
   if (holder == directory) return true;
   Job& first = jobs_.at(holder);
   if (first.has_ended || job.last_active > first.last_active + kIsOver) {
-    log_.info("job {} goes on in {}, no longer in {}", job.key, directory.string(),
+    log_.info("job {} continues in {}, no longer in {}", job.key, directory.string(),
               holder.string());
     first.is_attached = false;
     holder = directory;
     return true;
   }
   if (first.last_active > job.last_active + kIsOver) return false;
-  uplink_.Complain(
+  uplink_.WarnOnce(
       directory.string() + " is second",
       fmt::format("job {} has ranks in {} and in {} on one node, and those in the latter get no "
                   "plans (use one directory for all its ranks here, or a perseus node with another "
@@ -203,10 +214,11 @@ void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds 
   if (job.is_second || !uplink_.IsUsable(now)) return;
   job.next_attach = now + kRetryAfter;
   job.has_run = false;
-  const auto answer = uplink_.Ask({.method = "PUT",
-                                   .target = JobTarget(job),
-                                   .body = FormatRanks(ranks, job.restarted, options_.instance)},
-                                  now);
+  const auto answer = uplink_.Request(
+      {.method = "PUT",
+       .target = JobTarget(job),
+       .body = protocol::FormatAttachment(AttachmentOf(ranks, job.restarted, options_.instance))},
+      now);
   if (!answer) return;
   const std::string about = "attaching " + job.key;
   if (!IsSuccess(*answer)) {
@@ -214,16 +226,16 @@ void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds 
     if (IsOfNoJob(*answer) && !job.id.empty()) TakeEnd(directory, job, {job.id});
     // Of its name, the stream is refused, too, and tells.
     if (job.has_ended || IsOfInstance(*answer)) return;
-    uplink_.Complain(about, fmt::format("the server does not take the ranks of job {}: {}; it is "
-                                        "asked again every 5 s",
-                                        job.key, WhatItSays(*answer)));
+    uplink_.WarnOnce(about, fmt::format("the server does not accept the ranks of job {}: {}; the "
+                                        "request is repeated every 5 s",
+                                        job.key, ProblemText(*answer)));
     return;
   }
-  uplink_.Mended(about);
+  uplink_.Recovered(about);
   job.is_attached = true;
   job.restarted = job.has_ended = job.is_unknown = false;
   if (const std::string id = JobOfAnswer(answer->body); !id.empty()) TakeId(job, id);
-  job.told = {};
+  job.reported = {};
   log_.info("{} ranks of job {} are attached", ranks.size(), job.key);
 }
 
@@ -231,21 +243,22 @@ void Node::TakeId(Job& job, const std::string& id) {
   job.id = id;
   const auto newest = job.assignment.newest();
   if (!newest || newest->job == id) return;
-  log_.info("{} is another job of that key than before, whose assignment are taken back", job.key);
+  log_.info("{} is now another job with the same key; the old assignment is taken out of force",
+            job.key);
   job.assignment.WantNothing();
-  job.next_give = 0;
+  job.next_write = 0;
 }
 
 void Node::Detach(const Job& job, Nanoseconds now) {
   if (!job.is_attached || !uplink_.IsUsable(now)) return;
-  // Should it fail, the server sees that nothing is heard of them.
-  static_cast<void>(uplink_.Ask({.method = "DELETE", .target = JobTarget(job)}, now));
+  // If it fails, the server notices that their reports stop.
+  static_cast<void>(uplink_.Request({.method = "DELETE", .target = JobTarget(job)}, now));
 }
 
 // ---- Assignment ----
 
-// What cannot be kept is fetched, and then complained of.
-void Node::KeepFiles(Job& job, const JobAssignment& assignment) {
+// A file that cannot be kept is fetched later, with a warning.
+void Node::KeepFiles(Job& job, const protocol::AssignmentEvent& assignment) {
   for (const auto& [id, text] : assignment.files) {
     if (!job.assignment.HasPlan(id)) static_cast<void>(job.assignment.KeepPlan(id, text));
   }
@@ -256,43 +269,44 @@ void Node::FetchPlans(Job& job, Nanoseconds now) {
   for (const std::string& id : job.assignment.MissingPlans()) {
     if (!FetchPlan(job, id, now)) return;
   }
-  // One a turn: what is wanted now must not wait behind what may be wanted.
+  // One in each turn: plans that are wanted now must not wait for upcoming ones.
   const std::set<std::string> upcoming = job.assignment.MissingUpcoming();
   if (!upcoming.empty()) FetchPlan(job, *upcoming.begin(), now);
 }
 
 bool Node::FetchPlan(Job& job, const std::string& id, Nanoseconds now) {
   if (!uplink_.IsUsable(now)) return false;
-  const auto answer = uplink_.Ask({.target = "/v1/plans/" + id}, now);
+  const auto answer = uplink_.Request({.target = "/v1/plans/" + id}, now);
   if (!answer) return false;
   std::string problem;
   if (!IsSuccess(*answer)) {
-    problem = WhatItSays(*answer);
+    problem = ProblemText(*answer);
   } else if (const auto kept = job.assignment.KeepPlan(id, answer->body); !kept) {
     problem = kept.error().message;
   }
   if (problem.empty()) {
-    uplink_.Mended(id);
+    uplink_.Recovered(id);
     return true;
   }
   job.next_fetch = now + kRetryAfter;
-  uplink_.Complain(id, fmt::format("plan {} of job {} cannot be had: {}; ranks go on with the "
-                                   "assignment that they have",
+  uplink_.WarnOnce(id, fmt::format("plan {} of job {} is not available: {}; ranks keep their "
+                                   "assignment",
                                    id, job.key, problem));
   return false;
 }
 
-void Node::GiveAssignment(Job& job, Nanoseconds now) {
-  if (now < job.next_give || !job.assignment.HasToGive() || !job.assignment.MissingPlans().empty())
+void Node::WriteAssignment(Job& job, Nanoseconds now) {
+  if (now < job.next_write || !job.assignment.HasToWrite() ||
+      !job.assignment.MissingPlans().empty())
     return;
-  const auto given = job.assignment.Give(job.ranks.progress());
-  const std::string about = "giving " + job.key;
-  if (!given) {
-    job.next_give = now + kGiveAgainAfter;
-    uplink_.Complain(about, given.error().message + "; the server's assignment wait");
+  const auto written = job.assignment.Write(job.ranks.progress());
+  const std::string about = "writing " + job.key;
+  if (!written) {
+    job.next_write = now + kWriteAgainAfter;
+    uplink_.WarnOnce(about, written.error().message + "; the server's assignment waits");
     return;
   }
-  uplink_.Mended(about);
+  uplink_.Recovered(about);
   if (const auto in_force = job.assignment.in_force()) {
     log_.info("job {} has the server's assignment {}", job.key, in_force->version);
   }
@@ -300,8 +314,8 @@ void Node::GiveAssignment(Job& job, Nanoseconds now) {
 
 // ---- Reports ----
 
-JobReport Node::ReportOf(const Job& job) {
-  JobReport report;
+protocol::JobReport Node::ReportOf(const Job& job) {
+  protocol::JobReport report;
   report.job = job.id.empty() ? job.key : job.id;
   const auto in_force = job.assignment.in_force();
   if (in_force && (job.id.empty() || in_force->job == job.id)) {
@@ -317,13 +331,14 @@ JobReport Node::ReportOf(const Job& job) {
 
 void Node::Report(Nanoseconds now) {
   if (now < next_report_ || !uplink_.IsUsable(now)) return;
-  std::vector<JobReport> reports;
+  std::vector<protocol::JobReport> reports;
   bool is_new = now >= report_by_;
   for (const auto& [directory, job] : jobs_) {
     if (!job.is_attached) continue;
-    JobReport report = ReportOf(job);
-    is_new = is_new || !job.unsent.empty() || report.acknowledged != job.told.acknowledged ||
-             report.following != job.told.following || report.since_step != job.told.since_step;
+    protocol::JobReport report = ReportOf(job);
+    is_new = is_new || !job.unsent.empty() || report.acknowledged != job.reported.acknowledged ||
+             report.following != job.reported.following ||
+             report.since_step != job.reported.since_step;
     report.steps = job.unsent;
     reports.push_back(std::move(report));
   }
@@ -331,33 +346,35 @@ void Node::Report(Nanoseconds now) {
   next_report_ = now + kReportApart;
   const std::string target =
       fmt::format("/v1/nodes/{}/reports", http::PercentEncoded(options_.name));
-  const auto answer =
-      uplink_.Ask({.method = "POST", .target = target, .body = FormatReports(reports)}, now);
+  const auto answer = uplink_.Request(
+      {.method = "POST", .target = target, .body = protocol::FormatReports(reports)}, now);
   if (answer) TakeAnswer(*answer, now);
 }
 
 void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
   if (IsSuccess(response)) {
-    uplink_.Mended("report");
+    uplink_.Recovered("report");
     report_by_ = now + kReportAtLeastEvery;
   } else {
     next_report_ = now + kSecond;
-    uplink_.Complain("report", fmt::format("the server refuses reports: {}", WhatItSays(response)));
+    uplink_.WarnOnce("report",
+                     fmt::format("the server refuses reports: {}", ProblemText(response)));
     if (MayBeSentAgain(response)) return;
   }
   const std::set<std::string> not_attached = NotAttachedOfAnswer(response.body);
   for (auto& [directory, job] : jobs_) {
     if (!job.is_attached) continue;
-    job.told = ReportOf(job);
+    job.reported = ReportOf(job);
     job.unsent.clear();
-    if (!not_attached.contains(job.told.job)) continue;
+    if (!not_attached.contains(job.reported.job)) continue;
     job.is_unknown = true;
     job.has_run = job.is_attached = false;
-    uplink_.Complain("attaching " + job.key,
-                     fmt::format("the server has no ranks of job {} here any more: they are on "
-                                 "another node, or it has ended; should they go on, it is asked "
-                                 "again",
-                                 job.key));
+    uplink_.WarnOnce(
+        "attaching " + job.key,
+        fmt::format("the server no longer has ranks of job {} on this node: they are on "
+                    "another node, or the job has ended; if they run another step, "
+                    "they are attached again",
+                    job.key));
   }
 }
 

@@ -1,14 +1,14 @@
-// A node's half of the control plane (docs/server.md, "Nodes"): between job directories, whose
-// ranks it never talks to, and a server, which may be away at any time.
+// The node daemon (docs/server.md, "Nodes"). It connects job directories with a server, which may
+// be away at any time. It never talks to the ranks themselves.
 //
 //   rank logs ──► RankFollower ──► reports ──► server
 //   assignment.json ◄── AssignmentSync ◄── events ◄── server
 //
-// It fails open. Without the server, ranks go on with the assignment that lie in their directory;
-// when this process ends, they stay there, too.
+// It fails open. Without the server, ranks continue with the assignment in their directory. When
+// this process ends, the assignment stays there.
 //
-// What comes and goes is passed in, so that tests need no network and no time: events through Hear,
-// requests through a function, the time through Turn. run_node.h has the threads.
+// The caller passes everything in, so that tests need no network and no waiting: events through
+// Receive, requests through a function, the time through Turn. run_node.h has the threads.
 //
 // Not thread safe.
 #pragma once
@@ -30,10 +30,11 @@
 namespace perseus::node {
 
 struct NodeOptions {
-  std::string name;                                   // As the server is to call it.
-  std::filesystem::path jobs_directory;               // Whose directories are watched; empty: none.
-  std::map<std::filesystem::path, std::string> jobs;  // Others: the job's key, by directory.
-  // Of this process: by it the server tells it from others of that name.
+  std::string name;                      // The name of this node for the server.
+  std::filesystem::path jobs_directory;  // Has the job directories; empty: none.
+  std::map<std::filesystem::path, std::string>
+      jobs;  // Further job directories, with the job's key.
+  // Identifies this process, if several have the same name.
   std::string instance = {};
 };
 
@@ -41,15 +42,15 @@ class Node {
  public:
   Node(NodeOptions options, Uplink::Send send, spdlog::logger& log);
 
-  // An event of the server's.
-  void Hear(const http::Event& event);
-  // Another process is this node, says the server: nothing is reported until it takes the ranks
-  // again, which it is asked as ever.
+  // An event from the server.
+  void Receive(const http::Event& event);
+  // The server says that another process has this name. The node then reports nothing until the
+  // server accepts its ranks again. It continues to attach them.
   void LoseName();
-  // Looks at everything and does what is due; often, since a step's report is wanted 0.2 s after
-  // it.
+  // Reads everything new and does what is due. Call it often: a report should reach the server
+  // within 0.2 s of the end of its step.
   void Turn(Nanoseconds now);
-  // "j-0f…:7 j-41…:0": what of each job's assignment is here; 0: not all that its ranks need.
+  // "j-0f…:7 j-41…:0": the version of each job that is here. 0: some plan for its ranks is missing.
   std::string LastEventId() const;
 
  private:
@@ -58,46 +59,48 @@ class Node {
         : key(std::move(its_key)), ranks(directory), assignment(directory) {}
 
     std::string key;
-    std::string id;  // The server's; empty until it says it.
+    std::string id;  // The server's id; empty until the server names it.
     RankFollower ranks;
     AssignmentSync assignment;
     bool is_attached = false;
-    bool restarted = false;  // Its steps, since the server heard of its ranks.
-    // Says the server; until ranks begin anew, or it takes them for a job of that key again.
+    bool restarted = false;  // Its ranks are new since the last attachment.
+    // The server says so. Until ranks restart, or the server accepts them for a job with this key.
     bool has_ended = false;
-    bool is_unknown = false;      // To the server: it has ended, or is on another node now.
-    bool has_run = false;         // A step, since the server said so, or was asked last.
+    bool is_unknown =
+        false;  // The server does not know its ranks here: the job ended, or is on another node.
+    bool has_run = false;         // It ran a step since then, or since the last attachment.
     bool is_second = false;       // Another directory has the key.
-    Nanoseconds last_active = 0;  // When its ranks came, or ended a step.
+    Nanoseconds last_active = 0;  // When its ranks appeared, or ended a step.
     Nanoseconds next_attach = 0;
     Nanoseconds next_fetch = 0;
-    Nanoseconds next_give = 0;
-    std::vector<StepReport> unsent;
-    JobReport told;  // Without steps: what the server knows of this node.
+    Nanoseconds next_write = 0;
+    std::vector<protocol::StepReport> unsent;
+    protocol::JobReport reported;  // Without steps: the last report that the server has.
   };
 
-  void TakeAssignment(Job& job, const JobAssignment& assignment);
-  void TakeEnd(const std::filesystem::path& directory, Job& job, const JobEnded& ended);
+  void TakeAssignment(Job& job, const protocol::AssignmentEvent& assignment);
+  void TakeEnd(const std::filesystem::path& directory, Job& job, const protocol::EndedEvent& ended);
   void FindJobs(Nanoseconds now);
   void LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds now);
   void Attach(const std::filesystem::path& directory, Job& job, Nanoseconds now);
   bool TakeKey(const std::filesystem::path& directory, const Job& job);
   void TakeId(Job& job, const std::string& id);
   void Detach(const Job& job, Nanoseconds now);
-  static void KeepFiles(Job& job, const JobAssignment& assignment);
+  static void KeepFiles(Job& job, const protocol::AssignmentEvent& assignment);
   void FetchPlans(Job& job, Nanoseconds now);
   bool FetchPlan(Job& job, const std::string& id, Nanoseconds now);
-  void GiveAssignment(Job& job, Nanoseconds now);
+  void WriteAssignment(Job& job, Nanoseconds now);
   void Report(Nanoseconds now);
   void TakeAnswer(const http::Response& response, Nanoseconds now);
-  static JobReport ReportOf(const Job& job);
+  static protocol::JobReport ReportOf(const Job& job);
   std::string JobTarget(const Job& job) const;
 
   NodeOptions options_;
   Uplink uplink_;
   spdlog::logger& log_;
-  std::map<std::filesystem::path, Job> jobs_;             // By directory.
-  std::map<std::string, std::filesystem::path> holders_;  // Whose ranks the server has; by key.
+  std::map<std::filesystem::path, Job> jobs_;  // By directory.
+  std::map<std::string, std::filesystem::path>
+      holders_;  // Of the directory whose ranks the server has, by key.
   Nanoseconds next_search_ = 0;
   Nanoseconds next_report_ = 0;  // Not before.
   Nanoseconds report_by_ = 0;    // Even if there is nothing new.

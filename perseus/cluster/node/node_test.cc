@@ -83,7 +83,7 @@ class NodeTest : public testing::Test {
     const RankLogs logs = MakeJob();
     logs.Begin({0, 0, 0}, 100);
     Turn();
-    Hear(7, 1, {{"0", kNodePlanA}});
+    Receive(7, 1, {{"0", kNodePlanA}});
     Turn();
     return logs;
   }
@@ -91,17 +91,17 @@ class NodeTest : public testing::Test {
     now_ += after;
     node_->Turn(now_);
   }
-  void Hear(std::int64_t version, std::int64_t from_step, const json& plans,
-            const json& files = json::object(), const json& upcoming = json::array()) {
-    node_->Hear({"assignment", "",
-                 json{{"job", server_.job},
-                      {"key", "gpt3-run7"},
-                      {"version", version},
-                      {"from_step", from_step},
-                      {"plans", plans},
-                      {"upcoming", upcoming},
-                      {"files", files}}
-                     .dump()});
+  void Receive(std::int64_t version, std::int64_t from_step, const json& plans,
+               const json& files = json::object(), const json& upcoming = json::array()) {
+    node_->Receive({"assignment", "",
+                    json{{"job", server_.job},
+                         {"key", "gpt3-run7"},
+                         {"version", version},
+                         {"from_step", from_step},
+                         {"plans", plans},
+                         {"upcoming", upcoming},
+                         {"files", files}}
+                        .dump()});
   }
   protocol::Assignment InForce(const std::string& name = "run") const {
     const auto assignment = protocol::ReadAssignment(directory_ / name);
@@ -127,7 +127,7 @@ TEST_F(NodeTest, OfTwoDirectoriesOfOneJobTheSecondIsRefusedOnceAloud) {
   EXPECT_THAT(logged_.str(),
               HasSubstr((directory_ / "a").string() + " and in " + (directory_ / "b").string()));
   EXPECT_EQ(logged_.str().find("another --name"), logged_.str().rfind("another --name"));
-  Hear(7, 1, {{"0", kNodePlanA}});
+  Receive(7, 1, {{"0", kNodePlanA}});
   Turn();
   EXPECT_EQ(InForce("a").PlanOf(0), PlanPath(kNodePlanA));
   EXPECT_FALSE(std::filesystem::exists(directory_ / "b" / "assignment.json"));
@@ -163,7 +163,7 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansOnceGivesAssignmentAndReports) {
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
 
   server_.requests.clear();
-  Hear(7, 1, {{"0", kNodePlanA}, {"1", kNodePlanA}});
+  Receive(7, 1, {{"0", kNodePlanA}, {"1", kNodePlanA}});
   Turn();
   EXPECT_THAT(server_.requests, ElementsAre(std::string("GET /v1/plans/") + kNodePlanA));
   EXPECT_EQ(InForce().PlanOf(1), PlanPath(kNodePlanA));
@@ -183,8 +183,8 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansOnceGivesAssignmentAndReports) {
   EXPECT_EQ(report.at("steps")[0].at("ranks"), 2);
 
   server_.requests.clear();
-  Hear(7, 1, {{"0", kNodePlanA}});  // Said again: passed over.
-  Hear(8, 50, {{"0", kNodePlanA}});
+  Receive(7, 1, {{"0", kNodePlanA}});  // Said again: passed over.
+  Receive(8, 50, {{"0", kNodePlanA}});
   Turn();
   EXPECT_THAT(server_.requests, IsEmpty());
   EXPECT_EQ(InForce().from_step, 50);
@@ -205,7 +205,7 @@ TEST_F(NodeTest, PlansThatComeWithAssignmentAreNotFetched) {
   logs.Begin({0, 0, 0}, 100);
   Turn();
   server_.requests.clear();
-  Hear(7, 1, {{"0", kNodePlanA}}, {{kNodePlanA, CutPlan()}});
+  Receive(7, 1, {{"0", kNodePlanA}}, {{kNodePlanA, CutPlan()}});
   Turn();
   EXPECT_THAT(server_.requests, IsEmpty());
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
@@ -217,7 +217,7 @@ TEST_F(NodeTest, ARankThatComesLaterHasAWholePlanAndReadsItAnew) {
   server_.plan = PlanOfTwoRanks();
   logs.Begin({0, 0, 0}, 100);
   Turn();
-  Hear(7, 0, {{"0", kNodePlanA}}, {{kNodePlanA, CutPlan()}});
+  Receive(7, 0, {{"0", kNodePlanA}}, {{kNodePlanA, CutPlan()}});
   Turn();
   const std::int64_t given = InForce().version;
   server_.requests.clear();
@@ -242,13 +242,13 @@ TEST_F(NodeTest, RanksOfAnotherPipelineThatComeLaterGetTheirPlan) {
   logs.Begin({0, 0, 0}, 100);
   Turn();
   EXPECT_EQ(node_->LastEventId(), "j-1:0") << "whose end it wants to hear of";
-  Hear(7, 0, {{"0", kNodePlanA}});
+  Receive(7, 0, {{"0", kNodePlanA}});
   Turn();
   EXPECT_EQ(node_->LastEventId(), "j-1:7");
   logs.Begin({1, 0, 0}, 101);
   Turn();
   EXPECT_EQ(node_->LastEventId(), "j-1:0") << "the server is to say it again";
-  Hear(7, 0, {{"0", kNodePlanA}, {"1", kNodePlanB}});
+  Receive(7, 0, {{"0", kNodePlanA}, {"1", kNodePlanB}});
   Turn();
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
   EXPECT_EQ(InForce().PlanOf(1), PlanPath(kNodePlanB));
@@ -259,7 +259,7 @@ TEST_F(NodeTest, APlanThatComesWithAssignmentAndIsNoneIsFetched) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
-  Hear(7, 1, {{"0", kNodePlanA}}, {{kNodePlanA, json::object()}});
+  Receive(7, 1, {{"0", kNodePlanA}}, {{kNodePlanA, json::object()}});
   Turn();
   EXPECT_THAT(server_.requests, Contains(std::string("GET /v1/plans/") + kNodePlanA));
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
@@ -322,7 +322,7 @@ TEST_F(NodeTest, LateAssignmentHoldFromWhereRanksCanFollow) {
   Turn();
   for (int step = 98; step <= 100; ++step) logs.End({0, 0, 0}, step, 0);
   Turn();
-  Hear(7, 60, {{"0", kNodePlanA}});
+  Receive(7, 60, {{"0", kNodePlanA}});
   Turn();
   EXPECT_EQ(InForce().from_step, 103);
 }
@@ -330,7 +330,7 @@ TEST_F(NodeTest, LateAssignmentHoldFromWhereRanksCanFollow) {
 TEST_F(NodeTest, APlanThatIsNoneLeavesTheAssignmentOfBefore) {
   const RankLogs logs = MakeFollowedJob();
   server_.plan = "{}";
-  Hear(8, 9, {{"0", kNodePlanB}});
+  Receive(8, 9, {{"0", kNodePlanB}});
   Turn();
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
   EXPECT_THAT(logged_.str(), HasSubstr(kNodePlanB));
@@ -347,7 +347,7 @@ TEST_F(NodeTest, NothingIsAcknowledgedWhileAnotherGivesAssignment) {
   {
     const auto tune = protocol::AssignmentWriter::Open(directory_ / "run");
     ASSERT_TRUE(tune);
-    Hear(7, 1, {{"0", kNodePlanA}});
+    Receive(7, 1, {{"0", kNodePlanA}});
     Turn();
     Turn();
     EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 0);
@@ -361,19 +361,19 @@ TEST_F(NodeTest, PlansNamedAheadAreThereWhenTheyAreWanted) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
-  Hear(7, 1, {{"0", kNodePlanA}}, json::object(), {kNodePlanA, kNodePlanB});
+  Receive(7, 1, {{"0", kNodePlanA}}, json::object(), {kNodePlanA, kNodePlanB});
   Turn();
   Turn();
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
   server_.is_away = true;
-  Hear(8, 1, {{"0", kNodePlanB}});
+  Receive(8, 1, {{"0", kNodePlanB}});
   Turn();
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanB));
 }
 
 TEST_F(NodeTest, AJobThatEndedIsAskedForWhileItRunsAndOnceItBeginsAnew) {
   const RankLogs logs = MakeFollowedJob();
-  node_->Hear({"ended", "", R"({"job": "j-1"})"});
+  node_->Receive({"ended", "", R"({"job": "j-1"})"});
   server_.attach_status = 409;
   const std::size_t reports = server_.reports.size();
   server_.requests.clear();
@@ -397,12 +397,12 @@ TEST_F(NodeTest, AJobThatEndedIsAskedForWhileItRunsAndOnceItBeginsAnew) {
 
 TEST_F(NodeTest, AJobThatIsEndedAndRegisteredAgainGoesOnWithItsNewAssignment) {
   const RankLogs logs = MakeFollowedJob();
-  node_->Hear({"ended", "", R"({"job": "j-1"})"});
+  node_->Receive({"ended", "", R"({"job": "j-1"})"});
   Turn();
   server_.job = "j-2";
   logs.End({0, 0, 0}, 3, 1);
   Turn(5'000 * kMillisecond);
-  Hear(1, 9, {{"0", kNodePlanB}});
+  Receive(1, 9, {{"0", kNodePlanB}});
   Turn();
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanB));
   EXPECT_EQ(server_.reports.back()[0].at("job"), "j-2");
@@ -423,13 +423,13 @@ TEST_F(NodeTest, AssignmentOfAnEarlierJobOfThatKeyAreTakenBackAndItsEventsPassed
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 0);
 
   server_.job = "j-1";
-  Hear(8, 1, {{"0", kNodePlanA}});  // Late, of the earlier one.
+  Receive(8, 1, {{"0", kNodePlanA}});  // Late, of the earlier one.
   Turn();
   EXPECT_TRUE(InForce().own);
   server_.job = "j-2";
-  Hear(1, 9, {{"0", kNodePlanB}});
+  Receive(1, 9, {{"0", kNodePlanB}});
   Turn();
-  node_->Hear({"ended", "", R"({"job": "j-1"})"});
+  node_->Receive({"ended", "", R"({"job": "j-1"})"});
   Turn();
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanB));
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 1);
@@ -441,7 +441,7 @@ TEST_F(NodeTest, AnEndThatComesFirstIsThatOfWhatLiesInTheDirectory) {
   Start();
   server_.is_away = true;
   Turn();
-  node_->Hear({"ended", "", R"({"job": "j-1"})"});
+  node_->Receive({"ended", "", R"({"job": "j-1"})"});
   Turn();
   EXPECT_TRUE(InForce().own);
 }
@@ -561,8 +561,8 @@ TEST_F(NodeTest, DirectoriesOfOthersAndNonsenseAreLeftAlone) {
   EXPECT_THAT(server_.requests, IsEmpty());
   EXPECT_THAT(logged_.str(), HasSubstr("broken/server.json"));
   EXPECT_THAT(logged_.str(), Not(HasSubstr("private")));
-  node_->Hear({"assignment", "", "{"});
-  node_->Hear({"ended", "", R"({"job": "j-9"})"});
+  node_->Receive({"assignment", "", "{"});
+  node_->Receive({"ended", "", R"({"job": "j-9"})"});
   EXPECT_THAT(logged_.str(), HasSubstr("event assignment:1: not JSON"));
 }
 

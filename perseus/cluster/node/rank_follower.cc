@@ -33,20 +33,20 @@ void RankFollower::FindLogs(News& news) {
     rank.header = *passed->header;
     rank.header.name = *name;
     if (passed->has_steps) continue;
-    rank.is_alive = news.have_ranks_changed = news.has_begun_anew = true;
+    rank.is_alive = news.have_ranks_changed = news.has_restarted = true;
   }
 }
 
 void RankFollower::TakeHeader(const protocol::RankHeader& header, Rank& rank, News& news) {
   if (!protocol::IsOfSameProcess(rank.header, header)) {
-    collector_.BeginAnew(header.name);
+    collector_.Restart(header.name);
     // A job whose ranks begin anew may have others than before: how far those were is of no use.
     for (auto& [name, one] : ranks_) {
       one.last_step = -1;
       one.step_time.reset();
       one.following = {};
     }
-    news.has_begun_anew = true;
+    news.has_restarted = true;
   }
   news.have_ranks_changed = news.have_ranks_changed || rank.header.gpu != header.gpu;
   rank.header = header;

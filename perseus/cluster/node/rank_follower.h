@@ -1,8 +1,8 @@
-// The ranks of one job directory, followed by their logs while they train: who is there, what they
-// ran, how far they are.
+// Follows the rank logs of one job directory while the job trains: which ranks are there, what they
+// ran, and at which step they are.
 //
-// A directory may hold logs of an earlier run. What a log held when it was found is passed over,
-// and its rank counts once the log grows, or if there is no step in it yet (it waits to begin).
+// A directory may hold logs of an earlier run. So the content that a log has when it is found is
+// skipped. Its rank counts once the log grows, or if the log has no step yet.
 //
 // Not thread safe.
 #pragma once
@@ -16,15 +16,15 @@
 #include <vector>
 
 #include "perseus/base/units.h"
-#include "perseus/cluster/node/messages.h"
 #include "perseus/cluster/node/step_collector.h"
+#include "perseus/runtime/protocol/node_messages.h"
 #include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus::node {
 
-// How far the ranks of a job are.
+// The progress of the ranks of a job.
 struct JobProgress {
-  std::int64_t last_step = -1;           // The last that any ended; -1: none was seen.
+  std::int64_t last_step = -1;           // The last step that any rank ended; -1: none so far.
   std::optional<Nanoseconds> step_time;  // Of the last two seen.
 };
 
@@ -34,19 +34,19 @@ class RankFollower {
       : job_directory_(std::move(job_directory)) {}
 
   struct News {
-    bool have_ranks_changed = false;    // alive() is another.
-    bool has_begun_anew = false;        // Some rank's process is new: its steps count from 0.
-    std::vector<std::string> troubles;  // Logs that cannot be read, lines that are wrong.
+    bool have_ranks_changed = false;    // Alive() returns other ranks.
+    bool has_restarted = false;         // A rank has a new process, whose steps count from 0.
+    std::vector<std::string> troubles;  // Logs that cannot be read, and lines that are wrong.
   };
-  // Reads what came. `server_version` tells, of a version of assignment.json, which of the server's
-  // it is.
+  // Reads new lines. `server_version` returns the server's version for a version of
+  // assignment.json.
   News Look(const std::function<std::int64_t(std::int64_t)>& server_version, Nanoseconds now);
 
-  // In order of their names.
+  // Sorted by rank.
   std::vector<protocol::RankHeader> Alive() const;
-  std::vector<StepReport> TakeReports(Nanoseconds now) { return collector_.Take(now); }
+  std::vector<protocol::StepReport> TakeReports(Nanoseconds now) { return collector_.Take(now); }
   JobProgress progress() const;
-  // What all ranks follow that are not far behind the others, and since which step.
+  // The version that all ranks follow, and since which step. Leaves out ranks that are far behind.
   struct Following {
     std::int64_t version = 0;  // The server's; 0: none.
     std::int64_t since_step = -1;

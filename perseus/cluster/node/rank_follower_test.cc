@@ -47,7 +47,7 @@ TEST_F(RankFollowerTest, RanksCountOnceTheyWaitToBeginOrTheirLogGrows) {
   logs_.Begin({0, 1, 0}, 102);
   const auto news = Look();
   EXPECT_TRUE(news.have_ranks_changed);
-  EXPECT_TRUE(news.has_begun_anew);
+  EXPECT_TRUE(news.has_restarted);
   EXPECT_THAT(follower_.Alive(), SizeIs(2));
 }
 
@@ -65,12 +65,13 @@ TEST_F(RankFollowerTest, GoesOnWhereALogThatGotTooLongIsGoneOnWith) {
   std::filesystem::rename(path, protocol::OlderRankLogPath(path));
   logs_.Begin(rank, 100);
   logs_.End(rank, 3, 0);
-  std::vector<StepReport> reports;
+  std::vector<protocol::StepReport> reports;
   for (int i = 0; i < 2; ++i) {
     const auto news = Look();
-    EXPECT_FALSE(news.has_begun_anew);
+    EXPECT_FALSE(news.has_restarted);
     EXPECT_FALSE(news.have_ranks_changed);
-    for (const StepReport& report : follower_.TakeReports(now_)) reports.push_back(report);
+    for (const protocol::StepReport& report : follower_.TakeReports(now_))
+      reports.push_back(report);
   }
   ASSERT_THAT(reports, SizeIs(2));
   EXPECT_EQ(reports[0].step, 2);
@@ -109,10 +110,10 @@ TEST_F(RankFollowerTest, AJobThatBeginsAnewIsAsFarAsItsNewRanks) {
   for (int rank = 0; rank < 2; ++rank) logs_.End({0, rank, 0}, 500, 16);
   Look();
   logs_.Begin({0, 0, 0}, 200);  // With one rank less.
-  EXPECT_TRUE(Look().has_begun_anew);
+  EXPECT_TRUE(Look().has_restarted);
   EXPECT_EQ(follower_.progress().last_step, -1);
   logs_.End({0, 0, 0}, 0, 16);
-  EXPECT_FALSE(Look().has_begun_anew);
+  EXPECT_FALSE(Look().has_restarted);
   EXPECT_EQ(follower_.progress().last_step, 0);
   EXPECT_EQ(follower_.following(), (Following{6, 0}));
 }
@@ -122,7 +123,7 @@ TEST_F(RankFollowerTest, AHeaderThatLearnedMoreIsNoNewProcess) {
   Look();
   logs_.End({0, 0, 0}, 3, 16);
   logs_.Append({0, 0, 0}, RankLogs::Header({0, 0, 0}, 100));
-  EXPECT_FALSE(Look().has_begun_anew);
+  EXPECT_FALSE(Look().has_restarted);
   EXPECT_EQ(follower_.progress().last_step, 3);
 }
 

@@ -75,11 +75,11 @@ void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
     http::Client::Listening listening;
     listening.target = target;
     listening.position = [&mailbox] { return mailbox.position(); };
-    listening.heard = [&](const http::Event& event) {
+    listening.on_event = [&](const http::Event& event) {
       mailbox.Put(event);
       return !is_over;
     };
-    listening.changed = [&](std::string_view what) {
+    listening.on_change = [&](std::string_view what) {
       told.clear();
       log.info("{}", what);
     };
@@ -89,8 +89,7 @@ void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
     if (ended.error().kind == ErrorKind::kUnreachable) mailbox.PutRefusal();
     if (told != ended.error().message) {
       told = ended.error().message;
-      log.error("{}; ranks go on with the assignment that they have, and the server is asked again",
-                told);
+      log.error("{}; ranks keep their assignment, and the connection is tried again", told);
     }
     const Nanoseconds again = clock.Now() + kListenAgainAfter;
     while (!is_over && clock.Now() < again) clock.WaitWhile(never, 0, clock.Now() + kTurnEvery);
@@ -120,7 +119,7 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
   while (!should_end()) {
     const std::uint32_t heard = mailbox.count().load();
     if (mailbox.TakeRefusal()) node.LoseName();
-    for (const http::Event& event : mailbox.TakeAll()) node.Hear(event);
+    for (const http::Event& event : mailbox.TakeAll()) node.Receive(event);
     node.Turn(clock.Now());
     mailbox.SetPosition(node.LastEventId());
     clock.WaitWhile(mailbox.count(), heard, clock.Now() + kTurnEvery);

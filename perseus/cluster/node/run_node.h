@@ -1,4 +1,4 @@
-// `perseus node` as it runs: one thread reads the server's events, the other does everything else.
+// Runs the node daemon: one thread reads events from the server, the other does everything else.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -12,8 +12,8 @@
 
 namespace perseus::node {
 
-// Until `should_end` (any thread) says so. Assignment stay as they are. Fails (kInput) for a
-// server's address or files that are none; never because the server is away.
+// Runs until `should_end` is true. Assignments stay as they are. Fails (kInput) if the address of
+// the server or a file of `server` is not valid; does not fail if the server is away.
 Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
                      const std::function<bool()>& should_end, Clock& clock, spdlog::logger& log);
 

@@ -55,7 +55,7 @@ void StepCollector::Add(const protocol::RankHeader& rank, const protocol::RanSte
   pending.is_power_known = pending.is_power_known && power_w;
 }
 
-void StepCollector::BeginAnew(const protocol::RankId& rank) {
+void StepCollector::Restart(const protocol::RankId& rank) {
   last_samples_.erase(rank);
   const auto found = pipelines_.find(rank.dp_rank);
   if (found == pipelines_.end()) return;
@@ -74,13 +74,13 @@ bool StepCollector::IsDue(const Pipeline& pipeline,
   return now - step->second.since >= kStepCollectorTimeout;
 }
 
-StepReport StepCollector::ReportOf(int number, const Pipeline& pipeline, std::int64_t step,
-                                   const Pending& pending) {
+protocol::StepReport StepCollector::ReportOf(int number, const Pipeline& pipeline,
+                                             std::int64_t step, const Pending& pending) {
   const bool follows = pipeline.reported && pipeline.reported->first == step - 1;
   const Nanoseconds from = follows ? pipeline.reported->second : pending.begin;
-  StepReport report;
+  protocol::StepReport report;
   report.step = step;
-  report.pipeline = number;
+  report.dp_rank = number;
   report.time_s = ToSeconds(std::max<Nanoseconds>(pending.end - from, 0));
   report.busy_s = ToSeconds(std::max<Nanoseconds>(pending.busy - pending.begin, 0));
   if (pending.is_power_known) report.energy_j = pending.power_w * report.time_s;
@@ -89,14 +89,14 @@ StepReport StepCollector::ReportOf(int number, const Pipeline& pipeline, std::in
   return report;
 }
 
-std::vector<StepReport> StepCollector::Take(Nanoseconds now) {
-  std::vector<StepReport> reports;
+std::vector<protocol::StepReport> StepCollector::Take(Nanoseconds now) {
+  std::vector<protocol::StepReport> reports;
   for (auto& [number, pipeline] : pipelines_) {
     while (!pipeline.steps.empty() && IsDue(pipeline, pipeline.steps.begin(), now)) {
       const auto first = pipeline.steps.begin();
       reports.push_back(ReportOf(number, pipeline, first->first, first->second));
       pipeline.reported = {first->first, first->second.end};
-      // Who was waited for in vain counts again once it records something.
+      // A rank that did not come counts again once it records something.
       pipeline.ranks = std::move(first->second.ranks);
       pipeline.steps.erase(first);
       for (const auto& [step, later] : pipeline.steps) {

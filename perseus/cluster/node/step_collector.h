@@ -1,12 +1,12 @@
-// From what ranks of a job record to what the server is told: a report for each step and pipeline,
-// as soon as all of the pipeline's ranks here have ended it.
+// Turns the logs of a job's ranks into reports for the server: one report for each step and
+// pipeline, as soon as all ranks of the pipeline on this node have ended the step.
 //
-// Time and energy of a step have to be known at its end, so both are counted from end to end: the
-// sum over steps is then the whole, what lies between two steps included. A counter's last value in
-// a step is up to 100 ms older than the step's end; the mean power between two such values stands
-// for the step's, an error that the next step makes good.
+// Time and energy of a step count from the end of the previous step to its own end. So their sum
+// covers everything, also what lies between two steps. The last value of an energy counter in a
+// step is up to 100 ms older than the end of the step. So the mean power between two such values
+// stands for the step. The next step corrects this error.
 //
-// Pure; `now` is any clock that does not go back.
+// Pure. `now` is any clock that does not go back.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@
 #include <vector>
 
 #include "perseus/base/units.h"
-#include "perseus/cluster/node/messages.h"
+#include "perseus/runtime/protocol/node_messages.h"
 #include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus::node {
 
 class StepCollector {
  public:
-  // A rank ended a step. `server_version`: of the assignment that it followed there.
+  // A rank ended a step. `server_version`: the server's version that the rank followed.
   void Add(const protocol::RankHeader& rank, const protocol::RanStep& step,
            std::int64_t server_version, Nanoseconds now);
-  // A new process: steps are counted anew.
-  void BeginAnew(const protocol::RankId& rank);
-  // Steps that are complete, or whose missing ranks have been waited for long enough; ascending in
-  // each pipeline, each once.
-  std::vector<StepReport> Take(Nanoseconds now);
+  // The rank is a new process. Its steps count from 0.
+  void Restart(const protocol::RankId& rank);
+  // The steps that are complete, or whose missing ranks did not come in time. Ascending in each
+  // pipeline, each once.
+  std::vector<protocol::StepReport> Take(Nanoseconds now);
 
  private:
   struct Sample {
@@ -57,8 +57,8 @@ class StepCollector {
   std::optional<double> PowerOf(const protocol::RankHeader& rank, const protocol::RanStep& step);
   static bool IsDue(const Pipeline& pipeline, std::map<std::int64_t, Pending>::const_iterator step,
                     Nanoseconds now);
-  static StepReport ReportOf(int number, const Pipeline& pipeline, std::int64_t step,
-                             const Pending& pending);
+  static protocol::StepReport ReportOf(int number, const Pipeline& pipeline, std::int64_t step,
+                                       const Pending& pending);
 
   std::map<int, Pipeline> pipelines_;
   std::map<protocol::RankId, Sample> last_samples_;

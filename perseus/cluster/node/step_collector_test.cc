@@ -60,7 +60,8 @@ TEST(StepCollector, ReportsAStepOnceAllItsRanksHaveEndedIt) {
 TEST(StepCollector, TheFirstStepCountsFromItsBeginAndHasNoEnergy) {
   StepCollector collector;
   collector.Add(Rank(0, 0), Step(5), 0, 0);
-  EXPECT_THAT(collector.Take(0), ElementsAre(StepReport{5, 0, 0.990, 0.900, std::nullopt, 0, 1}));
+  EXPECT_THAT(collector.Take(0),
+              ElementsAre(protocol::StepReport{5, 0, 0.990, 0.900, std::nullopt, 0, 1}));
   // So does one after steps that nobody recorded.
   collector.Add(Rank(0, 0), Step(9), 0, 0);
   EXPECT_DOUBLE_EQ(collector.Take(0).at(0).time_s, 0.990);
@@ -72,7 +73,7 @@ TEST(StepCollector, PipelinesAreApart) {
   collector.Add(Rank(1, 0), Step(4, 800 * kMillisecond), 6, 0);
   const auto reports = collector.Take(0);
   ASSERT_THAT(reports, SizeIs(2));
-  EXPECT_EQ(reports[1].pipeline, 1);
+  EXPECT_EQ(reports[1].dp_rank, 1);
   EXPECT_EQ(reports[1].step, 4);
   EXPECT_DOUBLE_EQ(reports[1].busy_s, 0.800);
 }
@@ -121,12 +122,13 @@ TEST(StepCollector, AJobThatBeginsAnewCountsFromNothing) {
   StepCollector collector;
   for (int step = 4; step < 6; ++step) collector.Add(Rank(0, 0), Step(step), 6, 0);
   EXPECT_THAT(collector.Take(0), SizeIs(2));
-  collector.BeginAnew({0, 0, 0});
+  collector.Restart({0, 0, 0});
   protocol::RanStep first = Step(0);
   first.begin = first.begin + 20'000 * kMillisecond;
   first.end = first.end + 20'000 * kMillisecond;
   collector.Add(Rank(0, 0), first, 0, 0);
-  EXPECT_THAT(collector.Take(0), ElementsAre(StepReport{0, 0, 0.990, 0.900, std::nullopt, 0, 1}));
+  EXPECT_THAT(collector.Take(0),
+              ElementsAre(protocol::StepReport{0, 0, 0.990, 0.900, std::nullopt, 0, 1}));
 }
 
 TEST(StepCollector, EnergyIsLeftOutWhereACounterDoesNotTell) {

@@ -15,15 +15,15 @@ constexpr Nanoseconds kLastPause = 5'000'000'000;
 
 }  // namespace
 
-Result<http::Response> Uplink::Ask(const http::Client::Outgoing& request, Nanoseconds now) {
+Result<http::Response> Uplink::Request(const http::Client::Outgoing& request, Nanoseconds now) {
   auto response = send_(request);
   if (response) {
-    if (pause_ > 0) log_.info("the server answers again");
+    if (pause_ > 0) log_.info("the server can be reached again");
     pause_ = pause_until_ = 0;
     return response;
   }
   if (pause_ == 0) {
-    log_.warn("{}; ranks go on with the assignment that they have, and the server is asked again",
+    log_.warn("{}; ranks keep their assignment, and the request is repeated",
               response.error().message);
   }
   pause_ = std::clamp(2 * pause_, kFirstPause, kLastPause);
@@ -31,8 +31,8 @@ Result<http::Response> Uplink::Ask(const http::Client::Outgoing& request, Nanose
   return response;
 }
 
-void Uplink::Complain(const std::string& about, const std::string& message) {
-  if (complaints_.insert(about).second) log_.warn("{}", message);
+void Uplink::WarnOnce(const std::string& about, const std::string& message) {
+  if (warned_.insert(about).second) log_.warn("{}", message);
 }
 
 bool IsSuccess(const http::Response& response) {
@@ -41,7 +41,7 @@ bool IsSuccess(const http::Response& response) {
   return response.status >= kFirst && response.status <= kLast;
 }
 
-std::string WhatItSays(const http::Response& response) {
+std::string ProblemText(const http::Response& response) {
   const auto problem = nlohmann::json::parse(response.body, nullptr, false);
   const auto text = [&problem](const char* key) {
     const bool has = problem.is_object() && problem.contains(key) && problem[key].is_string();

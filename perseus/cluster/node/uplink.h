@@ -1,5 +1,5 @@
-// Requests to a server that may be away: what the node asks in turn, without hammering one that
-// does not answer, and without filling the log.
+// Requests to a server that may be away. After a failure it waits before the next request, and it
+// logs each problem once.
 //
 // Not thread safe.
 #pragma once
@@ -22,25 +22,26 @@ class Uplink {
 
   Uplink(Send send, spdlog::logger& log) : send_(std::move(send)), log_(log) {}
 
-  // Whether asking now makes sense: after a failure there is a pause, up to 5 s.
+  // Whether a request makes sense now. After a failure there is a pause of up to 5 s.
   bool IsUsable(Nanoseconds now) const { return now >= pause_until_; }
-  // kSystem: no server could be reached; logged, once until one can. Any status is an answer.
-  Result<http::Response> Ask(const http::Client::Outgoing& request, Nanoseconds now);
+  // Fails with kSystem if no server can be reached, and logs this once. Any HTTP status is a
+  // success.
+  Result<http::Response> Request(const http::Client::Outgoing& request, Nanoseconds now);
 
-  // Logs a warning that was not logged since the last Mended(about).
-  void Complain(const std::string& about, const std::string& message);
-  void Mended(const std::string& about) { complaints_.erase(about); }
+  // Logs a warning, once until Recovered(about).
+  void WarnOnce(const std::string& about, const std::string& message);
+  void Recovered(const std::string& about) { warned_.erase(about); }
 
  private:
   Send send_;
   spdlog::logger& log_;
   Nanoseconds pause_ = 0;
   Nanoseconds pause_until_ = 0;
-  std::set<std::string> complaints_;
+  std::set<std::string> warned_;
 };
 
 bool IsSuccess(const http::Response& response);
-// "503: no plan yet (ask later)", of a problem document or not.
-std::string WhatItSays(const http::Response& response);
+// "503: no plan yet (ask later)". For any response that is not a success.
+std::string ProblemText(const http::Response& response);
 
 }  // namespace perseus::node

@@ -19,6 +19,7 @@
 #include "perseus/base/mutex.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/http/address.h"
+#include "perseus/cluster/server/database_health.h"
 #include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/server/event_hub.h"
 #include "perseus/cluster/server/openapi.h"
@@ -32,11 +33,9 @@ namespace {
 constexpr int kStoreThreads = 8;
 constexpr int kPruneAtATime = 500;
 constexpr store::Milliseconds kWatchesKept = 3'600'000;
-constexpr std::chrono::milliseconds kGrace{5'000};
-// Between looks at a database that does not answer.
-constexpr std::chrono::milliseconds kWhileAway{1'000};
-// Of a database whose network loses everything: its connections are given up later, one by one.
-constexpr std::chrono::seconds kSilence{10};
+constexpr std::chrono::milliseconds kShutdownTimeout{5'000};
+// Between checks of a database that does not answer.
+constexpr std::chrono::milliseconds kCheckUnavailableEvery{1'000};
 
 store::Milliseconds SystemNow() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -49,8 +48,8 @@ bool IsLoopback(std::string_view address) {
          address.starts_with("localhost:");
 }
 
-// Once the last token is revoked, a server that others reach has no operators, rather than any
-// number.
+// After the last token is revoked, a server that other machines can reach has no operator.
+// Otherwise everybody would be an operator.
 Rights::WithoutTokens WithoutTokens(const ControlPlaneOptions& options) {
   if (options.is_insecure) return Rights::WithoutTokens::kOpen;
   return IsLoopback(options.address) ? Rights::WithoutTokens::kOpenHere
@@ -63,7 +62,7 @@ std::string ReplicaName() {
   return fmt::format("{}-{}", is_known ? name : "replica", getpid());
 }
 
-// When the files changed; of one that is not there, the least time there is.
+// When the files changed. For a missing file, the least possible time.
 std::vector<std::filesystem::file_time_type> TimesOf(const std::optional<http::TlsFiles>& files) {
   std::vector<std::filesystem::file_time_type> times;
   if (!files) return times;
@@ -74,8 +73,9 @@ std::vector<std::filesystem::file_time_type> TimesOf(const std::optional<http::T
   return times;
 }
 
-// Whether it is what people ask for that changes something; nodes and profilers do all the time.
-bool IsWorthALine(std::string_view method, std::string_view pattern, int status) {
+// Whether to log a request at level info: a person changed something. Nodes and profilers change
+// something all the time.
+bool IsWorthLogging(std::string_view method, std::string_view pattern, int status) {
   if (status >= 300 || method == "GET" || method == "HEAD") return false;
   if (pattern.starts_with("/v1/tokens")) return true;
   return pattern.starts_with("/v1/jobs") && !pattern.ends_with("/measurements") &&
@@ -127,9 +127,9 @@ class ControlPlane::Impl {
         hub_(std::make_shared<EventHub>(loop_, pool_, *store_, cuts_,
                                         [this](const Error& error) {
                                           Failed(error);
-                                          looks_again_ = true;
+                                          health_.RequestReread();
                                         })),
-        housekeeping_(loop_) {}
+        maintenance_(loop_) {}
 
   ~Impl() {
     ends_.request_stop();
@@ -140,7 +140,7 @@ class ControlPlane::Impl {
     }
     ending.reset();
     pool_.join();
-    // Ends the thread that may be telling the hub something.
+    // Ends the thread that passes notices to the hub.
     store_.reset();
     hub_->CloseAll();
   }
@@ -167,7 +167,7 @@ class ControlPlane::Impl {
         std::move(router));
     if (!server) return Fail(server);
     server_.emplace(*std::move(server));
-    if (auto listens = store_->Listen([this](const store::Notice& notice) { Heard(notice); });
+    if (auto listens = store_->Listen([this](const store::Notice& notice) { Receive(notice); });
         !listens) {
       return listens;
     }
@@ -194,9 +194,9 @@ class ControlPlane::Impl {
 
   void Stop() {
     boost::asio::post(loop_, [this] {
-      housekeeping_.cancel();
-      server_->Stop(kGrace);
-      auto end = std::make_shared<boost::asio::steady_timer>(loop_, kGrace);
+      maintenance_.cancel();
+      server_->Stop(kShutdownTimeout);
+      auto end = std::make_shared<boost::asio::steady_timer>(loop_, kShutdownTimeout);
       WaitForEnd(std::move(end));
     });
   }
@@ -211,22 +211,22 @@ class ControlPlane::Impl {
  private:
   void ReadCertificates() {
     if (auto loaded = server_->ReloadTls(); !loaded) {
-      log_.error("the certificates stay as they were: {}", loaded.error().message);
+      log_.error("the certificates were not replaced: {}", loaded.error().message);
     } else {
-      log_.info("certificates read again");
+      log_.info("certificates replaced");
     }
   }
 
-  // Renewed where nobody sends a signal, as in a Secret of Kubernetes. Of a pair only half of which
-  // is there yet, the other half is a change, too.
-  void LookAtCertificates() {
+  // Finds certificates that were renewed without a signal, as in a Kubernetes Secret. If only one
+  // of two files has changed yet, the change of the other one is found later.
+  void CheckCertificates() {
     auto times = TimesOf(options_.tls);
     if (times == tls_times_) return;
     tls_times_ = std::move(times);
     ReadCertificates();
   }
 
-  // Ends the loop when no connection is left, or the grace is over.
+  // Ends the loop when no connection is left, or after the timeout.
   void WaitForEnd(std::shared_ptr<boost::asio::steady_timer> end) {
     if (server_->counts().connections == 0 || end->expiry() <= std::chrono::steady_clock::now()) {
       loop_.stop();
@@ -242,21 +242,21 @@ class ControlPlane::Impl {
     if (IsLoopback(options_.address) || options_.is_insecure) return {};
     if (!options_.tls) {
       return Fail(
-          "{} is reached from other machines: give --tls-certificate and --tls-key, or --insecure "
-          "where something in front of it does that",
+          "other machines can reach {}: give --tls-certificate and --tls-key, or --insecure if a "
+          "proxy in front of the server does TLS",
           options_.address);
     }
     PERSEUS_ASSIGN_OR_RETURN(const auto tokens, store_->ListTokens());
     if (!tokens.empty()) return {};
     return Fail(
-        "{} is reached from other machines, and whoever reaches it would be an operator: make a "
-        "token first (perseus token create --scope operator), or --insecure",
+        "other machines can reach {}, and without a token everybody is an operator: first create a "
+        "token (perseus token create --scope operator), or give --insecure",
         options_.address);
   }
 
-  void Heard(const store::Notice& notice) {
+  void Receive(const store::Notice& notice) {
     if (notice.kind == store::Notice::Kind::kSteps) {
-      HeardOfSteps(notice.name);
+      ReceiveSteps(notice.name);
       return;
     }
     const bool is_all = notice.kind == store::Notice::Kind::kReadAgain;
@@ -267,23 +267,24 @@ class ControlPlane::Impl {
     if (notice.kind == store::Notice::Kind::kTokens || is_all) {
       if (auto loaded = rights_.Load(*store_); !loaded) Failed(loaded.error());
     }
-    hub_->Heard(notice);
+    hub_->Receive(notice);
   }
 
-  // Of each job in the order in which it was told.
-  void HeardOfSteps(std::string_view text) {
-    auto heard = ParseHeard(text);
-    if (!heard) return Failed(heard.error());
-    auto& strand = hand_overs_[std::hash<std::string>()(heard->job) % hand_overs_.size()];
-    boost::asio::post(strand, [this, heard = *std::move(heard)] {
-      if (auto taken = reports_.TakeHeard(heard, options_.now()); !taken) Failed(taken.error());
+  // The messages of one job are processed in order.
+  void ReceiveSteps(std::string_view text) {
+    auto message = ParseReplicaMessage(text);
+    if (!message) return Failed(message.error());
+    auto& strand = strands_[std::hash<std::string>()(message->job) % strands_.size()];
+    boost::asio::post(strand, [this, message = *std::move(message)] {
+      if (auto taken = reports_.TakeFromReplica(message, options_.now()); !taken)
+        Failed(taken.error());
     });
   }
 
   void Answered(const http::Request& request, std::string_view pattern, int status,
                 double seconds) {
     metrics_.CountRequest(request.method, pattern, status, seconds);
-    if (IsWorthALine(request.method, pattern, status)) {
+    if (IsWorthLogging(request.method, pattern, status)) {
       log_.info("trace={} peer={} method={} path={} status={}", request.trace, request.peer,
                 request.method, IsPrintable(request.path) ? request.path : Excerpt(request.path),
                 status);
@@ -311,56 +312,59 @@ class ControlPlane::Impl {
   }
 
   Answer<void> IsReady() const {
-    if (is_ready_.load()) return {};
+    if (health_.is_available()) return {};
     return Refuse(503, "The server cannot do this now", "the database does not answer",
                   "nodes keep running their last plans; try again later");
   }
 
   void RunMaintenance() {
-    LookAtCertificates();
+    CheckCertificates();
     metrics_.Set({.connections = server_->counts().connections,
                   .streams = server_->counts().streams,
                   .jobs = watches_.jobs(),
                   .events = hub_->events(),
                   .refused_connections = server_->counts().refused,
                   .dropped_streams = server_->counts().dropped_streams,
-                  .is_ready = is_ready_.load()});
-    const auto now = std::chrono::steady_clock::now();
-    if (!is_looking_.exchange(true)) {
-      boost::asio::post(pool_, [this, claims = hub_->Claims()] { LookAfterStore(claims); });
-    } else if (awaits_answer_ && now - asked_at_.load() >= kSilence && is_ready_.exchange(false)) {
-      log_.error("the database is silent; nodes keep running their last plans");
+                  .is_ready = health_.is_available()});
+    if (health_.StartCheck()) {
+      boost::asio::post(pool_, [this, claims = hub_->Claims()] {
+        MaintainStore(claims);
+        health_.EndCheck();
+      });
+    } else if (health_.CheckSilence(std::chrono::steady_clock::now()) ==
+               DatabaseHealth::Change::kBecameUnavailable) {
+      log_.error("the database does not answer; nodes keep running their last plans");
     }
-    housekeeping_.expires_after(is_ready_ ? options_.housekeeping : kWhileAway);
-    housekeeping_.async_wait([this](boost::system::error_code error) {
+    maintenance_.expires_after(health_.is_available() ? options_.maintenance_interval
+                                                      : kCheckUnavailableEvery);
+    maintenance_.async_wait([this](boost::system::error_code error) {
       if (!error) RunMaintenance();
     });
   }
 
-  void LookAfterStore(const std::vector<store::NodeClaim>& claims) {
-    KeepStore(claims);
-    is_looking_ = false;
-  }
-
-  void KeepStore(const std::vector<store::NodeClaim>& claims) {
-    asked_at_ = std::chrono::steady_clock::now();
-    awaits_answer_ = true;
-    const Result<void> answers = store_->Ping();
-    awaits_answer_ = false;
-    const bool was_ready = is_ready_.exchange(answers.has_value());
-    if (was_ready && !answers) {
-      log_.error("{}; nodes keep running their last plans", answers.error().message);
+  // Checks whether the database answers, and if so renews claims of nodes and deletes old jobs.
+  void MaintainStore(const std::vector<store::NodeClaim>& claims) {
+    health_.PingSent(std::chrono::steady_clock::now());
+    const Result<void> answer = store_->Ping();
+    switch (health_.PingAnswered(answer.has_value())) {
+      case DatabaseHealth::Change::kBecameUnavailable:
+        log_.error("{}; nodes keep running their last plans", answer.error().message);
+        break;
+      case DatabaseHealth::Change::kBecameAvailable:
+        log_.info("the database answers again");
+        break;
+      case DatabaseHealth::Change::kNone:
+        break;
     }
-    if (!was_ready && answers) log_.info("the database answers again");
-    if (!answers) return;
-    // What could not be read when its notice came.
-    if (looks_again_.exchange(false) || !was_ready) hub_->Heard(store::Notice());
+    if (!answer) return;
+    // A default notice means: read everything again.
+    if (health_.TakeReread()) hub_->Receive(store::Notice());
     if (auto loaded = rights_.Load(*store_); !loaded) Failed(loaded.error());
     const store::Milliseconds now = options_.now();
     if (auto lost = store_->ClaimNodes(claims, now, now - kNodeIsSilentAfter); !lost) {
       Failed(lost.error());
     } else {
-      hub_->Claimed(claims, *std::move(lost));
+      hub_->UpdateClaims(claims, *std::move(lost));
     }
     const auto kept =
         static_cast<store::Milliseconds>(options_.keep_ended_days * kMillisecondsPerDay);
@@ -372,11 +376,7 @@ class ControlPlane::Impl {
   spdlog::logger& log_;
   std::unique_ptr<store::Store> store_;
   ServerMetrics metrics_;
-  std::atomic<bool> is_ready_{true};
-  std::atomic<bool> is_looking_{false};     // After the database, just now.
-  std::atomic<bool> awaits_answer_{false};  // From it, since asked_at_.
-  std::atomic<std::chrono::steady_clock::time_point> asked_at_{};
-  std::atomic<bool> looks_again_{false};  // The hub, once the database answers.
+  DatabaseHealth health_;
   std::atomic<int> plans_on_request_{0};
   std::stop_source ends_;
   Rights rights_;
@@ -386,8 +386,8 @@ class ControlPlane::Impl {
   Services services_;
   boost::asio::io_context loop_{1};
   boost::asio::thread_pool pool_{kStoreThreads};
-  // What replicas hand over; a job's has always the same one.
-  std::vector<Strand> hand_overs_ = MakeStrands(pool_);
+  // For the messages of other replicas. Those of one job always use the same strand.
+  std::vector<Strand> strands_ = MakeStrands(pool_);
   Endpoints endpoints_;
   std::shared_ptr<EventHub> hub_;
   std::vector<std::string> routes_;
@@ -395,7 +395,7 @@ class ControlPlane::Impl {
   std::vector<std::filesystem::file_time_type> tls_times_;
   Mutex workers_mutex_;
   std::unique_ptr<PlanningWorkers> workers_ PERSEUS_GUARDED_BY(workers_mutex_);
-  boost::asio::steady_timer housekeeping_;
+  boost::asio::steady_timer maintenance_;
 };
 
 ControlPlane::ControlPlane(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

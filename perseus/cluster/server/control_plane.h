@@ -1,4 +1,4 @@
-// The server, put together: store, planning workers, endpoints and event streams.
+// The server: store, planning workers, endpoints and event streams together.
 //
 //   auto server = ControlPlane::Start({.database = "sqlite:perseus.db"}, log);
 //   server->Run();                      until Stop()
@@ -21,25 +21,24 @@ namespace perseus::server {
 
 struct ControlPlaneOptions {
   std::string address = "127.0.0.1:7410";
-  std::string database = "sqlite:perseus.db";  // As OpenStore takes it.
+  std::string database = "sqlite:perseus.db";  // An address for OpenStore.
   std::optional<http::TlsFiles> tls = {};
   http::Limits limits = {};
-  // Without it, an address that is not this machine's own is refused unless there are TLS and
-  // tokens.
+  // Allow an address that other machines can reach without TLS or without tokens.
   bool is_insecure = false;
   int planning_threads = 2;
-  double lead_s = 0.5;                            // How far ahead of a step assignment are given.
-  double keep_ended_days = 30;                    // Jobs that have ended.
-  std::string replica = {};                       // Unique; empty: host and process.
-  std::function<store::Milliseconds()> now = {};  // Empty: the system's clock.
-  // What keeps house (deletes old jobs, looks whether the database answers and whether certificates
-  // were renewed) does so this often.
-  std::chrono::milliseconds housekeeping{5'000};
+  double lead_s = 0.5;          // How long before its first step an assignment is made.
+  double keep_ended_days = 30;  // How long ended jobs are kept.
+  std::string replica = {};     // Unique. Empty: host name and process id.
+  std::function<store::Milliseconds()> now = {};  // Empty: the system clock.
+  // How often the server checks the database and the certificates, and deletes old jobs.
+  std::chrono::milliseconds maintenance_interval{5'000};
 };
 
 class ControlPlane {
  public:
-  // kInput for options that contradict each other; what the store or the server fail with.
+  // kInput if options contradict each other. Also fails with the errors of the store and the
+  // server.
   static Result<std::unique_ptr<ControlPlane>> Start(ControlPlaneOptions options,
                                                      spdlog::logger& log);
   ~ControlPlane();
@@ -48,9 +47,9 @@ class ControlPlane {
 
   int port() const;
   void Run();        // Returns after Stop.
-  void Stop();       // From any thread, or a signal's handler thread. Requests in flight end.
-  void ReloadTls();  // From any thread: new connections get the certificates as they are now.
-  // "GET /v1/jobs/{job}", sorted: what openapi.yaml has to list.
+  void Stop();       // From any thread. Running requests end first.
+  void ReloadTls();  // From any thread. New connections use the certificates as they are now.
+  // All routes, such as "GET /v1/jobs/{job}", sorted. openapi.yaml has to list them.
   const std::vector<std::string>& Routes() const;
 
  private:

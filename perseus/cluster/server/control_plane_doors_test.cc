@@ -46,8 +46,8 @@ TEST_F(ControlPlaneTest, TokensCloseTheDoor) {
   EXPECT_EQ(Send("GET", "/v1/jobs").status, 401);
   EXPECT_EQ(Send("GET", "/healthz").status, 200);
   auto ann = http::Client::Create({.server = url(), .token = json::parse(created.body)["token"]});
-  EXPECT_TRUE(ann->Ask({.target = "/v1/jobs"}));
-  const auto mine = ann->Ask(
+  EXPECT_TRUE(ann->Fetch({.target = "/v1/jobs"}));
+  const auto mine = ann->Fetch(
       {.method = "POST", .target = "/v1/tokens", .body = R"({"scope": "job", "job": "other"})"});
   ASSERT_TRUE(mine) << mine.error().message;
   auto other = http::Client::Create({.server = url(), .token = json::parse(*mine)["token"]});
@@ -110,14 +110,14 @@ TEST(ControlPlaneLog, TellsOfChangesAndOfRenewedCertificates) {
       {.address = "127.0.0.1:0",
        .database = "sqlite::memory:",
        .tls = http::TlsFiles{.certificate = files.certificate, .key = files.key},
-       .housekeeping = std::chrono::milliseconds(10)},
+       .maintenance_interval = std::chrono::milliseconds(10)},
       log);
   ASSERT_TRUE(started) << started.error().message;
   std::thread runs([&] { (*started)->Run(); });
   const std::string url = "https://127.0.0.1:" + std::to_string((*started)->port());
   const auto answers = [&url](const http::TestAuthority& authority) {
     auto client = http::Client::Create({.server = url, .authority = authority.file()});
-    return client && client->Ask({.target = "/v1/jobs"});
+    return client && client->Fetch({.target = "/v1/jobs"});
   };
   EXPECT_TRUE(answers(old_authority));
   EXPECT_FALSE(answers(new_authority));
@@ -139,7 +139,7 @@ TEST(ControlPlaneLog, TellsOfChangesAndOfRenewedCertificates) {
     std::filesystem::last_write_time(
         file, std::filesystem::last_write_time(file) + std::chrono::seconds(1));
   }
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto until = std::chrono::steady_clock::now() + kTimeout;
   while (!answers(new_authority) && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -148,7 +148,7 @@ TEST(ControlPlaneLog, TellsOfChangesAndOfRenewedCertificates) {
   runs.join();
   EXPECT_THAT(logged.str(), HasSubstr("method=POST path=/v1/jobs status=201"));
   EXPECT_THAT(logged.str(), Not(HasSubstr("/v1/nodes")));
-  EXPECT_THAT(logged.str(), HasSubstr("certificates read again"));
+  EXPECT_THAT(logged.str(), HasSubstr("certificates replaced"));
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ TEST(ControlPlaneWithoutDatabase, StillTellsItsNumbers) {
   spdlog::logger log("test", std::make_shared<spdlog::sinks::null_sink_mt>());
   auto started = ControlPlane::Start({.address = "127.0.0.1:0",
                                       .database = postgres.address(),
-                                      .housekeeping = std::chrono::milliseconds(10)},
+                                      .maintenance_interval = std::chrono::milliseconds(10)},
                                      log);
   ASSERT_TRUE(started) << started.error().message;
   std::thread runs([&] { (*started)->Run(); });
@@ -95,7 +95,7 @@ TEST(ControlPlaneWithoutDatabase, StillTellsItsNumbers) {
   EXPECT_THAT(client->Send({.target = "/metrics"})->body, HasSubstr("perseus_server_ready 1"));
   postgres.Stop();
   bool is_told = false;
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto until = std::chrono::steady_clock::now() + kTimeout;
   while (!is_told && std::chrono::steady_clock::now() < until) {
     const auto metrics = client->Send({.target = "/metrics"});
     ASSERT_TRUE(metrics);

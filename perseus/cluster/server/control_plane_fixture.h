@@ -23,7 +23,7 @@
 
 namespace perseus::server {
 
-inline constexpr std::chrono::seconds kPatience{60};
+inline constexpr std::chrono::seconds kTimeout{60};
 
 inline std::string JobBody(const std::string& key, int pipelines = 2) {
   return nlohmann::json{{"key", key},
@@ -52,7 +52,7 @@ class NodeStream {
           const auto listened =
               client->Listen({.target = "/v1/nodes/" + node + "/events?instance=" + instance,
                               .last_event_id = last_event_id,
-                              .heard =
+                              .on_event =
                                   [this](const http::Event& event) {
                                     const std::lock_guard lock(mutex_);
                                     events_.push_back(event);
@@ -72,7 +72,7 @@ class NodeStream {
   int Await(Wanted wanted, std::size_t from = 0) {
     std::unique_lock lock(mutex_);
     int found = -1;
-    came_.wait_for(lock, kPatience, [&] {
+    came_.wait_for(lock, kTimeout, [&] {
       for (std::size_t i = from; i < events_.size(); ++i) {
         if (!wanted(events_[i])) continue;
         found = static_cast<int>(i);
@@ -136,7 +136,7 @@ class ControlPlaneTest : public testing::Test {
   }
   template <typename Condition>
   static bool Comes(Condition condition) {
-    const auto until = std::chrono::steady_clock::now() + kPatience;
+    const auto until = std::chrono::steady_clock::now() + kTimeout;
     while (!condition()) {
       if (std::chrono::steady_clock::now() > until) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -100,7 +100,7 @@ TEST_F(ControlPlaneTest, BadRequestsAreProblemsAndWriteNothing) {
         Bad{"POST", "/v1/jobs/run/forecasts", R"({"dp_rank": 9, "slowdown": 1.1})", 400,
             "/pipeline"},
         Bad{"PUT", "/v1/nodes/n/jobs/run", R"({"ranks": [{"dp_rank": 0, "pp_rank": 4}]})", 400,
-            "/ranks/0/rank"},
+            "/ranks/0/pp_rank"},
         Bad{"PUT", "/v1/nodes/a%2Fb/jobs/run", R"({"ranks": [{"dp_rank": 0, "pp_rank": 0}]})", 400,
             nullptr},
         Bad{"POST", "/v1/nodes/n/reports", R"({"jobs": [{"job": 7}]})", 400, "/jobs/0/job"},

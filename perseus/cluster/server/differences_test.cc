@@ -13,7 +13,7 @@ TEST(Differences, AreNamedWithWhatIsThereAndWhatIsHere) {
   EXPECT_EQ(Differences(there, there), "");
   EXPECT_EQ(Differences(there, json::parse(R"({"key": "a", "schedule": {"pp_ranks": 8},
                                                "gpu": {"name": "x"}})")),
-            "schedule.stages 4, here 8");
+            "schedule.pp_ranks 4, here 8");
   EXPECT_EQ(Differences(there, json::parse(R"({"key": "a", "schedule": {"pp_ranks": 4},
                                                "gpu": {"name": "y", "power": 5}})")),
             "gpu.name \"x\", here \"y\"; gpu.power none, here 5");

@@ -43,7 +43,7 @@ Answer<Context> Admit(const Services& services, const http::Request& request,
   if (!*job) {
     return Refuse(404, "There is no such job",
                   fmt::format("no job has the id or key {}", Excerpt(named->second)),
-                  "perseus jobs --all lists them, perseus job register makes one");
+                  "perseus jobs --all lists the jobs, perseus job register registers one");
   }
   context.job = **std::move(job);
   return context;
@@ -110,7 +110,7 @@ Answer<int> ReadLimit(const http::Request& request, int otherwise, int most) {
   int limit = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
   if (error != std::errc() || end != text.data() + text.size() || limit < 1 || limit > most) {
-    return Refuse(400, "The request is wrong", fmt::format("limit {} is no limit", Excerpt(text)),
+    return Refuse(400, "The request is wrong", fmt::format("{} is not a limit", Excerpt(text)),
                   fmt::format("a whole number from 1 to {}", most), "?limit");
   }
   return limit;

@@ -1,7 +1,6 @@
-// What the server answers, endpoint by endpoint: who may call it, and the function that does it.
+// The endpoints of the API: for each, who may call it and the function that answers it.
 //
-// Those functions are plain: they block on the store, on a thread of the pool, and know nothing of
-// connections. The server's loop calls them through Endpoints::Register.
+// These functions block on the store, run on a thread of the pool, and know nothing of connections.
 //
 // Only for .cc files that link nlohmann_json.
 #pragma once
@@ -28,7 +27,7 @@ namespace perseus::server {
 
 class EventHub;
 
-// All that endpoints work with. Thread safe, every one.
+// What endpoints use. Each is thread safe.
 struct Services {
   store::Store& store;
   Rights& rights;
@@ -36,11 +35,11 @@ struct Services {
   NodeReports& reports;
   PlanCuts& cuts;
   std::function<store::Milliseconds()> now;
-  std::function<std::string()> metrics;  // Prometheus' text.
+  std::function<std::string()> metrics;  // In the text format of Prometheus.
   std::function<Answer<void>()> is_ready;
-  std::string openapi;                 // The document.
-  std::atomic<int>& plans_on_request;  // Being made now.
-  std::stop_token ends;                // Requested when the server ends: no plans any more.
+  std::string openapi;                 // The OpenAPI document.
+  std::atomic<int>& plans_on_request;  // Plans that are being made now.
+  std::stop_token ends;                // Requested when the server ends. Stops the making of plans.
 };
 
 struct Context {
@@ -48,7 +47,7 @@ struct Context {
   const http::Request& request;
   const std::map<std::string, std::string, std::less<>>& path;
   Principal principal;
-  std::optional<store::JobRecord> job;  // There if the pattern has a {job}.
+  std::optional<store::JobRecord> job;  // Present if the pattern has a {job}.
   store::Milliseconds now = 0;
 
   const std::string& Path(std::string_view name) const { return path.find(name)->second; }
@@ -60,15 +59,15 @@ class Endpoints {
   Endpoints(const Services& services, boost::asio::thread_pool& pool)
       : services_(services), pool_(pool) {}
 
-  // Answered on the loop, whatever the database does: `endpoint` must not wait for anything, and
-  // the pattern has no {job}.
+  // Adds an endpoint that answers on the loop, also if the database is unavailable. `endpoint` must
+  // not block, and the pattern must not have a {job}.
   void AddAtOnce(std::string method, std::string pattern, Access access, Endpoint endpoint);
-  // While the database does not answer, 503 at once: requests that wait for it would pile up.
-  // A {job} in the pattern is looked up, by id or key, before `endpoint` runs: 404 if there is
-  // none.
+  // Adds an endpoint that runs on the pool. While the database is unavailable, it answers 503 at
+  // once, so that requests do not pile up. If the pattern has a {job}, the job is read by id or key
+  // before `endpoint` runs; 404 if it does not exist.
   void Add(std::string method, std::string pattern, Access access, Endpoint endpoint,
            http::Takes takes = {});
-  // The same, but its answer opens an event stream or waits; on the loop.
+  // The same, for an endpoint that opens an event stream or awaits something. Runs on the loop.
   using Waiting = std::function<boost::asio::awaitable<http::Response>(http::Call&, Context)>;
   void AddWaiting(std::string method, std::string pattern, Access access, Waiting endpoint,
                   http::Takes takes = {});
@@ -83,7 +82,7 @@ class Endpoints {
   http::Router router_;
 };
 
-// Each adds a group of endpoints; docs/server.md lists them.
+// Each function adds a group of endpoints. docs/server.md lists them.
 void AddJobEndpoints(Endpoints& endpoints);
 void AddProfileEndpoints(Endpoints& endpoints);
 void AddPlanEndpoints(Endpoints& endpoints);

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
+
+#include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::server {
 namespace {
-
-using nlohmann::ordered_json;
 
 // A longer plan is fetched by those who lack it (GET /v1/plans/ID).
 constexpr std::size_t kLongestInline = 128U << 10U;
@@ -57,21 +57,18 @@ std::map<std::string, std::set<int>> PlansFor(const PlannedAssignment& assignmen
   return plans;
 }
 
-std::string Quoted(std::string_view text) { return ordered_json(text).dump(); }
-
 }  // namespace
 
 Result<NodeRanks> ParseNodeRanks(std::string_view json) {
-  try {
-    NodeRanks ranks;
-    for (const auto& rank : nlohmann::json::parse(json)) {
-      ranks[rank.at("dp_rank").get<int>()].insert(rank.at("pp_rank").get<int>());
-    }
-    return ranks;
-  } catch (const nlohmann::json::exception& error) {
-    return FailAs(ErrorKind::kSystem, "a node's ranks in the database cannot be read: {}",
-                  error.what());
+  const auto list = protocol::ParseRanks(json);
+  if (!list) {
+    return FailAs(ErrorKind::kSystem, "the database is damaged: {}", list.error().message);
   }
+  NodeRanks ranks;
+  for (const protocol::AttachedRank& rank : *list) {
+    ranks[rank.name.dp_rank].insert(rank.name.pp_rank);
+  }
+  return ranks;
 }
 
 void EventHub::Open(const store::NodeClaim& claim, std::string_view last_event_id,
@@ -85,12 +82,12 @@ void EventHub::Open(const store::NodeClaim& claim, std::string_view last_event_i
                 .jobs = {},
                 .positions = ParsePositions(last_event_id)};
   stream->OnClose([weak = weak_from_this(), node, raw = stream.get()] {
-    if (const auto hub = weak.lock()) hub->HasClosed(node, raw);
+    if (const auto hub = weak.lock()) hub->StreamClosed(node, raw);
   });
-  LookUpNode(node);
+  RequestNodeRead(node);
 }
 
-void EventHub::HasClosed(const std::string& node, const http::Stream* stream) {
+void EventHub::StreamClosed(const std::string& node, const http::Stream* stream) {
   const auto found = nodes_.find(node);
   if (found == nodes_.end() || found->second.stream.get() != stream) return;
   for (const auto& [job, ignored] : found->second.jobs) Leave(node, job);
@@ -124,7 +121,8 @@ std::vector<store::NodeClaim> EventHub::Claims() const {
   return claims;
 }
 
-void EventHub::Claimed(std::vector<store::NodeClaim> claims, std::vector<std::string> refused) {
+void EventHub::UpdateClaims(std::vector<store::NodeClaim> claims,
+                            std::vector<std::string> refused) {
   boost::asio::post(loop_, [self = shared_from_this(), claims = std::move(claims),
                             lost = std::set(refused.begin(), refused.end())] {
     for (const store::NodeClaim& claim : claims) {
@@ -143,26 +141,26 @@ void EventHub::CloseAll() {
   nodes_of_job_.clear();
 }
 
-void EventHub::Heard(const store::Notice& notice) {
+void EventHub::Receive(const store::Notice& notice) {
   boost::asio::post(loop_, [self = shared_from_this(), notice] {
     if (notice.kind == store::Notice::Kind::kAssignment) {
       const auto found = self->nodes_of_job_.find(notice.name);
-      if (found != self->nodes_of_job_.end()) self->TellJob(notice.name, found->second);
+      if (found != self->nodes_of_job_.end()) self->SendJob(notice.name, found->second);
     } else if (notice.kind == store::Notice::Kind::kNode) {
-      if (self->nodes_.contains(notice.name)) self->LookUpNode(notice.name);
+      if (self->nodes_.contains(notice.name)) self->RequestNodeRead(notice.name);
     } else if (notice.kind == store::Notice::Kind::kReadAgain) {
-      for (const auto& [name, ignored] : self->nodes_) self->LookUpNode(name);
+      for (const auto& [name, ignored] : self->nodes_) self->RequestNodeRead(name);
     }
   });
 }
 
-void EventHub::LookUpNode(const std::string& node) {
-  const auto [look_up, is_first] = look_ups_.try_emplace(node, Afterwards::kNothing);
-  if (is_first) return StartLookUp(node);
+void EventHub::RequestNodeRead(const std::string& node) {
+  const auto [look_up, is_first] = node_reads_.try_emplace(node, Afterwards::kNothing);
+  if (is_first) return StartNodeRead(node);
   look_up->second = Afterwards::kReadAgain;
 }
 
-void EventHub::StartLookUp(const std::string& node) {
+void EventHub::StartNodeRead(const std::string& node) {
   const Node& open = nodes_[node];
   std::set<std::string> known;
   for (const auto& [job, ignored] : open.jobs) known.insert(job);
@@ -172,18 +170,18 @@ void EventHub::StartLookUp(const std::string& node) {
     if (!looked) self->failed_(looked.error());
     boost::asio::post(self->loop_, [self, node, looked = std::move(looked)] {
       const bool is_open = self->nodes_.contains(node);
-      const auto look_up = self->look_ups_.extract(node);
+      const auto look_up = self->node_reads_.extract(node);
       if (is_open && looked) self->Take(node, *looked);
-      if (is_open && look_up.mapped() == Afterwards::kReadAgain) self->LookUpNode(node);
+      if (is_open && look_up.mapped() == Afterwards::kReadAgain) self->RequestNodeRead(node);
     });
   });
 }
 
 // Which jobs it has, and which of those that it had have ended.
-Result<EventHub::Looked> EventHub::ReadNode(const std::string& node,
-                                            const std::set<std::string>& known) {
+Result<EventHub::NodeState> EventHub::ReadNode(const std::string& node,
+                                               const std::set<std::string>& known) {
   PERSEUS_ASSIGN_OR_RETURN(auto records, store_.ListJobsOfNode(node));
-  Looked looked;
+  NodeState looked;
   for (const store::NodeRecord& record : records) {
     PERSEUS_ASSIGN_OR_RETURN(auto ranks, ParseNodeRanks(record.ranks));
     looked.jobs.emplace(record.job, std::move(ranks));
@@ -193,7 +191,7 @@ Result<EventHub::Looked> EventHub::ReadNode(const std::string& node,
     PERSEUS_ASSIGN_OR_RETURN(const auto record, store_.FindJob(job));
     if (record && record->ended == 0) continue;
     // One that is not there has ended, too, and was deleted since, with its key.
-    auto news = std::make_shared<News>();
+    auto news = std::make_shared<JobState>();
     news->job = job;
     news->key = record ? record->key : "";
     news->has_ended = true;
@@ -202,7 +200,7 @@ Result<EventHub::Looked> EventHub::ReadNode(const std::string& node,
   return looked;
 }
 
-void EventHub::Take(const std::string& node, const Looked& looked) {
+void EventHub::Take(const std::string& node, const NodeState& looked) {
   Node& open = nodes_[node];
   for (const auto& [job, ranks] : looked.jobs) {
     NodeJob& of_node = open.jobs[job];
@@ -220,7 +218,7 @@ void EventHub::Take(const std::string& node, const Looked& looked) {
     if (is_here && counts) open.jobs[job].sent = version;
     position = is_here ? open.positions.erase(position) : std::next(position);
   }
-  for (const auto& news : looked.ended) Tell(node, *news);
+  for (const auto& news : looked.ended) Send(node, *news);
   for (auto job = open.jobs.begin(); job != open.jobs.end();) {
     if (looked.jobs.contains(job->first)) {
       ++job;
@@ -229,10 +227,10 @@ void EventHub::Take(const std::string& node, const Looked& looked) {
     Leave(node, job->first);
     job = open.jobs.erase(job);
   }
-  for (const auto& [job, ignored] : looked.jobs) TellJob(job, {node});
+  for (const auto& [job, ignored] : looked.jobs) SendJob(job, {node});
 }
 
-void EventHub::TellJob(const std::string& job, const std::set<std::string>& nodes) {
+void EventHub::SendJob(const std::string& job, const std::set<std::string>& nodes) {
   Reading& reading = readings_[job];
   reading.next.insert(nodes.begin(), nodes.end());
   if (!reading.is_under_way) StartReading(job);
@@ -251,18 +249,18 @@ void EventHub::StartReading(const std::string& job) {
   }
   boost::asio::post(pool_, [self = shared_from_this(), job, nodes = std::move(nodes),
                             shapes = std::move(shapes)]() mutable {
-    auto news = self->ReadNews(job, shapes);
+    auto news = self->ReadJobState(job, shapes);
     if (!news) self->failed_(news.error());
     boost::asio::post(self->loop_, [self, job, nodes = std::move(nodes), news = std::move(news)] {
-      self->TakeNews(job, nodes, news ? news->get() : nullptr);
+      self->SendJobState(job, nodes, news ? news->get() : nullptr);
     });
   });
 }
 
-void EventHub::TakeNews(const std::string& job, const std::set<std::string>& nodes,
-                        const News* news) {
+void EventHub::SendJobState(const std::string& job, const std::set<std::string>& nodes,
+                            const JobState* news) {
   if (news != nullptr) {
-    for (const std::string& node : nodes) Tell(node, *news);
+    for (const std::string& node : nodes) Send(node, *news);
   }
   Reading& reading = readings_[job];
   reading.is_under_way = false;
@@ -271,16 +269,16 @@ void EventHub::TakeNews(const std::string& job, const std::set<std::string>& nod
 }
 
 // Null if the job is not there, or has no assignment yet.
-Result<std::shared_ptr<const EventHub::News>> EventHub::ReadNews(const std::string& job,
-                                                                 const Shapes& shapes) {
-  const auto nothing = std::shared_ptr<const News>();
+Result<std::shared_ptr<const EventHub::JobState>> EventHub::ReadJobState(const std::string& job,
+                                                                         const Shapes& shapes) {
+  const auto nothing = std::shared_ptr<const JobState>();
   PERSEUS_ASSIGN_OR_RETURN(auto record, store_.FindJob(job));
   if (!record) return nothing;
-  auto news = std::make_shared<News>();
+  auto news = std::make_shared<JobState>();
   news->job = record->id;
   news->key = record->key;
   news->has_ended = record->ended != 0;
-  if (news->has_ended) return std::shared_ptr<const News>(std::move(news));
+  if (news->has_ended) return std::shared_ptr<const JobState>(std::move(news));
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, store_.FindNewestAssignment(job));
   if (!assignment) return nothing;
   news->version = assignment->version;
@@ -292,7 +290,7 @@ Result<std::shared_ptr<const EventHub::News>> EventHub::ReadNews(const std::stri
       if (cut && cut->size() <= kLongestInline) news->files[needed] = cut;
     }
   }
-  return std::shared_ptr<const News>(std::move(news));
+  return std::shared_ptr<const JobState>(std::move(news));
 }
 
 std::string EventHub::Positions(const Node& node) {
@@ -306,7 +304,7 @@ std::string EventHub::Positions(const Node& node) {
   return text;
 }
 
-void EventHub::Tell(const std::string& name, const News& news) {
+void EventHub::Send(const std::string& name, const JobState& news) {
   const auto open = nodes_.find(name);
   if (open == nodes_.end()) return;
   Node& node = open->second;
@@ -316,44 +314,40 @@ void EventHub::Tell(const std::string& name, const News& news) {
   if (job.sent == kEnded || (!news.has_ended && news.version <= job.sent)) return;
   job.sent = news.has_ended ? kEnded : news.version;
   ++events_;
-  if (!news.has_ended) return TellAssignment(node, job, news);
-  const std::string key = news.key.empty() ? "" : ", \"key\": " + Quoted(news.key);
+  if (!news.has_ended) return SendAssignment(node, job, news);
   node.stream->Send(std::make_shared<const std::string>(
-      fmt::format("event: ended\nid: {}\ndata: {{\"job\": {}{}}}\n\n", Positions(node),
-                  Quoted(news.job), key)));
+      fmt::format("event: {}\nid: {}\ndata: {}\n\n", protocol::kEndedEvent, Positions(node),
+                  protocol::FormatEvent(protocol::EndedEvent{news.job, news.key}))));
 }
 
-void EventHub::TellAssignment(Node& node, const NodeJob& job, const News& news) {
+void EventHub::SendAssignment(Node& node, const NodeJob& job, const JobState& news) {
   const PlannedAssignment& assignment = news.assignment;
-  auto plans = ordered_json::object();
+  protocol::AssignmentEvent event{.job = news.job,
+                                  .key = news.key,
+                                  .version = news.version,
+                                  .from_step = assignment.from_step,
+                                  .plans = {},
+                                  .target = assignment.target,
+                                  .reason = assignment.reason,
+                                  .upcoming = assignment.upcoming};
   for (const auto& [pipeline, ranks] : job.ranks) {
     if (pipeline >= static_cast<int>(assignment.pipelines.size())) continue;
-    plans[std::to_string(pipeline)] = assignment.pipelines[static_cast<std::size_t>(pipeline)].plan;
+    event.plans[pipeline] = assignment.pipelines[static_cast<std::size_t>(pipeline)].plan;
   }
-  const ordered_json head{{"job", news.job},
-                          {"key", news.key},
-                          {"version", news.version},
-                          {"from_step", assignment.from_step},
-                          {"plans", std::move(plans)},
-                          {"upcoming", assignment.upcoming},
-                          {"target", assignment.target},
-                          {"reason", assignment.reason}};
-  std::string text =
-      fmt::format("event: assignment\nid: {}\ndata: {}", Positions(node), head.dump());
-  text.pop_back();
-  text += ", \"files\": {";
-  // Cuts are shared by all streams: they go as they are, between the parts of this one's own.
-  std::string_view between = "";
+  // All streams share the texts of the cuts.
+  std::vector<std::pair<std::string, protocol::SharedText>> files;
   for (const auto& needed : PlansFor(assignment, job.ranks)) {
     const auto file = news.files.find(needed);
-    if (file == news.files.end()) continue;
-    text += fmt::format("{}{}: ", between, Quoted(needed.first));
-    node.stream->Send(std::make_shared<const std::string>(std::move(text)));
-    node.stream->Send(file->second);
-    text = "";
-    between = ", ";
+    if (file != news.files.end()) files.emplace_back(needed.first, file->second);
   }
-  node.stream->Send(std::make_shared<const std::string>(std::move(text) + "}}\n\n"));
+  const auto send = [&node](std::string text) {
+    node.stream->Send(std::make_shared<const std::string>(std::move(text)));
+  };
+  send(fmt::format("event: {}\nid: {}\ndata: ", protocol::kAssignmentEvent, Positions(node)));
+  for (protocol::SharedText& part : protocol::FormatEvent(event, files)) {
+    node.stream->Send(std::move(part));
+  }
+  send("\n\n");
 }
 
 }  // namespace perseus::server

@@ -1,19 +1,20 @@
-// What nodes are told, and when: the streams of this replica, kept in step with the store.
+// The event streams of the nodes that are connected to this replica. Sends each node the newest
+// assignments of its jobs.
 //
-//   notice "assignment j-1" ──► read j-1's newest assignment once ──► every open stream of a node
-//   with j-1 node opens a stream ──► look up its jobs ──► as above, for that node
+//   notice "assignment j-1"  ──► read the assignment of j-1 once ──► all streams of nodes with j-1
+//   a node opens a stream    ──► read its jobs ──► the same for each job, for this node
 //
-// Of each job one reading is under way at a time, and of each node one looking up; what comes in
-// between is done after it. So thousands of nodes that come at once share few readings, and nobody
-// is told of a reading that is older than what he was told before, or misses assignment that came
-// while he was looked up.
+// At most one read runs for each job and for each node. A request that arrives during a read causes
+// another one after it. So thousands of nodes that connect at once share few reads. No node
+// receives an assignment that is older than its last one, and none misses an assignment that was
+// made while its jobs were read.
 //
-// A stream is a view of the store: the hub remembers which version of each job's assignment it has
-// sent to each stream, and sends what is newer. The event's id is that memory ("j-1:7 j-2:4"), so a
-// node that comes back, here or elsewhere, goes on where it was; so does one whose notices were
-// lost.
+// A stream is a view of the store: the hub remembers which version of each job it has sent to each
+// stream, and sends newer ones. The id of an event contains these versions ("j-1:7 j-2:4"). So a
+// node that connects again, to this or another replica, continues where it was, also if notices
+// were lost.
 //
-// All on the loop's thread but for the reading, which the pool does. Notices may come from any.
+// Reads run on the pool, everything else on the thread of the loop. Notices may come on any thread.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -34,11 +35,11 @@
 
 namespace perseus::server {
 
-// The ranks of a node along each pipeline: {pipeline: {rank…}}.
+// The pp_ranks of a node, by dp_rank.
 using NodeRanks = std::map<int, std::set<int>>;
 Result<NodeRanks> ParseNodeRanks(std::string_view json);
 
-// A process that has not been heard for that long has its node's name no more.
+// A process loses the name of its node if it renewed its claim this long ago.
 constexpr store::Milliseconds kNodeIsSilentAfter = 15'000;
 
 class EventHub : public std::enable_shared_from_this<EventHub> {
@@ -48,70 +49,73 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
            PlanCuts& cuts, Failed failed)
       : loop_(loop), pool_(pool), store_(store), cuts_(cuts), failed_(std::move(failed)) {}
 
-  // The stream of that node, whose name the process has (Store::ClaimNodes), from now on; one that
-  // it had before is closed. When it ends, the name is free. `last_event_id`: as the client sent
-  // it; what is none counts as none. On the loop.
+  // Opens the stream of a node whose name the process has claimed (Store::ClaimNodes). Closes an
+  // older stream of this node. At the end of the stream, the name is released. `last_event_id`: as
+  // the client sent it; ignored if it is malformed. Call it on the loop.
   void Open(const store::NodeClaim& claim, std::string_view last_event_id,
             std::shared_ptr<http::Stream> stream);
-  // Of the streams that are open: to be made anew before they count as silent. On the loop.
+  // The claims of the open streams, which have to be renewed. Call it on the loop.
   std::vector<store::NodeClaim> Claims() const;
-  // What came of that (Store::ClaimNodes): others have the names of `refused`, whose streams are
-  // closed. Of streams that closed since, the name is free again. On any thread.
-  void Claimed(std::vector<store::NodeClaim> claims, std::vector<std::string> refused);
-  // On the loop, or when it has ended.
+  // Takes the result of Store::ClaimNodes. Closes the streams of `refused`, whose names other
+  // processes have, and releases the names of streams that have closed in the meantime. Call it on
+  // any thread.
+  void UpdateClaims(std::vector<store::NodeClaim> claims, std::vector<std::string> refused);
+  // Call it on the loop, or after the loop has ended.
   void CloseAll();
-  // On any thread.
-  void Heard(const store::Notice& notice);
+  // Call it on any thread.
+  void Receive(const store::Notice& notice);
 
-  int streams() const { return static_cast<int>(nodes_.size()); }  // On the loop.
+  int streams() const { return static_cast<int>(nodes_.size()); }  // Call it on the loop.
   std::int64_t events() const { return events_; }
 
  private:
   struct NodeJob {
     NodeRanks ranks;
-    std::int64_t sent = 0;  // Version; -1: that it ended.
+    std::int64_t sent = 0;  // The version that was sent. -1: the end of the job.
   };
   struct Node {
     std::shared_ptr<http::Stream> stream;
     std::string instance;
     std::map<std::string, NodeJob> jobs;  // By id.
-    // What was sent according to the last event id, of jobs that were not looked up yet.
+    // The versions in the last event id, for jobs that have not been read yet.
     std::map<std::string, std::int64_t> positions;
   };
-  // What is to be told of one job.
-  struct News {
+  // The state of a job, as nodes receive it.
+  struct JobState {
     std::string job;
     std::string key;
     bool has_ended = false;
     std::int64_t version = 0;
     PlannedAssignment assignment;
-    // Texts of plans, cut for ranks; null where they are too large for an event.
+    // The texts of plans, cut for ranks. Null if a text is too large for an event.
     std::map<std::pair<std::string, std::set<int>>, std::shared_ptr<const std::string>> files;
   };
   using Shapes = std::set<NodeRanks>;
-  struct Looked {
-    std::map<std::string, NodeRanks> jobs;           // That the node has.
-    std::vector<std::shared_ptr<const News>> ended;  // That it had.
+  struct NodeState {
+    std::map<std::string, NodeRanks> jobs;               // The jobs of the node.
+    std::vector<std::shared_ptr<const JobState>> ended;  // Jobs that it had before.
   };
-  // Of a job.
+  // The read of a job.
   struct Reading {
     bool is_under_way = false;
-    std::set<std::string> next;  // Nodes to tell of the next one.
+    std::set<std::string> next;  // Nodes for the next read.
   };
 
-  void HasClosed(const std::string& node, const http::Stream* stream);
+  void StreamClosed(const std::string& node, const http::Stream* stream);
   void Leave(const std::string& node, const std::string& job);
   void Release(const store::NodeClaim& claim);
-  void LookUpNode(const std::string& node);
-  void StartLookUp(const std::string& node);
-  Result<Looked> ReadNode(const std::string& node, const std::set<std::string>& known);
-  void Take(const std::string& node, const Looked& looked);
-  void TellJob(const std::string& job, const std::set<std::string>& nodes);
+  void RequestNodeRead(const std::string& node);
+  void StartNodeRead(const std::string& node);
+  Result<NodeState> ReadNode(const std::string& node, const std::set<std::string>& known);
+  void Take(const std::string& node, const NodeState& looked);
+  void SendJob(const std::string& job, const std::set<std::string>& nodes);
   void StartReading(const std::string& job);
-  void TakeNews(const std::string& job, const std::set<std::string>& nodes, const News* news);
-  Result<std::shared_ptr<const News>> ReadNews(const std::string& job, const Shapes& shapes);
-  void Tell(const std::string& name, const News& news);
-  void TellAssignment(Node& node, const NodeJob& job, const News& news);
+  void SendJobState(const std::string& job, const std::set<std::string>& nodes,
+                    const JobState* news);
+  Result<std::shared_ptr<const JobState>> ReadJobState(const std::string& job,
+                                                       const Shapes& shapes);
+  void Send(const std::string& name, const JobState& news);
+  void SendAssignment(Node& node, const NodeJob& job, const JobState& news);
   static std::string Positions(const Node& node);
 
   boost::asio::io_context& loop_;
@@ -121,9 +125,9 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   Failed failed_;
   std::map<std::string, Node> nodes_;
   std::map<std::string, std::set<std::string>> nodes_of_job_;
-  std::map<std::string, Reading> readings_;  // By job; those under way.
+  std::map<std::string, Reading> readings_;  // By job: running reads.
   enum class Afterwards { kNothing, kReadAgain };
-  std::map<std::string, Afterwards> look_ups_;  // By node; those under way.
+  std::map<std::string, Afterwards> node_reads_;  // By node: running reads.
   std::int64_t events_ = 0;
 };
 

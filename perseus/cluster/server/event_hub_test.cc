@@ -85,7 +85,7 @@ class EventHubTest : public testing::Test {
     return stream;
   }
   void Hear(store::Notice::Kind kind, const std::string& name) {
-    hub_->Heard({.kind = kind, .name = name});
+    hub_->Receive({.kind = kind, .name = name});
     Settle();
   }
   // Until neither the loop nor the pool has anything to do.
@@ -213,7 +213,7 @@ TEST_F(EventHubTest, ANameThatIsRenewedAfterItsStreamClosedIsFreeAgain) {
   const std::vector<store::NodeClaim> claims = hub_->Claims();
   stream->on_close();
   Settle();
-  hub_->Claimed(claims, *store_->ClaimNodes(claims, 2, 0));
+  hub_->UpdateClaims(claims, *store_->ClaimNodes(claims, 2, 0));
   Settle();
   const store::NodeClaim successor{.node = "n0", .instance = "b"};
   EXPECT_THAT(*store_->ClaimNodes({successor}, 3, 0), IsEmpty());
@@ -225,13 +225,13 @@ TEST_F(EventHubTest, AStreamIsClosedOnlyIfItsOwnNameIsLost) {
   first->on_close();
   Settle();
   const auto second = Open("", "b");
-  hub_->Claimed(before, {"n0"});
+  hub_->UpdateClaims(before, {"n0"});
   Settle();
   EXPECT_TRUE(second->is_open) << "it was its predecessor that lost it";
-  hub_->Claimed(hub_->Claims(), {});
+  hub_->UpdateClaims(hub_->Claims(), {});
   Settle();
   EXPECT_TRUE(second->is_open);
-  hub_->Claimed(hub_->Claims(), {"n0"});
+  hub_->UpdateClaims(hub_->Claims(), {"n0"});
   Settle();
   EXPECT_FALSE(second->is_open);
 }

@@ -72,26 +72,27 @@ std::string JobWatch::Summary() const {
   return json.dump();
 }
 
-std::vector<StragglerChange> JobWatch::Add(const std::string& node, const ReportedStep& step,
-                                           double expected_s, store::Milliseconds now) {
+std::vector<StragglerChange> JobWatch::Add(const std::string& node,
+                                           const protocol::StepReport& step, double expected_s,
+                                           store::Milliseconds now) {
   const MutexLock lock(mutex_);
   const auto [newest, is_first] = newest_.try_emplace(node, step.step);
-  if (step.step + kMostUnsent < newest->second) {
+  if (step.step + kMaxUnsent < newest->second) {
     steps_.clear();
     newest_ = {{node, step.step}};
     last_step_ = -1;
-    has_begun_anew_ = true;
-    detector_.BeginAnew();
+    has_restarted_ = true;
+    detector_.Restart();
   } else {
     newest->second = std::max(newest->second, step.step);
   }
   std::vector<StragglerChange> changes;
   if (step.step + static_cast<std::int64_t>(kWindow) <= last_step_) return changes;
   last_step_ = std::max(last_step_, step.step);
-  Nodes& nodes = steps_[step.step][step.pipeline];
+  Nodes& nodes = steps_[step.step][step.dp_rank];
   nodes[node] = step;
   while (steps_.size() > kWindow) steps_.erase(steps_.begin());
-  const auto expected_nodes = nodes_.find(step.pipeline);
+  const auto expected_nodes = nodes_.find(step.dp_rank);
   const bool is_whole = expected_nodes != nodes_.end() &&
                         std::ranges::all_of(expected_nodes->second, [&](const std::string& name) {
                           return nodes.contains(name);
@@ -101,38 +102,38 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node, const Report
   double busy_s = 0;
   for (const auto& [name, of_node] : nodes) busy_s = std::max(busy_s, of_node.busy_s);
   StragglerVerdicts verdicts = detector_.Add({.step = step.step,
-                                              .pipeline = step.pipeline,
+                                              .pipeline = step.dp_rank,
                                               .busy_s = busy_s,
                                               .expected_s = expected_s,
                                               .version = step.version});
   changes = std::move(verdicts.changes);
   for (const auto& [pipeline, slowdown] : verdicts.unchanged) {
-    if (!IsWithin(kRenew, said_[pipeline], now)) changes.push_back({pipeline, slowdown});
+    if (!IsWithin(kRenew, returned_[pipeline], now)) changes.push_back({pipeline, slowdown});
   }
-  for (const StragglerChange& change : changes) said_[change.pipeline] = now;
+  for (const StragglerChange& change : changes) returned_[change.pipeline] = now;
   return changes;
 }
 
-void JobWatch::BeginAnew() {
+void JobWatch::Restart() {
   const MutexLock lock(mutex_);
   steps_.clear();
   newest_.clear();
   last_step_ = -1;
-  detector_.BeginAnew();
+  detector_.Restart();
 }
 
-bool JobWatch::HasBegunAnew() {
+bool JobWatch::TakeRestart() {
   const MutexLock lock(mutex_);
-  return std::exchange(has_begun_anew_, false);
+  return std::exchange(has_restarted_, false);
 }
 
-bool JobWatch::WantsNodes(const std::string& node, store::Milliseconds now) const {
+bool JobWatch::NeedsNodes(const std::string& node, store::Milliseconds now) const {
   const MutexLock lock(mutex_);
   const store::Milliseconds pause =
       all_nodes_.contains(node)
-          ? kLookAtNodes
+          ? kReadNodesEvery
           : static_cast<store::Milliseconds>(all_nodes_.size() / kNodesAMillisecond);
-  return !IsWithin(pause, looked_at_nodes_, now);
+  return !IsWithin(pause, read_nodes_at_, now);
 }
 
 void JobWatch::SetNodes(std::map<int, std::set<std::string>> nodes, const std::string& first,
@@ -142,7 +143,7 @@ void JobWatch::SetNodes(std::map<int, std::set<std::string>> nodes, const std::s
   all_nodes_.clear();
   for (const auto& [pipeline, names] : nodes_) all_nodes_.insert(names.begin(), names.end());
   first_node_ = first;
-  looked_at_nodes_ = now;
+  read_nodes_at_ = now;
 }
 
 bool JobWatch::HasNode(const std::string& node) const {
@@ -150,34 +151,34 @@ bool JobWatch::HasNode(const std::string& node) const {
   return all_nodes_.contains(node);
 }
 
-void JobWatch::HearHere(const std::string& node, store::Milliseconds now) {
+void JobWatch::NoteReport(const std::string& node, store::Milliseconds now) {
   const MutexLock lock(mutex_);
-  heard_here_[node] = now;
-  if (heard_here_.size() <= kMaxReplicaTextBytes) return;
-  std::erase_if(heard_here_,
-                [now](const auto& entry) { return !IsWithin(kHeardLately, entry.second, now); });
+  received_here_[node] = now;
+  if (received_here_.size() <= kMaxReplicaTextBytes) return;
+  std::erase_if(received_here_,
+                [now](const auto& entry) { return !IsWithin(kRecently, entry.second, now); });
 }
 
-bool JobWatch::HearsFirst(store::Milliseconds now) const {
-  const auto heard = heard_here_.find(first_node_);
-  return heard != heard_here_.end() && IsWithin(kHeardLately, heard->second, now);
+bool JobWatch::ReceivesFirstNode(store::Milliseconds now) const {
+  const auto heard = received_here_.find(first_node_);
+  return heard != received_here_.end() && IsWithin(kRecently, heard->second, now);
 }
 
 bool JobWatch::Judges(store::Milliseconds now) const {
   const MutexLock lock(mutex_);
-  return judges_ && HearsFirst(now);
+  return judges_ && ReceivesFirstNode(now);
 }
 
 JobWatch::Part JobWatch::PartAt(store::Milliseconds now, bool has_replicas) {
   const MutexLock lock(mutex_);
-  if (has_replicas && !HearsFirst(now)) {
+  if (has_replicas && !ReceivesFirstNode(now)) {
     judges_ = false;
     return Part::kListens;
   }
-  return judges_ ? Part::kJudges : Part::kBeginsToJudge;
+  return judges_ ? Part::kJudges : Part::kStartsToJudge;
 }
 
-void JobWatch::BeginToJudge(const Settings& settings, const std::map<int, double>& raised,
+void JobWatch::StartJudging(const Settings& settings, const std::map<int, double>& raised,
                             store::Milliseconds now) {
   const MutexLock lock(mutex_);
   if (judges_) return;
@@ -185,13 +186,13 @@ void JobWatch::BeginToJudge(const Settings& settings, const std::map<int, double
   settings_ = settings;
   steps_.clear();
   newest_.clear();
-  said_.clear();
+  returned_.clear();
   last_step_ = -1;
-  has_begun_anew_ = false;
+  has_restarted_ = false;
   detector_ = StragglerDetector();
   for (const auto& [pipeline, slowdown] : raised) {
     detector_.Raise(pipeline, slowdown);
-    said_[pipeline] = now;
+    returned_[pipeline] = now;
   }
 }
 
@@ -233,8 +234,8 @@ double JobWatch::ExpectedTime(std::int64_t version, int pipeline) const {
 
 bool JobWatch::IsDue(store::Milliseconds now, store::Milliseconds pause) {
   const MutexLock lock(mutex_);
-  if (IsWithin(pause, told_, now)) return false;
-  told_ = now;
+  if (IsWithin(pause, stored_, now)) return false;
+  stored_ = now;
   return true;
 }
 

@@ -1,6 +1,7 @@
-// What nodes report of a job's steps, condensed: which pipelines straggle, and what steps take.
+// Summarizes the steps that nodes report of a job: which pipelines straggle, and how long steps
+// take.
 //
-// In memory only; a replica that takes over learns it in a few steps. Thread safe.
+// In memory only: a replica that takes over needs a few steps to know the same. Thread safe.
 #pragma once
 
 #include <deque>
@@ -17,121 +18,113 @@
 #include "perseus/cluster/server/planning.h"
 #include "perseus/cluster/server/straggler_detector.h"
 #include "perseus/cluster/store/store.h"
+#include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::server {
 
-// A step as a node reports it: of its ranks of that pipeline.
-struct ReportedStep {
-  std::int64_t step = 0;
-  int pipeline = 0;
-  double time_s = 0;  // 0: unknown.
-  double busy_s = 0;
-  std::optional<double> energy_j = {};
-  std::int64_t version = 0;
-  int ranks = 0;
-};
-
-// Whether `then` is less than `pause` ago. Not if it is that far ahead: then the clock was set
-// back, and nobody should wait until it is there again.
+// Whether `then` is less than `pause` ago. False if `then` is further than `pause` in the future:
+// then the clock was set back.
 bool IsWithin(store::Milliseconds pause, store::Milliseconds then, store::Milliseconds now);
 
 class JobWatch {
  public:
-  // Newest step, what the last ones took on average and cost by pipeline.
   std::int64_t last_step() const;
-  // {"step_s": …, "pipelines": {"0": {"busy_s", "energy_j"}}}: means over the last kWindow steps,
-  // energies of steps of which all ranks told theirs.
+  // {"step_s": …, "pipelines": {"0": {"busy_s", "energy_j"}}}: means over the last kWindow steps.
+  // An energy is the mean of those steps for which all ranks reported it.
   std::string Summary() const;
 
-  // The changes to tell the store, and every kRenew what still holds, of a pipeline that was just
-  // judged: of one that no longer is, nobody knows. A pipeline's step is judged once all nodes that
-  // have ranks of it (SetNodes) have reported it: of some alone it would seem faster than it is. A
-  // node may report a step again, after an answer that was lost.
+  // Adds a reported step. Returns the changes of stragglers to store. Every kRenew it also returns
+  // the stragglers that still hold, for pipelines that were just judged. A step of a pipeline is
+  // judged when all nodes with ranks of it (SetNodes) have reported it, because a part of the nodes
+  // may be faster than the whole. A node may report a step again, after a lost answer.
   static constexpr store::Milliseconds kRenew = 20'000;
-  std::vector<StragglerChange> Add(const std::string& node, const ReportedStep& step,
+  std::vector<StragglerChange> Add(const std::string& node, const protocol::StepReport& step,
                                    double expected_s, store::Milliseconds now);
-  // The job's steps count from lower numbers again.
-  void BeginAnew();
-  // Whether they do, and nobody said so, since last asked: a node's went back by more than it can
-  // have kept unsent.
-  bool HasBegunAnew();
+  // The job was restarted and counts its steps from 0 again.
+  void Restart();
+  // Whether a restart was found since the last call: the steps of a node went back by more steps
+  // than a node keeps unsent.
+  bool TakeRestart();
 
-  // Who has ranks of each pipeline; asked for again every kLookAtNodes, and for a node not known.
-  // Those of thousands that come one after the other wait for each other, 0.1 ms a node.
-  static constexpr store::Milliseconds kLookAtNodes = 10'000;
+  // Whether to call SetNodes again: every kReadNodesEvery, and for an unknown node. After a call
+  // for an unknown node, the next one waits 0.1 ms for each known node, since thousands may arrive
+  // in a row.
+  static constexpr store::Milliseconds kReadNodesEvery = 10'000;
   static constexpr std::size_t kNodesAMillisecond = 10;
-  bool WantsNodes(const std::string& node, store::Milliseconds now) const;
-  // `first`: of all live ones, the one whose replica judges the job.
+  bool NeedsNodes(const std::string& node, store::Milliseconds now) const;
+  // `nodes`: by dp_rank. `first`: the first live node. Its replica judges the job.
   void SetNodes(std::map<int, std::set<std::string>> nodes, const std::string& first,
                 store::Milliseconds now);
   bool HasNode(const std::string& node) const;
 
-  // The node reported to this replica itself.
-  void HearHere(const std::string& node, store::Milliseconds now);
-  // Whether this replica is the one that judges: without others always, else while it hears the
-  // first node. If it has not begun to yet, BeginToJudge() comes first.
-  enum class Part { kListens, kBeginsToJudge, kJudges };
+  // Records that the node reported to this replica.
+  void NoteReport(const std::string& node, store::Milliseconds now);
+  // Whether this replica judges the job: always if it is the only one, otherwise while the first
+  // node reports to it. kStartsToJudge: the caller has to call StartJudging() first.
+  enum class Part { kListens, kStartsToJudge, kJudges };
   Part PartAt(store::Milliseconds now, bool has_replicas);
-  // Of the job's registration.
+  // From the registration of the job.
   struct Settings {
     int pipelines = 1;
     bool detects_stragglers = true;
   };
-  // `raised`: what the detector before this one had said, by pipeline. Whatever was known of steps
-  // and stragglers is forgotten, for another replica judged meanwhile. Nothing if another thread
-  // has done this.
-  void BeginToJudge(const Settings& settings, const std::map<int, double>& raised,
+  // Forgets all steps and stragglers, because another replica judged in the meantime. `raised`: the
+  // stragglers that it detected, by dp_rank. Does nothing if another thread has already called
+  // this.
+  void StartJudging(const Settings& settings, const std::map<int, double>& raised,
                     store::Milliseconds now);
-  // Whether it has begun to, and still hears that node.
+  // Whether it has started to judge, and the first node still reports to this replica.
   bool Judges(store::Milliseconds now) const;
-  Settings settings() const;  // Once it has.
+  Settings settings() const;  // After StartJudging().
 
-  // The pipeline's slowdown was taken back.
+  // A user deleted the detected straggler.
   void Forget(int pipeline);
 
-  // What each version says a pipeline's iteration takes, once that was looked up.
+  // The planned iteration time of each pipeline in an assignment version.
   bool Knows(std::int64_t version) const;
   void Learn(std::int64_t version, const PlannedAssignment& assignment);
   double ExpectedTime(std::int64_t version, int pipeline) const;  // 0: no plan.
 
-  // Whether the store should hear of the job again: at most once in `pause`.
+  // Whether to store the summary of the job again: at most once in `pause`.
   bool IsDue(store::Milliseconds now, store::Milliseconds pause);
 
   std::map<int, double> Stragglers() const;
 
  private:
-  bool HearsFirst(store::Milliseconds now) const PERSEUS_REQUIRES(mutex_);
+  bool ReceivesFirstNode(store::Milliseconds now) const PERSEUS_REQUIRES(mutex_);
 
   static constexpr std::size_t kWindow = 16;
-  using Nodes = std::map<std::string, ReportedStep>;
-  // Nodes report more often.
-  static constexpr store::Milliseconds kHeardLately = 12'000;
-  // What a node keeps unsent, and sends again.
-  static constexpr std::int64_t kMostUnsent = 256;
+  using Nodes = std::map<std::string, protocol::StepReport>;
+  // Longer than the interval of reports.
+  static constexpr store::Milliseconds kRecently = 12'000;
+  // How many steps a node keeps unsent and sends again.
+  static constexpr std::int64_t kMaxUnsent = 256;
 
   mutable Mutex mutex_;
   StragglerDetector detector_ PERSEUS_GUARDED_BY(mutex_);
-  std::map<int, store::Milliseconds> said_ PERSEUS_GUARDED_BY(mutex_);  // Of stragglers, when last.
+  std::map<int, store::Milliseconds> returned_
+      PERSEUS_GUARDED_BY(mutex_);  // When Add last returned a straggler.
   std::map<std::int64_t, std::map<int, Nodes>> steps_ PERSEUS_GUARDED_BY(mutex_);  // The last ones.
   std::int64_t last_step_ PERSEUS_GUARDED_BY(mutex_) = -1;
-  std::map<std::string, std::int64_t> newest_ PERSEUS_GUARDED_BY(mutex_);  // Step of each node.
-  bool has_begun_anew_ PERSEUS_GUARDED_BY(mutex_) = false;
+  std::map<std::string, std::int64_t> newest_
+      PERSEUS_GUARDED_BY(mutex_);  // Newest step of each node.
+  bool has_restarted_ PERSEUS_GUARDED_BY(mutex_) = false;
   std::map<int, std::set<std::string>> nodes_ PERSEUS_GUARDED_BY(mutex_);  // [pipeline]
   std::set<std::string> all_nodes_ PERSEUS_GUARDED_BY(mutex_);
   std::string first_node_ PERSEUS_GUARDED_BY(mutex_);
-  store::Milliseconds looked_at_nodes_ PERSEUS_GUARDED_BY(mutex_) = -1;
-  std::map<std::string, store::Milliseconds> heard_here_ PERSEUS_GUARDED_BY(mutex_);  // By node.
+  store::Milliseconds read_nodes_at_ PERSEUS_GUARDED_BY(mutex_) = -1;
+  std::map<std::string, store::Milliseconds> received_here_ PERSEUS_GUARDED_BY(mutex_);  // By node.
   bool judges_ PERSEUS_GUARDED_BY(mutex_) = false;
   std::map<std::int64_t, std::vector<double>> expected_ PERSEUS_GUARDED_BY(mutex_);  // [version]
-  store::Milliseconds told_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  store::Milliseconds stored_ PERSEUS_GUARDED_BY(mutex_) = 0;
   Settings settings_ PERSEUS_GUARDED_BY(mutex_);
 };
 
-// All jobs'. Those that nobody reported of for an hour are forgotten.
+// The watches of all jobs. The control plane removes those without reports for an hour.
 class JobWatches {
  public:
   std::shared_ptr<JobWatch> Of(const std::string& job, store::Milliseconds now);
-  std::shared_ptr<JobWatch> Find(const std::string& job) const;  // Null if nobody reported of it.
+  std::shared_ptr<JobWatch> Find(const std::string& job) const;  // Null if no node reported on it.
   void Forget(const std::string& job);
   void ForgetBefore(store::Milliseconds time);
   int jobs() const;

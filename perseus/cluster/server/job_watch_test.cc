@@ -19,13 +19,13 @@ class JobWatchTest : public testing::Test {
   JobWatchTest() { watch_.SetNodes({{0, {"a0", "b0"}}, {1, {"a1", "b1"}}}, "a0", 0); }
 
   std::vector<StragglerChange> Report(const std::string& node, std::int64_t step, double busy_s) {
-    const ReportedStep reported{.step = step,
-                                .pipeline = node[1] - '0',
-                                .time_s = 3,
-                                .busy_s = busy_s,
-                                .energy_j = 100,
-                                .version = 1,
-                                .ranks = 2};
+    const protocol::StepReport reported{.step = step,
+                                        .dp_rank = node[1] - '0',
+                                        .time_s = 3,
+                                        .busy_s = busy_s,
+                                        .energy_j = 100,
+                                        .version = 1,
+                                        .ranks = 2};
     return watch_.Add(node, reported, 3, step * 3000);
   }
   void Steps(std::int64_t begin, std::int64_t end, double slowdown_of_1 = 1) {
@@ -67,7 +67,7 @@ TEST_F(JobWatchTest, AReportThatComesAgainCountsOnce) {
 
 TEST_F(JobWatchTest, AJobThatBeginsAnewIsWatchedAnew) {
   Steps(0, 100);
-  watch_.BeginAnew();
+  watch_.Restart();
   EXPECT_EQ(watch_.last_step(), -1);
   Steps(0, 20, 1.3);
   EXPECT_EQ(watch_.last_step(), 19);
@@ -76,9 +76,9 @@ TEST_F(JobWatchTest, AJobThatBeginsAnewIsWatchedAnew) {
 
 TEST_F(JobWatchTest, FarBackIsANewRunThoughNobodySaysSo) {
   Steps(0, 400);
-  EXPECT_FALSE(watch_.HasBegunAnew());
+  EXPECT_FALSE(watch_.TakeRestart());
   Steps(0, 3);
-  EXPECT_TRUE(watch_.HasBegunAnew());
+  EXPECT_TRUE(watch_.TakeRestart());
   EXPECT_EQ(watch_.last_step(), 2);
 }
 
@@ -120,13 +120,13 @@ TEST_F(JobWatchTest, SaysNothingMoreOfAPipelineThatIsNotWhole) {
 
 TEST_F(JobWatchTest, BeginsToJudgeOnceItIsToldHow) {
   JobWatch watch;
-  EXPECT_EQ(watch.PartAt(0, false), JobWatch::Part::kBeginsToJudge);
-  EXPECT_EQ(watch.PartAt(0, false), JobWatch::Part::kBeginsToJudge) << "nobody made it ready";
+  EXPECT_EQ(watch.PartAt(0, false), JobWatch::Part::kStartsToJudge);
+  EXPECT_EQ(watch.PartAt(0, false), JobWatch::Part::kStartsToJudge) << "nobody made it ready";
   EXPECT_FALSE(watch.Judges(0));
-  watch.BeginToJudge({.pipelines = 2, .detects_stragglers = true}, {{1, 1.3}}, 0);
+  watch.StartJudging({.pipelines = 2, .detects_stragglers = true}, {{1, 1.3}}, 0);
   EXPECT_EQ(watch.PartAt(0, false), JobWatch::Part::kJudges);
   EXPECT_EQ(watch.settings().pipelines, 2);
-  watch.BeginToJudge({.pipelines = 2, .detects_stragglers = true}, {}, 0);
+  watch.StartJudging({.pipelines = 2, .detects_stragglers = true}, {}, 0);
   EXPECT_EQ(watch.Stragglers().size(), 1U) << "another thread had done it";
 }
 
@@ -138,14 +138,14 @@ TEST_F(JobWatchTest, AClockThatWasSetBackHoldsNothingUp) {
 }
 
 TEST_F(JobWatchTest, NewNodesOfALargeJobWaitForEachOther) {
-  EXPECT_TRUE(watch_.WantsNodes("c0", 0)) << "four nodes are looked through at once";
-  EXPECT_FALSE(watch_.WantsNodes("a0", 0));
+  EXPECT_TRUE(watch_.NeedsNodes("c0", 0)) << "four nodes are looked through at once";
+  EXPECT_FALSE(watch_.NeedsNodes("a0", 0));
   std::set<std::string> many;
   for (int i = 0; i < 5000; ++i) many.insert("n" + std::to_string(i));
   watch_.SetNodes({{0, many}}, "n0", 1000);
-  EXPECT_FALSE(watch_.WantsNodes("new", 1499));
-  EXPECT_TRUE(watch_.WantsNodes("new", 1500));
-  EXPECT_FALSE(watch_.WantsNodes("n0", 1500));
+  EXPECT_FALSE(watch_.NeedsNodes("new", 1499));
+  EXPECT_TRUE(watch_.NeedsNodes("new", 1500));
+  EXPECT_FALSE(watch_.NeedsNodes("n0", 1500));
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ Answer<http::Response> Register(const Context& context) {
   if (!created) return Refuse(created);
   if (!created->is_new && created->job.body != canonical) {
     return Refuse(
-        409, "There is another job of that key",
+        409, "Another job has this key",
         fmt::format(
             "job {} runs with key \"{}\" and was registered differently: {}", created->job.id,
             spec->key,
@@ -56,8 +56,8 @@ Answer<store::Store::Which> ReadWhich(const http::Request& request) {
   if (all == request.query.end() || all->second == "0") return store::Store::Which::kRunning;
   if (all->second == "1") return store::Store::Which::kAll;
   return Refuse(400, "The request is wrong",
-                fmt::format("all is {}, neither 0 nor 1", Excerpt(all->second)),
-                "1: those that have ended, too", "?all");
+                fmt::format("all is {}, but only 0 and 1 are possible", Excerpt(all->second)),
+                "1 includes ended jobs", "?all");
 }
 
 Answer<http::Response> ListJobs(const Context& context) {
@@ -124,9 +124,9 @@ Answer<void> CheckAgainst(const std::string& frontier, const plan::Target& targe
   }
   if (target.value >= least) return {};
   return Refuse(422, "Nothing can meet this",
-                fmt::format("of an iteration, {} is not possible: the least is {} {}",
+                fmt::format("{} of an iteration is not possible: the least is {} {}",
                             Describe(target), plan::RoundedUp(least), unit),
-                "ask for that or more; the target stays as it was", "/value");
+                "give this value or more; the target has not changed", "/value");
 }
 
 Answer<http::Response> SetTarget(const Context& context) {

@@ -10,7 +10,7 @@
 namespace perseus::server {
 namespace {
 
-constexpr store::Milliseconds kTellEvery = 5'000;
+constexpr store::Milliseconds kWriteEvery = 5'000;
 constexpr store::Milliseconds kStepsEvery = 500;
 // A straggler whose detector died with its replica is none soon after.
 constexpr store::Milliseconds kDetectionLasts = 60'000;
@@ -42,10 +42,10 @@ NodeReports::NodeReports(store::Store& store, JobWatches& watches)
     : store_(store), watches_(watches), replica_(RandomHex(8)) {}
 
 Result<std::vector<std::string>> NodeReports::Take(const std::string& node,
-                                                   const std::vector<NodeJobReport>& reports,
+                                                   const std::vector<protocol::JobReport>& reports,
                                                    store::Milliseconds now) {
   std::vector<std::string> not_attached;
-  for (const NodeJobReport& report : reports) {
+  for (const protocol::JobReport& report : reports) {
     PERSEUS_ASSIGN_OR_RETURN(const auto is_attached, TakeJob(node, report, now));
     if (!is_attached) not_attached.push_back(report.job);
   }
@@ -53,23 +53,23 @@ Result<std::vector<std::string>> NodeReports::Take(const std::string& node,
   return not_attached;
 }
 
-Result<bool> NodeReports::TakeJob(const std::string& node, const NodeJobReport& report,
+Result<bool> NodeReports::TakeJob(const std::string& node, const protocol::JobReport& report,
                                   store::Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(report.job));
   if (!job || job->ended != 0) return false;
   const std::shared_ptr<JobWatch> watch = watches_.Of(job->id, now);
-  const bool looks = watch->WantsNodes(node, now);
-  if (looks) {
-    PERSEUS_RETURN_IF_ERROR(LookAtNodes(job->id, *watch, now));
+  const bool reads = watch->NeedsNodes(node, now);
+  if (reads) {
+    PERSEUS_RETURN_IF_ERROR(ReadNodes(job->id, *watch, now));
   }
-  // So soon after the last look nobody knows; it is told the next time.
-  if (!watch->HasNode(node)) return !looks;
-  See(node, job->id, report, now);
+  // Too soon after the last read to know. The answer to the next report will say it.
+  if (!watch->HasNode(node)) return !reads;
+  NoteNode(node, job->id, report, now);
   if (const auto had = std::max(report.acknowledged, report.following);
       had > job->assignment_version) {
     PERSEUS_RETURN_IF_ERROR(store_.RaiseAssignmentVersion(job->id, had, now));
   }
-  watch->HearHere(node, now);
+  watch->NoteReport(node, now);
   if (report.steps.empty()) return true;
   PERSEUS_ASSIGN_OR_RETURN(const auto judges, Judges(*job, *watch, now));
   if (judges) {
@@ -85,56 +85,58 @@ Result<bool> NodeReports::Judges(const store::JobRecord& job, JobWatch& watch,
   const auto part = watch.PartAt(now, store_.has_replicas());
   if (part == JobWatch::Part::kListens) return false;
   if (part == JobWatch::Part::kJudges) return true;
-  PERSEUS_RETURN_IF_ERROR(BeginToJudge(job, watch, now));
+  PERSEUS_RETURN_IF_ERROR(StartJudging(job, watch, now));
   return true;
 }
 
-Result<void> NodeReports::TakeHeard(const HeardOfJob& heard, store::Milliseconds now) {
-  const auto watch = watches_.Find(heard.job);
-  if (heard.replica == replica_ || !watch) return {};
-  if (heard.begins_anew) watch->BeginAnew();
-  if (heard.forgotten) watch->Forget(*heard.forgotten);
-  // Whether to begin to is seen when a node reports here.
-  if (heard.steps.empty() || !watch->Judges(now)) return {};
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(heard.job));
+Result<void> NodeReports::TakeFromReplica(const ReplicaMessage& message, store::Milliseconds now) {
+  const auto watch = watches_.Find(message.job);
+  if (message.replica == replica_ || !watch) return {};
+  if (message.restarted) watch->Restart();
+  if (message.forgotten) watch->Forget(*message.forgotten);
+  // This replica can only become the judge when a node reports to it.
+  if (message.steps.empty() || !watch->Judges(now)) return {};
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(message.job));
   if (!job || job->ended != 0) return {};
-  return Judge(heard.node, *job, *watch, heard.steps, now);
+  return Judge(message.node, *job, *watch, message.steps, now);
 }
 
-Result<void> NodeReports::BeginAnew(const std::string& job) {
-  if (const auto watch = watches_.Find(job)) watch->BeginAnew();
+Result<void> NodeReports::Restart(const std::string& job) {
+  if (const auto watch = watches_.Find(job)) watch->Restart();
   if (!store_.has_replicas()) return {};
-  return store_.NotifyReplicas(FormatHeard({.replica = replica_, .job = job, .begins_anew = true}));
+  return store_.NotifyReplicas(
+      FormatReplicaMessage({.replica = replica_, .job = job, .restarted = true}));
 }
 
 Result<void> NodeReports::Forget(const std::string& job, int pipeline) {
   if (const auto watch = watches_.Find(job)) watch->Forget(pipeline);
   if (!store_.has_replicas()) return {};
-  return store_.NotifyReplicas(FormatHeard({.replica = replica_, .job = job, .forgotten = pipeline}));
+  return store_.NotifyReplicas(
+      FormatReplicaMessage({.replica = replica_, .job = job, .forgotten = pipeline}));
 }
 
-void NodeReports::NoteForReplicas(HeardOfJob heard) {
-  heard.replica = replica_;
-  std::vector<std::string> texts = FormatHeard(heard);
+void NodeReports::NoteForReplicas(ReplicaMessage message) {
+  message.replica = replica_;
+  std::vector<std::string> texts = FormatReplicaMessage(message);
   const MutexLock lock(mutex_);
   // Of a database that is away; what it says later is judged without these.
-  if (for_replicas_.size() > kMostForReplicas) for_replicas_.clear();
+  if (for_replicas_.size() > kMaxReplicaTexts) for_replicas_.clear();
   for (std::string& text : texts) for_replicas_.push_back(std::move(text));
 }
 
-void NodeReports::See(const std::string& node, const std::string& job, const NodeJobReport& report,
-                      store::Milliseconds now) {
+void NodeReports::NoteNode(const std::string& node, const std::string& job,
+                           const protocol::JobReport& report, store::Milliseconds now) {
   const MutexLock lock(mutex_);
   Known& known = known_[{job, node}];
   if (known.acknowledged == report.acknowledged && known.following == report.following &&
-      IsWithin(kTellEvery, known.told, now)) {
+      IsWithin(kWriteEvery, known.written, now)) {
     return;
   }
   known = {report.acknowledged, report.following, now};
-  if (!IsWithin(kForgetAfter, forgot_, now)) {
-    forgot_ = now;
+  if (!IsWithin(kForgetAfter, pruned_, now)) {
+    pruned_ = now;
     std::erase_if(known_, [now](const auto& entry) {
-      return !IsWithin(kForgetAfter, entry.second.told, now);
+      return !IsWithin(kForgetAfter, entry.second.written, now);
     });
   }
   store::NodeRecord record;
@@ -177,28 +179,28 @@ Result<bool> NodeReports::WriteOnce() {
 }
 
 Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord& job,
-                                JobWatch& watch, const std::vector<ReportedStep>& steps,
+                                JobWatch& watch, const std::vector<protocol::StepReport>& steps,
                                 store::Milliseconds now) {
   const JobWatch::Settings settings = watch.settings();
   std::vector<StragglerChange> changes;
-  for (const ReportedStep& step : steps) {
+  for (const protocol::StepReport& step : steps) {
     const bool is_absurd = job.last_step >= 0 && step.step > job.last_step + kFarthestAhead;
-    if (step.pipeline >= settings.pipelines || is_absurd) continue;
+    if (step.dp_rank >= settings.pipelines || is_absurd) continue;
     PERSEUS_ASSIGN_OR_RETURN(const auto expected_s, ExpectedTime(job, watch, step));
     const auto of_step = watch.Add(node, step, expected_s, now);
     changes.insert(changes.end(), of_step.begin(), of_step.end());
   }
   if (watch.IsDue(now, kStepsEvery)) {
     const auto counts =
-        watch.HasBegunAnew() ? store::Store::Steps::kRestart : store::Store::Steps::kContinue;
+        watch.TakeRestart() ? store::Store::Steps::kRestart : store::Store::Steps::kContinue;
     auto told = store_.RecordStep(job.id, counts, watch.last_step(), watch.Summary(), now);
     if (!told) return told;
   }
   if (!settings.detects_stragglers) return {};
-  return TellStragglers(job.id, std::move(changes), now);
+  return StoreStragglers(job.id, std::move(changes), now);
 }
 
-Result<void> NodeReports::BeginToJudge(const store::JobRecord& job, JobWatch& watch,
+Result<void> NodeReports::StartJudging(const store::JobRecord& job, JobWatch& watch,
                                        store::Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(const auto spec, StoredJobSpec(job.body));
   PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, store_.ListStragglers(job.id));
@@ -208,12 +210,12 @@ Result<void> NodeReports::BeginToJudge(const store::JobRecord& job, JobWatch& wa
       raised[straggler.dp_rank] = straggler.slowdown;
     }
   }
-  watch.BeginToJudge({spec.planned.pipelines, spec.detects_stragglers}, raised, now);
+  watch.StartJudging({spec.planned.pipelines, spec.detects_stragglers}, raised, now);
   return {};
 }
 
-Result<void> NodeReports::LookAtNodes(const std::string& job, JobWatch& watch,
-                                      store::Milliseconds now) {
+Result<void> NodeReports::ReadNodes(const std::string& job, JobWatch& watch,
+                                    store::Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(const auto records, store_.ListNodesOfJob(job));
   std::map<int, std::set<std::string>> nodes;
   std::string first;
@@ -231,9 +233,9 @@ Result<void> NodeReports::LookAtNodes(const std::string& job, JobWatch& watch,
   return {};
 }
 
-Result<void> NodeReports::TellStragglers(const std::string& job,
-                                         std::vector<StragglerChange> changes,
-                                         store::Milliseconds now) {
+Result<void> NodeReports::StoreStragglers(const std::string& job,
+                                          std::vector<StragglerChange> changes,
+                                          store::Milliseconds now) {
   for (const StragglerChange& change : changes) {
     if (change.slowdown == 1) {
       PERSEUS_RETURN_IF_ERROR(store_.DeleteStraggler(job, change.pipeline, "detected", now));
@@ -252,7 +254,7 @@ Result<void> NodeReports::TellStragglers(const std::string& job,
 }
 
 Result<double> NodeReports::ExpectedTime(const store::JobRecord& job, JobWatch& watch,
-                                         const ReportedStep& step) {
+                                         const protocol::StepReport& step) {
   const bool is_known = step.version <= job.assignment_version &&
                         step.version + kAssignmentLookedThrough > job.assignment_version;
   if (!is_known) return 0;
@@ -266,7 +268,7 @@ Result<double> NodeReports::ExpectedTime(const store::JobRecord& job, JobWatch& 
     // Of a database that was lost.
     if (!watch.Knows(step.version)) watch.Learn(step.version, PlannedAssignment());
   }
-  return watch.ExpectedTime(step.version, step.pipeline);
+  return watch.ExpectedTime(step.version, step.dp_rank);
 }
 
 }  // namespace perseus::server

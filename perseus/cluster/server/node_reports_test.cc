@@ -24,7 +24,7 @@ struct Replica {
   explicit Replica(const std::string& address) : store(*store::OpenStore(address)) {
     const auto listens = store->Listen([this](const store::Notice& notice) {
       if (notice.kind != store::Notice::Kind::kSteps) return;
-      const auto taken = reports.TakeHeard(*ParseHeard(notice.name), now);
+      const auto taken = reports.TakeFromReplica(*ParseReplicaMessage(notice.name), now);
       EXPECT_TRUE(taken) << taken.error().message;
       ++heard;
     });
@@ -62,10 +62,10 @@ class NodeReportsTest : public testing::Test {
   }
   // Whether it is attached.
   bool Report(Replica& replica, const std::string& node, std::int64_t step, double busy_s) {
-    NodeJobReport report;
+    protocol::JobReport report;
     report.job = job_;
     report.steps = {{.step = step,
-                     .pipeline = node[1] - '0',
+                     .dp_rank = node[1] - '0',
                      .time_s = 3,
                      .busy_s = busy_s,
                      .energy_j = 100,
@@ -135,7 +135,7 @@ TEST_F(NodeReportsTest, WhoeverJudgesHearsOfNewRanksAndOfWhatWasTakenBack) {
   Steps(*one_, *other_, 5, 1.3);
   EXPECT_THAT(Detected(), ElementsAre(1)) << "it still holds, and is said again";
 
-  ASSERT_TRUE(other_->reports.BeginAnew(job_));
+  ASSERT_TRUE(other_->reports.Restart(job_));
   next_step_ = 0;
   Steps(*one_, *other_, 12, 1);
   EXPECT_THAT(Detected(), IsEmpty());
@@ -145,7 +145,7 @@ TEST_F(NodeReportsTest, WhoeverJudgesHearsOfNewRanksAndOfWhatWasTakenBack) {
 TEST_F(NodeReportsTest, StepsOfANodeThatIsNotAttachedAreNotTaken) {
   EXPECT_FALSE(Report(*one_, "c0", 5, 2.9));
   ASSERT_TRUE(one_->store->DetachNode(job_, "a0"));
-  now_ += JobWatch::kLookAtNodes;
+  now_ += JobWatch::kReadNodesEvery;
   EXPECT_FALSE(Report(*one_, "a0", 6, 2.9));
   EXPECT_EQ((*one_->store->FindJob(job_))->last_step, -1);
 }
@@ -159,7 +159,7 @@ TEST_F(NodeReportsTest, AReplacedNodeKeepsNoStraggler) {
   ASSERT_TRUE(one_->store->AttachNode(
       job_, "c1",
       R"([{"dp_rank":1,"pp_rank":0,"tp_rank":0},{"dp_rank":1,"pp_rank":2,"tp_rank":0}])", now_));
-  ASSERT_TRUE(one_->reports.BeginAnew(job_));
+  ASSERT_TRUE(one_->reports.Restart(job_));
   for (std::int64_t step = 0; step < 12; ++step) {
     now_ += 3000;
     EXPECT_TRUE(Report(*one_, "a0", step, 2.9));
@@ -170,26 +170,26 @@ TEST_F(NodeReportsTest, AReplacedNodeKeepsNoStraggler) {
   EXPECT_THAT(Detected(), IsEmpty());
 }
 
-TEST(HeardOfJob, ComesBackWholeFromAsManyTextsAsItTakes) {
-  HeardOfJob heard{.replica = "0123456789abcdef",
-                   .job = "j-0123456789abcdef",
-                   .node = std::string(253, 'n'),
-                   .steps = {},
-                   .begins_anew = false,
-                   .forgotten = {}};
+TEST(ReplicaMessage, ComesBackWholeFromAsManyTextsAsItTakes) {
+  ReplicaMessage heard{.replica = "0123456789abcdef",
+                       .job = "j-0123456789abcdef",
+                       .node = std::string(253, 'n'),
+                       .steps = {},
+                       .restarted = false,
+                       .forgotten = {}};
   for (int i = 0; i < 100; ++i) {
     heard.steps.push_back({.step = (std::int64_t{1} << 52) + i,
-                           .pipeline = 999'999,
+                           .dp_rank = 999'999,
                            .time_s = 1.0 / 3e5,
                            .busy_s = 2.0 / 3e5,
                            .energy_j = 1e11 / 3,
                            .version = std::int64_t{1} << 52,
                            .ranks = 999'999});
   }
-  std::vector<ReportedStep> steps;
-  for (const std::string& text : FormatHeard(heard)) {
+  std::vector<protocol::StepReport> steps;
+  for (const std::string& text : FormatReplicaMessage(heard)) {
     EXPECT_LE(text.size(), store::Store::kMaxReplicaTextBytes);
-    const auto part = ParseHeard(text);
+    const auto part = ParseReplicaMessage(text);
     ASSERT_TRUE(part) << part.error().message;
     EXPECT_EQ(part->node, heard.node);
     EXPECT_EQ(part->job, heard.job);

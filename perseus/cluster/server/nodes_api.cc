@@ -1,8 +1,6 @@
 // Nodes: attach, report, and the stream that tells them what to do.
 #include <fmt/format.h>
 
-#include <array>
-#include <set>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
@@ -11,6 +9,7 @@
 #include "perseus/cluster/server/event_hub.h"
 #include "perseus/cluster/server/job_spec.h"
 #include "perseus/cluster/server/job_view.h"
+#include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::server {
 namespace {
@@ -19,13 +18,10 @@ using json_file::Node;
 using json_file::ThrowAt;
 using nlohmann::ordered_json;
 
-constexpr int kNodesApiJsonDepth = 4;
-constexpr std::size_t kMostRanks = 4096;
-constexpr std::size_t kLargestAttachment = 1 << 20;  // As many ranks, with names of GPUs.
+constexpr std::size_t kLargestAttachment = 1 << 20;  // 4,096 ranks with UUIDs.
 // 256 steps of a job take 40 kB; so 100 jobs of a node may all have been kept waiting.
 constexpr std::size_t kLargestReport = 4 << 20;
 constexpr std::size_t kNodesApiLongestName = 253;  // Of a host.
-constexpr std::size_t kLongestGpu = 128;           // A UUID takes 40.
 
 Answer<std::string> NodeName(const Context& context) {
   const std::string& name = context.Path("node");
@@ -34,8 +30,8 @@ Answer<std::string> NodeName(const Context& context) {
                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                         "0123456789._-") == std::string::npos;
   if (fits) return name;
-  return Refuse(400, "The request is wrong", fmt::format("{} is not a node's name", Excerpt(name)),
-                "such as a host's: letters, digits, '.', '_' and '-'");
+  return Refuse(400, "The request is wrong", fmt::format("{} is not the name of a node", Excerpt(name)),
+                "use letters, digits, '.', '_' and '-', such as a host name");
 }
 
 constexpr std::size_t kLongestInstance = 64;
@@ -54,7 +50,7 @@ Answer<std::string> InstanceAsked(const Context& context) {
   if (found == context.request.query.end()) return std::string();
   if (IsInstance(found->second)) return found->second;
   return Refuse(400, "The request is wrong",
-                fmt::format("{} is no process's instance", Excerpt(found->second)),
+                fmt::format("{} is not the instance of a process", Excerpt(found->second)),
                 std::string(kAboutInstances), "?instance");
 }
 
@@ -71,56 +67,16 @@ Answer<void> ClaimName(const Context& context, const store::NodeClaim& claim, co
                 "give one of them another --name", pointer);
 }
 
-struct Attachment {
-  std::string ranks;  // Normalised: what the hub reads, and what is shown.
-  bool restarted = false;
-  std::string instance;
-};
-
-// Without its GPU.
-ordered_json ReadRank(const Node& rank, const JobSpec& spec) {
-  constexpr std::array<std::string_view, 4> kKeys{"dp_rank", "pp_rank", "tp_rank", "gpu"};
-  rank.RequireObject(kKeys);
-  const auto last = static_cast<int>(spec.planned.schedule.ranks.size()) - 1;
-  const int last_tp_rank = spec.planned.model.gpus_per_stage - 1;
-  return {{"dp_rank", rank.Member("dp_rank").Count(0, spec.planned.pipelines - 1, "a pipeline")},
-          {"pp_rank", rank.Member("pp_rank").Count(0, last, "a pp_rank, from 0")},
-          {"tp_rank", rank.Has("tp_rank")
-                          ? rank.Member("tp_rank").Count(0, last_tp_rank, "a tp_rank, from 0")
-                          : 0}};
-}
-
-std::string ReadGpu(const Node& gpu) {
-  std::string text = gpu.Text();
-  if (text.size() > kLongestGpu) {
-    ThrowAt(gpu.path, "has {} characters (expected a GPU's name, of {} at most)", text.size(),
-            kLongestGpu);
+protocol::Attachment ReadAttachment(const Node& body, const JobSpec& spec) {
+  const protocol::HighestRanks highest{
+      .dp_rank = spec.planned.pipelines - 1,
+      .pp_rank = static_cast<int>(spec.planned.schedule.ranks.size()) - 1,
+      .tp_rank = spec.planned.model.gpus_per_stage - 1};
+  protocol::Attachment attachment = protocol::ReadAttachment(body, highest);
+  if (!IsInstance(attachment.instance)) {
+    ThrowAt(body.Member("instance").path, "is not an instance ({})", kAboutInstances);
   }
-  return text;
-}
-
-Attachment ReadAttachment(const Node& node, const JobSpec& spec) {
-  constexpr std::array<std::string_view, 3> kKeys{"ranks", "restarted", "instance"};
-  node.RequireObject(kKeys);
-  const Node list = node.Member("ranks");
-  if (list.ListSize() == 0 || list.ListSize() > kMostRanks) {
-    ThrowAt(list.path, "has {} ranks (expected 1 to {})", list.ListSize(), kMostRanks);
-  }
-  auto ranks = ordered_json::array();
-  std::set<ordered_json> places;
-  for (std::size_t i = 0; i < list.ListSize(); ++i) {
-    ordered_json rank = ReadRank(list[i], spec);
-    if (!places.insert(rank).second) ThrowAt(list[i].path, "is there twice (name each rank once)");
-    if (list[i].Has("gpu")) rank["gpu"] = ReadGpu(list[i].Member("gpu"));
-    ranks.push_back(std::move(rank));
-  }
-  const std::string instance = node.Has("instance") ? node.Member("instance").Text() : "";
-  if (!IsInstance(instance)) {
-    ThrowAt(node.Member("instance").path, "is no process's instance ({})", kAboutInstances);
-  }
-  return {.ranks = ranks.dump(),
-          .restarted = node.Has("restarted") && node.Member("restarted").Flag(),
-          .instance = instance};
+  return attachment;
 }
 
 Answer<http::Response> Attach(const Context& context) {
@@ -130,13 +86,15 @@ Answer<http::Response> Attach(const Context& context) {
   if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
   const auto spec = StoredJobSpec(job.body);
   if (!spec) return Refuse(spec);
-  const auto attachment = ReadBody(context.request.body, kNodesApiJsonDepth,
+  const auto attachment = ReadBody(context.request.body, protocol::kDeepestAttachment,
                                    [&](const Node& node) { return ReadAttachment(node, *spec); });
   if (!attachment) return tl::unexpected(attachment.error());
   const store::NodeClaim claim{.node = *name, .instance = attachment->instance};
   if (auto has = ClaimName(context, claim, "/instance"); !has) return tl::unexpected(has.error());
   store::Store& store = context.services.store;
-  if (auto attached = store.AttachNode(job.id, *name, attachment->ranks, context.now); !attached) {
+  if (auto attached =
+          store.AttachNode(job.id, *name, protocol::FormatRanks(attachment->ranks), context.now);
+      !attached) {
     return Refuse(attached);
   }
   if (attachment->restarted) {
@@ -144,7 +102,7 @@ Answer<http::Response> Attach(const Context& context) {
     const auto told =
         store.RecordStep(job.id, store::Store::Steps::kRestart, -1, job.summary, context.now);
     if (!told) return Refuse(told);
-    if (auto begun = context.services.reports.BeginAnew(job.id); !begun) return Refuse(begun);
+    if (auto begun = context.services.reports.Restart(job.id); !begun) return Refuse(begun);
   }
   return JsonResponse({{"job", job.id}, {"key", job.key}, {"node", *name}});
 }

@@ -25,7 +25,8 @@ struct PlannedAssignment {
   std::vector<Share> pipelines;
   std::vector<std::string> upcoming;  // Ids of plans that are likely to be assigned next.
   double time_s = 0;                  // Iteration time, with the slowdown of the slowest pipeline.
-  double tail_s = 0;  // The part of each plan's time after its last instruction: all-reduce, optimizer.
+  double tail_s =
+      0;  // The part of each plan's time after its last instruction: all-reduce, optimizer.
   double baseline_time_s = 0;    // At maximum frequency.
   double baseline_energy_j = 0;  // Of one pipeline.
 

@@ -26,7 +26,7 @@ struct PlanningInput {
   std::optional<store::ProfileRecord> profile;
   std::vector<store::StragglerRecord> stragglers;
   std::optional<store::AssignmentRecord> assignment;  // The newest.
-  bool has_frontier = false;                          // Whether the store has the frontier of `profile`.
+  bool has_frontier = false;  // Whether the store has the frontier of `profile`.
   store::Milliseconds now = 0;
   // Finds the newest plan of the newest profile with this slug.
   std::function<Result<std::optional<store::PlanRecord>>(std::string_view slug)> find_plan;

@@ -33,8 +33,8 @@ class PlanningClaims {
   std::stop_token Begin(const store::PlanningTask& task);
   void End(const store::PlanningTask& task);
 
-  // Renews the claims that are older than kRenewAfter. Call it about once per second. After an error
-  // of the store, the next call tries again.
+  // Renews the claims that are older than kRenewAfter. Call it about once per second. After an
+  // error of the store, the next call tries again.
   Result<void> Renew();
 
   // Stops all plannings, also those that begin later.

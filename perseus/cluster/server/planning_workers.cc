@@ -134,7 +134,7 @@ void PlanningWorkers::Wait(std::uint64_t seen) {
 }
 
 Result<void> PlanningWorkers::SetFirstStep(const PlanningInput& input,
-                                             store::PlanningOutcome& outcome) {
+                                           store::PlanningOutcome& outcome) {
   if (!outcome.assignment) return {};
   PERSEUS_ASSIGN_OR_RETURN(const auto assignment, ParsePlannedAssignment(*outcome.assignment));
   std::optional<PlannedAssignment> in_force;

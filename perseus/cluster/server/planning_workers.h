@@ -35,8 +35,8 @@ class PlanningWorkers {
     std::string name = "worker";  // Unique among replicas.
     double lead_s = 0.5;
     std::function<store::Milliseconds()> now;
-    // Called on one of these threads after each planning that was not stopped, and for each error of
-    // the store.
+    // Called on one of these threads after each planning that was not stopped, and for each error
+    // of the store.
     std::function<void(const PlanningReport&)> planned;
     std::function<void(const Error&)> failed;
     // For tests.

@@ -45,12 +45,16 @@ class SlowPlanner {
 
   // Whether a long planning of the job has begun, or a planning has ended so often, in time.
   bool HasBegun(const std::string& job) { return HappensInTime(begun_, job, 1); }
-  bool IsDone(const std::string& job, std::ptrdiff_t times = 1) { return HappensInTime(done_, job, times); }
+  bool IsDone(const std::string& job, std::ptrdiff_t times = 1) {
+    return HappensInTime(done_, job, times);
+  }
 
  private:
-  bool HappensInTime(const std::vector<std::string>& jobs, const std::string& job, std::ptrdiff_t times) {
+  bool HappensInTime(const std::vector<std::string>& jobs, const std::string& job,
+                     std::ptrdiff_t times) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kTimeout, [&] { return std::ranges::count(jobs, job) >= times; });
+    return changed_.wait_for(lock, kTimeout,
+                             [&] { return std::ranges::count(jobs, job) >= times; });
   }
 
   std::mutex mutex_;

@@ -46,7 +46,7 @@ class PlanningPlace {
 
 Answer<http::Response> NoProfile() {
   return Refuse(404, "There is no plan yet", "the job has no profile to plan with",
-                "give it one: perseus job register --profile FILE");
+                "send one: perseus job register --profile FILE");
 }
 
 http::Response PlanResponse(const store::PlanRecord& plan) {
@@ -63,8 +63,8 @@ Answer<http::Response> GetFrontier(const Context& context) {
     return Refuse(404, "There is no frontier yet",
                   context.job->profile_version == 0
                       ? "the job has no profile to plan with"
-                      : "planning is not done, or the job has too many instructions for a server",
-                  "see the job's status; perseus plan computes any frontier");
+                      : "planning has not finished, or the job has too many instructions for a server",
+                  "see the status of the job; perseus plan can compute any frontier");
   }
   http::Response response;
   response.body = **std::move(frontier);
@@ -91,15 +91,15 @@ Answer<store::PlanRecord> CurrentPlan(const Context& context) {
   const auto assignment = context.services.store.FindNewestAssignment(context.job->id);
   if (!assignment) return Refuse(assignment);
   if (!*assignment) {
-    return Refuse(404, "There is no plan in force", "planning has not come to a plan yet",
-                  "see the job's status");
+    return Refuse(404, "There is no plan in force", "planning has not made a plan yet",
+                  "see the status of the job");
   }
   const auto parsed = ParsePlannedAssignment((*assignment)->body);
   if (!parsed) return Refuse(parsed);
   auto plan = context.services.store.FindPlanById(parsed->pipelines.front().plan);
   if (!plan) return Refuse(plan);
   if (!*plan)
-    return Refuse(404, "There is no such plan", "it is too old to be kept", "ask for its target");
+    return Refuse(404, "There is no such plan", "it was too old and was deleted", "request the plan of its target");
   return **std::move(plan);
 }
 
@@ -111,7 +111,7 @@ Answer<store::PlanRecord> MakeAndKeep(const Context& context, const plan::Target
   const auto place = PlanningPlace::Take(context.services.plans_on_request);
   if (!place) {
     return Refuse(503, "The server cannot do this now", "other plans are being made on request",
-                  "try again in some seconds");
+                  "try again in a few seconds");
   }
   store::Store& store = context.services.store;
   const auto profile = store.FindProfile(context.job->id);
@@ -154,7 +154,7 @@ Answer<http::Response> GetPlan(const Context& context) {
   if (*kept && (*kept)->job == context.job->id) return PlanResponse(**kept);
   const auto target = TargetOfSlug(name);
   if (!target) {
-    return Refuse(404, "There is no such plan", fmt::format("{} names no plan", Excerpt(name)),
+    return Refuse(404, "There is no such plan", fmt::format("{} is not the name of a plan", Excerpt(name)),
                   "such as no-slowdown, slowdown-5, deadline-2.9s, energy-budget-5000j, "
                   "power-cap-1200w, least-energy, least-energy-delay, current, or a plan's id");
   }
@@ -191,8 +191,8 @@ Answer<std::set<int>> ReadRanks(std::string_view text) {
     int rank = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), rank);
     if (error != std::errc() || end != word.data() + word.size() || rank < 0) {
-      return Refuse(400, "The request is wrong", fmt::format("{} is no rank", Excerpt(word)),
-                    "whole numbers with commas in between, such as 3,4", "?ranks");
+      return Refuse(400, "The request is wrong", fmt::format("{} is not a pp_rank", Excerpt(word)),
+                    "comma-separated whole numbers, such as 3,4", "?ranks");
     }
     ranks.insert(rank);
   }

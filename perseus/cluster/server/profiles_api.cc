@@ -150,8 +150,8 @@ Answer<http::Response> GetProfile(const Context& context) {
   const auto profile = context.services.store.FindProfile(context.job->id);
   if (!profile) return Refuse(profile);
   if (!*profile) {
-    return Refuse(404, "There is no profile yet", "nobody has uploaded a profile of this job",
-                  "give it one: perseus job register --profile FILE");
+    return Refuse(404, "There is no profile yet", "the job has no profile",
+                  "send one: perseus job register --profile FILE");
   }
   http::Response response;
   response.content_type = "text/csv; charset=utf-8";

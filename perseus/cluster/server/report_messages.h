@@ -1,4 +1,4 @@
-// The messages that carry reported steps: what nodes send, and what one replica hands another.
+// The messages that carry reported steps: from nodes, and from one replica to the others.
 #pragma once
 
 #include <cstdint>
@@ -9,32 +9,24 @@
 
 #include "perseus/base/result.h"
 #include "perseus/cluster/server/answer.h"
-#include "perseus/cluster/server/job_watch.h"
+#include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::server {
 
-struct NodeJobReport {
-  std::string job;
-  std::int64_t acknowledged = 0;
-  std::int64_t following = 0;
-  std::int64_t since_step = -1;
-  std::vector<ReportedStep> steps;
-};
+// The body of POST /v1/nodes/N/reports.
+Answer<std::vector<protocol::JobReport>> ReadReports(std::string_view body);
 
-// Of POST /v1/nodes/N/reports.
-Answer<std::vector<NodeJobReport>> ReadReports(std::string_view body);
-
-// What one replica hears of a job that another judges. One of the three.
-struct HeardOfJob {
-  std::string replica = {};  // Whose it is.
+// A message to the replica that judges a job. Has one of: steps, restarted, forgotten.
+struct ReplicaMessage {
+  std::string replica = {};  // The sender.
   std::string job = {};
   std::string node = {};
-  std::vector<ReportedStep> steps = {};  // Of `node`.
-  bool begins_anew = false;              // Its steps count from lower numbers again.
-  std::optional<int> forgotten = {};     // A pipeline whose detected slowdown was taken back.
+  std::vector<protocol::StepReport> steps = {};  // Reported by `node`.
+  bool restarted = false;                        // The job counts its steps from 0 again.
+  std::optional<int> forgotten = {};  // The dp_rank of a detected straggler that was deleted.
 };
-// As many texts as it takes, each of Store::kMaxReplicaTextBytes bytes at most.
-std::vector<std::string> FormatHeard(const HeardOfJob& heard);
-Result<HeardOfJob> ParseHeard(std::string_view text);
+// Formats the message as one or more texts of at most Store::kMaxReplicaTextBytes.
+std::vector<std::string> FormatReplicaMessage(const ReplicaMessage& message);
+Result<ReplicaMessage> ParseReplicaMessage(std::string_view text);
 
 }  // namespace perseus::server

@@ -78,14 +78,14 @@ Answer<Principal> Rights::Identify(const http::Request& request, store::Millisec
   if (tokens->empty() && without_ == WithoutTokens::kOpen) return Principal();
   if (tokens->empty() && without_ == WithoutTokens::kOpenHere) {
     if (IsSentHere(request)) return Principal();
-    return Refuse(403, "This may be a web page's doing",
-                  "while there are no tokens, only programs of this machine are served",
-                  "use http://127.0.0.1 or http://localhost, or make a token");
+    return Refuse(403, "This request may come from a web page",
+                  "while no tokens exist, the server accepts only programs of this machine",
+                  "use http://127.0.0.1 or http://localhost, or create a token");
   }
   const std::string_view field = request.Field("authorization");
   if (field.empty()) return Unknown("the request has no token");
   if (!field.starts_with(kBearer)) return Unknown("the Authorization is not a bearer's");
-  // Looked up by its hash: how long that takes says nothing of the secret.
+  // NodeState up by its hash: how long that takes says nothing of the secret.
   const std::string hash = HashOfSecret(field.substr(kBearer.size()));
   const auto token = std::ranges::find(*tokens, hash, &store::TokenRecord::hash);
   if (token == tokens->end()) return Unknown("the token is not known here");

@@ -1,4 +1,4 @@
-// Who may do what (docs/server.md, "Rights").
+// Which caller may do what (docs/server.md, "Rights").
 //
 // Thread safe.
 #pragma once
@@ -15,44 +15,45 @@
 
 namespace perseus::server {
 
-// What an endpoint asks of who calls it.
+// What an endpoint requires of its caller.
 enum class Access {
-  kPublic,    // Nothing: whether the server lives.
-  kRead,      // Looking: any scope; of a job, not another job's token.
-  kReadAll,   // Looking at more than one job: any scope but a job's.
-  kJob,       // Changing a job: operators, and that job's token.
-  kNode,      // A node's half: operators and agents.
-  kOperator,  // All else.
+  kPublic,    // Everybody, without a token.
+  kRead,      // Read one job: any scope. A token of scope job only for its own job.
+  kReadAll,   // Read several jobs: any scope except job.
+  kJob,       // Change a job: operators, and the token of this job.
+  kNode,      // What node daemons do: operators and agents.
+  kOperator,  // Everything else.
 };
 
 struct Principal {
   enum class Scope { kOperator, kAgent, kJob, kRead };
   Scope scope = Scope::kOperator;
-  std::string job;    // Key, of scope kJob.
-  std::string token;  // Its id, for the log; empty: there are no tokens.
+  std::string job;    // For scope kJob: the key of the job.
+  std::string token;  // Id of the token, for the log. Empty if no tokens exist.
 };
 
-// Of "Bearer …". kInput: none of the four scopes.
+// kInput if the text is not one of the four scopes.
 Result<Principal::Scope> ParseScope(std::string_view text);
 // SHA-256, hexadecimal.
 std::string HashOfSecret(std::string_view secret);
-// A new token's secret: "perseus_" and 256 bits.
+// The secret of a new token: "perseus_" and 256 random bits.
 std::string NewSecret();
 
 class Rights {
  public:
-  // Who is everybody an operator for while there are no tokens. kOpenHere: for programs of this
-  // machine, who reach it as localhost or by such an address: so no web page in a browser here,
-  // whatever name it has this address go by, is an operator (DNS rebinding).
+  // Who is an operator while no tokens exist. kOpen: everybody. kClosed: nobody. kOpenHere:
+  // programs of this machine that use localhost or a loopback address in the URL. So a web page in
+  // a browser on this machine is no operator, whatever name it uses for the address (DNS
+  // rebinding).
   enum class WithoutTokens { kOpen, kOpenHere, kClosed };
   explicit Rights(WithoutTokens without) : without_(without) {}
 
-  // From now on those of the store. What was known stays on failure.
+  // Reads the tokens from the store. Keeps the old ones on failure.
   Result<void> Load(store::Store& store);
 
-  // 401 without a token that is one and has not expired.
+  // 401 without a valid token.
   Answer<Principal> Identify(const http::Request& request, store::Milliseconds now) const;
-  // 403 if he may not. `job_key`: of the job that is asked for; empty: none, or all.
+  // 403 if the caller has no access. `job_key`: the key of the requested job. Empty: none, or all.
   static Answer<void> Check(const Principal& principal, Access access, std::string_view job_key);
 
  private:

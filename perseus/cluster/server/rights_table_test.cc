@@ -153,7 +153,7 @@ std::map<std::string, std::string> ScopesOfContract() {
 }
 
 std::string ScopesOf(For whom) {
-  if (whom == For::kEverybody) return "[nobody]";
+  if (whom == For::kEverybody) return "[public]";
   std::string text = "[operator";
   if (May(Who::kAgent, whom)) text += ", agent";
   if (May(Who::kOwnJob, whom)) text += ", job";
@@ -201,8 +201,8 @@ class RightsOverSockets : public testing::Test {
     bool is_open = false;
     return client
         .Listen({.target = target,
-                 .heard = [](const http::Event&) { return true; },
-                 .changed = [&](std::string_view what) { is_open = what.starts_with("connected"); },
+                 .on_event = [](const http::Event&) { return true; },
+                 .on_change = [&](std::string_view what) { is_open = what.starts_with("connected"); },
                  .should_end = [&] { return is_open; }})
         .has_value();
   }

@@ -66,7 +66,7 @@ std::int64_t StragglerDetector::Common() const {
   return pipelines_at_.upper_bound(latest - kLatestBy)->first;
 }
 
-void StragglerDetector::BeginAnew() {
+void StragglerDetector::Restart() {
   open_.clear();
   newest_.clear();
   pipelines_at_.clear();

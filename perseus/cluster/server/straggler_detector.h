@@ -76,7 +76,7 @@ class StragglerDetector {
   StragglerVerdicts Add(const PipelineStep& report);
 
   // The job's steps count from lower numbers again.
-  void BeginAnew();
+  void Restart();
   // Raised by another detector, whose knowledge this one goes on with.
   void Raise(int pipeline, double slowdown);
   // Whatever was said of it is taken back: it is raised again if it is so.

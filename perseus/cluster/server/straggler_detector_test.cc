@@ -164,7 +164,7 @@ TEST(Detector, WhatComesLateOrTwiceChangesNothing) {
 TEST(Detector, AJobThatBeginsAnewIsJudgedAnew) {
   Job first(2);
   first.Run(500);
-  first.detector.BeginAnew();
+  first.detector.Restart();
   for (std::int64_t step = 0; step < 12; ++step) {
     for (int pipeline = 0; pipeline < 2; ++pipeline) {
       first.detector.Add({step, pipeline, pipeline == 0 ? 4.5 : 3.0, 3, 1});

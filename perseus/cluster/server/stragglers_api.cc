@@ -60,8 +60,8 @@ Answer<int> ReadPipeline(const Context& context, std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pipeline);
   if (error != std::errc() || end != text.data() + text.size() || pipeline < 0) {
     return Refuse(404, "There is no such pipeline",
-                  fmt::format("{} is no pipeline's number", Excerpt(text)),
-                  fmt::format("job {}'s are numbered from 0", context.job->key));
+                  fmt::format("{} is not the number of a pipeline", Excerpt(text)),
+                  fmt::format("the pipelines of job {} are numbered from 0", context.job->key));
   }
   return pipeline;
 }
@@ -72,9 +72,9 @@ Answer<void> CheckPipeline(const Context& context, int pipeline, std::string poi
   if (pipeline < spec->planned.pipelines) return {};
   const int status = pointer.empty() ? 404 : 400;
   return Refuse(status, "There is no such pipeline",
-                fmt::format("job {} has pipelines 0 to {}, and none is {}", context.job->key,
+                fmt::format("job {} has pipelines 0 to {}, but not {}", context.job->key,
                             spec->planned.pipelines - 1, pipeline),
-                "name one of these", std::move(pointer));
+                "give one of these numbers", std::move(pointer));
 }
 
 Answer<http::Response> Keep(const Context& context, const store::StragglerRecord& straggler) {

@@ -63,14 +63,14 @@ Answer<http::Response> Create(const Context& context) {
   if (!tokens) return Refuse(tokens);
   // The first may have been made at another replica just now, and this one has not heard of it.
   if (context.principal.token.empty() && !tokens->empty()) {
-    return Refuse(401, "Who are you?", "there are tokens by now, and the request has none",
-                  "send Authorization: Bearer with an operator's token");
+    return Refuse(401, "Who are you?", "tokens exist now, and the request has none",
+                  "send Authorization: Bearer with a token of scope operator");
   }
   if (!IsLasting(*token) && std::ranges::none_of(*tokens, IsLasting)) {
-    return Refuse(409, "The first token is an operator's",
-                  "no operator's token is there that never expires, and without one nobody could "
-                  "make tokens some day",
-                  "create one of scope operator that never expires first");
+    return Refuse(409, "The first token must be an operator token",
+                  "no operator token that never expires exists, and without one nobody could create "
+                  "tokens some day",
+                  "first create a token of scope operator that never expires");
   }
   const std::string secret = NewSecret();
   token->hash = HashOfSecret(secret);
@@ -98,13 +98,13 @@ Answer<http::Response> Revoke(const Context& context) {
     http::Problem problem = ProblemOf(deleted.error());
     if (deleted.error().kind == ErrorKind::kUnreachable) {
       problem.status = 409;
-      problem.title = "This is the last operator's token";
+      problem.title = "This is the last operator token";
     }
     return tl::unexpected(std::move(problem));
   }
   if (!*deleted) {
     return Refuse(404, "There is no such token", fmt::format("no token has the id {}", id),
-                  "perseus token list shows them");
+                  "perseus token list shows the tokens");
   }
   if (auto loaded = context.services.rights.Load(store); !loaded) return Refuse(loaded);
   return JsonResponse({{"id", id}, {"revoked", true}});

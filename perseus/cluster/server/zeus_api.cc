@@ -124,14 +124,14 @@ Answer<store::JobRecord> JobOf(const Context& context, JobInfo info) {
   if (!job) return Refuse(job);
   if (!*job || (*job)->ended != 0) {
     return Refuse(422, "There is no such job",
-                  fmt::format("job_metadata {} is no running job's key", Excerpt(info.metadata)),
+                  fmt::format("job_metadata {} is not the key of a running job", Excerpt(info.metadata)),
                   kRegisterFirst, "/job_metadata");
   }
   const auto its = DegreesOf(**job);
   if (!its) return Refuse(its);
   if (*its != info.degrees) {
     return Refuse(
-        422, "The job is another one",
+        422, "The job has other degrees",
         fmt::format("job {} has pp {}, dp {}, tp {}", (*job)->key, its->pp, its->dp, its->tp),
         "correct the degrees, or job_metadata", "/pp_degree");
   }
@@ -215,7 +215,7 @@ Answer<http::Response> RegisterRank(ZeusJobs& jobs, const Context& context) {
   if (!put) return Refuse(put);
   if (!*put) {
     return Refuse(422, "The request is wrong",
-                  fmt::format("another rank than {} is dp_rank {}, pp_rank {}, tp_rank {}",
+                  fmt::format("a rank other than {} is dp_rank {}, pp_rank {}, tp_rank {}",
                               info->rank, info->dp_rank, info->pp_rank, info->tp_rank),
                   "correct one of them; a new run begins with /register_job", "/rank");
   }
@@ -256,7 +256,7 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJ
   const auto job = services.store.FindJob(id);
   if (!job) return Refuse(job);
   if (!*job || (*job)->ended != 0) {
-    return Refuse(404, "There is no such job", "it has ended meanwhile", "register it again");
+    return Refuse(404, "There is no such job", "it has ended in the meantime", "register it again");
   }
   const auto degrees = jobs.Degrees(**job);
   if (!degrees) return Refuse(degrees);

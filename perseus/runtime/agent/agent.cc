@@ -100,11 +100,11 @@ class Agent::Loop {
     }
     host_ = options_.gpus.host;
     const std::size_t gpus = options_.gpus.devices.devices.size();
-    auto keeper = GpuManager::Open(
+    auto manager = GpuManager::Open(
         std::move(options_.gpus),
         [this](std::function<void()> call) { asio::post(context_, std::move(call)); }, log_);
-    if (!keeper) return Fail(keeper);
-    keeper_ = *std::move(keeper);
+    if (!manager) return Fail(manager);
+    manager_ = *std::move(manager);
     if (auto served = ServeMetrics(); !served && served.error().kind == ErrorKind::kInput) {
       return served;
     }
@@ -132,7 +132,7 @@ class Agent::Loop {
     return FailAs(ErrorKind::kSystem,
                   "some GPUs were not given back within {:g} s (see the log; the next agent tries "
                   "again, or perseus gpu restore)",
-                  std::chrono::duration<double>(options_.patience).count());
+                  std::chrono::duration<double>(options_.timeout).count());
   }
 
   void Stop() {
@@ -169,7 +169,7 @@ class Agent::Loop {
   }
 
   AgentReport Report() const {
-    AgentReport report = keeper_->Report();
+    AgentReport report = manager_->Report();
     report.version = options_.version;
     report.connections = connections_.size();
     report.malformed = malformed_;
@@ -256,7 +256,7 @@ class Agent::Loop {
                                      if (!IsReadable(connection->process.native_handle())) {
                                        return WatchProcess(connection);
                                      }
-                                     keeper_->EndOfProcess(connection->caller.process);
+                                     manager_->EndOfProcess(connection->caller.process);
                                      Close(connection);
                                    });
   }
@@ -308,7 +308,7 @@ class Agent::Loop {
     error_code ignored;
     connection->socket.close(ignored);
     connection->process.close(ignored);
-    keeper_->EndOfConnection(connection->id);
+    manager_->EndOfConnection(connection->id);
   }
 
   void Reply(const ConnectionPtr& connection, const protocol::Reply& reply,
@@ -333,32 +333,32 @@ class Agent::Loop {
   // ---- Requests ----
 
   void Handle(const ConnectionPtr& connection, const protocol::Acquire& wanted) {
-    keeper_->Acquire(connection->caller, connection->id, wanted,
-                     [this, connection](Answer<GpuManager::Granted> granted) {
-                       if (!granted) return Reply(connection, granted.error());
-                       Reply(connection, granted->lease, granted->channel->descriptors());
-                     });
+    manager_->Acquire(connection->caller, connection->id, wanted,
+                      [this, connection](Answer<GpuManager::Granted> granted) {
+                        if (!granted) return Reply(connection, granted.error());
+                        Reply(connection, granted->lease, granted->channel->descriptors());
+                      });
   }
   void Handle(const ConnectionPtr& connection, const protocol::Release& wanted) {
-    ReplyDone(connection, keeper_->Release(connection->id, wanted));
+    ReplyDone(connection, manager_->Release(connection->id, wanted));
   }
   void Handle(const ConnectionPtr& connection, const protocol::Renew& wanted) {
-    ReplyDone(connection, keeper_->Renew(connection->id, wanted));
+    ReplyDone(connection, manager_->Renew(connection->id, wanted));
   }
   void Handle(const ConnectionPtr& connection, const protocol::DeclareSlowdown& wanted) {
-    ReplyDone(connection, keeper_->DeclareSlowdown(connection->id, wanted));
+    ReplyDone(connection, manager_->DeclareSlowdown(connection->id, wanted));
   }
   void Handle(const ConnectionPtr& connection, const protocol::List&) {
-    Reply(connection, keeper_->List());
+    Reply(connection, manager_->List());
   }
   void Handle(const ConnectionPtr& connection, const protocol::ReleaseGpu& wanted) {
-    ReplyDone(connection, keeper_->ReleaseGpu(connection->caller, wanted));
+    ReplyDone(connection, manager_->ReleaseGpu(connection->caller, wanted));
   }
   void Handle(const ConnectionPtr& connection, const protocol::Grant& wanted) {
-    ReplyDone(connection, keeper_->Grant(connection->caller, wanted));
+    ReplyDone(connection, manager_->Grant(connection->caller, wanted));
   }
   void Handle(const ConnectionPtr& connection, const protocol::Revoke& wanted) {
-    ReplyDone(connection, keeper_->Revoke(connection->caller, wanted));
+    ReplyDone(connection, manager_->Revoke(connection->caller, wanted));
   }
 
   // ---- Time ----
@@ -367,7 +367,7 @@ class Agent::Loop {
     tick_.expires_after(is_stopping_ ? kStoppingTick : kTick);
     tick_.async_wait([this](error_code error) {
       if (error && !is_stopping_) return;
-      keeper_->Tick();
+      manager_->Tick();
       CloseSilent();
       if (!metrics_ && !is_stopping_) static_cast<void>(ServeMetrics());
       if (IsIdleForLong()) BeginStop();
@@ -380,35 +380,34 @@ class Agent::Loop {
     const Nanoseconds latest = options_.clock->Now() - NanosecondsOf(options_.silence);
     std::vector<ConnectionPtr> silent;
     for (const auto& [id, connection] : connections_) {
-      if (connection->last_heard < latest && !keeper_->HasLease(id)) silent.push_back(connection);
+      if (connection->last_heard < latest && !manager_->HasLease(id)) silent.push_back(connection);
     }
     for (const ConnectionPtr& connection : silent) Close(connection);
   }
 
   bool IsIdleForLong() {
     const Nanoseconds now = options_.clock->Now();
-    if (!connections_.empty() || !keeper_->IsAllBack()) last_busy_ = now;
-    return options_.exit_when_idle &&
-           now - last_busy_ >= NanosecondsOf(*options_.exit_when_idle);
+    if (!connections_.empty() || !manager_->IsAllBack()) last_busy_ = now;
+    return options_.exit_when_idle && now - last_busy_ >= NanosecondsOf(*options_.exit_when_idle);
   }
 
   void BeginStop() {
     if (is_stopping_) return;
     log_.info("stopping: giving all GPUs back");
     is_stopping_ = true;
-    stop_until_ = std::chrono::steady_clock::now() + options_.patience;
+    stop_until_ = std::chrono::steady_clock::now() + options_.timeout;
     error_code ignored;
     listener_.close(ignored);
-    keeper_->EndAll();
+    manager_->EndAll();
     tick_.cancel();  // It ticks at once, and faster from now on.
   }
 
   bool IsStopOver() {
-    is_all_back_ = keeper_->IsAllBack();
+    is_all_back_ = manager_->IsAllBack();
     return is_all_back_ || std::chrono::steady_clock::now() > stop_until_;
   }
 
-  AgentOptions options_;  // Without the GPUs, which are the keeper's.
+  AgentOptions options_;  // Without the GPUs, which are the manager's.
   Host host_;
   spdlog::logger& log_;
   asio::io_context context_{1};
@@ -426,7 +425,7 @@ class Agent::Loop {
   bool is_all_back_ = false;
   std::chrono::steady_clock::time_point stop_until_;
   Nanoseconds last_busy_ = options_.clock->Now();
-  std::unique_ptr<GpuManager> keeper_;  // Ends first: its threads post to the context.
+  std::unique_ptr<GpuManager> manager_;  // Ends first: its threads post to the context.
 };
 
 Agent::Agent(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}

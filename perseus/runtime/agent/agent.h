@@ -1,9 +1,9 @@
-// The agent: the one process of a node that may touch a clock. This is its outside, the socket and
-// the signals; gpu_manager.h is what it does.
+// The agent: the only process of a node that sets clocks. This file has the outside, the socket and
+// the signals. gpu_manager.h has the GPUs and the leases.
 //
-// It takes datagrams from anyone who may open the socket and believes none of it: the kernel says
-// who the peer is, each message is checked whole, and what one connection costs is bounded (so
-// many messages a turn, so many bad ones in a row, so long in silence without a lease).
+// It accepts datagrams from every process that may open the socket, and trusts none of them. The
+// kernel identifies the peer, each message is checked completely, and the cost of one connection is
+// bounded: messages in one turn, bad messages in a row, and silence without a lease.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -23,15 +23,15 @@ namespace perseus::agent {
 
 struct AgentOptions {
   std::filesystem::path socket;
-  mode_t socket_mode = 0666;    // Anyone may connect; what they may do is another question.
+  mode_t socket_mode = 0666;    // Every user may connect. The rights of a user are checked later.
   std::string metrics_address;  // "127.0.0.1:9836"; empty: no metrics.
   std::string version;
   std::string hostname;
-  std::chrono::milliseconds patience{30'000};  // With GPUs that do not go back when it stops.
-  std::chrono::milliseconds silence{60'000};   // A connection without a lease may say nothing.
+  std::chrono::milliseconds timeout{30'000};  // For GPUs that cannot be restored when it stops.
+  std::chrono::milliseconds silence{60'000};  // Of a connection without a lease, at most.
   std::size_t most_connections = 1024;
-  // Stops by itself when it had no client and nothing to give back for so long; nothing: never. It
-  // begins to count when it starts, so whoever starts it has as long to connect.
+  // Stops after this time without a client and without a GPU to restore. Empty: never. The time
+  // begins at its start, so a client that starts it has this time to connect.
   std::optional<std::chrono::milliseconds> exit_when_idle;
   // By which silence and idleness are measured.
   std::shared_ptr<Clock> clock = std::make_shared<RealClock>();
@@ -40,14 +40,14 @@ struct AgentOptions {
 
 class Agent {
  public:
-  // Gives back what an earlier agent left, and listens. Fails as GpuManager::Open, wire::Listen and
-  // MetricsServer::Listen do.
+  // Restores what an earlier agent left changed, and listens. Fails as GpuManager::Open,
+  // protocol::Listen and MetricsServer::Listen do.
   static Result<std::unique_ptr<Agent>> Start(AgentOptions options, spdlog::logger& log);
   ~Agent();
 
-  // Serves until SIGTERM, SIGINT, Stop() or for lack of clients, then gives all GPUs back and
-  // returns. Fails (kSystem) if some did not go back in time; what is saved of them makes the next
-  // agent try again. The destructor may then wait for a driver that does not answer: end the
+  // Serves until SIGTERM, SIGINT, Stop(), or until no client is left. Then it restores all GPUs and
+  // returns. Fails (kSystem) if some GPU was not restored in time; the saved state lets the next
+  // agent try again. The destructor may then wait for a driver that does not respond: end the
   // process without it.
   Result<void> Run();
   // From any thread.

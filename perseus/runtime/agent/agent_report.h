@@ -1,4 +1,4 @@
-// What the agent knows at one moment, for metrics and for whoever asks.
+// The state of the agent at one moment, for metrics and for `perseus gpu list`.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,16 @@ struct GpuReport {
   device::DeviceInfo info;
   GpuSnapshot snapshot;
   std::optional<GpuHold> hold;
-  std::optional<Lease> lease;          // That holds it now.
-  std::vector<ControlSetting> before;  // What it goes back to; empty: it is not ours.
+  std::optional<Lease> lease;  // The lease that holds the GPU.
+  std::vector<ControlSetting>
+      before;  // What the GPU returns to; empty: the agent has not changed it.
 };
 
 struct AgentReport {
   std::string version;
   Nanoseconds now = 0;          // CLOCK_MONOTONIC.
   std::vector<GpuReport> gpus;  // By UUID.
-  // GPUs that an earlier agent left changed and that are not there.
+  // GPUs that an earlier agent left changed, and that are missing now.
   std::vector<std::string> missing_gpus;
   std::vector<device::RefusedDevice> refused_devices;
   std::size_t connections = 0;

@@ -38,7 +38,7 @@ class Client {
   }
 
   protocol::Reply AskInWords(const std::string& text) {
-    auto answer = protocol::Ask(socket_.get(), text, kLong);
+    auto answer = protocol::SendRequest(socket_.get(), text, kLong);
     EXPECT_TRUE(answer) << answer.error().message;
     if (!answer) return protocol::Refused{Refusal::kUnavailable, answer.error().message};
     if (!answer->descriptors.empty()) {
@@ -116,7 +116,7 @@ class AgentTest : public testing::Test {
   AgentOptions Options() {
     AgentOptions options;
     options.socket = socket();
-    options.patience = std::chrono::milliseconds(5000);
+    options.timeout = std::chrono::milliseconds(5000);
     options.gpus.devices.devices.push_back(a_.Open());
     options.gpus.devices.devices.push_back(b_.Open());
     options.gpus.state = state();
@@ -297,7 +297,7 @@ TEST_F(AgentTest, StoppingGivesAllBack) {
 
 TEST_F(AgentTest, WhatDoesNotGoBackInTimeIsAnErrorAndTheNextAgentsWork) {
   AgentOptions options = Options();
-  options.patience = std::chrono::milliseconds(50);
+  options.timeout = std::chrono::milliseconds(50);
   Start(std::move(options));
   Client client(socket());
   client.Acquire({"GPU-a"});
@@ -310,7 +310,7 @@ TEST_F(AgentTest, WhatDoesNotGoBackInTimeIsAnErrorAndTheNextAgentsWork) {
   ASSERT_FALSE(result_);
   EXPECT_THAT(result_.error().message, HasSubstr("not given back"));
   EXPECT_EQ(a_.setting(device::Control::kSmClock), (device::Setting{1200, 1200}));
-  a_.Mend();
+  a_.Repair();
   Start();
   EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
 }
@@ -330,7 +330,7 @@ TEST_F(AgentTest, NobodyGetsAGpuBeforeItIsBack) {
   EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").is_restoring; }));
   EXPECT_THAT(client.Acquire({"GPU-a"}), HasSubstr("GPU-a"));
   EXPECT_THAT(client.StatusOf("GPU-a").trouble, HasSubstr("gone"));
-  a_.Mend();
+  a_.Repair();
   EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
   EXPECT_TRUE(IsAllBack());
 }
@@ -390,7 +390,8 @@ TEST_F(AgentTest, ClientsThatComeAndGoDoNotEndOneAnother) {
   const auto come_and_go = [&] {
     const auto connection = protocol::Connect(socket());
     for (int request = 0; connection && request < 3; ++request) {
-      if (!protocol::Ask(connection->get(), protocol::Format(protocol::List{}), kLong)) return 1;
+      if (!protocol::SendRequest(connection->get(), protocol::Format(protocol::List{}), kLong))
+        return 1;
     }
     return connection ? 0 : 1;
   };
@@ -456,7 +457,7 @@ TEST_F(AgentTest, WithoutDescriptorsItRefusesAndLivesOn) {
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &tight), 0);
     peers.push_back(*protocol::Connect(socket()));
     const auto answer =
-        protocol::Ask(peers.back().get(), protocol::Format(protocol::List{}), kLong);
+        protocol::SendRequest(peers.back().get(), protocol::Format(protocol::List{}), kLong);
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
     const auto reply =
         answer ? protocol::ParseReply(answer->text) : Result<protocol::Reply>(Fail(answer));

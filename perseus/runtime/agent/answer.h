@@ -1,5 +1,4 @@
-// What the agent answers a caller who asks for something: a value, or why not, in the words of the
-// wire.
+// The agent's answer to a request: a value, or a refusal as the protocol has it.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +10,7 @@
 
 namespace perseus::agent {
 
-// A value or a refusal, ready to be sent. The compiler complains if the caller ignores it.
+// A value or a refusal, ready to be sent. The compiler warns if the caller ignores it.
 template <typename T>
 class [[nodiscard]] Answer : public tl::expected<T, protocol::Refused> {
  public:

@@ -1,5 +1,5 @@
-// What works on this node, what does not, and what would mend it. Nothing here changes anything;
-// what sets clocks is latency_check.h.
+// What works on this node, what does not, and what fixes it. Nothing here changes anything;
+// latency_check.h sets clocks.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ struct Finding {
   Level level = Level::kGood;
   std::string what;    // "driver", "GPU-1f…", "agent"
   std::string detail;  // One line.
-  std::string remedy;  // A command where there is one; empty if nothing is to be done.
+  std::string remedy;  // A command if one exists; empty if there is nothing to do.
 };
 
 struct DoctorScene {

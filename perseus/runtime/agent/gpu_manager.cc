@@ -51,10 +51,10 @@ Result<std::unique_ptr<GpuManager>> GpuManager::Open(Setup setup, Post post, spd
                            SavedStateFile::Open(setup.state, setup.boot_id, setup.write_state));
   std::vector<std::unique_ptr<device::Device>> devices = std::move(setup.devices.devices);
   setup.devices.devices.clear();
-  std::unique_ptr<GpuManager> keeper(
+  std::unique_ptr<GpuManager> manager(
       new GpuManager(std::move(setup), std::move(lock), std::move(state), std::move(post), log));
-  PERSEUS_RETURN_IF_ERROR(keeper->Begin(std::move(devices)));
-  return keeper;
+  PERSEUS_RETURN_IF_ERROR(manager->Begin(std::move(devices)));
+  return manager;
 }
 
 GpuManager::GpuManager(Setup setup, FileDescriptor lock, SavedStateFile state, Post post,

@@ -1,18 +1,18 @@
-// The agent's GPUs and who has them: leases, what is saved of them, and the threads that set
-// clocks, brought together. Sockets are agent.h's.
+// The agent's GPUs and their leases: the lease table, the saved state, and the threads that set
+// clocks. agent.h has the sockets.
 //
-// The way of a lease:
+// The life of a lease:
 //
-//   Acquire: the caller's right -> the table has it free -> the driver is asked what is set
-//            -> that is saved to disk -> the channel is served -> the client is answered
-//   its end, by whatever way: no request is served any more -> each changed control is put back,
-//            until it takes -> that is saved -> the GPU is free
+//   Acquire: the caller has the right -> the GPU is free in the table -> read the current settings
+//            -> save them to disk -> serve the channel -> reply to the client
+//   its end, for any reason: serve no more requests -> restore each changed control, until it
+//            succeeds -> save that -> the GPU is free
 //
-// Whatever fails on the way in takes back what came before it, and nothing was changed. Nothing
-// that fails on the way out ends it: it is tried again.
+// If a step of Acquire fails, the steps before it are undone, and nothing was changed. If a step of
+// the end fails, it is tried again.
 //
-// Thread safety: none; one thread, the event loop's, makes all calls, and `post` brings what other
-// threads answer back to it.
+// Thread safety: none. One thread, that of the event loop, makes all calls. `post` brings the
+// answers of other threads to this thread.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -46,36 +46,37 @@ class GpuManager {
     SavedStateFile::Writer write_state;  // For tests; empty: to disk.
     std::string boot_id;
     Host host;
-    // What a control is to return to where the driver cannot tell; replaces what is saved of it.
+    // What a control returns to if the driver cannot report it. Replaces the saved declaration.
     struct Resting {
       std::string uuid;
       device::Control control = device::Control::kSmClock;
       device::Setting setting;
     };
     std::vector<Resting> resting;
-    // Where a lock for each GPU lies, so that two agents with states of their own do not set the
-    // same one; empty: nowhere. Virtual GPUs, of which many may have one name, are not locked.
+    // The directory with a lock for each GPU, so that two agents with different states do not set
+    // the same GPU. Empty: no locks. Virtual GPUs are not locked, because several may have one
+    // name.
     std::filesystem::path lock_directory;
     GpuWorker::Periods periods;
   };
-  // Runs its argument on the event loop's thread, later. Called from any thread.
+  // Runs its argument later on the thread of the event loop. Any thread may call it.
   using Post = std::function<void(std::function<void()>)>;
 
-  // Begins with giving back what an earlier agent left. Fails if the state cannot be read or
-  // written, or another keeper has it: then no GPU is touched.
+  // First restores what an earlier agent left changed. Fails if the state cannot be read or
+  // written, or if another manager uses it; then it touches no GPU.
   static Result<std::unique_ptr<GpuManager>> Open(Setup setup, Post post, spdlog::logger& log);
-  // Gives nothing back: EndAll() and wait until IsAllBack().
+  // Restores nothing: first call EndAll() and wait until IsAllBack().
   ~GpuManager();
   GpuManager(const GpuManager&) = delete;
   GpuManager& operator=(const GpuManager&) = delete;
 
-  // ---- What clients ask for ----
+  // ---- Requests of clients ----
 
   struct Granted {
     protocol::Lease lease;
     std::shared_ptr<protocol::ClockChannel> channel;
   };
-  // `done` is called on the loop's thread, now or later; not if the connection ended meanwhile.
+  // Calls `done` on the loop's thread, now or later. Does not call it if the connection has ended.
   void Acquire(const Caller& caller, ConnectionId connection, const protocol::Acquire& wanted,
                std::function<void(Answer<Granted>)> done);
   Answer<void> Release(ConnectionId connection, const protocol::Release& wanted);
@@ -86,20 +87,20 @@ class GpuManager {
   Answer<void> Revoke(const Caller& caller, const protocol::Revoke& wanted);
   protocol::Listing List() const;
 
-  // ---- What ends without being asked ----
+  // ---- Ends without a request ----
 
   void EndOfConnection(ConnectionId connection);
   void EndOfProcess(const ProcessId& process);
-  // Looks at heartbeats, and tries again what could not be saved. At least every
+  // Checks heartbeats, and repeats what could not be saved. Call it at least every
   // LeaseTable::kLongestGap.
   void Tick();
   bool HasLease(ConnectionId connection) const;
-  // No more leases; all GPUs go back.
+  // Grants no more leases, and restores all GPUs.
   void EndAll();
-  // Nothing that is here is held or being given back.
+  // Whether no GPU that is present is held or being restored.
   bool IsAllBack() const;
 
-  // GPUs, leases and failures; not what the agent's sockets know.
+  // GPUs, leases and failures, without the numbers of the sockets.
   AgentReport Report() const;
 
  private:
@@ -119,13 +120,13 @@ class GpuManager {
   void StartRestore(const std::string& uuid, const std::string& lease,
                     const std::vector<Restore>& restores);
   void IsRestored(const std::string& uuid, const std::string& lease);
-  // Saves that the GPU is back, and frees it; false if that could not be saved.
+  // Saves that the GPU is restored, and frees it. False if this could not be saved.
   bool Free(const std::string& uuid, const std::string& lease);
   Result<void> Save(SavedState next);
   std::optional<device::Setting> RestingOf(const std::string& uuid, device::Control control) const;
 
   const Setup setup_;          // Without its devices.
-  const FileDescriptor lock_;  // Of the state, against a second keeper of it.
+  const FileDescriptor lock_;  // Of the state file, against a second manager.
   std::vector<FileDescriptor> gpu_locks_;
   SavedStateFile state_;
   const Post post_;
@@ -133,14 +134,14 @@ class GpuManager {
   LeaseTable table_;
   std::map<std::string, Gpu> gpus_;                                          // By UUID.
   std::map<std::string, std::shared_ptr<protocol::ClockChannel>> channels_;  // By lease.
-  // UUID to lease: nothing of the GPU is changed any more, and that could not be saved yet.
+  // UUID to lease: GPUs that are restored, which could not be saved yet.
   std::map<std::string, std::string> restored_unsaved_;
-  bool is_disk_known_ = true;         // Nothing was saved in vain since the last success.
-  std::vector<std::string> missing_;  // To be restored, not here.
+  bool is_disk_known_ = true;         // No save has failed since the last success.
+  std::vector<std::string> missing_;  // GPUs to restore that are missing.
   std::map<LeaseEnd, std::uint64_t> ended_;
   std::uint64_t state_failures_ = 0;
   bool is_stopping_ = false;
-  // What workers have yet to answer must not find a keeper that is gone.
+  // Guards the answers of workers against a manager that no longer exists.
   std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
 };
 

@@ -1,28 +1,29 @@
-// What runs one GPU: a thread that hands clocks to the driver as a client asks for them, and a
-// second one that looks at what came of it.
+// The threads of one GPU: the worker passes the clocks that a client requests to the driver, and
+// the observer reads the result.
 //
-// A GPU is nobody's, serves one lease, or is being given back:
+// A GPU is free, serves one lease, or is being restored:
 //
-//        Serve()              Restore()                 all controls taken
-//   free ---------> serving ------------> giving back ---------------------> free
+//        Serve()              Restore()                 all controls succeeded
+//   free ---------> serving ------------> restoring ------------------------> free
 //                                           |     ^
-//                                           +-----+ some control failed: again, later
+//                                           +-----+ a control failed: again, later
 //
 // Invariants:
-//  1. The driver is only ever asked to change something while serving (the SM clock, within the
-//     GPU's own list) or giving back.
-//  2. Giving back tries every control, whatever became of the others, and goes on until each was
-//     accepted and, where the driver tells, read back. No number of failures ends it.
-//  3. The latest request wins. What came in between while the driver was busy is counted and
-//     dropped; a request for the clock that is set already does not reach the driver, but for one
-//     that was seen to be away since and may have forgotten it.
+//  1. The driver is only told to change something while serving (the SM clock, within the GPU's own
+//     list) or restoring.
+//  2. Restoring tries every control, whatever happens to the others. It continues until the driver
+//     has accepted each, and, where the driver can report it, each was read back. No number of
+//     failures ends it.
+//  3. The latest request wins. Requests that arrive while the driver is busy are counted and
+//     dropped. A request for the current clock does not reach the driver, unless the driver was
+//     away meanwhile and may have forgotten the clock.
 //
-// Two threads, since reading a GPU takes up to milliseconds and must not stand in the way of a
-// switch: the worker sleeps in poll() until a client's eventfd, an order or a retry wakes it; the
-// observer reads power and clocks every so often, and whether the last switch is in effect.
+// There are two threads because reading a GPU takes up to milliseconds, which must not delay a
+// switch. The worker sleeps in poll() until a client's eventfd, a command or a retry wakes it. The
+// observer reads power and clocks from time to time, and whether the last switch is in effect.
 //
-// Thread safety: all calls may come from any thread. They only leave an order and return; what they
-// answer comes through the function given along, on a thread of the worker's.
+// Thread safety: any thread may call. A call leaves a command and returns. The answer comes through
+// the given function, on a thread of the worker.
 #pragma once
 
 #include <array>
@@ -47,10 +48,10 @@ namespace perseus::agent {
 
 struct ControlSetting {
   device::Control control = device::Control::kSmClock;
-  std::optional<device::Setting> setting;  // Nothing: the driver's own management.
+  std::optional<device::Setting> setting;  // Empty: the driver manages it.
 };
 
-// How long things took, counted by upper bounds.
+// Counts of durations by upper bounds.
 class LatencyHistogram {
  public:
   static constexpr std::array<Nanoseconds, 14> kBounds = {
@@ -71,26 +72,27 @@ class LatencyHistogram {
 
 struct GpuCounts {
   std::uint64_t switches = 0;   // Clocks that the driver accepted from a client.
-  std::uint64_t coalesced = 0;  // Requests overtaken by a later one.
-  std::uint64_t no_ops = 0;     // Requests for what was set already.
+  std::uint64_t coalesced = 0;  // Requests that a later one replaced.
+  std::uint64_t no_ops = 0;     // Requests for the current clock.
   std::uint64_t refused = 0;    // Requests for clocks that the GPU does not have.
-  std::uint64_t failed = 0;     // Requests that the driver did not take.
+  std::uint64_t failed = 0;     // Requests that the driver did not accept.
   std::uint64_t in_effect = 0;  // Switches read back as in effect, of those looked at in time,
   std::uint64_t limited = 0;    // and as held lower by power or temperature.
-  std::uint64_t restores = 0;   // GPUs given back whole.
-  std::uint64_t restore_failures = 0;  // Attempts on a control that did not take.
+  std::uint64_t restores = 0;   // GPUs that were restored completely.
+  std::uint64_t restore_failures = 0;  // Failed attempts to restore a control.
 };
 
 struct GpuSnapshot {
-  std::optional<device::Telemetry> telemetry;  // Nothing: not read yet, or the last reading failed.
-  // What failed last, until it works again; empty: nothing.
+  std::optional<device::Telemetry> telemetry;  // Empty: not read yet, or the last reading failed.
+  // The last failure, until it works again. Empty: none.
   std::string reading_trouble;
   std::string setting_trouble;
-  std::optional<ControlSetting> setting;  // The SM clock that the driver took from us last.
-  std::optional<device::Effect> effect;   // Of that setting, as of the last look.
+  std::optional<ControlSetting> setting;  // The last SM clock that the driver accepted.
+  std::optional<device::Effect> effect;   // Of that setting, at the last reading.
   bool is_serving = false;
   bool is_restoring = false;
-  // CLOCK_MONOTONIC since when the driver has not answered the worker's call; 0: no call is out.
+  // Since when (CLOCK_MONOTONIC) the driver has not returned from the worker's call; 0: no call
+  // runs.
   Nanoseconds in_driver_since = 0;
   GpuCounts counts;
   LatencyHistogram request_to_call;  // From a client's publishing to the call of the driver.
@@ -111,21 +113,21 @@ class GpuWorker {
   // `clock`: the GPU's (device::DeviceList).
   GpuWorker(std::unique_ptr<device::Device> device, Periods periods,
             std::shared_ptr<Clock> clock = std::make_shared<RealClock>());
-  // Gives nothing back: call Restore first and wait for it. Waits for a driver's call that is out.
+  // Restores nothing: first call Restore and wait. Waits for a running call of the driver.
   ~GpuWorker();
   GpuWorker(const GpuWorker&) = delete;
   GpuWorker& operator=(const GpuWorker&) = delete;
 
   const device::DeviceInfo& info() const { return device_->info(); }
 
-  // What every control is set to now.
+  // The current setting of every control.
   using Found = std::array<device::SettingReading, std::size(device::kAllControls)>;  // By Control.
   void Find(std::function<void(device::DeviceResult<Found>)> done);
 
   // From now on this slot of the channel sets the SM clock. `before`: what request 0 returns to.
   void Serve(std::shared_ptr<protocol::ClockChannel> channel, int gpu_of_channel,
              std::optional<device::Setting> before);
-  // Ends serving at once, and puts every one of these back. `done`: all have taken.
+  // Ends serving at once, and restores each of these. Calls `done` when all have succeeded.
   void Restore(std::vector<ControlSetting> settings, std::function<void()> done);
 
   GpuSnapshot snapshot() const;
@@ -135,7 +137,7 @@ class GpuWorker {
 
   void Work(const std::stop_token& stop);
   void Observe(const std::stop_token& stop);
-  void Order(std::function<void()> order);
+  void Command(std::function<void()> command);
   bool RunAssignment();
   bool HasRequest() const;
   void ServeRequest();
@@ -171,7 +173,7 @@ class GpuWorker {
   Nanoseconds retry_after_ = 0;
 
   mutable Mutex mutex_;
-  std::vector<std::function<void()>> assignment_ PERSEUS_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> commands_ PERSEUS_GUARDED_BY(mutex_);
   GpuSnapshot snapshot_ PERSEUS_GUARDED_BY(mutex_);
   // The switch that the observer is to look at; 0: none.
   std::uint32_t unobserved_ PERSEUS_GUARDED_BY(mutex_) = 0;

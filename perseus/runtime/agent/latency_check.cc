@@ -82,7 +82,7 @@ Result<device::SwitchLatency> MeasureSafely(device::Device& device, const Latenc
 
   RealClock clock;
   const auto measured = device::MeasureSwitchLatency(device, device::ClocksToMeasure(device.info()),
-                                                     check.rounds, check.patience, clock);
+                                                     check.rounds, check.timeout, clock);
   if (const auto back = PutBack(device, Before(*found)); !back) {
     return FailAs(ErrorKind::kSystem, "{} did not go back: {} (run perseus gpu restore)", uuid,
                   back.error().message);

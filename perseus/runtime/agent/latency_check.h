@@ -1,6 +1,6 @@
-// The switching latency of one GPU, measured without an agent and as safely as with one: what was
-// set before is saved first, and put back afterwards, before SIGINT or SIGTERM end the process;
-// should it be killed meanwhile, the next agent puts it back.
+// Measures the switching latency of one GPU without an agent, and as safely as with one. It first
+// saves the settings, and restores them afterwards, also before SIGINT or SIGTERM end the process.
+// If the process is killed meanwhile, the next agent restores them.
 #pragma once
 
 #include <filesystem>
@@ -16,11 +16,11 @@ struct LatencyCheck {
   std::filesystem::path state;  // The agent's.
   std::string boot_id;
   int rounds = 8;
-  Nanoseconds patience = 500'000'000;  // Of one switch.
+  Nanoseconds timeout = 500'000'000;  // Of one switch.
 };
 
-// Fails (kSystem) if an agent runs on that state, if it still has to give the GPU back, if somebody
-// seems to have locked the clock and the driver cannot tell to what, and as the driver does.
+// Fails (kSystem) if an agent runs on this state, if the state still has the GPU to restore, if the
+// clock seems to be locked and the driver cannot report to what, and if the driver fails.
 Result<device::SwitchLatency> MeasureSafely(device::Device& device, const LatencyCheck& check);
 
 }  // namespace perseus::agent

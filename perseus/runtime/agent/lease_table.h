@@ -1,34 +1,34 @@
-// Who may change which GPU now. A lease lends whole GPUs to one process, for as long as its
-// connection stands, its process lives, and its heartbeat moves; then the GPUs are given back.
+// Which lease may change which GPU. A lease gives whole GPUs to one process, as long as its
+// connection exists, its process lives, and its heartbeat moves. Then the GPUs are restored.
 //
 // A GPU is in one of three states:
 //
-//          Acquire                      the lease ends, for whatever reason
+//          Acquire                      the lease ends, for any reason
 //   free ----------> held by one lease ------------------------------------> being restored
 //     ^                                                                            |
 //     +------------------------------- Restored -----------------------------------+
 //
-// "Being restored" lasts until the GPU is seen to be what it was before. Nobody gets it before
-// that: the next lease would take our own lock for what it found.
+// "Being restored" lasts until the GPU has its old settings again. No client gets the GPU before
+// that: the next lease would take the agent's own lock for the original setting.
 //
-// The table decides and remembers; it touches no GPU, no clock, no file. Whether there is such a
-// GPU, and whether the caller has a right to it (caller.h), is asked before. What has to outlive
-// the agent is saved_state.h; where a lease cannot be saved, Cancel() takes it back.
+// The table decides and remembers. It touches no GPU, no clock and no file. The caller checks
+// before that the GPU exists, and that the process has the right to it (caller.h). saved_state.h
+// has what must survive the agent. If a lease cannot be saved, Cancel() undoes it.
 //
-// Thread safety: none; the agent's event loop owns it.
+// Thread safety: none. The event loop of the agent owns it.
 //
-// What always holds:
-//  1. A GPU is held by one lease at most, and is not free while it is being restored.
-//  2. A lease gets all the GPUs it asked for, or there is no lease.
-//  3. A lease that has ended is gone for good: its id is never given again, not by a later agent
-//     either, so that a late message cannot reach its successor.
-//  4. Whatever way a lease ends, each of its GPUs is being restored afterwards.
-//  5. A lease is acted on only by the connection that acquired it; ReleaseGpu alone asks for
-//     rights instead.
-//  6. Time is the steady clock's (CLOCK_MONOTONIC), passed in. The wall clock plays no part, so
-//     that nothing ends when somebody sets it; time that the machine slept does not count.
-//  7. Time in which nobody watched the heartbeats does not count against them: an agent that was
-//     stopped itself must not take that for its clients' silence.
+// Invariants:
+//  1. At most one lease holds a GPU, and a GPU that is being restored is not free.
+//  2. A lease gets all the GPUs that it requested, or no lease exists.
+//  3. The id of a lease that has ended is never used again, also not by a later agent. So a late
+//     message cannot reach the next lease.
+//  4. However a lease ends, each of its GPUs is being restored afterwards.
+//  5. Only the connection that acquired a lease acts on it; ReleaseGpu requires rights instead.
+//  6. Time is CLOCK_MONOTONIC, and is passed in. No lease ends when somebody sets the wall clock,
+//  and
+//     the time that the machine slept does not count.
+//  7. Time in which nobody checked the heartbeats does not count against them: an agent that was
+//     stopped must not mistake that for the silence of its clients.
 #pragma once
 
 #include <cstdint>

@@ -7,22 +7,22 @@
 
 namespace perseus::agent {
 
-Result<int> GiveBackLeftovers(GpuManager::Setup setup, std::chrono::milliseconds patience,
+Result<int> GiveBackLeftovers(GpuManager::Setup setup, std::chrono::milliseconds timeout,
                               spdlog::logger& log) {
   boost::asio::io_context loop(1);
   const auto work = boost::asio::make_work_guard(loop);
-  auto keeper = GpuManager::Open(
+  auto manager = GpuManager::Open(
       std::move(setup),
       [&loop](std::function<void()> call) { boost::asio::post(loop, std::move(call)); }, log);
-  if (!keeper) return Fail(keeper);
+  if (!manager) return Fail(manager);
   int held = 0;
-  for (const GpuReport& gpu : (*keeper)->Report().gpus) held += gpu.hold ? 1 : 0;
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (!(*keeper)->IsAllBack() && std::chrono::steady_clock::now() < end) {
+  for (const GpuReport& gpu : (*manager)->Report().gpus) held += gpu.hold ? 1 : 0;
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  while (!(*manager)->IsAllBack() && std::chrono::steady_clock::now() < end) {
     loop.run_one_for(std::chrono::milliseconds(10));
-    (*keeper)->Tick();
+    (*manager)->Tick();
   }
-  const AgentReport report = (*keeper)->Report();
+  const AgentReport report = (*manager)->Report();
   std::string left = fmt::format("{}", fmt::join(report.missing_gpus, ", "));
   for (const GpuReport& gpu : report.gpus) {
     if (!gpu.hold) continue;

@@ -1,4 +1,4 @@
-// Giving back what an agent left changed, without one: after it was killed and will not be started
+// Restores what an agent left changed, without an agent: after it was killed and will not start
 // again.
 #pragma once
 
@@ -11,9 +11,10 @@
 
 namespace perseus::agent {
 
-// Requires that no agent runs on this state. Fails (kSystem) if a GPU did not go back within
-// `patience`; what is saved of it stays, and it can be tried again. How many were given back.
-Result<int> GiveBackLeftovers(GpuManager::Setup setup, std::chrono::milliseconds patience,
+// Requires that no agent runs on this state. Returns how many GPUs were restored. Fails (kSystem)
+// if a GPU could not be restored within `timeout`; its saved state remains, so it can be tried
+// again.
+Result<int> GiveBackLeftovers(GpuManager::Setup setup, std::chrono::milliseconds timeout,
                               spdlog::logger& log);
 
 }  // namespace perseus::agent

@@ -1,5 +1,5 @@
-// The agent's numbers for Prometheus. Where NVIDIA's DCGM exporter has a name for something, that
-// is the name here, with its labels and unit, so that dashboards find it; docs/agent.md lists all.
+// The metrics of the agent for Prometheus. Where NVIDIA's DCGM exporter has a name, this name is
+// used, with its labels and units, so that dashboards find it. docs/agent.md lists all metrics.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ using boost::asio::ip::tcp;
 
 constexpr std::size_t kMostSessions = 32;
 constexpr std::size_t kLongestRequest = 8 * 1024;
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kTimeout{10};
 
 // One request and its answer; then the connection is closed.
 class Session : public std::enable_shared_from_this<Session> {
@@ -28,7 +28,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void Run() {
-    stream_.expires_after(kPatience);
+    stream_.expires_after(kTimeout);
     http::async_read(stream_, buffer_, parser_,
                      [self = shared_from_this()](beast::error_code error, std::size_t) {
                        if (!error) self->Answer();
@@ -54,7 +54,7 @@ class Session : public std::enable_shared_from_this<Session> {
     }
     response_.prepare_payload();
     if (request.method() == http::verb::head) response_.body().clear();
-    stream_.expires_after(kPatience);
+    stream_.expires_after(kTimeout);
     http::async_write(stream_, response_,
                       [self = shared_from_this()](beast::error_code, std::size_t) {
                         beast::error_code ignored;

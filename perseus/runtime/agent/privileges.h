@@ -1,15 +1,14 @@
-// What the agent gives up before it listens to anyone.
+// Gives up privileges before the agent listens.
 #pragma once
 
 #include "perseus/base/result.h"
 
 namespace perseus::agent {
 
-// Of root's capabilities this thread, and every one that it starts from now on, keeps CAP_SYS_ADMIN
-// (the driver wants it of whoever sets clocks) and CAP_SYS_PTRACE (to see which GPUs a caller has
-// open; caller.h). No program that it may start gets more. To be called before other threads run.
-// Nothing is gained: what the process did not have it has not afterwards. Fails (kSystem) if the
-// kernel refuses.
+// This thread, and every thread that it starts later, keeps only two of root's capabilities:
+// CAP_SYS_ADMIN (the driver requires it to set clocks) and CAP_SYS_PTRACE (to see which GPUs a
+// caller has open; caller.h). A program that it starts gets no more. Call this before other threads
+// run. The process gains no capability that it did not have. Fails (kSystem) if the kernel refuses.
 Result<void> KeepOnlyNeededCapabilities();
 
 }  // namespace perseus::agent

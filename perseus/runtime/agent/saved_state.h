@@ -1,25 +1,26 @@
-// What has to outlive the agent: how each GPU that it has changed was before, who was granted what,
-// and what an administrator wants GPUs to rest at. saved_state_file.h keeps it on disk.
+// What must survive the agent: the original settings of each GPU that it changed, the grants, and
+// the resting clocks that an administrator declared. saved_state_file.h keeps it on disk.
 //
-// A value: change a copy, save it, go on with it.
+// It is a value: change a copy, save the copy, continue with it.
 //
 // Thread safety: as any value.
 //
-// The order that makes it survive any death (write-ahead):
+// This order survives a crash at any point (write-ahead):
 //  1. Take(): a GPU is saved with its lease before the client gets it.
-//  2. WillChange(): before the lease's first write to a control, the control is read, and saved as
-//     changed. Only then is the driver asked.
-//  3. Restored(): after the driver took the old setting and was seen to have it.
+//  2. WillChange(): before the first write of a lease to a control, the control is read, and saved
+//  as
+//     changed. Only then does the driver set it.
+//  3. Restored(): after the driver accepted the old setting and was seen to have it.
 //  4. GiveBack(): when nothing of the GPU is changed any more.
-// Whoever dies between two of these leaves at most a control that is saved as changed and is not.
-// It is put back like any other: to what it still is, or, where the driver could not tell, to where
-// the lease's end would have put it.
+// After a crash between two of these, at most one control is saved as changed although it is not.
+// It is restored like any other: to its current setting, or, if the driver cannot report it, to the
+// setting that the end of the lease would have restored.
 //
-// What always holds:
-//  1. A GPU has one entry at most.
-//  2. What was found before a control was changed is not overwritten while it is changed: whoever
-//     reads it then finds our own setting.
-//  3. Grants: one for each user and each cgroup, with its GPUs ascending, each once.
+// Invariants:
+//  1. A GPU has at most one entry.
+//  2. While a control is changed, its saved original setting is not overwritten: a reading would
+//     return the agent's own setting.
+//  3. Grants: one for each user and each cgroup, with ascending GPUs, each once.
 #pragma once
 
 #include <map>

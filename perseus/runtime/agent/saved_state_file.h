@@ -1,4 +1,4 @@
-// The saved state on disk: one JSON file, replaced whole and flushed, so that whoever dies when
+// The saved state on disk: one JSON file, replaced as a whole and flushed. So a crash at any time
 // leaves either the old state or the new one.
 //
 //   {"format": "perseus-agent-state", "version": 1, "boot_id": "9b2d…",
@@ -10,9 +10,8 @@
 //                                           "changed": false}}}],
 //    "grants": [{"gpus": ["GPU-1f…"], "cgroup": "/slurm/job_17"}],
 //    "resting": [{"uuid": "GPU-1f…", "sm_clock": {"lower": 210, "upper": 1410}}]}
-//
-// Clocks in MHz, power limits in mW. Whoever can write the file decides what the agent does to
-// GPUs; it belongs in a directory of root's.
+// Clocks are in MHz, power limits in mW. A process that can write this file decides what the agent
+// does to GPUs, so the file belongs in a directory of root.
 //
 // Thread safety: none; one owner.
 //

@@ -17,9 +17,10 @@ struct Answered {
   protocol::Reply reply;
   std::vector<FileDescriptor> descriptors;
 };
-Result<Answered> Ask(int socket, const protocol::Request& request,
-                     std::chrono::milliseconds patience) {
-  PERSEUS_ASSIGN_OR_RETURN(auto answer, protocol::Ask(socket, protocol::Format(request), patience));
+Result<Answered> SendAndReceive(int socket, const protocol::Request& request,
+                                std::chrono::milliseconds timeout) {
+  PERSEUS_ASSIGN_OR_RETURN(auto answer,
+                           protocol::SendRequest(socket, protocol::Format(request), timeout));
   auto reply = protocol::ParseReply(answer.text);
   if (!reply) return FailAs(ErrorKind::kSystem, "the agent's answer: {}", reply.error().message);
   return Answered{*std::move(reply), std::move(answer.descriptors)};
@@ -29,9 +30,10 @@ Result<Answered> Ask(int socket, const protocol::Request& request,
 
 Result<AgentLink::Leased> AgentLink::Acquire(const std::filesystem::path& path,
                                              const std::string& gpu, const std::string& job,
-                                             std::chrono::milliseconds patience) {
+                                             std::chrono::milliseconds timeout) {
   PERSEUS_ASSIGN_OR_RETURN(auto socket, protocol::Connect(path));
-  auto answered = Ask(socket.get(), protocol::Acquire{{gpu}, job, kHeartbeatSeconds}, patience);
+  auto answered =
+      SendAndReceive(socket.get(), protocol::Acquire{{gpu}, job, kHeartbeatSeconds}, timeout);
   if (!answered) return Fail(answered);
   std::vector<FileDescriptor>& descriptors = answered->descriptors;
   if (const auto* refused = std::get_if<protocol::Refused>(&answered->reply)) {
@@ -39,8 +41,10 @@ Result<AgentLink::Leased> AgentLink::Acquire(const std::filesystem::path& path,
   }
   const auto* granted = std::get_if<protocol::Lease>(&answered->reply);
   if (granted == nullptr || granted->sm_clocks_mhz.size() != 1 || descriptors.size() != 2) {
-    return Fail("the agent at {} answers something else than a lease (is it of this version?)",
-                path.string());
+    return Fail(
+        "the agent at {} does not reply with a lease (install the same version of agent and "
+        "client)",
+        path.string());
   }
   const int wakeup = descriptors[1].get();
   PERSEUS_ASSIGN_OR_RETURN(auto publisher,
@@ -55,8 +59,8 @@ bool AgentLink::IsLost() const {
   return ::poll(&wanted, 1, 0) != 0;
 }
 
-Result<void> AgentLink::AskForDone(const protocol::Request& request) {
-  const auto answered = Ask(socket_.get(), request, kAgentLinkTimeout);
+Result<void> AgentLink::RequestDone(const protocol::Request& request) {
+  const auto answered = SendAndReceive(socket_.get(), request, kAgentLinkTimeout);
   if (!answered) return FailAs(ErrorKind::kSystem, "{}", answered.error().message);
   if (const auto* refused = std::get_if<protocol::Refused>(&answered->reply)) {
     return Fail("{}", refused->message);
@@ -64,9 +68,9 @@ Result<void> AgentLink::AskForDone(const protocol::Request& request) {
   return {};
 }
 
-Result<void> AgentLink::Renew() { return AskForDone(protocol::Renew{lease_}); }
+Result<void> AgentLink::Renew() { return RequestDone(protocol::Renew{lease_}); }
 Result<void> AgentLink::DeclareSlowdown(double slowdown) {
-  return AskForDone(protocol::DeclareSlowdown{lease_, slowdown});
+  return RequestDone(protocol::DeclareSlowdown{lease_, slowdown});
 }
 
 }  // namespace perseus::client

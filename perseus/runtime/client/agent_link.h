@@ -1,4 +1,4 @@
-// The connection to the node's agent: gets the lease, and notices when it is gone.
+// The connection to the node's agent: gets the lease, and notices when the lease is gone.
 #pragma once
 
 #include <chrono>
@@ -16,26 +16,26 @@ namespace perseus::client {
 class AgentLink {
  public:
   struct Leased;
-  // Fails with cause and remedy: nobody there, refused, not an agent. Waits at most `patience` for
-  // an answer.
+  // Fails with cause and remedy: no agent listens, it refuses, or it is not an agent. Waits at most
+  // `timeout` for a reply.
   static Result<Leased> Acquire(const std::filesystem::path& socket, const std::string& gpu,
-                                const std::string& job, std::chrono::milliseconds patience);
+                                const std::string& job, std::chrono::milliseconds timeout);
 
-  // The agent has closed it, or said something that nobody asked for.
+  // Whether the agent closed the connection, or sent an unexpected message.
   bool IsLost() const;
-  // Whether the lease still stands; kInput if the agent says that it does not, kSystem if it says
-  // nothing.
+  // Fails with kInput if the agent no longer knows the lease, and with kSystem if it does not
+  // reply.
   Result<void> Renew();
   Result<void> DeclareSlowdown(double slowdown);
 
   int socket() const { return socket_.get(); }
-  // Of the channel's wake-ups, which is the publisher's.
+  // The descriptor of the channel's wake-ups. The publisher owns it.
   int wakeup() const { return wakeup_; }
 
  private:
   AgentLink(FileDescriptor socket, std::string lease, int wakeup)
       : socket_(std::move(socket)), lease_(std::move(lease)), wakeup_(wakeup) {}
-  Result<void> AskForDone(const protocol::Request& request);
+  Result<void> RequestDone(const protocol::Request& request);
 
   FileDescriptor socket_;
   std::string lease_;
@@ -47,7 +47,7 @@ struct AgentLink::Leased {
   std::unique_ptr<Lease> lease;
 };
 
-// How often the agent wants to hear of a lease's owner.
+// The longest time without a heartbeat before the agent ends the lease.
 inline constexpr double kHeartbeatSeconds = 30;
 
 }  // namespace perseus::client

@@ -1,6 +1,6 @@
-// Notices when a job's assignment change, and makes clock tables of them for one rank.
+// Reads the assignments of a job as they change, and makes clock tables of them for one rank.
 //
-// Not thread safe: the keeper's.
+// Not thread safe: for the background thread.
 #pragma once
 
 #include <sys/stat.h>
@@ -24,10 +24,10 @@ class AssignmentWatcher {
       : job_directory_(std::move(job_directory)), name_(name) {}
 
   struct News {
-    std::unique_ptr<ClockTable> table;  // Null if there are no new assignment.
-    // Why they are not followed. If they can be read but their plan cannot, the table is one
-    // without clocks and of version 0: no record is to say that they were followed.
-    // Where the file system failed there is no table: the next look tries again.
+    std::unique_ptr<ClockTable> table;  // Null if there is no new assignment.
+    // Why the rank does not follow the assignment. If only its plan cannot be read, the table has
+    // no clocks and version 0, so that no record says that the rank followed it. If the file system
+    // failed, there is no table, and the next call tries again.
     std::string problem;
   };
   News LookForNew();

@@ -3,10 +3,11 @@
 #include <thread>
 #include <utility>
 
+#include "perseus/base/clock.h"
 #include "perseus/runtime/client/clock_table.h"
 
 namespace perseus::client {
-bool ClockRequester::TryAsk(int frequency_mhz, Nanoseconds now) {
+bool ClockRequester::TryRequest(int frequency_mhz, Nanoseconds now) {
   // Ordered against Rest: see there.
   if (!may_set_clocks() || frequency_mhz == wanted_.load(std::memory_order_seq_cst)) return true;
   if (is_busy_.test_and_set(std::memory_order_acquire)) return false;
@@ -32,7 +33,7 @@ void ClockRequester::Publish(int frequency_mhz, Nanoseconds now) {
   const std::uint32_t sequence = lease_->publisher.Publish(0, clock, now);
   requests_.store(requests_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   // A full ring loses the record of the request, not the request.
-  static_cast<void>(asks_.Push({now, sequence, clock}));
+  static_cast<void>(published_.Push({now, sequence, clock}));
 }
 
 void ClockRequester::Lock() {

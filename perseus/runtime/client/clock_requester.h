@@ -1,8 +1,8 @@
-// Asking the agent for clocks, from whichever thread's turn it is: the training thread, a host
-// function on a CUDA stream, or the keeper when nobody trains.
+// Requests clocks from the agent, from any thread: the training thread, a host function on a CUDA
+// stream, or the background thread while no step runs.
 //
-// Nobody ever waits: who finds another asking just then does not ask, sees at the next instruction
-// that what was asked is not what it wants, and asks then.
+// No call waits. If another thread is in a request, the call does nothing. The next instruction
+// finds that the requested clock is not the wanted one, and requests it then.
 #pragma once
 
 #include <atomic>
@@ -17,14 +17,14 @@
 
 namespace perseus::client {
 
-// What the agent lent.
+// The lease of one GPU.
 struct Lease {
   std::string id;
   std::vector<int> sm_clocks_mhz;      // Ascending.
   protocol::ClockPublisher publisher;  // Of this one GPU.
 };
 
-struct ClockAsk {
+struct PublishedClock {
   Nanoseconds requested = 0;
   std::uint32_t sequence = 0;
   int frequency_mhz = 0;
@@ -32,49 +32,50 @@ struct ClockAsk {
 
 class ClockRequester {
  public:
-  ClockRequester() : asks_(kAsks) {}
+  ClockRequester() : published_(kMostPublished) {}
 
   // ---- Any thread ----
 
-  // Asks for this clock, or the nearest faster one that there is, unless it was asked for last.
-  // 0: what the GPU had before. False if somebody else is at it.
-  bool TryAsk(int frequency_mhz, Nanoseconds now);
-  // What would be published for it; as it is where somebody else is asking just now.
+  // Requests this clock, or the nearest faster one that the GPU has, unless it was the last
+  // request. 0: the default clock. False if another thread is in a request.
+  bool TryRequest(int frequency_mhz, Nanoseconds now);
+  // The clock that would be published for it. If another thread is in a request, `frequency_mhz`.
   int ClockFor(int frequency_mhz);
-  // As wanted; what TryAsk would do nothing for. 0 without a lease.
+  // The last wanted clock, for which TryRequest would do nothing. 0 without a lease.
   int wanted_mhz() const { return wanted_.load(std::memory_order_relaxed); }
   // What was published for it.
   int published_mhz() const { return published_mhz_.load(std::memory_order_relaxed); }
   bool may_set_clocks() const { return may_set_.load(std::memory_order_relaxed); }
   std::uint64_t requests() const { return requests_.load(std::memory_order_relaxed); }
-  // The first clock that was wanted and that the GPU lacks; 0 for none.
+  // The first wanted clock that the GPU does not have; 0: none.
   int lacking_mhz() const { return lacking_mhz_.load(std::memory_order_relaxed); }
-  // Moves when what was asked for was forgotten: by a new lease, or since nobody trained.
+  // Increases when the last request is forgotten: with a new lease, or because no step ran.
   std::uint32_t resets() const { return resets_.load(std::memory_order_relaxed); }
 
-  // ---- The keeper ----
+  // ---- The background thread ----
 
-  // Null: none any more. The one before, which nobody uses any longer.
+  // Null: no lease from now on. Returns the previous lease, which no thread uses any more.
   std::unique_ptr<Lease> UseLease(std::unique_ptr<Lease> lease);
-  // Back to what the GPU had before, if `is_idle` still holds once nobody else can ask.
+  // Requests the default clock, unless a step has begun by the time that no other thread can
+  // request.
   void Rest(const std::atomic<bool>& is_in_step, Nanoseconds now);
   void Beat();
-  // What became of the last request; sequence 0 for none.
+  // The answer to the last request; sequence 0: none.
   protocol::ClockAnswer Answer() const;
   // The lease; null without one.
   const Lease* lease() const { return lease_.get(); }
-  Ring<ClockAsk>& asks() { return asks_; }
+  Ring<PublishedClock>& published() { return published_; }
 
  private:
-  static constexpr std::size_t kAsks = 4096;
+  static constexpr std::size_t kMostPublished = 4096;
 
   void Publish(int frequency_mhz, Nanoseconds now);
   void Lock();
   void Unlock() { is_busy_.clear(std::memory_order_release); }
 
   std::atomic_flag is_busy_ = ATOMIC_FLAG_INIT;  // Guards the lease for those who publish.
-  std::unique_ptr<Lease> lease_;                 // Changed by the keeper alone, and then when busy.
-  Ring<ClockAsk> asks_;                          // Pushed when busy, so by one at a time.
+  std::unique_ptr<Lease> lease_;    // Changed by the background thread alone, and then when busy.
+  Ring<PublishedClock> published_;  // Pushed when busy, so by one at a time.
   std::atomic<int> wanted_ = 0;
   std::atomic<int> published_mhz_ = 0;
   std::atomic<int> lacking_mhz_ = 0;

@@ -18,7 +18,7 @@ namespace {
 class ClockRequesterTest : public testing::Test {
  protected:
   ClockRequesterTest() : channel_(*protocol::ClockChannel::Create(1)) {
-    asker_.UseLease(MakeLease());
+    requester_.UseLease(MakeLease());
   }
 
   std::unique_ptr<Lease> MakeLease() {
@@ -32,68 +32,68 @@ class ClockRequesterTest : public testing::Test {
   int Latest() const { return channel_.Latest(0).sm_clock_mhz; }
 
   protocol::ClockChannel channel_;
-  ClockRequester asker_;
+  ClockRequester requester_;
 };
 
 TEST_F(ClockRequesterTest, AsksOnlyForWhatIsNotAskedForYet) {
-  EXPECT_TRUE(asker_.TryAsk(0, MonotonicNow()));
-  EXPECT_EQ(asker_.requests(), 0U);
-  EXPECT_TRUE(asker_.TryAsk(900, MonotonicNow()));
-  EXPECT_TRUE(asker_.TryAsk(900, MonotonicNow()));
-  EXPECT_EQ(asker_.requests(), 1U);
+  EXPECT_TRUE(requester_.TryRequest(0, MonotonicNow()));
+  EXPECT_EQ(requester_.requests(), 0U);
+  EXPECT_TRUE(requester_.TryRequest(900, MonotonicNow()));
+  EXPECT_TRUE(requester_.TryRequest(900, MonotonicNow()));
+  EXPECT_EQ(requester_.requests(), 1U);
   EXPECT_EQ(Latest(), 900);
-  EXPECT_TRUE(asker_.TryAsk(0, MonotonicNow()));
-  EXPECT_EQ(asker_.requests(), 2U);
+  EXPECT_TRUE(requester_.TryRequest(0, MonotonicNow()));
+  EXPECT_EQ(requester_.requests(), 2U);
   EXPECT_EQ(Latest(), 0);
 }
 
 TEST_F(ClockRequesterTest, TakesTheNearestFasterClock) {
-  asker_.TryAsk(901, MonotonicNow());
+  requester_.TryRequest(901, MonotonicNow());
   EXPECT_EQ(Latest(), 1005);
-  EXPECT_EQ(asker_.published_mhz(), 1005);
-  EXPECT_EQ(asker_.lacking_mhz(), 901);
-  asker_.TryAsk(1005, MonotonicNow());  // The same one.
-  EXPECT_EQ(asker_.requests(), 1U);
-  asker_.TryAsk(9999, MonotonicNow());
+  EXPECT_EQ(requester_.published_mhz(), 1005);
+  EXPECT_EQ(requester_.lacking_mhz(), 901);
+  requester_.TryRequest(1005, MonotonicNow());  // The same one.
+  EXPECT_EQ(requester_.requests(), 1U);
+  requester_.TryRequest(9999, MonotonicNow());
   EXPECT_EQ(Latest(), 1410);
 }
 
 TEST_F(ClockRequesterTest, RecordsWhatWasAsked) {
-  asker_.TryAsk(900, MonotonicNow());
-  asker_.TryAsk(1410, MonotonicNow());
-  const auto first = asker_.asks().Pop();
+  requester_.TryRequest(900, MonotonicNow());
+  requester_.TryRequest(1410, MonotonicNow());
+  const auto first = requester_.published().Pop();
   ASSERT_TRUE(first);
   EXPECT_EQ(first->frequency_mhz, 900);
   EXPECT_EQ(first->sequence, 1U);
-  EXPECT_EQ(asker_.asks().Pop()->sequence, 2U);
-  EXPECT_FALSE(asker_.asks().Pop());
+  EXPECT_EQ(requester_.published().Pop()->sequence, 2U);
+  EXPECT_FALSE(requester_.published().Pop());
 }
 
 TEST_F(ClockRequesterTest, WithoutALeaseNothingIsAsked) {
-  asker_.TryAsk(900, MonotonicNow());
-  EXPECT_NE(asker_.UseLease(nullptr), nullptr);
-  EXPECT_FALSE(asker_.may_set_clocks());
-  EXPECT_TRUE(asker_.TryAsk(1410, MonotonicNow()));
-  EXPECT_EQ(asker_.requests(), 1U);
-  EXPECT_EQ(asker_.published_mhz(), 0);
+  requester_.TryRequest(900, MonotonicNow());
+  EXPECT_NE(requester_.UseLease(nullptr), nullptr);
+  EXPECT_FALSE(requester_.may_set_clocks());
+  EXPECT_TRUE(requester_.TryRequest(1410, MonotonicNow()));
+  EXPECT_EQ(requester_.requests(), 1U);
+  EXPECT_EQ(requester_.published_mhz(), 0);
   // A new one knows of nothing.
-  asker_.UseLease(MakeLease());
-  EXPECT_TRUE(asker_.TryAsk(900, MonotonicNow()));
-  EXPECT_EQ(asker_.requests(), 2U);
+  requester_.UseLease(MakeLease());
+  EXPECT_TRUE(requester_.TryRequest(900, MonotonicNow()));
+  EXPECT_EQ(requester_.requests(), 2U);
 }
 
 TEST_F(ClockRequesterTest, RestsOnlyWhileNobodyTrains) {
   std::atomic<bool> is_in_step = true;
-  asker_.TryAsk(900, MonotonicNow());
-  asker_.Rest(is_in_step, MonotonicNow());
+  requester_.TryRequest(900, MonotonicNow());
+  requester_.Rest(is_in_step, MonotonicNow());
   EXPECT_EQ(Latest(), 900);
   is_in_step = false;
-  const std::uint32_t resets = asker_.resets();
-  asker_.Rest(is_in_step, MonotonicNow());
+  const std::uint32_t resets = requester_.resets();
+  requester_.Rest(is_in_step, MonotonicNow());
   EXPECT_EQ(Latest(), 0);
-  EXPECT_NE(asker_.resets(), resets);
-  asker_.Rest(is_in_step, MonotonicNow());
-  EXPECT_EQ(asker_.requests(), 2U);
+  EXPECT_NE(requester_.resets(), resets);
+  requester_.Rest(is_in_step, MonotonicNow());
+  EXPECT_EQ(requester_.requests(), 2U);
 }
 
 // Three threads ask at a time, and the lease comes and goes: the thread sanitizer looks on, and no
@@ -102,18 +102,18 @@ TEST_F(ClockRequesterTest, ManyMayAskAtATime) {
   std::atomic<bool> is_over = false;
   const auto ask = [&](int clock) {
     while (!is_over) {
-      asker_.TryAsk(clock, MonotonicNow());
-      asker_.TryAsk(0, MonotonicNow());
+      requester_.TryRequest(clock, MonotonicNow());
+      requester_.TryRequest(0, MonotonicNow());
     }
   };
   std::thread first(ask, 900);
   std::thread second(ask, 1410);
   const std::atomic<bool> is_in_step = false;
   for (int i = 0; i < 200; ++i) {
-    asker_.Rest(is_in_step, MonotonicNow());
-    while (asker_.asks().Pop()) {
+    requester_.Rest(is_in_step, MonotonicNow());
+    while (requester_.published().Pop()) {
     }
-    if (i % 10 == 0) asker_.UseLease(i % 20 == 0 ? nullptr : MakeLease());
+    if (i % 10 == 0) requester_.UseLease(i % 20 == 0 ? nullptr : MakeLease());
     const int latest = Latest();
     EXPECT_TRUE(latest == 0 || latest == 900 || latest == 1410) << latest;
   }

@@ -1,5 +1,5 @@
-// What one rank is to do with its clock, compiled from a plan or from assignment so that a training
-// thread only has to look it up. Does not change once made.
+// The clocks of one rank, compiled from a plan or an assignment, so that a training thread only has
+// to look them up. A table does not change once it is made.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Looks at a GPU's energy counter, and says only what is new: between the counter's own ticks
-// (every 20 to 100 ms) it tells the same again and again. What else the driver tells is asked for
-// once a second: each question takes a lock of the driver's, which training's launches need, too.
+// Reads the energy counter of a GPU, and reports only new values: the counter moves every 20 to
+// 100 ms. It reads everything else once a second, because each call takes a lock of the driver that
+// launches of the training also need.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Which of the node's GPUs a session is about.
+// Chooses the GPU of a session.
 #pragma once
 
 #include <memory>

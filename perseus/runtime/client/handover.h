@@ -1,9 +1,9 @@
-// Values that one thread makes and another uses, without either waiting for the other, and without
-// the user ever allocating or freeing: what it is done with goes back to the maker to be freed.
+// Passes values from one thread (the maker) to another (the user). Neither waits for the other. The
+// user never allocates or frees memory: it returns a value to the maker, which frees it.
 //
-// T has a member `T* next`, which is this class's (and the user's, while it holds the value).
+// T has a member `T* next` for this class. The user may use it while it holds the value.
 //
-// Thread safety: Offer and FreeRetired belong to the maker's thread, Take and Retire to the user's.
+// Thread safety: Offer and FreeRetired are for the maker's thread, Take and Retire for the user's.
 #pragma once
 
 #include <atomic>
@@ -22,8 +22,7 @@ class Handover {
     FreeRetired();
   }
 
-  // Whether the last one offered was not taken yet. No other may be offered until then: the user
-  // may need it first.
+  // Whether the last offered value was not taken yet. Do not offer another one until then.
   bool IsWaiting() const { return offered_.load(std::memory_order_relaxed) != nullptr; }
   void Offer(std::unique_ptr<T> value) {
     delete offered_.exchange(value.release(), std::memory_order_acq_rel);
@@ -38,7 +37,7 @@ class Handover {
 
   // Null if there is nothing new. The value is the user's until it is retired.
   T* Take() {
-    // An exchange costs 20 ns, a look next to nothing.
+    // An exchange takes 20 ns, a load almost nothing.
     if (offered_.load(std::memory_order_relaxed) == nullptr) return nullptr;
     return offered_.exchange(nullptr, std::memory_order_acq_rel);
   }

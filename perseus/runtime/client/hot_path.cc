@@ -31,7 +31,7 @@ HotPath::~HotPath() {
 // ---- Which plan ----
 
 void HotPath::AddWaiting(ClockTable* table) {
-  // What was to come no earlier is superseded.
+  // The new table replaces all waiting tables that do not begin earlier.
   ClockTable** end = &waiting_;
   while (*end != nullptr && (*end)->from_step < table->from_step) end = &(*end)->next;
   while (*end != nullptr) {
@@ -50,8 +50,8 @@ void HotPath::Replace(ClockTable*& place, ClockTable* table) {
 
 void HotPath::Follow(ClockTable* table) { Replace(next_own_, table); }
 
-// A plan that the program itself asks for goes before all assignment in force; those that are to
-// hold from a later step on still will.
+// A plan that the program itself chooses replaces all assignments in force. Assignments that begin
+// at a later step still take effect.
 void HotPath::AdoptOwn() {
   if (next_own_ == nullptr) return;
   Replace(temporary_, nullptr);
@@ -112,7 +112,7 @@ int HotPath::ClockOfNext() const {
 }
 
 int HotPath::FirstClock() const {
-  // With no plan, and with one that was left: what the GPU had before.
+  // Without a plan: the default clock.
   if (table_ == nullptr || table_->source == ClockTable::Source::kNone) return 0;
   return ClockOfNext();
 }

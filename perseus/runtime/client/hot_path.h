@@ -1,14 +1,17 @@
-// What a training thread does at each call, apart from telling the time and asking for clocks:
-// where in the plan it is, which clock comes next, and what goes into the record. Pure bookkeeping:
-// it is told what time it is, and tells what clock is wanted.
+// What a training thread does in each call, without the time and the clock requests: where in the
+// plan it is, which clock comes next, and what goes into the record. It is pure bookkeeping: the
+// caller passes the time, and gets the wanted clock.
 //
-// No call allocates, locks or enters the kernel.
+// No call allocates memory, takes a lock or makes a system call.
 //
-// With one clock a kind there is no plan that says what comes next; then the order of the step
-// before is taken to come again, which it does in training, and where it does not the clock is
-// asked for when the instruction begins.
+// If the assignment has one clock for each kind, no plan says what comes next. Then the order of
+// the previous step is expected to come again, as it does in training. If another instruction
+// begins, its clock is requested at its begin.
 //
-// Thread safety: one thread at a time, but for the counters.
+// Which clocks a step follows: the plan of the latest perseus_use_plan, until the next assignment;
+// otherwise the temporary assignment, otherwise the lasting one, otherwise the session's own plan.
+//
+// Thread safety: one thread at a time. Any thread may read the counters.
 #pragma once
 
 #include <atomic>
@@ -30,7 +33,7 @@ struct Computation {
   friend bool operator==(const Computation&, const Computation&) = default;
 };
 
-// What the record is made of; the keeper pops them.
+// An entry of the record. The background thread takes it.
 struct Event {
   enum class Type : std::uint8_t { kStepBegin, kInstruction, kStreamInstruction, kStepEnd };
   Type type = Type::kStepBegin;
@@ -54,21 +57,21 @@ struct HotCounters {
   std::atomic<std::uint64_t> records_dropped = 0;
   std::atomic<bool> is_in_step = false;
   std::atomic<bool> follows_plan = false;
-  std::atomic<bool> is_recorded = true;  // As the assignment in force say.
+  std::atomic<bool> is_recorded = true;  // According to the assignment in force.
   std::atomic<std::int64_t> version = 0;
   std::atomic<double> slowdown = 1;
   std::atomic<Nanoseconds> last_step_end = 0;
 };
 
-// What the training thread has to tell and cannot say; the keeper makes sentences of it.
+// Problems that the training thread found. The background thread turns them into warnings.
 struct HotTrouble {
-  // Of the first departure from a plan.
+  // The first instruction that differed from the plan.
   std::atomic<bool> is_off_plan = false;
   std::int64_t step = 0;
   std::size_t position = 0;   // Of the instruction in the step.
-  bool has_expected = false;  // Otherwise the plan was at its end.
+  bool has_expected = false;  // If false, the plan was at its end.
   Computation expected;
-  bool has_got = false;  // Otherwise the step was.
+  bool has_got = false;  // If false, the step was at its end.
   Computation got;
 
   std::atomic<bool> has_expired = false;
@@ -78,7 +81,7 @@ struct HotTrouble {
 
 class HotPath {
  public:
-  // Nothing to ask for.
+  // No clock to request.
   static constexpr int kNoChange = -1;
 
   HotPath(Ring<Event>& events, Handover<ClockTable>& tables, HotCounters& counters,
@@ -87,23 +90,23 @@ class HotPath {
   HotPath& operator=(const HotPath&) = delete;
   ~HotPath();
 
-  // Each returns the clock wanted from now on in MHz (0: what the GPU had before), or kNoChange.
+  // Each returns the wanted clock in MHz from now on (0: the default clock), or kNoChange.
   int StepBegin(Nanoseconds now);
   int StepEnd(Nanoseconds now);
   int InstructionBegin(const Computation& what, Nanoseconds now);
-  // What was asked for when the instruction began, as the record is to have it.
+  // The clock that was requested when the instruction began, for the record.
   void SetFrequency(int frequency_mhz) { frequency_mhz_ = frequency_mhz; }
   int InstructionEnd(Nanoseconds now);
-  // For work on a stream: the pair of events that has the times; kNoTimes if nothing has.
+  // For work on a stream: `timing` is the pair of events that has the times, or kNoTimes.
   struct Ended {
     int wanted = kNoChange;
-    bool is_taken = false;  // The pair is in the record, so the keeper's to release.
+    bool is_taken = false;  // The pair is in the record. The background thread releases it.
   };
   Ended InstructionEndOn(int timing);
   static constexpr int kNoTimes = -1;
 
-  // A plan of this process's own, from the next step on; assignment that are to hold from a later
-  // one on still will. On the training thread, but not for the hot path.
+  // The session's own plan, from the next step on. Assignments that begin at a later step still
+  // take effect. For the training thread, outside of the hot path.
   void Follow(ClockTable* table);
 
   bool is_in_step() const { return is_in_step_; }
@@ -137,15 +140,15 @@ class HotPath {
   HotCounters& counters_;
   HotTrouble& trouble_;
 
-  ClockTable* table_ = nullptr;    // In force, one of those below; null for none.
+  ClockTable* table_ = nullptr;    // In force, one of those below; null: none.
   ClockTable* waiting_ = nullptr;  // Ascending from_step; a list by `next`.
-  // Temporary assignment hide lasting ones, and these the session's own plan, unless they are for
-  // it.
+  // A temporary assignment hides the lasting one, which hides the session's own plan, unless the
+  // assignment says `own`.
   ClockTable* temporary_ = nullptr;
   ClockTable* lasting_ = nullptr;
   ClockTable* own_ = nullptr;
-  ClockTable* next_own_ = nullptr;          // Since it was told to follow another.
-  const ClockTable* assignment_ = nullptr;  // Whichever of the first two is in force.
+  ClockTable* next_own_ = nullptr;          // From the next step on.
+  const ClockTable* assignment_ = nullptr;  // The one of the first two that is in force.
 
   std::int64_t next_step_ = 0;
   bool is_in_step_ = false;
@@ -158,7 +161,7 @@ class HotPath {
   Nanoseconds began_ = 0;
   int frequency_mhz_ = 0;
 
-  // The order of this step so far, over that of the one before: what was not overwritten yet.
+  // The order of this step so far. It overwrites the order of the previous step.
   std::vector<Computation> learned_;
   std::size_t learned_size_ = 0;
 };

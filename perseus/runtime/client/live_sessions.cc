@@ -12,7 +12,7 @@ namespace perseus::client {
 namespace {
 
 constexpr Nanoseconds kLiveSessionsTimeout =
-    1'000'000'000;  // With all keepers, when the process ends.
+    1'000'000'000;  // With all background threads, when the process ends.
 
 std::array<LiveSession, 256> live_sessions;
 std::atomic<std::uint32_t> generation = 0;
@@ -39,20 +39,22 @@ void InChild() {
   }
 }
 
-// Steps that were not written yet are, and keepers do not run into what is being torn down.
+// Steps that were not written yet are, and background threads do not run into what is being torn
+// down.
 void AtExit() {
   for (LiveSession& session : live_sessions) {
     if (session.is_claimed.load()) session.is_over.store(LiveSession::kProcessEnds);
   }
   const Nanoseconds until = RealClock().Now() + kLiveSessionsTimeout;
   for (LiveSession& session : live_sessions) {
-    if (session.is_claimed.load()) EndKeeper(session, LiveSession::kProcessEnds, until);
+    if (session.is_claimed.load()) EndBackgroundThread(session, LiveSession::kProcessEnds, until);
   }
 }
 
 void Register() {
   if (is_registered.exchange(true)) return;
-  // Where that fails, a child shares what its parent has, and keepers are cut off at the end.
+  // Where that fails, a child shares what its parent has, and background threads are cut off at the
+  // end.
   static_cast<void>(::pthread_atfork(nullptr, nullptr, InChild));
   static_cast<void>(std::atexit(AtExit));
 }
@@ -81,7 +83,7 @@ void ReleaseLiveSession(LiveSession* session) {
 
 std::uint32_t ForkGeneration() { return generation.load(std::memory_order_relaxed); }
 
-bool EndKeeper(LiveSession& session, std::uint32_t reason, std::int64_t until) {
+bool EndBackgroundThread(LiveSession& session, std::uint32_t reason, std::int64_t until) {
   RealClock clock;
   session.is_over.store(reason);
   WakeAll(session.is_over);

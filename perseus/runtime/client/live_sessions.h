@@ -1,8 +1,8 @@
-// The sessions of this process, for the two moments at which the system calls us: a fork and the
-// process's end. Both are process-wide, so this is the one place with state that is.
+// The sessions of this process, for a fork and for the end of the process. Both concern the whole
+// process, so this is the only place with global state.
 //
-// In a forked child there are no keepers, and any lock may have been held by a thread that is not
-// there; so this takes none, allocates nothing, and lies in static memory.
+// A forked child has no background threads, and a thread that does not exist there may have held
+// any lock. So this code takes no lock, allocates nothing, and uses static memory.
 #pragma once
 
 #include <atomic>
@@ -16,13 +16,13 @@ struct LiveSession {
   std::atomic<int> socket = -1;
   std::atomic<int> wakeup = -1;
   std::atomic<int> log = -1;
-  // Not 0: the keeper is to end, and why.
+  // Not 0: the background thread is to end, and why.
   static constexpr std::uint32_t kClosed = 1;
   static constexpr std::uint32_t kProcessEnds = 2;
   std::atomic<std::uint32_t> is_over = 0;
   // What a driver may still use when the session is closed; kept here so that it is not lost.
   std::atomic<void*> kept = nullptr;
-  std::atomic<std::uint32_t> has_ended = 1;  // 1: there is no keeper.
+  std::atomic<std::uint32_t> has_ended = 1;  // 1: there is no background thread.
 };
 
 // There are 256 that fork and exit know of; whoever comes later gets one that they do not.
@@ -32,8 +32,8 @@ void ReleaseLiveSession(LiveSession* session);
 // Another number in a child than in its parent.
 std::uint32_t ForkGeneration();
 
-// Ends the keeper for this reason and waits for it, until CLOCK_MONOTONIC is `until`. Whether it
-// has ended.
-bool EndKeeper(LiveSession& session, std::uint32_t reason, std::int64_t until);
+// Ends the background thread for this reason and waits for it, until CLOCK_MONOTONIC is `until`.
+// Whether it has ended.
+bool EndBackgroundThread(LiveSession& session, std::uint32_t reason, std::int64_t until);
 
 }  // namespace perseus::client

@@ -1,8 +1,7 @@
-// An agent of this user's own, for nodes where nobody runs one: `perseus agent` as a process that
-// all of the user's ranks on the node share, and that ends by itself soon after its last client.
+// An agent of this user, for nodes without one: a `perseus agent` process that all ranks of the
+// user on the node share. It ends soon after its last client.
 //
-// So also in this mode a rank that is killed leaves no clock behind, and there is one way in which
-// clocks are set.
+// So in this mode, too, a killed rank leaves no clock locked, and only the agent sets clocks.
 #pragma once
 
 #include <filesystem>

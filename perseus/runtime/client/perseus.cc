@@ -86,7 +86,7 @@ size_t perseus_take_warning(perseus_session* session, char* buffer, size_t size)
   if (session == nullptr || session->session->IsDead()) return 0;
   try {
     perseus::client::SessionCore& core = session->session->core();
-    core.TellTroubles();
+    core.ReportTroubles();
     const std::string text = core.warnings.TakeOldest();
     if (buffer != nullptr && size > 0) {
       const std::size_t length = std::min(text.size(), size - 1);

@@ -44,8 +44,8 @@ Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path) {
   // A file system without locks is taken as it is.
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Fail(
-        "another process records as {} ({}); steps are not recorded (set pipeline, rank and "
-        "tp_rank so that each process has its own)",
+        "another process records as {} ({}); steps are not recorded (set dp_rank, pp_rank "
+        "and tp_rank so that each process has its own numbers)",
         path.stem().string(), path.string());
   }
   if (::ftruncate(file.get(), 0) != 0) return CannotWrite(path, std::strerror(errno));

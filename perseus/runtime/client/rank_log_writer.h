@@ -1,5 +1,5 @@
-// Appends to a rank's log, whole lines at a time, so that a killed process leaves at most one line
-// that is not whole. What gets too long is set aside as the log's older part (rank_log.h).
+// Appends whole lines to a rank log, so that a killed process leaves at most one incomplete line. A
+// log that is too long becomes the older part of the log (rank_log.h).
 #pragma once
 
 #include <cstdint>

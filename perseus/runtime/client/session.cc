@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
-#include "perseus/base/clock.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "perseus/base/clock.h"
 #include "perseus/base/file.h"
 #include "perseus/runtime/client/gpu_choice.h"
 #include "perseus/runtime/client/own_agent.h"
@@ -24,7 +24,7 @@ namespace perseus::client {
 namespace {
 
 constexpr Nanoseconds kSessionTimeout =
-    1'000'000'000;  // With the keeper, when the session is closed.
+    1'000'000'000;  // With the background thread, when the session is closed.
 
 // Seconds since 1970 as the clock's time; 0 for never. 1 if that was before the machine started.
 Nanoseconds ExpiryOf(std::int64_t seconds, Clock& clock) {
@@ -66,7 +66,7 @@ ChosenGpu FindGpu(SessionCore& core) {
   return *std::move(chosen);
 }
 
-// How the keeper comes by an agent; empty if there is to be none.
+// How the background thread comes by an agent; empty if there is to be none.
 std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core,
                                                         const device::Device* device) {
   const Settings& settings = core.settings;
@@ -78,7 +78,7 @@ std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core,
   }
   if (device == nullptr) {
     core.warnings.Once("agent",
-                       "an agent of one's own has no GPU to set; steps are only measured "
+                       "PERSEUS_AGENT=own found no GPU to set; steps are only measured "
                        "(see PERSEUS_DEVICES and PERSEUS_GPU)");
     return {};
   }
@@ -90,19 +90,20 @@ std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core,
   return [devices = settings.devices] { return FindOrStartOwnAgent(kNodesSocket, devices); };
 }
 
-void RunKeeper(Keeper& keeper, SessionCore& core) {
+void RunBackgroundThread(BackgroundThread& background_thread, SessionCore& core) {
   Clock& clock = *core.clock;
   const auto part = clock.TakePart(Clock::Part::kPeriodic);
   LiveSession& live = core.live();
   try {
     while (live.is_over.load() == 0) {
-      clock.WaitWhile(live.is_over, 0, keeper.Turn());
+      clock.WaitWhile(live.is_over, 0, background_thread.Turn());
     }
-    keeper.End();
+    background_thread.End();
   } catch (const std::exception& error) {
-    core.warnings.Once("keeper", std::string("Perseus stops working in this process, and training "
-                                             "goes on without it: ") +
-                                     error.what());
+    core.warnings.Once("background thread",
+                       std::string("Perseus stops working in this process, and training "
+                                   "goes on without it: ") +
+                           error.what());
   }
 }
 
@@ -118,30 +119,30 @@ std::unique_ptr<Session> Session::Open(Settings settings) {
   std::unique_ptr<Session> session(new Session(core));
   ChosenGpu gpu = FindGpu(*core);
   core->clock = gpu.clock;
-  KeeperSetup setup;
+  BackgroundThreadSetup setup;
   setup.core = core;
   setup.clock = gpu.clock;
   setup.gpu = std::move(gpu.uuid);
   setup.find_agent = AgentFor(*core, gpu.device.get());
   setup.device = std::move(gpu.device);
   if (!core->settings.plan.empty()) session->UsePlan(core->settings.plan);
-  session->StartKeeper(std::move(setup));
+  session->StartBackgroundThread(std::move(setup));
   return session;
 }
 
-void Session::StartKeeper(KeeperSetup setup) {
-  auto keeper = std::make_unique<Keeper>(std::move(setup));
-  keeper->Begin();
-  // Training's signals are for training's threads.
+void Session::StartBackgroundThread(BackgroundThreadSetup setup) {
+  auto background_thread = std::make_unique<BackgroundThread>(std::move(setup));
+  background_thread->Begin();
+  // Signals are for the threads of the training program.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   core_->live().has_ended.store(0);
   try {
-    std::thread([keeper = std::move(keeper), core = core_]() mutable {
-      RunKeeper(*keeper, *core);
-      keeper.reset();
+    std::thread([background_thread = std::move(background_thread), core = core_]() mutable {
+      RunBackgroundThread(*background_thread, *core);
+      background_thread.reset();
       core->live().has_ended.store(1);
       WakeAll(core->live().has_ended);
     }).detach();
@@ -156,8 +157,8 @@ void Session::StartKeeper(KeeperSetup setup) {
 Session::~Session() {
   if (IsDead()) return;
   hot_.StepEnd(Now());
-  EndKeeper(core_->live(), LiveSession::kClosed, MonotonicNow() + kSessionTimeout);
-  // The driver will yet call host functions that use the core: it stays.
+  EndBackgroundThread(core_->live(), LiveSession::kClosed, MonotonicNow() + kSessionTimeout);
+  // The driver will still call host functions that use the core, so it stays.
   if (core_->streams.outstanding() != 0) core_->live().kept.store(new std::shared_ptr(core_));
 }
 
@@ -165,26 +166,27 @@ Nanoseconds Session::Now() const { return core_->clock->Now(); }
 
 bool Session::IsDead() const { return generation_ != ForkGeneration(); }
 
-void Session::Ask(int wanted_mhz) {
-  // Where somebody else is asking just now, the next instruction asks again.
-  if (wanted_mhz != HotPath::kNoChange) static_cast<void>(core_->asker.TryAsk(wanted_mhz, Now()));
+void Session::RequestClock(int wanted_mhz) {
+  // If another thread is in a request, the next instruction tries again.
+  if (wanted_mhz != HotPath::kNoChange)
+    static_cast<void>(core_->clock_requester.TryRequest(wanted_mhz, Now()));
 }
 
-void Session::AskOn(void* stream, int wanted_mhz) {
-  if (wanted_mhz != HotPath::kNoChange) core_->streams.Ask(stream, wanted_mhz);
+void Session::RequestClockOn(void* stream, int wanted_mhz) {
+  if (wanted_mhz != HotPath::kNoChange) core_->streams.RequestClock(stream, wanted_mhz);
 }
 
 void Session::StepBegin() {
   if (IsDead()) return;
   const int wanted = hot_.StepBegin(Now());
-  // A stream may not have done with the step before; its first instruction asks when it begins.
-  if (!has_used_streams_) Ask(wanted);
+  // A stream may still run the previous step; its first instruction requests the clock.
+  if (!has_used_streams_) RequestClock(wanted);
 }
 
 void Session::StepEnd() {
   if (IsDead()) return;
   const int wanted = hot_.StepEnd(Now());
-  if (!has_used_streams_) Ask(wanted);
+  if (!has_used_streams_) RequestClock(wanted);
 }
 
 bool Session::IsInstruction(int kind, int microbatch, int chunk) {
@@ -193,7 +195,7 @@ bool Session::IsInstruction(int kind, int microbatch, int chunk) {
   return false;
 }
 
-// One that was begun on a stream, and is not ended there: nothing tells how long it took.
+// Drops an instruction that began on a stream and does not end there: its time is unknown.
 void Session::DropStreamInstruction() {
   if (timing_ == Timing::kHost) return;
   if (pair_ != StreamTimer::kNone) core_->streams.Release(pair_);
@@ -208,15 +210,15 @@ void Session::InstructionBegin(int kind, int microbatch, int chunk) {
   timing_ = Timing::kNone;
   if (!IsInstruction(kind, microbatch, chunk)) return;
   timing_ = Timing::kHost;
-  Ask(hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk},
-                            Now()));
-  hot_.SetFrequency(core_->asker.published_mhz());
+  RequestClock(
+      hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, Now()));
+  hot_.SetFrequency(core_->clock_requester.published_mhz());
 }
 
 void Session::InstructionEnd() {
   if (IsDead()) return;
   if (timing_ != Timing::kHost) return DropStreamInstruction();
-  Ask(hot_.InstructionEnd(Now()));
+  RequestClock(hot_.InstructionEnd(Now()));
 }
 
 void Session::InstructionBeginOn(int kind, int microbatch, int chunk, void* stream) {
@@ -230,11 +232,11 @@ void Session::InstructionBeginOn(int kind, int microbatch, int chunk, void* stre
   const Nanoseconds now = Now();
   const int wanted =
       hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, now);
-  // This thread may be a step ahead of the GPU, so it cannot stand in for the stream.
-  if (!is_ready) return Ask(0);
+  // This thread may be a step ahead of the GPU, so it cannot set clocks for the stream.
+  if (!is_ready) return RequestClock(0);
   if (!streams.MayEnqueueOn(stream)) return;
   timing_ = Timing::kStream;
-  AskOn(stream, wanted);
+  RequestClockOn(stream, wanted);
   hot_.SetFrequency(streams.enqueued_mhz());
   if (hot_.is_in_instruction()) pair_ = streams.Begin(stream, now);
 }
@@ -252,7 +254,7 @@ void Session::InstructionEndOn(void* stream) {
   timing_ = Timing::kNone;
   const HotPath::Ended ended = hot_.InstructionEndOn(pair);
   if (pair != StreamTimer::kNone && !ended.is_taken) streams.Release(pair);
-  if (streams.IsReady()) AskOn(stream, ended.wanted);
+  if (streams.IsReady()) RequestClockOn(stream, ended.wanted);
 }
 
 bool Session::UsePlan(const std::filesystem::path& path) {
@@ -269,7 +271,7 @@ bool Session::UsePlan(const std::filesystem::path& path) {
     if (plan->source == ClockTable::Source::kNone) {
       core_->warnings.Once(
           "plan: " + path.string(),
-          fmt::format("{}: it is cut down to other ranks, without rank {} (take the "
+          fmt::format("{}: it is cut down to other pp_ranks, without pp_rank {} (take the "
                       "whole plan: perseus job plan); not followed",
                       path.string(), core_->settings.name.pp_rank));
       return false;
@@ -292,14 +294,14 @@ perseus_counters Session::Counters() const {
   counters.steps = read(hot.steps);
   counters.steps_off_plan = read(hot.steps_off_plan);
   counters.instructions = read(hot.instructions);
-  counters.clock_requests = core_->asker.requests();
+  counters.clock_requests = core_->clock_requester.requests();
   counters.clocks_limited = read(core_->clocks_limited);
   counters.clocks_refused = read(core_->clocks_refused);
   counters.agent_losses = read(core_->agent_losses);
   counters.records_dropped = read(hot.records_dropped);
   counters.stream_failures = core_->streams.failures();
   counters.warnings = core_->warnings.count();
-  counters.may_set_clocks = core_->asker.may_set_clocks() ? 1 : 0;
+  counters.may_set_clocks = core_->clock_requester.may_set_clocks() ? 1 : 0;
   counters.follows_plan = read(hot.follows_plan) ? 1 : 0;
   counters.plan_version = read(hot.version);
   return counters;

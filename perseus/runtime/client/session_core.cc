@@ -8,7 +8,8 @@
 namespace perseus::client {
 namespace {
 
-// Some seconds of a fast schedule's instructions, should the keeper be held up by a file system.
+// Some seconds of a fast schedule's instructions, should the background thread be held up by a file
+// system.
 constexpr std::size_t kEvents = 16'384;
 
 std::string Describe(const Computation& what) {
@@ -24,44 +25,44 @@ SessionCore::SessionCore(Settings from)
     : settings(std::move(from)),
       warnings(settings.warning_output, WhoIs(settings.name)),
       events(kEvents),
-      streams(asker, warnings),
+      streams(clock_requester, warnings),
       live_(ClaimLiveSession(), ReleaseLiveSession) {}
 
-void SessionCore::TellTroubles() {
-  streams.TellTroubles();
+void SessionCore::ReportTroubles() {
+  streams.ReportTroubles();
   if (trouble.is_off_plan.load(std::memory_order_acquire)) {
     warnings.Once(
         "off-plan",
         fmt::format(
-            "step {}, instruction {}: the plan has {}, and training {}; the clocks from "
-            "before are used until the next step (is the plan of this schedule?)",
+            "step {}, instruction {}: the plan has {}, and training {}; the default "
+            "clocks are used until the next step (is the plan for this schedule?)",
             trouble.step, trouble.position,
             trouble.has_expected ? Describe(trouble.expected) : std::string("no more"),
             trouble.has_got ? "began " + Describe(trouble.got) : std::string("ended the step")));
   }
-  if (const int lacking = asker.lacking_mhz(); lacking != 0) {
-    warnings.Once(
-        "clocks",
-        fmt::format("the GPU has no clock of {} MHz, which was planned; where it lacks one, "
-                    "the nearest faster one is used (plan with a profile of this type of "
-                    "GPU)",
-                    lacking));
+  if (const int lacking = clock_requester.lacking_mhz(); lacking != 0) {
+    warnings.Once("clocks",
+                  fmt::format("the GPU has no clock of {} MHz, which the plan has; the "
+                              "nearest faster clock is used (plan with a profile of this type of "
+                              "GPU)",
+                              lacking));
   }
   if (trouble.has_expired.load(std::memory_order_acquire)) {
     warnings.Once("expired",
-                  "the plan has expired and is no longer followed; the clocks from before are used "
-                  "(give a new one: perseus_use_plan, or assignment)");
+                  "the plan has expired and is no longer followed; the default clocks are used "
+                  "(use a new plan: perseus_use_plan, or an assignment)");
   }
   if (trouble.is_full.load(std::memory_order_relaxed)) {
     warnings.Once("full",
-                  "instructions came faster than they could be written down; the steps that lack "
-                  "some are left out of the record (is PERSEUS_JOB_DIR on a slow file system?)");
+                  "instructions came faster than they could be written down; the record does not "
+                  "contain the affected steps (is PERSEUS_JOB_DIR on a slow file system?)");
   }
   if (trouble.is_bad_kind.load(std::memory_order_relaxed)) {
-    warnings.Once("kind",
-                  "an instruction of a kind, microbatch or chunk that there is not was begun, and "
-                  "is passed over (kinds are PERSEUS_FORWARD to PERSEUS_RECOMPUTE; numbers count "
-                  "from 0)");
+    warnings.Once(
+        "kind",
+        "an instruction of a kind, microbatch or chunk that does not exist was begun, and "
+        "is ignored (kinds are PERSEUS_FORWARD to PERSEUS_RECOMPUTE; numbers count "
+        "from 0)");
   }
 }
 

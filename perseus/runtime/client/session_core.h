@@ -1,5 +1,5 @@
-// What the training thread and the keeper of a session share. It lives as long as either needs it:
-// a keeper that hangs in somebody's driver outlives the session that was closed.
+// What the training thread and the background thread of a session share. It lives as long as one of
+// them needs it: a background thread that hangs in a driver may outlive its session.
 #pragma once
 
 #include <atomic>
@@ -28,18 +28,19 @@ struct SessionCore {
   Warnings warnings;
   Ring<Event> events;
   Handover<ClockTable> tables;
-  ClockRequester asker;
+  ClockRequester clock_requester;
   HotCounters counters;
   HotTrouble trouble;
   StreamTimer streams;
 
-  // Counted by the keeper.
+  // Counted by the background thread.
   std::atomic<std::uint64_t> agent_losses = 0;
   std::atomic<std::uint64_t> clocks_limited = 0;
   std::atomic<std::uint64_t> clocks_refused = 0;
 
-  // Says what the training thread could not. From any thread but the training thread's hot path.
-  void TellTroubles();
+  // Turns the problems that the training thread found into warnings. For any thread, outside of the
+  // hot path.
+  void ReportTroubles();
 
   LiveSession& live() { return *live_; }
 

@@ -1,4 +1,4 @@
-// What a session was opened with: options, environment and defaults made one.
+// The settings of a session: options, then environment variables, then defaults.
 #pragma once
 
 #include <cstdint>

@@ -62,8 +62,8 @@ void StepRecorder::Add(const EnergyReading& reading) {
   if (energy_.size() > kMostEnergy) energy_.pop_front();
 }
 
-void StepRecorder::Add(const ClockAsk& ask) {
-  changes_.push_back({ask, {}});
+void StepRecorder::Add(const PublishedClock& published) {
+  changes_.push_back({published, {}});
   if (changes_.size() > kMostChanges) changes_.pop_front();
 }
 
@@ -72,7 +72,7 @@ void StepRecorder::Add(const protocol::ClockAnswer& answer) {
   is_limited_ |= answer.outcome == protocol::ClockOutcome::kLimited;
   const auto found = std::find_if(
       changes_.rbegin(), changes_.rend(),
-      [&answer](const Change& change) { return change.ask.sequence == answer.sequence; });
+      [&answer](const Change& change) { return change.published.sequence == answer.sequence; });
   if (found != changes_.rend()) found->answer = answer;
 }
 
@@ -102,7 +102,7 @@ bool StepRecorder::ResolveTimes(Pending& pending, const StreamTimesOf& stream_ti
 
 bool StepRecorder::IsAnswered(Nanoseconds until) const {
   const auto later = std::find_if(changes_.begin(), changes_.end(), [until](const Change& change) {
-    return change.ask.requested > until;
+    return change.published.requested > until;
   });
   // Earlier ones were overtaken, and are not answered any more.
   return later == changes_.begin() || std::prev(later)->answer.sequence != 0;
@@ -115,12 +115,12 @@ void StepRecorder::Complete(protocol::RanStep& step) {
         {reading.after - step.begin, reading.until - step.begin, reading.energy_j});
     energy_.pop_front();
   }
-  while (!changes_.empty() && changes_.front().ask.requested <= step.end) {
-    const auto& [ask, answer] = changes_.front();
+  while (!changes_.empty() && changes_.front().published.requested <= step.end) {
+    const auto& [published, answer] = changes_.front();
     protocol::ClockChange change;
-    change.requested = ask.requested - step.begin;
+    change.requested = published.requested - step.begin;
     if (answer.sequence != 0) change.applied = answer.applied_at - step.begin;
-    change.frequency_mhz = ask.frequency_mhz;
+    change.frequency_mhz = published.frequency_mhz;
     change.outcome = static_cast<int>(answer.outcome);
     step.clocks.push_back(change);
     changes_.pop_front();

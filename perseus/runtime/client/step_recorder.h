@@ -1,7 +1,7 @@
-// Puts together what a rank's log says of each step, from what the training thread, the energy
-// counter and the agent tell, each in its own time.
+// Puts together the records of steps, from the events of the training thread, the readings of the
+// energy counter and the answers of the agent, which arrive independently.
 //
-// Not thread safe: the keeper's.
+// Not thread safe: for the background thread.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace perseus::client {
 // When an instruction on a stream ran.
 struct StreamTiming {
   enum class State {
-    kPending,  // It did not end yet.
+    kPending,  // It has not ended yet.
     kKnown,
-    kLost,  // And will not be known.
+    kLost,  // It will never be known.
   };
   State state = State::kPending;
   Nanoseconds begin = 0;  // CLOCK_MONOTONIC.
@@ -30,25 +30,24 @@ struct StreamTiming {
 
 class StepRecorder {
  public:
-  // The times of a pair of events. Asked for each pair in order, and no more once it is not
-  // pending.
+  // The times of a pair of events. Called for each pair in order, until its times are not pending.
   using StreamTimesOf = std::function<StreamTiming(int timing)>;
 
-  // In the order in which they happened, each kind by itself; before Finished(), first the
-  // training thread's events and then the requests, so that a step's requests are there with it.
+  // Each kind in the order in which it happened. Before TakeFinished(), first add the events and
+  // then the requests, so that the requests of a step are there with it.
   void Add(const Event& event);
   void Add(const EnergyReading& reading);
-  void Add(const ClockAsk& ask);
+  void Add(const PublishedClock& published);
   void Add(const protocol::ClockAnswer& answer);
-  // As of now.
+  // The current state.
   void SetState(const device::Telemetry& telemetry);
 
-  // The steps of which all is known by `now`, or will not be: an answer of the agent's is waited
-  // for a little, the end of what a stream runs for ever.
+  // The steps that are complete by `now`. It waits a short time for an answer of the agent, and
+  // without limit for the end of an instruction on a stream.
   std::vector<protocol::RanStep> TakeFinished(Nanoseconds now, const StreamTimesOf& stream_times);
-  // Whether there are steps that were not taken yet.
+  // Whether some steps were not taken yet.
   bool IsWaiting() const { return !steps_.empty(); }
-  // When the last step ended that was taken.
+  // The end of the last step that was taken.
   Nanoseconds last_end() const { return last_end_; }
 
  private:
@@ -66,7 +65,7 @@ class StepRecorder {
   std::deque<Pending> steps_;
   std::deque<EnergyReading> energy_;
   struct Change {
-    ClockAsk ask;
+    PublishedClock published;
     protocol::ClockAnswer answer;
   };
   std::deque<Change> changes_;

@@ -109,8 +109,8 @@ TEST_F(StepRecorderTest, EachEnergySampleIsInOneStep) {
 
 TEST_F(StepRecorderTest, WaitsALittleForTheAnswerToTheLastRequest) {
   Begin(1000);
-  recorder_.Add(ClockAsk{1100, 1, 900});
-  recorder_.Add(ClockAsk{1200, 2, 1005});
+  recorder_.Add(PublishedClock{1100, 1, 900});
+  recorder_.Add(PublishedClock{1200, 2, 1005});
   End(2000);
   EXPECT_THAT(recorder_.TakeFinished(3000, NoStream), IsEmpty());
   recorder_.Add(protocol::ClockAnswer{2, 1005, protocol::ClockOutcome::kInEffect, 1300});
@@ -123,7 +123,7 @@ TEST_F(StepRecorderTest, WaitsALittleForTheAnswerToTheLastRequest) {
 
 TEST_F(StepRecorderTest, DoesNotWaitForeverForAnAnswer) {
   Begin(1000);
-  recorder_.Add(ClockAsk{1100, 1, 900});
+  recorder_.Add(PublishedClock{1100, 1, 900});
   End(2000);
   EXPECT_THAT(recorder_.TakeFinished(2000 + 99'999'999, NoStream), IsEmpty());
   EXPECT_THAT(recorder_.TakeFinished(2000 + 100'000'000, NoStream), SizeIs(1));

@@ -27,8 +27,8 @@ bool StreamTimer::Prepare() {
     failures_.fetch_add(1, std::memory_order_relaxed);
     state_.store(State::kFailed, std::memory_order_release);
     warnings_.Once("stream", driver.error().message +
-                                 "; instructions on streams are not timed, and the clocks from "
-                                 "before are used for them");
+                                 "; instructions on streams are not timed, and the default "
+                                 "clocks are used for them");
     return false;
   }
   driver_ = *driver;
@@ -40,7 +40,7 @@ bool StreamTimer::Prepare() {
 bool StreamTimer::MakeEvents() {
   pairs_ = std::make_unique<Pair[]>(kPairs);
   bases_ = std::make_unique<Base[]>(kBases);
-  asks_ = std::make_unique<PendingAsk[]>(kAsks);
+  requests_ = std::make_unique<PendingRequest[]>(kMostRequests);
   int mode = kCudaCaptureRelaxed;
   if (!Check(driver_.exchange_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode")) {
     return false;
@@ -62,7 +62,7 @@ bool StreamTimer::MakeEventsRelaxed() {
       return false;
     }
   }
-  for (int i = 0; i < kAsks; ++i) AskAt(i).timer = this;
+  for (int i = 0; i < kMostRequests; ++i) RequestAt(i).timer = this;
   return true;
 }
 
@@ -75,21 +75,21 @@ bool StreamTimer::Check(CudaResult result, const char* call) {
   return false;
 }
 
-void StreamTimer::TellTroubles() {
+void StreamTimer::ReportTroubles() {
   if (const char* call = failed_call_.load(std::memory_order_acquire); call != nullptr) {
     warnings_.Once("stream",
                    fmt::format("the CUDA driver's {} failed with {}; instructions on streams are "
-                               "no longer timed, and the clocks from before are used for them",
+                               "no longer timed, and the default clocks are used for them",
                                call, failed_result_.load(std::memory_order_relaxed)));
   }
   if (has_met_capture_.load(std::memory_order_relaxed)) {
     warnings_.Once("capture",
                    "instructions were begun on a stream that is being captured into a graph, and "
-                   "are passed over (put the calls around the launch of the graph)");
+                   "are ignored (put the calls around the launch of the graph)");
   }
   if (has_run_out_.load(std::memory_order_relaxed)) {
     warnings_.Once("pairs", fmt::format("more than {} instructions were launched ahead of the GPU; "
-                                        "the steps that lack some are left out of the record",
+                                        "the record does not contain the affected steps",
                                         kPairs));
   }
 }
@@ -153,48 +153,49 @@ int StreamTimer::End(int pair, CudaStream stream) {
   return kNone;
 }
 
-int StreamTimer::Ask(CudaStream stream, int wanted_mhz) {
+int StreamTimer::RequestClock(CudaStream stream, int wanted_mhz) {
   // What was on its way has been forgotten by now, or will be asked for of another lease; so
   // whatever is wanted, it is asked for again, behind that.
-  if (const std::uint32_t resets = asker_.resets(); resets != seen_resets_) {
+  if (const std::uint32_t resets = requester_.resets(); resets != seen_resets_) {
     seen_resets_ = resets;
     enqueued_ = -1;
     enqueued_clock_ = 0;
   }
-  if (!asker_.may_set_clocks() || wanted_mhz == enqueued_) return enqueued_clock_;
-  PendingAsk& ask = AskAt(next_ask_);
+  if (!requester_.may_set_clocks() || wanted_mhz == enqueued_) return enqueued_clock_;
+  PendingRequest& request = RequestAt(next_request_);
   // Where a thousand are on their way, the next instruction asks again.
-  if (ask.is_used.load(std::memory_order_acquire)) return enqueued_clock_;
-  ask.frequency_mhz = wanted_mhz;
-  ask.is_used.store(true, std::memory_order_relaxed);
+  if (request.is_used.load(std::memory_order_acquire)) return enqueued_clock_;
+  request.frequency_mhz = wanted_mhz;
+  request.is_used.store(true, std::memory_order_relaxed);
   outstanding_.fetch_add(1, std::memory_order_relaxed);
-  if (!Check(driver_.launch_host_function(stream, RunAsk, &ask), "cuLaunchHostFunc")) {
+  if (!Check(driver_.launch_host_function(stream, RunRequest, &request), "cuLaunchHostFunc")) {
     outstanding_.fetch_sub(1, std::memory_order_relaxed);
-    ask.is_used.store(false, std::memory_order_relaxed);
+    request.is_used.store(false, std::memory_order_relaxed);
     return enqueued_clock_;
   }
-  next_ask_ = (next_ask_ + 1) % kAsks;
+  next_request_ = (next_request_ + 1) % kMostRequests;
   enqueued_ = wanted_mhz;
-  enqueued_clock_ = asker_.ClockFor(wanted_mhz);
+  enqueued_clock_ = requester_.ClockFor(wanted_mhz);
   return enqueued_clock_;
 }
 
-void StreamTimer::RunAsk(void* argument) {
-  PendingAsk& ask = *static_cast<PendingAsk*>(argument);
-  // After a failure nobody would ask for what comes next.
-  const bool has_failed = ask.timer->state_.load(std::memory_order_acquire) == State::kFailed;
-  const int wanted = has_failed ? 0 : ask.frequency_mhz;
+void StreamTimer::RunRequest(void* argument) {
+  PendingRequest& request = *static_cast<PendingRequest*>(argument);
+  // After a failure nobody would request for what comes next.
+  const bool has_failed = request.timer->state_.load(std::memory_order_acquire) == State::kFailed;
+  const int wanted = has_failed ? 0 : request.frequency_mhz;
   // Nobody holds it for longer than a microsecond, unless preempted.
   constexpr int kMostTries = 1000;
-  for (int i = 0; i < kMostTries && !ask.timer->asker_.TryAsk(wanted, MonotonicNow()); ++i) {
+  for (int i = 0; i < kMostTries && !request.timer->requester_.TryRequest(wanted, MonotonicNow());
+       ++i) {
     std::this_thread::yield();
   }
-  StreamTimer& timer = *ask.timer;
-  ask.is_used.store(false, std::memory_order_release);
+  StreamTimer& timer = *request.timer;
+  request.is_used.store(false, std::memory_order_release);
   timer.outstanding_.fetch_sub(1, std::memory_order_release);
 }
 
-// ---- The keeper ----
+// ---- The background thread ----
 
 void StreamTimer::Release(Pair& pair) {
   BaseAt(pair.base).users.fetch_sub(1, std::memory_order_release);

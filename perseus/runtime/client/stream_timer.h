@@ -1,9 +1,10 @@
-// Times instructions on CUDA streams, and asks for clocks in the order of their work, without ever
+// Times instructions on CUDA streams, and requests clocks in the order of their work, without ever
 // waiting for the GPU.
 //
 //   begin   record(event 1)                       the driver notes when the GPU gets there
 //   end     record(event 2), host function(asks for the next clock)
-//   later   the keeper queries event 2; once it is done, elapsed(base, 1) and elapsed(base, 2)
+//   later   the background thread queries event 2; once it is done, elapsed(base, 1) and
+//   elapsed(base, 2)
 //
 // Events know only the time between each other. A base is an event whose moment is known: a host
 // function in front of it notes the time, so all times are late by what the driver takes to go on
@@ -19,10 +20,11 @@
 //
 // A stream that is being captured gets nothing enqueued: what would be captured would run again
 // with each launch of the graph, long after its session. And by default a capture forbids every
-// thread of the process what the keeper asks the driver, and breaks if it is asked all the same; so
-// whatever is not enqueued is asked in the relaxed mode, which is a thread's own.
+// thread of the process what the background thread asks the driver, and breaks if it is asked all
+// the same; so whatever is not enqueued is asked in the relaxed mode, which is a thread's own.
 //
-// Thread safety: Times() and DestroyEvents() are the keeper's, all else the training thread's.
+// Thread safety: Times() and DestroyEvents() are the background thread's, all else the training
+// thread's.
 #pragma once
 
 #include <atomic>
@@ -43,7 +45,8 @@ class StreamTimer {
   static constexpr int kPairs = 4096;
   static constexpr int kNone = -1;
 
-  StreamTimer(ClockRequester& asker, Warnings& warnings) : asker_(asker), warnings_(warnings) {}
+  StreamTimer(ClockRequester& requester, Warnings& warnings)
+      : requester_(requester), warnings_(warnings) {}
   StreamTimer(const StreamTimer&) = delete;
   StreamTimer& operator=(const StreamTimer&) = delete;
 
@@ -57,14 +60,14 @@ class StreamTimer {
   int Begin(CudaStream stream, Nanoseconds now);
   // kNone if it failed; the pair is then released.
   int End(int pair, CudaStream stream);
-  // For a pair that the keeper will not be asked for.
+  // For a pair that the background thread will not be asked for.
   void Release(int pair) { Release(PairAt(pair)); }
   // Asks for the clock when the stream gets there, if the last one on its way is another. The clock
   // that will be asked for.
-  int Ask(CudaStream stream, int wanted_mhz);
+  int RequestClock(CudaStream stream, int wanted_mhz);
   int enqueued_mhz() const { return enqueued_clock_; }
 
-  // ---- The keeper ----
+  // ---- The background thread ----
 
   StreamTiming Times(int pair);
   void DestroyEvents();
@@ -75,12 +78,12 @@ class StreamTimer {
   // Host functions that the driver has not run yet; they use this object.
   int outstanding() const { return outstanding_.load(std::memory_order_acquire); }
   // Warns of what the training thread met.
-  void TellTroubles();
+  void ReportTroubles();
 
  private:
   enum class State { kNew, kReady, kFailed };
   static constexpr int kBases = 8;
-  static constexpr int kAsks = 1024;
+  static constexpr int kMostRequests = 1024;
 
   struct Base {
     StreamTimer* timer = nullptr;
@@ -94,7 +97,7 @@ class StreamTimer {
     int base = 0;
     std::atomic<bool> is_used = false;
   };
-  struct PendingAsk {
+  struct PendingRequest {
     StreamTimer* timer = nullptr;
     int frequency_mhz = 0;
     std::atomic<bool> is_used = false;
@@ -102,20 +105,20 @@ class StreamTimer {
 
   Pair& PairAt(int i) { return pairs_[static_cast<std::size_t>(i)]; }
   Base& BaseAt(int i) { return bases_[static_cast<std::size_t>(i)]; }
-  PendingAsk& AskAt(int i) { return asks_[static_cast<std::size_t>(i)]; }
+  PendingRequest& RequestAt(int i) { return requests_[static_cast<std::size_t>(i)]; }
   bool Prepare();
   bool MakeEvents();
   bool MakeEventsRelaxed();
-  // The keeper's thread may ask the driver from here on.
+  // The background thread may request the driver from here on.
   bool EnterDriver();
   void TakeNewBase(CudaStream stream, Nanoseconds now);
   void Release(Pair& pair);
   // Whether the call went well; if not, streams are timed no more.
   bool Check(CudaResult result, const char* call);
   static void RunBase(void* base);
-  static void RunAsk(void* ask);
+  static void RunRequest(void* request);
 
-  ClockRequester& asker_;
+  ClockRequester& requester_;
   Warnings& warnings_;
   CudaDriver driver_;
   CudaContext context_ = nullptr;
@@ -123,16 +126,16 @@ class StreamTimer {
 
   std::unique_ptr<Pair[]> pairs_;
   std::unique_ptr<Base[]> bases_;
-  std::unique_ptr<PendingAsk[]> asks_;
+  std::unique_ptr<PendingRequest[]> requests_;
   int next_pair_ = 0;
-  int next_ask_ = 0;
+  int next_request_ = 0;
   int base_ = kNone;  // The one in use.
   Nanoseconds base_taken_ = 0;
 
   int enqueued_ = 0;        // As wanted, on its way; -1: not known.
   int enqueued_clock_ = 0;  // What will be published for it.
   std::uint32_t seen_resets_ = 0;
-  bool has_entered_ = false;  // The keeper's thread.
+  bool has_entered_ = false;  // The background thread.
 
   std::atomic<int> outstanding_ = 0;
   std::atomic<std::uint64_t> failures_ = 0;

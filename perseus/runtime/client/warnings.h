@@ -1,6 +1,6 @@
-// What went wrong, for the user: a line a cause, however often it happens.
+// Warnings for the user: one line for each cause, even if the problem repeats.
 //
-// Thread safety: all calls may come from several threads. Not for a training thread's hot path.
+// Thread safety: any thread may call. Not for the hot path of a training thread.
 #pragma once
 
 #include <atomic>

@@ -1,18 +1,20 @@
-// One GPU as far as energy is concerned: what it is, what it draws, and the three settings that
-// somebody may change. NVML, ROCm SMI and virtual GPUs all look like this.
+// One GPU as far as energy is concerned: what it is, what it draws, and the three settings that can
+// be changed. NVML, ROCm SMI and virtual GPUs all implement this interface.
 //
-// A device knows nothing of jobs, leases or plans; who may change what is the agent's business.
+// A device knows nothing of jobs, leases or plans. The agent decides who may change what.
 //
-// Thread safety: the calls on one Device may come from several threads at a time.
+// Thread safety: several threads may call one Device at the same time.
 //
-// What every backend keeps to:
-//  1. Apply() succeeds only if the driver said that it took the setting. Whether the GPU really
-//     runs so is another question, which ReadEffect() answers by reading it back.
-//  2. Nothing is remembered in place of being read: ReadSetting() tells what the driver tells, and
-//     says so where the driver does not tell (NVML has no call that reads locked clocks).
+// Every backend guarantees:
+//  1. Apply() succeeds only if the driver reported that it accepted the setting. Whether the GPU
+//     really runs at it is another question, which ReadEffect() answers by a reading.
+//  2. Nothing is remembered instead of read: ReadSetting() returns what the driver reports, and
+//  says
+//     so if the driver cannot report it (NVML has no call that reads locked clocks).
 //  3. A driver that goes away (reload, reset, a GPU that fell off the bus) is an error of kind
-//     kGone; the next call looks for the same UUID anew, so a device object survives it.
-//  4. Units are converted at this edge, once: MHz, milliwatts, joules, degrees Celsius.
+//  kGone.
+//     The next call searches for the same UUID again, so a device object survives it.
+//  4. Units are converted here, once: MHz, milliwatts, joules, degrees Celsius.
 #pragma once
 
 #include <fmt/format.h>

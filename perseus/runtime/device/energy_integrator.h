@@ -1,7 +1,7 @@
-// Energy of a GPU as one number that only grows, from what drivers offer: power readings, or a
-// counter that starts anew when the driver is reloaded.
+// The energy of a GPU as one number that only grows, from what drivers offer: power readings, or a
+// counter that restarts when the driver is reloaded.
 //
-// Thread safety: none; the device that owns one locks.
+// Thread safety: none. The device that owns it uses a lock.
 #pragma once
 
 #include <cstdint>

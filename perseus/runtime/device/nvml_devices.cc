@@ -24,13 +24,13 @@ std::optional<int> Number(int (*function)(nvml::Handle, unsigned*), nvml::Handle
 }
 
 // A list whose length the driver knows: asks for that first.
-template <typename Ask>
-std::vector<int> AscendingList(Ask ask) {
+template <typename Query>
+std::vector<int> AscendingList(Query query) {
   unsigned count = 0;
-  const int code = ask(&count, nullptr);
+  const int code = query(&count, nullptr);
   if ((code != nvml::kSuccess && code != nvml::kInsufficientSize) || count == 0) return {};
   std::vector<unsigned> clocks(count);
-  if (ask(&count, clocks.data()) != nvml::kSuccess) return {};
+  if (query(&count, clocks.data()) != nvml::kSuccess) return {};
   clocks.resize(std::min<std::size_t>(count, clocks.size()));
   std::vector<int> ascending(clocks.begin(), clocks.end());
   std::sort(ascending.begin(), ascending.end());

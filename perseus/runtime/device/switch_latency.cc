@@ -23,7 +23,7 @@ Nanoseconds SwitchLatency::Percentile(double part) const {
 }
 
 DeviceResult<SwitchLatency> MeasureSwitchLatency(Device& device, const std::vector<int>& clocks_mhz,
-                                                 int rounds, Nanoseconds patience, Clock& clock) {
+                                                 int rounds, Nanoseconds timeout, Clock& clock) {
   SwitchLatency result;
   const std::atomic<std::uint32_t> nobody_changes = 0;
   int from_mhz = 0;
@@ -36,7 +36,7 @@ DeviceResult<SwitchLatency> MeasureSwitchLatency(Device& device, const std::vect
       }
       const Nanoseconds answered = clock.Now();
       bool is_there = false;
-      while (!is_there && clock.Now() - start < patience) {
+      while (!is_there && clock.Now() - start < timeout) {
         const auto telemetry = device.Read();
         if (!telemetry) return tl::unexpected<DeviceError>(telemetry.error());
         is_there = telemetry->sm_clock_mhz == to_mhz;

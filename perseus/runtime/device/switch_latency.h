@@ -1,5 +1,5 @@
-// How long a GPU takes from the driver's "yes" to running at the clock: what a plan has to reckon
-// with (switch_latency_ms).
+// Measures the time from the driver's "yes" until the GPU runs at the clock. A plan has to take it
+// into account (switch_latency_ms).
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ struct SwitchSample {
 
 struct SwitchLatency {
   std::vector<SwitchSample> samples;
-  int unseen = 0;  // Switches whose clock did not come within the patience.
+  int unseen = 0;  // Switches whose clock did not come within the timeout.
 
   // Of the samples' latencies, 0 < part <= 1, the smallest that so many do not exceed. Requires
   // samples.
@@ -28,12 +28,12 @@ struct SwitchLatency {
 
 // Switches the GPU between `clocks_mhz`, each to the next and round again, `rounds` times, and
 // reads the clock until it is there. Leaves the last clock set: putting back what was set before is
-// the caller's, who has saved it. Fails as the driver does. `patience`: of one switch.
+// the caller's, who has saved it. Fails as the driver does. `timeout`: of one switch.
 //
 // An idle GPU may not show its clock at all (`unseen`; after three it gives up): measure while
 // something runs.
 DeviceResult<SwitchLatency> MeasureSwitchLatency(Device& device, const std::vector<int>& clocks_mhz,
-                                                 int rounds, Nanoseconds patience, Clock& clock);
+                                                 int rounds, Nanoseconds timeout, Clock& clock);
 
 // Some clocks that make for large, middling and small switches: of the GPU's own, from the upper
 // half.

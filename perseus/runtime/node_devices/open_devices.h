@@ -1,4 +1,4 @@
-// Finding the GPUs of this node, whatever drives them.
+// Finds the GPUs of this node, with any driver.
 #pragma once
 
 #include <string_view>

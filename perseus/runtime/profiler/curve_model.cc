@@ -5,7 +5,8 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <numeric>
+
+#include "perseus/runtime/profiler/cholesky.h"
 
 namespace perseus::profiler {
 namespace {
@@ -31,10 +32,12 @@ double LogPrior(double value, double usual) {
   return -0.5 * deviations * deviations;
 }
 
-double DotOfCommonLength(const std::vector<double>& a, const std::vector<double>& b) {
-  return std::inner_product(a.begin(),
-                            a.begin() + static_cast<std::ptrdiff_t>(std::min(a.size(), b.size())),
-                            b.begin(), 0.0);
+Eigen::Map<const Eigen::VectorXd> AsVector(const std::vector<double>& values) {
+  return {values.data(), static_cast<Eigen::Index>(values.size())};
+}
+
+std::vector<double> AsList(const Eigen::VectorXd& values) {
+  return {values.data(), values.data() + values.size()};
 }
 
 }  // namespace
@@ -100,62 +103,51 @@ double CurveModel::Covariance(const Point& a, const Point& b) const {
          shared * (kTrend * kTrend * a.x * b.x + scales_.smooth * scales_.smooth * matern + rough);
 }
 
-std::vector<double> CurveModel::Explained(const Point& point) const {
-  std::vector<double> explained(factor_.size());
-  for (std::size_t i = 0; i < factor_.size(); ++i) {
-    double sum = Covariance(point, points_[i]);
-    for (std::size_t k = 0; k < i; ++k) sum -= factor_[i][k] * explained[k];
-    explained[i] = sum / factor_[i][i];
-  }
-  return explained;
+std::vector<double> CurveModel::CovariancesWith(const Point& point) const {
+  std::vector<double> covariances;
+  covariances.reserve(points_.size());
+  for (const Point& other : points_) covariances.push_back(Covariance(point, other));
+  return covariances;
 }
 
-// The logarithm of the density of the measurements, up to a constant.
+// Returns the logarithm of the density of the measurements, up to a constant.
 double CurveModel::FitWith(const Scales& scales) {
   scales_ = scales;
-  factor_.clear();
-  double log_determinant = 0;
-  double squares = 0;
-  std::vector<double> whitened;
-  for (const Point& point : points_) {
-    std::vector<double> row = Explained(point);
+  const auto n = static_cast<Eigen::Index>(points_.size());
+  Eigen::MatrixXd covariance(n, n);
+  Eigen::VectorXd y(n);
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const Point& point = points_[static_cast<std::size_t>(i)];
+    y(i) = point.y;
+    for (Eigen::Index j = 0; j <= i; ++j) {
+      covariance(i, j) = Covariance(point, points_[static_cast<std::size_t>(j)]);
+    }
     // The roughness, 5e-7 at least, beside entries of about 5: far above a double's rounding.
-    const double variance =
-        Covariance(point, point) + point.noise_variance - DotOfCommonLength(row, row);
-    const double deviation = std::sqrt(std::max(variance, 1e-12));
-    whitened.push_back((point.y - DotOfCommonLength(row, whitened)) / deviation);
-    squares += whitened.back() * whitened.back();
-    log_determinant += 2 * std::log(deviation);
-    row.push_back(deviation);
-    factor_.push_back(std::move(row));
+    covariance(i, i) += point.noise_variance;
   }
-  weights_ = std::move(whitened);
-  FindWeights();
-  return -0.5 * (squares + log_determinant);
-}
-
-// From L^-1 y in weights_.
-void CurveModel::FindWeights() {
-  for (std::size_t i = weights_.size(); i-- > 0;) {
-    weights_[i] /= factor_[i][i];
-    for (std::size_t j = 0; j < i; ++j) weights_[j] -= factor_[i][j] * weights_[i];
-  }
+  const auto factor = FactorCovariance(std::move(covariance));
+  const Eigen::MatrixXd lower = factor.matrixL();
+  factor_.assign(lower.data(), lower.data() + lower.size());
+  weights_ = AsList(factor.solve(y));
+  const double squares = factor.matrixL().solve(y).squaredNorm();
+  return -0.5 * (squares + LogDeterminant(factor));
 }
 
 CurveModel::Prediction CurveModel::At(int group, double frequency_mhz) const {
   const Point point{group, std::log(frequency_mhz / highest_mhz_), 0, 0};
-  double mean = CenterOf(group);
-  for (std::size_t i = 0; i < points_.size(); ++i)
-    mean += Covariance(point, points_[i]) * weights_[i];
-  std::vector<double> explained = Explained(point);
-  const double variance = Covariance(point, point) - DotOfCommonLength(explained, explained);
-  return {std::exp(mean), std::sqrt(std::max(variance, 1e-14)), group, point.x,
-          std::move(explained)};
+  const std::vector<double> covariances = CovariancesWith(point);
+  const double mean = CenterOf(group) + AsVector(covariances).dot(AsVector(weights_));
+  const auto n = static_cast<Eigen::Index>(points_.size());
+  const Eigen::Map<const Eigen::MatrixXd> factor(factor_.data(), n, n);
+  const Eigen::VectorXd explained =
+      factor.triangularView<Eigen::Lower>().solve(AsVector(covariances));
+  const double variance = Covariance(point, point) - explained.squaredNorm();
+  return {std::exp(mean), std::sqrt(std::max(variance, 1e-14)), group, point.x, AsList(explained)};
 }
 
 double CurveModel::CovarianceOf(const Prediction& a, const Prediction& b) const {
   return Covariance({a.group, a.x, 0, 0}, {b.group, b.x, 0, 0}) -
-         DotOfCommonLength(a.explained, b.explained);
+         AsVector(a.explained).dot(AsVector(b.explained));
 }
 
 }  // namespace perseus::profiler

@@ -51,7 +51,7 @@ class CurveModel {
   struct Prediction {
     double value = 0;
     double relative_standard_deviation = 0;
-    // For CovarianceOf.
+    // For CovarianceOf: L^-1 times the covariances with the points.
     int group = 0;
     double x = 0;
     std::vector<double> explained;
@@ -86,18 +86,17 @@ class CurveModel {
   };
   double Covariance(const Point& a, const Point& b) const;
   double FitWith(const Scales& scales);
-  void FindWeights();
   double CenterOf(int group) const;
-  // L^-1 times the covariances with the points.
-  std::vector<double> Explained(const Point& point) const;
+  // With each of the points.
+  std::vector<double> CovariancesWith(const Point& point) const;
 
   double highest_mhz_ = 0;
   std::vector<double> centers_;  // By group: mean of ln(value).
   double center_ = 0;
   std::vector<Point> points_;
   Scales scales_;
-  std::vector<std::vector<double>> factor_;  // Cholesky: row i has i + 1 entries.
-  std::vector<double> weights_;              // Covariance^-1 y.
+  std::vector<double> factor_;   // The Cholesky factor L of the covariance, by columns.
+  std::vector<double> weights_;  // Covariance^-1 y.
 };
 
 }  // namespace perseus::profiler

@@ -1,11 +1,11 @@
-// The energy that a GPU had drawn by some moment, from a counter that moves every 20-100 ms.
+// The energy that a GPU has drawn up to a moment, from a counter that moves every 20 to 100 ms.
 //
-// Between two values of the counter the power is taken as constant. Over n steps the error is that
-// of the two windows at the ends, so it shrinks as 1/n; it has no preferred sign as long as steps
-// and the counter's period drift past each other.
+// Between two values of the counter, the power is taken as constant. Over n steps, the error is
+// that of the two windows at the ends, so it falls as 1/n. It has no preferred sign, as long as
+// steps and the period of the counter drift past each other.
 //
-// It must not be asked for a moment at which the way to run changes: the window around it mixes
-// both (comparison.h has what that does).
+// Do not use it at a moment at which clocks change: the window around this moment mixes both (see
+// comparison.h).
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What was measured of one kind of instruction at one clock: what passes between the room's parts.
+// The measurement of one kind of instruction at one clock.
 #pragma once
 
 #include <compare>
@@ -25,13 +25,13 @@ struct MeasuredOption {
   double power_ci_w = 0;
 
   double energy_j() const { return power_w * time_s; }
-  // Time and power are measured independently of each other (energy_fit.h).
+  // Time and power are measured independently of each other (power_fit.h).
   double energy_ci_j() const;
 };
 
 // Half-width of a 95 % interval, in standard errors, of a normal distribution.
 inline constexpr double kStandardErrorsOf95 = 1.959964;
-// The same with few degrees of freedom (Student's t); infinite without any.
+// The same for few degrees of freedom (Student's t distribution). Infinite below one degree.
 double StudentHalfWidth(double degrees_of_freedom);
 
 }  // namespace perseus::profiler

@@ -1,7 +1,8 @@
-// All options of a job, measured or not: what each probably takes, and how sure that is.
+// All options of a job, measured or not: the probable time and power of each, and how certain they
+// are.
 //
-// A CurveModel for the times and one for the powers of each kind of instruction, over all ranks and
-// chunks. Immutable; any thread.
+// It has one CurveModel for the times and one for the powers of each kind of instruction, over all
+// pp_ranks and chunks. Immutable; any thread.
 #pragma once
 
 #include <map>

@@ -1,11 +1,12 @@
 #include "perseus/runtime/profiler/power_fit.h"
 
+#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 
-#include "perseus/runtime/profiler/symmetric_eigen.h"
+#include "perseus/runtime/profiler/cholesky.h"
 
 namespace perseus::profiler {
 namespace {
@@ -21,30 +22,10 @@ constexpr double kNoPart = 1e-6;
 constexpr double kFreePhase = 10;
 // No edge is known better: a call and a reading take that long.
 constexpr double kLeastEdgeErrorS = 1e-6;
+// Keeps the scale of an unused parameter finite before it is replaced by 0.
+constexpr double kLeastScale = std::numeric_limits<double>::min();
 
-// Lower triangle, in place; upper is left alone. Positive definite by construction.
-void Factor(SquareMatrix& c) {
-  for (std::size_t i = 0; i < c.size; ++i) {
-    for (std::size_t j = 0; j <= i; ++j) {
-      double sum = c.At(i, j);
-      for (std::size_t k = 0; k < j; ++k) sum -= c.At(i, k) * c.At(j, k);
-      c.At(i, j) = i == j ? std::sqrt(std::max(sum, 1e-12 * c.At(i, i))) : sum / c.At(j, j);
-    }
-  }
-}
-
-void SolveLower(const SquareMatrix& factor, std::vector<double>& b) {
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) b[i] -= factor.At(i, j) * b[j];
-    b[i] /= factor.At(i, i);
-  }
-}
-
-double Dot(std::span<const double> a, std::span<const double> b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
-}
+Eigen::Index Index(std::size_t i) { return static_cast<Eigen::Index>(i); }
 
 // Mean power of a window and its neighbours.
 double PowerAround(std::span<const PowerWindow> stretch, std::size_t first, std::size_t last) {
@@ -65,34 +46,32 @@ double PowerAtEdge(std::span<const PowerWindow> stretch, std::size_t edge) {
 }
 
 // All edges off by the same time.
-void AddPhase(std::span<const PowerWindow> stretch, SquareMatrix& covariance) {
-  std::vector<double> moved_j;
+void AddPhase(std::span<const PowerWindow> stretch, Eigen::MatrixXd& covariance) {
+  Eigen::VectorXd moved_j(covariance.rows());
   for (std::size_t k = 0; k < stretch.size(); ++k) {
-    moved_j.push_back(kFreePhase * stretch[k].begin_error_s *
-                      (PowerAtEdge(stretch, k) - PowerAtEdge(stretch, k + 1)));
+    moved_j(Index(k)) = kFreePhase * stretch[k].begin_error_s *
+                        (PowerAtEdge(stretch, k) - PowerAtEdge(stretch, k + 1));
   }
-  for (std::size_t k = 0; k < stretch.size(); ++k) {
-    for (std::size_t l = 0; l < stretch.size(); ++l) covariance.At(k, l) += moved_j[k] * moved_j[l];
-  }
+  covariance += moved_j * moved_j.transpose();
 }
 
 // S: what edges add.
-void AddEdges(std::span<const PowerWindow> stretch, SquareMatrix& covariance) {
+void AddEdges(std::span<const PowerWindow> stretch, Eigen::MatrixXd& covariance) {
   for (std::size_t edge = 0; edge <= stretch.size(); ++edge) {
     const double error_s =
         edge < stretch.size() ? stretch[edge].begin_error_s : stretch[edge - 1].end_error_s;
     const double error_j = std::max(error_s, kLeastEdgeErrorS) * PowerAtEdge(stretch, edge);
-    if (edge > 0) covariance.At(edge - 1, edge - 1) += error_j * error_j;
+    const Eigen::Index here = Index(edge);
+    if (edge > 0) covariance(here - 1, here - 1) += error_j * error_j;
     if (edge == stretch.size()) continue;
-    covariance.At(edge, edge) += error_j * error_j;
-    if (edge > 0) covariance.At(edge, edge - 1) -= error_j * error_j;
+    covariance(here, here) += error_j * error_j;
+    if (edge > 0) covariance(here, here - 1) -= error_j * error_j;
   }
 }
 
 // G: what runs share, for a relative deviation of 1.
-SquareMatrix SharedRuns(std::span<const PowerWindow> stretch) {
-  SquareMatrix shared;
-  shared.GrowTo(stretch.size());
+Eigen::MatrixXd SharedRuns(std::span<const PowerWindow> stretch) {
+  Eigen::MatrixXd shared = Eigen::MatrixXd::Zero(Index(stretch.size()), Index(stretch.size()));
   std::map<int, std::vector<std::pair<std::size_t, double>>> energies_j;  // By run.
   for (std::size_t k = 0; k < stretch.size(); ++k) {
     const double power_w = PowerAround(stretch, k, k);
@@ -102,15 +81,15 @@ SquareMatrix SharedRuns(std::span<const PowerWindow> stretch) {
   }
   for (const auto& [run, parts] : energies_j) {
     for (const auto& [k, a] : parts) {
-      for (const auto& [l, b] : parts) shared.At(k, l) += a * b;
+      for (const auto& [l, b] : parts) shared(Index(k), Index(l)) += a * b;
     }
   }
   return shared;
 }
 
 struct Fitted {
-  std::vector<double> powers;
-  SquareMatrix covariance;  // Up to the common factor.
+  Eigen::VectorXd powers;
+  Eigen::MatrixXd covariance;  // Up to the common factor.
   std::vector<bool> identified;
   double rank = 0;
   double residual_squares = 0;
@@ -118,45 +97,44 @@ struct Fitted {
 };
 
 Fitted Solve(const PowerFit::Sums& sums) {
-  const std::size_t n = sums.right.size();
+  const Eigen::Index n = Index(sums.right.size());
   Fitted fitted;
-  fitted.powers.resize(n);
-  fitted.covariance.GrowTo(n);
-  fitted.identified.assign(n, true);
-  std::vector<double> scales(n);
-  SquareMatrix scaled = sums.normal;
-  for (std::size_t i = 0; i < n; ++i) {
-    scales[i] = sums.normal.At(i, i) > 0 ? 1 / std::sqrt(sums.normal.At(i, i)) : 0;
-  }
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t j = 0; j < n; ++j) scaled.At(i, j) *= scales[i] * scales[j];
-  }
-  const SymmetricEigen eigen = DecomposeSymmetric(std::move(scaled));
-  double explained = 0;
-  for (std::size_t k = 0; k < n; ++k) {
-    if (eigen.values[k] < kNoInformation) {
-      for (std::size_t i = 0; i < n; ++i) {
-        const double part = eigen.vectors.At(i, k);
-        if (part * part > kNoPart) fitted.identified[i] = false;
+  fitted.identified.assign(sums.right.size(), true);
+  if (n == 0) return fitted;
+  // Symmetric, so the order of its rows and columns does not matter.
+  const Eigen::Map<const Eigen::MatrixXd> normal(sums.normal.values.data(), n, n);
+  const Eigen::Map<const Eigen::VectorXd> right(sums.right.data(), n);
+  const Eigen::VectorXd scales =
+      (normal.diagonal().array() > 0)
+          .select(normal.diagonal().array().max(kLeastScale).rsqrt(), 0.0)
+          .matrix();
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(scales.asDiagonal() * normal *
+                                                             scales.asDiagonal());
+  // Column k: how parameter i takes part in combination k.
+  const Eigen::MatrixXd& parts = eigen.eigenvectors();
+  const Eigen::MatrixXd scaled_parts = scales.asDiagonal() * parts;
+  const Eigen::VectorXd& information = eigen.eigenvalues();
+  Eigen::VectorXd inverse = Eigen::VectorXd::Zero(n);
+  for (Eigen::Index k = 0; k < n; ++k) {
+    if (information(k) < kNoInformation) {
+      for (Eigen::Index i = 0; i < n; ++i) {
+        if (parts(i, k) * parts(i, k) > kNoPart) {
+          fitted.identified[static_cast<std::size_t>(i)] = false;
+        }
       }
       continue;
     }
     ++fitted.rank;
-    fitted.log_determinant += std::log(eigen.values[k]);
-    double along = 0;
-    for (std::size_t i = 0; i < n; ++i) along += eigen.vectors.At(i, k) * scales[i] * sums.right[i];
-    explained += along * along / eigen.values[k];
-    for (std::size_t i = 0; i < n; ++i) {
-      const double v = eigen.vectors.At(i, k) * scales[i] / eigen.values[k];
-      fitted.powers[i] += v * along;
-      for (std::size_t j = 0; j < n; ++j) {
-        fitted.covariance.At(i, j) += v * eigen.vectors.At(j, k) * scales[j];
-      }
-    }
+    fitted.log_determinant += std::log(information(k));
+    inverse(k) = 1 / information(k);
   }
-  for (std::size_t i = 0; i < n; ++i) {
-    if (scales[i] > 0) fitted.log_determinant -= 2 * std::log(scales[i]);
+  const Eigen::VectorXd along = scaled_parts.transpose() * right;
+  fitted.powers = scaled_parts * inverse.cwiseProduct(along);
+  fitted.covariance = scaled_parts * inverse.asDiagonal() * scaled_parts.transpose();
+  for (Eigen::Index i = 0; i < n; ++i) {
+    if (scales(i) > 0) fitted.log_determinant -= 2 * std::log(scales(i));
   }
+  const double explained = along.cwiseAbs2().dot(inverse);
   fitted.residual_squares = std::max(0.0, sums.squares - explained);
   return fitted;
 }
@@ -183,44 +161,42 @@ void PowerFit::Add(std::span<const PowerWindow> stretch) {
 }
 
 void PowerFit::AddShort(std::span<const PowerWindow> stretch) {
-  std::map<std::size_t, std::vector<double>> columns;  // By parameter: seconds in each window.
-  std::vector<double> energies_j;
+  std::map<std::size_t, Eigen::Index> columns;  // Of the parameters of this stretch.
   std::size_t parameters = this->parameters();
-  for (std::size_t k = 0; k < stretch.size(); ++k) {
-    energies_j.push_back(stretch[k].energy_j);
-    for (const PowerWindow::Part& part : stretch[k].parts) {
-      columns.try_emplace(part.parameter, stretch.size()).first->second[k] += part.seconds;
+  for (const PowerWindow& window : stretch) {
+    for (const PowerWindow::Part& part : window.parts) {
+      columns.try_emplace(part.parameter, Index(columns.size()));
       parameters = std::max(parameters, part.parameter + 1);
     }
   }
+  Eigen::VectorXd energies_j(Index(stretch.size()));
+  Eigen::MatrixXd seconds = Eigen::MatrixXd::Zero(Index(stretch.size()), Index(columns.size()));
+  for (std::size_t k = 0; k < stretch.size(); ++k) {
+    energies_j(Index(k)) = stretch[k].energy_j;
+    for (const PowerWindow::Part& part : stretch[k].parts) {
+      seconds(Index(k), columns.at(part.parameter)) += part.seconds;
+    }
+  }
   windows_ += static_cast<double>(stretch.size());
-  const SquareMatrix shared = SharedRuns(stretch);
+  const Eigen::MatrixXd shared = SharedRuns(stretch);
   for (std::size_t i = 0; i < sums_.size(); ++i) {
-    SquareMatrix covariance = shared;
-    for (double& value : covariance.values) value *= kRunDeviations[i] * kRunDeviations[i];
+    Eigen::MatrixXd covariance = kRunDeviations[i] * kRunDeviations[i] * shared;
     AddEdges(stretch, covariance);
     AddPhase(stretch, covariance);
-    Factor(covariance);
+    const auto factor = FactorCovariance(std::move(covariance));
+    const Eigen::VectorXd whitened = factor.matrixL().solve(energies_j);
+    const Eigen::MatrixXd whitened_seconds = factor.matrixL().solve(seconds);
+    const Eigen::MatrixXd normal = whitened_seconds.transpose() * whitened_seconds;
+    const Eigen::VectorXd right = whitened_seconds.transpose() * whitened;
     Sums& sums = sums_[i];
     sums.normal.GrowTo(parameters);
     sums.right.resize(parameters);
-    std::vector<double> whitened = energies_j;
-    SolveLower(covariance, whitened);
-    std::vector<std::pair<std::size_t, std::vector<double>>> whitened_columns;
-    for (const auto& [parameter, column] : columns) {
-      whitened_columns.emplace_back(parameter, column);
-      SolveLower(covariance, whitened_columns.back().second);
+    for (const auto& [a, column_a] : columns) {
+      sums.right[a] += right(column_a);
+      for (const auto& [b, column_b] : columns) sums.normal.At(a, b) += normal(column_a, column_b);
     }
-    for (const auto& [a, column_a] : whitened_columns) {
-      sums.right[a] += Dot(column_a, whitened);
-      for (const auto& [b, column_b] : whitened_columns) {
-        sums.normal.At(a, b) += Dot(column_a, column_b);
-      }
-    }
-    sums.squares += Dot(whitened, whitened);
-    for (std::size_t k = 0; k < stretch.size(); ++k) {
-      sums.log_determinant += 2 * std::log(covariance.At(k, k));
-    }
+    sums.squares += whitened.squaredNorm();
+    sums.log_determinant += LogDeterminant(factor);
   }
 }
 
@@ -258,8 +234,8 @@ PowerFit::Answer PowerFit::Solve() const {
     answer.degrees_of_freedom = degrees;
     answer.run_deviation = kRunDeviations[i] * std::sqrt(factor);
     for (std::size_t p = 0; p < answer.powers.size(); ++p) {
-      answer.powers[p] = {fitted.powers[p],
-                          std::sqrt(std::max(0.0, factor * fitted.covariance.At(p, p))),
+      answer.powers[p] = {fitted.powers(Index(p)),
+                          std::sqrt(std::max(0.0, factor * fitted.covariance(Index(p), Index(p)))),
                           fitted.identified[p] && sums_[i].normal.At(p, p) > 0};
     }
   }

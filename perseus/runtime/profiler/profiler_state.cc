@@ -204,10 +204,7 @@ GpuMeasurements ReadMeasurements(const Node& node) {
 std::pair<protocol::RankId, KnownGpu> ReadGpu(const Node& node) {
   Require(node, {"dp_rank", "pp_rank", "tp_rank", "gpu", "gpu_name", "switch_latency_ns",
                  "last_mhz", "refused", "parameters", "windows", "counts", "records", "fits"});
-  protocol::RankId name;
-  name.dp_rank = node.Member("dp_rank").Count(0, kMostRanks, "a dp_rank, from 0");
-  name.pp_rank = node.Member("pp_rank").Count(0, kMostRanks, "a pp_rank, from 0");
-  name.tp_rank = node.Member("tp_rank").Count(0, kMostRanks, "a tp_rank, from 0");
+  const protocol::RankId name = protocol::ReadRankId(node);
   return {name, KnownGpu{node.Member("gpu").Text(), node.Member("gpu_name").Text(),
                          ReadMeasurements(node)}};
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/base/json_file.h"
+#include "perseus/runtime/protocol/rank_id.h"
 
 namespace perseus::protocol {
 namespace {
@@ -21,15 +21,15 @@ using json_file::Node;
 using json_file::Throw;
 
 // file -> clocks -> clock -> value; plans and server are not as deep.
-constexpr int kAssignmentJsonDepth = 4;
-constexpr int kAssignmentMostCount = 1'000'000;
+constexpr int kDeepestAssignment = 4;
+constexpr int kHighestNumber = 1'000'000;
 
 KindClock ReadClock(const Node& node) {
   constexpr std::array<std::string_view, 4> kKeys{"pp_rank", "chunk", "kind", "frequency_mhz"};
   node.RequireObject(kKeys);
   KindClock clock;
-  clock.pp_rank = node.Member("pp_rank").Count(0, kAssignmentMostCount, "a pp_rank, from 0");
-  clock.chunk = node.Member("chunk").Count(0, kAssignmentMostCount, "a chunk's number, from 0");
+  clock.pp_rank = node.Member("pp_rank").Count(0, kHighestNumber, "a pp_rank, from 0");
+  clock.chunk = node.Member("chunk").Count(0, kHighestNumber, "a chunk's number, from 0");
   const Node kind_node = node.Member("kind");
   const std::string name = kind_node.Text();
   const std::optional<InstructionKind> kind = ParseInstructionKind(name);
@@ -40,35 +40,21 @@ KindClock ReadClock(const Node& node) {
         kind_node.path, Excerpt(name));
   }
   clock.kind = *kind;
-  clock.frequency_mhz =
-      node.Member("frequency_mhz").Count(1, kAssignmentMostCount, "MHz, such as 1410");
+  clock.frequency_mhz = node.Member("frequency_mhz").Count(1, kHighestNumber, "MHz, such as 1410");
   return clock;
 }
 
-// A path that leads out of the directory is somebody's mistake, or worse.
+// Refuses a path that leads out of the directory.
 std::string ReadPlanPath(const Node& node) {
   std::string text = node.Text();
   const std::filesystem::path path(text);
   bool leads_out = text.empty() || path.is_absolute();
   for (const auto& part : path) leads_out = leads_out || part == "..";
   if (leads_out) {
-    Throw("{} {} is not a path within the job's directory (expected one such as plans/7.json)",
+    Throw("{} {} is not a path within the job directory (expected a path such as plans/7.json)",
           node.path, Excerpt(text));
   }
   return text;
-}
-
-// "12"; not "012", which would be the same one again.
-int ReadPipeline(const Node& plans, const std::string& key) {
-  int pipeline = 0;
-  const char* end = key.data() + key.size();
-  const auto [read, error] = std::from_chars(key.data(), end, pipeline);
-  if (error != std::errc() || read != end || pipeline < 0 || pipeline > kAssignmentMostCount ||
-      fmt::to_string(pipeline) != key) {
-    Throw("{} has {}, which is no pipeline's number (expected one such as \"0\")", plans.path,
-          Excerpt(key));
-  }
-  return pipeline;
 }
 
 std::map<int, std::string> ReadPlans(const Node& node) {
@@ -77,7 +63,7 @@ std::map<int, std::string> ReadPlans(const Node& node) {
   }
   std::map<int, std::string> plans;
   for (const auto& item : node.value.items()) {
-    plans.emplace(ReadPipeline(node, item.key()), ReadPlanPath(node.Member(item.key())));
+    plans.emplace(ReadDpRankKey(node, item.key()), ReadPlanPath(node.Member(item.key())));
   }
   return plans;
 }
@@ -93,11 +79,11 @@ ServerOrigin ReadOrigin(const Node& node) {
 void ReadWhatToDo(const Node& file, Assignment& assignment) {
   const bool has_plans = file.Has("plan") || file.Has("plans");
   if (has_plans && file.Has("clocks")) {
-    Throw("there are both plan and clocks (leave one of them out)");
+    Throw("there are both plan and clocks (remove one of them)");
   }
   if (file.Has("own")) assignment.own = file.Member("own").Flag();
   if (assignment.own && (has_plans || file.Has("clocks"))) {
-    Throw("there are plan or clocks, and own is true (leave one of them out)");
+    Throw("there is a plan or clocks although own is true (remove one of them)");
   }
   if (file.Has("plan")) assignment.plan = ReadPlanPath(file.Member("plan"));
   if (file.Has("plans")) assignment.plans = ReadPlans(file.Member("plans"));
@@ -135,7 +121,7 @@ Assignment ReadAssignmentFrom(const Node& file) {
     assignment.until_step =
         file.Member("until_step").Whole(1, json_file::kLargestWhole, "a step's number");
     if (*assignment.until_step <= assignment.from_step) {
-      Throw("until_step {} is not after from_step {} (leave it out for assignment that last)",
+      Throw("until_step {} is not after from_step {} (remove it for a lasting assignment)",
             *assignment.until_step, assignment.from_step);
     }
   }
@@ -191,7 +177,7 @@ std::string FormatAssignment(const Assignment& assignment) {
 }
 
 Result<Assignment> ParseAssignment(std::string_view text, std::string_view name) {
-  return json_file::Read(text, name, kAssignmentJsonDepth, ReadAssignmentFrom);
+  return json_file::Read(text, name, kDeepestAssignment, ReadAssignmentFrom);
 }
 
 Result<std::optional<Assignment>> ReadAssignment(const std::filesystem::path& job_directory) {

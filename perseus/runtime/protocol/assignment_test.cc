@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadAssignment{
             "PlanElsewhere",
             R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plan":"../p.json"})",
-            "not a path within the job's directory"},
+            "not a path within the job directory"},
         BadAssignment{
             "PlansAndClocks",
             R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plans":{},"clocks":[]})",
@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadAssignment{
             "PlanOfAPipelineElsewhere",
             R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plans":{"1":"/etc/p"}})",
-            "plans.1 \"/etc/p\" is not a path within the job's directory"},
+            "plans.1 \"/etc/p\" is not a path within the job directory"},
         BadAssignment{
             "ServerWithoutVersion",
             R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"server":{"job":"j"}})",

@@ -58,21 +58,21 @@ Result<AssignmentWriter> AssignmentWriter::Open(const std::filesystem::path& job
   PERSEUS_ASSIGN_OR_RETURN(auto lock, Lock(job_directory));
   PERSEUS_ASSIGN_OR_RETURN(const auto now, ReadAssignment(job_directory));
   PERSEUS_ASSIGN_OR_RETURN(const auto kept, ReadAssignmentBefore(job_directory));
-  AssignmentWriter desk(job_directory);
-  desk.lock_ = std::move(lock);
-  desk.before_.own = true;
-  desk.is_kept_ = kept.has_value();
+  AssignmentWriter writer(job_directory);
+  writer.lock_ = std::move(lock);
+  writer.before_.own = true;
+  writer.is_kept_ = kept.has_value();
   if (kept) {
-    desk.before_ = *kept;
+    writer.before_ = *kept;
   } else if (now && !now->until_step) {
-    desk.before_ = *now;
+    writer.before_ = *now;
   }
-  if (now) desk.version_ = now->version;
-  desk.first_version_ = desk.version_;
-  return desk;
+  if (now) writer.version_ = now->version;
+  writer.first_version_ = writer.version_;
+  return writer;
 }
 
-Result<std::int64_t> AssignmentWriter::Give(Assignment assignment, std::int64_t from_step) {
+Result<std::int64_t> AssignmentWriter::Write(Assignment assignment, std::int64_t from_step) {
   assignment.version = version_ + 1;
   assignment.from_step = from_step;
   if (assignment.until_step && !is_kept_) {
@@ -90,7 +90,7 @@ Result<std::int64_t> AssignmentWriter::Give(Assignment assignment, std::int64_t 
   return version_;
 }
 
-Result<std::int64_t> AssignmentWriter::GiveBack() { return Give(before_, 0); }
+Result<std::int64_t> AssignmentWriter::Restore() { return Write(before_, 0); }
 
 Result<std::string> AssignmentWriter::AddPlan(const std::string& name,
                                               const std::string& plan) const {

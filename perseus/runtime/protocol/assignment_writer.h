@@ -1,7 +1,7 @@
-// Who gives a job its assignment: numbers them, and puts back what was in force before.
+// Writes the assignments of a job: numbers them, and restores what was in force before.
 //
-// What was in force before is kept in JOBDIR/assignment-before.json from the first temporary
-// assignment until lasting ones: a coordinator that is killed leaves it to the next one.
+// JOBDIR/assignment-before.json holds the lasting assignment from the first temporary one on. So a
+// coordinator that is killed leaves it to the next one.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,31 @@
 
 namespace perseus::protocol {
 
-// How many steps ahead assignment have to be given so that every rank has read them by then, though
-// ranks look at most this often, and the file system tells other hosts late.
+// How many steps ahead `from_step` has to be, so that every rank has read the assignment by then.
+// Ranks read it at intervals, and a network file system shows it late to other hosts.
 inline constexpr double kAssignmentDelaySeconds = 1.0;
 std::int64_t StepsAhead(double assignment_delay_s, double step_time_s);
 
 class AssignmentWriter {
  public:
-  // Takes over from whoever gave assignment last. Fails (kSystem) while another process has a desk
-  // of that directory (JOBDIR/coordinator.lock).
+  // Takes over from the previous coordinator. Fails (kSystem) while another process is the
+  // coordinator of this directory (JOBDIR/coordinator.lock).
   static Result<AssignmentWriter> Open(const std::filesystem::path& job_directory);
 
-  // In force from that step on (temporary ones: until theirs); the version that ranks will report.
-  Result<std::int64_t> Give(Assignment assignment, std::int64_t from_step);
-  // What was in force before, each rank's own plan if nothing was. At once, and for ranks that will
-  // start anew, too: they begin at step 0.
-  Result<std::int64_t> GiveBack();
-  // Whether anything else is in force, of this desk or of one that died.
-  bool HasToGiveBack() const { return is_kept_ || version_ != first_version_; }
-  // Writes plans/NAME.json; what an order says of it.
+  // Puts the assignment into force from this step on. Returns the version that ranks will report.
+  Result<std::int64_t> Write(Assignment assignment, std::int64_t from_step);
+  // Puts the previous lasting assignment back into force, or each rank's own plan if none existed.
+  // From step 0 on, so that it also holds for ranks that restart.
+  Result<std::int64_t> Restore();
+  // Whether something else is in force, from this writer or from one that died.
+  bool HasToRestore() const { return is_kept_ || version_ != first_version_; }
+  // Writes plans/NAME.json. Returns the path that an assignment names.
   Result<std::string> AddPlan(const std::string& name, const std::string& plan) const;
 
-  // The lasting assignment: those that temporary ones hide, too. `own` if nothing was ever ordered.
+  // The lasting assignment, even if a temporary one hides it. `own` if none was ever written.
   const Assignment& before() const { return before_; }
   const std::filesystem::path& job_directory() const { return job_directory_; }
-  // Of the assignment given last, here or before; 0: none.
+  // The version that was written last, here or before. 0: none.
   std::int64_t version() const { return version_; }
 
  private:

@@ -32,15 +32,15 @@ TEST_F(AssignmentWriterTest, AssignmentOfBeforeOutliveACoordinatorThatDies) {
   {
     auto killed = AssignmentWriter::Open(directory_);
     ASSERT_TRUE(killed);
-    EXPECT_FALSE(killed->HasToGiveBack());
-    ASSERT_TRUE(killed->Give(Sweep(20), 10));
-    ASSERT_TRUE(killed->Give(Sweep(30), 20));
+    EXPECT_FALSE(killed->HasToRestore());
+    ASSERT_TRUE(killed->Write(Sweep(20), 10));
+    ASSERT_TRUE(killed->Write(Sweep(30), 20));
   }
   EXPECT_EQ(InForce().clocks, Sweep(30).clocks);
   auto next = AssignmentWriter::Open(directory_);
   ASSERT_TRUE(next);
-  EXPECT_TRUE(next->HasToGiveBack());
-  ASSERT_TRUE(next->GiveBack());
+  EXPECT_TRUE(next->HasToRestore());
+  ASSERT_TRUE(next->Restore());
   EXPECT_EQ(InForce().plan, "plans/4.json");
   EXPECT_EQ(InForce().version, 7);
   EXPECT_FALSE(InForce().until_step);
@@ -48,31 +48,31 @@ TEST_F(AssignmentWriterTest, AssignmentOfBeforeOutliveACoordinatorThatDies) {
 }
 
 TEST_F(AssignmentWriterTest, WhereNothingWasOrderedRanksGoBackToTheirOwnPlans) {
-  auto desk = AssignmentWriter::Open(directory_);
-  ASSERT_TRUE(desk->Give(Sweep(20), 10));
-  ASSERT_TRUE(desk->GiveBack());
+  auto writer = AssignmentWriter::Open(directory_);
+  ASSERT_TRUE(writer->Write(Sweep(20), 10));
+  ASSERT_TRUE(writer->Restore());
   EXPECT_TRUE(InForce().own);
 }
 
 TEST_F(AssignmentWriterTest, LastingAssignmentAreWhatWasBeforeForTheNext) {
   {
-    auto desk = AssignmentWriter::Open(directory_);
-    ASSERT_TRUE(desk->Give(Sweep(20), 10));
+    auto writer = AssignmentWriter::Open(directory_);
+    ASSERT_TRUE(writer->Write(Sweep(20), 10));
     Assignment plan;
     plan.plan = "plans/2.json";
-    ASSERT_TRUE(desk->Give(plan, 0));
+    ASSERT_TRUE(writer->Write(plan, 0));
   }
   auto next = AssignmentWriter::Open(directory_);
-  EXPECT_FALSE(next->HasToGiveBack());
-  ASSERT_TRUE(next->Give(Sweep(40), 30));
-  ASSERT_TRUE(next->GiveBack());
+  EXPECT_FALSE(next->HasToRestore());
+  ASSERT_TRUE(next->Write(Sweep(40), 30));
+  ASSERT_TRUE(next->Restore());
   EXPECT_EQ(InForce().plan, "plans/2.json");
 }
 
 TEST_F(AssignmentWriterTest, AssignmentMayComeBeforeTheDirectory) {
-  auto desk = AssignmentWriter::Open(directory_ / "run");
-  ASSERT_TRUE(desk) << desk.error().message;
-  EXPECT_TRUE(desk->Give(Assignment(), 8));
+  auto writer = AssignmentWriter::Open(directory_ / "run");
+  ASSERT_TRUE(writer) << writer.error().message;
+  EXPECT_TRUE(writer->Write(Assignment(), 8));
 }
 
 TEST_F(AssignmentWriterTest, OnlyOneAtATime) {

@@ -180,7 +180,7 @@ struct Naps {
   int lost = 0;
 };
 Naps ServeUntil(ClockChannel& channel, std::uint32_t last) {
-  constexpr int kPatienceMs = 20'000;  // Far beyond any scheduler's delay.
+  constexpr int kTimeoutMs = 20'000;  // Far beyond any scheduler's delay.
   Naps naps;
   std::uint32_t dealt_with = 0;
   while (dealt_with != last) {
@@ -191,7 +191,7 @@ Naps ServeUntil(ClockChannel& channel, std::uint32_t last) {
     if (dealt_with != last && naps.lost == 0 && channel.Latest(0).sequence == dealt_with) {
       pollfd wanted{channel.wakeup(0), POLLIN, 0};
       ++naps.slept;
-      if (::poll(&wanted, 1, kPatienceMs) == 0) ++naps.lost;
+      if (::poll(&wanted, 1, kTimeoutMs) == 0) ++naps.lost;
     }
     channel.Announce(0, ClockChannel::Sleep::kAwake);
   }

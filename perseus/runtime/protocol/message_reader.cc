@@ -128,7 +128,7 @@ Request ReadRenew(const Node& node) {
   return Renew{ReadName(node.Member("lease"))};
 }
 
-Request ReadIntend(const Node& node) {
+Request ReadDeclareSlowdown(const Node& node) {
   RequireKeys(node, {"lease", "slowdown"});
   return DeclareSlowdown{ReadName(node.Member("lease")),
                          ReadNumber(node.Member("slowdown"), kSlowdown, "a ratio, such as 1.02")};
@@ -258,7 +258,7 @@ struct Reader {
 constexpr std::array<Reader<Request>, 8> kRequests = {{{"acquire", ReadAcquire},
                                                        {"release", ReadRelease},
                                                        {"renew", ReadRenew},
-                                                       {"intend", ReadIntend},
+                                                       {"declare_slowdown", ReadDeclareSlowdown},
                                                        {"list", ReadList},
                                                        {"release_gpu", ReadReleaseGpu},
                                                        {"grant", ReadGrantRequest},

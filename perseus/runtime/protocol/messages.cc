@@ -65,8 +65,8 @@ Member MemberOf(const Acquire& acquire) {
 }
 Member MemberOf(const Release& release) { return {"release", {{"lease", release.lease}}}; }
 Member MemberOf(const Renew& renew) { return {"renew", {{"lease", renew.lease}}}; }
-Member MemberOf(const DeclareSlowdown& intend) {
-  return {"intend", {{"lease", intend.lease}, {"slowdown", intend.slowdown}}};
+Member MemberOf(const DeclareSlowdown& declared) {
+  return {"declare_slowdown", {{"lease", declared.lease}, {"slowdown", declared.slowdown}}};
 }
 Member MemberOf(const List&) { return {"list", ordered_json::object()}; }
 Member MemberOf(const ReleaseGpu& release) { return {"release_gpu", {{"gpu", release.gpu}}}; }

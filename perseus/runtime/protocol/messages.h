@@ -1,17 +1,18 @@
-// What a client and the agent say to each other over the agent's socket: one JSON object a
-// datagram (SOCK_SEQPACKET keeps their borders), a request and its reply in turn. JSON, since these
-// are rare, and an operator can read them; the clocks themselves go through clock_channel.h.
+// The messages between a client and the agent, over the agent's socket: one JSON object in each
+// datagram (SOCK_SEQPACKET keeps their borders), a request and then its reply. They are rare, so
+// they are JSON, which an operator can read. Clock requests go through clock_channel.h.
 //
 //   {"perseus":1,"acquire":{"gpus":["GPU-1f…"],"job":"llama-7b","heartbeat_s":30}}
 //   {"perseus":1,"lease":{"id":"7","gpus":[…],"sm_clocks_mhz":[[210,…,1410]]}}   + descriptors
 //
 //   {"perseus":1,"error":{"code":"held","message":"GPU-1f… is held by …"}}
 //
-// Beside the version, the one key says what it is; docs/agent.md has an example of each.
+// `perseus` is the protocol version, and the other key names the message. docs/agent.md has an
+// example of each.
 //
-// Everything is checked on both sides: unknown keys, wrong types, too long, too deep are errors
-// that name the place. A datagram is at most kLongestMessage bytes. Texts are UTF-8 without control
-// characters, so that whoever shows one needs no care.
+// Both sides check everything: unknown keys, wrong types, and values that are too long or too deep
+// are errors that name the place. A datagram has at most kLongestMessage bytes. Texts are UTF-8
+// without control characters, so that a program can print them as they are.
 #pragma once
 
 #include <cstdint>
@@ -40,32 +41,32 @@ inline constexpr std::uint64_t kMostSwitches = std::uint64_t{1} << 53;  // As fa
 // heartbeat stands still for `heartbeat_s`.
 struct Acquire {
   std::vector<std::string> gpus;  // UUIDs; 1 to kMostGpus, each once.
-  std::string job;                // What others are told holds them; 1 to kLongestName, printable.
-  double heartbeat_s = 30;        // 1 to 3,600.
+  std::string job;          // The holder's name for other users; 1 to kLongestName, printable.
+  double heartbeat_s = 30;  // 1 to 3,600.
   friend bool operator==(const Acquire&, const Acquire&) = default;
 };
-// Ends a lease of this connection (kept by id so that a late one cannot end its successor).
+// Ends a lease of this connection. It has the id so that a late request cannot end the next lease.
 struct Release {
   std::string lease;
   friend bool operator==(const Release&, const Release&) = default;
 };
-// "Still here", for clients that do not use the channel.
+// Renews a lease, for clients that do not use the channel.
 struct Renew {
   std::string lease;
   friend bool operator==(const Renew&, const Renew&) = default;
 };
-// How much slower than at maximum clocks the plan in force makes an iteration on purpose: 1.02 is
-// 2 %. Metrics show it, so that nobody takes the plan for a fault.
+// By how much the plan in force makes an iteration slower on purpose, against maximum clocks: 1.02
+// is 2 %. Metrics show it, so that nobody mistakes the plan for a fault.
 struct DeclareSlowdown {
   std::string lease;
   double slowdown = 1;  // 1 to 100.
   friend bool operator==(const DeclareSlowdown&, const DeclareSlowdown&) = default;
 };
-// What the agent has and who holds it.
+// Lists the GPUs and their holders.
 struct List {
   friend bool operator==(const List&, const List&) = default;
 };
-// Ends whatever lease holds the GPU (its owner, or root).
+// Ends the lease that holds the GPU. For the owner of the lease, or root.
 struct ReleaseGpu {
   std::string gpu;
   friend bool operator==(const ReleaseGpu&, const ReleaseGpu&) = default;
@@ -78,7 +79,7 @@ struct Grant {
   std::optional<std::string> cgroup;
   friend bool operator==(const Grant&, const Grant&) = default;
 };
-// Takes such a grant back (root only), by the same words.
+// Withdraws a grant (root only). It has the same fields.
 struct Revoke {
   Grant grant;
   friend bool operator==(const Revoke&, const Revoke&) = default;
@@ -91,7 +92,7 @@ using Request =
 struct Done {
   friend bool operator==(const Done&, const Done&) = default;
 };
-// The reply to Acquire; the channel's descriptors come with it, in the order of `gpus`.
+// The reply to Acquire. The channel's descriptors come with it, in the order of `gpus`.
 struct Lease {
   std::string id;
   std::vector<std::string> gpus;
@@ -102,8 +103,8 @@ struct Lease {
 struct GpuStatus {
   std::string uuid;
   std::string name;
-  std::string measure_only;  // Why it cannot be set; empty if it can.
-  std::string trouble;       // What is wrong with it now ("the driver is gone"); empty if nothing.
+  std::string measure_only;  // Why its clocks cannot be set; empty if they can.
+  std::string trouble;       // What is wrong now ("the driver is gone"); empty if nothing.
   // The lease that holds it; `lease` empty for none.
   std::string lease;
   std::string job;
@@ -111,10 +112,10 @@ struct GpuStatus {
   std::int32_t pid = 0;
   double held_s = 0;
   double slowdown = 1;
-  // What the agent asked of the driver last, and what was there before ("1410 MHz").
+  // The last setting that the agent requested, and the setting before the lease ("1410 MHz").
   std::string setting;
   std::string before;
-  bool is_restoring = false;  // Released; the agent still tries to give it back.
+  bool is_restoring = false;  // The lease has ended, and the agent still tries to restore the GPU.
   int sm_clock_mhz = 0;
   double power_w = 0;
   int temperature_c = 0;
@@ -126,12 +127,12 @@ struct Listing {
   friend bool operator==(const Listing&, const Listing&) = default;
 };
 enum class Refusal {
-  kMalformed,   // The request is not one.
-  kHeld,        // Somebody else has a lease on it; the message has the name.
+  kMalformed,   // The request is not valid.
+  kHeld,        // Another client has a lease; the message names it.
   kNotAllowed,  // Not the caller's GPU, or not root.
-  kNoSuchGpu,   // Or one that can only be measured.
+  kNoSuchGpu,   // Or a GPU that can only be measured.
   kNoSuchLease,
-  kUnavailable,  // The agent cannot now: the driver is gone, its disk is full, it is stopping.
+  kUnavailable,  // Not now: the driver is gone, the disk is full, or the agent is stopping.
 };
 struct Refused {
   Refusal code = Refusal::kMalformed;

@@ -3,10 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdio>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -175,9 +173,7 @@ RankHeader ReadHeader(const Node& node) {
         "everywhere)");
   }
   RankHeader header;
-  header.name = {node.Member("dp_rank").Count(0, kRankLogMostCount, "a dp_rank, from 0"),
-                 node.Member("pp_rank").Count(0, kRankLogMostCount, "a pp_rank, from 0"),
-                 node.Member("tp_rank").Count(0, kRankLogMostCount, "a tp_rank, from 0")};
+  header.name = ReadRankId(node);
   header.gpu = node.Member("gpu").Text();
   header.gpu_name = node.Member("gpu_name").Text();
   header.host = node.Member("host").Text();
@@ -205,22 +201,6 @@ RankRecord ReadRecord(const Node& node) {
 }
 
 }  // namespace
-
-std::string Name(const RankId& name) {
-  return fmt::format("dp{}-pp{}-tp{}", name.dp_rank, name.pp_rank, name.tp_rank);
-}
-
-std::optional<RankId> ParseRankId(const std::string& name) {
-  RankId parsed;
-  int length = 0;
-  if (std::sscanf(name.c_str(), "dp%d-pp%d-tp%d%n", &parsed.dp_rank, &parsed.pp_rank,
-                  &parsed.tp_rank, &length) != 3 ||
-      static_cast<std::size_t>(length) != name.size() || Name(parsed) != name ||
-      std::min({parsed.dp_rank, parsed.pp_rank, parsed.tp_rank}) < 0) {
-    return std::nullopt;
-  }
-  return parsed;
-}
 
 bool IsOfSameProcess(const RankHeader& a, const RankHeader& b) {
   return a.pid == b.pid && a.epoch == b.epoch && a.host == b.host;

@@ -1,33 +1,33 @@
-// What one rank of a job ran, step by step: written by the client library's own thread, read by
-// whoever profiles, verifies or draws. JSON Lines: a header, then a line a step, now and then a
-// remark.
+// The rank log: which steps one rank of a job ran. The client library writes it from its background
+// thread. The profiler, `verify`, `trace` and the node daemon read it. It is JSON Lines: a header,
+// then one line for each step, and sometimes a remark.
 //
-//   {"perseus_rank_log":1,"dp_rank":0,"pp_rank":3,"tp_rank":0,"gpu":"GPU-…","gpu_name":"…","host":"n7",
-//    "pid":4711,"sm_clocks_mhz":[…],"may_set_clocks":true,"epoch_ns":1700000000000000000}
+//   {"perseus_rank_log":1,"dp_rank":0,"pp_rank":3,"tp_rank":0,"gpu":"GPU-…","gpu_name":"…",
+//    "host":"n7","pid":4711,"sm_clocks_mhz":[…],"may_set_clocks":true,
+//    "epoch_ns":1700000000000000000}
 //   {"step":12,"assignment_version":7,"on_plan":true,"begin_ns":…,"end_ns":…,
-//    "instructions":[[0,3,0,125000,50012000,1410],…],           kind, microbatch, chunk, begin,
-//    duration, MHz "energy":[[-40000000,10500000,81234.5],…],                 from, to, joules
-//    "clocks":[[125000,131000,1410,2],…],                       requested, applied, MHz, outcome
+//    "instructions":[[0,3,0,125000,50012000,1410],…],   kind, microbatch, chunk, begin, duration,
+//    MHz "energy":[[-40000000,10500000,81234.5],…],         from, to, joules
+//    "clocks":[[125000,131000,1410,2],…],               requested, applied, MHz, outcome
 //    "temperature_c":61,"power_w":310.5,"limited":false}
 //   {"remark":"plan 7 is of another schedule …"}
 //
-// Times of a step are nanoseconds of CLOCK_MONOTONIC of its host, or, on virtual GPUs with a clock
-// of their own, of that (`clock` in the job directory); `epoch_ns` is what to add to get time since
-// 1970, so that hosts can be laid side by side. Times within a step count from its begin.
+// Times of a step are in ns of CLOCK_MONOTONIC of its host. On virtual GPUs with their own clock,
+// they are in ns of that clock (`clock` in the job directory). Add `epoch_ns` to get the time since
+// 1970, which different hosts share. Times within a step count from the begin of the step.
 //
-// Energy. A driver's counter moves every 20–100 ms. A sample is a value that was new: it became
-// true after `from` (the last look that still saw the old value) and not after `to`.
+// Energy. The counter of a driver moves every 20 to 100 ms. A sample is a new value of the counter.
+// The counter took this value after `from` (the last reading of the old value) and not after `to`.
 //
-// A header that comes again with the same pid and epoch is of the same process, which learned more:
-// it was lent its GPU later, say. The last one holds.
+// A second header with the same pid and epoch comes from the same process, which then knew more:
+// for example, it got its lease later. The last header counts.
 //
-// A log begins anew (truncated) when its rank opens; a line that was not written whole (its process
-// was killed) is passed over by the reader.
+// A rank that opens its log truncates it. The reader skips a line that is not complete, because the
+// process was killed while it wrote.
 //
-// A log that gets too long is renamed (dp0-pp3-tp0.jsonl.1, in place of what had that name), and
-// another begins with the same header. So of a long job there is at least the half that
-// PERSEUS_LOG_BYTES allows, and who follows the log misses nothing, unless he stays behind by as
-// much.
+// A log that is too long is renamed (dp0-pp3-tp0.jsonl.1, in place of the previous file of this
+// name), and a new log begins with the same header. So the last half of PERSEUS_LOG_BYTES is always
+// there. A process that follows the log misses nothing, unless it is behind by that much.
 #pragma once
 
 #include <cstdint>
@@ -41,32 +41,23 @@
 #include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
+#include "perseus/runtime/protocol/rank_id.h"
 
 namespace perseus::protocol {
 
-struct RankId {
-  int dp_rank = 0;  // Which pipeline.
-  int pp_rank = 0;  // The position along the pipeline.
-  int tp_rank = 0;  // Which of the GPUs that share the work of one pp_rank.
-  friend auto operator<=>(const RankId&, const RankId&) = default;
-};
-// "dp0-pp3-tp0"
-std::string Name(const RankId& name);
-std::optional<RankId> ParseRankId(const std::string& name);
-
 struct RankHeader {
   RankId name;
-  std::string gpu;  // UUID; empty where it could not be told.
+  std::string gpu;  // UUID; empty if unknown.
   std::string gpu_name;
   std::string host;
   int pid = 0;
-  std::vector<int> sm_clocks_mhz;  // Ascending; empty where clocks cannot be set.
+  std::vector<int> sm_clocks_mhz;  // Ascending; empty if clocks cannot be set.
   bool may_set_clocks = false;
   Nanoseconds epoch = 0;
   friend bool operator==(const RankHeader&, const RankHeader&) = default;
 };
 
-// Steps and energies go on from one to the other.
+// Whether steps and energies continue from one header to the other.
 bool IsOfSameProcess(const RankHeader& a, const RankHeader& b);
 
 struct RanInstruction {
@@ -75,7 +66,7 @@ struct RanInstruction {
   int chunk = 0;
   Nanoseconds begin = 0;  // From the step's begin.
   Nanoseconds duration = 0;
-  int frequency_mhz = 0;  // Requested, in force when it began; 0: what the GPU had before.
+  int frequency_mhz = 0;  // Requested, in force at its begin; 0: the default clock.
   friend bool operator==(const RanInstruction&, const RanInstruction&) = default;
 };
 struct EnergySample {
@@ -87,25 +78,25 @@ struct EnergySample {
 };
 struct ClockChange {
   Nanoseconds requested = 0;  // From the step's begin.
-  Nanoseconds applied = 0;    // When the driver's call returned; 0 if it was not told yet.
+  Nanoseconds applied = 0;    // When the driver's call returned; 0 if unknown so far.
   int frequency_mhz = 0;
-  int outcome = 0;  // wire's ClockOutcome.
-  // Refused or failed: the GPU has the clock that it had before.
+  int outcome = 0;  // A protocol::ClockOutcome.
+  // Refused or failed: the GPU keeps its previous clock.
   bool WasRefused() const { return outcome == 4 || outcome == 5; }
   friend bool operator==(const ClockChange&, const ClockChange&) = default;
 };
 struct RanStep {
   std::int64_t step = 0;
-  std::int64_t assignment_version = 0;  // Of the assignment followed; 0: none.
-  bool on_plan = false;   // Its order was the plan's throughout (or there were no plan but clocks).
+  std::int64_t assignment_version = 0;  // That the rank followed; 0: none.
+  bool on_plan = false;  // Its whole order was that of the plan (or there were clocks and no plan).
   Nanoseconds begin = 0;  // Of the clock above.
   Nanoseconds end = 0;
   std::vector<RanInstruction> instructions;
-  std::vector<EnergySample> energy;  // In time's order; each sample in one step only.
+  std::vector<EnergySample> energy;  // In order of time; each sample is in one step only.
   std::vector<ClockChange> clocks;
-  int temperature_c = 0;  // At the step's end; 0: not told.
+  int temperature_c = 0;  // At the end of the step; 0: unknown.
   double power_w = 0;
-  bool is_limited = false;  // Heat, power or somebody else held the clock down at some look.
+  bool is_limited = false;  // At some reading, heat, power or another program held the clock down.
   friend bool operator==(const RanStep&, const RanStep&) = default;
 };
 struct Remark {
@@ -122,25 +113,25 @@ Result<RankRecord> ParseRecord(std::string_view line, std::string_view where);
 // JOBDIR/ranks/dp0-pp3-tp0.jsonl
 std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, const RankId& name);
 
-// Where the part before is.
+// Where the older part of the log is.
 std::filesystem::path OlderRankLogPath(const std::filesystem::path& log);
 
-// Follows one log while it grows, from its older part on.
+// Follows one log while it grows, beginning with its older part.
 class RankLogReader {
  public:
   explicit RankLogReader(std::filesystem::path path) : path_(std::move(path)) {}
 
-  // Passes over all that is there but the header, which it returns if there is one: for whoever
-  // follows what comes, not what was. Only before the first ReadNew.
+  // Skips everything that is there, and returns the header. For a reader that wants only new steps.
+  // Call it only before the first ReadNew.
   struct Passed {
     std::optional<RankHeader> header;
     bool has_steps = false;
   };
   Result<Passed> SkipToEnd();
-  // What came whole since the last call, in order; nothing if the file does not exist yet. A log
-  // that began anew (a restarted rank, or one that got too long and was read to its end) is read
-  // from its start, with its header first again. Fails
-  // with file and line for a line that is whole and wrong; the next call goes on behind it.
+  // The complete lines since the last call, in order. Empty if the file does not exist yet. A log
+  // that began again (of a restarted rank, or one that was renamed and read to its end) is read
+  // from its start, with its header. Fails with file and line for a complete line that is wrong;
+  // the next call continues after this line.
   Result<std::vector<RankRecord>> ReadNew();
 
  private:
@@ -158,7 +149,7 @@ class RankLogReader {
   std::filesystem::path path_;
   std::optional<Identity> read_;  // The one that is being read.
   std::uint64_t offset_ = 0;
-  std::string head_;  // The first bytes, by which a log that began anew is told.
+  std::string head_;  // The first bytes, which show whether the log began again.
   std::int64_t line_ = 0;
 };
 

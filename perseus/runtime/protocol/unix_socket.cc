@@ -31,7 +31,7 @@ static_assert(kMostGpus == kMostChannelGpus);
 constexpr std::size_t kLongestPath = sizeof(sockaddr_un::sun_path) - 1;
 constexpr int kWaitingClients = 128;
 // How long a connection may wait for an agent that is there and takes none.
-constexpr timeval kConnectPatience = {5, 0};
+constexpr timeval kConnectTimeout = {5, 0};
 // Linux 6.16: the receiver's word on whether descriptors may be sent at all. Headers lack it yet.
 constexpr int kPassRights = 83;
 
@@ -287,8 +287,8 @@ Result<FileDescriptor> Connect(const fs::path& path) {
   PERSEUS_RETURN_IF_ERROR(CheckPath(path, kLongestPath));
   FileDescriptor socket = MakeSocket(0);
   if (!socket) return SystemFailure("make a socket");
-  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kConnectPatience,
-                     sizeof kConnectPatience);
+  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kConnectTimeout,
+                     sizeof kConnectTimeout);
   int failed = 0;
   do {
     failed = ConnectTo(socket.get(), path);
@@ -318,7 +318,8 @@ Result<void> Send(int socket, std::string_view text, const std::vector<int>& des
 
 Result<Reception> Receive(int socket) { return ReceiveOne(socket, nullptr); }
 
-Result<Datagram> Ask(int socket, std::string_view request, std::chrono::milliseconds timeout) {
+Result<Datagram> SendRequest(int socket, std::string_view request,
+                             std::chrono::milliseconds timeout) {
   const Clock::time_point deadline = Clock::now() + timeout;
   for (const short events : {short{POLLOUT}, short{POLLIN}}) {
     PERSEUS_ASSIGN_OR_RETURN(const auto ready, WaitFor(socket, events, deadline));

@@ -67,6 +67,7 @@ Result<Reception> Receive(int socket);
 // The client's side: a request and its reply, with at most the descriptors of a channel; kSystem if
 // none comes in `timeout`. After a failure close the socket: a late reply would be taken for that
 // of the next request.
-Result<Datagram> Ask(int socket, std::string_view request, std::chrono::milliseconds timeout);
+Result<Datagram> SendRequest(int socket, std::string_view request,
+                             std::chrono::milliseconds timeout);
 
 }  // namespace perseus::protocol

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-constexpr std::chrono::seconds kPatience(20);  // For replies that come.
+constexpr std::chrono::seconds kTimeout(20);  // For replies that come.
 
 class UnixSocket : public ::testing::Test {
  protected:
@@ -281,7 +281,7 @@ TEST(UnixSocketAsk, TheReplyComesWithItsDescriptors) {
   const Pair pair = Connection();
   const FileDescriptor event(::eventfd(7, EFD_CLOEXEC));
   std::thread agent = Answering(pair, "answer", std::vector<int>(1 + kMostGpus, event.get()));
-  const auto reply = Ask(pair.client.get(), "question", kPatience);
+  const auto reply = SendRequest(pair.client.get(), "question", kTimeout);
   agent.join();
   ASSERT_TRUE(reply) << reply.error().message;
   EXPECT_EQ(reply->text, "answer");
@@ -298,7 +298,7 @@ TEST(UnixSocketAsk, MoreDescriptorsThanAChannelHasAreClosed) {
   const Pair pair = Connection();
   const int before = DescriptorsOpen();
   std::thread agent = Answering(pair, "answer", std::vector<int>(2 + kMostGpus, 0));
-  const auto reply = Ask(pair.client.get(), "question", kPatience);
+  const auto reply = SendRequest(pair.client.get(), "question", kTimeout);
   agent.join();
   ASSERT_FALSE(reply);
   EXPECT_EQ(reply.error().kind, ErrorKind::kInput);
@@ -307,7 +307,7 @@ TEST(UnixSocketAsk, MoreDescriptorsThanAChannelHasAreClosed) {
 
 TEST(UnixSocketAsk, NoReplyIsAnErrorAfterTheTimeout) {
   const Pair pair = Connection();
-  const auto reply = Ask(pair.client.get(), "question", std::chrono::milliseconds(0));
+  const auto reply = SendRequest(pair.client.get(), "question", std::chrono::milliseconds(0));
   ASSERT_FALSE(reply);
   EXPECT_EQ(reply.error().kind, ErrorKind::kSystem);
   EXPECT_THAT(reply.error().message, HasSubstr("did not answer within 0 ms"));
@@ -316,7 +316,7 @@ TEST(UnixSocketAsk, NoReplyIsAnErrorAfterTheTimeout) {
 TEST(UnixSocketAsk, AnAgentThatGoesIsAnError) {
   Pair pair = Connection();
   pair.agent = FileDescriptor();
-  const auto gone = Ask(pair.client.get(), "question", kPatience);
+  const auto gone = SendRequest(pair.client.get(), "question", kTimeout);
   ASSERT_FALSE(gone);
   EXPECT_EQ(gone.error().kind, ErrorKind::kSystem);
 
@@ -326,7 +326,7 @@ TEST(UnixSocketAsk, AnAgentThatGoesIsAnError) {
     ::poll(&wanted, 1, -1);
     other.agent = FileDescriptor();
   });
-  const auto closed = Ask(other.client.get(), "question", kPatience);
+  const auto closed = SendRequest(other.client.get(), "question", kTimeout);
   agent.join();
   ASSERT_FALSE(closed);
   EXPECT_EQ(closed.error().kind, ErrorKind::kSystem);

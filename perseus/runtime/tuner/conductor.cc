@@ -16,7 +16,7 @@ Result<void> CheckMaySetClocks(const protocol::RankHeader& header) {
 
 Result<void> Conductor::Meet(const std::set<protocol::RankId>& expected) {
   PERSEUS_ASSIGN_OR_RETURN(
-      auto alive, logs_.AwaitRanks(expected, options_.patience, options_.should_end, clock_));
+      auto alive, logs_.AwaitRanks(expected, options_.timeout, options_.should_end, clock_));
   ranks_ = std::move(alive);
   return {};
 }
@@ -31,7 +31,7 @@ std::int64_t Conductor::Ahead() {
 }
 
 Result<std::string> Conductor::AddPlan(const std::string& text) const {
-  return desk_.AddPlan(fmt::format("{}", desk_.version() + 1), text);
+  return writer_.AddPlan(fmt::format("{}", writer_.version() + 1), text);
 }
 
 Result<Conductor::Stretch> Conductor::RunUnder(protocol::Assignment assignment, int steps,
@@ -41,7 +41,7 @@ Result<Conductor::Stretch> Conductor::RunUnder(protocol::Assignment assignment, 
   const std::int64_t from = logs_.LastStep(ranks_) + 1 + Ahead();
   const std::int64_t last = from + steps;
   assignment.until_step = last + 1 + spare_steps;
-  PERSEUS_ASSIGN_OR_RETURN(const auto version, desk_.Give(std::move(assignment), from));
+  PERSEUS_ASSIGN_OR_RETURN(const auto version, writer_.Write(std::move(assignment), from));
   PERSEUS_RETURN_IF_ERROR(AwaitStep(last));
   const Stretch stretch{from, last, version};
   if (auto followed = CheckFollowed(stretch.first(), stretch.last, version); !followed) {
@@ -51,7 +51,7 @@ Result<Conductor::Stretch> Conductor::RunUnder(protocol::Assignment assignment, 
 }
 
 Result<std::int64_t> Conductor::LeaveUnder(protocol::Assignment assignment) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto version, desk_.Give(std::move(assignment), 0));
+  PERSEUS_ASSIGN_OR_RETURN(const auto version, writer_.Write(std::move(assignment), 0));
   PERSEUS_RETURN_IF_ERROR(logs_.ReadNew());
   const std::int64_t step = logs_.LastStep(ranks_) + 1 + Ahead();
   PERSEUS_RETURN_IF_ERROR(AwaitStep(step));
@@ -59,9 +59,9 @@ Result<std::int64_t> Conductor::LeaveUnder(protocol::Assignment assignment) {
   return version;
 }
 
-Result<void> Conductor::GiveBack() {
-  if (!desk_.HasToGiveBack()) return {};
-  PERSEUS_RETURN_IF_ERROR(desk_.GiveBack());
+Result<void> Conductor::Restore() {
+  if (!writer_.HasToRestore()) return {};
+  PERSEUS_RETURN_IF_ERROR(writer_.Restore());
   return {};
 }
 

@@ -1,5 +1,5 @@
-// Leads a job's ranks through stretches of steps: gives assignment far enough ahead that all have
-// read them, waits until they ran, and sees that every rank did as ordered.
+// Runs a job through stretches of steps: writes assignments far enough ahead that all ranks have
+// read them, waits until the steps ran, and checks that every rank followed the assignment.
 //
 // Not thread safe.
 #pragma once
@@ -19,7 +19,7 @@ namespace perseus::tuner {
 
 struct ConductorOptions {
   double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read them.
-  Nanoseconds patience = 60'000'000'000;                          // With a rank that is silent.
+  Nanoseconds timeout = 60'000'000'000;                           // With a rank that is silent.
   ShouldEnd should_end = [] { return false; };
 };
 
@@ -28,15 +28,15 @@ Result<void> CheckMaySetClocks(const protocol::RankHeader& header);
 
 class Conductor {
  public:
-  Conductor(const ConductorOptions& options, JobLogs logs, protocol::AssignmentWriter desk,
+  Conductor(const ConductorOptions& options, JobLogs logs, protocol::AssignmentWriter writer,
             Clock& clock)
-      : options_(options), logs_(std::move(logs)), desk_(std::move(desk)), clock_(clock) {}
+      : options_(options), logs_(std::move(logs)), writer_(std::move(writer)), clock_(clock) {}
 
-  // Waits for these, and takes in others that are there by then; kSystem as JobLogs::AwaitRanks().
-  // What else is called here comes after.
+  // Waits for these ranks, and includes others that are there by then. Fails (kSystem) as
+  // JobLogs::AwaitRanks(). Call it before all other functions.
   Result<void> Meet(const std::set<protocol::RankId>& expected);
-  // Until all ranks have ended so many steps more: how long they take decides how far ahead
-  // assignment are given.
+  // Waits until all ranks have ended this many further steps. Their time decides how far ahead
+  // assignments begin.
   Result<void> Watch(int steps);
 
   const std::set<protocol::RankId>& ranks() const { return ranks_; }
@@ -62,21 +62,21 @@ class Conductor {
   // For good, and from step 0 on, at which a job that is started anew begins. Once all follow them:
   // their version.
   Result<std::int64_t> LeaveUnder(protocol::Assignment assignment);
-  // What was in force before, if anything else is.
-  Result<void> GiveBack();
+  // Puts the previous assignment back into force, if another one is.
+  Result<void> Restore();
 
-  // How many steps ahead assignment have to be given.
+  // How many steps ahead an assignment has to begin.
   std::int64_t Ahead();
 
  private:
   Result<void> AwaitStep(std::int64_t step) {
-    return logs_.AwaitStep(ranks_, step, options_.patience, options_.should_end, clock_);
+    return logs_.AwaitStep(ranks_, step, options_.timeout, options_.should_end, clock_);
   }
   Result<void> CheckFollowed(std::int64_t from, std::int64_t to, std::int64_t version) const;
 
   ConductorOptions options_;
   JobLogs logs_;
-  protocol::AssignmentWriter desk_;
+  protocol::AssignmentWriter writer_;
   Clock& clock_;
   std::set<protocol::RankId> ranks_;
   double fastest_s_ = 0;  // Step that was seen to be usual; 0: none.

@@ -195,9 +195,9 @@ std::string JobLogs::WhatIsKnown(const protocol::RankId& name) const {
 }
 
 Result<std::set<protocol::RankId>> JobLogs::AwaitRanks(const std::set<protocol::RankId>& expected,
-                                                       Nanoseconds patience,
+                                                       Nanoseconds timeout,
                                                        const ShouldEnd& should_end, Clock& clock) {
-  const Nanoseconds deadline = clock.Now() + patience;
+  const Nanoseconds deadline = clock.Now() + timeout;
   for (;;) {
     PERSEUS_RETURN_IF_ERROR(ReadNew());
     const std::set<protocol::RankId> alive = Alive();
@@ -213,8 +213,9 @@ Result<std::set<protocol::RankId>> JobLogs::AwaitRanks(const std::set<protocol::
   if (const std::string behind = FarBehind(alive); !behind.empty()) {
     return FailAs(
         ErrorKind::kSystem,
-        "{}: {} while others are at step {}: assignment hold from a step on, and its steps are "
-        "counted anew (was it replaced alone? Start all ranks anew)",
+        "{}: {} while others are at step {}: an assignment begins at one step for all ranks, and "
+        "the "
+        "steps of this rank count again from 0 (if only this rank was replaced, restart all ranks)",
         directory_.string(), behind, LastStep(alive));
   }
   std::string missing;
@@ -227,12 +228,12 @@ Result<std::set<protocol::RankId>> JobLogs::AwaitRanks(const std::set<protocol::
   return FailAs(ErrorKind::kSystem,
                 "{}: {} of {} ranks have recorded no step for {:g} s: {} (is the job running, with "
                 "this directory as PERSEUS_JOB_DIR, and is this job file its own?)",
-                directory_.string(), count, expected.size(), ToSeconds(patience), missing);
+                directory_.string(), count, expected.size(), ToSeconds(timeout), missing);
 }
 
 Result<void> JobLogs::AwaitStep(const std::set<protocol::RankId>& ranks, std::int64_t step,
-                                Nanoseconds patience, const ShouldEnd& should_end, Clock& clock) {
-  Nanoseconds deadline = clock.Now() + patience;
+                                Nanoseconds timeout, const ShouldEnd& should_end, Clock& clock) {
+  Nanoseconds deadline = clock.Now() + timeout;
   std::int64_t before = LastCommonStep(ranks);
   for (;;) {
     if (auto read = ReadNew(); !read) return read;
@@ -244,7 +245,7 @@ Result<void> JobLogs::AwaitStep(const std::set<protocol::RankId>& ranks, std::in
     }
     const std::int64_t now = LastCommonStep(ranks);
     if (now >= step) return {};
-    if (now > before) deadline = clock.Now() + patience;
+    if (now > before) deadline = clock.Now() + timeout;
     before = now;
     if (should_end()) return tl::unexpected<Error>(EndedByRequest());
     if (clock.Now() >= deadline) break;
@@ -257,7 +258,7 @@ Result<void> JobLogs::AwaitStep(const std::set<protocol::RankId>& ranks, std::in
   }
   return FailAs(ErrorKind::kSystem,
                 "{}: no step was recorded for {:g} s by {} (has the job ended?)",
-                directory_.string(), ToSeconds(patience), slow);
+                directory_.string(), ToSeconds(timeout), slow);
 }
 
 std::set<protocol::RankId> RanksOf(int pipelines, int ranks, int gpus_per_stage) {

@@ -1,7 +1,7 @@
-// What all ranks of a job have recorded, followed while they train.
+// The rank logs of all ranks of a job, followed while they train.
 //
-// A job's directory may hold logs of an earlier run, of ranks that this one does not have or that
-// have not come yet. A log counts as alive once it has grown since it was opened here.
+// A job directory may hold logs of an earlier run, and logs of ranks may appear later. A log counts
+// as alive once it has grown since it was opened here.
 //
 // Not thread safe.
 #pragma once
@@ -60,16 +60,16 @@ class JobLogs {
   std::optional<double> StepTime(const std::set<protocol::RankId>& ranks) const;
   void ForgetBefore(std::int64_t step);
 
-  // Waits until all of `expected` are alive. Fails (kSystem) after `patience`, naming those that
+  // Waits until all of `expected` are alive. Fails (kSystem) after `timeout`, naming those that
   // are not and what is known of them, and those that are far behind the others (a rank that was
   // replaced alone). Those alive then, which may be more.
   Result<std::set<protocol::RankId>> AwaitRanks(const std::set<protocol::RankId>& expected,
-                                                Nanoseconds patience, const ShouldEnd& should_end,
+                                                Nanoseconds timeout, const ShouldEnd& should_end,
                                                 Clock& clock);
   // Waits until all of `ranks` have ended that step; kSystem as above if one stands still that
   // long.
   Result<void> AwaitStep(const std::set<protocol::RankId>& ranks, std::int64_t step,
-                         Nanoseconds patience, const ShouldEnd& should_end, Clock& clock);
+                         Nanoseconds timeout, const ShouldEnd& should_end, Clock& clock);
 
  private:
   JobLogs(std::filesystem::path directory, Job job) : directory_(std::move(directory)), job_(job) {}

@@ -1,5 +1,5 @@
-// What the GPUs of a stage say together: those of all pipelines count as repetitions of each other,
-// for they all get one plan.
+// Combines the measurements of all GPUs of a stage. The pipelines count as repetitions of each
+// other, because they all get one plan.
 #pragma once
 
 #include <map>

@@ -1,11 +1,10 @@
-// A timeline of what a job really ran, from its ranks' logs, for https://ui.perfetto.dev (Trace
-// Event Format, as plan/trace.h has it).
+// A timeline of what a job really ran, from its rank logs, for https://ui.perfetto.dev (in the
+// Trace Event Format, as plan_file/trace.h).
 //
-// A process a pipeline with a lane a rank: slices are instructions, click one for the clock that
-// was asked for. Counters beside it: each GPU's requested and applied clock, and its power (from
-// one new value of its energy counter to the next). Where plans are given, every step has them
-// beside it, each in a process of its own: what should have run, from the moment at which the step
-// began.
+// A process is a pipeline, and a lane is a rank. Slices are instructions; click one for its
+// requested clock. Counters show the requested and applied clock of each GPU, and its power (from
+// one new value of its energy counter to the next). If plans are given, each step shows its plan in
+// a process of its own: what should have run, from the begin of the step.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Whether a job runs the schedule that it is said to run: told after a step or two, and not by a
-// plan that nobody follows once the budget is spent.
+// Checks that a job runs the schedule that its job file states, after one or two steps. Otherwise a
+// plan that nobody follows would show it only after the whole budget is spent.
 #pragma once
 
 #include "perseus/base/result.h"

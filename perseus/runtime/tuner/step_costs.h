@@ -1,5 +1,5 @@
-// What whole steps took and cost, by the ranks' records and the energy counters alone, whatever
-// single instructions seem to take.
+// Time and energy of whole steps, from the logs and the energy counters alone, independent of the
+// measurements of single instructions.
 #pragma once
 
 #include <cstdint>

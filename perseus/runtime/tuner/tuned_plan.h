@@ -1,8 +1,9 @@
-// A plan from what was measured, and what it is taken to promise.
+// Makes a plan from measurements, and computes what it promises.
 //
-// A plan is made with margins (profiler/sweep_plan.h), and of options that seemed best, which seem
-// better than they are. So it is judged apart from being made: its clocks, without margins, by
-// options that were measured since, with energies scaled to what whole steps cost.
+// A plan is made with margins (profiler/sweep_plan.h), and of the options that seemed best, which
+// look better than they are. So its promise is computed separately: from its clocks, without
+// margins, with the options that were measured since, and with energies that are scaled to those of
+// whole steps.
 #pragma once
 
 #include <span>

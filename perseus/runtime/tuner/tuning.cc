@@ -344,7 +344,7 @@ Result<TuningResult> Tuner::Run() {
   const int frequencies = MostFrequencies(PooledOptions(state_.gpus));
   if (run) run = options_.leaves_plan_in_force ? FollowPlans() : MakePlan();
   if (!run || !options_.leaves_plan_in_force) {
-    const auto back = conductor_.GiveBack();
+    const auto back = conductor_.Restore();
     if (run && !back) return Fail(back);
   }
   if (!run) return Fail(run);
@@ -372,10 +372,10 @@ Result<TuningResult> Tune(const TuningOptions& options, Clock& clock) {
   PERSEUS_RETURN_IF_ERROR(profiler::CheckBudget(options.budget));
   PERSEUS_ASSIGN_OR_RETURN(auto logs,
                            JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning));
-  PERSEUS_ASSIGN_OR_RETURN(auto desk, protocol::AssignmentWriter::Open(options.job_directory));
+  PERSEUS_ASSIGN_OR_RETURN(auto writer, protocol::AssignmentWriter::Open(options.job_directory));
   PERSEUS_ASSIGN_OR_RETURN(auto state, ReadState(options));
-  const ConductorOptions conduct{options.assignment_delay_s, options.patience, options.should_end};
-  Conductor conductor(conduct, std::move(logs), std::move(desk), clock);
+  const ConductorOptions conduct{options.assignment_delay_s, options.timeout, options.should_end};
+  Conductor conductor(conduct, std::move(logs), std::move(writer), clock);
   return Tuner(options, std::move(conductor), std::move(state)).Run();
 }
 

@@ -1,12 +1,12 @@
-// The coordinator of a job that trains: measures what its instructions take and cost at different
-// clocks, plans, and puts the plan into force, while the job runs on.
+// The coordinator behind `tune`: measures the time and energy of a job's instructions at different
+// clocks, makes a plan, and puts the plan into force, while the job trains.
 //
-//   ranks' logs -> Measurements -> ChooseRound -> assignment with clocks -> ranks ...      a round
-//                               -> PlanningProfile -> planner -> plans/N.json, assignment
-//   ranks' logs -> Measurements -> the same once more, by what the plan's own clocks showed
+//   rank logs -> Measurements -> ChooseRound -> assignment with clocks -> ranks ...        a round
+//                             -> PlanningProfile -> planner -> plans/N.json, assignment
+//   rank logs -> Measurements -> the same again, with what the clocks of the plan showed
 //
-// All that it knows it keeps in JOBDIR/tuner.json, so that one that is ended, or dies, goes on
-// where it was.
+// It keeps its whole state in JOBDIR/tuner.json. So after it was ended, or died, the next one
+// continues where it was.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct TuningOptions {
   int steps_followed =
       12;  // Of each of two plans, before the last one is left in force; 2 or more.
   bool leaves_plan_in_force = true;
-  Nanoseconds patience = 60'000'000'000;
+  Nanoseconds timeout = 60'000'000'000;
   ShouldEnd should_end = [] { return false; };
   std::function<void(std::string_view)> say;  // What it does, a line at a time; may be empty.
 };
@@ -68,11 +68,11 @@ struct TuningResult {
   std::int64_t version = 0;  // Of the assignment with the plan; 0: left nothing.
 };
 
-// Takes as many steps as the budget says, those in which plans are followed, and those that
-// assignment take to be heard. Fails (kSystem) if ranks are missing or the job ends; (kInput) where
-// they may not set clocks, run another schedule, or record no energy; (kUnreachable) if the plan in
-// force turns out slower than it may be, or saves nothing. Then and when `should_end` says so, the
-// assignment that were in force before are again, and what was measured stays in JOBDIR/tuner.json.
+// Takes the steps of the budget, the steps in which plans are followed, and the steps until ranks
+// have read an assignment. Fails (kSystem) if ranks are missing or the job ends; (kInput) if ranks
+// may not set clocks, run another schedule, or record no energy; (kUnreachable) if the plan is
+// slower than it may be, or saves nothing. Then, and if `should_end` is true, the previous
+// assignment is in force again, and the measurements stay in JOBDIR/tuner.json.
 Result<TuningResult> Tune(const TuningOptions& options, Clock& clock);
 
 }  // namespace perseus::tuner

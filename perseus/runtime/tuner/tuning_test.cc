@@ -22,7 +22,7 @@ class TuningTest : public testing::Test {
     spec.microbatches = 4;
     options_.job.schedule = *schedule::GenerateSchedule(spec);
     job_.schedule = options_.job.schedule;
-    options_.patience = 1'000'000'000;
+    options_.timeout = 1'000'000'000;
     options_.should_end = [this] {
       job_.RunStep();
       return false;
@@ -45,7 +45,7 @@ TEST_F(TuningTest, AssignmentOfACoordinatorThatWasKilledAreTakenBackByTheNext) {
     protocol::Assignment sweep;
     sweep.clocks = {{0, 0, InstructionKind::kForward, 800}};
     sweep.until_step = 20;
-    ASSERT_TRUE(killed->Give(sweep, 10));
+    ASSERT_TRUE(killed->Write(sweep, 10));
   }
   options_.job.pipelines = 2;  // Which do not come.
   ASSERT_FALSE(Tune(options_, clock_));

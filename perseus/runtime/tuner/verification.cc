@@ -28,14 +28,14 @@ struct Block {
 
 class Verifier {
  public:
-  Verifier(const VerificationOptions& options, JobLogs logs, protocol::AssignmentWriter desk,
+  Verifier(const VerificationOptions& options, JobLogs logs, protocol::AssignmentWriter writer,
            Clock& clock)
-      : options_(options), logs_(std::move(logs)), desk_(std::move(desk)), clock_(clock) {}
+      : options_(options), logs_(std::move(logs)), writer_(std::move(writer)), clock_(clock) {}
 
   Result<Verification> Run() {
     auto run = Measure();
     // Also after a failure: nobody asked for the plan to stay.
-    const auto back = desk_.HasToGiveBack() ? desk_.GiveBack() : Result<std::int64_t>(0);
+    const auto back = writer_.HasToRestore() ? writer_.Restore() : Result<std::int64_t>(0);
     if (!run) return Fail(run);
     if (!back) return Fail(back);
     return Conclude();
@@ -49,7 +49,7 @@ class Verifier {
 
   const VerificationOptions& options_;
   JobLogs logs_;
-  protocol::AssignmentWriter desk_;
+  protocol::AssignmentWriter writer_;
   Clock& clock_;
   std::set<protocol::RankId> ranks_;
   std::vector<Block> blocks_;
@@ -58,10 +58,10 @@ class Verifier {
 
 Result<void> Verifier::Measure() {
   const auto await_step = [&](std::int64_t step) {
-    return logs_.AwaitStep(ranks_, step, options_.patience, options_.should_end, clock_);
+    return logs_.AwaitStep(ranks_, step, options_.timeout, options_.should_end, clock_);
   };
   PERSEUS_ASSIGN_OR_RETURN(
-      auto alive, logs_.AwaitRanks(options_.ranks, options_.patience, options_.should_end, clock_));
+      auto alive, logs_.AwaitRanks(options_.ranks, options_.timeout, options_.should_end, clock_));
   ranks_ = std::move(alive);
   for (const protocol::RankId& name : ranks_) {
     if (auto may = CheckMaySetClocks(logs_.ranks().at(name).header); !may) return may;
@@ -80,7 +80,7 @@ Result<void> Verifier::Measure() {
   result_.layout = layout;
 
   PERSEUS_ASSIGN_OR_RETURN(
-      auto plan, desk_.AddPlan(fmt::format("verify-{}", desk_.version() + 1), options_.plan));
+      auto plan, writer_.AddPlan(fmt::format("verify-{}", writer_.version() + 1), options_.plan));
   SplitMix64 coin{options_.seed};
   const std::int64_t ahead = protocol::StepsAhead(options_.assignment_delay_s, step_time_s);
   std::int64_t begin = logs_.LastStep(ranks_) + 1 + ahead;
@@ -99,7 +99,7 @@ Result<void> Verifier::Measure() {
     // Long enough for the next block's to be there; should nobody give them, training is not left
     // with these.
     assignment.until_step = block.begin + layout.length + ahead;
-    PERSEUS_ASSIGN_OR_RETURN(const auto version, desk_.Give(std::move(assignment), block.begin));
+    PERSEUS_ASSIGN_OR_RETURN(const auto version, writer_.Write(std::move(assignment), block.begin));
     block.version = version;
     if (options_.progress) {
       options_.progress(static_cast<double>(&block - blocks_.data()) /
@@ -203,8 +203,8 @@ Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_p
 Result<Verification> Verify(const VerificationOptions& options, Clock& clock) {
   PERSEUS_ASSIGN_OR_RETURN(auto logs,
                            JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning));
-  PERSEUS_ASSIGN_OR_RETURN(auto desk, protocol::AssignmentWriter::Open(options.job_directory));
-  return Verifier(options, std::move(logs), std::move(desk), clock).Run();
+  PERSEUS_ASSIGN_OR_RETURN(auto writer, protocol::AssignmentWriter::Open(options.job_directory));
+  return Verifier(options, std::move(logs), std::move(writer), clock).Run();
 }
 
 }  // namespace perseus::tuner

@@ -1,9 +1,10 @@
-// A/B verification of a plan in a job that runs: baseline steps and planned steps in turn, in
-// blocks, pairs of blocks in random order, and what that tells (profiler/comparison.h).
+// A/B verification of a plan in a running job: baseline steps and planned steps in turn, in blocks,
+// with pairs of blocks in random order, and what they show (profiler/comparison.h).
 //
 //   steps    |A A A A|B B B B|B B B B|A A A A|…        blocks of the same length, in pairs
-//             x . . x x . . x x . . x                  x: left out (switches land; the counter's
-//             window)
+//             x . . x x . . x x . . x                  x: left out (clocks switch; the window of
+//             the
+//                                                      energy counter)
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,7 @@ struct VerificationOptions {
   double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read them.
   profiler::ComparisonOptions comparison;
   std::uint64_t seed = 1;  // Of the coin.
-  Nanoseconds patience = 60'000'000'000;
+  Nanoseconds timeout = 60'000'000'000;
   ShouldEnd should_end = [] { return false; };
   std::function<void(double)> progress;  // From 0 to 1; may be empty.
 };
@@ -57,9 +58,9 @@ struct Verification {
   std::string left_out_reason;
 };
 
-// Gives back the assignment that were there before, whatever happens. Takes the steps and what it
-// takes for ranks to hear of them. Fails (kSystem) if ranks are missing or the job ends, (kInput)
-// where ranks record no energy or do not follow the plan.
+// Puts the previous assignment back into force, whatever happens. Takes the steps, and the steps
+// until ranks have read an assignment. Fails (kSystem) if ranks are missing or the job ends,
+// (kInput) if ranks record no energy or do not follow the plan.
 Result<Verification> Verify(const VerificationOptions& options, Clock& clock);
 
 }  // namespace perseus::tuner

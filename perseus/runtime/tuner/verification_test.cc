@@ -19,7 +19,7 @@ class VerificationTest : public testing::Test {
     options_.plan = "a plan";
     options_.ranks = job_.ranks();
     options_.steps = 120;
-    options_.patience = 1'000'000'000;
+    options_.timeout = 1'000'000'000;
     // Called whenever the verifier waits.
     options_.should_end = [this] {
       if (job_.steps() < last_step_) job_.RunStep();

@@ -1,8 +1,8 @@
-// The thread beside training: whatever takes time, allocates or enters the kernel is done here, a
-// little many times a second. It keeps the lease, follows the assignment, looks at the energy
-// counter, and writes down what ran.
+// The background thread of a session. It does everything that takes time, allocates memory or makes
+// system calls, in short turns many times a second: it keeps the lease, reads assignments, reads
+// the energy counter, and writes the rank log.
 //
-// Not thread safe: everything belongs to the keeper's thread, once it runs.
+// Not thread safe: once the thread runs, only this thread uses the object.
 #pragma once
 
 #include <deque>
@@ -21,36 +21,36 @@
 
 namespace perseus::client {
 
-struct KeeperSetup {
+struct BackgroundThreadSetup {
   std::shared_ptr<SessionCore> core;
   std::shared_ptr<Clock> clock;
-  std::string gpu;                         // UUID; empty: no GPU is known, so no lease is wanted.
-  std::unique_ptr<device::Device> device;  // Null: no energy.
-  // The agent's socket, each time that one is asked for a lease; empty: none ever is.
+  std::string gpu;  // UUID; empty: no GPU is known, so no lease is requested.
+  std::unique_ptr<device::Device> device;  // Null: energy is not measured.
+  // Finds the agent's socket, before each request of a lease. Empty: no lease is requested.
   std::function<Result<std::filesystem::path>()> find_agent;
 };
 
-class Keeper {
+class BackgroundThread {
  public:
-  explicit Keeper(KeeperSetup setup);
-  // What is still held is given up, however it came to this.
-  ~Keeper();
-  Keeper(const Keeper&) = delete;
-  Keeper& operator=(const Keeper&) = delete;
+  explicit BackgroundThread(BackgroundThreadSetup setup);
+  // Gives up everything that is still held.
+  ~BackgroundThread();
+  BackgroundThread(const BackgroundThread&) = delete;
+  BackgroundThread& operator=(const BackgroundThread&) = delete;
 
-  // Before the thread runs: asks for a lease, and begins the log. Takes at most 20 s.
+  // Call it before the thread runs. Requests a lease and begins the log. Takes at most 20 s.
   void Begin();
-  // One round. When the next one is due.
+  // One turn. Returns when the next one is due.
   Nanoseconds Turn();
-  // The last one: everything is given back and written.
+  // The last turn: writes everything and gives everything up.
   void End();
 
  private:
-  void TryLease(std::chrono::milliseconds patience);
-  Result<AgentLink::Leased> Acquire(std::chrono::milliseconds patience) const;
+  void TryLease(std::chrono::milliseconds timeout);
+  Result<AgentLink::Leased> Acquire(std::chrono::milliseconds timeout) const;
   void GiveUp();
   void LoseLease(const std::string& cause, const std::string& message);
-  void TendLease(Nanoseconds now);
+  void CheckLease(Nanoseconds now);
   void RestIfIdle(Nanoseconds now);
   void CollectAnswer();
   void LookForAssignment(Nanoseconds now);
@@ -74,22 +74,21 @@ class Keeper {
   Nanoseconds retry_after_ = 0;
   Nanoseconds next_beat_ = 0;
   Nanoseconds last_beat_ = 0;
-  double told_slowdown_ = 1;
+  double declared_slowdown_ = 1;
   std::uint32_t answered_ = 0;  // The last request whose outcome was counted.
   protocol::ClockOutcome answered_outcome_ = protocol::ClockOutcome::kNone;
 
   AssignmentWatcher assignment_;
-  std::string told_problem_;  // With them.
+  std::string reported_problem_;  // With them.
   Nanoseconds next_assignment_ = 0;
-  std::deque<std::unique_ptr<ClockTable>> tables_;  // To be offered when the training thread is
-                                                    // ready for them.
+  std::deque<std::unique_ptr<ClockTable>> tables_;  // Offered once the training thread is ready.
   EnergyMeter meter_;
   Nanoseconds next_look_ = 0;
   StepRecorder recorder_;
   std::optional<RankLogWriter> log_;
-  std::string log_header_;       // Its line: whatever begins, begins with it.
-  bool has_told_lease_ = false;  // The log's header says that clocks may be set.
-  const Nanoseconds epoch_;      // What to add to the clock's time for time since 1970.
+  std::string log_header_;         // Each part of the log begins with this line.
+  bool has_logged_lease_ = false;  // The log's header says that clocks may be set.
+  const Nanoseconds epoch_;        // What to add to the clock's time for time since 1970.
 };
 
 }  // namespace perseus::client

@@ -1,4 +1,4 @@
-#include "perseus/runtime/client/keeper.h"
+#include "perseus/runtime/client/background_thread.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 namespace perseus::client {
 namespace {
 
-// While steps are recorded: energy, answers and ring, each of which comes more often than that.
+// While steps are recorded.
 constexpr Nanoseconds kBusyTurn = 10 * kMillisecond;
 constexpr Nanoseconds kQuietTurn = 50 * kMillisecond;
 constexpr Nanoseconds kAssignmentEvery = 50 * kMillisecond;
@@ -17,18 +17,21 @@ constexpr Nanoseconds kBeatEvery = kSecond;
 constexpr Nanoseconds kQuietLookEvery = kSecond;
 constexpr Nanoseconds kFirstRetry = kSecond;
 constexpr Nanoseconds kLastRetry = 60 * kSecond;
-// Nobody trains: an evaluation or a checkpoint, which are to run as without us.
+// No step runs: an evaluation or a checkpoint, which run at the default clocks.
 constexpr Nanoseconds kRestAfter = kSecond;
-constexpr std::chrono::milliseconds kPatienceAtOpen{5000};
-constexpr std::chrono::milliseconds kKeeperTimeout{1000};
+constexpr std::chrono::milliseconds kOpenTimeout{5000};
+constexpr std::chrono::milliseconds kRetryTimeout{1000};
 
-// An agent that ends in order gives its GPUs back; one that is killed or hangs cannot.
+// An agent that ends in order restores its GPUs. An agent that is killed or hangs cannot.
 constexpr const char* kLost =
-    "the connection to the agent is lost; if it was killed, the GPU keeps the clock that was set "
-    "last until an agent runs again, which is asked from time to time (start it; perseus doctor)";
+    "the connection to the agent is lost; if the agent was killed, the GPU keeps the last clock "
+    "until "
+    "an agent runs again; the connection is tried again from time to time (start the agent; "
+    "perseus "
+    "doctor)";
 constexpr const char* kSilent =
-    "the agent does not answer; the GPU keeps the clock that was set last until an agent runs "
-    "again, which is asked from time to time (restart it; perseus doctor)";
+    "the agent does not answer; the GPU keeps the last clock until an agent runs again; the "
+    "connection is tried again from time to time (restart the agent; perseus doctor)";
 
 std::string HostName() {
   char name[256] = {};
@@ -37,7 +40,7 @@ std::string HostName() {
 
 }  // namespace
 
-Keeper::Keeper(KeeperSetup setup)
+BackgroundThread::BackgroundThread(BackgroundThreadSetup setup)
     : core_(*setup.core),
       core_owner_(std::move(setup.core)),
       clock_(std::move(setup.clock)),
@@ -48,8 +51,8 @@ Keeper::Keeper(KeeperSetup setup)
       meter_(std::move(setup.device), *clock_),
       epoch_(clock_->SinceEpoch() - clock_->Now()) {}
 
-void Keeper::Begin() {
-  if (find_agent_ && !gpu_.empty()) TryLease(kPatienceAtOpen);
+void BackgroundThread::Begin() {
+  if (find_agent_ && !gpu_.empty()) TryLease(kOpenTimeout);
   if (core_.settings.job_directory.empty()) return;
   auto log = RankLogWriter::Create(
       protocol::RankLogPath(core_.settings.job_directory, core_.settings.name));
@@ -64,66 +67,66 @@ void Keeper::Begin() {
   OfferTables();
 }
 
-void Keeper::WriteHeader() {
+void BackgroundThread::WriteHeader() {
   protocol::RankHeader header;
   header.name = core_.settings.name;
   header.gpu = gpu_;
   if (meter_.info() != nullptr) header.gpu_name = meter_.info()->name;
   header.host = HostName();
   header.pid = ::getpid();
-  if (const Lease* lease = core_.asker.lease(); lease != nullptr) {
+  if (const Lease* lease = core_.clock_requester.lease(); lease != nullptr) {
     header.sm_clocks_mhz = lease->sm_clocks_mhz;
-    header.may_set_clocks = has_told_lease_ = true;
+    header.may_set_clocks = has_logged_lease_ = true;
   }
   header.epoch = epoch_;
   log_header_ = protocol::FormatRecord(header);
   Write(header);
 }
 
-Nanoseconds Keeper::Turn() {
+Nanoseconds BackgroundThread::Turn() {
   const Nanoseconds now = clock_->Now();
-  TendLease(now);
+  CheckLease(now);
   LookForAssignment(now);
   OfferTables();
   MeasureEnergy(now);
   WriteSteps(now);
-  core_.TellTroubles();
+  core_.ReportTroubles();
   core_.tables.FreeRetired();
   return now + (IsRecording() ? kBusyTurn : kQuietTurn);
 }
 
-void Keeper::End() {
+void BackgroundThread::End() {
   const Nanoseconds now = clock_->Now();
   MeasureEnergy(now);
-  // What is not answered by now will not be.
+  // No further answers come.
   WriteSteps(now + kSecond);
-  core_.TellTroubles();
+  core_.ReportTroubles();
   if (core_.live().is_over.load() != LiveSession::kProcessEnds) core_.streams.DestroyEvents();
   GiveUp();
 }
 
-Keeper::~Keeper() { GiveUp(); }
+BackgroundThread::~BackgroundThread() { GiveUp(); }
 
-void Keeper::GiveUp() {
+void BackgroundThread::GiveUp() {
   // A forked child would close others' descriptors of these numbers.
   core_.live().socket.store(-1);
   core_.live().wakeup.store(-1);
   core_.live().log.store(-1);
-  // The agent gives the GPU back when the connection ends.
-  static_cast<void>(core_.asker.UseLease(nullptr));
+  // The agent restores the GPU when the connection ends.
+  static_cast<void>(core_.clock_requester.UseLease(nullptr));
   link_.reset();
   log_.reset();
 }
 
 // ---- The lease ----
 
-Result<AgentLink::Leased> Keeper::Acquire(std::chrono::milliseconds patience) const {
+Result<AgentLink::Leased> BackgroundThread::Acquire(std::chrono::milliseconds timeout) const {
   PERSEUS_ASSIGN_OR_RETURN(const auto socket, find_agent_());
-  return AgentLink::Acquire(socket, gpu_, core_.settings.job, patience);
+  return AgentLink::Acquire(socket, gpu_, core_.settings.job, timeout);
 }
 
-void Keeper::TryLease(std::chrono::milliseconds patience) {
-  auto leased = Acquire(patience);
+void BackgroundThread::TryLease(std::chrono::milliseconds timeout) {
+  auto leased = Acquire(timeout);
   // After the attempt, which may have taken seconds.
   const Nanoseconds now = clock_->Now();
   if (!leased) {
@@ -137,36 +140,36 @@ void Keeper::TryLease(std::chrono::milliseconds patience) {
   link_ = std::move(leased->link);
   core_.live().socket.store(link_->socket());
   core_.live().wakeup.store(link_->wakeup());
-  told_slowdown_ = 1;
+  declared_slowdown_ = 1;
   answered_ = 0;
   next_beat_ = last_beat_ = now;
-  static_cast<void>(core_.asker.UseLease(std::move(leased->lease)));
+  static_cast<void>(core_.clock_requester.UseLease(std::move(leased->lease)));
   // Whoever reads the log waits for a rank that may set clocks.
-  if (!has_told_lease_) WriteHeader();
+  if (!has_logged_lease_) WriteHeader();
 }
 
-void Keeper::LoseLease(const std::string& cause, const std::string& message) {
-  // The cause first: whoever sees that the lease is gone finds why.
+void BackgroundThread::LoseLease(const std::string& cause, const std::string& message) {
+  // The warning first, so that it is there when the lease is seen to be gone.
   core_.warnings.Once(cause, message);
   core_.agent_losses.fetch_add(1, std::memory_order_relaxed);
   core_.live().socket.store(-1);
   core_.live().wakeup.store(-1);
-  static_cast<void>(core_.asker.UseLease(nullptr));
+  static_cast<void>(core_.clock_requester.UseLease(nullptr));
   link_.reset();
   next_try_ = clock_->Now() + retry_after_;
 }
 
-void Keeper::TendLease(Nanoseconds now) {
+void BackgroundThread::CheckLease(Nanoseconds now) {
   if (!find_agent_ || gpu_.empty() || is_released_by_hand_) return;
   if (!link_) {
-    if (now >= next_try_) TryLease(kKeeperTimeout);
+    if (now >= next_try_) TryLease(kRetryTimeout);
     return;
   }
   if (link_->IsLost()) return LoseLease("agent-lost", kLost);
   CollectAnswer();
   RestIfIdle(now);
   if (now < next_beat_) return;
-  core_.asker.Beat();
+  core_.clock_requester.Beat();
   const bool was_silent = now - last_beat_ > static_cast<Nanoseconds>(kHeartbeatSeconds) * kSecond;
   next_beat_ = now + kBeatEvery;
   last_beat_ = now;
@@ -174,27 +177,27 @@ void Keeper::TendLease(Nanoseconds now) {
     if (renewed.error().kind != ErrorKind::kInput) {
       return LoseLease("agent-lost", link_->IsLost() ? kLost : kSilent);
     }
-    // Whoever took it away by hand does not want it taken back. One that was away itself, stopped
-    // by a debugger for instance, lost it to its silence.
+    // A lease that was ended by hand is not requested again. But a process that was stopped, by a
+    // debugger for example, lost the lease because it was silent.
     is_released_by_hand_ = !was_silent;
     return LoseLease("released", "the lease of the GPU was ended (" + renewed.error().message +
-                                     "); training goes on at the clocks from before");
+                                     "); training continues at the default clocks");
   }
   const double slowdown = core_.counters.slowdown.load(std::memory_order_relaxed);
-  if (slowdown == told_slowdown_) return;
-  if (link_->DeclareSlowdown(slowdown)) told_slowdown_ = slowdown;
+  if (slowdown == declared_slowdown_) return;
+  if (link_->DeclareSlowdown(slowdown)) declared_slowdown_ = slowdown;
 }
 
-void Keeper::RestIfIdle(Nanoseconds now) {
+void BackgroundThread::RestIfIdle(Nanoseconds now) {
   // The training thread may be far ahead of the stream: the last step lasts until that is done.
   if (core_.counters.is_in_step.load() || recorder_.IsWaiting()) return;
   const Nanoseconds ended =
       std::max(core_.counters.last_step_end.load(std::memory_order_relaxed), recorder_.last_end());
-  if (now > ended + kRestAfter) core_.asker.Rest(core_.counters.is_in_step, now);
+  if (now > ended + kRestAfter) core_.clock_requester.Rest(core_.counters.is_in_step, now);
 }
 
-void Keeper::CollectAnswer() {
-  const protocol::ClockAnswer answer = core_.asker.Answer();
+void BackgroundThread::CollectAnswer() {
+  const protocol::ClockAnswer answer = core_.clock_requester.Answer();
   if (answer.sequence == 0) return;
   recorder_.Add(answer);
   if (answer.sequence == answered_ && answer.outcome == answered_outcome_) return;
@@ -212,19 +215,19 @@ void Keeper::CollectAnswer() {
 
 // ---- Assignment ----
 
-void Keeper::LookForAssignment(Nanoseconds now) {
+void BackgroundThread::LookForAssignment(Nanoseconds now) {
   if (core_.settings.job_directory.empty() || now < next_assignment_) return;
   next_assignment_ = now + kAssignmentEvery;
   auto news = assignment_.LookForNew();
   if (!news.problem.empty()) {
     core_.warnings.Once("assignment: " + news.problem, news.problem);
-    if (news.problem != told_problem_) Write(protocol::Remark{news.problem});
+    if (news.problem != reported_problem_) Write(protocol::Remark{news.problem});
   }
-  if (!news.problem.empty() || news.table != nullptr) told_problem_ = news.problem;
+  if (!news.problem.empty() || news.table != nullptr) reported_problem_ = news.problem;
   if (news.table != nullptr) tables_.push_back(std::move(news.table));
 }
 
-void Keeper::OfferTables() {
+void BackgroundThread::OfferTables() {
   while (!tables_.empty() && !core_.tables.IsWaiting()) {
     core_.tables.Offer(std::move(tables_.front()));
     tables_.pop_front();
@@ -233,7 +236,7 @@ void Keeper::OfferTables() {
 
 // ---- The record ----
 
-void Keeper::MeasureEnergy(Nanoseconds now) {
+void BackgroundThread::MeasureEnergy(Nanoseconds now) {
   if (now < next_look_) return;
   next_look_ = now + (IsRecording() ? kBusyTurn : kQuietLookEvery);
   if (const auto reading = meter_.Look()) recorder_.Add(*reading);
@@ -245,9 +248,9 @@ void Keeper::MeasureEnergy(Nanoseconds now) {
   }
 }
 
-void Keeper::WriteSteps(Nanoseconds now) {
+void BackgroundThread::WriteSteps(Nanoseconds now) {
   while (const auto event = core_.events.Pop()) recorder_.Add(*event);
-  while (const auto ask = core_.asker.asks().Pop()) recorder_.Add(*ask);
+  while (const auto clock = core_.clock_requester.published().Pop()) recorder_.Add(*clock);
   CollectAnswer();
   // Once the process ends, the driver may not be called any more.
   const bool may_ask = core_.live().is_over.load() != LiveSession::kProcessEnds;
@@ -257,14 +260,14 @@ void Keeper::WriteSteps(Nanoseconds now) {
   for (const protocol::RanStep& step : steps) Write(step);
 }
 
-void Keeper::Write(const protocol::RankRecord& record) {
+void BackgroundThread::Write(const protocol::RankRecord& record) {
   if (!log_) return;
   if (const auto written = WriteText(protocol::FormatRecord(record)); !written) {
     core_.warnings.Once("log", written.error().message);
   }
 }
 
-Result<void> Keeper::WriteText(const std::string& text) {
+Result<void> BackgroundThread::WriteText(const std::string& text) {
   // Of two parts, the older one is given up when the newer one is full.
   const std::uint64_t most = core_.settings.most_log_bytes / 2;
   if (log_->size() == 0 || log_->size() + text.size() <= most) return log_->Append(text);

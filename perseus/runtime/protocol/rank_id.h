@@ -1,0 +1,40 @@
+// Which training process of a job: (dp_rank, pp_rank, tp_rank), in code, in text and in JSON.
+#pragma once
+
+#include <compare>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace perseus::json_file {
+struct Node;
+}  // namespace perseus::json_file
+
+namespace perseus::protocol {
+
+struct RankId {
+  int dp_rank = 0;  // Which pipeline.
+  int pp_rank = 0;  // The position along the pipeline.
+  int tp_rank = 0;  // Which of the GPUs that share the work of one pp_rank.
+  friend auto operator<=>(const RankId&, const RankId&) = default;
+};
+
+// "dp0-pp3-tp0"
+std::string Name(const RankId& name);
+std::optional<RankId> ParseRankId(const std::string& name);
+
+// The highest number of each kind that is valid.
+struct HighestRanks {
+  int dp_rank = 1'000'000;
+  int pp_rank = 1'000'000;
+  int tp_rank = 1'000'000;
+};
+
+// The functions below throw json_file::Failure; call them inside json_file::Read.
+
+// Reads the members dp_rank, pp_rank and tp_rank (0 if it is absent).
+RankId ReadRankId(const json_file::Node& node, const HighestRanks& highest = {});
+// The dp_rank that `key` of the object `plans` names: "12", and not "012".
+int ReadDpRankKey(const json_file::Node& plans, std::string_view key);
+
+}  // namespace perseus::protocol
