@@ -309,7 +309,7 @@ TEST_F(NodeTest, WhileTheServerIsAwayAssignmentStayAndTheNewestStepsAreKept) {
   EXPECT_EQ(log.find("cannot reach"), log.rfind("cannot reach"));
   server_.is_away = false;
   for (int i = 0; i < 6; ++i) Turn();
-  EXPECT_THAT(logged_.str(), HasSubstr("answers again"));
+  EXPECT_THAT(logged_.str(), HasSubstr("can be reached again"));
   ASSERT_GT(server_.reports.size(), before);
   const json steps = server_.reports.at(before)[0].at("steps");
   EXPECT_EQ(steps.size(), 256U);
@@ -387,7 +387,7 @@ TEST_F(NodeTest, AJobThatEndedIsAskedForWhileItRunsAndOnceItBeginsAnew) {
   }
   EXPECT_THAT(server_.requests, SizeIs(2));
   EXPECT_THAT(server_.reports, SizeIs(reports));
-  EXPECT_THAT(logged_.str(), Not(HasSubstr("does not take the ranks")));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("does not accept the ranks")));
   server_.attach_status = 200;
   server_.requests.clear();
   logs.Begin({0, 0, 0}, 200);
@@ -469,7 +469,7 @@ TEST_F(NodeTest, AServerThatKnowsNoSuchJobIsAskedAgain) {
   Turn();
   EXPECT_THAT(server_.requests, SizeIs(1));
   EXPECT_THAT(server_.reports, IsEmpty());
-  EXPECT_THAT(logged_.str(), HasSubstr("does not take the ranks of job gpt3-run7: 404"));
+  EXPECT_THAT(logged_.str(), HasSubstr("does not accept the ranks of job gpt3-run7: 404"));
   server_.attach_status = 200;
   Turn(5'000 * kMillisecond);
   EXPECT_THAT(server_.reports, SizeIs(1));
