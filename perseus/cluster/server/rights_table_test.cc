@@ -200,10 +200,11 @@ class RightsOverSockets : public testing::Test {
   static bool Opens(http::Client& client, const std::string& target) {
     bool is_open = false;
     return client
-        .Listen({.target = target,
-                 .on_event = [](const http::Event&) { return true; },
-                 .on_change = [&](std::string_view what) { is_open = what.starts_with("connected"); },
-                 .should_end = [&] { return is_open; }})
+        .Listen(
+            {.target = target,
+             .on_event = [](const http::Event&) { return true; },
+             .on_change = [&](std::string_view what) { is_open = what.starts_with("connected"); },
+             .should_end = [&] { return is_open; }})
         .has_value();
   }
 
