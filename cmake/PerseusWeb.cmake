@@ -1,5 +1,5 @@
 # perseus_web_assets(variable): the C++ file that carries the report page, made by npm from web/.
-# Where npm, or what it has to fetch, is not to be had, `variable` names a file with nothing in it,
+# If npm, or what it has to fetch, is unavailable, `variable` names a file with nothing in it,
 # and a warning says what is missing: all else builds, and the program says so when asked.
 #
 # PERSEUS_HAS_PAGE tells afterwards, in every directory, whether this build has the page; where it

@@ -15,7 +15,7 @@ namespace perseus {
 
 // Who can do something about an error; cli/ turns it into the exit status.
 enum class ErrorKind {
-  kInput,        // The input is wrong; the message says where and how to mend it. Exit status 2.
+  kInput,        // The input is wrong; the message says where and how to fix it. Exit status 2.
   kSystem,       // The machine refused: no such file, disk full. Exit status 1.
   kUnreachable,  // A well-formed request that nothing can meet, such as a deadline below the least
                  // possible time; the message says what can be met. Exit status 3.

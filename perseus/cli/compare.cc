@@ -21,7 +21,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kCompareAbout =
-    "Compare ways to choose clocks on one job: AllMax, Zeus (one clock for all, or one a stage),\n"
+    "Compare ways to choose clocks for one job: AllMax, Zeus (one clock for all, or one per "
+    "stage),\n"
     "EnvPipe, Perseus as published, and Perseus. Each is at its best with no slowdown, or at the\n"
     "least slowdown that it has. With a straggler, a pipeline so many times slower, all others "
     "may\n"
@@ -267,7 +268,7 @@ Verb AddCompareVerb(CLI::App& program) {
       ->type_name("PROFILE.csv");
   AddJobFlags(*verb, flags->job);
   verb->add_option("--straggler", flags->stragglers,
-                   "Another pipeline takes so many times as long; may be repeated")
+                   "Another pipeline takes this many times as long (repeatable)")
       ->type_name("TIMES")
       ->check(NumberIn({1, 100}, "times"))
       ->expected(1)

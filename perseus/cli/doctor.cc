@@ -1,4 +1,4 @@
-// `perseus doctor`: what works on this node, and the command that would mend what does not.
+// `perseus doctor`: what works on this node, and the command that fixes what does not.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -94,7 +94,7 @@ Result<std::vector<Measured>> MeasureAll(const DoctorFlags& flags,
   return all;
 }
 
-// A job file's part: plans reckon with the slowest GPU's 95th percentile.
+// For the job file: plans use the 95th percentile of the slowest GPU.
 Result<std::string> FormatJobPart(const std::vector<Measured>& all) {
   Nanoseconds slowest = -1;
   std::string comments;

@@ -105,7 +105,7 @@ Result<void> RunList(const GpuFlags& flags) {
 Result<void> RunWatch(const GpuFlags& flags) {
   const bool is_terminal = isatty(STDOUT_FILENO) != 0;
   for (bool is_first = true;; is_first = false) {
-    // Anew each time: the agent sends those away who are silent for long, and may be restarted.
+    // A new connection each time: the agent closes silent ones, and it may be restarted.
     const auto socket = protocol::Connect(flags.socket);
     const auto listing =
         socket ? AskForList(socket->get()) : Result<protocol::Listing>(Fail(socket));

@@ -19,14 +19,16 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
     return verb.add_option(name, value, help)->type_name(type)->group("Job");
   };
   add("--job", flags.job_file, "FILE", "Job file (TOML); the flags below override it");
-  CLI::Option* schedule = add("--schedule", flags.schedule, "NAME", "What each stage runs when");
+  CLI::Option* schedule =
+      add("--schedule", flags.schedule, "NAME", "The order of instructions on each pp_rank");
   const auto names = schedule::ScheduleNames();
   schedule->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
-  CLI::Option* schedule_file = add("--schedule-file", flags.schedule_file, "FILE",
-                                   "The same from a CSV as torch.distributed.pipelining dumps it");
+  CLI::Option* schedule_file =
+      add("--schedule-file", flags.schedule_file, "FILE",
+          "The schedule as a CSV that torch.distributed.pipelining dumped");
   schedule_file->excludes(schedule);
   add("--graph", flags.graph, "FILE",
-      "Work that is no pipeline: instructions and dependencies in JSON")
+      "Instructions and dependencies in JSON, for work that is not a pipeline")
       ->excludes(schedule)
       ->excludes(schedule_file);
   add("--pp-ranks", flags.pp_ranks, "N",
@@ -36,22 +38,23 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
       ->check(count);
   add("--microbatches", flags.microbatches, "N", "Microbatches of one iteration of one pipeline")
       ->check(count);
-  add("--chunks", flags.chunks, "N", "Model chunks on each rank (interleaved schedules)")
+  add("--chunks", flags.chunks, "N", "Model chunks on each pp_rank (interleaved schedules)")
       ->check(count);
   add("--pipelines", flags.pipelines, "N",
       has_profile ? "Data-parallel pipelines; for totals only" : "Data-parallel pipelines")
       ->check(count);
   add("--gpus-per-stage", flags.gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)")
       ->check(count);
-  add("--blocking-power", flags.blocking_power_w, "W", "What one GPU draws while it waits")
+  add("--blocking-power", flags.blocking_power_w, "W", "Power of one GPU while it waits")
       ->check(number(job::kBlockingPowerRange));
-  add("--switch-latency", flags.switch_latency_ms, "MS", "From asking for a clock to having it")
+  add("--switch-latency", flags.switch_latency_ms, "MS",
+      "Time from the request of a clock until the GPU has it")
       ->check(number(job::kSwitchLatencyRange));
-  add("--p2p", flags.p2p_s, "S", "Time on the wire from stage to stage")->check(seconds);
+  add("--p2p", flags.p2p_s, "S", "Transfer time from one pp_rank to the next")->check(seconds);
   add("--load", flags.load_s, "S", "Time to load a microbatch, on the first stage")->check(seconds);
-  add("--all-reduce", flags.all_reduce_s, "S", "Time to reduce gradients, on each rank")
+  add("--all-reduce", flags.all_reduce_s, "S", "Time to reduce gradients, on each pp_rank")
       ->check(seconds);
-  add("--optimizer", flags.optimizer_s, "S", "Time of the optimizer's step, on each rank")
+  add("--optimizer", flags.optimizer_s, "S", "Time of the optimizer step, on each pp_rank")
       ->check(seconds);
 }
 

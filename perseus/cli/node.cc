@@ -74,7 +74,7 @@ Result<void> RunNodeVerb(const NodeFlags& flags) {
   log.info("node {} of {}", options.name, server.server);
   const auto ran = node::RunNode(
       std::move(options), server, [&] { return signals.HaveCome(); }, clock, log);
-  if (ran) log.info("ended; ranks go on with the assignment that they have");
+  if (ran) log.info("ended; ranks keep their assignment");
   return ran;
 }
 

@@ -27,19 +27,19 @@ namespace {
 
 constexpr const char* kPlanAbout =
     "Plan the clock of every computation of a training iteration.\n"
-    "Prints what the job takes at maximum frequency, with no slowdown, with several slowdowns and\n"
-    "at least energy: time and energy of an iteration of one pipeline. Every plan keeps its "
-    "target\n"
-    "to the nanosecond; `gap` is how far it may be from the best plan there is.";
+    "Prints the time and the energy of an iteration of one pipeline: at maximum frequency, with "
+    "no\n"
+    "slowdown, with several slowdowns, and at least energy. Every plan meets its target to the\n"
+    "nanosecond. `gap` says how far a plan may be from the best possible plan.";
 constexpr const char* kPlanExamples =
     "Examples:\n"
     "  perseus plan profile.csv --schedule 1f1b --pp-ranks 8 --microbatches 96 \\\n"
     "      --blocking-power 83.64 --gpus-per-stage 8 -o out\n"
     "  perseus plan --job job.toml --slowdown 5 --power-cap 21000 --price 0.12 2 -o out\n"
     "\n"
-    "DIR then holds report.html (open it in a browser), frontier.csv (every breakpoint),\n"
-    "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json; what an earlier run wrote\n"
-    "there is removed first.";
+    "DIR then contains report.html (open it in a browser), frontier.csv (every breakpoint),\n"
+    "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json. The files of an earlier run\n"
+    "are removed first.";
 
 // Of the progress bar: more than the walk takes, so that the bar does not stand still after it.
 constexpr double kShareOfWalk = 0.15;
@@ -133,82 +133,101 @@ Result<void> CheckWithoutFrontier(const std::vector<plan::Target>& asked) {
   return {};
 }
 
-Result<void> RunPlan(const PlanFlags& flags) {
+// Everything that the flags alone show to be impossible.
+Result<void> CheckFlags(const PlanFlags& flags) {
   if (flags.with_frequency_lists && flags.directory.empty()) {
     return Fail("--frequency-lists needs a directory to write them to (add -o DIR)");
   }
   if (flags.with_plot && flags.as_json) {
     return Fail("--plot draws for people and --json prints for programs (leave one of them out)");
   }
-  if (auto able = CheckFigures(flags.figures); !able) return able;
-  PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
-  // What cannot come to anything is refused before anything is computed.
-  ResultDirectory results(flags.directory, kPlanResults);
-  if (!flags.directory.empty()) {
-    if (auto opened = results.Open(); !opened) return opened;
-  }
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags.job));
-  const std::vector<plan::Target> asked = AskedTargets(flags.targets, job.gpus());
-  if (flags.without_frontier) {
-    if (auto able = CheckWithoutFrontier(asked); !able) return able;
-  }
-  if (flags.with_frequency_lists) {
-    if (auto able = plan_file::CheckListable(job.graph); !able) return able;
-  }
-  PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
+  return CheckFigures(flags.figures);
+}
 
+// The same for the flags together with the job.
+Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
+                      const std::vector<plan::Target>& asked) {
+  if (flags.without_frontier) PERSEUS_RETURN_IF_ERROR(CheckWithoutFrontier(asked));
+  if (flags.with_frequency_lists) {
+    PERSEUS_RETURN_IF_ERROR(plan_file::CheckListable(job.graph));
+  }
+  return {};
+}
+
+struct FrontierAndPlans {
   std::optional<plan::Frontier> frontier;
   std::vector<PlannedTarget> planned;
-  {
-    ProgressBar bar;
-    if (!flags.without_frontier) {
-      bar.Begin("frontier", kShareOfWalk);
-      auto computed = planner.ComputeFrontier([&](double part) { bar.Update(part); });
-      if (!computed) return Fail(computed);
-      frontier = *std::move(computed);
-    }
-    // Stops are for the report alone.
-    const int stops = flags.directory.empty() ? 0 : flags.stops.value_or(DefaultStops(job.graph));
-    PERSEUS_ASSIGN_OR_RETURN(
-        auto plans,
-        PlanTargets(planner, frontier, TargetsToPlan(asked, planner, frontier, stops), bar));
-    planned = std::move(plans);
-  }
+};
 
-  const PlanOutcome outcome{job, planner, frontier, planned};
+// Shows a progress bar meanwhile.
+Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planner& planner,
+                                      const std::vector<plan::Target>& asked) {
+  FrontierAndPlans computed;
+  ProgressBar bar;
+  if (!flags.without_frontier) {
+    bar.Begin("frontier", kShareOfWalk);
+    PERSEUS_ASSIGN_OR_RETURN(computed.frontier,
+                             planner.ComputeFrontier([&](double part) { bar.Update(part); }));
+  }
+  // Stops are for the report alone.
+  const int stops =
+      flags.directory.empty() ? 0 : flags.stops.value_or(DefaultStops(planner.graph()));
+  PERSEUS_ASSIGN_OR_RETURN(
+      computed.planned, PlanTargets(planner, computed.frontier,
+                                    TargetsToPlan(asked, planner, computed.frontier, stops), bar));
+  return computed;
+}
+
+// What the verb prints. `files` counts those that the run writes.
+std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
+                         const std::string& summary, std::size_t files) {
+  if (flags.as_json) return summary;
+  std::string text = fmt::format("{}\n{}", FormatPlanTable(outcome), FormatFinding(outcome));
+  if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
+  if (files == 0) return text;
+  text += fmt::format("{} files are in {}\n", files, flags.directory);
+  if (!report::HasReportPage()) {
+    text +=
+        "report.html is missing: this build has no report page (install nodejs and npm, and build "
+        "again)\n";
+  }
+  return text;
+}
+
+Result<void> RunPlan(const PlanFlags& flags) {
+  PERSEUS_RETURN_IF_ERROR(CheckFlags(flags));
+  PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
+  // Fails before anything is computed if the results cannot be written.
+  ResultDirectory results(flags.directory, kPlanResults);
+  if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags.job));
+  const std::vector<plan::Target> asked = AskedTargets(flags.targets, job.gpus());
+  PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
+  PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked));
+
+  const PlanOutcome outcome{job, planner, computed.frontier, computed.planned};
+  const std::string first_asked = plan::Slug(asked.front());
   std::string report_data;
   if (!flags.directory.empty() || !flags.figures.figures.empty()) {
-    PERSEUS_ASSIGN_OR_RETURN(
-        auto made, MakeReportData(outcome, std::move(overlays), plan::Slug(asked.front())));
-    report_data = std::move(made);
+    PERSEUS_ASSIGN_OR_RETURN(report_data,
+                             MakeReportData(outcome, std::move(overlays), first_asked));
+  }
+  std::vector<ResultFile> files;
+  if (!flags.directory.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(files, MakeFiles(flags, outcome, first_asked, report_data));
   }
   std::vector<std::string> names;
-  std::string summary;
-  if (flags.directory.empty()) {
-    summary = FormatSummary(outcome, names);
-  } else {
-    PERSEUS_ASSIGN_OR_RETURN(auto files,
-                             MakeFiles(flags, outcome, plan::Slug(asked.front()), report_data));
-    for (const ResultFile& file : files) names.push_back(file.name);
-    summary = FormatSummary(outcome, names);
+  for (const ResultFile& file : files) names.push_back(file.name);
+  const std::string summary = FormatSummary(outcome, names);
+  if (!flags.directory.empty()) {
     files.push_back({std::string(kPlanResults.summary), summary});
-    if (auto staged = results.Stage(files); !staged) return staged;
-  }
-  std::string text = summary;
-  if (!flags.as_json) {
-    text = fmt::format("{}\n{}", FormatPlanTable(outcome), FormatFinding(outcome));
-    if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
-    if (!names.empty()) {
-      text += fmt::format("{} files are in {}\n", names.size() + 1, flags.directory);
-      if (!report::HasReportPage()) {
-        text += "report.html is not among them: this build has no page (it takes nodejs and npm)\n";
-      }
-    }
+    PERSEUS_RETURN_IF_ERROR(results.Stage(files));
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, report_data));
-  // Results that could not be told of do not stay.
-  if (auto printed = Print(text); !printed) return printed;
-  if (auto published = results.Publish(); !published) return published;
+  // If the answer cannot be printed, no results stay.
+  PERSEUS_RETURN_IF_ERROR(Print(FormatAnswer(flags, outcome, summary, files.size())));
+  PERSEUS_RETURN_IF_ERROR(results.Publish());
   return WriteFigures(flags.figures, figures);
 }
 

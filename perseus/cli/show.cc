@@ -19,7 +19,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kShowAbout =
-    "Show plans side by side: what each takes and saves, and the mean clock of every stage.\n"
+    "Show plans side by side: time, energy, savings, and the mean clock of every stage.\n"
     "Reads only the plans, in JSON, as `perseus plan -o` writes them; `perseus evaluate` checks\n"
     "them against a profile.";
 constexpr const char* kShowExamples =

@@ -144,13 +144,12 @@ Result<void> TakePlanBack(const TuneFlags& flags) {
   protocol::Assignment own;
   own.own = true;
   PERSEUS_ASSIGN_OR_RETURN(const auto version, writer.Write(std::move(own), 0));
-  return Print(
-      flags.as_json
-          ? nlohmann::ordered_json{{"assignment_version", version}}.dump(2) + "\n"
-          : fmt::format(
-                "no assignment hold any more from the next step on: ranks follow their own plan, "
-                "or keep the clocks that their GPUs had before (assignment {})\n",
-                version));
+  return Print(flags.as_json
+                   ? nlohmann::ordered_json{{"assignment_version", version}}.dump(2) + "\n"
+                   : fmt::format("no plan of tune is in force from the next step on: ranks follow "
+                                 "their own plan, or "
+                                 "use the default clocks (assignment {})\n",
+                                 version));
 }
 
 Result<void> RunTune(const TuneFlags& flags) {

@@ -37,7 +37,7 @@ TEST_F(EmulateTest, TakesWhatThePlanSaysTimesPipelinesAndIterations) {
 
 TEST_F(EmulateTest, WritesIterationsRanksAndATraceThatAddUp) {
   Write("events.toml",
-        "[[straggler]]\npipeline = 1\nrank = 2\nfrom = 2\nuntil = 5\nslowdown = 1.5\n");
+        "[[straggler]]\ndp_rank = 1\npp_rank = 2\nfrom = 2\nuntil = 5\nslowdown = 1.5\n");
   const std::string command =
       "emulate " + job_ + "--iterations 8 --events events.toml --follow 1 --trace 3 -o emu";
   RunWell(command);
@@ -70,8 +70,8 @@ TEST_F(EmulateTest, WritesIterationsRanksAndATraceThatAddUp) {
   }
   EXPECT_NEAR(ranks_j, energy_j, 1e-9 * energy_j);
   // The straggler and the others are different kinds of pipeline.
-  EXPECT_THAT(Read("emu/trace.json"), HasSubstr("pipelines 0, 2"));
-  EXPECT_THAT(Read("emu/trace.json"), HasSubstr("pipeline 1"));
+  EXPECT_THAT(Read("emu/trace.json"), HasSubstr("dp_ranks 0, 2"));
+  EXPECT_THAT(Read("emu/trace.json"), HasSubstr("dp_rank 1"));
 }
 
 TEST_F(EmulateTest, FilesOfOtherOriginAreNeverReplaced) {
@@ -120,7 +120,7 @@ TEST_F(EmulateTest, APlanMayTakeThePlaceOfAnEmulationThatWasKilled) {
 }
 
 TEST_F(EmulateTest, FollowingSavesEnergyAndForeseeingLosesNoTime) {
-  Write("events.toml", "[[straggler]]\npipeline = 0\nfrom = 1\nuntil = 9\nslowdown = 1.3\n");
+  Write("events.toml", "[[straggler]]\ndp_rank = 0\nfrom = 1\nuntil = 9\nslowdown = 1.3\n");
   const std::string command = "emulate " + job_ + "--iterations 10 --events events.toml --json ";
   const json alone = RunJson(command);
   const json foreseen = RunJson(command + "--follow 0");
@@ -156,10 +156,10 @@ TEST_F(EmulateTest, PushedPlansAndPowerCapsTakeEffect) {
 
 TEST_F(EmulateTest, BadInputIsOneLine) {
   const std::string command = "emulate " + job_;
-  Write("events.toml", "[[straggler]]\npipeline = 3\nslowdown = 2\n");
+  Write("events.toml", "[[straggler]]\ndp_rank = 3\nslowdown = 2\n");
   ExpectComplaint(Run(command + "--events events.toml"), 2,
-                  "events.toml:1: there is no pipeline 3 to slow down");
-  Write("events.toml", "[[straggler]]\npipeline = 0\nslowdwn = 2\n");
+                  "events.toml:1: there is no dp_rank 3 to slow down");
+  Write("events.toml", "[[straggler]]\ndp_rank = 0\nslowdwn = 2\n");
   ExpectComplaint(Run(command + "--events events.toml"), 2,
                   "events.toml:3: [[straggler]] has no key");
   Write("events.toml", "[[power_cap]]\nwatts = 1\n");
@@ -181,7 +181,7 @@ TEST_F(EmulateTest, BadInputIsOneLine) {
 }
 
 TEST_F(EmulateTest, RivalsMeetTheSameEvents) {
-  Write("events.toml", "[[straggler]]\npipeline = 0\nfrom = 1\nslowdown = 1.2\n");
+  Write("events.toml", "[[straggler]]\ndp_rank = 0\nfrom = 1\nslowdown = 1.2\n");
   const std::string command =
       "emulate " + job_ + "--iterations 4 --events events.toml --follow 0 --unit 0.1 --json ";
   const json ours = RunJson(command);
@@ -203,7 +203,7 @@ TEST_F(EmulateTest, RivalsMeetTheSameEvents) {
 }
 
 TEST_F(EmulateTest, SaysWhichEventsDidNothing) {
-  Write("events.toml", "[[straggler]]\npipeline = 0\nfrom = 100\nslowdown = 1.2\n");
+  Write("events.toml", "[[straggler]]\ndp_rank = 0\nfrom = 100\nslowdown = 1.2\n");
   EXPECT_THAT(RunWell("emulate " + job_ + "--iterations 4 --events events.toml"),
               HasSubstr("events.toml:1: nothing felt this straggler"));
 }

@@ -83,11 +83,11 @@ void Network::Cut(int machine) const {
   MustIp(fmt::format("-n {} link set eth0 down", Name(machine)));
 }
 
-void Network::Mend(int machine) const {
+void Network::Repair(int machine) const {
   MustIp(fmt::format("-n {} link set eth0 up", Name(machine)));
 }
 
-// What it sends finds no way, and what comes is of somebody to whom it knows none.
+// It has no route for what it sends, and none back to the sender of what it receives.
 void Network::Silence(int machine) const {
   MustIp(fmt::format("-n {} route add blackhole {}/32", Name(machine), Gateway(machine)));
 }

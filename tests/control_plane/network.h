@@ -23,7 +23,7 @@ class Network {
   std::vector<std::string> InsideWords(int machine) const;
   // Pulls its cable, as seen from both ends, and puts it back.
   void Cut(int machine) const;
-  void Mend(int machine) const;
+  void Repair(int machine) const;
   // Loses every packet of its, and neither end is told.
   void Silence(int machine) const;
   void EndSilence(int machine) const;

@@ -152,7 +152,7 @@ TEST_F(ReplicasTest, CutOffOneIsLeftForAnother) {
   const std::int64_t version = VersionInForce();
   EXPECT_TRUE(
       Comes([&] { return load.acknowledged() > acknowledged + 5 && VersionInForce() > version; }));
-  network.Mend(cut);
+  network.Repair(cut);
   load.End();
   ExpectNothingLost(load, stream);
 }

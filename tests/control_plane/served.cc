@@ -41,7 +41,7 @@ void Served::StartReplica(int replica) {
   pids_[index] = Start(fmt::format("serve --listen {} --database '{}' --replica r{} {} 2>{}",
                                    address, database_, replica, is_local ? "" : "--insecure", log),
                        in_front_.empty() ? "" : in_front_[index]);
-  // Anew, it is to have the port that it had.
+  // After a restart it uses the same port.
   address = AwaitAddress(log);
   urls_[index] = "http://" + address;
 }

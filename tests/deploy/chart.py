@@ -19,7 +19,7 @@ class Chart:
     def _look_up(self, path):
         value = self._values
         for key in path:
-            value = value[key]  # KeyError: a template goes by a value that there is not.
+            value = value[key]  # KeyError: a template uses a value that does not exist.
         return value
 
     def unused(self):

@@ -138,7 +138,7 @@ void FakeGpu::Break(device::DeviceErrorKind kind, std::string message) {
   const std::lock_guard lock(state_->mutex);
   state_->broken = device::DeviceError{kind, std::move(message)};
 }
-void FakeGpu::Mend() {
+void FakeGpu::Repair() {
   const std::lock_guard lock(state_->mutex);
   state_->broken.reset();
 }

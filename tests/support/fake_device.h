@@ -36,9 +36,9 @@ class FakeGpu {
   // What ReadSetting tells of the SM clock: as NVML, nothing but a hint.
   void HideSmClock(std::string hint);
   void SetLimits(device::ClockLimits limits);
-  // Every call fails until it is mended.
+  // Every call fails until Repair() is called.
   void Break(device::DeviceErrorKind kind, std::string message);
-  void Mend();
+  void Repair();
   // Apply() does not return before Unblock().
   void Block();
   void Unblock();

@@ -1,5 +1,5 @@
 // Colours that charts share. In the page they are CSS variables, so that themes switch without
-// drawing anew; in static figures they are the light theme's values.
+// drawing again; in static figures they are the light theme's values.
 import { interpolateRgbBasis } from "d3-interpolate";
 
 export interface Palette {

@@ -89,8 +89,7 @@ void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
     if (ended.error().kind == ErrorKind::kUnreachable) mailbox.PutRefusal();
     if (told != ended.error().message) {
       told = ended.error().message;
-      log.error("{}; ranks go on with the assignment that they have, and the server is asked again",
-                told);
+      log.error("{}; ranks keep their assignment, and the connection is tried again", told);
     }
     const Nanoseconds again = clock.Now() + kListenAgainAfter;
     while (!is_over && clock.Now() < again) clock.WaitWhile(never, 0, clock.Now() + kTurnEvery);

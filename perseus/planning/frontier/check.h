@@ -1,11 +1,11 @@
-// The proof that goes with an optimum, and its checker.
+// The proof that belongs to an optimum, and its checker.
 //
-// A Solution carries event times (a schedule) and a flow (prices). Event times alone prove that a
-// plan exists; a flow alone proves a lower bound on every plan (weak duality); that the two meet,
-// arc by arc, proves both optimal. Checking costs one pass over the arcs, so the planner (plan/)
-// does it in release builds too: CheckDeadline for every deadline that is solved; for a frontier
-// CheckConvex over all its points, and CheckOptimality at the fastest. (The tests check optimality
-// at every point.)
+// A Solution has event times (a schedule) and a flow (prices). The event times alone prove that a
+// schedule exists. The flow alone proves a lower bound on every plan (weak duality). If the two
+// agree arc by arc, both are optimal. A check is one pass over the arcs, so the planner (plan/)
+// makes it in release builds too: CheckDeadline for every deadline that it solves; for a frontier,
+// CheckConvex over all points, and CheckOptimality at the fastest. (The tests check optimality at
+// every point.)
 #pragma once
 
 #include <span>
@@ -32,19 +32,21 @@ struct Solution {
 // Verifies, in exact integers, that
 //   1. the source happens at 0, and every arc lasts at least its curve's fastest time (the schedule
 //      is feasible);
-//   2. what flows into a node flows out, `price` from source to sink (the prices are consistent);
+//   2. what flows into a node flows out of it, and `price` flows from source to sink (the prices
+//   are
+//      consistent);
 //   3. every arc's flow lies between the slopes on either side of its length (complementary
 //      slackness): no flow beyond the slowest time, exactly the slope strictly inside a segment,
 //      between the two slopes at a vertex, at least the steepest slope at the fastest time;
 //   4. `extra_energy` is the energy of those lengths.
-// Then no schedule of the same length costs less. Fails with the first violation, naming the arc.
+// Then no schedule of the same length has less energy. Fails with the first violation and its arc.
 Result<void> CheckOptimality(const Network& network, const Solution& solution);
 
-// The same for what SolveDeadline promises: besides being optimal for its own length,
+// The same for the promise of SolveDeadline. The schedule is optimal for its own length, and
 //   5. the schedule is no longer than `deadline`;
 //   6. `price` is at least `price_floor`;
-//   7. it is above it only where more time cannot be had (the schedule is as long as the deadline)
-//      or is of no use (`extra_energy` is 0).
+//   7. `price` is above `price_floor` only if the schedule is as long as the deadline, or if more
+//      time saves nothing (`extra_energy` is 0).
 // Then no schedule within the deadline has less extra energy + price_floor * length: by 1 to 4,
 // another of length T has at least extra_energy + price * (time - T), so a shorter one saves no
 // more than it costs by 6, and a longer one by 7.
@@ -57,9 +59,9 @@ struct Breakpoint {
   Femtojoules extra_energy = 0;
 };
 
-// Verifies, in exact integers, that the points, slowest first, lie on a falling convex function
-// from 0 up: each is faster than the one before, and the price of a nanosecond between them is
-// whole, positive, and never below the one before.
+// Verifies, in exact integers, that the points, slowest first, lie on a decreasing convex function
+// that begins at 0: each point is faster than the one before, and the price of a nanosecond between
+// them is whole, positive, and never below the price before.
 Result<void> CheckConvex(std::span<const Breakpoint> points);
 
 }  // namespace perseus::frontier

@@ -1,39 +1,87 @@
-// The solver inside SolveDeadline: event times and prices that satisfy
+// The solver inside SolveDeadline (deadline.h): a convex-cost circulation by cost scaling.
 //
-//     flow on an arc could rise  =>  t[head] - t[tail] >= duration at the flow just above it    (1)
-//     flow on an arc could fall  =>  t[head] - t[tail] <= duration at the flow just below it    (2)
+// PROBLEM
+//   Given: nodes with supplies b, and arcs with convex curves f. Find event times t and a flow x
+//   such that on every arc a = (u, v)
 //
-// where an arc's flow is the slope of its convex curve. Together they are optimal for the schedule
-// (times) and for its dual, a circulation of least convex cost (flow).
+//       x_a could rise  =>  t_v - t_u >= the duration at the flow just above x_a    (1)
+//       x_a could fall  =>  t_v - t_u <= the duration at the flow just below x_a    (2)
 //
-// Method: cost scaling (Goldberg & Tarjan 1990; "partial augment-relabel", Goldberg 2008, and the
-// "global update" heuristic of Goldberg 1997). (1) and (2) may be violated by epsilon. Each phase
+//   where the flow of an arc is the slope of its convex curve, and the flow out of each node minus
+//   the flow into it is its supply. With (1) and (2), the times are an optimal schedule, and the
+//   flow is an optimal solution of its dual: a circulation of least convex cost.
 //
-//   1. divides epsilon by 16,
-//   2. makes the schedule feasible: no arc shorter than its fastest time, nobody late. Without this
-//      the next step would have to send flow without end through the arcs that are too short, and
-//      the rest of the phase would go into bringing it back (1.6 times the time, measured),
-//   3. sets each arc's flow to what its length asks for, which leaves some nodes with too much,
-//   4. pushes the excess to where flow is missing, along arcs that violate (1) or (2) slightly,
-//      raising the potentials (times) of nodes that have no such arc. Late in a phase a little
-//      excess at a few nodes has to reach many that each lack a little; then the problem is looked
-//      at in the mirror, and those many pull at the same time (a fifth to a half of the work,
+// NOTATION
+//   symbol    meaning                                           name here
+//   t_u       the time of event u                               TimingSolution::times
+//   p_u       the potential of u: t_u * (nodes + 1)             Node::potential
+//   x_a       the flow of arc a, in microwatts                  FlowArc::flow
+//   b_u       the supply of u                                   TimingProblem::supply
+//   e_u       the excess of u: supply plus inflow minus outflow Node::excess
+//   epsilon   by how much (1) and (2) may be violated           1 << log_epsilon
+//   alpha     by how much epsilon falls in a phase: 16          1 << kLogFactor
+//   n, m      the number of nodes and arcs
+// The sign of our potentials is that of times: they rise where Goldberg & Tarjan's prices fall.
+// Their reduced cost of a residual arc is our Reluctance(). Their "refine" is Refine() with the
+// steps 3 and
+// 4 below. A residual arc with negative reluctance is "admissible".
+//
+// METHOD (Goldberg & Tarjan 1990; "partial augment-relabel", Goldberg 2008; "global update",
+// Goldberg
+// 1997). Each phase
+//
+//   1. divides epsilon by 16;
+//   2. makes the schedule feasible: no arc is shorter than its fastest time, no node is late.
+//   Without
+//      this step, the next one would send flow without end through the arcs that are too short, and
+//      the rest of the phase would bring that flow back (1.6 times the time, measured);
+//   3. sets the flow of each arc to the flow that its length asks for. After that, some nodes have
+//      too much flow;
+//   4. pushes the excess to where flow is missing, along arcs that violate (1) or (2) slightly, and
+//      raises the potentials of nodes that have no such arc. Late in a phase, a little excess at a
+//      few nodes has to reach many nodes that each lack a little. Then the solver mirrors the
+//      problem, and those many nodes pull at the same time (a fifth to a half of the work,
 //      measured).
 //
-// Curves are never expanded into parallel arcs: an arc knows the vertex that its flow is at and
-// looks one ahead.
+// Curves are never expanded into parallel arcs: an arc knows the vertex that its flow is at, and
+// looks one vertex ahead.
 //
-// Times are multiplied by nodes + 1, so that a flow with epsilon = 1 is exactly optimal. We
-// hardly ever get there. Below two microseconds few cycles are left whose cost is negative, in
-// whole nanoseconds, and cancelling them one by one (Goldberg & Tarjan 1989) beats more phases. The
-// search for them is that of Goldberg & Radzik (1993) for shortest paths: passes over the nodes in
-// topological order of the arcs that are violated or tight. When nothing is violated its times are
-// the answer and the proof. It gives up, for another phase, when it has looked too long.
+// Times are multiplied by nodes + 1, so a flow with epsilon = 1 is exactly optimal. The solver
+// hardly ever gets that far. Below two microseconds, few cycles with negative cost (in whole
+// nanoseconds) are left. To cancel them one by one (Goldberg & Tarjan 1989) is faster than more
+// phases. The search for them is the shortest-path search of Goldberg & Radzik (1993): passes over
+// the nodes in topological order of the arcs that are violated or tight. When nothing is violated,
+// the times of the search are the answer and the proof. After too many arcs the search stops, and
+// another phase follows.
 //
-// Tried and lost: LEMON's network simplex (twice slower at 1,536 instructions), curves expanded
-// into ten times as many arcs (no faster, ten times the memory), numbering nodes by time (no
-// faster), leaving a little excess to the next phase (slower), Bellman-Ford with a queue instead of
-// topological passes (four times slower, and where the flow was not optimal yet, thirty times).
+// COMPLEXITY
+//   O(log(n * C) / log(alpha)) phases for durations up to C. A phase of push-relabel takes at most
+//   O(n^2 * m') operations, where m' counts the segments of all curves as arcs. This is the bound
+//   of Goldberg & Tarjan for m' parallel arcs. In practice a phase is near linear: one deadline
+//   takes n^1.1 to n^1.3, measured (docs/benchmarks.md). Memory is O(n + m + vertices).
+//
+// LIMITS
+//   Times and durations may be any integers whose sums along a path, times 8 * (nodes + 1), fit 64
+//   bits. SolveDeadline checks this. There are no tolerances.
+//
+// TRIED AND SLOWER
+//   LEMON's network simplex (two times slower at 1,536 instructions); curves expanded into ten
+//   times as many arcs (no faster, ten times the memory); nodes numbered by time (no faster); a
+//   little excess left to the next phase (slower); Bellman-Ford with a queue instead of topological
+//   passes (four times slower, and thirty times where the flow was not optimal yet).
+//
+// REFERENCES
+//   A. V. Goldberg and R. E. Tarjan, Finding Minimum-Cost Circulations by Successive Approximation,
+//     Mathematics of Operations Research 15 (1990).
+//   A. V. Goldberg, An Efficient Implementation of a Scaling Minimum-Cost Flow Algorithm, Journal
+//   of
+//     Algorithms 22 (1997).
+//   A. V. Goldberg, The Partial Augment-Relabel Algorithm for the Maximum Flow Problem, ESA (2008).
+//   A. V. Goldberg and R. E. Tarjan, Finding Minimum-Cost Circulations by Canceling Negative
+//   Cycles,
+//     Journal of the ACM 36 (1989).
+//   A. V. Goldberg and T. Radzik, A Heuristic Improvement of the Bellman-Ford Algorithm, Applied
+//     Mathematics Letters 6 (1993).
 #pragma once
 
 #include <cstdint>
@@ -45,8 +93,7 @@
 
 namespace perseus::frontier {
 
-// Nodes are events; node 0 happens at 0. Times and durations are any integers whose sums along a
-// path, times 8 * (nodes + 1), fit 64 bits.
+// Nodes are events. Node 0 happens at time 0.
 struct TimingProblem {
   struct Arc {
     std::int32_t tail = 0;
@@ -57,17 +104,20 @@ struct TimingProblem {
 
   std::int32_t nodes = 0;
   std::vector<Arc> arcs;
-  // Per vertex, curve after curve: its duration and the slope after it, 0 after a curve's last.
+  // For each vertex, curve after curve: its duration, and the slope after it (0 after the last
+  // vertex of a curve).
   std::vector<Nanoseconds> durations;
   std::vector<Microwatts> slopes;
-  // Flow that comes into the problem at each node; sums to 0.
+  // The flow that enters the problem at each node. The sum is 0.
   std::vector<Microwatts> supply;
-  // When each node can happen in a feasible schedule; and a guess. Node 0: [0, 0].
+  // For each node, its earliest and latest time in any feasible schedule, and a first guess.
+  // Node 0 has [0, 0].
   std::vector<Nanoseconds> earliest;
   std::vector<Nanoseconds> latest;
   std::vector<Nanoseconds> guess;
-  // Arcs such that moving their heads later one after the other, just far enough for the arc's
-  // fastest duration, turns any times within [earliest, latest] into a feasible schedule.
+  // The arcs in an order that repairs a schedule: start with any times within [earliest, latest],
+  // and for each arc in turn, move its head later, just far enough for the arc's fastest duration.
+  // The result is feasible.
   std::vector<std::int32_t> repair_order;
 };
 
@@ -76,7 +126,7 @@ struct TimingSolution {
   std::vector<Microwatts> flow;    // [arc]
 };
 
-// Requires that some schedule is feasible. Nothing if `stop` is requested before it is done.
+// Requires that a feasible schedule exists. Returns nothing if `stop` is requested before it ends.
 std::optional<TimingSolution> SolveByCostScaling(const TimingProblem& problem,
                                                  const std::stop_token& stop);
 

@@ -1,22 +1,22 @@
-// The least-energy durations for one deadline, without walking the frontier to it.
+// The least-energy durations for one deadline, without a walk along the frontier.
 //
 // The problem, for a network of arcs with convex curves f and a deadline T:
 //
-//     minimise  sum over arcs f(pi[head] - pi[tail])   subject to  pi[sink] - pi[source] <= T.
+//     minimize  sum over arcs f(pi[head] - pi[tail])   subject to  pi[sink] - pi[source] <= T.
 //
-// Its dual is a convex-cost circulation: a unit of flow (a microwatt) on an arc is worth the
-// duration at which the arc's slope is the flow, and must come back from the sink to the source at
-// the price of T. A price floor on time is that much flow from source to sink that need not.
-// cost_scaling.h solves it.
+// The dual problem is a convex-cost circulation. A unit of flow (a microwatt) on an arc is worth
+// the duration at which the slope of the arc is the flow. It has to return from the sink to the
+// source at the price of T. A price floor on time is an amount of flow from source to sink that
+// need not return. cost_scaling.h solves the circulation.
 //
-// At the least possible time itself the critical path leaves no choice, and all its events count as
-// one "ground" node at time 0: flow that would have to travel along the whole iteration is
-// absorbed next door. That makes the case about twice as fast (docs/benchmarks.md). Afterwards the
-// flow that the ground took in at one event and gave out at another is sent along the critical
-// path, where everything runs at its fastest and takes any amount.
+// At the least possible time, the critical path leaves no choice. All its events are then one
+// "ground" node at time 0, which absorbs flow that would otherwise travel along the whole
+// iteration. This makes that case about two times faster (docs/benchmarks.md). Afterwards, the flow
+// that entered the ground at one event and left it at another is sent along the critical path,
+// where everything runs at its fastest and takes any amount.
 //
-// Against the walk (walk.h), both exact: the walk yields every deadline at once, this only one, but
-// at 65,536 instructions it is about 100 times faster (docs/benchmarks.md).
+// Compared with the walk (walk.h): both are exact. The walk yields every deadline at once, this
+// solver only one. At 65,536 instructions it is about 100 times faster (docs/benchmarks.md).
 #pragma once
 
 #include <stop_token>
@@ -27,15 +27,18 @@
 
 namespace perseus::frontier {
 
-// The schedule of at most `deadline` that minimises extra energy + `price_floor` * its length. With
-// price_floor = 0 that is E(deadline). With the power that ranks draw while they wait it is the
-// least total energy: a schedule stops short of the deadline where more time saves less than it
-// costs. The solution's price is at least price_floor, and above it only if the schedule is as long
-// as the deadline or as the cheapest schedule of all.
+// The schedule no longer than `deadline` that minimizes extra energy + `price_floor` * its length.
+// With price_floor = 0, its extra energy is E(deadline). If price_floor is the power that all
+// pp_ranks draw while they wait, the schedule has the least total energy: it is shorter than the
+// deadline if more time saves less than the waiting costs. The price of the solution is at least
+// price_floor. It is above price_floor only if the schedule is as long as the deadline, or as long
+// as the cheapest schedule of all.
 //
-// Requires deadline >= 0, price_floor >= 0. Fails with kUnreachable below the least possible time,
-// naming it; with kInput where the length of the cheapest schedule * nodes does not fit 64 bits
-// (the walk has no such limit); with kSystem once `stop` is requested.
+// Requires deadline >= 0 and price_floor >= 0. Fails with
+//   kUnreachable  below the least possible time; the message has that time
+//   kInput        if the length of the cheapest schedule * nodes does not fit 64 bits (the walk has
+//                 no such limit)
+//   kSystem       once `stop` is requested
 Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline,
                                Microwatts price_floor = 0, const std::stop_token& stop = {});
 

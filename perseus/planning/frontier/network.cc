@@ -28,67 +28,51 @@ class EventSets {
   std::vector<std::int32_t> parent_;
 };
 
-}  // namespace
-
-Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
-                             std::span<const std::int32_t> curve_of_instruction,
-                             std::span<const schedule::Dependency> dependencies) {
-  const std::size_t instructions = curve_of_instruction.size();
-  if (instructions == 0) return Fail("the graph has no instructions (nothing to plan)");
-
-  // Event 2i is the start of instruction i and 2i + 1 its end; then the source and the sink.
-  const auto start = [](std::int32_t instruction) { return 2 * instruction; };
-  const auto end = [](std::int32_t instruction) { return 2 * instruction + 1; };
-  const auto source = static_cast<std::int32_t>(2 * instructions);
-  const std::int32_t sink = source + 1;
-  EventSets events(2 * instructions + 2);
-
-  std::vector<std::int32_t> waits_for(instructions, 0);   // Dependencies into each instruction,
-  std::vector<std::int32_t> awaited_by(instructions, 0);  // and out of it.
-  for (const schedule::Dependency& dependency : dependencies) {
-    ++waits_for[static_cast<std::size_t>(dependency.to)];
-    ++awaited_by[static_cast<std::size_t>(dependency.from)];
-  }
-  for (std::int32_t i = 0; i < static_cast<std::int32_t>(instructions); ++i) {
-    if (waits_for[static_cast<std::size_t>(i)] == 0) events.Unite(start(i), source);
-    if (awaited_by[static_cast<std::size_t>(i)] == 0) events.Unite(end(i), sink);
-  }
-  const auto coincide = [&](const schedule::Dependency& dependency) {
-    return dependency.delay == 0 && (waits_for[static_cast<std::size_t>(dependency.to)] == 1 ||
-                                     awaited_by[static_cast<std::size_t>(dependency.from)] == 1);
-  };
-  for (const schedule::Dependency& dependency : dependencies) {
-    if (coincide(dependency)) events.Unite(start(dependency.to), end(dependency.from));
+// Which events of an instruction graph coincide. Event 2i is the start of instruction i, and event
+// 2i + 1 its end. Then come the source and the sink.
+class GraphEvents {
+ public:
+  GraphEvents(std::size_t instructions, std::span<const schedule::Dependency> dependencies)
+      : instructions_(static_cast<std::int32_t>(instructions)),
+        sets_(2 * instructions + 2),
+        waits_for_(instructions, 0),
+        awaited_by_(instructions, 0) {
+    for (const schedule::Dependency& dependency : dependencies) {
+      ++waits_for_[static_cast<std::size_t>(dependency.to)];
+      ++awaited_by_[static_cast<std::size_t>(dependency.from)];
+    }
+    for (std::int32_t i = 0; i < instructions_; ++i) {
+      if (waits_for_[static_cast<std::size_t>(i)] == 0) sets_.Unite(Start(i), source());
+      if (awaited_by_[static_cast<std::size_t>(i)] == 0) sets_.Unite(End(i), sink());
+    }
+    for (const schedule::Dependency& dependency : dependencies) {
+      if (Coincide(dependency)) sets_.Unite(Start(dependency.to), End(dependency.from));
+    }
   }
 
-  Network network;
-  network.instructions = static_cast<std::int32_t>(instructions);
-  network.curves.assign(curves.begin(), curves.end());
-  std::vector<std::int32_t> node_of_event(2 * instructions + 2, -1);
-  const auto node_of = [&](std::int32_t event) {
-    std::int32_t& node = node_of_event[static_cast<std::size_t>(events.Find(event))];
-    if (node < 0) node = network.nodes++;
-    return node;
-  };
-  network.source = node_of(source);
-  network.arcs.reserve(instructions + dependencies.size());
-  for (std::int32_t i = 0; i < network.instructions; ++i) {
-    network.arcs.push_back(
-        {node_of(start(i)), node_of(end(i)), curve_of_instruction[static_cast<std::size_t>(i)]});
-  }
-  std::map<Nanoseconds, std::int32_t> curve_of_delay;
-  for (const schedule::Dependency& dependency : dependencies) {
-    network.arc_of_dependency.push_back(-1);
-    if (coincide(dependency)) continue;
-    const auto [found, inserted] = curve_of_delay.try_emplace(
-        dependency.delay, static_cast<std::int32_t>(network.curves.size()));
-    if (inserted) network.curves.push_back(profile::Curve{{dependency.delay}, {}, {}, 0});
-    network.arc_of_dependency.back() = static_cast<std::int32_t>(network.arcs.size());
-    network.arcs.push_back(
-        {node_of(end(dependency.from)), node_of(start(dependency.to)), found->second});
-  }
-  network.sink = node_of(sink);
+  static std::int32_t Start(std::int32_t instruction) { return 2 * instruction; }
+  static std::int32_t End(std::int32_t instruction) { return 2 * instruction + 1; }
+  std::int32_t source() const { return 2 * instructions_; }
+  std::int32_t sink() const { return source() + 1; }
 
+  // Whether the successor can start at the moment when its predecessor ends, without loss: nothing
+  // else waits for that end, or that start waits for nothing else.
+  bool Coincide(const schedule::Dependency& dependency) const {
+    return dependency.delay == 0 && (waits_for_[static_cast<std::size_t>(dependency.to)] == 1 ||
+                                     awaited_by_[static_cast<std::size_t>(dependency.from)] == 1);
+  }
+
+  // The representative of the events that coincide with this one.
+  std::int32_t Find(std::int32_t event) { return sets_.Find(event); }
+
+ private:
+  std::int32_t instructions_;
+  EventSets sets_;
+  std::vector<std::int32_t> waits_for_;   // Dependencies into each instruction,
+  std::vector<std::int32_t> awaited_by_;  // and out of it.
+};
+
+Result<void> CheckSumOfDurations(const Network& network) {
   Nanoseconds total = 0;
   for (const Arc& arc : network.arcs) {
     const Nanoseconds slowest = network.curve_of(arc).slowest();
@@ -100,7 +84,11 @@ Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
     }
     total += slowest;
   }
-  // No flow exceeds the sum of the steepest slopes; the solvers keep infinity above it.
+  return {};
+}
+
+// No flow exceeds the sum of the steepest slopes. The solvers use a larger number for "unbounded".
+Result<void> CheckSumOfSlopes(const Network& network) {
   constexpr Microwatts kMostPower = Microwatts{1} << 59;
   Microwatts steepest = 0;
   for (std::int32_t i = 0; i < network.instructions; ++i) {
@@ -114,6 +102,55 @@ Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
     }
     steepest += curve.slopes.front();
   }
+  return {};
+}
+
+// The nodes and arcs. Nodes are numbered in the order in which the arcs name them.
+Network ConnectEvents(std::span<const profile::Curve> curves,
+                      std::span<const std::int32_t> curve_of_instruction,
+                      std::span<const schedule::Dependency> dependencies) {
+  GraphEvents events(curve_of_instruction.size(), dependencies);
+  Network network;
+  network.instructions = static_cast<std::int32_t>(curve_of_instruction.size());
+  network.curves.assign(curves.begin(), curves.end());
+  std::vector<std::int32_t> node_of_event(2 * curve_of_instruction.size() + 2, -1);
+  const auto node_of = [&](std::int32_t event) {
+    std::int32_t& node = node_of_event[static_cast<std::size_t>(events.Find(event))];
+    if (node < 0) node = network.nodes++;
+    return node;
+  };
+  network.source = node_of(events.source());
+  network.arcs.reserve(curve_of_instruction.size() + dependencies.size());
+  for (std::int32_t i = 0; i < network.instructions; ++i) {
+    network.arcs.push_back({node_of(GraphEvents::Start(i)), node_of(GraphEvents::End(i)),
+                            curve_of_instruction[static_cast<std::size_t>(i)]});
+  }
+  std::map<Nanoseconds, std::int32_t> curve_of_delay;
+  for (const schedule::Dependency& dependency : dependencies) {
+    network.arc_of_dependency.push_back(-1);
+    if (events.Coincide(dependency)) continue;
+    const auto [found, inserted] = curve_of_delay.try_emplace(
+        dependency.delay, static_cast<std::int32_t>(network.curves.size()));
+    if (inserted) network.curves.push_back(profile::Curve{{dependency.delay}, {}, {}, 0});
+    network.arc_of_dependency.back() = static_cast<std::int32_t>(network.arcs.size());
+    network.arcs.push_back({node_of(GraphEvents::End(dependency.from)),
+                            node_of(GraphEvents::Start(dependency.to)), found->second});
+  }
+  network.sink = node_of(events.sink());
+  return network;
+}
+
+}  // namespace
+
+Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
+                             std::span<const std::int32_t> curve_of_instruction,
+                             std::span<const schedule::Dependency> dependencies) {
+  if (curve_of_instruction.empty()) {
+    return Fail("the graph has no instructions (add at least one)");
+  }
+  Network network = ConnectEvents(curves, curve_of_instruction, dependencies);
+  PERSEUS_RETURN_IF_ERROR(CheckSumOfDurations(network));
+  PERSEUS_RETURN_IF_ERROR(CheckSumOfSlopes(network));
   return network;
 }
 
@@ -127,7 +164,6 @@ Result<Network> BuildNetwork(const schedule::InstructionGraph& graph,
   return BuildNetwork(curves, curve_of_instruction, graph.dependencies);
 }
 
-// Arcs in an order in which each follows all arcs into its tail.
 std::vector<std::int32_t> ArcsInOrder(const Network& network) {
   const auto nodes = static_cast<std::size_t>(network.nodes);
   std::vector<std::int32_t> arcs_into(nodes, 0);

@@ -1,11 +1,12 @@
 // The planner's problem as an activity-on-arc network.
 //
-// Nodes are events ("stage 2 has finished forward 5"); an arc says how much later its head must
-// happen than its tail, and what it saves to let it be later. With potentials pi (event times), arc
-// a = (u, v) lasts pi[v] - pi[u], must last at least curve.fastest(), and saves energy down its
-// curve until curve.slowest(). An instruction is an arc with its time-energy curve. "b waits for a"
-// is an arc too: a curve with one vertex at the delay between them, which saves nothing by waiting.
-// So there is one kind of arc, and the solvers know no other.
+// Nodes are events, such as "stage 2 has finished forward 5". An arc says how much later than its
+// tail its head has to happen, and how much energy it saves if its head happens even later. With
+// potentials pi (event times), arc a = (u, v) lasts pi[v] - pi[u]. It has to last at least
+// curve.fastest(). It saves energy along its curve up to curve.slowest(). An instruction is an arc
+// with its time-energy curve. A dependency ("b waits for a") is an arc too: its curve has one
+// vertex at the delay between the two, and it saves nothing if it lasts longer. So there is one
+// kind of arc, and the solvers know no other.
 //
 //         [F0 s0]        [F0 s1]                    o--->o  an instruction or a dependency
 //     o------------->o------------->o
@@ -13,9 +14,9 @@
 //                    |  [F1 s0]     v  [B0 s1]
 //                    o------------->o------------->o sink
 //
-// Events that may as well coincide are one node: where b waits for a alone, or a's end is awaited
-// by b alone, then letting b start when a ends costs nothing. A 1F1B iteration of n instructions
-// gives about 2n nodes and 3n arcs.
+// Events that can coincide without loss are one node: if b waits only for a, or if only b waits for
+// the end of a, then b can start when a ends. A 1F1B iteration of n instructions gives about 2n
+// nodes and 3n arcs.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,7 @@ struct Network {
   std::vector<Arc> arcs;  // arcs[i] is instruction i for i < instructions; then the dependencies.
   std::vector<profile::Curve> curves;
   std::int32_t instructions = 0;
-  // [dependency]: its arc, or -1 where the two events coincide.
+  // [dependency]: its arc, or -1 if the two events coincide.
   std::vector<std::int32_t> arc_of_dependency;
 
   const profile::Curve& curve_of(const Arc& arc) const {
@@ -50,9 +51,9 @@ struct Network {
   }
 };
 
-// The relaxation of `graph`: curves[i] is that of graph.option_sets[i]. Requires graph.instructions
-// to be in topological order. Fails (kInput) if all durations, or all slopes, add up to more than
-// the solvers' 64-bit integers take.
+// The relaxation of `graph`: curves[i] is the curve of graph.option_sets[i]. Requires
+// graph.instructions in topological order. Fails (kInput) if the graph has no instructions, or if
+// the sum of all durations, or of all slopes, does not fit the 64-bit integers of the solvers.
 Result<Network> BuildNetwork(const schedule::InstructionGraph& graph,
                              std::span<const profile::Curve> curves);
 
@@ -62,12 +63,12 @@ Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
                              std::span<const std::int32_t> curve_of_instruction,
                              std::span<const schedule::Dependency> dependencies);
 
-// The arcs in an order in which each follows all arcs into its tail: one pass over them carries
-// something from the source to the sink, one pass backward from the sink to the source.
+// The arcs in topological order: each follows all arcs into its tail. One pass over them carries a
+// value from the source to the sink. One pass backward carries it from the sink to the source.
 std::vector<std::int32_t> ArcsInOrder(const Network& network);
 
-// For each node the earliest time it can happen when every arc runs at its fastest, or at its
-// slowest (cheapest): the longest path from the source. The sink's is the makespan.
+// For each node, its earliest time if every arc runs at its fastest, or at its slowest (cheapest):
+// the longest path from the source. The time of the sink is the makespan.
 enum class Pace { kFastest, kSlowest };
 std::vector<Nanoseconds> EarliestTimes(const Network& network, Pace pace);
 

@@ -6,8 +6,8 @@
 
 namespace perseus::frontier {
 
-Walk::Walk(const Network& network, std::int64_t patience)
-    : source_(network.source), sink_(network.sink), patience_(patience) {
+Walk::Walk(const Network& network, std::int64_t most_stalled)
+    : source_(network.source), sink_(network.sink), most_stalled_(most_stalled) {
   std::vector<std::int32_t> first_vertex;
   for (const profile::Curve& curve : network.curves) {
     first_vertex.push_back(static_cast<std::int32_t>(vertex_times_.size()));
@@ -144,7 +144,7 @@ void Walk::Advance(Nanoseconds stop) {
 Walk::Bottleneck Walk::FindBottleneck(std::int32_t early_end, std::int32_t late_end,
                                       Microwatts room) const {
   Bottleneck found{room, -1, Side::kEarly};
-  const bool stalled = stall_ > patience_;
+  const bool stalled = stall_ > most_stalled_;
   const auto consider = [&](std::int32_t node, Microwatts link_room, Side side) {
     const bool first = stalled && link_room == found.room && found.node >= 0 &&
                        links_[At(node)].arc < links_[At(found.node)].arc;

@@ -1,51 +1,87 @@
-// The whole time-energy frontier, exactly, in one walk from slow to fast.
+// The whole time-energy frontier, exactly, in one walk from the slow end to the fast end.
 //
-// The problem. Let E(T) be the least total cost of the network's arcs over all schedules of length
-// at most T (network.h; costs are Curve::ExtraEnergyAt). E is convex, decreasing and piecewise
-// linear. The walk starts at the length where everything runs at its cheapest, E = 0, and shortens
-// the schedule until nothing can run faster, stopping at every breakpoint on the way.
+// PROBLEM
+//   Given: a network of arcs with convex curves (network.h).
+//   E(T) is the least total extra energy of the arcs (Curve::ExtraEnergyAt) over all schedules of
+//   length at most T. E is convex, decreasing and piecewise linear. Compute every breakpoint of E.
 //
-// The idea (Fulkerson 1961; Kelley 1961; Phillips & Dessouky 1977). Shortening the schedule by dt
-// means shifting some set of events, the sink's among them, dt earlier. Arcs that cross into the
-// set get shorter, which costs the slope of their curve; arcs that cross out of it get longer,
-// which gives the slope back. The cheapest set is a minimum cut, its cost the maximum flow from
-// source to sink, where the bounds on an arc's flow are the slopes on either side of its present
-// length:
+// NOTATION
+//   symbol      meaning                                         name here
+//   a = (u, v)  an arc from node u to node v                    ArcState, tail, head
+//   f_a         the convex curve of arc a                       vertex_times_, slopes_after_
+//   pi_u        the time of event u (a potential)               TimeOf(node)
+//   pi_v - pi_u the length of arc a                             Length(arc)
+//   x_a         the flow of arc a, in microwatts                Link::up, Link::down (its room)
+//   lambda      the value of the flow, -dE/dT                   price()
+//   T           the length of the schedule                      time()
+//   E(T)        the least extra energy                          extra_energy()
+//   n, m        the number of nodes and arcs
+// Phillips & Dessouky call an arc an activity, and the slope of its curve its crash cost.
+// Fulkerson's times and flow are our pi and x. In Chung et al. (SOSP '24), the network is the
+// Critical DAG, and its flow bounds are the Capacity DAG.
 //
-//     slope                     . at a vertex of the curve, flow may be anywhere between the slopes
-//       |\                        before and after: the arc is rigid, and flow can be rerouted
-//       | \___                  . strictly inside a segment, flow is exactly the slope: the arc
-//       |     \____               bends, and no flow can be rerouted
-//       |__________\____  time  . beyond the slowest vertex, flow is 0
+// IDEA (Fulkerson 1961; Kelley 1961; Phillips & Dessouky 1977)
+//   To shorten the schedule by dt, shift a set of events, the sink among them, dt earlier. Arcs
+//   that cross into the set become shorter, which costs the slope of their curve. Arcs that cross
+//   out of the set become longer, which gives the slope back. The cheapest set is a minimum cut.
+//   Its cost is the maximum flow from source to sink, where the slopes on either side of an arc's
+//   present length bound the arc's flow:
 //
-// So the flow value is the marginal price of time, and it never has to be computed afresh: after
-// the shift, lengths have changed until some crossing arc arrives at a vertex; there its bounds
-// widen, flow grows, some other arc's bound is hit, and that arc starts to bend.
+//     slope                     . at a vertex of the curve, the flow may be anywhere between the
+//       |\                        slopes before and after: the arc is rigid, and flow can be
+//       | \___                    rerouted
+//       |     \____             . strictly inside a segment, the flow is exactly the slope: the
+//       |__________\____  time    arc bends, and no flow can be rerouted
+//                               . beyond the slowest vertex, the flow is 0
 //
-// The mechanism. Rigid arcs form two trees that together span all nodes: the early tree hangs from
-// the source, the late tree from the sink. Nodes of the early tree are fixed, those of the late
-// tree move together. Only arcs between the trees change length; a heap holds when each arrives at
-// its next vertex. When one does (the *entering* arc), it joins the trees to a path from source to
-// sink. As much flow as the path takes is sent; the arc whose bound is hit (the *leaving* arc)
-// bends from then on, and the part of its tree that it cut off now hangs, by the entering arc, from
-// the other tree. This is a network simplex pivot; it costs the path plus the nodes that change
-// trees.
+//   So the value of the flow is the marginal price of time. The walk never computes it from zero:
+//   it shifts until some crossing arc arrives at a vertex. There the arc's bounds widen and the
+//   flow grows, until another arc is at its bound and starts to bend.
 //
-// What makes it fast, measured on 8 stages x 96 microbatches of GPT-3 (docs/benchmarks.md):
-//   - Flow and trees are carried along. Searching for the cut afresh after every step costs 3.5
-//     times as much; keeping only the tree from the source, 2.4 times as much.
-//   - Nine of ten pivots are degenerate (the path takes no more flow: many microbatches are alike).
-//     Any arc of the path that is at its bound may leave then, so the path is followed from the
-//     entering arc in both directions at once, only up to the nearest one, and the smaller pieces
-//     move. Breaking the ties by perturbing the slopes instead costs 12 times as much.
-//   - A late node's time is stored relative to the sink, so a shift touches no node.
+// MECHANISM
+//   Rigid arcs form two trees that together span all nodes: the early tree hangs from the source,
+//   the late tree from the sink. Nodes of the early tree are fixed. Nodes of the late tree move
+//   together. Only arcs between the trees change their length. A heap holds when each of them
+//   arrives at its next vertex. The arc that arrives (the *entering* arc) joins the trees to a path
+//   from source to sink. The walk sends as much flow as the path takes. The arc whose bound is
+//   reached (the *leaving* arc) bends from then on. The part of its tree that it cut off now hangs,
+//   by the entering arc, from the other tree. This is a pivot of the network simplex method.
 //
-// Termination. A pivot shortens the schedule, or raises the flow, or neither. Runs of the last kind
-// could in principle cycle; after as many as there are arcs, the walk picks entering and leaving
-// arcs by smallest index (Bland 1977), which cannot cycle, until it gets on.
+// COMPLEXITY
+//   One pivot takes O(path + nodes that change trees + their arcs * log m): at most O(m log m).
+//   Memory is O(m + vertices of all curves). No polynomial bound on the number of pivots is known:
+//   E itself can have exponentially many breakpoints on artificial networks. On training iterations
+//   the number is about one for each breakpoint and microbatch. Measured for n instructions: n^0.97
+//   with more microbatches, n^1.9 to n^2.2 when stages and microbatches grow together.
 //
-// Limits: integers throughout, no tolerances. Times up to 36 years in sum, slopes up to 5.7e17
-// microwatts in sum (BuildNetwork checks both).
+// WHAT MAKES IT FAST, measured on 8 stages x 96 microbatches of GPT-3 (docs/benchmarks.md):
+//   - Flow and trees are carried along. To search for the cut again after every step takes 3.5
+//   times
+//     as long. To keep only the tree from the source takes 2.4 times as long.
+//   - Nine of ten pivots are degenerate: the path takes no more flow, because many microbatches are
+//     alike. Then any arc of the path that is at its bound may leave. So the walk follows the path
+//     from the entering arc in both directions at once, only up to the nearest such arc, and moves
+//     the smaller pieces. To break the ties with perturbed slopes instead takes 12 times as long.
+//   - The time of a late node is stored relative to the sink, so a shift touches no node.
+//
+// TERMINATION
+//   A pivot shortens the schedule, or raises the flow, or does neither. Runs of the last kind could
+//   cycle in principle. After as many of them in a row as the network has arcs, the walk picks
+//   entering and leaving arcs by smallest index (Bland 1977), which cannot cycle, until it makes
+//   progress.
+//
+// LIMITS
+//   Integers throughout, no tolerances. The times may add up to 36 years, and the slopes to 5.7e17
+//   microwatts (BuildNetwork checks both). For one deadline of a large job, deadline.h is faster.
+//
+// REFERENCES
+//   D. R. Fulkerson, A Network Flow Computation for Project Cost Curves, Management Science 7
+//   (1961). J. E. Kelley, Critical-Path Planning and Scheduling, Operations Research 9 (1961). S.
+//   Phillips and M. I. Dessouky, Solving the Project Time/Cost Tradeoff Problem Using the Minimal
+//     Cut Concept, Management Science 24 (1977).
+//   R. G. Bland, New Finite Pivoting Rules for the Simplex Method, Math. of Operations Research 2
+//     (1977).
+//   R. K. Ahuja, T. L. Magnanti and J. B. Orlin, Network Flows (1993), chapters 11 and 14.
 #pragma once
 
 #include <cstdint>
@@ -60,22 +96,23 @@ namespace perseus::frontier {
 
 class Walk {
  public:
-  // Stands at the slow end: time() is the length when every instruction runs at its cheapest. After
-  // more than `patience` pivots in a row without progress the walk turns to Bland's rule (so 0 is
-  // for tests of that rule); by default after as many as there are arcs.
+  // Starts at the slow end: time() is the length when every instruction runs at its cheapest. After
+  // more than `most_stalled` pivots in a row without progress, the walk uses Bland's rule. The
+  // default is the number of arcs. (0 is for tests of that rule.)
   explicit Walk(const Network& network) : Walk(network, std::ssize(network.arcs)) {}
-  Walk(const Network& network, std::int64_t patience);
+  Walk(const Network& network, std::int64_t most_stalled);
 
   Nanoseconds time() const { return time_; }
-  // What the next nanosecond of shortening costs.
+  // The extra energy for the next nanosecond by which the schedule gets shorter.
   Microwatts price() const { return price_; }
   // E(time()).
   Femtojoules extra_energy() const { return extra_energy_; }
-  // The schedule cannot get shorter.
+  // Whether the schedule cannot get shorter.
   bool finished() const { return finished_; }
 
-  // Shortens the schedule at the present price until that price ends (a breakpoint of E), until
-  // `stop`, or until it is finished. Between calls price() is that of the next stretch.
+  // Shortens the schedule at the present price until that price ends (a breakpoint of E), until the
+  // schedule is `stop` long, or until it is finished. After the call, price() is the price of the
+  // next stretch.
   void Advance(Nanoseconds stop);
 
   // The optimum at time(), with its proof.
@@ -185,7 +222,7 @@ class Walk {
   Nanoseconds time_ = 0;
   Microwatts price_ = 0;
   Femtojoules extra_energy_ = 0;
-  std::int64_t patience_;
+  std::int64_t most_stalled_;
   std::int64_t stall_ = 0;
   bool finished_ = false;
   Statistics statistics_;

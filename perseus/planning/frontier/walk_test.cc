@@ -184,8 +184,8 @@ TEST(Walk, AGridOfTwinsIsDegenerateAndEnds) {
   }
   const Network network =
       *BuildNetwork(curves, std::vector<std::int32_t>(std::size_t{kSide} * kSide), dependencies);
-  for (const std::int64_t patience : {1'000'000, 0}) {
-    Walk walk(network, patience);
+  for (const std::int64_t most_stalled : {1'000'000, 0}) {
+    Walk walk(network, most_stalled);
     while (!walk.finished()) walk.Advance(0);
     EXPECT_EQ(walk.time(), 10 * (2 * kSide - 1));
     EXPECT_TRUE(CheckOptimality(network, walk.solution()));

@@ -1,5 +1,5 @@
-// The job file: what `perseus plan` needs to know besides the profile. TOML; flags override
-// its keys, except for energy_j, which has none.
+// The job file: everything that `perseus plan` needs besides the profile. The format is TOML. Flags
+// override its keys, except for energy_j, which has no flag.
 //
 //   profile = "profile.csv"           # relative to the job file
 //   [pipeline]
@@ -39,7 +39,7 @@ struct Job {
   schedule::PipelineModel model;
   Nanoseconds switch_latency = 0;
 
-  // The keys that the file has, whatever their table: "pp_ranks", "blocking_power_w", "fixed".
+  // The keys that the file has, without their tables: "pp_ranks", "blocking_power_w", "fixed".
   std::vector<std::string> keys;
   bool Has(std::string_view key) const {
     return std::find(keys.begin(), keys.end(), key) != keys.end();

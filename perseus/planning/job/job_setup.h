@@ -1,5 +1,5 @@
-// A job as a user asks for it (by flags of the program, or arguments in Python) and a job file:
-// from these and the files that they name to the instruction graph, ready to be planned.
+// From the description of a job to an instruction graph that the planner can use. The description
+// is a job file, flags of the program (or arguments in Python), and the files that they name.
 #pragma once
 
 #include <optional>
@@ -14,16 +14,16 @@
 
 namespace perseus::job {
 
-// What the numbers of a job may be.
+// The ranges of the numbers of a job.
 inline constexpr NumberRange kCountRange{1, 1'000'000, "whole numbers"};
 inline constexpr NumberRange kBlockingPowerRange{0, 100'000, "watts"};
 inline constexpr NumberRange kSwitchLatencyRange{0, 60'000, "milliseconds"};
 inline constexpr NumberRange kSecondsRange{0, kLongestSeconds, "seconds"};
 
-// As given; a flag that is absent leaves what the job file says.
+// The flags that the user gave. If a flag is absent, the value of the job file counts.
 struct JobFlags {
   std::string profile;
-  std::optional<std::string> profile_text;  // Where it is no file; `profile` is its name then.
+  std::optional<std::string> profile_text;  // Instead of a file; `profile` is then only a name.
   std::string job_file;
   std::string schedule;
   std::string schedule_file;
@@ -44,7 +44,7 @@ struct JobFlags {
 struct LoadedJob {
   plan_file::PlannedJob planned;
   schedule::InstructionGraph graph;
-  plan::ExecutionModel model;  // Of a rank: all GPUs of a stage together.
+  plan::ExecutionModel model;  // Of a pp_rank: all GPUs of a stage together.
 
   int gpus() const;  // Of one pipeline.
 };
@@ -52,14 +52,14 @@ struct LoadedJob {
 // Flags override the job file. Reads every file that they name.
 Result<LoadedJob> LoadJob(const JobFlags& flags);
 
-// The job without its profile, which is still to be measured: `profile` is what the flags or the
-// file say, and nobody reads it. Wants the number of stages. A blocking power that nobody says is
-// 0.
+// The job without its profile, which has yet to be measured. `profile` is the path from the flags
+// or the file, and is not read. Requires the number of pp_ranks. The default of the blocking power
+// is 0.
 Result<plan_file::PlannedJob> LoadUnprofiledJob(const JobFlags& flags);
 
-// The job that a plan was made for, laid out over the profile (or graph) that `flags` name, else
-// over the one that the plan names. Other flags override what the plan says, except for those that
-// say what runs, which are an error: the plan holds its schedule.
+// The job that a plan was made for, with the profile (or graph) that `flags` name, or else with the
+// one that the plan names. Other flags override the values of the plan. Flags that describe the
+// schedule are an error: the plan contains its schedule.
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags& flags);
 
 }  // namespace perseus::job

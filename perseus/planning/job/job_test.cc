@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "[[fixed]]\nkind = 'load'\ntime_s = 1\n[[fixed]]\nkind = 'load'\ntime_s = 1",
                 "job.toml:5: [[fixed]] load stands twice (keep one)"},
         Refusal{"EnergyOfP2p", "[[fixed]]\nkind = 'p2p'\ntime_s = 1\nenergy_j = 1",
-                "job.toml:4: p2p takes no energy_j"}),
+                "job.toml:4: p2p has no energy_j"}),
     [](const auto& param_info) { return std::string(param_info.param.name); });
 
 }  // namespace

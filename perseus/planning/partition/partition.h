@@ -1,43 +1,48 @@
-// Where to cut a model into pipeline stages: the split that is most even in time, the fastest, and
-// the one that costs least energy while it is as fast.
+// Where to cut a model into pipeline stages: the most balanced split, the fastest split, and the
+// split with the least energy among the splits that are as fast.
 //
-// A stage's time is what it runs of one microbatch, at maximum frequency.
+// The time of a stage is the time of its instructions for one microbatch at maximum frequency.
 //
-// 1. Balanced: of all contiguous splits that of least imbalance, the longest stage over the
-//    shortest. Exact (balanced_split.h).
+// 1. Balanced: the contiguous split with the least imbalance, which is the time of the longest
+// stage
+//    divided by the time of the shortest. Exact (balanced_split.h).
 //
-// 2. Fastest: the shortest iteration with everything at maximum frequency. Stages alike in time
-//    need not be that: a schedule's time depends on where its longest stage is, and on how long the
-//    pipeline fills and drains, too.
+// 2. Fastest: the split with the shortest iteration at maximum frequency. This need not be the
+//    balanced split: the time of a schedule also depends on where its longest stage is, and on how
+//    long the pipeline fills and drains.
 //
-// 3. Least energy at no slowdown: its iteration is no longer than the fastest split's at maximum
-//    frequency. Stages alike in time may differ in watts, and time gained by another split is given
-//    back as energy.
+// 3. Least energy with no slowdown: its iteration is no longer than the iteration of the fastest
+// split
+//    at maximum frequency. Stages with the same time may differ in watts, and a plan turns the time
+//    that another split gains into energy.
 //
-// Of the last two:
-//    - Which splits can keep the time at all. A stage that runs M microbatches takes at least M
-//      times what its layers take at their fastest, after the first forward has come through the
-//      layers before it (and before the last full backward has gone back through them). That is a
-//      limit on each stage alone, so dynamic programming counts the splits that keep to it.
-//      The time to keep is at first the better one of the balanced split and that of the shortest
-//      longest stage, then the fastest's.
-//    - Few enough: each is timed, and then gets the lower bound of its plans (Planner::BoundFor).
-//      Else a local search follows the time, and then the bound, always to the best neighbour,
-//      until none is better. A neighbour has a run of consecutive cuts moved by one layer, so that
-//      one stage gives a layer's work to another, be it near or far. Moving only one cut at a time
-//      gets stuck where stages beside each other are all as long as may be. This is a search and
-//      can miss: of 300 random models of up to 16 layers and 6 stages it found the fastest split of
-//      all but one, which was 5.3 % slower, and where it did, always the least bound.
-//    - Those of least bound are planned, best bound first, until the next bound is no less than the
-//      best plan, or there are enough plans. The fastest split is always planned, so the result
-//      never costs more than its plan. It may cost more than the balanced split's plan, which may
-//      take as long as that split does at maximum frequency.
-//    Where all were tried, `lower_bound_j` is a certificate: no split whatsoever has a plan that
-//    keeps the time and costs less. Splits that the planner refuses (a stage of which no clock
-//    changes anything useful, such as an embedding alone) do not count as splits in this.
+// How the last two are found:
+//     - Which splits can keep the time at all. A stage that runs M microbatches takes at least M
+//     times
+//       the time of its layers at their fastest, after the first forward has passed the layers
+//       before it (and before the last full backward has passed back through them). This is a limit
+//       for each stage alone, so dynamic programming counts the splits that satisfy it. The time to
+//       keep is at first the better one of two splits, the balanced one and the one with the
+//       shortest longest stage. Later it is the time of the fastest split.
+//     - If there are few such splits, each is timed, and then gets the lower bound of its plans
+//       (Planner::BoundFor). If there are many, a local search follows the time, and then the
+//       bound, always to the best neighbor, until no neighbor is better. A neighbor has a run of
+//       consecutive cuts moved by one layer, so one stage gives the work of a layer to another
+//       stage, near or far. To move only one cut at a time gets stuck where adjacent stages are all
+//       as long as allowed. The search can miss: of 300 random models of up to 16 layers and 6
+//       stages, it found the fastest split of all but one, which was 5.3 % slower. Where it found
+//       the fastest split, it always found the least bound.
+//     - The splits with the least bounds are planned, best bound first, until the next bound is no
+//       less than the energy of the best plan, or until there are enough plans. The fastest split
+//       is always planned, so the result never has more energy than the plan of the fastest split.
+//       It may have more energy than the plan of the balanced split, whose deadline is the balanced
+//       split's own time at maximum frequency.
+//     If all splits were tried, `lower_bound_j` is a certificate: no plan of any split that keeps
+//     the time has less energy. Splits that the planner refuses do not count here. (The planner
+//     refuses a stage for which no clock makes a useful difference, such as an embedding alone.)
 //
-// What it does not look at: memory. A stage of more layers needs more, and the first ranks of 1F1B
-// hold the most activations.
+// Memory is not considered. A stage with more layers needs more of it, and the first pp_ranks of
+// 1F1B hold the most activations.
 //
 // Deterministic: the same input gives the same splits.
 #pragma once

@@ -1,8 +1,8 @@
-// The discrete problem: for every instruction one of its useful options.
+// The discrete problem: choose one useful option for every instruction.
 //
-// Useful are the options on the Pareto front of time and effective energy; the others lose on both.
-// This is the view that rounding.h and window_search.h share: candidates by time, neighbours by
-// instruction, in either direction of time.
+// Useful options are on the Pareto front of time and effective energy. Every other option is beaten
+// in both by one of them. rounding.h and window_search.h share this view: candidates by time,
+// neighbors by instruction, in either direction of time.
 #pragma once
 
 #include <span>

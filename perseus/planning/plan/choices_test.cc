@@ -1,4 +1,4 @@
-// ChoiceGraph: which options are candidates, who neighbours whom, and the two schedules.
+// ChoiceGraph: which options are candidates, which nodes are neighbors, and the two schedules.
 #include "perseus/planning/plan/choices.h"
 #include "perseus/base/index.h"
 

@@ -1,11 +1,11 @@
-// From the relaxed optimum to the best plan of measured options that a bounded effort finds.
+// From the relaxed optimum to the best plan of measured options that a limited effort finds.
 //
-// Several relaxed schedules near the optimum, chosen to need little rounding (sharpening.h), are
-// rounded forward and backward in time (rounding.h); each plan is improved a little, and the best a
-// lot (window_search.h).
+// Several relaxed schedules near the optimum, chosen so that they need little rounding
+// (sharpening.h), are rounded forward and backward in time (rounding.h). Each plan is improved a
+// little, and the best plan a lot (window_search.h).
 //
-// The effort is counted in options looked at, not in seconds, so the same input always gives the
-// same plan.
+// The effort is counted in options that are examined, not in seconds. So the same input always
+// gives the same plan.
 #pragma once
 
 #include <stop_token>

@@ -1,22 +1,24 @@
-// What a plan really takes and costs: the measured options it names, laid end to end.
+// The real time and energy of a plan: the measured options that it names, one after the other.
 //
-// Every rank runs its instructions in order; an instruction starts when its predecessors have ended
-// (and their delays have passed). While a rank of the graph waits, before, between or after its
-// instructions, it draws the blocking power, until the last rank has finished:
+// Every pp_rank runs its instructions in order. An instruction starts when its predecessors have
+// ended and their delays have passed. While a pp_rank waits, before, between or after its
+// instructions, it draws the blocking power, until the last pp_rank has finished:
 //
-//     E = sum of instructions' energies + P * (ranks * T - sum of instructions' durations)
+//     E = sum of the energies of instructions
+//         + P * (pp_ranks * T - sum of the durations of instructions)
 //
-// Switching latency. The clock of an instruction is requested when the instruction begins. Until
-// the switch lands, `switch_latency` later, the instruction advances at the rank's previous clock:
-// after the latency L at an option that takes t' the fraction L/t' is done (and L/t' of that
-// option's energy spent), and the rest runs at the instruction's own option. Where L covers all of
-// it, the whole instruction runs at the previous clock, and the switch lands later unless another
-// request replaces it. The first instruction of a rank finds its clock already set (by the
-// iteration before). Fixed instructions (those with one option) leave the clock alone. If the
-// previous clock was never measured for this instruction, the measured option whose frequency is
-// nearest stands for it.
+// Switch latency. A pp_rank requests the clock of an instruction when the instruction begins. Until
+// the switch happens, `switch_latency` later, the instruction runs at the previous clock of the
+// pp_rank. If it takes t' at the previous clock, then after the latency L the fraction L/t' of it
+// is done, and L/t' of the energy of that option is used. The rest runs at the instruction's own
+// option. If L covers the whole instruction, all of it runs at the previous clock, and the switch
+// happens later, unless another request replaces it. The first instruction of a pp_rank finds its
+// clock already set (by the iteration before). Fixed instructions (those with one option) do not
+// change the clock. If the previous clock was never measured for this instruction, the measured
+// option with the nearest frequency takes its place.
 //
-// What runs under a latency is a mix of two options, so the relaxation's bound holds for it, too.
+// An instruction under a latency is a mix of two options, so the bound of the relaxation holds for
+// it too.
 #pragma once
 
 #include <span>

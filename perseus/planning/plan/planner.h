@@ -22,14 +22,14 @@
 
 namespace perseus::plan {
 
-// A point of the relaxed frontier: no plan whatsoever that lasts `time` costs less than
-// `bound_j`. The energy is that of an iteration that lasts exactly `time`, waiting included.
+// A point of the relaxed frontier: no plan that lasts `time` has less energy than `bound_j`. This
+// is the energy of an iteration that lasts exactly `time`, with waiting included.
 struct FrontierPoint {
   Nanoseconds time = 0;
   double bound_j = 0;
-  // Marginal price of time: what instructions save per second that the iteration is given, just
-  // above `time` (in watts). Waiting for that second costs ranks * blocking power, so energy falls
-  // with time while price_w exceeds that, and rises after.
+  // The marginal price of time: the energy that instructions save for each further second, just
+  // above `time` (in watts). Waiting for that second costs pp_ranks * blocking power. So the energy
+  // falls with time while price_w is above this product, and rises after that.
   double price_w = 0;
 };
 
@@ -39,34 +39,34 @@ struct Frontier {
   std::size_t least_energy = 0;  // Index of the point of least energy: T*.
 
   Nanoseconds least_time() const { return points.front().time; }
-  // The bound for an iteration that may last up to `time`: E at min(time, T*). Requires
+  // The bound for an iteration that may last up to `time`: E(min(time, T*)). Requires
   // time >= least_time().
   double BoundAt(Nanoseconds time) const;
 };
 
 struct Plan {
-  std::string target;        // What was asked for, in words: "no slowdown", "deadline 2.9 s".
+  std::string target;        // In words: "no slowdown", "deadline 2.9 s".
   Nanoseconds deadline = 0;  // evaluation.time <= deadline, always.
-  std::vector<int> options;  // Per instruction, an index into its option set.
-  Evaluation evaluation;     // On the measured options, under the model's switching latency.
-  // The certificate: no plan for this profile that meets the deadline costs less.
+  std::vector<int> options;  // For each instruction, an index into its option set.
+  Evaluation evaluation;     // On the measured options, with the switch latency of the model.
+  // The certificate: no plan for this profile that meets the deadline has less energy.
   double lower_bound_j = 0;
 
-  // How far the plan may be from the best there is, as a fraction of the bound. At least 0: a plan
-  // that attains its bound may seem below it by the rounding of sums of doubles.
+  // How far the plan may be from the best possible plan, as a fraction of the bound. At least 0: a
+  // plan that attains its bound may appear below it, because sums of doubles are rounded.
   double gap() const { return std::max(0.0, evaluation.energy_j / lower_bound_j - 1); }
 };
 
-// Called now and then with the part that is done, from 0 to 1.
+// Called from time to time with the part that is done, from 0 to 1.
 using Progress = std::function<void(double)>;
 
 class Planner {
  public:
-  // A computation of which one option alone is useful: mostly a profile's fault, that somebody can
-  // mend; of measurements that are still being made, it just stays at that option.
+  // What to do with an instruction that has only one useful option. Usually this is an error in the
+  // profile. While measurements are still in progress, the instruction simply keeps that option.
   enum class FewOptions { kRefuse, kAccept };
-  // Fails (kInput) if an option set has too few useful options, naming it, or if numbers overflow,
-  // naming the input that is too large.
+  // Fails (kInput) if an option set has too few useful options, or if numbers overflow. The message
+  // names the option set, or the input that is too large.
   static Result<Planner> Create(schedule::InstructionGraph graph, const ExecutionModel& model,
                                 FewOptions few = FewOptions::kRefuse);
 
@@ -76,43 +76,43 @@ class Planner {
   const Evaluation& baseline() const { return baseline_; }
   int ranks() const { return static_cast<int>(graph_.rank_orders.size()); }
 
-  // T_min of the relaxation, which a plan of the fastest options attains.
+  // T_min of the relaxation. A plan of the fastest options attains it.
   Nanoseconds least_time() const { return least_time_; }
 
   // Every breakpoint, by the walk (frontier/walk.h). Fails (kSystem) once `stop` is requested.
   Result<Frontier> ComputeFrontier(const Progress& progress = {},
                                    const std::stop_token& stop = {}) const;
 
-  // The plan of least energy that takes no longer than `deadline`: relaxed optimum, rounded to
-  // measured options, slack reclaimed (discretize.h); under a switching latency, see switching.h.
-  // Fails with kUnreachable below least_time(), or if no plan is found that meets the deadline in
-  // spite of the latency. kFirstLook takes a tenth of the time, for who needs a plan at once.
+  // The plan of least energy that takes no longer than `deadline`: the relaxed optimum, rounded to
+  // measured options, with slack reused (discretize.h). With a switch latency, see switching.h.
+  // Fails with kUnreachable below least_time(), or if no plan is found that meets the deadline
+  // with the latency.
   Result<Plan> PlanFor(Nanoseconds deadline, const SearchLimits& limits = {}) const;
 
-  // What no plan that meets the deadline costs less than (in joules): PlanFor's certificate without
-  // the plan, in a fraction of the time. Fails with kUnreachable below least_time().
+  // The lower bound of PlanFor without the plan, in a fraction of the time: no plan that meets the
+  // deadline has less energy (in joules). Fails with kUnreachable below least_time().
   Result<double> BoundFor(Nanoseconds deadline) const;
 
-  // The plan of least energy of an iteration that lasts `time` whatever this pipeline does, because
-  // another one is so slow: T' of a straggler. Whoever is done earlier waits until then, so more
-  // time is worth taking up to the frontier's slow end, where PlanFor stops at T* already: T* is
-  // where an iteration that may end is cheapest. `lower_bound_j` and EnergyUntil(time) count the
-  // waiting until `time`. Fails as PlanFor does. Under a switching latency the search for fewer
-  // switches is PlanFor's, which ends at T*.
+  // The plan of least energy if the iteration lasts `time` in any case, because another pipeline is
+  // that slow: T' of a straggler. A pipeline that ends earlier waits until then. So more time saves
+  // energy up to the slow end of the frontier. (PlanFor stops at T*, where an iteration that may
+  // end has the least energy.) `lower_bound_j` and EnergyUntil(time) count the waiting until
+  // `time`. Fails as PlanFor does. With a switch latency, the search for fewer switches is that of
+  // PlanFor, which stops at T*.
   Result<Plan> PlanForStraggler(Nanoseconds time, const SearchLimits& limits = {}) const;
 
-  // The same as PlanFor if switches took no time. The plan lacks its evaluation.
+  // The plan of PlanFor without any switch latency. The plan has no evaluation.
   Result<Plan> PlanWithoutLatency(Nanoseconds deadline, const SearchLimits& limits) const;
 
-  // What an iteration costs that goes on until `time`, at least its own: all ranks wait (in
-  // joules).
+  // The energy of an iteration (in joules) if all pp_ranks wait until `time`, which is at least the
+  // time of the evaluation.
   double EnergyUntil(Nanoseconds time, const Evaluation& evaluation) const;
 
  private:
   Planner() = default;
   double BoundOf(Nanoseconds time, Femtojoules extra_energy) const;
-  // Of least extra energy + price_floor * time within the deadline. Lacks its evaluation and bound;
-  // `solution` is the relaxed optimum behind it.
+  // The plan with the least extra energy + price_floor * time within the deadline, without its
+  // evaluation and bound. `solution` is the relaxed optimum that it comes from.
   struct Discretized {
     Plan plan;
     frontier::Solution solution;

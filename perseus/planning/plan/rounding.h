@@ -1,13 +1,14 @@
 // From relaxed durations to measured options, without ever being late.
 //
-// Rounding every instruction down to the next faster option alone leaves 0.1-3 % of energy on the
-// table: each leaves a little slack that nobody uses. Error diffusion, known from printing grey
-// with black dots, passes it on: instructions are taken in order of time, each starts when its
-// predecessors really end, which is no later than the relaxed schedule says, and takes the slowest
-// option that ends no later than the relaxed schedule says. So what one rounds off the next can
-// use. Backward in time it works the same way, and gives other plans.
+// To round every instruction down to the next faster option leaves 0.1 to 3 % of the energy unused:
+// each instruction leaves a little slack that nothing uses. Error diffusion, known from printing
+// gray with black dots, passes the slack on. Instructions are taken in order of time. Each starts
+// when its predecessors really end, which is no later than in the relaxed schedule. It takes the
+// slowest option that ends no later than in the relaxed schedule. So the next instruction can use
+// what rounding left. Backward in time this works in the same way, and gives other plans.
 //
-// All useful options take part, not only those on the hull: one beside it often fits better.
+// All useful options take part, not only those on the hull: an option beside the hull often fits
+// better.
 #pragma once
 
 #include <vector>

@@ -1,20 +1,21 @@
 // Relaxed schedules that hardly need rounding.
 //
-// The relaxed optimum is far from unique: a training iteration repeats the same few instructions
-// hundreds of times, and which microbatch gets the slower vertex of a curve and which the faster is
-// all the same to the relaxation. It tends to give every microbatch the same mix, which no measured
-// option is. Rounding wants the opposite: whole instructions on vertices. Two steps get there.
+// The relaxed optimum is far from unique. A training iteration repeats the same few instructions
+// hundreds of times, and the relaxation does not care which microbatch gets the slower vertex of a
+// curve and which the faster. It tends to give every microbatch the same mix, and no measured
+// option is such a mix. Rounding needs the opposite: whole instructions on vertices. Two steps lead
+// there.
 //
-//   Tilt: multiply each curve's slopes by a random factor near one, drawn per microbatch (so that
-//   all of a microbatch's instructions agree on being fast or slow) or per instruction.
-//   Sharpen: where an instruction still lies inside a segment of its curve, make that segment as
-//   steep (if it is nearer to its slow end) or as flat (nearer to its fast end) as convexity
-//   allows, which pushes it to that end, and solve again. A few rounds leave a fraction of
-//   instructions inside; those the structure of the schedule forces there.
+//   Tilt: multiply the slopes of each curve by a random factor near one, drawn for each microbatch
+//   (so that all instructions of a microbatch are fast or slow together) or for each instruction.
+//   Sharpen: if an instruction still lies inside a segment of its curve, make this segment as steep
+//   (if it is nearer to the slow end) or as flat (if nearer to the fast end) as convexity allows.
+//   This pushes the instruction to that end. Solve again. After a few rounds, a fraction of the
+//   instructions is still inside a segment: the structure of the schedule forces these.
 //
-// The schedule is then a little above the optimum (hundredths of a percent), and what rounding and
-// window search make of it is far below what they make of the optimum itself: Bloom 176B on A40 at
-// 2 % slowdown, 96 microbatches: 0.08 % above the bound instead of 0.32 %.
+// The schedule is then a little above the optimum (hundredths of a percent). But rounding and
+// window search turn it into a far better plan than the optimum itself: Bloom 176B on A40 at 2 %
+// slowdown, 96 microbatches: 0.08 % above the bound instead of 0.32 %.
 #pragma once
 
 #include <cstdint>

@@ -1,15 +1,15 @@
 // Plans for GPUs that take milliseconds to change their clock.
 //
-// Under a switching latency what an instruction takes depends on the clock before it
-// (evaluation.h), so a plan made without it is late, and a switch that saves little is not worth
-// its delay. Three plans are improved, and the best that meets the deadline wins; at equal energy,
-// the one of fewer switches:
-//   - one made without latency for a deadline shortened by what it was late;
-//   - one made without latency and sped up where the latency hurts: an instruction on the critical
-//     path gets its clock one instruction earlier;
+// With a switch latency, the time of an instruction depends on the clock before it (evaluation.h).
+// So a plan made without the latency is late, and a switch that saves little is not worth its
+// delay. Three plans are improved. The best one that meets the deadline wins. At equal energy, the
+// one with fewer switches wins:
+//   - a plan made without latency, for a deadline that is shorter by the time that it was late;
+//   - a plan made without latency that is faster where the latency hurts: an instruction on the
+//     critical path gets its clock one instruction earlier;
 //   - everything at maximum frequency, which never switches.
-// Improving means local search on the exact evaluation: an instruction, or two in a row, at the
-// clock of a neighbour; an instruction, or a whole run of one clock, a step slower.
+// A plan is improved by local search on the exact evaluation: an instruction, or two in a row, gets
+// the clock of a neighbor; an instruction, or a whole run of one clock, becomes one step slower.
 #pragma once
 
 #include "perseus/base/result.h"

@@ -1,4 +1,4 @@
-// What a user may ask a plan for, and the plan that meets it.
+// Targets: what a plan has to meet, and the plan that meets it.
 #pragma once
 
 #include <string>
@@ -21,30 +21,30 @@ struct Target {
   };
   Kind kind = Kind::kSlowdown;
   double value = 0;
-  double gpu_hour = 0;  // Dollars, kPrice only,
-  int gpus = 1;         // for that many GPUs in the pipeline.
+  double gpu_hour = 0;  // kPrice only: dollars for an hour of one GPU.
+  int gpus = 1;         // kPrice only: GPUs of the pipeline.
 };
 
 // "no slowdown", "5 % slowdown", "deadline 2.9 s", "energy budget 5000 J", "power cap 1200 W",
 // "least energy", "least energy-delay product", "least cost at 0.12 $/kWh and 2 $/GPU-hour".
 std::string Describe(const Target& target);
 
-// A value above 0 in six digits, and never below it: whoever asks for what a message offers gets
-// it.
+// A value above 0 in six digits, rounded up: if a user asks for the value in a message, a plan
+// exists.
 std::string RoundedUp(double value);
 
-// Whether PlanForTarget wants the frontier for it.
+// Whether PlanForTarget needs the frontier for this kind.
 bool NeedsFrontier(Target::Kind kind);
 
 // For file names: "no-slowdown", "slowdown-5", "deadline-2.9s", "least-energy".
 std::string Slug(const Target& target);
 
-// What `value` (and `gpu_hour`) may be.
+// The range of `value` (and of `gpu_hour`).
 NumberRange ValueRange(Target::Kind kind);
 
-// kUnreachable errors say what could be met: the least time, energy or power there is.
-// `frontier` may be null for kSlowdown, kDeadline and kMinEnergy, which do without (kMinEnergy then
-// takes the network's own solver); the others fail with a remedy.
+// A kUnreachable error says what can be met: the least possible time, energy or power.
+// `frontier` may be null for kSlowdown, kDeadline and kMinEnergy. (kMinEnergy then uses the solver
+// for one deadline.) Without it, the other kinds fail with a remedy.
 Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target,
                            const SearchLimits& limits = {});
 

@@ -1,31 +1,36 @@
-// Closes most of what rounding leaves of the gap between a plan and its bound.
+// Closes most of the gap that rounding leaves between a plan and its bound.
 //
-// The idea. The relaxed optimum comes with prices: the flow x_i on instruction i says what a second
-// is worth there, the flow x_d on dependency d what a second of waiting on it costs. Because flow
-// is conserved, the gap of ANY plan of the same length splits into parts that are never negative:
+// The idea. The relaxed optimum comes with prices. The flow x_i on instruction i says what a second
+// is worth there. The flow x_d on dependency d says what a second of waiting on it costs. Flow is
+// conserved, so the gap of ANY plan of the same length splits into parts that are never negative:
 //
-//     energy - bound = sum over instructions of  [e_i(option) + x_i * t_i(option) - least such] (1)
-//                    + sum over dependencies of  x_d * (time the successor waits on d) (2)
+//     energy - bound = sum over instructions of  [e_i(option) + x_i * t_i(option) - the least of
+//     it] (1)
+//                    + sum over dependencies of  x_d * (time that the successor waits on d)
+//                    (2)
 //
-// (e is effective energy; start and end of the iteration count as dependencies.) So the certificate
-// does not only say how good a plan is; it says where it is bad, and a lower bound for every part
-// of it that has been decided. That makes exact search of a small window cheap:
+// (e is the effective energy. The start and the end of the iteration count as dependencies.) So the
+// certificate does not only say how good a plan is. It says where the plan is bad, and it gives a
+// lower bound for every part of the plan that is decided. This makes an exact search of a small
+// window cheap:
 //
-//   - take an instruction and some of its neighbours, up to a dozen: a window in both rank and time
-//     (an instruction that very many wait for, or that waits for very many, is a window of its
-//     own);
-//   - fix when everything around it ends and starts;
+//   - take an instruction and some of its neighbors, up to a dozen: a window in both pp_rank and
+//   time
+//     (an instruction with very many predecessors or successors is a window of its own);
+//   - fix the time at which everything around the window ends and starts;
 //   - try all combinations of options in the window, depth first in order of time and of (1), and
-//     cut off wherever the parts (1) and (2) so far exceed the best total.
+//   stop
+//     wherever the parts (1) and (2) so far exceed the best total.
 //
-// Slack is exchanged over ranks, kinds and microbatches alike, over all useful options and not only
-// those on the hull. A window of ten instructions with thirty options each has 6e14 combinations; a
-// few thousand are looked at. Rivals: re-optimising pairs of neighbours, exact dynamic programming
-// along one rank (both stop at the first choice that two ranks would have to make together: 0.24 %
-// where this reaches 0.14 %), and beam search over larger windows (no better, slower).
+// The search exchanges slack across pp_ranks, kinds and microbatches, over all useful options and
+// not only those on the hull. A window of ten instructions with thirty options each has 6e14
+// combinations. The search examines a few thousand of them. Rivals: optimizing pairs of neighbors
+// again, and exact dynamic programming along one pp_rank (both stop at the first choice that two
+// pp_ranks have to make together: a gap of 0.24 % where this search reaches 0.14 %), and beam
+// search over larger windows (no better, slower).
 //
-// Where a wait can be had before or after a window is arbitrary, so rounds alternate between
-// everything as early, as late, and in between.
+// It is arbitrary whether slack lies before or after a window. So rounds alternate between
+// everything as early as possible, as late as possible, and in between.
 #pragma once
 
 #include <cstdint>

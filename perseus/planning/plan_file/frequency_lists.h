@@ -1,8 +1,8 @@
 // The lists of clocks that other tools of the field write and read: `freqs_pipeline_00042.py`.
 //
-// lowtime's solver writes one such file for each point of its frontier, and Zeus's pipeline
-// frequency optimizer plays one back. A file is a Python list with a list for each rank, which has
-// an entry for each computation of the rank in execution order:
+// The solver of lowtime writes one such file for each point of its frontier, and Zeus's pipeline
+// frequency optimizer reads one. A file is a Python list with one list for each pp_rank. Each inner
+// list has one entry for each computation of the pp_rank, in execution order:
 //
 //     [
 //     [('forward', 1410), ('forward', 1395), ('backward', 1200)],
@@ -10,12 +10,12 @@
 //     ]
 //     # Iteration 42 cost change: ...
 //
-// Older files have bare frequencies in place of the pairs: [1410, 1395, 1200]. Those tools evaluate
-// the file as a program. Here it is data: lists, tuples, strings, numbers and comments, at just
-// these depths; anything else is an error with its line.
+// Older files have bare frequencies instead of pairs: [1410, 1395, 1200]. Those tools run the file
+// as a program. Here it is data: lists, tuples, strings, numbers and comments, at exactly these
+// depths. Anything else is an error with its line.
 //
-// The form has no place for times, energies or other knobs, nor for fixed instructions, which are
-// left out. What it does not say, the job has to.
+// The format cannot express times, energies or other knobs, and no fixed instructions, which are
+// left out. The job has to supply what the file does not say.
 #pragma once
 
 #include <optional>

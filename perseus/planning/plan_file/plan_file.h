@@ -1,11 +1,11 @@
-// A plan as a file: what a training run needs to follow it, and what anybody needs to check it.
+// A plan as a file: what a training run needs to follow it, and what anyone needs to check it.
 //
-// JSON with a version (docs/formats.md shows one). It holds the whole job, so that `perseus
-// evaluate plan.json` with a profile lays the same iteration out again and asks for nothing else,
-// and every instruction in the order of its rank, with the clock that it runs at.
+// The file is JSON with a version (docs/formats.md shows one). It contains the whole job. So
+// `perseus evaluate plan.json` builds the same iteration from a profile and needs nothing else. It
+// has every instruction in the order of its pp_rank, with the clock at which it runs.
 //
-// Times are written in seconds with as many digits as it takes to get every nanosecond back, and
-// energies to the last bit: ParsePlan(FormatPlan(plan)) is the same plan.
+// Times are in seconds with enough digits to restore every nanosecond. Energies are exact to the
+// last bit. ParsePlan(FormatPlan(plan)) is the same plan.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@
 
 namespace perseus::plan_file {
 
-// What was planned. A general graph has no schedule: its file takes the place of profile and
+// The job that was planned. A general graph has no schedule: its file replaces the profile and the
 // schedule, and `schedule.ranks` is empty.
 struct PlannedJob {
   std::string profile;  // The path of the profile, or of the general graph, as the user gave it.
@@ -48,7 +48,8 @@ struct PlannedInstruction {
 struct PlannedRank {
   std::string name;
   std::vector<PlannedInstruction> instructions;  // In execution order.
-  // The file was cut down to other ranks: of this one it has the first instruction of each stage.
+  // Whether the file was cut to other pp_ranks. Of this pp_rank, it then has only the first
+  // instruction of each stage.
   bool is_cut = false;
 };
 
@@ -71,15 +72,15 @@ struct PlanFile {
 std::string FormatPlan(const PlanFile& plan);
 
 // Errors (kInput) are one line, "name: ranks[2].instructions[5].frequency is ... (remedy)". A plan
-// that parses is whole: `job.schedule` is rebuilt from the instructions, each stage on one rank.
-// Whether it computes every microbatch once is for BuildInstructionGraph to say.
+// that parses is complete: `job.schedule` is built again from the instructions, with each stage on
+// one pp_rank. BuildInstructionGraph checks whether the plan computes every microbatch once.
 Result<PlanFile> ParsePlan(std::string_view text, std::string_view name);
 
-// The options that the plan names, per instruction of `graph`, ready for an Evaluator. Instructions
-// match by their order on a rank, and knobs by name; fixed instructions may differ between plan and
-// graph. Fails (kInput) if the order differs, if one of the two lacks a knob of the other, or if
-// the profile behind `graph` has not measured an option: the message names stage, kind, frequency
-// and the nearest measured one. `name` stands for the plan's file.
+// The options that the plan names, one for each instruction of `graph`, ready for an Evaluator.
+// Instructions match by their order on a pp_rank, and knobs by name. Fixed instructions may differ
+// between plan and graph. Fails (kInput) if the order differs, if one of the two lacks a knob of the
+// other, or if the profile behind `graph` lacks an option. The message then has the stage, the kind,
+// the frequency, and the nearest measured frequency. `name` is the name of the plan's file.
 Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::InstructionGraph& graph,
                                      std::string_view name);
 

@@ -74,8 +74,8 @@ class OptionSums {
     const End& Furthest(double value) const;
     void Include(double value, std::int64_t line);
   };
-  // What combines the intervals of an option's rows. Values are counted from the first row's, lest
-  // the sums of squares cancel.
+  // Combines the intervals of an option's rows. Values are counted from the first row's value, so
+  // that the sums of squares do not cancel.
   class IntervalSum {
    public:
     void Add(double value, double half_width, double weight);

@@ -1,6 +1,6 @@
-// One iteration of one pipeline as a directed acyclic graph: what must run, the ways it can run,
-// and what must wait for what. This is all that the planner sees; a schedule with a profile gives
-// one, and so does a JSON file for users whose work is not a training pipeline.
+// One iteration of one pipeline as a directed acyclic graph: the instructions, their options, and
+// which instruction waits for which. This is all that the planner sees. A schedule and a profile
+// make such a graph. A JSON file makes one for work that is not a training pipeline.
 #pragma once
 
 #include <optional>
@@ -16,15 +16,15 @@
 
 namespace perseus::schedule {
 
-// The ways to run an instruction; instructions that are alike (the same stage and kind for every
-// microbatch) share one.
+// The options of an instruction. Instructions of the same stage and kind share one set, whatever
+// their microbatch.
 struct OptionSet {
   std::string name;  // For messages and tables: "stage 3 forward", "stage 3 chunk 1 backward".
   InstructionKind kind = InstructionKind::kGeneric;
   int pp_rank = 0;  // Where it runs. (A profile calls this column `stage`.)
   int chunk = 0;
-  std::vector<profile::Option> options;  // As measured, energies multiplied by gpus_per_stage.
-  int baseline = 0;                      // The option at maximum frequency (of those, the fastest).
+  std::vector<profile::Option> options;  // As measured; energies are multiplied by gpus_per_stage.
+  int baseline = 0;  // The option at maximum frequency (of several, the fastest).
 };
 
 struct InstructionNode {
@@ -33,7 +33,7 @@ struct InstructionNode {
   int microbatch = -1;  // -1 if it belongs to none (all-reduce, optimizer).
 };
 
-// `to` may start `delay` after `from` has ended (p2p: the time on the wire).
+// `to` may start `delay` after `from` has ended (for p2p: the transfer time).
 struct Dependency {
   int from = 0;
   int to = 0;
@@ -45,7 +45,7 @@ struct InstructionGraph {
   std::vector<std::string> other_knob_names;
   std::vector<OptionSet> option_sets;
   std::vector<InstructionNode> instructions;  // In a topological order.
-  std::vector<Dependency> dependencies;       // Those between neighbours on a rank included.
+  std::vector<Dependency> dependencies;       // With those between neighbors on a pp_rank.
   std::vector<std::vector<int>> rank_orders;  // [pp_rank][position] -> instruction.
   std::vector<std::string> rank_names;  // "pp_rank 0", or the name of a resource in a graph file.
 
@@ -55,32 +55,32 @@ struct InstructionGraph {
   }
 };
 
-// Instructions that take the same time at any clock.
+// Fixed instructions: they take the same time at any clock.
 struct FixedInstructions {
   struct Cost {
     Nanoseconds time = 0;
-    double energy_j = -1;  // Of one GPU; negative: it draws the blocking power meanwhile.
+    double energy_j = -1;  // Of one GPU. Negative: the GPU draws the blocking power.
   };
-  Nanoseconds p2p = 0;  // Delay of every dependency that crosses ranks.
+  Nanoseconds p2p = 0;  // The delay of every dependency between two pp_ranks.
   Cost load;            // Before each forward of the first stage.
-  Cost all_reduce;      // On every rank after its last computation.
-  Cost optimizer;       // On every rank after that.
+  Cost all_reduce;      // On every pp_rank after its last computation.
+  Cost optimizer;       // On every pp_rank after that.
 };
 
 struct PipelineModel {
   FixedInstructions fixed;
   double blocking_power_w = 0;  // Of one GPU.
-  int gpus_per_stage = 1;       // GPUs that work on a stage in step (tensor parallel).
+  int gpus_per_stage = 1;       // GPUs that share a stage (tensor parallel).
 };
 
-// Lays `schedule` out over `profile`. Adds every data dependency (forward s-1 -> s, backward
-// s+1 -> s, forward -> backward, recompute -> backward, dgrad -> wgrad). Fails (kInput) if the
-// profile lacks an instruction of the schedule, an instruction is missing or stands twice, or the
-// order would deadlock; the message names the instructions.
+// Combines `schedule` and `profile` into a graph, and adds every data dependency (forward s-1 -> s,
+// backward s+1 -> s, forward -> backward, recompute -> backward, dgrad -> wgrad). Fails (kInput) if
+// the profile lacks an instruction of the schedule, if an instruction is missing or appears twice,
+// or if the order deadlocks. The message names the instructions.
 //
-// The profile's (stage, chunk) is where a schedule's stage lives: (pp_rank_of_stage,
-// chunk_of_stage). So the profile has as many stages as the schedule has ranks, and as many chunks
-// as a rank has. A dependency within a rank that its order implies already is left out.
+// The (stage, chunk) of the profile is the (pp_rank_of_stage, chunk_of_stage) of the schedule. So
+// the profile has as many stages as the schedule has pp_ranks, and as many chunks as a pp_rank has.
+// A dependency within a pp_rank is left out if the order of the pp_rank already implies it.
 Result<InstructionGraph> BuildInstructionGraph(const Schedule& schedule,
                                                const profile::Profile& profile,
                                                const PipelineModel& model);
@@ -90,28 +90,30 @@ Result<InstructionGraph> BuildInstructionGraph(const Schedule& schedule,
 //                    "options": [{"frequency": 1410, "time": 0.05, "energy": 23.8}, ...]}, ...],
 //    "dependencies": [{"from": "a", "to": "b", "delay": 0.001}, ...],
 //    "blocking_power": 83.64}
-// `resource` may be absent unless there is a blocking power (then the instruction has one of its
-// own, and blocks nobody). Instructions on one resource run in the order of the file. `frequency`
-// (MHz) may be absent where there is but one option. Times in s, energies in J, power in W;
+// `resource` may be absent if there is no blocking power. (The instruction then has a resource of
+// its own.) Instructions on one resource run in the order of the file. `frequency` (MHz) may be
+// absent if an instruction has only one option. Times are in s, energies in J, power in W.
 // `dependencies`, `delay` and `blocking_power` may be absent. Unknown keys are errors.
 //
-// `blocking_power_w`, where given, takes the place of the file's, and asks for resources likewise.
+// `blocking_power_w`, if given, replaces the blocking power of the file, and also requires
+// resources.
 struct GraphFile {
   InstructionGraph graph;
-  double blocking_power_w = 0;  // That which holds: the one given, or else the file's, or else 0.
+  double blocking_power_w = 0;  // The argument, or else the value of the file, or else 0.
 };
 Result<GraphFile> ParseInstructionGraph(std::string_view json, std::string_view name,
                                         std::optional<double> blocking_power_w = {});
 
-// Sorts `graph.instructions` topologically, renumbering everything that refers to them. Fails with
-// the cycle, by name, if there is one.
+// Sorts `graph.instructions` topologically and updates everything that refers to them. Fails if
+// there is a cycle; the message names its instructions.
 Result<InstructionGraph> SortTopologically(InstructionGraph graph);
 
-// Fails (kInput) if everything at its slowest, one after the other, takes longer than the eighth of
-// 64 bits of nanoseconds that the planner computes in (36 years). Both readers above check it.
+// Fails (kInput) if all instructions at their slowest, one after the other, take longer than 36
+// years: an eighth of the range of 64-bit nanoseconds, which the planner uses. Both readers above
+// check this.
 Result<void> CheckDurations(const InstructionGraph& graph);
 
-// The option of each instruction at maximum frequency: what the hardware does without a plan.
+// The option of each instruction at maximum frequency, which the GPU uses without a plan.
 std::vector<int> BaselineOptions(const InstructionGraph& graph);
 
 // "forward of microbatch 3 on pp_rank 2", for messages.

@@ -1,5 +1,5 @@
-// The orders behind GenerateSchedule: what one rank computes, in execution order. Sizes are checked
-// before; nothing here fails.
+// The orders that GenerateSchedule uses: the instructions of one pp_rank in execution order. The
+// caller has checked the sizes, so nothing here fails.
 #pragma once
 
 #include <deque>
@@ -9,11 +9,11 @@
 
 namespace perseus::schedule {
 
-// Writes one rank's order down. In every schedule here a stage takes its microbatches in order, so
-// that the kind and the chunk alone say what comes next.
+// Builds the order of one pp_rank. In every schedule here, a stage takes its microbatches in order.
+// So the kind and the chunk alone determine the next instruction.
 class RankOrder {
  public:
-  // `stages[chunk]` is the stage of that chunk of this rank.
+  // `stages[chunk]` is the stage of that chunk of this pp_rank.
   explicit RankOrder(std::vector<int> stages)
       : stages_(std::move(stages)),
         next_forward_(stages_.size()),
@@ -33,12 +33,12 @@ class RankOrder {
   int weights(int chunk) const { return next_weight_[Index(chunk)]; }
   bool has_pending_weights() const { return !pending_weights_.empty(); }
 
-  std::vector<Instruction> Take() && { return std::move(actions_); }
+  std::vector<Instruction> Take() && { return std::move(instructions_); }
 
  private:
   static std::size_t Index(int chunk) { return static_cast<std::size_t>(chunk); }
   void Add(InstructionKind kind, int chunk, int microbatch) {
-    actions_.push_back({kind, stages_[Index(chunk)], microbatch});
+    instructions_.push_back({kind, stages_[Index(chunk)], microbatch});
   }
 
   std::vector<int> stages_;
@@ -46,7 +46,7 @@ class RankOrder {
   std::vector<int> next_backward_;
   std::vector<int> next_weight_;
   std::deque<int> pending_weights_;  // The chunk of each dgrad without wgrad, oldest first.
-  std::vector<Instruction> actions_;
+  std::vector<Instruction> instructions_;
 };
 
 // All forwards, then all backwards (Huang et al., 2019).

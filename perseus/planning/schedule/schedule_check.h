@@ -1,5 +1,5 @@
-// Whether a schedule computes everything that an iteration needs, each thing once. Whether its
-// order can run at all is for BuildInstructionGraph to find out.
+// Checks that a schedule computes everything that an iteration needs, each instruction once.
+// (BuildInstructionGraph checks that its order can run.)
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 namespace perseus::schedule {
 
 struct ScheduleDefect {
-  int rank = 0;         // Where to look.
+  int rank = 0;         // The pp_rank that has the defect.
   std::string message;  // Cause and remedy.
 };
 
-// Every stage runs, for every microbatch, one forward, either one full backward or one dgrad and
-// one wgrad, and at most one recompute, all on the rank the stage lives on. Returns the first
-// defect, by stage and microbatch. Takes time and memory proportional to the instructions, whatever
-// numbers are in them.
+// For every microbatch, every stage has to run one forward, either one full backward or one dgrad
+// and one wgrad, and at most one recompute, all on the pp_rank that holds the stage. Returns the
+// first defect, by stage and microbatch. Time and memory are proportional to the number of
+// instructions, whatever numbers they contain.
 std::optional<ScheduleDefect> FindDefect(const Schedule& schedule);
 
 // "forward of microbatch 3 (stage 2)".

@@ -310,7 +310,7 @@ TEST_F(AgentTest, WhatDoesNotGoBackInTimeIsAnErrorAndTheNextAgentsWork) {
   ASSERT_FALSE(result_);
   EXPECT_THAT(result_.error().message, HasSubstr("not given back"));
   EXPECT_EQ(a_.setting(device::Control::kSmClock), (device::Setting{1200, 1200}));
-  a_.Mend();
+  a_.Repair();
   Start();
   EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
 }
@@ -330,7 +330,7 @@ TEST_F(AgentTest, NobodyGetsAGpuBeforeItIsBack) {
   EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").is_restoring; }));
   EXPECT_THAT(client.Acquire({"GPU-a"}), HasSubstr("GPU-a"));
   EXPECT_THAT(client.StatusOf("GPU-a").trouble, HasSubstr("gone"));
-  a_.Mend();
+  a_.Repair();
   EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
   EXPECT_TRUE(IsAllBack());
 }

@@ -118,7 +118,7 @@ Finding ExamineState(const DoctorScene& scene) {
   constexpr std::uintmax_t kEnough = 1 << 20;
   if (!ignored && space.available < kEnough) {
     return {Level::kProblem, "state", fmt::format("the disk of {} is full", directory.string()),
-            "make room: no GPU is lent while its settings cannot be saved"};
+            "free disk space: the agent leases no GPU while it cannot save its settings"};
   }
   if (!std::filesystem::exists(scene.state, ignored)) {
     return {Level::kGood, "state", fmt::format("{} can be written", directory.string()), ""};

@@ -83,16 +83,16 @@ GpuWorker::~GpuWorker() {
   observer_bell_->Ring();
 }
 
-void GpuWorker::Order(std::function<void()> order) {
+void GpuWorker::Command(std::function<void()> command) {
   {
     const MutexLock lock(mutex_);
-    assignment_.push_back(std::move(order));
+    commands_.push_back(std::move(command));
   }
   bell_->Ring();
 }
 
 void GpuWorker::Find(std::function<void(device::DeviceResult<Found>)> done) {
-  Order([this, done = std::move(done)] {
+  Command([this, done = std::move(done)] {
     Found found;
     for (const device::Control control : device::kAllControls) {
       auto reading = device_->ReadSetting(control);
@@ -109,7 +109,7 @@ void GpuWorker::Find(std::function<void(device::DeviceResult<Found>)> done) {
 
 void GpuWorker::Serve(std::shared_ptr<protocol::ClockChannel> channel, int gpu_of_channel,
                       std::optional<device::Setting> before) {
-  Order([this, channel = std::move(channel), gpu_of_channel, before] {
+  Command([this, channel = std::move(channel), gpu_of_channel, before] {
     channel_ = channel;
     slot_ = gpu_of_channel;
     before_ = before;
@@ -132,7 +132,7 @@ void GpuWorker::Serve(std::shared_ptr<protocol::ClockChannel> channel, int gpu_o
 }
 
 void GpuWorker::Restore(std::vector<ControlSetting> settings, std::function<void()> done) {
-  Order([this, settings = std::move(settings), done = std::move(done)] {
+  Command([this, settings = std::move(settings), done = std::move(done)] {
     channel_.reset();
     to_restore_ = settings;
     restored_ = done;
@@ -163,13 +163,13 @@ void GpuWorker::Work(const std::stop_token& stop) {
 }
 
 bool GpuWorker::RunAssignment() {
-  std::vector<std::function<void()>> assignment;
+  std::vector<std::function<void()>> commands;
   {
     const MutexLock lock(mutex_);
-    assignment.swap(assignment_);
+    commands.swap(commands_);
   }
-  for (const auto& order : assignment) order();
-  return !assignment.empty();
+  for (const auto& command : commands) command();
+  return !commands.empty();
 }
 
 bool GpuWorker::HasRequest() const {
@@ -296,7 +296,7 @@ void GpuWorker::SleepUntilNeeded(const std::stop_token& stop) {
   if (channel_) channel_->Announce(slot_, protocol::ClockChannel::Sleep::kAboutToSleep);
   const bool is_needed = stop.stop_requested() || HasRequest();
   const Nanoseconds until = is_needed ? 0 : restored_ ? next_attempt_ : Clock::kNever;
-  // An order rings the bell after it is left, so none is overlooked.
+  // A command rings the bell after it is stored, so none is missed.
   std::array<pollfd, 2> bells{
       {{.fd = bell_->fd(), .events = POLLIN, .revents = 0},
        {.fd = channel_ ? channel_->wakeup(slot_) : -1, .events = POLLIN, .revents = 0}}};
@@ -356,7 +356,7 @@ void GpuWorker::LookAtEffect() {
                            ? protocol::ClockOutcome::kInEffect
                            : protocol::ClockOutcome::kLimited;
   // Only the worker writes answers.
-  Order([this, of_switch, outcome] {
+  Command([this, of_switch, outcome] {
     if (!channel_ || last_switch_ != of_switch) return;
     // What was refused since remains so; what asked for this clock again learns of it, too.
     const bool is_of_setting = answer_.outcome == setting_outcome_;

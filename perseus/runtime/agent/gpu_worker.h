@@ -137,7 +137,7 @@ class GpuWorker {
 
   void Work(const std::stop_token& stop);
   void Observe(const std::stop_token& stop);
-  void Order(std::function<void()> order);
+  void Command(std::function<void()> command);
   bool RunAssignment();
   bool HasRequest() const;
   void ServeRequest();
@@ -173,7 +173,7 @@ class GpuWorker {
   Nanoseconds retry_after_ = 0;
 
   mutable Mutex mutex_;
-  std::vector<std::function<void()>> assignment_ PERSEUS_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> commands_ PERSEUS_GUARDED_BY(mutex_);
   GpuSnapshot snapshot_ PERSEUS_GUARDED_BY(mutex_);
   // The switch that the observer is to look at; 0: none.
   std::uint32_t unobserved_ PERSEUS_GUARDED_BY(mutex_) = 0;

@@ -34,7 +34,7 @@ class GpuWorkerTest : public testing::Test {
 
   // Publishes, and waits for the answer.
   protocol::ClockAnswer Ask(int mhz) {
-    const std::uint32_t sequence = publisher_->Publish(0, mhz);
+    const std::uint32_t sequence = publisher_->Publish(0, mhz, perseus::MonotonicNow());
     EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).sequence == sequence; }));
     return publisher_->answer(0);
   }
@@ -119,7 +119,7 @@ TEST(GpuWorkerObserverTest, LooksOftenFromTheBeginningOfALease) {
                  std::nullopt);
     gpu.Break(device::DeviceErrorKind::kFailed, "no reading");
     ASSERT_TRUE(Eventually([&] { return !worker.snapshot().reading_trouble.empty(); }));
-    gpu.Mend();
+    gpu.Repair();
     ASSERT_TRUE(Eventually([&] { return worker.snapshot().reading_trouble.empty(); }));
   }
 }
@@ -130,7 +130,7 @@ TEST_F(GpuWorkerTest, ADriverThatWasAwayIsToldTheSameClockAgain) {
   gpu_.Break(device::DeviceErrorKind::kGone, "the driver is gone");
   ASSERT_TRUE(Eventually([&] { return !worker_.snapshot().reading_trouble.empty(); }));
   gpu_.Set(device::Control::kSmClock, std::nullopt);  // As its reload does.
-  gpu_.Mend();
+  gpu_.Repair();
   Ask(1200);
   EXPECT_EQ(gpu_.setting(device::Control::kSmClock), (device::Setting{1200, 1200}));
 }
@@ -191,7 +191,7 @@ TEST_F(GpuWorkerTest, GivesBackOnceTheDriverIsThereAgain) {
   ASSERT_TRUE(Eventually([&] { return worker_.snapshot().counts.restore_failures > 2; }));
   EXPECT_THAT(worker_.snapshot().setting_trouble, HasSubstr("gone"));
   EXPECT_FALSE(is_back);
-  gpu_.Mend();
+  gpu_.Repair();
   EXPECT_TRUE(Eventually([&] { return is_back.load(); }));
   EXPECT_EQ(gpu_.setting(device::Control::kSmClock), std::nullopt);
   EXPECT_TRUE(Eventually([&] { return worker_.snapshot().reading_trouble.empty(); }));

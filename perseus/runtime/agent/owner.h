@@ -21,7 +21,7 @@ struct ProcessId {
 struct Owner {
   ProcessId process;
   uid_t uid = 0;
-  std::string job;  // As the client calls it; 1 to wire::kLongestName, printable.
+  std::string job;  // As the client calls it; 1 to protocol::kLongestName, printable.
   friend bool operator==(const Owner&, const Owner&) = default;
 };
 

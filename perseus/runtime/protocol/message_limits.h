@@ -1,4 +1,4 @@
-// What writer and reader of the messages have to agree on. Only for this room's .cc files.
+// What the writer and the reader of the messages share. Only for .cc files of this module.
 #pragma once
 
 #include <array>

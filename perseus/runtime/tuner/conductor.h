@@ -32,11 +32,11 @@ class Conductor {
             Clock& clock)
       : options_(options), logs_(std::move(logs)), writer_(std::move(writer)), clock_(clock) {}
 
-  // Waits for these, and takes in others that are there by then; kSystem as JobLogs::AwaitRanks().
-  // What else is called here comes after.
+  // Waits for these ranks, and includes others that are there by then. Fails (kSystem) as
+  // JobLogs::AwaitRanks(). Call it before all other functions.
   Result<void> Meet(const std::set<protocol::RankId>& expected);
-  // Until all ranks have ended so many steps more: how long they take decides how far ahead
-  // assignment are given.
+  // Waits until all ranks have ended this many further steps. Their time decides how far ahead
+  // assignments begin.
   Result<void> Watch(int steps);
 
   const std::set<protocol::RankId>& ranks() const { return ranks_; }
@@ -62,10 +62,10 @@ class Conductor {
   // For good, and from step 0 on, at which a job that is started anew begins. Once all follow them:
   // their version.
   Result<std::int64_t> LeaveUnder(protocol::Assignment assignment);
-  // What was in force before, if anything else is.
+  // Puts the previous assignment back into force, if another one is.
   Result<void> Restore();
 
-  // How many steps ahead assignment have to be given.
+  // How many steps ahead an assignment has to begin.
   std::int64_t Ahead();
 
  private:

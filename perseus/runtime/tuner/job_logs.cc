@@ -213,8 +213,9 @@ Result<std::set<protocol::RankId>> JobLogs::AwaitRanks(const std::set<protocol::
   if (const std::string behind = FarBehind(alive); !behind.empty()) {
     return FailAs(
         ErrorKind::kSystem,
-        "{}: {} while others are at step {}: assignment hold from a step on, and its steps are "
-        "counted anew (was it replaced alone? Start all ranks anew)",
+        "{}: {} while others are at step {}: an assignment begins at one step for all ranks, and "
+        "the "
+        "steps of this rank count again from 0 (if only this rank was replaced, restart all ranks)",
         directory_.string(), behind, LastStep(alive));
   }
   std::string missing;

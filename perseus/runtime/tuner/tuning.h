@@ -68,11 +68,11 @@ struct TuningResult {
   std::int64_t version = 0;  // Of the assignment with the plan; 0: left nothing.
 };
 
-// Takes as many steps as the budget says, those in which plans are followed, and those that
-// assignment take to be heard. Fails (kSystem) if ranks are missing or the job ends; (kInput) where
-// they may not set clocks, run another schedule, or record no energy; (kUnreachable) if the plan in
-// force turns out slower than it may be, or saves nothing. Then and when `should_end` says so, the
-// assignment that were in force before are again, and what was measured stays in JOBDIR/tuner.json.
+// Takes the steps of the budget, the steps in which plans are followed, and the steps until ranks
+// have read an assignment. Fails (kSystem) if ranks are missing or the job ends; (kInput) if ranks
+// may not set clocks, run another schedule, or record no energy; (kUnreachable) if the plan is
+// slower than it may be, or saves nothing. Then, and if `should_end` is true, the previous
+// assignment is in force again, and the measurements stay in JOBDIR/tuner.json.
 Result<TuningResult> Tune(const TuningOptions& options, Clock& clock);
 
 }  // namespace perseus::tuner

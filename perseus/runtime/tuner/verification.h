@@ -58,9 +58,9 @@ struct Verification {
   std::string left_out_reason;
 };
 
-// Gives back the assignment that were there before, whatever happens. Takes the steps and what it
-// takes for ranks to hear of them. Fails (kSystem) if ranks are missing or the job ends, (kInput)
-// where ranks record no energy or do not follow the plan.
+// Puts the previous assignment back into force, whatever happens. Takes the steps, and the steps
+// until ranks have read an assignment. Fails (kSystem) if ranks are missing or the job ends,
+// (kInput) if ranks record no energy or do not follow the plan.
 Result<Verification> Verify(const VerificationOptions& options, Clock& clock);
 
 }  // namespace perseus::tuner

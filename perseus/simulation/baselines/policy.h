@@ -1,20 +1,19 @@
-// Ways to choose the clocks of a pipeline's computations, as published, behind one interface: what
-// Perseus is compared with.
+// Published ways to choose the clocks of a pipeline, behind one interface, to compare Perseus with.
 //
-//   AllMax            everything at maximum frequency: what happens when nobody plans.
+//   AllMax            everything at maximum frequency: the default without a plan.
 //   ZeusGlobal        one frequency for all GPUs, swept (You et al., Zeus, NSDI '23, adapted to
 //   ZeusPerStage      pipelines in Perseus, SOSP '24, section 6.1); a frequency for each stage that
 //                     balances the time of a forward over the stages, swept.
-//   EnvPipe           (Choi et al., ATC '23) the outer envelope at maximum frequency, the rest as
-//                     slow as is cheapest, then raised along the critical path (envpipe.cc).
-//   PerseusPublished  Perseus as its authors' planner computes it: options up to the least measured
-//                     energy, times rounded down to a unit, energies by an exponential fit
+//   EnvPipe           (Choi et al., ATC '23) the outer envelope at maximum frequency, the rest at
+//   the
+//                     clock of least energy, then raised along the critical path (envpipe.cc).
+//   PerseusPublished  Perseus as the planner of its authors computes it: options up to the least
+//                     measured energy, times rounded down to a unit, energies by an exponential fit
 //                     (published_planner.h; a thousand of its schedules), up to T*, the time of
-//                     least energy: beside a straggler of T' it plans for min(T*, T'). Told apart
-//                     from
-//   Perseus           ours, so that the idea and its execution can be told apart.
+//                     least energy. With a straggler of T', it plans for min(T*, T').
+//   Perseus           our planner. The two entries separate the idea from its implementation.
 //
-// All are evaluated on the same measured options by the same Evaluator (plan/evaluation.h).
+// The same Evaluator (plan/evaluation.h) evaluates all of them on the same measured options.
 // Thread safety: const methods may be called from several threads.
 #pragma once
 

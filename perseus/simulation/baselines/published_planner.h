@@ -1,17 +1,19 @@
-// Perseus as its authors' planner computes it (Perseus, SOSP '24, section 4; the lowtime library).
+// Perseus as the planner of its authors computes it (Perseus, SOSP '24, section 4; the library
+// lowtime).
 //
-// What it does with an instruction's options: it drops those that another one beats in time and in
-// *measured* energy, so that the slowest left is the one of least measured energy, although whoever
-// waits for it draws the blocking power less long the slower it is. It rounds times down to whole
-// units, of equal ones keeps the first (the fastest and dearest), and fits effective energy, of the
-// rounded time, by a*exp(b*t) + c. Then it walks from the schedule in which everything runs slowest
-// to the fastest, a unit at a time. The instructions of a schedule run at the slowest option that
-// is done in the time given.
+// For each instruction, that planner drops the options that another option beats in time and in
+// *measured* energy. So the slowest remaining option is the one with the least measured energy,
+// although a slower option makes whoever waits for it draw the blocking power for a shorter time.
+// The planner rounds times down to whole units, keeps the first of equal ones (the fastest, with
+// the most energy), and fits the effective energy of the rounded time by a*exp(b*t) + c. Then it
+// walks from the schedule in which everything runs slowest to the fastest schedule, one unit at a
+// time. The instructions of a schedule run at the slowest option that fits the given time.
 //
-// Here the walk is the exact one (frontier/walk.h) over the fitted curve at whole units: it does
-// what theirs does, without the maximum flow from scratch at every step. So what differs from ours
-// is which options count, the rounding and the fit. The frontiers that they published come out to
-// the unit in time and to 1e-5 in energy: tests/oracle/published_planner_test.cc.
+// Here, the walk is the exact one (frontier/walk.h) over the fitted curve at whole units. It does
+// what the published walk does, but without a maximum flow from scratch at every step. So the
+// differences from our planner are the options that count, the rounding, and the fit. The published
+// frontiers are reproduced to the unit in time and to 1e-5 in energy:
+// tests/oracle/published_planner_test.cc.
 #pragma once
 
 #include <cstdint>

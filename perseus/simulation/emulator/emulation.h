@@ -1,35 +1,40 @@
-// A whole data-parallel job, iteration by iteration: what it takes and draws when stragglers come
-// and go, a power cap arrives, a plan is pushed, and things vary.
+// A whole data-parallel job, iteration by iteration: its time and power while stragglers come and
+// go, a power cap begins, a new plan arrives, and times vary.
 //
-// Pipelines run an iteration each and then wait for the slowest one (the barrier of the gradients'
-// all-reduce), at blocking power. A pipeline's iteration is what plan/evaluation.h makes of its
-// options: an emulation without noise, events and latency takes what the plan says, to the bit.
-// As there, a rank finds its first clock set when an iteration begins: a plan that comes between
-// two iterations costs no switch of its own, for the ranks are waiting at the barrier meanwhile.
+// Each pipeline runs an iteration and then waits for the slowest pipeline at blocking power (the
+// barrier of the gradients' all-reduce). plan/evaluation.h computes the iteration of a pipeline
+// from its options. Without noise, events and latency, an emulation takes exactly the time of the
+// plan. As in the evaluation, a pp_rank finds its first clock set when an iteration begins. So a
+// plan that arrives between two iterations needs no switch of its own: the pp_ranks wait at the
+// barrier anyway.
 //
-// Cost. Pipelines that are alike in an iteration, by plan and by what disturbs them, are computed
-// once, and so are iterations that are alike: without noise it grows with the number of *different*
-// (plan, disturbance) pairs and with the number of events, not with pipelines times iterations.
-// Noise makes every execution different, and each is computed. docs/benchmarks.md has how it grows.
+// Cost. Pipelines with the same plan and the same disturbances in an iteration are computed once.
+// The same holds for equal iterations. So without noise, the cost grows with the number of
+// *different* (plan, disturbance) pairs and with the number of events, not with pipelines times
+// iterations. With noise, every execution is different, and each is computed. docs/benchmarks.md
+// shows the growth.
 //
-// Disturbances. A straggler that is throttled runs the fastest measured option within its clock
-// (the one of the lowest clock, where none is within). One that is slow (a degree, a neighbour on
-// its host) takes so many times as long, at the same power; fixed instructions and what is on the
-// wire do not. Several multiply. One that waits for input starts later.
-// Those that begin or end by the clock may do so within an iteration: a computation has what is
-// there when it begins, until it ends. Input is waited for where an iteration begins, and plans and
-// power caps change between iterations. What no iteration noticed is told (Emulation::remarks).
+// Disturbances. A throttled straggler runs the fastest measured option up to its clock (or the
+// option with the lowest clock, if all are above). A slow straggler (because of heat, or of a
+// neighbor on its host) takes `value` times as long, at the same power. Fixed instructions and
+// transfers do not become slower. Several slowdowns multiply. A straggler that waits for input
+// starts later. Disturbances that begin or end at a time may do so within an iteration. They affect
+// a computation that begins while they are present, until it ends. Input is waited for where an
+// iteration begins. Plans and power caps change between iterations. Emulation::remarks names the
+// events that no iteration noticed.
 //
-// Controllers. The job runs its base plan: the one that came last, or, under a power cap that this
-// does not keep to, the cap's own. `kFollow` moves the pipelines that a straggler keeps waiting to
-// the plan for its time, `delay` iterations after it is there, and back when it has gone. T' is the
-// time of the slowest pipeline under the base plan, which it goes on running. One that is slow,
-// too, but not the slowest, gets what its own slowness leaves of T'. A pipeline keeps to the base
-// plan where following would be too late, cost more, or draw more than its part of a power cap;
-// all do as long as what is known of T' is of another base plan.
+// Controllers. The job runs its base plan: the plan that arrived last, or the plan of a power cap,
+// if the last plan does not keep to the cap. `kFollow` moves the pipelines that wait for a
+// straggler to the plan for its time, `delay` iterations after the straggler begins, and back after
+// it has ended. T' is the time of the slowest pipeline under the base plan, and this pipeline stays
+// on the base plan. A pipeline that is also slow, but not the slowest, gets the plan for its own
+// part of T'. A pipeline stays on the base plan if another plan would be too late, use more energy,
+// or draw more than its part of a power cap. All pipelines do so while the known T' belongs to
+// another base plan.
 //
-// Power caps are of the job's mean power as planned, without what disturbs it: a slow GPU that is
-// busy where it would have waited is not made up for, and peaks are above the mean.
+// Power caps limit the mean power of the job as planned, without disturbances. The extra energy of
+// a slow GPU, which is busy where it would have waited, is not compensated, and peaks are above the
+// mean.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +49,7 @@
 
 namespace perseus::emulator {
 
-// When something happens: `after` later than the beginning of an iteration. {0, t} is time t of the
+// When an event happens: `after` later than the beginning of an iteration. {0, t} is time t of the
 // job, whose first iteration begins at 0.
 struct Moment {
   // NOLINTNEXTLINE(google-explicit-constructor): an iteration is a moment.
@@ -55,7 +60,7 @@ struct Moment {
   Nanoseconds after = 0;
 };
 
-// What happens has a place where it was written, for messages ("events.toml:3"); it may be empty.
+// `where` is the place of an event in its file, for messages ("events.toml:3"). It may be empty.
 
 // What makes one pipeline slower for a while.
 struct Disturbance {
@@ -73,15 +78,15 @@ struct Disturbance {
   std::string where = {};
 };
 
-// From then on all pipelines are to run another plan; of several the one that came last.
+// From `from` on, all pipelines run another plan. Of several plans, the latest one counts.
 struct PlanChange {
   Moment from;
   std::vector<int> options;
   std::string where = {};
 };
 
-// Meanwhile the job is to draw at most so much on average; of several the one that came last.
-// Pipelines run `options` unless the plan that they are to run keeps to it, too.
+// While the cap is in force, the job draws at most `watts` on average. Of several caps, the latest
+// one counts. Pipelines run `options`, unless the plan that they should run also keeps to the cap.
 struct PowerCap {
   Moment from;
   Moment until = Moment::Never();
@@ -100,8 +105,8 @@ struct EmulationSpec {
   std::vector<PowerCap> power_caps = {};
   std::vector<Disturbance> disturbances;
   Reaction reaction = Reaction::kNone;
-  int delay = 1;  // Iterations from a straggler's first to the others' reaction; 0: foreseen.
-  // The options of a pipeline whose iteration lasts so long because of a straggler. Empty:
+  int delay = 1;  // Iterations until the others react to a straggler; 0: they know it in advance.
+  // The options of a pipeline whose iteration lasts this long because of a straggler. Empty:
   // Planner::PlanForStraggler.
   std::function<Result<std::vector<int>>(Nanoseconds)> plan_beside = {};
   double noise = 0;           // Standard deviation of the logarithm of each computation's time.
@@ -119,7 +124,7 @@ struct EmulatedIteration {
   double average_power_w() const { return energy_j / ToSeconds(time); }
 };
 
-// Of one rank (all its GPUs) over the whole emulation.
+// Of one pp_rank (all its GPUs) over the whole emulation.
 struct RankTotals {
   double busy_s = 0;
   double instruction_energy_j = 0;
@@ -135,21 +140,22 @@ struct PipelineRun {
 
 struct Emulation {
   std::vector<EmulatedIteration> iterations;
-  std::vector<std::vector<RankTotals>> ranks;  // [pipeline][rank]
+  std::vector<std::vector<RankTotals>> ranks;  // [dp_rank][pp_rank]
   Nanoseconds time = 0;
   double energy_j = 0;
   std::int64_t executions = 0;       // Different iterations of a pipeline.
-  std::vector<std::string> remarks;  // On events that did nothing, or not what they say.
+  std::vector<std::string> remarks;  // About events that had no effect, or another effect.
 
   double peak_power_w() const;
 };
 
-// Fails (kInput) for a disturbance of a pipeline or rank that is not there, where times no longer
-// fit their nanoseconds, naming the events that make them so long, and as the planner does.
+// Fails (kInput) if a disturbance names a dp_rank or pp_rank that the job does not have; if times
+// no longer fit 64-bit nanoseconds (the message names the events that make them so long); and in
+// the cases in which the planner fails.
 Result<Emulation> Emulate(const plan::Planner& planner, const EmulationSpec& spec);
 
-// What each pipeline did in one iteration of `emulation`, alike ones once: the pipelines and what
-// they ran. Without noise.
+// The runs of one iteration of `emulation`, without noise. Equal runs appear once, with the list of
+// their pipelines.
 struct RunOfPipelines {
   std::vector<int> pipelines;
   PipelineRun run;

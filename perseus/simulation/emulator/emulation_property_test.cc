@@ -1,5 +1,5 @@
 // What holds of every emulation, on random jobs with random events. What iterations take is summed
-// up anew from what each pipeline ran, instruction by instruction.
+// up again from what each pipeline ran, instruction by instruction.
 #include <gtest/gtest.h>
 
 #include <algorithm>

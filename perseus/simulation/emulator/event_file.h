@@ -1,8 +1,8 @@
 // What happens during an emulation, as a file (TOML; docs/formats.md, "Events"):
 //
 //   [[straggler]]
-//   pipeline = 3
-//   rank = 2                  # absent: all of its ranks
+//   dp_rank = 3
+//   pp_rank = 2               # absent: all pp_ranks of the pipeline
 //   from = 100                # the first iteration, from 0; absent: 0. Or from_s, a time
 //   until = 300               # the first iteration without it; absent: it stays. Or until_s
 //   slowdown = 1.2            # or max_frequency_mhz = 1050, or input_delay_s = 0.4

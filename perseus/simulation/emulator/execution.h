@@ -1,10 +1,11 @@
-// One iteration of one pipeline under what disturbs it: which options it really runs, and how long
-// and at what cost.
+// One iteration of one pipeline under its disturbances: the options that it really runs, their time
+// and their energy.
 //
-// A disturbance that begins or ends within the iteration is felt by the computations that begin
-// while it is there. When a computation begins depends on those before it alone, so the answer is
-// found by assuming when they all begin, evaluating, and assuming anew until nothing moves: the
-// n-th evaluation has the first n instructions right, and two or three have them all, as a rule.
+// A disturbance that begins or ends within the iteration affects the computations that begin while
+// it is present. The begin of a computation depends only on those before it. So the answer is found
+// by iteration: assume when all computations begin, evaluate, and repeat with the result until
+// nothing changes. The n-th evaluation has the first n instructions right. Usually two or three are
+// enough.
 #pragma once
 
 #include <compare>
@@ -20,7 +21,7 @@ namespace perseus::emulator {
 
 inline constexpr Nanoseconds kForever = std::numeric_limits<Nanoseconds>::max();
 
-// A disturbance, as an iteration has it: times are since the iteration's beginning.
+// A disturbance within an iteration. Its times count from the begin of the iteration.
 struct Presence {
   int disturbance = 0;  // An index.
   Nanoseconds from = 0;
@@ -40,8 +41,8 @@ class Executor {
  public:
   Executor(const plan::Planner& planner, const std::vector<Disturbance>& disturbances);
 
-  // `options` is a plan's; `chance` is what varies besides. Fails (kInput) if the instructions'
-  // durations add up to more than nanoseconds hold, naming the disturbances.
+  // `options` are those of a plan. `chance` is the random variation. Fails (kInput) if the sum of
+  // the durations does not fit 64-bit nanoseconds; the message names the disturbances.
   Result<Execution> Execute(const std::vector<int>& options, std::span<const Presence> presences,
                             const plan::Variation& chance = {}) const;
 

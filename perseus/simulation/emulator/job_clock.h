@@ -1,4 +1,4 @@
-// When the iterations of an emulated job begin, and which moments have come by then.
+// When the iterations of an emulated job begin, and which moments have passed by then.
 #pragma once
 
 #include <functional>

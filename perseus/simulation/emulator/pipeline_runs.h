@@ -1,9 +1,9 @@
-// The different iterations that a job's pipelines have, each computed once, and which of them a
-// pipeline has in an iteration if it runs a plan.
+// The different iterations of a job's pipelines, each computed once, and which of them a pipeline
+// has in an iteration if it runs a plan.
 //
-// An iteration is told apart by its plan and by what disturbs it. Where an event begins or ends
-// within it, by the clock, when this is matters, too; where it does not, events by the clock are
-// like any other, so iterations that no event cuts are alike.
+// Two iterations are different if their plans or their disturbances differ. If an event that is
+// given by time begins or ends within an iteration, that moment counts too. Otherwise, an event by
+// time is like any other event, so iterations without such a moment are equal.
 #pragma once
 
 #include <cstdint>

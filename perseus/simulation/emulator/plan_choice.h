@@ -1,5 +1,5 @@
-// Which plan each pipeline of an emulated job runs: the base plan, as pushes and power caps leave
-// it, and what those run that a straggler keeps waiting. emulation.h has the rules.
+// Which plan each pipeline of an emulated job runs: the base plan, as new plans and power caps
+// determine it, or the plan of a pipeline that waits for a straggler. emulation.h has the rules.
 #pragma once
 
 #include <map>

@@ -1,11 +1,11 @@
-// What many ranks draw over an iteration, and its peak: the highest mean over a window.
+// The power of many pp_ranks over an iteration, and its peak: the highest mean over a window.
 //
-// Power is kept as the steps that it makes, added up by window, and only windows with a step in
-// them are kept: memory grows with what runs, not with how long the iteration takes (one that waits
-// an hour for its input has as many steps as any other).
+// The power is stored as its steps, summed by window, and only windows with a step are stored. So
+// memory grows with the number of instructions, not with the length of the iteration (an iteration
+// that waits an hour for its input has as many steps as any other).
 //
-// Windows lie side by side from the iteration's beginning; the last one may be cut short by its
-// end. So the peak is never below the mean of the whole iteration.
+// Windows are adjacent, from the begin of the iteration on. The end of the iteration may cut the
+// last one short. So the peak is never below the mean of the whole iteration.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What to tell of events that did nothing, or not what they say.
+// Remarks for the user about events that had no effect, or another effect than they say.
 #pragma once
 
 #include <string>

@@ -11,8 +11,8 @@ namespace perseus::replay {
 
 bool IsGzip(std::string_view bytes);
 
-// What `bytes` hold, of all members one after another. Fails (kInput) where they end early, are
-// damaged, or hold more than `most_bytes`; the message follows the file's name.
+// The content of `bytes`: all members, one after another. Fails (kInput) if the bytes end early,
+// are damaged, or contain more than `most_bytes`. The caller puts the file name before the message.
 Result<std::string> Gunzip(std::string_view bytes, std::size_t most_bytes);
 
 }  // namespace perseus::replay

@@ -148,7 +148,7 @@ class Reader {
       return lacks("dur is not a duration (expected microseconds, from 0 to 1e12)");
     }
     if (*event.timestamp_us < 0) {
-      return lacks("ts is before 0: its clock jumps (mend ts, or count all from the first event)");
+      return lacks("ts is before 0: its clock jumps (fix ts, or count all from the first event)");
     }
     taken.event.start = std::llround(*event.timestamp_us * kNanosecondsPerMicrosecond);
     taken.event.duration = std::llround(*event.duration_us * kNanosecondsPerMicrosecond);
@@ -345,7 +345,7 @@ class Reader {
       if (early <= options_.clock_tolerance) continue;
       return Fail(
           "{}: it begins {} before what it computes on was received by event {}: its clock jumps "
-          "(leave the step out, or mend ts)",
+          "(leave the step out, or fix ts)",
           Describe(event, step.number), Milliseconds(early), received[i]->index);
     }
     return {};
@@ -370,7 +370,7 @@ class Reader {
         if (overlap > options_.clock_tolerance) {
           return Fail(
               "{}: it begins {} before event {} on the same rank has ended: its clock jumps (leave "
-              "the step out, or mend ts)",
+              "the step out, or fix ts)",
               Describe(event, step.number), Milliseconds(previous->end() - event.start),
               previous->index);
         }
@@ -418,7 +418,7 @@ class Reader {
       if (i > 0 && step.number < trace_.steps[i - 1].number) {
         const RecordedStep& early = trace_.steps[i - 1];
         return Fail(
-            "{}: it begins {} before step {} does: its clock jumps (mend ts, or number steps in "
+            "{}: it begins {} before step {} does: its clock jumps (fix ts, or number steps in "
             "the order of time)",
             Describe(*std::ranges::min_element(early.events, {}, &JobEvent::start), early.number),
             Milliseconds(step.start - early.start), step.number);
@@ -430,7 +430,7 @@ class Reader {
         if (i > 0 && start < ends[gpu] - options_.clock_tolerance) {
           return Fail(
               "{}: it begins {} before its rank has ended step {}: its clock jumps (leave one of "
-              "the steps out, or mend ts)",
+              "the steps out, or fix ts)",
               Describe(event, step.number), Milliseconds(ends[gpu] - start),
               trace_.steps[i - 1].number);
         }

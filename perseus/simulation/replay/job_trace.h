@@ -1,19 +1,19 @@
-// A recorded timeline of a real training job: what every rank did when, in several steps.
+// A recorded timeline of a real training job: the events of every rank in several steps.
 //
 // File format (Chrome's Trace Event Format in JSON, gzip or not; docs/formats.md has an example): a
 // list of events, or an object with one in "traceEvents". What counts:
-//   - "ph": "X", an event that lasts: name, pid (the pipeline: the data-parallel rank), tid (a lane
+//   - "ph": "X", an event that lasts: name, pid (the dp_rank), tid (a lane
 //     of one rank), ts and dur (us), args.step, and for computations args.mb_id; args.seq_id counts
 //     the events of a name on a rank within a step;
 //   - "ph": "M" with name "thread_name" says what a lane is: "PP rank 2, TP rank 0, compute".
-// Counters, instants and flow arrows are passed over. Everything else is an error.
+// Counters, instants and flow arrows are skipped. Everything else is an error.
 //
 // Invariants of a JobTrace:
-//   1. pipelines 0..pipelines-1 each have ranks 0..ranks-1, and every one of them computes in every
-//      step;
+//   1. the dp_ranks 0..pipelines-1 each have the pp_ranks 0..ranks-1, and each of these computes in
+//      every step;
 //   2. on every rank of a pipeline a step has the same (microbatch, chunk) pairs, each forward once
 //      and each backward once;
-//   3. events of a step are sorted by (pipeline, rank, start); the computations of a rank do not
+//   3. events of a step are sorted by (dp_rank, pp_rank, start); the computations of a rank do not
 //      overlap, none begins before what it computes on was received, and a rank's steps do not
 //      overlap (but for the clock tolerance each); steps are numbered in the order of time;
 //   4. some computation of every step takes time.
@@ -30,7 +30,7 @@
 
 namespace perseus::replay {
 
-// What an event waits for, and so what replaying it means.
+// What an event waits for. This determines how it is replayed.
 enum class EventKind : std::uint8_t {
   kForward,  // Computations: the only events that a clock makes slower or faster.
   kBackward,

@@ -157,7 +157,7 @@ TEST(JobTrace, LanesSayWhichRankTheyAre) {
 TEST(JobTrace, MissingRanksPipelinesAndMicrobatches) {
   const std::vector<TracedEvent> events = TwoPipelines({.steps = 2});
   EXPECT_THAT(JobTraceErrorOf(Without(events, [](auto& e) { return e.dp_rank == 0; })),
-              HasSubstr("pipeline 0 is missing"));
+              HasSubstr("dp_rank 0 is missing"));
   EXPECT_THAT(
       JobTraceErrorOf(Without(events, [](auto& e) { return e.dp_rank == 1 && e.pp_rank == 0; })),
       HasSubstr("dp_rank 1 has no pp_rank 0"));

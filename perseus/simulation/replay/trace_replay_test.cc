@@ -204,7 +204,7 @@ TEST(TraceReplay, AClockAheadOfItsCounterpartIsNamed) {
     event.end_ms += 5;
   }
   EXPECT_THAT(ErrorOf(events), AllOf(HasSubstr("t.json: event"), HasSubstr("clock of one jumps"),
-                                     HasSubstr("pipeline 0")));
+                                     HasSubstr("dp_rank 0")));
 }
 
 TEST(TraceReplay, AClockWithinTheToleranceIsNot) {

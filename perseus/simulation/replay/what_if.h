@@ -1,4 +1,4 @@
-// What a recorded job wasted, on GPUs of a chosen model, and what could have been saved by whom.
+// What a recorded job wasted, on GPUs of a chosen model, and what each controller could have saved.
 //
 // Every recorded computation is taken for one at the highest clock; the model says how much longer
 // it takes, and at what power, at every other one. Everything else (communication, optimizer, host

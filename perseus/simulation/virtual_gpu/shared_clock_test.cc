@@ -136,6 +136,10 @@ TEST_F(SharedClockTest, NoTimePassesWhileAMessageIsOnItsWay) {
   for (auto& pair : sockets) {
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair.data()), 0);
   }
+  void* const shared = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto& ready = *new (shared) std::atomic<int>(0);
   std::vector<pid_t> children;
   for (std::size_t i = 0; i < kProcesses; ++i) {
     children.push_back(StartProcess([&] {
@@ -146,6 +150,8 @@ TEST_F(SharedClockTest, NoTimePassesWhileAMessageIsOnItsWay) {
         while (is_over == 0) clock->WaitWhile(is_over, 0, clock->Now() + 10 * kMillisecond);
       });
       auto part = clock->TakePart(Part::kLeads);
+      // Before all take part, time would pass for those who do.
+      for (++ready; ready < kProcesses;) std::this_thread::yield();
       const int in = sockets[i][0];
       const int out = sockets[(i + 1) % kProcesses][1];
       bool is_exact = true;
@@ -174,6 +180,7 @@ TEST_F(SharedClockTest, NoTimePassesWhileAMessageIsOnItsWay) {
     }));
   }
   for (const pid_t child : children) EXPECT_EQ(StatusOf(child), 0);
+  munmap(shared, sizeof(std::atomic<int>));
 }
 
 TEST_F(SharedClockTest, GoesOnAfterTheDeathOfTheOneThatRuns) {

@@ -55,7 +55,7 @@ struct VirtualNodeMemory::Slot {
 struct VirtualNodeMemory::Layout {
   char magic[16];
   std::uint64_t size;  // Of the file: another build's structures differ in it.
-  char boot_id[64];    // CLOCK_MONOTONIC begins anew with every boot.
+  char boot_id[64];    // CLOCK_MONOTONIC starts again with every boot.
   Nanoseconds anchor;  // The clock's time of virtual time 0.
   bool has_shared_clock;
   double rate;
@@ -312,7 +312,7 @@ VirtualNodeMemory::Claim::~Claim() {
 }
 
 // A lock of the open file description (OFD): it ends with the process, whichever thread had it, and
-// is no concern of other descriptors of the same process. So each claim opens the file anew.
+// is no concern of other descriptors of the same process. So each claim opens the file again.
 Result<std::unique_ptr<VirtualNodeMemory::Claim>> VirtualNodeMemory::ClaimGpu(
     const std::shared_ptr<VirtualNodeMemory>& memory, int gpu) {
   const std::string path = fmt::format("/proc/self/fd/{}", memory->fd_);

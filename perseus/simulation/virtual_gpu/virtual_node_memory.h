@@ -7,7 +7,7 @@
 //     is made in the other copy, and the version is counted up last: one store, before which
 //     nothing of the update is there, and after which all of it.
 //  2. Who updates holds a robust mutex. The next one after a death is told so (EOWNERDEAD), and
-//     has nothing to mend, by 1.
+//     has nothing to repair, by 1.
 //  3. The version is what sleepers wait on. A death between the store and the wake-up leaves them
 //     asleep, so they look again every kLongestSleep.
 //  4. The file appears under its name when it is complete (link()), so two processes that make it

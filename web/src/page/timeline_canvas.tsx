@@ -1,4 +1,4 @@
-// The timeline on a canvas: ten thousand instructions are drawn anew in each frame of a zoom. Only
+// The timeline on a canvas: ten thousand instructions are drawn again in each frame of a zoom. Only
 // what is in sight is drawn, colour by colour.
 import { scaleLinear } from "d3-scale";
 import { pointer, select } from "d3-selection";

@@ -1,4 +1,4 @@
-// The instructions of a report, laid out anew from its data, and where the canvas has them.
+// The instructions of a report, laid out again from its data, and where the canvas has them.
 const canvasLeft = 60;
 const canvasRight = 8;
 
