@@ -134,7 +134,7 @@ enum class GrantChange { kGrant, kRevoke };
 
 Result<void> RunGrant(const GpuFlags& flags, GrantChange change) {
   if (flags.uid.has_value() == flags.cgroup.has_value()) {
-    return Fail("no user and no cgroup is named (add --uid N or --cgroup PATH)");
+    return Fail("a grant names a user or a cgroup (add --uid N or --cgroup PATH, one of them)");
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto socket, protocol::Connect(flags.socket));
   const protocol::Grant grant{flags.gpus, flags.uid, flags.cgroup};

@@ -14,7 +14,7 @@ struct FlowRange {
 // Flows of a wrong solution may be anything; a sum that wraps around could look right.
 __extension__ using FlowSum = __int128;
 
-constexpr Microwatts kCheckUnbounded = std::numeric_limits<Microwatts>::max();
+constexpr Microwatts kNoUpperBound = std::numeric_limits<Microwatts>::max();
 
 // The flows that complementary slackness allows on an arc of that length. Requires length >=
 // curve.fastest().
@@ -22,7 +22,7 @@ FlowRange AllowedFlow(const profile::Curve& curve, Nanoseconds length) {
   if (length > curve.slowest()) return {0, 0};
   const auto vertex = std::lower_bound(curve.times.begin(), curve.times.end(), length);
   const auto index = static_cast<std::size_t>(vertex - curve.times.begin());
-  const Microwatts before = index == 0 ? kCheckUnbounded : curve.slopes[index - 1];
+  const Microwatts before = index == 0 ? kNoUpperBound : curve.slopes[index - 1];
   if (*vertex != length) return {before, before};
   return {index < curve.slopes.size() ? curve.slopes[index] : 0, before};
 }

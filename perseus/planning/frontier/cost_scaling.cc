@@ -14,7 +14,7 @@ namespace {
 using Cost = std::int64_t;
 constexpr Cost kNever = std::numeric_limits<Cost>::max() / 2;
 // More than any flow.
-constexpr Microwatts kCostScalingUnbounded = std::numeric_limits<Microwatts>::max() / 2;
+constexpr Microwatts kUnboundedFlow = std::numeric_limits<Microwatts>::max() / 2;
 
 constexpr int kLogFactor = 4;                // Each phase divides epsilon by 2^4.
 constexpr std::size_t kPathLength = 8;       // Of a partial augmentation.
@@ -76,7 +76,7 @@ class CostScaling {
     return problem_.slopes[At(arc.first_vertex + vertex)];
   }
   Microwatts HighestFlow(const FlowArc& arc, std::int32_t vertex) const {
-    return vertex == 0 ? kCostScalingUnbounded : problem_.slopes[At(arc.first_vertex + vertex - 1)];
+    return vertex == 0 ? kUnboundedFlow : problem_.slopes[At(arc.first_vertex + vertex - 1)];
   }
   Microwatts Room(const FlowArc& arc, bool rising) const;
   bool Rises(const ResidualArc& residual) const { return residual.rises() != mirrored_; }
@@ -471,7 +471,7 @@ class CostScaling::Finisher {
   void Cancel(std::int32_t node) {
     const auto arc_of = [&](const Frame& frame) { return scaling_.residuals_[At(frame.next - 1)]; };
     Index first = stack_.size();
-    Microwatts amount = kCostScalingUnbounded;
+    Microwatts amount = kUnboundedFlow;
     do {
       --first;
       amount = std::min(amount, scaling_.Room(arc_of(stack_[first])));

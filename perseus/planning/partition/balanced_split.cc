@@ -1,8 +1,9 @@
 #include "perseus/planning/partition/balanced_split.h"
-#include "perseus/base/index.h"
 
 #include <algorithm>
 #include <numeric>
+
+#include "perseus/base/index.h"
 
 namespace perseus::partition {
 namespace {

@@ -1,8 +1,9 @@
 #include "perseus/planning/plan/choices.h"
-#include "perseus/base/index.h"
 
 #include <algorithm>
 #include <numeric>
+
+#include "perseus/base/index.h"
 
 namespace perseus::plan {
 namespace {}  // namespace

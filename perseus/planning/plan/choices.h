@@ -15,6 +15,9 @@
 
 namespace perseus::plan {
 
+// A search does not count a smaller gain, in joules: it may be the rounding of sums of doubles.
+inline constexpr double kLeastGainJ = 1e-9;
+
 struct Candidate {
   Nanoseconds time = 0;
   double effective_energy_j = 0;

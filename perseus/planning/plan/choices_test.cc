@@ -1,10 +1,10 @@
 // ChoiceGraph: which options are candidates, which nodes are neighbors, and the two schedules.
 #include "perseus/planning/plan/choices.h"
-#include "perseus/base/index.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "perseus/base/index.h"
 #include "tests/support/planning_jobs.h"
 
 namespace perseus::plan {

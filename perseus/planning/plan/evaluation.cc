@@ -1,11 +1,12 @@
 #include "perseus/planning/plan/evaluation.h"
-#include "perseus/base/index.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
 #include <utility>
+
+#include "perseus/base/index.h"
 
 namespace perseus::plan {
 namespace {

@@ -1,6 +1,5 @@
 // Planner: bounds against exhaustive search, the shape of the frontier, and what it refuses.
 #include "perseus/planning/plan/planner.h"
-#include "perseus/base/index.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "perseus/base/index.h"
 #include "tests/support/planning_jobs.h"
 
 namespace perseus::plan {

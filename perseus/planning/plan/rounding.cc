@@ -1,7 +1,8 @@
 #include "perseus/planning/plan/rounding.h"
-#include "perseus/base/index.h"
 
 #include <algorithm>
+
+#include "perseus/base/index.h"
 
 namespace perseus::plan {
 namespace {

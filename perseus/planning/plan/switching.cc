@@ -10,6 +10,7 @@
 
 #include "perseus/base/index.h"
 #include "perseus/base/stopped.h"
+#include "perseus/planning/plan/choices.h"
 
 namespace perseus::plan {
 namespace {
@@ -19,8 +20,7 @@ namespace {
 constexpr std::int64_t kMostWork = 40'000'000;
 constexpr std::int64_t kMostQuickWork = 1'000'000;
 constexpr std::int64_t kEvaluationsPerInstruction = 2'000;
-constexpr double kSwitchingNoGain = 1e-9;
-constexpr int kSwitchingMostAttempts = 8;
+constexpr int kMostShortenings = 8;
 // Temperatures as parts of the mean energy of an instruction.
 constexpr double kHot = 0.02;
 constexpr double kCold = 0.002;
@@ -76,7 +76,7 @@ class ClockSearch {
       // In (0, 1], the same on every machine.
       const double chance = static_cast<double>((random() >> 11) + 1) / 9007199254740992.0;
       if (!Try(RandomChange(random), -temperature_j * std::log(chance))) continue;
-      if (evaluation_.energy_j >= best.energy_j - kSwitchingNoGain) continue;
+      if (evaluation_.energy_j >= best.energy_j - kLeastGainJ) continue;
       best_options = options_;
       best = evaluation_;
     }
@@ -166,8 +166,8 @@ class ClockSearch {
       --evaluations_left_;
       Evaluation next = evaluator_.Evaluate(options_);
       const double saved = evaluation_.energy_j - next.energy_j;
-      const bool calmer = saved >= -kSwitchingNoGain && next.switches < evaluation_.switches;
-      if (next.time <= deadline_ && (saved > kSwitchingNoGain || calmer || saved > -allowed_j)) {
+      const bool calmer = saved >= -kLeastGainJ && next.switches < evaluation_.switches;
+      if (next.time <= deadline_ && (saved > kLeastGainJ || calmer || saved > -allowed_j)) {
         evaluation_ = std::move(next);
         return true;
       }
@@ -313,7 +313,7 @@ Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseco
                                                 const SearchLimits& quick) {
   const Evaluator evaluator(planner.graph(), planner.model());
   Nanoseconds aim = deadline;
-  for (int attempt = 0; attempt < kSwitchingMostAttempts; ++attempt) {
+  for (int attempt = 0; attempt < kMostShortenings; ++attempt) {
     PERSEUS_ASSIGN_OR_RETURN(const Plan plan, planner.PlanWithoutLatency(aim, quick));
     const Nanoseconds time = evaluator.Evaluate(plan.options).time;
     if (time <= deadline) return std::optional<std::vector<int>>(plan.options);

@@ -14,7 +14,7 @@ constexpr double kMostNanoseconds = 4e18;
 constexpr double kSecondsPerHour = 3600;
 constexpr double kJoulesPerKilowattHour = 3.6e6;
 // Plans made for one budget, and how close they come to the fastest time that keeps to it.
-constexpr int kTargetMostAttempts = 10;
+constexpr int kMostAimedPlans = 10;
 constexpr double kTimeTolerance = 1e-4;
 
 // The points from the least time to that of least energy. No plan is made for a longer time.
@@ -89,7 +89,7 @@ Result<Plan> PlanWithin(const Plans& plans, const Frontier& frontier, double lim
     Nanoseconds fits = longest;
     Nanoseconds time = *first;
     double margin = 0;  // Between the limit and the bound at the next time.
-    for (int attempt = 0; attempt < kTargetMostAttempts; ++attempt) {
+    for (int attempt = 0; attempt < kMostAimedPlans; ++attempt) {
       Result<Plan> plan = PlanAtOrAfter(plans, time);
       if (!plan) return plan;
       const double reached = cost_of(*plan);

@@ -1,16 +1,15 @@
 #include "perseus/planning/plan/window_search.h"
-#include "perseus/base/index.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "perseus/base/index.h"
+
 namespace perseus::plan {
 namespace {
 
 constexpr double kJoulesPerFemtojoule = 1e-15;
-// Far below any gap worth closing, far above the rounding of sums of joules.
-constexpr double kWindowSearchNoGain = 1e-9;
 // An instruction with more neighbours than this (a barrier; no pipeline has one) is in no window
 // but its own: what surrounds a member has to be looked at for every window it is in.
 constexpr std::size_t kMostNeighbors = 64;
@@ -213,9 +212,9 @@ void WindowSearch::Search(int member, double loss) {
   const auto candidates = graph_.candidates(instruction);
   for (const Reduced& reduced : ReducedOf(instruction)) {
     const double so_far = loss + reduced.energy_j;
-    if (so_far >= best_loss_ - kWindowSearchNoGain || --tries_left_ < 0) return;
+    if (so_far >= best_loss_ - kLeastGainJ || --tries_left_ < 0) return;
     const double waiting = Place(member, candidates[At(reduced.candidate)]);
-    if (waiting == kLate || so_far + waiting >= best_loss_ - kWindowSearchNoGain) continue;
+    if (waiting == kLate || so_far + waiting >= best_loss_ - kLeastGainJ) continue;
     trial_[At(member)] = reduced.candidate;
     Search(member + 1, so_far + waiting);
   }
@@ -228,7 +227,7 @@ double WindowSearch::ImproveWindow(int center, const Effort& effort, Choices& ch
   Surround(choices);
   const double present = PresentLoss(choices);
   double saved = 0;
-  if (present > kWindowSearchNoGain) {
+  if (present > kLeastGainJ) {
     trial_.assign(window_.size(), 0);
     best_loss_ = present;
     best_.clear();

@@ -12,7 +12,6 @@
 namespace perseus::plan_file {
 namespace {
 
-constexpr double kFrequencyListsHighestFrequencyMhz = 1e6;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 struct Token {
@@ -164,7 +163,7 @@ class ListsReader {
     const char* const end = token_.text.data() + token_.text.size();
     const auto [parsed, error] = std::from_chars(token_.text.data(), end, mhz);
     if (token_.kind != Token::Kind::kNumber || error != std::errc() || parsed != end ||
-        !(mhz > 0 && mhz <= kFrequencyListsHighestFrequencyMhz)) {
+        !(mhz > 0 && mhz <= kHighestFrequencyMhz)) {
       return FailAtToken("a frequency in MHz, such as 1410");
     }
     Advance();

@@ -10,6 +10,9 @@
 
 namespace perseus::plan_file {
 
+// The highest frequency that a plan or a list may name. A larger number is in another unit.
+inline constexpr double kHighestFrequencyMhz = 1e6;
+
 // Whether a plan chooses a clock for it: not for fixed instructions, whose time no clock changes.
 bool IsPlanned(InstructionKind kind);
 

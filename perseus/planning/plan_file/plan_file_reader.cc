@@ -24,7 +24,6 @@ constexpr int kDeepest = 7;
 // Ranges generous enough for any job, and narrow enough that a slip of units shows.
 constexpr int kMostCount = 10'000'000;
 constexpr double kMostWatts = 100'000;
-constexpr double kMostFrequencyMhz = 1e6;
 constexpr double kLongestSwitchMs = 60'000;
 // An iteration sums many instructions; up to here a double tells nanoseconds apart.
 constexpr double kLongestIterationSeconds = 4e6;
@@ -177,7 +176,7 @@ class PlanReader {
     }
     if (node.Has("frequency") || IsComputation(read.kind)) {
       const Node frequency = Member(node, "frequency");
-      read.frequency_mhz = frequency.Number(0, kMostFrequencyMhz, "MHz, such as 1410");
+      read.frequency_mhz = frequency.Number(0, kHighestFrequencyMhz, "MHz, such as 1410");
     }
     if (IsPlanned(read.kind) && !plan_.other_knob_names.empty()) {
       ReadKnobs(Member(node, "knobs"), read.knobs);

@@ -19,7 +19,7 @@ std::uint64_t Mix(std::uint64_t state, std::uint64_t value) {
   return state ^ (state >> 31);
 }
 
-constexpr double kOptionSumsMostSamples = 2e9;  // Of an average: as many as an int holds.
+constexpr double kMostSamplesOfAverage = 2e9;  // Of an average: as many as an int holds.
 // Half-width of a 95 % interval by standard deviation, of a normal distribution.
 constexpr double kDeviations = 1.959964;
 
@@ -215,7 +215,7 @@ std::vector<ProfileEntry> OptionSums::Entries() const {
          {knobs.begin() + 1, knobs.end()},
          ToNanoseconds(MeanOf(sum.time_s, sum.times_s, sum)),
          MeanOf(sum.energy_j, sum.energies_j, sum),
-         static_cast<int>(std::min(sum.samples, kOptionSumsMostSamples)),
+         static_cast<int>(std::min(sum.samples, kMostSamplesOfAverage)),
          sum.time_interval.HalfWidth(sum.samples),
          sum.energy_interval.HalfWidth(sum.samples)});
   }

@@ -31,8 +31,8 @@ Wording WordingOf(ProfileRows rows) {
 constexpr double kLeastSeconds = 0.5e-9;      // Less would round to no time at all.
 constexpr double kHighestFrequencyMhz = 1e5;  // A clock in Hz or kHz is far above.
 constexpr int kLargestStage = 1'000'000;
-constexpr int kProfileFileMostSamples = 1'000'000'000;  // Of one row; sums of many saturate.
-constexpr std::size_t kMostColumns = 256;               // Names are compared with each other.
+constexpr int kMostSamplesOfRow = 1'000'000'000;  // Of one row; sums of many saturate.
+constexpr std::size_t kMostColumns = 256;         // Names are compared with each other.
 
 // What a column must hold.
 struct Quantity {
@@ -266,9 +266,9 @@ Result<int> RowParser::Samples() const {
   const std::string_view field = FieldAt(columns_.samples);
   PERSEUS_ASSIGN_OR_RETURN(const double value,
                            Number(field, "samples", "a whole number, such as 48"));
-  if (value < 1 || value > kProfileFileMostSamples || value != std::floor(value)) {
+  if (value < 1 || value > kMostSamplesOfRow || value != std::floor(value)) {
     return Fail("{}: samples {} is not a whole number from 1 to {} (how many were averaged)",
-                reader_.Where(), Excerpt(field), kProfileFileMostSamples);
+                reader_.Where(), Excerpt(field), kMostSamplesOfRow);
   }
   return static_cast<int>(value);
 }

@@ -1,7 +1,8 @@
 #include "perseus/planning/report/critical_path.h"
-#include "perseus/base/index.h"
 
 #include <algorithm>
+
+#include "perseus/base/index.h"
 
 namespace perseus::report {
 namespace {}  // namespace

@@ -1,9 +1,10 @@
 #include "perseus/simulation/baselines/published_planner.h"
-#include "perseus/base/index.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
+
+#include "perseus/base/index.h"
 
 namespace perseus::baselines {
 namespace {

@@ -17,8 +17,6 @@ namespace perseus::emulator {
 namespace {
 
 constexpr int kPowerWindows = 256;  // Of the baseline's iteration time.
-// As CheckDurations has it for an iteration: 36 years.
-constexpr Nanoseconds kEmulationLongest = kForever / 8;
 
 std::vector<Moment> EdgesOf(const EmulationSpec& spec) {
   std::vector<Moment> edges;
@@ -54,7 +52,7 @@ class Engine {
       clock_.Begin(emulation.time, reach_);
       PERSEUS_ASSIGN_OR_RETURN(const auto result,
                                HasNoise() ? RunEach(iteration) : RunAlike(iteration));
-      if (result.time > kEmulationLongest - emulation.time) {
+      if (result.time > kLongestRun - emulation.time) {
         return Fail(
             "{} iterations take more than 36 years, which does not fit the nanoseconds that times "
             "are counted in (emulate at most {})",
@@ -206,7 +204,7 @@ class Engine {
         const double drawn = latency * std::exp(spec_.latency_spread * Normal(random_));
         // No instruction lasts as long as the limit, so all beyond it are the same.
         chance.switch_latencies.push_back(static_cast<Nanoseconds>(
-            std::llround(std::min(drawn, static_cast<double>(kEmulationLongest)))));
+            std::llround(std::min(drawn, static_cast<double>(kLongestRun)))));
       }
     }
     return chance;

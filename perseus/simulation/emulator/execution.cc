@@ -7,13 +7,6 @@
 #include "perseus/planning/plan_file/option_lookup.h"
 
 namespace perseus::emulator {
-namespace {
-
-// As CheckDurations has it: sums of a few such fit 64 bits.
-constexpr double kExecutionLongest = static_cast<double>(kForever) / 8;
-
-}  // namespace
-
 std::string NameOf(const Disturbance& disturbance) {
   if (!disturbance.where.empty()) return disturbance.where;
   return fmt::format("the straggler of dp_rank {}", disturbance.dp_rank);
@@ -132,7 +125,7 @@ Result<void> Executor::CheckFits(const plan::Variation& variation,
     const double factor = variation.time_factors.empty() ? 1 : variation.time_factors[i];
     longest += factor * longest_[At(graph_.instructions[i].option_set)];
   }
-  if (longest <= kExecutionLongest) return {};
+  if (longest <= static_cast<double>(kLongestRun)) return {};
   return Fail(
       "{}: an iteration's durations add up to more than 36 years, which does not fit the "
       "nanoseconds that times are counted in (what slows a pipeline at a time multiplies: slow it "

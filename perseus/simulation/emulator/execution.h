@@ -20,6 +20,8 @@
 namespace perseus::emulator {
 
 inline constexpr Nanoseconds kForever = std::numeric_limits<Nanoseconds>::max();
+// Nothing may last longer (36 years). This leaves room for sums and differences of times.
+inline constexpr Nanoseconds kLongestRun = kForever / 8;
 
 // A disturbance within an iteration. Its times count from the begin of the iteration.
 struct Presence {

@@ -1,8 +1,9 @@
 #include "perseus/simulation/emulator/pipeline_runs.h"
-#include "perseus/base/index.h"
 
 #include <algorithm>
 #include <utility>
+
+#include "perseus/base/index.h"
 
 namespace perseus::emulator {
 namespace {}  // namespace

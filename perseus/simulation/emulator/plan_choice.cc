@@ -1,9 +1,10 @@
 #include "perseus/simulation/emulator/plan_choice.h"
-#include "perseus/base/index.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
+
+#include "perseus/base/index.h"
 
 namespace perseus::emulator {
 namespace {

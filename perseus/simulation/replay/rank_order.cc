@@ -1,5 +1,4 @@
 #include "perseus/simulation/replay/rank_order.h"
-#include "perseus/base/index.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,6 +6,8 @@
 #include <queue>
 #include <set>
 #include <utility>
+
+#include "perseus/base/index.h"
 
 namespace perseus::replay {
 namespace {

@@ -16,11 +16,11 @@ namespace {
 constexpr double kScoreBytes = 31;
 // Without dropout.
 constexpr double kScoreBytesPlain = 26;
-constexpr double kTransformerLayersNormBytes = 4;      // In and out.
-constexpr double kTransformerLayersResidualBytes = 6;  // Two in, one out.
-constexpr double kDropoutBytes = 5;                    // In, out, mask.
-constexpr double kTransposeBytes = 4;                  // To heads first, and back.
-constexpr double kEmbeddingBytes = 4;                  // A row in and out.
+constexpr double kLayerNormBytes = 4;    // In and out.
+constexpr double kResidualAddBytes = 6;  // Two in, one out.
+constexpr double kDropoutBytes = 5;      // In, out, mask.
+constexpr double kTransposeBytes = 4;    // To heads first, and back.
+constexpr double kEmbeddingBytes = 4;    // A row in and out.
 // Of a logit, besides the product's write: shifted by a token (2 + 2), to 32 bits (2 + 4),
 // log-softmax (4 + 4). Its gradient goes the way back.
 constexpr double kLossBytes = 18;
@@ -65,7 +65,7 @@ void Builder::AddAttention(LayerWork& layer) const {
   const double key_values = key_value_width() / batch_.gpus;
   layer.parameters += model_.hidden * (2 * query_width() + 2 * key_value_width());
   if (model_.has_biases) layer.parameters += 2 * query_width() + 2 * key_value_width();
-  AddMove(tokens_ * model_.hidden * kTransformerLayersNormBytes, layer);
+  AddMove(tokens_ * model_.hidden * kLayerNormBytes, layer);
   AddProduct({tokens_, model_.hidden, queries + 2 * key_values}, layer);
   AddMove(tokens_ * (2 * queries + 2 * key_values) * kTransposeBytes, layer);
   // Scores = queries * keys, result = scores * values.
@@ -90,7 +90,7 @@ void Builder::AddFeedForward(LayerWork& layer) const {
   const double inward = (model_.is_gated ? 2 : 1) * model_.feed_forward;
   layer.parameters += model_.experts * model_.hidden * (inward + model_.feed_forward);
   if (model_.has_biases) layer.parameters += inward + model_.hidden;
-  AddMove(tokens_ * model_.hidden * kTransformerLayersNormBytes, layer);
+  AddMove(tokens_ * model_.hidden * kLayerNormBytes, layer);
   const double visits = tokens_ * model_.experts_per_token;
   if (model_.experts > 1) {
     layer.parameters += model_.hidden * model_.experts;
@@ -110,8 +110,7 @@ void Builder::AddResidual(LayerWork& layer) const {
   // A ring sends 2 (n - 1) / n of the sum from each of n GPUs.
   AddAllReduce(2 * (batch_.gpus - 1) / batch_.gpus * kBytesPerNumber * tokens_ * model_.hidden,
                layer);
-  AddMove(tokens_ * model_.hidden *
-              (kTransformerLayersResidualBytes + (model_.has_dropout ? kDropoutBytes : 0)),
+  AddMove(tokens_ * model_.hidden * (kResidualAddBytes + (model_.has_dropout ? kDropoutBytes : 0)),
           layer);
 }
 
@@ -124,12 +123,11 @@ LayerWork Builder::Block(const std::string& name) const {
 
 LayerWork Builder::Head() const {
   LayerWork layer{.name = "head", .parameters = model_.hidden * (model_.has_biases ? 2 : 1)};
-  AddMove(tokens_ * model_.hidden * kTransformerLayersNormBytes, layer);
+  AddMove(tokens_ * model_.hidden * kLayerNormBytes, layer);
   if (model_.kind == TransformerKind::kEncoder) {
     layer.parameters += model_.hidden * model_.hidden;
     AddProduct({tokens_, model_.hidden, model_.hidden}, layer);
-    AddMove(tokens_ * model_.hidden * (model_.activation_bytes + kTransformerLayersNormBytes),
-            layer);
+    AddMove(tokens_ * model_.hidden * (model_.activation_bytes + kLayerNormBytes), layer);
   }
   if (!model_.ties_head) layer.parameters += model_.hidden * model_.vocabulary;
   AddProduct({tokens_, model_.hidden, model_.vocabulary / batch_.gpus}, layer);
@@ -142,7 +140,7 @@ std::vector<LayerWork> Builder::Build() {
   LayerWork tokens = Embedding("token embedding", model_.vocabulary);
   if (model_.positions > 0) {
     LayerWork positions = Embedding("position embedding", model_.positions);
-    AddMove(tokens_ * model_.hidden * kTransformerLayersResidualBytes, positions);
+    AddMove(tokens_ * model_.hidden * kResidualAddBytes, positions);
     if (model_.embeds_apart) {
       layers.push_back(std::move(tokens));
       layers.push_back(std::move(positions));

@@ -11,9 +11,9 @@ constexpr int kBlocks[] = {3, 4, 23, 3};
 constexpr double kClasses = 1000;
 // Bytes of a number through memory: batch normalisation reads twice, for the statistics and to
 // apply them, and writes; ReLU and the residual sum.
-constexpr double kWideResnetLayersNormBytes = 6;
+constexpr double kBatchNormBytes = 6;
 constexpr double kReluBytes = 4;
-constexpr double kWideResnetLayersResidualBytes = 6;
+constexpr double kShortcutAddBytes = 6;
 
 struct Convolution {
   double in = 0;  // Channels.
@@ -34,7 +34,7 @@ void AddConvolution(const Convolution& conv, double images, double stride, Layer
   layer.backward_input.push_back(kernel);
   layer.backward_weight.push_back(kernel);
   layer.backward_weight.push_back({.memory_bytes = 3 * kBytesPerNumber * weights});
-  AddMove(rows * conv.out * kWideResnetLayersNormBytes, layer);
+  AddMove(rows * conv.out * kBatchNormBytes, layer);
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ std::vector<LayerWork> WideResNet101Layers(int width, int images) {
       AddConvolution({inner, inner, 3, side * side}, images, stride, layer);
       AddConvolution({inner, out, 1, side * side}, images, 1, layer);
       AddMove(images * inner * (in_side * in_side + side * side) * kReluBytes, layer);
-      AddMove(images * out * side * side * (kWideResnetLayersResidualBytes + kReluBytes), layer);
+      AddMove(images * out * side * side * (kShortcutAddBytes + kReluBytes), layer);
       if (in != out) AddConvolution({in, out, 1, side * side}, images, stride, layer);
       layers.push_back(std::move(layer));
       in = out;
