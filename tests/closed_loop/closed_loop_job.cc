@@ -14,7 +14,7 @@ void ClosedLoopJob::SetUpNodes(const std::string& schedule, int microbatches,
   for (const std::string name : {"a", "b"}) AwaitAgent(name);
   Write("job.toml",
         fmt::format(
-            "profile = \"truth.csv\"\n[pipeline]\nschedule = \"{}\"\nstages = 4\n"
+            "profile = \"truth.csv\"\n[pipeline]\nschedule = \"{}\"\npp_ranks = 4\n"
             "microbatches = {}\nchunks = {}\npipelines = 2\n[gpu]\nblocking_power_w = 84.0\n"
             "switch_latency_ms = 2.0\n",
             schedule, microbatches, synth_flags.find("--chunks 2") != std::string::npos ? 2 : 1));

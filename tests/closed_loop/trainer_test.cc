@@ -22,7 +22,7 @@ class TrainerTest : public ClosedLoopJob {
           "gpus = 4\nclock = \"job.clock\"\n[gpu]\nprofile = \"truth.csv\"\nblocking_power_w = "
           "84.0\n");
     Write("job.toml",
-          "profile = \"truth.csv\"\n[pipeline]\nschedule = \"1f1b\"\nstages = 4\nmicrobatches = 4\n"
+          "profile = \"truth.csv\"\n[pipeline]\nschedule = \"1f1b\"\npp_ranks = 4\nmicrobatches = 4\n"
           "[gpu]\nblocking_power_w = 84.0\n");
   }
   void StartAlone(const std::string& flags) { trainer_ = Background(flags); }

@@ -36,7 +36,7 @@ class SavingsTest : public ServedJobs {
     EndTrainer();
     Steps before{1, 0};
     for (const protocol::RanStep& step : StepsOf(job.nodes[0].directory, {0, 0, 0})) {
-      if (step.version != 0) break;
+      if (step.assignment_version != 0) break;
       before.end = static_cast<std::size_t>(step.step) + 1;
     }
     ASSERT_GE(before.end, 8U);

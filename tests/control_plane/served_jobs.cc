@@ -20,7 +20,7 @@ void ServedJobs::SetUp(const ServedJob& job, const std::string& synth_flags) {
   }
   for (const ServedJob::Node& node : job.nodes) AwaitAgent(node.name);
   Write(job.key + ".toml",
-        fmt::format("profile = \"{}.csv\"\n[pipeline]\nschedule = \"1f1b\"\nstages = {}\n"
+        fmt::format("profile = \"{}.csv\"\n[pipeline]\nschedule = \"1f1b\"\npp_ranks = {}\n"
                     "microbatches = {}\npipelines = {}\n[gpu]\nblocking_power_w = 84.0\n"
                     "switch_latency_ms = 2.0\n",
                     job.key, job.stages, job.microbatches, job.pipelines));

@@ -154,7 +154,8 @@ void StragglerTest::ThrottleAndRecover(const std::function<void()>& in_the_middl
   const std::vector<TrueStep> steps = TrueStepsOf("run.record.csv");
   Steps alone{throttled.begin, throttled.begin};
   const std::vector<protocol::RanStep> ran = StepsOf("run-a", {0, 0, 0});
-  while (ran.at(alone.end).version == ran.at(before.steps.begin).version) ++alone.end;
+  while (ran.at(alone.end).assignment_version == ran.at(before.steps.begin).assignment_version)
+    ++alone.end;
   ASSERT_GE(alone.end, alone.begin + 2);
   const TrueMean by_itself = MeanOf(steps, alone.begin, alone.end);
   const TrueMean meanwhile = MeanOf(steps, during.steps.begin, during.steps.end);
