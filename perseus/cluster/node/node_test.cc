@@ -305,7 +305,7 @@ TEST_F(NodeTest, WhileTheServerIsAwayAssignmentStayAndTheNewestStepsAreKept) {
   }
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
   const std::string log = logged_.str();
-  EXPECT_THAT(log, HasSubstr("cannot reach http://server: refused; ranks go on"));
+  EXPECT_THAT(log, HasSubstr("cannot reach http://server: refused; ranks keep"));
   EXPECT_EQ(log.find("cannot reach"), log.rfind("cannot reach"));
   server_.is_away = false;
   for (int i = 0; i < 6; ++i) Turn();
