@@ -241,7 +241,7 @@ TEST_F(NodeTest, RanksOfAnotherPipelineThatComeLaterGetTheirPlan) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
-  EXPECT_EQ(node_->LastEventId(), "j-1:0") << "whose end it wants to hear of";
+  EXPECT_EQ(node_->LastEventId(), "j-1:0") << "whose end it wants to receive";
   Receive(7, 0, {{"0", kNodePlanA}});
   Turn();
   EXPECT_EQ(node_->LastEventId(), "j-1:7");
@@ -435,7 +435,7 @@ TEST_F(NodeTest, AssignmentOfAnEarlierJobOfThatKeyAreTakenBackAndItsEventsPassed
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 1);
 }
 
-// A node that is started anew hears that a job ended before it has attached.
+// A node that is started again hears that a job ended before it has attached.
 TEST_F(NodeTest, AnEndThatComesFirstIsThatOfWhatLiesInTheDirectory) {
   const RankLogs logs = MakeFollowedJob();
   Start();
