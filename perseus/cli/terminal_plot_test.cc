@@ -223,7 +223,7 @@ TEST(DrawTimelinesTest, ClocksWaitingAndNamesOfAnyKind) {
   const schedule::InstructionGraph graph = SmallGraph();
   const report::Timeline timelines[] = {TimelineOf(graph, {0, 0}, "fast"),
                                         TimelineOf(graph, {1, 0}, "slow")};
-  EXPECT_EQ(DrawTimelines(graph, timelines, {.width = 60}), R"(timeline, fast
+  EXPECT_EQ(DrawTimelines(graph, timelines, {.width = 57}), R"(timeline, fast
 gpu ?[31m        F#########....................
 the other of t.. ..........O~~~~~~~~~~~~~~~~~~~
 

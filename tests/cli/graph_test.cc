@@ -38,8 +38,7 @@ TEST_F(GraphTest, IsPlannedAndEvaluated) {
 
   const json of_plan = RunJson("evaluate out/plans/slowdown-30.json --graph work.json");
   EXPECT_EQ(of_plan["claimed"]["holds"], true);
-  EXPECT_THAT(Read("out/plans/slowdown-30.json"),
-              HasSubstr("\"kind\":\"instruction\",\"name\":\"a\""));
+  EXPECT_THAT(Read("out/plans/slowdown-30.json"), HasSubstr("\"kind\":\"generic\",\"name\":\"a\""));
   RunWell("evaluate out/freqs_pipeline_00000.py --graph work.json");
 }
 

@@ -111,7 +111,7 @@ TEST_F(JobProgramTest, AnotherRegistrationIsToldInWhatItDiffers) {
   ExpectComplaint(Job("register run7 --schedule 1f1b --pp-ranks 8 --microbatches 8 "
                       "--blocking-power 83.64"),
                   3,
-                  "registered differently: schedule.stages 4, here 8 (end it first: perseus "
+                  "registered differently: schedule.pp_ranks 4, here 8 (end it first: perseus "
                   "job end run7, or take another key)");
 }
 
@@ -145,9 +145,9 @@ TEST_F(JobUsageTest, HelpIsThatOfTheWholeVerb) {
 
 TEST_F(JobUsageTest, HelpOfRegisterSpeaksOfNoProfile) {
   const std::string help = RunWell("job register --help");
-  EXPECT_THAT(help, Not(HasSubstr("as many as the profile has")));
+  EXPECT_THAT(help, Not(HasSubstr("the number that the profile has")));
   EXPECT_THAT(help, Not(HasSubstr("for totals only")));
-  EXPECT_THAT(RunWell("plan --help"), HasSubstr("as many as the profile has"));
+  EXPECT_THAT(RunWell("plan --help"), HasSubstr("the number that the profile has"));
 }
 
 TEST_F(JobUsageTest, APortAloneIsNoAddressToServeAt) {

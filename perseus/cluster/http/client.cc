@@ -86,8 +86,8 @@ std::string ClosedBy(const ServerUrl& server) {
 
 // Of one connection of an event stream.
 struct StreamEnd {
-  std::string lost;            // Why it ended; empty: it was to.
-  std::optional<Error> error;  // Trying again does not mend it.
+  std::string lost;            // Why the stream ended. Empty: as intended.
+  std::optional<Error> error;  // Another attempt cannot help.
   bool anything = false;
 };
 

@@ -172,8 +172,8 @@ std::size_t RequestParser::Put(std::string_view bytes) {
   error_code error;
   const std::size_t used = impl_->Put(bytes, error);
   if (error == BeastError::bad_version && HasOtherVersion(bytes.substr(used))) {
-    impl_->failure = {505, "Not HTTP/1.1", "The request is of another version", "",
-                      "speak HTTP/1.1"};
+    impl_->failure = {505, "Not HTTP/1.1", "The request has another HTTP version", "",
+                      "use HTTP/1.1"};
   } else if (error) {
     impl_->failure = ProblemOf(error, impl_->most);
   } else if (!had_header && impl_->is_header_done()) {

@@ -196,10 +196,11 @@ TEST_F(Tls, NamesTheFileThatWillNotDo) {
   };
   for (const Row& row : {Row{{"/nowhere.pem", good.key}, "/nowhere.pem"},
                          Row{{good.certificate, "/nowhere.key"}, "/nowhere.key"},
-                         Row{{text, good.key}, text + " is no certificate"},
+                         Row{{text, good.key}, text + " is not a certificate"},
                          Row{{good.certificate, text}, text + " is not the key"},
                          Row{{good.certificate, other.key}, other.key + " is not the key"},
-                         Row{{good.certificate, good.key, text}, text + " is no authority's"}}) {
+                         Row{{good.certificate, good.key, text},
+                             text + " is not the certificate of an authority"}}) {
     const auto context = ServerTls(row.files);
     ASSERT_FALSE(context) << row.named;
     EXPECT_EQ(context.error().kind, ErrorKind::kInput);

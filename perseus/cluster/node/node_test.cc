@@ -241,7 +241,7 @@ TEST_F(NodeTest, RanksOfAnotherPipelineThatComeLaterGetTheirPlan) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
-  EXPECT_EQ(node_->LastEventId(), "j-1:0") << "whose end it wants to hear of";
+  EXPECT_EQ(node_->LastEventId(), "j-1:0") << "whose end it wants to receive";
   Receive(7, 0, {{"0", kNodePlanA}});
   Turn();
   EXPECT_EQ(node_->LastEventId(), "j-1:7");
@@ -305,11 +305,11 @@ TEST_F(NodeTest, WhileTheServerIsAwayAssignmentStayAndTheNewestStepsAreKept) {
   }
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
   const std::string log = logged_.str();
-  EXPECT_THAT(log, HasSubstr("cannot reach http://server: refused; ranks go on"));
+  EXPECT_THAT(log, HasSubstr("cannot reach http://server: refused; ranks keep"));
   EXPECT_EQ(log.find("cannot reach"), log.rfind("cannot reach"));
   server_.is_away = false;
   for (int i = 0; i < 6; ++i) Turn();
-  EXPECT_THAT(logged_.str(), HasSubstr("answers again"));
+  EXPECT_THAT(logged_.str(), HasSubstr("can be reached again"));
   ASSERT_GT(server_.reports.size(), before);
   const json steps = server_.reports.at(before)[0].at("steps");
   EXPECT_EQ(steps.size(), 256U);
@@ -387,7 +387,7 @@ TEST_F(NodeTest, AJobThatEndedIsAskedForWhileItRunsAndOnceItBeginsAnew) {
   }
   EXPECT_THAT(server_.requests, SizeIs(2));
   EXPECT_THAT(server_.reports, SizeIs(reports));
-  EXPECT_THAT(logged_.str(), Not(HasSubstr("does not take the ranks")));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("does not accept the ranks")));
   server_.attach_status = 200;
   server_.requests.clear();
   logs.Begin({0, 0, 0}, 200);
@@ -435,7 +435,7 @@ TEST_F(NodeTest, AssignmentOfAnEarlierJobOfThatKeyAreTakenBackAndItsEventsPassed
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 1);
 }
 
-// A node that is started anew hears that a job ended before it has attached.
+// A node that is started again hears that a job ended before it has attached.
 TEST_F(NodeTest, AnEndThatComesFirstIsThatOfWhatLiesInTheDirectory) {
   const RankLogs logs = MakeFollowedJob();
   Start();
@@ -469,7 +469,7 @@ TEST_F(NodeTest, AServerThatKnowsNoSuchJobIsAskedAgain) {
   Turn();
   EXPECT_THAT(server_.requests, SizeIs(1));
   EXPECT_THAT(server_.reports, IsEmpty());
-  EXPECT_THAT(logged_.str(), HasSubstr("does not take the ranks of job gpt3-run7: 404"));
+  EXPECT_THAT(logged_.str(), HasSubstr("does not accept the ranks of job gpt3-run7: 404"));
   server_.attach_status = 200;
   Turn(5'000 * kMillisecond);
   EXPECT_THAT(server_.reports, SizeIs(1));

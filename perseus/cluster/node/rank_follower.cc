@@ -40,7 +40,7 @@ void RankFollower::FindLogs(News& news) {
 void RankFollower::TakeHeader(const protocol::RankHeader& header, Rank& rank, News& news) {
   if (!protocol::IsOfSameProcess(rank.header, header)) {
     collector_.Restart(header.name);
-    // A job whose ranks begin anew may have others than before: how far those were is of no use.
+    // A job whose ranks start again may have others than before: how far those were is of no use.
     for (auto& [name, one] : ranks_) {
       one.last_step = -1;
       one.step_time.reset();

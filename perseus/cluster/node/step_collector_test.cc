@@ -139,7 +139,7 @@ TEST(StepCollector, EnergyIsLeftOutWhereACounterDoesNotTell) {
   unmetered.energy.clear();
   collector.Add(Rank(0, 1), unmetered, 6, 0);
   EXPECT_FALSE(collector.Take(0).at(1).energy_j);
-  // The driver was loaded anew: the counter begins at 0.
+  // The driver was loaded again: the counter begins at 0.
   collector.Add(Rank(0, 0), Step(7), 6, 0);
   protocol::RanStep reset = Step(7);
   reset.energy[0].energy_j = 1;

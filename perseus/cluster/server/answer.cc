@@ -59,7 +59,7 @@ http::Problem ProblemOf(const json_file::Failure& failure) {
   detail += message;
   http::Problem problem =
       Split(400, "The request's body is wrong", std::move(detail), failure.pointer);
-  // Formats of files are told of there.
+  // That document describes formats of files, not of bodies.
   if (problem.remedy.starts_with("see docs/formats.md")) problem.remedy = kUsualRemedy;
   return problem;
 }

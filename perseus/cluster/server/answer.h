@@ -27,34 +27,34 @@ inline tl::unexpected<http::Problem> Refuse(int status, std::string title, std::
                                                      .remedy = std::move(remedy)});
 }
 
-// kInput: the client's mistake (400). kUnreachable: nothing can meet what it asks (422). kSystem:
-// the database is away (503), and nothing was written. What our messages say at their end, in
-// parentheses, is the remedy.
+// The status of an error: kInput 400, kUnreachable 422, kSystem 503 (the database is unavailable,
+// and nothing was written). The remedy is the part in parentheses at the end of the message.
 http::Problem ProblemOf(const Error& error, std::string pointer = "");
 template <typename T>
 tl::unexpected<http::Problem> Refuse(const Result<T>& failed, std::string pointer = "") {
   return tl::unexpected<http::Problem>(ProblemOf(failed.error(), std::move(pointer)));
 }
 
-// Where a body is wrong.
+// A problem with the place in the body that is wrong.
 http::Problem ProblemOf(const json_file::Failure& failure);
 
-// Of a body: with as many members of objects, the costliest of values, it takes 70 MB.
-inline constexpr std::size_t kMostValues = 400'000;
+// The largest number of values in a body. As many members of objects need 70 MB of memory.
+inline constexpr std::size_t kMaxBodyValues = 400'000;
 
-// What `read` makes of a body, or where it is wrong. `read` throws json_file::Failure.
+// Reads a body with `read`, which throws json_file::Failure. Returns a problem with the place of
+// the failure.
 template <typename Reader>
 auto ReadBody(std::string_view body, int deepest, Reader read)
     -> Answer<decltype(read(std::declval<const json_file::Node&>()))> {
   try {
-    const nlohmann::json root = json_file::Parse(body, {.deepest = deepest, .values = kMostValues});
+    const nlohmann::json root =
+        json_file::Parse(body, {.deepest = deepest, .values = kMaxBodyValues});
     return read(json_file::Node{root, ""});
   } catch (const json_file::Failure& failure) {
     return tl::unexpected(ProblemOf(failure));
   }
 }
 
-// With a status of 200 or 201.
 http::Response JsonResponse(const nlohmann::ordered_json& value, int status = 200);
 
 }  // namespace perseus::server

@@ -64,7 +64,7 @@ TEST_P(BadBodyTest, IsRefusedWithItsPlace) {
 // A byte or two of text make a hundred of memory.
 TEST(Bodies, HaveOnlySoManyValues) {
   std::string text = R"({"list": [)";
-  for (std::size_t i = 0; i < kMostValues; ++i) text += "[],";
+  for (std::size_t i = 0; i < kMaxBodyValues; ++i) text += "[],";
   text.back() = ']';
   const auto read = ReadThing(text + "}");
   ASSERT_FALSE(read);
@@ -77,7 +77,7 @@ TEST(Bodies, HaveOnlySoManyValues) {
 // wait for one body.
 TEST(Bodies, OfManyObjectsAreRead) {
   std::string text = R"({"list": [)";
-  for (std::size_t i = 0; i + 2 < kMostValues; ++i) text += "{},";
+  for (std::size_t i = 0; i + 2 < kMaxBodyValues; ++i) text += "{},";
   text.back() = ']';
   const auto read = ReadThing(text + "}");
   ASSERT_FALSE(read);

@@ -21,7 +21,8 @@ TEST_F(ControlPlaneTest, TheFirstTokenIsALastingOperators) {
                             R"({"scope": "operator", "expires_in_days": 1})"}) {
     const auto refused = Send("POST", "/v1/tokens", other);
     EXPECT_EQ(refused.status, 409) << refused.body;
-    EXPECT_THAT(refused.body, HasSubstr("never expires first"));
+    EXPECT_THAT(refused.body,
+                HasSubstr("first create a token of scope operator that never expires"));
   }
   EXPECT_EQ(Send("GET", "/v1/jobs").status, 200) << "nobody is shut out";
 

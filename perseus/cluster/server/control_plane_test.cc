@@ -212,7 +212,7 @@ TEST_F(ControlPlaneTest, MeasurementsThatCannotBePlannedWithAreNotKept) {
   const auto beyond = add({{"rows", {row(0, 1410), row(4, 1410)}}});
   EXPECT_EQ(beyond.status, 400) << beyond.body;
   EXPECT_EQ(json::parse(beyond.body)["pointer"], "/rows/1/stage");
-  // Stages are missing: refused as a whole, so that it can be mended by sending it again.
+  // Stages are missing. The whole request is refused, so that the client can correct and repeat it.
   const auto half = add({{"rows", {row(0, 1410)}}, {"ready", true}});
   EXPECT_EQ(half.status, 400) << half.body;
   json rows = json::array();

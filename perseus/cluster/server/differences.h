@@ -1,4 +1,4 @@
-// In what two JSON documents differ, for people.
+// The differences between two JSON documents, for people.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,8 +6,8 @@
 
 namespace perseus::server {
 
-// "schedule.stages 4, here 8; gpu.name none, here \"A100\"". The first few of many; empty if there
-// are none.
+// Returns "schedule.pp_ranks 4, here 8; gpu.name none, here \"A100\"": the first few differences.
+// Empty if there are none.
 std::string Differences(const nlohmann::json& there, const nlohmann::json& here);
 
 }  // namespace perseus::server

@@ -13,9 +13,9 @@
 namespace perseus::server {
 namespace {
 
-// A longer plan is fetched by those who lack it (GET /v1/plans/ID).
+// Nodes fetch longer plans themselves (GET /v1/plans/ID).
 constexpr std::size_t kLongestInline = 128U << 10U;
-constexpr std::int64_t kEnded = -1;  // In place of a version.
+constexpr std::int64_t kEnded = -1;  // Stands for a version.
 
 bool IsJobId(std::string_view text) {
   constexpr std::size_t kLength = 18;
@@ -23,7 +23,7 @@ bool IsJobId(std::string_view text) {
          text.find_first_not_of("0123456789abcdef", 2) == std::string_view::npos;
 }
 
-// "j-0f…:7 j-41…:-1"; what is not of that form is passed over.
+// Parses "j-0f…:7 j-41…:-1". Ignores other text.
 std::map<std::string, std::int64_t> ParsePositions(std::string_view text) {
   std::map<std::string, std::int64_t> positions;
   while (!text.empty()) {
@@ -42,7 +42,7 @@ std::map<std::string, std::int64_t> ParsePositions(std::string_view text) {
   return positions;
 }
 
-// What a node with those ranks needs of each plan.
+// The part of each plan that a node with these ranks needs.
 std::map<std::string, std::set<int>> PlansFor(const PlannedAssignment& assignment,
                                               const NodeRanks& node) {
   std::map<std::string, std::set<int>> plans;
@@ -103,7 +103,7 @@ void EventHub::Leave(const std::string& node, const std::string& job) {
   if (nodes->second.empty()) nodes_of_job_.erase(nodes);
 }
 
-// Should it have come back meanwhile, here or elsewhere, its name is claimed again within a few
+// If the process has connected again in the meantime, its name is claimed again within a few
 // seconds.
 void EventHub::Release(const store::NodeClaim& claim) {
   boost::asio::post(pool_, [self = shared_from_this(), claim] {
@@ -130,7 +130,7 @@ void EventHub::UpdateClaims(std::vector<store::NodeClaim> claims,
       const bool is_open = node != self->nodes_.end() && node->second.instance == claim.instance;
       const bool is_lost = lost.contains(claim.node);
       if (is_open && is_lost) node->second.stream->Close();
-      // It closed meanwhile, and its name was free already.
+      // The stream has closed in the meantime, and its name was already released.
       if (!is_open && !is_lost) self->Release(claim);
     }
   });
@@ -177,7 +177,7 @@ void EventHub::StartNodeRead(const std::string& node) {
   });
 }
 
-// Which jobs it has, and which of those that it had have ended.
+// Reads the jobs of the node, and which of its earlier jobs have ended.
 Result<EventHub::NodeState> EventHub::ReadNode(const std::string& node,
                                                const std::set<std::string>& known) {
   PERSEUS_ASSIGN_OR_RETURN(auto records, store_.ListJobsOfNode(node));
@@ -190,7 +190,7 @@ Result<EventHub::NodeState> EventHub::ReadNode(const std::string& node,
     if (looked.jobs.contains(job)) continue;
     PERSEUS_ASSIGN_OR_RETURN(const auto record, store_.FindJob(job));
     if (record && record->ended == 0) continue;
-    // One that is not there has ended, too, and was deleted since, with its key.
+    // A job that does not exist has ended and was deleted.
     auto news = std::make_shared<JobState>();
     news->job = job;
     news->key = record ? record->key : "";
@@ -204,7 +204,7 @@ void EventHub::Take(const std::string& node, const NodeState& looked) {
   Node& open = nodes_[node];
   for (const auto& [job, ranks] : looked.jobs) {
     NodeJob& of_node = open.jobs[job];
-    // What was sent has no plans for those that came.
+    // The last event has no plans for the new ranks.
     if (of_node.ranks != ranks) of_node = {.ranks = ranks, .sent = 0};
     nodes_of_job_[job].insert(node);
   }
@@ -213,7 +213,7 @@ void EventHub::Take(const std::string& node, const NodeState& looked) {
   for (auto position = open.positions.begin(); position != open.positions.end();) {
     const auto& [job, version] = *position;
     const bool is_here = looked.jobs.contains(job) || ended.contains(job);
-    // One that runs again has not ended: an older database was restored.
+    // A job that runs again has not ended: an older database was restored.
     const bool counts = version != kEnded || ended.contains(job);
     if (is_here && counts) open.jobs[job].sent = version;
     position = is_here ? open.positions.erase(position) : std::next(position);
@@ -268,7 +268,7 @@ void EventHub::SendJobState(const std::string& job, const std::set<std::string>&
   readings_.erase(job);
 }
 
-// Null if the job is not there, or has no assignment yet.
+// Null if the job does not exist or has no assignment yet.
 Result<std::shared_ptr<const EventHub::JobState>> EventHub::ReadJobState(const std::string& job,
                                                                          const Shapes& shapes) {
   const auto nothing = std::shared_ptr<const JobState>();

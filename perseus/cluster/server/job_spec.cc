@@ -17,14 +17,14 @@ using Kind = plan::Target::Kind;
 
 constexpr int kJobSpecJsonDepth = 4;
 constexpr std::size_t kLongestKey = 200;
-// Forwards of one pipeline: each request that needs the schedule lays it out.
+// The largest number of forwards of one pipeline, because many requests generate the schedule.
 constexpr std::int64_t kMostInstructions = 100'000;
 constexpr std::int64_t kMostGpus = 10'000'000;
 
 struct KindName {
   Kind kind;
   std::string_view name;
-  std::string_view slug_begin;  // Of Slug(); empty: the whole slug is in slug_end.
+  std::string_view slug_begin;  // The begin of Slug(). Empty: slug_end is the whole slug.
   std::string_view slug_end;
 };
 constexpr std::array<KindName, 7> kKinds{

@@ -20,24 +20,24 @@ struct JobSpec {
   bool detects_stragglers = true;
 };
 
-// The key alone, of the same body.
+// Reads only the key of a registration.
 Answer<std::string> ReadRegisteredKey(std::string_view body);
-// Of POST /v1/jobs. What is left out has its default; the schedule is checked whole.
+// Reads the body of POST /v1/jobs. Missing members have their defaults. Checks the whole schedule.
 Answer<JobSpec> ReadJobSpec(std::string_view body);
-// The same, of a body that was registered: fails only for what another version wrote.
+// Reads a registered body. Fails only if another version of this program stored it.
 Result<JobSpec> StoredJobSpec(std::string_view body);
 
-// Keys stand in paths, log lines and tables. Throws.
+// Reads a key, which has to fit into paths, log lines and tables. Throws.
 std::string ReadJobKey(const json_file::Node& node);
 
-// {"kind": "slowdown", "value": 5}. `gpus`: of the pipeline, for prices. Throws.
+// {"kind": "slowdown", "value": 5}. `gpus`: the number of GPUs of the pipeline, for prices. Throws.
 plan::Target ReadTarget(const json_file::Node& node, int gpus);
 nlohmann::ordered_json TargetJson(const plan::Target& target);
-// Of PUT …/target.
+// Reads the body of PUT …/target.
 Answer<plan::Target> ReadTargetBody(std::string_view body, int gpus);
 
-// "no-slowdown", "slowdown-5", "deadline-2.9s", … as plan/target.h's Slug names them; nothing for
-// what is none. Prices cannot be told from their name.
+// The target of "no-slowdown", "slowdown-5", "deadline-2.9s", … (Slug in plan/target.h). Nothing if
+// the text is not a slug, or if it is the slug of a price, which does not contain the price.
 std::optional<plan::Target> TargetOfSlug(std::string_view slug);
 
 }  // namespace perseus::server

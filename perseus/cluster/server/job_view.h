@@ -1,4 +1,4 @@
-// A job as clients see it.
+// The JSON of a job in answers.
 //
 // Only for .cc files that link nlohmann_json.
 #pragma once
@@ -9,10 +9,11 @@
 
 namespace perseus::server {
 
-// For lists: what it is, what it does and saves.
+// A job in a list: its registration, status, step and saving.
 Result<nlohmann::ordered_json> SummarizeJob(const Services& services, const store::JobRecord& job,
                                             store::Milliseconds now);
-// All: also stragglers, the assignment in force, and each node with what it follows.
+// A whole job: also its stragglers, its assignment, and each node with the assignment that it
+// follows.
 Result<nlohmann::ordered_json> ViewJob(const Services& services, const store::JobRecord& job,
                                        store::Milliseconds now);
 

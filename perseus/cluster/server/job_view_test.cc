@@ -38,7 +38,7 @@ class JobViewTest : public testing::Test {
   void Step(std::int64_t step) {
     EXPECT_TRUE(store_->RecordStep(job_, store::Store::Steps::kContinue, step, "", kNow));
   }
-  // Of a node that follows that version and was heard of then.
+  // The state of a node that follows this version and reported at `seen`.
   std::string State(std::int64_t following, store::Milliseconds seen = kNow) {
     EXPECT_TRUE(store_->AttachNode(job_, "n0", "[]", seen));
     store::NodeRecord report;

@@ -8,7 +8,7 @@ namespace perseus::server {
 namespace {
 
 constexpr std::size_t kVersionsKept = 16;
-// Nodes, before those that are gone are forgotten.
+// The number of known nodes above which old ones are removed.
 constexpr std::size_t kMaxReplicaTextBytes = 1000;
 
 }  // namespace
@@ -97,12 +97,12 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node,
                         std::ranges::all_of(expected_nodes->second, [&](const std::string& name) {
                           return nodes.contains(name);
                         });
-  // Without our assignment there may be anybody's: perseus tune slows each pipeline as it likes.
+  // Without an assignment of the server, clocks may have any value: perseus tune chooses them.
   if (!is_whole || step.version == 0) return changes;
   double busy_s = 0;
   for (const auto& [name, of_node] : nodes) busy_s = std::max(busy_s, of_node.busy_s);
   StragglerVerdicts verdicts = detector_.Add({.step = step.step,
-                                              .pipeline = step.dp_rank,
+                                              .dp_rank = step.dp_rank,
                                               .busy_s = busy_s,
                                               .expected_s = expected_s,
                                               .version = step.version});
@@ -110,7 +110,7 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node,
   for (const auto& [pipeline, slowdown] : verdicts.unchanged) {
     if (!IsWithin(kRenew, returned_[pipeline], now)) changes.push_back({pipeline, slowdown});
   }
-  for (const StragglerChange& change : changes) returned_[change.pipeline] = now;
+  for (const StragglerChange& change : changes) returned_[change.dp_rank] = now;
   return changes;
 }
 
@@ -213,7 +213,7 @@ bool JobWatch::Knows(std::int64_t version) const {
 
 void JobWatch::Learn(std::int64_t version, const PlannedAssignment& assignment) {
   std::vector<double> times;
-  // Pipelines report until their last computation.
+  // Reported times end with the last instruction.
   for (const PlannedAssignment::Share& share : assignment.pipelines) {
     times.push_back(share.time_s - assignment.tail_s);
   }

@@ -1,4 +1,4 @@
-// Jobs: register, list, inspect, retarget, end.
+// Jobs: register, list, show, set the target, end.
 #include <fmt/format.h>
 
 #include <utility>
@@ -19,12 +19,12 @@ constexpr int kMostJobs = 1000;
 // Of a registration: a schedule file takes some 30 bytes for each instruction.
 constexpr std::size_t kLargestJob = 8 << 20;
 
-// The same whatever the order of keys and the space between them.
+// Equal for all orders of keys and all white space.
 std::string Canonical(std::string_view body) { return nlohmann::json::parse(body).dump(); }
 
 Answer<http::Response> Register(const Context& context) {
   const std::string& body = context.request.body;
-  // Before the schedule is laid out, which takes time and memory.
+  // Before the schedule is generated, which takes time and memory.
   const auto key = ReadRegisteredKey(body);
   if (!key) return tl::unexpected(key.error());
   if (auto may = Rights::Check(context.principal, Access::kJob, *key); !may) {
@@ -94,9 +94,8 @@ Answer<http::Response> End(const Context& context) {
   return JsonResponse({{"id", id}, {"ended", true}});
 }
 
-// The frontier goes from the least time to the least energy, and a plan's average power is the
-// least there. No plan lies below it; one that a little above it cannot be had is found out by
-// planning.
+// The frontier goes from the least time to the least energy, where the mean power is lowest. No
+// plan is below it. Planning finds out whether a target slightly above it can be met.
 Answer<void> CheckAgainst(const std::string& frontier, const plan::Target& target) {
   using Kind = plan::Target::Kind;
   const auto json = nlohmann::json::parse(frontier);

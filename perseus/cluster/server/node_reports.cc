@@ -12,14 +12,14 @@ namespace {
 
 constexpr store::Milliseconds kWriteEvery = 5'000;
 constexpr store::Milliseconds kStepsEvery = 500;
-// A straggler whose detector died with its replica is none soon after.
+// A detected straggler expires soon after its replica dies.
 constexpr store::Milliseconds kDetectionLasts = 60'000;
 constexpr int kAssignmentLookedThrough = 16;
-// A step's number that no job comes to between two reports.
+// No job makes this many steps between two reports.
 constexpr std::int64_t kFarthestAhead = 1'000'000;
-// Then it is another report's turn: this one's node waits for its answer.
+// Then another report takes over writing, because the node of this one waits for its answer.
 constexpr int kWritesInARow = 3;
-// What a node said last, which is gone.
+// How long the last report of a lost node is kept.
 constexpr store::Milliseconds kForgetAfter = 60'000;
 
 }  // namespace
@@ -119,7 +119,7 @@ void NodeReports::NoteForReplicas(ReplicaMessage message) {
   message.replica = replica_;
   std::vector<std::string> texts = FormatReplicaMessage(message);
   const MutexLock lock(mutex_);
-  // Of a database that is away; what it says later is judged without these.
+  // The database is unavailable. Later steps are judged without these.
   if (for_replicas_.size() > kMaxReplicaTexts) for_replicas_.clear();
   for (std::string& text : texts) for_replicas_.push_back(std::move(text));
 }
@@ -167,7 +167,7 @@ Result<bool> NodeReports::WriteOnce() {
     seen.swap(seen_);
     for_replicas.swap(for_replicas_);
   }
-  // The store may throw, and the next one writes all the same.
+  // The store may throw. Then the next report writes.
   const Writing writing(*this);
   if (!for_replicas.empty()) {
     PERSEUS_RETURN_IF_ERROR(store_.NotifyReplicas(for_replicas));
@@ -238,11 +238,11 @@ Result<void> NodeReports::StoreStragglers(const std::string& job,
                                           store::Milliseconds now) {
   for (const StragglerChange& change : changes) {
     if (change.slowdown == 1) {
-      PERSEUS_RETURN_IF_ERROR(store_.DeleteStraggler(job, change.pipeline, "detected", now));
+      PERSEUS_RETURN_IF_ERROR(store_.DeleteStraggler(job, change.dp_rank, "detected", now));
       continue;
     }
     auto put = store_.PutStraggler({.job = job,
-                                    .dp_rank = change.pipeline,
+                                    .dp_rank = change.dp_rank,
                                     .source = "detected",
                                     .slowdown = change.slowdown,
                                     .starts = now,
@@ -265,7 +265,7 @@ Result<double> NodeReports::ExpectedTime(const store::JobRecord& job, JobWatch& 
       PERSEUS_ASSIGN_OR_RETURN(auto parsed, ParsePlannedAssignment(record.body));
       watch.Learn(record.version, parsed);
     }
-    // Of a database that was lost.
+    // The version belongs to a database that was lost.
     if (!watch.Knows(step.version)) watch.Learn(step.version, PlannedAssignment());
   }
   return watch.ExpectedTime(step.version, step.dp_rank);

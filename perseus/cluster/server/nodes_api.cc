@@ -1,4 +1,4 @@
-// Nodes: attach, report, and the stream that tells them what to do.
+// Nodes: attach, report, and the stream of assignments.
 #include <fmt/format.h>
 
 #include <utility>
@@ -19,7 +19,7 @@ using json_file::ThrowAt;
 using nlohmann::ordered_json;
 
 constexpr std::size_t kLargestAttachment = 1 << 20;  // 4,096 ranks with UUIDs.
-// 256 steps of a job take 40 kB; so 100 jobs of a node may all have been kept waiting.
+// 256 steps of a job have 40 kB. So a node can send the unsent steps of 100 jobs.
 constexpr std::size_t kLargestReport = 4 << 20;
 constexpr std::size_t kNodesApiLongestName = 253;  // Of a host.
 
@@ -30,7 +30,8 @@ Answer<std::string> NodeName(const Context& context) {
                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                         "0123456789._-") == std::string::npos;
   if (fits) return name;
-  return Refuse(400, "The request is wrong", fmt::format("{} is not the name of a node", Excerpt(name)),
+  return Refuse(400, "The request is wrong",
+                fmt::format("{} is not the name of a node", Excerpt(name)),
                 "use letters, digits, '.', '_' and '-', such as a host name");
 }
 
@@ -44,7 +45,7 @@ bool IsInstance(std::string_view text) {
              "0123456789_-") == std::string_view::npos;
 }
 
-// Whoever says nothing of itself is one process, to us.
+// A node without an instance counts as one process.
 Answer<std::string> InstanceAsked(const Context& context) {
   const auto found = context.request.query.find("instance");
   if (found == context.request.query.end()) return std::string();
@@ -54,7 +55,8 @@ Answer<std::string> InstanceAsked(const Context& context) {
                 std::string(kAboutInstances), "?instance");
 }
 
-// That the process has the node's name; `pointer`: where in a body it said which one it is.
+// Checks that the process has the name of the node. `pointer`: the place of the instance in the
+// body.
 Answer<void> ClaimName(const Context& context, const store::NodeClaim& claim, const char* pointer) {
   const auto refused =
       context.services.store.ClaimNodes({claim}, context.now, context.now - kNodeIsSilentAfter);
@@ -98,7 +100,7 @@ Answer<http::Response> Attach(const Context& context) {
     return Refuse(attached);
   }
   if (attachment->restarted) {
-    // Assignment must not wait for a step of the run before.
+    // A new assignment must not begin at a step of the previous run.
     const auto told =
         store.RecordStep(job.id, store::Store::Steps::kRestart, -1, job.summary, context.now);
     if (!told) return Refuse(told);

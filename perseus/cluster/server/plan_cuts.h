@@ -1,12 +1,12 @@
-// Plans cut down to what one node needs of them.
+// Plan files cut to the part that one node needs.
 //
-// A plan of 8 x 96 instructions is 240 kB, of which a rank needs an eighth; 5,000 nodes are told of
-// a straggler at once. A cut keeps all instructions of the ranks asked for, and of any other rank
-// the first of each of its stages, marked as cut: enough for ParsePlan, which wants to know where
-// each stage lives. A rank that finds itself cut waits for a file that has it. One line of JSON, so
-// that it fits into an event.
+// A plan of 8 x 96 instructions has 240 kB, of which a pp_rank needs an eighth, and a straggler
+// changes the plans of 5,000 nodes at once. A cut keeps all instructions of the requested pp_ranks.
+// Of each other pp_rank it keeps the first instruction of each stage, and marks the pp_rank as cut.
+// ParsePlan needs this to know which pp_rank has which stage. A rank whose pp_rank is cut waits for
+// another file. A cut is one line of JSON, so that it fits into an event.
 //
-// Keeps what it made lately. Thread safe.
+// Keeps recently used cuts. Thread safe.
 #pragma once
 
 #include <list>
@@ -27,7 +27,7 @@ class PlanCuts {
  public:
   explicit PlanCuts(store::Store& store) : store_(store) {}
 
-  // Null if there is no such plan. kInput for ranks that it does not have.
+  // Null if the plan does not exist. kInput for pp_ranks that it does not have.
   Result<std::shared_ptr<const std::string>> Get(const std::string& plan,
                                                  const std::set<int>& ranks);
 
@@ -44,12 +44,12 @@ class PlanCuts {
   store::Store& store_;
   Mutex mutex_;
   std::map<Key, Kept> kept_ PERSEUS_GUARDED_BY(mutex_);
-  // The latest first; of kept_, which holds their keys.
+  // The most recent first. Points to the keys of kept_.
   std::list<const Key*> uses_ PERSEUS_GUARDED_BY(mutex_);
   std::size_t bytes_ PERSEUS_GUARDED_BY(mutex_) = 0;
 };
 
-// Of the text of a plan file. kInput for ranks that it does not have.
+// Cuts the text of a plan file. kInput for pp_ranks that it does not have.
 Result<std::string> CutPlan(std::string_view plan, const std::set<int>& ranks);
 
 }  // namespace perseus::server

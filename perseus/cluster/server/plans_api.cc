@@ -1,4 +1,4 @@
-// Frontier, plans and assignment of a job.
+// Frontier, plans and assignments of a job.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -18,14 +18,14 @@ using nlohmann::ordered_json;
 
 constexpr int kUsualList = 20;
 constexpr int kMostList = 200;
-// Beyond, a request is not the place to compute a frontier,
-constexpr std::size_t kMostInstructions = 10'000;
-// nor to plan at leisure.
-constexpr std::size_t kMostAtLeisure = 2'000;
-// Requests that plan at the same time, of all jobs: others wait for the threads that these take.
+// A request does not compute the frontier of a larger job,
+constexpr std::size_t kMaxFrontierOnRequest = 10'000;
+// and uses the short search for a larger job than this.
+constexpr std::size_t kMaxFullSearchOnRequest = 2'000;
+// How many requests may plan at the same time, because other requests need threads, too.
 constexpr int kMostAtOnce = 2;
 
-// A place among those; held while it lives.
+// Counts as one of these requests while it lives.
 class PlanningPlace {
  public:
   static std::optional<PlanningPlace> Take(std::atomic<int>& taken) {
@@ -60,11 +60,12 @@ Answer<http::Response> GetFrontier(const Context& context) {
   auto frontier = context.services.store.FindFrontier(context.job->id);
   if (!frontier) return Refuse(frontier);
   if (!*frontier) {
-    return Refuse(404, "There is no frontier yet",
-                  context.job->profile_version == 0
-                      ? "the job has no profile to plan with"
-                      : "planning has not finished, or the job has too many instructions for a server",
-                  "see the status of the job; perseus plan can compute any frontier");
+    return Refuse(
+        404, "There is no frontier yet",
+        context.job->profile_version == 0
+            ? "the job has no profile to plan with"
+            : "planning has not finished, or the job has too many instructions for a server",
+        "see the status of the job; perseus plan can compute any frontier");
   }
   http::Response response;
   response.body = **std::move(frontier);
@@ -86,7 +87,7 @@ Answer<http::Response> ListPlans(const Context& context) {
   return JsonResponse({{"plans", std::move(list)}});
 }
 
-// The plan that pipeline 0 follows.
+// The plan that dp_rank 0 follows.
 Answer<store::PlanRecord> CurrentPlan(const Context& context) {
   const auto assignment = context.services.store.FindNewestAssignment(context.job->id);
   if (!assignment) return Refuse(assignment);
@@ -99,12 +100,13 @@ Answer<store::PlanRecord> CurrentPlan(const Context& context) {
   auto plan = context.services.store.FindPlanById(parsed->pipelines.front().plan);
   if (!plan) return Refuse(plan);
   if (!*plan)
-    return Refuse(404, "There is no such plan", "it was too old and was deleted", "request the plan of its target");
+    return Refuse(404, "There is no such plan", "it was too old and was deleted",
+                  "request the plan of its target");
   return **std::move(plan);
 }
 
 Answer<store::PlanRecord> MakeAndKeep(const Context& context, const plan::Target& target) {
-  // It takes seconds of a processor, and is kept: more than a look.
+  // This is not only reading: it takes seconds of a processor, and stores the plan.
   if (auto may = Rights::Check(context.principal, Access::kJob, context.job->key); !may) {
     return tl::unexpected(may.error());
   }
@@ -120,11 +122,11 @@ Answer<store::PlanRecord> MakeAndKeep(const Context& context, const plan::Target
   const auto job = PrepareJob(*context.job, **profile);
   if (!job) return Refuse(job);
   if (plan::NeedsFrontier(target.kind) &&
-      job->planner.graph().instructions.size() > kMostInstructions) {
+      job->planner.graph().instructions.size() > kMaxFrontierOnRequest) {
     return Refuse(422, "Nothing can meet this", "the job has too many instructions for this target",
                   "use perseus plan, or a slowdown or deadline");
   }
-  const bool is_large = job->planner.graph().instructions.size() > kMostAtLeisure;
+  const bool is_large = job->planner.graph().instructions.size() > kMaxFullSearchOnRequest;
   auto made =
       MakePlan(*job, target,
                {.effort = is_large ? plan::SearchEffort::kFirstLook : plan::SearchEffort::kFull,
@@ -154,7 +156,8 @@ Answer<http::Response> GetPlan(const Context& context) {
   if (*kept && (*kept)->job == context.job->id) return PlanResponse(**kept);
   const auto target = TargetOfSlug(name);
   if (!target) {
-    return Refuse(404, "There is no such plan", fmt::format("{} is not the name of a plan", Excerpt(name)),
+    return Refuse(404, "There is no such plan",
+                  fmt::format("{} is not the name of a plan", Excerpt(name)),
                   "such as no-slowdown, slowdown-5, deadline-2.9s, energy-budget-5000j, "
                   "power-cap-1200w, least-energy, least-energy-delay, current, or a plan's id");
   }
@@ -204,7 +207,7 @@ tl::unexpected<http::Problem> NoSuchPlan(const std::string& id) {
                 "see GET /v1/jobs/J/plans");
 }
 
-// By id, whole or cut: what a node fetches.
+// A plan by id, whole or cut, for nodes.
 Answer<http::Response> GetPlanById(const Context& context) {
   const std::string& id = context.Path("plan");
   auto record = context.services.store.FindPlanById(id);
@@ -225,7 +228,7 @@ Answer<http::Response> GetPlanById(const Context& context) {
   if (!ranks) return tl::unexpected(ranks.error());
   const auto cut = context.services.cuts.Get(id, *ranks);
   if (!cut) return Refuse(cut, "?ranks");
-  if (!*cut) return NoSuchPlan(id);  // Deleted meanwhile.
+  if (!*cut) return NoSuchPlan(id);  // It was deleted in the meantime.
   http::Response response;
   response.body = **cut;
   return response;

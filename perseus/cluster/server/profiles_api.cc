@@ -1,4 +1,4 @@
-// Profiles: whole ones, measurements row by row, and which clocks to measure next.
+// Profiles, measurements row by row, and the clocks to measure next.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ struct Row {
   double energy_ci_j = 0;
 };
 
-// What rows may be of.
+// The stages and instructions that rows may have.
 struct Shape {
   int stages = 1;
   int chunks = 1;
@@ -95,7 +95,7 @@ std::vector<Row> ReadRows(const Node& list, const Shape& shape) {
   return rows;
 }
 
-// All that came so far, up to the store's measurement of that number.
+// All measurements up to this number.
 struct MeasuredRows {
   std::vector<Row> rows;
   std::int64_t last = 0;
@@ -129,7 +129,7 @@ std::string Csv(const std::vector<Row>& rows) {
   return text;
 }
 
-// Only what can be planned with is kept. The store's measurements up to that number are in it.
+// Stores a profile if planning can use it. It contains the measurements up to `measured_to`.
 Answer<http::Response> StoreProfile(const Context& context, const std::string& csv,
                                     std::int64_t measured_to) {
   const store::JobRecord& job = *context.job;
@@ -142,7 +142,7 @@ Answer<http::Response> StoreProfile(const Context& context, const std::string& c
 }
 
 Answer<http::Response> PutProfile(const Context& context) {
-  // In place of what was measured so far.
+  // Replaces all measurements.
   return StoreProfile(context, context.request.body, store::Store::kAllMeasurements);
 }
 
@@ -180,7 +180,7 @@ Answer<http::Response> AddMeasurements(const Context& context) {
   });
   if (!body) return tl::unexpected(body.error());
   if (body->is_ready) {
-    // They are kept with the profile, or not at all.
+    // The rows are stored with the profile, or not at all.
     auto all = AllRows(context);
     if (!all) return tl::unexpected(all.error());
     all->rows.insert(all->rows.end(), body->rows.begin(), body->rows.end());
@@ -207,7 +207,7 @@ profiler::MeasuredOption Measured(const Row& row) {
   option.time_s = row.time_s;
   option.time_ci_s = row.time_ci_s;
   option.power_w = row.energy_j / row.time_s;
-  // Energy's error is the power's alone: times are measured far better.
+  // The error of energy is the error of power, because times are much more exact.
   option.power_ci_w = row.energy_ci_j / row.time_s;
   return option;
 }

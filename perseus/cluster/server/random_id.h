@@ -1,4 +1,4 @@
-// Names that nobody can guess, from the kernel's source of randomness.
+// Random ids that nobody can guess, from the kernel.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace perseus::server {
 
-// Two digits for each byte.
+// Returns two hexadecimal digits for each byte.
 std::string RandomHex(std::size_t bytes);
 
 }  // namespace perseus::server

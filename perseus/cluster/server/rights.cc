@@ -21,7 +21,8 @@ bool IsLoopbackHost(std::string_view address) {
           address.find_first_not_of("0123456789.") == std::string_view::npos);
 }
 
-// To "127.0.0.1:7410", "[::1]:7410" or "localhost", from here, and from no page.
+// Whether the request goes to "127.0.0.1:7410", "[::1]:7410" or "localhost", comes from this
+// machine, and does not come from a web page.
 bool IsSentHere(const http::Request& request) {
   if (!request.Field("origin").empty() || !IsLoopbackHost(request.peer)) return false;
   std::string_view host = request.Field("host");
@@ -85,7 +86,7 @@ Answer<Principal> Rights::Identify(const http::Request& request, store::Millisec
   const std::string_view field = request.Field("authorization");
   if (field.empty()) return Unknown("the request has no token");
   if (!field.starts_with(kBearer)) return Unknown("the Authorization is not a bearer's");
-  // NodeState up by its hash: how long that takes says nothing of the secret.
+  // Found by its hash, so the time of the search says nothing about the secret.
   const std::string hash = HashOfSecret(field.substr(kBearer.size()));
   const auto token = std::ranges::find(*tokens, hash, &store::TokenRecord::hash);
   if (token == tokens->end()) return Unknown("the token is not known here");

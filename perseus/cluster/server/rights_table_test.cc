@@ -31,7 +31,7 @@ enum class For {
 };
 
 struct RightsRow {
-  For whom;
+  For access;
   std::string target;  // Of job "mine".
   std::string body;    // That would change something, were it allowed.
 };
@@ -102,8 +102,8 @@ enum class Who { kOperator, kAgent, kOwnJob, kOtherJob, kReader };
 constexpr std::array<Who, 5> kEverybody{Who::kOperator, Who::kAgent, Who::kOwnJob, Who::kOtherJob,
                                         Who::kReader};
 
-bool May(Who who, For whom) {
-  switch (whom) {
+bool May(Who who, For access) {
+  switch (access) {
     case For::kEverybody:
       return true;
     case For::kReaders:
@@ -152,12 +152,12 @@ std::map<std::string, std::string> ScopesOfContract() {
   return scopes;
 }
 
-std::string ScopesOf(For whom) {
-  if (whom == For::kEverybody) return "[public]";
+std::string ScopesOf(For access) {
+  if (access == For::kEverybody) return "[public]";
   std::string text = "[operator";
-  if (May(Who::kAgent, whom)) text += ", agent";
-  if (May(Who::kOwnJob, whom)) text += ", job";
-  if (May(Who::kReader, whom)) text += ", read";
+  if (May(Who::kAgent, access)) text += ", agent";
+  if (May(Who::kOwnJob, access)) text += ", job";
+  if (May(Who::kReader, access)) text += ", read";
   return text + "]";
 }
 
@@ -200,10 +200,11 @@ class RightsOverSockets : public testing::Test {
   static bool Opens(http::Client& client, const std::string& target) {
     bool is_open = false;
     return client
-        .Listen({.target = target,
-                 .on_event = [](const http::Event&) { return true; },
-                 .on_change = [&](std::string_view what) { is_open = what.starts_with("connected"); },
-                 .should_end = [&] { return is_open; }})
+        .Listen(
+            {.target = target,
+             .on_event = [](const http::Event&) { return true; },
+             .on_change = [&](std::string_view what) { is_open = what.starts_with("connected"); },
+             .should_end = [&] { return is_open; }})
         .has_value();
   }
 
@@ -266,7 +267,7 @@ class RightsOverSockets : public testing::Test {
 
 TEST_F(RightsOverSockets, EveryRouteHasARowAndItsScopesInTheContract) {
   std::map<std::string, std::string> expected;
-  for (const auto& [route, row] : Table()) expected[route] = ScopesOf(row.whom);
+  for (const auto& [route, row] : Table()) expected[route] = ScopesOf(row.access);
   EXPECT_EQ(ScopesOfContract(), expected);
   std::vector<std::string> routes;
   for (const auto& [route, row] : Table()) routes.push_back(route);
@@ -286,12 +287,12 @@ TEST_F(RightsOverSockets, RefusesWhoMayNotAndChangesNothing) {
     EXPECT_FALSE(json::parse(response.body, nullptr, false).value("remedy", "").empty()) << route;
   };
   for (const auto& [route, row] : Table()) {
-    if (row.whom == For::kEverybody) continue;
+    if (row.access == For::kEverybody) continue;
     refuses(route, row, "", 401);
     refuses(route, row, wrong, 401);
     for (const std::string& token : expired_) refuses(route, row, token, 401);
     for (const Who who : kEverybody) {
-      if (!May(who, row.whom)) refuses(route, row, good_[static_cast<std::size_t>(who)], 403);
+      if (!May(who, row.access)) refuses(route, row, good_[static_cast<std::size_t>(who)], 403);
     }
   }
   EXPECT_EQ(State(), before);
@@ -302,9 +303,9 @@ TEST_F(RightsOverSockets, ServesWhoMay) {
   for (const auto& [route, row] : Table()) {
     std::vector<std::string> tokens;
     for (const Who who : kEverybody) {
-      if (May(who, row.whom)) tokens.push_back(good_[static_cast<std::size_t>(who)]);
+      if (May(who, row.access)) tokens.push_back(good_[static_cast<std::size_t>(who)]);
     }
-    if (row.whom == For::kEverybody) tokens.insert(tokens.end(), {"", "wrong", expired_[0]});
+    if (row.access == For::kEverybody) tokens.insert(tokens.end(), {"", "wrong", expired_[0]});
     for (const std::string& token : tokens) {
       http::Client client = ClientWith(token);
       if (route.ends_with("/events")) {

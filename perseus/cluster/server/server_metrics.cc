@@ -27,26 +27,24 @@ struct ServerMetrics::Families {
   prometheus::Family<prometheus::Histogram>& request_seconds =
       BuildHistogram()
           .Name("perseus_server_request_duration_seconds")
-          .Help("From a request's first byte to its answer, by route.")
+          .Help("Time from the first byte of a request to its answer, by route.")
           .Register(registry);
-  prometheus::Family<prometheus::Counter>& plannings =
-      BuildCounter()
-          .Name("perseus_server_plannings_total")
-          .Help("Plannings of jobs, by what they came to.")
-          .Register(registry);
+  prometheus::Family<prometheus::Counter>& plannings = BuildCounter()
+                                                           .Name("perseus_server_plannings_total")
+                                                           .Help("Plannings of jobs, by result.")
+                                                           .Register(registry);
   prometheus::Family<prometheus::Histogram>& planning_family =
       BuildHistogram()
           .Name("perseus_server_planning_duration_seconds")
-          .Help("What one planning of a job took.")
+          .Help("Time of one planning of a job.")
           .Register(registry);
   prometheus::Histogram& planning_seconds =
       planning_family.Add({}, Bounds{0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100});
-  prometheus::Counter& store_failures =
-      BuildCounter()
-          .Name("perseus_server_store_failures_total")
-          .Help("Times that the database did not do what it was asked.")
-          .Register(registry)
-          .Add({});
+  prometheus::Counter& store_failures = BuildCounter()
+                                            .Name("perseus_server_store_failures_total")
+                                            .Help("Failed operations of the database.")
+                                            .Register(registry)
+                                            .Add({});
   prometheus::Counter& events = BuildCounter()
                                     .Name("perseus_server_events_total")
                                     .Help("Events sent to nodes.")
@@ -54,7 +52,7 @@ struct ServerMetrics::Families {
                                     .Add({});
   prometheus::Counter& refused = BuildCounter()
                                      .Name("perseus_server_refused_connections_total")
-                                     .Help("Connections beyond a limit.")
+                                     .Help("Connections refused because of a limit.")
                                      .Register(registry)
                                      .Add({});
   prometheus::Counter& dropped = BuildCounter()
@@ -74,7 +72,7 @@ struct ServerMetrics::Families {
                                    .Add({});
   prometheus::Gauge& jobs = BuildGauge()
                                 .Name("perseus_server_reporting_jobs")
-                                .Help("Jobs that nodes report of to this replica.")
+                                .Help("Jobs whose nodes report to this replica.")
                                 .Register(registry)
                                 .Add({});
   prometheus::Gauge& ready = BuildGauge()
@@ -85,7 +83,7 @@ struct ServerMetrics::Families {
 };
 
 ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {
-  // From 0 on: Prometheus sees no increase where a series begins with its first failure.
+  // Start at 0, because Prometheus sees no increase if a series begins with its first failure.
   for (const char* status : {"planned", "failed", "waiting", "superseded"}) {
     families_->plannings.Add({{"status", status}});
   }
@@ -94,7 +92,7 @@ ServerMetrics::~ServerMetrics() = default;
 
 void ServerMetrics::CountRequest(std::string_view method, std::string_view pattern, int status,
                                  double seconds) {
-  // What is no route shares one name: clients must not make new ones.
+  // Unknown routes share one label, so that clients cannot create new series.
   constexpr std::array<std::string_view, 5> kMethods{"GET", "HEAD", "POST", "PUT", "DELETE"};
   const bool is_known = !pattern.empty() && std::ranges::find(kMethods, method) != kMethods.end();
   const std::string route = is_known ? std::string(method) + " " + std::string(pattern) : "other";

@@ -1,4 +1,4 @@
-// The server's numbers for Prometheus.
+// The metrics of the server for Prometheus.
 //
 // Thread safe.
 #pragma once
@@ -17,11 +17,11 @@ class ServerMetrics {
   void CountRequest(std::string_view method, std::string_view pattern, int status, double seconds);
   void CountPlanning(std::string_view status, double seconds);
   void CountStoreFailure();
-  // What is now.
+  // Current values.
   struct Gauges {
     int connections = 0;
     int streams = 0;
-    int jobs = 0;  // That nodes report of here.
+    int jobs = 0;  // Jobs whose nodes report to this replica.
     std::int64_t events = 0;
     std::int64_t refused_connections = 0;
     std::int64_t dropped_streams = 0;

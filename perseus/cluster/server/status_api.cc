@@ -1,4 +1,4 @@
-// Whether the server lives, whether it can serve, its numbers, and its contract.
+// Health, readiness, metrics, and the OpenAPI document.
 #include "perseus/cluster/server/endpoints.h"
 
 namespace perseus::server {
@@ -30,7 +30,7 @@ Answer<http::Response> OpenApi(const Context& context) {
 void AddStatusEndpoints(Endpoints& endpoints) {
   endpoints.AddAtOnce("GET", "/healthz", Access::kPublic, Health);
   endpoints.AddAtOnce("GET", "/readyz", Access::kPublic, Ready);
-  // Also while the database is away: that is what they have to tell then.
+  // These also answer while the database is unavailable, because they report it.
   endpoints.AddAtOnce("GET", "/metrics", Access::kReadAll, Metrics);
   endpoints.AddAtOnce("GET", "/openapi.yaml", Access::kPublic, OpenApi);
 }

@@ -9,9 +9,9 @@ namespace {
 
 constexpr std::int64_t kLatestBy = 3;
 constexpr double kMostOfQuiet = 0.9;
-constexpr double kDeviationsOfMost = 1.645;  // That nine of ten are within.
+constexpr double kDeviationsOfMost = 1.645;  // Nine of ten values are within.
 
-// Of an even number the lower of the two in the middle.
+// For an even number of values, the lower one of the two in the middle.
 double LowerMedian(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::ranges::nth_element(values, middle);
@@ -32,8 +32,8 @@ StragglerVerdicts StragglerDetector::Add(const PipelineStep& report) {
   StragglerVerdicts verdicts;
   if (!(report.busy_s > 0)) return verdicts;
   if (report.step <= judged_) return verdicts;
-  NoteNewest(report.pipeline, report.step);
-  Judged& judged = open_[report.step][report.pipeline];
+  NoteNewest(report.dp_rank, report.step);
+  Judged& judged = open_[report.step][report.dp_rank];
   judged.busy_s = std::max(judged.busy_s, report.busy_s);
   judged.expected_s = report.expected_s;
   judged.version = report.version;
@@ -96,7 +96,7 @@ std::map<int, double> StragglerDetector::Stragglers() const {
 
 void StragglerDetector::Judge(std::int64_t step, StragglerVerdicts& verdicts) {
   const std::map<int, Judged>& reports = open_[step];
-  // Expected times of some pipelines and not of others do not compare.
+  // If the expected times of some pipelines are unknown, the others cannot be compared with them.
   const bool has_expected =
       std::ranges::any_of(reports, [](const auto& report) { return report.second.expected_s > 0; });
   std::map<int, double> ratios;

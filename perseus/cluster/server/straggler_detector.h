@@ -1,30 +1,31 @@
-// Which pipeline of a job is slow, from what each reports of its steps.
+// Detects which pipelines of a job are slow, from the reports of their steps.
 //
-// All pipelines end a step together, whoever was slow, so step times tell nothing. What tells is
-// the time that a pipeline itself took, from the step's begin to its last computation (busy),
-// against what the plan that it follows says (expected): a slowdown that we intend is in both.
+// All pipelines end a step together, whichever was slow. So the time of a step says nothing. The
+// detector compares the time that a pipeline needed itself, from the begin of the step to its last
+// instruction (busy), with the time in its plan (expected). A planned slowdown is in both.
 //
 //   r_p = busy_p / expected_p               x_p = r_p / lower median over pipelines of r
 //
-// The median takes out what all share: a plan that promises a little too much, slow storage. (Of
-// two pipelines the lower one is taken: if both are slow, nobody waits.) So a pipeline is judged
-// beside others or not at all: alone, it could not be told from what all share. Steps that others
-// did not report in time, as after an outage, are left out, and so are pipelines that follow
-// assignment nobody knows, where others follow known ones.
+// The median removes what all pipelines share, such as an optimistic plan or slow storage. (Of two
+// pipelines it is the lower value: if both are slow, neither waits for the other.) So a pipeline is
+// judged only beside others. The detector ignores steps that others did not report in time, as
+// after an outage. It also ignores pipelines with an unknown assignment, if others have a known
+// one.
 //
-// Noise. A quiet step is one of a pipeline that is no straggler and whose x is below the threshold.
-// s: what nine of ten of the last kPast quiet steps are off by at most, over 1.645, as of a normal
-// distribution. (Not the median: of two pipelines x is exactly 1 every other time.) The threshold
-// is 1 + max(kLeast, kNoise s); 1 + kUnknown until there are kLeastPast quiet steps.
+// Noise. A quiet step is a step of a pipeline that is no straggler, with x below the threshold. s
+// is the deviation that nine of ten of the last kPast quiet steps do not exceed, divided by 1.645,
+// as for a normal distribution. (Not the median deviation: with two pipelines, x is exactly 1 in
+// every other step.) The threshold is 1 + max(kLeast, kNoise s). It is 1 + kUnknown before the
+// first kLeastPast quiet steps.
 //
-// Raised after kToRaise steps in a row above the threshold: one step that blips raises nothing. The
-// slowdown is the least of them. Later it follows the median of the last three steps, if that is
-// off by more than kUpdate. Cleared after a row of steps below half of the threshold's excess
-// (hysteresis): kToClear of them, twice as many after each time that it is raised again within
-// kFlapping steps of being cleared, up to kMostToClear. So what flaps stays raised: moving there
-// and back costs more than staying.
+// A straggler is raised after kToRaise consecutive steps above the threshold, so one slow step
+// raises nothing. Its slowdown is the least of these steps. Later the slowdown follows the median
+// of the last three steps, if the difference is more than kUpdate. A straggler is cleared after
+// kToClear consecutive steps below half of the threshold's excess (hysteresis). Each time it is
+// raised again within kFlapping steps, this number doubles, up to kMostToClear. So a pipeline that
+// is slow every now and then stays raised, because changing plans back and forth costs more.
 //
-// The first step of other assignment is left out, as ranks may have changed in it.
+// The first step of a new assignment is ignored, because the ranks may have changed plans in it.
 //
 // Not thread safe.
 #pragma once
@@ -39,22 +40,22 @@ namespace perseus::server {
 
 struct PipelineStep {
   std::int64_t step = 0;
-  int pipeline = 0;
-  double busy_s = 0;         // Of the whole pipeline: the largest of its nodes'.
-  double expected_s = 0;     // By the plan in force; 0: unknown, all pipelines do the same.
-  std::int64_t version = 0;  // Of the assignment that it followed.
+  int dp_rank = 0;
+  double busy_s = 0;         // Of the whole pipeline: the largest value of its nodes.
+  double expected_s = 0;     // In its plan. 0: unknown; then all pipelines count as equal.
+  std::int64_t version = 0;  // The assignment that it followed.
 };
 
 struct StragglerChange {
-  int pipeline = 0;
-  double slowdown = 1;  // 1: it is none any more.
+  int dp_rank = 0;
+  double slowdown = 1;  // 1: no longer a straggler.
   friend bool operator==(const StragglerChange&, const StragglerChange&) = default;
 };
 
-// What the steps that were just judged came to.
+// The result of the steps that were just judged.
 struct StragglerVerdicts {
   std::vector<StragglerChange> changes;
-  std::map<int, double> unchanged;  // Slowdowns of those that are as slow as was said before.
+  std::map<int, double> unchanged;  // Slowdowns of stragglers that have not changed.
 };
 
 class StragglerDetector {
@@ -70,19 +71,19 @@ class StragglerDetector {
   static constexpr double kNoise = 5;
   static constexpr double kUpdate = 0.01;
 
-  // A step is judged once a later one is reported by every pipeline that still reports, or when it
-  // is three behind the newest; what comes after that is passed over. O(log P) a report of P
-  // pipelines.
+  // Adds a step. A step is judged when all pipelines that still report have reported a later one,
+  // or when it is three steps behind the newest. Later reports of it are ignored. O(log P) for each
+  // report of one of P pipelines.
   StragglerVerdicts Add(const PipelineStep& report);
 
-  // The job's steps count from lower numbers again.
+  // The job was restarted and counts its steps from 0 again.
   void Restart();
-  // Raised by another detector, whose knowledge this one goes on with.
-  void Raise(int pipeline, double slowdown);
-  // Whatever was said of it is taken back: it is raised again if it is so.
-  void Forget(int pipeline);
+  // Takes over a straggler from another detector.
+  void Raise(int dp_rank, double slowdown);
+  // Forgets a straggler. It is raised again if it is still slow.
+  void Forget(int dp_rank);
 
-  // Those that are raised.
+  // The raised stragglers.
   std::map<int, double> Stragglers() const;
 
  private:
@@ -104,17 +105,17 @@ class StragglerDetector {
   };
 
   void NoteNewest(int number, std::int64_t step);
-  // The step that every pipeline which still reports has come to.
+  // The newest step that all reporting pipelines have reached.
   std::int64_t Common() const;
   void Judge(std::int64_t step, StragglerVerdicts& verdicts);
   std::optional<StragglerChange> Judge(std::int64_t step, int number, double x);
   static double Threshold(const Pipeline& pipeline);
 
-  std::map<std::int64_t, std::map<int, Judged>> open_;  // [step][pipeline]
+  std::map<std::int64_t, std::map<int, Judged>> open_;  // [step][dp_rank]
   std::map<int, Pipeline> pipelines_;
-  std::map<int, std::int64_t> newest_;        // Step of each pipeline,
-  std::map<std::int64_t, int> pipelines_at_;  // and of how many it is the newest.
-  std::int64_t judged_ = -1;                  // The last step that was.
+  std::map<int, std::int64_t> newest_;        // Newest step of each pipeline,
+  std::map<std::int64_t, int> pipelines_at_;  // and the number of pipelines with this newest step.
+  std::int64_t judged_ = -1;                  // The last judged step.
 };
 
 }  // namespace perseus::server

@@ -66,7 +66,7 @@ TEST_P(DetectorTest, NoticesWithinThreeStepsAndItsEnd) {
   const auto begin = job.Run(40);
   ASSERT_EQ(begin.size(), 1U);
   EXPECT_LE(begin[0].first, 20 + 2) << "steps 20, 21 and 22 are the three";
-  EXPECT_EQ(begin[0].second.pipeline, 0);
+  EXPECT_EQ(begin[0].second.dp_rank, 0);
   EXPECT_NEAR(begin[0].second.slowdown, 1.25, 0.012);
   EXPECT_THAT(job.detector.Stragglers(), ElementsAre(Pair(0, DoubleNear(1.25, 0.012))));
   const auto end = job.Run(10);

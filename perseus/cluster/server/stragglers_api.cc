@@ -1,4 +1,4 @@
-// Stragglers that somebody knows of: infrastructure, a data loader, a person.
+// Stragglers that infrastructure, a data loader or a person reports.
 #include <fmt/format.h>
 
 #include <array>
@@ -108,7 +108,7 @@ Answer<http::Response> Forecast(const Context& context) {
   return Keep(context, *straggler);
 }
 
-// Whatever was said of it, by whomever: what detection says comes again if it is so.
+// Deletes the stragglers of all sources. Detection finds a straggler again if it is still slow.
 Answer<http::Response> Delete(const Context& context) {
   const auto pipeline = ReadPipeline(context, context.Path("dp_rank"));
   if (!pipeline) return tl::unexpected(pipeline.error());

@@ -1,4 +1,4 @@
-// Tokens, for operators: what `perseus token` does from afar.
+// Tokens, for operators (`perseus token`).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ store::TokenRecord ReadToken(const Node& node, store::Milliseconds now) {
   return token;
 }
 
-// Once there are tokens, only an operator's makes others.
+// If tokens exist, only an operator token can create more.
 bool IsLasting(const store::TokenRecord& token) {
   return token.scope == "operator" && token.expires == 0;
 }
@@ -61,21 +61,22 @@ Answer<http::Response> Create(const Context& context) {
   store::Store& store = context.services.store;
   const auto tokens = store.ListTokens();
   if (!tokens) return Refuse(tokens);
-  // The first may have been made at another replica just now, and this one has not heard of it.
+  // Another replica may have created the first token just now, without a notice yet.
   if (context.principal.token.empty() && !tokens->empty()) {
     return Refuse(401, "Who are you?", "tokens exist now, and the request has none",
                   "send Authorization: Bearer with a token of scope operator");
   }
   if (!IsLasting(*token) && std::ranges::none_of(*tokens, IsLasting)) {
-    return Refuse(409, "The first token must be an operator token",
-                  "no operator token that never expires exists, and without one nobody could create "
-                  "tokens some day",
-                  "first create a token of scope operator that never expires");
+    return Refuse(
+        409, "The first token must be an operator token",
+        "no operator token that never expires exists, and without one nobody could create "
+        "tokens some day",
+        "first create a token of scope operator that never expires");
   }
   const std::string secret = NewSecret();
   token->hash = HashOfSecret(secret);
   if (auto added = store.AddToken(*token); !added) return Refuse(added);
-  // Whoever makes one wants to use it next; other replicas hear of it.
+  // The client uses the token next. Other replicas receive a notice.
   if (auto loaded = context.services.rights.Load(store); !loaded) return Refuse(loaded);
   auto json = TokenJson(*token);
   json["token"] = secret;

@@ -1,9 +1,9 @@
-// The four endpoints of Zeus' pipeline frequency optimizer, so that training code which has its
-// client gets our plans unchanged (docs/server.md, "Clients of Zeus").
+// The four endpoints of Zeus' pipeline frequency optimizer. So training code with its client can
+// use plans of Perseus without a change (docs/server.md, "Clients of Zeus").
 //
-// Answers are written as that server writes them: no space in JSON, no newline behind it, 200 for
-// whatever was taken, 422 for a body that is wrong; keys that it does not know are passed over,
-// since that server does so and its clients have forks. Its `job_id` is ours.
+// Answers have the format of that server: JSON without white space and without a final newline, 200
+// for an accepted body, 422 for a wrong one. Unknown keys are ignored, as in that server, because
+// its clients have forks. Its `job_id` is the id of a Perseus job.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ using nlohmann::ordered_json;
 constexpr int kZeusApiJsonDepth = 6;
 constexpr int kMostDegree = 1'000'000;
 constexpr std::size_t kLargestResult = 1 << 20;
-constexpr int kClientLeft = 499;  // Nobody reads that; it is no failure of ours.
+constexpr int kClientLeft = 499;  // Nobody reads this answer, and it is no failure of the server.
 constexpr std::size_t kMostFrequencies = 4096;
 constexpr std::size_t kZeusApiLongestName = 64;  // Of an instruction.
 constexpr int kJobsAtOnce = 100;
@@ -51,7 +51,7 @@ http::Response Compact(const ordered_json& value) {
   return response;
 }
 
-// As that server's validation: 422.
+// The format of a validation error of that server: 422.
 template <typename T>
 Answer<T> Unprocessable(Answer<T> answer) {
   if (!answer && answer.error().status == 400) answer.error().status = 422;
@@ -85,7 +85,7 @@ JobInfo ReadJobInfo(const Node& node) {
 constexpr const char* kRegisterFirst =
     "register the job first (perseus job register) and give its key as job_metadata";
 
-// The only running one of these degrees.
+// The only running job with these degrees.
 Answer<store::JobRecord> JobOfDegrees(store::Store& store, const ZeusDegrees& degrees) {
   std::optional<store::JobRecord> found;
   std::string after;
@@ -110,8 +110,8 @@ Answer<store::JobRecord> JobOfDegrees(store::Store& store, const ZeusDegrees& de
                 "/job_metadata");
 }
 
-// The job that the metadata names; without metadata, the only one of that shape. Of a job's token,
-// its own: what others there are is not told.
+// The job that the metadata names. Without metadata, the only job with these degrees. For a token
+// of scope job, only its own job, so that it learns nothing about others.
 Answer<store::JobRecord> JobOf(const Context& context, JobInfo info) {
   store::Store& store = context.services.store;
   if (context.principal.scope == Principal::Scope::kJob) {
@@ -123,9 +123,10 @@ Answer<store::JobRecord> JobOf(const Context& context, JobInfo info) {
   auto job = store.FindJob(info.metadata);
   if (!job) return Refuse(job);
   if (!*job || (*job)->ended != 0) {
-    return Refuse(422, "There is no such job",
-                  fmt::format("job_metadata {} is not the key of a running job", Excerpt(info.metadata)),
-                  kRegisterFirst, "/job_metadata");
+    return Refuse(
+        422, "There is no such job",
+        fmt::format("job_metadata {} is not the key of a running job", Excerpt(info.metadata)),
+        kRegisterFirst, "/job_metadata");
   }
   const auto its = DegreesOf(**job);
   if (!its) return Refuse(its);
@@ -138,8 +139,8 @@ Answer<store::JobRecord> JobOf(const Context& context, JobInfo info) {
   return **std::move(job);
 }
 
-// The first rank of a run does so before any rank registers. So those that are there are of an
-// earlier run, or are about to register again.
+// The first rank of a run calls this before any rank registers. So existing ranks belong to an
+// earlier run, or register again.
 Answer<http::Response> RegisterJob(const Context& context) {
   const auto info = Unprocessable(ReadBody(context.request.body, kZeusApiJsonDepth, ReadJobInfo));
   if (!info) return tl::unexpected(info.error());
@@ -179,7 +180,7 @@ RankInfo ReadRankInfo(const Node& node) {
   return info;
 }
 
-// Without whatever else a client sent.
+// Without the other members that a client sent.
 std::string FormatRankInfo(const RankInfo& info) {
   return json{{"rank", info.rank},
               {"dp_rank", info.dp_rank},
@@ -239,7 +240,7 @@ http::Response ScheduleFor(const RankInfo& info, const plan_file::PlanFile& plan
   for (const plan_file::PlannedInstruction& instruction :
        plan.ranks[static_cast<std::size_t>(info.pp_rank)].instructions) {
     if (!IsComputation(instruction.kind)) continue;
-    // The nearest that the GPU has and that is not slower.
+    // The nearest clock of the GPU that is not lower.
     const auto at = std::ranges::lower_bound(info.frequencies_mhz, instruction.frequency_mhz);
     const int mhz = at != info.frequencies_mhz.end() ? *at
                     : info.frequencies_mhz.empty()
@@ -250,7 +251,7 @@ http::Response ScheduleFor(const RankInfo& info, const plan_file::PlanFile& plan
   return Compact({{"rank", info.rank}, {"frequencies", std::move(frequencies)}});
 }
 
-// Nothing while a rank or the plan is missing.
+// Nothing if a rank or the plan is missing.
 Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJobs& jobs,
                                                  const std::string& id, int rank) {
   const auto job = services.store.FindJob(id);
@@ -282,7 +283,7 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJ
   return ScheduleFor(*info, **plan);
 }
 
-// Answers once all ranks have registered and there is a plan. Its client waits for good.
+// Answers when all ranks have registered and a plan exists. The client waits without a limit.
 boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& pool, ZeusJobs& jobs,
                                                      http::Call& call, Context context) {
   const auto rank = AskedRank(context.request);
@@ -307,7 +308,7 @@ void CheckNumbers(const Node& list) {
   for (std::size_t i = 0; i < list.ListSize(); ++i) list[i].Number(0, 1e12, "a number");
 }
 
-// By instruction, of each iteration, of each time that it ran.
+// By instruction, iteration, and run of the instruction.
 void CheckBreakdown(const Node& node) {
   RequireObject(node);
   for (const auto& [instruction, iterations] : node.value.items()) {
@@ -328,7 +329,8 @@ void CheckResult(const Node& node, const ZeusDegrees& degrees) {
   }
 }
 
-// Checked and not kept: plans are of profiles, and nobody asks what came of one schedule.
+// Checks the result and does not store it: plans need profiles, and the result of one schedule has
+// no other use.
 Answer<http::Response> TakeResult(ZeusJobs& jobs, const Context& context) {
   if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
   const auto degrees = jobs.Degrees(*context.job);

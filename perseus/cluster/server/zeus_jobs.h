@@ -1,5 +1,5 @@
-// What each of a job's ranks asks for at once when clients of Zeus begin to train, found out once:
-// a thousand ranks have one job and few plans.
+// A cache for clients of Zeus. When a job begins, all its ranks send the same requests at once: a
+// thousand ranks have one job and few plans.
 //
 // Thread safe.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace perseus::server {
 
-// How a job's ranks are arranged, in Zeus' words.
+// The degrees of parallelism of a job, in the words of Zeus.
 struct ZeusDegrees {
   int pp = 1;
   int dp = 1;
@@ -24,24 +24,24 @@ struct ZeusDegrees {
   int world_size() const { return pp * dp * tp; }
   friend bool operator==(const ZeusDegrees&, const ZeusDegrees&) = default;
 };
-// Lays out the job's schedule, which may be long.
+// Generates the schedule of the job, which may take long.
 Result<ZeusDegrees> DegreesOf(const store::JobRecord& job);
 
 class ZeusJobs {
  public:
   Result<ZeusDegrees> Degrees(const store::JobRecord& job);
-  // Null if there is no plan of that id.
+  // Null if no plan has this id.
   Result<std::shared_ptr<const plan_file::PlanFile>> Plan(store::Store& store,
                                                           const std::string& id);
 
-  // Whether the job was just seen to lack a rank or a plan: one look at it is enough for all that
+  // Whether the job lacked a rank or a plan at the last read. So one read serves all requests that
   // wait.
   bool IsWaiting(const std::string& job, std::chrono::steady_clock::time_point now) const;
   void SetWaiting(const std::string& job, std::chrono::steady_clock::time_point until);
 
  private:
   mutable Mutex mutex_;
-  // Neither ever changes of one id. A few of them; they are read again if they are needed again.
+  // The values of an id never change. Only a few are kept; others are read again.
   std::map<std::string, ZeusDegrees> degrees_ PERSEUS_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<const plan_file::PlanFile>> plans_
       PERSEUS_GUARDED_BY(mutex_);

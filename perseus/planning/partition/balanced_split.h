@@ -28,13 +28,13 @@ namespace perseus::partition {
 // As in layer_partition.h: stage s holds the layers from boundaries[s] to before boundaries[s + 1].
 using Boundaries = std::vector<int>;
 
-// The split with the least imbalance. Of several, the one with the shortest longest stage. Of these,
-// the one with the earliest cuts (the first pp_ranks of 1F1B hold the most activations). Requires
-// times above 0 whose sum fits 64 bits. Fails if there are fewer layers than stages.
+// The split with the least imbalance. Of several, the one with the shortest longest stage. Of
+// these, the one with the earliest cuts (the first pp_ranks of 1F1B hold the most activations).
+// Requires times above 0 whose sum fits 64 bits. Fails if there are fewer layers than stages.
 Result<Boundaries> BalancedBoundaries(std::span<const Nanoseconds> layer_times, int stages);
 
-// The split with the shortest longest stage. Of several, the one with the longest shortest stage. Of
-// these, the one with the earliest cuts. It requires the same, and fails in the same cases.
+// The split with the shortest longest stage. Of several, the one with the longest shortest stage.
+// Of these, the one with the earliest cuts. It requires the same, and fails in the same cases.
 Result<Boundaries> ShortestLongestBoundaries(std::span<const Nanoseconds> layer_times, int stages);
 
 // The time of each stage, from the time of each layer.

@@ -50,8 +50,9 @@ TEST(FrequencyListsTest, AnythingElseIsAnErrorWithItsLine) {
   EXPECT_EQ(ErrorOf("[]"), "f.py: the list is empty (expected a list for each pp_rank)");
   EXPECT_EQ(ErrorOf("[[1410],\n[]]"),
             "f.py:2: the pp_rank's list is empty (expected its frequencies)");
-  EXPECT_EQ(ErrorOf("[[1410\n"),
-            "f.py:2: the file ends too early (expected a comma or ] after the pp_rank's last entry)");
+  EXPECT_EQ(
+      ErrorOf("[[1410\n"),
+      "f.py:2: the file ends too early (expected a comma or ] after the pp_rank's last entry)");
   EXPECT_THAT(ErrorOf("freqs = [[1410]]"), StartsWith("f.py:1: \"freqs\" (expected ["));
   EXPECT_THAT(ErrorOf("[[14l0]]"), StartsWith("f.py:1: \"14l0\" (expected a frequency in MHz"));
   EXPECT_THAT(ErrorOf("[[-5]]"), HasSubstr("\"-5\" (expected a frequency"));
@@ -115,7 +116,8 @@ TEST_F(FrequencyListsOfAPlanTest, SurviveTheFile) {
 }
 
 TEST_F(FrequencyListsOfAPlanTest, MustFitTheJob) {
-  EXPECT_THAT(ErrorOfLists("[[1410]]"), StartsWith("f.py: has lists for 1 pp_ranks, but the job has 2 ("));
+  EXPECT_THAT(ErrorOfLists("[[1410]]"),
+              StartsWith("f.py: has lists for 1 pp_ranks, but the job has 2 ("));
   EXPECT_THAT(
       ErrorOfLists("[[1410],\n[1410]]"),
       StartsWith("f.py:1: pp_rank 0 has 1 frequencies, but the job has 6 computations there"));

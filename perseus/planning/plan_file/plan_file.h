@@ -78,9 +78,9 @@ Result<PlanFile> ParsePlan(std::string_view text, std::string_view name);
 
 // The options that the plan names, one for each instruction of `graph`, ready for an Evaluator.
 // Instructions match by their order on a pp_rank, and knobs by name. Fixed instructions may differ
-// between plan and graph. Fails (kInput) if the order differs, if one of the two lacks a knob of the
-// other, or if the profile behind `graph` lacks an option. The message then has the stage, the kind,
-// the frequency, and the nearest measured frequency. `name` is the name of the plan's file.
+// between plan and graph. Fails (kInput) if the order differs, if one of the two lacks a knob of
+// the other, or if the profile behind `graph` lacks an option. The message then has the stage, the
+// kind, the frequency, and the nearest measured frequency. `name` is the name of the plan's file.
 Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::InstructionGraph& graph,
                                      std::string_view name);
 

@@ -420,7 +420,7 @@ TEST_F(AgentTest, NonsenseIsAnsweredAndSoonNoMore) {
     const protocol::Reply reply = client.AskInWords("{\"perseus\":1,\"nonsense\":{}}");
     EXPECT_EQ(std::get<protocol::Refused>(reply).code, Refusal::kMalformed);
   }
-  // A word of sense, and it counts anew.
+  // A word of sense, and it counts again.
   EXPECT_TRUE(std::holds_alternative<protocol::Listing>(client.Ask(protocol::List{})));
   for (int i = 0; i < 32; ++i) client.AskInWords("nonsense");
   EXPECT_TRUE(client.HasEnded());

@@ -1,7 +1,7 @@
 // Who is at the other end of a connection, and which GPUs it may lease.
 //
 // A GPU may be leased by whoever could slow it down anyway, since the kernel lets it use the GPU,
-// or by whom an administrator named. What each proof is worth:
+// or because an administrator named the caller. What each proof is worth:
 //
 //  Administrator. User 0 with CAP_SYS_ADMIN in the agent's own user namespace, which is how
 //    NVIDIA's driver judges who may set clocks. Root in an ordinary container lacks the capability,

@@ -185,7 +185,7 @@ Lease* LeaseTable::FindOf(std::string_view id, ConnectionId connection) {
 tl::unexpected<protocol::Refused> LeaseTable::NoSuchLease(std::string_view id) const {
   const bool is_of_this_agent = id.starts_with(epoch_) && id.substr(epoch_.size()).starts_with('-');
   return Refuse(Refusal::kNoSuchLease,
-                "this connection has no lease {}: {} (acquire the GPUs anew)", Excerpt(id),
+                "this connection has no lease {}: {} (acquire the GPUs again)", Excerpt(id),
                 is_of_this_agent
                     ? "it was released, its heartbeat stood still, or it is another connection's"
                     : "it is none of this agent's, which may have been started since");

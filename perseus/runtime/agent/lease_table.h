@@ -100,8 +100,8 @@ class LeaseTable {
   // what is no wish at all.
   Answer<Lease> Acquire(const Wish& wish, Nanoseconds now);
   // Takes an Acquire back as if it had not been: its GPUs, which nobody can have touched yet, are
-  // free. For a lease that could not be saved (see SavedStateFile::Save), and before the client
-  // hears of it. False if there is no such lease.
+  // free. For a lease that could not be saved (see SavedStateFile::Save), before the client learns
+  // of it. False if there is no such lease.
   bool Cancel(std::string_view id);
 
   // ---- A lease lives ----

@@ -35,7 +35,7 @@ constexpr std::array<std::pair<device::Control, std::string_view>, 3> kControlKe
      {device::Control::kPowerLimit, "power_limit"}}};
 
 constexpr std::string_view kRemedy =
-    "until this is mended the agent changes no GPU, since it cannot know what was there before: "
+    "until this is fixed the agent changes no GPU, since it cannot know what was there before: "
     "put "
     "a copy of the file back, or set the GPUs by hand to what they should be (nvidia-smi -rgc, "
     "-rmc, -pl) and move the file away, which forgets grants and resting settings";

@@ -27,7 +27,7 @@ void ClockRequester::Publish(int frequency_mhz, Nanoseconds now) {
   const int clock = NearestFaster(lease_->sm_clocks_mhz, frequency_mhz);
   wanted_.store(frequency_mhz, std::memory_order_relaxed);
   if (clock != frequency_mhz && lacking_mhz() == 0) lacking_mhz_.store(frequency_mhz);
-  // Two wanted clocks may be one that there is.
+  // Two wanted clocks may map to the same available clock.
   if (clock == published_mhz()) return;
   published_mhz_.store(clock, std::memory_order_relaxed);
   const std::uint32_t sequence = lease_->publisher.Publish(0, clock, now);
@@ -56,7 +56,7 @@ void ClockRequester::Rest(const std::atomic<bool>& is_in_step, Nanoseconds now) 
   if (wanted_mhz() == 0) return;
   Lock();
   // A step that begins is marked before it looks at what is wanted, and this is the other way
-  // around: so either the step is seen here, or it sees that 0 is wanted and asks anew.
+  // around: so either the step is seen here, or it sees that 0 is wanted and asks again.
   const int before = wanted_.exchange(0, std::memory_order_seq_cst);
   if (is_in_step.load(std::memory_order_seq_cst) || lease_ == nullptr) {
     wanted_.store(before, std::memory_order_seq_cst);

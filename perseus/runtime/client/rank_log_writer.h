@@ -13,7 +13,7 @@ namespace perseus::client {
 
 class RankLogWriter {
  public:
-  // Makes the file, and its directory, anew, and holds it against others until it is closed; the
+  // Makes the file, and its directory, again, and holds it against others until it is closed; the
   // older part of a log that was there is deleted. Fails (kInput) if another process has it.
   static Result<RankLogWriter> Create(const std::filesystem::path& path);
 

@@ -29,9 +29,9 @@ class EnergyIntegrator {
   double energy_j_ = 0;
 };
 
-// For GPUs with a counter, which a reload of the driver begins anew at 0; what was counted before
+// For GPUs with a counter, which a reload of the driver starts again at 0; what was counted before
 // stays. Readings of several threads may arrive in another order than they were taken: only one
-// after a restart of the driver's library (a higher `generation`) can mean a counter begun anew.
+// after a restart of the driver's library (a higher `generation`) can mean a counter started again.
 class EnergyCounter {
  public:
   // The energy after this reading, J.

@@ -348,7 +348,8 @@ TEST(NvmlDevice, FindsItsGpuAgainAfterAReload) {
   ASSERT_TRUE(device.Apply(Control::kSmClock, Setting{1305, 1305}));
   EXPECT_EQ(fake.node.SmLock(1), (ClockRange{1305, 1305}));
   fake.node.AddEnergy(1, 1'000);
-  EXPECT_DOUBLE_EQ(device.Read()->energy_j, 6) << "energy goes on, though its counter began anew";
+  EXPECT_DOUBLE_EQ(device.Read()->energy_j, 6)
+      << "energy goes on, though its counter started again";
 }
 
 TEST(NvmlDevice, StaysGoneWhileTheDriverIs) {

@@ -1,5 +1,5 @@
-// NVML as all its devices share it: loaded once, and begun anew when the driver went away and came
-// back.
+// NVML as all its devices share it: loaded once, and started again when the driver went away and
+// came back.
 //
 // Handles die with nvmlShutdown, so nobody may be inside the driver then. Each call into NVML is
 // therefore a Visit; a restart waits until all visits have ended, and new ones wait for it. Visits

@@ -30,7 +30,7 @@ struct RocmLibrary {
   const DeviceClock clock;
   std::mutex mutex;  // Guards all calls, and:
   bool is_initialized = false;
-  bool is_gone = false;          // A call found nobody at home: the next one begins anew.
+  bool is_gone = false;          // A call found nobody at home: the next one starts again.
   std::uint64_t generation = 0;  // Of the initialization; indices of another one mean nothing.
 };
 

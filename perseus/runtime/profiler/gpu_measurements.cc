@@ -229,12 +229,12 @@ PowerFit GpuMeasurements::FitOf(const protocol::RanStep& step, const Clean& clea
 }
 
 void GpuMeasurements::ForgetTimes(Record& record) {
-  Record anew;
-  anew.parameter = record.parameter;
-  anew.parameter_before = record.parameter_before;
-  anew.sums[2] = record.sums[2];
-  anew.sums[3] = record.sums[3];
-  record = anew;
+  Record fresh;
+  fresh.parameter = record.parameter;
+  fresh.parameter_before = record.parameter_before;
+  fresh.sums[2] = record.sums[2];
+  fresh.sums[3] = record.sums[3];
+  record = fresh;
   ++counts_.drifts;
 }
 
@@ -356,7 +356,7 @@ std::vector<DriftAlarm> GpuMeasurements::Add(const protocol::RanStep& step) {
   TestTimes(step, clean, alarms);
   const PowerFit of_step = FitOf(step, clean);
   TestPowers(step, of_step, alarms);
-  // A kind that drifted begins anew with this step: its windows belong to the new parameter.
+  // A kind that drifted starts again with this step: its windows belong to the new parameter.
   fit_.Add(alarms.empty() ? of_step : FitOf(step, clean));
   counts_.windows += std::max<std::int64_t>(0, std::ssize(step.energy) - 1);
   counts_.windows_left_out += std::max<std::int64_t>(0, std::ssize(step.energy) - 1) -

@@ -128,7 +128,7 @@ std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int
   record.residual_squares = node.Member("residual_squares").Number(0, kHuge, "seconds squared");
   const Node sums = node.Member("sums");
   if (sums.ListSize() != record.sums.size()) {
-    Throw("{} does not have {} numbers (measure anew)", sums.path, record.sums.size());
+    Throw("{} does not have {} numbers (measure again)", sums.path, record.sums.size());
   }
   for (std::size_t i = 0; i < record.sums.size(); ++i) {
     record.sums[i] = sums[i].Number(0, kHuge, "a sum of deviations");
@@ -143,7 +143,7 @@ PowerFit::Sums ReadSums(const Node& node, std::size_t parameters) {
   sums.log_determinant = node.Member("log_determinant").Number(-kHuge, kHuge, "a logarithm");
   const Node right = node.Member("right");
   if (right.ListSize() > parameters) {
-    Throw("{} has more than {} numbers (measure anew)", right.path, parameters);
+    Throw("{} has more than {} numbers (measure again)", right.path, parameters);
   }
   for (std::size_t i = 0; i < right.ListSize(); ++i) {
     sums.right.push_back(right[i].Number(-kHuge, kHuge, "a sum of products"));
@@ -188,12 +188,12 @@ GpuMeasurements ReadMeasurements(const Node& node) {
   const Node fits = node.Member("fits");
   std::array<PowerFit::Sums, PowerFit::kRunDeviations.size()> sums;
   if (fits.ListSize() != sums.size()) {
-    Throw("{} does not have {} entries (measure anew)", fits.path, sums.size());
+    Throw("{} does not have {} entries (measure again)", fits.path, sums.size());
   }
   for (std::size_t i = 0; i < sums.size(); ++i) {
     sums[i] = ReadSums(fits[i], state.parameters);
     if (sums[i].right.size() != sums[0].right.size()) {
-      Throw("{} is of another size than the first (measure anew)", fits[i].path);
+      Throw("{} is of another size than the first (measure again)", fits[i].path);
     }
   }
   state.fit =
@@ -214,7 +214,7 @@ ProfilerState ReadState(const Node& file) {
   const int version =
       file.Member("perseus_profiler", "is it a profiler's state?").Count(0, 1'000'000, "1");
   if (version != kVersion) {
-    Throw("perseus_profiler is {} (this version reads {}; remove the file to measure anew)",
+    Throw("perseus_profiler is {} (this version reads {}; remove the file to measure again)",
           version, kVersion);
   }
   ProfilerState state;
@@ -253,7 +253,7 @@ Result<void> CheckSameJob(const ProfilerState& state, std::string_view job, std:
   if (state.job == job) return {};
   return Fail(
       "{}: measured for the job \"{}\", and this one is \"{}\" (remove the file to measure "
-      "anew)",
+      "again)",
       name, state.job, job);
 }
 
@@ -263,7 +263,7 @@ Result<void> CheckSameGpu(const ProfilerState& state, const protocol::RankHeader
   if (known == state.gpus.end() || known->second.gpu_name == header.gpu_name) return {};
   return Fail(
       "{}: {} was measured on \"{}\" and runs on \"{}\" now (remove the file to measure "
-      "anew)",
+      "again)",
       name, Name(header.name), known->second.gpu_name, header.gpu_name);
 }
 

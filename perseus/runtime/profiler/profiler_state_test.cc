@@ -72,7 +72,7 @@ TEST(ProfilerState, AnotherJobsMeasurementsAreRefused) {
   EXPECT_EQ(
       CheckSameJob(state, "gpipe 2x20", "s.json").error().message,
       "s.json: measured for the job \"1f1b 2x20\", and this one is \"gpipe 2x20\" (remove the "
-      "file to measure anew)");
+      "file to measure again)");
   protocol::RankHeader header;
   header.name = {0, 1, 0};
   header.gpu_name = "Virtual A100";
@@ -80,7 +80,7 @@ TEST(ProfilerState, AnotherJobsMeasurementsAreRefused) {
   header.gpu_name = "Virtual A40";
   EXPECT_EQ(CheckSameGpu(state, header, "s.json").error().message,
             "s.json: dp0-pp1-tp0 was measured on \"Virtual A100\" and runs on \"Virtual A40\" now "
-            "(remove the file to measure anew)");
+            "(remove the file to measure again)");
   header.name.pp_rank = 0;  // Never seen: nothing to contradict.
   EXPECT_TRUE(CheckSameGpu(state, header, "s.json"));
 }
@@ -99,7 +99,7 @@ TEST(ProfilerState, MistakesAreToldWithTheirPlace) {
   };
   EXPECT_EQ(
       message("\"perseus_profiler\":1", "\"perseus_profiler\":2"),
-      "s.json: perseus_profiler is 2 (this version reads 1; remove the file to measure anew)");
+      "s.json: perseus_profiler is 2 (this version reads 1; remove the file to measure again)");
   EXPECT_THAT(message("\"steps\":36", "\"steps\":-1"), StartsWith("s.json: spent.steps is not"));
   EXPECT_THAT(message("\"forward\"", "\"sideways\""),
               HasSubstr("gpus[0].records[0].kind \"sideways\" is no kind"));

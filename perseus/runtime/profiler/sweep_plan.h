@@ -36,7 +36,7 @@ struct SweepJob {
   // Where a switch takes as long as a good part of an instruction, kinds that take turns must not
   // be at different clocks: then all groups of a rank measure the same clock at a time.
   enum class Clocks { kOneAGroup, kOneARank } clocks = Clocks::kOneAGroup;
-  Nanoseconds switch_latency = 0;  // That plans reckon with.
+  Nanoseconds switch_latency = 0;  // Plans are made for it.
 };
 
 // The groups that the schedule computes, in order.

@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadAssignment{
             "NoPipeline",
             R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plans":{"01":"p"}})",
-            "plans has \"01\", which is no pipeline's number"},
+            "plans has \"01\", which is not a dp_rank"},
         BadAssignment{
             "PlanOfAPipelineElsewhere",
             R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plans":{"1":"/etc/p"}})",

@@ -147,7 +147,7 @@ Request ReadReleaseGpu(const Node& node) {
 Grant ReadGrant(const Node& node) {
   RequireKeys(node, {"gpus", "uid", "cgroup"});
   if (node.Has("uid") == node.Has("cgroup")) {
-    Throw("{} needs one of uid and cgroup (write whom it is for)", node.path);
+    Throw("{} needs one of uid and cgroup (name the user or the cgroup)", node.path);
   }
   Grant grant{.gpus = ReadGpus(node.Member("gpus")), .uid = {}, .cgroup = {}};
   if (node.Has("uid")) {

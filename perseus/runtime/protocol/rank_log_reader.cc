@@ -143,7 +143,7 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNew() {
 
 Result<std::vector<RankRecord>> RankLogReader::ReadNewOf(const OpenFile& file) {
   PERSEUS_ASSIGN_OR_RETURN(const std::string head, file.ReadAt(0, kHeadBytes));
-  // The header names process and time, so a log that began anew begins differently.
+  // The header names process and time, so a log that started again begins differently.
   if (!head.starts_with(head_)) BeginWith(file);
   if (head_.size() < kHeadBytes) head_ = head;
 

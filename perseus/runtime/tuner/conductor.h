@@ -59,8 +59,8 @@ class Conductor {
     StepRange counted() const { return {first(), last, version}; }
   };
   Result<Stretch> RunUnder(protocol::Assignment assignment, int steps, int spare_steps);
-  // For good, and from step 0 on, at which a job that is started anew begins. Once all follow them:
-  // their version.
+  // For good, and from step 0 on, at which a job that is started again begins. Once all follow
+  // them: their version.
   Result<std::int64_t> LeaveUnder(protocol::Assignment assignment);
   // Puts the previous assignment back into force, if another one is.
   Result<void> Restore();

@@ -116,8 +116,8 @@ void JobLogs::Take(const protocol::RankRecord& record, LoggedRank& rank) const {
       rank.header = *header;
       return;
     }
-    // A new process: its counter and its steps begin anew. (Before it was alive, it was a log of an
-    // earlier run.)
+    // A new process: its counter and its steps start again. (Before it was alive, it was a log of
+    // an earlier run.)
     if (!rank.steps.empty() && rank.is_alive && job_ == Job::kIsRunning) rank.has_restarted = true;
     rank.steps.clear();
     rank.energy = profiler::EnergyCurve();
@@ -240,7 +240,7 @@ Result<void> JobLogs::AwaitStep(const std::set<protocol::RankId>& ranks, std::in
     for (const protocol::RankId& name : ranks) {
       if (!ranks_.at(name).has_restarted) continue;
       return FailAs(ErrorKind::kSystem,
-                    "{}: rank {} has started anew meanwhile (begin again once the job runs)",
+                    "{}: rank {} has started again meanwhile (begin again once the job runs)",
                     directory_.string(), Name(name));
     }
     const std::int64_t now = LastCommonStep(ranks);

@@ -114,7 +114,7 @@ TEST_F(JobLogsTest, RankThatStartsAnewIsNamed) {
   Add(first_, 0);
   const auto waited = Await(*logs, {first_}, 4);
   ASSERT_FALSE(waited);
-  EXPECT_THAT(waited.error().message, HasSubstr("dp0-pp0-tp0 has started anew"));
+  EXPECT_THAT(waited.error().message, HasSubstr("dp0-pp0-tp0 has started again"));
 }
 
 TEST_F(JobLogsTest, LogOfAnEarlierRunThatBeginsAgainHasNotRestarted) {

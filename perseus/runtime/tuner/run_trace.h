@@ -23,7 +23,7 @@ struct TraceRange {
 };
 
 // Hosts' clocks are laid side by side by their headers. Fails (kInput) if nobody recorded a step of
-// the range, naming those that there are.
+// the range, naming the available ones.
 Result<std::string> FormatRunTrace(const JobLogs& logs, const TraceRange& range,
                                    const std::vector<plan_file::PlanFile>& plans);
 

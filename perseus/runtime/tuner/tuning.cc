@@ -23,7 +23,7 @@ namespace perseus::tuner {
 namespace {
 
 // A plan is made of the options that seemed best, and those seem better than they are: a plan in
-// force is measured at its own clocks, made anew once with what that shows, and judged by what is
+// force is measured at its own clocks, made again once with what that shows, and judged by what is
 // measured of the second one alone.
 constexpr int kPlansFollowed = 2;
 
@@ -251,7 +251,7 @@ void Tuner::Measure(Gpus& gpus, const Conductor::Stretch& stretch, Alarms alarms
         if (alarms == Alarms::kKept) continue;
         Say(fmt::format(
             "{} of rank {} at {} MHz has changed since it was measured, by {:+.1f} % in "
-            "step {}: measured anew",
+            "step {}: measured again",
             alarm.quantity == profiler::DriftAlarm::Quantity::kTime ? "the time" : "the power",
             Name(name), alarm.what.frequency_mhz, 100 * (alarm.now / alarm.before - 1),
             alarm.step));

@@ -53,7 +53,7 @@ struct TuningResult {
   // measurements, with margins in its times, and with energies such that plans promise what was
   // seen of this one.
   profile::Profile options;
-  // Reckoned without the margins that it was made with. If it was left in force, by measurements
+  // Computed without the margins that it was made with. If it was left in force, by measurements
   // made while it was followed, which it was not chosen by, and with energies scaled so that whole
   // steps cost what the counters say; otherwise by those that it was made from, which promise about
   // a point too much (measured: 0.9).

@@ -131,7 +131,8 @@ class SharedClock::Guard {
     const Nanoseconds until = MonotonicNow() + patience;
     const timespec deadline{until / kSecond, until % kSecond};
     error_ = pthread_mutex_clocklock(&mutex_, CLOCK_MONOTONIC, &deadline);
-    // Its owner died. Each store leaves the file consistent; a waiter that it did not wake looks again.
+    // Its owner died. Each store leaves the file consistent; a waiter that it did not wake looks
+    // again.
     if (error_ == EOWNERDEAD) error_ = pthread_mutex_consistent(&mutex_);
   }
   Guard(const Guard&) = delete;
