@@ -34,7 +34,8 @@ class Clock {
   // Whoever changes the word calls WakeAll(word) after it, from any process that shares its memory.
   virtual void WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t value,
                          Nanoseconds until) = 0;
-  // As poll(2), but until a moment. Also returns 0 earlier for no reason, for a signal for instance.
+  // As poll(2), but until a moment. Also returns 0 earlier for no reason, for a signal for
+  // instance.
   virtual int Poll(std::span<pollfd> descriptors, Nanoseconds until) = 0;
 
   // While the returned value lives, the calling thread takes part in the time of a SharedClock

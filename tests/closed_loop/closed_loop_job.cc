@@ -23,7 +23,7 @@ void ClosedLoopJob::SetUpNodes(const std::string& schedule, int microbatches,
 void ClosedLoopJob::StartTrainer(const std::string& flags) {
   trainer_ = Start(
       "trainer --job job.toml --node a.toml --node b.toml --agent a.sock --agent b.sock "
-      "--job-directory run --record record.csv --json " +
+      "--job-directory run --record record.csv --timeout 300 --json " +
       flags + " >trainer.out 2>trainer.err");
 }
 

@@ -21,9 +21,10 @@ class TrainerTest : public ClosedLoopJob {
     Write("a.toml",
           "gpus = 4\nclock = \"job.clock\"\n[gpu]\nprofile = \"truth.csv\"\nblocking_power_w = "
           "84.0\n");
-    Write("job.toml",
-          "profile = \"truth.csv\"\n[pipeline]\nschedule = \"1f1b\"\npp_ranks = 4\nmicrobatches = 4\n"
-          "[gpu]\nblocking_power_w = 84.0\n");
+    Write(
+        "job.toml",
+        "profile = \"truth.csv\"\n[pipeline]\nschedule = \"1f1b\"\npp_ranks = 4\nmicrobatches = 4\n"
+        "[gpu]\nblocking_power_w = 84.0\n");
   }
   void StartAlone(const std::string& flags) { trainer_ = Background(flags); }
   pid_t Background(const std::string& flags) {
@@ -40,7 +41,7 @@ TEST_F(TrainerTest, StepTakesWhatTheScheduleSays) {
   const double time_s = baseline.at("time_s").get<double>();
   const double energy_j = baseline.at("energy_j").get<double>();
   const auto summary =
-      RunJson("trainer --job job.toml --node a.toml --steps 4 --record record.csv");
+      RunJson("trainer --job job.toml --node a.toml --steps 4 --timeout 300 --record record.csv");
   EXPECT_EQ(summary.at("steps"), 4);
   EXPECT_EQ(summary.at("instructions"), 4 * 4 * 8);
   for (const TrueStep& step : TrueSteps()) {

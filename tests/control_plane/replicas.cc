@@ -152,8 +152,8 @@ void Replicas::ExpectNothingLost(const StragglerLoad& load, const RecordedStream
   const std::string job = std::string("/v1/jobs/") + kKey;
   ASSERT_TRUE(Comes([&] {
     const json shown = Get(job);
-    return shown["planning"] == "done" && VersionInForce() == shown["assignment_version"] && !stream.versions().empty() &&
-           stream.versions().back() == shown["assignment_version"];
+    return shown["planning"] == "done" && VersionInForce() == shown["assignment_version"] &&
+           !stream.versions().empty() && stream.versions().back() == shown["assignment_version"];
   })) << Get(job).dump(1)
       << Read("node.log");
 

@@ -36,9 +36,9 @@ void ServedJobs::StartTrainer(const ServedJob& job) {
     nodes += fmt::format("--node {0}.toml --agent {0}.sock --job-directory {1} ", node.name,
                          node.directory);
   }
-  trainer_ = Start(
-      fmt::format("trainer --job {0}.toml {1} --record {0}.record.csv --json >{0}.out 2>{0}.err",
-                  job.key, nodes));
+  trainer_ = Start(fmt::format(
+      "trainer --job {0}.toml {1} --record {0}.record.csv --timeout 300 --json >{0}.out 2>{0}.err",
+      job.key, nodes));
   trained_ = job.key;
 }
 
@@ -72,7 +72,8 @@ ServedJobs::Steady ServedJobs::AwaitSteady(const std::string& key, std::size_t c
   const auto is_steady = [&] {
     json job = Show(key);
     std::int64_t since = 0;
-    bool is_followed = job.contains("assignment") && job["planning"] == "done" && job["stragglers"].size() == stragglers;
+    bool is_followed = job.contains("assignment") && job["planning"] == "done" &&
+                       job["stragglers"].size() == stragglers;
     for (const json& node : job["nodes"]) {
       is_followed = is_followed && node["state"] == "following";
       since = std::max(since, node["since_step"].get<std::int64_t>());

@@ -55,7 +55,7 @@ class TrainingFixture : public ProgramTest {
   static void Kill(pid_t process, int signal);
   // Until `perseus serve` says in that log where it listens: "127.0.0.1:41234".
   std::string AwaitAddress(const std::string& log) const;
-  // True once `condition` is, within a minute.
+  // True once `condition` is, within five minutes: on a machine that does much else, too.
   static bool Comes(const std::function<bool()>& condition);
   static bool HasEnded(pid_t process);
 

@@ -131,6 +131,8 @@ Result<void> RankProcess::Open() {
   options.pp_rank = options_.rank;
   options.flags = PERSEUS_QUIET;
   session_.reset(perseus_open(&options));
+  // Before the parent may begin a step.
+  part_ = clock_.TakePart(Clock::Part::kFollows);
   Message ready;
   ready.kind = MessageKind::kReady;
   return Say(ready);
@@ -138,7 +140,6 @@ Result<void> RankProcess::Open() {
 
 Result<void> RankProcess::Run() {
   if (auto opened = Open(); !opened) return opened;
-  part_ = clock_.TakePart(Clock::Part::kFollows);
   while (!is_stopping_) {
     wake_at_ = Clock::kNever;
     if (auto acted = Act(); !acted) return acted;
