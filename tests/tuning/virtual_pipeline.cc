@@ -60,7 +60,7 @@ void VirtualPipeline::RunStep() {
     rank.next = 0;
     rank.step = {};
     rank.step.step = next_step_;
-    rank.step.version = assignment.version;
+    rank.step.assignment_version = assignment.version;
     rank.step.on_plan = true;
     rank.step.begin = now_;
   }
