@@ -156,7 +156,7 @@ def cold_instruction(session):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", instruction="store_true")
+    parser.add_argument("--json", action="store_true")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         alone = dict(agent="off", devices="off")

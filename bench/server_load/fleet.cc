@@ -51,12 +51,13 @@ double Quantile(const std::vector<double>& sorted, double part) {
 }
 
 std::string JobBody(const std::string& key, const JobShape& shape) {
-  return json{{"key", key},
-              {"pipelines", shape.pipelines},
-              {"tensor_parallel", kGpusOfNode},
-              {"schedule",
-               {{"kind", "1f1b"}, {"pp_ranks", shape.stages}, {"microbatches", shape.microbatches}}},
-              {"gpu", {{"blocking_power_w", 83.6}}}}
+  return json{
+      {"key", key},
+      {"pipelines", shape.pipelines},
+      {"tensor_parallel", kGpusOfNode},
+      {"schedule",
+       {{"kind", "1f1b"}, {"pp_ranks", shape.stages}, {"microbatches", shape.microbatches}}},
+      {"gpu", {{"blocking_power_w", 83.6}}}}
       .dump();
 }
 

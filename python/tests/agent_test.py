@@ -19,7 +19,7 @@ class WithAnAgent(ScratchTest):
         )
         found.save(self.plan)
         table = found.plan.instructions
-        self.planned = table[table["rank"] == 0]
+        self.planned = table[table["pp_rank"] == 0]
 
     def open(self, **options):
         session = perseus.open(

@@ -108,7 +108,7 @@ TEST_F(AgentProgramTest, WhatItRefusesIsOneLine) {
   ExpectComplaint(Run(gpu + "grant GPU-virtual-box-0" + kWhere), 2, "one of them");
   ExpectComplaint(Run(gpu + "revoke GPU-virtual-box-0 --uid 7" + kWhere), 2, "the agent refuses");
   ExpectComplaint(Run(gpu + "restore --state agent.json" + kDevices + kWhere), 2,
-                  "an agent is running");
+                  "an agent runs on");
 }
 
 TEST_F(AgentProgramTest, GrantsSurviveTheAgent) {

@@ -103,7 +103,7 @@ TEST_F(JobProgramTest, RegisteringSaysWhatIsMissing) {
         "profile = \"profile.csv\"\n[pipeline]\nschedule = \"1f1b\"\npp_ranks = 4\n"
         "microbatches = 8\n[gpu]\nblocking_power_w = 80\n");
   EXPECT_THAT(JobWell("register named --job job.toml"),
-              ContainsRegex("no profile yet: --profile .*profile.csv \\(job.toml names it"));
+              ContainsRegex("no profile yet: --profile .*profile.csv \\(job.toml names this file"));
 }
 
 TEST_F(JobProgramTest, AnotherRegistrationIsToldInWhatItDiffers) {
@@ -151,7 +151,7 @@ TEST_F(JobUsageTest, HelpOfRegisterSpeaksOfNoProfile) {
 }
 
 TEST_F(JobUsageTest, APortAloneIsNoAddressToServeAt) {
-  ExpectComplaint(Run("serve --listen 7433"), 2, "7433 is no address (write HOST:PORT");
+  ExpectComplaint(Run("serve --listen 7433"), 2, "7433 is not an address (expected HOST:PORT");
 }
 
 }  // namespace

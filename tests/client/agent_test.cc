@@ -77,7 +77,7 @@ TEST_F(ClientTest, AnotherOrderGetsTheClocksFromBeforeUntilTheNextStep) {
   EXPECT_EQ(rank.Warnings(),
             "step 0, instruction 1: the plan has forward of microbatch 1, and training began "
             "backward of microbatch 0; the default clocks are used until the next step (is the "
-            "plan of this schedule?)\n");
+            "plan for this schedule?)\n");
   EXPECT_EQ(rank.Counters().follows_plan, 0);
   rank.RunStep(2);
   EXPECT_EQ(rank.Counters().follows_plan, 1);
@@ -108,9 +108,10 @@ TEST_F(ClientTest, ClocksThatTheGpuLacksAreRoundedUpAndToldOnce) {
   EXPECT_TRUE(LockBecomes(0, 1005));
   rank.Run(PERSEUS_BACKWARD, 0);
   perseus_step_end(rank.get());
-  EXPECT_EQ(rank.Warnings(),
-            "the GPU has no clock of 1406 MHz, which was planned; where it lacks one, the nearest "
-            "faster one is used (plan with a profile of this type of GPU)\n");
+  EXPECT_EQ(
+      rank.Warnings(),
+      "the GPU has no clock of 1406 MHz, which the plan has; the nearest faster clock is used "
+      "(plan with a profile of this type of GPU)\n");
 }
 
 TEST_F(ClientTest, ABadPlanIsToldAndTrainingGoesOn) {

@@ -75,7 +75,8 @@ void ExpectSame(const json& data, const json& iteration, const plan::Planner& pl
     double lane_j = 0;
     for (std::size_t i = 0; i < order.size(); ++i) {
       const auto instruction = static_cast<std::size_t>(order[i]);
-      const json& set = data["option_sets"][data["ranks"][rank]["option_sets"][i].get<int>()];
+      const json& set =
+          data["option_sets"][data["ranks"][rank]["option_sets"][i].get<std::size_t>()];
       const std::size_t option = lane["options"][i];
       const bool is_blended = lane.contains("durations_ns");
       const Nanoseconds start = end + lane["gaps_ns"][i].get<Nanoseconds>();

@@ -55,7 +55,8 @@ class SignalsWait {
 
 Result<device::SwitchLatency> MeasureSafely(device::Device& device, const LatencyCheck& check) {
   const std::string& uuid = device.info().uuid;
-  PERSEUS_RETURN_IF_ERROR(LockSavedState(check.state));
+  // Held until this function returns: no agent may start meanwhile.
+  PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor lock, LockSavedState(check.state));
   PERSEUS_ASSIGN_OR_RETURN(auto file, SavedStateFile::Open(check.state, check.boot_id));
   // After a boot, what is left has to be judged first; here nothing is known of other GPUs.
   if (!file.state().gpus.empty() &&

@@ -158,7 +158,8 @@ Result<std::filesystem::path> FindOrStartOwnAgent(const std::filesystem::path& n
   const auto until = std::chrono::steady_clock::now() + kOwnAgentTimeout;
   PERSEUS_ASSIGN_OR_RETURN(const auto directory, OwnDirectory());
   const std::filesystem::path socket = directory / "agent.sock";
-  PERSEUS_RETURN_IF_ERROR(LockStart(directory / "start.lock", until));
+  // Held until this function returns.
+  PERSEUS_ASSIGN_OR_RETURN(const auto lock, LockStart(directory / "start.lock", until));
   if (Listens(socket)) return socket;
 
   const std::filesystem::path log = directory / "agent.log";
