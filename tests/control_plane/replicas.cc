@@ -172,7 +172,7 @@ void Replicas::ExpectNothingLost(const StragglerLoad& load, const RecordedStream
   }
 
   std::vector<std::int64_t> given;
-  const json listed = Get(job + "/assignment?limit=200");
+  const json listed = Get(job + "/assignments?limit=200");
   for (const json& assignment : listed["assignments"]) given.push_back(assignment["version"]);
   std::ranges::reverse(given);
   ASSERT_FALSE(given.empty());
