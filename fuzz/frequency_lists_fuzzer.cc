@@ -49,9 +49,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   // What fits comes out the same again.
-  perseus::plan::Plan plan;
-  plan.options = *options;
-  const auto written = perseus::plan_file::FormatFrequencyLists(graph, plan);
+  const auto written =
+      perseus::plan_file::FormatFrequencyLists(graph, {.options = *options, .target = "fuzzed"});
   Require(written.has_value());
   const auto again = perseus::plan_file::ParseFrequencyLists(*written, "again");
   Require(again.has_value());

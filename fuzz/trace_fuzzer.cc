@@ -22,7 +22,7 @@ void RequireOneLine(const std::string& message) {
   Require(message.find('\n') == std::string::npos);
 }
 
-void CheckGraph(const replay::StepGraph& graph) {
+void CheckGraph(const perseus::replay::StepGraph& graph) {
   const std::size_t events = graph.step->events.size();
   const std::size_t nodes = graph.order.size();
   Require(nodes >= events && graph.durations.size() == events);
@@ -56,7 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   Require(graph->steps.size() == trace->steps.size());
-  for (const replay::StepGraph& step : graph->steps) CheckGraph(step);
+  for (const perseus::replay::StepGraph& step : graph->steps) CheckGraph(step);
   const auto model = perseus::replay::JobPowerModel::Of(perseus::synthetic::GpuModels().front());
   const auto answer = perseus::replay::AskWhatIf(*graph, model, {0, 1});
   if (!answer) {

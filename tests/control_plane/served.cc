@@ -48,7 +48,7 @@ void Served::StartReplica(int replica) {
 
 std::string Served::urls(int first) const {
   std::vector<std::string> from_first = urls_;
-  std::ranges::rotate(from_first, from_first.begin() + first);
+  std::rotate(from_first.begin(), from_first.begin() + first, from_first.end());
   return fmt::format("{}", fmt::join(from_first, ","));
 }
 

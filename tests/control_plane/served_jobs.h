@@ -29,6 +29,7 @@ struct ServedJob {
 class ServedJobs : public Served {
  protected:
   // KEY.csv, which is what the GPUs are like, KEY.toml, and the nodes' agents.
+  using Served::SetUp;
   void SetUp(const ServedJob& job, const std::string& synth_flags);
   // `perseus job register`; with a profile it is planned.
   void Register(const ServedJob& job, const std::string& flags = "");

@@ -97,7 +97,6 @@ Answer<http::Response> End(const Context& context) {
 // The frontier goes from the least time to the least energy, where the mean power is lowest. No
 // plan is below it. Planning finds out whether a target slightly above it can be met.
 Answer<void> CheckAgainst(const std::string& frontier, const plan::Target& target) {
-  using Kind = plan::Target::Kind;
   const auto json = nlohmann::json::parse(frontier);
   const auto& fastest = json.at("points").front();
   const auto& thriftiest = json.at("points").at(json.at("least_energy").get<std::size_t>());

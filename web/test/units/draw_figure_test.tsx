@@ -23,7 +23,7 @@ describe("drawFigure", () => {
 
   it("names instructions, ranks and totals in the timeline", () => {
     const texts = textsOf(draw("timeline", sampleReport()));
-    for (const text of ["F0", "B1", "rank 0", "rank 1"]) assert.ok(texts.includes(text), text);
+    for (const text of ["F0", "B1", "pp_rank 0", "pp_rank 1"]) assert.ok(texts.includes(text), text);
     assert.ok(texts.includes("Maximum frequency: 75.000 ms, 39.00 J"), texts.join("|"));
     assert.ok(texts.includes("Plan, no slowdown: 75.000 ms, 36.75 J (-5.77 %)"), texts.join("|"));
   });
