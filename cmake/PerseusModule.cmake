@@ -9,6 +9,8 @@
 # LINKS names every module whose headers this one includes; the test modules.includes holds the
 # sources to it. PRIVATE_LINKS are libraries that only .cc files use.
 # NOT_INSTALLED: a module that only our own programs use.
+# `installed_modules` builds the libraries that `cmake --install` copies.
+add_custom_target(installed_modules)
 function(perseus_module name)
   cmake_parse_arguments(MODULE "NOT_INSTALLED;TESTS_WHOLE" "" "SOURCES;LINKS;PRIVATE_LINKS;TEST_SOURCES;TEST_LINKS"
     ${ARGN})
@@ -31,6 +33,7 @@ function(perseus_module name)
     PRIVATE $<BUILD_INTERFACE:perseus_flags> ${MODULE_PRIVATE_LINKS})
 
   if(NOT MODULE_NOT_INSTALLED)
+    add_dependencies(installed_modules perseus_${name})
     file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
     install(TARGETS perseus_${name} EXPORT perseusTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
     install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/
