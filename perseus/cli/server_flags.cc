@@ -21,7 +21,7 @@ std::string FirstOf(const std::string& flag, const char* variable, const std::st
   return value == nullptr || *value == '\0' ? otherwise : value;
 }
 
-// Empty if no file is given. Whoever can read a token has the rights of its owner.
+// Empty if no file is given. A reader of the token has the rights of its owner.
 Result<std::string> ReadToken(const std::string& path) {
   if (path.empty()) return "";
   struct stat status {};

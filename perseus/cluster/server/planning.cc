@@ -24,8 +24,8 @@ constexpr std::size_t kMaxFrontierInstructions = 10'000;
 // later planning of the same state computes the frontier.
 constexpr std::size_t kMaxImmediateFrontierInstructions = 2'000;
 constexpr store::Milliseconds kFrontierDelay = 2'000;
-// The full search for a plan takes about as long as the rest of the planning up to this size. For
-// larger jobs, the short search needs a tenth of the time and 0.1 % more energy.
+// Up to this size a job gets the full search for a plan, which is slower. Larger jobs get the short
+// search. The limit is a judgment: nobody has measured where the two should meet.
 constexpr std::size_t kMaxFullSearchInstructions = 200;
 
 plan::SearchEffort EffortFor(std::size_t instructions) {
