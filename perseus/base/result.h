@@ -9,6 +9,7 @@
 
 #include <string>
 #include <tl/expected.hpp>
+#include <type_traits>
 #include <utility>
 
 namespace perseus {
@@ -52,6 +53,9 @@ template <typename T>
   return tl::unexpected<Error>(failed.error());
 }
 
+template <typename T>
+inline constexpr bool kMayBeDropped = std::is_void_v<T> || std::is_copy_constructible_v<T>;
+
 }  // namespace perseus
 
 #define PERSEUS_CONCATENATE_(a, b) a##b
@@ -69,9 +73,14 @@ template <typename T>
   declaration = *std::move(result)
 
 // PERSEUS_RETURN_IF_ERROR(CheckListable(graph));
-#define PERSEUS_RETURN_IF_ERROR(...)                          \
-  do {                                                        \
-    if (auto result_of_call = __VA_ARGS__; !result_of_call) { \
-      return Fail(result_of_call);                            \
-    }                                                         \
+// Only for a call whose value is of no use. A value that cannot be copied holds something (a lock, a
+// descriptor, a process) that would be let go at once: keep it with PERSEUS_ASSIGN_OR_RETURN.
+#define PERSEUS_RETURN_IF_ERROR(...)                                                          \
+  do {                                                                                        \
+    if (auto result_of_call = __VA_ARGS__; !result_of_call) {                                 \
+      return Fail(result_of_call);                                                            \
+    } else {                                                                                  \
+      static_assert(::perseus::kMayBeDropped<typename decltype(result_of_call)::value_type>,  \
+                    "the value holds a resource: keep it with PERSEUS_ASSIGN_OR_RETURN");     \
+    }                                                                                         \
   } while (false)
