@@ -73,14 +73,14 @@ inline constexpr bool kMayBeDropped = std::is_void_v<T> || std::is_copy_construc
   declaration = *std::move(result)
 
 // PERSEUS_RETURN_IF_ERROR(CheckListable(graph));
-// Only for a call whose value is of no use. A value that cannot be copied holds something (a lock, a
-// descriptor, a process) that would be let go at once: keep it with PERSEUS_ASSIGN_OR_RETURN.
-#define PERSEUS_RETURN_IF_ERROR(...)                                                          \
-  do {                                                                                        \
-    if (auto result_of_call = __VA_ARGS__; !result_of_call) {                                 \
-      return Fail(result_of_call);                                                            \
-    } else {                                                                                  \
-      static_assert(::perseus::kMayBeDropped<typename decltype(result_of_call)::value_type>,  \
-                    "the value holds a resource: keep it with PERSEUS_ASSIGN_OR_RETURN");     \
-    }                                                                                         \
+// Only for a call whose value is of no use. A value that cannot be copied holds something (a lock,
+// a descriptor, a process) that would be let go at once: keep it with PERSEUS_ASSIGN_OR_RETURN.
+#define PERSEUS_RETURN_IF_ERROR(...)                                                         \
+  do {                                                                                       \
+    if (auto result_of_call = __VA_ARGS__; !result_of_call) {                                \
+      return Fail(result_of_call);                                                           \
+    } else {                                                                                 \
+      static_assert(::perseus::kMayBeDropped<typename decltype(result_of_call)::value_type>, \
+                    "the value holds a resource: keep it with PERSEUS_ASSIGN_OR_RETURN");    \
+    }                                                                                        \
   } while (false)
