@@ -76,10 +76,14 @@ function(perseus_test name)
   target_compile_definitions(${name} PRIVATE
     PERSEUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${TEST_DEFINITIONS})
   if(TEST_WHOLE OR PERSEUS_TESTS_WHOLE)
-    add_test(NAME ${PERSEUS_TEST_PREFIX}${TEST_PREFIX}
-      COMMAND ${name} --gtest_brief=1 "--gtest_filter=${TEST_FILTER}")
+    # An empty filter selects no test at all.
+    set(filter)
+    if(TEST_FILTER)
+      set(filter "--gtest_filter=${TEST_FILTER}")
+    endif()
+    add_test(NAME ${PERSEUS_TEST_PREFIX}${TEST_PREFIX} COMMAND ${name} --gtest_brief=1 ${filter})
     set_tests_properties(${PERSEUS_TEST_PREFIX}${TEST_PREFIX} PROPERTIES
-      LABELS "${TEST_LABELS}" ${TEST_PROPERTIES})
+      LABELS "${TEST_LABELS}" FAIL_REGULAR_EXPRESSION " 0 tests from" ${TEST_PROPERTIES})
     return()
   endif()
   set(filter)
