@@ -43,8 +43,8 @@ std::map<std::string, std::int64_t> ParsePositions(std::string_view text) {
 }
 
 // The part of each plan that a node with these ranks needs.
-std::map<std::string, std::set<int>> PlansFor(const PlannedAssignment& assignment,
-                                              const NodeRanks& node) {
+std::map<std::string, std::set<int>> PlansFor(const job_planning::PlannedAssignment& assignment,
+                                              const telemetry::NodeRanks& node) {
   std::map<std::string, std::set<int>> plans;
   for (const auto& [pipeline, ranks] : node) {
     if (pipeline < static_cast<int>(assignment.pipelines.size())) {
@@ -58,18 +58,6 @@ std::map<std::string, std::set<int>> PlansFor(const PlannedAssignment& assignmen
 }
 
 }  // namespace
-
-Result<NodeRanks> ParseNodeRanks(std::string_view json) {
-  const auto list = protocol::ParseRanks(json);
-  if (!list) {
-    return FailAs(ErrorKind::kSystem, "the database is damaged: {}", list.error().message);
-  }
-  NodeRanks ranks;
-  for (const protocol::AttachedRank& rank : *list) {
-    ranks[rank.name.dp_rank].insert(rank.name.pp_rank);
-  }
-  return ranks;
-}
 
 void EventHub::Open(const store::NodeClaim& claim, std::string_view last_event_id,
                     std::shared_ptr<http::Stream> stream) {
@@ -183,7 +171,7 @@ Result<EventHub::NodeState> EventHub::ReadNode(const std::string& node,
   PERSEUS_ASSIGN_OR_RETURN(auto records, store_.ListJobsOfNode(node));
   NodeState looked;
   for (const store::NodeRecord& record : records) {
-    PERSEUS_ASSIGN_OR_RETURN(auto ranks, ParseNodeRanks(record.ranks));
+    PERSEUS_ASSIGN_OR_RETURN(auto ranks, telemetry::ParseNodeRanks(record.ranks));
     looked.jobs.emplace(record.job, std::move(ranks));
   }
   for (const std::string& job : known) {
@@ -282,9 +270,9 @@ Result<std::shared_ptr<const EventHub::JobState>> EventHub::ReadJobState(const s
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, store_.FindNewestAssignment(job));
   if (!assignment) return nothing;
   news->version = assignment->version;
-  PERSEUS_ASSIGN_OR_RETURN(auto parsed, ParsePlannedAssignment(assignment->body));
+  PERSEUS_ASSIGN_OR_RETURN(auto parsed, job_planning::ParsePlannedAssignment(assignment->body));
   news->assignment = std::move(parsed);
-  for (const NodeRanks& shape : shapes) {
+  for (const telemetry::NodeRanks& shape : shapes) {
     for (auto& needed : PlansFor(news->assignment, shape)) {
       PERSEUS_ASSIGN_OR_RETURN(auto cut, cuts_.Get(needed.first, needed.second));
       if (cut && cut->size() <= kLongestInline) news->files[needed] = cut;
@@ -321,7 +309,7 @@ void EventHub::Send(const std::string& name, const JobState& news) {
 }
 
 void EventHub::SendAssignment(Node& node, const NodeJob& job, const JobState& news) {
-  const PlannedAssignment& assignment = news.assignment;
+  const job_planning::PlannedAssignment& assignment = news.assignment;
   protocol::AssignmentEvent event{.job = news.job,
                                   .key = news.key,
                                   .version = news.version,

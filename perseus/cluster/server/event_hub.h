@@ -29,18 +29,12 @@
 #include <vector>
 
 #include "perseus/cluster/http/server.h"
+#include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/server/plan_cuts.h"
-#include "perseus/cluster/server/planning.h"
 #include "perseus/cluster/store/store.h"
+#include "perseus/cluster/telemetry/node_ranks.h"
 
 namespace perseus::server {
-
-// The pp_ranks of a node, by dp_rank.
-using NodeRanks = std::map<int, std::set<int>>;
-Result<NodeRanks> ParseNodeRanks(std::string_view json);
-
-// A process loses the name of its node if it renewed its claim this long ago.
-constexpr store::Milliseconds kNodeIsSilentAfter = 15'000;
 
 class EventHub : public std::enable_shared_from_this<EventHub> {
  public:
@@ -70,7 +64,7 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
 
  private:
   struct NodeJob {
-    NodeRanks ranks;
+    telemetry::NodeRanks ranks;
     std::int64_t sent = 0;  // The version that was sent. -1: the end of the job.
   };
   struct Node {
@@ -86,13 +80,13 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
     std::string key;
     bool has_ended = false;
     std::int64_t version = 0;
-    PlannedAssignment assignment;
+    job_planning::PlannedAssignment assignment;
     // The texts of plans, cut for ranks. Null if a text is too large for an event.
     std::map<std::pair<std::string, std::set<int>>, std::shared_ptr<const std::string>> files;
   };
-  using Shapes = std::set<NodeRanks>;
+  using Shapes = std::set<telemetry::NodeRanks>;
   struct NodeState {
-    std::map<std::string, NodeRanks> jobs;               // The jobs of the node.
+    std::map<std::string, telemetry::NodeRanks> jobs;    // The jobs of the node.
     std::vector<std::shared_ptr<const JobState>> ended;  // Jobs that it had before.
   };
   // The read of a job.

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "perseus/cluster/server/planning.h"
+#include "perseus/cluster/job_planning/planned_assignment.h"
 
 namespace perseus::server {
 namespace {
@@ -27,12 +27,12 @@ class JobViewTest : public testing::Test {
   // Version 1 of its assignment, from step 100 on.
   void Order() {
     EXPECT_TRUE(store_->RequestPlanning(job_, 1));
-    PlannedAssignment assignment;
+    job_planning::PlannedAssignment assignment;
     assignment.from_step = 100;
     assignment.pipelines = {{.plan = "p-0", .time_s = 1, .energy_j = 1}};
     assignment.baseline_time_s = assignment.baseline_energy_j = 1;
     store::PlanningOutcome outcome;
-    outcome.assignment = FormatPlannedAssignment(assignment);
+    outcome.assignment = job_planning::FormatPlannedAssignment(assignment);
     EXPECT_TRUE(*store_->CompletePlanning(**store_->ClaimPlanning("w", 1, 1000), outcome, 1));
   }
   void Step(std::int64_t step) {
@@ -55,8 +55,8 @@ class JobViewTest : public testing::Test {
   std::unique_ptr<store::Store> store_ = *store::OpenStore("sqlite::memory:");
   std::string job_;
   Rights rights_{Rights::WithoutTokens::kOpen};
-  JobWatches watches_;
-  NodeReports reports_{*store_, watches_};
+  telemetry::JobWatches watches_;
+  telemetry::NodeReports reports_{*store_, watches_};
   PlanCuts cuts_{*store_};
   std::atomic<int> plans_on_request_ = 0;
   Services services_{*store_, rights_, watches_, reports_,          cuts_, {},

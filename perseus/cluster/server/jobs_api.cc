@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/server/differences.h"
 #include "perseus/cluster/server/endpoints.h"
-#include "perseus/cluster/server/job_spec.h"
 #include "perseus/cluster/server/job_view.h"
 
 namespace perseus::server {
@@ -25,17 +25,19 @@ std::string Canonical(std::string_view body) { return nlohmann::json::parse(body
 Answer<http::Response> Register(const Context& context) {
   const std::string& body = context.request.body;
   // Before the schedule is generated, which takes time and memory.
-  const auto key = ReadRegisteredKey(body);
+  const auto key = ReadBody(body, job_planning::kDeepestJobSpec, job_planning::ReadRegisteredKey);
   if (!key) return tl::unexpected(key.error());
   if (auto may = Rights::Check(context.principal, Access::kJob, *key); !may) {
     return tl::unexpected(may.error());
   }
-  auto spec = ReadJobSpec(body);
+  auto spec = ReadBody(body, job_planning::kDeepestJobSpec, job_planning::ReadJobSpec);
   if (!spec) return tl::unexpected(spec.error());
   const std::string canonical = Canonical(body);
-  auto created = context.services.store.CreateJob(
-      {.key = spec->key, .body = canonical, .target = TargetJson(spec->target).dump()},
-      context.now);
+  auto created =
+      context.services.store.CreateJob({.key = spec->key,
+                                        .body = canonical,
+                                        .target = job_planning::TargetJson(spec->target).dump()},
+                                       context.now);
   if (!created) return Refuse(created);
   if (!created->is_new && created->job.body != canonical) {
     return Refuse(
@@ -104,6 +106,7 @@ Answer<void> CheckAgainst(const std::string& frontier, const plan::Target& targe
   const double time_s = thriftiest.at("time_s");
   double least = 0;
   std::string_view unit;
+  using Kind = plan::Target::Kind;
   switch (target.kind) {
     case Kind::kDeadline:
       least = fastest.at("time_s");
@@ -130,16 +133,19 @@ Answer<void> CheckAgainst(const std::string& frontier, const plan::Target& targe
 Answer<http::Response> SetTarget(const Context& context) {
   const store::JobRecord& job = *context.job;
   if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
-  auto spec = StoredJobSpec(job.body);
+  auto spec = job_planning::StoredJobSpec(job.body);
   if (!spec) return Refuse(spec);
-  const auto target = ReadTargetBody(context.request.body, spec->target.gpus);
+  const auto target = ReadBody(context.request.body, job_planning::kDeepestJobSpec,
+                               [&](const json_file::Node& node) {
+                                 return job_planning::ReadTarget(node, spec->target.gpus);
+                               });
   if (!target) return tl::unexpected(target.error());
   const auto frontier = context.services.store.FindFrontier(job.id);
   if (!frontier) return Refuse(frontier);
   if (*frontier) {
     if (auto can = CheckAgainst(**frontier, *target); !can) return tl::unexpected(can.error());
   }
-  const ordered_json json = TargetJson(*target);
+  const ordered_json json = job_planning::TargetJson(*target);
   if (auto set = context.services.store.SetTarget(job.id, json.dump(), context.now); !set) {
     return Refuse(set);
   }

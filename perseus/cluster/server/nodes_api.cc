@@ -5,10 +5,11 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/cluster/http/offload.h"
+#include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/server/event_hub.h"
-#include "perseus/cluster/server/job_spec.h"
 #include "perseus/cluster/server/job_view.h"
+#include "perseus/cluster/telemetry/node_ranks.h"
 #include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::server {
@@ -58,18 +59,18 @@ Answer<std::string> InstanceAsked(const Context& context) {
 // Checks that the process has the name of the node. `pointer`: the place of the instance in the
 // body.
 Answer<void> ClaimName(const Context& context, const store::NodeClaim& claim, const char* pointer) {
-  const auto refused =
-      context.services.store.ClaimNodes({claim}, context.now, context.now - kNodeIsSilentAfter);
+  const auto refused = context.services.store.ClaimNodes(
+      {claim}, context.now, context.now - telemetry::kNodeIsSilentAfter);
   if (!refused) return Refuse(refused);
   if (refused->empty()) return {};
   return Refuse(409, "Another process is this node",
                 fmt::format("another perseus node has the name {}: it is connected, or was less "
                             "than {} s ago",
-                            claim.node, kNodeIsSilentAfter / 1000),
+                            claim.node, telemetry::kNodeIsSilentAfter / 1000),
                 "give one of them another --name", pointer);
 }
 
-protocol::Attachment ReadAttachment(const Node& body, const JobSpec& spec) {
+protocol::Attachment ReadAttachment(const Node& body, const job_planning::JobSpec& spec) {
   const protocol::HighestRanks highest{
       .dp_rank = spec.planned.pipelines - 1,
       .pp_rank = static_cast<int>(spec.planned.schedule.ranks.size()) - 1,
@@ -86,7 +87,7 @@ Answer<http::Response> Attach(const Context& context) {
   if (!name) return tl::unexpected(name.error());
   const store::JobRecord& job = *context.job;
   if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
-  const auto spec = StoredJobSpec(job.body);
+  const auto spec = job_planning::StoredJobSpec(job.body);
   if (!spec) return Refuse(spec);
   const auto attachment = ReadBody(context.request.body, protocol::kDeepestAttachment,
                                    [&](const Node& node) { return ReadAttachment(node, *spec); });
@@ -121,7 +122,8 @@ Answer<http::Response> Detach(const Context& context) {
 Answer<http::Response> Report(const Context& context) {
   const auto name = NodeName(context);
   if (!name) return tl::unexpected(name.error());
-  const auto reports = ReadReports(context.request.body);
+  const auto reports =
+      ReadBody(context.request.body, protocol::kDeepestReports, protocol::ReadReports);
   if (!reports) return tl::unexpected(reports.error());
   const auto not_attached = context.services.reports.Take(*name, *reports, context.now);
   if (!not_attached) return Refuse(not_attached);

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/cluster/job_planning/planning.h"
 #include "perseus/cluster/server/endpoints.h"
-#include "perseus/cluster/server/job_spec.h"
-#include "perseus/cluster/server/planning.h"
 
 namespace perseus::server {
 namespace {
@@ -95,7 +95,7 @@ Answer<store::PlanRecord> CurrentPlan(const Context& context) {
     return Refuse(404, "There is no plan in force", "planning has not made a plan yet",
                   "see the status of the job");
   }
-  const auto parsed = ParsePlannedAssignment((*assignment)->body);
+  const auto parsed = job_planning::ParsePlannedAssignment((*assignment)->body);
   if (!parsed) return Refuse(parsed);
   auto plan = context.services.store.FindPlanById(parsed->pipelines.front().plan);
   if (!plan) return Refuse(plan);
@@ -119,7 +119,7 @@ Answer<store::PlanRecord> MakeAndKeep(const Context& context, const plan::Target
   const auto profile = store.FindProfile(context.job->id);
   if (!profile) return Refuse(profile);
   if (!*profile) return tl::unexpected(NoProfile().error());
-  const auto job = PrepareJob(*context.job, **profile);
+  const auto job = job_planning::PrepareJob(*context.job, **profile);
   if (!job) return Refuse(job);
   if (plan::NeedsFrontier(target.kind) &&
       job->planner.graph().instructions.size() > kMaxFrontierOnRequest) {
@@ -127,10 +127,10 @@ Answer<store::PlanRecord> MakeAndKeep(const Context& context, const plan::Target
                   "use perseus plan, or a slowdown or deadline");
   }
   const bool is_large = job->planner.graph().instructions.size() > kMaxFullSearchOnRequest;
-  auto made =
-      MakePlan(*job, target,
-               {.effort = is_large ? plan::SearchEffort::kFirstLook : plan::SearchEffort::kFull,
-                .stop = context.services.ends});
+  auto made = job_planning::MakePlan(
+      *job, target,
+      {.effort = is_large ? plan::SearchEffort::kFirstLook : plan::SearchEffort::kFull,
+       .stop = context.services.ends});
   if (!made) return Refuse(made);
   auto kept = store.AddPlan({.id = "",
                              .job = context.job->id,
@@ -154,7 +154,7 @@ Answer<http::Response> GetPlan(const Context& context) {
       name.starts_with("p-") ? store.FindPlanById(name) : store.FindPlan(context.job->id, name);
   if (!kept) return Refuse(kept);
   if (*kept && (*kept)->job == context.job->id) return PlanResponse(**kept);
-  const auto target = TargetOfSlug(name);
+  const auto target = job_planning::TargetOfSlug(name);
   if (!target) {
     return Refuse(404, "There is no such plan",
                   fmt::format("{} is not the name of a plan", Excerpt(name)),

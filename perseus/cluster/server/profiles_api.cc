@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/cluster/job_planning/planning.h"
 #include "perseus/cluster/server/endpoints.h"
-#include "perseus/cluster/server/job_spec.h"
 #include "perseus/cluster/server/job_view.h"
-#include "perseus/cluster/server/planning.h"
 #include "perseus/runtime/profiler/sweep.h"
 
 namespace perseus::server {
@@ -50,7 +50,7 @@ struct Shape {
 };
 
 Result<Shape> ShapeOf(const store::JobRecord& job) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto spec, StoredJobSpec(job.body));
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, job_planning::StoredJobSpec(job.body));
   const schedule::Schedule& schedule = spec.planned.schedule;
   return Shape{.stages = static_cast<int>(schedule.ranks.size()),
                .chunks = 1 + std::ranges::max(schedule.chunk_of_stage)};
@@ -134,7 +134,8 @@ Answer<http::Response> StoreProfile(const Context& context, const std::string& c
                                     std::int64_t measured_to) {
   const store::JobRecord& job = *context.job;
   if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
-  const auto prepared = PrepareJob(job, {.version = job.profile_version + 1, .csv = csv});
+  const auto prepared =
+      job_planning::PrepareJob(job, {.version = job.profile_version + 1, .csv = csv});
   if (!prepared) return Refuse(prepared);
   const auto version = context.services.store.PutProfile(job.id, csv, context.now, measured_to);
   if (!version) return Refuse(version);
@@ -261,7 +262,7 @@ NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
 }
 
 Answer<http::Response> NextClocks(const Context& context) {
-  const auto spec = StoredJobSpec(context.job->body);
+  const auto spec = job_planning::StoredJobSpec(context.job->body);
   if (!spec) return Refuse(spec);
   const auto question = ReadBody(
       context.request.body, kProfilesApiJsonDepth,

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "perseus/base/excerpt.h"
-#include "perseus/cluster/server/random_id.h"
+#include "perseus/base/random_id.h"
 
 namespace perseus::server {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/units.h"
+#include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/server/endpoints.h"
-#include "perseus/cluster/server/job_spec.h"
 #include "perseus/cluster/server/job_view.h"
 
 namespace perseus::server {
@@ -67,7 +67,7 @@ Answer<int> ReadPipeline(const Context& context, std::string_view text) {
 }
 
 Answer<void> CheckPipeline(const Context& context, int pipeline, std::string pointer) {
-  const auto spec = StoredJobSpec(context.job->body);
+  const auto spec = job_planning::StoredJobSpec(context.job->body);
   if (!spec) return Refuse(spec);
   if (pipeline < spec->planned.pipelines) return {};
   const int status = pointer.empty() ? 404 : 400;

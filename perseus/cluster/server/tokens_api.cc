@@ -5,10 +5,10 @@
 #include <array>
 #include <utility>
 
+#include "perseus/base/random_id.h"
 #include "perseus/base/units.h"
+#include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/server/endpoints.h"
-#include "perseus/cluster/server/job_spec.h"
-#include "perseus/cluster/server/random_id.h"
 
 namespace perseus::server {
 namespace {
@@ -35,7 +35,7 @@ store::TokenRecord ReadToken(const Node& node, store::Milliseconds now) {
   if (const auto scope = ParseScope(token.scope); !scope) {
     ThrowAt("scope", "is wrong: {}", scope.error().message);
   }
-  if (node.Has("job")) token.job = ReadJobKey(node.Member("job"));
+  if (node.Has("job")) token.job = job_planning::ReadJobKey(node.Member("job"));
   if ((token.scope == "job") != !token.job.empty()) {
     ThrowAt("job", "goes with scope job, and only with it (give the job's key)");
   }

@@ -18,9 +18,9 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/cluster/http/offload.h"
+#include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/server/job_view.h"
-#include "perseus/cluster/server/planning.h"
 #include "perseus/cluster/server/zeus_jobs.h"
 
 namespace perseus::server {
@@ -272,7 +272,7 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJ
   const auto assignment = services.store.FindNewestAssignment(id);
   if (!assignment) return Refuse(assignment);
   if (!*assignment) return std::optional<http::Response>();
-  const auto parsed = ParsePlannedAssignment((*assignment)->body);
+  const auto parsed = job_planning::ParsePlannedAssignment((*assignment)->body);
   if (!parsed) return Refuse(parsed);
   const auto info = json_file::Read(registered->body, "rank", kZeusApiJsonDepth, ReadRankInfo);
   if (!info) return Refuse(info);
