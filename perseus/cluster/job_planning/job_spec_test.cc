@@ -30,7 +30,8 @@ TEST(JobSpec, HasTheRegisteredValues) {
   EXPECT_EQ(spec->planned.model.fixed.p2p, 1'000'000);
   EXPECT_EQ(spec->planned.model.fixed.all_reduce.time, 200'000'000);
   EXPECT_EQ(spec->planned.model.fixed.all_reduce.energy_j, 4.5);
-  EXPECT_LT(spec->planned.model.fixed.optimizer.energy_j, 0) << "it draws the blocking power";
+  EXPECT_LT(spec->planned.model.fixed.optimizer.energy_j, 0)
+      << "by default a GPU draws the blocking power";
   EXPECT_EQ(spec->target.kind, plan::Target::Kind::kPrice);
   EXPECT_EQ(spec->target.gpus, 32);
   EXPECT_FALSE(spec->detects_stragglers);

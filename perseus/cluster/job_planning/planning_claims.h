@@ -5,7 +5,7 @@
 // renewed, so that a planning may last as long as it needs. If a claim is lost all the same (for
 // example because this process was suspended), the planning stops: another replica plans the job.
 //
-// Thread safe. Has no thread of its own: somebody calls Renew.
+// Thread safe. Has no thread of its own: the owner calls Renew.
 #pragma once
 
 #include <functional>

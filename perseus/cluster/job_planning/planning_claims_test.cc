@@ -27,28 +27,28 @@ class PlanningClaimsTest : public testing::Test {
   PlanningClaims claims_{*store_, [this] { return now_; }};
 };
 
-TEST_F(PlanningClaimsTest, APlanningMayLastAsLongAsItHasTo) {
+TEST_F(PlanningClaimsTest, ARenewedClaimDoesNotExpire) {
   Change(Register("run"));
   const store::PlanningTask task = Claim("w");
   const std::stop_token stop = claims_.Begin(task);
   for (int i = 0; i < 100; ++i) {
     now_ += PlanningClaims::kRenewAfter;
     ASSERT_TRUE(claims_.Renew());
-    now_ += PlanningClaims::kRenewAfter;  // Nobody renewed in between.
+    now_ += PlanningClaims::kRenewAfter;  // Without a renewal in between.
     ASSERT_TRUE(IsIdle());
   }
   EXPECT_FALSE(stop.stop_requested());
   EXPECT_TRUE(*store_->CompletePlanning(task, {.generation = 1}, now_));
 }
 
-TEST_F(PlanningClaimsTest, WhatADeadReplicaWasAtIsTakenOverSoon) {
+TEST_F(PlanningClaimsTest, TheClaimOfADeadReplicaExpires) {
   Change(Register("run"));
   Claim("dead");
   now_ += PlanningClaims::kClaim;
   EXPECT_EQ(Claim("w").worker, "w");
 }
 
-TEST_F(PlanningClaimsTest, APlanningThatSomebodyElseHasIsStopped) {
+TEST_F(PlanningClaimsTest, StopsAPlanningThatAnotherWorkerHasClaimed) {
   Change(Register("run"));
   const std::stop_token stop = claims_.Begin(Claim("w"));
   now_ += PlanningClaims::kClaim;
@@ -57,7 +57,7 @@ TEST_F(PlanningClaimsTest, APlanningThatSomebodyElseHasIsStopped) {
   EXPECT_TRUE(stop.stop_requested());
 }
 
-TEST_F(PlanningClaimsTest, ThePlanningOfAJobThatEndedIsStopped) {
+TEST_F(PlanningClaimsTest, StopsThePlanningOfAJobThatHasEnded) {
   const std::string job = Register("run");
   Change(job);
   const std::stop_token stop = claims_.Begin(Claim("w"));
@@ -67,7 +67,7 @@ TEST_F(PlanningClaimsTest, ThePlanningOfAJobThatEndedIsStopped) {
   EXPECT_TRUE(stop.stop_requested());
 }
 
-TEST_F(PlanningClaimsTest, APlanningIsFinishedThoughItsJobChanges) {
+TEST_F(PlanningClaimsTest, ContinuesAPlanningWhoseJobChanges) {
   const std::string job = Register("run");
   Change(job);
   const std::stop_token stop = claims_.Begin(Claim("w"));
@@ -76,7 +76,7 @@ TEST_F(PlanningClaimsTest, APlanningIsFinishedThoughItsJobChanges) {
   EXPECT_FALSE(stop.stop_requested());
 }
 
-TEST_F(PlanningClaimsTest, WhatHasEndedIsNotKept) {
+TEST_F(PlanningClaimsTest, DoesNotRenewTheClaimOfAFinishedPlanning) {
   Change(Register("run"));
   const store::PlanningTask task = Claim("w");
   claims_.Begin(task);
@@ -86,7 +86,7 @@ TEST_F(PlanningClaimsTest, WhatHasEndedIsNotKept) {
   EXPECT_FALSE(IsIdle());
 }
 
-TEST_F(PlanningClaimsTest, AllAreStoppedAndThoseThatBeginLater) {
+TEST_F(PlanningClaimsTest, StopAllAlsoStopsLaterPlannings) {
   Change(Register("run"));
   const std::stop_token stop = claims_.Begin(Claim("w"));
   claims_.StopAll();

@@ -28,7 +28,7 @@ std::string Csv(int stages = 4) {
   return profile::FormatProfile(*profile);
 }
 
-// A job in a store, planned as a worker would.
+// A job in a store. The test plans it as a worker does.
 class PlanningTest : public testing::Test {
  protected:
   PlanningTest() {
@@ -38,7 +38,7 @@ class PlanningTest : public testing::Test {
   }
 
   store::JobRecord Job() { return **store_->FindJob(job_); }
-  // Plans until nothing is due; how often.
+  // Plans until nothing is due. Returns the number of plannings.
   int Plan() {
     int plannings = 0;
     while (const auto task = *store_->ClaimPlanning("test", now_, 1000)) {
@@ -93,7 +93,7 @@ TEST_F(PlanningTest, AssignsThePlanOfTheTargetToAllPipelines) {
               0.01 * assignment.baseline_time_s);
 }
 
-TEST_F(PlanningTest, AChangeThatKeepsThePlansIsANewVersionWithTheNewTime) {
+TEST_F(PlanningTest, EqualSlowdownsKeepThePlansAndChangeTheTime) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   Plan();
   const PlannedAssignment before = Assignment();
@@ -134,7 +134,7 @@ TEST_F(PlanningTest, NodesDoNotWaitForTheFrontierOfALargeJob) {
   EXPECT_EQ(Plan(), 0);
 }
 
-TEST_F(PlanningTest, WhatIsStoppedIsNoFailure) {
+TEST_F(PlanningTest, AStoppedPlanningIsASystemError) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   std::stop_source stop;
   stop.request_stop();
@@ -145,7 +145,7 @@ TEST_F(PlanningTest, WhatIsStoppedIsNoFailure) {
   EXPECT_EQ(stopped.error().kind, ErrorKind::kSystem);
 }
 
-TEST_F(PlanningTest, MovesTheOthersForAStragglerAndBack) {
+TEST_F(PlanningTest, SlowsTheOtherPipelinesForAStragglerUntilItEnds) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   Plan();
   const PlannedAssignment before = Assignment();
@@ -159,13 +159,13 @@ TEST_F(PlanningTest, MovesTheOthersForAStragglerAndBack) {
   EXPECT_EQ(during.pipelines[0], during.pipelines[2]);
   EXPECT_NEAR(during.time_s, 1.2 * before.time_s, 1e-9);
   EXPECT_THAT(during.reason, HasSubstr("straggler 1: 1.2"));
-  EXPECT_THAT(during.upcoming, IsEmpty()) << "what they return to is known already";
+  EXPECT_THAT(during.upcoming, IsEmpty()) << "the nodes already have the plans that follow";
   now_ += 60'000;
   Plan();
   EXPECT_EQ(Assignment().pipelines, before.pipelines) << "the same plans";
 }
 
-TEST_F(PlanningTest, NamesThePlansOfAStragglerThatIsToCome) {
+TEST_F(PlanningTest, NamesThePlansForAnAnnouncedStraggler) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   Plan();
   const PlannedAssignment before = Assignment();
@@ -179,7 +179,7 @@ TEST_F(PlanningTest, NamesThePlansOfAStragglerThatIsToCome) {
   EXPECT_NE(Assignment().pipelines[1], before.pipelines[1]);
 }
 
-TEST_F(PlanningTest, APlanThatWasMadeIsFoundAgain) {
+TEST_F(PlanningTest, ReusesThePlansOfTheStore) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   Plan();
   for (int i = 0; i < 5; ++i) {
@@ -191,7 +191,7 @@ TEST_F(PlanningTest, APlanThatWasMadeIsFoundAgain) {
   EXPECT_EQ(store_->ListPlans(job_, 100)->size(), 2U);
 }
 
-TEST_F(PlanningTest, ATargetThatNothingMeetsIsReportedAndTheAssignmentStays) {
+TEST_F(PlanningTest, AnImpossibleTargetFailsAndKeepsTheAssignment) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   Plan();
   const auto before = store_->FindNewestAssignment(job_);
@@ -207,16 +207,16 @@ TEST_F(PlanningTest, ATargetThatNothingMeetsIsReportedAndTheAssignmentStays) {
   EXPECT_EQ(Assignment().target, "10 % slowdown");
 }
 
-TEST(FirstStep, LiesAsFarAheadAsTheAssignmentTakesToArrive) {
+TEST(FirstStep, LeavesTimeForTheAssignmentToArrive) {
   store::JobRecord job;
-  EXPECT_EQ(FirstStep(job, 3, 5000, 0.5), 0) << "nothing runs yet";
+  EXPECT_EQ(FirstStep(job, 3, 5000, 0.5), 0) << "no step was reported yet";
   job.last_step = 100;
   job.last_step_at = 5000;
   EXPECT_EQ(FirstStep(job, 3, 5000, 0.5), 102);
   EXPECT_EQ(FirstStep(job, 3, 8000, 0.5), 103);
   EXPECT_EQ(FirstStep(job, 0.1, 5000, 0.5), 106);
   EXPECT_EQ(FirstStep(job, 3, 5'000'000, 0.5), 112) << "a job that stands still";
-  EXPECT_EQ(FirstStep(job, 1e-300, 5000, 0.5), 100 + 500'000 + 1) << "a report of nonsense";
+  EXPECT_EQ(FirstStep(job, 1e-300, 5000, 0.5), 100 + 500'000 + 1) << "an impossible step time";
   EXPECT_EQ(FirstStep(job, 0, 5000, 0.5), 100 + 500'000 + 1);
 }
 
@@ -237,7 +237,7 @@ TEST(FirstStep, UsesTheShortestPossibleSteps) {
   EXPECT_EQ(from(in_force), 106);
 }
 
-TEST_F(PlanningTest, AStragglerEndsThoughATargetCannotBeMet) {
+TEST_F(PlanningTest, AStragglerEndsWhileTheTargetIsImpossible) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   Plan();
   Straggle(1, 1.25, now_, now_ + 60'000);
@@ -248,7 +248,7 @@ TEST_F(PlanningTest, AStragglerEndsThoughATargetCannotBeMet) {
   EXPECT_EQ(*store_->NextPlanningTime(), now_ + 60'000);
 }
 
-TEST(PlannedAssignment, SurviveTheStore) {
+TEST(PlannedAssignment, IsReadFromItsText) {
   const PlannedAssignment assignment{.from_step = 7,
                                      .target = "no slowdown",
                                      .reason = "profile 1",

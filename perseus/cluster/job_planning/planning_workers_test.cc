@@ -43,7 +43,8 @@ class SlowPlanner {
     changed_.notify_all();
   }
 
-  // Whether a long planning of the job has begun, or a planning has ended so often, in time.
+  // Whether a long planning of the job has begun, or `times` plannings of it have ended. Waits up
+  // to kTimeout.
   bool HasBegun(const std::string& job) { return HappensInTime(begun_, job, 1); }
   bool IsDone(const std::string& job, std::ptrdiff_t times = 1) {
     return HappensInTime(done_, job, times);
@@ -91,7 +92,7 @@ class PlanningWorkersTest : public testing::Test {
   std::unique_ptr<PlanningWorkers> workers_;
 };
 
-TEST_F(PlanningWorkersTest, APlanningThatLastsIsNobodyElsesUntilItIsDone) {
+TEST_F(PlanningWorkersTest, RenewsTheClaimOfALongPlanning) {
   Start(1);
   const std::string job = Register("long");
   Change(job);
@@ -108,13 +109,13 @@ TEST_F(PlanningWorkersTest, APlanningThatLastsIsNobodyElsesUntilItIsDone) {
   EXPECT_TRUE(planner_.IsDone(job));
 }
 
-TEST_F(PlanningWorkersTest, WhoEndsGivesBackWhatHeWasAt) {
+TEST_F(PlanningWorkersTest, ReleasesRunningPlanningsWhenItEnds) {
   Start(1);
   const std::string job = Register("long");
   Change(job);
   ASSERT_TRUE(planner_.HasBegun(job));
   workers_.reset();
-  EXPECT_FALSE(IsIdle()) << "others need not wait until the claim is over";
+  EXPECT_FALSE(IsIdle()) << "another replica can claim it at once";
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 //   notice "assignment j-1"  ──► read the assignment of j-1 once ──► all streams of nodes with j-1
 //   a node opens a stream    ──► read its jobs ──► the same for each job, for this node
 //
-// At most one read runs for each job and for each node. A request that arrives during a read causes
-// another one after it. So thousands of nodes that connect at once share few reads. No node
+// At most one read runs for each job and for each node. A request during a read causes another read
+// after it. So thousands of nodes that connect at once share few reads. No node
 // receives an assignment that is older than its last one, and none misses an assignment that was
 // made while its jobs were read.
 //
@@ -101,15 +101,15 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   void RequestNodeRead(const std::string& node);
   void StartNodeRead(const std::string& node);
   Result<NodeState> ReadNode(const std::string& node, const std::set<std::string>& known);
-  void Take(const std::string& node, const NodeState& looked);
+  void Take(const std::string& node, const NodeState& state);
   void SendJob(const std::string& job, const std::set<std::string>& nodes);
   void StartReading(const std::string& job);
   void SendJobState(const std::string& job, const std::set<std::string>& nodes,
-                    const JobState* news);
+                    const JobState* state);
   Result<std::shared_ptr<const JobState>> ReadJobState(const std::string& job,
                                                        const Shapes& shapes);
-  void Send(const std::string& name, const JobState& news);
-  void SendAssignment(Node& node, const NodeJob& job, const JobState& news);
+  void Send(const std::string& name, const JobState& state);
+  void SendAssignment(Node& node, const NodeJob& job, const JobState& state);
   static std::string Positions(const Node& node);
 
   boost::asio::io_context& loop_;

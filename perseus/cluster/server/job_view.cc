@@ -150,8 +150,9 @@ ordered_json StragglerJson(const store::StragglerRecord& straggler, store::Milli
   if (straggler.expires != 0) json["expires"] = TimeText(straggler.expires);
   if (straggler.expires == 0 && has_begun && now - straggler.starts > kOldStraggler) {
     json["warning"] = fmt::format(
-        "said {:.0f} hours ago and never expires (perseus job straggler JOB {} --over when the "
-        "pipeline is well)",
+        "reported {:.0f} hours ago, and never expires (when the pipeline is fast again: perseus "
+        "job "
+        "straggler JOB {} --over)",
         SecondsSince(straggler.starts, now) / 3600, straggler.dp_rank);
   }
   return json;

@@ -24,8 +24,8 @@ class JobViewTest : public testing::Test {
                ->job.id;
   }
 
-  // Version 1 of its assignment, from step 100 on.
-  void Order() {
+  // Stores version 1 of the assignment of the job, from step 100 on.
+  void Assign() {
     EXPECT_TRUE(store_->RequestPlanning(job_, 1));
     job_planning::PlannedAssignment assignment;
     assignment.from_step = 100;
@@ -63,8 +63,8 @@ class JobViewTest : public testing::Test {
                      {},      {},      "",       plans_on_request_, {}};
 };
 
-TEST_F(JobViewTest, SaysWhereEachNodeIsWithTheNewestAssignment) {
-  Order();
+TEST_F(JobViewTest, HasTheStateOfEachNode) {
+  Assign();
   EXPECT_EQ(State(0), "pending");
   Step(100);
   EXPECT_EQ(State(0), "pending");
@@ -78,7 +78,7 @@ TEST_F(JobViewTest, SaysWhereEachNodeIsWithTheNewestAssignment) {
   EXPECT_EQ(SummarizeJob(services_, **store_->FindJob(job_), kNow)->at("lost_nodes"), 1);
 }
 
-TEST(StragglerJson, WarnsAfterAnHourOfOneThatNeverEnds) {
+TEST(StragglerJson, WarnsOfAnOldOneThatNeverExpires) {
   store::StragglerRecord straggler;
   straggler.dp_rank = 3;
   straggler.source = "report";
@@ -87,7 +87,8 @@ TEST(StragglerJson, WarnsAfterAnHourOfOneThatNeverEnds) {
   EXPECT_FALSE(StragglerJson(straggler, kNow).contains("warning"));
   straggler.starts -= 1;
   EXPECT_THAT(StragglerJson(straggler, kNow)["warning"].get<std::string>(),
-              HasSubstr("said 1 hours ago and never expires (perseus job straggler JOB 3 --over"));
+              HasSubstr("reported 1 hours ago, and never expires (when the pipeline is fast again: "
+                        "perseus job straggler JOB 3 --over)"));
   straggler.expires = kNow + 1;
   EXPECT_FALSE(StragglerJson(straggler, kNow).contains("warning"));
   straggler.expires = 0;

@@ -160,8 +160,8 @@ void JobWatch::NoteReport(const std::string& node, store::Milliseconds now) {
 }
 
 bool JobWatch::ReceivesFirstNode(store::Milliseconds now) const {
-  const auto heard = received_here_.find(first_node_);
-  return heard != received_here_.end() && IsWithin(kRecently, heard->second, now);
+  const auto received = received_here_.find(first_node_);
+  return received != received_here_.end() && IsWithin(kRecently, received->second, now);
 }
 
 bool JobWatch::Judges(store::Milliseconds now) const {

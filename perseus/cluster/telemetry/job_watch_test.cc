@@ -12,8 +12,8 @@ namespace {
 
 using ::testing::IsEmpty;
 
-// Two pipelines of two nodes each: "a0" has the first half of pipeline 0, "b0" the second, which
-// is done earlier.
+// A job with two pipelines of two nodes each. "a0" has the first half of pipeline 0. "b0" has the
+// second half, which ends earlier.
 class JobWatchTest : public testing::Test {
  protected:
   JobWatchTest() { watch_.SetNodes({{0, {"a0", "b0"}}, {1, {"a1", "b1"}}}, "a0", 0); }
@@ -40,19 +40,19 @@ class JobWatchTest : public testing::Test {
   JobWatch watch_;
 };
 
-TEST_F(JobWatchTest, ANodeThatFallsSilentMakesNoOtherPipelineSlow) {
+TEST_F(JobWatchTest, ASilentNodeMakesNoOtherPipelineAStraggler) {
   Steps(0, 30);
   for (std::int64_t step = 30; step < 60; ++step) {
     Report("a0", step, 2.9);
     Report("b0", step, 2.4);
-    Report("b1", step, 2.4);  // And a1 says nothing.
+    Report("b1", step, 2.4);  // a1 reports nothing.
   }
   EXPECT_THAT(watch_.Stragglers(), IsEmpty());
 }
 
-TEST_F(JobWatchTest, AReportThatComesAgainCountsOnce) {
+TEST_F(JobWatchTest, ARepeatedReportCountsOnce) {
   Steps(0, 24);
-  Steps(24, 25, 1.4);  // One step that blips.
+  Steps(24, 25, 1.4);  // One slow step.
   Steps(25, 27);
   for (int again = 0; again < 3; ++again) {
     for (std::int64_t step = 21; step < 27; ++step) {
@@ -61,11 +61,11 @@ TEST_F(JobWatchTest, AReportThatComesAgainCountsOnce) {
   }
   EXPECT_THAT(watch_.Stragglers(), IsEmpty());
   const auto summary = nlohmann::json::parse(watch_.Summary());
-  EXPECT_DOUBLE_EQ(summary["pipelines"]["1"]["energy_j"], 200) << "of two nodes";
+  EXPECT_DOUBLE_EQ(summary["pipelines"]["1"]["energy_j"], 200) << "the sum of two nodes";
   EXPECT_DOUBLE_EQ(summary["step_s"], 3);
 }
 
-TEST_F(JobWatchTest, AJobThatBeginsAnewIsWatchedAnew) {
+TEST_F(JobWatchTest, JudgesARestartedJob) {
   Steps(0, 100);
   watch_.Restart();
   EXPECT_EQ(watch_.last_step(), -1);
@@ -74,7 +74,7 @@ TEST_F(JobWatchTest, AJobThatBeginsAnewIsWatchedAnew) {
   EXPECT_EQ(watch_.Stragglers().size(), 1U);
 }
 
-TEST_F(JobWatchTest, FarBackIsANewRunThoughNobodySaysSo) {
+TEST_F(JobWatchTest, AStepFarBackMeansARestart) {
   Steps(0, 400);
   EXPECT_FALSE(watch_.TakeRestart());
   Steps(0, 3);
@@ -82,7 +82,7 @@ TEST_F(JobWatchTest, FarBackIsANewRunThoughNobodySaysSo) {
   EXPECT_EQ(watch_.last_step(), 2);
 }
 
-TEST_F(JobWatchTest, ExpectsWhatComesBeforeTheTail) {
+TEST_F(JobWatchTest, ExpectedTimesEndWithTheLastInstruction) {
   job_planning::PlannedAssignment assignment;
   assignment.pipelines = {{"p-1", 3, 100}, {"p-2", 3.6, 90}};
   assignment.tail_s = 0.6;
@@ -92,53 +92,54 @@ TEST_F(JobWatchTest, ExpectsWhatComesBeforeTheTail) {
   EXPECT_EQ(watch_.ExpectedTime(5, 0), 0);
 }
 
-TEST_F(JobWatchTest, SaysAgainWhatStillHolds) {
+TEST_F(JobWatchTest, RenewsStragglersThatStillHold) {
   Steps(0, 20);
   Steps(20, 23, 1.3);
-  int said = 0;
+  int changes = 0;
   for (std::int64_t step = 23; step < 43; ++step) {
     for (const char* node : {"a0", "b0", "a1", "b1"}) {
       const double busy_s = (node[0] == 'a' ? 2.9 : 2.4) * (node[1] == '1' ? 1.3 : 1);
-      said += static_cast<int>(Report(node, step, busy_s).size());
+      changes += static_cast<int>(Report(node, step, busy_s).size());
     }
   }
-  EXPECT_GE(said, 2) << "in 60 s, every 20 s";
-  EXPECT_LE(said, 4);
+  EXPECT_GE(changes, 2) << "in 60 s, every 20 s";
+  EXPECT_LE(changes, 4);
 }
 
-TEST_F(JobWatchTest, SaysNothingMoreOfAPipelineThatIsNotWhole) {
+TEST_F(JobWatchTest, DoesNotRenewAStragglerWhoseNodesDoNotAllReport) {
   Steps(0, 20);
   Steps(20, 23, 1.3);
   ASSERT_EQ(watch_.Stragglers().size(), 1U);
   Report("a0", 23, 2.9);
   for (std::int64_t step = 24; step < 64; ++step) {
     for (const char* node : {"a0", "b0", "b1"}) {
-      EXPECT_THAT(Report(node, step, 2.4), IsEmpty()) << "a1 is gone";
+      EXPECT_THAT(Report(node, step, 2.4), IsEmpty()) << "a1 does not report";
     }
   }
 }
 
-TEST_F(JobWatchTest, BeginsToJudgeOnceItIsToldHow) {
+TEST_F(JobWatchTest, JudgesOnlyAfterStartJudging) {
   JobWatch watch;
   EXPECT_EQ(watch.PartAt(0, false), JobWatch::Part::kStartsToJudge);
-  EXPECT_EQ(watch.PartAt(0, false), JobWatch::Part::kStartsToJudge) << "nobody made it ready";
+  EXPECT_EQ(watch.PartAt(0, false), JobWatch::Part::kStartsToJudge)
+      << "StartJudging was not called";
   EXPECT_FALSE(watch.Judges(0));
   watch.StartJudging({.pipelines = 2, .detects_stragglers = true}, {{1, 1.3}}, 0);
   EXPECT_EQ(watch.PartAt(0, false), JobWatch::Part::kJudges);
   EXPECT_EQ(watch.settings().pipelines, 2);
   watch.StartJudging({.pipelines = 2, .detects_stragglers = true}, {}, 0);
-  EXPECT_EQ(watch.Stragglers().size(), 1U) << "another thread had done it";
+  EXPECT_EQ(watch.Stragglers().size(), 1U) << "another thread had called it";
 }
 
-TEST_F(JobWatchTest, AClockThatWasSetBackHoldsNothingUp) {
+TEST_F(JobWatchTest, AClockThatWasSetBackDelaysNothing) {
   EXPECT_TRUE(watch_.IsDue(1'000'000, 500));
   EXPECT_FALSE(watch_.IsDue(1'000'400, 500));
   EXPECT_TRUE(watch_.IsDue(900'000, 500));
   EXPECT_FALSE(watch_.IsDue(900'400, 500));
 }
 
-TEST_F(JobWatchTest, NewNodesOfALargeJobWaitForEachOther) {
-  EXPECT_TRUE(watch_.NeedsNodes("c0", 0)) << "four nodes are looked through at once";
+TEST_F(JobWatchTest, NewNodesOfALargeJobShareReadsOfTheStore) {
+  EXPECT_TRUE(watch_.NeedsNodes("c0", 0)) << "four nodes are read without a pause";
   EXPECT_FALSE(watch_.NeedsNodes("a0", 0));
   std::set<std::string> many;
   for (int i = 0; i < 5000; ++i) many.insert("n" + std::to_string(i));

@@ -10,14 +10,15 @@
 namespace perseus::telemetry {
 namespace {
 
-constexpr store::Milliseconds kWriteEvery = 5'000;
-constexpr store::Milliseconds kStepsEvery = 500;
+constexpr store::Milliseconds kWriteNodeEvery = 5'000;
+constexpr store::Milliseconds kWriteStepsEvery = 500;
 // A detected straggler expires soon after its replica dies.
 constexpr store::Milliseconds kDetectionLasts = 60'000;
-constexpr int kAssignmentLookedThrough = 16;
-// No job makes this many steps between two reports.
-constexpr std::int64_t kFarthestAhead = 1'000'000;
-// Then another report takes over writing, because the node of this one waits for its answer.
+constexpr int kAssignmentsRead = 16;
+// No job runs this many steps between two reports.
+constexpr std::int64_t kMaxStepsAhead = 1'000'000;
+// After this many writes, another report continues, because the node of this one waits for its
+// answer.
 constexpr int kWritesInARow = 3;
 // How long the last report of a lost node is kept.
 constexpr store::Milliseconds kForgetAfter = 60'000;
@@ -62,12 +63,13 @@ Result<bool> NodeReports::TakeJob(const std::string& node, const protocol::JobRe
   if (reads) {
     PERSEUS_RETURN_IF_ERROR(ReadNodes(job->id, *watch, now));
   }
-  // Too soon after the last read to know. The answer to the next report will say it.
+  // If it is too soon to read the nodes again, the answer to a later report says whether this node
+  // is attached.
   if (!watch->HasNode(node)) return !reads;
   NoteNode(node, job->id, report, now);
-  if (const auto had = std::max(report.acknowledged, report.following);
-      had > job->assignment_version) {
-    PERSEUS_RETURN_IF_ERROR(store_.RaiseAssignmentVersion(job->id, had, now));
+  if (const auto newest = std::max(report.acknowledged, report.following);
+      newest > job->assignment_version) {
+    PERSEUS_RETURN_IF_ERROR(store_.RaiseAssignmentVersion(job->id, newest, now));
   }
   watch->NoteReport(node, now);
   if (report.steps.empty()) return true;
@@ -129,7 +131,7 @@ void NodeReports::NoteNode(const std::string& node, const std::string& job,
   const MutexLock lock(mutex_);
   Known& known = known_[{job, node}];
   if (known.acknowledged == report.acknowledged && known.following == report.following &&
-      IsWithin(kWriteEvery, known.written, now)) {
+      IsWithin(kWriteNodeEvery, known.written, now)) {
     return;
   }
   known = {report.acknowledged, report.following, now};
@@ -184,17 +186,17 @@ Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord&
   const JobWatch::Settings settings = watch.settings();
   std::vector<StragglerChange> changes;
   for (const protocol::StepReport& step : steps) {
-    const bool is_absurd = job.last_step >= 0 && step.step > job.last_step + kFarthestAhead;
-    if (step.dp_rank >= settings.pipelines || is_absurd) continue;
+    const bool is_too_far = job.last_step >= 0 && step.step > job.last_step + kMaxStepsAhead;
+    if (step.dp_rank >= settings.pipelines || is_too_far) continue;
     PERSEUS_ASSIGN_OR_RETURN(const auto expected_s, ExpectedTime(job, watch, step));
     const auto of_step = watch.Add(node, step, expected_s, now);
     changes.insert(changes.end(), of_step.begin(), of_step.end());
   }
-  if (watch.IsDue(now, kStepsEvery)) {
+  if (watch.IsDue(now, kWriteStepsEvery)) {
     const auto counts =
         watch.TakeRestart() ? store::Store::Steps::kRestart : store::Store::Steps::kContinue;
-    auto told = store_.RecordStep(job.id, counts, watch.last_step(), watch.Summary(), now);
-    if (!told) return told;
+    PERSEUS_RETURN_IF_ERROR(
+        store_.RecordStep(job.id, counts, watch.last_step(), watch.Summary(), now));
   }
   if (!settings.detects_stragglers) return {};
   return StoreStragglers(job.id, std::move(changes), now);
@@ -241,14 +243,13 @@ Result<void> NodeReports::StoreStragglers(const std::string& job,
       PERSEUS_RETURN_IF_ERROR(store_.DeleteStraggler(job, change.dp_rank, "detected", now));
       continue;
     }
-    auto put = store_.PutStraggler({.job = job,
-                                    .dp_rank = change.dp_rank,
-                                    .source = "detected",
-                                    .slowdown = change.slowdown,
-                                    .starts = now,
-                                    .expires = now + kDetectionLasts},
-                                   now);
-    if (!put) return put;
+    PERSEUS_RETURN_IF_ERROR(store_.PutStraggler({.job = job,
+                                                 .dp_rank = change.dp_rank,
+                                                 .source = "detected",
+                                                 .slowdown = change.slowdown,
+                                                 .starts = now,
+                                                 .expires = now + kDetectionLasts},
+                                                now));
   }
   return {};
 }
@@ -256,12 +257,12 @@ Result<void> NodeReports::StoreStragglers(const std::string& job,
 Result<double> NodeReports::ExpectedTime(const store::JobRecord& job, JobWatch& watch,
                                          const protocol::StepReport& step) {
   const bool is_known = step.version <= job.assignment_version &&
-                        step.version + kAssignmentLookedThrough > job.assignment_version;
+                        step.version + kAssignmentsRead > job.assignment_version;
   if (!is_known) return 0;
   if (!watch.Knows(step.version)) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto assignment,
-                             store_.ListAssignments(job.id, kAssignmentLookedThrough));
-    for (const store::AssignmentRecord& record : assignment) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto assignments,
+                             store_.ListAssignments(job.id, kAssignmentsRead));
+    for (const store::AssignmentRecord& record : assignments) {
       PERSEUS_ASSIGN_OR_RETURN(auto parsed, job_planning::ParsePlannedAssignment(record.body));
       watch.Learn(record.version, parsed);
     }

@@ -1,4 +1,4 @@
-// Steps that nodes report, judged by one of two replicas over one database.
+// Two replicas share a database. One of them judges the steps that nodes report to both.
 #include "perseus/cluster/telemetry/node_reports.h"
 
 #include <fmt/format.h>
@@ -26,21 +26,21 @@ struct Replica {
       if (notice.kind != store::Notice::Kind::kSteps) return;
       const auto taken = reports.TakeFromReplica(*ParseReplicaMessage(notice.name), now);
       EXPECT_TRUE(taken) << taken.error().message;
-      ++heard;
+      ++received;
     });
     EXPECT_TRUE(listens);
   }
-  // Its notices are heard on a thread of the store's, which goes first.
+  // The store calls the listener on its own thread, so the store has to end first.
   ~Replica() { store.reset(); }
 
   std::atomic<store::Milliseconds> now = 0;
-  std::atomic<int> heard = 0;
+  std::atomic<int> received = 0;
   JobWatches watches;
   std::unique_ptr<store::Store> store;
   NodeReports reports{*store, watches};
 };
 
-// Each pipeline has two nodes, the first and the second half of it.
+// Each pipeline has two nodes: one with its first half, one with its second half.
 class NodeReportsTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -60,7 +60,7 @@ class NodeReportsTest : public testing::Test {
                                           node[1] - '0', node[0] == 'a' ? 0 : 2);
     ASSERT_TRUE(one_->store->AttachNode(job_, node, ranks, now_));
   }
-  // Whether it is attached.
+  // Returns whether the node is attached.
   bool Report(Replica& replica, const std::string& node, std::int64_t step, double busy_s) {
     protocol::JobReport report;
     report.job = job_;
@@ -75,19 +75,20 @@ class NodeReportsTest : public testing::Test {
     EXPECT_TRUE(not_attached) << not_attached.error().message;
     return not_attached && not_attached->empty();
   }
-  // Nodes of both pipelines at each replica, the first node's at `first`.
+  // Each replica receives reports of both pipelines. `first` receives those of the first node.
   void Steps(Replica& first, Replica& second, int count, double slowdown_of_1) {
     for (int i = 0; i < count; ++i) {
       const std::int64_t step = next_step_++;
       now_ += 3000;
       one_->now = other_->now = now_;
-      const int heard = first.heard;
+      const int received = first.received;
       EXPECT_TRUE(Report(first, "a0", step, 2.9));
       EXPECT_TRUE(Report(second, "b0", step, 2.4));
       EXPECT_TRUE(Report(first, "b1", step, 2.4 * slowdown_of_1));
       EXPECT_TRUE(Report(second, "a1", step, 2.9 * slowdown_of_1));
-      // What is not heard in ten seconds is not coming.
-      for (int wait = 0; &first != &second && first.heard < heard + 2 && wait < 1000; ++wait) {
+      // A message that takes longer than ten seconds is lost.
+      for (int wait = 0; &first != &second && first.received < received + 2 && wait < 1000;
+           ++wait) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       }
     }
@@ -109,15 +110,15 @@ class NodeReportsTest : public testing::Test {
   std::string job_;
 };
 
-TEST_F(NodeReportsTest, PipelinesAreHeardWholeHoweverNodesAreSpread) {
+TEST_F(NodeReportsTest, TheJudgeReceivesWholePipelines) {
   Steps(*one_, *other_, 12, 1);
   EXPECT_THAT(Detected(), IsEmpty());
   EXPECT_EQ((*one_->store->FindJob(job_))->last_step, 11);
   Steps(*one_, *other_, 5, 1.3);
   EXPECT_THAT(Detected(), ElementsAre(1));
-  EXPECT_TRUE(other_->watches.Find(job_)->Stragglers().empty()) << "one judges";
+  EXPECT_TRUE(other_->watches.Find(job_)->Stragglers().empty()) << "only one replica judges";
 
-  // The first node goes over to the other replica, which takes over what was said.
+  // The first node moves to the other replica, which takes over the detected stragglers.
   for (int i = 0; i < 5; ++i) Report(*other_, "a0", next_step_ - 1, 2.9);
   now_ += 20'000;
   Steps(*other_, *one_, 12, 1.3);
@@ -126,14 +127,14 @@ TEST_F(NodeReportsTest, PipelinesAreHeardWholeHoweverNodesAreSpread) {
   EXPECT_THAT(Detected(), IsEmpty());
 }
 
-TEST_F(NodeReportsTest, WhoeverJudgesHearsOfNewRanksAndOfWhatWasTakenBack) {
+TEST_F(NodeReportsTest, TheJudgeReceivesRestartsAndDeletions) {
   Steps(*one_, *other_, 12, 1);
   Steps(*one_, *other_, 5, 1.3);
   ASSERT_THAT(Detected(), ElementsAre(1));
   ASSERT_TRUE(*other_->store->DeleteStraggler(job_, 1, "detected", now_));
   ASSERT_TRUE(other_->reports.Forget(job_, 1));
   Steps(*one_, *other_, 5, 1.3);
-  EXPECT_THAT(Detected(), ElementsAre(1)) << "it still holds, and is said again";
+  EXPECT_THAT(Detected(), ElementsAre(1)) << "the pipeline is still slow, so it is detected again";
 
   ASSERT_TRUE(other_->reports.Restart(job_));
   next_step_ = 0;
@@ -142,7 +143,7 @@ TEST_F(NodeReportsTest, WhoeverJudgesHearsOfNewRanksAndOfWhatWasTakenBack) {
   EXPECT_EQ(one_->watches.Find(job_)->last_step(), 11);
 }
 
-TEST_F(NodeReportsTest, StepsOfANodeThatIsNotAttachedAreNotTaken) {
+TEST_F(NodeReportsTest, IgnoresNodesThatAreNotAttached) {
   EXPECT_FALSE(Report(*one_, "c0", 5, 2.9));
   ASSERT_TRUE(one_->store->DetachNode(job_, "a0"));
   now_ += JobWatch::kReadNodesEvery;
@@ -150,9 +151,9 @@ TEST_F(NodeReportsTest, StepsOfANodeThatIsNotAttachedAreNotTaken) {
   EXPECT_EQ((*one_->store->FindJob(job_))->last_step, -1);
 }
 
-// The job goes on without the machines of a1 and b1, and nobody took their ranks back; what runs
-// there may go on reporting.
-TEST_F(NodeReportsTest, AReplacedNodeKeepsNoStraggler) {
+// The job continues without the machines of a1 and b1. These nodes were not detached, and may still
+// report.
+TEST_F(NodeReportsTest, AReplacedNodeLeavesNoStraggler) {
   Steps(*one_, *one_, 12, 1);
   Steps(*one_, *one_, 5, 1.3);
   ASSERT_THAT(Detected(), ElementsAre(1));
@@ -165,40 +166,40 @@ TEST_F(NodeReportsTest, AReplacedNodeKeepsNoStraggler) {
     EXPECT_TRUE(Report(*one_, "a0", step, 2.9));
     EXPECT_TRUE(Report(*one_, "b0", step, 2.4));
     EXPECT_TRUE(Report(*one_, "c1", step, 2.9));
-    EXPECT_FALSE(Report(*one_, "a1", 5000, 9)) << "its ranks are elsewhere";
+    EXPECT_FALSE(Report(*one_, "a1", 5000, 9)) << "another node has its ranks";
   }
   EXPECT_THAT(Detected(), IsEmpty());
 }
 
-TEST(ReplicaMessage, ComesBackWholeFromAsManyTextsAsItTakes) {
-  ReplicaMessage heard{.replica = "0123456789abcdef",
-                       .job = "j-0123456789abcdef",
-                       .node = std::string(253, 'n'),
-                       .steps = {},
-                       .restarted = false,
-                       .forgotten = {}};
+TEST(ReplicaMessage, IsSplitIntoSeveralTexts) {
+  ReplicaMessage message{.replica = "0123456789abcdef",
+                         .job = "j-0123456789abcdef",
+                         .node = std::string(253, 'n'),
+                         .steps = {},
+                         .restarted = false,
+                         .forgotten = {}};
   for (int i = 0; i < 100; ++i) {
-    heard.steps.push_back({.step = (std::int64_t{1} << 52) + i,
-                           .dp_rank = 999'999,
-                           .time_s = 1.0 / 3e5,
-                           .busy_s = 2.0 / 3e5,
-                           .energy_j = 1e11 / 3,
-                           .version = std::int64_t{1} << 52,
-                           .ranks = 999'999});
+    message.steps.push_back({.step = (std::int64_t{1} << 52) + i,
+                             .dp_rank = 999'999,
+                             .time_s = 1.0 / 3e5,
+                             .busy_s = 2.0 / 3e5,
+                             .energy_j = 1e11 / 3,
+                             .version = std::int64_t{1} << 52,
+                             .ranks = 999'999});
   }
   std::vector<protocol::StepReport> steps;
-  for (const std::string& text : FormatReplicaMessage(heard)) {
+  for (const std::string& text : FormatReplicaMessage(message)) {
     EXPECT_LE(text.size(), store::Store::kMaxReplicaTextBytes);
     const auto part = ParseReplicaMessage(text);
     ASSERT_TRUE(part) << part.error().message;
-    EXPECT_EQ(part->node, heard.node);
-    EXPECT_EQ(part->job, heard.job);
+    EXPECT_EQ(part->node, message.node);
+    EXPECT_EQ(part->job, message.job);
     steps.insert(steps.end(), part->steps.begin(), part->steps.end());
   }
-  ASSERT_EQ(steps.size(), heard.steps.size());
-  EXPECT_EQ(steps.back().step, heard.steps.back().step);
-  EXPECT_EQ(steps.back().busy_s, heard.steps.back().busy_s);
-  EXPECT_EQ(steps.back().energy_j, heard.steps.back().energy_j);
+  ASSERT_EQ(steps.size(), message.steps.size());
+  EXPECT_EQ(steps.back().step, message.steps.back().step);
+  EXPECT_EQ(steps.back().busy_s, message.steps.back().busy_s);
+  EXPECT_EQ(steps.back().energy_j, message.steps.back().energy_j);
 }
 
 }  // namespace

@@ -7,9 +7,11 @@
 namespace perseus::telemetry {
 namespace {
 
-constexpr std::int64_t kLatestBy = 3;
-constexpr double kMostOfQuiet = 0.9;
-constexpr double kDeviationsOfMost = 1.645;  // Nine of ten values are within.
+// A step is judged when it is this many steps behind the newest one.
+constexpr std::int64_t kMaxStepsBehind = 3;
+// Nine of ten values of a normal distribution are within 1.645 standard deviations.
+constexpr double kQuantile = 0.9;
+constexpr double kDeviationsOfQuantile = 1.645;
 
 // For an even number of values, the lower one of the two in the middle.
 double LowerMedian(std::vector<double> values) {
@@ -42,7 +44,7 @@ StragglerVerdicts StragglerDetector::Add(const PipelineStep& report) {
   const std::int64_t common = Common();
   while (!open_.empty()) {
     const std::int64_t step = open_.begin()->first;
-    if (step >= common && step + kLatestBy > latest) break;
+    if (step >= common && step + kMaxStepsBehind > latest) break;
     Judge(step, verdicts);
     judged_ = step;
     open_.erase(open_.begin());
@@ -63,7 +65,7 @@ void StragglerDetector::NoteNewest(int number, std::int64_t step) {
 
 std::int64_t StragglerDetector::Common() const {
   const std::int64_t latest = pipelines_at_.rbegin()->first;
-  return pipelines_at_.upper_bound(latest - kLatestBy)->first;
+  return pipelines_at_.upper_bound(latest - kMaxStepsBehind)->first;
 }
 
 void StragglerDetector::Restart() {
@@ -126,10 +128,10 @@ double StragglerDetector::Threshold(const Pipeline& pipeline) {
   if (pipeline.quiet.size() < kLeastPast) return 1 + kUnknown;
   std::vector<double> distances;
   for (const double x : pipeline.quiet) distances.push_back(std::abs(x - 1));
-  const auto most = distances.begin() + static_cast<std::ptrdiff_t>(
-                                            kMostOfQuiet * static_cast<double>(distances.size()));
-  std::ranges::nth_element(distances, most);
-  return 1 + std::max(kLeast, kNoise * *most / kDeviationsOfMost);
+  const auto quantile = distances.begin() + static_cast<std::ptrdiff_t>(
+                                                kQuantile * static_cast<double>(distances.size()));
+  std::ranges::nth_element(distances, quantile);
+  return 1 + std::max(kLeast, kNoise * *quantile / kDeviationsOfQuantile);
 }
 
 std::optional<StragglerChange> StragglerDetector::Judge(std::int64_t step, int number, double x) {
@@ -145,7 +147,7 @@ std::optional<StragglerChange> StragglerDetector::Judge(std::int64_t step, int n
     pipeline.least_above = pipeline.above == 0 ? x : std::min(pipeline.least_above, x);
     if (++pipeline.above < kToRaise) return std::nullopt;
     const bool flaps = pipeline.cleared_at >= 0 && step - pipeline.cleared_at < kFlapping;
-    pipeline.to_clear = flaps ? std::min(2 * pipeline.to_clear, kMostToClear) : kToClear;
+    pipeline.to_clear = flaps ? std::min(2 * pipeline.to_clear, kMaxToClear) : kToClear;
     pipeline.slowdown = pipeline.least_above;
     pipeline.below = 0;
     return StragglerChange{number, *pipeline.slowdown};

@@ -1,16 +1,17 @@
 // Detects which pipelines of a job are slow, from the reports of their steps.
 //
-// All pipelines end a step together, whichever was slow. So the time of a step says nothing. The
-// detector compares the time that a pipeline needed itself, from the begin of the step to its last
-// instruction (busy), with the time in its plan (expected). A planned slowdown is in both.
+// All pipelines end a step together, because they wait for the slowest one. So the time of a step
+// does not show which one was slow. The detector compares the time from the beginning of the step
+// to the last instruction of the pipeline (busy) with the time in its plan (expected). A planned
+// slowdown is in both.
 //
 //   r_p = busy_p / expected_p               x_p = r_p / lower median over pipelines of r
 //
 // The median removes what all pipelines share, such as an optimistic plan or slow storage. (Of two
 // pipelines it is the lower value: if both are slow, neither waits for the other.) So a pipeline is
-// judged only beside others. The detector ignores steps that others did not report in time, as
-// after an outage. It also ignores pipelines with an unknown assignment, if others have a known
-// one.
+// judged only if others reported the same step. The detector ignores steps that others did not
+// report in time, as after an outage. It also ignores pipelines with an unknown assignment, if
+// others have a known one.
 //
 // Noise. A quiet step is a step of a pipeline that is no straggler, with x below the threshold. s
 // is the deviation that nine of ten of the last kPast quiet steps do not exceed, divided by 1.645,
@@ -22,8 +23,8 @@
 // raises nothing. Its slowdown is the least of these steps. Later the slowdown follows the median
 // of the last three steps, if the difference is more than kUpdate. A straggler is cleared after
 // kToClear consecutive steps below half of the threshold's excess (hysteresis). Each time it is
-// raised again within kFlapping steps, this number doubles, up to kMostToClear. So a pipeline that
-// is slow every now and then stays raised, because changing plans back and forth costs more.
+// raised again within kFlapping steps, this number doubles, up to kMaxToClear. So a pipeline that
+// is slow again and again stays raised, because changing plans back and forth costs more.
 //
 // The first step of a new assignment is ignored, because the ranks may have changed plans in it.
 //
@@ -62,7 +63,7 @@ class StragglerDetector {
  public:
   static constexpr int kToRaise = 2;
   static constexpr int kToClear = 3;
-  static constexpr int kMostToClear = 96;
+  static constexpr int kMaxToClear = 96;
   static constexpr int kFlapping = 60;
   static constexpr std::size_t kPast = 64;
   static constexpr std::size_t kLeastPast = 8;

@@ -17,7 +17,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-// A job whose pipelines report step after step: `slowdown(pipeline, step)` times what is expected.
+// A job whose pipelines report one step after the other. A pipeline takes `slowdown(pipeline,
+// step)` times as long as expected.
 class Job {
  public:
   explicit Job(int pipelines, double noise = 0.002) : pipelines_(pipelines), noise_(0, noise) {}
@@ -25,11 +26,11 @@ class Job {
   std::function<double(int, std::int64_t)> slowdown = [](int, std::int64_t) { return 1.0; };
   std::function<double(int, std::int64_t)> expected = [](int, std::int64_t) { return 3.0; };
   std::function<std::int64_t(std::int64_t)> version = [](std::int64_t) { return 1; };
-  double shared = 1.02;  // What reality takes longer than any plan.
+  double shared = 1.02;  // All steps take longer than planned by this factor.
 
-  // Runs that many steps; the changes, with the step after which they were told.
+  // Runs `steps` steps. Returns each change with the step after which it was reported.
   std::vector<std::pair<std::int64_t, StragglerChange>> Run(int steps) {
-    std::vector<std::pair<std::int64_t, StragglerChange>> told;
+    std::vector<std::pair<std::int64_t, StragglerChange>> reported;
     for (int i = 0; i < steps; ++i, ++step_) {
       for (int pipeline = 0; pipeline < pipelines_; ++pipeline) {
         const double expected_s = expected(pipeline, step_);
@@ -37,11 +38,11 @@ class Job {
             expected_s * shared * slowdown(pipeline, step_) * (1 + noise_(random_));
         for (const StragglerChange& change :
              detector.Add({step_, pipeline, busy_s, expected_s, version(step_)}).changes) {
-          told.emplace_back(step_, change);
+          reported.emplace_back(step_, change);
         }
       }
     }
-    return told;
+    return reported;
   }
   std::int64_t step() const { return step_; }
 
@@ -57,7 +58,7 @@ class Job {
 class DetectorTest : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Pipelines, DetectorTest, testing::Values(2, 3, 16));
 
-TEST_P(DetectorTest, NoticesWithinThreeStepsAndItsEnd) {
+TEST_P(DetectorTest, RaisesAndClearsAStragglerWithinThreeSteps) {
   Job job(GetParam());
   EXPECT_THAT(job.Run(20), IsEmpty());
   job.slowdown = [](int pipeline, std::int64_t step) {
@@ -75,7 +76,7 @@ TEST_P(DetectorTest, NoticesWithinThreeStepsAndItsEnd) {
   EXPECT_LE(end[0].first, 60 + 3);
 }
 
-TEST_P(DetectorTest, BlipsOfOneStepAreNone) {
+TEST_P(DetectorTest, IgnoresSingleSlowSteps) {
   Job job(GetParam());
   job.slowdown = [](int pipeline, std::int64_t step) {
     return pipeline == 0 && step % 7 == 3 ? 1.8 : 1.0;
@@ -83,14 +84,14 @@ TEST_P(DetectorTest, BlipsOfOneStepAreNone) {
   EXPECT_THAT(job.Run(200), IsEmpty());
 }
 
-TEST_P(DetectorTest, NoiseAloneIsNone) {
+TEST_P(DetectorTest, IgnoresNoise) {
   for (const double noise : {0.001, 0.004, 0.01}) {
     Job job(GetParam(), noise);
     EXPECT_THAT(job.Run(GetParam() > 3 ? 300 : 2000), IsEmpty()) << noise;
   }
 }
 
-TEST(Detector, SlowdownsThatPlansIntendAreNone) {
+TEST(Detector, IgnoresPlannedSlowdowns) {
   Job job(4);
   job.expected = [](int pipeline, std::int64_t step) {
     return pipeline != 2 && step >= 10 ? 3.9 : 3.0;
@@ -99,13 +100,13 @@ TEST(Detector, SlowdownsThatPlansIntendAreNone) {
   EXPECT_THAT(job.Run(60), IsEmpty());
 }
 
-TEST(Detector, WhatAllShareIsNone) {
+TEST(Detector, IgnoresSlowdownsOfAllPipelines) {
   Job job(4);
   job.slowdown = [](int, std::int64_t step) { return step > 20 ? 1.4 : 1.0; };
   EXPECT_THAT(job.Run(60), IsEmpty());
 }
 
-TEST(Detector, SeveralStragglersAreToldApart) {
+TEST(Detector, DetectsSeveralStragglers) {
   Job job(5);
   job.slowdown = [](int pipeline, std::int64_t step) {
     if (step < 10) return 1.0;
@@ -116,7 +117,7 @@ TEST(Detector, SeveralStragglersAreToldApart) {
               ElementsAre(Pair(1, DoubleNear(1.1, 0.012)), Pair(3, DoubleNear(1.3, 0.012))));
 }
 
-TEST(Detector, OneThatWasSlowFromTheBeginningIsNoticed) {
+TEST(Detector, DetectsAPipelineThatIsSlowFromTheFirstStepOn) {
   Job job(2);
   job.slowdown = [](int pipeline, std::int64_t) { return pipeline == 1 ? 1.2 : 1.0; };
   job.Run(8);
@@ -132,23 +133,24 @@ TEST(Detector, FollowsASlowdownThatGrows) {
   EXPECT_THAT(job.detector.Stragglers(), ElementsAre(Pair(0, DoubleNear(1.4, 0.012))));
 }
 
-// Slow for four steps, well for five, and so on: the others would move 22 times in 200 steps.
-TEST(Detector, WhatFlapsStaysRaised) {
+// A pipeline is slow for four steps, normal for five, and so on. Without hysteresis, the plans of
+// the others would change 22 times in 200 steps.
+TEST(Detector, AFlappingStragglerStaysRaised) {
   Job job(3);
   job.slowdown = [](int pipeline, std::int64_t step) {
     return pipeline == 0 && step >= 10 && step % 9 < 4 ? 1.3 : 1.0;
   };
-  const auto told = job.Run(210);
-  int moves = 0;
-  for (const auto& [step, change] : told) moves += change.slowdown == 1 ? 1 : 0;
-  EXPECT_LE(moves, 2);
+  const auto changes = job.Run(210);
+  int clears = 0;
+  for (const auto& [step, change] : changes) clears += change.slowdown == 1 ? 1 : 0;
+  EXPECT_LE(clears, 2);
   EXPECT_EQ(job.detector.Stragglers().size(), 1U);
   job.slowdown = [](int, std::int64_t) { return 1.0; };
-  job.Run(StragglerDetector::kMostToClear + 3);
+  job.Run(StragglerDetector::kMaxToClear + 3);
   EXPECT_THAT(job.detector.Stragglers(), IsEmpty());
 }
 
-TEST(Detector, WhatComesLateOrTwiceChangesNothing) {
+TEST(Detector, IgnoresLateAndRepeatedReports) {
   StragglerDetector detector;
   for (std::int64_t step = 0; step < 40; ++step) {
     for (int pipeline = 0; pipeline < 2; ++pipeline) {
@@ -161,27 +163,27 @@ TEST(Detector, WhatComesLateOrTwiceChangesNothing) {
   EXPECT_THAT(detector.Stragglers(), ElementsAre(Pair(1, DoubleNear(4.0 / 3, 1e-9))));
 }
 
-TEST(Detector, AJobThatBeginsAnewIsJudgedAnew) {
-  Job first(2);
-  first.Run(500);
-  first.detector.Restart();
+TEST(Detector, JudgesARestartedJob) {
+  Job job(2);
+  job.Run(500);
+  job.detector.Restart();
   for (std::int64_t step = 0; step < 12; ++step) {
     for (int pipeline = 0; pipeline < 2; ++pipeline) {
-      first.detector.Add({step, pipeline, pipeline == 0 ? 4.5 : 3.0, 3, 1});
+      job.detector.Add({step, pipeline, pipeline == 0 ? 4.5 : 3.0, 3, 1});
     }
   }
-  EXPECT_THAT(first.detector.Stragglers(), ElementsAre(Pair(0, DoubleNear(1.5, 1e-9))));
+  EXPECT_THAT(job.detector.Stragglers(), ElementsAre(Pair(0, DoubleNear(1.5, 1e-9))));
 }
 
-TEST(Detector, GoesOnWithWhatAnotherRaised) {
+TEST(Detector, ClearsAStragglerThatAnotherDetectorRaised) {
   Job job(2);
   job.detector.Raise(1, 1.3);
-  const auto told = job.Run(10);
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_EQ(told[0].second, (StragglerChange{1, 1})) << "it is well by now";
+  const auto changes = job.Run(10);
+  ASSERT_EQ(changes.size(), 1U);
+  EXPECT_EQ(changes[0].second, (StragglerChange{1, 1})) << "it is not slow any more";
 }
 
-TEST(Detector, WhatWasForgottenIsRaisedAgain) {
+TEST(Detector, RaisesAForgottenStragglerAgain) {
   Job job(2);
   job.slowdown = [](int pipeline, std::int64_t step) {
     return pipeline == 1 && step >= 10 ? 1.3 : 1.0;
@@ -194,8 +196,9 @@ TEST(Detector, WhatWasForgottenIsRaisedAgain) {
   EXPECT_EQ(job.detector.Stragglers().size(), 1U);
 }
 
-// After an outage nodes deliver what they kept one after the other; meanwhile storage became slow.
-TEST(Detector, BatchesThatComeOneAfterTheOtherMakeNobodySlow) {
+// After an outage, one node after the other sends the steps of the outage. Meanwhile storage became
+// slow.
+TEST(Detector, LateBatchesRaiseNoStraggler) {
   Job job(2);
   job.Run(40);
   std::vector<StragglerChange> changes;
@@ -208,7 +211,7 @@ TEST(Detector, BatchesThatComeOneAfterTheOtherMakeNobodySlow) {
   EXPECT_THAT(changes, IsEmpty());
 }
 
-TEST(Detector, APipelineThatIsAloneIsNotJudged) {
+TEST(Detector, DoesNotJudgeASinglePipeline) {
   Job job(2);
   job.slowdown = [](int pipeline, std::int64_t) { return pipeline == 1 ? 1.2 : 1.0; };
   job.Run(8);
@@ -216,12 +219,12 @@ TEST(Detector, APipelineThatIsAloneIsNotJudged) {
   for (std::int64_t step = 8; step < 60; ++step) {
     const auto verdicts = job.detector.Add({step, 1, step < 30 ? 3.6 : 3.0, 3, 1});
     EXPECT_THAT(verdicts.changes, IsEmpty());
-    // Step 7, the last that both reported, is judged when it is three behind.
+    // Step 7 is the last one that both reported. It is judged when it is three steps behind.
     EXPECT_EQ(verdicts.unchanged.size(), step == 10 ? 1U : 0U) << "step " << step;
   }
 }
 
-TEST(Detector, SaysOfWhichItHoldsThatWhatWasSaidDoes) {
+TEST(Detector, ReturnsUnchangedStragglers) {
   StragglerDetector detector;
   StragglerVerdicts last;
   for (std::int64_t step = 0; step < 20; ++step) {
@@ -233,8 +236,8 @@ TEST(Detector, SaysOfWhichItHoldsThatWhatWasSaidDoes) {
   EXPECT_THAT(last.unchanged, ElementsAre(Pair(1, DoubleNear(1.2, 1e-9))));
 }
 
-// A node that comes late, or names a version that nobody knows.
-TEST(Detector, APipelineOfUnknownAssignmentLeavesTheOthersJudged) {
+// A node still follows an older assignment, or reports a version that the server does not know.
+TEST(Detector, IgnoresAPipelineWithAnUnknownAssignment) {
   StragglerDetector detector;
   for (std::int64_t step = 0; step < 20; ++step) {
     detector.Add({step, 0, 3.0, 3, 4});
@@ -244,7 +247,7 @@ TEST(Detector, APipelineOfUnknownAssignmentLeavesTheOthersJudged) {
   EXPECT_THAT(detector.Stragglers(), ElementsAre(Pair(1, DoubleNear(1.3, 1e-9))));
 }
 
-TEST(Detector, APipelineThatFallsSilentHoldsNobodyUp) {
+TEST(Detector, ASilentPipelineDoesNotDelayTheOthers) {
   Job job(3);
   job.Run(10);
   for (std::int64_t step = 10; step < 30; ++step) {

@@ -1,4 +1,4 @@
-// Who is let in, and what is told of it: tokens, exposure, certificates, the log.
+// Access: tokens, exposure, certificates, and the log.
 #include <spdlog/sinks/ostream_sink.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST_F(ControlPlaneTest, TheFirstTokenIsALastingOperators) {
+TEST_F(ControlPlaneTest, TheFirstTokenIsALastingOperatorToken) {
   for (const char* other : {R"({"scope": "read"})", R"({"scope": "agent"})",
                             R"({"scope": "operator", "expires_in_days": 1})"}) {
     const auto refused = Send("POST", "/v1/tokens", other);
@@ -24,7 +24,7 @@ TEST_F(ControlPlaneTest, TheFirstTokenIsALastingOperators) {
     EXPECT_THAT(refused.body,
                 HasSubstr("first create a token of scope operator that never expires"));
   }
-  EXPECT_EQ(Send("GET", "/v1/jobs").status, 200) << "nobody is shut out";
+  EXPECT_EQ(Send("GET", "/v1/jobs").status, 200) << "everybody still has access";
 
   const json lasting = json::parse(Send("POST", "/v1/tokens", R"({"scope": "operator"})").body);
   auto ann = http::Client::Create({.server = url(), .token = lasting["token"]});
@@ -36,11 +36,11 @@ TEST_F(ControlPlaneTest, TheFirstTokenIsALastingOperators) {
     const std::string target = "/v1/tokens/" + token["id"].get<std::string>();
     return ann->Send({.method = "DELETE", .target = target})->status;
   };
-  EXPECT_EQ(revoke(lasting), 409) << "the other expires";
+  EXPECT_EQ(revoke(lasting), 409) << "the other token expires";
   EXPECT_EQ(revoke(expiring), 200);
 }
 
-TEST_F(ControlPlaneTest, TokensCloseTheDoor) {
+TEST_F(ControlPlaneTest, TokensRestrictAccess) {
   PlanJob("run");
   const auto created = Send("POST", "/v1/tokens", R"({"scope": "operator", "name": "ann"})");
   ASSERT_EQ(created.status, 201) << created.body;
@@ -53,15 +53,17 @@ TEST_F(ControlPlaneTest, TokensCloseTheDoor) {
   ASSERT_TRUE(mine) << mine.error().message;
   auto other = http::Client::Create({.server = url(), .token = json::parse(*mine)["token"]});
   EXPECT_EQ(other->Send({.target = "/v1/jobs/run"})->status, 403);
-  EXPECT_EQ(other->Send({.target = "/v1/jobs/nobody"})->status, 403) << "not even whether it is";
+  EXPECT_EQ(other->Send({.target = "/v1/jobs/nobody"})->status, 403)
+      << "the answer does not show whether it exists";
   EXPECT_EQ(other->Send({.target = "/v1/jobs"})->status, 403);
   EXPECT_EQ(other->Send({.method = "POST", .target = "/v1/jobs", .body = JobBody("other")})->status,
             201);
   EXPECT_EQ(other->Send({.target = "/v1/jobs/other"})->status, 200);
 }
 
-// A server that others reach is never without an operator's token, and open to nobody without one.
-TEST(ExposedControlPlane, IsClosedWithoutTokens) {
+// A server that other machines can reach keeps its last operator token, and refuses requests
+// without a token.
+TEST(ExposedControlPlane, RefusesRequestsWithoutTokens) {
   const TemporaryDirectory directory;
   const std::string database = "sqlite:" + (directory.path() / "perseus.db").string();
   {
@@ -70,7 +72,7 @@ TEST(ExposedControlPlane, IsClosedWithoutTokens) {
     const store::TokenRecord token{
         .id = "t-1", .hash = HashOfSecret("secret"), .scope = "operator", .job = "", .name = ""};
     ASSERT_TRUE((*store)->AddToken(token));
-    store::TokenRecord expired = token;  // No operator any more.
+    store::TokenRecord expired = token;  // It has expired.
     expired.id = "t-2";
     expired.hash = HashOfSecret("old secret");
     expired.expires = 1;
@@ -92,15 +94,15 @@ TEST(ExposedControlPlane, IsClosedWithoutTokens) {
   EXPECT_TRUE(client) << client.error().message;
   EXPECT_EQ(client->Send({.target = "/v1/jobs"})->status, 200);
   EXPECT_EQ(client->Send({.method = "DELETE", .target = "/v1/tokens/t-1"})->status, 409)
-      << "nobody could make another";
+      << "without it, nobody could create tokens";
   auto nobody = http::Client::Create({.server = url, .authority = authority.file()});
   EXPECT_EQ(nobody->Send({.target = "/v1/jobs"})->status, 401);
   (*started)->Stop();
   runs.join();
 }
 
-// What people ask for is in the log; renewed certificates are taken up without a signal.
-TEST(ControlPlaneLog, TellsOfChangesAndOfRenewedCertificates) {
+// The log has the changes that people make. Renewed certificates are used without a signal.
+TEST(ControlPlaneLog, HasChangesAndRenewedCertificates) {
   const TemporaryDirectory directory;
   http::TestAuthority old_authority(directory.path(), "old");
   http::TestAuthority new_authority(directory.path(), "new");
@@ -135,7 +137,7 @@ TEST(ControlPlaneLog, TellsOfChangesAndOfRenewedCertificates) {
               200);
   }
   new_authority.Issue("server", "perseus", "IP:127.0.0.1");
-  // Had both been written within the clock's resolution, they are newer all the same.
+  // The times have to differ, even if all files were written within the resolution of the clock.
   for (const std::string& file : {files.certificate, files.key}) {
     std::filesystem::last_write_time(
         file, std::filesystem::last_write_time(file) + std::chrono::seconds(1));

@@ -1,4 +1,4 @@
-// What the control plane takes at its edge, and what it says while its database is away.
+// Limits of requests, and answers while the database is unavailable.
 #include "perseus/cluster/server/control_plane_fixture.h"
 #include "tests/support/postgres_server.h"
 
@@ -8,7 +8,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-TEST_F(ControlPlaneTest, RefusesBodiesLargerThanTheirRouteTakes) {
+TEST_F(ControlPlaneTest, RefusesBodiesAboveTheLimitOfTheirRoute) {
   const auto status = [&](const std::string& method, const std::string& target, std::size_t size) {
     return Send(method, target, std::string(size, ' ')).status;
   };
@@ -35,7 +35,7 @@ TEST_F(ControlPlaneTest, RefusesBodiesLargerThanTheirRouteTakes) {
   }
 }
 
-TEST_F(ControlPlaneTest, RefusesQueriesThatItDoesNotKnow) {
+TEST_F(ControlPlaneTest, RefusesUnknownQueries) {
   PlanJob("run");
   const std::string plan = Get("/v1/jobs/run")["assignment"]["pipelines"][0]["plan"];
   for (const std::string query :
@@ -51,12 +51,12 @@ TEST_F(ControlPlaneTest, RefusesQueriesThatItDoesNotKnow) {
   EXPECT_EQ(Send("GET", "/v1/jobs?all=0&limit=5").status, 200);
 }
 
-TEST_F(ControlPlaneTest, SaysHowLittlePowerCanBeAskedFor) {
+TEST_F(ControlPlaneTest, NamesThePowerCapThatIsPossible) {
   PlanJob("run");
   const auto refused = Send("GET", "/v1/jobs/run/plans/power-cap-1w");
   EXPECT_EQ(refused.status, 422);
   const std::string detail = json::parse(refused.body)["detail"];
-  EXPECT_THAT(json::parse(refused.body)["remedy"], "ask for what can be met");
+  EXPECT_THAT(json::parse(refused.body)["remedy"], "request a value that is possible");
   const std::string mark = "the least is ";
   const std::size_t at = detail.find(mark);
   ASSERT_NE(at, std::string::npos) << detail;
@@ -65,7 +65,7 @@ TEST_F(ControlPlaneTest, SaysHowLittlePowerCanBeAskedFor) {
   EXPECT_EQ(Send("GET", "/v1/jobs/run/plans/power-cap-" + least + "w").status, 200) << detail;
 }
 
-TEST_F(ControlPlaneTest, CountsAClientThatLeftAsNoFailure) {
+TEST_F(ControlPlaneTest, AClientThatLeftIsNoFailure) {
   ASSERT_EQ(Send("POST", "/v1/jobs", JobBody("run")).status, 201);
   {
     auto impatient =
@@ -79,8 +79,7 @@ TEST_F(ControlPlaneTest, CountsAClientThatLeftAsNoFailure) {
   }));
 }
 
-// That is what the numbers have to tell then.
-TEST(ControlPlaneWithoutDatabase, StillTellsItsNumbers) {
+TEST(ControlPlaneWithoutDatabase, StillHasMetrics) {
   if (!PostgresServer::WhyNot().empty()) GTEST_SKIP() << PostgresServer::WhyNot();
   PostgresServer postgres;
   spdlog::logger log("test", std::make_shared<spdlog::sinks::null_sink_mt>());
@@ -94,15 +93,15 @@ TEST(ControlPlaneWithoutDatabase, StillTellsItsNumbers) {
       http::Client::Create({.server = "http://127.0.0.1:" + std::to_string((*started)->port())});
   EXPECT_THAT(client->Send({.target = "/metrics"})->body, HasSubstr("perseus_server_ready 1"));
   postgres.Stop();
-  bool is_told = false;
+  bool is_reported = false;
   const auto until = std::chrono::steady_clock::now() + kTimeout;
-  while (!is_told && std::chrono::steady_clock::now() < until) {
+  while (!is_reported && std::chrono::steady_clock::now() < until) {
     const auto metrics = client->Send({.target = "/metrics"});
     ASSERT_TRUE(metrics);
     ASSERT_EQ(metrics->status, 200) << metrics->body;
-    is_told = metrics->body.find("perseus_server_ready 0") != std::string::npos;
+    is_reported = metrics->body.find("perseus_server_ready 0") != std::string::npos;
   }
-  EXPECT_TRUE(is_told);
+  EXPECT_TRUE(is_reported);
   EXPECT_EQ(client->Send({.target = "/v1/jobs"})->status, 503);
   (*started)->Stop();
   runs.join();
