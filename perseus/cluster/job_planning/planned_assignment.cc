@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// No iteration is shorter, whatever nodes report.
+// Nodes may report impossible step times. No iteration is shorter than this.
 constexpr double kLeastIterationSeconds = 1e-6;
 
 }  // namespace
@@ -84,9 +84,9 @@ std::string WithFirstStep(const PlannedAssignment& assignment, const store::JobR
   const auto summary = nlohmann::json::parse(job.summary, nullptr, false);
   if (summary.is_object())
     iteration_s = std::min(iteration_s, summary.value("step_s", iteration_s));
-  PlannedAssignment dated = assignment;
-  dated.from_step = FirstStep(job, iteration_s, now, lead_s);
-  return FormatPlannedAssignment(dated);
+  PlannedAssignment with_step = assignment;
+  with_step.from_step = FirstStep(job, iteration_s, now, lead_s);
+  return FormatPlannedAssignment(with_step);
 }
 
 }  // namespace perseus::job_planning

@@ -1,4 +1,4 @@
-// An assignment as planning makes it and the store keeps it: which plan each pipeline follows.
+// An assignment in the form in which the store keeps it: which plan each pipeline follows.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,7 @@ struct PlannedAssignment {
   std::vector<Share> pipelines;
   std::vector<std::string> upcoming;  // Ids of plans that are likely to be assigned next.
   double time_s = 0;                  // Iteration time, with the slowdown of the slowest pipeline.
-  double tail_s =
-      0;  // The part of each plan's time after its last instruction: all-reduce, optimizer.
+  double tail_s = 0;             // After the last instruction of each plan: all-reduce, optimizer.
   double baseline_time_s = 0;    // At maximum frequency.
   double baseline_energy_j = 0;  // Of one pipeline.
 
@@ -42,8 +41,9 @@ Result<PlannedAssignment> ParsePlannedAssignment(std::string_view text);
 std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, store::Milliseconds now,
                        double lead_s);
 
-// Formats the assignment with its first step, which depends on where the job is after planning. The
-// time of a step is the least of three: measured, of this assignment, and of the one in force.
+// Formats the assignment with its first step, which depends on the step that the job has reached
+// after planning. Uses the least of three step times: measured, of this assignment, and of the one
+// in force.
 std::string WithFirstStep(const PlannedAssignment& assignment, const store::JobRecord& job,
                           const std::optional<PlannedAssignment>& in_force, store::Milliseconds now,
                           double lead_s);

@@ -33,7 +33,7 @@ plan::SearchEffort EffortFor(std::size_t instructions) {
                                                     : plan::SearchEffort::kFirstLook;
 }
 
-// What a planning needs of a plan.
+// The values of a plan that a planning uses.
 struct AvailablePlan {
   store::PlanRecord record;
   Nanoseconds time = 0;

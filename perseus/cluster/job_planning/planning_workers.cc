@@ -104,7 +104,7 @@ Result<bool> PlanningWorkers::RunSafely(const std::string& worker) {
   try {
     return RunOne(worker);
   } catch (const std::exception& exception) {
-    return FailAs(ErrorKind::kSystem, "a planning failed: {} (it is tried again in {} s)",
+    return FailAs(ErrorKind::kSystem, "planning failed: {} (the server tries again in {} s)",
                   exception.what(), PlanningClaims::kClaim / 1000);
   }
 }
@@ -169,7 +169,7 @@ Result<void> PlanningWorkers::Plan(const store::PlanningTask& task, const std::s
     return store_.ReleasePlanning(task, options_.now());
   }
   if (!outcome) return Fail(outcome);
-  if (auto dated = SetFirstStep(*input, *outcome); !dated) return dated;
+  PERSEUS_RETURN_IF_ERROR(SetFirstStep(*input, *outcome));
   PERSEUS_ASSIGN_OR_RETURN(const auto kept,
                            store_.CompletePlanning(task, *outcome, options_.now()));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

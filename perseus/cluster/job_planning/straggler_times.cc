@@ -6,8 +6,8 @@
 namespace perseus::job_planning {
 namespace {
 
-constexpr double kStep = 0.005;
-// 1.25 as the quotient of two doubles may lie just below itself.
+constexpr double kFactorStep = 0.005;
+// The quotient of two doubles may be slightly less than the exact quotient, such as 1.25.
 constexpr double kRounding = 1e-9;
 
 }  // namespace
@@ -32,7 +32,7 @@ std::vector<double> FactorsOf(const std::map<int, double>& slowdowns, int pipeli
   for (int pipeline = 0; pipeline < pipelines; ++pipeline) {
     const auto found = slowdowns.find(pipeline);
     const double factor = slowest / (found == slowdowns.end() ? 1 : found->second);
-    factors.push_back(1 + kStep * std::floor((factor - 1) / kStep + kRounding));
+    factors.push_back(1 + kFactorStep * std::floor((factor - 1) / kFactorStep + kRounding));
   }
   return factors;
 }

@@ -1,4 +1,4 @@
-// How long each pipeline may take when some are slow (docs/server.md, "Stragglers").
+// How long each pipeline may take while other pipelines are slow (docs/server.md, "Stragglers").
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace perseus::job_planning {
 
-// The largest slowdown of each pipeline at `now`, by dp_rank. Without slowdowns of 1, pipelines
+// The largest slowdown of each pipeline at `now`, by dp_rank. Ignores slowdowns of 1, pipelines
 // that the job does not have, and stragglers that have not begun or are over.
 std::map<int, double> SlowdownsAt(std::span<const store::StragglerRecord> stragglers, int pipelines,
                                   store::Milliseconds now);

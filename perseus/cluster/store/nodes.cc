@@ -46,7 +46,7 @@ std::set<RankId> IdsOf(const std::vector<protocol::AttachedRank>& ranks) {
 
 using Owners = std::map<RankId, std::string>;
 
-// The owners of the ranks of these pipelines, and all ranks of the node.
+// Finds the owners of all ranks in the pipelines of `ranks`, and all ranks of the node.
 Result<Owners> FindOwners(Transaction& transaction, std::string_view job, std::string_view node,
                           const std::set<RankId>& ranks) {
   const int first = ranks.empty() ? 0 : ranks.begin()->dp_rank;

@@ -169,13 +169,13 @@ bool JobWatch::Judges(store::Milliseconds now) const {
   return judges_ && ReceivesFirstNode(now);
 }
 
-JobWatch::Part JobWatch::PartAt(store::Milliseconds now, bool has_replicas) {
+JobWatch::Role JobWatch::RoleAt(store::Milliseconds now, bool has_replicas) {
   const MutexLock lock(mutex_);
   if (has_replicas && !ReceivesFirstNode(now)) {
     judges_ = false;
-    return Part::kListens;
+    return Role::kDoesNotJudge;
   }
-  return judges_ ? Part::kJudges : Part::kStartsToJudge;
+  return judges_ ? Role::kJudges : Role::kStartsToJudge;
 }
 
 void JobWatch::StartJudging(const Settings& settings, const std::map<int, double>& raised,

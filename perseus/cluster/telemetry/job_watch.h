@@ -61,8 +61,8 @@ class JobWatch {
   void NoteReport(const std::string& node, store::Milliseconds now);
   // Whether this replica judges the job: always if it is the only one, otherwise while the first
   // node reports to it. kStartsToJudge: the caller has to call StartJudging() first.
-  enum class Part { kListens, kStartsToJudge, kJudges };
-  Part PartAt(store::Milliseconds now, bool has_replicas);
+  enum class Role { kDoesNotJudge, kStartsToJudge, kJudges };
+  Role RoleAt(store::Milliseconds now, bool has_replicas);
   // From the registration of the job.
   struct Settings {
     int pipelines = 1;
@@ -102,12 +102,12 @@ class JobWatch {
 
   mutable Mutex mutex_;
   StragglerDetector detector_ PERSEUS_GUARDED_BY(mutex_);
-  std::map<int, store::Milliseconds> returned_
-      PERSEUS_GUARDED_BY(mutex_);  // When Add last returned a straggler.
+  // When Add last returned each straggler, by dp_rank.
+  std::map<int, store::Milliseconds> returned_ PERSEUS_GUARDED_BY(mutex_);
   std::map<std::int64_t, std::map<int, Nodes>> steps_ PERSEUS_GUARDED_BY(mutex_);  // The last ones.
   std::int64_t last_step_ PERSEUS_GUARDED_BY(mutex_) = -1;
-  std::map<std::string, std::int64_t> newest_
-      PERSEUS_GUARDED_BY(mutex_);  // Newest step of each node.
+  // The newest step of each node.
+  std::map<std::string, std::int64_t> newest_ PERSEUS_GUARDED_BY(mutex_);
   bool has_restarted_ PERSEUS_GUARDED_BY(mutex_) = false;
   std::map<int, std::set<std::string>> nodes_ PERSEUS_GUARDED_BY(mutex_);  // [pipeline]
   std::set<std::string> all_nodes_ PERSEUS_GUARDED_BY(mutex_);

@@ -120,12 +120,12 @@ TEST_F(JobWatchTest, DoesNotRenewAStragglerWhoseNodesDoNotAllReport) {
 
 TEST_F(JobWatchTest, JudgesOnlyAfterStartJudging) {
   JobWatch watch;
-  EXPECT_EQ(watch.PartAt(0, false), JobWatch::Part::kStartsToJudge);
-  EXPECT_EQ(watch.PartAt(0, false), JobWatch::Part::kStartsToJudge)
+  EXPECT_EQ(watch.RoleAt(0, false), JobWatch::Role::kStartsToJudge);
+  EXPECT_EQ(watch.RoleAt(0, false), JobWatch::Role::kStartsToJudge)
       << "StartJudging was not called";
   EXPECT_FALSE(watch.Judges(0));
   watch.StartJudging({.pipelines = 2, .detects_stragglers = true}, {{1, 1.3}}, 0);
-  EXPECT_EQ(watch.PartAt(0, false), JobWatch::Part::kJudges);
+  EXPECT_EQ(watch.RoleAt(0, false), JobWatch::Role::kJudges);
   EXPECT_EQ(watch.settings().pipelines, 2);
   watch.StartJudging({.pipelines = 2, .detects_stragglers = true}, {}, 0);
   EXPECT_EQ(watch.Stragglers().size(), 1U) << "another thread had called it";

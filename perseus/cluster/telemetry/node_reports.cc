@@ -84,9 +84,9 @@ Result<bool> NodeReports::TakeJob(const std::string& node, const protocol::JobRe
 
 Result<bool> NodeReports::Judges(const store::JobRecord& job, JobWatch& watch,
                                  store::Milliseconds now) {
-  const auto part = watch.PartAt(now, store_.has_replicas());
-  if (part == JobWatch::Part::kListens) return false;
-  if (part == JobWatch::Part::kJudges) return true;
+  const auto role = watch.RoleAt(now, store_.has_replicas());
+  if (role == JobWatch::Role::kDoesNotJudge) return false;
+  if (role == JobWatch::Role::kJudges) return true;
   PERSEUS_RETURN_IF_ERROR(StartJudging(job, watch, now));
   return true;
 }

@@ -2,7 +2,7 @@
 //
 // One replica judges a job: the one that receives the reports of the job's first live node (by
 // name). The others pass on their reports to it (Store::NotifyReplicas). So the judge receives
-// whole pipelines, whatever the distribution of the nodes is. The replicas need no agreement: each
+// whole pipelines, however the nodes are distributed. The replicas need no agreement: each
 // of them reads in the store which node is the first, and knows whether it receives its reports.
 // During a change, a few steps are judged twice (with the same result) or not at all.
 //
@@ -76,8 +76,8 @@ class NodeReports {
   const std::string replica_;  // Random: two replicas may have the same name.
   Mutex mutex_;
   std::map<std::pair<std::string, std::string>, Known> known_ PERSEUS_GUARDED_BY(mutex_);
-  store::Milliseconds pruned_ PERSEUS_GUARDED_BY(mutex_) =
-      0;  // When nodes were last removed from known_.
+  // When nodes were last removed from known_.
+  store::Milliseconds pruned_ PERSEUS_GUARDED_BY(mutex_) = 0;
   std::vector<store::NodeRecord> seen_ PERSEUS_GUARDED_BY(mutex_);    // To be written.
   std::vector<std::string> for_replicas_ PERSEUS_GUARDED_BY(mutex_);  // To be sent.
   bool is_writing_ PERSEUS_GUARDED_BY(mutex_) = false;
