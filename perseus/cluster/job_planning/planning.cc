@@ -259,8 +259,7 @@ Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
   auto plan = plan::PlanForTarget(job.planner, frontier ? &*frontier : nullptr, target, limits);
   if (!plan) return Fail(plan);
   const plan_file::PlanFile file = plan::MakePlanFile(job.planner, *plan, job.spec.planned);
-  return MadePlan{plan::Slug(target), plan_file::FormatPlan(file), ToSeconds(file.time),
-                  file.energy_j};
+  return MadePlan{.slug = plan::Slug(target), .body = plan_file::FormatPlan(file)};
 }
 
 Result<std::string> MakeFrontier(const plan::Planner& planner, std::int64_t profile_version,

@@ -49,8 +49,6 @@ Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Profile
 struct MadePlan {
   std::string slug;
   std::string body;
-  double time_s = 0;
-  double energy_j = 0;
 };
 Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
                           const plan::SearchLimits& limits);

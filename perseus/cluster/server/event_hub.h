@@ -59,8 +59,7 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   // Call it on any thread.
   void Receive(const store::Notice& notice);
 
-  int streams() const { return static_cast<int>(nodes_.size()); }  // Call it on the loop.
-  std::int64_t events() const { return events_; }
+  std::int64_t events() const { return events_; }  // Sent so far. Call it on the loop.
 
  private:
   struct NodeJob {

@@ -64,8 +64,8 @@ Answer<void> ClaimName(const Context& context, const store::NodeClaim& claim, co
   if (!refused) return Refuse(refused);
   if (refused->empty()) return {};
   return Refuse(409, "Another process is this node",
-                fmt::format("another process perseus node with the name {} is connected, or was "
-                            "connected less than {} s ago",
+                fmt::format("another process of perseus node has the name {}: it is connected, or "
+                            "was connected less than {} s ago",
                             claim.node, telemetry::kNodeIsSilentAfter / 1000),
                 "start one of them with another --name", pointer);
 }
