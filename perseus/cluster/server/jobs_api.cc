@@ -47,7 +47,7 @@ Answer<http::Response> Register(const Context& context) {
             "job {} runs with key \"{}\" and has another registration: {}", created->job.id,
             spec->key,
             Differences(nlohmann::json::parse(created->job.body), nlohmann::json::parse(body))),
-        fmt::format("end it first (perseus job end {}), or choose another key", spec->key), "/key");
+        fmt::format("end it first: perseus job end {}, or choose another key", spec->key), "/key");
   }
   auto view = ViewJob(context.services, created->job, context.now);
   if (!view) return Refuse(view);
