@@ -16,7 +16,7 @@
 #include "perseus/cli/table.h"
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/verbs.h"
-#include "perseus/cluster/server/job_spec.h"
+#include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/profile/profile.h"
 
@@ -60,7 +60,7 @@ std::string PathOf(const Flags& flags, std::string_view rest = "") {
 Result<ordered_json> TargetOf(const TargetFlags& flags) {
   const std::vector<plan::Target> asked = AskedTargets(flags, 1);
   if (asked.size() > 1) return Fail("a job has only one target (give one target flag)");
-  return server::TargetJson(asked.front());
+  return job_planning::TargetJson(asked.front());
 }
 
 // The name and sizes of a generated schedule, which people can read. Otherwise the whole schedule.

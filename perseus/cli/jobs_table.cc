@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "perseus/cli/table.h"
-#include "perseus/cluster/server/job_spec.h"
+#include "perseus/cluster/job_planning/job_spec.h"
 
 namespace perseus::cli {
 namespace {
@@ -38,7 +38,7 @@ std::string MeasuredEnergy(const ordered_json& job) {
 }  // namespace
 
 std::string TargetText(const ordered_json& target) {
-  const auto known = server::ReadTargetBody(target.dump(), 1);
+  const auto known = job_planning::ParseTarget(target.dump(), 1);
   // A newer server may have other targets.
   return known ? Describe(*known) : target.at("kind").get<std::string>();
 }

@@ -106,13 +106,13 @@ TEST_F(JobProgramTest, RegisteringSaysWhatIsMissing) {
               ContainsRegex("no profile yet: --profile .*profile.csv \\(job.toml names this file"));
 }
 
-TEST_F(JobProgramTest, AnotherRegistrationIsToldInWhatItDiffers) {
+TEST_F(JobProgramTest, AnErrorNamesTheDifferencesOfTwoRegistrations) {
   JobWell(std::string("register run7") + kJob);
   ExpectComplaint(Job("register run7 --schedule 1f1b --pp-ranks 8 --microbatches 8 "
                       "--blocking-power 83.64"),
                   3,
-                  "registered differently: schedule.pp_ranks 4, here 8 (end it first: perseus "
-                  "job end run7, or take another key)");
+                  "has another registration: schedule.pp_ranks 4, here 8 (end it first: perseus "
+                  "job end run7, or choose another key)");
 }
 
 TEST_F(JobProgramTest, TargetsAreAskedForAndShownInWords) {
