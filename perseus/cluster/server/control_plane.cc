@@ -16,9 +16,9 @@
 #include <system_error>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/host_port.h"
 #include "perseus/base/mutex.h"
 #include "perseus/base/units.h"
-#include "perseus/cluster/http/address.h"
 #include "perseus/cluster/server/database_health.h"
 #include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/server/event_hub.h"
@@ -238,7 +238,7 @@ class ControlPlane::Impl {
   }
 
   Result<void> CheckExposure() {
-    PERSEUS_RETURN_IF_ERROR(http::ParseHostPort(options_.address));
+    PERSEUS_RETURN_IF_ERROR(ParseHostPort(options_.address));
     if (IsLoopback(options_.address) || options_.is_insecure) return {};
     if (!options_.tls) {
       return Fail(
