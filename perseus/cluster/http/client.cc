@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "perseus/base/random.h"
-#include "perseus/cluster/http/address.h"
 #include "perseus/cluster/http/client_connection.h"
 #include "perseus/cluster/http/event_parser.h"
 #include "perseus/cluster/http/parser.h"
+#include "perseus/cluster/http/server_url.h"
 #include "perseus/cluster/http/trace_context.h"
 
 namespace perseus::http {

@@ -12,7 +12,7 @@
 #include <exception>
 #include <utility>
 
-#include "perseus/cluster/http/address.h"
+#include "perseus/base/host_port.h"
 #include "perseus/cluster/http/connection.h"
 #include "perseus/cluster/http/event_stream.h"
 

@@ -1,4 +1,4 @@
-// For tests: the least that is a plan.
+// For tests: the smallest plans.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ inline std::string TinyPlan() {
   return plan_file::FormatPlan(plan);
 }
 
-// Of two ranks, of which the second has its forward and backward alone if it is cut for the first.
+// A plan of two ranks, each with a forward and a backward.
 inline std::string PlanOfTwoRanks() {
   plan_file::PlanFile plan;
   plan.job.profile = "profile.csv";

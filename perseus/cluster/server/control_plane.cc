@@ -16,8 +16,8 @@
 #include <system_error>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/host_port.h"
 #include "perseus/base/mutex.h"
-#include "perseus/cluster/http/address.h"
 #include "perseus/cluster/job_planning/planning_workers.h"
 #include "perseus/cluster/server/database_health.h"
 #include "perseus/cluster/server/endpoints.h"
@@ -256,7 +256,7 @@ class ControlPlane::Impl {
   }
 
   Result<void> CheckExposure() {
-    PERSEUS_RETURN_IF_ERROR(http::ParseHostPort(options_.address));
+    PERSEUS_RETURN_IF_ERROR(ParseHostPort(options_.address));
     if (IsLoopback(options_.address) || options_.is_insecure) return {};
     if (!options_.tls) {
       return Fail(

@@ -152,45 +152,35 @@ SharedClock::Layout& SharedClock::layout() const { return *static_cast<Layout*>(
 
 Result<std::shared_ptr<SharedClock>> SharedClock::Open(const std::filesystem::path& file) {
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
-  // One process at a time looks for the file and makes it.
-  const int lock = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock < 0) return CannotMakeClock(folder);
-  while (flock(lock, LOCK_EX) != 0 && errno == EINTR) {
+  // One process at a time looks for the file and creates it.
+  const FileDescriptor lock(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock) return CannotMakeClock(folder);
+  while (flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
   }
-  const auto fail = [&](auto failure) {
-    close(lock);
-    return failure;
-  };
-  const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0) return fail(CannotMakeClock(file));
+  const FileDescriptor opened(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!opened) return CannotMakeClock(file);
   struct stat status {};
-  const bool is_new = fstat(fd, &status) == 0 && status.st_size == 0;
+  const bool is_new = fstat(opened.get(), &status) == 0 && status.st_size == 0;
   char magic[sizeof kClockMagic] = {};
-  const bool is_ours = pread(fd, magic, sizeof magic, 0) == sizeof magic &&
+  const bool is_ours = pread(opened.get(), magic, sizeof magic, 0) == sizeof magic &&
                        std::memcmp(magic, kClockMagic, sizeof magic) == 0 &&
                        status.st_size == static_cast<off_t>(sizeof(Layout));
   if (!is_new && !is_ours) {
-    close(fd);
-    return fail(
-        Fail("{}: is not the clock of virtual nodes, or of another version of it (remove "
-             "it, or name another file)",
-             file.string()));
+    return Fail(
+        "{}: is not the clock of virtual nodes, or has another version (remove it, or name another "
+        "file)",
+        file.string());
   }
-  // Room for all of it now, rather than a SIGBUS later on a disk that is full.
-  if (const int error = posix_fallocate(fd, 0, sizeof(Layout)); error != 0) {
+  // Allocates the disk space now. Otherwise a full disk causes a SIGBUS later.
+  if (const int error = posix_fallocate(opened.get(), 0, sizeof(Layout)); error != 0) {
     errno = error;
-    auto failure = CannotMakeClock(file);
-    close(fd);
-    return fail(failure);
+    return CannotMakeClock(file);
   }
-  void* address = mmap(nullptr, sizeof(Layout), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  const int sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (address == MAP_FAILED || sender < 0) {
-    auto failure = CannotMakeClock(file);
-    close(fd);
-    return fail(failure);
-  }
-  close(fd);
+  FileDescriptor sender(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!sender) return CannotMakeClock(file);
+  void* address =
+      mmap(nullptr, sizeof(Layout), PROT_READ | PROT_WRITE, MAP_SHARED, opened.get(), 0);
+  if (address == MAP_FAILED) return CannotMakeClock(file);
   auto* layout = static_cast<Layout*>(address);
   if (is_new || BootId().value_or("") != layout->boot_id) {
     std::memset(address, 0, sizeof(Layout));
@@ -208,31 +198,23 @@ Result<std::shared_ptr<SharedClock>> SharedClock::Open(const std::filesystem::pa
     pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(&layout->mutex, &attributes);
     pthread_mutexattr_destroy(&attributes);
-    // Last: whoever dies before leaves a file that is nobody's.
+    // Last. If the process dies before, the next one initializes the file again.
     std::memcpy(layout->magic, kClockMagic, sizeof kClockMagic);
   }
-  close(lock);
   if (layout->namespaces != OwnNamespaces()) {
     munmap(address, sizeof(Layout));
-    close(sender);
     return Fail(
-        "{}: it is of another container, whose processes cannot be seen from here (run all "
-        "in one container, or leave out clock in the description of the virtual node)",
+        "{}: belongs to another container, whose processes are not visible here (run all in one "
+        "container, or leave out clock in the description of the virtual node)",
         file.string());
   }
-  return std::shared_ptr<SharedClock>(new SharedClock(file, address, sender));
+  return std::shared_ptr<SharedClock>(new SharedClock(file, address, std::move(sender)));
 }
 
-SharedClock::SharedClock(std::filesystem::path file, void* address, int sender)
-    : file_(std::move(file)), address_(address), sender_(sender) {}
+SharedClock::SharedClock(std::filesystem::path file, void* address, FileDescriptor sender)
+    : file_(std::move(file)), address_(address), sender_(std::move(sender)) {}
 
-SharedClock::~SharedClock() {
-  for (const TaskFile& file : task_files_) {
-    if (file.fd >= 0) close(file.fd);
-  }
-  close(sender_);
-  munmap(address_, sizeof(Layout));
-}
+SharedClock::~SharedClock() { munmap(address_, sizeof(Layout)); }
 
 Nanoseconds SharedClock::Now() { return layout().now.load(); }
 Nanoseconds SharedClock::SinceEpoch() { return Now() + layout().epoch; }
@@ -303,15 +285,15 @@ void SharedClock::Leave(Slot& slot) {
 SharedClock::Task SharedClock::Look(const Slot& slot) {
   const auto index = static_cast<std::size_t>(&slot - layout().slots);
   if (task_files_.size() <= index) task_files_.resize(index + 1);
-  TaskFile& file = task_files_[index];
-  if (file.fd < 0 || file.generation != slot.generation) {
-    if (file.fd >= 0) close(file.fd);
+  auto& [file, generation] = task_files_[index];
+  if (!file || generation != slot.generation) {
     const std::string path =
         fmt::format("/proc/{}/task/{}/stat", slot.process.load(), slot.thread.load());
-    file = {open(path.c_str(), O_RDONLY | O_CLOEXEC), slot.generation};
+    file = FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    generation = slot.generation;
   }
   std::array<char, 1024> text{};
-  const ssize_t size = file.fd < 0 ? -1 : pread(file.fd, text.data(), text.size(), 0);
+  const ssize_t size = !file ? -1 : pread(file.get(), text.data(), text.size(), 0);
   if (size <= 0) return {};
   // PID (NAME) STATE ..., and the 20th word from STATE on is when it began. A name may have any
   // characters.
@@ -411,7 +393,7 @@ void SharedClock::Wake(const Slot& slot) const {
   if (!slot.has_socket) return WakeAll(slot.state);
   const auto [address, size] = AddressOf(slot.thread);
   // Where it is gone, nobody has to be woken.
-  static_cast<void>(sendto(sender_, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
+  static_cast<void>(sendto(sender_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
                            reinterpret_cast<const sockaddr*>(&address), size));
 }
 
@@ -456,35 +438,29 @@ void SharedClock::WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_
   Wait(until, {false, [&] { return word != value; }, sleep});
 }
 
-// By which a thread that polls is woken.
+// Wakes a thread that polls.
 class SharedClock::PollSocket {
  public:
-  PollSocket() = default;
-  PollSocket(const PollSocket&) = delete;
-  PollSocket& operator=(const PollSocket&) = delete;
-  ~PollSocket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  // -1 if there is none: then the thread looks again now and then.
+  // Returns -1 if no socket can be opened. Then the thread looks again from time to time.
   int Open() {
-    if (fd_ >= 0 && thread_ == gettid()) return fd_;
-    if (fd_ >= 0) close(fd_);  // The parent's, in a forked child.
+    if (socket_ && thread_ == gettid()) return socket_.get();
     thread_ = gettid();
-    fd_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    // In a forked child, this closes the copy of the parent's socket.
+    socket_ = FileDescriptor(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const auto [address, size] = AddressOf(thread_);
-    if (fd_ >= 0) {
-      static_cast<void>(bind(fd_, reinterpret_cast<const sockaddr*>(&address), size));
+    if (socket_) {
+      static_cast<void>(bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), size));
     }
-    return fd_;
+    return socket_.get();
   }
   void Drain() const {
     char byte = 0;
-    while (recv(fd_, &byte, sizeof byte, MSG_DONTWAIT) > 0) {
+    while (recv(socket_.get(), &byte, sizeof byte, MSG_DONTWAIT) > 0) {
     }
   }
 
  private:
-  int fd_ = -1;
+  FileDescriptor socket_;
   pid_t thread_ = 0;
 };
 

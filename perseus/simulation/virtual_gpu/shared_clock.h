@@ -60,6 +60,7 @@
 #include <vector>
 
 #include "perseus/base/clock.h"
+#include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
 
 namespace perseus::virtual_gpu {
@@ -101,12 +102,12 @@ class SharedClock final : public Clock, public std::enable_shared_from_this<Shar
     std::uint64_t started = 0;
   };
   struct TaskFile {
-    int fd = -1;
+    FileDescriptor file;
     std::uint32_t generation = 0;
   };
   enum class Running { kBelieve, kCheck };
 
-  SharedClock(std::filesystem::path file, void* address, int sender);
+  SharedClock(std::filesystem::path file, void* address, FileDescriptor sender);
   Layout& layout() const;
   Slot* FindOwnSlot() const;
   Slot* ClaimSlot(Part part);
@@ -122,7 +123,7 @@ class SharedClock final : public Clock, public std::enable_shared_from_this<Shar
 
   std::filesystem::path file_;
   void* address_;
-  int sender_;                        // Wakes threads that poll.
+  FileDescriptor sender_;             // Wakes threads that poll.
   std::vector<TaskFile> task_files_;  // [slot]; guarded by the file's mutex.
 };
 

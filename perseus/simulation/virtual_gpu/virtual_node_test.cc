@@ -1,4 +1,4 @@
-// One process, and a clock that stands still until told to go on.
+// One process, with a clock that advances only when the test says so.
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 
 #include <gmock/gmock.h>
@@ -224,7 +224,7 @@ TEST_F(VirtualNodeFakeClockTest, TimeGoesAtTheNodesRate) {
   }
 }
 
-TEST_F(VirtualNodeFakeClockTest, TheStateOutlivesWhoOpenedIt) {
+TEST_F(VirtualNodeFakeClockTest, TheStateStaysWhenTheNodeIsClosed) {
   OpenNode();
   ASSERT_TRUE(device_->Apply(device::Control::kSmClock, k500));
   clock_->Advance(kSecond);
@@ -233,15 +233,16 @@ TEST_F(VirtualNodeFakeClockTest, TheStateOutlivesWhoOpenedIt) {
   EXPECT_EQ(node_->Now(), kSecond);
 }
 
-TEST_F(VirtualNodeFakeClockTest, AStateOfSomethingElseIsRefused) {
+TEST_F(VirtualNodeFakeClockTest, AStateFileOfAnotherDescriptionIsRefused) {
   OpenNode();
   const auto error = [&](std::string_view text) {
     return VirtualNode::Open(Describe(text), clock_).error().message;
   };
   const std::string two_gpus(kTwoGpus);
   const std::string state = (directory_ / "box.toml.state").string();
-  const std::string changed = state + ": was made when " + (directory_ / "box.toml").string() +
-                              " said something else (remove it once nothing uses it)";
+  const std::string changed = state + ": was created from other contents of " +
+                              (directory_ / "box.toml").string() +
+                              " (remove it once nothing uses it)";
   EXPECT_EQ(error("rate = 2\n" + two_gpus), changed);
   EXPECT_EQ(error("seed = 2\n" + two_gpus), changed);
   EXPECT_EQ(error(two_gpus + "spread = 0.1\n"), changed);
@@ -253,7 +254,7 @@ TEST_F(VirtualNodeFakeClockTest, AStateOfSomethingElseIsRefused) {
   }
 }
 
-TEST_F(VirtualNodeFakeClockTest, AStateOfAnEarlierBootIsMadeAnew) {
+TEST_F(VirtualNodeFakeClockTest, AStateOfAnEarlierBootIsCreatedAgain) {
   OpenNode();
   ASSERT_TRUE(device_->Apply(device::Control::kSmClock, k500));
   const auto state = directory_ / "box.toml.state";
