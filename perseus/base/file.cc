@@ -49,14 +49,14 @@ Result<void> WriteAll(int fd, std::string_view contents, const std::filesystem::
   return {};
 }
 
-// A pipe or a device, whose readers would never see a file that took its place.
+// Writes to a pipe or a device. A rename would replace it, and its readers would see nothing.
 Result<void> WriteInPlace(const fs::path& path, std::string_view contents) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!file.valid()) return SystemFailure("write", path, errno);
   return WriteAll(file.get(), contents, path);
 }
 
-// What mkstemp puts random letters and digits in place of.
+// The suffix of temporary files. mkostemp replaces each X by a random letter or digit.
 constexpr std::string_view kUnfinished = ".XXXXXX";
 
 bool IsUnfinished(std::string_view name, std::string_view of) {
@@ -68,9 +68,9 @@ bool IsUnfinished(std::string_view name, std::string_view of) {
          });
 }
 
-// Where symbolic links lead, to a file that need not be there yet.
+// The path at the end of a chain of symbolic links. No file need exist there yet.
 fs::path TargetOf(fs::path path) {
-  constexpr int kMostLinks = 40;  // As the kernel follows.
+  constexpr int kMostLinks = 40;  // The kernel has the same limit.
   std::error_code error;
   for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(path, error)); ++i) {
     const fs::path target = fs::read_symlink(path, error);
@@ -80,7 +80,7 @@ fs::path TargetOf(fs::path path) {
   return path;
 }
 
-// The nearest directory on the way to `directory` that is there; "." for one that has no name.
+// `directory` itself if it exists, or else its nearest parent that exists. An empty path is ".".
 fs::path NearestExisting(fs::path directory) {
   std::error_code error;
   while (!directory.empty() && !fs::exists(directory, error) &&
@@ -90,9 +90,10 @@ fs::path NearestExisting(fs::path directory) {
   return directory.empty() ? "." : directory;
 }
 
-// Flushes `directory` and all above it up to `topmost`: a name is on disk only once the directory
-// that holds it is. Some file systems cannot (EINVAL), and some directories may be written to and
-// not read (EACCES); the file is complete all the same.
+// Flushes `directory` and its parents up to `topmost`, because a name is on disk only after the
+// directory that holds it. Some file systems cannot flush a directory (EINVAL), and a user may have
+// the permission to write to a directory but not to read it (EACCES). Neither is a failure: the
+// file itself is complete.
 Result<void> FlushDirectories(fs::path directory, const fs::path& topmost) {
   while (true) {
     if (directory.empty()) directory = ".";
@@ -114,12 +115,13 @@ Result<std::string> ReadFile(const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return SystemFailure("read", path, errno);
   if (S_ISDIR(status.st_mode)) {
-    return FailAs(ErrorKind::kSystem, "{}: is a directory (name a file in it)", path.string());
+    return FailAs(ErrorKind::kSystem, "{}: is a directory (give the path of a file in it)",
+                  path.string());
   }
   std::string contents;
   std::size_t used = 0;
   contents.resize(static_cast<std::size_t>(status.st_size) + 1);
-  while (true) {  // Pipes report size 0, so read until the end rather than st_size bytes.
+  while (true) {  // A pipe has size 0, so read until the end and not only st_size bytes.
     if (used == contents.size()) contents.resize(contents.size() * 2);
     const ssize_t got = ::read(file.get(), contents.data() + used, contents.size() - used);
     if (got < 0) {

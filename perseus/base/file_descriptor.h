@@ -1,4 +1,4 @@
-// A descriptor that closes itself.
+// Owns a file descriptor and closes it at the end of its life. Can be moved, not copied.
 #pragma once
 
 #include <utility>
@@ -17,7 +17,7 @@ class FileDescriptor {
   ~FileDescriptor();
 
   int get() const { return fd_; }
-  // No longer this one's to close.
+  // Gives up the ownership: the caller has to close the returned descriptor.
   int Release() { return std::exchange(fd_, -1); }
   explicit operator bool() const { return fd_ >= 0; }
 

@@ -20,7 +20,7 @@ TEST(FileDescriptor, ClosesItself) {
   EXPECT_FALSE(IsOpen(fd));
 }
 
-TEST(FileDescriptor, AMovedOneIsClosedOnceAndByItsNewOwner) {
+TEST(FileDescriptor, OnlyTheNewOwnerClosesAMovedDescriptor) {
   const int fd = Open();
   FileDescriptor file(fd);
   {
@@ -28,10 +28,10 @@ TEST(FileDescriptor, AMovedOneIsClosedOnceAndByItsNewOwner) {
     EXPECT_EQ(owner.get(), fd);
   }
   EXPECT_FALSE(IsOpen(fd));
-  EXPECT_FALSE(file);  // NOLINT(bugprone-use-after-move): that is the question.
+  EXPECT_FALSE(file);  // NOLINT(bugprone-use-after-move): the test is about this state.
 }
 
-TEST(FileDescriptor, AssigningClosesWhatWasThere) {
+TEST(FileDescriptor, AnAssignmentClosesTheFormerDescriptor) {
   const int fd = Open();
   FileDescriptor file(fd);
   file = FileDescriptor();

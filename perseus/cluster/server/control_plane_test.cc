@@ -227,7 +227,7 @@ TEST_F(ControlPlaneTest, MeasurementsThatCannotBePlannedWithAreNotKept) {
   const auto whole = add({{"rows", rows}, {"ready", true}});
   EXPECT_EQ(whole.status, 202) << whole.body;
   const std::string csv = Send("GET", "/v1/jobs/run/profile").body;
-  EXPECT_EQ(std::ranges::count(csv, '\n'), 17) << "no row stands twice\n" << csv;
+  EXPECT_EQ(std::ranges::count(csv, '\n'), 17) << "no row appears twice\n" << csv;
 }
 
 TEST_F(ControlPlaneTest, AJobThatHasEndedTakesNoRanksAndResults) {

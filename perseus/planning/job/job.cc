@@ -152,7 +152,7 @@ class JobReader {
     if (!Keep(reader)) return;
 
     bool& seen = seen_[static_cast<std::size_t>(known - kKinds.begin())];
-    if (seen) reader.FailAt("kind", fmt::format("[[fixed]] {} stands twice (keep one)", kind));
+    if (seen) reader.FailAt("kind", fmt::format("[[fixed]] {} appears twice (keep one)", kind));
     seen = true;
     schedule::FixedInstructions& fixed = job_.model.fixed;
     if (kind == "p2p") {

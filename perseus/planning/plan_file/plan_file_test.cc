@@ -212,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"OtherFormat", "perseus-plan", "perseus-plot", "is not a plan of perseus"},
         Damage{"LaterVersion", "\"version\": 1", "\"version\": 2", "version is not 1"},
         Damage{"UnknownKey", "\"switches\"", "\"swiches\"", "no key \"swiches\" (did you mean"},
-        Damage{"KeyTwice", "\"switches\": ", "\"gap\": 1, \"switches\": ", "\"gap\" stands twice"},
+        Damage{"KeyTwice", "\"switches\": ", "\"gap\": 1, \"switches\": ", "\"gap\" appears twice"},
         Damage{"Missing", "\"microbatches\":8,", "", "job.microbatches is missing"},
         Damage{"TimeIsText", "\"start_s\":0.0", "\"start_s\":\"0\"",
                "ranks[0].instructions[0].start_s is not a number from 0 to"},

@@ -232,7 +232,7 @@ TEST(PipelineGraph, ASchedulePutTogetherWronglyIsAnErrorNotACrash) {
   EXPECT_THAT(error_after([](Schedule& s) { s.ranks[0].pop_back(); }),
               HasSubstr("backward of microbatch 1 (stage 0) is missing"));
   EXPECT_THAT(error_after([](Schedule& s) { s.ranks[0].push_back(s.ranks[0][0]); }),
-              HasSubstr("forward of microbatch 0 (stage 0) stands twice"));
+              HasSubstr("forward of microbatch 0 (stage 0) appears twice"));
   EXPECT_THAT(error_after([](Schedule& s) { s.ranks[0][0].stage = 3; }),
               HasSubstr("no such stage (expected 0 to 0)"));
   EXPECT_THAT(error_after([](Schedule& s) { s.ranks[0][0].microbatch = -1; }),

@@ -109,7 +109,7 @@ std::optional<ScheduleDefect> FindDefect(const Schedule& schedule) {
       Kinds& kinds = kinds_of_pair[pair];
       if (kinds & Bit(instruction.kind)) {
         return ScheduleDefect{rank,
-                              fmt::format("{} stands twice (remove one)", Describe(instruction))};
+                              fmt::format("{} appears twice (remove one)", Describe(instruction))};
       }
       kinds = static_cast<Kinds>(kinds | Bit(instruction.kind));
     }

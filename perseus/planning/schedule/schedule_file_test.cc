@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
                         "backward_input of microbatch 0 (stage 0) is missing"},
         ScheduleRefusal{"NoWgrad", "0F0,0I0",
                         "backward_weight of microbatch 0 (stage 0) is missing"},
-        ScheduleRefusal{"Twice", "0F0,0B0,0F0", "forward of microbatch 0 (stage 0) stands twice"},
+        ScheduleRefusal{"Twice", "0F0,0B0,0F0", "forward of microbatch 0 (stage 0) appears twice"},
         ScheduleRefusal{"FullAndDgrad", "0F0,0B0,0I0", "stands beside its own dgrad or wgrad"},
         ScheduleRefusal{"FullAndWgrad", "0F0,0BW0,0W0", "stands beside its own dgrad or wgrad"}),
     [](const auto& param_info) { return std::string(param_info.param.name); });
