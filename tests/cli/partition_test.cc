@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
                      "clock.csv: layer 0 lacks forward at 1300 MHz, which layer 1 has"},
         BadPartition{"TruncatedRow",
                      "cut.csv --stages 2 --microbatches 8 --blocking-power 70 -o p.csv",
-                     "cut.csv:14: the row has 2 fields but the header 5"},
+                     "cut.csv:14: the row has 2 fields, but the header has 5"},
         BadPartition{"SeveralChunks",
                      "good.csv --stages 2 --microbatches 8 --blocking-power 70 --schedule zb-v",
                      "single chunk"},
