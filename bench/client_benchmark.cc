@@ -66,8 +66,8 @@ class Node {
     spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
     plan_file::PlannedJob job;
     job.profile = "profile.csv";
-    job.schedule =
-        *schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = kMicrobatches});
+    job.schedule = *schedule::GenerateSchedule(
+        {.name = "gpipe", .pp_ranks = 1, .microbatches = kMicrobatches});
     job.model.blocking_power_w = 84;
     auto graph = schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec),
                                                  job.model);

@@ -24,7 +24,7 @@ plan::Planner MakePlanner(const Size& size) {
   model.blocking_power_w = 84;
   const auto profile = synthetic::SynthesizeProfile({.stages = size.stages});
   const auto schedule = schedule::GenerateSchedule(
-      {.name = "1f1b", .ranks = size.stages, .microbatches = size.microbatches});
+      {.name = "1f1b", .pp_ranks = size.stages, .microbatches = size.microbatches});
   return *plan::Planner::Create(*schedule::BuildInstructionGraph(*schedule, *profile, model),
                                 {84, 0});
 }

@@ -37,8 +37,11 @@ Result<plan::Planner> MakePlanner(const Task& task) {
   if (!text) return Fail(text);
   const Result<profile::Profile> profile = profile::ParseProfile(*text, task.profile);
   if (!profile) return Fail(profile);
-  const Result<schedule::Schedule> schedule = schedule::GenerateSchedule(
-      {.name = "1f1b", .ranks = profile->stages(), .microbatches = task.microbatches, .chunks = 1});
+  const Result<schedule::Schedule> schedule =
+      schedule::GenerateSchedule({.name = "1f1b",
+                                  .pp_ranks = profile->stages(),
+                                  .microbatches = task.microbatches,
+                                  .chunks = 1});
   if (!schedule) return Fail(schedule);
   schedule::PipelineModel model;
   model.blocking_power_w = task.blocking_power_w;

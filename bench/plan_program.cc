@@ -32,7 +32,7 @@ class Program {
     first_start_ = columns();
     for (int i = 0; i < instructions; ++i) AddColumn(0, ToUnits(deadline));
     const int length = columns();
-    const double waiting_w = planner.model().blocking_power_w * planner.ranks();
+    const double waiting_w = planner.model().blocking_power_w * planner.pp_ranks();
     AddColumn(waiting_w * kNanosecondsPerUnit / kNanosecondsPerSecond, ToUnits(deadline));
 
     for (int i = 0; i < instructions; ++i) {

@@ -97,7 +97,7 @@ Result<void> PrintMeasured(std::string_view, Worst& worst) {
 Result<void> PrintSchedule(const Job& job, const profile::Profile& profile, Worst& worst) {
   const Result<schedule::Schedule> schedule =
       schedule::GenerateSchedule({.name = job.schedule,
-                                  .ranks = profile.stages(),
+                                  .pp_ranks = profile.stages(),
                                   .microbatches = job.microbatches,
                                   .chunks = profile.chunks()});
   if (!schedule) return Fail(schedule);

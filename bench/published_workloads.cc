@@ -139,7 +139,7 @@ Result<Comparison> Compare(const Workload& workload) {
   if (!profile) return Fail(profile);
   const int stages = workload.spec.stages;
   const auto schedule = schedule::GenerateSchedule(
-      {.name = "1f1b", .ranks = stages, .microbatches = workload.microbatches, .chunks = 1});
+      {.name = "1f1b", .pp_ranks = stages, .microbatches = workload.microbatches, .chunks = 1});
   if (!schedule) return Fail(schedule);
   schedule::PipelineModel model;
   model.blocking_power_w = workload.blocking_power_w;

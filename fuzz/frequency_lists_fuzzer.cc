@@ -21,7 +21,7 @@ perseus::schedule::InstructionGraph MakeGraph() {
   perseus::synthetic::SyntheticProfileSpec spec;
   spec.stages = 2;
   const auto schedule =
-      perseus::schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 2});
+      perseus::schedule::GenerateSchedule({.name = "1f1b", .pp_ranks = 2, .microbatches = 2});
   return *perseus::schedule::BuildInstructionGraph(
       *schedule, *perseus::synthetic::SynthesizeProfile(spec), {});
 }
@@ -36,8 +36,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     RequireOneLine(lists.error());
     return 0;
   }
-  Require(!lists->ranks.empty());
-  for (const auto& rank : lists->ranks) {
+  Require(!lists->pp_ranks.empty());
+  for (const auto& rank : lists->pp_ranks) {
     Require(!rank.empty());
     for (const auto& entry : rank) {
       Require(entry.frequency_mhz > 0 && entry.frequency_mhz <= 1e6 && entry.line >= 1);

@@ -45,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string formatted = perseus::schedule::FormatSchedule(*schedule);
   const auto again = perseus::schedule::ParseSchedule(formatted, "fuzz");
   Require(again.has_value());
-  Require(again->ranks == schedule->ranks);
+  Require(again->pp_ranks == schedule->pp_ranks);
   Require(again->microbatches == schedule->microbatches);
   Require(again->pp_rank_of_stage == schedule->pp_rank_of_stage);
   Require(again->chunk_of_stage == schedule->chunk_of_stage);
@@ -59,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   std::size_t instructions = 0;
-  for (const auto& rank : schedule->ranks) instructions += rank.size();
+  for (const auto& rank : schedule->pp_ranks) instructions += rank.size();
   Require(graph->instructions.size() == instructions);
   for (const auto& dependency : graph->dependencies) Require(dependency.from < dependency.to);
   return 0;

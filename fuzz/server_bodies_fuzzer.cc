@@ -44,7 +44,7 @@ void ReadJob(std::string_view text) {
   if (!spec) return RequireProblem(spec.error());
   const auto stored = perseus::server::StoredJobSpec(nlohmann::json::parse(text).dump());
   Require(stored.has_value() && stored->key == spec->key);
-  Require(stored->planned.schedule.ranks.size() == spec->planned.schedule.ranks.size());
+  Require(stored->planned.schedule.pp_ranks.size() == spec->planned.schedule.pp_ranks.size());
   ReadTargetAgain(spec->target);
 }
 

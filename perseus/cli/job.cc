@@ -69,13 +69,13 @@ ordered_json ScheduleJson(const schedule::Schedule& schedule) {
   if (std::ranges::find(names, schedule.name) != names.end()) {
     const schedule::ScheduleSpec spec{
         .name = schedule.name,
-        .ranks = static_cast<int>(schedule.ranks.size()),
+        .pp_ranks = static_cast<int>(schedule.pp_ranks.size()),
         .microbatches = schedule.microbatches,
-        .chunks = schedule.stages() / static_cast<int>(schedule.ranks.size())};
+        .chunks = schedule.stages() / static_cast<int>(schedule.pp_ranks.size())};
     const auto generated = schedule::GenerateSchedule(spec);
-    if (generated && generated->ranks == schedule.ranks) {
+    if (generated && generated->pp_ranks == schedule.pp_ranks) {
       return {{"kind", spec.name},
-              {"pp_ranks", spec.ranks},
+              {"pp_ranks", spec.pp_ranks},
               {"microbatches", spec.microbatches},
               {"chunks", spec.chunks}};
     }

@@ -208,8 +208,8 @@ schedule::InstructionGraph SmallGraph() {
   graph.option_sets[1].options = {MakeOption(0, 20)};
   graph.instructions = {{.option_set = 0, .pp_rank = 0}, {.option_set = 1, .pp_rank = 1}};
   graph.dependencies = {{.from = 0, .to = 1}};
-  graph.rank_orders = {{0}, {1}};
-  graph.rank_names = {"gpu \x1b[31m", "the other of the two"};
+  graph.pp_rank_orders = {{0}, {1}};
+  graph.pp_rank_names = {"gpu \x1b[31m", "the other of the two"};
   return graph;
 }
 
@@ -245,12 +245,12 @@ TEST(DrawTimelinesTest, EveryKindHasALetterOrAColour) {
                                         InstructionKind::kBackwardInput,
                                         InstructionKind::kBackwardWeight};
   schedule::InstructionGraph graph;
-  graph.rank_orders.emplace_back();
-  graph.rank_names = {"pp_rank 0"};
+  graph.pp_rank_orders.emplace_back();
+  graph.pp_rank_names = {"pp_rank 0"};
   for (int i = 0; i < 4; ++i) {
     graph.option_sets.push_back({.name = "", .kind = kKinds[i], .options = {MakeOption(1400, 11)}});
     graph.instructions.push_back({.option_set = i, .pp_rank = 0});
-    graph.rank_orders[0].push_back(i);
+    graph.pp_rank_orders[0].push_back(i);
     if (i > 0) graph.dependencies.push_back({.from = i - 1, .to = i});
   }
   const report::Timeline timelines[] = {TimelineOf(graph, {0, 0, 0, 0}, "plan")};
@@ -269,18 +269,18 @@ TEST(DrawTimelinesTest, InstructionsShorterThanAColumnShowTheirClocks) {
   graph.option_sets[1] = graph.option_sets[0];
   graph.option_sets[1].kind = InstructionKind::kBackward;
   graph.instructions.clear();
-  graph.rank_orders[0].clear();
-  graph.rank_names[0] = "pp_rank 0";
-  graph.rank_names[1] = "pp_rank 1";
+  graph.pp_rank_orders[0].clear();
+  graph.pp_rank_names[0] = "pp_rank 0";
+  graph.pp_rank_names[1] = "pp_rank 1";
   std::vector<int> options;
   for (int i = 0; i < 200; ++i) {  // 100 forwards of 10 s, then 50 backwards each of 10 and 20 s.
     graph.instructions.push_back({.option_set = i < 100 ? 0 : 1, .pp_rank = 0});
-    graph.rank_orders[0].push_back(i);
+    graph.pp_rank_orders[0].push_back(i);
     options.push_back(i < 150 ? 0 : 1);
     if (i > 0) graph.dependencies.push_back({.from = i - 1, .to = i});
   }
   graph.dependencies.erase(graph.dependencies.begin());  // Of the small graph.
-  graph.rank_orders[1].clear();
+  graph.pp_rank_orders[1].clear();
   const report::Timeline timelines[] = {TimelineOf(graph, options, "plan")};
   EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 60}),
               AllOf(HasSubstr("pp_rank 0 F" + std::string(19, '#') + 'B' + std::string(9, '#') +
@@ -313,7 +313,7 @@ TEST(DrawTimelinesTest, FitsEverywhere) {
     for (const Terminal& terminal : AllTerminals()) {
       const std::string drawing = DrawTimelines(graph, timelines, terminal);
       ExpectFits(drawing, terminal);
-      for (const std::string& name : graph.rank_names) {
+      for (const std::string& name : graph.pp_rank_names) {
         EXPECT_EQ(Count(drawing, '\n' + name + ' '), 2) << drawing;
       }
       EXPECT_EQ(Count(drawing, "MHz"), 4) << drawing;

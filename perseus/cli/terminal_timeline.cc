@@ -119,14 +119,14 @@ class TimelineDrawing {
         terminal_(terminal),
         symbols_(terminal.unicode ? kTimelineUnicodeSymbols : kTimelineAsciiSymbols),
         clocks_(graph) {
-    for (std::size_t i = 0; i < graph.rank_orders.size(); ++i) {
-      const bool is_shown = graph.rank_orders.size() <= kMostRanks || i < kMostRanks / 2 ||
-                            i + kMostRanks / 2 >= graph.rank_orders.size();
+    for (std::size_t i = 0; i < graph.pp_rank_orders.size(); ++i) {
+      const bool is_shown = graph.pp_rank_orders.size() <= kMostRanks || i < kMostRanks / 2 ||
+                            i + kMostRanks / 2 >= graph.pp_rank_orders.size();
       if (is_shown) ranks_.push_back(i);
     }
-    left_out_ = graph.rank_orders.size() - ranks_.size();
+    left_out_ = graph.pp_rank_orders.size() - ranks_.size();
     for (const std::size_t rank : ranks_) {
-      labels_.push_back(FitColumns(graph.rank_names[rank], kLongestLabel, terminal));
+      labels_.push_back(FitColumns(graph.pp_rank_names[rank], kLongestLabel, terminal));
       gutter_ = std::max(gutter_, static_cast<int>(labels_.back().size()) + 1);
     }
     columns_ = terminal.width - gutter_;
@@ -171,11 +171,11 @@ class TimelineDrawing {
     std::size_t count = 0;
     for (const report::Timeline& timeline : timelines_) {
       for (const std::size_t rank : ranks_) {
-        for (const int instruction : graph_.rank_orders[rank]) {
+        for (const int instruction : graph_.pp_rank_orders[rank]) {
           sum += static_cast<double>(
               timeline.evaluation.durations[static_cast<std::size_t>(instruction)]);
         }
-        count += graph_.rank_orders[rank].size();
+        count += graph_.pp_rank_orders[rank].size();
       }
     }
     return count == 0 ? 0 : sum / static_cast<double>(count);
@@ -209,7 +209,7 @@ class TimelineDrawing {
 
   std::vector<Slot> SlotsOf(const report::Timeline& timeline, std::size_t rank) const {
     std::vector<Slot> slots(static_cast<std::size_t>(columns_));
-    for (const int instruction : graph_.rank_orders[rank]) {
+    for (const int instruction : graph_.pp_rank_orders[rank]) {
       const Nanoseconds start = timeline.evaluation.starts[static_cast<std::size_t>(instruction)];
       const Nanoseconds end =
           start + timeline.evaluation.durations[static_cast<std::size_t>(instruction)];

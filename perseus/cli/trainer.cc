@@ -60,7 +60,7 @@ struct Workload {
   profile::Profile profile;
   std::vector<trainer::TrainingNode> nodes;
   std::vector<trainer::Seat> seats;
-  int ranks() const { return static_cast<int>(planned.schedule.ranks.size()); }
+  int ranks() const { return static_cast<int>(planned.schedule.pp_ranks.size()); }
 };
 
 Result<std::vector<trainer::TrainingNode>> OpenNodes(const TrainerFlags& flags) {

@@ -156,7 +156,7 @@ Result<void> RunTune(const TuneFlags& flags) {
   if (flags.gives_back) return TakePlanBack(flags);
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadUnprofiledJob(flags.job));
-  const int gpus = static_cast<int>(job.schedule.ranks.size()) * job.model.gpus_per_stage;
+  const int gpus = static_cast<int>(job.schedule.pp_ranks.size()) * job.model.gpus_per_stage;
   const std::vector<plan::Target> targets = AskedTargets(flags.targets, gpus);
   if (targets.size() != 1) {
     return Fail("a job follows one plan, but there are {} targets (keep one)", targets.size());

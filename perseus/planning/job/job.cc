@@ -77,7 +77,7 @@ class JobReader {
     job_.schedule.name = reader.Text("schedule");
     job_.schedule_path = reader.Text("schedule_file");
     job_.graph_path = reader.Text("graph");
-    job_.schedule.ranks = reader.Count("pp_ranks", kMostPpRanks, 0);
+    job_.schedule.pp_ranks = reader.Count("pp_ranks", kMostPpRanks, 0);
     job_.schedule.microbatches = reader.Count("microbatches", kMostMicrobatches, 0);
     job_.schedule.chunks = reader.Count("chunks", kMostChunks, 1);
     job_.pipelines = reader.Count("pipelines", kMostPipelines, 1);

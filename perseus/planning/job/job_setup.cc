@@ -59,7 +59,7 @@ void Override(Job& job, const JobFlags& flags) {
     job.schedule_path = flags.schedule_file;
     job.graph_path = flags.graph;
   }
-  job.schedule.ranks = flags.pp_ranks.value_or(job.schedule.ranks);
+  job.schedule.pp_ranks = flags.pp_ranks.value_or(job.schedule.pp_ranks);
   job.schedule.microbatches = flags.microbatches.value_or(job.schedule.microbatches);
   job.schedule.chunks = flags.chunks.value_or(job.schedule.chunks);
   job.pipelines = flags.pipelines.value_or(job.pipelines);
@@ -74,7 +74,7 @@ Result<profile::Profile> LoadProfile(const std::string& path, const JobFlags& fl
 
 // What is said of a schedule besides its file has to be so.
 Result<void> CheckSizes(const Job& job, const JobFlags& flags, const schedule::Schedule& schedule) {
-  const auto ranks = static_cast<int>(schedule.ranks.size());
+  const auto ranks = static_cast<int>(schedule.pp_ranks.size());
   struct Size {
     std::string_view name;
     bool is_said;
@@ -82,7 +82,7 @@ Result<void> CheckSizes(const Job& job, const JobFlags& flags, const schedule::S
     int actual;
   };
   const Size sizes[] = {
-      {"pp_ranks", job.schedule.ranks != 0, job.schedule.ranks, ranks},
+      {"pp_ranks", job.schedule.pp_ranks != 0, job.schedule.pp_ranks, ranks},
       {"microbatches", job.schedule.microbatches != 0, job.schedule.microbatches,
        schedule.microbatches},
       {"chunks", flags.chunks || job.Has("chunks"), job.schedule.chunks,
@@ -173,7 +173,7 @@ Result<void> RefuseWithGraph(const JobFlags& flags, const Job& job) {
 }  // namespace
 
 int LoadedJob::gpus() const {
-  return static_cast<int>(graph.rank_orders.size()) * planned.model.gpus_per_stage;
+  return static_cast<int>(graph.pp_rank_orders.size()) * planned.model.gpus_per_stage;
 }
 
 Result<LoadedJob> LoadJob(const JobFlags& flags) {
@@ -213,10 +213,10 @@ Result<plan_file::PlannedJob> LoadUnprofiledJob(const JobFlags& flags) {
     return Fail("{} is a general graph, which no training job runs (name a schedule)",
                 job.graph_path);
   }
-  if (job.schedule.ranks == 0 && job.schedule_path.empty()) {
+  if (job.schedule.pp_ranks == 0 && job.schedule_path.empty()) {
     return Fail("the number of pp_ranks is missing (add --pp-ranks 8, for example)");
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, job.schedule.ranks));
+  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, job.schedule.pp_ranks));
   return plan_file::PlannedJob{.profile = job.profile_path,
                                .schedule = std::move(schedule),
                                .pipelines = job.pipelines,

@@ -36,7 +36,7 @@ TEST(Job, ReadsEverything) {
   ASSERT_TRUE(job) << job.error().message;
   EXPECT_EQ(job->profile_path, "profile.csv");
   EXPECT_EQ(job->schedule.name, "1f1b");
-  EXPECT_EQ(job->schedule.ranks, 8);
+  EXPECT_EQ(job->schedule.pp_ranks, 8);
   EXPECT_EQ(job->schedule.microbatches, 96);
   EXPECT_EQ(job->schedule.chunks, 1);
   EXPECT_EQ(job->pipelines, 16);
@@ -66,7 +66,7 @@ TEST(Job, WhatIsAbsentIsLeftToFlags) {
   EXPECT_FALSE(job->Has("blocking_power_w"));
   EXPECT_EQ(job->profile_path, "");
   EXPECT_EQ(job->schedule.name, "");
-  EXPECT_EQ(job->schedule.ranks, 0);
+  EXPECT_EQ(job->schedule.pp_ranks, 0);
   EXPECT_EQ(job->schedule.microbatches, 0);
   EXPECT_EQ(job->schedule.chunks, 1);
   EXPECT_EQ(job->pipelines, 1);

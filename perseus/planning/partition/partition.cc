@@ -106,7 +106,7 @@ std::vector<Boundaries> ListSplits(const StageLimits& limits, int stages) {
 
 std::vector<InstructionKind> KindsOf(const schedule::Schedule& schedule) {
   std::vector<InstructionKind> kinds;
-  for (const auto& rank : schedule.ranks) {
+  for (const auto& rank : schedule.pp_ranks) {
     for (const schedule::Instruction& instruction : rank) {
       if (std::ranges::find(kinds, instruction.kind) == kinds.end())
         kinds.push_back(instruction.kind);
@@ -236,7 +236,7 @@ Result<void> PlanBest(const PartitionJob& job, std::span<const Nanoseconds> laye
 }  // namespace
 
 Result<Partition> PartitionLayers(const PartitionJob& job, const PartitionEffort& effort) {
-  const auto stages = static_cast<int>(job.schedule.ranks.size());
+  const auto stages = static_cast<int>(job.schedule.pp_ranks.size());
   if (job.schedule.stages() != stages) {
     return Fail(
         "schedule {} has {} stages on {} ranks, and only whole ranks are cut here (choose one of a "

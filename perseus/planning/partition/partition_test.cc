@@ -96,7 +96,7 @@ plan::Planner PlannerOf(const PartitionJob& job, const Boundaries& split) {
 
 void ForEachPlanner(const PartitionJob& job,
                     const std::function<void(const plan::Planner&)>& visit) {
-  PartitionForEachSplit(job.layers.stages(), static_cast<int>(job.schedule.ranks.size()),
+  PartitionForEachSplit(job.layers.stages(), static_cast<int>(job.schedule.pp_ranks.size()),
                         [&](const Boundaries& split) { visit(PlannerOf(job, split)); });
 }
 

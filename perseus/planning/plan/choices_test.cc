@@ -26,8 +26,8 @@ schedule::InstructionGraph Diamond() {
   graph.option_sets = {three, fixed, two};
   graph.instructions = {{0, 0, 0}, {1, 1, 0}, {2, 0, 0}};
   graph.dependencies = {{0, 2, 0}, {0, 1, 4}, {1, 2, 0}};
-  graph.rank_orders = {{0, 2}, {1}};
-  graph.rank_names = {"pp_rank 0", "pp_rank 1"};
+  graph.pp_rank_orders = {{0, 2}, {1}};
+  graph.pp_rank_names = {"pp_rank 0", "pp_rank 1"};
   return graph;
 }
 

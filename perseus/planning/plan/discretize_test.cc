@@ -59,8 +59,8 @@ TEST(Discretize, TakesAGraphOfFixedInstructions) {
   set.options = {{0, {}, 10, 1.0, 1}};
   fixed.option_sets = {set};
   fixed.instructions = {{0, 0, -1}};
-  fixed.rank_orders = {{0}};
-  fixed.rank_names = {"pp_rank 0"};
+  fixed.pp_rank_orders = {{0}};
+  fixed.pp_rank_names = {"pp_rank 0"};
   const Planner planner = *Planner::Create(fixed, {0, 0});
   const auto plan = planner.PlanFor(10);
   ASSERT_TRUE(plan) << plan.error().message;

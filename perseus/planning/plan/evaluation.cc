@@ -141,8 +141,8 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
   evaluation.starts.assign(instructions, 0);
   evaluation.durations.assign(instructions, 0);
   evaluation.energies_j.assign(instructions, 0);
-  evaluation.rank_switches.assign(graph_.rank_orders.size(), 0);
-  std::vector<Clock> clocks(graph_.rank_orders.size());
+  evaluation.pp_rank_switches.assign(graph_.pp_rank_orders.size(), 0);
+  std::vector<Clock> clocks(graph_.pp_rank_orders.size());
   Nanoseconds busy = 0;
   for (int i = 0; At(i) < instructions; ++i) {
     const schedule::InstructionNode& instruction = graph_.instructions[At(i)];
@@ -166,7 +166,7 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
       if (clock.setting == kNoSetting) clock.setting = wanted;
       if (clock.setting != wanted) {
         ++evaluation.switches;
-        ++evaluation.rank_switches[At(instruction.pp_rank)];
+        ++evaluation.pp_rank_switches[At(instruction.pp_rank)];
         if (model_.switch_latency > 0) {
           RunAtPreviousClock(i, option, wanted, clock, start, variation, evaluation);
           clock.Settle(start + evaluation.durations[At(i)]);
@@ -181,7 +181,7 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
     evaluation.instruction_energy_j += evaluation.energies_j[At(i)];
     evaluation.time = std::max(evaluation.time, start + evaluation.durations[At(i)]);
   }
-  const auto ranks = static_cast<Femtojoules>(graph_.rank_orders.size());
+  const auto ranks = static_cast<Femtojoules>(graph_.pp_rank_orders.size());
   // The time of all ranks together fits 64 bits only if they are few.
   const auto waiting = static_cast<double>(ranks * evaluation.time - busy);
   evaluation.blocking_energy_j = model_.blocking_power_w * (waiting / kNanosecondsPerSecond);

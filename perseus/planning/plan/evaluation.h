@@ -35,8 +35,8 @@ struct Evaluation {
   double energy_j = 0;   // Of all ranks; instruction_energy_j + blocking_energy_j.
   double instruction_energy_j = 0;
   double blocking_energy_j = 0;
-  int switches = 0;                // How often an instruction finds its rank at another clock.
-  std::vector<int> rank_switches;  // The same by rank.
+  int switches = 0;                   // How often an instruction finds its rank at another clock.
+  std::vector<int> pp_rank_switches;  // The same by rank.
   // Per instruction.
   std::vector<Nanoseconds> starts;
   std::vector<Nanoseconds> durations;

@@ -30,11 +30,11 @@ schedule::OptionSet Fixed(Nanoseconds time, double energy_j) {
 // InstructionNode i is of set i; all on one rank, in order.
 schedule::InstructionGraph OneRank(std::vector<schedule::OptionSet> sets) {
   schedule::InstructionGraph graph;
-  graph.rank_orders.resize(1);
-  graph.rank_names = {"pp_rank 0"};
+  graph.pp_rank_orders.resize(1);
+  graph.pp_rank_names = {"pp_rank 0"};
   for (int i = 0; i < static_cast<int>(sets.size()); ++i) {
     graph.instructions.push_back({i, 0, -1});
-    graph.rank_orders[0].push_back(i);
+    graph.pp_rank_orders[0].push_back(i);
     if (i > 0) graph.dependencies.push_back({i - 1, i, 0});
   }
   graph.option_sets = std::move(sets);
@@ -52,8 +52,8 @@ TEST(Evaluate, LaysInstructionsEndToEndAndCountsWaiting) {
   graph.option_sets = {TwoSpeeds()};
   graph.instructions = {{0, 0, 0}, {0, 1, 0}, {0, 0, 0}};
   graph.dependencies = {{0, 2, 0}, {0, 1, 2 * kMillisecond}, {1, 2, 2 * kMillisecond}};
-  graph.rank_orders = {{0, 2}, {1}};
-  graph.rank_names = {"pp_rank 0", "pp_rank 1"};
+  graph.pp_rank_orders = {{0, 2}, {1}};
+  graph.pp_rank_names = {"pp_rank 0", "pp_rank 1"};
 
   const Evaluation evaluation = Evaluator(graph, {.blocking_power_w = 50, .switch_latency = 0})
                                     .Evaluate(std::vector{kFast, kSlow, kSlow});
@@ -72,8 +72,8 @@ TEST(Evaluate, LaysInstructionsEndToEndAndCountsWaiting) {
 
 TEST(Evaluate, AnEmptyRankWaitsTheWholeTime) {
   schedule::InstructionGraph graph = OneRank({TwoSpeeds()});
-  graph.rank_orders.emplace_back();
-  graph.rank_names.emplace_back("idle");
+  graph.pp_rank_orders.emplace_back();
+  graph.pp_rank_names.emplace_back("idle");
   const Evaluation evaluation = Evaluator(graph, {50, 0}).Evaluate(std::vector{kFast});
   EXPECT_DOUBLE_EQ(evaluation.energy_j, 2.0 + 50 * 0.010);
 }
@@ -288,7 +288,7 @@ TEST(EvaluateProperty, HoldsOnRandomJobs) {
       const Evaluation evaluation = Evaluator(graph, {power_w, latency}).Evaluate(options);
       EXPECT_DOUBLE_EQ(evaluation.energy_j,
                        evaluation.instruction_energy_j + evaluation.blocking_energy_j);
-      const auto ranks = static_cast<double>(graph.rank_orders.size());
+      const auto ranks = static_cast<double>(graph.pp_rank_orders.size());
       double energy_j = ranks * power_w * ToSeconds(evaluation.time);
       Nanoseconds last = 0;
       for (std::size_t i = 0; i < options.size(); ++i) {

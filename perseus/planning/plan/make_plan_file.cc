@@ -37,11 +37,11 @@ plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan,
                            .baseline_energy_j = planner.baseline().energy_j,
                            .ranks = {}};
   const auto stages = StagesByPlace(file.job.schedule);
-  for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
+  for (std::size_t rank = 0; rank < graph.pp_rank_orders.size(); ++rank) {
     plan_file::PlannedRank& planned = file.ranks.emplace_back();
-    planned.name = graph.rank_names[rank];
-    planned.instructions.reserve(graph.rank_orders[rank].size());
-    for (int node : graph.rank_orders[rank]) {
+    planned.name = graph.pp_rank_names[rank];
+    planned.instructions.reserve(graph.pp_rank_orders[rank].size());
+    for (int node : graph.pp_rank_orders[rank]) {
       const auto i = static_cast<std::size_t>(node);
       const schedule::OptionSet& set = graph.options_of(node);
       plan_file::PlannedInstruction instruction;

@@ -92,7 +92,7 @@ Result<Planner> Planner::Create(schedule::InstructionGraph graph, const Executio
   Planner planner;
   planner.graph_ = std::move(graph);
   planner.model_ = model;
-  const int ranks = planner.ranks();
+  const int ranks = planner.pp_ranks();
   if (const Result<void> fits = CheckBlockingPower(model, ranks, 0); !fits) return Fail(fits);
   PERSEUS_ASSIGN_OR_RETURN(std::vector<profile::Curve> curves,
                            HullsOf(planner.graph_, model.blocking_power_w, few));

@@ -36,11 +36,11 @@ Planner Synthetic() { return MakePlanner(MakeSyntheticJob({}), {kSyntheticBlocki
 // One rank, one instruction after the other, with these options each.
 schedule::InstructionGraph Chain(std::vector<schedule::OptionSet> sets) {
   schedule::InstructionGraph graph;
-  graph.rank_orders.resize(1);
-  graph.rank_names = {"pp_rank 0"};
+  graph.pp_rank_orders.resize(1);
+  graph.pp_rank_names = {"pp_rank 0"};
   for (int i = 0; i < static_cast<int>(sets.size()); ++i) {
     graph.instructions.push_back({i, 0, 0});
-    graph.rank_orders[0].push_back(i);
+    graph.pp_rank_orders[0].push_back(i);
     if (i > 0) graph.dependencies.push_back({i - 1, i, 0});
   }
   graph.option_sets = std::move(sets);
@@ -142,7 +142,7 @@ TEST(ComputeFrontierProperty, IsConvexAndFallsUntilItsLeast) {
     const Result<Frontier> frontier = planner.ComputeFrontier();
     ASSERT_TRUE(frontier);
     const std::vector<FrontierPoint>& points = frontier->points;
-    const double waiting_w = planner.ranks() * planner.model().blocking_power_w;
+    const double waiting_w = planner.pp_ranks() * planner.model().blocking_power_w;
     for (std::size_t i = 0; i + 1 < points.size(); ++i) {
       EXPECT_LT(points[i].time, points[i + 1].time);
       EXPECT_GT(points[i].price_w, points[i + 1].price_w);
@@ -276,8 +276,8 @@ TEST(Create, RefusesABlockingPowerTooLargeForItsIntegers) {
   for (const double power_w : {1e11, 6e11, 1e30, std::numeric_limits<double>::infinity(),
                                std::numeric_limits<double>::quiet_NaN()}) {
     schedule::InstructionGraph ranks = graph;
-    ranks.rank_orders.resize(100);
-    ranks.rank_names.resize(100);
+    ranks.pp_rank_orders.resize(100);
+    ranks.pp_rank_names.resize(100);
     const Result<Planner> planner = Planner::Create(ranks, {power_w, 0});
     ASSERT_FALSE(planner) << power_w;
     EXPECT_EQ(planner.error().kind, ErrorKind::kInput);
@@ -286,8 +286,8 @@ TEST(Create, RefusesABlockingPowerTooLargeForItsIntegers) {
   }
   // Just below the limit alone; beyond it with the slope of the instruction, which saves the
   // blocking power and more.
-  graph.rank_orders.resize(64);
-  graph.rank_names.resize(64);
+  graph.pp_rank_orders.resize(64);
+  graph.pp_rank_names.resize(64);
   const double most_w = 0x1p59 / 1e6 / 64;
   const Result<Planner> planner = Planner::Create(graph, {most_w - 1, 0});
   ASSERT_FALSE(planner);

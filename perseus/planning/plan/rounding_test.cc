@@ -22,8 +22,8 @@ schedule::InstructionGraph RoundingChain() {
   graph.option_sets = {set};
   graph.instructions = {{0, 0, 0}, {0, 0, 1}, {0, 0, 2}};
   graph.dependencies = {{0, 1, 0}, {1, 2, 0}};
-  graph.rank_orders = {{0, 1, 2}};
-  graph.rank_names = {"pp_rank 0"};
+  graph.pp_rank_orders = {{0, 1, 2}};
+  graph.pp_rank_names = {"pp_rank 0"};
   return graph;
 }
 

@@ -43,7 +43,7 @@ class ClockSearch {
     for (const schedule::OptionSet& set : graph_.option_sets) {
       fronts_.push_back(profile::ParetoFront(set.options, planner.model().blocking_power_w));
     }
-    for (const std::vector<int>& order : graph_.rank_orders) {
+    for (const std::vector<int>& order : graph_.pp_rank_orders) {
       std::vector<int>& clocked = ranks_.emplace_back();
       for (const int instruction : order) {
         if (graph_.options_of(instruction).options.size() > 1) clocked.push_back(instruction);
@@ -253,7 +253,7 @@ std::vector<int> CriticalPath(const schedule::InstructionGraph& graph,
 // The instruction before each on its rank that has a clock; -1 if there is none.
 std::vector<int> PreviousOnRank(const schedule::InstructionGraph& graph) {
   std::vector<int> previous(graph.instructions.size(), -1);
-  for (const std::vector<int>& order : graph.rank_orders) {
+  for (const std::vector<int>& order : graph.pp_rank_orders) {
     int latest = -1;
     for (const int instruction : order) {
       previous[At(instruction)] = latest;

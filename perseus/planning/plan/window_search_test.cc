@@ -170,8 +170,8 @@ schedule::InstructionGraph Hub(int workers) {
   const int join = workers + 1;
   for (int i = 0; i <= join; ++i) {
     graph.instructions.push_back({0, i, 0});
-    graph.rank_orders.push_back({i});
-    graph.rank_names.push_back("rank " + std::to_string(i));
+    graph.pp_rank_orders.push_back({i});
+    graph.pp_rank_names.push_back("rank " + std::to_string(i));
   }
   for (int i = 1; i < join; ++i) graph.dependencies.push_back({0, i, 0});
   for (int i = 1; i < join; ++i) graph.dependencies.push_back({i, join, 0});

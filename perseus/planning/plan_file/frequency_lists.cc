@@ -91,7 +91,7 @@ class ListsReader {
     }
     while (token_.kind != Token::Kind::kClose) {
       if (auto rank = ReadRank(); rank) {
-        lists.ranks.push_back(*std::move(rank));
+        lists.pp_ranks.push_back(*std::move(rank));
       } else {
         return Fail(rank);
       }
@@ -101,7 +101,7 @@ class ListsReader {
     }
     PERSEUS_RETURN_IF_ERROR(Close("["));
     if (token_.kind != Token::Kind::kEnd) return FailAtToken("nothing but comments after the list");
-    if (lists.ranks.empty()) {
+    if (lists.pp_ranks.empty()) {
       return Fail("{}: the list is empty (expected a list for each pp_rank)", name_);
     }
     return lists;
@@ -250,21 +250,21 @@ Result<std::vector<int>> FindOptions(const FrequencyLists& lists,
                                      const schedule::InstructionGraph& graph,
                                      std::string_view name) {
   const std::vector<std::vector<int>> orders = PlannedOrders(graph);
-  if (lists.ranks.size() != orders.size()) {
+  if (lists.pp_ranks.size() != orders.size()) {
     return Fail(
         "{}: has lists for {} pp_ranks, but the job has {} (describe the job that the file was "
         "made for)",
-        name, lists.ranks.size(), orders.size());
+        name, lists.pp_ranks.size(), orders.size());
   }
   std::vector<int> options = schedule::BaselineOptions(graph);  // Those of fixed instructions stay.
   for (std::size_t rank = 0; rank < orders.size(); ++rank) {
-    const std::vector<ListedFrequency>& listed = lists.ranks[rank];
+    const std::vector<ListedFrequency>& listed = lists.pp_ranks[rank];
     if (listed.size() != orders[rank].size()) {
       const int line = listed.empty() ? 1 : listed.front().line;
       return Fail(
           "{}:{}: {} has {} frequencies, but the job has {} computations there (describe the job "
           "it was made for)",
-          name, line, graph.rank_names[rank], listed.size(), orders[rank].size());
+          name, line, graph.pp_rank_names[rank], listed.size(), orders[rank].size());
     }
     for (std::size_t i = 0; i < listed.size(); ++i) {
       const schedule::OptionSet& set = graph.options_of(orders[rank][i]);
@@ -273,7 +273,7 @@ Result<std::vector<int>> FindOptions(const FrequencyLists& lists,
         return Fail(
             "{}: entry {} of {} is a {}, but the job has {} there (describe the job it was "
             "made for)",
-            where, i, graph.rank_names[rank], Name(*listed[i].kind),
+            where, i, graph.pp_rank_names[rank], Name(*listed[i].kind),
             schedule::Describe(graph, orders[rank][i]));
       }
       const auto option = FindOption(set, {listed[i].frequency_mhz, {}}, where);

@@ -28,20 +28,20 @@ TEST(FrequencyListsTest, PairsOfInstructionAndFrequency) {
       "# Iteration 42 cost change: -0.25\n",
       "f.py");
   ASSERT_TRUE(lists) << lists.error().message;
-  ASSERT_EQ(lists->ranks.size(), 2U);
-  EXPECT_EQ(lists->ranks[0][1].kind, InstructionKind::kBackward);
-  EXPECT_EQ(lists->ranks[1][0].frequency_mhz, 1200);
-  EXPECT_EQ(lists->ranks[1][1].frequency_mhz, 1185.5);
-  EXPECT_EQ(lists->ranks[1][1].line, 3);
+  ASSERT_EQ(lists->pp_ranks.size(), 2U);
+  EXPECT_EQ(lists->pp_ranks[0][1].kind, InstructionKind::kBackward);
+  EXPECT_EQ(lists->pp_ranks[1][0].frequency_mhz, 1200);
+  EXPECT_EQ(lists->pp_ranks[1][1].frequency_mhz, 1185.5);
+  EXPECT_EQ(lists->pp_ranks[1][1].line, 3);
 }
 
 TEST(FrequencyListsTest, OlderFilesHaveBareFrequencies) {
   const auto lists =
       ParseFrequencyLists("# a comment\r\n[[1410, 1395],\r\n (1200, 1185,)]", "f.py");
   ASSERT_TRUE(lists) << lists.error().message;
-  EXPECT_EQ(lists->ranks[1][1].frequency_mhz, 1185);
-  EXPECT_FALSE(lists->ranks[0][0].kind);
-  EXPECT_EQ(lists->ranks[1][1].line, 3);
+  EXPECT_EQ(lists->pp_ranks[1][1].frequency_mhz, 1185);
+  EXPECT_FALSE(lists->pp_ranks[0][0].kind);
+  EXPECT_EQ(lists->pp_ranks[1][1].line, 3);
 }
 
 TEST(FrequencyListsTest, AnythingElseIsAnErrorWithItsLine) {
@@ -77,7 +77,7 @@ class FrequencyListsOfAPlanTest : public testing::Test {
     schedule::PipelineModel model;
     model.fixed.load = {.time = 1000};  // Has no place in the lists.
     const auto schedule =
-        schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 3});
+        schedule::GenerateSchedule({.name = "1f1b", .pp_ranks = 2, .microbatches = 3});
     graph_ =
         *schedule::BuildInstructionGraph(*schedule, *synthetic::SynthesizeProfile(spec), model);
     plan_.target = "no slowdown";

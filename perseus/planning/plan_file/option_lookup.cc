@@ -10,7 +10,7 @@ bool IsPlanned(InstructionKind kind) {
 }
 
 std::vector<std::vector<int>> PlannedOrders(const schedule::InstructionGraph& graph) {
-  std::vector<std::vector<int>> orders = graph.rank_orders;
+  std::vector<std::vector<int>> orders = graph.pp_rank_orders;
   for (std::vector<int>& order : orders) {
     std::erase_if(order,
                   [&](int instruction) { return !IsPlanned(graph.options_of(instruction).kind); });

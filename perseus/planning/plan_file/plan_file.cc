@@ -47,7 +47,7 @@ ordered_json DescribeJob(const PlanFile& plan) {
     const auto& chunks = job.schedule.chunk_of_stage;
     object["profile"] = job.profile;
     object["schedule"] = job.schedule.name;
-    object["pp_ranks"] = job.schedule.ranks.size();
+    object["pp_ranks"] = job.schedule.pp_ranks.size();
     object["microbatches"] = job.schedule.microbatches;
     object["chunks"] = 1 + *std::max_element(chunks.begin(), chunks.end());
   }
@@ -145,9 +145,9 @@ std::string FormatPlan(const PlanFile& plan) {
 
 Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::InstructionGraph& graph,
                                      std::string_view name) {
-  if (plan.ranks.size() != graph.rank_orders.size()) {
+  if (plan.ranks.size() != graph.pp_rank_orders.size()) {
     return Fail("{}: ranks has {} pp_ranks, but the job has {} (evaluate it with its own job)",
-                name, plan.ranks.size(), graph.rank_orders.size());
+                name, plan.ranks.size(), graph.pp_rank_orders.size());
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto places,
                            MatchKnobs(plan.other_knob_names, graph.other_knob_names, name));

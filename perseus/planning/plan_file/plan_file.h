@@ -21,7 +21,7 @@
 namespace perseus::plan_file {
 
 // The job that was planned. A general graph has no schedule: its file replaces the profile and the
-// schedule, and `schedule.ranks` is empty.
+// schedule, and `schedule.pp_ranks` is empty.
 struct PlannedJob {
   std::string profile;  // The path of the profile, or of the general graph, as the user gave it.
   schedule::Schedule schedule;
@@ -29,7 +29,7 @@ struct PlannedJob {
   schedule::PipelineModel model;
   Nanoseconds switch_latency = 0;
 
-  bool IsGeneralGraph() const { return schedule.ranks.empty(); }
+  bool IsGeneralGraph() const { return schedule.pp_ranks.empty(); }
 };
 
 struct PlannedInstruction {

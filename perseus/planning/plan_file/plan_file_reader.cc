@@ -150,7 +150,7 @@ class PlanReader {
       plan_.ranks.push_back({.name = Member(listed, "name").Text(),
                              .instructions = {},
                              .is_cut = listed.Has("cut") && listed.Member("cut").Flag()});
-      if (!is_general_graph_) plan_.job.schedule.ranks.emplace_back();
+      if (!is_general_graph_) plan_.job.schedule.pp_ranks.emplace_back();
       const Node instructions = Member(listed, "instructions");
       for (std::size_t i = 0; i < instructions.ListSize(); ++i) {
         ReadInstruction(instructions[i], static_cast<int>(rank));
@@ -219,7 +219,7 @@ class PlanReader {
           "{}.stage: stage {} is chunk {} of pp_rank {} elsewhere (keep each stage on one pp_rank)",
           node.path, read.stage, home->second.chunk, home->second.pp_rank);
     }
-    plan_.job.schedule.ranks.back().push_back({read.kind, read.stage, read.microbatch});
+    plan_.job.schedule.pp_ranks.back().push_back({read.kind, read.stage, read.microbatch});
   }
 
   // Only now is the number of stages known to be no larger than that of instructions.

@@ -48,8 +48,8 @@ Planned PlanSchedule(const std::string& name, int chunks, const std::vector<Inst
                      const schedule::FixedInstructions& fixed = {}) {
   PlannedJob job;
   job.profile = "profile.csv";
-  job.schedule =
-      *schedule::GenerateSchedule({.name = name, .ranks = 4, .microbatches = 8, .chunks = chunks});
+  job.schedule = *schedule::GenerateSchedule(
+      {.name = name, .pp_ranks = 4, .microbatches = 8, .chunks = chunks});
   job.model.blocking_power_w = 83.64;
   job.model.fixed = fixed;
   auto graph = schedule::BuildInstructionGraph(job.schedule, MakeProfile(chunks, kinds), job.model);
@@ -71,7 +71,7 @@ void ExpectSurvives(const Planned& planned) {
   EXPECT_EQ(parsed->deadline, planned.plan.deadline);
   EXPECT_EQ(parsed->energy_j, planned.plan.evaluation.energy_j);
   EXPECT_EQ(parsed->lower_bound_j, planned.plan.lower_bound_j);
-  EXPECT_EQ(parsed->job.schedule.ranks, planned.job.schedule.ranks);
+  EXPECT_EQ(parsed->job.schedule.pp_ranks, planned.job.schedule.pp_ranks);
   EXPECT_EQ(parsed->job.schedule.pp_rank_of_stage, planned.job.schedule.pp_rank_of_stage);
   EXPECT_EQ(parsed->job.schedule.chunk_of_stage, planned.job.schedule.chunk_of_stage);
   EXPECT_EQ(parsed->job.schedule.microbatches, planned.job.schedule.microbatches);
@@ -115,7 +115,7 @@ TEST(PlanFileTest, OtherKnobsSurvive) {
   }
   PlannedJob job;
   job.profile = "profile.csv";
-  job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
+  job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .pp_ranks = 1, .microbatches = 2});
   auto graph = schedule::BuildInstructionGraph(
       job.schedule, *profile::ParseProfile(csv, "profile.csv"), job.model);
   ASSERT_TRUE(graph) << graph.error().message;
@@ -132,7 +132,7 @@ schedule::InstructionGraph TwoKnobs(const std::string& header, const std::string
     csv += fmt::format("0,{0},1400,0.01,4,{1}\n0,{0},1400,0.012,3,{2}\n", kind, low, high);
   }
   const auto schedule =
-      schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
+      schedule::GenerateSchedule({.name = "gpipe", .pp_ranks = 1, .microbatches = 2});
   auto graph =
       schedule::BuildInstructionGraph(*schedule, *profile::ParseProfile(csv, "profile.csv"), {});
   EXPECT_TRUE(graph) << graph.error().message;
@@ -142,7 +142,7 @@ schedule::InstructionGraph TwoKnobs(const std::string& header, const std::string
 TEST(PlanFileTest, KnobsAreFoundByNameWhereverTheirColumnStands) {
   PlannedJob job;
   job.profile = "profile.csv";
-  job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
+  job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .pp_ranks = 1, .microbatches = 2});
   const Planned planned = PlanJob(TwoKnobs("sm,mem", "1,2", "2,1"), std::move(job));
   const auto parsed = ParsePlan(planned.Text(), "plan.json");
   ASSERT_TRUE(parsed) << parsed.error().message;

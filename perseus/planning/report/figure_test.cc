@@ -100,7 +100,7 @@ class DrawFigureTest : public testing::Test {
   void SetUp() override {
     if (!HasReportPage()) GTEST_SKIP() << "this build has no figures (no npm)";
     schedule::InstructionGraph graph = MakeSyntheticJob({.stages = 2, .microbatches = 3});
-    graph.rank_names[1] = "<b>&\"\x01\xef\xbf\xbf";
+    graph.pp_rank_names[1] = "<b>&\"\x01\xef\xbf\xbf";
     // Too few options for a fit.
     auto& options = graph.option_sets[0].options;
     options.erase(options.begin() + 1, options.end() - 1);

@@ -62,11 +62,11 @@ ordered_json DescribeOptionSet(const schedule::OptionSet& set, const profile::Cu
 ordered_json DescribeRank(const schedule::InstructionGraph& graph, std::size_t rank) {
   ordered_json option_sets = ordered_json::array();
   ordered_json microbatches = ordered_json::array();
-  for (int instruction : graph.rank_orders[rank]) {
+  for (int instruction : graph.pp_rank_orders[rank]) {
     option_sets.push_back(graph.instructions[At(instruction)].option_set);
     microbatches.push_back(graph.instructions[At(instruction)].microbatch);
   }
-  return {{"name", graph.rank_names[rank]},
+  return {{"name", graph.pp_rank_names[rank]},
           {"option_sets", std::move(option_sets)},
           {"microbatches", std::move(microbatches)}};
 }
@@ -87,7 +87,7 @@ ordered_json DescribeLane(const Report& report, const std::vector<int>& options,
   Nanoseconds busy = 0;
   double slopes_w = 0;
   int adjustable = 0;
-  for (int instruction : graph.rank_orders[rank]) {
+  for (int instruction : graph.pp_rank_orders[rank]) {
     const schedule::OptionSet& set = graph.options_of(instruction);
     const Nanoseconds duration = evaluation.durations[At(instruction)];
     chosen.push_back(options[At(instruction)]);
@@ -115,7 +115,7 @@ ordered_json DescribeLane(const Report& report, const std::vector<int>& options,
   lane["busy_ns"] = busy;
   lane["energy_j"] = energy_of_kind;
   lane["blocking_energy_j"] = model.blocking_power_w * ToSeconds(evaluation.time - busy);
-  lane["switches"] = evaluation.rank_switches[rank];
+  lane["switches"] = evaluation.pp_rank_switches[rank];
   lane["marginal_w"] = adjustable > 0 ? slopes_w / adjustable : 0;
   return lane;
 }
@@ -130,7 +130,7 @@ ordered_json DescribeIteration(const Report& report, const std::vector<int>& opt
                       {"switches", evaluation.switches},
                       {"lanes", ordered_json::array()}};
   const std::vector<bool> critical = CriticalInstructions(graph, evaluation);
-  for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
+  for (std::size_t rank = 0; rank < graph.pp_rank_orders.size(); ++rank) {
     object["lanes"].push_back(DescribeLane(report, options, evaluation, critical, rank));
   }
   return object;
@@ -205,7 +205,7 @@ Result<std::string> FormatReportData(const Report& report) {
                                                     report.planner.model().blocking_power_w));
   }
   data["ranks"] = ordered_json::array();
-  for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
+  for (std::size_t rank = 0; rank < graph.pp_rank_orders.size(); ++rank) {
     data["ranks"].push_back(DescribeRank(graph, rank));
   }
   data["frontier"] = nullptr;

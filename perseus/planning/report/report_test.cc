@@ -65,9 +65,9 @@ void ExpectSame(const json& data, const json& iteration, const plan::Planner& pl
   EXPECT_EQ(iteration["switches"], evaluation.switches);
   double total_j = 0;
   int switches = 0;
-  for (std::size_t rank = 0; rank < planner.graph().rank_orders.size(); ++rank) {
+  for (std::size_t rank = 0; rank < planner.graph().pp_rank_orders.size(); ++rank) {
     const json& lane = iteration["lanes"][rank];
-    const std::vector<int>& order = planner.graph().rank_orders[rank];
+    const std::vector<int>& order = planner.graph().pp_rank_orders[rank];
     ASSERT_EQ(lane["options"].size(), order.size());
     ASSERT_EQ(lane["critical"].get<std::string>().size(), order.size());
     Nanoseconds end = 0;

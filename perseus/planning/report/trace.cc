@@ -45,9 +45,9 @@ class TraceWriter {
           Quoted(timeline.name));
     Event(R"("ph": "M", "pid": {}, "name": "process_sort_index", "args": {{"sort_index": {}}})",
           process_, process_);
-    for (std::size_t rank = 0; rank < graph_.rank_names.size(); ++rank) {
+    for (std::size_t rank = 0; rank < graph_.pp_rank_names.size(); ++rank) {
       Event(R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_name", "args": {{"name": {}}})",
-            process_, rank, Quoted(graph_.rank_names[rank]));
+            process_, rank, Quoted(graph_.pp_rank_names[rank]));
       Event(
           R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_sort_index", "args": {{"sort_index": {}}})",
           process_, rank, rank);
@@ -107,7 +107,7 @@ class TraceWriter {
       steps.emplace_back(evaluation.starts[i] + evaluation.durations[i], -above_blocking_w);
     }
     std::sort(steps.begin(), steps.end());
-    double power_w = blocking_power_w_ * static_cast<double>(graph_.rank_orders.size());
+    double power_w = blocking_power_w_ * static_cast<double>(graph_.pp_rank_orders.size());
     if (steps.empty() || steps.front().first > 0) AddCounter(0, power_w);
     for (std::size_t i = 0; i < steps.size(); ++i) {
       power_w += steps[i].second;

@@ -24,7 +24,7 @@ class TraceTest : public testing::Test {
     model.blocking_power_w = 80;
     model.fixed.all_reduce = {.time = 5'000'000, .energy_j = 1};
     const auto schedule =
-        schedule::GenerateSchedule({.name = "1f1b", .ranks = 3, .microbatches = 4});
+        schedule::GenerateSchedule({.name = "1f1b", .pp_ranks = 3, .microbatches = 4});
     graph_ =
         *schedule::BuildInstructionGraph(*schedule, *synthetic::SynthesizeProfile(spec), model);
     std::vector<int> slower = schedule::BaselineOptions(graph_);
