@@ -151,7 +151,7 @@ TEST(Schedule, RefusesWrongSizesAndSaysWhichAreAllowed) {
               HasSubstr("(use fewer)"));
 }
 
-// The computations on other pp_ranks that an instruction waits for.
+// The instructions whose results an instruction needs.
 std::vector<Instruction> Needs(const Schedule& schedule, const std::set<std::pair<int, int>>& split,
                                const Instruction& instruction) {
   using enum InstructionKind;
