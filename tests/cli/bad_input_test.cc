@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadUse{"ZeroPpRanks", "plan good.csv --pp-ranks 0", "\"0\" is not a whole number"},
         BadUse{"HalfAPrice", "plan good.csv --price 0.12", "--price"},
         BadUse{"GraphWithPpRanks", "plan --graph g.json --pp-ranks 4",
-               "means nothing for a general"},
+               "does not apply to a general"},
         BadUse{"StagesDiffer",
                "plan good.csv --schedule 1f1b --pp-ranks 3 --microbatches 2 --blocking-power 80",
                "has 1 stages"},

@@ -93,7 +93,7 @@ TEST_F(EvaluateVerbTest, AClockThatWasNotMeasuredIsNamedWithTheNearest) {
 
 TEST_F(EvaluateVerbTest, APlanHoldsItsOwnSchedule) {
   ExpectComplaint(Run(plan_ + " --schedule gpipe"), 2, "its own schedule");
-  ExpectComplaint(Run(plan_ + " --graph g.json"), 2, "leave out --graph");
+  ExpectComplaint(Run(plan_ + " --graph g.json"), 2, "remove --graph");
 }
 
 TEST_F(EvaluateVerbTest, CenturiesOfWaitingCountAndMoreIsRefused) {
@@ -126,7 +126,7 @@ TEST_F(EvaluateVerbTest, ListsNeedTheirJob) {
 
 TEST_F(EvaluateVerbTest, WhatIsNeitherIsRefused) {
   Write("other.json", "{\"a\": 1}");
-  ExpectComplaint(Run("evaluate other.json"), 2, "other.json: is not a plan of perseus");
+  ExpectComplaint(Run("evaluate other.json"), 2, "other.json: is not a plan of Perseus");
   Write("os.py", "import os\n");
   ExpectComplaint(Run("evaluate os.py --profile profile.csv"), 2, "os.py:1: \"import\"");
 }

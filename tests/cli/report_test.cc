@@ -99,7 +99,7 @@ TEST_F(ReportVerbTest, BadInputIsOneLineAndWritesNothing) {
   ExpectComplaint(Run("report nowhere -o r.html"), 1, "nowhere");
   ExpectComplaint(Run("report out/plans -o r.html"), 2, "out/plans: has no plans");
   ExpectComplaint(Run("report out --show x -o r.html"), 2, "none of the plans is called so");
-  ExpectComplaint(Run("report out --figure picture.svg"), 2, "names no figure");
+  ExpectComplaint(Run("report out --figure picture.svg"), 2, "is not the name of a figure");
   ExpectComplaint(Run("report out --overlay no.csv -o r.html"), 1, "no.csv");
   Write("bad.csv", "time,energy\n1,x\n");
   ExpectComplaint(Run("report out --overlay bad.csv -o r.html"), 2, "bad.csv:2: energy \"x\"");

@@ -80,7 +80,7 @@ Result<void> CheckSumOfDurations(const Network& network) {
     if (slowest > std::numeric_limits<Nanoseconds>::max() / 8 - total) {
       return Fail(
           "the durations of all instructions add up to more than 36 years, which does not fit the "
-          "nanoseconds of the planner (check that the times in the profile are in seconds)");
+          "planner's nanoseconds (check that the times in the profile are in seconds)");
     }
     total += slowest;
   }
@@ -97,7 +97,7 @@ Result<void> CheckSumOfSlopes(const Network& network) {
     if (curve.slopes.front() > kMostPower - steepest) {
       return Fail(
           "the savings of all instructions add up to more than {:.0f} W, which does not fit the "
-          "microwatts of the planner (check that the energies in the profile are in joules)",
+          "planner's microwatts (check that the energies in the profile are in joules)",
           ToWatts(kMostPower));
     }
     steepest += curve.slopes.front();

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::StartsWith;
 
-TEST(Job, ReadsEverything) {
+TEST(Job, ReadsAllKeys) {
   const Result<Job> job = ParseJob(R"(
     profile = "profile.csv"           # relative to the job file
     [pipeline]
@@ -60,7 +60,7 @@ TEST(Job, KnowsWhichKeysItHas) {
   EXPECT_FALSE(job->Has("pp_ranks"));
 }
 
-TEST(Job, WhatIsAbsentIsLeftToFlags) {
+TEST(Job, AbsentKeysKeepTheirDefaults) {
   const Result<Job> job = ParseJob("", "job.toml");
   ASSERT_TRUE(job) << job.error().message;
   EXPECT_FALSE(job->Has("blocking_power_w"));
@@ -73,7 +73,7 @@ TEST(Job, WhatIsAbsentIsLeftToFlags) {
   EXPECT_EQ(job->model.gpus_per_stage, 1);
 }
 
-TEST(Job, TakesAScheduleFileOrAGraphInstead) {
+TEST(Job, AcceptsAScheduleFileOrAGraph) {
   EXPECT_EQ(ParseJob("pipeline.schedule_file = 'dump.csv'", "job.toml")->schedule_path, "dump.csv");
   EXPECT_EQ(ParseJob("[pipeline]\ngraph = 'work.json'", "job.toml")->graph_path, "work.json");
 }
@@ -124,12 +124,13 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"TwoSources", "[pipeline]\nschedule = '1f1b'\ngraph = 'work.json'",
                 "job.toml:1: [pipeline] has more than one of schedule, schedule_file and graph"},
         Refusal{"FixedIsNoList", "[fixed]\nkind = 'load'", "job.toml:1: fixed is not a list"},
-        Refusal{"FixedHoldsNumbers", "fixed = [1]", "job.toml:1: fixed holds something"},
-        Refusal{"FixedWithoutKind", "[[fixed]]\ntime_s = 1", "job.toml:1: [[fixed]] without kind"},
+        Refusal{"FixedHoldsNumbers", "fixed = [1]", "job.toml:1: fixed has an element"},
+        Refusal{"FixedWithoutKind", "[[fixed]]\ntime_s = 1", "job.toml:1: [[fixed]] has no kind"},
         Refusal{"FixedWithoutTime", "[[fixed]]\nkind = 'load'",
-                "job.toml:1: [[fixed]] \"load\" without time_s"},
-        Refusal{"FixedKind", "[[fixed]]\nkind = 'optimiser'\ntime_s = 1",
-                "job.toml:2: no fixed instruction \"optimiser\" (did you mean \"optimizer\"?)"},
+                "job.toml:1: [[fixed]] \"load\" has no time_s"},
+        Refusal{
+            "FixedKind", "[[fixed]]\nkind = 'optimiser'\ntime_s = 1",
+            "job.toml:2: unknown fixed instruction \"optimiser\" (did you mean \"optimizer\"?)"},
         Refusal{"FixedTwice",
                 "[[fixed]]\nkind = 'load'\ntime_s = 1\n[[fixed]]\nkind = 'load'\ntime_s = 1",
                 "job.toml:5: [[fixed]] load appears twice (keep one)"},

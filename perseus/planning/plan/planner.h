@@ -57,7 +57,7 @@ struct Plan {
   double gap() const { return std::max(0.0, evaluation.energy_j / lower_bound_j - 1); }
 };
 
-// Called from time to time with the part that is done, from 0 to 1.
+// Called from time to time with the completed fraction, from 0 to 1.
 using Progress = std::function<void(double)>;
 
 class Planner {

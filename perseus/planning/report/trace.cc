@@ -18,13 +18,13 @@ using nlohmann::ordered_json;
 
 constexpr Nanoseconds kNanosecondsPerMicrosecond = 1000;
 
-// The format counts in microseconds; exact to the nanosecond.
+// The format has times in microseconds. Three decimals keep every nanosecond.
 std::string Microseconds(Nanoseconds time) {
   return fmt::format("{}.{:03}", time / kNanosecondsPerMicrosecond,
                      time % kNanosecondsPerMicrosecond);
 }
 
-// Names come from files, so they need escaping, and need not be UTF-8.
+// Names come from files, so they need escapes, and they may have bytes that are not UTF-8.
 std::string Quoted(std::string_view text) {
   return ordered_json(text).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
@@ -97,7 +97,7 @@ class TraceWriter {
     return evaluation.energies_j[instruction] / ToSeconds(evaluation.durations[instruction]);
   }
 
-  // A step wherever an instruction starts or ends; in between, power is constant.
+  // The power changes when an instruction starts or ends, and is constant in between.
   void AddPower(const plan::Evaluation& evaluation, Nanoseconds until) {
     std::vector<std::pair<Nanoseconds, double>> steps;
     steps.reserve(evaluation.starts.size() * 2);

@@ -48,7 +48,7 @@ Result<void> CheckDurations(const InstructionGraph& graph) {
   if (fits) return {};
   return Fail(
       "{}: the durations of all instructions add up to more than 36 years, which does not fit the "
-      "planner's nanoseconds (are the times in seconds?)",
+      "planner's nanoseconds (check that the times are in seconds)",
       graph.name);
 }
 
