@@ -94,7 +94,7 @@ TEST(DrawFrontierTest, MarksEveryPlanAndTheBaseline) {
   EXPECT_EQ(Count(Inside(drawing), "✕"), 1) << drawing;
   for (const char* text :
        {"✕ maximum frequency", "no slowdown", "10 % slowdown", "least energy", "(J)",
-        "iteration time (s)", "bound: no plan lies below", "60 ┤", " 2.4 "}) {
+        "iteration time (s)", "bound: no plan is below", "60 ┤", " 2.4 "}) {
     EXPECT_THAT(drawing, HasSubstr(text));
   }
   ExpectFits(drawing, kTerminalPlotUtf8);
@@ -185,7 +185,7 @@ TEST(DrawFrontierTest, DrawsInAscii) {
    +-+----------------+---------------+-
     2.0              2.5             3.0
                       iteration time (s)
-.. bound: no plan lies below   o plan
+.. bound: no plan is below   o plan
 X maximum frequency
 )");
 }
@@ -236,7 +236,7 @@ the other of t.. ....................O~~~~~~~~~~~~~~~~~~~
 F forward begins   O other instruction begins   . waiting
 # at 1300-1400 MHz   = at 1200-1300 MHz
 + at 1100-1200 MHz   - at 1000-1100 MHz
-~ has no clock to choose
+~ fixed instruction
 )");
 }
 
@@ -297,7 +297,7 @@ TEST(DrawTimelinesTest, DrawsTheFirstAndTheLastOfManyPpRanks) {
     EXPECT_EQ(Count(drawing, fmt::format("\npp_rank {} ", rank)), rank < 8 || rank >= 12 ? 1 : 0)
         << drawing;
   }
-  EXPECT_THAT(drawing, HasSubstr("(4 more ranks, not drawn)"));
+  EXPECT_THAT(drawing, HasSubstr("(4 more pp_ranks, not drawn)"));
 }
 
 TEST(DrawTimelinesTest, FitsEveryTerminal) {

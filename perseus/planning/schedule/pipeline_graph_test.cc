@@ -213,8 +213,8 @@ TEST(PipelineGraph, TheErrorOfADeadlockNamesWhatEachPpRankWaitsFor) {
                                     PipelineModel())),
       "schedule dump.csv deadlocks: pp_rank 0 waits at backward of microbatch 0 (stage 0) for "
       "backward of microbatch 0 (stage 1), pp_rank 1 waits at forward of microbatch 1 (stage 1) "
-      "for forward of microbatch 1 (stage 0) (order each rank so that no computation comes "
-      "before one that it needs)");
+      "for forward of microbatch 1 (stage 0) (order each pp_rank so that every computation comes "
+      "after those that it needs)");
   EXPECT_THAT(ErrorOf(BuildInstructionGraph(Parse("0B0,0F0"), MakeProfile(1, 1), PipelineModel())),
               HasSubstr("pp_rank 0 waits at backward of microbatch 0 (stage 0) for forward of "
                         "microbatch 0 (stage 0)"));
