@@ -1,5 +1,5 @@
-// Answers: does any text make ParseFrequencyLists crash, or accept a number out of range? What it
-// accepts either fits a job or is refused in one line.
+// Checks that no text makes ParseFrequencyLists crash or accept a number out of range, and that
+// accepted lists either fit a job or are refused in one line.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     RequireOneLine(options.error());
     return 0;
   }
-  // What fits comes out the same again.
+  // Lists that fit the job are the same after another round of writing and reading.
   const auto written =
       perseus::plan_file::FormatFrequencyLists(graph, {.options = *options, .target = "fuzzed"});
   Require(written.has_value());

@@ -1,5 +1,5 @@
-// Answers: does any JSON make ParseInstructionGraph crash, or accept a graph that is not in order,
-// refers to what is not there, or holds a number out of range?
+// Checks that no JSON makes ParseInstructionGraph crash or accept a graph that is not in
+// topological order, refers to an instruction that does not exist, or has a number out of range.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>

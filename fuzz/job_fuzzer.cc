@@ -1,4 +1,4 @@
-// Answers: does any TOML make ParseJob crash, or accept a number out of range?
+// Checks that no TOML makes ParseJob crash or accept a number out of range.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>

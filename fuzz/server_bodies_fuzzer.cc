@@ -1,5 +1,5 @@
-// Answers: does any body make the control plane's readers crash, accept what they would not read
-// again, or refuse it without saying where and what to do? The first byte chooses the reader.
+// Checks that no body makes a reader of the control plane crash, accept a value that it would not
+// read again, or refuse it without a place and a remedy. The first byte chooses the reader.
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -70,7 +70,7 @@ void ReadNodeRanks(std::string_view text) {
   if (!ranks) return RequireError(ranks.error());
 }
 
-// What a node gets is a plan wherever the whole was one.
+// If the whole file is a plan, the part for a node is a plan, too.
 void CutPlan(std::string_view text) {
   const auto cut = perseus::server::CutPlan(text, {0});
   if (!cut) RequireError(cut.error());
@@ -106,7 +106,7 @@ constexpr std::array kReaders{ReadJob, ReadTarget, ReadReports, ReadNodeRanks,
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  // '0' to '6', so that seeds are text.
+  // The choices are '0' to '6', so that seeds are text.
   kReaders[(data[0] + kReaders.size() - '0' % kReaders.size()) % kReaders.size()](text);
   return 0;
 }
