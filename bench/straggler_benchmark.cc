@@ -1,4 +1,4 @@
-// What does it cost to judge a step of a job, as its pipelines grow in number?
+// How does the cost of straggler detection for a step grow with the number of pipelines?
 #include <benchmark/benchmark.h>
 
 #include "perseus/cluster/telemetry/straggler_detector.h"

@@ -1,5 +1,5 @@
-// Answers: does any body make the control plane's readers crash, accept what they would not read
-// again, or refuse it without saying where and what to do? The first byte chooses the reader.
+// Checks that no body makes a reader of the control plane crash, accept a value that it would not
+// read again, or refuse it without a place and a remedy. The first byte chooses the reader.
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -49,7 +49,7 @@ void ReadJob(std::string_view text) {
   if (!spec) return RequireProblem(spec.error());
   const auto stored = job_planning::StoredJobSpec(nlohmann::json::parse(text).dump());
   Require(stored.has_value() && stored->key == spec->key);
-  Require(stored->planned.schedule.ranks.size() == spec->planned.schedule.ranks.size());
+  Require(stored->planned.schedule.pp_ranks.size() == spec->planned.schedule.pp_ranks.size());
   ReadTargetAgain(spec->target);
 }
 
@@ -114,7 +114,7 @@ constexpr std::array kReaders{ReadJob, ReadTarget,     ReadReports, ReadNodeRank
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  // '0' to '6', so that seeds are text.
+  // The choices are '0' to '6', so that seeds are text.
   kReaders[(data[0] + kReaders.size() - '0' % kReaders.size()) % kReaders.size()](text);
   return 0;
 }

@@ -1,5 +1,5 @@
-// Answers: do any bytes make ParseJobTrace or BuildTraceGraph crash, or give a timeline that breaks
-// their invariants, or one that cannot be replayed?
+// Checks that no bytes make ParseJobTrace or BuildTraceGraph crash, or give a timeline that
+// violates their invariants or that cannot be replayed.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

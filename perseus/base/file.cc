@@ -100,12 +100,13 @@ Result<std::string> ReadFile(const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return SystemFailure("read", path, errno);
   if (S_ISDIR(status.st_mode)) {
-    return FailAs(ErrorKind::kSystem, "{}: is a directory (name a file in it)", path.string());
+    return FailAs(ErrorKind::kSystem, "{}: is a directory (give the path of a file in it)",
+                  path.string());
   }
   std::string contents;
   std::size_t used = 0;
   contents.resize(static_cast<std::size_t>(status.st_size) + 1);
-  while (true) {  // Pipes report size 0, so read until the end rather than st_size bytes.
+  while (true) {  // A pipe has size 0, so read until the end and not only st_size bytes.
     if (used == contents.size()) contents.resize(contents.size() * 2);
     const ssize_t got = ::read(file.get(), contents.data() + used, contents.size() - used);
     if (got < 0) {

@@ -23,7 +23,7 @@ std::string StatusText(const ordered_json& job) {
   return fmt::format("{}, {} node{} lost", status, lost, lost == 1 ? "" : "s");
 }
 
-// Energy of a step over all pipelines. Empty if the energy of a pipeline is unknown.
+// The energy of a step of all pipelines. Empty if the energy of any pipeline is unknown.
 std::string MeasuredEnergy(const ordered_json& job) {
   const auto measured = job.find("measured");
   if (measured == job.end()) return "";

@@ -341,7 +341,7 @@ def _path(path: Optional[PathLike]) -> str:
 
 def _text(name: str, value: Optional[str]) -> str:
     if value is not None and not isinstance(value, str):
-        raise Error(f"{name}: {value!r} is not a text")
+        raise Error(f"{name}: {value!r} is not a string")
     return value or ""
 
 

@@ -203,7 +203,7 @@ class BadArguments(unittest.TestCase):
         cases = [
             (dict(schedule=None), "the schedule is missing"),
             (dict(schedule="1f1x"), "unknown schedule"),
-            (dict(schedule=1), "schedule: 1 is not a text"),
+            (dict(schedule=1), "schedule: 1 is not a string"),
             (dict(schedule_file="x.csv"), "exclude each other"),
             (dict(microbatches=None), "number of microbatches is missing"),
             (dict(microbatches=0), "microbatches: 0 is not a number from 1"),

@@ -69,7 +69,7 @@ TEST_F(AgentProgramTest, ListsItsGpusAndEndsWithSigterm) {
   EXPECT_EQ(listing.at("gpus").at(0).at("lease"), "");
   EXPECT_THAT(RunWell(std::string("gpu list") + kWhere), ContainsRegex("GPU-virtual-box-1 +free"));
   EXPECT_TRUE(StopAgent());
-  EXPECT_THAT(Read("log"), HasSubstr("all GPUs are back"));
+  EXPECT_THAT(Read("log"), HasSubstr("all GPUs are restored"));
 }
 
 TEST_F(AgentProgramTest, EndsByItselfWhenNobodyIsThere) {
@@ -78,7 +78,7 @@ TEST_F(AgentProgramTest, EndsByItselfWhenNobodyIsThere) {
                 " --state agent.json --metrics off --exit-when-idle 0.5 2>log")
                 .status,
             0);
-  EXPECT_THAT(Read("log"), HasSubstr("all GPUs are back"));
+  EXPECT_THAT(Read("log"), HasSubstr("all GPUs are restored"));
 }
 
 TEST_F(AgentProgramTest, MetricsAreWhatPrometheusReads) {

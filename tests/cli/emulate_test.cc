@@ -78,7 +78,7 @@ TEST_F(EmulateTest, FilesOfOtherOriginAreNeverReplaced) {
   const std::string command = "emulate " + job_ + "--iterations 2 -o out";
   for (const char* name : {"iterations.csv", "ranks.csv", "trace.json"}) {
     Write(std::string("out/") + name, "precious");
-    ExpectComplaint(Run(command), 2, std::string("out/") + name + ": is in the way");
+    ExpectComplaint(Run(command), 2, std::string("out/") + name + ": already exists");
     EXPECT_EQ(Read(std::string("out/") + name), "precious");
     EXPECT_THAT(Files("out"), ElementsAre(name));
     RunWell("--version; rm -r out");
@@ -89,12 +89,12 @@ TEST_F(EmulateTest, FilesOfOtherOriginAreNeverReplaced) {
   RunWell("plan " + job_ + "--stops 0 --no-frontier -o out");
   const std::vector<std::string> planned = Files("out");
   ExpectComplaint(Run(command + " --plan out/plans/no-slowdown.json"), 2,
-                  "out/trace.json: is in the way");
+                  "out/trace.json: already exists");
   EXPECT_EQ(Files("out"), planned);
   RunWell("--version; rm -r out");
   RunWell(command);
   const std::vector<std::string> emulated = Files("out");
-  ExpectComplaint(Run("plan " + job_ + "-o out"), 2, "out/trace.json: is in the way");
+  ExpectComplaint(Run("plan " + job_ + "-o out"), 2, "out/trace.json: already exists");
   EXPECT_EQ(Files("out"), emulated);
 }
 
@@ -164,16 +164,16 @@ TEST_F(EmulateTest, BadInputIsOneLine) {
                   "events.toml:3: [[straggler]] has no key");
   Write("events.toml", "[[power_cap]]\nwatts = 1\n");
   ExpectComplaint(Run(command + "--events events.toml"), 3,
-                  "events.toml:1: Perseus has no plan that keeps to a power cap of 1 W: the least "
-                  "that the job's 3 pipelines draw");
+                  "events.toml:1: Perseus has no plan that meets a power cap of 1 W: the 3 "
+                  "pipelines of the job draw at least");
   ExpectComplaint(Run(command + "--events events.toml --policy allmax"), 3,
                   "events.toml:1: AllMax has no plan");
   ExpectComplaint(Run(command + "--policy zeus"), 2, "--policy");
   Write("events.toml", "[[plan]]\nfile = \"nowhere.json\"\n");
   ExpectComplaint(Run(command + "--events events.toml"), 1, "events.toml:1: nowhere.json");
   ExpectComplaint(Run(command + "--iterations 5 --trace 5"), 2, "--trace 5 is not one of");
-  ExpectComplaint(Run(command + "--figure frontier.svg"), 2, "emulation.svg alone");
-  ExpectComplaint(Run(command + "--figure emulation.jpg"), 2, "emulation.svg alone");
+  ExpectComplaint(Run(command + "--figure frontier.svg"), 2, "draws only emulation.svg");
+  ExpectComplaint(Run(command + "--figure emulation.jpg"), 2, "draws only emulation.svg");
   ExpectComplaint(Run(command + "--trace 3"), 2, "add -o DIR");
   ExpectComplaint(Run(command + "--latency-spread 0.5"), 2, "add --switch-latency MS");
   RunWell(command + "--latency-spread 0.5 --switch-latency 1 --iterations 2");

@@ -43,7 +43,7 @@ TEST_F(EvaluateVerbTest, APlanIsExactlyWhatItSays) {
 
 TEST_F(EvaluateVerbTest, TheProfileThatThePlanNamesWillDo) {
   EXPECT_EQ(RunJson("evaluate out/plans/slowdown-5.json"), RunJson(plan_));
-  EXPECT_THAT(RunWell(plan_), HasSubstr("This is what the plan says of itself."));
+  EXPECT_THAT(RunWell(plan_), HasSubstr("The plan file has the same time and energy."));
 }
 
 TEST_F(EvaluateVerbTest, TheListsSayTheSameAsThePlans) {
@@ -77,8 +77,8 @@ TEST_F(EvaluateVerbTest, AByteOrderMarkIsFine) {
 TEST_F(EvaluateVerbTest, APlanThatClaimsMoreIsFoundOut) {
   Damage("out/plans/slowdown-5.json", "\"energy_j\": ", "\"energy_j\": 1");
   const json claim = RunJson(plan_)["claimed"];
-  EXPECT_THAT(RunWell(plan_), HasSubstr("The plan says otherwise: " + claim["time_s"].dump() +
-                                        " s and " + claim["energy_j"].dump() + " J"));
+  EXPECT_THAT(RunWell(plan_), HasSubstr("The plan file has " + claim["time_s"].dump() + " s and " +
+                                        claim["energy_j"].dump() + " J"));
   EXPECT_EQ(RunJson(plan_)["claimed"]["holds"], false);
 }
 
@@ -93,7 +93,7 @@ TEST_F(EvaluateVerbTest, AClockThatWasNotMeasuredIsNamedWithTheNearest) {
 
 TEST_F(EvaluateVerbTest, APlanHoldsItsOwnSchedule) {
   ExpectComplaint(Run(plan_ + " --schedule gpipe"), 2, "its own schedule");
-  ExpectComplaint(Run(plan_ + " --graph g.json"), 2, "leave out --graph");
+  ExpectComplaint(Run(plan_ + " --graph g.json"), 2, "remove --graph");
 }
 
 TEST_F(EvaluateVerbTest, CenturiesOfWaitingCountAndMoreIsRefused) {
@@ -126,7 +126,7 @@ TEST_F(EvaluateVerbTest, ListsNeedTheirJob) {
 
 TEST_F(EvaluateVerbTest, WhatIsNeitherIsRefused) {
   Write("other.json", "{\"a\": 1}");
-  ExpectComplaint(Run("evaluate other.json"), 2, "other.json: is not a plan of perseus");
+  ExpectComplaint(Run("evaluate other.json"), 2, "other.json: is not a plan of Perseus");
   Write("os.py", "import os\n");
   ExpectComplaint(Run("evaluate os.py --profile profile.csv"), 2, "os.py:1: \"import\"");
 }

@@ -67,10 +67,10 @@ TEST_F(PartitionTest, TheCommandThatItPrintsGivesWhatItPromises) {
 }
 
 TEST_F(PartitionTest, AStageThatNoClockSlowsIsNamed) {
-  ExpectComplaint(Run("partition " + kLayers + " --stages 27 --microbatches 8 --blocking-power 70"),
-                  2,
-                  "stage 0 forward: takes as long at each of 48 measured options, which leaves "
-                  "nothing to plan");
+  ExpectComplaint(
+      Run("partition " + kLayers + " --stages 27 --microbatches 8 --blocking-power 70"), 2,
+      "stage 0 forward: all 48 measured options take the same time, so there is nothing "
+      "to plan");
 }
 
 TEST_F(PartitionTest, TheEnergySplitIsWrittenUnlessAskedOtherwise) {
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
                      "clock.csv: layer 0 lacks forward at 1300 MHz, which layer 1 has"},
         BadPartition{"TruncatedRow",
                      "cut.csv --stages 2 --microbatches 8 --blocking-power 70 -o p.csv",
-                     "cut.csv:14: the row has 2 fields but the header 5"},
+                     "cut.csv:14: the row has 2 fields, but the header has 5"},
         BadPartition{"SeveralChunks",
                      "good.csv --stages 2 --microbatches 8 --blocking-power 70 --schedule zb-v",
                      "single chunk"},

@@ -42,7 +42,7 @@ TEST_F(PlanVerbTest, PrintsATableAndAFinding) {
        {"\nmaximum frequency ", "\nno slowdown ", "\n5 % slowdown ", "\nleast energy "}) {
     EXPECT_THAT(out, HasSubstr(row));
   }
-  EXPECT_THAT(out, HasSubstr("of this job's energy buys no speed"));
+  EXPECT_THAT(out, HasSubstr("of this job's energy does not make it faster"));
   EXPECT_THAT(Files("."), ElementsAre("profile.csv"));  // No -o, no files.
 }
 
@@ -177,7 +177,7 @@ TEST_F(PlanVerbTest, FilesOfOtherOriginAreNeverReplaced) {
   for (const char* name : {"frontier.csv", "plans/no-slowdown.json", "freqs_pipeline_00000.py"}) {
     Write(std::string("out/") + name, "mine");
     ExpectComplaint(Run(plan_ + "--frequency-lists -o out"), 2,
-                    std::string("out/") + name + ": is in the way");
+                    std::string("out/") + name + ": already exists");
     EXPECT_EQ(Read(std::string("out/") + name), "mine");
     EXPECT_THAT(Files("out"), ElementsAre(name));
     RunWell("--version; rm -r out");
@@ -190,7 +190,7 @@ TEST_F(PlanVerbTest, NothingOfAKilledRunSurvivesTheNextOne) {
   RunWell("--version; mkdir out/.perseus-run; mv out/summary.json out/trace.json out/.perseus-run");
   Write("out/notes.txt", "mine");
   Write("out/trace.json", "mine, since theirs has not moved");
-  ExpectComplaint(Run(plan_ + "--no-frontier -o out"), 2, "out/trace.json: is in the way");
+  ExpectComplaint(Run(plan_ + "--no-frontier -o out"), 2, "out/trace.json: already exists");
   EXPECT_THAT(Files("out"), ElementsAre("notes.txt", "trace.json"));
   // And while it writes them.
   Write("out/.perseus-run/plans/slowdown-7.json", "{}");

@@ -144,8 +144,9 @@ TEST_F(ReplayVerbTest, AnswersOfAReplayThatIsOffAreNotToBeTrusted) {
   std::erase_if(events, [](const TracedEvent& event) { return event.dp_rank == 1; });
   Write("alone.json", FormatTimeline(events));
   EXPECT_THAT(RunWell("replay alone.json"),
-              AllOf(HasSubstr("CHECK FAILED: 2 of 6 steps come out more than 5 % off (11, 12)"),
-                    HasSubstr("not to be trusted")));
+              AllOf(HasSubstr("CHECK FAILED: the replayed times of 2 of 6 steps differ from the "
+                              "recorded ones by more than 5 % (11, 12)"),
+                    HasSubstr("are not reliable")));
   const json answer = RunJson("replay alone.json --json");
   EXPECT_EQ(answer["check_passed"], false);
   EXPECT_EQ(answer["doubtful_steps"], json({11, 12}));
@@ -170,7 +171,7 @@ TEST_F(ReplayVerbTest, AnyNumberOfAStepWillDo) {
   Write("extreme.json", text);
   EXPECT_THAT(RunWell("replay extreme.json"),
               AllOf(HasSubstr("(-9223372036854775808 to 9223372036854775807)"),
-                    HasSubstr("Not every step was recorded")));
+                    HasSubstr("Some steps were not recorded")));
 }
 
 // Production timelines that others recorded.

@@ -95,11 +95,11 @@ TEST_F(ReportVerbTest, DrawsOtherFrontiersBeside) {
 
 TEST_F(ReportVerbTest, BadInputIsOneLineAndWritesNothing) {
   const std::string plans = "report out/plans/no-slowdown.json ";
-  ExpectComplaint(Run("report out"), 2, "there is nothing to write");
+  ExpectComplaint(Run("report out"), 2, "the output is missing");
   ExpectComplaint(Run("report nowhere -o r.html"), 1, "nowhere");
   ExpectComplaint(Run("report out/plans -o r.html"), 2, "out/plans: has no plans");
-  ExpectComplaint(Run("report out --show x -o r.html"), 2, "none of the plans is called so");
-  ExpectComplaint(Run("report out --figure picture.svg"), 2, "names no figure");
+  ExpectComplaint(Run("report out --show x -o r.html"), 2, "no plan has this name");
+  ExpectComplaint(Run("report out --figure picture.svg"), 2, "is not the name of a figure");
   ExpectComplaint(Run("report out --overlay no.csv -o r.html"), 1, "no.csv");
   Write("bad.csv", "time,energy\n1,x\n");
   ExpectComplaint(Run("report out --overlay bad.csv -o r.html"), 2, "bad.csv:2: energy \"x\"");
@@ -118,7 +118,7 @@ TEST_F(ReportVerbTest, BadInputIsOneLineAndWritesNothing) {
   ExpectComplaint(Run(plans + "--profile other.csv -o r.html"), 2, "out/plans/no-slowdown.json");
   RunWell("--version; mv profile.csv moved.csv");
   ExpectComplaint(Run(plans + "-o r.html"), 2,
-                  "its profile profile.csv is not there (name it with");
+                  "its profile profile.csv does not exist (give its path with");
   RunWell(plans + "--profile moved.csv --figure timeline.svg");
   EXPECT_THAT(Files("."), Not(Contains("r.html")));
   EXPECT_THAT(Files("."), Not(Contains("out2/summary.json")));

@@ -156,8 +156,8 @@ plan_file::PlanFile PlanGpipe(int ranks, int microbatches) {
   spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
   plan_file::PlannedJob job;
   job.profile = "profile.csv";
-  job.schedule =
-      *schedule::GenerateSchedule({.name = "gpipe", .ranks = ranks, .microbatches = microbatches});
+  job.schedule = *schedule::GenerateSchedule(
+      {.name = "gpipe", .pp_ranks = ranks, .microbatches = microbatches});
   job.model.blocking_power_w = 84;
   auto graph =
       schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);

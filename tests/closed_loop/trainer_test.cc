@@ -108,10 +108,10 @@ TEST_F(TrainerTest, BadInputIsNamed) {
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --pipelines 2"), 2,
                   "2 pipelines of 4 ranks want 8 GPUs, and the nodes have 4");
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --agent off --agent off"), 2,
-                  "1 --node and 2 --agent");
+                  "1 --node, but 2 --agent");
   ExpectComplaint(
       Run("trainer --job job.toml --node a.toml --job-directory one --job-directory two"), 2,
-      "1 --node and 2 --job-directory");
+      "1 --node, but 2 --job-directory");
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --schedule zb-h1"), 2,
                   "stage 0 backward_input is missing");
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --gpus-per-stage 2"), 2,

@@ -27,7 +27,7 @@ int main() {
   };
   const auto profile = perseus::profile::ParseProfile(kProfile, "profile.csv");
   if (!profile) return fail(profile.error());
-  const auto order = schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 8});
+  const auto order = schedule::GenerateSchedule({.name = "1f1b", .pp_ranks = 2, .microbatches = 8});
   if (!order) return fail(order.error());
   const auto graph = schedule::BuildInstructionGraph(*order, *profile, {.blocking_power_w = 80});
   if (!graph) return fail(graph.error());

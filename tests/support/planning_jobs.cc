@@ -58,14 +58,14 @@ schedule::InstructionGraph Draw::Pipeline() {
   const int microbatches = 1 + Below(std::max(1, spec_.instructions / 4));
   schedule::InstructionGraph graph;
   for (int set = 0; set < 4; ++set) graph.option_sets.push_back(RandomOptions(set));
-  graph.rank_orders.resize(2);
-  graph.rank_names = {"rank 0", "rank 1"};
+  graph.pp_rank_orders.resize(2);
+  graph.pp_rank_names = {"rank 0", "rank 1"};
   const Nanoseconds delay = Below(3) == 0 ? Unit() / 10 : 0;
   std::vector<std::vector<int>> forward(2);
   const auto add = [&](int rank, bool backward, int microbatch) {
     const auto index = static_cast<int>(graph.instructions.size());
     graph.instructions.push_back({2 * rank + (backward ? 1 : 0), rank, microbatch});
-    std::vector<int>& order = graph.rank_orders[At(rank)];
+    std::vector<int>& order = graph.pp_rank_orders[At(rank)];
     if (!order.empty()) graph.dependencies.push_back({order.back(), index, 0});
     order.push_back(index);
     return index;
@@ -88,15 +88,15 @@ schedule::InstructionGraph Draw::AnyOrder() {
   schedule::InstructionGraph graph;
   const int ranks = 1 + Below(3);
   const int instructions = 1 + Below(spec_.instructions);
-  graph.rank_orders.resize(At(ranks));
+  graph.pp_rank_orders.resize(At(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
-    graph.rank_names.push_back("rank " + std::to_string(rank));
+    graph.pp_rank_names.push_back("rank " + std::to_string(rank));
   }
   for (int i = 0; i < instructions; ++i) {
     graph.option_sets.push_back(RandomOptions(i));
     const int rank = Below(ranks);
     graph.instructions.push_back({i, rank, -1});
-    std::vector<int>& order = graph.rank_orders[At(rank)];
+    std::vector<int>& order = graph.pp_rank_orders[At(rank)];
     if (!order.empty()) graph.dependencies.push_back({order.back(), i, 0});
     order.push_back(i);
     for (int before = 0; before < i; ++before) {
@@ -145,7 +145,7 @@ schedule::InstructionGraph MakeSyntheticJob(const SyntheticJob& job) {
   model.blocking_power_w = kSyntheticBlockingPowerW;
   return *schedule::BuildInstructionGraph(
       *schedule::GenerateSchedule({.name = job.schedule,
-                                   .ranks = job.stages,
+                                   .pp_ranks = job.stages,
                                    .microbatches = job.microbatches,
                                    .chunks = 1}),
       *synthetic::SynthesizeProfile(spec), model);

@@ -91,8 +91,8 @@ class SimulatedJob {
   std::vector<protocol::RanInstruction> InstructionsOf(const protocol::RankId& rank,
                                                        Nanoseconds time) const {
     std::vector<protocol::RanInstruction> instructions;
-    if (schedule.ranks.empty()) return instructions;
-    const auto& actions = schedule.ranks[static_cast<std::size_t>(rank.pp_rank)];
+    if (schedule.pp_ranks.empty()) return instructions;
+    const auto& actions = schedule.pp_ranks[static_cast<std::size_t>(rank.pp_rank)];
     const Nanoseconds each = time / std::ssize(actions);
     for (const schedule::Instruction& action : actions) {
       const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(action.stage)];

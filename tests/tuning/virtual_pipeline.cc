@@ -34,7 +34,7 @@ VirtualPipeline::VirtualPipeline(const profiler::SweepJob& job, const profile::P
     : job_directory_(std::move(job_directory)), assignment_(job_directory_) {
   std::filesystem::create_directory(job_directory_ / "ranks");
   SplitMix64 random{spec.seed};
-  for (std::size_t i = 0; i < job.schedule.ranks.size(); ++i) {
+  for (std::size_t i = 0; i < job.schedule.pp_ranks.size(); ++i) {
     const auto number = static_cast<int>(i);
     const protocol::RankId name{0, number, 0};
     ranks_.push_back({.name = name,

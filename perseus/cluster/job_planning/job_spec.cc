@@ -64,14 +64,14 @@ schedule::Schedule ReadSchedule(const Node& node) {
   } else {
     schedule::ScheduleSpec spec;
     spec.name = node.Member("kind").Text();
-    spec.ranks = node.Member("pp_ranks").Count(1, 65536, "a number of pp_ranks, such as 8");
+    spec.pp_ranks = node.Member("pp_ranks").Count(1, 65536, "a number of pp_ranks, such as 8");
     spec.microbatches =
         node.Member("microbatches").Count(1, 65536, "a number of microbatches, such as 96");
     if (node.Has("chunks")) {
       spec.chunks =
           node.Member("chunks").Count(1, 4096, "a number of stages of each pp_rank, such as 2");
     }
-    const std::int64_t forwards = std::int64_t{spec.ranks} * spec.microbatches * spec.chunks;
+    const std::int64_t forwards = std::int64_t{spec.pp_ranks} * spec.microbatches * spec.chunks;
     if (forwards > kMaxForwards) {
       ThrowAt(node.path,
               "has {} forward instructions (expected at most {}; perseus plan accepts more)",
@@ -149,7 +149,7 @@ JobSpec ReadJobSpec(const Node& body) {
   if (body.Has("gpu")) ReadGpu(body.Member("gpu"), spec);
   if (body.Has("fixed")) ReadFixed(body.Member("fixed"), spec.planned.model.fixed);
   const int gpus =
-      static_cast<int>(spec.planned.schedule.ranks.size()) * spec.planned.model.gpus_per_stage;
+      static_cast<int>(spec.planned.schedule.pp_ranks.size()) * spec.planned.model.gpus_per_stage;
   if (body.Has("target")) spec.target = ReadTarget(body.Member("target"), gpus);
   spec.target.gpus = gpus;
   if (std::int64_t{gpus} * spec.planned.pipelines > kMaxGpus) {

@@ -22,7 +22,7 @@ TEST(JobSpec, HasTheRegisteredValues) {
   ASSERT_TRUE(spec) << spec.error().message;
   EXPECT_EQ(spec->key, "gpt3-run7");
   EXPECT_EQ(spec->planned.pipelines, 2);
-  EXPECT_EQ(spec->planned.schedule.ranks.size(), 4U);
+  EXPECT_EQ(spec->planned.schedule.pp_ranks.size(), 4U);
   EXPECT_EQ(spec->planned.schedule.microbatches, 12);
   EXPECT_EQ(spec->planned.model.gpus_per_stage, 8);
   EXPECT_DOUBLE_EQ(spec->planned.model.blocking_power_w, 83.6);

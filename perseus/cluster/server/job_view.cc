@@ -70,7 +70,7 @@ ordered_json Summary(const store::JobRecord& job, const job_planning::JobSpec& s
   if (job.ended != 0) json["ended"] = TimeText(job.ended);
   if (!job.problem.empty()) json["problem"] = job.problem;
   json["pipelines"] = spec.planned.pipelines;
-  json["pp_ranks"] = spec.planned.schedule.ranks.size();
+  json["pp_ranks"] = spec.planned.schedule.pp_ranks.size();
   json["tensor_parallel"] = spec.planned.model.gpus_per_stage;
   json["schedule"] = spec.planned.schedule.name;
   json["microbatches"] = spec.planned.schedule.microbatches;

@@ -73,7 +73,7 @@ Answer<void> ClaimName(const Context& context, const store::NodeClaim& claim, co
 protocol::Attachment ReadAttachment(const Node& body, const job_planning::JobSpec& spec) {
   const protocol::HighestRanks highest{
       .dp_rank = spec.planned.pipelines - 1,
-      .pp_rank = static_cast<int>(spec.planned.schedule.ranks.size()) - 1,
+      .pp_rank = static_cast<int>(spec.planned.schedule.pp_ranks.size()) - 1,
       .tp_rank = spec.planned.model.gpus_per_stage - 1};
   protocol::Attachment attachment = protocol::ReadAttachment(body, highest);
   if (!IsInstance(attachment.instance)) {

@@ -52,7 +52,7 @@ struct Shape {
 Result<Shape> ShapeOf(const store::JobRecord& job) {
   PERSEUS_ASSIGN_OR_RETURN(const auto spec, job_planning::StoredJobSpec(job.body));
   const schedule::Schedule& schedule = spec.planned.schedule;
-  return Shape{.stages = static_cast<int>(schedule.ranks.size()),
+  return Shape{.stages = static_cast<int>(schedule.pp_ranks.size()),
                .chunks = 1 + std::ranges::max(schedule.chunk_of_stage)};
 }
 
@@ -268,7 +268,7 @@ Answer<http::Response> NextClocks(const Context& context) {
   const auto spec = job_planning::StoredJobSpec(context.job->body);
   if (!spec) return Refuse(spec);
   const auto question = ReadBody(context.request.body, kDeepestMeasurements, [&](const Node& node) {
-    return ReadQuestion(node, spec->planned.schedule.ranks.size());
+    return ReadQuestion(node, spec->planned.schedule.pp_ranks.size());
   });
   if (!question) return tl::unexpected(question.error());
   const auto all = AllRows(context);

@@ -19,7 +19,7 @@ void Keep(std::map<std::string, Value>& kept, const std::string& id, const Value
 
 Result<ZeusDegrees> DegreesOf(const store::JobRecord& job) {
   PERSEUS_ASSIGN_OR_RETURN(const auto spec, job_planning::StoredJobSpec(job.body));
-  return ZeusDegrees{.pp = static_cast<int>(spec.planned.schedule.ranks.size()),
+  return ZeusDegrees{.pp = static_cast<int>(spec.planned.schedule.pp_ranks.size()),
                      .dp = spec.planned.pipelines,
                      .tp = spec.planned.model.gpus_per_stage};
 }

@@ -1,4 +1,4 @@
-// Relaxed schedules that hardly need rounding.
+// Finds relaxed schedules that need little rounding.
 //
 // The relaxed optimum is far from unique. A training iteration repeats the same few instructions
 // hundreds of times, and the relaxation does not care which microbatch gets the slower vertex of a
@@ -27,11 +27,11 @@
 
 namespace perseus::plan {
 
-enum class TiltBy { kMicrobatch, kGeneric };
+enum class TiltBy { kMicrobatch, kInstruction };
 
 struct Tilt {
   TiltBy by = TiltBy::kMicrobatch;
-  double size = 0.1;  // Slopes change by up to this part.
+  double size = 0.1;  // Slopes change by at most this fraction.
   std::uint64_t seed = 0;
 };
 

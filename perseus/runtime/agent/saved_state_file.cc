@@ -142,7 +142,7 @@ void ReadResting(const Node& node, SavedState& state) {
                                                   kControlKeys[1].second, kControlKeys[2].second};
   node.RequireObject(kKeys);
   const std::string uuid = Name(Member(node, "uuid"));
-  if (state.resting.contains(uuid)) Throw("{}.uuid: {} stands twice", node.path, uuid);
+  if (state.resting.contains(uuid)) Throw("{}.uuid: {} appears twice", node.path, uuid);
   for (const auto& [control, key] : kControlKeys) {
     if (node.Has(key)) state.Rest(uuid, control, ReadSetting(Member(node, key)));
   }
@@ -174,7 +174,7 @@ SavedState ReadState(const Node& file) {
     SavedGpu gpu = ReadGpu(gpus[i]);
     const std::string uuid = gpu.uuid;
     if (!state.gpus.emplace(uuid, std::move(gpu)).second) {
-      Throw("{}.uuid: {} stands twice", gpus[i].path, uuid);
+      Throw("{}.uuid: {} appears twice", gpus[i].path, uuid);
     }
   }
   const Node grants = Member(file, "grants");

@@ -156,12 +156,12 @@ TEST(ParseSavedState, DamageIsNamed) {
            Row{"\"version\": 1", "\"version\": 2", "is of version 2, from a newer perseus"},
            Row{"\"version\": 1", "\"version\": 0", "version is 0"},
            Row{"\"version\": 1", "\"version\": -1", "version is not a whole number"},
-           Row{"\"version\": 1", "\"version\": 1, \"version\": 1", "stands twice"},
+           Row{"\"version\": 1", "\"version\": 1, \"version\": 1", "appears twice"},
            Row{"\"grants\"", "\"grnts\"", "did you mean \"grants\"?"},
            Row{"\"unknown\"", "\"unkown\"", "gpus[0].controls.sm_clock.before is neither"},
            Row{"\"unknown\"", "null", "gpus[0].controls.sm_clock.before is neither"},
            Row{"\"changed\": true", "\"changed\": 1", "changed is neither true nor false"},
-           Row{"\"memory_clock\"", "\"sm_clock\"", "stands twice"},
+           Row{"\"memory_clock\"", "\"sm_clock\"", "appears twice"},
            Row{"\"lower\": 300000", "\"lower\": 300001", "upper is not a number from 300001"},
            Row{"\"lower\": 300000", "\"lower\": 0.5", "lower is not a whole number"},
            Row{"\"lower\": 300000,", "", "lower is missing"},
@@ -169,7 +169,7 @@ TEST(ParseSavedState, DamageIsNamed) {
            Row{"\"uid\": 4294967295", "\"uid\": 4294967296", "owner.uid is not a whole number"},
            Row{"\"uid\": 1000", "\"uid\": 1000, \"cgroup\": \"/\"", "for a user or for a cgroup"},
            Row{"\"/slurm", "\"slurm", "grants[1].cgroup does not begin with /"},
-           Row{"\"uuid\": \"GPU-2a\"", "\"uuid\": \"GPU-1f\"", "gpus[1].uuid: GPU-1f stands twice"},
+           Row{"\"uuid\": \"GPU-2a\"", "\"uuid\": \"GPU-1f\"", "gpus[1].uuid: GPU-1f appears twice"},
            Row{"\"lease\": \"", "\"lease\": \"\\u0007", "gpus[0].lease is not 1 to 200 printable"},
        }) {
     SCOPED_TRACE(row.by);

@@ -233,7 +233,7 @@ Result<void> Chooser::ComputeGains() {
       plan::Planner::Create(std::move(graph),
                             {.blocking_power_w = job_.model.blocking_power_w * gpus},
                             plan::Planner::FewOptions::kAccept));
-  const double waiting_w = job_.model.blocking_power_w * gpus * planner.ranks();
+  const double waiting_w = job_.model.blocking_power_w * gpus * planner.pp_ranks();
   PERSEUS_ASSIGN_OR_RETURN(
       const frontier::Solution solution,
       frontier::SolveDeadline(planner.network(), planner.baseline().time,
@@ -394,7 +394,7 @@ bool Chooser::KnowsAll() const {
 }
 
 Result<void> CheckJob(const SweepJob& job, std::span<const MeasuredOption> measured) {
-  for (std::size_t rank = 0; rank < job.schedule.ranks.size(); ++rank) {
+  for (std::size_t rank = 0; rank < job.schedule.pp_ranks.size(); ++rank) {
     if (rank >= job.clocks_mhz.size() || job.clocks_mhz[rank].empty()) {
       return Fail("there are no clocks to choose from for rank {} (its log has sm_clocks_mhz)",
                   rank);

@@ -13,8 +13,8 @@ namespace perseus::profiler {
 
 std::vector<InstructionGroup> GroupsOf(const schedule::Schedule& schedule) {
   std::vector<InstructionGroup> groups;
-  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    for (const schedule::Instruction& instruction : schedule.ranks[rank]) {
+  for (std::size_t rank = 0; rank < schedule.pp_ranks.size(); ++rank) {
+    for (const schedule::Instruction& instruction : schedule.pp_ranks[rank]) {
       if (!IsComputation(instruction.kind)) continue;
       const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(instruction.stage)];
       groups.push_back({static_cast<int>(rank), chunk, instruction.kind});

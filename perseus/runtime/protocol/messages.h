@@ -141,7 +141,7 @@ struct Refused {
 };
 using Reply = std::variant<Done, Lease, Listing, Refused>;
 
-// Fail with kInput and the place within the message: "request: acquire.gpus[3] is not a text …".
+// Fail with kInput and the place within the message: "request: acquire.gpus[3] is not a string …".
 Result<Request> ParseRequest(std::string_view text);
 Result<Reply> ParseReply(std::string_view text);
 // What parses is formatted so that it parses back equal. What comes from a driver or from a failure

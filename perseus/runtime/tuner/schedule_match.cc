@@ -19,14 +19,15 @@ struct Computation {
 };
 
 std::string Describe(const Computation& computation, const schedule::Schedule& schedule) {
-  const bool has_chunks = schedule.stages() > static_cast<int>(schedule.ranks.size());
+  const bool has_chunks = schedule.stages() > static_cast<int>(schedule.pp_ranks.size());
   return fmt::format("{} of microbatch {}{}", Name(computation.kind), computation.microbatch,
                      has_chunks ? fmt::format(" on chunk {}", computation.chunk) : "");
 }
 
 std::vector<Computation> ComputationsOf(const schedule::Schedule& schedule, int rank) {
   std::vector<Computation> computations;
-  for (const schedule::Instruction& instruction : schedule.ranks[static_cast<std::size_t>(rank)]) {
+  for (const schedule::Instruction& instruction :
+       schedule.pp_ranks[static_cast<std::size_t>(rank)]) {
     if (!IsComputation(instruction.kind)) continue;
     const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(instruction.stage)];
     computations.push_back({instruction.kind, instruction.microbatch, chunk});

@@ -97,7 +97,7 @@ Result<TunedPlan::Scale> TunedPlan::ScaleTo(const SeenSteps& seen,
   const auto computing_j = [&](double energy_j, double time_s, const plan::Evaluation& evaluation) {
     const double between_s = std::max(0.0, time_s - ToSeconds(evaluation.time));
     return energy_j / file_.job.pipelines - evaluation.blocking_energy_j -
-           between_s * judge.ranks() * judge.model().blocking_power_w;
+           between_s * judge.pp_ranks() * judge.model().blocking_power_w;
   };
   const plan::Evaluation& baseline = judge.baseline();
   Scale scale;

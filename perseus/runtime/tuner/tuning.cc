@@ -34,7 +34,7 @@ std::filesystem::path StatePath(const std::filesystem::path& job_directory) {
 // Measurements are of instructions; which there are and where has to be the same.
 std::string NameOf(const schedule::Schedule& schedule) {
   return fmt::format("{}, {} stages on {} ranks, {} microbatches", schedule.name, schedule.stages(),
-                     schedule.ranks.size(), schedule.microbatches);
+                     schedule.pp_ranks.size(), schedule.microbatches);
 }
 
 // What an earlier coordinator of this job knew; nothing if there was none.
@@ -122,7 +122,7 @@ class Tuner {
 
 Result<void> Tuner::MeetRanks() {
   const plan_file::PlannedJob& job = options_.job;
-  const auto count = static_cast<int>(job.schedule.ranks.size());
+  const auto count = static_cast<int>(job.schedule.pp_ranks.size());
   Say(fmt::format("waiting for {} ranks in {}", job.pipelines * count * job.model.gpus_per_stage,
                   options_.job_directory.string()));
   auto met = conductor_.Meet(RanksOf(job.pipelines, count, job.model.gpus_per_stage));

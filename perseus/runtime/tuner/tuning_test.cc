@@ -18,7 +18,7 @@ class TuningTest : public testing::Test {
     options_.job_directory = job_.directory();
     schedule::ScheduleSpec spec;
     spec.name = "1f1b";
-    spec.ranks = 2;
+    spec.pp_ranks = 2;
     spec.microbatches = 4;
     options_.job.schedule = *schedule::GenerateSchedule(spec);
     job_.schedule = options_.job.schedule;

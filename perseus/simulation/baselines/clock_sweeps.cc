@@ -60,7 +60,7 @@ class ZeusGlobal : public Policy {
     }
     std::vector<OperatingPoint> points;
     for (const double clock : clocks) {
-      const std::vector<double> clock_of_rank(graph.rank_orders.size(), clock);
+      const std::vector<double> clock_of_rank(graph.pp_rank_orders.size(), clock);
       points.push_back(
           MakePoint(planner, fmt::format("{} MHz", clock), OptionsAt(graph, clock_of_rank)));
     }
@@ -74,7 +74,7 @@ class ZeusGlobal : public Policy {
 const schedule::OptionSet* PacingSet(const schedule::InstructionGraph& graph, std::size_t rank) {
   const schedule::OptionSet* forward = nullptr;
   const schedule::OptionSet* any = nullptr;
-  for (const int instruction : graph.rank_orders[rank]) {
+  for (const int instruction : graph.pp_rank_orders[rank]) {
     const schedule::OptionSet& set = graph.options_of(instruction);
     if (set.options.size() < 2) continue;
     const schedule::OptionSet*& kept = set.kind == InstructionKind::kForward ? forward : any;
@@ -94,7 +94,7 @@ class ZeusPerStage : public Policy {
     const schedule::InstructionGraph& graph = planner.graph();
     std::vector<const schedule::OptionSet*> pacing;
     std::set<Nanoseconds> paces;  // Every time of a forward that some stage can have.
-    for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
+    for (std::size_t rank = 0; rank < graph.pp_rank_orders.size(); ++rank) {
       pacing.push_back(PacingSet(graph, rank));
       if (pacing.back() == nullptr) continue;
       for (const profile::Option& option : pacing.back()->options) paces.insert(option.time);

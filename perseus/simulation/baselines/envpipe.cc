@@ -111,8 +111,8 @@ class Reconfiguration {
 
   void MarkEnvelope() {
     in_envelope_.assign(graph_.instructions.size(), false);
-    for (std::size_t rank = 0; rank < graph_.rank_orders.size(); ++rank) {
-      const std::vector<int>& order = graph_.rank_orders[rank];
+    for (std::size_t rank = 0; rank < graph_.pp_rank_orders.size(); ++rank) {
+      const std::vector<int>& order = graph_.pp_rank_orders[rank];
       const auto kind = [&](int instruction) { return graph_.options_of(instruction).kind; };
       const auto first = std::ranges::find(order, InstructionKind::kForward, kind);
       if (first != order.end()) in_envelope_[At(*first)] = true;
@@ -122,7 +122,8 @@ class Reconfiguration {
       if (last != order.rend()) in_envelope_[At(*last)] = true;
       for (const int instruction : order) {
         const bool is_fixed = graph_.options_of(instruction).options.size() < 2;
-        if (is_fixed || rank + 1 == graph_.rank_orders.size()) in_envelope_[At(instruction)] = true;
+        if (is_fixed || rank + 1 == graph_.pp_rank_orders.size())
+          in_envelope_[At(instruction)] = true;
       }
     }
   }

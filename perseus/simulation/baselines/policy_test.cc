@@ -31,12 +31,12 @@ schedule::InstructionGraph TwoStages(double heavier) {
       set.options = {{300, {}, unit, 9}, {200, {}, 2 * unit, 5}, {100, {}, 3 * unit, 3}};
       graph.option_sets.push_back(set);
     }
-    graph.rank_names.push_back("rank " + std::to_string(stage));
+    graph.pp_rank_names.push_back("rank " + std::to_string(stage));
   }
   // F0 s0, F1 s0, F0 s1, B0 s1, F1 s1, B0 s0, B1 s1, B1 s0.
   graph.instructions = {{0, 0, 0}, {0, 0, 1}, {2, 1, 0}, {3, 1, 0},
                         {2, 1, 1}, {1, 0, 0}, {3, 1, 1}, {1, 0, 1}};
-  graph.rank_orders = {{0, 1, 5, 7}, {2, 3, 4, 6}};
+  graph.pp_rank_orders = {{0, 1, 5, 7}, {2, 3, 4, 6}};
   graph.dependencies = {{0, 1, 0}, {1, 5, 0}, {5, 7, 0}, {2, 3, 0}, {3, 4, 0},
                         {4, 6, 0}, {0, 2, 0}, {1, 4, 0}, {3, 5, 0}, {6, 7, 0}};
   return graph;

@@ -126,9 +126,9 @@ PublishedPlanner::Schedule PublishedPlanner::ScheduleAt(const frontier::Walk& wa
   const frontier::Solution solution = walk.solution();
   Schedule schedule;
   schedule.time = walk.time();
-  schedule.energy_j =
-      least_effective_energy_j_ + ToJoules(walk.extra_energy()) +
-      blocking_power_w_ * static_cast<double>(graph_->rank_orders.size()) * ToSeconds(walk.time());
+  schedule.energy_j = least_effective_energy_j_ + ToJoules(walk.extra_energy()) +
+                      blocking_power_w_ * static_cast<double>(graph_->pp_rank_orders.size()) *
+                          ToSeconds(walk.time());
   for (std::size_t i = 0; i < graph_->instructions.size(); ++i) {
     const frontier::Arc& arc = network_.arcs[i];
     const Nanoseconds time =

@@ -42,7 +42,7 @@ class Engine {
         clock_(EdgesOf(spec)),
         runs_(planner, spec.disturbances, spec.pipelines, clock_),
         plans_(planner, spec, clock_, runs_),
-        totals_(At(spec.pipelines), std::vector<Totals>(graph_.rank_orders.size())),
+        totals_(At(spec.pipelines), std::vector<Totals>(graph_.pp_rank_orders.size())),
         felt_(spec.disturbances.size()) {}
 
   Result<Emulation> Run() {
@@ -211,7 +211,7 @@ class Engine {
   }
 
   // What all ranks of a pipeline draw when they wait.
-  double WaitingW() const { return planner_.model().blocking_power_w * planner_.ranks(); }
+  double WaitingW() const { return planner_.model().blocking_power_w * planner_.pp_ranks(); }
 
   Nanoseconds Window() const {
     return std::max<Nanoseconds>(planner_.baseline().time / kPowerWindows, 1);
@@ -301,9 +301,9 @@ Result<void> Check(const plan::Planner& planner, const EmulationSpec& spec) {
       return Fail("{}there is no dp_rank {} to slow down (the job has {}: 0 to {})", where,
                   disturbance.dp_rank, spec.pipelines, spec.pipelines - 1);
     }
-    if (disturbance.pp_rank >= planner.ranks()) {
+    if (disturbance.pp_rank >= planner.pp_ranks()) {
       return Fail("{}there is no pp_rank {} to slow down (a pipeline has {}: 0 to {})", where,
-                  disturbance.pp_rank, planner.ranks(), planner.ranks() - 1);
+                  disturbance.pp_rank, planner.pp_ranks(), planner.pp_ranks() - 1);
     }
   }
   return {};

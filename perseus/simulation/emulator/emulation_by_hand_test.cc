@@ -30,8 +30,8 @@ schedule::InstructionGraph MakeGraph() {
   // F0 F1 of rank 0, F0 B0 F1 B1 of rank 1, B0 B1 of rank 0.
   graph.instructions = {{0, 0, 0}, {0, 0, 1}, {0, 1, 0}, {1, 1, 0},
                         {0, 1, 1}, {1, 1, 1}, {1, 0, 0}, {1, 0, 1}};
-  graph.rank_orders = {{0, 1, 6, 7}, {2, 3, 4, 5}};
-  graph.rank_names = {"rank 0", "rank 1"};
+  graph.pp_rank_orders = {{0, 1, 6, 7}, {2, 3, 4, 5}};
+  graph.pp_rank_names = {"rank 0", "rank 1"};
   graph.dependencies = {{0, 1, 0}, {1, 6, 0}, {6, 7, 0}, {2, 3, 0}, {3, 4, 0},
                         {4, 5, 0}, {0, 2, 0}, {1, 4, 0}, {3, 6, 0}, {5, 7, 0}};
   return graph;

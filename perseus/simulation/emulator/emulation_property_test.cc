@@ -51,7 +51,7 @@ class RandomEvents {
     Disturbance disturbance;
     disturbance.kind = static_cast<Disturbance::Kind>(Below(3));
     disturbance.dp_rank = Below(spec.pipelines);
-    disturbance.pp_rank = Below(planner_.ranks() + 1) - 1;
+    disturbance.pp_rank = Below(planner_.pp_ranks() + 1) - 1;
     disturbance.from = DrawMoment(spec);
     if (Below(2) == 0) disturbance.until = DrawMoment(spec);
     switch (disturbance.kind) {
@@ -87,7 +87,7 @@ Recomputed Recompute(const plan::Planner& planner, const std::vector<RunOfPipeli
     }
   }
   for (const RunOfPipelines& run : runs) {
-    double idle_s = planner.ranks() * ToSeconds(sum.time);
+    double idle_s = planner.pp_ranks() * ToSeconds(sum.time);
     double instructions_j = 0;
     for (std::size_t i = 0; i < run.run.evaluation.starts.size(); ++i) {
       idle_s -= ToSeconds(run.run.evaluation.durations[i]);
@@ -165,7 +165,7 @@ schedule::InstructionGraph MakeJobWithFixedInstructions() {
   model.fixed.all_reduce = {.time = 200'000'000, .energy_j = 30};
   model.fixed.optimizer = {.time = 50'000'000, .energy_j = 20};
   return *schedule::BuildInstructionGraph(
-      *schedule::GenerateSchedule({.name = "1f1b", .ranks = 3, .microbatches = 4, .chunks = 1}),
+      *schedule::GenerateSchedule({.name = "1f1b", .pp_ranks = 3, .microbatches = 4, .chunks = 1}),
       *synthetic::SynthesizeProfile(spec), model);
 }
 

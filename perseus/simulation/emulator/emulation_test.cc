@@ -103,7 +103,7 @@ TEST_F(EmulationTest, OneThrottledGpuSlowsItsPipelineAlone) {
   ASSERT_EQ(runs->size(), 2U);
   for (const RunOfPipelines& run : *runs) {
     const bool is_throttled = run.pipelines == std::vector<int>{0};
-    for (int instruction : planner_.graph().rank_orders[1]) {
+    for (int instruction : planner_.graph().pp_rank_orders[1]) {
       const auto option =
           static_cast<std::size_t>(run.run.options[static_cast<std::size_t>(instruction)]);
       const double clock = planner_.graph().options_of(instruction).options[option].frequency_mhz;

@@ -58,7 +58,7 @@ bool Executor::Concerns(const Disturbance& disturbance, int instruction) const {
       if (!IsComputation(instruction)) return false;
       break;
     case Disturbance::Kind::kInput: {
-      const auto& order = graph_.rank_orders[At(std::max(disturbance.pp_rank, 0))];
+      const auto& order = graph_.pp_rank_orders[At(std::max(disturbance.pp_rank, 0))];
       return !order.empty() && order.front() == instruction;
     }
   }

@@ -13,14 +13,14 @@ RunSummary Summarise(const schedule::InstructionGraph& graph, const Execution& e
   RunSummary summary{.time = evaluation.time,
                      .energy_j = evaluation.energy_j,
                      .switches = evaluation.switches,
-                     .ranks = std::vector<RunSummary::Rank>(graph.rank_orders.size()),
+                     .ranks = std::vector<RunSummary::Rank>(graph.pp_rank_orders.size()),
                      .felt = execution.felt};
-  for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
-    for (const int instruction : graph.rank_orders[rank]) {
+  for (std::size_t rank = 0; rank < graph.pp_rank_orders.size(); ++rank) {
+    for (const int instruction : graph.pp_rank_orders[rank]) {
       summary.ranks[rank].busy += evaluation.durations[At(instruction)];
       summary.ranks[rank].energy_j += evaluation.energies_j[At(instruction)];
     }
-    summary.ranks[rank].switches = evaluation.rank_switches[rank];
+    summary.ranks[rank].switches = evaluation.pp_rank_switches[rank];
   }
   return summary;
 }

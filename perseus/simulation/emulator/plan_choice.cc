@@ -148,7 +148,7 @@ Result<int> PlanChoice::PlanBeside(Nanoseconds straggler, int iteration, int pip
 double PlanChoice::EnergyUntil(Nanoseconds time, int state) const {
   const RunSummary& run = runs_.run(state);
   return run.energy_j +
-         planner_.model().blocking_power_w * planner_.ranks() * ToSeconds(time - run.time);
+         planner_.model().blocking_power_w * planner_.pp_ranks() * ToSeconds(time - run.time);
 }
 
 // The plan for a straggler of that time.

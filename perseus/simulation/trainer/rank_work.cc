@@ -78,7 +78,7 @@ Result<std::vector<RankInstruction>> MakeRankWork(const schedule::Schedule& sche
                                                   const schedule::PipelineModel& model) {
   const schedule::FixedInstructions& fixed = model.fixed;
   std::vector<RankInstruction> work;
-  for (const schedule::Instruction& instruction : schedule.ranks[Index(rank)]) {
+  for (const schedule::Instruction& instruction : schedule.pp_ranks[Index(rank)]) {
     if (instruction.kind == kForward && instruction.stage == 0 && fixed.load.time > 0) {
       work.push_back(MakeFixed(kLoad, fixed.load, model, instruction.microbatch));
     }
