@@ -146,7 +146,7 @@ TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
   EXPECT_THAT(message([](Spec& spec) {
                 spec.kinds = {ModelProfileKind::kForward, ModelProfileKind::kForward};
               }),
-              HasSubstr("forward is there twice"));
+              HasSubstr("forward is given twice"));
   EXPECT_THAT(message([](Spec& spec) { spec.gpu.power_limit_w = 50; }), HasSubstr("raise it"));
   EXPECT_THAT(message([](Spec& spec) {
                 spec.gpu.power_limit_w = std::numeric_limits<double>::quiet_NaN();

@@ -187,7 +187,7 @@ TEST(SynthesizeProfile, FieldsOutOfRangeAreErrorsThatSayTheRange) {
   EXPECT_THAT(message([](Spec& spec) {
                 spec.kinds = {Kind::kForward, Kind::kForward};
               }),
-              HasSubstr("forward is there twice"));
+              HasSubstr("forward is given twice"));
 }
 
 }  // namespace
