@@ -36,7 +36,7 @@ RecordedStep StepOf(std::vector<JobEvent> events) {
 TEST(RankOrder, WaitsForWhatHadEnded) {
   const auto order = OrderWithinRanks(
       StepOf({Event(EventKind::kForward, 0, 10), Event(EventKind::kForwardSend, 10, 31),
-              Event(EventKind::kBackward, 20, 40), Event(EventKind::kAlone, 40, 45)}));
+              Event(EventKind::kBackward, 20, 40), Event(EventKind::kLocal, 40, 45)}));
   ASSERT_TRUE(order) << order.error().message;
   EXPECT_THAT((*order)[0], IsEmpty());
   EXPECT_THAT((*order)[1], ElementsAre(0));
@@ -65,7 +65,7 @@ TEST(RankOrder, ComputationsAreOneAfterTheOtherHoweverTheyOverlap) {
 // nobody else is; and nobody who is implied.
 TEST(RankOrderProperty, IsTheLeastThatImpliesTheRest) {
   std::mt19937_64 random(3);
-  constexpr EventKind kKinds[] = {EventKind::kForward, EventKind::kBackward, EventKind::kAlone,
+  constexpr EventKind kKinds[] = {EventKind::kForward, EventKind::kBackward, EventKind::kLocal,
                                   EventKind::kForwardSend};
   int edges = 0;
   for (int run = 0; run < 400; ++run) {
@@ -110,9 +110,10 @@ TEST(RankOrderProperty, IsTheLeastThatImpliesTheRest) {
 
 TEST(RankOrder, ManyAtATimeAreRefused) {
   std::vector<JobEvent> events;
-  for (int i = 0; i < kMostTogether; ++i) events.push_back(Event(EventKind::kAlone, i, 1000 + i));
+  for (int i = 0; i < kMostConcurrentEvents; ++i)
+    events.push_back(Event(EventKind::kLocal, i, 1000 + i));
   EXPECT_TRUE(OrderWithinRanks(StepOf(events)));
-  events.push_back(Event(EventKind::kAlone, 500, 2000));
+  events.push_back(Event(EventKind::kLocal, 500, 2000));
   const auto order = OrderWithinRanks(StepOf(events));
   ASSERT_FALSE(order);
   EXPECT_THAT(order.error().message, AllOf(HasSubstr("step 3"), HasSubstr("while 64 other events"),

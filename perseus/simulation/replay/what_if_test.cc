@@ -69,7 +69,7 @@ TEST(WhatIf, EnergyAtTheHighestClocksByHand) {
 //      rank 1          [ F0 ][      B0      ]  <>|[ F1 ][      B1      ]     >
 TEST(WhatIf, BloatOfTwoPipelines) {
   const auto read = ReadTrace(TwoPipelines());
-  const auto answer = AskWhatIf(read->graph, TwoClocks(), {0});
+  const auto answer = AnalyzeWhatIf(read->graph, TwoClocks(), {0});
   ASSERT_TRUE(answer) << answer.error().message;
   const StepBloat& bloat = answer->steps[0];
   EXPECT_EQ(bloat.slowest_dp_rank, 1);
@@ -103,7 +103,7 @@ TEST(WhatIf, BloatIsWhatPipelinesSaveAloneWhereTheyMeetAtTheEnd) {
       const double slowness = 0.4 + static_cast<double>(random() % 1000) / 500;
       SCOPED_TRACE(testing::Message() << gpu << ", " << slowness);
       const std::vector<TracedEvent> events = TwoPipelines({.slowness = {slowness}});
-      const auto answer = AskWhatIf(ReadTrace(events)->graph, model, {0});
+      const auto answer = AnalyzeWhatIf(ReadTrace(events)->graph, model, {0});
       ASSERT_TRUE(answer) << answer.error().message;
       const StepBloat& bloat = answer->steps[0];
       double intrinsic_j = 0;
@@ -155,8 +155,8 @@ TEST(WhatIf, PipelinesThatMeetMidwayHaveNoNegativeBloat) {
   add(0, 1, 25, 25.0005);
   add(1, 0, 5, 45);
   add(1, 1, 5, 5);
-  const auto answer =
-      AskWhatIf(ReadTrace(events)->graph, JobPowerModel::Of(*synthetic::FindGpuModel("a100")), {0});
+  const auto answer = AnalyzeWhatIf(ReadTrace(events)->graph,
+                                    JobPowerModel::Of(*synthetic::FindGpuModel("a100")), {0});
   ASSERT_TRUE(answer) << answer.error().message;
   const StepBloat& bloat = answer->steps[0];
   EXPECT_GT(bloat.intrinsic_j, 0.01 * bloat.energy_j);
@@ -196,7 +196,7 @@ TEST(WhatIf, NeitherBloatIsNegativeWhereverPipelinesMeet) {
     for (int i = 0; i < 6; ++i) {
       events.push_back({"optimizer-clip-main-grad", i / 2, i % 2, 1, end, end + 1, -1});
     }
-    const auto answer = AskWhatIf(ReadTrace(events)->graph, model, {0});
+    const auto answer = AnalyzeWhatIf(ReadTrace(events)->graph, model, {0});
     ASSERT_TRUE(answer) << answer.error().message;
     const StepBloat& bloat = answer->steps[0];
     EXPECT_GE(bloat.intrinsic_j, 0);
@@ -209,7 +209,7 @@ TEST(WhatIf, NeitherBloatIsNegativeWhereverPipelinesMeet) {
 TEST(WhatIf, PipelinesThatAreAlikeHaveNoExtrinsicBloat) {
   const auto read = ReadTrace(TwoPipelines({.slowness = {1}}));
   const auto answer =
-      AskWhatIf(read->graph, JobPowerModel::Of(*synthetic::FindGpuModel("a40")), {0});
+      AnalyzeWhatIf(read->graph, JobPowerModel::Of(*synthetic::FindGpuModel("a40")), {0});
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_NEAR(answer->steps[0].extrinsic_j, 0, kRounding);
   EXPECT_GT(answer->steps[0].intrinsic_j, 0);
@@ -228,7 +228,7 @@ TEST(WhatIf, NoChoiceOfClocksIsBelowTheBound) {
   model.backward.insert(model.backward.begin() + 1, {800, 1.2, 260});
   const Nanoseconds at_highest = 46'000'000;
   const double bound_j = *LeastEnergy(graph, model, at_highest);
-  const double bound_of_kept_j = *LeastEnergyWithoutWaits(graph, model, at_highest);
+  const double bound_of_kept_j = *LeastEnergyKeepingWaits(graph, model, at_highest);
   double best_j = 1e9;
   double best_of_kept_j = 1e9;
   for (int choice = 0; choice < 81; ++choice) {
@@ -250,7 +250,7 @@ TEST(WhatIf, NoChoiceOfClocksIsBelowTheBound) {
     best_of_kept_j = std::min(best_of_kept_j, outcome.energy_j);
   }
   EXPECT_GT(best_of_kept_j, best_j);  // The wait is worth something.
-  const auto answer = AskWhatIf(read->graph, model, {0});
+  const auto answer = AnalyzeWhatIf(read->graph, model, {0});
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_NEAR(answer->steps[0].bound_j, bound_j, kRounding);
   EXPECT_NEAR(answer->steps[0].energy_j - answer->steps[0].intrinsic_j, bound_of_kept_j, kRounding);
@@ -262,7 +262,7 @@ TEST(WhatIf, NoChoiceOfClocksIsBelowTheBound) {
 TEST(WhatIf, AControllerIsAsGoodAsWhatItKnows) {
   const auto read = ReadTrace(TwoPipelines({.steps = 6, .slowness = {2, 2, 1, 1, 2, 2}}));
   const JobPowerModel model = JobPowerModel::Of(*synthetic::FindGpuModel("a100"));
-  const auto answer = AskWhatIf(read->graph, model, {0, 1, 4});
+  const auto answer = AnalyzeWhatIf(read->graph, model, {0, 1, 4});
   ASSERT_TRUE(answer) << answer.error().message;
   const auto& oracle = answer->controllers[0].steps;
   const auto& reactive = answer->controllers[1].steps;
@@ -286,7 +286,7 @@ TEST(WhatIf, AControllerIsAsGoodAsWhatItKnows) {
 
 TEST(WhatIf, CountsHowOftenTheSlowestPipelineChanges) {
   const auto read = ReadTrace(TwoPipelines({.steps = 6, .slowness = {2, 0.5, 0.5, 2, 2, 0.5}}));
-  const auto answer = AskWhatIf(read->graph, TwoClocks(), {0});
+  const auto answer = AnalyzeWhatIf(read->graph, TwoClocks(), {0});
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_EQ(answer->slowest_changes, 3);
 }
@@ -300,7 +300,7 @@ TEST(WhatIf, EnergyIsConservedAndNoControllerBeatsTheBound) {
       spec.slowness.push_back(0.5 + static_cast<double>(random() % 1000) / 500);
     }
     const auto read = ReadTrace(TwoPipelines(spec));
-    const auto answer = AskWhatIf(read->graph, model, {0, 1, 3});
+    const auto answer = AnalyzeWhatIf(read->graph, model, {0, 1, 3});
     ASSERT_TRUE(answer) << answer.error().message;
     for (const ControllerOutcome& controller : answer->controllers) {
       for (std::size_t s = 0; s < controller.steps.size(); ++s) {

@@ -16,12 +16,12 @@ std::string MessageFor(std::vector<int> boundaries, int layers, int parts) {
 
 TEST(LayerPartition, BoundariesGoFromTheFirstLayerToTheLast) {
   EXPECT_EQ(MessageFor({0, 8, 14, 21, 27}, 27, 4), "no error");
-  EXPECT_THAT(MessageFor({0, 8, 27}, 27, 4), HasSubstr("make 2 parts, not 4"));
+  EXPECT_THAT(MessageFor({0, 8, 27}, 27, 4), HasSubstr("make 2 parts, but 4 parts"));
   EXPECT_THAT(MessageFor({}, 27, 4), HasSubstr("make 0 parts"));
   EXPECT_THAT(MessageFor({0, 8, 8, 21, 27}, 27, 4), HasSubstr("8 is followed by 8"));
   EXPECT_THAT(MessageFor({0, 14, 8, 21, 27}, 27, 4), HasSubstr("14 is followed by 8"));
-  EXPECT_THAT(MessageFor({0, 8, 14, 21, 26}, 27, 4), HasSubstr("go from 0 to 27"));
-  EXPECT_THAT(MessageFor({1, 8, 14, 21, 27}, 27, 4), HasSubstr("go from 0 to 27"));
+  EXPECT_THAT(MessageFor({0, 8, 14, 21, 26}, 27, 4), HasSubstr("use 0 to 27"));
+  EXPECT_THAT(MessageFor({1, 8, 14, 21, 27}, 27, 4), HasSubstr("use 0 to 27"));
 }
 
 TEST(LayerPartition, UniformGivesTheRemainderToTheFirst) {

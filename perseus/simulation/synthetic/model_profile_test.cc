@@ -133,7 +133,7 @@ TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
   };
   using Spec = ModelProfileSpec;
   EXPECT_THAT(message([](Spec& spec) { spec.stages = 0; }), HasSubstr("0 stages of 1 chunks"));
-  EXPECT_THAT(message([](Spec& spec) { spec.stages = 3; }), HasSubstr("make 4 parts, not 3"));
+  EXPECT_THAT(message([](Spec& spec) { spec.stages = 3; }), HasSubstr("make 4 parts, but 3 parts"));
   EXPECT_THAT(message([](Spec& spec) {
                 spec.boundaries = {};
                 spec.stages = 28;
@@ -147,7 +147,7 @@ TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
                 spec.kinds = {ModelProfileKind::kForward, ModelProfileKind::kForward};
               }),
               HasSubstr("forward is given twice"));
-  EXPECT_THAT(message([](Spec& spec) { spec.gpu.power_limit_w = 50; }), HasSubstr("raise it"));
+  EXPECT_THAT(message([](Spec& spec) { spec.gpu.power_limit_w = 50; }), HasSubstr("raise the limit"));
   EXPECT_THAT(message([](Spec& spec) {
                 spec.gpu.power_limit_w = std::numeric_limits<double>::quiet_NaN();
               }),

@@ -148,7 +148,7 @@ TEST(ModelZoo, WhatItCannotMakeIsAnErrorWithARemedy) {
   EXPECT_THAT(ModelZooMessageFor({.model = "wide-resnet101_8", .sequence_length = 8}),
               HasSubstr("leave the sequence length out"));
   EXPECT_THAT(ModelZooMessageFor({.model = "wide-resnet101_8", .tensor_parallel = 2}),
-              HasSubstr("not tensor parallel"));
+              HasSubstr("no tensor parallelism"));
 }
 
 }  // namespace
