@@ -32,25 +32,25 @@ TEST(SignedRank, IntervalIsTheTextbooks) {
   // P(T <= 8) = 25/1024 (the sets of distinct numbers from 1 to 10 with a sum of at most 8).
   std::vector<double> differences;
   for (int i = 1; i <= 10; ++i) differences.push_back(i);
-  const SignedRankInterval centre = CentreOf(differences, 0.95);
-  EXPECT_DOUBLE_EQ(centre.level, 1 - 2 * 25 / 1024.0);
-  EXPECT_DOUBLE_EQ(centre.interval.estimate, 5.5);
+  const SignedRankInterval center = EstimateCenter(differences, 0.95);
+  EXPECT_DOUBLE_EQ(center.level, 1 - 2 * 25 / 1024.0);
+  EXPECT_DOUBLE_EQ(center.interval.estimate, 5.5);
   std::vector<double> averages;
   for (int i = 1; i <= 10; ++i) {
     for (int j = i; j <= 10; ++j) averages.push_back((i + j) / 2.0);
   }
   std::sort(averages.begin(), averages.end());
-  EXPECT_DOUBLE_EQ(centre.interval.lower, averages[8]);
-  EXPECT_DOUBLE_EQ(centre.interval.upper, averages[averages.size() - 9]);
+  EXPECT_DOUBLE_EQ(center.interval.lower, averages[8]);
+  EXPECT_DOUBLE_EQ(center.interval.upper, averages[averages.size() - 9]);
 }
 
 TEST(SignedRank, NormalApproximationJoinsTheExactDistribution) {
   std::mt19937_64 random(1);
   std::vector<double> differences;
   for (int i = 0; i < 201; ++i) differences.push_back(Normal(random));
-  const SignedRankInterval approximate = CentreOf(differences, 0.95);
+  const SignedRankInterval approximate = EstimateCenter(differences, 0.95);
   differences.pop_back();
-  const SignedRankInterval exact = CentreOf(differences, 0.95);
+  const SignedRankInterval exact = EstimateCenter(differences, 0.95);
   // One pair in 200 moves the bounds by some hundredths of the spread 1/sqrt(200) = 0.07.
   EXPECT_NEAR(approximate.interval.lower, exact.interval.lower, 0.02);
   EXPECT_NEAR(approximate.interval.upper, exact.interval.upper, 0.02);
@@ -81,7 +81,7 @@ TEST(Compare, SaysWhatItCanTell) {
   EXPECT_EQ(saves->pairs_needed, 0);
   EXPECT_THAT(Describe(*saves), HasSubstr("saves 15.00 % of the energy"));
   EXPECT_THAT(Describe(*saves), HasSubstr("is no slower, to within 0.2 %"));
-  EXPECT_THAT(Describe(*saves), Not(HasSubstr("would tell")));
+  EXPECT_THAT(Describe(*saves), Not(HasSubstr("would decide")));
 
   const auto harms = Compare(Around(1.05, 1.10, 0.001, 10));
   ASSERT_TRUE(harms);
@@ -102,7 +102,7 @@ TEST(Compare, SaysWhenItCannotTellAndWhatWould) {
   EXPECT_EQ(noisy->slows, Verdict::kCannotTell);
   EXPECT_GT(noisy->pairs_needed, 10);
   EXPECT_THAT(Describe(*noisy), HasSubstr("cannot tell whether it saves energy"));
-  EXPECT_THAT(Describe(*noisy), HasSubstr("would tell, in place of 10"));
+  EXPECT_THAT(Describe(*noisy), HasSubstr("would decide it (this run has 10)"));
 }
 
 TEST(Compare, RefusesWhatIsTooLittleOrNoMeasurement) {

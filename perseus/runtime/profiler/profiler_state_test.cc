@@ -69,19 +69,18 @@ TEST(ProfilerState, ARestartedProfilerGoesOnAsIfNothingHadHappened) {
 TEST(ProfilerState, AnotherJobsMeasurementsAreRefused) {
   const ProfilerState state = MakeState();
   EXPECT_TRUE(CheckSameJob(state, "1f1b 2x20", "s.json"));
-  EXPECT_EQ(
-      CheckSameJob(state, "gpipe 2x20", "s.json").error().message,
-      "s.json: measured for the job \"1f1b 2x20\", and this one is \"gpipe 2x20\" (remove the "
-      "file to measure again)");
+  EXPECT_EQ(CheckSameJob(state, "gpipe 2x20", "s.json").error().message,
+            "s.json: the measurements are of the job \"1f1b 2x20\", but this job is \"gpipe 2x20\" "
+            "(remove the file to measure again)");
   protocol::RankHeader header;
   header.name = {0, 1, 0};
   header.gpu_name = "Virtual A100";
   EXPECT_TRUE(CheckSameGpu(state, header, "s.json"));
   header.gpu_name = "Virtual A40";
   EXPECT_EQ(CheckSameGpu(state, header, "s.json").error().message,
-            "s.json: dp0-pp1-tp0 was measured on \"Virtual A100\" and runs on \"Virtual A40\" now "
+            "s.json: dp0-pp1-tp0 was measured on \"Virtual A100\" but runs on \"Virtual A40\" now "
             "(remove the file to measure again)");
-  header.name.pp_rank = 0;  // Never seen: nothing to contradict.
+  header.name.pp_rank = 0;  // The state has nothing of this rank.
   EXPECT_TRUE(CheckSameGpu(state, header, "s.json"));
 }
 
@@ -102,10 +101,10 @@ TEST(ProfilerState, MistakesAreToldWithTheirPlace) {
       "s.json: perseus_profiler is 2 (this version reads 1; remove the file to measure again)");
   EXPECT_THAT(message("\"steps\":36", "\"steps\":-1"), StartsWith("s.json: spent.steps is not"));
   EXPECT_THAT(message("\"forward\"", "\"sideways\""),
-              HasSubstr("gpus[0].records[0].kind \"sideways\" is no kind"));
+              HasSubstr("gpus[0].records[0].kind \"sideways\" is no instruction kind"));
   EXPECT_THAT(message("\"parameter\":1", "\"parameter\":99"),
               HasSubstr("gpus[0].records[0].parameter is not"));
-  EXPECT_THAT(message("\"parameter\":1", "\"parameter\":2"), HasSubstr("is there twice"));
+  EXPECT_THAT(message("\"parameter\":1", "\"parameter\":2"), HasSubstr("is given twice"));
   EXPECT_THAT(message("\"right\":[", "\"right\":[1,1,1,"), HasSubstr("fits[0].right has more"));
   EXPECT_THAT(message("\"gpu_name\"", "\"gpu_nome\""), HasSubstr("gpus[0] has no key"));
   EXPECT_THAT(ParseProfilerState("{", "s.json").error().message, StartsWith("s.json:1: not JSON"));

@@ -98,8 +98,8 @@ TEST(ChooseRound, RefusesMeasurementsOfAnotherJob) {
   const Result<SweepRound> round = ChooseRound(job, {}, std::vector{other}, {});
   ASSERT_FALSE(round);
   EXPECT_EQ(round.error().message,
-            "forward of chunk 0 on rank 5 was measured, but the schedule 1f1b computes none (is it "
-            "of another job?)");
+            "forward of chunk 0 on rank 5 was measured, but the schedule 1f1b has no such "
+            "instruction (are the measurements of another job?)");
   job.clocks_mhz.pop_back();
   EXPECT_FALSE(ChooseRound(job, {}, {}, {}));
 }

@@ -1,27 +1,28 @@
-// A recorded step as a graph of what waits for what, and that graph run again.
+// Builds the graph of a recorded step, which says what waits for what, and replays it.
 //
-// Within a rank, what ran one after the other stays so (rank_order.h). Events that overlap, such as
-// a send and a receive that were posted together, wait for the same ones.
+// Within a rank, events that ran one after another keep their order (rank_order.h). Events that
+// overlap, such as a send and a receive that were posted together, wait for the same events.
 //
-// Between ranks, a send and its receive begin together, when both sides are ready for it; so do all
-// members of a collective. Each of them waits for one *meeting*, which takes no time and waits for
-// what they all waited for, so that a collective of n ranks is 2n edges and not n*n. How much of a
-// recorded communication is waiting is not recorded, but the last one to come waits for nobody:
+// Between ranks, a send and its receive begin together, when both sides are ready. So do all
+// members of a collective. Each of them waits for one *meeting*. A meeting takes no time and waits
+// for everything that its members wait for. So a collective of n ranks needs 2n edges instead of
+// n*n. The recording does not say which part of a communication is waiting. But the last member
+// that arrives does not wait:
 //
 //     pipeline 0   |==========|~~~~wait~~~~[transfer]      transfer = end - the latest start
-//     pipeline 1   |========================[transfer]                of all that take part
+//     pipeline 1   |========================[transfer]                of all members
 //
 // (Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", 2025.)
 //
-// What is left is time that no recorded event explains: launching, loading data, Python. Some of it
-// comes back in every step, and *host delay* is what of it can be known without looking at the step
-// itself: the median over the other steps, where of each step only the least delay counts that any
-// pipeline shows for events of that name on that rank, the first one apart from the others (a rank
-// may wait for something that is not recorded; the one that it waits for does not). A trace of one
-// step has none.
+// The remaining time is explained by no recorded event: kernel launches, data loading, Python. The
+// *host delay* of an event is an estimate of this time from the other steps: in each other step,
+// the least delay of any pipeline for an event of that name on that rank; of these, the median. The
+// minimum is necessary because a rank may wait for something that is not recorded, while the rank
+// of another pipeline does not. The first event of a name counts separately. A trace of one step
+// has no host delays.
 //
-// So the check is honest: a step's replayed time uses nothing of its recorded one but what each
-// event itself took.
+// So the check of the replay is real: the replayed time of a step uses only the durations of the
+// step's own events.
 #pragma once
 
 #include <cstdint>
@@ -82,28 +83,3 @@ std::vector<Nanoseconds> ReplayPipelinesAlone(const StepGraph& graph,
                                               std::span<const Nanoseconds> durations);
 
 }  // namespace perseus::replay
-// Builds the graph of a recorded step, which says what waits for what, and replays it.
-//
-// Within a rank, events that ran one after another keep their order (rank_order.h). Events that
-// overlap, such as a send and a receive that were posted together, wait for the same events.
-//
-// Between ranks, a send and its receive begin together, when both sides are ready. So do all
-// members of a collective. Each of them waits for one *meeting*. A meeting takes no time and waits
-// for everything that its members wait for. So a collective of n ranks needs 2n edges instead of
-// n*n. The recording does not say which part of a communication is waiting. But the last member
-// that arrives does not wait:
-//
-//     pipeline 0   |==========|~~~~wait~~~~[transfer]      transfer = end - the latest start
-//     pipeline 1   |========================[transfer]                of all members
-//
-// (Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", 2025.)
-//
-// The remaining time is explained by no recorded event: kernel launches, data loading, Python. The
-// *host delay* of an event is an estimate of this time from the other steps: in each other step,
-// the least delay of any pipeline for an event of that name on that rank; of these, the median. The
-// minimum is necessary because a rank may wait for something that is not recorded, while the rank
-// of another pipeline does not. The first event of a name counts separately. A trace of one step
-// has no host delays.
-//
-// So the check of the replay is real: the replayed time of a step uses only the durations of the
-// step's own events.

@@ -8,7 +8,6 @@ enum class ChunkPlacement {
   kLoop,  // On rank 0 again (interleaved schedules).
   kV,     // On the same rank, in the other direction (zb-v, dualpipe-v).
 };
-enum class ChunkPlacement { kLoop, kV };
 
 // The position of this chunk of this stage in the order of the model's layers, from 0.
 inline int PartOf(int stage, int chunk, int stages, ChunkPlacement placement) {
