@@ -156,10 +156,10 @@ TEST_F(EmulationByHandTest, WhatNothingFeltIsSaid) {
                        .where = "events.toml:11"}};
   EXPECT_THAT(
       Run().remarks,
-      ElementsAre(HasSubstr("events.toml:7: nothing felt this straggler: no computation of its"),
-                  HasSubstr("events.toml:8: nothing felt this straggler: no iteration began"),
-                  HasSubstr("events.toml:9: no clock of 500 MHz or less was measured for some "
-                            "instructions: they ran at their lowest (up to 700 MHz)"),
+      ElementsAre(HasSubstr("events.toml:7: this straggler had no effect: no computation of its"),
+                  HasSubstr("events.toml:8: this straggler had no effect: no iteration began"),
+                  HasSubstr("events.toml:9: some instructions were not measured at 500 MHz or "
+                            "less: they ran at their lowest clock (up to 700 MHz)"),
                   HasSubstr("events.toml:10: this plan was never in force"),
                   HasSubstr("events.toml:11: this power cap was never in force")));
 }

@@ -258,7 +258,8 @@ TEST_F(EmulationTest, PipelinesAndRanksThatAreNotThereAreErrors) {
   spec_.disturbances = {{.dp_rank = 4}};
   auto emulation = Emulate(planner_, spec_);
   ASSERT_FALSE(emulation);
-  EXPECT_THAT(emulation.error().message, HasSubstr("no dp_rank 4 to slow down (the job has 4"));
+  EXPECT_THAT(emulation.error().message,
+              HasSubstr("dp_rank 4 cannot be slowed down: it does not exist (the job has 4"));
   spec_.disturbances = {{.dp_rank = 0, .pp_rank = 4}};
   emulation = Emulate(planner_, spec_);
   ASSERT_FALSE(emulation);

@@ -225,7 +225,7 @@ TEST_F(SharedClockTest, OneWhoTakesNoPartMayWaitAsWell) {
   job.join();
 }
 
-TEST_F(SharedClockTest, TellsTimeSince1970) {
+TEST_F(SharedClockTest, ReportsTimeSince1970) {
   const auto clock = Open();
   EXPECT_EQ(clock->SinceEpoch() - clock->Now(), Open()->SinceEpoch() - Open()->Now());
   EXPECT_GT(clock->SinceEpoch(), clock->Now());

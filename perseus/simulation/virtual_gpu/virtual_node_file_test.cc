@@ -78,20 +78,20 @@ TEST(VirtualNodeFile, EveryMistakeHasItsPlace) {
             "dir/box.toml:3: model \"a101\" is unknown (did you mean \"a100\"?)");
 }
 
-TEST(VirtualNodeFile, AGpuHasItsClocksInOneWay) {
+TEST(VirtualNodeFile, AGpuStatesItsClocksInExactlyOneWay) {
   const std::string one_way =
-      "dir/box.toml:2: [gpu] does not say in one way which clocks it has (write model = "
-      "\"a100-sxm\", or profile = \"profile.csv\", or lowest_mhz = 210 and highest_mhz = 1410)";
+      "dir/box.toml:2: [gpu] has to state its clocks in exactly one way (write model = "
+      "\"a100-sxm\", "
+      "or profile = \"profile.csv\", or lowest_mhz = 210 and highest_mhz = 1410)";
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\n"), one_way);
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nmodel = \"a100\"\nlowest_mhz = 200"), one_way);
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nlowest_mhz = 200"),
-            "dir/box.toml:2: [gpu] has one end of its clocks only (write lowest_mhz and "
-            "highest_mhz)");
+            "dir/box.toml:2: [gpu] has only one of lowest_mhz and highest_mhz (write both)");
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nlowest_mhz = 200\nhighest_mhz = 2000\nstep_mhz = 1"),
-            "dir/box.toml:3: 200 to 2000 MHz by 1 are not 1 to 128 clocks (write lowest_mhz = 210, "
-            "highest_mhz = 1410, step_mhz = 15, say)");
+            "dir/box.toml:3: 200 to 2000 MHz in steps of 1 are not 1 to 128 clocks (write for "
+            "example lowest_mhz = 210, highest_mhz = 1410, step_mhz = 15)");
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nmodel = \"a100\"\nstep_mhz = 5"),
-            "dir/box.toml:4: step_mhz is of lowest_mhz and highest_mhz (remove it)");
+            "dir/box.toml:4: step_mhz needs lowest_mhz and highest_mhz (remove it, or add both)");
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nprofile = \"none.csv\""),
             "dir/box.toml:3: dir/none.csv: cannot read: No such file or directory");
 }
@@ -107,12 +107,12 @@ TEST(VirtualNodeFile, NumbersHaveTheirRanges) {
             "[810, 1215])");
   EXPECT_EQ(of_gpu("most_power_limit_w = 300"),
             "dir/box.toml:4: the power limit of 475 W is not between 118.75 and 300 W (write "
-            "power_limit_w, and the ends of what it may be set to around it)");
+            "power_limit_w between least_power_limit_w and most_power_limit_w)");
   EXPECT_EQ(of_gpu("[switch_latency]\nmedian_ms = -1"),
             "dir/box.toml:5: median_ms is not a number from 0 to 60000 (write median_ms = 0.1, "
             "say)");
   EXPECT_EQ(of_gpu("[thermal]\nresume_at_c = 90"),
-            "dir/box.toml:5: resume_at_c is not half a degree below throttle_at_c, at least (write "
+            "dir/box.toml:5: resume_at_c is not at least half a degree below throttle_at_c (write "
             "resume_at_c = 85)");
   EXPECT_EQ(of_gpu("[thermal]\ntime_constant_s = 0"),
             "dir/box.toml:5: time_constant_s is below 0.001 (write time_constant_s = 20)");

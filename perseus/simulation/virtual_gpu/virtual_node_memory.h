@@ -3,25 +3,24 @@
 // Thread safety: all calls may come from several threads and processes at a time.
 //
 // What a process that is killed at any instruction leaves behind:
-//  1. A cell is two copies and a version; the version's last bit says which copy counts. An update
-//     is made in the other copy, and the version is counted up last: one store, before which
-//     nothing of the update is there, and after which all of it.
-//  2. Who updates holds a robust mutex. The next one after a death is told so (EOWNERDEAD), and
-//     has nothing to repair, by 1.
-//  3. The version is what sleepers wait on. A death between the store and the wake-up leaves them
-//     asleep, so they look again every kLongestSleep.
-//  4. The file appears under its name when it is complete (link()), so two processes that make it
-//  at
-//     once end up with the same one.
-// A process that is stopped within an update is another matter: others wait kLongestWait for it,
-// then fail.
+//  1. A cell consists of two copies and a version. The last bit of the version says which copy
+//     counts. An update changes the other copy, and then increments the version. This one store
+//     publishes all of the update.
+//  2. An update holds a robust mutex. After a death, the next owner gets EOWNERDEAD. It has nothing
+//     to repair because of rule 1.
+//  3. Sleeping processes wait for a change of the version. If a process dies between the store and
+//     the wake-up, they stay asleep. So they check the version every kLongestSleep.
+//  4. The file gets its name when it is complete (link()). So two processes that create it at the
+//     same time both get the same file.
+// A process that is stopped during an update is different: the others wait for it for kLongestWait,
+// and then fail.
 //
-// Why a mutex, though two copies would do for a lock-free reader: a reader that is overtaken by two
-// updates would have to notice; an update takes microseconds, and no one is in that much of a
-// hurry.
+// A reader could work without the mutex, because there are two copies. But it would have to notice
+// that two updates overtook it. An update takes microseconds, so the mutex is simpler and fast
+// enough.
 //
-// The file is trusted, as a driver is: whoever may write to it can make its readers fail in any
-// way. It is made with the permissions that the umask leaves.
+// Processes trust the file, as they trust a driver: a process that may write to it can make its
+// readers fail in any way. It is created with the permissions that the umask leaves.
 #pragma once
 
 #include <sys/types.h>
@@ -38,28 +37,28 @@
 
 namespace perseus::virtual_gpu {
 
-// What is made to go wrong with a GPU's driver.
+// The faults that are injected into the driver of a GPU.
 struct VirtualFaults {
-  bool no_permission = false;   // Settings want a privilege.
-  bool is_gone = false;         // Every call fails; all settings are lost.
-  bool ignores_writes = false;  // Settings are accepted, and nothing comes of them.
-  int failing_calls = 0;        // So many settings fail, then no more.
-  Nanoseconds call_time = 0;    // What a setting takes to answer; virtual time.
+  bool no_permission = false;   // Settings fail for lack of permission.
+  bool is_gone = false;         // Every call fails, and all settings are lost.
+  bool ignores_writes = false;  // Settings are accepted, but have no effect.
+  int failing_calls = 0;        // How many further settings fail.
+  Nanoseconds call_time = 0;    // How long a setting takes to answer, in virtual time.
   friend bool operator==(const VirtualFaults&, const VirtualFaults&) = default;
 };
 
-// What the processes share of a GPU. Trivially copyable.
+// What processes share about a GPU. It is trivially copyable.
 struct VirtualCell {
   VirtualGpu gpu;
   VirtualFaults faults;
   std::uint64_t writes = 0;  // Settings that were accepted.
-  pid_t worker = 0;          // The process that computes here; 0 for none.
+  pid_t worker = 0;          // The process that computes on it. 0: none.
 };
 
 class VirtualNodeMemory {
  public:
-  // The state file of that node, made if it is not there or was left by an earlier boot. Fails if
-  // it is something else, or was made from another description.
+  // Opens the state file of that node. Creates it if it does not exist or is from an earlier boot.
+  // Fails (kInput) if it is something else, or was made from another description.
   static Result<std::shared_ptr<VirtualNodeMemory>> Open(const VirtualNodeSpec& spec,
                                                          std::shared_ptr<Clock> clock);
   VirtualNodeMemory(const VirtualNodeMemory&) = delete;
@@ -69,12 +68,13 @@ class VirtualNodeMemory {
   const VirtualNodeSpec& spec() const { return spec_; }
   const std::shared_ptr<Clock>& clock() const { return clock_; }
   Nanoseconds Now() const;  // Virtual time, from 0 when the file was made.
-  // Between the clock's and virtual time; ToReal is the first moment at which it is that time.
+  // Conversions between the clock's time and virtual time. ToReal returns the first moment at which
+  // the virtual time is `time`.
   Nanoseconds ToVirtual(Nanoseconds real) const;
   Nanoseconds ToReal(Nanoseconds time) const;
 
-  // Changes the cell, all or nothing; `change` is told what time it is. It may be given up midway
-  // with an exception.
+  // Changes the cell completely or not at all. `change` receives the cell and the virtual time. If
+  // it throws, nothing changes.
   Result<void> Update(int gpu, const std::function<void(VirtualCell&, Nanoseconds)>& change);
 
   struct Snapshot {
@@ -82,16 +82,15 @@ class VirtualNodeMemory {
     Nanoseconds now = 0;
     std::uint32_t version = 0;
   };
-  // As of now, after the GPU was taken from a worker that died.
+  // The current state. If the worker of the GPU has died, the GPU is stopped first.
   Result<Snapshot> Read(int gpu);
-  // Returns when the cell's version is no longer this one, when it is `until` (virtual), or
-  // earlier.
+  // Returns when the cell's version differs from `version`, at `until` (virtual time), or earlier.
   void WaitWhile(int gpu, std::uint32_t version, Nanoseconds until);
-  // Virtual time.
+  // `until` is virtual time.
   void SleepUntil(Nanoseconds until);
 
-  // Makes this process the one that computes on the GPU, until the claim is destroyed or
-  // the process ends. Fails if another one does.
+  // Makes this process the one that computes on the GPU, until the claim is destroyed or the
+  // process ends. Fails (kSystem) if another process has the claim.
   class Claim {
    public:
     Claim(std::shared_ptr<VirtualNodeMemory> memory, int gpu, int fd);

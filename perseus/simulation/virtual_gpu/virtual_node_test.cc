@@ -253,7 +253,7 @@ TEST_F(VirtualNodeFakeClockTest, AStateOfSomethingElseIsRefused) {
   }
 }
 
-TEST_F(VirtualNodeFakeClockTest, AStateOfAnEarlierBootIsMadeAnew) {
+TEST_F(VirtualNodeFakeClockTest, AStateOfAnEarlierBootIsReplaced) {
   OpenNode();
   ASSERT_TRUE(device_->Apply(device::Control::kSmClock, k500));
   const auto state = directory_ / "box.toml.state";
