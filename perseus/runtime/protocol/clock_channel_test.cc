@@ -376,7 +376,7 @@ INSTANTIATE_TEST_SUITE_P(
                      all[1] = FileDescriptor(
                          ::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
                    },
-                   "GPU 0: a write to it could kill"},
+                   "GPU 0: a write to it could raise SIGPIPE"},
         BadChannel{
             "ReadOnlyEvent",
             [](auto& all) { all[1] = FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); },

@@ -114,7 +114,8 @@ TEST_F(UnixSocket, AnAgentThatRunsKeepsItsSocket) {
   const auto second = Listen(path(), 0600);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(second.error().message, HasSubstr(path().string() + ": somebody listens there"));
+  EXPECT_THAT(second.error().message,
+              HasSubstr(path().string() + ": another process already listens there"));
   EXPECT_TRUE(Connect(path()));
   EXPECT_EQ(std::distance(fs::directory_iterator(path().parent_path()), {}), 1);
 }
@@ -152,7 +153,7 @@ TEST_F(UnixSocket, WhatIsNoSocketIsNotReplaced) {
   const auto listener = Listen(path(), 0600);
   ASSERT_FALSE(listener);
   EXPECT_EQ(listener.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(listener.error().message, HasSubstr("is there and is no socket"));
+  EXPECT_THAT(listener.error().message, HasSubstr("exists and is not a socket"));
   EXPECT_TRUE(fs::is_regular_file(path()));
 }
 
@@ -162,7 +163,7 @@ TEST_F(UnixSocket, FailuresNameThePathAndTheRemedy) {
   EXPECT_EQ(absent.error().kind, ErrorKind::kSystem);
   EXPECT_EQ(absent.error().message,
             path().string() +
-                ": cannot connect: No such file or directory (is the agent running, and is that "
+                ": cannot connect: No such file or directory (is the agent running, and is this "
                 "its socket?)");
 
   const auto nowhere = Listen(path() / "below" / "x", 0600);
@@ -186,8 +187,8 @@ TEST_F(UnixSocket, AStreamSocketIsSomebodyElses) {
   std::strcpy(address.sun_path, path().c_str());
   ASSERT_EQ(::bind(other.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   ASSERT_EQ(::listen(other.get(), 1), 0);
-  EXPECT_THAT(Listen(path(), 0600).error().message, HasSubstr("somebody listens"));
-  EXPECT_THAT(Connect(path()).error().message, HasSubstr("another program's socket"));
+  EXPECT_THAT(Listen(path(), 0600).error().message, HasSubstr("already listens"));
+  EXPECT_THAT(Connect(path()).error().message, HasSubstr("the socket of another program"));
 }
 
 // ---- Datagrams ----

@@ -6,6 +6,8 @@
 #include "perseus/base/index.h"
 #include "perseus/planning/plan_file/option_lookup.h"
 
+namespace perseus::emulator {
+
 std::string NameOf(const Disturbance& disturbance) {
   if (!disturbance.where.empty()) return disturbance.where;
   return fmt::format("the straggler of dp_rank {}", disturbance.dp_rank);
