@@ -128,7 +128,7 @@ TEST_F(TrainerTest, DirectoryWithoutRanksIsNamed) {
   RunWell("plan --job job.toml --no-frontier -o out");
   std::filesystem::create_directory(Directory() / "empty");
   const std::string plan = " --plan out/plans/no-slowdown.json ";
-  ExpectComplaint(Run("trace empty -o trace.json"), 2, "empty holds no rank's log");
+  ExpectComplaint(Run("trace empty -o trace.json"), 2, "empty has no rank log");
   ExpectComplaint(Run("trace nowhere -o trace.json"), 2, "nowhere is not a directory");
   ExpectComplaint(Run("verify nowhere --steps 50" + plan), 2, "nowhere is not a directory");
   ExpectComplaint(Run("verify empty --steps 50 --timeout 0.2" + plan), 1,

@@ -223,7 +223,7 @@ TEST_F(AgentTest, TheSecondOwnerIsRefusedWithTheFirstOnesName) {
   EXPECT_THAT(second.Acquire({"GPU-b", "GPU-a"}), HasSubstr("GPU-a is held by job \"test\""));
   // All or nothing.
   EXPECT_EQ(second.StatusOf("GPU-b").lease, "");
-  EXPECT_THAT(second.Acquire({"GPU-c"}), HasSubstr("no GPU-c"));
+  EXPECT_THAT(second.Acquire({"GPU-c"}), HasSubstr("no GPU GPU-c"));
 }
 
 TEST_F(AgentTest, GivesBackWhatAnAdministratorHadSet) {
@@ -308,7 +308,7 @@ TEST_F(AgentTest, WhatDoesNotGoBackInTimeIsAnErrorAndTheNextAgentsWork) {
   a_.Break(device::DeviceErrorKind::kGone, "the driver is gone");
   Stop();
   ASSERT_FALSE(result_);
-  EXPECT_THAT(result_.error().message, HasSubstr("not given back"));
+  EXPECT_THAT(result_.error().message, HasSubstr("not restored"));
   EXPECT_EQ(a_.setting(device::Control::kSmClock), (device::Setting{1200, 1200}));
   a_.Repair();
   Start();
@@ -484,7 +484,7 @@ TEST_F(AgentTest, OneAgentForOneSocketAndOneState) {
   options.socket = directory_ / "other.sock";
   const auto third = Agent::Start(std::move(options), log_);
   ASSERT_FALSE(third);
-  EXPECT_THAT(third.error().message, HasSubstr("another agent's"));
+  EXPECT_THAT(third.error().message, HasSubstr("another agent that is running"));
 }
 
 TEST_F(AgentTest, OneAgentForOneGpuThoughItsStateIsAnother) {
@@ -497,7 +497,7 @@ TEST_F(AgentTest, OneAgentForOneGpuThoughItsStateIsAnother) {
   second.gpus.lock_directory = directory_ / "locks";
   const auto agent = Agent::Start(std::move(second), log_);
   ASSERT_FALSE(agent);
-  EXPECT_THAT(agent.error().message, HasSubstr("GPU-a is another agent's"));
+  EXPECT_THAT(agent.error().message, HasSubstr("GPU-a: another agent that is running"));
 }
 
 TEST_F(AgentTest, ADamagedStateStopsItBeforeAnythingIsTouched) {

@@ -116,7 +116,7 @@ TEST_F(DoctorTest, HeatPowerAndADriverThatIsGoneAreTold) {
   limits.Add(device::ClockLimit::kThermal);
   limits.Add(device::ClockLimit::kIdle);
   gpu.SetLimits(limits);
-  EXPECT_THAT(AboutGpu(gpu).detail, HasSubstr("held lower by: too hot"));
+  EXPECT_THAT(AboutGpu(gpu).detail, HasSubstr("clock limited by: too hot"));
   gpu.Set(device::Control::kPowerLimit, device::Setting{250'000, 250'000});
   EXPECT_THAT(AboutGpu(gpu).detail, HasSubstr("power limit 250 W, not the default 400 W"));
   gpu.Break(device::DeviceErrorKind::kGone, "the driver is gone");
@@ -154,7 +154,7 @@ TEST_F(DoctorTest, MeasuringDoesNotTouchWhatItCouldNotPutBack) {
   const auto device = gpu.Open();
   const auto measured = MeasureSafely(*device, {.state = scene_.state, .boot_id = "boot"});
   ASSERT_FALSE(measured);
-  EXPECT_THAT(measured.error().message, HasSubstr("unlock it first"));
+  EXPECT_THAT(measured.error().message, HasSubstr("unlock the GPU first"));
   EXPECT_TRUE(gpu.history().empty());
 }
 
@@ -165,7 +165,7 @@ TEST_F(DoctorTest, MeasuringFailsBesideAnAgent) {
   const auto device = gpu.Open();
   const auto measured = MeasureSafely(*device, {.state = scene_.state, .boot_id = "boot"});
   ASSERT_FALSE(measured);
-  EXPECT_THAT(measured.error().message, HasSubstr("another agent's"));
+  EXPECT_THAT(measured.error().message, HasSubstr("another agent that is running"));
   EXPECT_TRUE(gpu.history().empty());
 }
 

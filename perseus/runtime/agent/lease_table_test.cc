@@ -80,7 +80,7 @@ TEST_F(LeaseTableTest, WhatIsBeingRestoredIsRefusedEvenToItsFormerOwner) {
       table_.Acquire(Ask(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"}), now_);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Refusal::kHeld);
-  EXPECT_NE(refused.error().message.find("GPU-a is being given back after job \"llama-7b\" (user "
+  EXPECT_NE(refused.error().message.find("GPU-a is being restored after job \"llama-7b\" (user "
                                          "1000, process 100), for 3 s now"),
             std::string::npos)
       << refused.error().message;
@@ -139,7 +139,7 @@ TEST_F(LeaseTableTest, ALeaseOfAnEarlierAgentIsToldSo) {
   for (const char* id : {"9b2d61c4-0-1", "9b2d61c4-12-1", "7"}) {
     const Answer<void> refused = table_.Renew(id, kLeaseTableHers, now_);
     ASSERT_FALSE(refused);
-    EXPECT_NE(refused.error().message.find("none of this agent's"), std::string::npos)
+    EXPECT_NE(refused.error().message.find("does not belong to this agent"), std::string::npos)
         << refused.error().message;
   }
 }

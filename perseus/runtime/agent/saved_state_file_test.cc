@@ -35,8 +35,8 @@ SavedState Everything() {
   state.Take(gpu);
   EXPECT_TRUE(state.Add({{"GPU-1f", "GPU-2a"}, 1000, std::nullopt}));
   EXPECT_TRUE(state.Add({{"GPU-1f"}, std::nullopt, "/slurm/job_17"}));
-  state.Rest("GPU-1f", device::Control::kSmClock, device::Setting{210, 1410});
-  state.Rest("GPU-1f", device::Control::kPowerLimit, device::Setting{400'000, 400'000});
+  state.DeclareResting("GPU-1f", device::Control::kSmClock, device::Setting{210, 1410});
+  state.DeclareResting("GPU-1f", device::Control::kPowerLimit, device::Setting{400'000, 400'000});
   return state;
 }
 
@@ -119,7 +119,7 @@ TEST_F(SavedStateFileTest, NothingIsWrittenThatCouldNotBeReadAgain) {
   unreadable[2].first = "too long a cgroup";
   EXPECT_TRUE(unreadable[2].second.Add({{"GPU-1f"}, std::nullopt, "/" + std::string(5000, 'x')}));
   unreadable[3].first = "a range upside down";
-  unreadable[3].second.Rest("GPU-1f", device::Control::kSmClock, device::Setting{2, 1});
+  unreadable[3].second.DeclareResting("GPU-1f", device::Control::kSmClock, device::Setting{2, 1});
   unreadable[4].first = "an empty name";
   unreadable[4].second.gpus.at("GPU-1f").lease = "";
   unreadable[5].first = "a GPU under another's name";
@@ -153,7 +153,7 @@ TEST(ParseSavedState, DamageIsNamed) {
   const std::string text = FormatSavedState(Everything());
   for (const Row& row : {
            Row{"perseus-agent-state", "perseus-plan", "is not a saved state of the agent"},
-           Row{"\"version\": 1", "\"version\": 2", "is of version 2, from a newer perseus"},
+           Row{"\"version\": 1", "\"version\": 2", "has version 2, from a newer perseus"},
            Row{"\"version\": 1", "\"version\": 0", "version is 0"},
            Row{"\"version\": 1", "\"version\": -1", "version is not a whole number"},
            Row{"\"version\": 1", "\"version\": 1, \"version\": 1", "stands twice"},
@@ -169,7 +169,8 @@ TEST(ParseSavedState, DamageIsNamed) {
            Row{"\"uid\": 4294967295", "\"uid\": 4294967296", "owner.uid is not a whole number"},
            Row{"\"uid\": 1000", "\"uid\": 1000, \"cgroup\": \"/\"", "for a user or for a cgroup"},
            Row{"\"/slurm", "\"slurm", "grants[1].cgroup does not begin with /"},
-           Row{"\"uuid\": \"GPU-2a\"", "\"uuid\": \"GPU-1f\"", "gpus[1].uuid: GPU-1f stands twice"},
+           Row{"\"uuid\": \"GPU-2a\"", "\"uuid\": \"GPU-1f\"",
+               "gpus[1].uuid: GPU-1f is given twice"},
            Row{"\"lease\": \"", "\"lease\": \"\\u0007", "gpus[0].lease is not 1 to 200 printable"},
        }) {
     SCOPED_TRACE(row.by);
@@ -194,7 +195,7 @@ TEST_F(SavedStateFileTest, KillNineAtAnyMomentLeavesAStateThatWasSaved) {
       auto file = SavedStateFile::Open(path_, "boot-1");
       for (int round = 1; file; ++round) {
         SavedState state = Everything();
-        state.Rest("GPU-1f", device::Control::kSmClock, device::Setting{0, round});
+        state.DeclareResting("GPU-1f", device::Control::kSmClock, device::Setting{0, round});
         // Now short, now long.
         state.boot_id = std::string(static_cast<std::size_t>(1 + round % 200), 'b');
         if (!file->Save(std::move(state))) break;

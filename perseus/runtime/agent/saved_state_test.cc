@@ -33,7 +33,7 @@ SavedState With(const SettingBefore& before, bool is_changed, bool has_resting) 
   SavedState state;
   state.boot_id = "boot-1";
   state.Take(GpuOf("lease-1", {{device::Control::kSmClock, {before, is_changed}}}));
-  if (has_resting) state.Rest("GPU-a", device::Control::kSmClock, kResting);
+  if (has_resting) state.DeclareResting("GPU-a", device::Control::kSmClock, kResting);
   return state;
 }
 
@@ -168,7 +168,7 @@ TEST(SavedState, GrantsOfOneUserAreOneGrant) {
             (std::vector<protocol::Grant>{{{"GPU-a", "GPU-b", "GPU-c"}, 1000, std::nullopt}, job}));
 
   EXPECT_EQ(state.Remove({{"GPU-a", "GPU-x"}, 1000, std::nullopt}).error().message,
-            "there is no grant of \"GPU-x\" to user 1000 (nothing was taken back)");
+            "\"GPU-x\" is not granted to user 1000 (nothing was revoked)");
   EXPECT_FALSE(state.Remove({{"GPU-a"}, std::nullopt, "/slurm/job_1"}));
   EXPECT_EQ(state.grants[0].gpus.size(), 3U);
   EXPECT_TRUE(state.Remove({{"GPU-c", "GPU-a"}, 1000, std::nullopt}));
@@ -188,13 +188,13 @@ TEST(SavedState, AGrantForNeitherOrBothIsNone) {
 
 TEST(SavedState, RestingSettingsComeAndGo) {
   SavedState state;
-  state.Rest("GPU-a", device::Control::kSmClock, std::nullopt);
+  state.DeclareResting("GPU-a", device::Control::kSmClock, std::nullopt);
   EXPECT_TRUE(state.resting.empty());
-  state.Rest("GPU-a", device::Control::kSmClock, kResting);
-  state.Rest("GPU-a", device::Control::kPowerLimit, kSavedStateHers);
-  state.Rest("GPU-a", device::Control::kSmClock, std::nullopt);
+  state.DeclareResting("GPU-a", device::Control::kSmClock, kResting);
+  state.DeclareResting("GPU-a", device::Control::kPowerLimit, kSavedStateHers);
+  state.DeclareResting("GPU-a", device::Control::kSmClock, std::nullopt);
   EXPECT_EQ(state.resting.at("GPU-a").size(), 1U);
-  state.Rest("GPU-a", device::Control::kPowerLimit, std::nullopt);
+  state.DeclareResting("GPU-a", device::Control::kPowerLimit, std::nullopt);
   EXPECT_TRUE(state.resting.empty());
 }
 

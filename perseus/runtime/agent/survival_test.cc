@@ -45,7 +45,7 @@ struct World {
         Gauge& gauge = gauges[{UuidOf(gpu), control}];
         gauge.is_readable = (kind & 1U) != 0;
         gauge.gives_hints = (kind & 2U) != 0;
-        if ((kind & 4U) != 0) on_disk.Rest(UuidOf(gpu), control, Any());
+        if ((kind & 4U) != 0) on_disk.DeclareResting(UuidOf(gpu), control, Any());
         ++kind;
       }
     }

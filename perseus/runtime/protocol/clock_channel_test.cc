@@ -380,7 +380,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadChannel{
             "ReadOnlyEvent",
             [](auto& all) { all[1] = FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); },
-            "GPU 0: it is not for writing"},
+            "GPU 0: it is not open for writing"},
         BadChannel{"EventForMemory", [](auto& all) { std::swap(all[0], all[1]); }, "not sealed"},
         BadChannel{
             "PlainFile",

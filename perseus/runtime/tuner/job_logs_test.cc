@@ -114,7 +114,7 @@ TEST_F(JobLogsTest, RankThatStartsAnewIsNamed) {
   Add(first_, 0);
   const auto waited = Await(*logs, {first_}, 4);
   ASSERT_FALSE(waited);
-  EXPECT_THAT(waited.error().message, HasSubstr("dp0-pp0-tp0 has started again"));
+  EXPECT_THAT(waited.error().message, HasSubstr("dp0-pp0-tp0 has restarted"));
 }
 
 TEST_F(JobLogsTest, LogOfAnEarlierRunThatBeginsAgainHasNotRestarted) {
@@ -188,7 +188,7 @@ TEST_F(JobLogsTest, DirectoryThatIsNoneIsSaidToBe) {
   EXPECT_THAT(JobLogs::Open(directory_ / "no", JobLogs::Job::kIsRunning).error().message,
               HasSubstr("is not a directory"));
   EXPECT_THAT(JobLogs::Open(directory_, JobLogs::Job::kIsOver).error().message,
-              HasSubstr("holds no rank's log"));
+              HasSubstr("has no rank log"));
 }
 
 TEST_F(JobLogsTest, ForgetsWhatIsOver) {

@@ -38,10 +38,9 @@ TEST(CheckRanSchedule, FindsTheScheduleWhateverElseRan) {
 TEST(CheckRanSchedule, TellsHowManyMicrobatchesThereAre) {
   const auto checked = CheckRanSchedule(OneFOneB(6), kSecond, StepOf(4));
   ASSERT_FALSE(checked);
-  EXPECT_EQ(
-      checked.error().message,
-      "rank dp0-pp1-tp0 ran 4 microbatches in step 12, and the job has 6 (give its own number "
-      "as --microbatches, or in the job file)");
+  EXPECT_EQ(checked.error().message,
+            "rank dp0-pp1-tp0 ran 4 microbatches in step 12, but the job file has 6 (set the right "
+            "number with --microbatches or in the job file)");
 }
 
 TEST(CheckRanSchedule, NamesTheFirstInstructionThatIsAnother) {
@@ -50,7 +49,7 @@ TEST(CheckRanSchedule, NamesTheFirstInstructionThatIsAnother) {
   const auto checked = CheckRanSchedule(OneFOneB(4), kSecond, step);
   ASSERT_FALSE(checked);
   EXPECT_THAT(checked.error().message,
-              HasSubstr("ran forward of microbatch 2 as number 3 of step 12, where the schedule "
+              HasSubstr("ran forward of microbatch 2 as number 3 of step 12, but the schedule "
                         "1f1b has forward of microbatch 1"));
   step = StepOf(4);
   step.instructions.pop_back();

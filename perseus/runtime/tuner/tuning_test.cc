@@ -57,7 +57,7 @@ TEST_F(TuningTest, MissingEnergyIsToldAfterOneRound) {
   job_.counter_period_s = 1e6;
   const auto tuned = Tune(options_, clock_);
   ASSERT_FALSE(tuned);
-  EXPECT_THAT(tuned.error().message, HasSubstr("rank dp0-pp0-tp0 recorded no energy"));
+  EXPECT_THAT(tuned.error().message, HasSubstr("rank dp0-pp0-tp0 recorded no useful energy"));
   EXPECT_THAT(tuned.error().message, HasSubstr("did not move twice"));
   EXPECT_LT(job_.steps(), 30);
   EXPECT_TRUE(InForce().own);

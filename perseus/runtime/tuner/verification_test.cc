@@ -128,7 +128,7 @@ TEST_F(VerificationTest, TooFewStepsSayHowManyItTakes) {
   ASSERT_FALSE(verified);
   EXPECT_EQ(verified.error().kind, ErrorKind::kUnreachable);
   // Six pairs of blocks of three: one step used between one left out on each side.
-  EXPECT_THAT(verified.error().message, HasSubstr("it takes 36 at least"));
+  EXPECT_THAT(verified.error().message, HasSubstr("at least 36 are needed"));
   EXPECT_FALSE(*protocol::ReadAssignment(job_.directory()));
 }
 

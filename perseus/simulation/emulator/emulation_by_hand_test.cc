@@ -189,7 +189,7 @@ TEST_F(EmulationByHandTest, SlowdownsThatMultiplyBeyondMeasureAreAnErrorThatName
   const auto emulation = Emulate(planner_, spec_);
   ASSERT_FALSE(emulation);
   EXPECT_THAT(emulation.error().message,
-              HasSubstr("e.toml:1, e.toml:4, e.toml:7 and 1 more: an iteration's durations"));
+              HasSubstr("e.toml:1, e.toml:4, e.toml:7 and 1 more: the durations of an iteration"));
   spec_.disturbances.resize(2);
   EXPECT_EQ(Run().time, 9'000'000 * kSecond);
   spec_.iterations = 1000;

@@ -263,7 +263,7 @@ TEST_F(EmulationTest, PipelinesAndRanksThatAreNotThereAreErrors) {
   spec_.disturbances = {{.dp_rank = 0, .pp_rank = 4}};
   emulation = Emulate(planner_, spec_);
   ASSERT_FALSE(emulation);
-  EXPECT_THAT(emulation.error().message, HasSubstr("no pp_rank 4"));
+  EXPECT_THAT(emulation.error().message, HasSubstr("pp_rank 4 cannot be slowed down"));
 }
 
 }  // namespace

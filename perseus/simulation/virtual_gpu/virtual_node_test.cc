@@ -112,7 +112,7 @@ TEST_F(VirtualNodeFakeClockTest, WhatNoGpuCanHaveIsRefused) {
     return applied.error().message;
   };
   EXPECT_EQ(refused(device::Control::kSmClock, {550, 550}),
-            "GPU-virtual-box-0 cannot have SM clock 550 MHz (choose those it lists, 100 to 1000 "
+            "GPU-virtual-box-0 cannot have SM clock 550 MHz (choose a listed clock, 100 to 1000 "
             "MHz)");
   EXPECT_THAT(refused(device::Control::kSmClock, {600, 500}), HasSubstr("600-500 MHz"));
   EXPECT_EQ(refused(device::Control::kPowerLimit, {99'000, 99'000}),
