@@ -20,7 +20,7 @@ LeaseTable::Wish Ask(const Owner& owner, ConnectionId connection, std::vector<st
   return {owner, connection, std::move(gpus), 30 * kSecond};
 }
 
-// A table and a clock that goes only when told to.
+// A table and a clock that the test advances.
 class LeaseTableTest : public ::testing::Test {
  protected:
   Lease Acquire(const Owner& owner, ConnectionId connection, std::vector<std::string> gpus) {
@@ -28,7 +28,7 @@ class LeaseTableTest : public ::testing::Test {
     EXPECT_TRUE(lease) << lease.error().message;
     return lease.value_or(Lease());
   }
-  // Time goes on as with an agent that looks often enough.
+  // Advances time like an agent that checks often enough.
   std::vector<Lease> Watch(Nanoseconds duration) {
     std::vector<Lease> ended;
     const Nanoseconds end = now_ + duration;
@@ -47,7 +47,7 @@ class LeaseTableTest : public ::testing::Test {
   Nanoseconds now_ = 1000 * kSecond;
 };
 
-TEST_F(LeaseTableTest, AGpuGoesRoundFromFreeToHeldToRestoringToFree) {
+TEST_F(LeaseTableTest, AGpuGoesFromFreeToHeldToRestoringToFree) {
   EXPECT_TRUE(IsFree("GPU-a"));
   const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   ASSERT_NE(table_.HoldOf("GPU-a"), nullptr);
@@ -59,7 +59,7 @@ TEST_F(LeaseTableTest, AGpuGoesRoundFromFreeToHeldToRestoringToFree) {
   EXPECT_TRUE(IsFree("GPU-a"));
 }
 
-TEST_F(LeaseTableTest, WhatIsHeldIsRefusedWithTheHoldersName) {
+TEST_F(LeaseTableTest, AHeldGpuIsRefusedWithItsHoldersName) {
   Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   now_ += 7260 * kSecond;
   const Answer<Lease> refused = table_.Acquire(Ask(kBob, kHis, {"GPU-b", "GPU-a"}), now_);
@@ -72,7 +72,7 @@ TEST_F(LeaseTableTest, WhatIsHeldIsRefusedWithTheHoldersName) {
   EXPECT_TRUE(IsFree("GPU-b")) << "all GPUs or none";
 }
 
-TEST_F(LeaseTableTest, WhatIsBeingRestoredIsRefusedEvenToItsFormerOwner) {
+TEST_F(LeaseTableTest, AGpuThatIsBeingRestoredIsRefusedEvenToItsFormerOwner) {
   const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   ASSERT_TRUE(table_.Release(lease.id, kLeaseTableHers, now_));
   now_ += 3 * kSecond;
@@ -86,7 +86,7 @@ TEST_F(LeaseTableTest, WhatIsBeingRestoredIsRefusedEvenToItsFormerOwner) {
       << refused.error().message;
 }
 
-TEST_F(LeaseTableTest, AWishThatIsNoneIsMalformed) {
+TEST_F(LeaseTableTest, InvalidRequestsAreMalformed) {
   const LeaseTable::Wish none = Ask(kLeaseTableAnn, kLeaseTableHers, {});
   const LeaseTable::Wish twice = Ask(kLeaseTableAnn, kLeaseTableHers, {"GPU-a", "GPU-a"});
   LeaseTable::Wish timeless = Ask(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
@@ -99,7 +99,7 @@ TEST_F(LeaseTableTest, AWishThatIsNoneIsMalformed) {
   EXPECT_TRUE(IsFree("GPU-a"));
 }
 
-TEST_F(LeaseTableTest, AJobsNameCannotSteerATerminal) {
+TEST_F(LeaseTableTest, AJobsNameCannotControlATerminal) {
   Acquire({{1, 2}, 3, "\x1b[2J"}, kLeaseTableHers, {"GPU-a"});
   const Answer<Lease> refused = table_.Acquire(Ask(kBob, kHis, {"GPU-a"}), now_);
   ASSERT_FALSE(refused);
@@ -115,7 +115,7 @@ TEST_F(LeaseTableTest, ACancelledLeaseLeavesItsGpusFree) {
       << "ids are not given twice";
 }
 
-TEST_F(LeaseTableTest, AnotherConnectionsLeaseIsNoLease) {
+TEST_F(LeaseTableTest, ALeaseIsValidOnlyOnItsConnection) {
   const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   EXPECT_EQ(table_.Release(lease.id, kHis, now_).error().code, Refusal::kNoSuchLease);
   EXPECT_EQ(table_.Renew(lease.id, kHis, now_).error().code, Refusal::kNoSuchLease);
@@ -135,7 +135,7 @@ TEST_F(LeaseTableTest, ALateReleaseDoesNotEndTheSuccessor) {
   EXPECT_NE(table_.Find(second.id), nullptr);
 }
 
-TEST_F(LeaseTableTest, ALeaseOfAnEarlierAgentIsToldSo) {
+TEST_F(LeaseTableTest, ALeaseOfAnEarlierAgentIsRefusedWithThatReason) {
   for (const char* id : {"9b2d61c4-0-1", "9b2d61c4-12-1", "7"}) {
     const Answer<void> refused = table_.Renew(id, kLeaseTableHers, now_);
     ASSERT_FALSE(refused);
@@ -144,7 +144,7 @@ TEST_F(LeaseTableTest, ALeaseOfAnEarlierAgentIsToldSo) {
   }
 }
 
-TEST_F(LeaseTableTest, IntentionsAreKeptAndRanged) {
+TEST_F(LeaseTableTest, IntentionsAreStoredWithinTheirRange) {
   const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   EXPECT_TRUE(table_.DeclareSlowdown(lease.id, kLeaseTableHers, 1.02));
   for (double slowdown : {0.99, 101.0, std::numeric_limits<double>::quiet_NaN()}) {
@@ -183,7 +183,7 @@ TEST_F(LeaseTableTest, AGpuIsReleasedByItsOwnersUserAndByAdministrators) {
   EXPECT_EQ(table_.ReleaseGpu("GPU-a", {0, true}, now_).error().code, Refusal::kNoSuchLease);
 }
 
-TEST_F(LeaseTableTest, AConnectionsEndEndsItsLeasesOnly) {
+TEST_F(LeaseTableTest, TheEndOfAConnectionEndsOnlyItsLeases) {
   const Lease first = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   const Lease other = Acquire(kBob, kHis, {"GPU-b"});
   const Lease second = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-c"});
@@ -194,17 +194,17 @@ TEST_F(LeaseTableTest, AConnectionsEndEndsItsLeasesOnly) {
   EXPECT_TRUE(table_.EndOfConnection(kLeaseTableHers, now_).empty());
 }
 
-TEST_F(LeaseTableTest, AProcesssEndEndsItsLeasesAndNotThoseOfOneWithTheSameNumber) {
+TEST_F(LeaseTableTest, TheEndOfAProcessEndsItsLeasesButNotThoseOfAnotherWithTheSamePid) {
   const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   EXPECT_TRUE(table_.EndOfProcess({100, 6999}, now_).empty());
   EXPECT_EQ(table_.EndOfProcess({100, 7000}, now_), std::vector<Lease>{lease});
   EXPECT_TRUE(IsRestoring("GPU-a"));
 }
 
-TEST_F(LeaseTableTest, AHeartbeatThatStandsStillEndsTheLease) {
+TEST_F(LeaseTableTest, AHeartbeatThatStopsEndsTheLease) {
   const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   EXPECT_TRUE(Watch(29 * kSecond).empty());
-  table_.Beat(lease.id, 0, now_);  // No movement.
+  table_.Beat(lease.id, 0, now_);  // The counter stands still.
   const std::vector<Lease> ended = Watch(kSecond);
   ASSERT_EQ(ended.size(), 1U);
   EXPECT_EQ(ended[0].id, lease.id);
@@ -215,7 +215,7 @@ TEST_F(LeaseTableTest, AHeartbeatThatMovesKeepsTheLease) {
   const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   for (std::uint64_t beat = 1; beat < 20; ++beat) {
     EXPECT_TRUE(Watch(20 * kSecond).empty());
-    // Any other value is movement: counters may start anywhere.
+    // Any other value counts as progress: counters may start anywhere.
     table_.Beat(lease.id, beat % 2 == 0 ? beat : ~beat, now_);
   }
   for (int i = 0; i < 20; ++i) {
@@ -225,25 +225,25 @@ TEST_F(LeaseTableTest, AHeartbeatThatMovesKeepsTheLease) {
   EXPECT_EQ(Watch(30 * kSecond).size(), 1U);
 }
 
-TEST_F(LeaseTableTest, TimeInWhichTheAgentDidNotLookDoesNotCount) {
+TEST_F(LeaseTableTest, TimeWithoutChecksDoesNotCount) {
   const Lease lease = Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   EXPECT_TRUE(Watch(kSecond).empty());
-  now_ += 3600 * kSecond;  // The agent was stopped, and with it the reading of messages.
+  now_ += 3600 * kSecond;  // The agent was stopped, so it read no messages.
   EXPECT_TRUE(table_.Expire(now_).empty());
-  // 1.5 s of 30 are used up.
+  // 1.5 s of the 30 s are used.
   EXPECT_TRUE(Watch(28 * kSecond).empty());
   EXPECT_EQ(Watch(kSecond).size(), 1U);
 }
 
-TEST_F(LeaseTableTest, TimeBeforeTheFirstLookDoesNotCountEither) {
+TEST_F(LeaseTableTest, TimeBeforeTheFirstCheckDoesNotCount) {
   Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   now_ += 3600 * kSecond;
   EXPECT_TRUE(table_.Expire(now_).empty());
 }
 
-TEST_F(LeaseTableTest, AQuietTimeBeforeTheLeaseIsNotForgivenToIt) {
+TEST_F(LeaseTableTest, TimeBeforeTheLeaseDoesNotExtendIt) {
   EXPECT_TRUE(table_.Expire(now_).empty());
-  now_ += 3600 * kSecond;  // No lease, so nobody has to look.
+  now_ += 3600 * kSecond;  // Without a lease the agent need not check.
   Acquire(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"});
   EXPECT_TRUE(Watch(29 * kSecond).empty());
   EXPECT_EQ(Watch(kSecond).size(), 1U);
@@ -258,7 +258,7 @@ TEST_F(LeaseTableTest, AClockThatGoesBackDoesNoHarm) {
   EXPECT_NE(table_.Find(lease.id), nullptr);
 }
 
-TEST_F(LeaseTableTest, WhatAnEarlierAgentLeftIsNobodysUntilRestored) {
+TEST_F(LeaseTableTest, GpusOfAnEarlierAgentAreUnavailableUntilRestored) {
   table_.StartRestoring("GPU-a", "9b2d61c4-0-3", kBob, now_);
   EXPECT_EQ(table_.Acquire(Ask(kLeaseTableAnn, kLeaseTableHers, {"GPU-a"}), now_).error().code,
             Refusal::kHeld);
@@ -269,14 +269,14 @@ TEST_F(LeaseTableTest, WhatAnEarlierAgentLeftIsNobodysUntilRestored) {
   EXPECT_EQ(table_.HoldOf("GPU-a")->lease, lease.id) << "too late to have any effect";
 }
 
-TEST(EpochOf, TellsAgentsOfOneBootAndOfTwo) {
+TEST(EpochOf, DiffersBetweenAgentsOfOneBootAndOfTwo) {
   EXPECT_EQ(EpochOf("9b2d61c4-7f0e-4a", 24 * kHour), "9b2d61c4-5265c00");
   EXPECT_NE(EpochOf("9b2d61c4", kSecond), EpochOf("9b2d61c4", 2 * kSecond));
   EXPECT_NE(EpochOf("9b2d61c4", kSecond), EpochOf("9b2d61c5", kSecond));
   EXPECT_EQ(EpochOf("short", 0), "short-0");
 }
 
-TEST(DescribeDuration, InTheTwoLargestUnits) {
+TEST(DescribeDuration, UsesTheTwoLargestUnits) {
   EXPECT_EQ(DescribeDuration(-5), "0 s");
   EXPECT_EQ(DescribeDuration(59 * kSecond), "59 s");
   EXPECT_EQ(DescribeDuration(61 * kSecond), "1 min 1 s");

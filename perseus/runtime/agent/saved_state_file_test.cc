@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// One of everything that a state can hold.
+// A state with one of everything that it can hold.
 SavedState Everything() {
   SavedState state;
   state.boot_id = "9b2d61c4-7f0e-4a1b-9c3d-2e5f6a7b8c9d";
@@ -52,7 +52,7 @@ class SavedStateFileTest : public ::testing::Test {
   fs::path path_ = directory_ / "deep" / "state.json";
 };
 
-TEST_F(SavedStateFileTest, EverythingComesBack) {
+TEST_F(SavedStateFileTest, EverythingIsReadBack) {
   auto file = SavedStateFile::Open(path_, "boot-1");
   ASSERT_TRUE(file);
   ASSERT_TRUE(file->Save(Everything()));
@@ -71,7 +71,7 @@ TEST_F(SavedStateFileTest, WithoutAFileThereIsNothingToRestore) {
   EXPECT_FALSE(fs::exists(path_));
 }
 
-TEST_F(SavedStateFileTest, AFileThatCannotBeReadIsNotTakenForNone) {
+TEST_F(SavedStateFileTest, AFileThatCannotBeReadIsAnError) {
   fs::create_directories(path_);
   const auto directory = SavedStateFile::Open(path_, "boot-1");
   ASSERT_FALSE(directory);
@@ -81,7 +81,7 @@ TEST_F(SavedStateFileTest, AFileThatCannotBeReadIsNotTakenForNone) {
   EXPECT_FALSE(SavedStateFile::Open(path_, "boot-1"));
 }
 
-TEST_F(SavedStateFileTest, WhatCouldNotBeSavedIsNotTheState) {
+TEST_F(SavedStateFileTest, AFailedSaveLeavesTheState) {
   bool is_disk_full = false;
   std::string on_disk;
   auto file = SavedStateFile::Open(path_, "boot-1",
@@ -101,7 +101,7 @@ TEST_F(SavedStateFileTest, WhatCouldNotBeSavedIsNotTheState) {
   EXPECT_EQ(failed.error().kind, ErrorKind::kSystem);
   EXPECT_EQ(file->state(), first);
 
-  // What is on disk is not known now, so the same state is written once more.
+  // The content of the disk is now unknown, so the same state is written again.
   is_disk_full = false;
   on_disk.clear();
   ASSERT_TRUE(file->Save(first));
@@ -111,7 +111,7 @@ TEST_F(SavedStateFileTest, WhatCouldNotBeSavedIsNotTheState) {
   EXPECT_EQ(on_disk, "") << "nothing new, nothing flushed";
 }
 
-TEST_F(SavedStateFileTest, NothingIsWrittenThatCouldNotBeReadAgain) {
+TEST_F(SavedStateFileTest, NothingIsWrittenThatCouldNotBeReadBack) {
   std::vector<std::pair<const char*, SavedState>> unreadable(6, {"", Everything()});
   unreadable[0] = {"no boot", SavedState{}};
   unreadable[1].first = "not UTF-8";
@@ -144,7 +144,7 @@ TEST(ParseSavedState, ATruncatedFileIsNeverAState) {
   }
 }
 
-TEST(ParseSavedState, DamageIsNamed) {
+TEST(ParseSavedState, ErrorsNameTheDamage) {
   struct Row {
     const char* what;
     const char* by;
@@ -182,9 +182,9 @@ TEST(ParseSavedState, DamageIsNamed) {
   }
 }
 
-// A process that replaces the file as fast as it can, killed at some moment: what is there
-// afterwards is whole, and no older than what it had said was saved.
-TEST_F(SavedStateFileTest, KillNineAtAnyMomentLeavesAStateThatWasSaved) {
+// A process replaces the file as fast as it can and is killed at some moment. The file must then be
+// complete, and no older than the last state that the process reported as saved.
+TEST_F(SavedStateFileTest, SigkillAtAnyMomentLeavesAStateThatWasSaved) {
   std::mt19937_64 random(1);
   for (int run = 0; run < 30; ++run) {
     int saved[2];
@@ -196,7 +196,7 @@ TEST_F(SavedStateFileTest, KillNineAtAnyMomentLeavesAStateThatWasSaved) {
       for (int round = 1; file; ++round) {
         SavedState state = Everything();
         state.DeclareResting("GPU-1f", device::Control::kSmClock, device::Setting{0, round});
-        // Now short, now long.
+        // The state is sometimes short and sometimes long.
         state.boot_id = std::string(static_cast<std::size_t>(1 + round % 200), 'b');
         if (!file->Save(std::move(state))) break;
         if (::write(saved[1], &round, sizeof round) != sizeof round) break;

@@ -1,5 +1,4 @@
-// A profiler that is restarted knows what it knew, and takes no other job's measurements for its
-// own.
+// A restarted profiler keeps its measurements, and accepts none of another job.
 #include "perseus/runtime/profiler/profiler_state.h"
 
 #include <gmock/gmock.h>
@@ -11,7 +10,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Forward and backward in turn, with waiting, and energies that tell them apart.
+// Alternates forward and backward with waits. The energies differ enough to separate the two.
 protocol::RanStep Step(int number) {
   protocol::RanStep step;
   step.step = number;
@@ -40,7 +39,7 @@ ProfilerState MakeState() {
   return state;
 }
 
-TEST(ProfilerState, ARestartedProfilerGoesOnAsIfNothingHadHappened) {
+TEST(ProfilerState, ARestartedProfilerContinuesUnchanged) {
   ProfilerState before = MakeState();
   Result<ProfilerState> after = ParseProfilerState(FormatProfilerState(before), "state.json");
   ASSERT_TRUE(after) << after.error().message;
@@ -80,7 +79,7 @@ TEST(ProfilerState, AnotherJobsMeasurementsAreRefused) {
   EXPECT_EQ(CheckSameGpu(state, header, "s.json").error().message,
             "s.json: dp0-pp1-tp0 was measured on \"Virtual A100\" but runs on \"Virtual A40\" now "
             "(remove the file to measure again)");
-  header.name.pp_rank = 0;  // The state has nothing of this rank.
+  header.name.pp_rank = 0;  // The state has no measurements of this rank.
   EXPECT_TRUE(CheckSameGpu(state, header, "s.json"));
 }
 
@@ -91,7 +90,7 @@ std::string Replaced(std::string_view from, std::string_view to) {
   return text.replace(at, from.size(), to);
 }
 
-TEST(ProfilerState, MistakesAreToldWithTheirPlace) {
+TEST(ProfilerState, ErrorsNameTheirPlace) {
   const auto message = [](std::string_view from, std::string_view to) {
     const Result<ProfilerState> state = ParseProfilerState(Replaced(from, to), "s.json");
     return state ? std::string("accepted") : state.error().message;

@@ -89,8 +89,8 @@ TEST(Messages, RepliesComeBackEqual) {
   }
 }
 
-// A lease of as many GPUs as may be, each with as many clocks as GPUs of today have.
-TEST(Messages, TheLargestLeaseIsShortEnough) {
+// A lease of the largest number of GPUs, each with as many clocks as the GPUs of today have.
+TEST(Messages, TheLargestLeaseFitsADatagram) {
   Lease lease{.id = "4294967295", .gpus = {}, .sm_clocks_mhz = {}};
   for (int i = 0; i < kMostGpus; ++i) {
     lease.gpus.push_back("GPU-12345678-1234-1234-1234-1234567890" + std::to_string(10 + i));
@@ -111,7 +111,7 @@ TEST(Messages, AreWrittenAsDocumented) {
             R"({"perseus":1,"error":{"code":"not-allowed","message":"ask root"}})");
 }
 
-TEST(Messages, EveryExampleOfTheDocumentIsOne) {
+TEST(Messages, EveryExampleInTheDocumentParses) {
   std::ifstream document(PERSEUS_SOURCE_DIR "/docs/agent.md");
   std::set<std::size_t> requests;
   std::set<std::size_t> replies;
@@ -127,7 +127,7 @@ TEST(Messages, EveryExampleOfTheDocumentIsOne) {
   EXPECT_EQ(replies.size(), std::variant_size_v<Reply>);
 }
 
-TEST(Messages, WithoutAHeartbeatItIsThirtySeconds) {
+TEST(Messages, TheHeartbeatDefaultsToThirtySeconds) {
   const auto parsed = ParseRequest(R"({"perseus":1,"acquire":{"gpus":["a"],"job":"b"}})");
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(*parsed, (Request{Acquire{{"a"}, "b", 30}}));
@@ -135,7 +135,7 @@ TEST(Messages, WithoutAHeartbeatItIsThirtySeconds) {
 
 // ---- What drivers and failures say ----
 
-TEST(Messages, WhatADriverSaysIsMadePresentable) {
+TEST(Messages, DriverMessagesAreSanitized) {
   GpuStatus gpu;
   gpu.uuid = "GPU-1";
   gpu.name = "line\nbreak \xFF \x1B[2J é";
@@ -159,7 +159,7 @@ TEST(Messages, WhatADriverSaysIsMadePresentable) {
   EXPECT_EQ(seen.switches, kMostSwitches);
 }
 
-TEST(Messages, ALongRefusalIsCutBetweenCharacters) {
+TEST(Messages, LongRefusalsAreCutBetweenCharacters) {
   std::string message;
   while (message.size() < 2 * kLongestText) message += "é";
   const auto parsed = ParseReply(Format(Reply{Refused{Refusal::kHeld, message}}));
@@ -169,24 +169,24 @@ TEST(Messages, ALongRefusalIsCutBetweenCharacters) {
   EXPECT_THAT(seen, ::testing::EndsWith("é..."));
 }
 
-// Names that are not UTF-8 are the other side's to refuse; nothing throws.
-TEST(Messages, NamesThatAreNoneAreRefusedByTheOtherSide) {
+// The receiver refuses names that are not UTF-8. Nothing throws.
+TEST(Messages, TheReceiverRefusesInvalidNames) {
   EXPECT_FALSE(ParseRequest(Format(Request{Release{"a\nb"}})));
-  EXPECT_TRUE(ParseRequest(Format(Request{Release{"a\xFF"}})));  // U+FFFD in its place.
+  EXPECT_TRUE(ParseRequest(Format(Request{Release{"a\xFF"}})));  // U+FFFD replaces the byte.
 }
 
 // ---- What is no message ----
 
 struct BadMessage {
   std::string text;
-  std::string error;  // What it begins with after "request: " or "reply: ".
+  std::string error;  // The beginning of the error after "request: " or "reply: ".
 };
 
 std::string Grants(const std::string& rest) {
   return R"({"perseus":1,"grant":{"gpus":["a"],)" + rest + "}}";
 }
 
-TEST(Messages, BadRequestsAreRefusedWithThePlace) {
+TEST(Messages, BadRequestsAreRefusedWithTheField) {
   const std::string long_name(kLongestName + 1, 'x');
   const BadMessage kBad[] = {
       {"", "request:1: not JSON"},
@@ -248,7 +248,7 @@ TEST(Messages, BadRequestsAreRefusedWithThePlace) {
   }
 }
 
-TEST(Messages, BadRepliesAreRefusedWithThePlace) {
+TEST(Messages, BadRepliesAreRefusedWithTheField) {
   const BadMessage kBad[] = {
       {R"({"perseus":1,"acquire":{"gpus":["a"],"job":"x"}})",
        "reply: \"acquire\" is not a known message"},

@@ -7,9 +7,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(SeenStepsTest, PlanThatIsSlowerThanItPromisedIsToldWithBothFigures) {
+TEST(SeenStepsTest, PlanSlowerThanPromisedIsAnErrorWithBothTimes) {
   SeenSteps seen{.time_s = 1.035, .energy_j = 90, .baseline_time_s = 1, .baseline_energy_j = 100};
-  // 1 % is tolerated, and three standard errors.
+  // The tolerance is 1 % plus three standard errors.
   EXPECT_TRUE(CheckSeen(seen, 0.03));
   const auto checked = CheckSeen(seen, 0.02);
   ASSERT_FALSE(checked);
@@ -20,7 +20,7 @@ TEST(SeenStepsTest, PlanThatIsSlowerThanItPromisedIsToldWithBothFigures) {
   EXPECT_TRUE(CheckSeen(seen, 0.02));
 }
 
-TEST(SeenStepsTest, PlanThatCostsMoreThanTheBaselineIsTold) {
+TEST(SeenStepsTest, PlanThatUsesMoreEnergyThanTheBaselineIsAnError) {
   SeenSteps seen{.time_s = 1, .energy_j = 100.9, .baseline_time_s = 1, .baseline_energy_j = 100};
   EXPECT_TRUE(CheckSeen(seen, 0));
   seen.energy_j = 101.1;

@@ -1,5 +1,5 @@
-// What a coordinator leaves behind when it does not come to its end. (What it does when it does is
-// tests/closed_loop's.)
+// The state that a coordinator leaves behind when it fails. (tests/closed_loop tests complete
+// runs.)
 #include "perseus/runtime/tuner/tuning.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ class TuningTest : public testing::Test {
   FakeClock clock_;
 };
 
-TEST_F(TuningTest, AssignmentOfACoordinatorThatWasKilledAreTakenBackByTheNext) {
+TEST_F(TuningTest, TheNextCoordinatorRemovesTheAssignmentOfAKilledOne) {
   protocol::Assignment before;
   before.plan = "plans/1.json";
   ASSERT_TRUE(protocol::WriteAssignment(job_.directory(), before));
@@ -47,13 +47,13 @@ TEST_F(TuningTest, AssignmentOfACoordinatorThatWasKilledAreTakenBackByTheNext) {
     sweep.until_step = 20;
     ASSERT_TRUE(killed->Write(sweep, 10));
   }
-  options_.job.pipelines = 2;  // Which do not come.
+  options_.job.pipelines = 2;  // The ranks of the second pipeline never appear.
   ASSERT_FALSE(Tune(options_, clock_));
   EXPECT_EQ(InForce().plan, "plans/1.json");
   EXPECT_FALSE(InForce().until_step);
 }
 
-TEST_F(TuningTest, MissingEnergyIsToldAfterOneRound) {
+TEST_F(TuningTest, MissingEnergyIsAnErrorAfterOneRound) {
   job_.counter_period_s = 1e6;
   const auto tuned = Tune(options_, clock_);
   ASSERT_FALSE(tuned);
@@ -63,7 +63,7 @@ TEST_F(TuningTest, MissingEnergyIsToldAfterOneRound) {
   EXPECT_TRUE(InForce().own);
 }
 
-TEST_F(TuningTest, BudgetForTheHighestClocksAloneIsToldBeforeAnyStep) {
+TEST_F(TuningTest, ABudgetForTheHighestClocksAloneIsAnErrorBeforeAnyStep) {
   options_.budget.steps = 12;
   const auto tuned = Tune(options_, clock_);
   ASSERT_FALSE(tuned);
@@ -71,8 +71,8 @@ TEST_F(TuningTest, BudgetForTheHighestClocksAloneIsToldBeforeAnyStep) {
   EXPECT_EQ(job_.steps(), 0);
 }
 
-// Before a step is spent on it.
-TEST_F(TuningTest, AnotherScheduleIsToldAtOnce) {
+// The error comes before the sweep uses a step.
+TEST_F(TuningTest, AnotherScheduleIsAnErrorAtOnce) {
   options_.job.schedule = *schedule::GenerateSchedule({"1f1b", 2, 6, 1});
   const auto tuned = Tune(options_, clock_);
   ASSERT_FALSE(tuned);

@@ -94,7 +94,7 @@ TEST(EnvPipe, KeepsTheEnvelopeAndRaisesTheRestUntilItFits) {
   EXPECT_EQ(offered.points[0].evaluation.time, 14 * kMillisecond);
 }
 
-TEST(EnvPipe, RaisesWhatIsCritical) {
+TEST(EnvPipe, RaisesCriticalInstructions) {
   // By hand: stage 1 works from 1 to 6 ms. F1 s0 has from 1 to 3.5 ms and takes 3 at 100 MHz: it is
   // raised to 200. B0 s0 has from 3.5 to 6, likewise.
   const plan::Planner planner = PlannerOf(TwoStages(1.25));
@@ -103,7 +103,7 @@ TEST(EnvPipe, RaisesWhatIsCritical) {
   EXPECT_EQ(offered.points[0].evaluation.time, 7 * kMillisecond);
 }
 
-TEST(EnvPipe, SaysSoWhereItWouldGoOnForEver) {
+TEST(EnvPipe, ReportsThatItWouldNotTerminate) {
   // The first stage is the heavier one: its own instructions are critical at any clock.
   schedule::InstructionGraph graph = TwoStages(1);
   for (schedule::OptionSet& set : graph.option_sets) {
@@ -115,14 +115,14 @@ TEST(EnvPipe, SaysSoWhereItWouldGoOnForEver) {
   EXPECT_THAT(offered.points[0].options, ElementsAre(0, 0, 0, 0, 0, 0, 0, 0));
 }
 
-TEST(PerseusPublished, SaysWhichInstructionIsShorterThanItsUnit) {
+TEST(PerseusPublished, NamesTheInstructionThatIsShorterThanItsUnit) {
   const plan::Planner planner = PlannerOf(TwoStages(1));
   const auto points = MakePerseusPublished(5 * kMillisecond)->Points(planner, {});
   ASSERT_FALSE(points);
   EXPECT_THAT(points.error().message, HasSubstr("takes less than the unit of 0.005 s"));
 }
 
-TEST(ChooseFor, CountsTheWaitingUntilTheStragglerIsDone) {
+TEST(ChooseFor, CountsTheWaitUntilTheStragglerIsDone) {
   const plan::Planner planner = PlannerOf(TwoStages(1), 100);
   OperatingPoint fast{"fast", {}, {}};
   fast.evaluation.time = 10 * kMillisecond;
@@ -138,7 +138,7 @@ TEST(ChooseFor, CountsTheWaitingUntilTheStragglerIsDone) {
   EXPECT_EQ(ChooseFor(5 * kMillisecond, points, planner).setting, "fast");  // The least slowdown.
 }
 
-TEST(PerseusPublished, SaysWhichUnitIsTheLeast) {
+TEST(PerseusPublished, NamesTheLeastUnit) {
   const plan::Planner planner = PlannerOf(TwoStages(1));
   const auto points = MakePerseusPublished(10)->Points(planner, {});
   ASSERT_FALSE(points);

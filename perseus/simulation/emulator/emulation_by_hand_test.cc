@@ -92,7 +92,7 @@ TEST_F(EmulationByHandTest, OneSlowRank) {
 
 // From 4.5 s to 6 s rank 1 is three times slower. Only its B1 begins meanwhile, at 5 s, and ends
 // at 11 s; F1, which began at 4 s, does not notice.
-TEST_F(EmulationByHandTest, AnEventWithinAnIterationIsFeltByWhatBeginsMeanwhile) {
+TEST_F(EmulationByHandTest, AnEventWithinAnIterationAffectsInstructionsThatBeginMeanwhile) {
   spec_.iterations = 2;
   spec_.disturbances = {{.kind = Disturbance::Kind::kSlow,
                          .dp_rank = 0,
@@ -114,7 +114,7 @@ TEST_F(EmulationByHandTest, AnEventWithinAnIterationIsFeltByWhatBeginsMeanwhile)
 
 // It begins in iteration 0 and ends in iteration 1, which F0 and B0 begin before, at 13 s + 1 s
 // and + 3 s (rank 1 of pipeline 0, three times slower: F0 takes 3 s and B0 6 s).
-TEST_F(EmulationByHandTest, AnEventAcrossIterationsIsFeltInBoth) {
+TEST_F(EmulationByHandTest, AnEventAcrossIterationsAffectsBoth) {
   spec_.iterations = 3;
   spec_.disturbances = {{.kind = Disturbance::Kind::kSlow,
                          .dp_rank = 0,
@@ -130,7 +130,7 @@ TEST_F(EmulationByHandTest, AnEventAcrossIterationsIsFeltInBoth) {
   EXPECT_THAT(times, ElementsAre(13 * kSecond, 15 * kSecond, 9 * kSecond));
 }
 
-TEST_F(EmulationByHandTest, WhatNothingFeltIsSaid) {
+TEST_F(EmulationByHandTest, EventsWithoutEffectAreReported) {
   spec_.disturbances = {{.kind = Disturbance::Kind::kSlow,
                          .dp_rank = 0,
                          .from = {0, 4'200'000'000},
@@ -181,7 +181,7 @@ TEST_F(EmulationByHandTest, APowerCapHoldsUntilItEndsWhateverPlanIsPushed) {
   EXPECT_DOUBLE_EQ(Run().iterations[3].average_power_w(), 280);
 }
 
-TEST_F(EmulationByHandTest, SlowdownsThatMultiplyBeyondMeasureAreAnErrorThatNamesThem) {
+TEST_F(EmulationByHandTest, SlowdownsThatOverflowTogetherAreAnErrorThatNamesThem) {
   for (const char* where : {"e.toml:1", "e.toml:4", "e.toml:7", "e.toml:10"}) {
     spec_.disturbances.push_back(
         {.kind = Disturbance::Kind::kSlow, .dp_rank = 0, .value = 1000, .where = where});
@@ -216,7 +216,7 @@ TEST_F(EmulationByHandTest, FixedInstructionsHaveNoNoise) {
 }
 
 // An iteration of 9 s in windows of a 256th: 11 days of waiting have none of their own.
-TEST_F(EmulationByHandTest, WaitingForLongTakesNoMemory) {
+TEST_F(EmulationByHandTest, LongWaitsNeedNoMemory) {
   spec_.disturbances = {{.kind = Disturbance::Kind::kInput, .dp_rank = 0, .value = 1e6}};
   EXPECT_EQ(Run().time, 1'000'009 * kSecond);
 }

@@ -182,7 +182,7 @@ TEST(EmulationProperties, HoldUnderLatencyWithFixedInstructions) {
   }
 }
 
-TEST(EmulationProperties, SlownessIsOfComputationsAlone) {
+TEST(EmulationProperties, OnlyComputationsSlowDown) {
   const auto planner =
       plan::Planner::Create(MakeJobWithFixedInstructions(), {kSyntheticBlockingPowerW, 0});
   const schedule::InstructionGraph& graph = planner->graph();
@@ -210,7 +210,7 @@ TEST(EmulationProperties, SlownessIsOfComputationsAlone) {
 }
 
 // Whoever follows knows of a straggler that a plan or a power cap has since overtaken.
-TEST(EmulationProperties, FollowersKeepToThePowerCapThatCameMeanwhile) {
+TEST(EmulationProperties, FollowersKeepToALaterPowerCap) {
   const auto planner =
       plan::Planner::Create(MakeSyntheticJob({.microbatches = 6}), {kSyntheticBlockingPowerW, 0});
   const auto base = planner->PlanFor(planner->baseline().time);

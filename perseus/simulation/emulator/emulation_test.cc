@@ -56,7 +56,7 @@ class EmulationTest : public testing::Test {
   EmulationSpec spec_;
 };
 
-TEST_F(EmulationTest, TakesWhatThePlanSaysWhenNothingHappens) {
+TEST_F(EmulationTest, MatchesThePlanWithoutEvents) {
   const Emulation emulation = Run();
   ASSERT_EQ(emulation.iterations.size(), 10U);
   for (const EmulatedIteration& iteration : emulation.iterations) {
@@ -126,7 +126,7 @@ TEST_F(EmulationTest, LateInputDelaysTheIterationByNoMoreThanItself) {
 //   iteration   0  1  2  3  4  5  6  7  8  9
 //   straggler            |--------|
 //   followers                  |--------|
-TEST_F(EmulationTest, FollowersSlowDownAsLateAsTheyAreToldAndComeBack) {
+TEST_F(EmulationTest, FollowersSlowDownAfterTheDelayAndRecover) {
   spec_.disturbances = {
       {.kind = Disturbance::Kind::kSlow, .dp_rank = 2, .from = 3, .until = 6, .value = 1.2}};
   const Emulation alone = Run();
@@ -171,7 +171,7 @@ TEST_F(EmulationTest, APushedPlanHoldsFromItsIterationOn) {
 //   late input       |-----------------|            from 0.5 to 2.2 base times after the job began:
 //                                                   iterations 1 and 2, where input is asked for
 //   plan                                |           half a base time after iteration 3 began
-TEST_F(EmulationTest, LateInputAndPlansByTheClockWaitForTheNextIteration) {
+TEST_F(EmulationTest, TimedLateInputAndPlansWaitForTheNextIteration) {
   const plan::Plan slower = *planner_.PlanFor(base_time() * 11 / 10);
   spec_.iterations = 6;
   spec_.disturbances = {{.kind = Disturbance::Kind::kInput,
@@ -221,7 +221,7 @@ TEST_F(EmulationTest, ASecondStragglerDoesNotDelayTheFirst) {
   }
 }
 
-TEST_F(EmulationTest, NoiseIsTheSameForASeedAndSpreadsAsAsked) {
+TEST_F(EmulationTest, NoiseIsReproducibleAndHasItsSpread) {
   spec_.noise = 0.02;
   spec_.iterations = 50;
   const Emulation first = Run();
@@ -254,7 +254,7 @@ TEST_F(EmulationTest, ASwitchingLatencyVariesAroundItsMean) {
               0.05 * static_cast<double>(steady->time));
 }
 
-TEST_F(EmulationTest, PipelinesAndRanksThatAreNotThereAreErrors) {
+TEST_F(EmulationTest, MissingPipelinesAndRanksAreErrors) {
   spec_.disturbances = {{.dp_rank = 4}};
   auto emulation = Emulate(planner_, spec_);
   ASSERT_FALSE(emulation);

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(ParseEvents, ReadsWhatHappens) {
+TEST(ParseEvents, ReadsAllKindsOfEvents) {
   const auto events = ParseEvents(R"(
 [[straggler]]
 dp_rank = 3

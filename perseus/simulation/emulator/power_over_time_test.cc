@@ -14,7 +14,7 @@ TEST(PowerOverTime, PeaksInTheWindowOfTheHighestMean) {
   EXPECT_DOUBLE_EQ(power.Peak(kSecond, 5), 55);
 }
 
-TEST(PowerOverTime, CountsWhatGoesOnThroughWindowsWithoutSteps) {
+TEST(PowerOverTime, CountsPowerInWindowsWithoutSteps) {
   PowerOverTime power(kSecond);
   power.Add(kSecond / 2, 1'000'000 * kSecond + kSecond / 2, 100);
   EXPECT_DOUBLE_EQ(power.Peak(2'000'000 * kSecond, 0), 100);

@@ -78,7 +78,7 @@ TEST(JobTrace, ReadsGzipAndTheObjectForm) {
   }
 }
 
-TEST(JobTrace, CountersInstantsAndOtherMetadataArePassedOver) {
+TEST(JobTrace, CountersInstantsAndOtherMetadataAreSkipped) {
   const std::string text = Replaced(
       FormatTimeline(TwoPipelines()), "[",
       R"([{"name":"power","ph":"C","args":{"W":[1,{"x":2}]}},{"ph":"i"},{"ph":"M","name":"sort"},)");
@@ -87,7 +87,7 @@ TEST(JobTrace, CountersInstantsAndOtherMetadataArePassedOver) {
   EXPECT_EQ(trace->steps[0].events[0].index, 3);
 }
 
-TEST(JobTrace, TruncatedOrDamagedGzip) {
+TEST(JobTrace, TruncatedOrDamagedGzipIsAnError) {
   const std::string whole = Gzip(FormatTimeline(TwoPipelines({.steps = 20})));
   for (std::size_t size = 2; size < whole.size(); size += 97) {
     EXPECT_THAT(JobTraceErrorOf(whole.substr(0, size)), HasSubstr("gzip data ends early")) << size;
@@ -100,7 +100,7 @@ TEST(JobTrace, TruncatedOrDamagedGzip) {
               HasSubstr("more than 1000 bytes"));
 }
 
-TEST(JobTrace, WhatIsNoTraceIsRefusedByItsEvent) {
+TEST(JobTrace, InvalidTracesAreRefusedWithTheEvent) {
   const std::string text = FormatTimeline(TwoPipelines());
   std::size_t line = 0;  // Of event 5.
   for (int i = 0; i < 5; ++i) line = text.find('\n', line) + 1;
@@ -128,7 +128,7 @@ TEST(JobTrace, UnknownEventsAreRefusedUnlessIgnored) {
               AllOf(HasSubstr("event 0 (\"forward-compute\")"), HasSubstr("ph \"B\"")));
 }
 
-TEST(JobTrace, FieldsThatAreMissingOrWrongAreNamed) {
+TEST(JobTrace, MissingOrWrongFieldsAreNamed) {
   const std::string text = FormatTimeline(TwoPipelines());
   const struct {
     const char *from, *to, *complaint;
@@ -145,7 +145,7 @@ TEST(JobTrace, FieldsThatAreMissingOrWrongAreNamed) {
   }
 }
 
-TEST(JobTrace, LanesSayWhichRankTheyAre) {
+TEST(JobTrace, LanesNameTheirRank) {
   const std::string text = FormatTimeline(TwoPipelines());
   EXPECT_THAT(JobTraceErrorOf(Replaced(text, "PP rank 0, TP rank 0, compute", "CPU 0")),
               AllOf(HasSubstr("event 0 (forward-compute, pid 0, tid 0)"), HasSubstr("\"CPU 0\"")));
@@ -154,7 +154,7 @@ TEST(JobTrace, LanesSayWhichRankTheyAre) {
   EXPECT_THAT(JobTraceErrorOf(Replaced(text, "TP rank 0", "TP rank 1")), HasSubstr("TP rank 1"));
 }
 
-TEST(JobTrace, MissingRanksPipelinesAndMicrobatches) {
+TEST(JobTrace, MissingRanksPipelinesAndMicrobatchesAreNamed) {
   const std::vector<TracedEvent> events = TwoPipelines({.steps = 2});
   EXPECT_THAT(JobTraceErrorOf(Without(events, [](auto& e) { return e.dp_rank == 0; })),
               HasSubstr("dp_rank 0 is missing"));

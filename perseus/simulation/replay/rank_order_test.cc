@@ -33,7 +33,7 @@ RecordedStep StepOf(std::vector<JobEvent> events) {
 //   [0 F ]    [2 B       ]
 //        [1 send    ]         overlaps B by half of itself: B waits for F alone
 //                        [3 gc]
-TEST(RankOrder, WaitsForWhatHadEnded) {
+TEST(RankOrder, WaitsForEventsThatHadEnded) {
   const auto order = OrderWithinRanks(
       StepOf({Event(EventKind::kForward, 0, 10), Event(EventKind::kForwardSend, 10, 31),
               Event(EventKind::kBackward, 20, 40), Event(EventKind::kLocal, 40, 45)}));
@@ -52,7 +52,7 @@ TEST(RankOrder, RanksDoNotWaitForEachOther) {
   EXPECT_THAT((*order)[1], IsEmpty());
 }
 
-TEST(RankOrder, ComputationsAreOneAfterTheOtherHoweverTheyOverlap) {
+TEST(RankOrder, OverlappingComputationsRunOneAfterTheOther) {
   const auto order =
       OrderWithinRanks(StepOf({Event(EventKind::kForward, 0, 10), Event(EventKind::kBackward, 1, 9),
                                Event(EventKind::kForward, 2, 8)}));
@@ -63,7 +63,7 @@ TEST(RankOrder, ComputationsAreOneAfterTheOtherHoweverTheyOverlap) {
 
 // By the definition, pair by pair: whoever ended before is waited for, by way of others or not;
 // nobody else is; and nobody who is implied.
-TEST(RankOrderProperty, IsTheLeastThatImpliesTheRest) {
+TEST(RankOrderProperty, IsTheTransitiveReduction) {
   std::mt19937_64 random(3);
   constexpr EventKind kKinds[] = {EventKind::kForward, EventKind::kBackward, EventKind::kLocal,
                                   EventKind::kForwardSend};
@@ -108,7 +108,7 @@ TEST(RankOrderProperty, IsTheLeastThatImpliesTheRest) {
   EXPECT_GT(edges, 5000);
 }
 
-TEST(RankOrder, ManyAtATimeAreRefused) {
+TEST(RankOrder, TooManyConcurrentEventsAreRefused) {
   std::vector<JobEvent> events;
   for (int i = 0; i < kMostConcurrentEvents; ++i)
     events.push_back(Event(EventKind::kLocal, i, 1000 + i));

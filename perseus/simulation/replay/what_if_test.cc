@@ -95,7 +95,7 @@ std::vector<TracedEvent> Alone(std::vector<TracedEvent> events, int pipeline) {
 
 // Where pipelines meet only at the end, each can be asked by itself: how much less it costs in the
 // time that it takes alone, and how much less still in the time of the slowest.
-TEST(WhatIf, BloatIsWhatPipelinesSaveAloneWhereTheyMeetAtTheEnd) {
+TEST(WhatIf, BloatOfPipelinesThatMeetAtTheEndIsWhatEachSavesAlone) {
   std::mt19937_64 random(9);
   for (const char* gpu : {"a100", "a40"}) {
     const JobPowerModel model = JobPowerModel::Of(*synthetic::FindGpuModel(gpu));
@@ -206,7 +206,7 @@ TEST(WhatIf, NeitherBloatIsNegativeWhereverPipelinesMeet) {
   EXPECT_GT(with_both, 50);
 }
 
-TEST(WhatIf, PipelinesThatAreAlikeHaveNoExtrinsicBloat) {
+TEST(WhatIf, EqualPipelinesHaveNoExtrinsicBloat) {
   const auto read = ReadTrace(TwoPipelines({.slowness = {1}}));
   const auto answer =
       AnalyzeWhatIf(read->graph, JobPowerModel::Of(*synthetic::FindGpuModel("a40")), {0});
@@ -259,7 +259,7 @@ TEST(WhatIf, NoChoiceOfClocksIsBelowTheBound) {
 }
 
 // Slow, slow, fast, fast, ...: what the last step says is wrong every other time.
-TEST(WhatIf, AControllerIsAsGoodAsWhatItKnows) {
+TEST(WhatIf, AControllerIsAsGoodAsItsInformation) {
   const auto read = ReadTrace(TwoPipelines({.steps = 6, .slowness = {2, 2, 1, 1, 2, 2}}));
   const JobPowerModel model = JobPowerModel::Of(*synthetic::FindGpuModel("a100"));
   const auto answer = AnalyzeWhatIf(read->graph, model, {0, 1, 4});

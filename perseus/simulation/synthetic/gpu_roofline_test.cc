@@ -98,7 +98,7 @@ TEST(GpuRoofline, LeastEnergyIsAtAnIntermediateClock) {
   }
 }
 
-TEST(GpuRoofline, AnUnknownNameListsTheKnown) {
+TEST(GpuRoofline, AnUnknownNameIsAnErrorThatListsTheKnownNames) {
   const auto gpu = FindGpuRoofline("h200");
   ASSERT_FALSE(gpu);
   EXPECT_THAT(gpu.error().message, HasSubstr("choose one of a40, a100-pcie, a100-sxm, h100-sxm"));

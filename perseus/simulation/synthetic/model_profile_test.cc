@@ -61,7 +61,7 @@ TEST(ModelProfile, TheSameWorkloadGivesTheSameBytes) {
             profile::FormatProfile(*SynthesizeModelProfile(Gpt3Xl())));
 }
 
-TEST(ModelProfile, BoundariesSayWhatAStageHolds) {
+TEST(ModelProfile, BoundariesAreTheLayersOfAStage) {
   const auto profile = SynthesizeModelProfile(Gpt3Xl());
   ASSERT_TRUE(profile);
   // Two embeddings and six blocks, six blocks, seven, five and the head.
@@ -72,7 +72,7 @@ TEST(ModelProfile, BoundariesSayWhatAStageHolds) {
               7 / 6.0, 1e-6);
 }
 
-TEST(ModelProfile, RecomputationRunsTheBlocksOnceMore) {
+TEST(ModelProfile, RecomputationRunsTheBlocksAgain) {
   ModelProfileSpec spec = Gpt3Xl();
   spec.gpu.power_limit_w = 1e4;  // So that times add up.
   const auto kept = SynthesizeModelProfile(spec);
@@ -147,7 +147,8 @@ TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
                 spec.kinds = {ModelProfileKind::kForward, ModelProfileKind::kForward};
               }),
               HasSubstr("forward is given twice"));
-  EXPECT_THAT(message([](Spec& spec) { spec.gpu.power_limit_w = 50; }), HasSubstr("raise the limit"));
+  EXPECT_THAT(message([](Spec& spec) { spec.gpu.power_limit_w = 50; }),
+              HasSubstr("raise the limit"));
   EXPECT_THAT(message([](Spec& spec) {
                 spec.gpu.power_limit_w = std::numeric_limits<double>::quiet_NaN();
               }),

@@ -158,7 +158,7 @@ TEST(SynthesizeProfile, TheSeedDecidesEverything) {
   EXPECT_NE(profile::FormatProfile(*SynthesizeProfile(spec)), first);
 }
 
-TEST(SynthesizeProfile, MadeTheExample) {
+TEST(SynthesizeProfile, ReproducesTheExample) {
   // The bytes of a default spec, on this machine and on the one that wrote the example.
   const Result<std::string> example =
       ReadFile(std::filesystem::path(PERSEUS_SOURCE_DIR) / "examples" / "gpt3-like_a100_pp8.csv");

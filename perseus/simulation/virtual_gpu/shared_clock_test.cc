@@ -53,7 +53,7 @@ int StatusOf(pid_t child) {
   return status;
 }
 
-TEST_F(SharedClockTest, MovesToTheEarliestMomentThatIsWaitedFor) {
+TEST_F(SharedClockTest, MovesToTheEarliestAwaitedMoment) {
   const auto clock = Open();
   const Nanoseconds begin = clock->Now();
   std::mutex mutex;
@@ -76,7 +76,7 @@ TEST_F(SharedClockTest, MovesToTheEarliestMomentThatIsWaitedFor) {
                                 std::pair{'b', 60}));
 }
 
-TEST_F(SharedClockTest, StandsStillWhileSomebodyRuns) {
+TEST_F(SharedClockTest, StandsStillWhileAParticipantRuns) {
   const auto clock = Open();
   const Nanoseconds begin = clock->Now();
   std::atomic<bool> is_waiting = false;
@@ -114,7 +114,7 @@ TEST_F(SharedClockTest, AWordThatChangesEndsTheWait) {
   other.join();
 }
 
-TEST_F(SharedClockTest, WhatCanBeReadEndsThePoll) {
+TEST_F(SharedClockTest, ReadableDataEndsThePoll) {
   const auto clock = Open();
   const auto part = clock->TakePart(Part::kFollows);
   const int event = eventfd(1, EFD_CLOEXEC);
@@ -183,7 +183,7 @@ TEST_F(SharedClockTest, NoTimePassesWhileAMessageIsOnItsWay) {
   munmap(shared, sizeof(std::atomic<int>));
 }
 
-TEST_F(SharedClockTest, GoesOnAfterTheDeathOfTheOneThatRuns) {
+TEST_F(SharedClockTest, ContinuesAfterARunningParticipantDies) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = StartProcess([&] {
@@ -203,7 +203,7 @@ TEST_F(SharedClockTest, GoesOnAfterTheDeathOfTheOneThatRuns) {
   EXPECT_EQ(clock->Now(), until);
 }
 
-TEST_F(SharedClockTest, WithoutAJobItGoesAtThePaceOfRealTime) {
+TEST_F(SharedClockTest, RunsInRealTimeWithoutAJob) {
   const Nanoseconds real = MonotonicNow();
   const auto clock = Open();
   const auto part = clock->TakePart(Part::kFollows);
@@ -211,7 +211,7 @@ TEST_F(SharedClockTest, WithoutAJobItGoesAtThePaceOfRealTime) {
   EXPECT_GE(MonotonicNow() - real, 20 * kMillisecond);
 }
 
-TEST_F(SharedClockTest, OneWhoTakesNoPartMayWaitAsWell) {
+TEST_F(SharedClockTest, AThreadThatDoesNotTakePartMayWait) {
   const auto clock = Open();
   std::atomic<bool> is_over = false;
   std::thread job([&] {

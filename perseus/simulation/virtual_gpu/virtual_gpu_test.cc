@@ -74,7 +74,7 @@ TEST(VirtualGpu, AtAConstantClockIsExactlyTheProfile) {
   }
 }
 
-TEST(VirtualGpu, AClockThatChangesMidwayChangesWhatIsLeft) {
+TEST(VirtualGpu, AClockChangeAffectsTheRemainingWork) {
   VirtualGpu gpu(Model(), 1, 0);
   gpu.Begin(Work(1), 0);
   EXPECT_EQ(gpu.FinishTime(), kSecond);
@@ -90,7 +90,7 @@ TEST(VirtualGpu, AClockThatChangesMidwayChangesWhatIsLeft) {
   EXPECT_DOUBLE_EQ(gpu.ReadAt(5 * kSecond / 4).energy_j, 275);
 }
 
-TEST(VirtualGpu, ManyLooksAreTheSameAsOne) {
+TEST(VirtualGpu, ManyReadingsGiveTheSameAsOne) {
   VirtualGpu often(Model(), 1, 0);
   VirtualGpu once(Model(), 1, 0);
   often.Begin(Work(1), 0);
@@ -103,7 +103,7 @@ TEST(VirtualGpu, ManyLooksAreTheSameAsOne) {
   EXPECT_NEAR(static_cast<double>(often.finished_at()), 1e9, 1);
 }
 
-TEST(VirtualGpu, RestsAsToldOnceDone) {
+TEST(VirtualGpu, RestsAsRequestedOnceDone) {
   VirtualGpu gpu(Model(), 1, 0);
   EXPECT_EQ(gpu.ReadAt(kSecond).power_w, 50);
   EXPECT_EQ(gpu.ReadAt(kSecond).sm_clock_mhz, 100);
@@ -288,7 +288,7 @@ TEST(VirtualGpu, TheSameSeedIsTheSameGpu) {
   EXPECT_NE(run(7), run(8));
 }
 
-TEST(VirtualGpu, NoiseIsOfItsSpread) {
+TEST(VirtualGpu, NoiseHasItsSpread) {
   VirtualGpuModel model = Model();
   model.time_noise = 0.02;
   model.power_noise = 0.05;
@@ -314,7 +314,7 @@ TEST(VirtualGpu, NoiseIsOfItsSpread) {
   EXPECT_NEAR(std::sqrt(reading_squares / 1000), 0.05, 0.0045);
 }
 
-TEST(VirtualGpu, AReloadedDriverKnowsNoSettings) {
+TEST(VirtualGpu, AReloadedDriverHasNoSettings) {
   VirtualGpuModel model = Model();
   model.default_power_limit_mw = 400'000;
   model.switch_latency_s = 1;
@@ -339,7 +339,7 @@ TEST(VirtualGpu, TimeDoesNotGoBack) {
 
 // ms      0      1000   1200        2200 2250
 //         [ first ]......[  second  ][third  (at 500 MHz from 2250 on)
-TEST(VirtualGpu, QueuedInstructionBeginsWhenTheOneBeforeIsDoneAndItsInputIsThere) {
+TEST(VirtualGpu, QueuedInstructionBeginsAfterThePreviousOneAndItsInput) {
   VirtualGpu gpu(Model(), 1, 0);
   gpu.SetRest(Rest::kBlocking, 0);
   EXPECT_EQ(gpu.last_run(), 0U);
@@ -363,7 +363,7 @@ TEST(VirtualGpu, QueuedInstructionBeginsWhenTheOneBeforeIsDoneAndItsInputIsThere
               1e-9);
 }
 
-TEST(VirtualGpu, StopGivesTheQueuedOneUpToo) {
+TEST(VirtualGpu, StopAlsoDropsTheQueuedInstruction) {
   VirtualGpu gpu(Model(), 1, 0);
   gpu.Enqueue(Work(1), 0, 0);
   gpu.Enqueue(Work(1), 0, 0);

@@ -13,7 +13,7 @@ std::string ErrorOf(std::string_view text) {
   return spec ? "no error" : spec.error().message;
 }
 
-TEST(VirtualNodeFile, TheExampleSaysEverything) {
+TEST(VirtualNodeFile, TheExampleHasAllFields) {
   const auto spec =
       ReadVirtualNode(std::string(PERSEUS_SOURCE_DIR) + "/examples/virtual-node.toml");
   ASSERT_TRUE(spec) << spec.error().message;

@@ -56,7 +56,7 @@ class VirtualNodeSharingTest : public VirtualNodeTest {
   std::filesystem::path description_ = Describe("rate = 1000\n" + std::string(kTwoGpus));
 };
 
-TEST_F(VirtualNodeSharingTest, WhatOneProcessSetsAnotherSees) {
+TEST_F(VirtualNodeSharingTest, ASettingIsVisibleToOtherProcesses) {
   const VirtualNode node = OpenNode();
   const pid_t agent = Start([&] {
     const auto devices = OpenVirtualNode(description_);
@@ -83,7 +83,7 @@ TEST_F(VirtualNodeSharingTest, AWorkerWakesWhenAnotherProcessSetsTheClock) {
   EXPECT_EQ(Await(rank), 0);
 }
 
-TEST_F(VirtualNodeSharingTest, ProcessesThatMakeItAtOnceGetTheSame) {
+TEST_F(VirtualNodeSharingTest, ProcessesThatCreateItTogetherShareOneNode) {
   constexpr int kProcesses = 8;
   for (int round = 0; round < 20; ++round) {
     std::filesystem::remove(directory_ / "box.toml.state");
@@ -103,7 +103,7 @@ TEST_F(VirtualNodeSharingTest, ProcessesThatMakeItAtOnceGetTheSame) {
   EXPECT_EQ(std::distance(begin(files), end(files)), 2);
 }
 
-TEST_F(VirtualNodeSharingTest, AnUpdateThatIsKilledMidwayNeverWas) {
+TEST_F(VirtualNodeSharingTest, AnUpdateThatIsKilledMidwayHasNoEffect) {
   const auto memory = OpenMemory();
   const VirtualNode node = OpenNode();
   const auto devices = node.Devices();
@@ -125,7 +125,7 @@ TEST_F(VirtualNodeSharingTest, AnUpdateThatIsKilledMidwayNeverWas) {
   EXPECT_EQ(node.Look(0)->reading.requested_lock, (device::Setting{800, 800}));
 }
 
-TEST_F(VirtualNodeSharingTest, KilledAtAnyMomentItStaysWhole) {
+TEST_F(VirtualNodeSharingTest, TheStateStaysConsistentWheneverAProcessIsKilled) {
   const auto memory = OpenMemory();
   const VirtualNode node = OpenNode();
   auto* begun = new (SharedPage()) std::atomic<std::uint64_t>(0);
@@ -168,7 +168,7 @@ TEST_F(VirtualNodeSharingTest, KilledAtAnyMomentItStaysWhole) {
   }
 }
 
-TEST_F(VirtualNodeSharingTest, AKilledWorkerLeavesItsGpu) {
+TEST_F(VirtualNodeSharingTest, AKilledWorkerReleasesItsGpu) {
   const VirtualNode node = OpenNode();
   for (int round = 0; round < 20; ++round) {
     const pid_t rank = Start([&] {

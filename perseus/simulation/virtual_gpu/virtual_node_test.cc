@@ -81,7 +81,7 @@ TEST_F(VirtualNodeFakeClockTest, AClockIsLockedAndReadBack) {
   EXPECT_EQ(node_->Look(1)->writes, 0U);
 }
 
-TEST_F(VirtualNodeFakeClockTest, AnIdleGpusClockTellsNothing) {
+TEST_F(VirtualNodeFakeClockTest, TheClockOfAnIdleGpuDoesNotShowTheLock) {
   OpenNode();
   ASSERT_TRUE(device_->Apply(device::Control::kSmClock, k500));
   clock_->Advance(kSecond);
@@ -90,7 +90,7 @@ TEST_F(VirtualNodeFakeClockTest, AnIdleGpusClockTellsNothing) {
   EXPECT_EQ(device::Describe(device_->Read()->limits), "idle");
 }
 
-TEST_F(VirtualNodeFakeClockTest, OtherControlsAreThereAtOnce) {
+TEST_F(VirtualNodeFakeClockTest, OtherControlsTakeEffectAtOnce) {
   OpenNode();
   constexpr device::Setting k200Watts{200'000, 200'000};
   ASSERT_TRUE(device_->Apply(device::Control::kPowerLimit, k200Watts));
@@ -104,7 +104,7 @@ TEST_F(VirtualNodeFakeClockTest, OtherControlsAreThereAtOnce) {
             (device::Setting{1215, 1215}));
 }
 
-TEST_F(VirtualNodeFakeClockTest, WhatNoGpuCanHaveIsRefused) {
+TEST_F(VirtualNodeFakeClockTest, InvalidSettingsAreRefused) {
   OpenNode();
   const auto refused = [&](device::Control control, device::Setting setting) {
     const auto applied = device_->Apply(control, setting);
@@ -131,7 +131,7 @@ TEST_F(VirtualNodeFakeClockTest, AControlThatItLacksIsNotSupported) {
   }
 }
 
-TEST_F(VirtualNodeFakeClockTest, FaultsAreAsADriversAre) {
+TEST_F(VirtualNodeFakeClockTest, FaultsAreThoseOfADriver) {
   OpenNode();
   const auto kind_with = [&](const VirtualFaults& faults) {
     EXPECT_TRUE(node_->SetFaults(0, faults));
@@ -224,7 +224,7 @@ TEST_F(VirtualNodeFakeClockTest, TimeGoesAtTheNodesRate) {
   }
 }
 
-TEST_F(VirtualNodeFakeClockTest, TheStateOutlivesWhoOpenedIt) {
+TEST_F(VirtualNodeFakeClockTest, TheStateOutlivesTheProcess) {
   OpenNode();
   ASSERT_TRUE(device_->Apply(device::Control::kSmClock, k500));
   clock_->Advance(kSecond);
@@ -233,7 +233,7 @@ TEST_F(VirtualNodeFakeClockTest, TheStateOutlivesWhoOpenedIt) {
   EXPECT_EQ(node_->Now(), kSecond);
 }
 
-TEST_F(VirtualNodeFakeClockTest, AStateOfSomethingElseIsRefused) {
+TEST_F(VirtualNodeFakeClockTest, AnotherFileIsRefused) {
   OpenNode();
   const auto error = [&](std::string_view text) {
     return VirtualNode::Open(Describe(text), clock_).error().message;
@@ -267,7 +267,7 @@ TEST_F(VirtualNodeFakeClockTest, AStateOfAnEarlierBootIsReplaced) {
   EXPECT_FALSE(device_->ReadSetting(device::Control::kSmClock)->setting);
 }
 
-TEST_F(VirtualNodeFakeClockTest, WhatCannotBeOpenedSaysWhy) {
+TEST_F(VirtualNodeFakeClockTest, FailuresToOpenNameTheReason) {
   EXPECT_THAT(OpenVirtualNode(directory_ / "none.toml").error().message,
               HasSubstr("none.toml: cannot read: No such file or directory"));
   const auto failed =
@@ -276,7 +276,7 @@ TEST_F(VirtualNodeFakeClockTest, WhatCannotBeOpenedSaysWhy) {
   EXPECT_THAT(failed.error().message, HasSubstr("No such file or directory"));
 }
 
-TEST_F(VirtualNodeFakeClockTest, WorkerQueuesOneAndIsToldWhenItsRunsWere) {
+TEST_F(VirtualNodeFakeClockTest, WorkerQueuesOneInstructionAndReportsItsTimes) {
   const auto clock = std::make_shared<FakeClock>();
   const auto node = VirtualNode::Open(Describe(kTwoGpus), clock);
   ASSERT_TRUE(node);
@@ -298,7 +298,7 @@ TEST_F(VirtualNodeFakeClockTest, WorkerQueuesOneAndIsToldWhenItsRunsWere) {
   EXPECT_EQ(worker->RunOf(3)->begin, 4 * kSecond);
 }
 
-TEST_F(VirtualNodeFakeClockTest, RealAndVirtualTimeAreToldFromEachOther) {
+TEST_F(VirtualNodeFakeClockTest, RealAndVirtualTimeDiffer) {
   const auto clock = std::make_shared<FakeClock>(5 * kSecond);
   const auto node = VirtualNode::Open(Describe(kTwoGpus), clock);
   ASSERT_TRUE(node);
