@@ -20,7 +20,7 @@ using protocol::Refusal;
 using ::testing::HasSubstr;
 
 constexpr pid_t kPid = 4242;
-constexpr uid_t kCallerAnn = 1000;
+constexpr uid_t kUser = 1000;
 constexpr const char* kAllCapabilities = "000001ffffffffff";
 constexpr const char* kContainersCapabilities = "00000000a80425fb";  // Docker's: no CAP_SYS_ADMIN.
 
@@ -37,7 +37,7 @@ class CallerTest : public ::testing::Test {
     host_.agent_uid = 0;
     host_.duplicate = [this](pid_t pid, int fd) { return Duplicate(pid, fd); };
     Namespace("self", "user:[4026531837]");
-    Process(7000, kCallerAnn);
+    Process(7000, kUser);
   }
 
   void Write(const fs::path& path, const std::string& text) {
@@ -73,13 +73,13 @@ class CallerTest : public ::testing::Test {
     return FileDescriptor(::open(link.c_str(), open_flags_[fd] | O_CLOEXEC));
   }
 
-  Caller Identified(uid_t uid = kCallerAnn) {
+  Caller Identified(uid_t uid = kUser) {
     Answer<Caller> caller = Identify(host_, {kPid, uid, 0});
     EXPECT_TRUE(caller) << caller.error().message;
     return caller.value_or(Caller());
   }
   Answer<Right> RightOf(const std::vector<protocol::Grant>& grants = {}, const GpuFile& gpu = kGpu,
-                        uid_t uid = kCallerAnn) {
+                        uid_t uid = kUser) {
     return RightTo(host_, Identified(uid), gpu, grants);
   }
 
@@ -94,7 +94,7 @@ TEST_F(CallerTest, IsIdentifiedByPidUserStartTimeAndCgroups) {
       "0::/system.slice\n");
   const Caller caller = Identified();
   EXPECT_EQ(caller.process, (ProcessId{kPid, 7000}));
-  EXPECT_EQ(caller.uid, kCallerAnn);
+  EXPECT_EQ(caller.uid, kUser);
   EXPECT_FALSE(caller.is_administrator);
   ASSERT_EQ(caller.cgroups.size(), 4U);
   EXPECT_EQ(caller.cgroups[0].controllers, "cpu,cpuacct");
@@ -109,7 +109,7 @@ TEST_F(CallerTest, RefusesCallersThatEndedAreHiddenOrChangedUser) {
     const char* message;
   };
   for (const Row& row :
-       {Row{{0, kCallerAnn, 0}, "PID namespace"}, Row{{4243, kCallerAnn, 0}, "process 4243 ended"},
+       {Row{{0, kUser, 0}, "PID namespace"}, Row{{4243, kUser, 0}, "process 4243 ended"},
         Row{{kPid, 2000, 0}, "process 4242 runs as user 1000 now"}}) {
     const Answer<Caller> caller = Identify(host_, row.peer);
     ASSERT_FALSE(caller);
@@ -117,15 +117,15 @@ TEST_F(CallerTest, RefusesCallersThatEndedAreHiddenOrChangedUser) {
     EXPECT_THAT(caller.error().message, HasSubstr(row.message));
   }
   Write("proc/4242/status", "Name:\tUid:\t1000\n");
-  EXPECT_FALSE(Identify(host_, {kPid, kCallerAnn, 0}));
+  EXPECT_FALSE(Identify(host_, {kPid, kUser, 0}));
 }
 
 TEST_F(CallerTest, AProcessThatReusesThePidIsAnotherCaller) {
   const Caller caller = Identified();
   EXPECT_TRUE(LookAgain(host_, caller));
-  const std::vector<protocol::Grant> grants{{{"GPU-a"}, kCallerAnn, std::nullopt}};
+  const std::vector<protocol::Grant> grants{{{"GPU-a"}, kUser, std::nullopt}};
   EXPECT_TRUE(RightTo(host_, caller, kGpu, grants));
-  Process(7001, kCallerAnn);
+  Process(7001, kUser);
   EXPECT_EQ(LookAgain(host_, caller).error().code, Refusal::kNotAllowed);
   EXPECT_THAT(RightTo(host_, caller, kGpu, grants).error().message, HasSubstr("ended"));
   fs::remove_all(root_ / "proc/4242");
@@ -154,10 +154,10 @@ TEST_F(CallerTest, AdministratorsAreThoseOfTheDriver) {
        {Row{"root", 0, 0, kAllCapabilities, kOurs, true},
         Row{"root in a container", 0, 0, kContainersCapabilities, kOurs, false},
         Row{"root in its own user namespace", 0, 0, kAllCapabilities, kOther, false},
-        Row{"an able user", 0, kCallerAnn, kAllCapabilities, kOurs, false},
-        Row{"the user of an ordinary agent", kCallerAnn, kCallerAnn, "0", kOurs, true},
-        Row{"that user, in a namespace", kCallerAnn, kCallerAnn, kAllCapabilities, kOther, false},
-        Row{"another user", 2000, kCallerAnn, kAllCapabilities, kOurs, false},
+        Row{"an able user", 0, kUser, kAllCapabilities, kOurs, false},
+        Row{"the user of an ordinary agent", kUser, kUser, "0", kOurs, true},
+        Row{"that user, in a namespace", kUser, kUser, kAllCapabilities, kOther, false},
+        Row{"another user", 2000, kUser, kAllCapabilities, kOurs, false},
         Row{"nonsense", 0, 0, "all", kOurs, false}}) {
     SCOPED_TRACE(row.name);
     host_.agent_uid = row.agent_uid;
@@ -180,9 +180,9 @@ TEST_F(CallerTest, GrantsMatchGpuAndUserOrCgroup) {
     std::optional<Right> right;
   };
   for (const Row& row :
-       {Row{"the user", {{"GPU-b", "GPU-a"}, kCallerAnn, std::nullopt}, Right::kGrantToUser},
+       {Row{"the user", {{"GPU-b", "GPU-a"}, kUser, std::nullopt}, Right::kGrantToUser},
         Row{"another user", {{"GPU-a"}, 2000, std::nullopt}, std::nullopt},
-        Row{"another GPU", {{"GPU-b"}, kCallerAnn, std::nullopt}, std::nullopt},
+        Row{"another GPU", {{"GPU-b"}, kUser, std::nullopt}, std::nullopt},
         Row{"nobody", {{"GPU-a"}, std::nullopt, std::nullopt}, std::nullopt},
         Row{"the job", {{"GPU-a"}, std::nullopt, "/slurm/uid_1000/job_17"}, Right::kGrantToCgroup},
         Row{"all jobs", {{"GPU-a"}, std::nullopt, "/slurm/"}, Right::kGrantToCgroup},

@@ -8,14 +8,14 @@ namespace {
 using protocol::Refusal;
 
 constexpr device::Setting kAdministratorSetting{1200, 1200};
-constexpr device::Setting kOther{900, 900};  // What somebody locked since.
+constexpr device::Setting kOther{900, 900};  // Another program locked this later.
 constexpr device::Setting kResting{210, 1410};
 const SettingBefore kUnknown{};
 const SettingBefore kDefault{true, std::nullopt};
 const SettingBefore kKnown{true, kAdministratorSetting};
 
 const device::SettingReading kReadsDefault{true, std::nullopt, ""};
-const device::SettingReading kReadsHers{true, kAdministratorSetting, ""};
+const device::SettingReading kReadsAdministratorSetting{true, kAdministratorSetting, ""};
 const device::SettingReading kReadsOther{true, kOther, ""};
 const device::SettingReading kCannotTell{false, std::nullopt, ""};
 const device::SettingReading kSeemsLocked{false, std::nullopt,
@@ -77,7 +77,8 @@ INSTANTIATE_TEST_SUITE_P(
         StartCase{"known_still_ours", kKnown, false, true, kReadsOther, kAdministratorSetting},
         StartCase{"known_driver_was_reloaded", kKnown, false, true, kReadsDefault,
                   kAdministratorSetting},
-        StartCase{"known_already_back", kKnown, false, true, kReadsHers, kAdministratorSetting},
+        StartCase{"known_already_back", kKnown, false, true, kReadsAdministratorSetting,
+                  kAdministratorSetting},
         StartCase{"known_is_not_overruled_by_resting", kKnown, true, true, kReadsOther,
                   kAdministratorSetting},
         StartCase{"default_still_ours", kDefault, false, true, kReadsOther, kDriversDefault},
@@ -100,7 +101,8 @@ INSTANTIATE_TEST_SUITE_P(
         StartCase{"known_and_gpu_is_away", kKnown, false, false, std::nullopt,
                   kAdministratorSetting},
         StartCase{"known_and_somebody_locked_it", kKnown, false, false, kReadsOther, std::nullopt},
-        StartCase{"known_and_somebody_put_it_back", kKnown, false, false, kReadsHers, std::nullopt},
+        StartCase{"known_and_somebody_put_it_back", kKnown, false, false,
+                  kReadsAdministratorSetting, std::nullopt},
         StartCase{"known_and_seems_locked", kKnown, false, false, kSeemsLocked, std::nullopt},
         StartCase{"default_and_reset", kDefault, false, false, kReadsDefault, std::nullopt},
         StartCase{"default_and_somebody_locked_it", kDefault, false, false, kReadsOther,
@@ -127,7 +129,7 @@ TEST(SavedState, BeforeHasThreeCases) {
   EXPECT_EQ(Before(kCannotTell), kUnknown);
   EXPECT_EQ(Before({false, kOther, "meaningless"}), kUnknown);
   EXPECT_EQ(Before(kReadsDefault), kDefault);
-  EXPECT_EQ(Before(kReadsHers), kKnown);
+  EXPECT_EQ(Before(kReadsAdministratorSetting), kKnown);
 }
 
 TEST(SavedState, TheFirstReadingStaysWhileTheControlIsChanged) {

@@ -67,7 +67,7 @@ TEST(NvmlLibrary, ASlowCallDelaysNoOtherGpu) {
 }
 
 // A call that never returns must not block the other GPUs.
-TEST(NvmlLibrary, ARestartDoesNotWaitForACallThatHangs) {
+TEST(NvmlLibrary, ARestartIsPostponedWhileACallHangs) {
   FakeNode fake;
   auto now = std::make_shared<Nanoseconds>(0);
   const auto library = NvmlLibrary::Open(

@@ -64,7 +64,7 @@ TEST(MeasureSwitchLatency, AClockThatIsNeverReachedIsCountedAndNotMeasured) {
   EXPECT_EQ(measured->samples.size(), 2U);
 }
 
-TEST(MeasureSwitchLatency, GivesUpOnAGpuThatReportsNoClock) {
+TEST(MeasureSwitchLatency, GivesUpOnAnIdleGpu) {
   FakeClock clock;
   SlowGpu gpu(clock, /*is_idle=*/true);
   const auto measured = MeasureSwitchLatency(gpu, {1000, 1200}, 30, 50 * kMillisecond, clock);

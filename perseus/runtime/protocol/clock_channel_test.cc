@@ -86,7 +86,7 @@ TEST(ClockChannel, TheLatestRequestOfEachGpuIsSeen) {
   EXPECT_EQ(ends.agent.Latest(1).requested_at, 19);
 }
 
-TEST(ClockChannel, ClocksOutOfRangeAreNoClock) {
+TEST(ClockChannel, ClocksOutOfRangeBecomeTheHighestClock) {
   Ends ends = Connected(1);
   for (const int mhz : {-1, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()}) {
     ends.client.Publish(0, mhz);

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// F takes 1 s, B 2 s, at 100 W; a rank that waits draws 10 W:
+// F takes 1 s and B 2 s, both at 100 W. A rank that waits draws 10 W:
 //
 //   second   0   1   2   3   4   5   6   7   8   9
 //   rank 0   |F0 |F1 |       |B0     |   |B1     |      busy 6 s, waits 3 s
@@ -112,8 +112,8 @@ TEST_F(EmulationByHandTest, AnEventWithinAnIterationAffectsInstructionsThatBegin
   EXPECT_EQ(runs->front().run.evaluation.durations[4], kSecond);
 }
 
-// It begins in iteration 0 and ends in iteration 1, which F0 and B0 begin before, at 13 s + 1 s
-// and + 3 s (rank 1 of pipeline 0, three times slower: F0 takes 3 s and B0 6 s).
+// The event makes rank 1 of pipeline 0 three times slower: F0 takes 3 s and B0 6 s. It begins in
+// iteration 0 and ends in iteration 1, in which F0 (at 1 s) and B0 (at 4 s) begin before its end.
 TEST_F(EmulationByHandTest, AnEventAcrossIterationsAffectsBoth) {
   spec_.iterations = 3;
   spec_.disturbances = {{.kind = Disturbance::Kind::kSlow,
@@ -176,7 +176,7 @@ TEST_F(EmulationByHandTest, APowerCapHoldsUntilItEndsWhateverPlanIsPushed) {
   std::vector<double> powers;
   for (const auto& iteration : emulation.iterations) powers.push_back(iteration.average_power_w());
   EXPECT_THAT(powers, ElementsAre(280, 120, 120, 120, 280, 280));
-  // A pushed plan that keeps to it runs.
+  // A pushed plan that keeps to the cap runs.
   spec_.power_caps[0].watts = 280;
   EXPECT_DOUBLE_EQ(Run().iterations[3].average_power_w(), 280);
 }
@@ -198,7 +198,7 @@ TEST_F(EmulationByHandTest, SlowdownsThatOverflowTogetherAreAnErrorThatNamesThem
   EXPECT_THAT(longest.error().message, HasSubstr("1000 iterations take more than 36 years"));
 }
 
-// The same instructions, if no clock and no noise changes them.
+// Makes the same instructions, but independent of clock and noise.
 TEST_F(EmulationByHandTest, FixedInstructionsHaveNoNoise) {
   schedule::InstructionGraph graph = MakeGraph();
   for (schedule::OptionSet& set : graph.option_sets) {
@@ -215,7 +215,7 @@ TEST_F(EmulationByHandTest, FixedInstructionsHaveNoNoise) {
   EXPECT_NE(Run().time, 9 * kSecond);
 }
 
-// An iteration of 9 s in windows of a 256th: 11 days of waiting have none of their own.
+// An iteration takes 9 s, and a window 1/256 of it. 11 days of waiting must not need windows.
 TEST_F(EmulationByHandTest, LongWaitsNeedNoMemory) {
   spec_.disturbances = {{.kind = Disturbance::Kind::kInput, .dp_rank = 0, .value = 1e6}};
   EXPECT_EQ(Run().time, 1'000'009 * kSecond);

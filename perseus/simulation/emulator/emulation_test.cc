@@ -29,7 +29,7 @@ class EmulationTest : public testing::Test {
     return *std::move(emulation);
   }
 
-  // What the ranks used is what the iterations did.
+  // The energy of the ranks is that of the iterations.
   static void ExpectConserved(const Emulation& emulation) {
     double iterations_j = 0;
     double ranks_j = 0;
@@ -145,7 +145,7 @@ TEST_F(EmulationTest, FollowersSlowDownAfterTheDelayAndRecover) {
   }
   EXPECT_LT(energy(followed, 5), energy(alone, 5));
   EXPECT_EQ(time(followed, 5), time(alone, 5));
-  // The straggler has recovered, and the others do not know yet.
+  // The straggler has recovered, but the others do not know it yet.
   for (const int i : {6, 7}) {
     EXPECT_GT(time(followed, i), time(alone, i));
     EXPECT_LE(time(followed, i), time(alone, 5));
@@ -193,7 +193,7 @@ TEST_F(EmulationTest, TimedLateInputAndPlansWaitForTheNextIteration) {
 TEST_F(EmulationTest, OfSeveralPlansTheOneThatArrivesLastHolds) {
   const plan::Plan slower = *planner_.PlanFor(base_time() * 11 / 10);
   const plan::Plan slowest = *planner_.PlanFor(base_time() * 12 / 10);
-  // Pushed first, on its way for long.
+  // It is pushed first but arrives late.
   spec_.changes = {{.from = {1, 3 * base_time()}, .options = slowest.options},
                    {.from = 2, .options = slower.options}};
   const Emulation emulation = Run();
@@ -202,7 +202,7 @@ TEST_F(EmulationTest, OfSeveralPlansTheOneThatArrivesLastHolds) {
   EXPECT_EQ(emulation.iterations.back().time, slowest.evaluation.time);
 }
 
-// The lesser of two stragglers has less time to take than the healthy ones, and takes no more.
+// The lesser of two stragglers has less slack than the healthy pipelines, and must not use more.
 TEST_F(EmulationTest, ASecondStragglerDoesNotDelayTheFirst) {
   for (const auto kind : {Disturbance::Kind::kSlow, Disturbance::Kind::kInput}) {
     spec_.disturbances = {

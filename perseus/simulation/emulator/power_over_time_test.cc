@@ -20,7 +20,7 @@ TEST(PowerOverTime, CountsPowerInWindowsWithoutSteps) {
   EXPECT_DOUBLE_EQ(power.Peak(2'000'000 * kSecond, 0), 100);
 }
 
-// The mean of the whole is 70 W.
+// The mean of all windows is 70 W.
 TEST(PowerOverTime, ALastWindowThatIsCutShortCountsForItsLength) {
   PowerOverTime power(kSecond);
   power.Add(kSecond, kSecond + kSecond / 2, 200);

@@ -94,7 +94,7 @@ TEST(JobTrace, TruncatedOrDamagedGzipIsAnError) {
   }
   std::string damaged = whole;
   damaged[damaged.size() - 6] =
-      static_cast<char>(damaged[damaged.size() - 6] + 1);  // Its checksum.
+      static_cast<char>(damaged[damaged.size() - 6] + 1);  // This damages the checksum.
   EXPECT_THAT(JobTraceErrorOf(damaged), HasSubstr("damaged"));
   EXPECT_THAT(JobTraceErrorOf(Gzip(std::string(100'000, ' ')), {.ignored = {}, .most_bytes = 1000}),
               HasSubstr("more than 1000 bytes"));
@@ -102,7 +102,7 @@ TEST(JobTrace, TruncatedOrDamagedGzipIsAnError) {
 
 TEST(JobTrace, InvalidTracesAreRefusedWithTheEvent) {
   const std::string text = FormatTimeline(TwoPipelines());
-  std::size_t line = 0;  // Of event 5.
+  std::size_t line = 0;  // The line of event 5.
   for (int i = 0; i < 5; ++i) line = text.find('\n', line) + 1;
   EXPECT_THAT(JobTraceErrorOf(text.substr(0, line + 40)), HasSubstr("in or after event 5"));
   EXPECT_THAT(JobTraceErrorOf("[{}, 3]"), HasSubstr("event 0"));
@@ -189,7 +189,7 @@ TEST(JobTrace, ClockJumpsAreNamed) {
     event.start_ms -= 20;
     event.end_ms -= 20;
   }
-  // Step 7 ends at 131, step 8 began at 134.
+  // Step 7 ends at 131 and step 8 begins at 134.
   EXPECT_THAT(JobTraceErrorOf(events),
               AllOf(HasSubstr("step 8): it begins 17.000 ms before its rank has "
                               "ended step 7"),

@@ -61,8 +61,8 @@ TEST(RankOrder, OverlappingComputationsRunOneAfterTheOther) {
   EXPECT_THAT((*order)[2], ElementsAre(1));
 }
 
-// By the definition, pair by pair: whoever ended before is waited for, by way of others or not;
-// nobody else is; and nobody who is implied.
+// Checks the definition for each pair: an event waits, directly or through others, for exactly the
+// events that ended before it, and directly for none that another one implies.
 TEST(RankOrderProperty, IsTheTransitiveReduction) {
   std::mt19937_64 random(3);
   constexpr EventKind kKinds[] = {EventKind::kForward, EventKind::kBackward, EventKind::kLocal,
@@ -71,7 +71,7 @@ TEST(RankOrderProperty, IsTheTransitiveReduction) {
   for (int run = 0; run < 400; ++run) {
     SCOPED_TRACE(run);
     const std::size_t events = 2 + random() % 40;
-    // In a short time much overlaps, and much is alike; events of no time are there, too.
+    // In a short range many events overlap, many times are equal, and some durations are zero.
     const std::uint64_t length = 4 + random() % 200;
     std::vector<JobEvent> recorded;
     for (std::size_t i = 0; i < events; ++i) {

@@ -90,7 +90,7 @@ TEST(TraceReplay, OtherDurationsMoveTheEventsThatWait) {
   const StepGraph& graph = read->graph->steps[0];
   std::vector<Nanoseconds> durations = graph.durations;
   const auto backward = static_cast<std::size_t>(Find(graph, "backward-compute", 0, 0, 1));
-  // The last backward of pipeline 0 has 30 ms until pipeline 1 arrives.
+  // The last backward of pipeline 0 has a slack of 30 ms until pipeline 1 arrives.
   durations[backward] += 30 * kMillisecond;
   EXPECT_EQ(ReplayStep(graph, durations).time, 131 * kMillisecond);
   durations[backward] += 1;
@@ -103,7 +103,8 @@ TEST(TraceReplay, EventsThatWerePostedTogetherRunTogether) {
   const StepGraph& graph = read->graph->steps[0];
   const int send = Find(graph, "forward-send", 0, 0, 1);
   const int receive = Find(graph, "backward-recv", 0, 0, 0);
-  // Each for its meeting, and that for rank 0's second forward and rank 1's first backward.
+  // Each waits for its meeting, which waits for the second forward of rank 0 and the first backward
+  // of rank 1.
   for (const int transfer : {send, receive}) {
     ASSERT_EQ(graph.waits_of(transfer).size(), 1U);
     const int meeting = graph.waits_of(transfer).front();
@@ -114,7 +115,8 @@ TEST(TraceReplay, EventsThatWerePostedTogetherRunTogether) {
   }
 }
 
-// Each member waits for one meeting, and that once for each member: not everyone for everyone.
+// Each member waits for one meeting, which waits for each member once. Members do not wait for each
+// other.
 TEST(TraceReplay, ACollectiveNeedsAtMostTwoEdgesPerMember) {
   constexpr int kPipelines = 40;
   std::vector<TracedEvent> events;
@@ -130,13 +132,14 @@ TEST(TraceReplay, ACollectiveNeedsAtMostTwoEdgesPerMember) {
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   const StepGraph& graph = read->graph->steps[0];
   EXPECT_EQ(graph.nodes(), graph.events() + 3);
-  // A backward for its forward; both collectives for their meeting, and that for them.
+  // A backward waits for its forward. The two collectives wait for their meetings, which wait for
+  // their members.
   EXPECT_EQ(graph.waited.size(), kPipelines * 2U * 5);
   // The last backward ends at 59.
   EXPECT_EQ(ReplayStep(graph, graph.durations).time, 61 * kMillisecond);
 }
 
-// The host begins each step 4 ms late; only the other steps can tell.
+// The host begins each step 4 ms late, which only the other steps reveal.
 TEST(TraceReplay, HostDelaysComeFromTheOtherSteps) {
   const auto read = ReadAndBuild(TwoPipelines({.steps = 3, .late_ms = 4}));
   ASSERT_TRUE(read->graph) << read->graph.error().message;
@@ -151,8 +154,8 @@ TEST(TraceReplay, HostDelaysComeFromTheOtherSteps) {
             132 * kMillisecond);
 }
 
-// A rank of one pipeline that always waits 30 ms for something that nobody recorded: the other
-// pipeline shows that the event needs no such time.
+// A rank of one pipeline always waits 30 ms for something that the trace does not record. The other
+// pipeline shows that the event does not need this time.
 TEST(TraceReplay, AWaitOfOnePipelineIsNoHostDelay) {
   std::vector<TracedEvent> events = TwoPipelines({.steps = 3, .slowness = {1}});
   for (TracedEvent& event : events) {

@@ -33,7 +33,7 @@ TEST(LayerPartition, UniformGivesTheRemainderToTheFirst) {
 //   embedding  embedding  block  block  block  block  head
 //   0          1          2      3      4      5      6
 //   |---------- part 0 ---------------||------ part 1 ------|
-TEST(LayerPartition, UniformBlocksKeepEmbeddingsAndHeadApart) {
+TEST(LayerPartition, UniformBlocksCountOnlyBlocks) {
   std::vector<LayerWork> layers(7);
   for (std::size_t i = 2; i < 6; ++i) layers[i].is_block = true;
   EXPECT_THAT(*UniformBlockBoundaries(layers, 2), ElementsAre(0, 4, 7));

@@ -47,7 +47,7 @@ TEST(ModelProfile, EveryModelOnEveryGpuCanBePlanned) {
           return a.time < b.time;
         })) << model.name;
         for (const profile::Option& option : options) {
-          // Rounded to a nanosecond and a microjoule.
+          // Values are rounded to a nanosecond and a microjoule.
           EXPECT_LE(option.energy_j, gpu.power_limit_w * (ToSeconds(option.time) + 1e-9) + 1e-6);
         }
         EXPECT_GT(profile::ParetoFront(options, gpu.blocking_power_w).size(), 10u) << model.name;
@@ -74,12 +74,12 @@ TEST(ModelProfile, BoundariesAreTheLayersOfAStage) {
 
 TEST(ModelProfile, RecomputationRunsTheBlocksAgain) {
   ModelProfileSpec spec = Gpt3Xl();
-  spec.gpu.power_limit_w = 1e4;  // So that times add up.
+  spec.gpu.power_limit_w = 1e4;  // Without a power limit, times add up.
   const auto kept = SynthesizeModelProfile(spec);
   spec.recomputes_activations = true;
   const auto again = SynthesizeModelProfile(spec);
   ASSERT_TRUE(kept && again);
-  // Stage 1 has nothing but blocks.
+  // Stage 1 has only blocks.
   EXPECT_NEAR(
       TimeS(*again, 1, ModelProfileKind::kBackward),
       TimeS(*kept, 1, ModelProfileKind::kBackward) + TimeS(*kept, 1, ModelProfileKind::kForward),

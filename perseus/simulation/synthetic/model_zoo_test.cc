@@ -79,14 +79,14 @@ TEST(ModelZoo, FlopsOfAGpt3BlockMatchACountByHand) {
   EXPECT_DOUBLE_EQ(Flops(block.backward_weight), tokens * 2 * weights);
   // Weights and biases of the four products (4h and 5h), two normalisations.
   EXPECT_DOUBLE_EQ(block.parameters, weights + 9.0 * 2048 + 4 * 2048);
-  // Scores of 16 heads go through memory: 31 bytes, and 2 at either product.
+  // The scores of 16 heads go through memory: 31 bytes each, and 2 at each of the two products.
   EXPECT_GT(Bytes(block.forward), tokens * 1024 * 16 * 35);
 }
 
 TEST(ModelZoo, TheHeadIsAProductWithTheVocabulary) {
   const LayerWork head = LayerNamed({.model = "bloom-3b", .sequence_length = 1024}, "head");
   EXPECT_DOUBLE_EQ(Flops(head.forward), 2.0 * 1024 * 2560 * 250880);
-  EXPECT_LT(head.parameters, 1e4);  // Tied to the embedding.
+  EXPECT_LT(head.parameters, 1e4);  // The head shares its parameters with the embedding.
   const LayerWork untied = LayerNamed({.model = "llama3-8b"}, "head");
   EXPECT_DOUBLE_EQ(untied.parameters, 4096.0 * 128256 + 4096);
 }

@@ -78,7 +78,7 @@ TEST(RankWorkTest, FixedInstructionsAreAtTheirPlaces) {
   EXPECT_DOUBLE_EQ(work->front().table.At(1).energy_j, 0.08);
   EXPECT_DOUBLE_EQ((*work)[6].table.At(1).energy_j, 3);
   EXPECT_FALSE(work->front().input);
-  // Its forwards need no tensor, its backwards need the gradients of stage 1.
+  // Its forwards need no tensor. Its backwards need the gradients of stage 1.
   EXPECT_FALSE((*work)[1].input);
   EXPECT_EQ((*work)[1].output->tensor, (Tensor{false, 1, 0}));
   EXPECT_EQ((*work)[4].input, (Tensor{true, 0, 0}));

@@ -40,7 +40,7 @@ class SharedClockTest : public testing::Test {
   const std::filesystem::path file_ = directory_ / "job.clock";
 };
 
-// A process that runs `work` and exits with what it returns. This one must have no threads.
+// Forks a process that runs `work` and exits with its result. The caller must have no threads.
 pid_t StartProcess(const std::function<bool()>& work) {
   const pid_t child = fork();
   if (child == 0) _exit(work() ? 0 : 1);
@@ -61,7 +61,7 @@ TEST_F(SharedClockTest, MovesToTheEarliestAwaitedMoment) {
   std::atomic<int> ready = 0;
   const auto tick = [&](char name, Nanoseconds period, int times) {
     const auto part = clock->TakePart(Part::kLeads);
-    // Nobody begins before all take part.
+    // No process begins before all take part.
     for (++ready; ready < 2;) std::this_thread::yield();
     for (int i = 1; i <= times; ++i) {
       WaitUntil(*clock, begin + i * period);
@@ -89,7 +89,7 @@ TEST_F(SharedClockTest, StandsStillWhileAParticipantRuns) {
     has_come = true;
   });
   while (!is_waiting) std::this_thread::yield();
-  // Another part of the same file, as another process has it.
+  // Maps the same file again, as another process does.
   const auto same = Open();
   for (int i = 0; i < 1000; ++i) {
     EXPECT_EQ(same->Now(), begin);
@@ -126,8 +126,8 @@ TEST_F(SharedClockTest, ReadableDataEndsThePoll) {
   close(event);
 }
 
-// A token goes around; each process keeps it for a while and has a thread that wakes every so
-// often. No time passes between a message and its reception, whoever runs when.
+// Processes pass a token around. Each keeps it for a while, and has a thread that wakes
+// periodically. However the processes are scheduled, no time passes between sending and receiving.
 TEST_F(SharedClockTest, NoTimePassesWhileAMessageIsOnItsWay) {
   constexpr int kProcesses = 4;
   constexpr int kRounds = 50;
@@ -150,7 +150,7 @@ TEST_F(SharedClockTest, NoTimePassesWhileAMessageIsOnItsWay) {
         while (is_over == 0) clock->WaitWhile(is_over, 0, clock->Now() + 10 * kMillisecond);
       });
       auto part = clock->TakePart(Part::kLeads);
-      // Before all take part, time would pass for those who do.
+      // If a process began before all take part, time would already pass.
       for (++ready; ready < kProcesses;) std::this_thread::yield();
       const int in = sockets[i][0];
       const int out = sockets[(i + 1) % kProcesses][1];

@@ -28,7 +28,8 @@ VirtualGpuModel Model() {
   return model;
 }
 
-// At 1000 MHz `seconds` and 300 W, at 500 MHz twice that and 100 W; interpolated between.
+// An instruction that takes `seconds` at 300 W at 1000 MHz, and twice as long at 100 W at 500 MHz.
+// Values between are interpolated.
 InstructionTable Work(double seconds) {
   InstructionTable table;
   table.count = 2;
@@ -50,7 +51,7 @@ TEST(VirtualGpu, AtAConstantClockIsExactlyTheProfile) {
         static_cast<int>(option.frequency_mhz);
   }
   std::reverse(model.sm_clocks.mhz.begin(), model.sm_clocks.mhz.begin() + model.sm_clocks.count);
-  // The limit that the profile was made under does not get in its way, noise or not.
+  // The power limit under which the profile was measured does not act, with or without noise.
   model.default_power_limit_mw = static_cast<int>(gpu_model->power_limit_w * 1000);
 
   VirtualGpu gpu(model, 1, 0);
@@ -84,7 +85,7 @@ TEST(VirtualGpu, AClockChangeAffectsTheRemainingWork) {
   EXPECT_DOUBLE_EQ(gpu.ReadAt(kSecond).energy_j, 150 + 50);
   EXPECT_DOUBLE_EQ(gpu.ReadAt(kSecond).done, 0.75);
   EXPECT_DOUBLE_EQ(gpu.ReadAt(3 * kSecond / 2).energy_j, 250);
-  // And back at 1 s: a quarter is left, which takes 0.25 s and 75 J.
+  // The clock returns at 1 s, when a quarter is left. It takes 0.25 s and 75 J.
   gpu.RequestLock(std::nullopt, kSecond);
   EXPECT_EQ(gpu.FinishTime(), 5 * kSecond / 4);
   EXPECT_DOUBLE_EQ(gpu.ReadAt(5 * kSecond / 4).energy_j, 275);
@@ -96,7 +97,7 @@ TEST(VirtualGpu, ManyReadingsGiveTheSameAsOne) {
   often.Begin(Work(1), 0);
   once.Begin(Work(1), 0);
   for (Nanoseconds now = 0; now <= 2 * kSecond; now += 777'777) often.AdvanceTo(now);
-  // A sum of 2,600 rounded parts.
+  // The value is a sum of 2,600 rounded parts.
   EXPECT_NEAR(often.ReadAt(2 * kSecond).energy_j, once.ReadAt(2 * kSecond).energy_j, 1e-9);
   EXPECT_NEAR(often.ReadAt(2 * kSecond).temperature_c, once.ReadAt(2 * kSecond).temperature_c,
               1e-9);
@@ -143,7 +144,7 @@ TEST(VirtualGpu, LocksLandInTheirOrder) {
   model.switch_latency_spread = 1;
   VirtualGpu gpu(model, 3, 0);
   Nanoseconds last = 0;
-  // More than the queue holds.
+  // This is more than the queue holds.
   for (int i = 0; i < 20; ++i) {
     const int mhz = 100 + 100 * (i % 10);
     const Nanoseconds lands_at = gpu.RequestLock(device::Setting{mhz, mhz}, i * kMillisecond);
@@ -215,7 +216,7 @@ TEST(VirtualGpu, ThePowerLimitLowersTheClock) {
   EXPECT_EQ(Describe(reading.limits), "power limit");
   EXPECT_DOUBLE_EQ(reading.power_w, 260 / 1.4);
   EXPECT_EQ(gpu.FinishTime(), 14 * kSecond / 10);
-  // No clock keeps to it.
+  // No clock stays within this limit.
   gpu.SetPowerLimit(device::Setting{50'000, 50'000}, 0);
   EXPECT_EQ(gpu.ReadAt(0).sm_clock_mhz, 100);
   gpu.SetPowerLimit(std::nullopt, 0);
@@ -229,7 +230,7 @@ TEST(VirtualGpu, AThrottleHoldsTheClockDown) {
   EXPECT_EQ(gpu.ReadAt(kSecond / 2).sm_clock_mhz, 500);
   EXPECT_EQ(Describe(gpu.ReadAt(kSecond / 2).limits), "too hot");
   EXPECT_EQ(gpu.FinishTime(), 3 * kSecond / 2);
-  // A lock below it has nothing to fear from it.
+  // The throttle does not affect a lower lock.
   gpu.RequestLock(k500, kSecond);
   EXPECT_EQ(Describe(gpu.ReadAt(kSecond).limits), "a clock setting");
   gpu.RequestLock(std::nullopt, kSecond);
@@ -303,7 +304,7 @@ TEST(VirtualGpu, NoiseHasItsSpread) {
     const VirtualGpuReading reading = gpu.ReadAt(now);
     power_squares += square(reading.power_w / 300);
     reading_squares += square(reading.published_power_w / reading.power_w);
-    // The same until the next tick.
+    // The value stays the same until the next tick.
     EXPECT_EQ(gpu.ReadAt(now).published_power_w, reading.published_power_w);
     time_squares += square(ToSeconds(gpu.FinishTime() - now));
     now = gpu.FinishTime();
@@ -346,7 +347,7 @@ TEST(VirtualGpu, QueuedInstructionBeginsAfterThePreviousOneAndItsInput) {
   EXPECT_EQ(gpu.Enqueue(Work(1), 0, 0), 1U);
   EXPECT_EQ(gpu.Enqueue(Work(1), 1200 * kMillisecond, 400 * kMillisecond), 2U);
   EXPECT_TRUE(gpu.has_queued());
-  // Both are foreseen, though nobody looks until long after.
+  // The times of both are known in advance.
   EXPECT_EQ(gpu.RunOf(1), (VirtualRun{0, kSecond}));
   EXPECT_EQ(gpu.RunOf(2), (VirtualRun{1200 * kMillisecond, 2200 * kMillisecond}));
   EXPECT_EQ(gpu.FinishTime(), 2200 * kMillisecond);

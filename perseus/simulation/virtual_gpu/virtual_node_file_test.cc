@@ -49,7 +49,7 @@ TEST(VirtualNodeFile, ClocksOfARangeAndOfAProfile) {
   ASSERT_TRUE(range) << range.error().message;
   EXPECT_EQ(range->state, "dir/x/s");
   EXPECT_EQ(range->gpu.sm_clocks.count, 3);
-  EXPECT_EQ(range->gpu.sm_clocks.lowest(), 600);  // By the step from the highest down.
+  EXPECT_EQ(range->gpu.sm_clocks.lowest(), 600);  // The range steps down from the highest clock.
   EXPECT_EQ(range->gpu.memory_clocks.count, 0);
   EXPECT_EQ(range->gpu.default_power_limit_mw, 0);
 

@@ -1,4 +1,4 @@
-// One process, and a clock that stands still until told to go on.
+// One process, with a clock that the test advances.
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 
 #include <gmock/gmock.h>
@@ -77,7 +77,7 @@ TEST_F(VirtualNodeFakeClockTest, AClockIsLockedAndReadBack) {
   EXPECT_EQ(device_->ReadEffect(device::Control::kSmClock, std::nullopt)->state,
             device::EffectState::kInEffect);
   EXPECT_EQ(device_->Read()->sm_clock_mhz, 1000);
-  // The other GPU knows nothing of it.
+  // The other GPU is not affected.
   EXPECT_EQ(node_->Look(1)->writes, 0U);
 }
 
@@ -183,7 +183,7 @@ TEST_F(VirtualNodeFakeClockTest, AWorkerComputes) {
   EXPECT_EQ(worker->WaitUntilDone(), 3 * kSecond / 2) << "nothing runs, so nothing to wait for";
   clock_->Advance(kSecond);
   EXPECT_DOUBLE_EQ(node_->Look(0)->reading.energy_j, 250 + 80);
-  // The counter is up to 20 ms behind.
+  // The counter may be 20 ms late.
   EXPECT_LT(device_->Read()->energy_j, 330);
   EXPECT_GT(device_->Read()->energy_j, 330 - 80 * 0.02 - 1e-9);
 }
@@ -218,7 +218,7 @@ TEST_F(VirtualNodeFakeClockTest, TimeGoesAtTheNodesRate) {
     ASSERT_TRUE(worker);
     ASSERT_TRUE(worker->Begin(Work(3)));
     EXPECT_EQ(worker->WaitUntilDone(), 3 * kSecond);
-    // Not a nanosecond too early, and later by no more than one of real time.
+    // It is never early, and late by at most one nanosecond of real time.
     EXPECT_GE(node_->Now(), 3 * kSecond);
     EXPECT_NEAR(static_cast<double>(clock_->Now() - begin), 3e9 / rate, 1);
   }
