@@ -10,15 +10,13 @@
 //    cannot see.)
 //  Grant to a user. As strong as SO_PEERCRED, for which the kernel vouches.
 //  Grant to a cgroup. It holds for the cgroup and all below it, in any hierarchy. It is as strong
-//  as
-//    the right to write the granted cgroup's cgroup.procs, which batch systems reserve for root.
+//    as the right to write the granted cgroup's cgroup.procs, which batch systems reserve for root.
 //  Devices cgroup (cgroup v1). The list names the GPU's device (or all of NVIDIA's) for reading and
 //    writing. So the batch system or the container runtime gave the GPU to the process. "a *:* rwm"
 //    is no proof. It only says that the process is not confined, and the permissions of the device
 //    file may still exclude it.
 //  Open device file (cgroup v2, whose device programs cannot be read). The kernel checked cgroup
-//  and
-//    file permissions when the file was opened for reading and writing. Such a process uses the
+//    and file permissions when the file was opened for reading and writing. Such a process uses the
 //    GPU, or did. If the right is withdrawn later, the file stays open and the kernel still allows
 //    its use, so the agent does, too. O_PATH opens a file without a check, and a descriptor can be
 //    replaced between two reads of /proc. So the agent checks its own duplicate (pidfd_getfd, Linux

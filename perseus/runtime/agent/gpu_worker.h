@@ -13,8 +13,7 @@
 //     list) or restoring.
 //  2. Restoring tries every control, whatever happens to the others. It continues until the driver
 //  2. Restoring tries every control, even if others fail. It continues until the driver has
-//  accepted
-//     each, and, if the driver can report it, each was read back. No number of
+//     accepted each, and, if the driver can report it, each was read back. No number of
 //  3. The latest request wins. Requests that arrive while the driver is busy are counted and
 //     dropped. A request for the current clock does not reach the driver, unless the driver was
 //     away meanwhile and may have forgotten the clock.

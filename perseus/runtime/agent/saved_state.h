@@ -8,8 +8,7 @@
 // This order survives a crash at any point (write-ahead):
 //  1. Take(): a GPU is saved with its lease before the client gets it.
 //  2. WillChange(): before the first write of a lease to a control, the control is read and saved
-//  as
-//     changed. Only then does the driver set it.
+//     as changed. Only then does the driver set it.
 //  3. Restored(): after the driver accepted the old setting, and a reading confirmed it.
 //  4. GiveBack(): when no control of the GPU is changed any more.
 // After a crash between two of these, at most one control is saved as changed although it is not.

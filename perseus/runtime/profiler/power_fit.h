@@ -19,10 +19,9 @@
 //     (p_begin - p_end) d. It is one unknown per stretch: a covariance in that direction, which is
 //     so large that a larger one makes no difference.
 //   - Runs. One run of an instruction draws slightly more power than another (data, memory
-//   traffic),
-//     with the relative standard deviation s. All windows that contain a part of the run share this
-//     deviation. So neighboring windows are positively correlated if an instruction is longer than
-//     a window, and intervals that ignore this are too narrow.
+//     traffic), with the relative standard deviation s. All windows that contain a part of the run
+//     share this deviation. So neighboring windows are positively correlated if an instruction is
+//     longer than a window, and intervals that ignore this are too narrow.
 // So the windows of a stretch, in order, have the covariance C = s^2 G + S. G_kl is the sum over
 // runs of (p x_ik)(p x_il), and S is tridiagonal with the variances of edges. Generalized least
 // squares with C is the best linear unbiased estimate (Aitken 1935). C is factored for each stretch

@@ -11,8 +11,7 @@
 // offsets, and checks each value against the GPU's own list of clocks. So a client can only request
 // wrong clocks of its own GPUs:
 //  1. The size is sealed, so no access of the agent is beyond the end (SIGBUS). If the client
-//  punches
-//     a hole, the next access finds a page of zeros.
+//     punches a hole, the next access finds a page of zeros.
 //  2. The agent keeps its own counts (its answers, the number of GPUs) outside the memory.
 //  3. The agent never reads the eventfd. O_NONBLOCK belongs to the open file, which both sides
 //  share.
@@ -43,8 +42,7 @@
 //  - A message on the socket. A send and a receive are two system calls and a round trip of the
 //    scheduler on the training thread, and messages would queue up if the agent is slow.
 //  - A futex. Its word would be in memory that the client may overwrite. Also, the agent's thread
-//  has
-//    to wait for commands of the agent at the same time, and poll() waits for both.
+//    has to wait for commands of the agent at the same time, and poll() waits for both.
 #pragma once
 
 #include <atomic>

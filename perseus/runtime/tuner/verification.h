@@ -2,9 +2,8 @@
 // steps, in pairs with a random order, and their comparison (profiler/comparison.h).
 //
 //   steps    |A A A A|B B B B|B B B B|A A A A|…    blocks of the same length, in pairs
-//             x . . x x . . x x . . x              x: left out, because clocks switch, or the
-//             window
-//                                                  of the energy counter spans the edge
+//             x . . x x . . x x . . x              x: left out, because clocks switch or a
+//                                                  window of the counter spans the edge
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,7 @@
 //   1. Each dp_rank from 0 to pipelines - 1 has the pp_ranks from 0 to ranks - 1. Each of these has
 //      computations in every step.
 //   2. In a step, every rank of a pipeline has the same (microbatch, chunk) pairs. Each pair has
-//   one
-//      forward and one backward.
+//      one forward and one backward.
 //   3. The events of a step are sorted by (dp_rank, pp_rank, start). Computations of a rank do not
 //      overlap, and none begins before its input was received. The steps of a rank do not overlap.
 //      The clock tolerance applies to each of these rules.

@@ -38,8 +38,8 @@
 //     where stages of different pipelines meet in several collectives. One graph of the step needs
 //     none, and is exact.
 //   - Splitting the bloat by fixing the time at which each pipeline arrives at a meeting, instead
-//   of
-//     how long it waits there. It counts as extrinsic what equal pipelines could all save together.
+//     of how long it waits there. It counts as extrinsic what equal pipelines could all save
+//     together.
 //
 // Thread safety: all functions may run on several threads at once.
 #pragma once

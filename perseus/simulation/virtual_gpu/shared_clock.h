@@ -16,9 +16,8 @@
 //  1. A thread that takes part has a slot in the file: it runs, or it waits until a moment. Threads
 //     that take no part may wait, too. While they run, time goes on.
 //  2. Time moves only while no thread runs, to the earliest moment that a thread waits for. The
-//  last
-//     thread that begins to wait moves it. It marks all threads whose moment has come as running
-//     before it wakes them.
+//     last thread that begins to wait moves it. It marks all threads whose moment has come as
+//     running before it wakes them.
 //  3. A waiting thread may have been woken by another one, through a socket, an eventfd or a futex,
 //     without having run yet. The kernel marks it runnable before the call that woke it returns. So
 //     before a thread moves the time, it reads /proc/PID/task/TID/stat of all waiting threads. Time
@@ -36,8 +35,7 @@
 //    real scheduler. Eight ranks on two cores wake up milliseconds late, so a rate above 1 measures
 //    the machine. At a rate of 1, a busy machine makes steps longer, and plans look slow.
 //  - Counting messages in flight (the sender counts up, the receiver counts down). It is cheaper,
-//  but
-//    every channel has to count, including the client's hot path, and has to be corrected after
+//    but every channel has to count, including the client's hot path, and has to be corrected after
 //    each death.
 //  - One process with a fake clock. It is fast and exact, but tests no processes, sockets and
 //    signals. Tests that need no processes use it (tests/tuning).
