@@ -9,11 +9,11 @@
 //                                           +-----+ a control failed: again, later
 //
 // Invariants:
-//  1. The driver is only told to change something while serving (the SM clock, within the GPU's own
-//     list) or restoring.
-//  2. Restoring tries every control, whatever happens to the others. It continues until the driver
+//  1. The driver changes something only while serving (the SM clock, to one that the GPU lists) or
+//     restoring.
 //  2. Restoring tries every control, even if others fail. It continues until the driver has
-//     accepted each, and, if the driver can report it, each was read back. No number of
+//     accepted each and, if the driver can report it, each was read back. No number of failures
+//     ends it.
 //  3. The latest request wins. Requests that arrive while the driver is busy are counted and
 //     dropped. A request for the current clock does not reach the driver, unless the driver was
 //     away meanwhile and may have forgotten the clock.

@@ -19,8 +19,7 @@ constexpr int kTooManyPairs = 1'000'000;
 double ToChange(double log_ratio) { return std::expm1(log_ratio); }
 
 // P(T <= t) for t = 0, 1, ... T is the sum of the positive numbers if each of 1..n has a random
-// sign
-// (+ or -, with probability 1/2 each).
+// sign (+ or -, with probability 1/2 each).
 std::vector<double> SignedRankDistribution(int n) {
   const int most = n * (n + 1) / 2;
   std::vector<double> probability(static_cast<std::size_t>(most) + 1, 0.0);

@@ -18,8 +18,8 @@
 //   smooth     A Gaussian process with Matérn 5/2 covariance, which is twice differentiable. It
 //              bends where a GPU leaves its power limit or reaches its voltage floor.
 //   roughness  Each clock's own deviation, independent of its neighbors. Real profiles have it.
-//   More
-//              samples do not remove it, and it decides which of two neighboring clocks is better.
+//              More samples do not remove it, and it decides which of two neighboring clocks is
+//              better.
 //
 // Each of the last three is the sum of a part that all groups share and a part of the group's own.
 // `own_share` is the fraction of the variance that is the group's own. The sizes of smooth and

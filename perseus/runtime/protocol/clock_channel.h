@@ -14,10 +14,9 @@
 //     punches a hole, the next access finds a page of zeros.
 //  2. The agent keeps its own counts (its answers, the number of GPUs) outside the memory.
 //  3. The agent never reads the eventfd. O_NONBLOCK belongs to the open file, which both sides
-//  share.
-//     So a client could clear the flag and read the count itself, and a read of the agent would
-//     block forever. The agent watches the eventfd with its own edge-triggered epoll instance.
-//     Every write wakes it, and no other process can consume the wake-up.
+//     share. So a client could clear the flag and read the count itself, and a read of the agent
+//     would block forever. The agent watches the eventfd with its own edge-triggered epoll
+//     instance. Every write wakes it, and no other process can consume the wake-up.
 //
 // No wake-up is lost (Dekker's pattern). The publisher stores its request, then loads
 // `agent_sleeps`. The agent stores `agent_sleeps`, then loads the request. All four operations are

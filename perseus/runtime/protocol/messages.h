@@ -76,9 +76,8 @@ struct ReleaseGpu {
 struct Grant {
   std::vector<std::string> gpus;
   std::optional<std::uint32_t> uid;  // Either uid or cgroup is set.
-  // Such as "/slurm/job_17", for this cgroup and all below it. Absolute, without a slash at the
-  // end,
-  // "." or "..".
+  // Such as "/slurm/job_17", for this cgroup and all below it. Absolute, without ".", ".."
+  // or a slash at the end.
   std::optional<std::string> cgroup;
   friend bool operator==(const Grant&, const Grant&) = default;
 };

@@ -6,8 +6,7 @@
 // same time at any clock and draws the blocking power, as waiting does. So a step of length T on G
 // GPUs costs P*G*T + the sum of effective energies (profile/curve.h). Three quantities follow:
 //   - The *bound* is the least energy of any choice of clocks that does not make the step longer.
-//   It
-//     is the exact optimum of the relaxation over the graph of the whole step, all pipelines
+//     It is the exact optimum of the relaxation over the graph of the whole step, all pipelines
 //     together.
 //   - The *intrinsic* bloat is the saving of the same optimum with one more condition: at every
 //     meeting, each pipeline waits for others as long as it does at the highest clocks. So no

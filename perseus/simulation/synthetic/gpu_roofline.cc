@@ -13,7 +13,6 @@ namespace {
 // docs/reproduction.md shows the results with 0.6.
 constexpr double kWaitingActivity = 0.3;
 // Kernels that stream data reach about this fraction of the data sheet's bandwidth.
-// Kernels that stream get about this much of the data sheet's bandwidth.
 constexpr double kMemoryEfficiency = 0.85;
 // The energy of one byte, in the memory and on the link to it. HBM2e needs about 5 pJ for a bit, of
 // which 3.9 pJ are in the memory (O'Connor et al., MICRO 2017). GDDR6 needs 7.5 pJ.
