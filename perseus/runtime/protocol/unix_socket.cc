@@ -57,8 +57,7 @@ Result<void> CheckPath(const fs::path& path, std::size_t longest) {
   if (size > longest) {
     return Fail(
         "{}: the path has {} bytes, but that of a socket has at most {} (choose a shorter one, "
-        "such "
-        "as /run/perseus/agent.sock)",
+        "such as /run/perseus/agent.sock)",
         path.string(), size, longest);
   }
   return {};

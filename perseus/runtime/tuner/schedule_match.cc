@@ -61,15 +61,13 @@ Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol
   if (ran.empty()) {
     return Fail(
         "rank {} recorded step {} without an instruction (does the training code report forward "
-        "and "
-        "backward to the client library?)",
+        "and backward to the client library?)",
         Name(name), step.step);
   }
   if (const std::size_t count = MicrobatchesOf(ran); count != MicrobatchesOf(wanted)) {
     return Fail(
         "rank {} ran {} microbatches in step {}, but the job file has {} (set the right number "
-        "with "
-        "--microbatches or in the job file)",
+        "with --microbatches or in the job file)",
         Name(name), count, step.step, schedule.microbatches);
   }
   const auto [at_ran, at_wanted] = std::ranges::mismatch(ran, wanted);

@@ -98,8 +98,7 @@ Result<void> CheckSeen(const SeenSteps& seen, double promised_slowdown) {
   if (seen.energy_j > (1 + kTolerated) * seen.baseline_energy_j) {
     return FailAs(ErrorKind::kUnreachable,
                   "a step takes {:.1f} J with the plan and {:.1f} J at the highest clocks; the "
-                  "previous clocks "
-                  "are in force again (is the blocking power right? 0 measures it)",
+                  "previous clocks are in force again (is the blocking power right? 0 measures it)",
                   seen.energy_j, seen.baseline_energy_j);
   }
   return {};

@@ -195,8 +195,7 @@ Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_p
   if (layout.pairs < least_pairs) {
     return FailAs(ErrorKind::kUnreachable,
                   "{} steps are too few for a result at {:g} % confidence: at least {} are needed, "
-                  "in {} pairs "
-                  "of blocks of {} (raise --steps)",
+                  "in {} pairs of blocks of {} (raise --steps)",
                   steps, level * 100, 2 * least_pairs * layout.length, least_pairs, layout.length);
   }
   return layout;

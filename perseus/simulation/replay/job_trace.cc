@@ -440,8 +440,7 @@ class Reader {
     const bool is_here = std::binary_search(other.begin(), other.end(), missing.front());
     return Fail(
         "step {}: dp_rank {}, pp_rank {} does not compute microbatch {} of chunk {}, but pp_rank "
-        "{} "
-        "does (events are missing: leave the step out)",
+        "{} does (events are missing: leave the step out)",
         step.number, on_rank.dp_rank, is_here ? 0 : on_rank.pp_rank, microbatch, chunk,
         is_here ? on_rank.pp_rank : 0);
   }

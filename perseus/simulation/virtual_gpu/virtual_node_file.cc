@@ -180,8 +180,7 @@ class NodeReader {
     if (reader.Has("model") + reader.Has("profile") + has_range != 1) {
       reader.FailHere(
           "[gpu] has to state its clocks in exactly one way (write model = \"a100-sxm\", or "
-          "profile "
-          "= \"profile.csv\", or lowest_mhz = 210 and highest_mhz = 1410)");
+          "profile = \"profile.csv\", or lowest_mhz = 210 and highest_mhz = 1410)");
       return;
     }
     if (reader.Has("model")) {

@@ -81,8 +81,7 @@ TEST(VirtualNodeFile, EveryMistakeHasItsPlace) {
 TEST(VirtualNodeFile, AGpuStatesItsClocksInExactlyOneWay) {
   const std::string one_way =
       "dir/box.toml:2: [gpu] has to state its clocks in exactly one way (write model = "
-      "\"a100-sxm\", "
-      "or profile = \"profile.csv\", or lowest_mhz = 210 and highest_mhz = 1410)";
+      "\"a100-sxm\", or profile = \"profile.csv\", or lowest_mhz = 210 and highest_mhz = 1410)";
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\n"), one_way);
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nmodel = \"a100\"\nlowest_mhz = 200"), one_way);
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nlowest_mhz = 200"),
