@@ -108,7 +108,7 @@ TEST(Compare, ReportsThatTheDataIsInconclusiveAndWhatIsMissing) {
 TEST(Compare, RefusesTooFewOrInvalidMeasurements) {
   const auto few = Compare(Around(1, 0.9, 0.01, 5));
   ASSERT_FALSE(few);
-  EXPECT_THAT(few.error().message, HasSubstr("expected 6 at least"));
+  EXPECT_THAT(few.error().message, HasSubstr("it needs at least 6"));
   std::vector<BlockPair> none = Around(1, 0.9, 0.01, 6);
   none[3].planned_energy_j = 0;
   const auto zero = Compare(none);

@@ -14,8 +14,8 @@ TEST(SeenStepsTest, PlanSlowerThanPromisedIsAnErrorWithBothTimes) {
   const auto checked = CheckSeen(seen, 0.02);
   ASSERT_FALSE(checked);
   EXPECT_EQ(checked.error().kind, ErrorKind::kUnreachable);
-  EXPECT_THAT(checked.error().message, HasSubstr("1.0350 s a step, and 1.0000 s"));
-  EXPECT_THAT(checked.error().message, HasSubstr("3.50 % more, where it promised 2.00 %"));
+  EXPECT_THAT(checked.error().message, HasSubstr("1.0350 s with the plan and 1.0000 s"));
+  EXPECT_THAT(checked.error().message, HasSubstr("3.50 % more, but the plan promised 2.00 %"));
   seen.time_error_s = 0.002;
   EXPECT_TRUE(CheckSeen(seen, 0.02));
 }
@@ -26,7 +26,7 @@ TEST(SeenStepsTest, PlanThatUsesMoreEnergyThanTheBaselineIsAnError) {
   seen.energy_j = 101.1;
   const auto checked = CheckSeen(seen, 0);
   ASSERT_FALSE(checked);
-  EXPECT_THAT(checked.error().message, HasSubstr("101.1 J a step, and 100.0 J"));
+  EXPECT_THAT(checked.error().message, HasSubstr("101.1 J with the plan and 100.0 J"));
 }
 
 }  // namespace

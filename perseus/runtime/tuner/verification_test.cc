@@ -98,7 +98,8 @@ TEST_F(VerificationTest, BlocksTooShortForTheCounterAreLeftOut) {
   const auto verified = Run();
   ASSERT_FALSE(verified);
   EXPECT_THAT(verified.error().message, HasSubstr("only 0 of 15 pairs"));
-  EXPECT_THAT(verified.error().message, HasSubstr("too short for the counter's period"));
+  EXPECT_THAT(verified.error().message,
+              HasSubstr("too short for the period of the energy counter"));
 }
 
 TEST_F(VerificationTest, RankThatDoesNotFollowIsNamed) {
