@@ -286,7 +286,7 @@ Result<void> RunReplay(ReplayFlags flags) {
     if (std::ranges::find(delays, delay) == delays.end()) delays.push_back(delay);
   }
   PERSEUS_ASSIGN_OR_RETURN(auto what_if,
-                           replay::AskWhatIf(graph, replay::JobPowerModel::Of(gpu), delays));
+                           replay::AnalyzeWhatIf(graph, replay::JobPowerModel::Of(gpu), delays));
   const Answer answer = Summarize(trace, flags, std::move(what_if));
   return Print(flags.as_json ? FormatJson(answer) : FormatText(answer));
 }

@@ -58,7 +58,7 @@ struct Workload {
   plan_file::PlannedJob planned;
   profile::Profile profile;
   std::vector<trainer::TrainingNode> nodes;
-  std::vector<trainer::Seat> seats;
+  std::vector<trainer::AssignedGpu> gpus;
   int ranks() const { return static_cast<int>(planned.schedule.pp_ranks.size()); }
 };
 
@@ -108,9 +108,8 @@ Result<Workload> LoadWorkload(const TrainerFlags& flags) {
       std::move(job.planned), trainer::Scaled(profile, flags.scale), std::move(nodes), {}};
   workload.planned.model.fixed = trainer::Scaled(workload.planned.model.fixed, flags.scale);
   PERSEUS_ASSIGN_OR_RETURN(
-      auto seats,
-      trainer::AssignGpus(workload.nodes, workload.planned.pipelines, workload.ranks()));
-  workload.seats = std::move(seats);
+      auto gpus, trainer::AssignGpus(workload.nodes, workload.planned.pipelines, workload.ranks()));
+  workload.gpus = std::move(gpus);
   return workload;
 }
 
@@ -126,8 +125,7 @@ Result<void> BeRank(const TrainerFlags& flags, const trainer::RankSockets& socke
   PERSEUS_ASSIGN_OR_RETURN(auto work, trainer::MakeRankWork(workload.planned.schedule, options.rank,
                                                             workload.profile, model));
   const auto place = static_cast<std::size_t>(options.pipeline * workload.ranks() + options.rank);
-  const trainer::Seat seat = workload.seats.at(place);
-  options.gpu = seat.gpu;
+  options.gpu = workload.gpus.at(place).gpu;
   options.work = std::move(work);
   options.p2p = model.fixed.p2p;
   options.control = sockets.control;
@@ -245,7 +243,7 @@ Result<void> RunParent(const TrainerFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto workload, LoadWorkload(flags));
   trainer::TrainingOptions options;
   options.nodes = workload.nodes;
-  options.seats = workload.seats;
+  options.gpus = workload.gpus;
   options.pipelines = workload.planned.pipelines;
   options.ranks = workload.ranks();
   const schedule::Schedule& schedule = workload.planned.schedule;
@@ -253,10 +251,10 @@ Result<void> RunParent(const TrainerFlags& flags) {
     // This reports an error of a rank before any process starts.
     PERSEUS_RETURN_IF_ERROR(
         trainer::MakeRankWork(schedule, rank, workload.profile, workload.planned.model));
-    options.neighbours.push_back(trainer::NeighboursOf(schedule, rank));
+    options.neighbors.push_back(trainer::NeighborsOf(schedule, rank));
   }
   options.steps = flags.steps;
-  options.patience = ToNanoseconds(flags.timeout_s);
+  options.rank_timeout = ToNanoseconds(flags.timeout_s);
   options.warn = [](std::string_view text) {
     std::fputs(fmt::format("perseus: warning: {}\n", text).c_str(), stderr);
   };

@@ -158,7 +158,7 @@ TEST_F(EmulateTest, BadInputIsOneLine) {
   const std::string command = "emulate " + job_;
   Write("events.toml", "[[straggler]]\ndp_rank = 3\nslowdown = 2\n");
   ExpectComplaint(Run(command + "--events events.toml"), 2,
-                  "events.toml:1: there is no dp_rank 3 to slow down");
+                  "events.toml:1: dp_rank 3 cannot be slowed down");
   Write("events.toml", "[[straggler]]\ndp_rank = 0\nslowdwn = 2\n");
   ExpectComplaint(Run(command + "--events events.toml"), 2,
                   "events.toml:3: [[straggler]] has no key");
@@ -205,7 +205,7 @@ TEST_F(EmulateTest, RivalsMeetTheSameEvents) {
 TEST_F(EmulateTest, SaysWhichEventsDidNothing) {
   Write("events.toml", "[[straggler]]\ndp_rank = 0\nfrom = 100\nslowdown = 1.2\n");
   EXPECT_THAT(RunWell("emulate " + job_ + "--iterations 4 --events events.toml"),
-              HasSubstr("events.toml:1: nothing felt this straggler"));
+              HasSubstr("events.toml:1: this straggler had no effect"));
 }
 
 TEST_F(EmulateTest, DrawsTimeAndPower) {

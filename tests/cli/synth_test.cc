@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadModel{"UnknownModel", "--model gpt5", "gpt5"},
         BadModel{"TooFewBoundaries", "--model gpt3-xl --stages 4 --boundaries 0,8,27",
-                 "make 2 parts, not 4"},
+                 "make 2 parts, but 4 parts are needed"},
         BadModel{"FallingBoundaries", "--model gpt3-xl --stages 2 --boundaries 0,28,27",
                  "28 is followed by 27"},
         BadModel{"ShortBoundaries", "--model gpt3-xl --stages 2 --boundaries 0,8,20",

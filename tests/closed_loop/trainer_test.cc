@@ -83,14 +83,14 @@ TEST_F(TrainerTest, RankThatDiesIsNamed) {
                                          HasSubstr("was killed by signal 9")));
 }
 
-TEST_F(TrainerTest, RankThatIsToldToEndSaysByWhom) {
+TEST_F(TrainerTest, RankThatReceivesASignalNamesTheSender) {
   StartAlone("");
   const virtual_gpu::VirtualNode node = OpenNode("a");
   ASSERT_TRUE(Comes([&] { return node.Look(2)->reading.is_running; })) << Read("trainer.err");
   kill(node.Look(2)->worker_pid, SIGTERM);
   AwaitTrainer();
   EXPECT_THAT(Read("trainer.err"),
-              HasSubstr(fmt::format("rank 2 of pipeline 0: was told to end by signal 15 from "
+              HasSubstr(fmt::format("rank 2 of pipeline 0: received signal 15 from "
                                     "process {} of user {}",
                                     getpid(), getuid())));
 }
@@ -106,7 +106,7 @@ TEST_F(TrainerTest, GpuThatIsTakenIsNamed) {
 
 TEST_F(TrainerTest, BadInputIsNamed) {
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --pipelines 2"), 2,
-                  "2 pipelines of 4 ranks want 8 GPUs, and the nodes have 4");
+                  "2 pipelines of 4 ranks need 8 GPUs, but the nodes have 4");
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --agent off --agent off"), 2,
                   "1 --node, but 2 --agent");
   ExpectComplaint(
@@ -128,7 +128,7 @@ TEST_F(TrainerTest, DirectoryWithoutRanksIsNamed) {
   RunWell("plan --job job.toml --no-frontier -o out");
   std::filesystem::create_directory(Directory() / "empty");
   const std::string plan = " --plan out/plans/no-slowdown.json ";
-  ExpectComplaint(Run("trace empty -o trace.json"), 2, "empty holds no rank's log");
+  ExpectComplaint(Run("trace empty -o trace.json"), 2, "empty has no rank log");
   ExpectComplaint(Run("trace nowhere -o trace.json"), 2, "nowhere is not a directory");
   ExpectComplaint(Run("verify nowhere --steps 50" + plan), 2, "nowhere is not a directory");
   ExpectComplaint(Run("verify empty --steps 50 --timeout 0.2" + plan), 1,

@@ -265,7 +265,7 @@ std::string Node::AgentTrouble(std::size_t connections) {
   for (const protocol::GpuStatus& gpu : List().gpus) {
     if (!gpu.lease.empty()) {
       return fmt::format("{} is {} {} ({})", gpu.uuid,
-                         gpu.is_restoring ? "being given back after" : "held by", gpu.lease,
+                         gpu.is_restoring ? "being restored after" : "held by", gpu.lease,
                          gpu.trouble);
     }
   }

@@ -36,23 +36,23 @@ using protocol::Refusal;
 constexpr std::size_t kLeftForRoot = 16;
 constexpr auto kTick = std::chrono::milliseconds(250);
 constexpr auto kStoppingTick = std::chrono::milliseconds(10);
-// Messages of one connection before the others have their turn.
+// How many messages of one connection are handled before the others have their turn.
 constexpr int kMessagesPerTurn = 16;
-// A peer that sends nothing else is not going to.
+// After this many malformed messages, a client is not expected to send a valid one.
 constexpr int kMostMalformedInARow = 32;
-// Before accepting again where there are no descriptors left.
+// How long to wait before accepting again if no descriptors are left.
 constexpr auto kAcceptPause = std::chrono::milliseconds(200);
 constexpr const char* kFull =
-    "the agent cannot watch one more process (close connections, or raise its limit on open files)";
+    "the agent cannot watch another process (close connections, or raise its limit on open files)";
 
 Nanoseconds NanosecondsOf(std::chrono::milliseconds time) { return time.count() * kMillisecond; }
 
-// How many connections there may be so that leases, the state's file and metrics never lack
-// descriptors, which whoever may connect could use up otherwise.
+// How many connections are possible so that enough descriptors remain for leases, the state file
+// and metrics. Otherwise, any user who may connect could use up all descriptors.
 std::size_t RoomForConnections(std::size_t gpus) {
-  constexpr std::size_t kOfConnection = 2;  // Itself and its process.
-  constexpr std::size_t kOfLeasedGpu = 3;   // Channel, eventfd, and what watches that.
-  constexpr std::size_t kOfAllElse = 64;    // Metrics, files that are open for a moment.
+  constexpr std::size_t kOfConnection = 2;  // Its socket and the pidfd of its process.
+  constexpr std::size_t kOfLeasedGpu = 3;   // The channel, the eventfd and its epoll descriptor.
+  constexpr std::size_t kOfAllElse = 64;    // Metrics, and files that are open for a short time.
   rlimit limit{};
   std::error_code error;
   const std::filesystem::directory_iterator open_now("/proc/self/fd", error);
@@ -62,7 +62,7 @@ std::size_t RoomForConnections(std::size_t gpus) {
   return limit.rlim_cur > taken + kOfConnection ? (limit.rlim_cur - taken) / kOfConnection : 1;
 }
 
-// Has `to` own and watch the descriptor; false if the kernel cannot watch one more.
+// Makes `to` own and watch the descriptor. Returns false if the kernel cannot watch another one.
 bool Watch(asio::posix::stream_descriptor& to, FileDescriptor descriptor) {
   error_code failed;
   to.assign(descriptor.get(), failed);
@@ -71,8 +71,9 @@ bool Watch(asio::posix::stream_descriptor& to, FileDescriptor descriptor) {
   return true;
 }
 
-// A wait may end though nothing happened: Asio gives what it remembers of a closed descriptor to
-// the next one, events that it has yet to deal with included. Reading finds that out by itself.
+// A wait may end although nothing happened: Asio may assign pending events of a closed descriptor
+// to a new one with the same number. For sockets, reading detects this. For pidfds, this function
+// does.
 bool IsReadable(int descriptor) {
   pollfd wanted{.fd = descriptor, .events = POLLIN, .revents = 0};
   return poll(&wanted, 1, 0) > 0;
@@ -91,11 +92,11 @@ class Agent::Loop {
         accept_pause_(context_) {}
 
   Result<void> Start() {
-    // Listening comes first: it fails if there is an agent already, whose GPUs are not ours.
+    // Listening comes first. It fails if another agent runs here, whose GPUs must not be touched.
     PERSEUS_ASSIGN_OR_RETURN(auto listening,
                              protocol::Listen(options_.socket, options_.socket_mode));
     if (!Watch(listener_, std::move(listening))) {
-      return FailAs(ErrorKind::kSystem, "cannot watch the socket {} (the system has no memory)",
+      return FailAs(ErrorKind::kSystem, "cannot watch the socket {} (the system is out of memory)",
                     options_.socket.string());
     }
     host_ = options_.gpus.host;
@@ -123,15 +124,15 @@ class Agent::Loop {
         context_.run();
         is_over = true;
       } catch (const std::exception& error) {
-        // Whatever it was, the GPUs go back.
+        // The GPUs are restored after any error.
         log_.critical("stopping because of: {} (please report this)", error.what());
         BeginStop();
       }
     }
     if (is_all_back_) return {};
     return FailAs(ErrorKind::kSystem,
-                  "some GPUs were not given back within {:g} s (see the log; the next agent tries "
-                  "again, or perseus gpu restore)",
+                  "some GPUs were not restored within {:g} s (see the log; the next agent tries "
+                  "again, or run perseus gpu restore)",
                   std::chrono::duration<double>(options_.timeout).count());
   }
 
@@ -145,15 +146,14 @@ class Agent::Loop {
   struct Connection {
     ConnectionId id = 0;
     asio::posix::stream_descriptor socket;
-    asio::posix::stream_descriptor process;  // A pidfd: readable when the process has ended.
+    asio::posix::stream_descriptor process;  // A pidfd. It is readable when the process has ended.
     Caller caller;
     int malformed_in_a_row = 0;
-    Nanoseconds last_heard = 0;
+    Nanoseconds last_message_at = 0;
   };
   using ConnectionPtr = std::shared_ptr<Connection>;
 
-  // Whether anyone reads them does not decide whether GPUs are served: somebody may have taken the
-  // port.
+  // GPUs are served even if metrics cannot be, for example because another program uses the port.
   Result<void> ServeMetrics() {
     if (options_.metrics_address.empty()) return {};
     auto server = MetricsServer::Listen(context_, options_.metrics_address, [this] {
@@ -163,8 +163,8 @@ class Agent::Loop {
       metrics_.emplace(*std::move(server));
       return {};
     }
-    if (std::exchange(has_told_of_metrics_, true)) return Fail(server);
-    log_.error("{} (trying again)", server.error().message);
+    if (std::exchange(has_logged_metrics_failure_, true)) return Fail(server);
+    log_.error("{} (the agent tries again)", server.error().message);
     return Fail(server);
   }
 
@@ -184,7 +184,7 @@ class Agent::Loop {
       if (error || is_stopping_) return;
       auto accepted = protocol::Accept(listener_.native_handle());
       if (accepted) {
-        if (*accepted) Welcome(*std::move(accepted));
+        if (*accepted) Admit(*std::move(accepted));
       } else {
         accept_pause_.expires_after(kAcceptPause);
         accept_pause_.async_wait([this](error_code cancelled) {
@@ -196,36 +196,38 @@ class Agent::Loop {
     });
   }
 
-  void Welcome(FileDescriptor accepted) {
+  void Admit(FileDescriptor accepted) {
     if (connections_.size() >= options_.most_connections) {
-      return SendAlone(accepted.get(), Refusal::kUnavailable,
-                       "the agent has too many clients (close some, or raise its limit on open "
-                       "files)");
+      return SendRefusal(accepted.get(), Refusal::kUnavailable,
+                         "the agent has too many clients (close some, or raise its limit on open "
+                         "files)");
     }
     const auto peer = protocol::PeerOf(accepted.get());
-    if (!peer) return SendAlone(accepted.get(), Refusal::kNotAllowed, peer.error().message);
+    if (!peer) return SendRefusal(accepted.get(), Refusal::kNotAllowed, peer.error().message);
     if (IsOverQuota(peer->uid)) {
       ++refusals_;
-      return SendAlone(accepted.get(), Refusal::kUnavailable,
-                       "too many clients of this user (close some)");
+      return SendRefusal(accepted.get(), Refusal::kUnavailable,
+                         "this user has too many clients (close some)");
     }
     auto caller = Identify(host_, *peer);
     if (!caller) {
       ++refusals_;
-      return SendAlone(accepted.get(), caller.error().code, caller.error().message);
+      return SendRefusal(accepted.get(), caller.error().code, caller.error().message);
     }
     FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, caller->process.pid, 0)));
-    // Before Linux 5.3 there is no such thing. Otherwise nobody would see the process end.
-    if (!process && errno != ENOSYS) return SendAlone(accepted.get(), Refusal::kUnavailable, kFull);
+    // Linux before 5.3 has no pidfds. With other errors, the end of the process would go unnoticed.
+    if (!process && errno != ENOSYS) {
+      return SendRefusal(accepted.get(), Refusal::kUnavailable, kFull);
+    }
     auto connection =
         std::make_shared<Connection>(Connection{.id = ++last_connection_,
                                                 .socket = asio::posix::stream_descriptor(context_),
                                                 .process = asio::posix::stream_descriptor(context_),
                                                 .caller = *std::move(caller),
                                                 .malformed_in_a_row = 0,
-                                                .last_heard = options_.clock->Now()});
+                                                .last_message_at = options_.clock->Now()});
     if (process && !Watch(connection->process, std::move(process))) {
-      return SendAlone(accepted.get(), Refusal::kUnavailable, kFull);
+      return SendRefusal(accepted.get(), Refusal::kUnavailable, kFull);
     }
     if (!Watch(connection->socket, std::move(accepted))) return;
     connections_[connection->id] = connection;
@@ -233,7 +235,7 @@ class Agent::Loop {
     Listen(connection);
   }
 
-  // No user gets more than a quarter of all connections, and some are left for root.
+  // No user gets more than a quarter of all connections, and some are reserved for root.
   bool IsOverQuota(uid_t uid) const {
     if (uid == 0) return false;
     const std::size_t most = options_.most_connections;
@@ -243,12 +245,12 @@ class Agent::Loop {
            connections_.size() + kLeftForRoot >= std::max(most, 2 * kLeftForRoot);
   }
 
-  static void SendAlone(int socket, Refusal code, const std::string& message) {
-    // Whoever does not get it sees the connection end.
+  static void SendRefusal(int socket, Refusal code, const std::string& message) {
+    // If it cannot be sent, the client still sees the connection end.
     static_cast<void>(protocol::Send(socket, protocol::Format(protocol::Refused{code, message})));
   }
 
-  // A child may keep the connection open after the process that leased has died.
+  // A child may keep the connection open after the process that acquired a lease has died.
   void WatchProcess(const ConnectionPtr& connection) {
     connection->process.async_wait(asio::posix::descriptor_base::wait_read,
                                    [this, connection](error_code error) {
@@ -264,21 +266,21 @@ class Agent::Loop {
   void Listen(const ConnectionPtr& connection) {
     connection->socket.async_wait(asio::posix::descriptor_base::wait_read,
                                   [this, connection](error_code error) {
-                                    if (!error) Hear(connection);
+                                    if (!error) ReadMessages(connection);
                                   });
   }
 
-  void Hear(const ConnectionPtr& connection) {
+  void ReadMessages(const ConnectionPtr& connection) {
     for (int i = 0; i < kMessagesPerTurn && IsOpen(connection); ++i) {
       auto received = protocol::Receive(connection->socket.native_handle());
       if (!received) {
-        // Nothing that we can read, but the connection stands.
+        // The message is invalid, but the connection still works.
         Malformed(connection, received.error().message);
         continue;
       }
       if (received->state == protocol::Received::kEnd) return Close(connection);
       if (received->state == protocol::Received::kNothing) break;
-      connection->last_heard = options_.clock->Now();
+      connection->last_message_at = options_.clock->Now();
       const auto request = protocol::ParseRequest(received->datagram.text);
       if (!request) {
         Malformed(connection, request.error().message);
@@ -294,7 +296,7 @@ class Agent::Loop {
     ++malformed_;
     Reply(connection, protocol::Refused{Refusal::kMalformed, message});
     if (++connection->malformed_in_a_row < kMostMalformedInARow) return;
-    log_.warn("process {} of user {} sends no messages that can be read: {} (closing)",
+    log_.warn("process {} of user {} sends invalid messages: {} (closing the connection)",
               connection->caller.process.pid, connection->caller.uid, message);
     Close(connection);
   }
@@ -317,7 +319,7 @@ class Agent::Loop {
     if (std::holds_alternative<protocol::Refused>(reply)) ++refusals_;
     const auto sent =
         protocol::Send(connection->socket.native_handle(), protocol::Format(reply), descriptors);
-    // A client that does not read its replies is no client.
+    // A client that does not read its replies is disconnected.
     if (!sent) Close(connection);
   }
 
@@ -380,7 +382,9 @@ class Agent::Loop {
     const Nanoseconds latest = options_.clock->Now() - NanosecondsOf(options_.silence);
     std::vector<ConnectionPtr> silent;
     for (const auto& [id, connection] : connections_) {
-      if (connection->last_heard < latest && !manager_->HasLease(id)) silent.push_back(connection);
+      if (connection->last_message_at < latest && !manager_->HasLease(id)) {
+        silent.push_back(connection);
+      }
     }
     for (const ConnectionPtr& connection : silent) Close(connection);
   }
@@ -393,13 +397,13 @@ class Agent::Loop {
 
   void BeginStop() {
     if (is_stopping_) return;
-    log_.info("stopping: giving all GPUs back");
+    log_.info("stopping: restoring all GPUs");
     is_stopping_ = true;
     stop_until_ = std::chrono::steady_clock::now() + options_.timeout;
     error_code ignored;
     listener_.close(ignored);
     manager_->EndAll();
-    tick_.cancel();  // It ticks at once, and faster from now on.
+    tick_.cancel();  // So that the next tick comes at once, and then at kStoppingTick.
   }
 
   bool IsStopOver() {
@@ -407,7 +411,7 @@ class Agent::Loop {
     return is_all_back_ || std::chrono::steady_clock::now() > stop_until_;
   }
 
-  AgentOptions options_;  // Without the GPUs, which are the manager's.
+  AgentOptions options_;  // Without the GPUs, which the manager owns.
   Host host_;
   spdlog::logger& log_;
   asio::io_context context_{1};
@@ -416,7 +420,7 @@ class Agent::Loop {
   asio::posix::stream_descriptor listener_;
   asio::steady_timer accept_pause_;
   std::optional<MetricsServer> metrics_;
-  bool has_told_of_metrics_ = false;
+  bool has_logged_metrics_failure_ = false;
   ConnectionId last_connection_ = 0;
   std::map<ConnectionId, ConnectionPtr> connections_;
   std::uint64_t malformed_ = 0;
@@ -425,7 +429,7 @@ class Agent::Loop {
   bool is_all_back_ = false;
   std::chrono::steady_clock::time_point stop_until_;
   Nanoseconds last_busy_ = options_.clock->Now();
-  std::unique_ptr<GpuManager> manager_;  // Ends first: its threads post to the context.
+  std::unique_ptr<GpuManager> manager_;  // Destroyed first, because its threads post to context_.
 };
 
 Agent::Agent(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}

@@ -1,6 +1,7 @@
 #include "perseus/runtime/agent/caller.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -21,8 +22,7 @@ namespace fs = std::filesystem;
 using protocol::Refusal;
 
 constexpr unsigned kNvidiaMajor = 195;
-constexpr unsigned kCallerCapSysAdmin = 21;
-// A caller may have a million open, each of which costs microseconds to look at.
+// A caller may have a million descriptors open, and checking one takes microseconds.
 constexpr int kMostDescriptors = 65'536;
 
 template <typename Number>
@@ -52,7 +52,7 @@ fs::path ProcessDirectory(const Host& host, pid_t pid) {
 
 std::string ReadOrEmpty(const fs::path& path) { return ReadFile(path).value_or(std::string()); }
 
-// What follows "key:" in /proc/PID/status, by words.
+// The words after "key:" in /proc/PID/status.
 std::vector<std::string_view> StatusWords(std::string_view status, std::string_view key) {
   for (std::string_view line : Split(status, "\n")) {
     if (line.starts_with(key) && line.substr(key.size()).starts_with(':')) {
@@ -62,8 +62,8 @@ std::vector<std::string_view> StatusWords(std::string_view status, std::string_v
   return {};
 }
 
-// As "hierarchy:controllers:path" a line. A path may hold colons, and a name that "(deleted)" was
-// put to is no longer any cgroup's.
+// Each line is "hierarchy:controllers:path". A path may contain colons. A path with " (deleted)" at
+// its end belongs to no cgroup any more.
 std::vector<Caller::Cgroup> ParseCgroups(std::string_view text) {
   std::vector<Caller::Cgroup> cgroups;
   for (std::string_view line : Split(text, "\n")) {
@@ -90,7 +90,7 @@ bool IsAdministrator(const Host& host, pid_t pid, uid_t uid, std::string_view st
   const std::vector<std::string_view> words = StatusWords(status, "CapEff");
   const auto capabilities =
       words.empty() ? std::nullopt : ParseNumber<std::uint64_t>(words.front(), 16);
-  return capabilities && (*capabilities >> kCallerCapSysAdmin & 1) != 0;
+  return capabilities && (*capabilities >> CAP_SYS_ADMIN & 1) != 0;
 }
 
 std::optional<std::uint64_t> StartTimeOf(const Host& host, pid_t pid) {
@@ -99,12 +99,12 @@ std::optional<std::uint64_t> StartTimeOf(const Host& host, pid_t pid) {
 
 tl::unexpected<protocol::Refused> Gone(pid_t pid) {
   return Refuse(Refusal::kNotAllowed,
-                "process {} ended before the agent could look at it (connect "
-                "from the process that stays)",
+                "process {} ended before the agent could check it (connect from a process that "
+                "keeps running)",
                 pid);
 }
 
-// Without asking a file server, which may be away, or be the caller itself (FUSE).
+// Does not contact a file server, which may not respond, or may be the caller itself (FUSE).
 bool IsDevice(int directory, const char* path, int flags, dev_t device) {
   struct statx status {};
   if (::statx(directory, path, flags | AT_STATX_DONT_SYNC, STATX_TYPE, &status) != 0) return false;
@@ -128,7 +128,7 @@ std::vector<int> Candidates(const Host& host, pid_t pid, dev_t device) {
        entries.increment(error), ++looked_at) {
     const fs::path& link = entries->path();
     const auto fd = ParseNumber<int>(link.filename().native());
-    // Following a link to a file on a server that is away would wait for it.
+    // Following a link to a file on a server that does not respond would block.
     std::error_code unreadable;
     const bool is_in_dev =
         fs::read_symlink(link, unreadable).native().starts_with("/dev/") && !unreadable;
@@ -207,7 +207,7 @@ Answer<Caller> Identify(const Host& host, const protocol::Peer& peer) {
   const std::string status = ReadOrEmpty(ProcessDirectory(host, peer.pid) / "status");
   caller.is_administrator = IsAdministrator(host, peer.pid, peer.uid, status);
   caller.cgroups = ParseCgroups(ReadOrEmpty(ProcessDirectory(host, peer.pid) / "cgroup"));
-  // Real, effective, saved, file system.
+  // The line has the real, effective, saved and file system user ids.
   const std::vector<std::string_view> uids = StatusWords(status, "Uid");
   const auto effective_uid = uids.size() < 2 ? std::nullopt : ParseNumber<uid_t>(uids[1]);
   if (StartTimeOf(host, peer.pid) != started || !effective_uid) return Gone(peer.pid);
@@ -239,12 +239,12 @@ Answer<Right> RightTo(const Host& host, const Caller& caller, const GpuFile& gpu
   }
   if (right) return *right;
   return Refuse(
-      Refusal::kNotAllowed, "user {} may not lease {}: no grant says so{}", caller.uid, gpu.uuid,
+      Refusal::kNotAllowed, "user {} may not lease {}: no grant allows it{}", caller.uid, gpu.uuid,
       gpu.device ? fmt::format(", its devices cgroup does not name character device {}:{}, and "
                                "process {} does not have that open (use the GPU first, as creating "
                                "a CUDA context does, or have root grant it)",
                                major(*gpu.device), minor(*gpu.device), caller.process.pid)
-                 : ", and it has no device file to tell who uses it (have root grant it)");
+                 : ", and it has no device file that shows who uses it (have root grant it)");
 }
 
 bool IsWithinCgroup(std::string_view path, std::string_view ancestor) {
@@ -273,7 +273,7 @@ bool NamesDevice(std::string_view line, dev_t device) {
 std::optional<std::uint64_t> StartTimeIn(std::string_view stat) {
   const std::size_t name_end = stat.rfind(')');
   if (name_end == std::string_view::npos) return std::nullopt;
-  // The state is field 3.
+  // The first field after the name is field 3, the state.
   constexpr std::size_t kStartTime = 22 - 3;
   const std::vector<std::string_view> fields = Split(stat.substr(name_end + 1), " \n");
   if (fields.size() <= kStartTime) return std::nullopt;

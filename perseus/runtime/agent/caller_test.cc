@@ -20,15 +20,16 @@ using protocol::Refusal;
 using ::testing::HasSubstr;
 
 constexpr pid_t kPid = 4242;
-constexpr uid_t kCallerAnn = 1000;
+constexpr uid_t kUser = 1000;
 constexpr const char* kAllCapabilities = "000001ffffffffff";
 constexpr const char* kContainersCapabilities = "00000000a80425fb";  // Docker's: no CAP_SYS_ADMIN.
 
-// No test may make device files, so /dev/null stands for the GPU's: it has a number, too.
+// A test may not make device files, so /dev/null, which also has a device number, stands for the
+// file of the GPU.
 const dev_t kNull = makedev(1, 3);
 const GpuFile kGpu{"GPU-a", kNull};
 
-// A made-up /proc and /sys.
+// An imitation of /proc and /sys.
 class CallerTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -36,7 +37,7 @@ class CallerTest : public ::testing::Test {
     host_.agent_uid = 0;
     host_.duplicate = [this](pid_t pid, int fd) { return Duplicate(pid, fd); };
     Namespace("self", "user:[4026531837]");
-    Process(7000, kCallerAnn);
+    Process(7000, kUser);
   }
 
   void Write(const fs::path& path, const std::string& text) {
@@ -59,7 +60,7 @@ class CallerTest : public ::testing::Test {
     Cgroups("0::/\n");
   }
   void Cgroups(const std::string& lines) { Write("proc/4242/cgroup", lines); }
-  // Process 4242 has `file` open, with open(2)'s flags.
+  // Makes process 4242 have `file` open with these flags of open(2).
   void OpenFile(int fd, const fs::path& file, int flags) {
     const fs::path link = root_ / "proc/4242/fd" / std::to_string(fd);
     fs::create_directories(link.parent_path());
@@ -72,13 +73,13 @@ class CallerTest : public ::testing::Test {
     return FileDescriptor(::open(link.c_str(), open_flags_[fd] | O_CLOEXEC));
   }
 
-  Caller Identified(uid_t uid = kCallerAnn) {
+  Caller Identified(uid_t uid = kUser) {
     Answer<Caller> caller = Identify(host_, {kPid, uid, 0});
     EXPECT_TRUE(caller) << caller.error().message;
     return caller.value_or(Caller());
   }
   Answer<Right> RightOf(const std::vector<protocol::Grant>& grants = {}, const GpuFile& gpu = kGpu,
-                        uid_t uid = kCallerAnn) {
+                        uid_t uid = kUser) {
     return RightTo(host_, Identified(uid), gpu, grants);
   }
 
@@ -87,13 +88,13 @@ class CallerTest : public ::testing::Test {
   std::map<int, int> open_flags_;
 };
 
-TEST_F(CallerTest, IsKnownByNumberUserStartTimeAndCgroups) {
+TEST_F(CallerTest, IsIdentifiedByPidUserStartTimeAndCgroups) {
   Cgroups(
       "12:cpu,cpuacct:/slurm/uid_1000\n5:devices:/slurm/uid_1000/job_17\n1:name=systemd:/a:b\n"
       "0::/system.slice\n");
   const Caller caller = Identified();
   EXPECT_EQ(caller.process, (ProcessId{kPid, 7000}));
-  EXPECT_EQ(caller.uid, kCallerAnn);
+  EXPECT_EQ(caller.uid, kUser);
   EXPECT_FALSE(caller.is_administrator);
   ASSERT_EQ(caller.cgroups.size(), 4U);
   EXPECT_EQ(caller.cgroups[0].controllers, "cpu,cpuacct");
@@ -102,13 +103,13 @@ TEST_F(CallerTest, IsKnownByNumberUserStartTimeAndCgroups) {
   EXPECT_EQ(caller.cgroups[3].controllers, "");
 }
 
-TEST_F(CallerTest, WhoIsGoneOrUnseenOrAnotherUsersIsRefused) {
+TEST_F(CallerTest, RefusesCallersThatEndedAreHiddenOrChangedUser) {
   struct Row {
     protocol::Peer peer;
     const char* message;
   };
   for (const Row& row :
-       {Row{{0, kCallerAnn, 0}, "PID namespace"}, Row{{4243, kCallerAnn, 0}, "process 4243 ended"},
+       {Row{{0, kUser, 0}, "PID namespace"}, Row{{4243, kUser, 0}, "process 4243 ended"},
         Row{{kPid, 2000, 0}, "process 4242 runs as user 1000 now"}}) {
     const Answer<Caller> caller = Identify(host_, row.peer);
     ASSERT_FALSE(caller);
@@ -116,15 +117,15 @@ TEST_F(CallerTest, WhoIsGoneOrUnseenOrAnotherUsersIsRefused) {
     EXPECT_THAT(caller.error().message, HasSubstr(row.message));
   }
   Write("proc/4242/status", "Name:\tUid:\t1000\n");
-  EXPECT_FALSE(Identify(host_, {kPid, kCallerAnn, 0}));
+  EXPECT_FALSE(Identify(host_, {kPid, kUser, 0}));
 }
 
-TEST_F(CallerTest, AProcessThatGotTheNumberLaterIsAnother) {
+TEST_F(CallerTest, AProcessThatReusesThePidIsAnotherCaller) {
   const Caller caller = Identified();
   EXPECT_TRUE(LookAgain(host_, caller));
-  const std::vector<protocol::Grant> grants{{{"GPU-a"}, kCallerAnn, std::nullopt}};
+  const std::vector<protocol::Grant> grants{{{"GPU-a"}, kUser, std::nullopt}};
   EXPECT_TRUE(RightTo(host_, caller, kGpu, grants));
-  Process(7001, kCallerAnn);
+  Process(7001, kUser);
   EXPECT_EQ(LookAgain(host_, caller).error().code, Refusal::kNotAllowed);
   EXPECT_THAT(RightTo(host_, caller, kGpu, grants).error().message, HasSubstr("ended"));
   fs::remove_all(root_ / "proc/4242");
@@ -132,13 +133,13 @@ TEST_F(CallerTest, AProcessThatGotTheNumberLaterIsAnother) {
   EXPECT_FALSE(RightTo(host_, caller, kGpu, grants));
 }
 
-TEST_F(CallerTest, LookingAgainSeesTheCgroupsOfNow) {
+TEST_F(CallerTest, IdentifyingAgainReadsTheCurrentCgroups) {
   const Caller before = Identified();
   Cgroups("0::/slurm/job_17\n");
   EXPECT_EQ(LookAgain(host_, before)->cgroups[0].path, "/slurm/job_17");
 }
 
-TEST_F(CallerTest, AnAdministratorIsWhoTheDriverTakesForOne) {
+TEST_F(CallerTest, AdministratorsAreThoseOfTheDriver) {
   struct Row {
     const char* name;
     uid_t agent_uid;
@@ -153,10 +154,10 @@ TEST_F(CallerTest, AnAdministratorIsWhoTheDriverTakesForOne) {
        {Row{"root", 0, 0, kAllCapabilities, kOurs, true},
         Row{"root in a container", 0, 0, kContainersCapabilities, kOurs, false},
         Row{"root in its own user namespace", 0, 0, kAllCapabilities, kOther, false},
-        Row{"an able user", 0, kCallerAnn, kAllCapabilities, kOurs, false},
-        Row{"the user of an ordinary agent", kCallerAnn, kCallerAnn, "0", kOurs, true},
-        Row{"that user, in a namespace", kCallerAnn, kCallerAnn, kAllCapabilities, kOther, false},
-        Row{"another user", 2000, kCallerAnn, kAllCapabilities, kOurs, false},
+        Row{"an able user", 0, kUser, kAllCapabilities, kOurs, false},
+        Row{"the user of an ordinary agent", kUser, kUser, "0", kOurs, true},
+        Row{"that user, in a namespace", kUser, kUser, kAllCapabilities, kOther, false},
+        Row{"another user", 2000, kUser, kAllCapabilities, kOurs, false},
         Row{"nonsense", 0, 0, "all", kOurs, false}}) {
     SCOPED_TRACE(row.name);
     host_.agent_uid = row.agent_uid;
@@ -171,7 +172,7 @@ TEST_F(CallerTest, AnAdministratorIsWhoTheDriverTakesForOne) {
   }
 }
 
-TEST_F(CallerTest, GrantsGoByGpuAndUserOrCgroup) {
+TEST_F(CallerTest, GrantsMatchGpuAndUserOrCgroup) {
   Cgroups("7:freezer:/slurm/uid_1000/job_17/step_0\n5:devices:/user.slice\n0::/init.scope\n");
   struct Row {
     const char* name;
@@ -179,9 +180,9 @@ TEST_F(CallerTest, GrantsGoByGpuAndUserOrCgroup) {
     std::optional<Right> right;
   };
   for (const Row& row :
-       {Row{"the user", {{"GPU-b", "GPU-a"}, kCallerAnn, std::nullopt}, Right::kGrantToUser},
+       {Row{"the user", {{"GPU-b", "GPU-a"}, kUser, std::nullopt}, Right::kGrantToUser},
         Row{"another user", {{"GPU-a"}, 2000, std::nullopt}, std::nullopt},
-        Row{"another GPU", {{"GPU-b"}, kCallerAnn, std::nullopt}, std::nullopt},
+        Row{"another GPU", {{"GPU-b"}, kUser, std::nullopt}, std::nullopt},
         Row{"nobody", {{"GPU-a"}, std::nullopt, std::nullopt}, std::nullopt},
         Row{"the job", {{"GPU-a"}, std::nullopt, "/slurm/uid_1000/job_17"}, Right::kGrantToCgroup},
         Row{"all jobs", {{"GPU-a"}, std::nullopt, "/slurm/"}, Right::kGrantToCgroup},
@@ -199,7 +200,7 @@ TEST_F(CallerTest, GrantsGoByGpuAndUserOrCgroup) {
   }
 }
 
-TEST_F(CallerTest, ADevicesCgroupThatNamesTheGpuIsARight) {
+TEST_F(CallerTest, ADevicesCgroupThatNamesTheGpuGrantsTheRight) {
   Cgroups("5:devices:/slurm/job_17\n");
   EXPECT_FALSE(RightOf()) << "no list";
   const char* list = "sys/fs/cgroup/devices/slurm/job_17/devices.list";
@@ -216,7 +217,7 @@ TEST_F(CallerTest, ADevicesCgroupThatNamesTheGpuIsARight) {
   EXPECT_FALSE(RightOf()) << "another hierarchy's path";
 }
 
-TEST_F(CallerTest, TheDeviceFileOpenForReadingAndWritingIsARight) {
+TEST_F(CallerTest, TheDeviceFileOpenForReadingAndWritingGrantsTheRight) {
   struct Row {
     const char* name;
     const char* file;
@@ -243,8 +244,8 @@ TEST_F(CallerTest, TheDeviceFileOpenForReadingAndWritingIsARight) {
   }
 }
 
-// The descriptor may be another between the look at /proc and the duplicate: the duplicate counts.
-TEST_F(CallerTest, AnExchangedDescriptorIsSeenThrough) {
+// The descriptor may change between the look at /proc and the duplicate. The duplicate counts.
+TEST_F(CallerTest, AReplacedDescriptorGrantsNoRight) {
   OpenFile(17, "/dev/null", O_RDWR);
   host_.duplicate = [](pid_t, int) { return FileDescriptor(::open("/dev/zero", O_RDWR)); };
   EXPECT_FALSE(RightOf());
@@ -263,8 +264,8 @@ TEST_F(CallerTest, ARefusalNamesTheRemedy) {
               HasSubstr("have root grant it"));
 }
 
-// The real kernel's answers, of this process.
-TEST(ThisHost, KnowsThisProcess) {
+// These tests ask the real kernel about this process.
+TEST(ThisHost, IdentifiesThisProcess) {
   const Host host = ThisHost();
   const Answer<Caller> self = Identify(host, {::getpid(), ::geteuid(), ::getegid()});
   ASSERT_TRUE(self) << self.error().message;
@@ -284,12 +285,12 @@ TEST(ThisHost, JudgesDescriptorsByADuplicate) {
   const Answer<Right> right = RightTo(host, *self, kGpu, {});
   ASSERT_TRUE(right) << right.error().message;
   EXPECT_EQ(*right, Right::kOpenDevice);
-  // /dev/full is 1:7; open(2) without a check is not open.
+  // /dev/full is 1:7. A descriptor that was opened with O_PATH is not open.
   const FileDescriptor unchecked(::open("/dev/full", O_PATH | O_CLOEXEC));
   EXPECT_FALSE(RightTo(host, *self, {"GPU-b", makedev(1, 7)}, {}));
 }
 
-TEST(IsWithinCgroup, GoesNameByName) {
+TEST(IsWithinCgroup, ComparesWholeNames) {
   struct Row {
     const char* path;
     const char* ancestor;
@@ -310,7 +311,7 @@ TEST(IsWithinCgroup, GoesNameByName) {
   }
 }
 
-TEST(NamesDevice, WantsTheDriverNamedAndReadAndWrite) {
+TEST(NamesDevice, RequiresTheNamedDriverWithReadAndWrite) {
   const dev_t gpu3 = *NvidiaDevice(3);
   for (const char* line : {"c 195:3 rw", "c 195:3 rwm", "c 195:* rwm"}) {
     EXPECT_TRUE(NamesDevice(line, gpu3)) << line;
@@ -328,7 +329,7 @@ TEST(NvidiaDevice, IsCharacterDevice195) {
   EXPECT_EQ(NvidiaDevice(-1), std::nullopt);
 }
 
-TEST(StartTimeIn, IsFieldTwentyTwoWhateverTheProcessCallsItself) {
+TEST(StartTimeIn, IsFieldTwentyTwoForAnyProcessName) {
   const std::string rest = " S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 3521262 23 24\n";
   for (const char* name :
        {"(train)", "(a b c)", "(:-) R 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18)", "((()", "())",

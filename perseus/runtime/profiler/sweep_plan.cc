@@ -51,7 +51,7 @@ Result<profile::Profile> PlanningProfile(const SweepJob& job,
       entry.options.push_back(std::move(option));
     }
     if (entry.options.empty()) {
-      return Fail("nothing was measured of {} on rank {} (chunk {}) yet (let the job train on)",
+      return Fail("no {} on rank {} (chunk {}) was measured yet (let the job train longer)",
                   Name(group.kind), group.rank, group.chunk);
     }
     entries.push_back(std::move(entry));

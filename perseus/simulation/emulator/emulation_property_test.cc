@@ -1,5 +1,5 @@
-// What holds of every emulation, on random jobs with random events. What iterations take is summed
-// up again from what each pipeline ran, instruction by instruction.
+// Properties of every emulation, on random jobs with random events. The test sums up the times of
+// iterations again, from the instructions that each pipeline ran.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -77,7 +77,7 @@ struct Recomputed {
   double energy_j = 0;
 };
 
-// An iteration from the instructions of what ran in it.
+// Sums up an iteration from the instructions that ran in it.
 Recomputed Recompute(const plan::Planner& planner, const std::vector<RunOfPipelines>& runs) {
   Recomputed sum;
   for (const RunOfPipelines& run : runs) {
@@ -122,7 +122,7 @@ void ExpectIterationsAddUp(const plan::Planner& planner, const EmulationSpec& sp
   EXPECT_NEAR(ranks_j, energy_j, 1e-9 * energy_j);
 }
 
-// With and without following: iterations add up, and followers who foresee cost neither time nor
+// With and without followers, the iterations add up. Followers with foresight cost neither time nor
 // energy.
 void ExpectSound(const plan::Planner& planner, EmulationSpec spec) {
   const auto alone = Emulate(planner, spec);
@@ -154,7 +154,7 @@ TEST(EmulationProperties, HoldOfRandomJobsAndEvents) {
   }
 }
 
-// All-reduce, optimizer, load and what is on the wire take their time whatever happens.
+// All-reduce, optimizer, load and transfers take their time whatever happens.
 schedule::InstructionGraph MakeJobWithFixedInstructions() {
   synthetic::SyntheticProfileSpec spec;
   spec.stages = 3;
@@ -182,7 +182,7 @@ TEST(EmulationProperties, HoldUnderLatencyWithFixedInstructions) {
   }
 }
 
-TEST(EmulationProperties, SlownessIsOfComputationsAlone) {
+TEST(EmulationProperties, OnlyComputationsSlowDown) {
   const auto planner =
       plan::Planner::Create(MakeJobWithFixedInstructions(), {kSyntheticBlockingPowerW, 0});
   const schedule::InstructionGraph& graph = planner->graph();
@@ -209,8 +209,8 @@ TEST(EmulationProperties, SlownessIsOfComputationsAlone) {
   EXPECT_NEAR(runs->front().run.evaluation.instruction_energy_j, expected_j, 1e-9 * expected_j);
 }
 
-// Whoever follows knows of a straggler that a plan or a power cap has since overtaken.
-TEST(EmulationProperties, FollowersKeepToThePowerCapThatCameMeanwhile) {
+// A follower knows of a straggler that a later plan or power cap has superseded.
+TEST(EmulationProperties, FollowersKeepToALaterPowerCap) {
   const auto planner =
       plan::Planner::Create(MakeSyntheticJob({.microbatches = 6}), {kSyntheticBlockingPowerW, 0});
   const auto base = planner->PlanFor(planner->baseline().time);
