@@ -11,12 +11,20 @@ endfunction()
 file(REMOVE_RECURSE ${SCRATCH})
 run(${CMAKE_COMMAND} --install ${PERSEUS_BUILD} --prefix ${SCRATCH}/prefix)
 run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${SCRATCH}/build -G Ninja
-    -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix -D LOOP=${LOOP} -D EXAMPLE=${EXAMPLE})
+    -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix
+    -D LOOP=${EXAMPLES}/client/loop.c -D EXAMPLE=${EXAMPLES}/cpp/plan.cc)
 run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 run(${SCRATCH}/build/consumer)
 
+execute_process(COMMAND ${SCRATCH}/build/simulation
+    ${EXAMPLES}/events.toml ${EXAMPLES}/two-pipelines.trace.json ${EXAMPLES}/virtual-node.toml
+  RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE error)
+if(NOT status EQUAL 0 OR NOT output STREQUAL "2 stragglers, 6 steps, 8 GPUs\n")
+  message(FATAL_ERROR "simulation ended with ${status}:\n${output}${error}")
+endif()
+
 # The example reads profile.csv of the current directory and writes plan.json.
-file(COPY_FILE ${PROFILE} ${SCRATCH}/profile.csv)
+file(COPY_FILE ${EXAMPLES}/gpt3-like_a100_pp8.csv ${SCRATCH}/profile.csv)
 execute_process(COMMAND ${SCRATCH}/build/example WORKING_DIRECTORY ${SCRATCH}
   RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE error)
 if(NOT status EQUAL 0 OR NOT output MATCHES "saves 9\\.[0-9] %; no plan needs less than [1-9]")
