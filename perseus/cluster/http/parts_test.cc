@@ -1,4 +1,4 @@
-// The small parts: targets, traces, addresses, messages, events, and who is let in.
+// Tests the small parts: targets, traces, addresses, messages, events, and limits of connections.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::Pair;
 
-TEST(Target, IsTakenApart) {
+TEST(Target, HasItsParts) {
   EXPECT_EQ(ParseTarget("/?limit=5&x=1&limi%74=5")->repeated, "limit");
   EXPECT_FALSE(ParseTarget("/?limit=5&x=5&&")->repeated);
   const auto target = ParseTarget("/v1/a%2Fb%20c/%c3%a9?limit=5&x=1+2%26&limit=7&empty&=&&");
@@ -33,22 +33,22 @@ TEST(Target, IsTakenApart) {
   EXPECT_EQ(ParseTarget("/a://b")->path, "/a://b");
 }
 
-TEST(Target, IsRefusedForWhatCannotBeDecoded) {
+TEST(Target, IsRefusedIfItCannotBeDecoded) {
   for (const char* target : {"", "*", "a", "perseus:7410", "/%", "/%4", "/%zz", "/a%00b", "/%0a",
                              "/%7f", "/%ff", "/%c0%af", "/%ed%a0%80", "/%f4%90%80%80", "/%c3",
                              "/%e2%82", "/?a=%zz", "/?%00=1", "/?a=%ff"}) {
     EXPECT_FALSE(ParseTarget(target)) << target;
   }
-  EXPECT_TRUE(ParseTarget("/?a=%0a"));  // Text of several lines is text.
+  EXPECT_TRUE(ParseTarget("/?a=%0a"));  // A query may contain newlines.
 }
 
-TEST(PercentEncoded, IsWhatDecodingUndoes) {
+TEST(PercentEncoded, IsTheInverseOfDecoding) {
   const std::string text = "a/b c%\u00e9?&=+~-._Z9";
   EXPECT_EQ(PercentEncoded(text), "a%2Fb%20c%25%C3%A9%3F%26%3D%2B~-._Z9");
   EXPECT_EQ(PercentDecoded(PercentEncoded(text)), text);
 }
 
-TEST(Trace, IsTakenOnlyToTheLetter) {
+TEST(Trace, IsReadOnlyInTheExactFormat) {
   const std::string trace = "0af7651916cd43dd8448eb211c80319c";
   const std::string good = "00-" + trace + "-b7ad6b7169203331-01";
   EXPECT_EQ(TraceOf(good), trace);
@@ -62,14 +62,14 @@ TEST(Trace, IsTakenOnlyToTheLetter) {
   }
 }
 
-TEST(Trace, BeginsWithAnIdOfItsOwn) {
+TEST(Trace, HasANewIdEachTime) {
   TraceIds ids(1);
   const std::string first = ids.Next();
   EXPECT_THAT(first, testing::MatchesRegex("[0-9a-f]{32}"));
   EXPECT_NE(first, ids.Next());
 }
 
-TEST(Address, IsTakenApart) {
+TEST(Address, HasHostAndPort) {
   EXPECT_EQ(ParseHostPort("127.0.0.1:80")->port, 80);
   EXPECT_EQ(ParseHostPort("[::1]:80")->host, "::1");
   for (const char* bad : {"", ":", ":80", "a", "a:", "a:b", "a:65536", "a:-1", "::1:80", "a/b:80",
@@ -80,7 +80,7 @@ TEST(Address, IsTakenApart) {
   }
 }
 
-TEST(Address, OfServers) {
+TEST(Address, MayBeAListOfServerUrls) {
   const auto urls = ParseServerUrls("http://a,https://b:1/,http://[::1]");
   ASSERT_TRUE(urls) << urls.error().message;
   ASSERT_EQ(urls->size(), 3u);
@@ -94,16 +94,17 @@ TEST(Address, OfServers) {
   }
 }
 
-TEST(Problem, IsADocument) {
+TEST(Problem, IsAJsonDocument) {
   const Response response =
-      ProblemResponse({400, "Not a job", "\"x\xff\" is none", "/kind", "say y"});
+      ProblemResponse({400, "Not a job", "\"x\xff\" is unknown", "/kind", "choose y"});
   EXPECT_EQ(response.content_type, "application/problem+json");
-  EXPECT_EQ(response.body,
-            "{\"type\":\"about:blank\",\"title\":\"Not a job\",\"status\":400,"
-            "\"detail\":\"\\\"x\ufffd\\\" is none\",\"pointer\":\"/kind\",\"remedy\":\"say y\"}\n");
+  EXPECT_EQ(
+      response.body,
+      "{\"type\":\"about:blank\",\"title\":\"Not a job\",\"status\":400,"
+      "\"detail\":\"\\\"x\ufffd\\\" is unknown\",\"pointer\":\"/kind\",\"remedy\":\"choose y\"}\n");
 }
 
-TEST(ResponseHead, KeepsEachFieldToItsLine) {
+TEST(ResponseHead, KeepsEachFieldOnOneLine) {
   Response response;
   response.fields = {{"Location", "/a\r\nSet-Cookie: b"}};
   const std::string head = ResponseHead(response, Afterwards::kKeep);
@@ -130,7 +131,7 @@ testing::Matcher<Event> IsEvent(const std::string& name, const std::string& id,
                         testing::Field("data", &Event::data, data));
 }
 
-TEST(EventParser, ReadsWhatTheStandardSays) {
+TEST(EventParser, FollowsTheStandard) {
   const std::string text =
       "\xef\xbb\xbf: a comment\n\n"
       "event: assignment\r\nid: 7\r\ndata: one\r\ndata:  two\r\nretry: 5\r\n\r\n"
@@ -150,7 +151,7 @@ TEST(EventParser, RemembersTheLastId) {
   ASSERT_TRUE(parser.Put("data: a\n\n"));
   EXPECT_EQ(parser.last_id(), "before");
   ASSERT_TRUE(parser.Put("id: 1\n"));
-  EXPECT_EQ(parser.last_id(), "before");  // Not before its event is whole.
+  EXPECT_EQ(parser.last_id(), "before");  // Only at the end of the event.
   ASSERT_TRUE(parser.Put("\n"));
   EXPECT_EQ(parser.last_id(), "1");
   ASSERT_TRUE(parser.Put(std::string_view("id: 2\0\ndata: b\n\n", 16)));
@@ -159,7 +160,7 @@ TEST(EventParser, RemembersTheLastId) {
   EXPECT_EQ(parser.last_id(), "");
 }
 
-TEST(FormatEvent, IsWhatTheParserUndoes) {
+TEST(FormatEvent, IsTheInverseOfTheParser) {
   for (const char* data : {"", "a", "a\nb", "\n", " a", ":", "a\n\nb\n"}) {
     EXPECT_THAT(Parsed(FormatEvent({"assignment", "j:1", data}), 1),
                 ElementsAre(IsEvent("assignment", "j:1", data)));
@@ -168,7 +169,7 @@ TEST(FormatEvent, IsWhatTheParserUndoes) {
               ElementsAre(IsEvent("a b", "c d", "e\nf\ng")));
 }
 
-TEST(ConnectionCounter, CountsThoseThatStay) {
+TEST(ConnectionCounter, CountsOpenConnections) {
   ConnectionCounter counter({3, 2});
   const auto first = counter.Enter("192.0.2.1");
   auto second = counter.Enter("192.0.2.1");
@@ -183,14 +184,14 @@ TEST(ConnectionCounter, CountsThoseThatStay) {
   EXPECT_EQ(counter.count(), 2);
 }
 
-TEST(ConnectionCounter, TakesANetworkOfIpV6ForOne) {
+TEST(ConnectionCounter, CountsAnIpV6NetworkAsOneAddress) {
   ConnectionCounter counter({9, 1});
   const auto first = counter.Enter("2001:db8:0:1::1");
   EXPECT_FALSE(counter.Enter("2001:db8:0:1:2:3:4:5"));
   EXPECT_TRUE(counter.Enter("2001:db8:0:2::1"));
 }
 
-TEST(RateLimiter, LetsBurstsThroughAndThenSoManyASecond) {
+TEST(RateLimiter, AllowsABurstAndThenItsRate) {
   RateLimiter limiter(2);
   auto now = RateLimiter::Clock::time_point();
   EXPECT_EQ(limiter.TimeToWait("a", now), std::nullopt);
@@ -204,17 +205,17 @@ TEST(RateLimiter, LetsBurstsThroughAndThenSoManyASecond) {
   EXPECT_EQ(limiter.TimeToWait("a", now), std::nullopt);
   EXPECT_EQ(limiter.TimeToWait("a", now), std::nullopt);
   EXPECT_NE(limiter.TimeToWait("a", now),
-            std::nullopt);  // An hour's quiet is no more than a full bucket.
+            std::nullopt);  // A long pause only fills the bucket once.
 }
 
-TEST(RateLimiter, RemembersOnlySoMany) {
+TEST(RateLimiter, RemembersALimitedNumberOfAddresses) {
   RateLimiter limiter(1);
   const auto now = RateLimiter::Clock::time_point();
   EXPECT_EQ(limiter.TimeToWait("first", now), std::nullopt);
   for (int i = 0; i < 20'000; ++i) {
     ASSERT_EQ(limiter.TimeToWait(std::to_string(i), now), std::nullopt);
     ASSERT_NE(limiter.TimeToWait("first", now),
-              std::nullopt);  // Who keeps asking is not forgotten.
+              std::nullopt);  // A frequent address is not forgotten.
   }
   EXPECT_EQ(limiter.remembered(), 10'000u);
 }
