@@ -22,8 +22,8 @@ namespace {
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr std::size_t kMostRefusals =
-    64;                                // Simultaneous 503 answers. Beyond, connections are closed.
+// Simultaneous 503 answers to refused connections. Further ones are closed without an answer.
+constexpr std::size_t kMostRefusals = 64;
 constexpr int kServerMostAtOnce = 64;  // Connections that are accepted in a row.
 
 // Returns the text of an address. An IPv4 address that is mapped to IPv6 becomes IPv4 again.

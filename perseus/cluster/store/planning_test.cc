@@ -1,4 +1,4 @@
-// Planning, assignment and notices, on every database.
+// Tests planning, assignments and notices, on every database.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class StorePlanningTest : public StoreTest {
     outcome.generation = Job().generation;
     return outcome;
   }
-  // A planning that results in this assignment.
+  // Completes a planning with this assignment.
   void Assign(const std::string& body) {
     Succeed(store_->RequestPlanning(job_, 1));
     const PlanningTask task = Claim("w", 1);
@@ -39,7 +39,7 @@ class StorePlanningTest : public StoreTest {
 
 INSTANTIATE_TEST_SUITE_P(Every, StorePlanningTest, kBackends, NameOf);
 
-TEST_P(StorePlanningTest, WhatIsDueLongestIsClaimedFirstAndByOne) {
+TEST_P(StorePlanningTest, TheOldestTaskIsClaimedFirstByOneWorker) {
   const std::string other = Register("run8");
   Succeed(store_->RequestPlanning(job_, 200));
   Succeed(store_->RequestPlanning(other, 100));
@@ -47,16 +47,16 @@ TEST_P(StorePlanningTest, WhatIsDueLongestIsClaimedFirstAndByOne) {
   EXPECT_EQ(Get(store_->NextPlanningTime()), 100);
   EXPECT_TRUE(IsIdle(99));
   EXPECT_EQ(Claim("w1", 200).job, other);
-  EXPECT_EQ(Get(store_->NextPlanningTime()), 200) << "the earlier one counts";
+  EXPECT_EQ(Get(store_->NextPlanningTime()), 200) << "the earlier request counts";
   const PlanningTask second = Claim("w2", 200);
   EXPECT_EQ(second.job, job_);
   EXPECT_EQ(second.worker, "w2");
   EXPECT_EQ(second.until, 1200);
   EXPECT_TRUE(IsIdle(1199));
-  EXPECT_EQ(Get(store_->NextPlanningTime()), 1200) << "when the first worker's time is up";
+  EXPECT_EQ(Get(store_->NextPlanningTime()), 1200) << "when the claim of the first worker expires";
 }
 
-TEST_P(StorePlanningTest, AWorkerWhoIsOutOfTimeLosesItToAnother) {
+TEST_P(StorePlanningTest, AnExpiredClaimMayGoToAnotherWorker) {
   Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask lost = Claim("w1", 1);
   const PlanningTask taken = Claim("w2", 1001);
@@ -64,50 +64,51 @@ TEST_P(StorePlanningTest, AWorkerWhoIsOutOfTimeLosesItToAnother) {
   EXPECT_EQ(Job().status, "waiting");
   EXPECT_TRUE(Get(store_->CompletePlanning(taken, Current(), 1003)));
   EXPECT_EQ(Job().status, "planned");
-  EXPECT_FALSE(Get(store_->CompletePlanning(taken, Current(), 1004))) << "it is done";
+  EXPECT_FALSE(Get(store_->CompletePlanning(taken, Current(), 1004))) << "the task is complete";
   EXPECT_EQ(Get(store_->NextPlanningTime()), std::nullopt);
 }
 
-TEST_P(StorePlanningTest, AWorkerWhoIsOutOfTimeKeepsItWhileNobodyElseHasIt) {
+TEST_P(StorePlanningTest, AnExpiredClaimStaysUntilAnotherWorkerTakesTheTask) {
   Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask task = Claim("w1", 1);
   EXPECT_TRUE(Get(store_->CompletePlanning(task, Current(), 9999)));
 }
 
-TEST_P(StorePlanningTest, AWorkerKeepsATaskThatHeRenews) {
+TEST_P(StorePlanningTest, AWorkerKeepsATaskThatItRenews) {
   Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask task = Claim("w1", 1);
   EXPECT_TRUE(Get(store_->RenewPlanning(task, 900, 1000)));
   EXPECT_EQ(Get(store_->NextPlanningTime()), 1900);
   EXPECT_TRUE(IsIdle(1899));
-  EXPECT_TRUE(Get(store_->RenewPlanning(task, 5000, 1000))) << "late, but nobody has it";
+  EXPECT_TRUE(Get(store_->RenewPlanning(task, 5000, 1000)))
+      << "late, but no other worker has the task";
   const PlanningTask taken = Claim("w2", 6000);
   EXPECT_FALSE(Get(store_->RenewPlanning(task, 6000, 1000)));
   EXPECT_TRUE(Get(store_->RenewPlanning(taken, 6000, 2000)));
   EXPECT_TRUE(Get(store_->CompletePlanning(taken, Current(), 6001)));
-  EXPECT_FALSE(Get(store_->RenewPlanning(taken, 6002, 1000))) << "it is done";
+  EXPECT_FALSE(Get(store_->RenewPlanning(taken, 6002, 1000))) << "the task is complete";
 }
 
-TEST_P(StorePlanningTest, WhatAWorkerGivesBackIsDueAgain) {
+TEST_P(StorePlanningTest, AReleasedTaskIsDueAgain) {
   Get(store_->PutProfile(job_, "a", 1));
   const PlanningTask task = Claim("w1", 1);
   Succeed(store_->ReleasePlanning(task, 50));
   EXPECT_TRUE(IsIdle(49));
   const PlanningTask again = Claim("w2", 50);
   Succeed(store_->ReleasePlanning(task, 50));
-  EXPECT_TRUE(IsIdle(51)) << "it is not his any more";
+  EXPECT_TRUE(IsIdle(51)) << "the worker no longer has the task";
   Succeed(store_->RequestPlanning(job_, 60));
   Succeed(store_->ReleasePlanning(again, 5000));
-  EXPECT_EQ(Get(store_->NextPlanningTime()), 60) << "it was wanted meanwhile";
+  EXPECT_EQ(Get(store_->NextPlanningTime()), 60) << "the request that arrived in the meantime";
 }
 
-TEST_P(StorePlanningTest, AssignmentOutrunThoseOfADatabaseThatIsLost) {
+TEST_P(StorePlanningTest, RaisedVersionsExceedThoseOfALostDatabase) {
   Succeed(store_->RaiseAssignmentVersion(job_, 3, 5));
   EXPECT_EQ(Get(store_->FindNewestAssignment(job_)), std::nullopt);
   Assign("first");
   EXPECT_EQ(Job().assignment_version, 4);
   Succeed(store_->RaiseAssignmentVersion(job_, 4, 5));
-  EXPECT_EQ(Job().assignment_version, 4) << "as far";
+  EXPECT_EQ(Job().assignment_version, 4) << "already as high";
   Succeed(store_->RaiseAssignmentVersion(job_, 7, 5));
   Succeed(store_->RaiseAssignmentVersion(job_, 6, 6));
   EXPECT_EQ(Get(store_->FindNewestAssignment(job_)),
@@ -117,7 +118,7 @@ TEST_P(StorePlanningTest, AssignmentOutrunThoseOfADatabaseThatIsLost) {
   EXPECT_EQ(Get(store_->FindNewestAssignment(job_))->version, 9);
   Succeed(store_->RaiseAssignmentVersion(job_, 1000, 5));
   EXPECT_THAT(Get(store_->ListAssignments(job_, 10)), SizeIs(4))
-      << "the newest 50, whatever they are";
+      << "the gaps do not count toward the limit of 50";
 
   EXPECT_EQ(store_->RaiseAssignmentVersion(job_, 1'000'000'000'001, 5).error().kind,
             ErrorKind::kInput);
@@ -127,7 +128,7 @@ TEST_P(StorePlanningTest, AssignmentOutrunThoseOfADatabaseThatIsLost) {
   Succeed(store_->RaiseAssignmentVersion("j-none", 2, 5));
 }
 
-TEST_P(StorePlanningTest, WhatPlanningCameToIsKeptAtOnce) {
+TEST_P(StorePlanningTest, TheOutcomeIsStoredInOneTransaction) {
   Get(store_->PutProfile(job_, "a", 1));
   const PlanningTask task = Claim("w", 1);
   PlanningOutcome outcome = Current();
@@ -150,17 +151,17 @@ TEST_P(StorePlanningTest, WhatPlanningCameToIsKeptAtOnce) {
   EXPECT_EQ(Get(store_->NextPlanningTime()), 700);
 
   Get(store_->PutProfile(job_, "b", 60));
-  EXPECT_EQ(Get(store_->FindFrontier(job_)), std::nullopt) << "of an older profile";
+  EXPECT_EQ(Get(store_->FindFrontier(job_)), std::nullopt) << "the frontier is of an older profile";
 }
 
-TEST_P(StorePlanningTest, WhatChangedMeanwhileIsDueAgain) {
+TEST_P(StorePlanningTest, AChangeDuringPlanningMakesItDueAgain) {
   Get(store_->PutProfile(job_, "a", 1));
   const PlanningTask task = Claim("w", 1);
   PlanningOutcome outcome = Current();
   outcome.frontier = "of a";
   outcome.again_at = 5000;
   Get(store_->PutProfile(job_, "b", 2));
-  EXPECT_TRUE(IsIdle(3)) << "nobody else takes it on meanwhile";
+  EXPECT_TRUE(IsIdle(3)) << "no other worker gets the task";
   ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 4)));
   EXPECT_EQ(Get(store_->FindFrontier(job_)), std::nullopt);
   EXPECT_EQ(Job().planned_generation, 1);
@@ -170,7 +171,7 @@ TEST_P(StorePlanningTest, WhatChangedMeanwhileIsDueAgain) {
   EXPECT_EQ(Get(store_->NextPlanningTime()), std::nullopt);
 }
 
-TEST_P(StorePlanningTest, WhatWasWantedMeanwhileIsNotForgotten) {
+TEST_P(StorePlanningTest, ARequestDuringPlanningIsKept) {
   Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask task = Claim("w", 1);
   Succeed(store_->RequestPlanning(job_, 8000));
@@ -178,7 +179,7 @@ TEST_P(StorePlanningTest, WhatWasWantedMeanwhileIsNotForgotten) {
   EXPECT_EQ(Get(store_->NextPlanningTime()), 8000);
 }
 
-TEST_P(StorePlanningTest, AFailureIsKeptAndTheAssignmentInForceStay) {
+TEST_P(StorePlanningTest, AFailureIsRecordedAndTheAssignmentStaysInForce) {
   Assign("first");
   Succeed(store_->SetTarget(job_, "impossible", 2));
   const PlanningTask task = Claim("w", 2);
@@ -191,7 +192,7 @@ TEST_P(StorePlanningTest, AFailureIsKeptAndTheAssignmentInForceStay) {
   EXPECT_EQ(Get(store_->FindNewestAssignment(job_))->body, "first");
 }
 
-TEST_P(StorePlanningTest, OfAJobThatEndedMeanwhileNothingIsKept) {
+TEST_P(StorePlanningTest, NothingIsStoredForAJobThatEnded) {
   Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask task = Claim("w", 1);
   PlanningOutcome outcome = Current();
@@ -203,12 +204,12 @@ TEST_P(StorePlanningTest, OfAJobThatEndedMeanwhileNothingIsKept) {
   EXPECT_THAT(Get(store_->ListPlans(job_, 9)), IsEmpty());
 }
 
-TEST_P(StorePlanningTest, AnOutcomeThatCannotBeKeptLeavesNothing) {
-  const PlanRecord there = Get(store_->AddPlan(NewPlan("edp", 0), 1));
+TEST_P(StorePlanningTest, AnInvalidOutcomeChangesNothing) {
+  const PlanRecord existing = Get(store_->AddPlan(NewPlan("edp", 0), 1));
   Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask task = Claim("w", 1);
   PlanningOutcome outcome = Current();
-  outcome.plans = {NewPlan("new", 0), there};
+  outcome.plans = {NewPlan("new", 0), existing};
   outcome.assignment = "assignment";
   EXPECT_EQ(store_->CompletePlanning(task, outcome, 2).error().kind, ErrorKind::kInput);
   EXPECT_THAT(Get(store_->ListPlans(job_, 9)), SizeIs(1));
@@ -217,7 +218,7 @@ TEST_P(StorePlanningTest, AnOutcomeThatCannotBeKeptLeavesNothing) {
   EXPECT_TRUE(Get(store_->CompletePlanning(task, outcome, 3))) << "the claim stays";
 }
 
-TEST_P(StorePlanningTest, TheNewest50AssignmentAreKept) {
+TEST_P(StorePlanningTest, TheNewest50AssignmentsAreKept) {
   for (int i = 1; i <= 60; ++i) Assign(fmt::format("assignment {}", i));
   const std::vector<AssignmentRecord> kept = Get(store_->ListAssignments(job_, 1000));
   ASSERT_THAT(kept, SizeIs(50));
@@ -227,7 +228,7 @@ TEST_P(StorePlanningTest, TheNewest50AssignmentAreKept) {
   EXPECT_EQ(Job().assignment_version, 60);
 }
 
-TEST_P(StorePlanningTest, TheNewest200PlansAreKeptAndThoseThatAssignmentName) {
+TEST_P(StorePlanningTest, TheNewest200PlansAndThoseInAssignmentsAreKept) {
   const PlanRecord in_force = Get(store_->AddPlan(NewPlan("no-slowdown", 0), 1));
   const PlanRecord forgotten = Get(store_->AddPlan(NewPlan("edp", 0), 1));
   Assign(fmt::format(R"({{"plans": {{"0": "{}"}}}})", in_force.id));
@@ -247,7 +248,7 @@ TEST_P(StorePlanningTest, EachChangeSendsOneNotice) {
   using Kind = Notice::Kind;
   Succeed(store_->AttachNode(job_, "node 7", "[]", 1));
   EXPECT_EQ(received.Next(), (Notice{.kind = Kind::kNode, .name = "node 7"}));
-  Succeed(store_->AttachNode(job_, "node 7", "[]", 2));  // The same: no news.
+  Succeed(store_->AttachNode(job_, "node 7", "[]", 2));  // The same ranks: no notice.
   EXPECT_EQ(store_->SetTarget("j-0", "u", 2).error().kind, ErrorKind::kInput);
   Succeed(store_->SetTarget(job_, "u", 2));
   EXPECT_EQ(received.Next(), (Notice{.kind = Kind::kPlanning, .name = ""}));
@@ -279,7 +280,7 @@ TEST_P(StorePlanningTest, AListenerSeesTheChangeAndMayUseTheStore) {
   }
 }
 
-TEST_P(StorePlanningTest, ManyThreadsLoseNothingAndEachVersionIsOnce) {
+TEST_P(StorePlanningTest, ManyThreadsLoseNoChangeAndShareNoVersion) {
   constexpr std::size_t kThreads = 8;
   constexpr std::size_t kWrites = 200;
   std::vector<std::string> jobs(kThreads);
@@ -287,11 +288,11 @@ TEST_P(StorePlanningTest, ManyThreadsLoseNothingAndEachVersionIsOnce) {
   std::vector<std::vector<std::int64_t>> versions(kThreads);
   RunInThreads(kThreads, [&](std::size_t i) {
     for (std::size_t k = 0; k < kWrites; ++k) {
-      // All change one job, and each its own.
+      // Each thread changes the shared job, and a job of its own.
       const std::string mine = fmt::format("{} {}", i, k);
       versions[i].push_back(Get(store_->PutProfile(job_, mine, 1)));
       Succeed(store_->SetTarget(jobs[i], mine, 1));
-      // On disk, or at least seen by all, once it returns.
+      // Every thread sees the change once the call returns.
       if (Job(jobs[i]).target != mine) throw std::runtime_error("not written");
       if (store_->SetTarget("j-none", mine, 1)) throw std::runtime_error("must fail");
     }

@@ -1,4 +1,4 @@
-// What only PostgreSQL can get wrong: replicas, and a server that goes away.
+// Tests what only PostgreSQL has: replicas, and a server that stops.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -81,8 +81,8 @@ TEST_F(PostgresTest, ANoticeReachesTheOtherReplicaAfterTheChange) {
   }
 }
 
-TEST_F(PostgresTest, AServerThatGoesAwayAndComesBackIsUsedAgain) {
-  PostgresServer server;  // Its own: others' tests are not to see it go.
+TEST_F(PostgresTest, AServerThatStopsAndStartsIsUsedAgain) {
+  PostgresServer server;  // Not the shared server, which other tests need.
   auto store = Get(OpenStore(server.MakeDatabase()));
   const std::string job = Register(*store, "k");
   ReceivedNotices received;
@@ -103,18 +103,18 @@ TEST_F(PostgresTest, AServerThatGoesAwayAndComesBackIsUsedAgain) {
   Succeed(store->SetTarget(job, "back", 1));
   EXPECT_EQ(received.Next().kind, Notice::Kind::kPlanning);
 
-  // Its connections are dead, which nobody has to notice.
+  // All connections are lost. The calls connect again without an error.
   server.Restart();
   Succeed(store->SetTarget(job, "again", 1));
   EXPECT_EQ(Get(store->FindJob(job))->target, "again");
   EXPECT_EQ(Get(store->FindJob(job))->generation, 2);
 
-  // A store may go while it tries to connect again.
+  // The store can be destroyed while it tries to connect again.
   server.Stop();
   store.reset();
 }
 
-// What it would do of itself is to keep their locks for two hours.
+// By default, PostgreSQL would keep the locks of such a transaction for two hours.
 TEST_F(PostgresTest, TransactionsOfAReplicaThatIsCutOffEndSoon) {
   const auto database = Get(OpenPostgres(address_));
   Rows rows =
@@ -136,7 +136,7 @@ TEST_F(PostgresTest, TablesOfANewerProgramAreRefused) {
   EXPECT_THAT(newer.error().message, HasSubstr("have version 1000"));
 }
 
-TEST_F(PostgresTest, WhatFailsLeavesNothingAndSendsNothing) {
+TEST_F(PostgresTest, AFailedTransactionChangesAndSendsNothing) {
   const auto store = Get(OpenStore(address_));
   const auto database = Get(OpenPostgres(address_));
   ReceivedNotices received;
@@ -146,8 +146,8 @@ TEST_F(PostgresTest, WhatFailsLeavesNothingAndSendsNothing) {
       const auto added = transaction.Run("INSERT INTO tokens VALUES ($1, '', '', '', '', 1, 1)",
                                          {std::string_view(id)});
       if (!added) return Fail(added);
-      Result<void> told = transaction.Notify({.kind = Notice::Kind::kNode, .name = id});
-      if (!told) return told;
+      Result<void> notified = transaction.Notify({.kind = Notice::Kind::kNode, .name = id});
+      if (!notified) return notified;
       if (fails) return Fail("on purpose");
       return {};
     });
@@ -159,11 +159,11 @@ TEST_F(PostgresTest, WhatFailsLeavesNothingAndSendsNothing) {
   EXPECT_THAT(write("b", false).error().message, HasSubstr("refuses: duplicate key"));
 }
 
-TEST_F(PostgresTest, TransactionsInEachOthersWayAreTriedAgain) {
+TEST_F(PostgresTest, TransactionsInConflictAreTriedAgain) {
   const auto store = Get(OpenStore(address_));
   const auto database = Get(OpenPostgres(address_));
   const std::string jobs[] = {Register(*store, "a"), Register(*store, "b")};
-  // Each locks one job and then, once both have, the other: a deadlock.
+  // Each transaction locks one job. When both have done so, each locks the other job: a deadlock.
   std::atomic<int> locked = 0;
   std::atomic<int> runs = 0;
   RunInThreads(2, [&](std::size_t i) {
@@ -184,10 +184,10 @@ TEST_F(PostgresTest, TransactionsInEachOthersWayAreTriedAgain) {
   for (const std::string& job : jobs) EXPECT_EQ(Get(store->FindJob(job))->generation, 2);
 }
 
-TEST_F(PostgresTest, WhatIsTooLongIsTheGiversFault) {
+TEST_F(PostgresTest, ATooLongTextIsAnInputError) {
   const auto store = Get(OpenStore(address_));
   const std::string job = Register(*store, "k");
-  // No notice is as long as this.
+  // A notice cannot be as long as this name.
   const auto attached = store->AttachNode(job, std::string(9000, 'n'), "[]", 1);
   ASSERT_FALSE(attached);
   EXPECT_EQ(attached.error().kind, ErrorKind::kInput);
@@ -215,7 +215,7 @@ TEST(PostgresAddressTest, APasswordIsNeverShown) {
               HasSubstr("the database at postgresql://127.0.0.1:1/db does not answer: "));
 }
 
-TEST(PostgresNoticeTest, ANoticeReadsAsItWasWritten) {
+TEST(PostgresNoticeTest, ParsingIsTheInverseOfFormatting) {
   for (const Notice& notice : {Notice{.kind = Notice::Kind::kAssignment, .name = "j-1"},
                                Notice{.kind = Notice::Kind::kNode, .name = "a node of many words"},
                                Notice{.kind = Notice::Kind::kPlanning, .name = ""},
@@ -223,7 +223,7 @@ TEST(PostgresNoticeTest, ANoticeReadsAsItWasWritten) {
     EXPECT_EQ(ParseNotice(NoticeText(notice)), notice);
   }
   EXPECT_EQ(NoticeText({.kind = Notice::Kind::kAssignment, .name = "j-1"}), "assignment j-1");
-  for (const char* text : {"", "news of tomorrow", "order j-1"}) {
+  for (const char* text : {"", "unknown kind", "plan j-1"}) {
     EXPECT_EQ(ParseNotice(text).kind, Notice::Kind::kReadAgain);
   }
 }

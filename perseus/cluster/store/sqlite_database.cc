@@ -1,4 +1,4 @@
-// SQLite. One connection writes (group_commit.h), another reads what was committed.
+// The SQLite driver. One connection writes (group_commit.h), and another reads committed data.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -38,9 +38,10 @@ class LockFile {
     LockFile lock;
     lock.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (lock.fd_ < 0) {
-      return FailAs(ErrorKind::kSystem,
-                    "cannot open {}: {} (does its directory exist, and may this user write there?)",
-                    path, std::strerror(errno));
+      return FailAs(
+          ErrorKind::kSystem,
+          "cannot open {}: {} (check that its directory exists and that this user may write there)",
+          path, std::strerror(errno));
     }
     if (::flock(lock.fd_, LOCK_EX | LOCK_NB) == 0) return lock;
     if (errno == EWOULDBLOCK) {
@@ -62,7 +63,7 @@ class LockFile {
 // file.
 void MakePrivateFile(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd >= 0) ::close(fd);  // Before SQLite has locks that it could lose.
+  if (fd >= 0) ::close(fd);  // This must happen before SQLite has locks that it could lose.
 }
 
 class SqliteDatabase final : public Database {
@@ -125,7 +126,7 @@ class SqliteDatabase final : public Database {
   const std::unique_ptr<SqliteConnection> reader_;  // With reader_mutex_ held.
   Mutex listener_mutex_;
   std::unique_ptr<NoticeThread> listener_ PERSEUS_GUARDED_BY(listener_mutex_);
-  GroupCommit commits_;  // Last: its thread uses all above.
+  GroupCommit commits_;  // The last member, because its thread uses the members above.
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What only SQLite can get wrong.
+// Tests what only SQLite has.
 #include <sqlite3.h>
 
 #include <filesystem>
@@ -16,14 +16,14 @@ namespace {
 
 using testing::HasSubstr;
 
-// Runs SQL past the store.
+// Runs SQL without the store.
 void RunSql(const std::filesystem::path& path, const std::string& sql) {
   sqlite3* database = nullptr;
   ::sqlite3_open(path.c_str(), &database);
-  char* complaint = nullptr;
-  ::sqlite3_exec(database, sql.c_str(), nullptr, nullptr, &complaint);
-  EXPECT_EQ(complaint, nullptr) << complaint;
-  ::sqlite3_free(complaint);
+  char* message = nullptr;
+  ::sqlite3_exec(database, sql.c_str(), nullptr, nullptr, &message);
+  EXPECT_EQ(message, nullptr) << message;
+  ::sqlite3_free(message);
   ::sqlite3_close(database);
 }
 
@@ -44,11 +44,11 @@ TEST_F(SqliteTest, ASecondServerOnOneFileIsRefused) {
   EXPECT_TRUE(OpenStore(address_).has_value());
 }
 
-TEST_F(SqliteTest, WhatIsNoDatabaseIsRefusedWithARemedy) {
+TEST_F(SqliteTest, AFileOfAnotherKindIsRefusedWithARemedy) {
   RunSql(path_, "CREATE TABLE t (a)");
   std::filesystem::resize_file(path_, 0);
   std::FILE* file = std::fopen(path_.c_str(), "w");
-  for (int i = 0; i < 1000; ++i) std::fputs("no database, but a text\n", file);
+  for (int i = 0; i < 1000; ++i) std::fputs("a text and not a database\n", file);
   std::fclose(file);
   const auto text = OpenStore(address_);
   ASSERT_FALSE(text);
@@ -58,7 +58,7 @@ TEST_F(SqliteTest, WhatIsNoDatabaseIsRefusedWithARemedy) {
   const auto nowhere = OpenStore("sqlite:" + (directory_ / "none/perseus.db").string());
   ASSERT_FALSE(nowhere);
   EXPECT_EQ(nowhere.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(nowhere.error().message, HasSubstr("does its directory exist"));
+  EXPECT_THAT(nowhere.error().message, HasSubstr("check that its directory exists"));
 
   for (const char* address : {"", "sqlite:", "mysql://user:secret@host/db", "perseus.db"}) {
     const auto wrong = OpenStore(address);
@@ -68,7 +68,7 @@ TEST_F(SqliteTest, WhatIsNoDatabaseIsRefusedWithARemedy) {
   }
 }
 
-TEST_F(SqliteTest, OnlyItsOwnerReadsAFileThatIsNew) {
+TEST_F(SqliteTest, OnlyTheOwnerCanReadANewFile) {
   namespace fs = std::filesystem;
   const auto store = Get(OpenStore(address_));
   for (const char* end : {"", "-wal", "-shm"}) {
@@ -87,14 +87,14 @@ TEST_F(SqliteTest, TablesOfANewerProgramAreRefused) {
   EXPECT_THAT(newer.error().message, HasSubstr("use the program that made them"));
 }
 
-TEST_F(SqliteTest, AMigrationThatFailsLeavesNothing) {
-  RunSql(path_, "CREATE TABLE tokens (somebody TEXT)");  // In the way of the tables.
+TEST_F(SqliteTest, AFailedStartCreatesNoTables) {
+  RunSql(path_, "CREATE TABLE tokens (other TEXT)");  // Has the name of one of the tables.
   ASSERT_FALSE(OpenStore(address_));
-  RunSql(path_, "CREATE TABLE jobs (these TEXT); DROP TABLE jobs; DROP TABLE tokens");
+  RunSql(path_, "CREATE TABLE jobs (other TEXT); DROP TABLE jobs; DROP TABLE tokens");
   EXPECT_TRUE(OpenStore(address_).has_value());
 }
 
-TEST_F(SqliteTest, ATransactionThatFailsTakesBackItsOwnChangesAlone) {
+TEST_F(SqliteTest, AFailedTransactionUndoesOnlyItsOwnChanges) {
   const auto database = Get(OpenSqlite(path_));
   Succeed(CreateTables(*database));
   const auto add = [](Transaction& transaction, std::string_view id) -> Result<void> {
@@ -140,20 +140,20 @@ TEST_F(SqliteTest, TheFileShrinksWhenJobsArePruned) {
   EXPECT_LT(std::filesystem::file_size(path_), 1'000'000u);
 }
 
-TEST_F(SqliteTest, ADatabaseThatStopsWritingSaysSoAndLosesNothingOlder) {
+TEST_F(SqliteTest, ALockedFileIsAnErrorAndLosesNothing) {
   const auto store = Get(OpenStore(address_));
   const std::string job =
       Get(store->CreateJob({.key = "k", .body = "{}", .target = "t"}, 1)).job.id;
-  // A person's sqlite3 that has the file for longer than the store waits.
-  sqlite3* person = nullptr;
-  ASSERT_EQ(::sqlite3_open(path_.c_str(), &person), SQLITE_OK);
-  ASSERT_EQ(::sqlite3_exec(person, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  // Another program, such as the sqlite3 tool, locks the file for longer than the store waits.
+  sqlite3* other = nullptr;
+  ASSERT_EQ(::sqlite3_open(path_.c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(::sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
   const Result<void> refused = store->SetTarget(job, "u", 1);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::kSystem);
   EXPECT_THAT(refused.error().message, HasSubstr("another program uses it"));
   EXPECT_EQ(Get(store->FindJob(job))->target, "t");
-  ::sqlite3_close(person);
+  ::sqlite3_close(other);
   Succeed(store->SetTarget(job, "u", 1));
   EXPECT_EQ(Get(store->FindJob(job))->target, "u");
 }

@@ -1,4 +1,4 @@
-// What several parts of the store need to read and write: transactions, rows as records, and locks.
+// Functions that several parts of the store share: transactions, rows as records, and locks.
 //
 // Locks: a transaction that changes something of a job first locks the job's row (LockJob, or an
 // UPDATE of it). So two changes of a job run one after the other, and no two transactions wait for
