@@ -1,5 +1,5 @@
-# Installs the build to a scratch prefix, then configures, builds and runs the project beside this
-# file with nothing but that prefix. Run by ctest (install.find_package); see ../CMakeLists.txt.
+# Installs the build to a scratch prefix. Then configures, builds and runs the project in this directory
+# with only that prefix. CTest runs this script as install.find_package (../CMakeLists.txt).
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT status EQUAL 0)
@@ -32,7 +32,7 @@ if(NOT status EQUAL 0 OR NOT output MATCHES "saves 9\\.[0-9] %; no plan needs le
 endif()
 run(${SCRATCH}/prefix/bin/perseus evaluate ${SCRATCH}/plan.json --profile ${SCRATCH}/profile.csv)
 
-# The loop on a virtual GPU, with an agent of its own that the installed library finds.
+# Runs the loop on a virtual GPU. The installed library starts its own agent.
 set(ENV{XDG_RUNTIME_DIR} ${SCRATCH})
 set(ENV{PERSEUS_AGENT} own)
 set(ENV{PERSEUS_DEVICES} virtual:${SCRATCH}/node.toml)
