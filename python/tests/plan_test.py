@@ -52,8 +52,8 @@ class ProgramTest(ScratchTest):
     def test_save_is_a_plan_that_the_program_evaluates(self):
         found = perseus.plan(PROFILE, **JOB)
         found.save(self.scratch / "plan.json")
-        told = json.loads(self.run_program("evaluate", "plan.json", "--json"))
-        self.assertIn(repr(found.plan.time_s), json.dumps(told))
+        evaluation = json.loads(self.run_program("evaluate", "plan.json", "--json"))
+        self.assertIn(repr(found.plan.time_s), json.dumps(evaluation))
 
     def test_errors_have_the_program_s_text(self):
         bad = self.scratch / "bad.csv"

@@ -44,6 +44,6 @@ run(${SCRATCH}/prefix/bin/perseus plan ${SCRATCH}/profile.csv --schedule gpipe -
     --microbatches 4 --blocking-power 84 --slowdown 5 --no-frontier -o ${SCRATCH}/planned)
 execute_process(COMMAND ${SCRATCH}/build/loop 0 RESULT_VARIABLE status OUTPUT_VARIABLE output
   ERROR_VARIABLE error)
-if(NOT status EQUAL 0 OR NOT output MATCHES "^20 steps, 0 of them off the plan; [1-9][0-9]* clocks asked for; 0 warnings")
+if(NOT status EQUAL 0 OR NOT output MATCHES "^20 steps, 0 of them off the plan; [1-9][0-9]* clock requests; 0 warnings")
   message(FATAL_ERROR "the loop ended with ${status}:\n${output}${error}")
 endif()

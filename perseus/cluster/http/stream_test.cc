@@ -115,7 +115,7 @@ TEST(Streams, ReportADisconnectedClient) {
   Streams streams;
   { const RawClient client = streams.Open(); }
   EXPECT_TRUE(streams.server().Until([](const auto& counts) { return counts.streams == 0; }));
-  streams.Broadcast(Text("data: nobody receives this\n\n"));
+  streams.Broadcast(Text("data: no client receives this\n\n"));
   streams.WithEach([](Stream& stream) {
     EXPECT_FALSE(stream.IsOpen());
     stream.Close();

@@ -82,7 +82,7 @@ Result<void> MakePlanningDue(Transaction& transaction, std::string_view job, Mil
 // Stores the plan, and deletes the plans beyond the limits in store.h.
 Result<PlanRecord> InsertPlan(Transaction& transaction, PlanRecord plan, Milliseconds now);
 
-// `prefix` and 16 hexadecimal digits that nobody can guess.
+// `prefix` and 16 random hexadecimal digits.
 std::string MakeId(std::string_view prefix);
 
 // For a LIMIT clause: PostgreSQL refuses negative limits, and SQLite takes them as no limit.
