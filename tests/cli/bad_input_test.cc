@@ -1,4 +1,4 @@
-// Whatever is wrong with an input: status 2, one line that says what and what to do, no files.
+// Tests that every bad input gives status 2, one line with the cause and the remedy, and no files.
 #include <gmock/gmock.h>
 
 #include <ostream>
@@ -154,12 +154,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadUse{"StagesDiffer",
                "plan good.csv --schedule 1f1b --pp-ranks 3 --microbatches 2 --blocking-power 80",
                "has 1 stages"},
-        BadUse{"ListsOfNothing", "synth --instructions forword", "forword"}),
+        BadUse{"UnknownInstructionOfSynth", "synth --instructions forword", "forword"}),
     kNameOf);
 
 class UseTest : public ProgramTest {};
 
-TEST_F(UseTest, AVerbIsNeeded) {
+TEST_F(UseTest, ACommandIsRequired) {
   ExpectComplaint(Run(""), 2, "see perseus --help");
   ExpectComplaint(Run("plam"), 2, "did you mean plan?");
 }
@@ -169,13 +169,13 @@ TEST_F(UseTest, FrequencyListsNeedADirectory) {
   ExpectComplaint(Run(std::string("plan profile.csv --frequency-lists") + kJob), 2, "-o DIR");
 }
 
-TEST_F(UseTest, AFileThatIsNotThereIsASystemFailure) {
+TEST_F(UseTest, AMissingFileIsASystemFailure) {
   ExpectComplaint(Run(std::string("plan nothing.csv -o out") + kJob), 1,
                   "nothing.csv: cannot read");
   EXPECT_THAT(Files("out"), IsEmpty());
 }
 
-TEST_F(UseTest, LineEndsAndByteOrderMarksOfOtherSystemsAreFine) {
+TEST_F(UseTest, CrlfAndByteOrderMarksAreAccepted) {
   std::string text = "\xEF\xBB\xBF";
   for (char c : kHeader + kRows) {
     if (c == '\n') text += '\r';

@@ -1,4 +1,4 @@
-// `perseus plan --plot`: what it draws after the table.
+// Tests `perseus plan --plot`, which draws figures after the table.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class PlotTest : public ProgramTest {
     ::setenv("COLUMNS", columns, 1);
   }
 
-  // What follows the table and the finding.
+  // Returns the output after the table and the finding.
   std::string Plot(const std::string& arguments) const {
     const std::string out = RunWell(arguments + " --plot");
     std::string drawing = out.substr(std::min(out.find("\nenergy of"), out.size()));
@@ -82,7 +82,7 @@ F forward begins   B backward begins   · waiting
 )");
 }
 
-TEST_F(PlotTest, IsAsWideAsToldAndNoWider) {
+TEST_F(PlotTest, HasExactlyTheGivenWidth) {
   MakeProfile();
   for (const std::size_t width : {40U, 160U}) {
     SetTerminal("C", std::to_string(width).c_str());

@@ -1,5 +1,5 @@
-// What a program outside this project does with the installed libraries: it reads a profile, makes
-// a plan step by step, and handles an error. (examples/cpp/plan.cc does the same in one call.)
+// A program outside this project that uses the installed libraries: it reads a profile, makes a
+// plan step by step, and handles an error. (examples/cpp/plan.cc makes its plan in one call.)
 #include <perseus/planning/plan/planner.h>
 #include <perseus/planning/profile/profile.h>
 #include <perseus/planning/schedule/instruction_graph.h>

@@ -1,4 +1,4 @@
-// Both solvers of src/frontier against CLP, on thousands of random networks.
+// Compares both solvers of perseus/planning/frontier with CLP on thousands of random networks.
 #include "tests/oracle/linear_program.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ ProgramUnits UnitsOf(Scale scale) {
   return {};
 }
 
-// CLP's duals prove the walk's energy to 1 ppm, and never more than it. A double's own rounding is
-// a thousandth of that: 1e-16 times a few hundred terms, each up to 1e4 times the result.
+// CLP's dual values prove the walk's energy to 1 ppm, and never prove more. Rounding of doubles
+// costs a thousandth of that: 1e-16 times a few hundred terms, each up to 1e4 times the result.
 void ExpectAgreement(const frontier::Network& network, Nanoseconds deadline,
                      const ProgramUnits& units, double energy_j) {
   const LinearOptimum optimum = SolveLinearProgram(network, deadline, units);
@@ -35,7 +35,7 @@ TEST(LinearProgram, AgreesWithBothSolversOnRandomNetworks) {
     const auto sink = static_cast<std::size_t>(network.sink);
     const Nanoseconds least = frontier::EarliestTimes(network, frontier::Pace::kFastest)[sink];
     const Nanoseconds longest = frontier::EarliestTimes(network, frontier::Pace::kSlowest)[sink];
-    for (const int part : {0, 1, 3}) {  // Of four, from the least time on.
+    for (const int part : {0, 1, 3}) {  // Quarters of the time range, from the least time on.
       const Nanoseconds deadline = least + (longest - least) * part / 4;
       frontier::Walk walk(network);
       while (walk.time() > deadline) walk.Advance(deadline);

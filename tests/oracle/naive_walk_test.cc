@@ -1,4 +1,4 @@
-// The walk against the textbook algorithm that bench/ compares its speed with.
+// Compares the walk with the textbook algorithm that bench/ measures its speed against.
 #include "bench/naive_walk.h"
 
 #include <gtest/gtest.h>
@@ -20,14 +20,14 @@ std::vector<FrontierVertex> FrontierOf(const frontier::Network& network) {
   return frontier;
 }
 
-TEST(NaiveFrontier, IsTheWalksOnRandomNetworks) {
+TEST(NaiveFrontier, EqualsTheWalkOnRandomNetworks) {
   for (std::uint64_t seed = 0; seed < 6000; ++seed) {
     const frontier::Network network = RandomNetwork(seed);
     ASSERT_TRUE(NaiveFrontier(network) == FrontierOf(network)) << "seed " << seed;
   }
 }
 
-TEST(NaiveFrontier, IsTheWalksOnMeasuredJobs) {
+TEST(NaiveFrontier, EqualsTheWalkOnMeasuredJobs) {
   for (const MeasuredJob& job : kMeasuredJobs) {
     if (!std::filesystem::exists(ProfilePath(job))) {
       GTEST_SKIP() << ProfilePath(job)

@@ -18,11 +18,11 @@ class Draw {
   schedule::InstructionGraph AnyOrder();
 
  private:
-  // From 0 to end - 1. (std::uniform_int_distribution differs between libraries.)
+  // A number from 0 to end - 1. std::uniform_int_distribution differs between libraries.
   int Below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
 
-  // Options of falling effective energy at any blocking power below 100 W: each slower one saves at
-  // least 100 W of energy.
+  // Options whose effective energy falls at any blocking power below 100 W: each slower option
+  // saves at least 100 J for each second that it takes longer.
   schedule::OptionSet RandomOptions(int number) {
     schedule::OptionSet set;
     set.name = "set " + std::to_string(number);
@@ -70,7 +70,7 @@ schedule::InstructionGraph Draw::Pipeline() {
     order.push_back(index);
     return index;
   };
-  // In topological order: what rank 1 does with a microbatch, then what rank 0 does after it.
+  // In topological order: rank 1's instructions of a microbatch, then those of rank 0 that follow.
   std::vector<int> first_forward(At(microbatches));
   first_forward[0] = add(0, false, 0);
   for (int m = 0; m < microbatches; ++m) {
@@ -128,7 +128,7 @@ std::optional<Exhaustive> SearchAll(const schedule::InstructionGraph& graph,
       best = Exhaustive{options, evaluation.energy_j};
     }
     std::size_t i = 0;
-    for (; i < options.size(); ++i) {  // Counts up, the first digit fastest.
+    for (; i < options.size(); ++i) {  // Counts up like a number whose first digit changes fastest.
       const auto count = static_cast<int>(graph.options_of(static_cast<int>(i)).options.size());
       if (++options[i] < count) break;
       options[i] = 0;

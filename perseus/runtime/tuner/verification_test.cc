@@ -103,7 +103,7 @@ TEST_F(VerificationTest, BlocksTooShortForTheCounterAreLeftOut) {
 }
 
 TEST_F(VerificationTest, RankThatDoesNotFollowIsNamed) {
-  job_.deaf = {{0, 1, 0}};
+  job_.ignoring = {{0, 1, 0}};
   const auto verified = Run();
   ASSERT_FALSE(verified);
   EXPECT_THAT(verified.error().message, HasSubstr("rank dp0-pp1-tp0 ran step"));
