@@ -113,7 +113,7 @@ Result<schedule::Schedule> LoadSchedule(const Job& job, const JobFlags& flags, i
     return Fail("the number of microbatches is missing (add --microbatches 96, for example)");
   }
   schedule::ScheduleSpec spec = job.schedule;
-  if (spec.ranks == 0) spec.ranks = pp_ranks;
+  if (spec.pp_ranks == 0) spec.pp_ranks = pp_ranks;
   return schedule::GenerateSchedule(spec);
 }
 
