@@ -139,7 +139,7 @@ class TimelineDrawing {
   }
 
   std::string Draw() && {
-    const int rows_each = 2 + static_cast<int>(ranks_.size()) + (left_out_ > 0 ? 1 : 0);
+    const int rows_each = 2 + static_cast<int>(pp_ranks_.size()) + (left_out_ > 0 ? 1 : 0);
     CharacterGrid grid(rows_each * static_cast<int>(timelines_.size()) + 2, terminal_.width);
     int row = 0;
     for (const report::Timeline& timeline : timelines_) {

@@ -34,7 +34,7 @@ struct Solution {
 //      is feasible);
 //   2. the flow into each node equals the flow out of it, and `price` flows from source to sink
 //      (the prices are consistent);
-//   3. every arc's flow lies between the slopes on either side of its length (complementary
+//   3. the flow of every arc is between the slopes on either side of its length (complementary
 //      slackness): no flow beyond the slowest time, exactly the slope strictly inside a segment,
 //      between the two slopes at a vertex, at least the steepest slope at the fastest time;
 //   4. `extra_energy` is the energy of those lengths.

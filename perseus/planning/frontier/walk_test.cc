@@ -156,7 +156,7 @@ TEST(Walk, NeverGetsLonger) {
 }
 
 //   s --a--> o --b--> t        a and b alike: the price is one from 20 ns down to 4 ns, although
-//                              there are vertices on the way
+//                              both arcs pass vertices
 TEST(Walk, AVertexThatKeepsThePriceIsNotABreakpoint) {
   const profile::Curve curve{{2, 10}, {3}, {}, 0};
   const Network network = Build({curve, curve}, {{0, 1}});

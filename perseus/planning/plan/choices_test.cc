@@ -41,9 +41,9 @@ TEST(ChoiceGraph, CandidatesAreUsefulOptionsFastestFirst) {
   EXPECT_EQ(choices.candidates(1).size(), 1U);
 
   // A waiting pp_rank draws 0.2 J/ns, so a difference of 10 ns is worth 2 J.
-  const ChoiceGraph dear(graph, 0.2e9);
-  ASSERT_EQ(dear.candidates(0).size(), 3U);
-  EXPECT_DOUBLE_EQ(dear.candidates(0)[1].effective_energy_j, 5.0 - 0.2 * 20);
+  const ChoiceGraph with_waiting(graph, 0.2e9);
+  ASSERT_EQ(with_waiting.candidates(0).size(), 3U);
+  EXPECT_DOUBLE_EQ(with_waiting.candidates(0)[1].effective_energy_j, 5.0 - 0.2 * 20);
 }
 
 TEST(ChoiceGraph, AddsEnergiesAndNamesOptions) {

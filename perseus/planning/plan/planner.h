@@ -74,7 +74,7 @@ class Planner {
   const ExecutionModel& model() const { return model_; }
   const frontier::Network& network() const { return network_; }
   const Evaluation& baseline() const { return baseline_; }
-  int ranks() const { return static_cast<int>(graph_.pp_rank_orders.size()); }
+  int pp_ranks() const { return static_cast<int>(graph_.pp_rank_orders.size()); }
 
   // T_min of the relaxation. A plan of the fastest options attains it.
   Nanoseconds least_time() const { return least_time_; }

@@ -8,7 +8,7 @@
 //
 //   Tilt: multiply the slopes of each curve by a random factor near one, drawn for each microbatch
 //   (so that all instructions of a microbatch are fast or slow together) or for each instruction.
-//   Sharpen: if an instruction still lies inside a segment of its curve, make this segment as steep
+//   Sharpen: if an instruction is still inside a segment of its curve, make this segment as steep
 //   (if it is nearer to the slow end) or as flat (if nearer to the fast end) as convexity allows.
 //   This pushes the instruction to that end. Solve again. After a few rounds, a fraction of the
 //   instructions is still inside a segment: the structure of the schedule forces these.

@@ -185,7 +185,7 @@ TEST_F(TargetTest, PriceIsTheLeastOfTheFrontier) {
     for (const FrontierPoint& point : frontier_.points) {
       EXPECT_LE(dollars(plan.deadline), dollars(point.time) * (1 + 1e-12));
     }
-    EXPECT_LE(plan.deadline, former) << "dearer GPUs should not take longer";
+    EXPECT_LE(plan.deadline, former) << "more expensive GPUs should not take longer";
     former = plan.deadline;
     if (gpu_hour == 0) {
       EXPECT_EQ(plan.deadline, Cheapest().time);

@@ -120,7 +120,7 @@ TEST_F(FrequencyListsOfAPlanTest, MustFitTheJob) {
               StartsWith("f.py: has lists for 1 pp_ranks, but the job has 2 ("));
   EXPECT_THAT(
       ErrorOfLists("[[1410],\n[1410]]"),
-      StartsWith("f.py:1: pp_rank 0 has 1 frequencies, but the job has 6 computations there"));
+      StartsWith("f.py:1: pp_rank 0 has 1 frequencies, but the job has 6 instructions there"));
   EXPECT_THAT(ErrorOfLists("[[1410,1410,1410,1410,1410,1410],\n"
                            "[('forward',1410),('forward',1410),1410,1410,1410,1410]]"),
               StartsWith("f.py:2: entry 1 of pp_rank 1 is a forward, but the job has backward"));

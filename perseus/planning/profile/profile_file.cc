@@ -52,7 +52,7 @@ constexpr Quantity kEnergyInterval{
     "energy_ci", "the half-width of a 95 % interval in joules, such as 0.05, or nothing", 0,
     kMostJoules};
 
-// Where each column stands in a row.
+// The index of each column in a row.
 struct Columns {
   std::optional<std::size_t> stage;
   std::optional<std::size_t> pp_rank;

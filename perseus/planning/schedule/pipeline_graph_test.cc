@@ -138,7 +138,7 @@ TEST(PipelineGraph, PlacesFixedInstructionsInTheOrder) {
   std::map<InstructionKind, double> energy_j;
   for (const OptionSet& set : graph->option_sets) energy_j[set.kind] = set.options[0].energy_j;
   EXPECT_DOUBLE_EQ(energy_j[kLoad], 0.5 * 8);
-  EXPECT_DOUBLE_EQ(energy_j[kAllReduce], 100 * 2 * 8) << "not told: it draws the blocking power";
+  EXPECT_DOUBLE_EQ(energy_j[kAllReduce], 100 * 2 * 8) << "not given: it draws the blocking power";
   EXPECT_DOUBLE_EQ(energy_j[kOptimizer], 0);
   EXPECT_DOUBLE_EQ(energy_j[kForward], 2 * 8);
 }
