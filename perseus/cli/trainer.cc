@@ -125,12 +125,14 @@ Result<void> BeRank(const TrainerFlags& flags, const trainer::RankSockets& socke
   PERSEUS_ASSIGN_OR_RETURN(auto work, trainer::MakeRankWork(workload.planned.schedule, options.rank,
                                                             workload.profile, model));
   const auto place = static_cast<std::size_t>(options.pipeline * workload.ranks() + options.rank);
-  options.gpu = workload.gpus.at(place).gpu;
+  const trainer::AssignedGpu& assigned = workload.gpus.at(place);
+  options.gpu = assigned.gpu;
   options.work = std::move(work);
   options.p2p = model.fixed.p2p;
   options.control = sockets.control;
   options.peers.insert(sockets.peers.begin(), sockets.peers.end());
-  return trainer::RunRankProcess(workload.nodes[static_cast<std::size_t>(seat.node)].node, options);
+  return trainer::RunRankProcess(workload.nodes[static_cast<std::size_t>(assigned.node)].node,
+                                 options);
 }
 
 Result<void> RunRank(const TrainerFlags& flags) {

@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadModel{"NoDivisor", "--model gpt3-xl --tensor-parallel 3", "choose a divisor"},
         BadModel{"SequenceOfImages", "--model wide-resnet101_8 --sequence-length 9",
                  "leave the sequence length out"},
-        BadModel{"LowLimit", "--model gpt3-xl --power-limit 50", "raise it"},
+        BadModel{"LowLimit", "--model gpt3-xl --power-limit 50", "raise the limit"},
         BadModel{"NanLimit", "--model gpt3-xl --power-limit nan", "not a number"}),
     [](const auto& param_info) { return param_info.param.name; });
 
