@@ -6,6 +6,7 @@
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/frontier/walk.h"
 #include "tests/oracle/random_network.h"
+#include "tests/support/seeds.h"
 
 namespace perseus {
 namespace {
@@ -27,7 +28,7 @@ void ExpectAgreement(const frontier::Network& network, Nanoseconds deadline,
 }
 
 TEST(LinearProgram, AgreesWithBothSolversOnRandomNetworks) {
-  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(3000); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const Scale scale = kScales[seed % std::size(kScales)];
     const Shape shape = kShapes[seed / std::size(kScales) % std::size(kShapes)];

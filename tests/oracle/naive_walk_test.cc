@@ -6,6 +6,7 @@
 #include "bench/measured_job.h"
 #include "perseus/planning/frontier/walk.h"
 #include "tests/oracle/random_network.h"
+#include "tests/support/seeds.h"
 
 namespace perseus {
 namespace {
@@ -21,7 +22,7 @@ std::vector<FrontierVertex> FrontierOf(const frontier::Network& network) {
 }
 
 TEST(NaiveFrontier, EqualsTheWalkOnRandomNetworks) {
-  for (std::uint64_t seed = 0; seed < 6000; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(6000); ++seed) {
     const frontier::Network network = RandomNetwork(seed);
     ASSERT_TRUE(NaiveFrontier(network) == FrontierOf(network)) << "seed " << seed;
   }

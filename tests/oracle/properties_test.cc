@@ -9,6 +9,7 @@
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/frontier/walk.h"
 #include "tests/oracle/random_network.h"
+#include "tests/support/seeds.h"
 
 namespace perseus {
 namespace {
@@ -63,7 +64,7 @@ class Draw {
 };
 
 TEST(Frontier, IsConvexAndEveryPointIsProvedOptimal) {
-  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(kNetworks); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const frontier::Network network = RandomNetwork(seed);
     const auto sink = static_cast<std::size_t>(network.sink);
@@ -87,7 +88,7 @@ TEST(Frontier, IsConvexAndEveryPointIsProvedOptimal) {
 }
 
 TEST(Frontier, DoesNotDependOnWhereTheWalkStops) {
-  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(kNetworks); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const frontier::Network network = RandomNetwork(seed);
     const std::vector<Point> frontier = WalkedFrontier(network);
@@ -111,7 +112,7 @@ TEST(Frontier, DoesNotDependOnWhereTheWalkStops) {
 // The random networks never stall long enough to switch to Bland's rule, so this test starts with
 // it.
 TEST(Frontier, IsTheSameUnderBlandsRule) {
-  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(kNetworks); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const frontier::Network network = RandomNetwork(seed);
     frontier::Walk walk(network);
@@ -128,7 +129,7 @@ TEST(Frontier, IsTheSameUnderBlandsRule) {
 }
 
 TEST(SolveDeadline, AgreesWithTheWalk) {
-  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(kNetworks); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const frontier::Network network = RandomNetwork(seed);
     const std::vector<Point> frontier = WalkedFrontier(network);
@@ -153,7 +154,7 @@ TEST(SolveDeadline, AgreesWithTheWalk) {
 }
 
 TEST(SolveDeadline, PriceFloorStopsWhereTheFrontierCrossesIt) {
-  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(kNetworks); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const frontier::Network network = RandomNetwork(seed);
     const std::vector<Point> frontier = WalkedFrontier(network);

@@ -6,6 +6,7 @@
 
 #include "perseus/base/index.h"
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::plan {
 namespace {
@@ -75,7 +76,7 @@ TEST(ChoiceGraph, ComputesTheEarliestAndTheLatestStarts) {
 }
 
 TEST(ChoiceGraphProperty, EarliestStartsAreThoseOfTheEvaluator) {
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(300); ++seed) {
     const schedule::InstructionGraph graph = RandomJob({.instructions = 12}, seed);
     const ChoiceGraph choices(graph, RandomBlockingPower(seed));
     Choices chosen;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::plan {
 namespace {
@@ -277,7 +278,7 @@ TEST(SwitchLatencyOf, AppliesToOtherKnobs) {
 // Starts are the earliest possible, energy follows the formula of the header, and a latency of 0 is
 // the same as none.
 TEST(EvaluateProperty, HoldsOnRandomJobs) {
-  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(500); ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
     const schedule::InstructionGraph graph = RandomJob({.shape = shape, .instructions = 16}, seed);

@@ -10,6 +10,7 @@
 
 #include "perseus/base/index.h"
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::plan {
 namespace {
@@ -90,7 +91,7 @@ void CompareWithAll(const JobSpec& spec, std::uint64_t seed, Agreement& agreemen
 
 TEST(PlanForProperty, NoCombinationBeatsTheBoundOfATinyPipeline) {
   Agreement agreement;
-  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(150); ++seed) {
     JobSpec spec{.shape = JobShape::kPipeline, .instructions = 8, .options = 3};
     if (seed % 3 == 0) spec.times = JobSpec::Times::kMilliseconds;
     CompareWithAll(spec, seed, agreement);
@@ -101,7 +102,7 @@ TEST(PlanForProperty, NoCombinationBeatsTheBoundOfATinyPipeline) {
 
 TEST(PlanForProperty, NoCombinationBeatsTheBoundOfATinyGraph) {
   Agreement agreement;
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(300); ++seed) {
     JobSpec spec{.instructions = 6};
     if (seed % 3 == 0) spec.times = JobSpec::Times::kMilliseconds;
     if (seed % 3 == 1) spec.times = JobSpec::Times::kNanoseconds;
@@ -113,7 +114,7 @@ TEST(PlanForProperty, NoCombinationBeatsTheBoundOfATinyGraph) {
 // The walk along the frontier and the solver for one deadline give the same answer and share no
 // code.
 TEST(ComputeFrontierProperty, GivesTheBoundOfEveryPlan) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(200); ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
     const Planner planner = MakePlanner(RandomJob({.shape = shape, .instructions = 16}, seed),
@@ -135,7 +136,7 @@ TEST(ComputeFrontierProperty, GivesTheBoundOfEveryPlan) {
 }
 
 TEST(ComputeFrontierProperty, IsConvexAndFallsUntilTheLeastEnergy) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(200); ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
     const Planner planner = MakePlanner(RandomJob({.shape = shape, .instructions = 24}, seed),

@@ -8,6 +8,7 @@
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/plan/planner.h"
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::plan {
 namespace {
@@ -46,7 +47,7 @@ TEST(DiffuseRounding, KeepsDurationsThatAreOptions) {
 }
 
 TEST(DiffuseRoundingProperty, IsNeverLate) {
-  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(1000); ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
     const Result<Planner> planner = Planner::Create(

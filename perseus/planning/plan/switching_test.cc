@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::plan {
 namespace {
@@ -68,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Latencies, SwitchingTest,
 TEST(SwitchingProperty, NoCombinationBeatsTheBound) {
   int plans = 0;
   int optimal = 0;
-  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(150); ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
     const ExecutionModel model{RandomBlockingPower(seed),

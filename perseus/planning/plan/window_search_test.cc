@@ -14,6 +14,7 @@
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/rounding.h"
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::plan {
 namespace {
@@ -90,7 +91,7 @@ JobSpec SpecOf(std::uint64_t seed, int instructions) {
 // the energy of the plan falls by. An instruction needs about 20 J, so sums of doubles agree to
 // 1e-11 J. Gains below 1e-9 J are ignored.
 TEST(WindowSearchProperty, SavesTheReportedEnergyAndIsNeverLate) {
-  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(1500); ++seed) {
     SCOPED_TRACE(seed);
     const Case job(SpecOf(seed, 40), seed);
     WindowSearch search = job.Search();
@@ -113,7 +114,7 @@ TEST(WindowSearchProperty, SavesTheReportedEnergyAndIsNeverLate) {
 // satisfy every dependency. A wrong rounding (by less than a microsecond) once made plans late.
 // Small windows keep most of that schedule.
 TEST(WindowSearchProperty, IsNeverLateByNanoseconds) {
-  for (std::uint64_t seed = 600; seed < 1200; ++seed) {
+  for (std::uint64_t seed = 600; seed < 600 + Seeds(600); ++seed) {
     SCOPED_TRACE(seed);
     JobSpec spec = SpecOf(seed, 40);
     spec.options = 8;
@@ -129,7 +130,7 @@ TEST(WindowSearchProperty, IsNeverLateByNanoseconds) {
 }
 
 TEST(WindowSearchProperty, TheSameInputGivesTheSamePlan) {
-  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(100); ++seed) {
     const Case job(SpecOf(seed, 40), seed);
     Choices a = job.start();
     Choices b = job.start();
@@ -146,7 +147,7 @@ TEST(WindowSearchProperty, TheSameInputGivesTheSamePlan) {
 // One window contains the whole job, and the tries are enough for all combinations. (Parts without
 // a connection are searched one after the other, which is also exact.)
 TEST(WindowSearchProperty, IsExactIfAWindowContainsTheWholeJob) {
-  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(600); ++seed) {
     SCOPED_TRACE(seed);
     const Case job(SpecOf(seed, 6), seed);
     WindowSearch search = job.Search();

@@ -5,6 +5,7 @@
 
 #include "perseus/planning/schedule/instruction_graph.h"
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::report {
 namespace {
@@ -40,7 +41,7 @@ TEST(CriticalInstructions, AreTheInstructionsThatTheIterationWaitsFor) {
 }
 
 TEST(CriticalInstructions, OnlyTheyMakeTheIterationLonger) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(200); ++seed) {
     schedule::InstructionGraph graph = RandomJob({.instructions = 12}, seed);
     // Each instruction has its own option set, so that the test can make one longer.
     std::vector<schedule::OptionSet> sets;

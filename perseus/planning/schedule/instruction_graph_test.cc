@@ -8,6 +8,8 @@
 #include <numeric>
 #include <random>
 
+#include "tests/support/seeds.h"
+
 namespace perseus::schedule {
 namespace {
 
@@ -79,7 +81,7 @@ TEST(SortTopologically, TheErrorShortensALongCycle) {
 TEST(SortTopologically, SortsRandomGraphsAndFindsTheirCycles) {
   std::mt19937 random(1);
   auto below = [&](int end) { return std::uniform_int_distribution<int>(0, end - 1)(random); };
-  for (int round = 0; round < 2000; ++round) {
+  for (std::uint64_t round = 0; round < Seeds(2000); ++round) {
     const int instructions = 1 + below(12);
     std::vector<int> hidden_order(static_cast<std::size_t>(instructions));
     std::iota(hidden_order.begin(), hidden_order.end(), 0);

@@ -10,6 +10,7 @@
 #include "perseus/simulation/emulator/emulation.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::emulator {
 namespace {
@@ -141,7 +142,7 @@ void ExpectSound(const plan::Planner& planner, EmulationSpec spec) {
 }
 
 TEST(EmulationProperties, HoldOfRandomJobsAndEvents) {
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(300); ++seed) {
     SCOPED_TRACE(seed);
     const JobSpec job{.shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder,
                       .instructions = 16};
