@@ -108,8 +108,8 @@ TEST(VirtualNodeFile, NumbersHaveTheirRanges) {
             "dir/box.toml:4: the power limit of 475 W is not between 118.75 and 300 W (write "
             "power_limit_w between least_power_limit_w and most_power_limit_w)");
   EXPECT_EQ(of_gpu("[switch_latency]\nmedian_ms = -1"),
-            "dir/box.toml:5: median_ms is not a number from 0 to 60000 (write median_ms = 0.1, "
-            "say)");
+            "dir/box.toml:5: median_ms is not a number from 0 to 60000 (for example, write "
+            "median_ms = 0.1)");
   EXPECT_EQ(of_gpu("[thermal]\nresume_at_c = 90"),
             "dir/box.toml:5: resume_at_c is not at least half a degree below throttle_at_c (write "
             "resume_at_c = 85)");
