@@ -128,7 +128,7 @@ TEST_F(ReportVerbTest, PlansOfTwoJobsAreRefused) {
   RunWell(
       "plan profile.csv --schedule 1f1b --pp-ranks 4 --microbatches 3 --blocking-power 50 -o b");
   ExpectComplaint(Run("report out/plans/no-slowdown.json b/plans/no-slowdown.json -o r.html"), 2,
-                  "b/plans/no-slowdown.json: says");
+                  "b/plans/no-slowdown.json: has");
 }
 
 TEST_F(ReportVerbTest, ReportsAGeneralGraphWithAnyNames) {
