@@ -76,12 +76,12 @@ inline constexpr bool kMayBeDropped = std::is_void_v<T> || std::is_copy_construc
 // Only for a call whose value is not needed. A value that cannot be copied holds a resource (a
 // lock, a descriptor, a process), which would be released at once. So such a call does not compile:
 // keep the value with PERSEUS_ASSIGN_OR_RETURN.
-#define PERSEUS_RETURN_IF_ERROR(...)                                                          \
-  do {                                                                                        \
-    if (auto result_of_call = __VA_ARGS__; !result_of_call) {                                 \
-      return Fail(result_of_call);                                                            \
-    } else {                                                                                  \
-      static_assert(::perseus::kMayBeDropped<typename decltype(result_of_call)::value_type>,  \
-                    "the value holds a resource: keep it with PERSEUS_ASSIGN_OR_RETURN");     \
-    }                                                                                         \
+#define PERSEUS_RETURN_IF_ERROR(...)                                                         \
+  do {                                                                                       \
+    if (auto result_of_call = __VA_ARGS__; !result_of_call) {                                \
+      return Fail(result_of_call);                                                           \
+    } else {                                                                                 \
+      static_assert(::perseus::kMayBeDropped<typename decltype(result_of_call)::value_type>, \
+                    "the value holds a resource: keep it with PERSEUS_ASSIGN_OR_RETURN");    \
+    }                                                                                        \
   } while (false)

@@ -97,8 +97,8 @@ TEST(LowerHull, OptionsThatDoNotFitAreAnErrorWithARemedy) {
   EXPECT_THAT(message({}, 0), HasSubstr("give each instruction an option"));
 }
 
-// Random option sets of four kinds: a noisy convex curve, pure noise, nearly a straight line (slopes
-// that differ by fractions of a microwatt), and many equal times and energies.
+// Random option sets of four kinds: a noisy convex curve, pure noise, nearly a straight line
+// (slopes that differ by fractions of a microwatt), and many equal times and energies.
 std::vector<Option> RandomOptions(std::mt19937_64& random) {
   const auto uniform = [&](double low, double high) {
     return low + (high - low) * static_cast<double>(random() >> 11) * 0x1p-53;

@@ -35,7 +35,8 @@ struct Measurement {
 class OptionSums {
  public:
   // Every row has `knobs` knobs. Repeats of one option may differ by at most the factor
-  // `largest_repeat_ratio`. `part` is the word for a stage in messages. It must outlive this object.
+  // `largest_repeat_ratio`. `part` is the word for a stage in messages. It must outlive this
+  // object.
   OptionSums(std::size_t knobs, double largest_repeat_ratio, std::string_view part = "stage");
   OptionSums(const OptionSums&) = delete;  // The index refers to its owner.
   OptionSums& operator=(const OptionSums&) = delete;

@@ -70,7 +70,9 @@ class Profile {
 
   const std::string& name() const { return name_; }  // For messages; usually the file's path.
   const std::vector<std::string>& other_knob_names() const { return other_knob_names_; }
-  std::span<const ProfileEntry> entries() const { return entries_; }  // By stage, chunk, kind.
+  // Sorted by stage, chunk and kind.
+  std::span<const ProfileEntry> entries() const { return entries_; }
+
   int stages() const;  // The largest stage + 1.
   int chunks() const;  // The largest chunk + 1.
 

@@ -169,7 +169,8 @@ TEST(ParseSavedState, DamageIsNamed) {
            Row{"\"uid\": 4294967295", "\"uid\": 4294967296", "owner.uid is not a whole number"},
            Row{"\"uid\": 1000", "\"uid\": 1000, \"cgroup\": \"/\"", "for a user or for a cgroup"},
            Row{"\"/slurm", "\"slurm", "grants[1].cgroup does not begin with /"},
-           Row{"\"uuid\": \"GPU-2a\"", "\"uuid\": \"GPU-1f\"", "gpus[1].uuid: GPU-1f appears twice"},
+           Row{"\"uuid\": \"GPU-2a\"", "\"uuid\": \"GPU-1f\"",
+               "gpus[1].uuid: GPU-1f appears twice"},
            Row{"\"lease\": \"", "\"lease\": \"\\u0007", "gpus[0].lease is not 1 to 200 printable"},
        }) {
     SCOPED_TRACE(row.by);
