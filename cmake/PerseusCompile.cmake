@@ -39,6 +39,10 @@ if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # has them on.
   target_compile_options(perseus_flags INTERFACE -Wno-subobject-linkage -Wno-shadow)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ 12 warns of coroutines in lambdas (false positives).
+  target_compile_options(perseus_flags INTERFACE -Wno-mismatched-new-delete)
+endif()
 option(PERSEUS_WERROR "Treat warnings as errors" ON)
 if(PERSEUS_WERROR)
   target_compile_options(perseus_flags INTERFACE -Werror)

@@ -1,4 +1,4 @@
-# perseus_module(NAME [NOT_INSTALLED] [SOURCES extra.cc ...] LINKS modules-and-libraries ...
+# perseus_module(NAME [NOT_INSTALLED] [HOT] [SOURCES extra.cc ...] LINKS modules-and-libraries ...
 #                [PRIVATE_LINKS libraries ...] [PRIVATE_HEADERS header-only-libraries ...]
 #                [TEST_SOURCES extra.cc ...] [TEST_LINKS ...] [TESTS_WHOLE])
 #
@@ -19,7 +19,7 @@
 # The target `installed_modules` builds the libraries that `cmake --install` copies.
 add_custom_target(installed_modules)
 function(perseus_module name)
-  cmake_parse_arguments(MODULE "NOT_INSTALLED;TESTS_WHOLE" "" 
+  cmake_parse_arguments(MODULE "NOT_INSTALLED;HOT;TESTS_WHOLE" "" 
     "SOURCES;LINKS;PRIVATE_LINKS;PRIVATE_HEADERS;TEST_SOURCES;TEST_LINKS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cc)
   set(tests ${sources})
@@ -39,6 +39,10 @@ function(perseus_module name)
   target_link_libraries(perseus_${name}
     PUBLIC ${MODULE_LINKS}
     PRIVATE $<BUILD_INTERFACE:perseus_flags> ${private_headers} ${MODULE_PRIVATE_LINKS})
+
+  if(MODULE_HOT AND PERSEUS_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_compile_options(perseus_${name} PRIVATE -O2 -fno-sanitize-coverage=trace-cmp,indirect-calls,stack-depth,inline-8bit-counters,pc-table)
+  endif()
 
   if(NOT MODULE_NOT_INSTALLED)
     add_dependencies(installed_modules perseus_${name})

@@ -73,8 +73,9 @@ inline constexpr bool kMayBeDropped = std::is_void_v<T> || std::is_copy_construc
   declaration = *std::move(result)
 
 // PERSEUS_RETURN_IF_ERROR(CheckListable(graph));
-// Only for a call whose value is of no use. A value that cannot be copied holds something (a lock,
-// a descriptor, a process) that would be let go at once: keep it with PERSEUS_ASSIGN_OR_RETURN.
+// Only for a call whose value is not needed. A value that cannot be copied holds a resource (a
+// lock, a descriptor, a process), which would be released at once. So such a call does not compile:
+// keep the value with PERSEUS_ASSIGN_OR_RETURN.
 #define PERSEUS_RETURN_IF_ERROR(...)                                                         \
   do {                                                                                       \
     if (auto result_of_call = __VA_ARGS__; !result_of_call) {                                \

@@ -70,9 +70,11 @@ class Profile {
 
   const std::string& name() const { return name_; }  // For messages; usually the file's path.
   const std::vector<std::string>& other_knob_names() const { return other_knob_names_; }
-  std::span<const ProfileEntry> entries() const { return entries_; }  // By stage, chunk, kind.
-  int stages() const;                                                 // The largest stage + 1.
-  int chunks() const;                                                 // The largest chunk + 1.
+  // Sorted by stage, chunk and kind.
+  std::span<const ProfileEntry> entries() const { return entries_; }
+
+  int stages() const;  // The largest stage + 1.
+  int chunks() const;  // The largest chunk + 1.
 
   // The options of that instruction, or null if the profile has none.
   const ProfileEntry* Find(int stage, int chunk, InstructionKind kind) const;
