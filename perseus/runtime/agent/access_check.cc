@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "perseus/base/file_descriptor.h"
+#include "perseus/runtime/agent/child_descriptors.h"
 
 namespace perseus::agent {
 namespace {
@@ -39,12 +40,6 @@ struct ProbePlan {
 };
 
 // ---- In the child ----
-
-void CloseAllBut(int kept) {
-  // Linux 5.9. Before, the descriptors stay open until the child ends, which is soon.
-  if (kept > 0) ::syscall(SYS_close_range, 0U, static_cast<unsigned>(kept - 1), 0U);
-  ::syscall(SYS_close_range, static_cast<unsigned>(kept + 1), ~0U, 0U);
-}
 
 int JoinCgroup(const char* procs) {
   const int file = ::open(procs, O_WRONLY | O_CLOEXEC);
@@ -82,7 +77,7 @@ ProbeReport Probe(const ProbePlan& plan) {
 
 [[noreturn]] void RunProbe(const ProbePlan& plan) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  CloseAllBut(plan.pipe);
+  CloseAllDescriptorsBut({&plan.pipe, 1});
   const ProbeReport report = Probe(plan);
   // Less than PIPE_BUF, so each write is whole.
   (void)!::write(plan.pipe, &report, sizeof report);

@@ -45,7 +45,7 @@ struct Identity {
   std::vector<std::filesystem::path> cgroup_procs;
 };
 
-inline constexpr std::chrono::milliseconds kAccessTimeout{2'000};
+inline constexpr std::chrono::milliseconds kAccessTimeout{1'000};
 
 // For each device: 0 if `identity` may open it for reading and writing, otherwise the error number
 // (EACCES: the permissions of the file; EPERM: the cgroup; ENOENT: no such device).

@@ -1,7 +1,5 @@
 #include "perseus/runtime/agent/saved_state_file.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +11,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/base/json_file.h"
+#include "perseus/runtime/agent/agent_lock.h"
 
 namespace perseus::agent {
 namespace {
@@ -302,19 +301,6 @@ Result<FileDescriptor> LockSavedState(const std::filesystem::path& state) {
   if (*lock) return lock;
   return FailAs(ErrorKind::kSystem, "{} is another agent's, which is running (choose --state)",
                 state.string());
-}
-
-Result<FileDescriptor> LockFile(const std::filesystem::path& path) {
-  std::error_code ignored;  // What is wrong shows when the file is opened.
-  std::filesystem::create_directories(path.parent_path(), ignored);
-  constexpr mode_t kOwnerOnly = 0600;
-  FileDescriptor lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnerOnly));
-  if (!lock) {
-    return FailAs(ErrorKind::kSystem, "cannot open {}: {} (run as root, or choose --state)",
-                  path.string(), std::generic_category().message(errno));
-  }
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return FileDescriptor();
-  return lock;
 }
 
 }  // namespace perseus::agent

@@ -37,10 +37,6 @@ namespace perseus::agent {
 Result<SavedState> ParseSavedState(std::string_view text, std::string_view name);
 std::string FormatSavedState(const SavedState& state);
 
-// Locks the file, which is made if need be, against other processes for as long as the descriptor
-// is open. Empty if another one has it.
-Result<FileDescriptor> LockFile(const std::filesystem::path& path);
-
 // Makes this process the state's only owner for as long as the descriptor is open (and no longer:
 // the kernel drops the lock with the process). Whoever saves holds it. Fails (kSystem) if another
 // process has it.

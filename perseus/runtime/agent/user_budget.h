@@ -20,13 +20,13 @@ namespace perseus::agent {
 class UserBudget {
  public:
   static constexpr double kUnitsPerSecond = 1'000;
-  // A node's ranks may all start at the same moment: 64 of them connect, send requests, and have
-  // their right to a GPU checked.
-  static constexpr double kBurst = 4'000;
+  // The ranks of a node may all start at the same moment: 64 of them connect and acquire.
+  static constexpr double kBurst = 10'000;
 
   static constexpr double kConnection = 4;
   static constexpr double kMessage = 1;
-  static constexpr double kAccessCheck = 40;  // fork() and a migration between cgroups.
+  // What a lease takes besides: a check of the right to the GPU, and two writes to disk.
+  static constexpr double kAcquire = 100;
 
   // Takes `cost` units. Returns 0, or how long until the user has that many; then it takes none.
   Nanoseconds Take(uid_t user, double cost, Nanoseconds now);

@@ -19,6 +19,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -148,7 +149,10 @@ struct DeviceInfo {
   std::string name;        // "NVIDIA A100-SXM4-80GB"
   std::string backend;     // "nvml", "rocm", "virtual"
   std::string pci_bus_id;  // Empty if it has none.
-  std::optional<int> minor_number;     // N of /dev/nvidiaN, by which cgroups know it.
+  std::optional<int> minor_number;     // N of /dev/nvidiaN.
+  // Whoever may open this file for reading and writing may use the GPU: "/dev/nvidia3". Empty if
+  // none is known.
+  std::filesystem::path device_file;
   std::vector<int> sm_clocks_mhz;      // Ascending; those that a lock may name.
   std::vector<int> memory_clocks_mhz;  // Ascending.
   int default_power_limit_mw = 0;      // 0: the GPU has no power limit to set.
