@@ -19,7 +19,8 @@ struct ProcessState {
 };
 
 // Nothing if there is no such process. `root`: where proc/ is.
-std::optional<ProcessState> ReadProcessState(pid_t process, const std::filesystem::path& root = "/");
+std::optional<ProcessState> ReadProcessState(pid_t process,
+                                             const std::filesystem::path& root = "/");
 
 // Nothing if the texts are not those of a process. The name of the process in `stat` may hold
 // spaces, parentheses and line ends.

@@ -48,7 +48,8 @@ TEST(ParseProcessState, AKilledProcessIsEnding) {
     const auto state = ParseProcessState("42 (Z) " + std::string(1, row.state) + kRest,
                                          Status(row.thread_pending, row.process_pending));
     ASSERT_TRUE(state);
-    EXPECT_EQ(state->is_ending, row.is_ending) << row.state << row.thread_pending << row.process_pending;
+    EXPECT_EQ(state->is_ending, row.is_ending)
+        << row.state << row.thread_pending << row.process_pending;
   }
 }
 

@@ -132,24 +132,24 @@ Result<std::vector<int>> CheckAccess(const Identity& identity,
   ProbeReport report;
   const bool is_whole =
       ReadInTime(reading.get(), reinterpret_cast<char*>(&report), sizeof report, deadline) &&
-      ReadInTime(reading.get(), reinterpret_cast<char*>(errors.data()),
-                 errors.size() * sizeof(int), deadline);
+      ReadInTime(reading.get(), reinterpret_cast<char*>(errors.data()), errors.size() * sizeof(int),
+                 deadline);
   ::kill(child, SIGKILL);
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
   if (!is_whole) {
-    return FailAs(ErrorKind::kSystem,
-                  "a process in the cgroup of the caller did not answer within {} ms (is the cgroup "
-                  "frozen?)",
-                  timeout.count());
+    return FailAs(
+        ErrorKind::kSystem,
+        "a process in the cgroup of the caller did not answer within {} ms (is the cgroup "
+        "frozen?)",
+        timeout.count());
   }
   switch (report.step) {
     case ProbeStep::kDone:
       return errors;
     case ProbeStep::kJoinCgroup:
       return ProbeFailure(
-          "cannot join " +
-              identity.cgroup_procs[static_cast<std::size_t>(report.cgroup)].string(),
+          "cannot join " + identity.cgroup_procs[static_cast<std::size_t>(report.cgroup)].string(),
           report.error);
     case ProbeStep::kBecomeUser:
       return ProbeFailure(fmt::format("cannot become user {}", identity.uid), report.error);

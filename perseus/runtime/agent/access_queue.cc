@@ -6,11 +6,11 @@
 namespace perseus::agent {
 
 AccessQueue::AccessQueue(Check check)
-    : check_(check ? std::move(check)
-                   : [](const Identity& identity,
-                        const std::vector<std::filesystem::path>& devices) {
-                       return CheckAccess(identity, devices);
-                     }) {
+    : check_(check
+                 ? std::move(check)
+                 : [](const Identity& identity, const std::vector<std::filesystem::path>& devices) {
+                     return CheckAccess(identity, devices);
+                   }) {
   for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
@@ -27,9 +27,8 @@ bool AccessQueue::Add(Identity identity, std::vector<std::filesystem::path> devi
                       std::function<void(Answered)> done) {
   {
     const MutexLock lock(mutex_);
-    const auto of_user = std::ranges::count(waiting_, identity.uid, [](const Waiting& waiting) {
-      return waiting.identity.uid;
-    });
+    const auto of_user = std::ranges::count(
+        waiting_, identity.uid, [](const Waiting& waiting) { return waiting.identity.uid; });
     if (of_user >= kMostWaiting) return false;
     waiting_.push_back({std::move(identity), std::move(devices), std::move(done)});
   }

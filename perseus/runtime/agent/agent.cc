@@ -149,7 +149,7 @@ class Agent::Loop {
     ConnectionId id = 0;
     asio::posix::stream_descriptor socket;
     asio::posix::stream_descriptor process;  // A pidfd: readable when the process has ended.
-    asio::steady_timer pause;  // While its user has spent the budget.
+    asio::steady_timer pause;                // While its user has spent the budget.
     Caller caller;
     int malformed_in_a_row = 0;
     Nanoseconds last_heard = 0;
@@ -216,8 +216,9 @@ class Agent::Loop {
       return protocol::Refused{code, std::move(message)};
     };
     if (connections_.size() >= options_.most_connections) {
-      return refuse(Refusal::kUnavailable,
-                    "the agent has too many clients (close some, or raise its limit on open files)");
+      return refuse(
+          Refusal::kUnavailable,
+          "the agent has too many clients (close some, or raise its limit on open files)");
     }
     const auto peer = protocol::PeerOf(accepted.get());
     if (!peer) return refuse(Refusal::kNotAllowed, peer.error().message);
@@ -284,8 +285,8 @@ class Agent::Loop {
   void Hear(const ConnectionPtr& connection) {
     for (int i = 0; i < kMessagesPerTurn && IsOpen(connection); ++i) {
       if (!IsReadable(connection->socket.native_handle())) break;
-      const Nanoseconds wait = budget_.Take(connection->caller.uid, UserBudget::kMessage,
-                                            options_.clock->Now());
+      const Nanoseconds wait =
+          budget_.Take(connection->caller.uid, UserBudget::kMessage, options_.clock->Now());
       if (wait > 0) return PauseReading(connection, wait);
       auto received = protocol::Receive(connection->socket.native_handle());
       if (!received) {

@@ -120,12 +120,14 @@ std::optional<fs::path> HierarchyOf(const Host& host, const Caller::Cgroup& cgro
   return std::nullopt;
 }
 
-tl::unexpected<protocol::Refused> CannotSeeCgroup(const Caller& caller, const Caller::Cgroup& cgroup,
+tl::unexpected<protocol::Refused> CannotSeeCgroup(const Caller& caller,
+                                                  const Caller::Cgroup& cgroup,
                                                   std::string_view remedy) {
-  return Refuse(Refusal::kUnavailable,
-                "cannot check which GPUs process {} may use: its cgroup {} is not visible here ({}, "
-                "or grant the GPU with perseus gpu grant)",
-                caller.process.pid, Excerpt(cgroup.path), remedy);
+  return Refuse(
+      Refusal::kUnavailable,
+      "cannot check which GPUs process {} may use: its cgroup {} is not visible here ({}, "
+      "or grant the GPU with perseus gpu grant)",
+      caller.process.pid, Excerpt(cgroup.path), remedy);
 }
 
 }  // namespace
@@ -194,8 +196,7 @@ std::optional<NamedRight> NamedRightTo(const Caller& caller, std::string_view uu
 
 Answer<Identity> IdentityOf(const Host& host, const Caller& caller) {
   Identity identity{caller.uid, caller.gid, caller.groups, {}};
-  const std::vector<Caller::Cgroup> own =
-      ParseCgroups(ReadOrEmpty(host.root / "proc/self/cgroup"));
+  const std::vector<Caller::Cgroup> own = ParseCgroups(ReadOrEmpty(host.root / "proc/self/cgroup"));
   for (const Caller::Cgroup& cgroup : caller.cgroups) {
     // Only these two have rules for devices.
     if (!cgroup.controllers.empty() && !HasController(cgroup, "devices")) continue;
@@ -225,9 +226,9 @@ protocol::Refused NoRightTo(const Caller& caller, const GpuFile& gpu, int error)
   const std::string device = gpu.device.string();
   switch (error) {
     case EPERM:
-      return refused(fmt::format("the cgroup of process {} does not give it {}", caller.process.pid,
-                                 device),
-                     "request the GPU from the batch system, or ");
+      return refused(
+          fmt::format("the cgroup of process {} does not give it {}", caller.process.pid, device),
+          "request the GPU from the batch system, or ");
     case EACCES:
       return refused(fmt::format("the permissions of {} do not let the user open it", device),
                      "add the user to the group of the file, or ");

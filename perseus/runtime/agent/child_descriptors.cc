@@ -16,7 +16,8 @@ void CloseRange(unsigned first, unsigned last) {
   // Before Linux 5.9.
   rlimit limit{};
   constexpr rlim_t kMost = 1 << 20;
-  const rlim_t end = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::min(limit.rlim_cur, kMost) : kMost;
+  const rlim_t end =
+      ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::min(limit.rlim_cur, kMost) : kMost;
   for (rlim_t fd = first; fd <= last && fd < end; ++fd) ::close(static_cast<int>(fd));
 }
 

@@ -184,13 +184,13 @@ void GpuManager::CheckAccessOf(const std::shared_ptr<AccessToCheck>& check) {
   if (!identity) return check->done(tl::unexpected<protocol::Refused>(identity.error()));
   std::vector<std::filesystem::path> devices;
   for (const GpuFile& file : check->files) devices.push_back(file.device);
-  const bool is_added = access_queue_.Add(
-      *std::move(identity), std::move(devices),
-      [this, alive = is_alive_, check](AccessQueue::Answered answered) {
-        post_([this, alive, check, answered = std::move(answered)] {
-          if (*alive && checks_.erase(check) > 0) AccessIsKnown(*check, answered);
-        });
-      });
+  const bool is_added =
+      access_queue_.Add(*std::move(identity), std::move(devices),
+                        [this, alive = is_alive_, check](AccessQueue::Answered answered) {
+                          post_([this, alive, check, answered = std::move(answered)] {
+                            if (*alive && checks_.erase(check) > 0) AccessIsKnown(*check, answered);
+                          });
+                        });
   if (!is_added) {
     return check->done(Refuse(Refusal::kUnavailable,
                               "too many requests of user {} wait for a check (try again)",

@@ -3,7 +3,8 @@
 //
 // The life of a lease:
 //
-//   Acquire: the caller has the right (the kernel may have to be asked) -> the GPU is free in the table -> read the current settings
+//   Acquire: the caller has the right (the kernel may have to be asked) -> the GPU is free in the
+//   table -> read the current settings
 //            -> save them to disk -> serve the channel -> reply to the client
 //   its end, for any reason: serve no more requests -> restore each changed control, until it
 //            succeeds -> save that -> the GPU is free
@@ -140,7 +141,7 @@ class GpuManager {
   const Post post_;
   spdlog::logger& log_;
   LeaseTable table_;
-  std::map<std::string, Gpu> gpus_;                                          // By UUID.
+  std::map<std::string, Gpu> gpus_;  // By UUID.
   // Without those whose connection or process has ended.
   std::set<std::shared_ptr<AccessToCheck>> checks_;
   std::map<std::string, std::shared_ptr<protocol::ClockChannel>> channels_;  // By lease.

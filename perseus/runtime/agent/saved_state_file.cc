@@ -1,6 +1,5 @@
 #include "perseus/runtime/agent/saved_state_file.h"
 
-
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -294,13 +293,16 @@ Result<void> SavedStateFile::Save(SavedState next) {
 }
 
 Result<FileDescriptor> LockSavedState(const std::filesystem::path& state) {
-  std::filesystem::path path = state;
-  path += ".lock";
-  auto lock = LockFile(path);
+  auto lock = LockFile(LockPathOf(state));
   if (!lock) return lock;
   if (*lock) return lock;
   return FailAs(ErrorKind::kSystem, "{} is another agent's, which is running (choose --state)",
                 state.string());
+}
+
+std::filesystem::path LockPathOf(std::filesystem::path state) {
+  state += ".lock";
+  return state;
 }
 
 }  // namespace perseus::agent

@@ -41,6 +41,8 @@ std::string FormatSavedState(const SavedState& state);
 // the kernel drops the lock with the process). Whoever saves holds it. Fails (kSystem) if another
 // process has it.
 Result<FileDescriptor> LockSavedState(const std::filesystem::path& state);
+// The file that LockSavedState locks.
+std::filesystem::path LockPathOf(std::filesystem::path state);
 
 class SavedStateFile {
  public:

@@ -23,7 +23,8 @@ void SocketDisposal::Close(FileDescriptor socket) {
 void SocketDisposal::Tick() {
   std::erase_if(children_, [](pid_t child) { return ::waitpid(child, nullptr, WNOHANG) == child; });
   int ends[2];
-  if (waiting_.empty() || children_.size() >= kMostChildren || ::pipe2(ends, O_CLOEXEC) != 0) return;
+  if (waiting_.empty() || children_.size() >= kMostChildren || ::pipe2(ends, O_CLOEXEC) != 0)
+    return;
   const FileDescriptor until_closed(ends[0]);
   const FileDescriptor open_here(ends[1]);
   std::vector<int> kept = {until_closed.get()};
